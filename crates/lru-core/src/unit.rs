@@ -1,0 +1,131 @@
+//! The two numbers that must not be taken for each other: bytes, and nodes.
+
+use core::fmt;
+
+/// An amount of memory in bytes, as in cgroup v2's `memory.*` files. A type of its own, so that a count of objects cannot be
+/// taken for it.
+///
+/// ```
+/// use lowwater_lru_core::Bytes;
+/// assert_eq!(Bytes::mib(64).get(), 64 << 20);
+/// assert_eq!(Bytes::MAX.to_string(), "max");
+/// assert_eq!("1536K".parse::<Bytes>().unwrap(), Bytes::kib(1536));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Bytes(u64);
+
+impl Bytes {
+    /// No bytes.
+    pub const ZERO: Self = Self(0);
+    /// No limit: what cgroup files write as `max`.
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// `n` bytes.
+    pub const fn new(n: u64) -> Self {
+        Self(n)
+    }
+
+    /// `n` x 1024 bytes; stops at [`Bytes::MAX`].
+    pub const fn kib(n: u64) -> Self {
+        Self(n.saturating_mul(1 << 10))
+    }
+
+    /// `n` x 1024 x 1024 bytes; stops at [`Bytes::MAX`].
+    pub const fn mib(n: u64) -> Self {
+        Self(n.saturating_mul(1 << 20))
+    }
+
+    /// `n` x 1024 x 1024 x 1024 bytes; stops at [`Bytes::MAX`].
+    pub const fn gib(n: u64) -> Self {
+        Self(n.saturating_mul(1 << 30))
+    }
+
+    /// The number of bytes.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The sum, stopping at [`Bytes::MAX`].
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, stopping at zero.
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Bytes {
+    /// As cgroup files have it: the number, or `max`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::MAX {
+            f.write_str("max")
+        } else {
+            write!(f, "{}", self.0)
+        }
+    }
+}
+
+/// A text is not an amount of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an amount of memory: a whole number, with K, M, G or T behind it if you like, or \"max\"")]
+pub struct ParseBytesError;
+
+impl core::str::FromStr for Bytes {
+    type Err = ParseBytesError;
+
+    /// Reads `max`, or a whole number with an optional `K`, `M`, `G` or `T` (powers of 1024, either case).
+    ///
+    /// # Errors
+    ///
+    /// [`ParseBytesError`] for anything else, and for an amount that does not fit in 64 bits.
+    fn from_str(text: &str) -> Result<Self, ParseBytesError> {
+        if text == "max" {
+            return Ok(Self::MAX);
+        }
+        let (digits, shift) = match text.as_bytes().last() {
+            Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+            Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+            Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+            Some(b't' | b'T') => (&text[..text.len() - 1], 40),
+            _ => (text, 0),
+        };
+        if !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(ParseBytesError);
+        }
+        let n: u64 = digits.parse().map_err(|_| ParseBytesError)?;
+        n.checked_mul(1 << shift).map(Self).ok_or(ParseBytesError)
+    }
+}
+
+/// A NUMA node, counted from 0 without gaps (a machine's own numbers may have gaps; the topology knows them).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(alias = "nid")]
+pub struct NodeId(u16);
+
+impl NodeId {
+    /// The first node; the only one of most machines.
+    pub const ZERO: Self = Self(0);
+
+    /// Node number `n`.
+    pub const fn new(n: u16) -> Self {
+        Self(n)
+    }
+
+    /// The number, as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The number, as it is stored.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
