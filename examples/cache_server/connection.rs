@@ -111,7 +111,7 @@ impl Connection {
                     if refused.why == Refusal::LineTooLong { Next::Close } else { Next::Serve }
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
-                Step::Store(block) => commands::store(&mut self.session, block),
+                Step::Store(block) => commands::store(&mut self.session, *block),
                 Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, key, noreply),
             };
             if self.session.output.is_full() {

@@ -20,8 +20,8 @@ enum Outcome {
 }
 
 /// Stores a value that has come in whole.
-pub fn store(session: &mut Session, block: Box<Block>) -> Next {
-    let Block { verb, flags, exptime, unique, noreply, .. } = *block;
+pub fn store(session: &mut Session, block: Block) -> Next {
+    let Block { verb, flags, exptime, unique, noreply, .. } = block;
     let key = block.key.clone();
     let new = New { flags, expiry: Expiry::of(exptime), data: Arc::new(block.into_data()) };
     session.server.note(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), new.data.len()));
