@@ -27,9 +27,6 @@ const BATCH: u64 = 16;
 /// So many of the last keys are read back after the flood.
 const READ_BACK: u64 = 512;
 
-const VALUE_BYTES_MIN: f64 = 100.0;
-const VALUE_BYTES_MAX: f64 = 100_000.0;
-
 /// The quiet tenants' values, all of one size.
 const QUIET_VALUE_BYTES: usize = 4000;
 
@@ -45,6 +42,12 @@ struct Args {
     /// Value bytes to write in all
     #[arg(long, default_value_t = 2_000_000_000)]
     bytes: u64,
+    /// The smallest value
+    #[arg(long, default_value_t = 100)]
+    value_bytes_min: u32,
+    /// The largest value
+    #[arg(long, default_value_t = 100_000)]
+    value_bytes_max: u32,
     /// Tenants the flood is spread over
     #[arg(long, default_value_t = 1000)]
     tenants: u64,
@@ -98,9 +101,8 @@ fn main() -> io::Result<()> {
     let flooded = thread::scope(|scope| -> io::Result<Vec<f64>> {
         let (args, shared) = (&args, &shared);
         let over = || shared.flood_over.load(Relaxed);
-        let quiet: Vec<_> = ["quiet", "poor"]
-            .map(|name| scope.spawn(move || Quiet::new(args, name)?.read_until(args, &over)))
-            .into();
+        let quiet: Vec<_> =
+            ["quiet", "poor"].map(|name| scope.spawn(move || Quiet::new(args, name)?.read_until(args, &over))).into();
         let writers: Vec<_> = (0..args.writers).map(|w| scope.spawn(move || write(args, shared, w))).collect();
         let readers: Vec<_> = (0..args.readers).map(|r| scope.spawn(move || read_recent(args, shared, r))).collect();
         let sampler = scope.spawn(move || sample(args, shared));
@@ -144,9 +146,10 @@ fn key(args: &Args, n: u64) -> String {
 }
 
 /// Between the least and the most bytes, each magnitude as likely as the other.
-fn length(n: u64) -> usize {
+fn length(args: &Args, n: u64) -> usize {
+    let (min, max) = (f64::from(args.value_bytes_min), f64::from(args.value_bytes_max));
     let unit = (mix(n ^ 0xA5A5) >> 11) as f64 / (1u64 << 53) as f64;
-    (VALUE_BYTES_MIN * (VALUE_BYTES_MAX / VALUE_BYTES_MIN).powf(unit)) as usize
+    (min * (max / min).powf(unit)) as usize
 }
 
 fn fill(n: u64, length: usize, bytes: &mut Vec<u8>) {
@@ -166,8 +169,8 @@ fn write(args: &Args, shared: &Shared, writer: u64) -> io::Result<()> {
         let batch = shared.batches.fetch_add(1, Relaxed);
         sets.clear();
         for n in values_of(batch) {
-            write!(sets, "set {} 0 0 {}\r\n", key(args, n), length(n))?;
-            fill(n, length(n), &mut sets);
+            write!(sets, "set {} 0 0 {}\r\n", key(args, n), length(args, n))?;
+            fill(n, length(args, n), &mut sets);
             sets.extend_from_slice(b"\r\n");
         }
         client.stream.write_all(&sets)?;
@@ -178,7 +181,7 @@ fn write(args: &Args, shared: &Shared, writer: u64) -> io::Result<()> {
                 other => return Err(broken(format!("a set was answered with {other:?}"))),
             }
         }
-        let bytes: usize = values_of(batch).map(length).sum();
+        let bytes: usize = values_of(batch).map(|n| length(args, n)).sum();
         shared.bytes_written.fetch_add(bytes as u64, Relaxed);
         shared.acknowledged[writer as usize].store(batch + 1, Relaxed);
     }
@@ -344,10 +347,12 @@ impl Client {
     fn get_and_check(&mut self, args: &Args, n: u64) -> io::Result<bool> {
         let mut expected = std::mem::take(&mut self.expected);
         expected.clear();
-        fill(n, length(n), &mut expected);
+        fill(n, length(args, n), &mut expected);
         let key = key(args, n);
         let hit = match self.get(&key)? {
-            Some(value) if value != expected => return Err(broken(format!("the value of {key} is not what was written"))),
+            Some(value) if value != expected => {
+                return Err(broken(format!("the value of {key} is not what was written")))
+            }
             value => value.is_some(),
         };
         self.expected = expected;

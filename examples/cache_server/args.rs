@@ -176,7 +176,8 @@ mod tests {
 
     #[test]
     fn flags_are_read() {
-        let flags = ["-p", "0", "-l", "::1,localhost:99", "-l", "[::1]:7", "-m", "2", "-I", "512k", "-D/", "-vv", "-t3"];
+        let flags =
+            ["-p", "0", "-l", "::1,localhost:99", "-l", "[::1]:7", "-m", "2", "-I", "512k", "-D/", "-vv", "-t3"];
         let settings = settings(&flags).unwrap();
         assert_eq!(settings.listen, ["[::1]:0", "localhost:99", "[::1]:7"]);
         assert_eq!(settings.budget, Bytes::mib(2));

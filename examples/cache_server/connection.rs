@@ -27,7 +27,7 @@ const READS_PER_TURN: u32 = 16;
 /// Serves one client until it leaves, errs beyond repair, or the server closes.
 pub async fn serve(seat: Seat, stream: TcpStream, closing: watch::Receiver<()>) {
     let server = Arc::clone(seat.server());
-    let decoder = Decoder::new(server.settings.item_bytes_max);
+    let decoder = Decoder::new(server.settings.item_bytes_max, &server.stash);
     let session = Session { stream, output: Output::default(), tally: Tally::default(), server: Arc::clone(&server) };
     let mut connection = Connection { session, decoder, input: Vec::new() };
     if let Err(why) = connection.run(closing).await {
@@ -108,7 +108,11 @@ impl Connection {
                     if !refused.noreply {
                         self.session.output.line(refused.why.text());
                     }
-                    if refused.why == Refusal::LineTooLong { Next::Close } else { Next::Serve }
+                    if refused.why == Refusal::LineTooLong {
+                        Next::Close
+                    } else {
+                        Next::Serve
+                    }
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(block) => commands::store(&mut self.session, *block),

@@ -22,6 +22,7 @@ mod expiry;
 mod parse;
 mod reply;
 mod server;
+mod stash;
 mod stats;
 mod store;
 mod tenant;

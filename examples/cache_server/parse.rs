@@ -22,17 +22,42 @@ pub const KEY_BYTES_MAX: usize = 250;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// `get`, `gets` (with each value's unique number), `gat`, `gats` (with a new exptime for all keys).
-    Get { keys: Keys<'a>, unique: bool, touch: Option<i64> },
+    Get {
+        keys: Keys<'a>,
+        unique: bool,
+        touch: Option<i64>,
+    },
     /// A line that announces a block of data; the decoder keeps it until the block is complete.
     Store(Store<'a>),
-    Delete { key: &'a [u8], noreply: bool },
+    Delete {
+        key: &'a [u8],
+        noreply: bool,
+    },
     /// `incr` or `decr`.
-    Arithmetic { key: &'a [u8], increment: bool, delta: u64, noreply: bool },
-    Touch { key: &'a [u8], exptime: i64, noreply: bool },
+    Arithmetic {
+        key: &'a [u8],
+        increment: bool,
+        delta: u64,
+        noreply: bool,
+    },
+    Touch {
+        key: &'a [u8],
+        exptime: i64,
+        noreply: bool,
+    },
     /// Now, or when `exptime` comes.
-    FlushAll { exptime: i64, noreply: bool },
-    Verbosity { level: u32, noreply: bool },
-    Stats { topic: Option<&'a [u8]>, argument: Option<&'a [u8]> },
+    FlushAll {
+        exptime: i64,
+        noreply: bool,
+    },
+    Verbosity {
+        level: u32,
+        noreply: bool,
+    },
+    Stats {
+        topic: Option<&'a [u8]>,
+        argument: Option<&'a [u8]>,
+    },
     Version,
     Quit,
 }

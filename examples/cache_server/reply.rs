@@ -172,6 +172,7 @@ mod tests {
     use std::task::{Context, Poll};
 
     use super::*;
+    use crate::stash::Stash;
 
     /// Takes `step` bytes a write.
     struct Slow {
@@ -198,13 +199,14 @@ mod tests {
     #[test]
     fn partial_writes_neither_lose_nor_repeat_a_byte() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let stash = Arc::new(Stash::new(0));
         for step in [1, 7, 4088, 100_000] {
             let mut slow = Slow { step, taken: Vec::new() };
             let mut output = Output::default();
             let mut expected = Vec::new();
             for length in [0, 10, 2049, 4088, 8176, 50_000] {
                 let bytes: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
-                let data = Arc::new(Data::from(&bytes[..]));
+                let data = Arc::new(Data::copy(&bytes, &stash));
                 output.value(b"k", &Value { flags: 3, unique: 9, expires: None, data }, length == 10);
                 output.line("END");
                 let unique = if length == 10 { " 9" } else { "" };

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::args::Settings;
 use crate::connection;
 use crate::expiry::Expiry;
+use crate::stash::Stash;
 use crate::stats::{Counter, Counters};
 use crate::store::Store;
 
@@ -24,11 +25,15 @@ pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
 /// When no connection can be accepted (no file descriptors left), the next try waits so long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The stash of pieces may hold this part of the budget, in addition to it.
+const STASH_SHARE: u64 = 16;
+
 /// What all connections share.
 #[derive(Debug)]
 pub struct Server {
     pub settings: Settings,
     pub store: Store,
+    pub stash: Arc<Stash>,
     pub counters: Counters,
     pub started: Instant,
     /// Where it really listens.
@@ -112,6 +117,7 @@ impl Server {
     fn new(settings: Settings, addresses: Vec<SocketAddr>) -> Self {
         Self {
             store: Store::new(settings.budget, settings.delimiter, &settings.limits),
+            stash: Arc::new(Stash::new(settings.budget.get() / STASH_SHARE)),
             counters: Counters::default(),
             started: Instant::now(),
             addresses,

@@ -30,7 +30,11 @@ pub enum Edit {
     Keep,
     Remove,
     /// A new value, with a unique number of its own.
-    Put { flags: u32, expires: Option<Instant>, data: Arc<Data> },
+    Put {
+        flags: u32,
+        expires: Option<Instant>,
+        data: Arc<Data>,
+    },
     /// The same value (number and all) until another time.
     Retime(Option<Instant>),
 }

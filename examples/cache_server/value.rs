@@ -2,14 +2,15 @@
 //!
 //! A cache that is always full lives from what it just freed. Values of every size between a hundred bytes and a megabyte, each
 //! in one block, leave holes that fit nobody, and the process grows far beyond what is charged. So a value is cut into pieces
-//! of one size, whose holes fit the next piece, and a tail whose size is rounded to few classes.
+//! of one size, which any other value can use next (see [`Stash`]), and a tail.
 //!
 //! Benefits: resident memory stays near the charged bytes with the plain allocator; a value of a megabyte needs no megabyte
-//! in one place; it is written to the socket from where it lies. Costs: a pointer for each piece, and a few per cent of the
-//! tail. Both are charged.
+//! in one place; it is written to the socket from where it lies. Costs: a pointer for each piece, which is charged.
 
 use std::sync::Arc;
 use std::time::Instant;
+
+use crate::stash::Stash;
 
 /// One piece: with the 8 bytes that glibc's allocator puts before a block, 4 KiB.
 pub const PIECE_BYTES: usize = 4096 - 8;
@@ -36,16 +37,24 @@ impl Value {
 }
 
 /// Bytes in pieces: all full but the tail.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Data {
     full: Box<[Box<[u8]>]>,
     tail: Box<[u8]>,
+    stash: Arc<Stash>,
 }
 
 impl Data {
-    /// All of `parts`, one after the other.
-    pub fn concat(parts: &[&Data]) -> Self {
-        let mut builder = Builder::new(parts.iter().map(|part| part.len()).sum());
+    /// A copy of `bytes`.
+    pub fn copy(bytes: &[u8], stash: &Arc<Stash>) -> Self {
+        let mut builder = Builder::new(bytes.len(), stash);
+        builder.extend(bytes);
+        builder.finish()
+    }
+
+    /// Both parts, one after the other.
+    pub fn concat(parts: [&Data; 2]) -> Self {
+        let mut builder = Builder::new(parts.iter().map(|part| part.len()).sum(), &parts[0].stash);
         for piece in parts.iter().flat_map(|part| part.pieces_from(0)) {
             builder.extend(piece);
         }
@@ -76,11 +85,11 @@ impl Data {
     }
 }
 
-impl From<&[u8]> for Data {
-    fn from(bytes: &[u8]) -> Self {
-        let mut builder = Builder::new(bytes.len());
-        builder.extend(bytes);
-        builder.finish()
+impl Drop for Data {
+    fn drop(&mut self) {
+        if !self.full.is_empty() {
+            self.stash.give(std::mem::take(&mut self.full).into_vec());
+        }
     }
 }
 
@@ -94,17 +103,18 @@ pub fn block_bytes(bytes: usize) -> usize {
 }
 
 /// A value that is still arriving.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Builder {
     length: usize,
     full: Vec<Box<[u8]>>,
     piece: Vec<u8>,
+    stash: Arc<Stash>,
 }
 
 impl Builder {
     /// For `length` bytes; takes no memory yet.
-    pub fn new(length: usize) -> Self {
-        Self { length, full: Vec::new(), piece: Vec::new() }
+    pub fn new(length: usize, stash: &Arc<Stash>) -> Self {
+        Self { length, full: Vec::new(), piece: Vec::new(), stash: Arc::clone(stash) }
     }
 
     /// Takes from the front of `bytes` what is still missing, and says how much that was.
@@ -113,7 +123,8 @@ impl Builder {
         while taken < bytes.len() && !self.is_complete() {
             let piece_bytes = PIECE_BYTES.min(self.length - self.full.len() * PIECE_BYTES);
             if self.piece.is_empty() {
-                self.piece.reserve_exact(piece_bytes);
+                self.piece =
+                    if piece_bytes == PIECE_BYTES { self.stash.take() } else { Vec::with_capacity(piece_bytes) };
             }
             let more = (bytes.len() - taken).min(piece_bytes - self.piece.len());
             self.piece.extend_from_slice(&bytes[taken..taken + more]);
@@ -135,6 +146,6 @@ impl Builder {
 
     /// The value.
     pub fn finish(self) -> Data {
-        Data { full: self.full.into_boxed_slice(), tail: self.piece.into_boxed_slice() }
+        Data { full: self.full.into_boxed_slice(), tail: self.piece.into_boxed_slice(), stash: self.stash }
     }
 }

@@ -26,7 +26,7 @@ pub fn arithmetic(session: &mut Session, key: &[u8], increment: bool, delta: u64
         let Some(before) = number::unsigned(value.data.front()) else { return (Edit::Keep, Outcome::NoNumber) };
         let after = if increment { before.wrapping_add(delta) } else { before.saturating_sub(delta) };
         let text = format!("{after:<width$}", width = value.data.len());
-        let data = Arc::new(Data::from(text.as_bytes()));
+        let data = Arc::new(Data::copy(text.as_bytes(), &session.server.stash));
         (Edit::Put { flags: value.flags, expires: value.expires, data }, Outcome::Done(after))
     });
     let (hit, miss) = match increment {

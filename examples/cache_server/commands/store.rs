@@ -87,15 +87,15 @@ fn decide(verb: Verb, unique: u64, new: &New, old: Option<&Value>) -> (Edit, Out
         expiry => Edit::Put { flags: new.flags, expires: expiry.instant(), data: Arc::clone(&new.data) },
     };
     // Flags and time stay those of the old value.
-    let join = |old: &Value, parts: &[&Data]| Edit::Put {
+    let join = |old: &Value, parts: [&Data; 2]| Edit::Put {
         flags: old.flags,
         expires: old.expires,
         data: Arc::new(Data::concat(parts)),
     };
     match (verb, old) {
         (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => (put(), Outcome::Stored),
-        (Verb::Append, Some(old)) => (join(old, &[&old.data, &new.data]), Outcome::Stored),
-        (Verb::Prepend, Some(old)) => (join(old, &[&new.data, &old.data]), Outcome::Stored),
+        (Verb::Append, Some(old)) => (join(old, [&old.data, &new.data]), Outcome::Stored),
+        (Verb::Prepend, Some(old)) => (join(old, [&new.data, &old.data]), Outcome::Stored),
         (Verb::Cas, Some(old)) if old.unique == unique => (put(), Outcome::Stored),
         (Verb::Cas, Some(_)) => (Edit::Keep, Outcome::Exists),
         (Verb::Cas, None) => (Edit::Keep, Outcome::NotFound),

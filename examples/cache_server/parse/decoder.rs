@@ -9,7 +9,10 @@
 //! 2. A step other than `More` takes at least one byte, so a finite input has finitely many steps.
 //! 3. Memory for a value is taken as its bytes arrive, one piece ahead, never by the length that was announced.
 
+use std::sync::Arc;
+
 use super::{line, Command, Refusal, Refused, Verb};
+use crate::stash::Stash;
 use crate::value::{Builder, Data};
 
 /// A line without an end after so many bytes is no command of ours; memcached has the same limit.
@@ -25,6 +28,8 @@ const ITEM_BYTES: usize = 48 + 8 + 1;
 #[derive(Debug)]
 pub struct Decoder {
     item_bytes_max: usize,
+    /// Where values take their pieces from.
+    stash: Arc<Stash>,
     state: State,
     /// How far the line in front was searched for its end, so that slow arrival does not make the search quadratic.
     searched: usize,
@@ -40,7 +45,7 @@ enum State {
 }
 
 /// What the input said.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Step<'a> {
     /// Nothing more without more input.
     More,
@@ -55,7 +60,7 @@ pub enum Step<'a> {
 }
 
 /// A store command and the value that came with it.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Block {
     pub verb: Verb,
     pub key: Box<[u8]>,
@@ -89,8 +94,8 @@ impl Block {
 
 impl Decoder {
     /// Items (key, value and memcached's own header) of more than `item_bytes_max` bytes are too large.
-    pub fn new(item_bytes_max: usize) -> Self {
-        Self { item_bytes_max, state: State::Line, searched: 0 }
+    pub fn new(item_bytes_max: usize, stash: &Arc<Stash>) -> Self {
+        Self { item_bytes_max, stash: Arc::clone(stash), state: State::Line, searched: 0 }
     }
 
     /// Takes one step: how many bytes of `input` were used up, and what they said.
@@ -154,7 +159,7 @@ impl Decoder {
                     exptime: store.exptime,
                     unique: store.unique,
                     noreply: store.noreply,
-                    value: Builder::new(store.length),
+                    value: Builder::new(store.length, &self.stash),
                     end: [0; 2],
                     end_length: 0,
                 }));

@@ -5,15 +5,18 @@
 //! - the steps do not depend on how the bytes were split (invariant 1 of the decoder);
 //! - after anything but a line too long, the next command is understood.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
+use crate::stash::Stash;
 
 const ITEM_BYTES_MAX: usize = 10_000;
 
 /// All steps of `chunks`, as text; what is left over at the end as well.
 fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-    let mut decoder = Decoder::new(ITEM_BYTES_MAX);
+    let mut decoder = Decoder::new(ITEM_BYTES_MAX, &Arc::new(Stash::new(1 << 20)));
     let mut buffer: Vec<u8> = Vec::new();
     let mut steps = Vec::new();
     for chunk in chunks {
@@ -23,7 +26,7 @@ fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
             let (taken, step) = decoder.step(&buffer[used..]);
             used += taken;
             assert!(used <= buffer.len(), "a step takes no more than there is");
-            if step == Step::More {
+            if matches!(step, Step::More) {
                 break;
             }
             assert!(taken > 0, "invariant 2: {step:?} took nothing");
@@ -142,7 +145,10 @@ fn a_value_too_large_is_swallowed_whole() {
     let mut input = b"set big 0 0 20000\r\n".to_vec();
     input.extend(vec![b'x'; 20_000]);
     input.extend(b"\r\nversion\r\n");
-    assert_eq!(steps([&input[..]]), ["TooLarge { verb: Set, key: [98, 105, 103], noreply: false }", "Command(Version)"]);
+    assert_eq!(
+        steps([&input[..]]),
+        ["TooLarge { verb: Set, key: [98, 105, 103], noreply: false }", "Command(Version)"]
+    );
 }
 
 #[test]
@@ -179,20 +185,47 @@ fn lines_are_bounded() {
 /// Something a client may send: commands, blocks that lie, and noise.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let word = prop::sample::select(vec![
-        "get", "gets", "gat", "set", "add", "cas", "append", "delete", "incr", "touch", "flush_all", "stats", "quit", "mg",
-        "k", "tenant:key", "0", "1", "-1", "7", "300", "9999", "20000", "4294967296", "noreply", "", "\t", "HTTP/1.1",
+        "get",
+        "gets",
+        "gat",
+        "set",
+        "add",
+        "cas",
+        "append",
+        "delete",
+        "incr",
+        "touch",
+        "flush_all",
+        "stats",
+        "quit",
+        "mg",
+        "k",
+        "tenant:key",
+        "0",
+        "1",
+        "-1",
+        "7",
+        "300",
+        "9999",
+        "20000",
+        "4294967296",
+        "noreply",
+        "",
+        "\t",
+        "HTTP/1.1",
     ]);
     let line = prop::collection::vec(word, 0..8).prop_map(|words| words.join(" ").into_bytes());
     let ended = (line, prop::sample::select(vec!["\r\n", "\n", "\r", "\r\r\n"]))
         .prop_map(|(line, end)| [line, end.as_bytes().to_vec()].concat());
-    let block = (0usize..600, -2i32..3, prop::sample::select(vec!["set", "add", "cas"])).prop_map(|(length, lie, verb)| {
-        let announced = length.saturating_add_signed(lie as isize);
-        let unique = if verb == "cas" { " 5" } else { "" };
-        let mut bytes = format!("{verb} some:key 1 0 {announced}{unique}\r\n").into_bytes();
-        bytes.extend((0..length).map(|n| b"abc \n"[n % 5]));
-        bytes.extend(b"\r\n");
-        bytes
-    });
+    let block =
+        (0usize..600, -2i32..3, prop::sample::select(vec!["set", "add", "cas"])).prop_map(|(length, lie, verb)| {
+            let announced = length.saturating_add_signed(lie as isize);
+            let unique = if verb == "cas" { " 5" } else { "" };
+            let mut bytes = format!("{verb} some:key 1 0 {announced}{unique}\r\n").into_bytes();
+            bytes.extend((0..length).map(|n| b"abc \n"[n % 5]));
+            bytes.extend(b"\r\n");
+            bytes
+        });
     let noise = prop::collection::vec(any::<u8>(), 0..40);
     let long = (0usize..5000).prop_map(|length| [&b"get "[..], &vec![b'q'; length]].concat());
     prop_oneof![6 => ended, 4 => block, 2 => noise, 1 => long]
