@@ -34,6 +34,7 @@ build() {
 start_server() {
     local out="$scratch/$1.out"
     shift
+    : >"$out"
     "$binaries/cache_server" -p 0 "$@" >"$out" &
     pid=$!
     children+=("$pid")
