@@ -30,7 +30,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
         Command::Get { keys, unique, touch } => get::get(session, keys, unique, touch).await?,
         Command::Delete { key, noreply } => delete::delete(session, key, noreply),
         Command::Arithmetic { key, increment, delta, noreply } => {
-            arithmetic::arithmetic(session, key, increment, delta, noreply);
+            arithmetic::arithmetic(session, key, increment, delta, noreply).await;
         }
         Command::Touch { key, exptime, noreply } => touch::touch(session, key, exptime, noreply),
         Command::Stats { topic, argument } => stats::stats(session, topic, argument).await?,

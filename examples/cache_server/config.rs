@@ -82,7 +82,7 @@ fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limits)>,
                 return Err(wrong(field, format!("{kind} was given before on this line")));
             }
             seen.push(kind);
-            let bytes = amount.parse().map_err(|why: lowwater::ParseBytesError| wrong(field, why.to_string()))?;
+            let bytes = amount.parse::<Bytes>().map_err(|why| wrong(field, why.to_string()))?;
             match kind {
                 "min" => limits.min = bytes,
                 "low" => limits.low = bytes,

@@ -115,7 +115,7 @@ impl Connection {
                     }
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
-                Step::Store(block) => commands::store(&mut self.session, *block),
+                Step::Store(block) => commands::store(&mut self.session, *block).await,
                 Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, key, noreply),
             };
             if self.session.output.is_full() {

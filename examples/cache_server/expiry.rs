@@ -7,7 +7,7 @@
 //! | up to 30 days of seconds | so many seconds from now |
 //! | more | that Unix time |
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The largest exptime that is a distance; anything larger is a date.
 const RELATIVE_MAX_SECONDS: u64 = 60 * 60 * 24 * 30;
@@ -19,17 +19,18 @@ const AHEAD_MAX: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
     Never,
+    /// It is over already.
     Past,
-    At(Instant),
+    In(Duration),
 }
 
 impl Expiry {
     /// Reads an exptime as of now.
     pub fn of(exptime: i64) -> Self {
-        Self::at(exptime, Instant::now(), SystemTime::now())
+        Self::at(exptime, SystemTime::now())
     }
 
-    fn at(exptime: i64, now: Instant, clock: SystemTime) -> Self {
+    fn at(exptime: i64, clock: SystemTime) -> Self {
         let seconds = match u64::try_from(exptime) {
             Err(_) => return Self::Past,
             Ok(0) => return Self::Never,
@@ -47,16 +48,7 @@ impl Expiry {
         if left > AHEAD_MAX {
             return Self::Never;
         }
-        Self::At(now + left)
-    }
-
-    /// The instant; none for never. The past is now.
-    pub fn instant(self) -> Option<Instant> {
-        match self {
-            Self::Never => None,
-            Self::Past => Some(Instant::now()),
-            Self::At(instant) => Some(instant),
-        }
+        Self::In(left)
     }
 }
 
@@ -66,17 +58,16 @@ mod tests {
 
     #[test]
     fn each_kind_of_exptime() {
-        let now = Instant::now();
         let clock = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        let at = |exptime| Expiry::at(exptime, now, clock);
+        let at = |exptime| Expiry::at(exptime, clock);
         assert_eq!(at(0), Expiry::Never);
         assert_eq!(at(-1), Expiry::Past);
         assert_eq!(at(i64::MIN), Expiry::Past);
-        assert_eq!(at(1), Expiry::At(now + Duration::from_secs(1)));
-        assert_eq!(at(2_592_000), Expiry::At(now + Duration::from_secs(2_592_000)), "30 days are still a distance");
+        assert_eq!(at(1), Expiry::In(Duration::from_secs(1)));
+        assert_eq!(at(2_592_000), Expiry::In(Duration::from_secs(2_592_000)), "30 days are still a distance");
         assert_eq!(at(2_592_001), Expiry::Past, "a date in 1970");
         assert_eq!(at(1_700_000_000), Expiry::Past);
-        assert_eq!(at(1_700_000_005), Expiry::At(now + Duration::from_secs(5)));
+        assert_eq!(at(1_700_000_005), Expiry::In(Duration::from_secs(5)));
         assert_eq!(at(i64::MAX), Expiry::Never);
     }
 }

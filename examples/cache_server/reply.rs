@@ -207,7 +207,7 @@ mod tests {
             for length in [0, 10, 2049, 4088, 8176, 50_000] {
                 let bytes: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
                 let data = Arc::new(Data::copy(&bytes, &stash));
-                output.value(b"k", &Value { flags: 3, unique: 9, expires: None, data }, length == 10);
+                output.value(b"k", &Value { flags: 3, unique: 9, data }, length == 10);
                 output.line("END");
                 let unique = if length == 10 { " 9" } else { "" };
                 expected.extend(format!("VALUE k 3 {length}{unique}\r\n").bytes());

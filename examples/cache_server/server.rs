@@ -50,7 +50,7 @@ pub struct Server {
 ///
 /// # Errors
 ///
-/// An address cannot be listened on.
+/// An address cannot be listened on, or the cache cannot be made.
 pub async fn serve(settings: Settings) -> Result<(), String> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|why| format!("cannot wait for SIGTERM: {why}"))?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|why| format!("cannot wait for SIGINT: {why}"))?;
@@ -59,7 +59,7 @@ pub async fn serve(settings: Settings) -> Result<(), String> {
         listeners.extend(listen(address).await?);
     }
     let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    let server = Arc::new(Server::new(settings, addresses));
+    let server = Arc::new(Server::new(settings, addresses)?);
     server.greet();
 
     let (close, closing) = watch::channel(());
@@ -114,9 +114,9 @@ async fn turn_away(mut stream: TcpStream) {
 // === impl Server ===
 
 impl Server {
-    fn new(settings: Settings, addresses: Vec<SocketAddr>) -> Self {
-        Self {
-            store: Store::new(settings.budget, settings.delimiter, &settings.limits),
+    fn new(settings: Settings, addresses: Vec<SocketAddr>) -> Result<Self, String> {
+        Ok(Self {
+            store: Store::new(settings.budget, settings.delimiter, &settings.limits)?,
             stash: Arc::new(Stash::new(settings.budget.get() / STASH_SHARE)),
             counters: Counters::default(),
             started: Instant::now(),
@@ -126,7 +126,7 @@ impl Server {
             flushes: AtomicU64::new(0),
             idle: Notify::new(),
             settings,
-        }
+        })
     }
 
     /// Connections open now.
@@ -157,13 +157,13 @@ impl Server {
     pub fn flush(self: &Arc<Self>, exptime: i64) {
         // Relaxed: only that the numbers differ matters.
         let flush = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
-        let at = match Expiry::of(exptime) {
+        let time = match Expiry::of(exptime) {
             Expiry::Never | Expiry::Past => return self.store.clear(),
-            Expiry::At(at) => at,
+            Expiry::In(time) => time,
         };
         let server = Arc::downgrade(self);
         tokio::spawn(async move {
-            tokio::time::sleep_until(at.into()).await;
+            tokio::time::sleep(time).await;
             // Relaxed: as above.
             if let Some(server) = server.upgrade().filter(|server| server.flushes.load(Ordering::Relaxed) == flush) {
                 server.store.clear();

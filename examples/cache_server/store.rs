@@ -1,27 +1,35 @@
-//! The cache, as the commands need it: everything they know of it is here.
+//! The cache, as the commands need it: the one file that knows how values are kept.
+//!
+//! Each tenant is a group of a [`Runtime`], each value an entry of one [`Cache`], charged to its key's tenant. There is no
+//! other size anywhere: who may keep how much follows from the budget, the tenants' limits, and who uses what.
 
-use std::collections::{HashMap, VecDeque};
+use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use lowwater::Bytes;
-use parking_lot::Mutex;
+use lowwater::cache::{Op, Reason};
+use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 
 use crate::config::Limits;
+use crate::expiry::Expiry;
 use crate::tenant::{Tenant, Tenants};
 use crate::value::{block_bytes, Data, Value};
+
+/// Keys are chosen by clients, so their hash is one that clients cannot aim at.
+type Values = Cache<Box<[u8]>, Value, RandomState>;
+
+/// When there is no room at the moment, a store waits for the reclaimer: so long, so many times.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
+const ROOM_TRIES_MAX: u32 = 500;
 
 /// Values by key, in one budget, each charged to its key's tenant.
 #[derive(Debug)]
 pub struct Store {
-    budget: Bytes,
-    tenants: Tenants,
-    entries: Mutex<Entries>,
+    runtime: Runtime,
+    cache: Values,
+    tenants: Arc<Tenants>,
     unique: AtomicU64,
-    evictions: AtomicU64,
-    expired: AtomicU64,
-    total_items: AtomicU64,
 }
 
 /// What an update does with the value under its key.
@@ -29,14 +37,15 @@ pub struct Store {
 pub enum Edit {
     Keep,
     Remove,
-    /// A new value, with a unique number of its own.
+    /// A new value, for the update's time.
     Put {
         flags: u32,
-        expires: Option<Instant>,
         data: Arc<Data>,
     },
-    /// The same value (number and all) until another time.
-    Retime(Option<Instant>),
+    /// Other bytes for the value that is there; its flags and its time stay.
+    Change {
+        data: Arc<Data>,
+    },
 }
 
 /// The memory for a value could not be had: its tenant's `max`, or the whole budget, is in use and protected.
@@ -66,163 +75,155 @@ pub struct TenantReport {
     pub limits: Limits,
 }
 
-#[derive(Debug, Default)]
-struct Entries {
-    by_key: HashMap<Box<[u8]>, Slot>,
-    order: VecDeque<(Box<[u8]>, u64)>,
-    bytes: u64,
-}
-
-#[derive(Debug)]
-struct Slot {
-    value: Value,
-    tenant: Arc<Tenant>,
-    bytes: u64,
-    touched: bool,
-}
-
 impl Store {
     /// An empty store of `budget` bytes.
-    pub fn new(budget: Bytes, delimiter: u8, limits: &[(String, Limits)]) -> Self {
-        Self {
-            budget,
-            tenants: Tenants::new(delimiter, limits),
-            entries: Mutex::default(),
-            unique: AtomicU64::new(0),
-            evictions: AtomicU64::new(0),
-            expired: AtomicU64::new(0),
-            total_items: AtomicU64::new(0),
-        }
+    ///
+    /// # Errors
+    ///
+    /// A sentence: what the runtime or the cache is missing.
+    pub fn new(budget: Bytes, delimiter: u8, limits: &[(String, Limits)]) -> Result<Self, String> {
+        let runtime = Runtime::builder().budget(budget).build().map_err(|why| why.to_string())?;
+        let tenants = Arc::new(Tenants::new(&runtime, delimiter, limits)?);
+        let bereaved = Arc::clone(&tenants);
+        let cache = Cache::builder(&runtime)
+            .name("values")
+            .hasher(RandomState::new())
+            .weigher(|key: &Box<[u8]>, value: &Value| {
+                Bytes::new((block_bytes(key.len()) + value.data.heap_bytes()) as u64)
+            })
+            .eviction_listener(move |key, _, cause| {
+                if cause == RemovalCause::Size {
+                    bereaved.count_eviction(key);
+                }
+            })
+            .build()
+            .map_err(|why| why.to_string())?;
+        Ok(Self { runtime, cache, tenants, unique: AtomicU64::new(0) })
     }
 
     /// The value under `key`. Counts as a read of its tenant.
     pub fn get(&self, key: &[u8]) -> Option<Value> {
-        let mut entries = self.entries.lock();
-        let value = self.live(&mut entries, key);
-        if let Some(slot) = entries.by_key.get_mut(key) {
-            slot.touched = true;
-        }
+        let value = self.cache.get(key);
         self.tenants.count_read(key, value.is_some());
         value
     }
 
-    /// Changes what is under `key`, atomically: `edit` sees the value there and decides. It may be asked more than once; the
-    /// last answer is the one that was carried out, and comes back.
-    ///
-    /// # Errors
-    ///
-    /// [`NoMemory`]; what was under `key` is unchanged.
-    pub fn update<R>(&self, key: &[u8], mut edit: impl FnMut(Option<&Value>) -> (Edit, R)) -> Result<R, NoMemory> {
-        let mut entries = self.entries.lock();
-        let old = self.live(&mut entries, key);
-        let (edit, answer) = edit(old.as_ref());
-        match (edit, old) {
-            (Edit::Keep, _) | (Edit::Retime(_), None) => {}
-            (Edit::Remove, _) => drop(entries.remove(key)),
-            (Edit::Put { flags, expires, data }, _) => {
-                // Relaxed: only that no number is given twice matters.
-                let unique = self.unique.fetch_add(1, Ordering::Relaxed) + 1;
-                self.put(&mut entries, key, Value { flags, unique, expires, data })?;
-            }
-            (Edit::Retime(expires), Some(value)) => self.put(&mut entries, key, Value { expires, ..value })?,
+    /// Gives the value under `key` another time; whether there is one.
+    pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
+        match expiry {
+            Expiry::Past => self.remove(key),
+            Expiry::Never => self.cache.touch(key, None),
+            Expiry::In(time) => self.cache.touch(key, Some(time)),
         }
-        Ok(answer)
     }
 
     /// Drops the value under `key`; whether there was one.
     pub fn remove(&self, key: &[u8]) -> bool {
-        let mut entries = self.entries.lock();
-        self.live(&mut entries, key).is_some() && entries.remove(key).is_some()
+        self.cache.remove(key).is_some()
+    }
+
+    /// Changes what is under `key`, atomically: `edit` sees the value there and decides. If another client changes it in between,
+    /// `edit` is asked again; its last answer is the one that was carried out, and comes back. What it puts there lives until
+    /// `expiry`.
+    ///
+    /// If there is no room now, waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]; what was under `key` is unchanged.
+    pub async fn update<R>(
+        &self,
+        key: &[u8],
+        expiry: Expiry,
+        mut edit: impl FnMut(Option<&Value>) -> (Edit, R),
+    ) -> Result<R, NoMemory> {
+        for _ in 0..ROOM_TRIES_MAX {
+            match self.try_update(key, expiry, &mut edit) {
+                Ok(answer) => return Ok(answer),
+                Err(Reason::NoRoom { .. }) => tokio::time::sleep(ROOM_PAUSE).await,
+                Err(_) => return Err(NoMemory),
+            }
+        }
+        Err(NoMemory)
+    }
+
+    fn try_update<R>(
+        &self,
+        key: &[u8],
+        expiry: Expiry,
+        edit: &mut impl FnMut(Option<&Value>) -> (Edit, R),
+    ) -> Result<R, Reason> {
+        // A key that is not there and is to stay away makes no tenant.
+        if !self.cache.contains_key(key) {
+            if let (Edit::Keep | Edit::Remove, answer) = edit(None) {
+                return Ok(answer);
+            }
+        }
+        let tenant = self.tenants.of(key);
+        let place = self.cache.entry(key.into()).group(&tenant.group);
+        let place = match expiry {
+            Expiry::In(time) => place.time_to_live(time),
+            Expiry::Never | Expiry::Past => place.forever(),
+        };
+        let mut answer = None;
+        let done = place.and_compute(|current| {
+            let old = current.as_ref().map(|current| current.value());
+            let (edit, said) = edit(old);
+            answer = Some(said);
+            match (edit, old) {
+                (Edit::Keep, _) | (Edit::Change { .. }, None) => Op::Keep,
+                (Edit::Remove, _) => Op::Remove,
+                (Edit::Put { flags, data }, _) => Op::Put(self.value(flags, data)),
+                (Edit::Change { data }, Some(old)) => Op::Update(self.value(old.flags, data)),
+            }
+        });
+        match done {
+            Ok(_) => Ok(answer.expect("a computation asks at least once")),
+            Err(refused) => Err(refused.reason),
+        }
     }
 
     /// Drops every value.
     pub fn clear(&self) {
-        let mut entries = self.entries.lock();
-        let keys: Vec<_> = entries.by_key.keys().cloned().collect();
-        for key in keys {
-            entries.remove(&key);
-        }
-        entries.order.clear();
+        self.cache.clear();
     }
 
     pub fn totals(&self) -> Totals {
-        let entries = self.entries.lock();
+        let stats = self.cache.stats();
         Totals {
-            bytes: entries.bytes,
-            items: entries.by_key.len() as u64,
-            // Relaxed: tallies for people.
-            total_items: self.total_items.load(Ordering::Relaxed),
-            evictions: self.evictions.load(Ordering::Relaxed),
-            expired: self.expired.load(Ordering::Relaxed),
+            bytes: self.runtime.root().usage().get(),
+            items: self.cache.len() as u64,
+            total_items: stats.inserts,
+            evictions: stats.evictions,
+            expired: stats.expired,
         }
     }
 
     /// The tenants by name.
     pub fn tenants(&self) -> Vec<TenantReport> {
-        let mut tenants: Vec<_> = self.tenants.all().iter().map(|tenant| TenantReport::of(tenant)).collect();
+        let mut tenants: Vec<_> = self.tenants.all().iter().map(|tenant| self.report(tenant)).collect();
         tenants.sort_by(|a, b| a.name.cmp(&b.name));
         tenants
     }
 
-    fn live(&self, entries: &mut Entries, key: &[u8]) -> Option<Value> {
-        let value = entries.by_key.get(key)?.value.clone();
-        if value.is_expired() {
-            entries.remove(key);
-            self.expired.fetch_add(1, Ordering::Relaxed);
-            return None;
-        }
-        Some(value)
+    fn value(&self, flags: u32, data: Arc<Data>) -> Value {
+        // Relaxed: only that no number is given twice matters.
+        let unique = self.unique.fetch_add(1, Ordering::Relaxed) + 1;
+        Value { flags, unique, data }
     }
 
-    fn put(&self, entries: &mut Entries, key: &[u8], value: Value) -> Result<(), NoMemory> {
-        let bytes = (value.data.heap_bytes() + 2 * block_bytes(key.len()) + 128) as u64;
-        if bytes > self.budget.get() {
-            return Err(NoMemory);
-        }
-        entries.remove(key);
-        while entries.bytes + bytes > self.budget.get() {
-            let Some((key, unique)) = entries.order.pop_front() else { return Err(NoMemory) };
-            let Some(slot) = entries.by_key.get_mut(&key).filter(|slot| slot.value.unique == unique) else { continue };
-            if std::mem::take(&mut slot.touched) {
-                entries.order.push_back((key, unique));
-                continue;
-            }
-            if let Some(slot) = entries.remove(&key) {
-                slot.tenant.evictions.fetch_add(1, Ordering::Relaxed);
-                self.evictions.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-        let tenant = self.tenants.of(key);
-        tenant.bytes.fetch_add(bytes, Ordering::Relaxed);
-        tenant.items.fetch_add(1, Ordering::Relaxed);
-        self.total_items.fetch_add(1, Ordering::Relaxed);
-        entries.bytes += bytes;
-        entries.order.push_back((key.into(), value.unique));
-        entries.by_key.insert(key.into(), Slot { value, tenant, bytes, touched: false });
-        Ok(())
-    }
-}
-
-impl Entries {
-    fn remove(&mut self, key: &[u8]) -> Option<Slot> {
-        let slot = self.by_key.remove(key)?;
-        self.bytes -= slot.bytes;
-        slot.tenant.bytes.fetch_sub(slot.bytes, Ordering::Relaxed);
-        slot.tenant.items.fetch_sub(1, Ordering::Relaxed);
-        Some(slot)
-    }
-}
-
-impl TenantReport {
-    fn of(tenant: &Tenant) -> Self {
-        Self {
-            name: tenant.name.clone(),
-            bytes: tenant.bytes.load(Ordering::Relaxed),
-            items: tenant.items.load(Ordering::Relaxed),
-            hits: tenant.hits.load(Ordering::Relaxed),
-            misses: tenant.misses.load(Ordering::Relaxed),
-            evictions: tenant.evictions.load(Ordering::Relaxed),
-            limits: tenant.limits,
+    fn report(&self, tenant: &Tenant) -> TenantReport {
+        let group = &tenant.group;
+        // Relaxed: tallies for people.
+        let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TenantReport {
+            name: group.name().to_owned(),
+            bytes: group.usage().get(),
+            items: self.cache.len_of(group),
+            hits: tally(&tenant.hits),
+            misses: tally(&tenant.misses),
+            evictions: tally(&tenant.evictions),
+            limits: Limits { min: group.min(), low: group.low(), high: group.high(), max: group.max() },
         }
     }
 }

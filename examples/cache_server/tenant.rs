@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use dashmap::DashMap;
+use lowwater::{Memcg, Runtime};
 
 use crate::config::Limits;
 
@@ -19,11 +20,8 @@ pub const DEFAULT_TENANT: &str = "default";
 /// One tenant and its tallies.
 #[derive(Debug)]
 pub struct Tenant {
-    /// As shown: bytes which could confuse a reader of `stats` are written as `%41`.
-    pub name: String,
-    pub limits: Limits,
-    pub bytes: AtomicU64,
-    pub items: AtomicU64,
+    /// What its values are charged to. Its name is the tenant's; bytes which could confuse a reader are written as `%41`.
+    pub group: Memcg,
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub evictions: AtomicU64,
@@ -32,6 +30,7 @@ pub struct Tenant {
 /// All tenants, by prefix.
 #[derive(Debug)]
 pub struct Tenants {
+    runtime: Runtime,
     delimiter: u8,
     default: Arc<Tenant>,
     by_prefix: DashMap<Box<[u8]>, Arc<Tenant>>,
@@ -40,52 +39,68 @@ pub struct Tenants {
 
 impl Tenants {
     /// The tenants with limits, and the default one.
-    pub fn new(delimiter: u8, limits: &[(String, Limits)]) -> Self {
-        let of = |name: &str| limits.iter().find(|(other, _)| other == name).map(|(_, limits)| *limits);
-        let default = Arc::new(Tenant::new(DEFAULT_TENANT.into(), of(DEFAULT_TENANT).unwrap_or_default()));
-        let by_prefix = DashMap::new();
+    ///
+    /// # Errors
+    ///
+    /// The runtime does not make a group for one of them.
+    pub fn new(runtime: &Runtime, delimiter: u8, limits: &[(String, Limits)]) -> Result<Self, String> {
+        let tenant = |name: &str| match runtime.group(&shown(name.as_bytes())) {
+            Ok(group) => Ok(Arc::new(Tenant::of(group))),
+            Err(why) => Err(format!("tenant {name}: {why}")),
+        };
+        let default = tenant(DEFAULT_TENANT)?;
+        let by_prefix: DashMap<Box<[u8]>, _> = DashMap::new();
         by_prefix.insert(DEFAULT_TENANT.as_bytes().into(), Arc::clone(&default));
-        for (name, limits) in limits.iter().filter(|(name, _)| name != DEFAULT_TENANT) {
-            by_prefix.insert(name.as_bytes().into(), Arc::new(Tenant::new(shown(name.as_bytes()), *limits)));
+        for (name, limits) in limits {
+            let tenant = tenant(name)?;
+            tenant.group.set_max(limits.max);
+            tenant.group.set_high(limits.high);
+            tenant.group.set_low(limits.low);
+            tenant.group.set_min(limits.min);
+            by_prefix.entry(name.as_bytes().into()).or_insert(tenant);
         }
         let count = AtomicUsize::new(by_prefix.len());
-        Self { delimiter, default, by_prefix, count }
+        Ok(Self { runtime: runtime.clone(), delimiter, default, by_prefix, count })
     }
 
-    /// The tenant a new value of `key` is charged to; made if it is new and there is room.
+    /// The tenant a new value of `key` is charged to; made if it is new and there is room for another.
     pub fn of(&self, key: &[u8]) -> Arc<Tenant> {
         let Some(prefix) = self.prefix(key) else { return Arc::clone(&self.default) };
         if let Some(tenant) = self.by_prefix.get(prefix) {
             return Arc::clone(&tenant);
         }
-        // Relaxed: a count that bounds, and guards no other memory.
-        if self.count.fetch_add(1, Ordering::Relaxed) >= TENANTS_MAX {
-            // Relaxed: as above.
-            self.count.fetch_sub(1, Ordering::Relaxed);
+        // Relaxed: a count that bounds, and guards no other memory. It may lag behind by as many as there are threads.
+        if self.count.load(Ordering::Relaxed) >= TENANTS_MAX {
             return Arc::clone(&self.default);
         }
-        let mut made = false;
+        // No group: the name is too long, or the ids are used up.
+        let Ok(group) = self.runtime.group(&shown(prefix)) else { return Arc::clone(&self.default) };
         let tenant = self.by_prefix.entry(prefix.into()).or_insert_with(|| {
-            made = true;
-            Arc::new(Tenant::new(shown(prefix), Limits::default()))
-        });
-        if !made {
             // Relaxed: as above.
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        }
+            self.count.fetch_add(1, Ordering::Relaxed);
+            Arc::new(Tenant::of(group))
+        });
         Arc::clone(&tenant)
     }
 
     /// Counts a read of `key` for its tenant; for the default one if the tenant was never written to.
     pub fn count_read(&self, key: &[u8], hit: bool) {
-        let count = |tenant: &Tenant| {
-            let counter = if hit { &tenant.hits } else { &tenant.misses };
+        self.count(key, |tenant| if hit { &tenant.hits } else { &tenant.misses });
+    }
+
+    /// Counts that `key` had to make room.
+    pub fn count_eviction(&self, key: &[u8]) {
+        self.count(key, |tenant| &tenant.evictions);
+    }
+
+    fn count(&self, key: &[u8], counter: impl Fn(&Tenant) -> &AtomicU64) {
+        let add = |tenant: &Tenant| {
             // Relaxed: a tally; nothing is read by its light.
-            counter.fetch_add(1, Ordering::Relaxed);
+            counter(tenant).fetch_add(1, Ordering::Relaxed);
         };
         match self.prefix(key).and_then(|prefix| self.by_prefix.get(prefix)) {
-            Some(tenant) => count(&tenant),
-            None => count(&self.default),
+            Some(tenant) => add(&tenant),
+            None => add(&self.default),
         }
     }
 
@@ -102,16 +117,8 @@ impl Tenants {
 }
 
 impl Tenant {
-    fn new(name: String, limits: Limits) -> Self {
-        Self {
-            name,
-            limits,
-            bytes: AtomicU64::new(0),
-            items: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            evictions: AtomicU64::new(0),
-        }
+    fn of(group: Memcg) -> Self {
+        Self { group, hits: AtomicU64::new(0), misses: AtomicU64::new(0), evictions: AtomicU64::new(0) }
     }
 }
 
@@ -129,11 +136,20 @@ fn shown(prefix: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lowwater::Bytes;
+
     use super::*;
+
+    fn tenants(limits: &[(String, Limits)]) -> Tenants {
+        let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+        Tenants::new(&runtime, b':', limits).unwrap()
+    }
 
     #[test]
     fn a_key_belongs_to_its_prefix() {
-        let tenants = Tenants::new(b':', &[("shop".into(), Limits::default())]);
+        let low = Limits { low: Bytes::kib(7), ..Limits::default() };
+        let tenants = tenants(&[("shop".into(), low)]);
+        let long = [b"\xff".repeat(100), b":x".to_vec()].concat();
         for (key, name) in [
             (&b"shop:a"[..], "shop"),
             (b"other:a:b", "other"),
@@ -141,15 +157,17 @@ mod tests {
             (b":odd", "default"),
             (b"default:x", "default"),
             (b"a/b\xff:x", "a%2Fb%FF"),
+            (&long, "default"),
         ] {
-            assert_eq!(tenants.of(key).name, name);
+            assert_eq!(tenants.of(key).group.name(), name);
         }
         assert_eq!(tenants.all().len(), 4);
+        assert_eq!(tenants.of(b"shop:a").group.low(), Bytes::kib(7));
     }
 
     #[test]
     fn a_read_makes_no_tenant() {
-        let tenants = Tenants::new(b':', &[]);
+        let tenants = tenants(&[]);
         tenants.count_read(b"guess:a", false);
         assert_eq!(tenants.all().len(), 1);
         assert_eq!(tenants.all()[0].misses.load(Ordering::Relaxed), 1, "the default tenant answers for it");
@@ -157,12 +175,12 @@ mod tests {
 
     #[test]
     fn tenants_are_bounded() {
-        let tenants = Tenants::new(b':', &[]);
+        let tenants = tenants(&[]);
         for n in 0..TENANTS_MAX + 10 {
             tenants.of(format!("t{n}:k").as_bytes());
         }
-        assert_eq!(tenants.all().len(), TENANTS_MAX);
-        assert_eq!(tenants.of(b"one-more:k").name, "default");
-        assert_eq!(tenants.of(b"t1:k").name, "t1", "those who came in time stay");
+        assert!(tenants.all().len() <= TENANTS_MAX);
+        assert_eq!(tenants.of(b"one-more:k").group.name(), "default");
+        assert_eq!(tenants.of(b"t1:k").group.name(), "t1", "those who came in time stay");
     }
 }

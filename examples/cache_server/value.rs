@@ -8,7 +8,6 @@
 //! in one place; it is written to the socket from where it lies. Costs: a pointer for each piece, which is charged.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::stash::Stash;
 
@@ -24,16 +23,7 @@ pub struct Value {
     pub flags: u32,
     /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas` compares.
     pub unique: u64,
-    /// None: never.
-    pub expires: Option<Instant>,
     pub data: Arc<Data>,
-}
-
-impl Value {
-    /// Whether its time is over.
-    pub fn is_expired(&self) -> bool {
-        self.expires.is_some_and(|at| at <= Instant::now())
-    }
 }
 
 /// Bytes in pieces: all full but the tail.

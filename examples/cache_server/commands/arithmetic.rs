@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use super::answer;
 use crate::connection::Session;
+use crate::expiry::Expiry;
 use crate::parse::number;
 use crate::stats::Counter;
 use crate::store::Edit;
-use crate::value::Data;
+use crate::value::{Data, Value};
 
 enum Outcome {
     Missing,
@@ -19,16 +20,17 @@ enum Outcome {
 }
 
 /// Answers the new number, `NOT_FOUND`, or an error.
-pub fn arithmetic(session: &mut Session, key: &[u8], increment: bool, delta: u64, noreply: bool) {
-    let outcome = session.server.store.update(key, |value| {
+pub async fn arithmetic(session: &mut Session, key: &[u8], increment: bool, delta: u64, noreply: bool) {
+    let decide = |value: Option<&Value>| {
         let Some(value) = value else { return (Edit::Keep, Outcome::Missing) };
         // A number longer than a piece is none that fits in 64 bits.
         let Some(before) = number::unsigned(value.data.front()) else { return (Edit::Keep, Outcome::NoNumber) };
         let after = if increment { before.wrapping_add(delta) } else { before.saturating_sub(delta) };
         let text = format!("{after:<width$}", width = value.data.len());
         let data = Arc::new(Data::copy(text.as_bytes(), &session.server.stash));
-        (Edit::Put { flags: value.flags, expires: value.expires, data }, Outcome::Done(after))
-    });
+        (Edit::Change { data }, Outcome::Done(after))
+    };
+    let outcome = session.server.store.update(key, Expiry::Never, decide).await;
     let (hit, miss) = match increment {
         true => (Counter::IncrHits, Counter::IncrMisses),
         false => (Counter::DecrHits, Counter::DecrMisses),

@@ -35,7 +35,9 @@ fn read(session: &mut Session, key: &[u8]) -> Option<Value> {
 }
 
 fn read_and_touch(session: &mut Session, key: &[u8], expiry: Expiry) -> Option<Value> {
-    let value = super::touch::retime(session, key, expiry);
+    let store = &session.server.store;
+    // Read first: the new time may be over already.
+    let value = store.get(key).filter(|_| store.touch(key, expiry));
     session.tally.count(Counter::CmdTouch);
     session.tally.count(if value.is_some() { Counter::TouchHits } else { Counter::TouchMisses });
     value

@@ -20,14 +20,14 @@ enum Outcome {
 }
 
 /// Stores a value that has come in whole.
-pub fn store(session: &mut Session, block: Block) -> Next {
+pub async fn store(session: &mut Session, block: Block) -> Next {
     let Block { verb, flags, exptime, unique, noreply, .. } = block;
     let key = block.key.clone();
     let new = New { flags, expiry: Expiry::of(exptime), data: Arc::new(block.into_data()) };
     session.server.note(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), new.data.len()));
     session.tally.count(Counter::CmdSet);
     let item_bytes_max = session.server.settings.item_bytes_max;
-    let outcome = session.server.store.update(&key, |old| {
+    let edit = |old: Option<&Value>| {
         // As memcached: what would grow too large by joining stays as it is.
         let joined = matches!(verb, Verb::Append | Verb::Prepend).then_some(old).flatten();
         match joined {
@@ -36,7 +36,8 @@ pub fn store(session: &mut Session, block: Block) -> Next {
             }
             _ => decide(verb, unique, &new, old),
         }
-    });
+    };
+    let outcome = session.server.store.update(&key, new.expiry, edit).await;
     match outcome {
         Ok(outcome) => {
             if verb == Verb::Cas {
@@ -84,18 +85,13 @@ fn decide(verb: Verb, unique: u64, new: &New, old: Option<&Value>) -> (Edit, Out
     let put = || match new.expiry {
         // Stored, and over at once.
         Expiry::Past => Edit::Remove,
-        expiry => Edit::Put { flags: new.flags, expires: expiry.instant(), data: Arc::clone(&new.data) },
+        _ => Edit::Put { flags: new.flags, data: Arc::clone(&new.data) },
     };
-    // Flags and time stay those of the old value.
-    let join = |old: &Value, parts: [&Data; 2]| Edit::Put {
-        flags: old.flags,
-        expires: old.expires,
-        data: Arc::new(Data::concat(parts)),
-    };
+    let join = |parts: [&Data; 2]| Edit::Change { data: Arc::new(Data::concat(parts)) };
     match (verb, old) {
         (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => (put(), Outcome::Stored),
-        (Verb::Append, Some(old)) => (join(old, [&old.data, &new.data]), Outcome::Stored),
-        (Verb::Prepend, Some(old)) => (join(old, [&new.data, &old.data]), Outcome::Stored),
+        (Verb::Append, Some(old)) => (join([&old.data, &new.data]), Outcome::Stored),
+        (Verb::Prepend, Some(old)) => (join([&new.data, &old.data]), Outcome::Stored),
         (Verb::Cas, Some(old)) if old.unique == unique => (put(), Outcome::Stored),
         (Verb::Cas, Some(_)) => (Edit::Keep, Outcome::Exists),
         (Verb::Cas, None) => (Edit::Keep, Outcome::NotFound),
