@@ -88,9 +88,7 @@ impl Store {
         let cache = Cache::builder(&runtime)
             .name("values")
             .hasher(RandomState::new())
-            .weigher(|key: &Box<[u8]>, value: &Value| {
-                Bytes::new((block_bytes(key.len()) + value.data.heap_bytes()) as u64)
-            })
+            .weigher(|key, value: &Value| Bytes::new((block_bytes(key.len()) + value.data.heap_bytes()) as u64))
             .eviction_listener(move |key, _, cause| {
                 if cause == RemovalCause::Size {
                     bereaved.count_eviction(key);
