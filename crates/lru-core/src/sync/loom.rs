@@ -1,7 +1,9 @@
 //! Model checks: loom's locks and atomics under parking_lot's shape.
+//!
+//! `Arc` is the ordinary one here too: loom's cannot hold a `dyn Trait`, and its counting is not what we check.
 
 pub use ::loom::hint::spin_loop;
-pub use ::loom::sync::Arc;
+pub use alloc::sync::{Arc, Weak};
 pub use ::loom::thread;
 pub use ::loom::thread::yield_now;
 
