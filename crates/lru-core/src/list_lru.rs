@@ -66,7 +66,7 @@ use raw::{RawListLru, Refused};
 ///
 /// let tree = MemcgTree::default();
 /// let tenant = tree.root().create("tenant")?;
-/// let lru = ListLru::new();
+/// let lru = ListLru::<Inode>::new();
 ///
 /// let inode = Arc::new(Inode { links: Links::new(), number: 7 });
 /// lru.add(inode.clone(), &tenant, NodeId::ZERO)?;
@@ -193,7 +193,8 @@ impl<T: Linked> ListLru<T> {
         self.raw.count_node(node)
     }
 
-    /// Makes the group's list on `node`, so that `add` will not allocate. O(depth of the group). Does nothing for a dying group.
+    /// Makes the group's list on `node`, so that `add` will not allocate; a dying group's nearest online ancestor's, to which
+    /// `add` would go. O(depth of the group).
     ///
     /// # Errors
     ///

@@ -270,7 +270,6 @@ impl Memcg {
     }
 
     /// The group's lists.
-    #[expect(dead_code, reason = "for list_lru, which is being written")]
     pub(crate) fn pairs(&self) -> &Pairs {
         &self.0.pairs
     }

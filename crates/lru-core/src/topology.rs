@@ -62,5 +62,5 @@ fn shared(topology: impl Topology + 'static) -> Arc<dyn Topology> {
 #[cfg(lowwater_loom)]
 fn shared(topology: impl Topology + 'static) -> Arc<dyn Topology> {
     // loom's own `Arc` does not coerce to a trait object.
-    Arc::from_std(std::sync::Arc::new(topology))
+    std::sync::Arc::new(topology)
 }

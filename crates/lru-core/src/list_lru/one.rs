@@ -13,7 +13,7 @@
 //! 3. `refs` is 1 while the table holds this, plus the items whose home this is, plus the dead lists that forward to this
 //!    and are not retired. It is guarded by the lock of the effective list.
 //! 4. `memcg` is there while `refs` is not 0.
-//! 5. `key` never changes.
+//! 5. `node` and `memcg_id`, the key, never change.
 
 use super::pairs::ChainLinks;
 use super::RawListLru;
@@ -43,7 +43,8 @@ impl Key {
 pub(crate) struct One {
     lock: RawLock,
     dead: UnsafeCell<bool>,
-    pub(super) key: Key,
+    node: NodeId,
+    memcg_id: MemcgId,
     nr_items: AtomicU32,
     refs: UnsafeCell<u32>,
     list: UnsafeCell<RawList>,
@@ -70,7 +71,8 @@ impl One {
         Self {
             lock: RawLock::new(),
             dead: UnsafeCell::new(false),
-            key: Key::new(memcg, node),
+            node,
+            memcg_id: memcg.id(),
             nr_items: AtomicU32::new(0),
             refs: UnsafeCell::new(1),
             list: UnsafeCell::new(RawList::new()),
@@ -78,6 +80,10 @@ impl One {
             owner,
             chain: ChainLinks::new(),
         }
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key { node: self.node, memcg: self.memcg_id }
     }
 
     /// The list this is a part of.
@@ -120,10 +126,6 @@ pub(crate) struct Locked<'a> {
 impl<'a> Locked<'a> {
     pub(super) fn one(&self) -> &'a One {
         self.one
-    }
-
-    pub(super) fn guard(&self) -> &'a Guard {
-        self.guard
     }
 
     pub(super) fn is_dead(&self) -> bool {
@@ -195,10 +197,9 @@ impl<'a> Locked<'a> {
             // SAFETY: it counts our reference, so it is not retired.
             let this = unsafe { &*one };
             // SAFETY: we hold the lock of its effective list (invariant 3).
-            let left = this.refs.with_mut(|r| unsafe {
-                *r -= 1;
-                *r
-            });
+            let left = this.refs.with(|r| unsafe { *r }) - 1;
+            // SAFETY: as above.
+            this.refs.with_mut(|r| unsafe { *r = left });
             if left != 0 {
                 return;
             }

@@ -80,9 +80,13 @@ impl RawListLru {
 
     /// Links an object at the end of its group's list.
     pub(super) fn add(&self, links: NonNull<Links>, memcg: &Memcg, node: NodeId) -> Result<(), Refused> {
+        // SAFETY: the caller owns the object.
+        if unsafe { links.as_ref() }.is_linked() {
+            return Err(Refused::Linked); // Early, so that no list is made for an item that will not be on it.
+        }
         let guard = pin();
         let mut list = self.lock_to_add(memcg, node, &guard)?;
-        // SAFETY: the caller owns the object.
+        // SAFETY: as above.
         if !unsafe { links.as_ref() }.claim(ptr::from_ref(list.one()).cast_mut()) {
             return Err(Refused::Linked);
         }
@@ -131,14 +135,24 @@ impl RawListLru {
         let Some(table) = self.table(&guard) else { return 0 };
         // SAFETY: what the table holds is live in the read side.
         let ones = table.iter().map(|one| unsafe { &*one });
-        ones.filter(|one| one.key.node == node).map(|one| u64::from(one.nr_items())).sum()
+        ones.filter(|one| one.key().node == node).map(|one| u64::from(one.nr_items())).sum()
     }
 
-    /// Makes the list of a group on a node, and those of its ancestors, if they are not there. `false` without memory.
+    /// Makes the list to which `add` would add. `false` without memory.
     pub(super) fn prepare(&self, memcg: &Memcg, node: NodeId) -> bool {
         let guard = pin();
-        self.lookup(Key::new(memcg, node), &guard).is_some()
-            || !matches!(self.populate(memcg, node, &guard), Err(Unpopulated::NoMemory))
+        let mut group = Some(memcg);
+        while let Some(memcg) = group {
+            match self.lookup(Key::new(memcg, node), &guard) {
+                Some(_) => return true,
+                None => match self.populate(memcg, node, &guard) {
+                    Ok(()) => return true,
+                    Err(Unpopulated::NoMemory) => return false,
+                    Err(Unpopulated::Closed) => group = memcg.parent(),
+                },
+            }
+        }
+        unreachable!("the root is not dying");
     }
 
     /// The group's own list, locked; `None` if it has none, or if its items are its parent's by now.
@@ -154,7 +168,7 @@ impl RawListLru {
         // SAFETY: what the table holds is live.
         let ones = self.table(&guard).into_iter().flat_map(Table::iter).map(|one| unsafe { &*one });
         // SAFETY: the writer lock is held, and `one` is in the table.
-        ones.filter(|one| one.key.node == node).map(|one| unsafe { one.memcg_of_published() }).collect()
+        ones.filter(|one| one.key().node == node).map(|one| unsafe { one.memcg_of_published() }).collect()
     }
 
     /// Bytes of what this keeps beyond itself: lists and table.
@@ -235,7 +249,7 @@ impl RawListLru {
 
     fn announce(&self, first: FirstItem, list: &Locked<'_>) {
         if let (FirstItem(true), Some(occupancy)) = (first, &self.occupancy) {
-            occupancy.occupied(list.memcg(), list.one().key.node);
+            occupancy.occupied(list.memcg(), list.one().key().node);
         }
     }
 
@@ -304,8 +318,8 @@ impl RawListLru {
         }
         let mut used = 0;
         for one in self.table(guard).iter().flat_map(|old| old.iter()) {
-            // SAFETY: what the table holds is live; `key` never changes.
-            table.insert(unsafe { (*one).key }, one, &mut used);
+            // SAFETY: what the table holds is live; the key never changes.
+            table.insert(unsafe { (*one).key() }, one, &mut used);
         }
         writer.used = used;
         self.replace_table(Box::into_raw(table), guard);
@@ -328,7 +342,7 @@ impl RawListLru {
     fn unpublish(&self, one: &One, guard: &Guard) {
         let mut writer = self.writer.lock();
         if let Some(table) = self.table(guard) {
-            table.remove(one.key, ptr::from_ref(one).cast_mut());
+            table.remove(one.key(), ptr::from_ref(one).cast_mut());
         }
         writer.live -= 1;
         if writer.live == 0 {
@@ -345,7 +359,7 @@ impl RawListLru {
     fn reparent(&self, one: &One, dying: &Memcg, guard: &Guard) {
         {
             let mut child = one.lock(guard);
-            let mut ancestor = self.lock_ancestor(dying, one.key.node, guard);
+            let mut ancestor = self.lock_ancestor(dying, one.key().node, guard);
             let first = ancestor.take_over(&mut child);
             self.announce(first, &ancestor);
         }
@@ -370,7 +384,7 @@ impl RawListLru {
         let (slot, one, memcg) = {
             let _writer = self.writer.lock();
             // SAFETY: what the table holds is live.
-            let is_turn = |one: &*mut One| roots_turn || unsafe { (**one).key.memcg } != MemcgId::ROOT;
+            let is_turn = |one: &*mut One| roots_turn || unsafe { (**one).key().memcg } != MemcgId::ROOT;
             let (slot, one) = self.table(&guard)?.find_from(slot, is_turn)?;
             // SAFETY: what the table holds is live in the read side.
             let one = unsafe { &*one };
@@ -420,7 +434,7 @@ impl RawListLru {
             // SAFETY: the writer lock is held, and `one` is in the table.
             let memcg = unsafe { one.memcg_of_published() };
             if let Some(parent) = memcg.parent() {
-                let parent = self.lookup(Key::new(parent, one.key.node), &guard);
+                let parent = self.lookup(Key::new(parent, one.key().node), &guard);
                 assert!(parent.is_some() || !memcg.is_online(), "a populated group's parent must be populated (L6)");
             }
             one.lock(&guard).assert_valid();

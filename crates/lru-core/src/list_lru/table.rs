@@ -57,8 +57,8 @@ impl Table {
             if one.is_null() {
                 break;
             }
-            // SAFETY: what a slot holds is live for readers in the read side; `key` never changes.
-            if one != TOMB && unsafe { (*one).key } == key {
+            // SAFETY: what a slot holds is live for readers in the read side; the key never changes.
+            if one != TOMB && unsafe { (*one).key() } == key {
                 return one;
             }
         }

@@ -38,3 +38,9 @@ pub(super) fn numbers(lru: &ListLru<Item>, memcg: &crate::Memcg, node: crate::No
     });
     numbers
 }
+
+/// How many ids are taken: groups that are online, and dead ones that something still names.
+#[cfg(not(lowwater_loom))]
+pub(super) fn ids(tree: &crate::MemcgTree) -> usize {
+    (0..2_000).filter(|&id| tree.get(crate::MemcgId::new(id)).is_some()).count()
+}

@@ -87,8 +87,10 @@ impl<'a, T: Linked> Isolate<'a, T> {
     /// Takes the item off, onto a private list, to be freed when the lock is not held any more. It counts as removed.
     #[doc(alias = "LRU_REMOVED")]
     pub fn isolate(mut self, to: &mut Isolated<T>) -> Verdict<'a> {
+        // SAFETY: the item is on the list, so it is live.
+        let links = unsafe { self.links.as_ref() };
         // SAFETY: the item is on this list, whose lock we hold.
-        let pushed = unsafe { self.list.unlink(self.links.as_ref(), Links::PRIVATE) };
+        let pushed = unsafe { self.list.unlink(links, Links::PRIVATE) };
         // SAFETY: it was just unlinked and marked private, and is given as it was pushed.
         unsafe { to.push(pushed) };
         Verdict { removed: true, then: Then::GoOn(self.list), call: PhantomData }
@@ -119,8 +121,10 @@ impl<'a, T: Linked> Isolate<'a, T> {
     /// Takes the item off and gives the lock back.
     #[doc(alias = "LRU_REMOVED_RETRY")]
     pub fn remove(mut self) -> (T::Handle, Unlocked<'a>) {
+        // SAFETY: the item is on the list, so it is live.
+        let links = unsafe { self.links.as_ref() };
         // SAFETY: the item is on this list, whose lock we hold.
-        let pushed = unsafe { self.list.unlink(self.links.as_ref(), core::ptr::null_mut()) };
+        let pushed = unsafe { self.list.unlink(links, core::ptr::null_mut()) };
         // SAFETY: these are the links of a `T`.
         let object = unsafe { T::from_links(pushed) };
         // SAFETY: the list owned the item by this handle, and gave it up.

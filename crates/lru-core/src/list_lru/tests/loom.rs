@@ -19,7 +19,7 @@ struct World {
 fn world() -> World {
     let tree = MemcgTree::new(1);
     let child = tree.root().create("c").unwrap();
-    World { tree, child, lru: ListLru::new() }
+    World { tree, child, lru: ListLru::<Item>::new() }
 }
 
 impl World {
