@@ -74,11 +74,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table without groups whose ids are all below `end`.
+    /// A table without groups whose ids are all below `end`, and so none is `NIL`.
     pub(crate) fn new(end: u32) -> Self {
         Self {
             slots: Vec::new(),
-            ids: IdPool::new(end.min(NIL)),
+            ids: IdPool::new(end),
             names: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             online: 0,
