@@ -19,10 +19,6 @@ impl ShrinkerId {
     pub const fn get(self) -> u32 {
         self.0
     }
-
-    pub(crate) const fn index(self) -> usize {
-        self.0 as usize
-    }
 }
 
 impl fmt::Display for ShrinkerId {

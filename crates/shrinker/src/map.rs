@@ -65,20 +65,21 @@ mod tests;
 
 pub(crate) use index::Key;
 pub(crate) use summary::{Position, Resume};
-pub(crate) use tour::{Stop, Tour};
+pub(crate) use tour::Tour;
 
 use alloc::{boxed::Box, vec::Vec};
-use core::ops::RangeInclusive;
+use core::ops::{DerefMut, RangeInclusive};
 
 use hashbrown::hash_map::Entry;
 use lowwater_lru_core::sync::{
     atomic::{fence, Ordering},
-    Mutex, MutexGuard, RwLock,
+    Mutex, RwLock,
 };
 use lowwater_lru_core::{mutated, Bytes, Memcg, MemcgId, NodeId};
 
 use crate::bitmap::Bit;
 use crate::deferred::Debt;
+use crate::hash::IdHasher;
 use index::Index;
 use summary::Summary;
 use unit::{Unit, Units};
@@ -339,7 +340,7 @@ impl Map {
         &self.nodes[node.index().min(self.nodes.len() - 1)]
     }
 
-    pub(crate) fn summary(&self, node: NodeId) -> MutexGuard<'_, Summary> {
+    pub(crate) fn summary(&self, node: NodeId) -> impl DerefMut<Target = Summary> + '_ {
         self.node(node).summary.lock()
     }
 }
@@ -386,7 +387,7 @@ impl NodeMap {
     }
 
     /// INVARIANT 2: under the write lock nobody sets a bit, so a unit found empty here is empty, and goes with its way.
-    fn tidy(&self, mut unit: hashbrown::hash_map::OccupiedEntry<'_, MemcgId, Unit, unit::IdHasher>) -> Option<Unit> {
+    fn tidy(&self, mut unit: hashbrown::hash_map::OccupiedEntry<'_, MemcgId, Unit, IdHasher>) -> Option<Unit> {
         let inner = unit.get_mut();
         inner.words.tidy();
         inner.debts.get_mut().retain(|id| inner.words.contains(id));

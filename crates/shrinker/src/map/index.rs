@@ -6,12 +6,13 @@
 
 use alloc::{boxed::Box, vec::Vec};
 use core::mem::size_of;
+use core::ops::DerefMut;
 
 use hashbrown::{HashMap, HashSet};
-use lowwater_lru_core::sync::{Mutex, MutexGuard};
+use lowwater_lru_core::sync::Mutex;
 use lowwater_lru_core::{MemcgId, NodeId};
 
-use super::unit::IdHasher;
+use crate::hash::IdHasher;
 
 /// An id and which of its owners: an owner that is gone cannot set a bit for its heir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +49,7 @@ impl Index {
         Self((0..SHARDS).map(|_| Mutex::new(Shard::default())).collect())
     }
 
-    pub(super) fn lock(&self, id: u32) -> MutexGuard<'_, Shard> {
+    pub(super) fn lock(&self, id: u32) -> impl DerefMut<Target = Shard> + '_ {
         self.0[id as usize % SHARDS].lock()
     }
 

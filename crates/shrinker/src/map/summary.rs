@@ -6,11 +6,12 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::mem::size_of;
+use core::ops::Bound;
 
 use hashbrown::HashMap;
 use lowwater_lru_core::{Memcg, MemcgId};
 
-use super::unit::IdHasher;
+use crate::hash::IdHasher;
 
 /// Where a group stands in the order of a pass: the ids from below the pass's root down to it; the root itself has none.
 /// Comparing two as lists gives pre-order. It stays meaningful when the group is gone.
@@ -116,13 +117,15 @@ impl Summary {
         if after.is_none() && until != Some(&[]) && way.live {
             found.push((way.memcg.clone(), Vec::new()));
         }
-        // The child last seen at each level; the level below `path`'s end has seen none.
-        let mut seen = None;
+        // The child last seen below the end of `path`; none yet, or the first step of `after` that does not lead on any more
+        // (the group is gone, and its id may mean another by now).
+        let there = self.there(root, &path);
+        let mut seen = path.drain(there..).next();
         while found.len() < max {
             let parent = path.last().copied().unwrap_or(root);
             let next = self.ways.get(&parent).and_then(|way| match seen {
                 None => way.children.first(),
-                Some(child) => way.children.range((core::ops::Bound::Excluded(child), core::ops::Bound::Unbounded)).next(),
+                Some(child) => way.children.range((Bound::Excluded(child), Bound::Unbounded)).next(),
             });
             match next {
                 Some(child) => {
@@ -146,13 +149,23 @@ impl Summary {
 
     /// The group at `path` below `root`, if it is live.
     pub(crate) fn find(&self, root: MemcgId, path: &[MemcgId]) -> Option<Memcg> {
+        if self.there(root, path) < path.len() {
+            return None;
+        }
         let way = self.ways.get(path.last().unwrap_or(&root))?;
         way.live.then(|| way.memcg.clone())
     }
 
-    /// Does the subtree of `root` hold something?
-    pub(crate) fn holds(&self, root: MemcgId) -> bool {
-        self.ways.contains_key(&root)
+    /// How many steps of `path` still lead down from `root`.
+    fn there(&self, root: MemcgId, path: &[MemcgId]) -> usize {
+        let mut parent = root;
+        path.iter()
+            .take_while(|child| {
+                let leads = self.ways.get(&parent).is_some_and(|way| way.children.contains(child));
+                parent = **child;
+                leads
+            })
+            .count()
     }
 
     /// Where rounds from `root` stopped.
@@ -169,7 +182,8 @@ impl Summary {
 
     pub(super) fn bytes(&self) -> usize {
         // A B-tree's leaf holds eleven keys and is half full at worst.
-        let children: usize = self.ways.values().map(|way| way.children.len().div_ceil(5) * 11 * size_of::<MemcgId>()).sum();
+        let children: usize =
+            self.ways.values().map(|way| way.children.len().div_ceil(5) * 11 * size_of::<MemcgId>()).sum();
         self.ways.capacity() * (size_of::<(MemcgId, Way)>() + 1) + children
     }
 
