@@ -103,7 +103,7 @@ pub(crate) struct MemcgCore {
     id: MemcgId,
     depth: u8,
     dying: AtomicBool,
-    pub(crate) pairs: Pairs,
+    pairs: Pairs,
 }
 
 /// Where a group stands in its life.
@@ -270,7 +270,6 @@ impl Memcg {
     }
 
     /// The group's lists.
-    #[expect(dead_code, reason = "for list_lru, which is being written")]
     pub(crate) fn pairs(&self) -> &Pairs {
         &self.0.pairs
     }
@@ -352,8 +351,6 @@ impl Drop for MemcgCore {
     }
 }
 
-#[cfg(not(lowwater_loom))]
 const _: () = assert!(size_of::<Memcg>() == size_of::<usize>(), "a handle is one pointer");
-#[cfg(not(lowwater_loom))]
 const _: () = assert!(size_of::<Option<Memcg>>() == size_of::<usize>(), "and so is none");
 const _: () = assert!(DEPTH_MAX < u8::MAX as usize, "a depth fits in its field");

@@ -9,9 +9,25 @@
 //! Nodes are counted from 0 without gaps here ([`NodeId`]), whatever numbers the machine gives them.
 
 pub(crate) mod cpu;
+#[cfg(feature = "std")]
+mod error;
 mod fixed;
+#[cfg(feature = "hwloc")]
+mod hwloc;
+#[cfg(any(feature = "hwloc", all(feature = "std", target_os = "linux")))]
+mod machine;
+#[cfg(all(feature = "std", target_os = "linux"))]
+mod sysfs;
+mod text;
 
+#[cfg(feature = "std")]
+pub use self::error::TopologyError;
 pub use self::fixed::Fixed;
+#[cfg(feature = "hwloc")]
+pub use self::hwloc::Hwloc;
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub use self::sysfs::Sysfs;
+pub use self::text::{parse_distances, parse_list, TextError, LIST_END};
 
 use crate::sync::Arc;
 use crate::unit::NodeId;
@@ -45,22 +61,15 @@ pub trait Topology: Send + Sync {
 }
 
 /// The distance of a node from itself.
-pub(crate) const LOCAL_DISTANCE: u32 = 10;
+const LOCAL_DISTANCE: u32 = 10;
 /// The distance of another node where nobody says more.
-pub(crate) const REMOTE_DISTANCE: u32 = 20;
+const REMOTE_DISTANCE: u32 = 20;
 
 /// The topology of this machine; one node where it cannot be found out.
 pub fn detect() -> Arc<dyn Topology> {
-    shared(Fixed::new(1))
-}
-
-#[cfg(not(lowwater_loom))]
-fn shared(topology: impl Topology + 'static) -> Arc<dyn Topology> {
-    Arc::new(topology)
-}
-
-#[cfg(lowwater_loom)]
-fn shared(topology: impl Topology + 'static) -> Arc<dyn Topology> {
-    // loom's own `Arc` does not coerce to a trait object.
-    Arc::from_std(std::sync::Arc::new(topology))
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    if let Ok(sysfs) = Sysfs::detect() {
+        return Arc::new(sysfs);
+    }
+    Arc::new(Fixed::new(1))
 }

@@ -134,7 +134,7 @@ impl Stock {
     /// The slot of this processor, if nobody is in it.
     fn here(&self) -> Option<impl DerefMut<Target = Slot> + '_> {
         // None, too, where there are no slots.
-        let index = crate::topology::cpu::current().checked_rem(self.slots.len())?;
+        let index = crate::topology::cpu::hint().checked_rem(self.slots.len())?;
         self.slots[index].try_lock()
     }
 }

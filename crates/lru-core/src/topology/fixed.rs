@@ -112,3 +112,47 @@ impl fmt::Debug for Fixed {
         f.debug_struct("Fixed").field("nodes", &self.nodes).field("current", &self.current()).finish()
     }
 }
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_equal_and_have_no_processors() {
+        let topology = Fixed::new(3);
+        assert_eq!(topology.nodes(), 3);
+        assert_eq!(topology.distance(NodeId::new(1), NodeId::new(1)), 10);
+        assert_eq!(topology.distance(NodeId::new(0), NodeId::new(2)), 20);
+        assert_eq!(topology.cpus_of(NodeId::new(2)), [0; 0]);
+    }
+
+    #[test]
+    fn a_function_tells_the_current_node_but_not_one_that_is_not_there() {
+        assert_eq!(Fixed::with_current(3, || NodeId::new(2)).current(), NodeId::new(2));
+        assert_eq!(Fixed::with_current(2, || NodeId::new(2)).current(), NodeId::ZERO);
+    }
+
+    #[test]
+    #[should_panic(expected = "at least one node")]
+    fn no_nodes_are_refused() {
+        Fixed::new(0);
+    }
+
+    #[test]
+    #[should_panic(expected = "65536 nodes are more than a node id can tell apart")]
+    fn too_many_nodes_are_refused() {
+        Fixed::new(1 << 16);
+    }
+
+    #[test]
+    #[should_panic(expected = "node 2 does not exist: there are 2 nodes")]
+    fn no_thread_runs_on_a_node_that_is_not_there() {
+        Fixed::new(2).set_current(NodeId::new(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "it cannot be set")]
+    fn what_a_function_tells_cannot_be_set() {
+        Fixed::with_current(2, || NodeId::ZERO).set_current(NodeId::new(1));
+    }
+}
