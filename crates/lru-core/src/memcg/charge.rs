@@ -59,8 +59,8 @@ impl Memcg {
     ///
     /// Small charges are mostly served from the stock of this processor, without touching a shared line; a charge from stock
     /// answers [`Charged::Within`], since no stock is ever taken above a `high`. When a `max` refuses, the stock of the groups
-    /// below it is drained, and the charge tried once more. O(depth), and O(slots) before it fails. A dying group may be
-    /// charged, too: its ancestors carry it.
+    /// below it is drained, and the charge tried once more, so that no stock makes a charge fail. O(depth), and O(slots) for
+    /// each `max` that refuses. A dying group may be charged, too: its ancestors carry it.
     ///
     /// # Errors
     ///
@@ -84,14 +84,19 @@ impl Memcg {
             }
             return Ok(Charged::Within);
         }
-        let mut charged = self.add_usage(bytes.get(), Memcg::max);
-        if let Some(refused) = charged.as_ref().err().filter(|_| !stock.is_empty()) {
-            stock.drain(|memcg| memcg.is_descendant_of(refused));
-            charged = self.add_usage(bytes.get(), Memcg::max);
-        }
-        match charged {
-            Ok(()) => Ok(self.above_high().map_or(Charged::Within, Charged::AboveHigh)),
-            Err(refused) => Err(OverLimit { memcg: refused.clone(), requested: bytes }),
+        let mut refused_before = None;
+        // Each turn but the last drains what is in stock below another group, nearer to the root: bounded by the depth.
+        loop {
+            match self.add_usage(bytes.get(), Memcg::max) {
+                Ok(()) => return Ok(self.above_high().map_or(Charged::Within, Charged::AboveHigh)),
+                Err(refused) if stock.is_empty() || refused_before.is_some_and(|depth| refused.depth() >= depth) => {
+                    return Err(OverLimit { memcg: refused.clone(), requested: bytes });
+                }
+                Err(refused) => {
+                    stock.drain(|memcg| memcg.is_descendant_of(refused));
+                    refused_before = Some(refused.depth());
+                }
+            }
         }
     }
 

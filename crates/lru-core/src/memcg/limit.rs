@@ -296,3 +296,20 @@ fn fence_before_refresh() {
         fence(Ordering::SeqCst);
     }
 }
+
+#[cfg(test)]
+impl Memcg {
+    /// Checks that the sums of claims are those of the online children, when nothing is in progress.
+    pub(super) fn assert_claims_valid(&self) {
+        fn guarantees(memcg: &Memcg) -> [&Guarantee; 2] {
+            [&memcg.limits().min, &memcg.limits().low]
+        }
+        for which in 0..2 {
+            let claim = |child: &Memcg| guarantees(child)[which].setting().min(child.usage().get());
+            let claims: u64 = self.children().iter().map(claim).sum();
+            // Relaxed: nothing is in progress.
+            let counted = guarantees(self)[which].children.load(Ordering::Relaxed);
+            assert_eq!(counted, claims, "{self:?} counts other claims than its children have");
+        }
+    }
+}

@@ -217,3 +217,21 @@ impl Drop for EndOffline<'_> {
         self.tree.table.write().end_offline(self.parent.get());
     }
 }
+
+#[cfg(test)]
+impl MemcgTree {
+    /// Checks the tree against itself, when nothing is in progress.
+    pub(super) fn assert_valid(&self) {
+        self.tree().table.read().assert_valid();
+        for memcg in self.root.descendants() {
+            memcg.assert_claims_valid();
+            let below: u64 = memcg.children().iter().map(|child| child.usage().get()).sum();
+            assert!(below <= memcg.usage().get(), "{memcg:?} uses less than its children");
+        }
+    }
+
+    /// Bytes in stock of this group and those below it.
+    pub(super) fn in_stock(&self, memcg: &Memcg) -> u64 {
+        self.tree().stock.held(memcg)
+    }
+}
