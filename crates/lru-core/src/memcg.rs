@@ -54,11 +54,6 @@ use crate::list_lru::Pairs;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::Arc;
 
-/// Levels below the root: bounds every way up the tree.
-pub const DEPTH_MAX: usize = 128;
-/// Bytes of a group's name.
-pub const NAME_MAX: usize = 255;
-
 /// A handle on a group: one pointer, cheap to clone, equal to another handle if and only if both are on the same group.
 ///
 /// A handle keeps the group's memory and its id, not the group online. Handles outlive the [`MemcgTree`]; then they only
@@ -127,13 +122,13 @@ pub enum MemcgError {
     #[error("the parent already has a child of this name: get it with `child`, or choose another name")]
     NameTaken,
     /// Not a name.
-    #[error("not a name for a group: 1 to {NAME_MAX} bytes without `/` are")]
+    #[error("not a name for a group: 1 to {} bytes without `/` are", Memcg::NAME_MAX)]
     BadName,
     /// Every id is in use.
     #[error("all group ids are in use: take groups offline, and let go of what is still charged to dying ones")]
     OutOfIds,
-    /// The group would be more than [`DEPTH_MAX`] levels below the root.
-    #[error("too deep: a group may be {DEPTH_MAX} levels below the root")]
+    /// The group would be more than [`DEPTH_MAX`](Memcg::DEPTH_MAX) levels below the root.
+    #[error("too deep: a group may be {} levels below the root", Memcg::DEPTH_MAX)]
     TooDeep,
     /// The root was to go offline.
     #[error("the root group cannot go offline: drop the tree instead")]
@@ -150,13 +145,18 @@ pub enum MemcgError {
 }
 
 impl Memcg {
+    /// Levels below the root that a group may be: bounds every way up the tree.
+    pub const DEPTH_MAX: usize = 128;
+    /// Bytes that a group's name may have.
+    pub const NAME_MAX: usize = 255;
+
     /// Makes a child. It lives until it is [taken offline](Self::offline), whether or not the handle is kept.
     ///
     /// O(1). Allocates the group outside of the tree's lock; the tree's tables may grow under it.
     ///
     /// # Errors
     ///
-    /// [`BadName`](MemcgError::BadName) unless `name` is 1 to [`NAME_MAX`] bytes without `/`,
+    /// [`BadName`](MemcgError::BadName) unless `name` is 1 to [`NAME_MAX`](Self::NAME_MAX) bytes without `/`,
     /// [`NameTaken`](MemcgError::NameTaken), [`Dying`](MemcgError::Dying) if this group is,
     /// [`TooDeep`](MemcgError::TooDeep), [`OutOfIds`](MemcgError::OutOfIds), [`TreeGone`](MemcgError::TreeGone).
     #[doc(alias = "mem_cgroup_css_alloc")]
@@ -353,4 +353,4 @@ impl Drop for MemcgCore {
 
 const _: () = assert!(size_of::<Memcg>() == size_of::<usize>(), "a handle is one pointer");
 const _: () = assert!(size_of::<Option<Memcg>>() == size_of::<usize>(), "and so is none");
-const _: () = assert!(DEPTH_MAX < u8::MAX as usize, "a depth fits in its field");
+const _: () = assert!(Memcg::DEPTH_MAX < u8::MAX as usize, "a depth fits in its field");

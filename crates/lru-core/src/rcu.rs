@@ -21,3 +21,10 @@ mod epoch;
 pub(crate) use count::{pin, Guard};
 #[cfg(all(not(lowwater_loom), feature = "std"))]
 pub(crate) use epoch::{pin, Guard};
+
+/// A thing that can be retired.
+pub(crate) trait Retired: Send + 'static {
+    /// Tells a model checker that it is about to be freed, so that a reader who may still look at it is found out.
+    #[cfg(lowwater_loom)]
+    fn assert_unread(&mut self);
+}

@@ -19,7 +19,7 @@ use super::pairs::ChainLinks;
 use super::RawListLru;
 use crate::list::{Links, RawList};
 use crate::memcg::MemcgId;
-use crate::rcu::Guard;
+use crate::rcu::{Guard, Retired};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::raw::RawLock;
 use crate::sync::UnsafeCell;
@@ -49,7 +49,8 @@ pub(crate) struct One {
     refs: UnsafeCell<u32>,
     list: UnsafeCell<RawList>,
     memcg: UnsafeCell<Option<Memcg>>,
-    owner: *const RawListLru,
+    /// Never changes; a cell only so that model checks see who reads it before it is published.
+    owner: UnsafeCell<*const RawListLru>,
     /// Guarded by the group's [`Pairs`](super::Pairs) lock until dead. Afterwards `next` is `forward`, guarded by `lock`, and
     /// `prev` joins what was released, owned by who released it.
     pub(super) chain: ChainLinks,
@@ -59,6 +60,13 @@ pub(crate) struct One {
 unsafe impl Send for One {}
 // SAFETY: as for Send.
 unsafe impl Sync for One {}
+
+impl Retired for One {
+    #[cfg(lowwater_loom)]
+    fn assert_unread(&mut self) {
+        self.owner.with_mut(|_| ());
+    }
+}
 
 #[cfg(all(target_pointer_width = "64", not(lowwater_loom), feature = "std"))]
 const _: () = assert!(size_of::<One>() == 64, "a list of one group on one node costs 64 bytes (DESIGN: cost table)");
@@ -77,7 +85,7 @@ impl One {
             refs: UnsafeCell::new(1),
             list: UnsafeCell::new(RawList::new()),
             memcg: UnsafeCell::new(Some(memcg.clone())),
-            owner,
+            owner: UnsafeCell::new(owner),
             chain: ChainLinks::new(),
         }
     }
@@ -88,7 +96,8 @@ impl One {
 
     /// The list this is a part of.
     pub(super) fn owner(&self) -> *const RawListLru {
-        self.owner
+        // SAFETY: nobody writes it after `new`.
+        self.owner.with(|owner| unsafe { *owner })
     }
 
     /// How many items are on it, without the lock.
@@ -99,6 +108,8 @@ impl One {
 
     /// Waits for the lock.
     pub(super) fn lock<'a>(&'a self, guard: &'a Guard) -> Locked<'a> {
+        #[cfg(lowwater_loom)]
+        self.owner(); // So that a model checker knows that it is read from here on.
         self.lock.lock();
         Locked { one: self, released: ptr::null(), guard }
     }

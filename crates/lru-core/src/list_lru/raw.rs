@@ -26,10 +26,10 @@ use super::one::{FirstItem, Key, Locked};
 use super::table::Table;
 use super::{Occupancy, One};
 use crate::list::{Links, RawList};
+use crate::memcg::MemcgId;
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Arc, Mutex};
-use crate::memcg::MemcgId;
 use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -71,28 +71,20 @@ pub(super) enum Refused {
 
 impl RawListLru {
     pub(super) fn new(occupancy: Option<Arc<dyn Occupancy>>) -> Self {
-        Self {
-            table: AtomicPtr::new(ptr::null_mut()),
-            writer: Mutex::new(Writer { live: 0, used: 0 }),
-            occupancy,
-        }
+        Self { table: AtomicPtr::new(ptr::null_mut()), writer: Mutex::new(Writer { live: 0, used: 0 }), occupancy }
     }
 
     /// Links an object at the end of its group's list.
     pub(super) fn add(&self, links: NonNull<Links>, memcg: &Memcg, node: NodeId) -> Result<(), Refused> {
         // SAFETY: the caller owns the object.
-        if unsafe { links.as_ref() }.is_linked() {
-            return Err(Refused::Linked); // Early, so that no list is made for an item that will not be on it.
-        }
+        let object = unsafe { links.as_ref() };
         let guard = pin();
-        let mut list = self.lock_to_add(memcg, node, &guard)?;
-        // SAFETY: as above.
-        if !unsafe { links.as_ref() }.claim(ptr::from_ref(list.one()).cast_mut()) {
+        let mut list = self.lock_to_add(object, memcg, node, &guard)?;
+        if !object.claim(ptr::from_ref(list.one()).cast_mut()) {
             return Err(Refused::Linked);
         }
         let Some(first) = list.count_in() else {
-            // SAFETY: as above.
-            unsafe { links.as_ref() }.set_home(ptr::null_mut());
+            object.set_home(ptr::null_mut());
             return Err(Refused::Full);
         };
         // SAFETY: the lock is held, and by the claim the links are on no other list; the list owns the object from now on.
@@ -199,7 +191,13 @@ impl RawListLru {
     }
 
     /// The list to which an object of `memcg` goes: its own, made now if need be; else its nearest ancestor's.
-    fn lock_to_add<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Result<Locked<'a>, Refused> {
+    fn lock_to_add<'a>(
+        &'a self,
+        object: &Links,
+        memcg: &Memcg,
+        node: NodeId,
+        guard: &'a Guard,
+    ) -> Result<Locked<'a>, Refused> {
         let mut group = memcg;
         let mut may_populate = true;
         loop {
@@ -210,6 +208,8 @@ impl RawListLru {
                         return Ok(list);
                     }
                 }
+                // No list is made for an object that will not be on it.
+                None if object.is_linked() => return Err(Refused::Linked),
                 None if may_populate => match self.populate(group, node, guard) {
                     Ok(()) => continue,
                     Err(Unpopulated::Closed) => {}

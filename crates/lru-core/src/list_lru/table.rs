@@ -6,6 +6,7 @@
 
 use super::one::Key;
 use super::One;
+use crate::rcu::Retired;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -16,6 +17,15 @@ const TOMB: *mut One = ptr::without_provenance_mut(1);
 /// An array of slots; the capacity is a power of two.
 pub(crate) struct Table {
     slots: Box<[AtomicPtr<One>]>,
+}
+
+impl Retired for Table {
+    #[cfg(lowwater_loom)]
+    fn assert_unread(&mut self) {
+        for slot in &mut self.slots {
+            slot.with_mut(|_| ());
+        }
+    }
 }
 
 impl Table {

@@ -13,7 +13,7 @@ mod threads;
 #[cfg(not(lowwater_loom))]
 mod unit;
 
-use crate::{Links, ListLru};
+use crate::Links;
 use alloc::sync::Arc;
 
 /// An object that knows its number.
@@ -30,7 +30,7 @@ pub(super) fn item(number: usize) -> Arc<Item> {
 
 /// The numbers on the list of a group, oldest first.
 #[cfg(not(lowwater_loom))]
-pub(super) fn numbers(lru: &ListLru<Item>, memcg: &crate::Memcg, node: crate::NodeId) -> alloc::vec::Vec<usize> {
+pub(super) fn numbers(lru: &crate::ListLru<Item>, memcg: &crate::Memcg, node: crate::NodeId) -> alloc::vec::Vec<usize> {
     let mut numbers = alloc::vec::Vec::new();
     lru.walk_one(memcg, node, &mut u64::MAX.clone(), |it| {
         numbers.push(it.item().number);

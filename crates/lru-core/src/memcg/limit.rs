@@ -127,7 +127,7 @@ impl Guarantee {
             let told = self.claim.swap(claim, Ordering::AcqRel);
             // Relaxed: a sum of differences, whose order does not matter; wrapping, since a difference may be negative.
             in_parent.children.fetch_add(claim.wrapping_sub(told), Ordering::Relaxed);
-            if self.claim_now(memcg) == claim {
+            if self.claim_now(memcg) == claim || mutated!("refresh once") {
                 return;
             }
         }
@@ -163,14 +163,19 @@ pub(super) struct Family {
 ///
 /// The numbers may be of slightly different instants; whatever they are, the result is at most `above`.
 pub(super) fn share(f: Family) -> u64 {
-    let part = |of: u64, mine: u64, all: u64| (u128::from(of) * u128::from(mine) / u128::from(all.max(1))) as u64;
     if f.claims > f.above {
         return part(f.above, f.claim.min(f.claims), f.claims);
     }
     let unclaimed = f.above - f.claims;
     let beyond = f.usage.saturating_sub(f.claim);
-    let all_beyond = f.parent_usage.saturating_sub(f.claims).max(beyond);
+    let all_beyond = f.parent_usage.saturating_sub(f.claims);
     f.claim.saturating_add(part(unclaimed, beyond, all_beyond)).min(f.above)
+}
+
+/// `whole` x `mine` / `all`, rounded down.
+fn part(whole: u64, mine: u64, all: u64) -> u64 {
+    let part = u128::from(whole) * u128::from(mine) / u128::from(all.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX)
 }
 
 /// # Limits

@@ -22,7 +22,7 @@ use core::fmt;
 use crate::memcg::hook::Hooks;
 use crate::memcg::stock::Stock;
 use crate::memcg::table::Table;
-use crate::memcg::{HookId, Memcg, MemcgCore, MemcgError, MemcgId, OfflineHook, DEPTH_MAX, NAME_MAX};
+use crate::memcg::{HookId, Memcg, MemcgCore, MemcgError, MemcgId, OfflineHook};
 use crate::sync::{Arc, RwLock};
 use crate::unit::Bytes;
 
@@ -168,10 +168,10 @@ impl Tree {
 
     /// Makes a child of `parent`.
     pub(super) fn create(parent: &Memcg, name: &str) -> Result<Memcg, MemcgError> {
-        if name.is_empty() || name.len() > NAME_MAX || name.contains('/') {
+        if name.is_empty() || name.len() > Memcg::NAME_MAX || name.contains('/') {
             return Err(MemcgError::BadName);
         }
-        if parent.depth() >= DEPTH_MAX {
+        if parent.depth() >= Memcg::DEPTH_MAX {
             return Err(MemcgError::TooDeep);
         }
         parent.core().tree.insert(Some(parent), name)
@@ -231,6 +231,7 @@ impl MemcgTree {
     }
 
     /// Bytes in stock of this group and those below it.
+    #[cfg(not(lowwater_loom))]
     pub(super) fn in_stock(&self, memcg: &Memcg) -> u64 {
         self.tree().stock.held(memcg)
     }

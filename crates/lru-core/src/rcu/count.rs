@@ -3,18 +3,22 @@
 //! # Orderings
 //!
 //! ```text
-//!     reader                         collector
-//!       readers += 1                   (thing made unreachable)
-//!       fence(SeqCst)                  fence(SeqCst)
-//!       follow the pointer             readers == 0? free
+//!     last reader out, or an earlier one       a reader
+//!       make the thing unreachable
+//!       readers -= 1  (Release)                  readers += 1  (Acquire)
+//!       readers == 0? free                       follow the pointer
 //! ```
 //!
-//! - If the reader's fence comes first, the collector sees it counted, and keeps the garbage.
-//! - If the collector's comes first, the reader no longer finds the thing.
+//! - If the new reader counts itself before the last one leaves, that one is not the last, and nobody frees.
+//! - If it does so after, its Acquire meets the Release of everyone who left before, and it no longer finds the thing. That the
+//!   collector then reads a 0 which is out of date does no harm.
+//! - Who retires a thing is inside itself, and hands it over under a lock; so a collector that finds the thing sees at least
+//!   that reader counted.
 //!
 //! While there always is a reader nothing is freed: what an embedder gains by bringing its own.
 
-use crate::sync::atomic::{fence, AtomicUsize, Ordering};
+use super::Retired;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -24,7 +28,7 @@ struct Garbage {
     free: unsafe fn(*mut ()),
 }
 
-// SAFETY: only `Send` things are retired (bound of `retire`), so another thread may free them.
+// SAFETY: only `Send` things are retired (a bound of `Retired`), so another thread may free them.
 unsafe impl Send for Garbage {}
 
 /// The count of readers, and what waits for them to leave.
@@ -46,12 +50,8 @@ pub(crate) struct Guard(());
 
 /// Enters the read side.
 pub(crate) fn pin() -> Guard {
-    // Relaxed: the fence below orders it.
-    DOMAIN.readers.fetch_add(1, Ordering::Relaxed);
-    if !crate::mutated!("pin_without_fence") {
-        // SeqCst: meets the fence in `collect`; see the module's table.
-        fence(Ordering::SeqCst);
-    }
+    // Acquire: meets the Release in the guard's drop; see the module's table.
+    DOMAIN.readers.fetch_add(1, if crate::mutated!("pin_relaxed") { Ordering::Relaxed } else { Ordering::Acquire });
     Guard(())
 }
 
@@ -62,14 +62,19 @@ impl Guard {
     /// # Safety
     ///
     /// `ptr` came from [`Box::into_raw`], is unreachable for readers that pin from now on, and is retired once.
-    pub(crate) unsafe fn retire<T: Send + 'static>(&self, ptr: *mut T) {
-        unsafe fn free<T>(ptr: *mut ()) {
+    pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
+        unsafe fn free<T: Retired>(ptr: *mut ()) {
             // SAFETY: `retire` stored this function beside a pointer to a boxed `T`.
-            drop(unsafe { Box::from_raw(ptr.cast::<T>()) });
+            #[cfg_attr(not(lowwater_loom), expect(unused_mut, reason = "only a model checker is told"))]
+            let mut retired = unsafe { Box::from_raw(ptr.cast::<T>()) };
+            #[cfg(lowwater_loom)]
+            retired.assert_unread();
+            drop(retired);
         }
+        #[cfg(lowwater_loom)]
         if crate::mutated!("free_without_waiting") {
-            // SAFETY: none; this is the fault that the model check must catch.
-            return unsafe { free::<T>(ptr.cast()) };
+            // SAFETY: it came from a box. It is not really freed, so that whoever still reads it can be found out.
+            return unsafe { (*ptr).assert_unread() };
         }
         let mut garbage = DOMAIN.garbage.lock();
         if garbage.try_reserve(1).is_ok() {
@@ -82,10 +87,6 @@ impl Domain {
     #[cold]
     fn collect(&self) {
         let mut garbage = self.garbage.lock();
-        if !crate::mutated!("collect_without_fence") {
-            // SeqCst: meets the fence in `pin`; see the module's table.
-            fence(Ordering::SeqCst);
-        }
         // Acquire: meets the Release in the guard's drop, so that readers' last reads come before the freeing.
         if self.readers.load(Ordering::Acquire) == 0 {
             for g in garbage.drain(..) {
@@ -98,23 +99,17 @@ impl Domain {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Release: meets the Acquire in `collect`.
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
+        // Release: meets the Acquire in `pin` and in `collect`.
         let ordering = if crate::mutated!("unpin_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         if DOMAIN.readers.fetch_sub(1, ordering) == 1 {
             let waiting = !DOMAIN.garbage.lock().is_empty();
             if waiting {
                 DOMAIN.collect();
             }
-        }
-    }
-}
-
-impl Drop for Domain {
-    /// Runs at the end of each model check only; elsewhere a static is never dropped.
-    fn drop(&mut self) {
-        for g in self.garbage.lock().drain(..) {
-            // SAFETY: no guard is left, so nobody reads what was kept.
-            unsafe { (g.free)(g.ptr) };
         }
     }
 }

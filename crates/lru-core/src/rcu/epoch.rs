@@ -1,5 +1,6 @@
 //! User space: crossbeam-epoch.
 
+use super::Retired;
 use alloc::boxed::Box;
 
 /// Proof that the thread is inside the read side.
@@ -17,7 +18,7 @@ impl Guard {
     /// # Safety
     ///
     /// `ptr` came from [`Box::into_raw`], is unreachable for readers that pin from now on, and is retired once.
-    pub(crate) unsafe fn retire<T: Send + 'static>(&self, ptr: *mut T) {
+    pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let free = move || {
             // SAFETY: `ptr` came from `Box::into_raw` and is retired once, says the caller; the epoch says that nobody reads it.
             drop(unsafe { Box::from_raw(ptr) });

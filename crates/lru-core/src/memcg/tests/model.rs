@@ -57,6 +57,7 @@ struct Group {
     handle: Option<Memcg>,
     /// Charged to this group itself.
     own: u64,
+    high: u64,
     max: u64,
     /// Usage after the last step.
     usage_before: u64,
@@ -73,7 +74,17 @@ impl Model {
     fn new(slots: usize) -> Self {
         let tree = MemcgTree::new(slots);
         let handle = Some(tree.root().clone());
-        let root = Group { id: 0, parent: None, name: 0, online: true, handle, own: 0, max: u64::MAX, usage_before: 0 };
+        let root = Group {
+            id: 0,
+            parent: None,
+            name: 0,
+            online: true,
+            handle,
+            own: 0,
+            high: u64::MAX,
+            max: u64::MAX,
+            usage_before: 0,
+        };
         Self { tree, slots, groups: alloc::vec![Some(root)] }
     }
 
@@ -161,7 +172,17 @@ impl Model {
         assert_eq!(made.as_ref().map(|memcg| memcg.id().get()).map_err(|e| *e), expected);
         if let Ok(handle) = made {
             let (id, parent, handle) = (lowest, Some(parent), Some(handle));
-            let group = Group { id, parent, name, online: true, handle, own: 0, max: u64::MAX, usage_before: 0 };
+            let group = Group {
+                id,
+                parent,
+                name,
+                online: true,
+                handle,
+                own: 0,
+                high: u64::MAX,
+                max: u64::MAX,
+                usage_before: 0,
+            };
             self.groups.push(Some(group));
         }
     }
@@ -197,9 +218,13 @@ impl Model {
             // From stock, also a group above its max is served: the bytes are charged already.
             Ok(charged) => {
                 assert!(refusing.is_empty() || self.slots > 0, "charged above max");
-                let above = self.chain(n).into_iter().map(|n| self.handle_of(n)).find(|g| g.usage() > g.high());
                 if self.slots == 0 {
-                    assert_eq!(charged, above.map_or(Charged::Within, Charged::AboveHigh));
+                    let above = |n: &usize| self.charged(*n) + bytes > self.group(*n).high;
+                    let told = match &charged {
+                        Charged::Within => None,
+                        Charged::AboveHigh(memcg) => Some(memcg.id().get()),
+                    };
+                    assert_eq!(told, self.chain(n).into_iter().find(above).map(|n| self.group(n).id));
                 }
                 self.group_mut(n).own += bytes;
             }
@@ -208,13 +233,6 @@ impl Model {
                 assert!(refusing.contains(&refused.memcg.id().get()), "{refused:?} has room");
             }
         }
-    }
-
-    /// A handle on a group in the chain of one that has a handle.
-    fn handle_of(&self, n: usize) -> Memcg {
-        let group = self.group(n);
-        let get = || self.tree.get(MemcgId::new(group.id)).expect("it is online");
-        group.handle.clone().unwrap_or_else(get)
     }
 
     fn uncharge(&mut self, n: usize, bytes: u64) {
@@ -230,7 +248,10 @@ impl Model {
         match limit {
             Limit::Min => handle.set_min(bytes),
             Limit::Low => handle.set_low(bytes),
-            Limit::High => handle.set_high(bytes),
+            Limit::High => {
+                handle.set_high(bytes);
+                self.group_mut(n).high = to;
+            }
             Limit::Max => {
                 handle.set_max(bytes);
                 self.group_mut(n).max = to;

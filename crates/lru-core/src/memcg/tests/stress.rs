@@ -24,7 +24,8 @@ impl Numbers {
 
 #[test]
 fn usage_is_never_seen_above_max() {
-    const MAX: u64 = 200_000;
+    // Less than one thread alone comes to hold: 100 charges of 1,500 on average.
+    const MAX: u64 = 100_000;
     let tree = MemcgTree::new(2);
     let parent = tree.root().create("parent").unwrap();
     parent.set_max(Bytes::new(MAX));
@@ -70,6 +71,37 @@ fn usage_is_never_seen_above_max() {
     tree.drain_stock();
     assert_eq!(tree.root().usage(), Bytes::ZERO);
     tree.assert_valid();
+}
+
+/// Stock of two processors makes two limits refuse, one above the other: both stocks must give way.
+#[test]
+#[cfg(target_os = "linux")]
+fn no_charge_fails_for_stock_of_another_processor() {
+    use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity, CpuSet};
+    let allowed = sched_getaffinity(None).unwrap();
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    // With one processor there is one stock: nothing to see.
+    let (Some(first), Some(second)) = (cpus.next(), cpus.next()) else { return };
+    let tree = MemcgTree::new(second + 1);
+    let parent = tree.root().create("parent").unwrap();
+    let [inside, outside] = [parent.create("inside").unwrap(), tree.root().create("outside").unwrap()];
+    for (cpu, memcg) in [(first, &inside), (second, &outside)] {
+        let take_stock = || {
+            let mut only = CpuSet::new();
+            only.set(cpu);
+            sched_setaffinity(None, &only).unwrap();
+            assert_eq!(sched_getcpu(), cpu);
+            for _ in 0..2 {
+                let _ = memcg.try_charge(Bytes::new(1)).unwrap();
+            }
+        };
+        thread::scope(|scope| scope.spawn(take_stock).join().unwrap());
+        assert!(tree.in_stock(memcg) > 0);
+    }
+    parent.set_max(Bytes::new(2 + 100));
+    tree.root().set_max(Bytes::new(4 + 100));
+    assert!(parent.try_charge(Bytes::new(100)).is_ok());
+    assert_eq!((parent.usage(), tree.root().usage()), (Bytes::new(102), Bytes::new(104)));
 }
 
 /// Groups come and go under walks, lookups and charges; in the end ids, sums and claims are as if nothing had been.
