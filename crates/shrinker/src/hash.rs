@@ -1,6 +1,8 @@
 //! Hashing of ids: they are dense, small and nobody's secret, so one multiplication spreads them.
 
-use core::hash::{BuildHasherDefault, Hasher};
+use core::hash::{BuildHasherDefault, Hash, Hasher};
+
+use hashbrown::HashMap;
 
 /// Builds [`IdHash`].
 pub(crate) type IdHasher = BuildHasherDefault<IdHash>;
@@ -34,5 +36,12 @@ impl Hasher for IdHash {
 
     fn write_u64(&mut self, n: u64) {
         self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(GOLDEN);
+    }
+}
+
+/// Gives back what a table has grown beyond four times its need. Called after a removal; amortized O(1).
+pub(crate) fn shrink_after_removal<K: Eq + Hash, V>(map: &mut HashMap<K, V, IdHasher>) {
+    if map.len() < map.capacity() / 4 {
+        map.shrink_to(map.len() * 2);
     }
 }

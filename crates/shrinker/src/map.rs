@@ -79,7 +79,7 @@ use lowwater_lru_core::{mutated, Bytes, Memcg, MemcgId, NodeId};
 
 use crate::bitmap::Bit;
 use crate::deferred::Debt;
-use crate::hash::IdHasher;
+use crate::hash::shrink_after_removal;
 use index::Index;
 use summary::Summary;
 use unit::{Unit, Units};
@@ -368,41 +368,39 @@ impl NodeMap {
                 return None;
             }
         }
-        let mut units = shard.write();
-        match units.entry(memcg) {
-            Entry::Occupied(unit) => self.tidy(unit),
-            Entry::Vacant(_) => None,
-        }
+        self.tidy(&mut shard.write(), memcg)
     }
 
     /// Clears the bit and the debt of an id that is closed.
     fn remove_bit(&self, memcg: MemcgId, id: u32) -> Option<Unit> {
         let mut units = self.shard(memcg).write();
-        let Entry::Occupied(mut unit) = units.entry(memcg) else { return None };
-        if let Some(bit) = unit.get_mut().words.find(id) {
+        if let Some(bit) = units.get(&memcg).and_then(|unit| unit.words.find(id)) {
             // Relaxed: under the write lock.
             bit.word.fetch_and(!bit.mask, Ordering::Relaxed);
         }
-        self.tidy(unit)
+        self.tidy(&mut units, memcg)
     }
 
     /// INVARIANT 2: under the write lock nobody sets a bit, so a unit found empty here is empty, and goes with its way.
-    fn tidy(&self, mut unit: hashbrown::hash_map::OccupiedEntry<'_, MemcgId, Unit, IdHasher>) -> Option<Unit> {
-        let inner = unit.get_mut();
-        inner.words.tidy();
-        inner.debts.get_mut().retain(|id| inner.words.contains(id));
-        if !inner.words.is_empty() {
-            return None;
+    fn tidy(&self, units: &mut Units, memcg: MemcgId) -> Option<Unit> {
+        let unit = units.get_mut(&memcg)?;
+        unit.words.tidy();
+        unit.debts.get_mut().retain(|id| unit.words.contains(id));
+        if unit.words.is_empty() {
+            self.remove(units, memcg)
+        } else {
+            None
         }
-        let gone = unit.remove();
-        self.summary.lock().unlink(&gone.memcg);
-        Some(gone)
     }
 
     /// Takes a dying group's unit out.
     fn remove_unit(&self, dying: &Memcg) -> Option<Unit> {
-        let mut units = self.shard(dying.id()).write();
-        let gone = units.remove(&dying.id())?;
+        self.remove(&mut self.shard(dying.id()).write(), dying.id())
+    }
+
+    fn remove(&self, units: &mut Units, memcg: MemcgId) -> Option<Unit> {
+        let gone = units.remove(&memcg)?;
+        shrink_after_removal(units);
         self.summary.lock().unlink(&gone.memcg);
         Some(gone)
     }

@@ -12,7 +12,7 @@
 mod step;
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 mod thread;
-#[cfg(any(feature = "std", lowwater_loom))]
+#[cfg(any(all(feature = "std", not(lowwater_loom)), all(test, lowwater_loom)))]
 mod wake;
 
 pub use step::{Job, Step};

@@ -90,6 +90,8 @@ impl Visit<'_> {
     /// Nothing seems to be left: the bit goes, unless the second count finds that someone has come.
     fn clear_if_empty(&self, held: &Held, visited: &mut Visited) {
         if !self.bits {
+            // The plain twin: a debt that nothing can pay is forgiven all the same.
+            self.inner.map.take_debt(self.memcg, self.node, held.key.id, true);
             return;
         }
         self.inner.map.clear(self.memcg, self.node, held.key);

@@ -41,9 +41,11 @@ impl Policy for Fair {
     }
 
     fn settle(&self, ask: &Ask, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
-        let left = plan.delta.saturating_sub(scanned);
-        let paid = scanned.saturating_sub(plan.delta);
-        let owed = debt.owed.saturating_sub(paid);
+        // Debts first: the rest of our own part is carried, so nothing is lost, and the last objects owed are paid as well.
+        let share = plan.total.saturating_sub(plan.delta);
+        let over = scanned.saturating_sub(plan.total);
+        let owed = debt.owed.saturating_sub(scanned.min(share).saturating_add(over));
+        let left = plan.delta.saturating_sub(scanned.saturating_sub(share));
         match ended {
             Ended::Finished => Debt { owed, carry: fixed(left, plan.rest) },
             // One batch is kept, so that the next pass begins here; more would be wound up and come out at once.

@@ -12,7 +12,7 @@ use hashbrown::{HashMap, HashSet};
 use lowwater_lru_core::sync::Mutex;
 use lowwater_lru_core::{MemcgId, NodeId};
 
-use crate::hash::IdHasher;
+use crate::hash::{shrink_after_removal, IdHasher};
 
 /// An id and which of its owners: an owner that is gone cannot set a bit for its heir.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +69,7 @@ impl Index {
             return Vec::new();
         }
         let pairs = shard.open.remove(&key.id).map_or_else(HashSet::default, |pairs| pairs.set);
-        if shard.open.is_empty() {
-            shard.open = HashMap::default();
-        }
+        shrink_after_removal(&mut shard.open);
         pairs.into_iter().collect()
     }
 
@@ -79,6 +77,11 @@ impl Index {
         for shard in &self.0 {
             shard.lock().open = HashMap::default();
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|shard| shard.lock().open.values().map(|pairs| pairs.set.len()).sum::<usize>()).sum()
     }
 
     pub(super) fn bytes(&self) -> usize {

@@ -11,7 +11,7 @@ use core::ops::Bound;
 use hashbrown::HashMap;
 use lowwater_lru_core::{Memcg, MemcgId};
 
-use crate::hash::IdHasher;
+use crate::hash::{shrink_after_removal, IdHasher};
 
 /// Where a group stands in the order of a pass: the ids from below the pass's root down to it; the root itself has none.
 /// Comparing two as lists gives pre-order. It stays meaningful when the group is gone.
@@ -97,6 +97,7 @@ impl Summary {
                 return;
             }
             self.ways.remove(&group.id());
+            shrink_after_removal(&mut self.ways);
             gone = Some(group.id());
             at = group.parent();
         }
