@@ -143,8 +143,8 @@ impl Runtime {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.inner.direct_time_max);
             let fits = || memcg.usage().saturating_add(bytes) <= max;
             let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &fits);
-            let hopeless = outcome.freed == 0 && outcome.stopped != DirectStop::Done;
-            if hopeless { eprintln!("DBG {outcome:?} usage {:?}", memcg.usage()); }
+            let hopeless =
+                outcome.freed == 0 && matches!(outcome.stopped, DirectStop::NothingLeft | DirectStop::InScope);
             if hopeless || Instant::now() >= deadline {
                 // Once more: somebody else may have freed what we did not.
                 return group.try_charge(bytes).map(|_| ());

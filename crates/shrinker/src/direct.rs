@@ -65,13 +65,14 @@ pub(crate) fn reclaim(inner: &Inner, memcg: &Memcg, flags: Reclaim, done: &dyn F
     }
 }
 
-/// Once round all nodes, this one first. Groups below their `low` only if the others gave nothing.
+/// Once round all nodes, this one first. Groups below their `low` only if there was nothing to look at in the others: what was
+/// looked at and not freed yet may be freed in the next lap.
 fn lap(inner: &Inner, root: &Memcg, flags: Reclaim, work: &mut Work<'_>) -> Progress {
     let (nodes, current) = (inner.map.nodes(), inner.config.topology.current().index());
     let mut progress = Progress::default();
     let mut skipped = false;
     for layer in [Layer::AboveLow, Layer::BelowLow] {
-        if layer == Layer::BelowLow && (!skipped || progress.freed > 0) {
+        if layer == Layer::BelowLow && (!skipped || progress.scanned > 0) {
             break;
         }
         for n in 0..nodes {

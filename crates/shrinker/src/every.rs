@@ -54,7 +54,7 @@ impl<'a> Every<'a> {
             return progress;
         }
         for layer in [Layer::AboveLow, Layer::BelowLow] {
-            if layer == Layer::BelowLow && progress.freed > 0 {
+            if layer == Layer::BelowLow && (priority > 0 || progress.freed > 0) {
                 break;
             }
             for memcg in root.descendants() {

@@ -4,7 +4,8 @@
 //! always fall on the same groups. Two layers, as in the kernel's `shrink_node_memcgs`:
 //!
 //! 1. groups above their `low`;
-//! 2. if those gave nothing, groups below their `low` but above their `min`.
+//! 2. groups below their `low` but above their `min`: only at the highest pressure, and only if the others gave nothing
+//!    then. A light pass that frees nothing proves nothing: at priority 12 it looks at one object in two thousand.
 
 use alloc::vec::Vec;
 
@@ -48,7 +49,7 @@ impl Pass<'_> {
         };
         let mut progress = Progress::default();
         let skipped = round.go(Layer::AboveLow, &mut progress, work);
-        if progress.freed == 0 && skipped {
+        if self.priority == 0 && progress.freed == 0 && skipped && work.bound().is_none() {
             round.go(Layer::BelowLow, &mut progress, work);
         }
         progress

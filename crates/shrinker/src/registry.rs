@@ -146,7 +146,7 @@ impl Registry {
 
     /// One pass: asks each shrinker that may hold something for `root` or a group below it on `node`, and has it scan its part
     /// at `priority` (12, light, to 0, everything). Groups below their `min` are left alone, those below their `low` too,
-    /// unless nothing could be freed elsewhere. A pass that `work` cuts short is taken up there by the next.
+    /// unless priority is 0 and nothing could be freed elsewhere. A pass that `work` cuts short is taken up there by the next.
     ///
     /// O(pairs that may hold something), whatever the number of groups and shrinkers. Does nothing when `root` is offline
     /// (S19), or the thread is inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).

@@ -69,7 +69,7 @@ impl Visit<'_> {
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
         match held.count(&sc) {
             Ok(Count::Empty) => self.clear_if_empty(held, &mut visited),
-            Ok(Count::Unknown | Count::Objects(0)) => {}
+            Ok(Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
                 match self.size {
                     Size::Priority(priority) => {
@@ -163,6 +163,7 @@ impl Visit<'_> {
             if work.bound().is_some() {
                 break;
             }
+            work.begin();
             let nr_to_scan = left.min(held.options.batch).min(work.scan_left());
             done.requested += nr_to_scan;
             let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, nr_to_scan);

@@ -37,7 +37,8 @@ pub enum Bound {
 }
 
 /// A bound on work, used up as it is done. It is looked at before every call of a shrinker, so it is passed by one batch and
-/// one callback's time at most.
+/// one callback's time at most. Time counts from the first call on: a thread that was kept waiting before it still gets one
+/// shrinker asked.
 ///
 /// ```
 /// use lowwater_shrinker::Work;
@@ -50,6 +51,7 @@ pub struct Work<'a> {
     scan_left: u64,
     until: Option<(&'a dyn Clock, u64)>,
     enough: Option<&'a dyn Fn() -> bool>,
+    begun: bool,
 }
 
 impl core::fmt::Debug for Work<'_> {
@@ -66,7 +68,7 @@ impl<'a> Work<'a> {
 
     /// At most `scan_max` objects looked at, but for the overshoot of one batch.
     pub const fn objects(scan_max: u64) -> Self {
-        Self { scan_left: scan_max, until: None, enough: None }
+        Self { scan_left: scan_max, until: None, enough: None, begun: false }
     }
 
     /// And not past `deadline_ns` on `clock`.
@@ -94,7 +96,13 @@ impl<'a> Work<'a> {
         if self.enough.is_some_and(|enough| enough()) {
             return Some(Bound::Enough);
         }
-        self.until.is_some_and(|(clock, deadline)| clock.now_ns() >= deadline).then_some(Bound::Time)
+        let late = |(clock, deadline): (&dyn Clock, u64)| clock.now_ns() >= deadline;
+        (self.begun && self.until.is_some_and(late)).then_some(Bound::Time)
+    }
+
+    /// A shrinker is asked.
+    pub(crate) fn begin(&mut self) {
+        self.begun = true;
     }
 
     pub(crate) fn spend(&mut self, objects: u64) {
