@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# A budget of 64 MiB under 2 GB of values from 1,000 tenants: it is never exceeded, resident memory stays near it, nobody is
+# refused, what was just written is there, and a tenant with a `low` does not notice.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/clients/server.bash
+
+budget=$((64 << 20))
+# 64 MiB x 1.35 + 12 MiB, in kB.
+resident_max=$((64 * 1024 * 135 / 100 + 12 * 1024))
+
+build cache_server cache_load
+# The working set of 2,000 values of 4,000 bytes is about 9 MB with its keys. The tenant `poor` has the same, and no protection.
+printf 'quiet low=12M\n' >"$scratch/tenants.conf"
+start_server server -m 64 --config "$scratch/tenants.conf"
+"$binaries/cache_load" "127.0.0.1:$port" --tenants 1000 --bytes 2000000000 | tee "$scratch/figures"
+grep VmHWM "/proc/$pid/status" | tr -d ':' | tee -a "$scratch/figures"
+
+# figure NAME: its value.
+figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$scratch/figures"; }
+# expect NAME OPERATOR VALUE
+expect() {
+    local value
+    value="$(figure "$1")" || fail "no figure $1"
+    awk "BEGIN { exit !($value $2 $3) }" || fail "$1 is $value, which is not $2 $3"
+    echo "ok: $1 $value $2 $3"
+}
+
+expect flood_megabytes '>=' 2000
+expect charged_bytes_max '<=' "$budget"
+expect VmHWM '<=' "$resident_max"
+expect server_errors '==' 0
+expect evictions '>' 0
+expect recent_hit_percent '>=' 99
+expect read_back_percent '>=' 99
+expect quiet_flooded_percent '>=' "$(figure quiet_alone_percent) - 2"
+stop_server "$pid"

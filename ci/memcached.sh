@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Real memcached clients against cache_server: Debian's memccapable, pymemcache with 50 connections at once, memcached itself as
+# the reference for every reply; then clients that misbehave, bad flags, and SIGTERM.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/clients/server.bash
+
+need memccapable libmemcached-tools
+need memcached memcached
+venv="${CARGO_TARGET_DIR:-target}/ci-venv"
+if ! "$venv/bin/python" -c 'import pymemcache' 2>/dev/null; then
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet 'pymemcache==4.0.0'
+fi
+build cache_server
+
+echo "== memccapable -a"
+start_server server -m 64
+memccapable -a -h 127.0.0.1 -p "$port" >"$scratch/memccapable" 2>&1 || { cat "$scratch/memccapable"; fail "memccapable"; }
+grep -q 'All tests passed' "$scratch/memccapable" || { cat "$scratch/memccapable"; fail "memccapable"; }
+echo "$(grep -c '\[pass\]' "$scratch/memccapable") tests passed"
+
+echo "== pymemcache"
+"$venv/bin/python" ci/clients/fifty.py 127.0.0.1 "$port"
+
+echo "== replies against memcached's own"
+reference="$(free_port)"
+memcached -u nobody -l 127.0.0.1 -p "$reference" -U 0 -o no_modern &
+children+=("$!")
+wait_for_port "$reference"
+for seed in 1 2 3; do
+    python3 ci/clients/differential.py "127.0.0.1:$reference" "127.0.0.1:$port" --seed "$seed"
+done
+
+echo "== clients that misbehave"
+python3 ci/clients/hostile.py 127.0.0.1 "$port" "$pid"
+stop_server "$pid"
+
+echo "== SIGTERM with clients connected"
+start_server busy -c 3
+exec 3<>"/dev/tcp/127.0.0.1/$port" 4<>"/dev/tcp/127.0.0.1/$port" 5<>"/dev/tcp/127.0.0.1/$port"
+printf 'set k 0 0 100\r\nhalf a val' >&3
+printf 'get k\r\n' >&4
+read -r line <&4
+[ "$line" = $'END\r' ] || fail "a get was answered with $line"
+printf 'version\r\n' >&5
+read -r line <&5
+exec 6<>"/dev/tcp/127.0.0.1/$port"
+read -r line <&6
+[ "$line" = $'ERROR Too many open connections\r' ] || fail "the fourth of three connections was told: $line"
+stop_server "$pid"
+exec 3>&- 4>&- 5>&- 6>&-
+
+echo "== bad flags"
+printf 'shop low=8Q\n' >"$scratch/bad.conf"
+refused=0
+refuse() {
+    local code=0
+    timeout 5 "$binaries/cache_server" "$@" >"$scratch/out" 2>"$scratch/err" || code=$?
+    [ "$code" -ne 0 ] && [ "$code" -ne 124 ] || fail "$*: exit status $code"
+    [ -s "$scratch/err" ] || fail "$*: no message"
+    ! grep -q panicked "$scratch/err" || { cat "$scratch/err"; fail "$*: panicked"; }
+    refused=$((refused + 1))
+}
+refuse --no-such-flag
+refuse -Z
+refuse -p
+refuse -p 70000
+refuse -p word
+refuse -m 0
+refuse -m -5
+refuse -m word
+refuse -t 0
+refuse -t 100000
+refuse -c 0
+refuse -I 1
+refuse -I 2g
+refuse -m 4 -I 3m
+refuse -D ''
+refuse -D ab
+refuse -l ''
+refuse -l 192.0.2.1
+refuse -l no.such.host.invalid
+refuse -l 127.0.0.1:notaport
+refuse -p "$reference"
+refuse --config "$scratch/missing.conf"
+refuse --config "$scratch/bad.conf"
+refuse surplus
+"$binaries/cache_server" -h >"$scratch/out" || fail "-h: exit status $?"
+grep -q -- '--max-item-size' "$scratch/out" || fail "-h does not tell the flags"
+# Nobody may be reading what a server says on start.
+"$binaries/cache_server" -h | head -c 1 >/dev/null || true
+echo "$refused refused with a message"

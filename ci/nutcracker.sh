@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Three servers behind Debian's nutcracker (twemproxy): 10,000 keys are set and read back through it; then one server is killed,
+# and the keys of the other two are still served.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/clients/server.bash
+
+need nutcracker nutcracker
+build cache_server
+
+pids=() ports=()
+for name in one two three; do
+    start_server "$name" -m 16
+    pids+=("$pid")
+    ports+=("$port")
+done
+# The third is killed below; the shell need not report that.
+disown "${pids[2]}"
+proxy="$(free_port)"
+# auto_eject_hosts is off: with it, the dead server's keys would move to the others after a while, and a test of "the others go
+# on" could not tell a key that was kept from one that was written again. Off, each key stays where it is: those of
+# the dead server get an error at once, all others their value.
+cat >"$scratch/nutcracker.yml" <<YML
+cache:
+  listen: 127.0.0.1:$proxy
+  hash: fnv1a_64
+  distribution: ketama
+  auto_eject_hosts: false
+  server_retry_timeout: 500
+  timeout: 2000
+  servers:
+   - 127.0.0.1:${ports[0]}:1 one
+   - 127.0.0.1:${ports[1]}:1 two
+   - 127.0.0.1:${ports[2]}:1 three
+YML
+nutcracker -c "$scratch/nutcracker.yml" -o "$scratch/nutcracker.log" -p "$scratch/nutcracker.pid" \
+    -a 127.0.0.1 -s "$(free_port)" &
+children+=("$!")
+wait_for_port "$proxy"
+
+python3 ci/clients/proxied.py "$proxy" "${ports[@]}" "${pids[2]}"
+stop_server "${pids[0]}"
+stop_server "${pids[1]}"

@@ -1,0 +1,58 @@
+//! What each command means.
+
+mod arithmetic;
+mod delete;
+mod get;
+mod stats;
+mod store;
+mod touch;
+
+use std::io;
+
+pub use store::{store, too_large};
+
+use crate::connection::{Next, Session};
+use crate::parse::Command;
+use crate::stats::Counter;
+use crate::VERSION;
+
+/// memcached's highest verbosity.
+const VERBOSITY_MAX: u32 = 3;
+
+/// Runs one command that came without a value.
+///
+/// # Errors
+///
+/// The client left while it was being answered.
+pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next> {
+    session.server.note(2, format_args!("< {command:?}"));
+    match command {
+        Command::Get { keys, unique, touch } => get::get(session, keys, unique, touch).await?,
+        Command::Delete { key, noreply } => delete::delete(session, key, noreply),
+        Command::Arithmetic { key, increment, delta, noreply } => {
+            arithmetic::arithmetic(session, key, increment, delta, noreply).await;
+        }
+        Command::Touch { key, exptime, noreply } => touch::touch(session, key, exptime, noreply),
+        Command::Stats { topic, argument } => stats::stats(session, topic, argument).await?,
+        Command::FlushAll { exptime, noreply } => {
+            session.tally.count(Counter::CmdFlush);
+            session.server.flush(exptime);
+            answer(session, noreply, "OK");
+        }
+        Command::Verbosity { level, noreply } => {
+            session.server.set_verbosity(level.min(VERBOSITY_MAX) as u8);
+            answer(session, noreply, "OK");
+        }
+        Command::Version => session.output.format(format_args!("VERSION {VERSION}")),
+        Command::Quit => return Ok(Next::Close),
+        Command::Store(_) => unreachable!("the decoder keeps store commands until their value is there"),
+    }
+    Ok(Next::Serve)
+}
+
+/// Says `text`, unless silence was asked for.
+fn answer(session: &mut Session, noreply: bool, text: &str) {
+    if !noreply {
+        session.output.line(text);
+    }
+}

@@ -1,0 +1,12 @@
+//! `delete`
+
+use super::answer;
+use crate::connection::Session;
+use crate::stats::Counter;
+
+/// Answers `DELETED` or `NOT_FOUND`.
+pub fn delete(session: &mut Session, key: &[u8], noreply: bool) {
+    let found = session.server.store.remove(key);
+    session.tally.count(if found { Counter::DeleteHits } else { Counter::DeleteMisses });
+    answer(session, noreply, if found { "DELETED" } else { "NOT_FOUND" });
+}

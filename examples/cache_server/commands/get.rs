@@ -1,0 +1,44 @@
+//! `get`, `gets`, `gat`, `gats`: any number of keys, each hit a `VALUE`, then `END`.
+
+use std::io;
+
+use crate::connection::Session;
+use crate::expiry::Expiry;
+use crate::parse::Keys;
+use crate::stats::Counter;
+use crate::value::Value;
+
+/// Answers with the values; `unique` shows their numbers, `touch` gives them a new exptime.
+pub async fn get(session: &mut Session, keys: Keys<'_>, unique: bool, touch: Option<i64>) -> io::Result<()> {
+    let touch = touch.map(Expiry::of);
+    for key in keys {
+        let value = match touch {
+            None => read(session, key),
+            Some(expiry) => read_and_touch(session, key, expiry),
+        };
+        if let Some(value) = value {
+            session.output.value(key, &value, unique);
+        }
+        if session.output.is_full() {
+            session.flush().await?;
+        }
+    }
+    session.output.line("END");
+    Ok(())
+}
+
+fn read(session: &mut Session, key: &[u8]) -> Option<Value> {
+    let value = session.server.store.get(key);
+    session.tally.count(Counter::CmdGet);
+    session.tally.count(if value.is_some() { Counter::GetHits } else { Counter::GetMisses });
+    value
+}
+
+fn read_and_touch(session: &mut Session, key: &[u8], expiry: Expiry) -> Option<Value> {
+    let store = &session.server.store;
+    // Read first: the new time may be over already.
+    let value = store.get(key).filter(|_| store.touch(key, expiry));
+    session.tally.count(Counter::CmdTouch);
+    session.tally.count(if value.is_some() { Counter::TouchHits } else { Counter::TouchMisses });
+    value
+}

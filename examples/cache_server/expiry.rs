@@ -1,0 +1,73 @@
+//! The protocol's three kinds of time in one number.
+//!
+//! | exptime | means |
+//! |---|---|
+//! | 0 | never |
+//! | below 0 | at once |
+//! | up to 30 days of seconds | so many seconds from now |
+//! | more | that Unix time |
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// The largest exptime that is a distance; anything larger is a date.
+const RELATIVE_MAX_SECONDS: u64 = 60 * 60 * 24 * 30;
+
+/// A time further off than a century is never: no clock or timer is asked to hold it.
+const AHEAD_MAX: Duration = Duration::from_secs(60 * 60 * 24 * 365 * 100);
+
+/// When a value's time is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    Never,
+    /// It is over already.
+    Past,
+    In(Duration),
+}
+
+impl Expiry {
+    /// Reads an exptime as of now.
+    pub fn of(exptime: i64) -> Self {
+        Self::at(exptime, SystemTime::now())
+    }
+
+    fn at(exptime: i64, clock: SystemTime) -> Self {
+        let seconds = match u64::try_from(exptime) {
+            Err(_) => return Self::Past,
+            Ok(0) => return Self::Never,
+            Ok(seconds) => seconds,
+        };
+        let left = if seconds <= RELATIVE_MAX_SECONDS {
+            Duration::from_secs(seconds)
+        } else {
+            let unix = clock.duration_since(UNIX_EPOCH).unwrap_or_default();
+            match Duration::from_secs(seconds).checked_sub(unix) {
+                None | Some(Duration::ZERO) => return Self::Past,
+                Some(left) => left,
+            }
+        };
+        if left > AHEAD_MAX {
+            return Self::Never;
+        }
+        Self::In(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_exptime() {
+        let clock = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let at = |exptime| Expiry::at(exptime, clock);
+        assert_eq!(at(0), Expiry::Never);
+        assert_eq!(at(-1), Expiry::Past);
+        assert_eq!(at(i64::MIN), Expiry::Past);
+        assert_eq!(at(1), Expiry::In(Duration::from_secs(1)));
+        assert_eq!(at(2_592_000), Expiry::In(Duration::from_secs(2_592_000)), "30 days are still a distance");
+        assert_eq!(at(2_592_001), Expiry::Past, "a date in 1970");
+        assert_eq!(at(1_700_000_000), Expiry::Past);
+        assert_eq!(at(1_700_000_005), Expiry::In(Duration::from_secs(5)));
+        assert_eq!(at(i64::MAX), Expiry::Never);
+    }
+}

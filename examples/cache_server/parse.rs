@@ -1,0 +1,151 @@
+//! From bytes to commands: pure, no socket, no clock, no cache.
+//!
+//! ```text
+//!   bytes --> Decoder (stream: lines, blocks, what to swallow) --> line::command (one line) --> Command
+//!                                                    number (as strtoull)
+//! ```
+//!
+//! Keys are slices of the connection's buffer; only a store command's key is copied, for its block may arrive much later.
+
+mod decoder;
+mod line;
+pub mod number;
+#[cfg(test)]
+mod tests;
+
+pub use decoder::{item_bytes, Block, Decoder, Step};
+
+/// memcached's limit, and that of the clients which check it.
+pub const KEY_BYTES_MAX: usize = 250;
+
+/// One line, understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// `get`, `gets` (with each value's unique number), `gat`, `gats` (with a new exptime for all keys).
+    Get {
+        keys: Keys<'a>,
+        unique: bool,
+        touch: Option<i64>,
+    },
+    /// A line that announces a block of data; the decoder keeps it until the block is complete.
+    Store(Store<'a>),
+    Delete {
+        key: &'a [u8],
+        noreply: bool,
+    },
+    /// `incr` or `decr`.
+    Arithmetic {
+        key: &'a [u8],
+        increment: bool,
+        delta: u64,
+        noreply: bool,
+    },
+    Touch {
+        key: &'a [u8],
+        exptime: i64,
+        noreply: bool,
+    },
+    /// Now, or when `exptime` comes.
+    FlushAll {
+        exptime: i64,
+        noreply: bool,
+    },
+    Verbosity {
+        level: u32,
+        noreply: bool,
+    },
+    Stats {
+        topic: Option<&'a [u8]>,
+        argument: Option<&'a [u8]>,
+    },
+    Version,
+    Quit,
+}
+
+/// The six commands that bring a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    Set,
+    Add,
+    Replace,
+    Append,
+    Prepend,
+    Cas,
+}
+
+/// `<verb> <key> <flags> <exptime> <length> [<unique>] [noreply]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store<'a> {
+    pub verb: Verb,
+    pub key: &'a [u8],
+    pub flags: u32,
+    pub exptime: i64,
+    /// Bytes of the value, CR LF not counted.
+    pub length: usize,
+    /// Of a `cas`; 0 for the others, which no stored value has.
+    pub unique: u64,
+    pub noreply: bool,
+}
+
+/// The words of a line, one after the other. Only the space separates words, as in memcached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys<'a> {
+    line: &'a [u8],
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let start = self.line.iter().position(|&b| b != b' ')?;
+        let line = &self.line[start..];
+        let end = line.iter().position(|&b| b == b' ').unwrap_or(line.len());
+        self.line = &line[end..];
+        Some(&line[..end])
+    }
+}
+
+/// A line was not understood, or may not be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub why: Refusal,
+    pub noreply: bool,
+    /// Bytes behind the line that belong to it and must not be taken for commands.
+    pub swallow: usize,
+}
+
+impl From<Refusal> for Refused {
+    fn from(why: Refusal) -> Self {
+        Self { why, noreply: false, swallow: 0 }
+    }
+}
+
+/// Why, in memcached's own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    Unknown,
+    Format,
+    Exptime,
+    Delta,
+    DeleteUsage,
+    BadDataChunk,
+    TooLarge,
+    /// The connection is closed after this one: nobody knows where the next command starts.
+    LineTooLong,
+}
+
+impl Refusal {
+    /// The reply line, without its line end.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Unknown => "ERROR",
+            Self::Format => "CLIENT_ERROR bad command line format",
+            Self::Exptime => "CLIENT_ERROR invalid exptime argument",
+            Self::Delta => "CLIENT_ERROR invalid numeric delta argument",
+            Self::DeleteUsage => "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
+            Self::BadDataChunk => "CLIENT_ERROR bad data chunk",
+            Self::TooLarge => "SERVER_ERROR object too large for cache",
+            Self::LineTooLong => "CLIENT_ERROR line too long",
+        }
+    }
+}

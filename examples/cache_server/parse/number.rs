@@ -1,0 +1,45 @@
+//! Numbers as C's `strtoull` reads them, for memcached reads them so.
+//!
+//! Spaces may stand in front, a sign too; what follows the digits must be white space or the end. That is more than a command
+//! line needs, but `incr` reads stored values with the same eyes: `"12 "`, which a `decr` from 100 leaves behind, is a number.
+//!
+//! Where memcached 1.6.18 lets a number that is too big wrap (flags of 2^32, an exptime of 2^32), we refuse it.
+
+/// Reads a whole number that fits in 64 bits.
+pub fn unsigned(text: &[u8]) -> Option<u64> {
+    match scan(text)? {
+        (true, magnitude) if magnitude != 0 => None,
+        (_, magnitude) => Some(magnitude),
+    }
+}
+
+/// Reads a whole number that fits in 32 bits.
+pub fn unsigned32(text: &[u8]) -> Option<u32> {
+    u32::try_from(unsigned(text)?).ok()
+}
+
+/// Reads a whole number that may be below zero.
+pub fn signed(text: &[u8]) -> Option<i64> {
+    match scan(text)? {
+        (false, magnitude) => i64::try_from(magnitude).ok(),
+        (true, magnitude) => 0i64.checked_sub_unsigned(magnitude),
+    }
+}
+
+/// The sign (true: minus) and the digits' value.
+fn scan(text: &[u8]) -> Option<(bool, u64)> {
+    let text = text.trim_ascii_start();
+    let (negative, digits) = match text.split_first()? {
+        (b'-', rest) => (true, rest),
+        (b'+', rest) => (false, rest),
+        _ => (false, text),
+    };
+    let length = digits.iter().take_while(|b| b.is_ascii_digit()).count();
+    if length == 0 || digits.get(length).is_some_and(|b| !b.is_ascii_whitespace()) {
+        return None;
+    }
+    let value = digits[..length]
+        .iter()
+        .try_fold(0u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')))?;
+    Some((negative, value))
+}

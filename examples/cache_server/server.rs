@@ -1,0 +1,237 @@
+//! Who is let in, and how everyone is sent home.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{lookup_host, TcpListener, TcpStream};
+use tokio::signal::unix::{signal, SignalKind};
+use tokio::sync::{watch, Notify};
+use tokio::task::JoinSet;
+
+use crate::args::Settings;
+use crate::connection;
+use crate::expiry::Expiry;
+use crate::stash::Stash;
+use crate::stats::{Counter, Counters};
+use crate::store::Store;
+
+/// After a signal, clients get this long to take the replies of commands that had begun.
+pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// When no connection can be accepted (no file descriptors left), the next try waits so long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The stash of pieces may hold this part of the budget, in addition to it.
+const STASH_SHARE: u64 = 16;
+
+/// What all connections share.
+#[derive(Debug)]
+pub struct Server {
+    pub settings: Settings,
+    pub store: Store,
+    pub stash: Arc<Stash>,
+    pub counters: Counters,
+    pub started: Instant,
+    /// Where it really listens.
+    pub addresses: Vec<SocketAddr>,
+    connections: AtomicU64,
+    verbosity: AtomicU8,
+    /// A new `flush_all` takes the place of one that is waiting for its time.
+    flushes: AtomicU64,
+    /// Told when the last connection closed.
+    idle: Notify,
+}
+
+/// Serves until SIGTERM or SIGINT.
+///
+/// # Errors
+///
+/// An address cannot be listened on, or the cache cannot be made.
+pub async fn serve(settings: Settings) -> Result<(), String> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(|why| format!("cannot wait for SIGTERM: {why}"))?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(|why| format!("cannot wait for SIGINT: {why}"))?;
+    let mut listeners = Vec::new();
+    for address in &settings.listen {
+        listeners.extend(listen(address).await?);
+    }
+    let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+    let server = Arc::new(Server::new(settings, addresses)?);
+    server.greet();
+
+    let (close, closing) = watch::channel(());
+    let mut doors = JoinSet::new();
+    for listener in listeners {
+        doors.spawn(accept(Arc::clone(&server), listener, closing.clone()));
+    }
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    doors.shutdown().await;
+    drop(close);
+    server.wait_until_idle().await;
+    Ok(())
+}
+
+async fn listen(address: &str) -> Result<Vec<TcpListener>, String> {
+    let cannot = |why: std::io::Error| {
+        format!("cannot listen on {address}: {why}; choose another address with -l, or port with -p (0: any free one)")
+    };
+    let mut listeners = Vec::new();
+    for address in lookup_host(address).await.map_err(cannot)? {
+        listeners.push(TcpListener::bind(address).await.map_err(cannot)?);
+    }
+    Ok(listeners)
+}
+
+async fn accept(server: Arc<Server>, listener: TcpListener, closing: watch::Receiver<()>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => match server.admit() {
+                Some(seat) => {
+                    server.note(1, format_args!("{peer} connected"));
+                    tokio::spawn(connection::serve(seat, stream, closing.clone()));
+                }
+                None => drop(tokio::spawn(turn_away(stream))),
+            },
+            Err(why) => {
+                server.note(1, format_args!("cannot accept a connection: {why}"));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn turn_away(mut stream: TcpStream) {
+    // The client may be gone already; then nobody is left to be told.
+    let _ = stream.write_all(b"ERROR Too many open connections\r\n").await;
+}
+
+// === impl Server ===
+
+impl Server {
+    fn new(settings: Settings, addresses: Vec<SocketAddr>) -> Result<Self, String> {
+        Ok(Self {
+            store: Store::new(settings.budget, settings.delimiter, &settings.limits)?,
+            stash: Arc::new(Stash::new(settings.budget.get() / STASH_SHARE)),
+            counters: Counters::default(),
+            started: Instant::now(),
+            addresses,
+            connections: AtomicU64::new(0),
+            verbosity: AtomicU8::new(settings.verbosity),
+            flushes: AtomicU64::new(0),
+            idle: Notify::new(),
+            settings,
+        })
+    }
+
+    /// Connections open now.
+    pub fn connections(&self) -> u64 {
+        // Relaxed: a number for people.
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    pub fn verbosity(&self) -> u8 {
+        // Relaxed: it guards nothing.
+        self.verbosity.load(Ordering::Relaxed)
+    }
+
+    pub fn set_verbosity(&self, level: u8) {
+        // Relaxed: as above.
+        self.verbosity.store(level, Ordering::Relaxed);
+    }
+
+    /// Writes a line to stderr, if the verbosity is at least `level`.
+    pub fn note(&self, level: u8, text: std::fmt::Arguments<'_>) {
+        if self.verbosity() >= level {
+            // A closed stderr is no reason to stop serving.
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+    }
+
+    /// Empties the store now, or when `exptime` comes.
+    pub fn flush(self: &Arc<Self>, exptime: i64) {
+        // Relaxed: only that the numbers differ matters.
+        let flush = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
+        let time = match Expiry::of(exptime) {
+            Expiry::Never | Expiry::Past => return self.store.clear(),
+            Expiry::In(time) => time,
+        };
+        let server = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(time).await;
+            // Relaxed: as above.
+            if let Some(server) = server.upgrade().filter(|server| server.flushes.load(Ordering::Relaxed) == flush) {
+                server.store.clear();
+            }
+        });
+    }
+
+    fn admit(self: &Arc<Self>) -> Option<Seat> {
+        self.counters.count(Counter::TotalConnections);
+        // Relaxed: a count that bounds, and guards no other memory.
+        if self.connections.fetch_add(1, Ordering::Relaxed) >= self.settings.connections_max {
+            drop(Seat(Arc::clone(self)));
+            self.counters.count(Counter::RejectedConnections);
+            return None;
+        }
+        Some(Seat(Arc::clone(self)))
+    }
+
+    async fn wait_until_idle(&self) {
+        let _ = tokio::time::timeout(CLOSE_TIME_MAX, async {
+            while self.connections() > 0 {
+                self.idle.notified().await;
+            }
+        })
+        .await;
+    }
+
+    /// Says what is served, and how to talk to it.
+    fn greet(&self) {
+        let settings = &self.settings;
+        let Some(first) = self.addresses.first() else { return };
+        let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        let (delimiter, limited) = (char::from(settings.delimiter), settings.limits.len());
+        let text = format!(
+            "cache_server {version}, memcached text protocol on {addresses}\n\
+             memory   {memory} MiB for all tenants, items up to {item} bytes; {connections} connections, {threads} threads\n\
+             tenants  a key's tenant is what stands before its first '{delimiter}', else \"default\"; {limited} with limits\n\
+             try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {host} {port}\n",
+            version = env!("CARGO_PKG_VERSION"),
+            addresses = addresses.join(" "),
+            memory = settings.budget.get() >> 20,
+            item = settings.item_bytes_max,
+            connections = settings.connections_max,
+            threads = settings.threads,
+            host = first.ip(),
+            port = first.port(),
+        );
+        let mut stdout = std::io::stdout();
+        // Nobody may be reading; the clients do not care.
+        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    }
+}
+
+/// A connection's right to be here; given back when it is dropped.
+#[derive(Debug)]
+pub struct Seat(Arc<Server>);
+
+impl Seat {
+    pub fn server(&self) -> &Arc<Server> {
+        &self.0
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        // Relaxed: as in `admit`.
+        if self.0.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.idle.notify_one();
+        }
+    }
+}

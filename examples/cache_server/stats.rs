@@ -1,0 +1,155 @@
+//! What was counted, and how it is shown: memcached's own field names where it has one.
+//!
+//! Each connection counts in a [`Tally`] of its own and adds it to the [`Counters`] of all when it writes its replies out. So a
+//! `get` touches no line that another core writes, and whoever reads a reply finds its command counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::reply::Output;
+use crate::server::Server;
+
+macro_rules! counters {
+    ($($counter:ident $name:literal,)*) => {
+        /// One thing that is counted.
+        #[derive(Clone, Copy, Debug)]
+        pub enum Counter {
+            $($counter,)*
+        }
+
+        const NAMES: &[&str] = &[$($name,)*];
+    };
+}
+
+counters! {
+    CmdGet "cmd_get",
+    CmdSet "cmd_set",
+    CmdFlush "cmd_flush",
+    CmdTouch "cmd_touch",
+    GetHits "get_hits",
+    GetMisses "get_misses",
+    DeleteMisses "delete_misses",
+    DeleteHits "delete_hits",
+    IncrMisses "incr_misses",
+    IncrHits "incr_hits",
+    DecrMisses "decr_misses",
+    DecrHits "decr_hits",
+    CasMisses "cas_misses",
+    CasHits "cas_hits",
+    CasBadval "cas_badval",
+    TouchHits "touch_hits",
+    TouchMisses "touch_misses",
+    StoreTooLarge "store_too_large",
+    StoreNoMemory "store_no_memory",
+    BytesRead "bytes_read",
+    BytesWritten "bytes_written",
+    TotalConnections "total_connections",
+    RejectedConnections "rejected_connections",
+}
+
+/// The server's counters.
+#[derive(Debug, Default)]
+pub struct Counters([AtomicU64; NAMES.len()]);
+
+/// One connection's counts since it last wrote.
+#[derive(Debug, Default)]
+pub struct Tally([u64; NAMES.len()]);
+
+impl Counters {
+    /// Adds one.
+    pub fn count(&self, counter: Counter) {
+        // Relaxed: a tally; nothing is read by its light.
+        self.0[counter as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes what a connection has counted.
+    pub fn add(&self, tally: &mut Tally) {
+        for (total, count) in self.0.iter().zip(&mut tally.0).filter(|(_, count)| **count > 0) {
+            // Relaxed: as in `count`.
+            total.fetch_add(std::mem::take(count), Ordering::Relaxed);
+        }
+    }
+
+    fn reset(&self) {
+        for counter in &self.0 {
+            // Relaxed: as in `count`.
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        // Relaxed: as in `count`.
+        NAMES.iter().zip(&self.0).map(|(name, counter)| (*name, counter.load(Ordering::Relaxed)))
+    }
+}
+
+impl Tally {
+    /// Adds one.
+    pub fn count(&mut self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    pub fn add(&mut self, counter: Counter, amount: u64) {
+        self.0[counter as usize] += amount;
+    }
+}
+
+/// `stats`
+pub fn general(server: &Server, out: &mut Output) {
+    let totals = server.store.totals();
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    stat(out, "pid", std::process::id());
+    stat(out, "uptime", server.started.elapsed().as_secs());
+    stat(out, "time", unix.as_secs());
+    stat(out, "version", crate::VERSION);
+    stat(out, "pointer_size", usize::BITS);
+    stat(out, "max_connections", server.settings.connections_max);
+    stat(out, "curr_connections", server.connections());
+    for (name, count) in server.counters.all() {
+        stat(out, name, count);
+    }
+    stat(out, "get_expired", totals.expired);
+    stat(out, "limit_maxbytes", server.settings.budget.get());
+    stat(out, "accepting_conns", 1);
+    stat(out, "threads", server.settings.threads);
+    stat(out, "bytes", totals.bytes);
+    stat(out, "curr_items", totals.items);
+    stat(out, "total_items", totals.total_items);
+    stat(out, "evictions", totals.evictions);
+    out.line("END");
+}
+
+/// `stats settings`
+pub fn settings(server: &Server, out: &mut Output) {
+    let settings = &server.settings;
+    let addresses: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
+    stat(out, "maxbytes", settings.budget.get());
+    stat(out, "maxconns", settings.connections_max);
+    stat(out, "tcpport", server.addresses.first().map_or(0, |address| address.port()));
+    stat(out, "udpport", 0);
+    stat(out, "inter", addresses.join(","));
+    stat(out, "verbosity", server.verbosity());
+    stat(out, "evictions", "on");
+    stat(out, "num_threads", settings.threads);
+    stat(out, "stat_key_prefix", char::from(settings.delimiter));
+    stat(out, "detail_enabled", "no");
+    stat(out, "cas_enabled", "yes");
+    stat(out, "binding_protocol", "ascii");
+    stat(out, "auth_enabled_sasl", "no");
+    stat(out, "item_size_max", settings.item_bytes_max);
+    stat(out, "maxconns_fast", "yes");
+    stat(out, "flush_enabled", "yes");
+    stat(out, "dump_enabled", "no");
+    out.line("END");
+}
+
+/// `stats reset`: the counters, not what the cache holds.
+pub fn reset(server: &Server, out: &mut Output) {
+    server.counters.reset();
+    out.line("RESET");
+}
+
+/// One line.
+pub fn stat(out: &mut Output, name: &str, value: impl std::fmt::Display) {
+    out.format(format_args!("STAT {name} {value}"));
+}

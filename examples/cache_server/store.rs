@@ -1,0 +1,229 @@
+//! The cache, as the commands need it: the one file that knows how values are kept.
+//!
+//! Each tenant is a group of a [`Runtime`], each value an entry of one [`Cache`], charged to its key's tenant. There is no
+//! other size anywhere: who may keep how much follows from the budget, the tenants' limits, and who uses what.
+
+use std::hash::RandomState;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lowwater::cache::{Op, Reason};
+use lowwater::{Bytes, Cache, RemovalCause, Runtime};
+
+use crate::config::Limits;
+use crate::expiry::Expiry;
+use crate::tenant::{Tenant, Tenants};
+use crate::value::{block_bytes, Data, Value};
+
+/// Keys are chosen by clients, so their hash is one that clients cannot aim at.
+type Values = Cache<Box<[u8]>, Value, RandomState>;
+
+/// When there is no room at the moment, a store waits for the reclaimer: so long, so many times.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
+const ROOM_TRIES_MAX: u32 = 500;
+
+/// Values by key, in one budget, each charged to its key's tenant.
+#[derive(Debug)]
+pub struct Store {
+    runtime: Runtime,
+    cache: Values,
+    tenants: Arc<Tenants>,
+    unique: AtomicU64,
+}
+
+/// What an update does with the value under its key.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    Keep,
+    Remove,
+    /// A new value, for the update's time.
+    Put {
+        flags: u32,
+        data: Arc<Data>,
+    },
+    /// Other bytes for the value that is there; its flags and its time stay.
+    Change {
+        data: Arc<Data>,
+    },
+}
+
+/// The memory for a value could not be had: its tenant's `max`, or the whole budget, is in use and protected.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("out of memory storing object")]
+pub struct NoMemory;
+
+/// What `stats` shows of the whole store.
+#[derive(Debug)]
+pub struct Totals {
+    pub bytes: u64,
+    pub items: u64,
+    pub total_items: u64,
+    pub evictions: u64,
+    pub expired: u64,
+}
+
+/// What `stats tenants` shows of one tenant.
+#[derive(Debug)]
+pub struct TenantReport {
+    pub name: String,
+    pub bytes: u64,
+    pub items: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub evictions: u64,
+    pub limits: Limits,
+}
+
+impl Store {
+    /// An empty store of `budget` bytes.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: what the runtime or the cache is missing.
+    pub fn new(budget: Bytes, delimiter: u8, limits: &[(String, Limits)]) -> Result<Self, String> {
+        let runtime = Runtime::builder().budget(budget).build().map_err(|why| why.to_string())?;
+        let tenants = Arc::new(Tenants::new(&runtime, delimiter, limits)?);
+        let bereaved = Arc::clone(&tenants);
+        let cache = Cache::builder(&runtime)
+            .name("values")
+            .hasher(RandomState::new())
+            .weigher(|key: &Box<[u8]>, value: &Value| {
+                Bytes::new((block_bytes(key.len()) + value.data.heap_bytes()) as u64)
+            })
+            .eviction_listener(move |key, _, cause| {
+                if cause == RemovalCause::Size {
+                    bereaved.count_eviction(key);
+                }
+            })
+            .build()
+            .map_err(|why| why.to_string())?;
+        Ok(Self { runtime, cache, tenants, unique: AtomicU64::new(0) })
+    }
+
+    /// The value under `key`. Counts as a read of its tenant.
+    pub fn get(&self, key: &[u8]) -> Option<Value> {
+        let value = self.cache.get(key);
+        self.tenants.count_read(key, value.is_some());
+        value
+    }
+
+    /// Gives the value under `key` another time; whether there is one.
+    pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
+        match expiry {
+            Expiry::Past => self.remove(key),
+            Expiry::Never => self.cache.touch(key, None),
+            Expiry::In(time) => self.cache.touch(key, Some(time)),
+        }
+    }
+
+    /// Drops the value under `key`; whether there was one.
+    pub fn remove(&self, key: &[u8]) -> bool {
+        self.cache.remove(key).is_some()
+    }
+
+    /// Changes what is under `key`, atomically: `edit` sees the value there and decides. If another client changes it in between,
+    /// `edit` is asked again; its last answer is the one that was carried out, and comes back. What it puts there lives until
+    /// `expiry`.
+    ///
+    /// If there is no room now, waits for it.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`]; what was under `key` is unchanged.
+    pub async fn update<R>(
+        &self,
+        key: &[u8],
+        expiry: Expiry,
+        mut edit: impl FnMut(Option<&Value>) -> (Edit, R),
+    ) -> Result<R, NoMemory> {
+        for _ in 0..ROOM_TRIES_MAX {
+            match self.try_update(key, expiry, &mut edit) {
+                Ok(answer) => return Ok(answer),
+                Err(Reason::NoRoom { .. }) => tokio::time::sleep(ROOM_PAUSE).await,
+                Err(_) => return Err(NoMemory),
+            }
+        }
+        Err(NoMemory)
+    }
+
+    fn try_update<R>(
+        &self,
+        key: &[u8],
+        expiry: Expiry,
+        edit: &mut impl FnMut(Option<&Value>) -> (Edit, R),
+    ) -> Result<R, Reason> {
+        // A key that is not there and is to stay away makes no tenant.
+        if !self.cache.contains_key(key) {
+            if let (Edit::Keep | Edit::Remove, answer) = edit(None) {
+                return Ok(answer);
+            }
+        }
+        let tenant = self.tenants.of(key);
+        let place = self.cache.entry(key.into()).group(&tenant.group);
+        let place = match expiry {
+            Expiry::In(time) => place.time_to_live(time),
+            Expiry::Never | Expiry::Past => place.forever(),
+        };
+        let mut answer = None;
+        let done = place.and_compute(|current| {
+            let old = current.as_ref().map(|current| current.value());
+            let (edit, said) = edit(old);
+            answer = Some(said);
+            match (edit, old) {
+                (Edit::Keep, _) | (Edit::Change { .. }, None) => Op::Keep,
+                (Edit::Remove, _) => Op::Remove,
+                (Edit::Put { flags, data }, _) => Op::Put(self.value(flags, data)),
+                (Edit::Change { data }, Some(old)) => Op::Update(self.value(old.flags, data)),
+            }
+        });
+        match done {
+            Ok(_) => Ok(answer.expect("a computation asks at least once")),
+            Err(refused) => Err(refused.reason),
+        }
+    }
+
+    /// Drops every value.
+    pub fn clear(&self) {
+        self.cache.clear();
+    }
+
+    pub fn totals(&self) -> Totals {
+        let stats = self.cache.stats();
+        Totals {
+            bytes: self.runtime.root().usage().get(),
+            items: self.cache.len() as u64,
+            total_items: stats.inserts,
+            evictions: stats.evictions,
+            expired: stats.expired,
+        }
+    }
+
+    /// The tenants by name.
+    pub fn tenants(&self) -> Vec<TenantReport> {
+        let mut tenants: Vec<_> = self.tenants.all().iter().map(|tenant| self.report(tenant)).collect();
+        tenants.sort_by(|a, b| a.name.cmp(&b.name));
+        tenants
+    }
+
+    fn value(&self, flags: u32, data: Arc<Data>) -> Value {
+        // Relaxed: only that no number is given twice matters.
+        let unique = self.unique.fetch_add(1, Ordering::Relaxed) + 1;
+        Value { flags, unique, data }
+    }
+
+    fn report(&self, tenant: &Tenant) -> TenantReport {
+        let group = &tenant.group;
+        // Relaxed: tallies for people.
+        let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        TenantReport {
+            name: group.name().to_owned(),
+            bytes: group.usage().get(),
+            items: self.cache.len_of(group),
+            hits: tally(&tenant.hits),
+            misses: tally(&tenant.misses),
+            evictions: tally(&tenant.evictions),
+            limits: Limits { min: group.min(), low: group.low(), high: group.high(), max: group.max() },
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Whose a key is: what stands before the delimiter.
+//!
+//! Writing makes a tenant, reading does not; so a reader who guesses names takes nothing. There are at most [`TENANTS_MAX`],
+//! as memcached bounds its prefixes; keys of later ones belong to the default tenant, as do keys without a delimiter.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use lowwater::{Memcg, Runtime};
+
+use crate::config::Limits;
+
+/// memcached's own bound on prefixes.
+pub const TENANTS_MAX: usize = 65_536;
+
+/// The tenant of keys that name none. A key `default:x` is its as well.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// One tenant and its tallies.
+#[derive(Debug)]
+pub struct Tenant {
+    /// What its values are charged to. Its name is the tenant's; bytes which could confuse a reader are written as `%41`.
+    pub group: Memcg,
+    pub hits: AtomicU64,
+    pub misses: AtomicU64,
+    pub evictions: AtomicU64,
+}
+
+/// All tenants, by prefix.
+#[derive(Debug)]
+pub struct Tenants {
+    runtime: Runtime,
+    delimiter: u8,
+    default: Arc<Tenant>,
+    by_prefix: DashMap<Box<[u8]>, Arc<Tenant>>,
+    count: AtomicUsize,
+}
+
+impl Tenants {
+    /// The tenants with limits, and the default one.
+    ///
+    /// # Errors
+    ///
+    /// The runtime does not make a group for one of them.
+    pub fn new(runtime: &Runtime, delimiter: u8, limits: &[(String, Limits)]) -> Result<Self, String> {
+        let tenant = |name: &str| match runtime.group(&shown(name.as_bytes())) {
+            Ok(group) => Ok(Arc::new(Tenant::of(group))),
+            Err(why) => Err(format!("tenant {name}: {why}")),
+        };
+        let default = tenant(DEFAULT_TENANT)?;
+        let by_prefix: DashMap<Box<[u8]>, _> = DashMap::new();
+        by_prefix.insert(DEFAULT_TENANT.as_bytes().into(), Arc::clone(&default));
+        for (name, limits) in limits {
+            let tenant = tenant(name)?;
+            tenant.group.set_max(limits.max);
+            tenant.group.set_high(limits.high);
+            tenant.group.set_low(limits.low);
+            tenant.group.set_min(limits.min);
+            by_prefix.entry(name.as_bytes().into()).or_insert(tenant);
+        }
+        let count = AtomicUsize::new(by_prefix.len());
+        Ok(Self { runtime: runtime.clone(), delimiter, default, by_prefix, count })
+    }
+
+    /// The tenant a new value of `key` is charged to; made if it is new and there is room for another.
+    pub fn of(&self, key: &[u8]) -> Arc<Tenant> {
+        let Some(prefix) = self.prefix(key) else { return Arc::clone(&self.default) };
+        if let Some(tenant) = self.by_prefix.get(prefix) {
+            return Arc::clone(&tenant);
+        }
+        // Relaxed: a count that bounds, and guards no other memory. It may lag behind by as many as there are threads.
+        if self.count.load(Ordering::Relaxed) >= TENANTS_MAX {
+            return Arc::clone(&self.default);
+        }
+        // No group: the name is too long, or the ids are used up.
+        let Ok(group) = self.runtime.group(&shown(prefix)) else { return Arc::clone(&self.default) };
+        let tenant = self.by_prefix.entry(prefix.into()).or_insert_with(|| {
+            // Relaxed: as above.
+            self.count.fetch_add(1, Ordering::Relaxed);
+            Arc::new(Tenant::of(group))
+        });
+        Arc::clone(&tenant)
+    }
+
+    /// Counts a read of `key` for its tenant; for the default one if the tenant was never written to.
+    pub fn count_read(&self, key: &[u8], hit: bool) {
+        self.count(key, |tenant| if hit { &tenant.hits } else { &tenant.misses });
+    }
+
+    /// Counts that `key` had to make room.
+    pub fn count_eviction(&self, key: &[u8]) {
+        self.count(key, |tenant| &tenant.evictions);
+    }
+
+    fn count(&self, key: &[u8], counter: impl Fn(&Tenant) -> &AtomicU64) {
+        let add = |tenant: &Tenant| {
+            // Relaxed: a tally; nothing is read by its light.
+            counter(tenant).fetch_add(1, Ordering::Relaxed);
+        };
+        match self.prefix(key).and_then(|prefix| self.by_prefix.get(prefix)) {
+            Some(tenant) => add(&tenant),
+            None => add(&self.default),
+        }
+    }
+
+    /// All tenants there are now, in no order.
+    pub fn all(&self) -> Vec<Arc<Tenant>> {
+        self.by_prefix.iter().map(|entry| Arc::clone(&entry)).collect()
+    }
+
+    /// What stands before the first delimiter; an empty prefix is none.
+    fn prefix<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
+        let length = key.iter().position(|&b| b == self.delimiter)?;
+        (length > 0).then(|| &key[..length])
+    }
+}
+
+impl Tenant {
+    fn of(group: Memcg) -> Self {
+        Self { group, hits: AtomicU64::new(0), misses: AtomicU64::new(0), evictions: AtomicU64::new(0) }
+    }
+}
+
+fn shown(prefix: &[u8]) -> String {
+    let mut name = String::with_capacity(prefix.len());
+    for &byte in prefix {
+        if byte.is_ascii_graphic() && !b"%/:".contains(&byte) {
+            name.push(char::from(byte));
+        } else {
+            name.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use lowwater::Bytes;
+
+    use super::*;
+
+    fn tenants(limits: &[(String, Limits)]) -> Tenants {
+        let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+        Tenants::new(&runtime, b':', limits).unwrap()
+    }
+
+    #[test]
+    fn a_key_belongs_to_its_prefix() {
+        let low = Limits { low: Bytes::kib(7), ..Limits::default() };
+        let tenants = tenants(&[("shop".into(), low)]);
+        let long = [b"\xff".repeat(100), b":x".to_vec()].concat();
+        for (key, name) in [
+            (&b"shop:a"[..], "shop"),
+            (b"other:a:b", "other"),
+            (b"plain", "default"),
+            (b":odd", "default"),
+            (b"default:x", "default"),
+            (b"a/b\xff:x", "a%2Fb%FF"),
+            (&long, "default"),
+        ] {
+            assert_eq!(tenants.of(key).group.name(), name);
+        }
+        assert_eq!(tenants.all().len(), 4);
+        assert_eq!(tenants.of(b"shop:a").group.low(), Bytes::kib(7));
+    }
+
+    #[test]
+    fn a_read_makes_no_tenant() {
+        let tenants = tenants(&[]);
+        tenants.count_read(b"guess:a", false);
+        assert_eq!(tenants.all().len(), 1);
+        assert_eq!(tenants.all()[0].misses.load(Ordering::Relaxed), 1, "the default tenant answers for it");
+    }
+
+    #[test]
+    fn tenants_are_bounded() {
+        let tenants = tenants(&[]);
+        for n in 0..TENANTS_MAX + 10 {
+            tenants.of(format!("t{n}:k").as_bytes());
+        }
+        assert!(tenants.all().len() <= TENANTS_MAX);
+        assert_eq!(tenants.of(b"one-more:k").group.name(), "default");
+        assert_eq!(tenants.of(b"t1:k").group.name(), "t1", "those who came in time stay");
+    }
+}
