@@ -29,6 +29,10 @@ use lowwater_lru_core::{Bytes, Memcg, MemcgError, MemcgTree, OverLimit, Topology
 use lowwater_shrinker::pressure::Reason;
 use lowwater_shrinker::{DirectStop, NodeStats, Reclaim, Reclaimer, Registry, RegistryStats};
 
+/// Rounds of direct reclaim that a charge may make even if its time is over: a thread that was not running for a while has had
+/// the time, but not the use of it.
+const ROUNDS_MIN: u32 = 8;
+
 /// One memory budget, and everything that lives in it. A handle: clones are the same runtime. The last one stops the threads.
 ///
 /// ```
@@ -118,8 +122,9 @@ impl Runtime {
 
     /// Takes `bytes` for `group`, and frees some if they are not there. Give them back with [`Memcg::uncharge`].
     ///
-    /// Bounded: at most the builder's [`direct_time_max`](RuntimeBuilder::direct_time_max) and one callback's time beyond. The
-    /// thread must hold no lock that a shrinker's callback takes.
+    /// Bounded: as long as it pays, for the builder's [`direct_time_max`](RuntimeBuilder::direct_time_max) and one callback's time
+    /// beyond; or for a few rounds, should the thread be kept from running for that long. The thread must hold no lock that a
+    /// shrinker's callback takes.
     ///
     /// # Errors
     ///
@@ -127,7 +132,7 @@ impl Runtime {
     /// reclaimer is at work, and it is worth trying again in a while.
     pub fn charge(&self, group: &Memcg, bytes: Bytes) -> Result<(), OverLimit> {
         let mut deadline = None;
-        loop {
+        for round in 1.. {
             let over = match group.try_charge(bytes) {
                 Ok(_) => {
                     self.inner.reclaimer.charged(group);
@@ -145,11 +150,12 @@ impl Runtime {
             let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &fits);
             let hopeless =
                 outcome.freed == 0 && matches!(outcome.stopped, DirectStop::NothingLeft | DirectStop::InScope);
-            if hopeless || Instant::now() >= deadline {
-                // Once more: somebody else may have freed what we did not.
-                return group.try_charge(bytes).map(|_| ());
+            if hopeless || (round >= ROUNDS_MIN && Instant::now() >= deadline) {
+                break;
             }
         }
+        // Once more: somebody else may have freed what we did not.
+        group.try_charge(bytes).map(|_| ())
     }
 
     /// The root group: its `max` is the budget.

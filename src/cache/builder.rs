@@ -127,7 +127,7 @@ where
         });
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {
-            registration: registration,
+            registration,
             core,
             flights: Flights::default(),
             hasher: self.hasher,

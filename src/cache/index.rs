@@ -16,10 +16,13 @@ const SHARDS_PER_CPU: usize = 4;
 const DRAIN_BATCH: usize = 64;
 
 type Table<K, V> = HashTable<Arc<Entry<K, V>>>;
+type Shard<K, V> = CachePadded<RwLock<Table<K, V>>>;
+/// The entry whose place another took, if there was one.
+type Replaced<K, V> = Option<Arc<Entry<K, V>>>;
 
 /// The tables. An entry is put on its list when it is put in, and taken off when it is taken out, under the shard's lock.
 pub(super) struct Index<K, V> {
-    shards: Box<[CachePadded<RwLock<Table<K, V>>>]>,
+    shards: Box<[Shard<K, V>]>,
 }
 
 /// What there was in the way of a [`put`](Index::put).
@@ -58,7 +61,7 @@ impl<K: Send + Sync, V: Send + Sync> Index<K, V> {
         expect: &Expect<'_, K, V>,
         lru: &ListLru<Entry<K, V>>,
         node: lowwater_lru_core::NodeId,
-    ) -> Result<Option<Arc<Entry<K, V>>>, Refused<K, V>>
+    ) -> Result<Replaced<K, V>, Refused<K, V>>
     where
         K: Eq,
     {
