@@ -1,1 +1,50 @@
-//! Shell.
+//! Cache memory that gives way: many caches and many tenants in one memory budget.
+//!
+//! A server keeps many caches for many tenants in one memory. Fixed sizes by hand leave it wasted or killed. The Linux kernel
+//! solved this for its own caches: objects sit on lists per control group and per NUMA node, every cache can count and free
+//! (it is a *shrinker*), and when memory runs low a background thread asks only those that hold something. This is that machine as
+//! a library.
+//!
+//! ```
+//! use lowwater::{Bytes, Cache, Runtime};
+//!
+//! // One budget, whatever is in it.
+//! let runtime = Runtime::builder().budget(Bytes::mib(64)).build()?;
+//! let pages = Cache::<String, Vec<u8>>::builder(&runtime)
+//!     .name("pages")
+//!     .weigher(|url, body| Bytes::new((url.capacity() + body.capacity()) as u64))
+//!     .build()?;
+//!
+//! // A tenant is a group; it costs nothing here until its first entry.
+//! let tenant = runtime.group("shop")?;
+//! tenant.set_low(Bytes::mib(8)); // keeps this much, whoever floods
+//!
+//! pages.entry("/cart".to_string()).group(&tenant).insert(b"<html>".to_vec())?;
+//! assert_eq!(pages.get("/cart").as_deref(), Some(&b"<html>"[..]));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The parts
+//!
+//! | | |
+//! |---|---|
+//! | [`Runtime`] | groups, topology, registry and reclaimer under one roof; nothing global |
+//! | [`Cache`] | a keyed cache in a runtime |
+//! | [`Memcg`] | a tenant: a group with `min`, `low`, `high`, `max` |
+//! | [`ListLru`], [`linked!`] | lists for objects of your own (`lowwater-lru-core`) |
+//! | [`Registry`], [`Shrinker`] | for a cache of your own that shall give way, too (`lowwater-shrinker`) |
+//!
+//! Features: `hwloc` takes the machine's topology from the C library of that name; nobody else pays for it.
+
+#![forbid(unsafe_code)]
+
+pub mod cache;
+pub mod runtime;
+
+pub use cache::{Cache, InsertError, RemovalCause};
+pub use runtime::Runtime;
+
+pub use lowwater_lru_core::{
+    linked, topology, Bytes, Isolate, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy, Topology, Verdict,
+};
+pub use lowwater_shrinker::{Count, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Shrinker};

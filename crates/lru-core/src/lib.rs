@@ -4,12 +4,16 @@ extern crate alloc;
 #[cfg(any(feature = "std", lowwater_loom))]
 extern crate std;
 
-pub mod sync;
-pub mod unit;
-pub mod topology;
-pub mod memcg;
+pub mod list;
 pub mod list_lru;
-pub use list_lru::Occupancy;
+pub mod memcg;
+mod rcu;
+pub mod sync;
+pub mod topology;
+pub mod unit;
+
+pub use list::{Handle, Linked, Links};
+pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Unlocked, Verdict};
 pub use memcg::*;
 pub use topology::Topology;
 pub use unit::{Bytes, NodeId, ParseBytesError};

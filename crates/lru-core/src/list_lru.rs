@@ -1,20 +1,281 @@
-//! Shell; being written.
+//! LRU lists per group and per node, that exist only while they are used.
+//!
+//! A [`ListLru`] is one kind of object's lists: all inodes of a mount, all entries of a cache. It holds a list of its own for each
+//! (group, node) of which an object was ever added, 64 bytes and a slot each, and nothing at all for any other.
+//!
+//! ```text
+//!     ABSENT --first add, or prepare--> LIVE(n) --group goes offline--> DEAD --last reader leaves--> freed
+//!                                        ^   |                            |
+//!                                        add/del                          items: to the parent's list
+//! ```
+//!
+//! * Adding and removing take one lock, that of the (group, node) list, and allocate nothing once the list is there.
+//! * The first add makes the list, and those of the group's ancestors before it, outside every lock; [`ListLru::prepare`] does it
+//!   ahead for callers that cannot.
+//! * An item knows its list. So removing needs no group and cannot name the wrong one.
+//! * A group's end moves its lists to its parent in O(lists of that group), each whole, however long it is.
+//!
+//! # How this differs from the kernel's `list_lru`
+//!
+//! 1. State per (group, node), not per group with all its nodes.
+//! 2. A group's lists are chained on the group: offline does not visit lists that the group never used.
+//! 3. `del` takes no group and no node; the kernel corrupts a list when given the wrong ones, this cannot be.
+//! 4. The callback's verdict is typed (see [`walk`]): returning with the lock in the wrong state does not compile.
+//! 5. Listeners hear of 0 -> 1 under the list's lock, so never about a group whose offline is over.
 
-/// A group's own view of its lists.
-#[derive(Debug, Default)]
-pub(crate) struct Pairs;
+mod boxed;
+mod isolate;
+mod occupancy;
+mod one;
+mod pairs;
+mod raw;
+mod table;
+pub mod walk;
 
-impl Pairs {
-    pub(crate) fn new() -> Self {
-        Self
+#[cfg(test)]
+mod tests;
+
+pub use isolate::Isolated;
+pub use occupancy::Occupancy;
+pub use walk::{Isolate, Unlocked, Verdict};
+
+pub(crate) use one::One;
+pub(crate) use pairs::Pairs;
+pub(crate) use raw::reparent_group;
+
+use crate::list::{Handle, Linked};
+use crate::sync::Arc;
+use crate::{Bytes, Memcg, NodeId};
+use alloc::boxed::Box;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use raw::{RawListLru, Refused};
+
+/// The LRU lists of one kind of object.
+///
+/// ```
+/// use lowwater_lru_core::{linked, Isolated, Links, ListLru, MemcgTree, NodeId};
+/// use std::sync::Arc;
+///
+/// struct Inode {
+///     links: Links,
+///     number: u64,
+/// }
+/// linked!(impl[] for Inode { links, handle: Arc<Inode> });
+///
+/// let tree = MemcgTree::default();
+/// let tenant = tree.root().create("tenant")?;
+/// let lru = ListLru::<Inode>::new();
+///
+/// let inode = Arc::new(Inode { links: Links::new(), number: 7 });
+/// lru.add(inode.clone(), &tenant, NodeId::ZERO)?;
+/// assert_eq!(lru.count_one(&tenant, NodeId::ZERO), 1);
+///
+/// let mut unused = Isolated::new();
+/// lru.walk_one(&tenant, NodeId::ZERO, &mut 100, |it| match it.item().number {
+///     7 => it.isolate(&mut unused),
+///     _ => it.rotate(),
+/// });
+/// assert_eq!(unused.pop().unwrap().number, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias = "list_lru")]
+pub struct ListLru<T: Linked> {
+    // Boxed: the lists point back to it, and it may not move.
+    raw: Box<RawListLru>,
+    items: PhantomData<T::Handle>,
+}
+
+// SAFETY: the lists own their items by handles, which may be sent; everything else is behind locks and atomics.
+unsafe impl<T: Linked> Send for ListLru<T> where T::Handle: Send {}
+// SAFETY: as for Send. What is shared through `&ListLru` are items under a lock, one at a time, and a handle which is `Send`
+// allows what it gives access to from any thread.
+unsafe impl<T: Linked> Sync for ListLru<T> where T::Handle: Send {}
+
+/// An item was not added; it is given back.
+#[derive(thiserror::Error)]
+pub enum AddError<H> {
+    /// It is on a list already, perhaps on this one. `add` is idempotent for *a* list, not for *this* list.
+    #[error("the item is on a list already")]
+    Linked(H),
+    /// There is no memory for the group's list, nor is there a list of one of its ancestors.
+    #[error("no memory for the list of the item's group; `prepare` it where that can be dealt with")]
+    NoMemory(H),
+    /// The list holds 2^31 - 1 items.
+    #[error("the list of the item's group on this node is full (2^31 - 1 items)")]
+    Full(H),
+}
+
+impl<H> AddError<H> {
+    /// The item.
+    pub fn into_handle(self) -> H {
+        match self {
+            Self::Linked(handle) | Self::NoMemory(handle) | Self::Full(handle) => handle,
+        }
     }
 }
 
-/// Moves the lists of a dying group to its parent.
-pub(crate) fn reparent_group(_dying: &crate::Memcg) {}
+impl<H> fmt::Debug for AddError<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Linked(_) => "Linked",
+            Self::NoMemory(_) => "NoMemory",
+            Self::Full(_) => "Full",
+        })
+    }
+}
 
-/// Somebody above who must know which lists hold something.
-pub trait Occupancy: Send + Sync {
-    /// A list of `memcg` on `node` went from empty to not empty; `memcg` is the group whose list it is.
-    fn occupied(&self, memcg: &crate::Memcg, node: crate::NodeId);
+/// There is no memory for a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no memory for the list of this group on this node")]
+pub struct AllocError;
+
+impl<T: Linked> ListLru<T> {
+    /// Lists that nobody listens to.
+    pub fn new() -> Self {
+        Self { raw: Box::new(RawListLru::new(None)), items: PhantomData }
+    }
+
+    /// Lists that tell `occupancy` when one of them goes from empty to not empty.
+    pub fn with_occupancy(occupancy: Arc<dyn Occupancy>) -> Self {
+        Self { raw: Box::new(RawListLru::new(Some(occupancy))), items: PhantomData }
+    }
+
+    /// Adds an item as the youngest of its group on `node`. The list owns it until it is removed.
+    ///
+    /// If the group is dying, or there is no memory for its list, the nearest ancestor that has one takes the item. O(1); the first
+    /// time for a (group, node) O(depth of the group) and the only time that this allocates.
+    ///
+    /// # Errors
+    ///
+    /// The item comes back in [`AddError`] when it is on a list already, and when no list can be had. Of several threads that add
+    /// the same item (clones of an `Arc`), exactly one succeeds (L4).
+    #[doc(alias = "list_lru_add")]
+    pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
+        let object = item.into_raw();
+        self.raw.add(T::links(object), memcg, node).map_err(|refused| {
+            // SAFETY: it was turned into this pointer above, and the list did not take it.
+            let item = unsafe { T::Handle::from_raw(object) };
+            match refused {
+                Refused::Linked => AddError::Linked(item),
+                Refused::NoMemory => AddError::NoMemory(item),
+                Refused::Full => AddError::Full(item),
+            }
+        })
+    }
+
+    /// Removes an item, if it is on one of these lists, and returns the handle the list had. O(1).
+    ///
+    /// `None` when the item is on no list, on another `ListLru`'s, or isolated by a walk: whoever isolated it owns it now. Of
+    /// several threads that remove the same item, exactly one gets the handle (L4).
+    #[doc(alias = "list_lru_del")]
+    pub fn del(&self, item: &T) -> Option<T::Handle> {
+        let links = T::links(NonNull::from(item));
+        // SAFETY: the links are a part of `item`, which is borrowed.
+        let pushed = self.raw.del(unsafe { links.as_ref() })?;
+        // SAFETY: only a `T`'s links are on these lists.
+        let object = unsafe { T::from_links(pushed) };
+        // SAFETY: the list owned the item by this handle, and gave it up.
+        Some(unsafe { T::Handle::from_raw(object) })
+    }
+
+    /// How many items the group's own list holds on `node`. O(1), without a lock; 0 while it has no list, and once it is dying
+    /// and its items are its parent's (L2).
+    #[doc(alias = "list_lru_count_one")]
+    pub fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
+        self.raw.count_one(memcg, node)
+    }
+
+    /// How many items of all groups there are on `node`. O(groups that have a list here), without a lock.
+    #[doc(alias = "list_lru_count_node")]
+    pub fn count_node(&self, node: NodeId) -> u64 {
+        self.raw.count_node(node)
+    }
+
+    /// Makes the group's list on `node`, so that `add` will not allocate; a dying group's nearest online ancestor's, to which
+    /// `add` would go. O(depth of the group).
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] without memory; what was made on the way (lists of ancestors) stays and is whole (L6, L17).
+    #[doc(alias = "memcg_list_lru_alloc")]
+    pub fn prepare(&self, memcg: &Memcg, node: NodeId) -> Result<(), AllocError> {
+        self.raw.prepare(memcg, node).then_some(()).ok_or(AllocError)
+    }
+
+    /// Walks the group's list on `node`, oldest first, and does with each item what `callback` says ([`walk`] has the table).
+    /// Returns how many were removed.
+    ///
+    /// At most `nr_to_walk` items are shown, which falls by one for each, removed or not: it is scanned, not freed (L11). An item
+    /// is not shown twice unless the callback gave the lock back. The callback runs under the list's lock: it must be short, must not
+    /// block, and must not use this `ListLru`, unless it gives the lock back first.
+    #[doc(alias = "list_lru_walk_one")]
+    pub fn walk_one(
+        &self,
+        memcg: &Memcg,
+        node: NodeId,
+        nr_to_walk: &mut u64,
+        callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
+    ) -> u64 {
+        self.raw.walk_one(memcg, node, nr_to_walk, callback)
+    }
+
+    /// Walks the lists of all groups on `node`, in no particular order of groups. Returns how many items were removed.
+    ///
+    /// Allocates a list of the groups. `nr_to_walk` is shared among them, and the rules of [`walk_one`](Self::walk_one) hold.
+    #[doc(alias = "list_lru_walk_node")]
+    pub fn walk_node(
+        &self,
+        node: NodeId,
+        nr_to_walk: &mut u64,
+        mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
+    ) -> u64 {
+        let groups = self.raw.groups_on(node);
+        groups.iter().map(|memcg| self.raw.walk_one(memcg, node, nr_to_walk, &mut callback)).sum()
+    }
+
+    /// What these lists cost beyond the items: this structure, its table, 64 bytes for each (group, node).
+    pub fn footprint(&self) -> Bytes {
+        Bytes::new((size_of::<Self>() + size_of::<RawListLru>() + self.raw.bytes()) as u64)
+    }
+
+    /// How many (group, node) lists exist.
+    pub fn pairs(&self) -> usize {
+        self.raw.pairs()
+    }
+
+    /// Checks the structure: counts, links, table, ancestors. Takes every lock in turn; for tests.
+    ///
+    /// # Panics
+    ///
+    /// When something is wrong, with a sentence that says what should hold.
+    pub fn assert_valid(&self) {
+        self.raw.assert_valid();
+    }
+}
+
+impl<T: Linked> Default for ListLru<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Linked> Drop for ListLru<T> {
+    /// Drops the lists and what is on them (the kernel's `list_lru_destroy` leaks it; L20). O(lists + items).
+    #[doc(alias = "list_lru_destroy")]
+    fn drop(&mut self) {
+        self.raw.drain(|links| {
+            // SAFETY: only a `T`'s links are on these lists.
+            let object = unsafe { T::from_links(links) };
+            // SAFETY: the list owned the item by this handle, and gave it up.
+            drop(unsafe { T::Handle::from_raw(object) });
+        });
+    }
+}
+
+impl<T: Linked> fmt::Debug for ListLru<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListLru").field("pairs", &self.pairs()).finish_non_exhaustive()
+    }
 }

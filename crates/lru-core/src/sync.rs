@@ -31,6 +31,6 @@ pub use self::loom::*;
 pub use self::std::*;
 
 pub use cell::UnsafeCell;
+pub use mutant::mutated;
 #[cfg(lowwater_loom)]
 pub use mutant::with_mutant;
-pub use mutant::mutated;

@@ -1,1 +1,66 @@
-//! Shell.
+//! Caches that give memory back: shrinkers, asked only where they hold something.
+//!
+//! A cache that implements [`Shrinker`] can say how much it holds for a group on a node, and let the oldest of it go. The
+//! [`Registry`] knows which of them hold something for whom, in a map whose cost is what is live, not what could be. Pressure
+//! makes a [`Reclaimer`] pass over that map in the background, or a thread free a little for itself
+//! ([`Registry::direct_reclaim`]).
+//!
+//! The shapes are those of Linux's `mm/shrinker.c`, with five differences:
+//!
+//! 1. The map is sparse: bytes and passes are O(pairs that hold something), not O(groups x shrinkers).
+//! 2. A bit is cleared only with a second count after it, everywhere; an object is never hidden.
+//! 3. Only the background pays what others could not do ([`budget::Fair`]), and small caches are reached.
+//! 4. An id is reused clean: no bit and no debt of its last owner.
+//! 5. Unregistering waits for callbacks in flight, not for a grace period.
+//!
+//! The modules, in the order in which pressure meets them:
+
+#![no_std]
+#![forbid(unsafe_code)]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
+
+extern crate alloc;
+#[cfg(any(feature = "std", lowwater_loom, test))]
+extern crate std;
+
+pub mod pressure;
+mod reclaimer;
+
+mod direct;
+mod every;
+mod pass;
+mod work;
+
+mod bitmap;
+mod hash;
+mod id;
+mod map;
+mod registry;
+
+pub mod budget;
+mod deferred;
+mod shrink;
+
+mod control;
+mod shrinker;
+
+mod error;
+mod stats;
+
+pub use control::{Reclaim, ShrinkControl};
+pub use deferred::Debt;
+pub use direct::{DirectOutcome, DirectStop};
+#[cfg(feature = "std")]
+pub use error::StartError;
+pub use error::{AllocError, UnregisterError};
+pub use every::Every;
+pub use id::ShrinkerId;
+pub use reclaimer::{Job, Step};
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+pub use reclaimer::{NodeStats, Reclaimer};
+pub use registry::{NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder};
+pub use shrinker::{Count, Scan, Shrinker};
+pub use stats::{RegistryStats, ShrinkerStats};
+#[cfg(feature = "std")]
+pub use work::SystemClock;
+pub use work::{Bound, Clock, Progress, Work};

@@ -5,7 +5,6 @@
 
 pub use alloc::sync::{Arc, Weak};
 pub use core::hint::spin_loop;
-pub use lock_api::{MappedMutexGuard, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
 /// Atomic types, their orderings and fences.
 pub mod atomic {
@@ -16,8 +15,14 @@ use atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// [`lock_api::Mutex`] over the spin lock.
 pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
+/// The right to what a [`Mutex`] holds.
+pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 /// [`lock_api::RwLock`] over the spin lock.
-pub type RwLock<T> = lock_api::RwLock<RawSpinRwLock, T>;
+pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
+/// The right to read what an [`RwLock`] holds.
+pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
+/// The right to change what an [`RwLock`] holds.
+pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
 
 /// A test-and-test-and-set spin lock.
 #[derive(Debug)]
@@ -55,13 +60,13 @@ unsafe impl lock_api::RawMutex for RawMutex {
 
 /// A reader-writer spin lock: the word counts readers, all ones means a writer.
 #[derive(Debug)]
-pub struct RawSpinRwLock(AtomicUsize);
+pub struct RawRwLock(AtomicUsize);
 
 const WRITER: usize = usize::MAX;
 
 // SAFETY: a writer enters only from 0 and stores WRITER, a reader enters only from a value below WRITER - 1 and adds one, so
 // a writer is never inside with anybody else; Acquire on entry meets Release on exit.
-unsafe impl lock_api::RawRwLock for RawSpinRwLock {
+unsafe impl lock_api::RawRwLock for RawRwLock {
     #[expect(clippy::declare_interior_mutable_const, reason = "lock_api asks for the initial value as a constant")]
     const INIT: Self = Self(AtomicUsize::new(0));
     type GuardMarker = lock_api::GuardSend;

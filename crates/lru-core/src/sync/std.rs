@@ -3,8 +3,7 @@
 pub use ::std::thread;
 pub use alloc::sync::{Arc, Weak};
 pub use core::hint::spin_loop;
-pub use lock_api::{MappedMutexGuard, MutexGuard, RwLockReadGuard, RwLockWriteGuard};
-pub use parking_lot::{Condvar, Mutex, RawMutex, RwLock};
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Atomic types, their orderings and fences.
 pub mod atomic {

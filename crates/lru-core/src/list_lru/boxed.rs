@@ -1,0 +1,18 @@
+//! A box that may fail.
+
+use alloc::alloc::{alloc, Layout};
+use alloc::boxed::Box;
+
+/// [`Box::new`], with `None` instead of an abort where there is no memory.
+pub(super) fn try_box<T>(value: T) -> Option<Box<T>> {
+    const { assert!(size_of::<T>() != 0, "the allocator is not asked for nothing") };
+    // SAFETY: the layout's size is not 0.
+    let raw = unsafe { alloc(Layout::new::<T>()) }.cast::<T>();
+    if raw.is_null() {
+        return None;
+    }
+    // SAFETY: `raw` is fresh memory of the layout of `T`.
+    unsafe { raw.write(value) };
+    // SAFETY: `raw` came from the global allocator with the layout of `T`, and holds a `T`.
+    Some(unsafe { Box::from_raw(raw) })
+}

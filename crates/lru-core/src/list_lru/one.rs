@@ -1,0 +1,286 @@
+//! The list of one group on one node: its lock, its items, its count. 64 bytes.
+//!
+//! ```text
+//!     published --(reparent or list drop: drained, `dead` set)--> dead --(unpublished, last reference gone)--> retired
+//! ```
+//!
+//! # Invariants
+//!
+//! 1. While not dead, `nr_items` is the number of items on `list`. Dead: `list` is empty, `nr_items` is 0, and
+//!    [`forward`](One::forward) leads to the list that took the items over (which may be dead by now, too). (L1)
+//! 2. An item whose home this is lies on [`effective`](super::RawListLru::lock_effective_of) of this: on this while it is not
+//!    dead, else on what the chain of forwards ends in. So the lock of the effective list guards such an item's links.
+//! 3. `refs` is 1 while the table holds this, plus the items whose home this is, plus the dead lists that forward to this
+//!    and are not retired. It is guarded by the lock of the effective list.
+//! 4. `memcg` is there while `refs` is not 0.
+//! 5. `node` and `memcg_id`, the key, never change.
+
+use super::pairs::ChainLinks;
+use super::RawListLru;
+use crate::list::{Links, RawList};
+use crate::memcg::MemcgId;
+use crate::rcu::{Guard, Retired};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::raw::RawLock;
+use crate::sync::UnsafeCell;
+use crate::{Memcg, NodeId};
+use core::ptr::{self, NonNull};
+
+/// Whose list, and on which node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) node: NodeId,
+    pub(crate) memcg: MemcgId,
+}
+
+impl Key {
+    pub(crate) fn new(memcg: &Memcg, node: NodeId) -> Self {
+        Self { node, memcg: memcg.id() }
+    }
+}
+
+/// See the module.
+pub(crate) struct One {
+    lock: RawLock,
+    dead: UnsafeCell<bool>,
+    node: NodeId,
+    memcg_id: MemcgId,
+    nr_items: AtomicU32,
+    refs: UnsafeCell<u32>,
+    list: UnsafeCell<RawList>,
+    memcg: UnsafeCell<Option<Memcg>>,
+    /// Never changes; a cell only so that model checks see who reads it before it is published.
+    owner: UnsafeCell<*const RawListLru>,
+    /// Guarded by the group's [`Pairs`](super::Pairs) lock until dead. Afterwards `next` is `forward`, guarded by `lock`, and
+    /// `prev` joins what was released, owned by who released it.
+    pub(super) chain: ChainLinks,
+}
+
+// SAFETY: every cell is guarded by a lock that its invariant names; `owner` is a list that outlives its published parts.
+unsafe impl Send for One {}
+// SAFETY: as for Send.
+unsafe impl Sync for One {}
+
+impl Retired for One {
+    #[cfg(lowwater_loom)]
+    fn assert_unread(&mut self) {
+        self.owner.with_mut(|_| ());
+    }
+}
+
+#[cfg(all(target_pointer_width = "64", not(lowwater_loom), feature = "std"))]
+const _: () = assert!(size_of::<One>() == 64, "a list of one group on one node costs 64 bytes (DESIGN: cost table)");
+
+/// More items than this on one list are refused: two full lists can still be joined without the count overflowing.
+pub(super) const ITEMS_MAX: u32 = u32::MAX / 2;
+
+impl One {
+    pub(super) fn new(memcg: &Memcg, node: NodeId, owner: *const RawListLru) -> Self {
+        Self {
+            lock: RawLock::new(),
+            dead: UnsafeCell::new(false),
+            node,
+            memcg_id: memcg.id(),
+            nr_items: AtomicU32::new(0),
+            refs: UnsafeCell::new(1),
+            list: UnsafeCell::new(RawList::new()),
+            memcg: UnsafeCell::new(Some(memcg.clone())),
+            owner: UnsafeCell::new(owner),
+            chain: ChainLinks::new(),
+        }
+    }
+
+    pub(super) fn key(&self) -> Key {
+        Key { node: self.node, memcg: self.memcg_id }
+    }
+
+    /// The list this is a part of.
+    pub(super) fn owner(&self) -> *const RawListLru {
+        // SAFETY: nobody writes it after `new`.
+        self.owner.with(|owner| unsafe { *owner })
+    }
+
+    /// How many items are on it, without the lock.
+    pub(super) fn nr_items(&self) -> u32 {
+        // Relaxed: a count is old when it arrives. A caller that must not miss an item brings the fence (see `Occupancy`).
+        self.nr_items.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the lock.
+    pub(super) fn lock<'a>(&'a self, guard: &'a Guard) -> Locked<'a> {
+        #[cfg(lowwater_loom)]
+        self.owner(); // So that a model checker knows that it is read from here on.
+        self.lock.lock();
+        Locked { one: self, released: ptr::null(), guard }
+    }
+
+    /// The group, for who knows that this is published.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the writer lock of the owner, and this is in its table.
+    pub(super) unsafe fn memcg_of_published(&self) -> Memcg {
+        // SAFETY: `memcg` is taken only after this left the table (invariants 3, 4), for which the writer lock is needed.
+        let memcg = self.memcg.with(|m| unsafe { (*m).clone() });
+        memcg.expect("by invariants 3 and 4 a published list has its group")
+    }
+}
+
+/// A list whose lock is held; given back on drop. What the last item of a dead list released is retired after that.
+pub(crate) struct Locked<'a> {
+    one: &'a One,
+    /// Dead lists whose `refs` came to 0, joined by `chain.prev`.
+    released: *const One,
+    guard: &'a Guard,
+}
+
+impl<'a> Locked<'a> {
+    pub(super) fn one(&self) -> &'a One {
+        self.one
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        // SAFETY: the lock is held.
+        self.one.dead.with(|d| unsafe { *d })
+    }
+
+    /// The group whose list it is. Not for dead ones.
+    pub(super) fn memcg(&self) -> &Memcg {
+        // SAFETY: the lock is held, and `memcg` is taken only when dead, under the lock of the effective list.
+        let memcg = self.one.memcg.with(|m| unsafe { &*m });
+        memcg.as_ref().expect("by invariants 3 and 4 a list that is not dead has its group")
+    }
+
+    /// The list that took the items over. Only for dead ones; null when the whole list was dropped.
+    pub(super) fn forward(&self) -> *const One {
+        debug_assert!(self.is_dead(), "only a dead list forwards");
+        // SAFETY: a dead list is on no chain, so its `next` is its `forward`, written under this lock.
+        self.one.chain.next.with(|next| unsafe { (*next).cast_const() })
+    }
+
+    pub(super) fn with_list<R>(&mut self, f: impl FnOnce(&mut RawList) -> R) -> R {
+        // SAFETY: the lock is held, and `self` is borrowed for as long as the reference lives.
+        self.one.list.with_mut(|l| f(unsafe { &mut *l }))
+    }
+
+    fn set_nr_items(&mut self, n: u32) {
+        // Relaxed: readers without the lock bring their own fence (see `Occupancy`); those with it have the lock.
+        self.one.nr_items.store(n, Ordering::Relaxed);
+    }
+
+    /// Counts one more item; `None` when there are too many already.
+    pub(super) fn count_in(&mut self) -> Option<FirstItem> {
+        let n = self.one.nr_items();
+        if n >= ITEMS_MAX {
+            return None;
+        }
+        self.set_nr_items(n + 1);
+        // SAFETY: this is not dead (only such are added to), so its lock guards its `refs`.
+        self.one.refs.with_mut(|r| unsafe { *r += 1 });
+        Some(FirstItem(n == 0))
+    }
+
+    /// Takes an item off, to `to`: null or [`Links::PRIVATE`]. Returns the pointer under which it was added.
+    ///
+    /// # Safety
+    ///
+    /// The item is on this list.
+    pub(super) unsafe fn unlink(&mut self, links: &Links, to: *mut One) -> NonNull<Links> {
+        let home = links.home();
+        // SAFETY: the item is on this list, says the caller, and the lock is held.
+        let pushed = self.with_list(|l| unsafe { l.remove(links) });
+        links.set_home(to);
+        // The object may be gone from here on, unless the caller takes it over by the pointer it gets.
+        self.set_nr_items(self.one.nr_items() - 1);
+        // SAFETY: `home` counted the item until now, and this is its effective list (invariant 2).
+        unsafe { self.put(home) };
+        // SAFETY: lists hold no null.
+        unsafe { NonNull::new_unchecked(pushed) }
+    }
+
+    /// Takes one reference off `one`, and off what it forwards to if that was its last.
+    ///
+    /// # Safety
+    ///
+    /// `one` counts a reference that is given up here, and this is its effective list.
+    pub(super) unsafe fn put(&mut self, mut one: *const One) {
+        loop {
+            // SAFETY: it counts our reference, so it is not retired.
+            let this = unsafe { &*one };
+            // SAFETY: we hold the lock of its effective list (invariant 3).
+            let left = this.refs.with(|r| unsafe { *r }) - 1;
+            // SAFETY: as above.
+            this.refs.with_mut(|r| unsafe { *r = left });
+            if left != 0 {
+                return;
+            }
+            // SAFETY: it is dead (else the table's reference were left), and its `forward` does not change any more.
+            let forward = this.chain.next.with(|next| unsafe { *next });
+            // SAFETY: `refs` is 0, so it is ours (invariant 3).
+            this.chain.prev.with_mut(|prev| unsafe { *prev = self.released.cast_mut() });
+            self.released = one;
+            if forward.is_null() {
+                return;
+            }
+            one = forward;
+        }
+    }
+
+    /// Moves everything from `child` here, in order, to the cold end (L9), and marks `child` dead.
+    ///
+    /// The child's group must be dying and its lock be held; `child` is on no chain any more.
+    pub(super) fn take_over(&mut self, child: &mut Locked<'_>) -> FirstItem {
+        let moved = child.one.nr_items();
+        let had = self.one.nr_items();
+        // SAFETY: both locks are held.
+        child.with_list(|from| self.with_list(|to| unsafe { to.splice_front(from) }));
+        self.set_nr_items(had.checked_add(moved).expect("two lists of at most ITEMS_MAX items each"));
+        child.set_nr_items(0);
+        // SAFETY: this is not dead, so its lock guards its `refs`; the child counts as one of them until it is retired.
+        self.one.refs.with_mut(|r| unsafe { *r += 1 });
+        child.kill(self.one);
+        FirstItem(had == 0 && moved != 0)
+    }
+
+    /// Marks this dead; it must be empty, and on no chain any more.
+    pub(super) fn kill(&mut self, forward: *const One) {
+        // SAFETY: the lock is held.
+        self.one.dead.with_mut(|d| unsafe { *d = true });
+        // SAFETY: this is on no chain, so from here on `next` is `forward`, guarded by the lock that we hold.
+        self.one.chain.next.with_mut(|next| unsafe { *next = forward.cast_mut() });
+    }
+
+    /// Panics unless invariant 1 holds.
+    pub(super) fn assert_valid(&mut self) {
+        let n = self.one.nr_items() as usize;
+        // SAFETY: the lock is held.
+        self.with_list(|list| unsafe { list.assert_valid(n) });
+        if self.is_dead() {
+            assert_eq!(n, 0, "a dead list must be empty");
+        }
+    }
+}
+
+/// Did the list go from empty to not empty?
+#[must_use]
+pub(super) struct FirstItem(pub(super) bool);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the lock is held.
+        unsafe { self.one.lock.unlock() };
+        let mut released = self.released;
+        while !released.is_null() {
+            // SAFETY: `refs` is 0, so we alone own it (invariant 3).
+            let one = unsafe { &*released };
+            // SAFETY: as above.
+            let next = one.chain.prev.with(|prev| unsafe { *prev });
+            // The group's handle goes now, not a grace period later, so that its id can return at once.
+            // SAFETY: as above; readers that still see it dead do not look at `memcg`.
+            drop(one.memcg.with_mut(|m| unsafe { (*m).take() }));
+            // SAFETY: it left the table and no item names it as home, so no new reader finds it; it came from a box.
+            unsafe { self.guard.retire(released.cast_mut()) };
+            released = next;
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! The machine behind [`ListLru`](super::ListLru): everything that does not know the type of the items.
+//!
+//! ```text
+//!     Table: (group, node) -> One      read without a lock; published and unpublished under `writer`
+//!     Memcg::pairs: group -> its Ones  the same Ones, for the group's end
+//! ```
+//!
+//! Lock order: the caller's own locks, a group's `pairs`, `writer`, a list's lock, an ancestor's list's lock. Whoever listens
+//! ([`Occupancy`]) is called under a list's lock, so its locks come last.
+//!
+//! # A group dies while somebody adds to it (KERNEL R1, R2)
+//!
+//! ```text
+//!     offline                              add, del, walk
+//!       close the group's chain              find the One, or publish one if the chain is open
+//!       lock the One and its parent's        lock it
+//!       move the items, mark it dead         dead? go on with the parent's (add), or with `forward` (del)
+//!       unpublish it                         not found? go on with the parent's
+//! ```
+//!
+//! It is drained and marked dead before it is unpublished. So whoever finds it locks it and either comes before the drain, or
+//! sees the mark; and whoever does not find it any more finds everything at the parent's already.
+
+use super::boxed::try_box;
+use super::one::{FirstItem, Key, Locked};
+use super::table::Table;
+use super::{Occupancy, One};
+use crate::list::{Links, RawList};
+use crate::memcg::MemcgId;
+use crate::rcu::{pin, Guard};
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::{Arc, Mutex};
+use crate::{Memcg, NodeId};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ptr::{self, NonNull};
+
+/// See the module.
+pub(crate) struct RawListLru {
+    table: AtomicPtr<Table>,
+    writer: Mutex<Writer>,
+    occupancy: Option<Arc<dyn Occupancy>>,
+}
+
+/// What only writers of the table need to know.
+struct Writer {
+    /// Lists in the table.
+    live: usize,
+    /// Slots that are not null: lists, and marks of lists that went.
+    used: usize,
+}
+
+/// Why there is no list of a group on a node.
+#[derive(Debug)]
+enum Unpopulated {
+    /// The group is dying.
+    Closed,
+    /// There is no memory.
+    NoMemory,
+}
+
+/// Why an item was not added.
+pub(super) enum Refused {
+    /// It is on a list already.
+    Linked,
+    /// There is no memory for the list, nor a populated ancestor.
+    NoMemory,
+    /// The list holds as many items as can be counted.
+    Full,
+}
+
+impl RawListLru {
+    pub(super) fn new(occupancy: Option<Arc<dyn Occupancy>>) -> Self {
+        Self { table: AtomicPtr::new(ptr::null_mut()), writer: Mutex::new(Writer { live: 0, used: 0 }), occupancy }
+    }
+
+    /// Links an object at the end of its group's list.
+    pub(super) fn add(&self, links: NonNull<Links>, memcg: &Memcg, node: NodeId) -> Result<(), Refused> {
+        // SAFETY: the caller owns the object.
+        let object = unsafe { links.as_ref() };
+        let guard = pin();
+        let mut list = self.lock_to_add(object, memcg, node, &guard)?;
+        if !object.claim(ptr::from_ref(list.one()).cast_mut()) {
+            return Err(Refused::Linked);
+        }
+        let Some(first) = list.count_in() else {
+            object.set_home(ptr::null_mut());
+            return Err(Refused::Full);
+        };
+        // SAFETY: the lock is held, and by the claim the links are on no other list; the list owns the object from now on.
+        list.with_list(|l| unsafe { l.push_back(links.as_ptr()) });
+        self.announce(first, &list);
+        Ok(())
+    }
+
+    /// Unlinks an object, if it is on this list: the pointer under which it was added.
+    pub(super) fn del(&self, links: &Links) -> Option<NonNull<Links>> {
+        let guard = pin();
+        loop {
+            let home = links.home();
+            if home.is_null() || home == Links::PRIVATE {
+                return None;
+            }
+            // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
+            let one = unsafe { &*home };
+            if !ptr::eq(one.owner(), self) {
+                return None;
+            }
+            let mut list = Self::lock_effective_of(one, &guard);
+            if links.home() == home {
+                // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
+                return Some(unsafe { list.unlink(links, ptr::null_mut()) });
+            }
+            // It left, or was added elsewhere, before we had the lock. Ask again: each turn somebody else got something done.
+        }
+    }
+
+    /// How many items the group's own list holds.
+    pub(super) fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
+        let guard = pin();
+        self.lookup(Key::new(memcg, node), &guard).map_or(0, |one| u64::from(one.nr_items()))
+    }
+
+    /// How many items there are on a node.
+    pub(super) fn count_node(&self, node: NodeId) -> u64 {
+        let guard = pin();
+        let Some(table) = self.table(&guard) else { return 0 };
+        // SAFETY: what the table holds is live in the read side.
+        let ones = table.iter().map(|one| unsafe { &*one });
+        ones.filter(|one| one.key().node == node).map(|one| u64::from(one.nr_items())).sum()
+    }
+
+    /// Makes the list to which `add` would add. `false` without memory.
+    pub(super) fn prepare(&self, memcg: &Memcg, node: NodeId) -> bool {
+        let guard = pin();
+        let mut group = Some(memcg);
+        while let Some(memcg) = group {
+            match self.lookup(Key::new(memcg, node), &guard) {
+                Some(_) => return true,
+                None => match self.populate(memcg, node, &guard) {
+                    Ok(()) => return true,
+                    Err(Unpopulated::NoMemory) => return false,
+                    Err(Unpopulated::Closed) => group = memcg.parent(),
+                },
+            }
+        }
+        unreachable!("the root is not dying");
+    }
+
+    /// The group's own list, locked; `None` if it has none, or if its items are its parent's by now.
+    pub(super) fn lock_one<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Option<Locked<'a>> {
+        let list = self.lookup(Key::new(memcg, node), guard)?.lock(guard);
+        (!list.is_dead()).then_some(list)
+    }
+
+    /// The groups that have a list on a node.
+    pub(super) fn groups_on(&self, node: NodeId) -> Vec<Memcg> {
+        let _writer = self.writer.lock();
+        let guard = pin();
+        // SAFETY: what the table holds is live.
+        let ones = self.table(&guard).into_iter().flat_map(Table::iter).map(|one| unsafe { &*one });
+        // SAFETY: the writer lock is held, and `one` is in the table.
+        ones.filter(|one| one.key().node == node).map(|one| unsafe { one.memcg_of_published() }).collect()
+    }
+
+    /// Bytes of what this keeps beyond itself: lists and table.
+    pub(super) fn bytes(&self) -> usize {
+        let writer = self.writer.lock();
+        let guard = pin();
+        writer.live * size_of::<One>() + self.table(&guard).map_or(0, Table::bytes)
+    }
+
+    /// How many (group, node) lists exist.
+    pub(super) fn pairs(&self) -> usize {
+        self.writer.lock().live
+    }
+
+    // === finding and locking ===
+
+    fn table<'a>(&self, _guard: &'a Guard) -> Option<&'a Table> {
+        // Acquire: meets the Release in `make_room`, so that the array is seen filled.
+        let table = self.table.load(Ordering::Acquire);
+        // SAFETY: a published table is live in the read side.
+        (!table.is_null()).then(|| unsafe { &*table })
+    }
+
+    fn lookup<'a>(&self, key: Key, guard: &'a Guard) -> Option<&'a One> {
+        let one = self.table(guard)?.get(key);
+        // SAFETY: what the table holds is live in the read side.
+        (!one.is_null()).then(|| unsafe { &*one })
+    }
+
+    /// The list to which an object of `memcg` goes: its own, made now if need be; else its nearest ancestor's.
+    fn lock_to_add<'a>(
+        &'a self,
+        object: &Links,
+        memcg: &Memcg,
+        node: NodeId,
+        guard: &'a Guard,
+    ) -> Result<Locked<'a>, Refused> {
+        let mut group = memcg;
+        let mut may_populate = true;
+        loop {
+            match self.lookup(Key::new(group, node), guard) {
+                Some(one) => {
+                    let list = one.lock(guard);
+                    if !list.is_dead() {
+                        return Ok(list);
+                    }
+                }
+                // No list is made for an object that will not be on it.
+                None if object.is_linked() => return Err(Refused::Linked),
+                None if may_populate => match self.populate(group, node, guard) {
+                    Ok(()) => continue,
+                    Err(Unpopulated::Closed) => {}
+                    Err(Unpopulated::NoMemory) => may_populate = false,
+                },
+                None => {}
+            }
+            // Dying, or nothing to be had: the parent's list is where its items are, or where this one must do.
+            group = group.parent().ok_or(Refused::NoMemory)?;
+        }
+    }
+
+    /// The list on which the items are whose home is `one` (One's invariant 2). A dead list without a forward is its own: the
+    /// whole structure is being dropped, and nobody else is there.
+    fn lock_effective_of<'a>(mut one: &'a One, guard: &'a Guard) -> Locked<'a> {
+        loop {
+            let list = one.lock(guard);
+            if !list.is_dead() || list.forward().is_null() {
+                return list;
+            }
+            // SAFETY: a dead list counts on what it forwards to until it is retired, and we entered the read side before that.
+            one = unsafe { &*list.forward() };
+        }
+    }
+
+    /// The nearest ancestor's list that is not dead.
+    fn lock_ancestor<'a>(&'a self, dying: &Memcg, node: NodeId, guard: &'a Guard) -> Locked<'a> {
+        let mut group = dying.parent();
+        while let Some(ancestor) = group {
+            if let Some(list) = self.lock_one(ancestor, node, guard) {
+                return list;
+            }
+            group = ancestor.parent();
+        }
+        unreachable!("a populated group's ancestors are populated (L6), and the root does not die");
+    }
+
+    fn announce(&self, first: FirstItem, list: &Locked<'_>) {
+        if let (FirstItem(true), Some(occupancy)) = (first, &self.occupancy) {
+            occupancy.occupied(list.memcg(), list.one().key().node);
+        }
+    }
+
+    // === making and unmaking ===
+
+    /// Makes the lists of a group and of its ancestors, those first (L6).
+    #[cold]
+    fn populate(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
+        loop {
+            let mut farthest = memcg;
+            while let Some(parent) = farthest.parent() {
+                if self.lookup(Key::new(parent, node), guard).is_some() {
+                    break;
+                }
+                farthest = parent;
+            }
+            self.publish(farthest, node, guard)?;
+            if farthest == memcg {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes one list, unless it is there. Memory is got outside the locks.
+    fn publish(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
+        let key = Key::new(memcg, node);
+        let mut one = Some(try_box(One::new(memcg, node, self)).ok_or(Unpopulated::NoMemory)?);
+        loop {
+            {
+                let mut chain = memcg.pairs().lock();
+                if chain.closed {
+                    return Err(Unpopulated::Closed);
+                }
+                let mut writer = self.writer.lock();
+                if self.lookup(key, guard).is_some() {
+                    return Ok(());
+                }
+                if let Some(table) = self.table(guard).filter(|t| writer.used < Table::used_max(t.capacity())) {
+                    let one = Box::into_raw(one.take().expect("published once"));
+                    // SAFETY: it is new, on no chain, and stays until unpublished, which takes it off the chain first.
+                    unsafe { chain.push(one) };
+                    table.insert(key, one, &mut writer.used);
+                    writer.live += 1;
+                    return Ok(());
+                }
+            }
+            self.make_room(guard)?;
+        }
+    }
+
+    /// Replaces the table by one that has room for at least one more.
+    fn make_room(&self, guard: &Guard) -> Result<(), Unpopulated> {
+        let capacity_for = |live: usize| {
+            let mut capacity = (live + 1).next_power_of_two();
+            // An eighth stays free beyond what is needed, so that the next replacement is that many changes away.
+            while capacity > 8 && live + 1 + capacity / 8 > Table::used_max(capacity) {
+                capacity *= 2;
+            }
+            capacity
+        };
+        let live = self.writer.lock().live;
+        let table = Table::try_new(capacity_for(live)).ok_or(Unpopulated::NoMemory)?;
+        let mut writer = self.writer.lock();
+        if capacity_for(writer.live) > table.capacity() {
+            return Ok(()); // Others were faster; the caller looks again.
+        }
+        let mut used = 0;
+        for one in self.table(guard).iter().flat_map(|old| old.iter()) {
+            // SAFETY: what the table holds is live; the key never changes.
+            table.insert(unsafe { (*one).key() }, one, &mut used);
+        }
+        writer.used = used;
+        self.replace_table(Box::into_raw(table), guard);
+        Ok(())
+    }
+
+    /// The caller holds the writer lock.
+    fn replace_table(&self, new: *mut Table, guard: &Guard) {
+        // Release: meets the Acquire in `table`. Acquire: we free what others published.
+        let ordering = if crate::mutated!("table_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
+        let old = self.table.swap(new, ordering);
+        if !old.is_null() {
+            // SAFETY: it came from a box, and readers that enter from now on find the new one.
+            unsafe { guard.retire(old) };
+        }
+    }
+
+    /// Takes a dead list out of the table, and gives up the table's reference. All of it under the writer lock: once that is
+    /// free, nothing of this touches the structure any more, and it may be dropped.
+    fn unpublish(&self, one: &One, guard: &Guard) {
+        let mut writer = self.writer.lock();
+        if let Some(table) = self.table(guard) {
+            table.remove(one.key(), ptr::from_ref(one).cast_mut());
+        }
+        writer.live -= 1;
+        if writer.live == 0 {
+            writer.used = 0;
+            self.replace_table(ptr::null_mut(), guard);
+        }
+        let mut list = Self::lock_effective_of(one, guard);
+        // SAFETY: the table's reference is given up, and this is the effective list.
+        unsafe { list.put(one) };
+    }
+
+    /// Hands the items of a dying group's list to its nearest ancestor's, and unmakes it. The group's chain is closed and
+    /// locked, and `one` just taken off it.
+    fn reparent(&self, one: &One, dying: &Memcg, guard: &Guard) {
+        {
+            let mut child = one.lock(guard);
+            let mut ancestor = self.lock_ancestor(dying, one.key().node, guard);
+            let first = ancestor.take_over(&mut child);
+            self.announce(first, &ancestor);
+        }
+        self.unpublish(one, guard);
+    }
+
+    /// Unmakes every list and gives every item to `free`, as the pointer under which it was added. The caller has the only
+    /// access, except for groups that go offline meanwhile.
+    pub(super) fn drain(&mut self, mut free: impl FnMut(NonNull<Links>)) {
+        // The root's last: until then every group that goes offline meanwhile finds a list to hand its items to.
+        for roots_turn in [false, true] {
+            let mut slot = 0;
+            while let Some(next) = self.drain_one(slot, roots_turn, &mut free) {
+                slot = next;
+            }
+        }
+    }
+
+    /// Unmakes the first list in the table from `slot` on whose turn it is; the slot to go on from.
+    fn drain_one(&mut self, slot: usize, roots_turn: bool, free: &mut impl FnMut(NonNull<Links>)) -> Option<usize> {
+        let guard = pin();
+        let (slot, one, memcg) = {
+            let _writer = self.writer.lock();
+            // SAFETY: what the table holds is live.
+            let is_turn = |one: &*mut One| roots_turn || unsafe { (**one).key().memcg } != MemcgId::ROOT;
+            let (slot, one) = self.table(&guard)?.find_from(slot, is_turn)?;
+            // SAFETY: what the table holds is live in the read side.
+            let one = unsafe { &*one };
+            // SAFETY: the writer lock is held, and `one` is in the table.
+            (slot, one, unsafe { one.memcg_of_published() })
+        };
+        let mut chain = memcg.pairs().lock();
+        let mut list = one.lock(&guard);
+        if list.is_dead() {
+            return Some(slot); // Its group went offline meanwhile, and unpublished it before it gave us the chain.
+        }
+        // SAFETY: it is not dead, so it is published and on the chain.
+        unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
+        let mut items = RawList::new();
+        while let Some(first) = NonNull::new(list.with_list(|l| l.first())) {
+            // SAFETY: it is on the list, so it is live.
+            let links = unsafe { first.as_ref() };
+            // SAFETY: it is on this list, whose lock we hold.
+            let pushed = unsafe { list.unlink(links, Links::PRIVATE) };
+            // SAFETY: it was unlinked, and nobody touches private links but we.
+            unsafe { items.push_back(pushed.as_ptr()) };
+        }
+        list.kill(ptr::null());
+        drop(list);
+        self.unpublish(one, &guard);
+        drop(chain);
+        // The owner's code runs without any of our locks.
+        // SAFETY: the list is ours alone.
+        while let Some(links) = unsafe { items.pop_front() }.and_then(NonNull::new) {
+            // SAFETY: lists own their items, so it is live.
+            unsafe { links.as_ref() }.set_home(ptr::null_mut());
+            free(links);
+        }
+        Some(slot)
+    }
+
+    /// Panics unless the structure holds together. Takes every lock, one after the other; for tests.
+    pub(super) fn assert_valid(&self) {
+        let writer = self.writer.lock();
+        let guard = pin();
+        let ones: Vec<_> = self.table(&guard).iter().flat_map(|table| table.iter()).collect();
+        assert_eq!(ones.len(), writer.live, "the table must hold as many lists as were published and not unpublished");
+        assert_eq!(self.table(&guard).is_none(), ones.is_empty(), "a list without parts must have no table");
+        for one in ones {
+            // SAFETY: what the table holds is live.
+            let one = unsafe { &*one };
+            // SAFETY: the writer lock is held, and `one` is in the table.
+            let memcg = unsafe { one.memcg_of_published() };
+            if let Some(parent) = memcg.parent() {
+                let parent = self.lookup(Key::new(parent, one.key().node), &guard);
+                assert!(parent.is_some() || !memcg.is_online(), "a populated group's parent must be populated (L6)");
+            }
+            one.lock(&guard).assert_valid();
+        }
+    }
+}
+
+/// Moves the lists of a dying group to its nearest ancestor's. O(lists of the group), however many items are on them.
+pub(crate) fn reparent_group(dying: &Memcg) {
+    let guard = pin();
+    dying.pairs().lock().closed = true;
+    loop {
+        let mut chain = dying.pairs().lock();
+        if chain.first().is_null() {
+            return;
+        }
+        // SAFETY: what is on the chain is live, and not freed before we leave the read side.
+        let one = unsafe { &*chain.first() };
+        // SAFETY: it is the first of this chain.
+        unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
+        // SAFETY: it is in its owner's table, so the owner does not finish dropping before it has had this chain's lock.
+        let owner = unsafe { &*one.owner() };
+        owner.reparent(one, dying, &guard);
+    }
+}

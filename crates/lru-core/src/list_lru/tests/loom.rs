@@ -1,0 +1,321 @@
+//! Every interleaving, with at most three preemptions (`LOOM_MAX_PREEMPTIONS`), of small stories. Each ordering that a story
+//! rests on has a twin without it, which must fail.
+
+use super::{item, Item};
+use crate::sync::atomic::{fence, AtomicBool, Ordering};
+use crate::sync::with_mutant;
+use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use loom::thread;
+
+const N0: NodeId = NodeId::ZERO;
+
+struct World {
+    tree: MemcgTree,
+    child: Memcg,
+    lru: ListLru<Item>,
+}
+
+/// Leaked until [`World::end`]: a story that fails is not taken down, as loom may not be called while it is unwound.
+fn world_heard_by(ear: Option<Arc<Bit>>) -> &'static World {
+    let tree = MemcgTree::new(1);
+    let child = tree.root().create("c").unwrap();
+    let lru = ear.map_or_else(ListLru::new, |ear| ListLru::with_occupancy(ear));
+    Box::leak(Box::new(World { tree, child, lru }))
+}
+
+fn world() -> &'static World {
+    world_heard_by(None)
+}
+
+impl World {
+    /// Checks the list, and drops everything. Nobody else is left.
+    fn end(&'static self) {
+        self.lru.assert_valid();
+        // SAFETY: it came from `Box::leak`, the story's other threads are joined, and this is its end.
+        drop(unsafe { Box::from_raw(core::ptr::from_ref(self).cast_mut()) });
+    }
+}
+
+fn check(story: impl Fn() + Sync + Send + 'static) {
+    let runs = Arc::new(core::sync::atomic::AtomicUsize::new(0));
+    let counted = runs.clone();
+    loom::model(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        story();
+    });
+    assert!(runs.load(Ordering::Relaxed) > 1, "a story with one interleaving checks nothing");
+}
+
+#[test]
+fn l4_of_two_adds_of_one_item_one_is_true() {
+    check(|| {
+        let w = world();
+        w.lru.prepare(w.tree.root(), N0).unwrap();
+        let it = item(0);
+        let other = {
+            let it = it.clone();
+            thread::spawn(move || w.lru.add(it, &w.child, N0).is_ok())
+        };
+        let mine = w.lru.add(it.clone(), w.tree.root(), N0).is_ok();
+        assert!(mine ^ other.join().unwrap());
+        assert_eq!(w.lru.count_node(N0), 1);
+        w.end();
+    });
+}
+
+#[test]
+fn l4_l14_of_a_del_and_a_walk_one_gets_the_item() {
+    check(|| {
+        let w = world();
+        let it = item(0);
+        w.lru.add(it.clone(), w.tree.root(), N0).unwrap();
+        let other = {
+            let it = it.clone();
+            thread::spawn(move || w.lru.del(&it).is_some())
+        };
+        let mut private = Isolated::new();
+        let walked = w.lru.walk_one(w.tree.root(), N0, &mut 1, |it| it.isolate(&mut private));
+        assert_eq!(walked + u64::from(other.join().unwrap()), 1);
+        w.end();
+    });
+}
+
+/// R1: an add that populates, beside the end of the group.
+fn add_beside_offline() {
+    let w = world();
+    let other = { thread::spawn(move || w.child.offline().unwrap()) };
+    w.lru.add(item(0), &w.child, N0).unwrap();
+    other.join().unwrap();
+    assert_eq!((w.lru.count_one(&w.child, N0), w.lru.count_one(w.tree.root(), N0)), (0, 1));
+    assert_eq!(w.lru.pairs(), 1, "a dead group is not populated (L7, L8)");
+    w.end();
+}
+
+#[test]
+fn r1_an_add_beside_offline_ends_at_the_parent() {
+    check(add_beside_offline);
+}
+
+/// R2: a del beside the splice.
+fn del_beside_offline() {
+    let w = world();
+    let it = item(0);
+    w.lru.add(it.clone(), &w.child, N0).unwrap();
+    let other = { thread::spawn(move || w.child.offline().unwrap()) };
+    assert!(w.lru.del(&it).is_some(), "it is on a list throughout");
+    other.join().unwrap();
+    assert_eq!(w.lru.count_node(N0), 0);
+    w.end();
+}
+
+#[test]
+fn r2_r8_a_del_beside_offline_finds_its_item() {
+    check(del_beside_offline);
+}
+
+/// R8: a list found in the table, beside its end.
+fn lookup_beside_offline() {
+    let w = world();
+    w.lru.prepare(&w.child, N0).unwrap();
+    let other = thread::spawn(move || w.child.offline().unwrap());
+    w.lru.add(item(0), &w.child, N0).unwrap();
+    other.join().unwrap();
+    assert_eq!(w.lru.count_one(w.tree.root(), N0), 1);
+    w.end();
+}
+
+#[test]
+fn r8_a_list_is_freed_after_its_readers() {
+    check(lookup_beside_offline);
+}
+
+#[test]
+#[should_panic]
+fn r8_and_is_read_after_its_end_when_freed_at_once() {
+    with_mutant("free_without_waiting", || check(lookup_beside_offline));
+}
+
+#[test]
+#[should_panic]
+fn r8_and_when_readers_enter_relaxed() {
+    with_mutant("pin_relaxed", || check(lookup_beside_offline));
+}
+
+#[test]
+#[should_panic]
+fn r8_and_when_readers_leave_relaxed() {
+    with_mutant("unpin_relaxed", || check(lookup_beside_offline));
+}
+
+#[test]
+fn r7_a_walk_beside_offline_shows_an_item_once() {
+    check(|| {
+        let w = world();
+        w.lru.add(item(0), &w.child, N0).unwrap();
+        let other = { thread::spawn(move || w.child.offline().unwrap()) };
+        let mut private = Isolated::new();
+        let mut removed = w.lru.walk_one(&w.child, N0, &mut 1, |it| it.isolate(&mut private));
+        other.join().unwrap();
+        removed += w.lru.walk_one(w.tree.root(), N0, &mut 1, |it| it.isolate(&mut private));
+        assert_eq!((removed, private.len()), (1, 1));
+        w.end();
+    });
+}
+
+/// A list made by one thread, found by another without a lock.
+fn publish_beside_lookup() {
+    let w = world();
+    w.lru.prepare(w.tree.root(), N0).unwrap();
+    let other = { thread::spawn(move || w.lru.prepare(w.tree.root(), NodeId::new(1)).unwrap()) };
+    w.lru.walk_one(w.tree.root(), NodeId::new(1), &mut 1, |it| it.skip());
+    other.join().unwrap();
+    w.end();
+}
+
+#[test]
+fn a_published_list_is_seen_as_it_was_made() {
+    check(publish_beside_lookup);
+}
+
+#[test]
+#[should_panic]
+fn and_not_when_the_table_is_swapped_relaxed() {
+    with_mutant("table_relaxed", || check(publish_beside_lookup));
+}
+
+/// As above, but into a free slot of the same table.
+fn insert_beside_lookup() {
+    let w = world();
+    w.lru.prepare(w.tree.root(), N0).unwrap();
+    w.lru.prepare(w.tree.root(), NodeId::new(1)).unwrap();
+    w.lru.prepare(w.tree.root(), NodeId::new(2)).unwrap();
+    let other = { thread::spawn(move || w.lru.prepare(w.tree.root(), NodeId::new(3)).unwrap()) };
+    w.lru.walk_one(w.tree.root(), NodeId::new(3), &mut 1, |it| it.skip());
+    other.join().unwrap();
+    w.end();
+}
+
+#[test]
+fn an_inserted_list_is_seen_as_it_was_made() {
+    check(insert_beside_lookup);
+}
+
+#[test]
+#[should_panic]
+fn and_not_when_it_is_published_relaxed() {
+    with_mutant("publish_relaxed", || check(insert_beside_lookup));
+}
+
+/// An item that leaves one list and joins another on two threads.
+fn from_list_to_list() {
+    let w = world();
+    let second = world();
+    second.lru.prepare(w.tree.root(), N0).unwrap();
+    let it = item(0);
+    w.lru.add(it.clone(), w.tree.root(), N0).unwrap();
+    let other = {
+        let it = it.clone();
+        thread::spawn(move || assert!(w.lru.del(&it).is_some()))
+    };
+    let moved = second.lru.add(it.clone(), w.tree.root(), N0).is_ok();
+    other.join().unwrap();
+    assert_eq!(second.lru.count_node(N0), u64::from(moved));
+    second.end();
+    w.end();
+}
+
+#[test]
+fn an_item_moves_between_lists_without_a_race_on_its_links() {
+    check(from_list_to_list);
+}
+
+#[test]
+#[should_panic]
+fn and_races_when_it_is_let_go_relaxed() {
+    with_mutant("unlink_relaxed", || check(from_list_to_list));
+}
+
+/// An item found by its home alone, on a list that another thread just made.
+fn del_beside_first_add() {
+    let w = world();
+    let it = item(0);
+    let other = {
+        let it = it.clone();
+        thread::spawn(move || w.lru.add(it, w.tree.root(), N0).unwrap())
+    };
+    let removed = w.lru.del(&it).is_some();
+    other.join().unwrap();
+    assert_eq!(w.lru.count_node(N0), u64::from(!removed));
+    w.end();
+}
+
+#[test]
+fn a_list_found_through_its_item_is_seen_as_it_was_made() {
+    check(del_beside_first_add);
+}
+
+#[test]
+#[should_panic]
+fn and_not_when_the_item_is_claimed_relaxed() {
+    with_mutant("claim_relaxed", || check(del_beside_first_add));
+}
+
+/// A listener of one bit, as small as can be.
+struct Bit(AtomicBool);
+
+impl Occupancy for Bit {
+    fn occupied(&self, _memcg: &Memcg, _node: NodeId) {
+        if !crate::mutated!("listener_without_fence") {
+            // SeqCst: between the count (stored by the list) and the bit; meets the fence in `clear_if_empty`.
+            fence(Ordering::SeqCst);
+        }
+        // Relaxed: ordered by the fence.
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Bit {
+    fn clear_if_empty(&self, lru: &ListLru<Item>, memcg: &Memcg) {
+        // Relaxed: ordered by the fence.
+        self.0.store(false, Ordering::Relaxed);
+        // SeqCst: between the bit and the count; meets the fence in `occupied`. It has no twin here: `count_one` enters the read
+        // side, whose own fence happens to stand in for it. Listeners must not rely on that.
+        fence(Ordering::SeqCst);
+        if !crate::mutated!("clear_without_count") && lru.count_one(memcg, N0) != 0 {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// L10: the bit, for an add beside a clear.
+fn add_beside_clear() {
+    let bit = Arc::new(Bit(AtomicBool::new(true)));
+    let w = world_heard_by(Some(bit.clone()));
+    w.lru.prepare(w.tree.root(), N0).unwrap();
+    let other = thread::spawn(move || w.lru.add(item(0), w.tree.root(), N0).unwrap());
+    bit.clear_if_empty(&w.lru, w.tree.root());
+    other.join().unwrap();
+    assert!(bit.0.load(Ordering::Relaxed), "an object must not be hidden");
+    w.end();
+}
+
+#[test]
+fn l10_an_object_is_never_hidden() {
+    check(add_beside_clear);
+}
+
+#[test]
+#[should_panic]
+fn l10_but_is_without_the_listeners_fence() {
+    with_mutant("listener_without_fence", || check(add_beside_clear));
+}
+
+#[test]
+#[should_panic]
+fn l10_but_is_without_the_second_count() {
+    with_mutant("clear_without_count", || check(add_beside_clear));
+}

@@ -1,0 +1,83 @@
+//! Many threads, real ones: nothing is lost, nothing is seen twice (L4, L9, L14).
+
+use super::{ids, item, Item};
+use crate::{Isolated, ListLru, MemcgTree, NodeId};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+const NODES: u16 = 2;
+
+#[test]
+fn threads_that_add_remove_walk_and_end_groups_lose_nothing() {
+    const ITEMS: usize = 512;
+    const ROUNDS: usize = 60;
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let items: Vec<_> = (0..ITEMS).map(item).collect();
+    let (added, removed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|s| {
+        for t in 0..4_usize {
+            let (tree, lru, items, added, removed) = (&tree, &lru, &items, &added, &removed);
+            s.spawn(move || {
+                for round in 0..ROUNDS {
+                    let group = tree.root().create(&std::format!("t{t}")).unwrap();
+                    let child = group.create("child").unwrap();
+                    for it in items.iter().skip(t).step_by(3) {
+                        let memcg = if it.number % 2 == 0 { &group } else { &child };
+                        if lru.add(it.clone(), memcg, NodeId::new(it.number as u16 % NODES)).is_ok() {
+                            added.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    child.offline().unwrap();
+                    for it in items.iter().skip(round % 7).step_by(5) {
+                        removed.fetch_add(usize::from(lru.del(it).is_some()), Ordering::Relaxed);
+                    }
+                    let mut private = Isolated::new();
+                    let node = NodeId::new(round as u16 % NODES);
+                    let walked = lru.walk_node(node, &mut 100, |it| match it.item().number % 4 {
+                        0 => it.skip(),
+                        1 => it.rotate(),
+                        _ => it.isolate(&mut private),
+                    });
+                    assert_eq!(walked, private.len() as u64);
+                    removed.fetch_add(private.count(), Ordering::Relaxed);
+                    group.offline().unwrap();
+                }
+            });
+        }
+    });
+    lru.assert_valid();
+    let left: u64 = (0..NODES).map(|n| lru.count_node(NodeId::new(n))).sum();
+    let (added, removed) = (added.into_inner(), removed.into_inner());
+    assert_eq!(added - removed, left as usize, "L9: what came and did not go is there");
+    let linked = items.iter().filter(|it| it.links.is_linked()).count();
+    assert_eq!(linked, left as usize);
+    assert!(items.iter().all(|it| Arc::strong_count(it) == 1 + usize::from(it.links.is_linked())));
+    assert!(ids(&tree) <= 1 + ITEMS, "dead groups are kept by items only");
+    drop(lru);
+    assert_eq!(ids(&tree), 1, "every group ended and nothing names them");
+}
+
+#[test]
+fn threads_may_drop_a_list_while_groups_end() {
+    let tree = MemcgTree::default();
+    for _ in 0..200 {
+        let groups: Vec<_> = (0..4).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
+        let lru = ListLru::<Item>::new();
+        let items: Vec<_> = (0..40).map(item).collect();
+        for it in &items {
+            lru.add(it.clone(), &groups[it.number % 4], NodeId::new(it.number as u16 % NODES)).unwrap();
+        }
+        thread::scope(|s| {
+            s.spawn(move || drop(lru));
+            for group in &groups {
+                s.spawn(move || group.offline().unwrap());
+            }
+        });
+        assert!(items.iter().all(|it| Arc::strong_count(it) == 1));
+        drop(groups);
+        assert_eq!(ids(&tree), 1);
+    }
+}

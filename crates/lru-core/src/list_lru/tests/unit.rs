@@ -1,0 +1,333 @@
+//! One property, one test.
+
+use super::{ids, item, numbers, Item};
+use crate::{AddError, Isolated, ListLru, MemcgTree, NodeId, Occupancy};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+
+const N0: NodeId = NodeId::ZERO;
+const N1: NodeId = NodeId::new(1);
+
+#[test]
+fn a_pair_never_used_costs_nothing() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let empty = lru.footprint();
+    let _groups: Vec<_> = (0..100).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
+    assert_eq!((lru.footprint(), lru.pairs()), (empty, 0));
+}
+
+#[test]
+fn l4_add_is_true_once_and_gives_the_handle_back() {
+    let tree = MemcgTree::default();
+    let (a, b) = (ListLru::<Item>::new(), ListLru::<Item>::new());
+    let it = item(1);
+    a.add(it.clone(), tree.root(), N0).unwrap();
+    let AddError::Linked(back) = a.add(it.clone(), tree.root(), N0).unwrap_err() else { panic!("it is linked") };
+    drop(back);
+    assert!(matches!(b.add(it.clone(), tree.root(), N0), Err(AddError::Linked(_))), "on a list, though not on this");
+    assert_eq!(Arc::strong_count(&it), 2, "ours and the list's");
+    assert!(a.del(&it).is_some());
+    assert!(a.del(&it).is_none());
+    assert_eq!(Arc::strong_count(&it), 1);
+}
+
+#[test]
+fn l15_del_cannot_hit_another_list() {
+    let tree = MemcgTree::default();
+    let (a, b) = (ListLru::<Item>::new(), ListLru::<Item>::new());
+    let it = item(1);
+    a.add(it.clone(), tree.root(), N0).unwrap();
+    assert!(b.del(&it).is_none());
+    assert_eq!(a.count_one(tree.root(), N0), 1);
+    a.assert_valid();
+}
+
+#[test]
+fn l2_counts_are_of_the_groups_own_list_and_zero_when_it_is_gone() {
+    let tree = MemcgTree::default();
+    let child = tree.root().create("child").unwrap();
+    let lru = ListLru::<Item>::new();
+    assert_eq!(lru.count_one(&child, N0), 0);
+    for i in 0..3 {
+        lru.add(item(i), &child, N1).unwrap();
+    }
+    assert_eq!((lru.count_one(&child, N0), lru.count_one(&child, N1), lru.count_node(N1)), (0, 3, 3));
+    child.offline().unwrap();
+    assert_eq!((lru.count_one(&child, N1), lru.count_one(tree.root(), N1), lru.count_node(N1)), (0, 3, 3));
+}
+
+#[test]
+fn l7_l8_a_dying_group_is_never_populated_and_its_adds_go_to_the_parent() {
+    let tree = MemcgTree::default();
+    let parent = tree.root().create("parent").unwrap();
+    let child = parent.create("child").unwrap();
+    let lru = ListLru::<Item>::new();
+    child.offline().unwrap();
+    lru.prepare(&child, N0).unwrap();
+    lru.add(item(1), &child, N0).unwrap();
+    assert_eq!((lru.count_one(&child, N0), lru.count_one(&parent, N0)), (0, 1));
+    assert_eq!(lru.pairs(), 2, "the parent's and the root's");
+    lru.assert_valid();
+}
+
+#[test]
+fn l9_items_go_to_the_cold_end_of_the_parent_in_order_and_stay_deletable() {
+    let tree = MemcgTree::default();
+    let child = tree.root().create("child").unwrap();
+    let lru = ListLru::<Item>::new();
+    let items: Vec<_> = (0..6).map(item).collect();
+    for it in &items[..2] {
+        lru.add(it.clone(), tree.root(), N0).unwrap();
+    }
+    for it in &items[2..] {
+        lru.add(it.clone(), &child, N0).unwrap();
+    }
+    child.offline().unwrap();
+    assert_eq!(numbers(&lru, tree.root(), N0), [2, 3, 4, 5, 0, 1]);
+    assert!(lru.del(&items[3]).is_some());
+    assert!(lru.del(&items[0]).is_some());
+    assert_eq!(numbers(&lru, tree.root(), N0), [2, 4, 5, 1]);
+    lru.assert_valid();
+}
+
+#[test]
+fn l18_a_chain_of_dead_groups_still_finds_its_items_and_lets_go_of_its_ids() {
+    let tree = MemcgTree::default();
+    let a = tree.root().create("a").unwrap();
+    let b = a.create("b").unwrap();
+    let c = b.create("c").unwrap();
+    let lru = ListLru::<Item>::new();
+    let items: Vec<_> = (0..3).map(item).collect();
+    for (it, group) in items.iter().zip([&a, &b, &c]) {
+        lru.add(it.clone(), group, N0).unwrap();
+    }
+    for group in [c, b, a] {
+        group.offline().unwrap();
+    }
+    assert_eq!(numbers(&lru, tree.root(), N0), [2, 1, 0]);
+    assert_eq!(ids(&tree), 4, "the items still name their groups");
+    assert!(lru.del(&items[1]).is_some());
+    lru.assert_valid();
+    assert!(lru.del(&items[2]).is_some());
+    assert!(lru.del(&items[0]).is_some());
+    assert_eq!(ids(&tree), 1, "the last item that named them is gone");
+    lru.assert_valid();
+}
+
+#[test]
+fn l11_nr_to_walk_falls_by_what_was_shown_and_removed_is_returned() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    for i in 0..10 {
+        lru.add(item(i), tree.root(), N0).unwrap();
+    }
+    let mut private = Isolated::new();
+    let mut nr_to_walk = 6;
+    let removed = lru.walk_one(tree.root(), N0, &mut nr_to_walk, |it| match it.item().number % 3 {
+        0 => it.isolate(&mut private),
+        1 => it.rotate(),
+        _ => it.skip(),
+    });
+    assert_eq!((removed, nr_to_walk), (2, 0));
+    assert_eq!(private.by_ref().map(|it| it.number).collect::<Vec<_>>(), [0, 3]);
+    assert_eq!(numbers(&lru, tree.root(), N0), [2, 5, 6, 7, 8, 9, 1, 4]);
+    let mut nr_to_walk = 100;
+    assert_eq!(lru.walk_one(tree.root(), N0, &mut nr_to_walk, |it| it.rotate()), 0);
+    assert_eq!(nr_to_walk, 92, "a full turn shows every item once, rotated or not");
+    lru.assert_valid();
+}
+
+#[test]
+fn l12_a_walk_of_nothing_but_retries_ends() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    lru.add(item(0), tree.root(), N0).unwrap();
+    let mut shown = 0;
+    let removed = lru.walk_one(tree.root(), N0, &mut 50, |it| {
+        shown += 1;
+        it.unlock().retry()
+    });
+    assert_eq!((removed, shown), (0, 50));
+}
+
+#[test]
+fn the_lock_is_free_after_unlock_and_after_remove() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    for i in 0..3 {
+        lru.add(item(i), tree.root(), N0).unwrap();
+    }
+    let mut gone = vec![];
+    let removed = lru.walk_one(tree.root(), N0, &mut 10, |it| {
+        if it.item().number == 0 {
+            let kept = it.arc();
+            let unlocked = it.unlock();
+            assert!(lru.del(&kept).is_some(), "del needs the lock that was given back");
+            return unlocked.retry();
+        }
+        let (item, unlocked) = it.remove();
+        gone.push(item.number);
+        lru.add(super::item(9), tree.root(), N1).unwrap();
+        if gone.len() < 2 {
+            unlocked.retry()
+        } else {
+            unlocked.stop()
+        }
+    });
+    assert_eq!((removed, gone), (2, vec![1, 2]));
+    lru.assert_valid();
+}
+
+#[test]
+fn a_callback_that_panics_gives_the_lock_back() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let it = item(0);
+    lru.add(it.clone(), tree.root(), N0).unwrap();
+    let walk = std::panic::AssertUnwindSafe(|| {
+        lru.walk_one(tree.root(), N0, &mut 1, |_| -> crate::Verdict<'_> { panic!("the callback's own fault") })
+    });
+    assert!(std::panic::catch_unwind(walk).is_err());
+    assert!(lru.del(&it).is_some());
+}
+
+#[test]
+fn an_isolated_item_is_nobody_elses() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let it = item(0);
+    lru.add(it.clone(), tree.root(), N0).unwrap();
+    let mut private = Isolated::new();
+    lru.walk_one(tree.root(), N0, &mut 1, |it| it.isolate(&mut private));
+    assert!(lru.del(&it).is_none());
+    assert!(matches!(lru.add(it.clone(), tree.root(), N0), Err(AddError::Linked(_))));
+    assert_eq!(private.len(), 1);
+    drop(private.pop());
+    lru.add(it.clone(), tree.root(), N0).unwrap();
+    drop(private);
+    assert_eq!(Arc::strong_count(&it), 2);
+}
+
+#[test]
+fn l20_dropping_the_lists_drops_the_items_and_frees_the_groups() {
+    let tree = MemcgTree::default();
+    let a = tree.root().create("a").unwrap();
+    let b = a.create("b").unwrap();
+    let lru = ListLru::<Item>::new();
+    let items: Vec<_> = (0..6).map(item).collect();
+    for (i, it) in items.iter().enumerate() {
+        lru.add(it.clone(), [tree.root(), &a, &b][i % 3], NodeId::new((i / 3) as u16)).unwrap();
+    }
+    b.offline().unwrap();
+    drop(b);
+    assert_eq!(ids(&tree), 3);
+    drop(lru);
+    assert!(items.iter().all(|it| Arc::strong_count(it) == 1 && !it.links.is_linked()));
+    assert_eq!(ids(&tree), 2, "b's id came back with its last item");
+    a.offline().unwrap();
+    drop(a);
+    assert_eq!(ids(&tree), 1);
+}
+
+#[test]
+fn boxes_are_owned_by_the_list() {
+    struct Big {
+        links: crate::Links,
+        dropped: Arc<core::sync::atomic::AtomicUsize>,
+    }
+    crate::linked!(impl[] for Big { links, handle: Box<Big> });
+    impl Drop for Big {
+        fn drop(&mut self) {
+            self.dropped.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+        }
+    }
+    let dropped = Arc::new(core::sync::atomic::AtomicUsize::new(0));
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Big>::new();
+    for _ in 0..4 {
+        lru.add(Box::new(Big { links: crate::Links::new(), dropped: dropped.clone() }), tree.root(), N0).unwrap();
+    }
+    let mut private = Isolated::new();
+    lru.walk_one(tree.root(), N0, &mut 1, |it| it.isolate(&mut private));
+    let seen = || dropped.load(core::sync::atomic::Ordering::Relaxed);
+    assert_eq!(seen(), 0);
+    drop(private);
+    assert_eq!(seen(), 1);
+    drop(lru);
+    assert_eq!(seen(), 4);
+}
+
+#[test]
+fn a_listener_hears_of_the_effective_group_once_per_turn_from_empty() {
+    #[derive(Default)]
+    struct Ear(crate::sync::Mutex<Vec<(alloc::string::String, NodeId)>>);
+    impl Occupancy for Ear {
+        fn occupied(&self, memcg: &crate::Memcg, node: NodeId) {
+            self.0.lock().push((memcg.path(), node));
+        }
+    }
+    let ear = Arc::new(Ear::default());
+    let tree = MemcgTree::default();
+    let a = tree.root().create("a").unwrap();
+    let lru = ListLru::<Item>::with_occupancy(ear.clone());
+    let heard = || core::mem::take(&mut *ear.0.lock());
+    let (x, y) = (item(0), item(1));
+    lru.add(x.clone(), &a, N1).unwrap();
+    lru.add(y.clone(), &a, N1).unwrap();
+    assert_eq!(heard(), [("/a".into(), N1)]);
+    lru.del(&x).unwrap();
+    lru.del(&y).unwrap();
+    assert_eq!(heard(), []);
+    lru.add(x.clone(), &a, N1).unwrap();
+    assert_eq!(heard(), [("/a".into(), N1)]);
+    a.offline().unwrap();
+    assert_eq!(heard(), [("/".into(), N1)], "the items came to the root (R3)");
+    lru.add(y.clone(), &a, N0).unwrap();
+    assert_eq!(heard(), [("/".into(), N0)], "a late add with a dying group's handle");
+}
+
+#[test]
+fn many_groups_grow_the_table_and_all_are_found() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let groups: Vec<_> = (0..500).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
+    for (i, group) in groups.iter().enumerate() {
+        lru.add(item(i), group, NodeId::new((i % 3) as u16)).unwrap();
+    }
+    for (i, group) in groups.iter().enumerate() {
+        assert_eq!(numbers(&lru, group, NodeId::new((i % 3) as u16)), [i]);
+    }
+    lru.assert_valid();
+    for group in groups {
+        group.offline().unwrap();
+    }
+    assert_eq!(lru.pairs(), 3, "the root's, one a node (L16)");
+    assert_eq!((0..3).map(|n| lru.count_node(NodeId::new(n))).sum::<u64>(), 500);
+    lru.assert_valid();
+}
+
+#[test]
+fn groups_that_come_and_go_leave_the_table_small() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    lru.prepare(tree.root(), N0).unwrap();
+    let mut largest = 0;
+    for i in 0..10_000 {
+        let group = tree.root().create("g").unwrap();
+        let it = item(i);
+        lru.add(it.clone(), &group, N0).unwrap();
+        lru.del(&it).unwrap();
+        group.offline().unwrap();
+        largest = largest.max(lru.footprint().get());
+    }
+    let two_pairs = {
+        let fresh = ListLru::<Item>::new();
+        let group = tree.root().create("g").unwrap();
+        fresh.add(item(0), &group, N0).unwrap();
+        fresh.footprint().get()
+    };
+    assert!(largest <= two_pairs + 64, "{largest} bytes for two pairs at a time, that need {two_pairs}");
+}

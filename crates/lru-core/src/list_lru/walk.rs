@@ -1,0 +1,212 @@
+//! The walk: oldest first, and the callback answers for each item, and for the lock.
+//!
+//! In the kernel six return codes say what became of the item, and three of them also promise that the callback gave the lock
+//! back; a wrong promise corrupts a list. Here the lock is a value. The callback gets it inside an [`Isolate`] and can only
+//! produce the [`Verdict`] that fits what it did with it:
+//!
+//! | kernel | here | the lock |
+//! |---|---|---|
+//! | `LRU_REMOVED` | [`it.isolate(&mut private)`](Isolate::isolate) | kept |
+//! | `LRU_ROTATE` | [`it.rotate()`](Isolate::rotate) | kept |
+//! | `LRU_SKIP` | [`it.skip()`](Isolate::skip) | kept |
+//! | `LRU_RETRY` | [`it.unlock().retry()`](Unlocked::retry) | given back |
+//! | `LRU_REMOVED_RETRY` | [`it.remove()`](Isolate::remove), then `.retry()` | given back |
+//! | `LRU_STOP` | [`it.unlock().stop()`](Unlocked::stop) | given back |
+//!
+//! A verdict is bound to its call by a lifetime, so that none can be kept for later:
+//!
+//! ```compile_fail
+//! # use lowwater_lru_core::{linked, Links, ListLru, Memcg, NodeId};
+//! # struct Item { links: Links }
+//! # linked!(impl[] for Item { links, handle: Box<Item> });
+//! # fn f(lru: &ListLru<Item>, memcg: &Memcg) {
+//! let mut kept = None;
+//! lru.walk_one(memcg, NodeId::ZERO, &mut 10, |it| {
+//!     let verdict = it.skip();
+//!     kept.replace(verdict).unwrap() // error: the verdict does not live long enough
+//! });
+//! # }
+//! ```
+
+use super::one::Locked;
+use super::{Isolated, RawListLru};
+use crate::list::{Handle, Linked, Links};
+use crate::rcu::pin;
+use crate::sync::Arc;
+use crate::{Memcg, NodeId};
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ptr::NonNull;
+
+/// Ties a value to one call of the callback: neither shorter nor longer will do.
+type Call<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
+
+/// An item under its list's lock: the right, and the duty, to say what becomes of it.
+#[must_use = "the walk needs a verdict"]
+pub struct Isolate<'a, T: Linked> {
+    list: Locked<'a>,
+    links: NonNull<Links>,
+    item: PhantomData<&'a T>,
+    call: Call<'a>,
+}
+
+/// What became of an item and of the lock; made by [`Isolate`] and [`Unlocked`].
+#[must_use = "the walk needs a verdict"]
+pub struct Verdict<'a> {
+    removed: bool,
+    then: Then<'a>,
+    call: Call<'a>,
+}
+
+enum Then<'a> {
+    /// The lock is held; go on with the next item.
+    GoOn(Locked<'a>),
+    /// The lock was given back: take it again and begin at the oldest.
+    Retry,
+    /// The lock was given back: end the walk.
+    Stop,
+}
+
+/// Proof that the callback gave the lock back.
+#[must_use = "the walk needs a verdict"]
+pub struct Unlocked<'a> {
+    removed: bool,
+    call: Call<'a>,
+}
+
+impl<'a, T: Linked> Isolate<'a, T> {
+    /// The item. The lock of its list is held: the usual order is the item's own lock first, so only *try* that one here.
+    pub fn item(&self) -> &T {
+        // SAFETY: these are the links of a `T` (only such are added to a `ListLru<T>`).
+        let object = unsafe { T::from_links(self.links) };
+        // SAFETY: the item is on the list, whose lock we hold, so it lives while `self` is borrowed.
+        unsafe { object.as_ref() }
+    }
+
+    /// Takes the item off, onto a private list, to be freed when the lock is not held any more. It counts as removed.
+    #[doc(alias = "LRU_REMOVED")]
+    pub fn isolate(mut self, to: &mut Isolated<T>) -> Verdict<'a> {
+        // SAFETY: the item is on the list, so it is live.
+        let links = unsafe { self.links.as_ref() };
+        // SAFETY: the item is on this list, whose lock we hold.
+        let pushed = unsafe { self.list.unlink(links, Links::PRIVATE) };
+        // SAFETY: it was just unlinked and marked private, and is given as it was pushed.
+        unsafe { to.push(pushed) };
+        Verdict { removed: true, then: Then::GoOn(self.list), call: PhantomData }
+    }
+
+    /// Leaves the item, as the youngest.
+    #[doc(alias = "LRU_ROTATE")]
+    pub fn rotate(mut self) -> Verdict<'a> {
+        let links = self.links.as_ptr();
+        // SAFETY: the item is on this list, whose lock we hold.
+        let pushed = self.list.with_list(|l| unsafe { l.remove(links) });
+        // SAFETY: it was just removed.
+        self.list.with_list(|l| unsafe { l.push_back(pushed) });
+        Verdict { removed: false, then: Then::GoOn(self.list), call: PhantomData }
+    }
+
+    /// Leaves the item where it is.
+    #[doc(alias = "LRU_SKIP")]
+    pub fn skip(self) -> Verdict<'a> {
+        Verdict { removed: false, then: Then::GoOn(self.list), call: PhantomData }
+    }
+
+    /// Gives the lock back and leaves the item, which may be gone at once.
+    pub fn unlock(self) -> Unlocked<'a> {
+        Unlocked { removed: false, call: PhantomData }
+    }
+
+    /// Takes the item off and gives the lock back.
+    #[doc(alias = "LRU_REMOVED_RETRY")]
+    pub fn remove(mut self) -> (T::Handle, Unlocked<'a>) {
+        // SAFETY: the item is on the list, so it is live.
+        let links = unsafe { self.links.as_ref() };
+        // SAFETY: the item is on this list, whose lock we hold.
+        let pushed = unsafe { self.list.unlink(links, core::ptr::null_mut()) };
+        // SAFETY: these are the links of a `T`.
+        let object = unsafe { T::from_links(pushed) };
+        // SAFETY: the list owned the item by this handle, and gave it up.
+        let handle = unsafe { T::Handle::from_raw(object) };
+        (handle, Unlocked { removed: true, call: PhantomData })
+    }
+}
+
+impl<T: Linked<Handle = Arc<T>>> Isolate<'_, T> {
+    /// A handle of one's own, to use the item after the lock is given back.
+    pub fn arc(&self) -> Arc<T> {
+        // SAFETY: these are the links of a `T`.
+        let object = unsafe { T::from_links(self.links) };
+        // SAFETY: the list owns one reference, which stays its own: this one is never dropped.
+        let lists = ManuallyDrop::new(unsafe { Arc::from_raw(object.as_ptr()) });
+        Arc::clone(&lists)
+    }
+}
+
+impl<'a> Unlocked<'a> {
+    /// Go on: take the lock again and begin at the oldest. What was counted stays counted, so this ends (L12).
+    #[doc(alias = "LRU_RETRY")]
+    pub fn retry(self) -> Verdict<'a> {
+        Verdict { removed: self.removed, then: Then::Retry, call: PhantomData }
+    }
+
+    /// End the walk.
+    #[doc(alias = "LRU_STOP")]
+    pub fn stop(self) -> Verdict<'a> {
+        Verdict { removed: self.removed, then: Then::Stop, call: PhantomData }
+    }
+}
+
+impl RawListLru {
+    /// See [`ListLru::walk_one`](super::ListLru::walk_one).
+    pub(super) fn walk_one<T: Linked>(
+        &self,
+        memcg: &Memcg,
+        node: NodeId,
+        nr_to_walk: &mut u64,
+        mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
+    ) -> u64 {
+        let mut removed = 0;
+        'relock: while *nr_to_walk > 0 {
+            let guard = pin();
+            let Some(mut list) = self.lock_one(memcg, node, &guard) else { break };
+            let mut next = list.with_list(|l| l.first());
+            // Rotated items come round again; nobody else moves items while the lock is held, so this is once each.
+            let mut left = list.one().nr_items();
+            while let (Some(links), true, true) = (NonNull::new(next), left > 0, *nr_to_walk > 0) {
+                // SAFETY: it is on the list, whose lock we hold.
+                next = unsafe { Links::after(links.as_ptr()) };
+                left -= 1;
+                *nr_to_walk -= 1;
+                let verdict = callback(Isolate { list, links, item: PhantomData, call: PhantomData });
+                removed += u64::from(verdict.removed);
+                match verdict.then {
+                    Then::GoOn(held) => list = held,
+                    Then::Retry => continue 'relock,
+                    Then::Stop => return removed,
+                }
+            }
+            break;
+        }
+        removed
+    }
+}
+
+impl<T: Linked> fmt::Debug for Isolate<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Isolate").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Verdict<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verdict").field("removed", &self.removed).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Unlocked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unlocked").field("removed", &self.removed).finish()
+    }
+}

@@ -1,0 +1,226 @@
+//! Group ids, and the pool they come from and go back to.
+//!
+//! Whatever is indexed by group id is as long as the highest id in use, so a new group takes the lowest id that is free. An
+//! id is free only when the last handle of its group is gone, not when the group goes offline: until then it still means
+//! that group (KERNEL.md R10: two live groups with one id is the bug to fear).
+//!
+//! # Shape
+//!
+//! A bitmap with summaries, 64 to 1. A bit on level 0 says that an id is used, a bit on a level above that a whole word of
+//! the level below is. The top level is one word.
+//!
+//! ```text
+//!     level 1            1 0                     word 0 of level 0 is full, word 1 is not
+//!     level 0   1111...1111  1011...0000         id 65 is the lowest that is free
+//! ```
+//!
+//! Taking and giving back cost one word a level: 2 words for up to 4,096 groups, 4 for 16 million. The memory is one bit for
+//! each id up to the highest in use, and a 63rd of that on top.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The number of a group: dense, counted from the root's 0, the lowest free number first.
+///
+/// An id belongs to its group until the last handle of the group is gone; then it may be given to a new group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(alias = "kmemcg_id")]
+#[doc(alias = "mem_cgroup_id")]
+pub struct MemcgId(u32);
+
+impl MemcgId {
+    /// The root of every tree.
+    pub const ROOT: Self = Self(0);
+
+    /// Id number `n`, as read from a file or a command; whether it names a group is for [`MemcgTree::get`] to say.
+    ///
+    /// [`MemcgTree::get`]: crate::MemcgTree::get
+    pub const fn new(n: u32) -> Self {
+        Self(n)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The number, as an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for MemcgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Bits in a word of the bitmap, and words under a word of a summary.
+const WORD_BITS: usize = u64::BITS as usize;
+
+/// The ids that are in use.
+///
+/// # Invariants
+///
+/// 1. Level `k + 1` has a bit for each word of level `k`, and no bit set beyond.
+/// 2. That bit is set if and only if the word is all ones.
+/// 3. The top level is one word.
+#[derive(Debug)]
+pub(crate) struct IdPool {
+    levels: Vec<Vec<u64>>,
+    /// One more than the highest id that may be given out.
+    end: u32,
+}
+
+impl IdPool {
+    /// A pool of the ids below `end`, none of them used.
+    pub(crate) fn new(end: u32) -> Self {
+        Self { levels: vec![vec![0]], end }
+    }
+
+    /// Takes the lowest free id; `None` when all are used.
+    pub(crate) fn take(&mut self) -> Option<u32> {
+        if self.levels.last().is_some_and(|top| top[0] == u64::MAX) {
+            // The new level's only bit is set by invariant 2: the word below is full.
+            self.levels.push(vec![1]);
+        }
+        let mut at = 0;
+        for level in self.levels.iter_mut().rev() {
+            if at == level.len() {
+                level.push(0);
+            }
+            // By invariant 2 this word has a zero bit: either it is the top (checked above), or its bit above is zero.
+            at = at * WORD_BITS + level[at].trailing_ones() as usize;
+        }
+        let id = u32::try_from(at).ok().filter(|id| *id < self.end)?;
+        for level in &mut self.levels {
+            let word = &mut level[at / WORD_BITS];
+            *word |= 1 << (at % WORD_BITS);
+            // INVARIANT 2: a word that just became full is marked one level up.
+            if *word != u64::MAX {
+                break;
+            }
+            at /= WORD_BITS;
+        }
+        Some(id)
+    }
+
+    /// Gives an id back.
+    pub(crate) fn put(&mut self, id: u32) {
+        debug_assert!(self.is_used(id), "id {id} is given back, but nobody has it");
+        let mut at = id as usize;
+        for level in &mut self.levels {
+            let word = &mut level[at / WORD_BITS];
+            let was_full = *word == u64::MAX;
+            *word &= !(1 << (at % WORD_BITS));
+            // INVARIANT 2: only a word that was full had its mark one level up.
+            if !was_full {
+                break;
+            }
+            at /= WORD_BITS;
+        }
+    }
+
+    /// Is this id in use?
+    pub(crate) fn is_used(&self, id: u32) -> bool {
+        let at = id as usize;
+        self.levels[0].get(at / WORD_BITS).is_some_and(|word| word & 1 << (at % WORD_BITS) != 0)
+    }
+
+    /// Gives the memory for ids from `len` on back; none of those is in use.
+    pub(crate) fn shrink_to(&mut self, len: usize) {
+        let mut words = len.div_ceil(WORD_BITS).max(1);
+        let mut height = 0;
+        for level in &mut self.levels {
+            debug_assert!(level.iter().skip(words).all(|word| *word == 0), "ids beyond {len} are in use");
+            level.truncate(words);
+            level.shrink_to_fit();
+            height += 1;
+            if words == 1 {
+                break;
+            }
+            words = words.div_ceil(WORD_BITS);
+        }
+        // INVARIANT 3: the first level of one word is the top, unless that word is full; then `take` puts the level back.
+        self.levels.truncate(height);
+        self.levels.shrink_to_fit();
+    }
+
+    /// Bytes this pool has allocated.
+    pub(crate) fn allocated(&self) -> usize {
+        let words: usize = self.levels.iter().map(Vec::capacity).sum();
+        words * size_of::<u64>() + self.levels.capacity() * size_of::<Vec<u64>>()
+    }
+
+    /// Checks the invariants.
+    #[cfg(test)]
+    pub(crate) fn assert_valid(&self) {
+        assert_eq!(self.levels.last().map(Vec::len), Some(1), "the top level is one word");
+        for pair in self.levels.windows(2) {
+            for bit in 0..pair[1].len() * WORD_BITS {
+                let marked = pair[1][bit / WORD_BITS] & 1 << (bit % WORD_BITS) != 0;
+                let full = pair[0].get(bit).is_some_and(|word| *word == u64::MAX);
+                assert_eq!(marked, full, "the summary of word {bit} does not agree with the word");
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+
+    #[test]
+    fn ids_run_out_and_come_back() {
+        let mut pool = IdPool::new(3);
+        assert_eq!([pool.take(), pool.take(), pool.take(), pool.take()], [Some(0), Some(1), Some(2), None]);
+        pool.put(1);
+        assert_eq!([pool.take(), pool.take()], [Some(1), None]);
+    }
+
+    #[test]
+    fn a_pool_that_grew_two_summaries_shrinks_to_one_word() {
+        let mut pool = IdPool::new(u32::MAX);
+        for id in 0..5_000 {
+            assert_eq!(pool.take(), Some(id));
+        }
+        pool.assert_valid();
+        assert_eq!(pool.levels.len(), 3);
+        for id in (10..5_000).rev() {
+            pool.put(id);
+        }
+        pool.shrink_to(10);
+        pool.assert_valid();
+        assert_eq!(pool.allocated(), 8 + size_of::<Vec<u64>>());
+        assert_eq!(pool.take(), Some(10));
+    }
+
+    proptest! {
+        /// The plain twin: a set, searched from 0.
+        #[test]
+        fn the_lowest_free_id_is_given(steps in prop::collection::vec(prop::option::of(0..200_u32), 1..400)) {
+            let (mut pool, mut used) = (IdPool::new(150), BTreeSet::new());
+            for step in steps {
+                match step {
+                    Some(id) if used.remove(&id) => pool.put(id),
+                    Some(_) => {}
+                    None => {
+                        let lowest = (0..150).find(|id| !used.contains(id));
+                        prop_assert_eq!(pool.take(), lowest);
+                        used.extend(lowest);
+                    }
+                }
+                pool.assert_valid();
+                prop_assert!((0..210).all(|id| pool.is_used(id) == used.contains(&id)));
+                if used.len() % 7 == 0 {
+                    pool.shrink_to(used.last().map_or(0, |id| *id as usize + 1));
+                    pool.assert_valid();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! What a tree promises:
+//!
+//! 1. Ids are dense, unique among groups that exist, the lowest free first, and reused only when the last handle is gone.
+//! 2. The id of a dying group means its nearest online ancestor.
+//! 3. Names are unique among online siblings, and free again at once when a group goes offline.
+//! 4. `usage` is what is charged here and below plus what is in stock for that, and a charge never takes it above `max`.
+//! 5. A walk sees each group that is online throughout exactly once.
+//! 6. Parents go offline after their children.
+//! 7. What protects a group is what its ancestors can give.
+//!
+//! `model` checks 1-4 and the sums behind 7 against a plain twin, step by step.
+
+#[cfg(not(lowwater_loom))]
+mod life;
+#[cfg(lowwater_loom)]
+mod loom;
+#[cfg(not(lowwater_loom))]
+mod model;
+#[cfg(not(lowwater_loom))]
+mod protection;
+#[cfg(all(not(lowwater_loom), feature = "std"))]
+mod stress;
+#[cfg(not(lowwater_loom))]
+mod walk;

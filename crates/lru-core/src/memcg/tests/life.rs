@@ -1,0 +1,301 @@
+//! Names, errors, going offline, hooks, the end of the tree.
+
+use alloc::string::ToString as _;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::memcg::{Charged, Memcg, MemcgError, MemcgId, MemcgState, MemcgTree, OfflineHook};
+use crate::sync::{Arc, Mutex};
+use crate::unit::Bytes;
+
+fn b(n: u64) -> Bytes {
+    Bytes::new(n)
+}
+
+#[test]
+fn names_and_paths() {
+    let tree = MemcgTree::new(0);
+    let root = tree.root();
+    assert_eq!((root.path().as_str(), root.name(), root.depth(), root.parent()), ("/", "", 0, None));
+    let a = root.create("a").unwrap();
+    let ab = a.create("b").unwrap();
+    assert_eq!((ab.path().as_str(), ab.name(), ab.depth(), ab.parent()), ("/a/b", "b", 2, Some(&a)));
+    assert_eq!(alloc::format!("{ab:?}"), r#"Memcg("/a/b")"#);
+    assert_eq!(a.child("b"), Some(ab.clone()));
+    assert_eq!(root.child("b"), None);
+    assert!(ab.is_descendant_of(root) && ab.is_descendant_of(&a) && ab.is_descendant_of(&ab));
+    assert!(!a.is_descendant_of(&ab) && !root.is_descendant_of(&a));
+    tree.assert_valid();
+}
+
+#[test]
+fn what_is_no_name() {
+    let tree = MemcgTree::new(0);
+    let long = "x".repeat(Memcg::NAME_MAX + 1);
+    for name in ["", "a/b", "/", &long] {
+        assert_eq!(tree.root().create(name), Err(MemcgError::BadName), "{name:?}");
+    }
+    assert!(tree.root().create(&long[1..]).is_ok());
+    assert_eq!(tree.root().create(&long[1..]), Err(MemcgError::NameTaken));
+    assert_eq!(tree.len(), 2);
+    tree.assert_valid();
+}
+
+#[test]
+fn a_name_is_free_as_soon_as_its_group_is_offline() {
+    let tree = MemcgTree::new(0);
+    let old = tree.root().create("a").unwrap();
+    old.offline().unwrap();
+    let new = tree.root().create("a").unwrap();
+    assert_ne!(old, new);
+    assert_eq!(tree.root().child("a"), Some(new.clone()));
+    assert_eq!(new.id(), MemcgId::new(2), "the old group still has its id");
+    tree.assert_valid();
+}
+
+#[test]
+fn ids_and_depth_have_an_end() {
+    let tree = MemcgTree::with_ids(0, 2);
+    let a = tree.root().create("a").unwrap();
+    assert_eq!(tree.root().create("b"), Err(MemcgError::OutOfIds));
+    a.offline().unwrap();
+    drop(a);
+    assert_eq!(tree.root().create("b").unwrap().id(), MemcgId::new(1));
+
+    let tree = MemcgTree::new(0);
+    let deepest = (0..Memcg::DEPTH_MAX).fold(tree.root().clone(), |memcg, _| memcg.create("d").unwrap());
+    assert_eq!(deepest.depth(), Memcg::DEPTH_MAX);
+    assert_eq!(deepest.create("d"), Err(MemcgError::TooDeep));
+    assert_eq!(tree.root().descendants().count(), Memcg::DEPTH_MAX + 1);
+    tree.assert_valid();
+}
+
+#[test]
+fn who_cannot_go_offline() {
+    let tree = MemcgTree::new(0);
+    let a = tree.root().create("a").unwrap();
+    let ab = a.create("b").unwrap();
+    assert_eq!(tree.root().offline(), Err(MemcgError::Root));
+    assert_eq!(a.offline(), Err(MemcgError::HasChildren));
+    ab.offline().unwrap();
+    assert_eq!(ab.offline(), Err(MemcgError::AlreadyDying));
+    assert_eq!(ab.create("c"), Err(MemcgError::Dying));
+    assert_eq!(a.offline(), Ok(()), "a dying child does not keep its parent");
+    assert_eq!(ab.nearest_online(), *tree.root());
+    assert_eq!(a.state(), MemcgState::Dying);
+    tree.assert_valid();
+}
+
+/// Ids of a chain of dying groups, the lower of which keeps the upper.
+#[test]
+fn a_dying_id_is_its_nearest_online_ancestor_until_the_last_handle_is_gone() {
+    let tree = MemcgTree::new(0);
+    let [a, ab, abc] = {
+        let a = tree.root().create("a").unwrap();
+        let ab = a.create("b").unwrap();
+        let abc = ab.create("c").unwrap();
+        [a, ab, abc]
+    };
+    let ids = [a.id(), ab.id(), abc.id()];
+    abc.offline().unwrap();
+    assert_eq!(tree.get(ids[2]), Some(ab.clone()));
+    ab.offline().unwrap();
+    assert_eq!(tree.get(ids[2]), Some(a.clone()));
+    a.offline().unwrap();
+    drop([a, ab]);
+    assert_eq!(ids.map(|id| tree.get(id)), [(); 3].map(|()| Some(tree.root().clone())), "/a/b/c keeps all three");
+    drop(abc);
+    assert_eq!(ids.map(|id| tree.get(id)), [None, None, None]);
+    assert_eq!(tree.get(MemcgId::new(u32::MAX)), None);
+    tree.assert_valid();
+}
+
+#[test]
+fn an_online_group_needs_no_handle() {
+    let tree = MemcgTree::new(0);
+    let id = tree.root().create("a").unwrap().id();
+    assert_eq!(tree.get(id).unwrap().name(), "a");
+    assert_eq!(tree.root().children(), [tree.get(id).unwrap()]);
+}
+
+#[test]
+fn a_group_that_was_charged_from_stock_leaves_with_its_last_handle() {
+    let tree = MemcgTree::new(2);
+    let a = tree.root().create("a").unwrap();
+    for _ in 0..100 {
+        assert!(a.try_charge(b(10)).is_ok());
+    }
+    assert!(tree.root().usage() > b(1_000), "some is in stock");
+    a.offline().unwrap();
+    assert_eq!(tree.root().usage(), b(1_000));
+    let _ = a.try_charge(b(10)).unwrap();
+    let _ = a.try_charge(b(10)).unwrap();
+    assert_eq!(tree.root().usage(), b(1_020), "a dying group gets no stock");
+    a.uncharge(b(1_020));
+    let id = a.id();
+    drop(a);
+    assert_eq!(tree.get(id), None);
+    assert_eq!(tree.root().usage(), b(0));
+}
+
+struct Recorder(Mutex<Vec<(&'static str, Memcg, Memcg, bool)>>, &'static str);
+
+impl OfflineHook for Recorder {
+    fn offline(&self, dying: &Memcg, parent: &Memcg) {
+        // The tree may be asked and changed from here.
+        let refused = parent.offline();
+        assert_eq!(refused, Err(MemcgError::HasChildren), "the parent waits for its child's hooks");
+        let sibling = parent.create("made by a hook").is_ok();
+        self.0.lock().push((self.1, dying.clone(), parent.clone(), sibling));
+    }
+}
+
+#[test]
+fn hooks_are_called_in_order_while_the_parent_is_online() {
+    let tree = MemcgTree::new(0);
+    let [first, second] = ["first", "second"].map(|name| Arc::new(Recorder(Mutex::new(Vec::new()), name)));
+    let first_id = tree.add_hook(first.clone());
+    tree.add_hook(second.clone());
+    let a = tree.root().create("a").unwrap();
+    let ab = a.create("b").unwrap();
+    ab.offline().unwrap();
+    assert_eq!(*first.0.lock(), [("first", ab.clone(), a.clone(), true)]);
+    assert_eq!(*second.0.lock(), [("second", ab.clone(), a.clone(), false)]);
+
+    tree.remove_hook(first_id);
+    tree.remove_hook(first_id);
+    a.child("made by a hook").unwrap().offline().unwrap();
+    assert_eq!((first.0.lock().len(), second.0.lock().len()), (1, 2));
+}
+
+#[test]
+#[cfg(feature = "std")]
+fn a_hook_that_panics_does_not_keep_the_parent() {
+    struct Panics;
+    impl OfflineHook for Panics {
+        fn offline(&self, _: &Memcg, _: &Memcg) {
+            panic!("a hook of somebody else");
+        }
+    }
+    let tree = MemcgTree::new(0);
+    tree.add_hook(Arc::new(Panics));
+    let a = tree.root().create("a").unwrap();
+    let ab = a.create("b").unwrap();
+    let offline = |memcg: &Memcg| {
+        std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| memcg.offline())).expect_err("the hook panics")
+    };
+    offline(&ab);
+    assert_eq!(ab.state(), MemcgState::Dying);
+    offline(&a);
+    assert_eq!(a.state(), MemcgState::Dying, "it had no child in the way");
+    tree.assert_valid();
+}
+
+#[test]
+fn handles_outlive_the_tree_and_count() {
+    let tree = MemcgTree::new(1);
+    let a = tree.root().create("a").unwrap();
+    let ab = a.create("b").unwrap();
+    let mut walk = tree.root().clone().descendants();
+    walk.next();
+    for _ in 0..3 {
+        let _ = ab.try_charge(b(10)).unwrap();
+    }
+    drop(tree);
+    assert_eq!(ab.usage(), b(30), "the stock is drained");
+    assert_eq!((walk.next(), a.child("b"), a.children()), (None, None, vec![]));
+    assert_eq!(a.create("c"), Err(MemcgError::TreeGone));
+    assert_eq!(ab.offline(), Err(MemcgError::TreeGone));
+    ab.uncharge(b(30));
+    assert_eq!(a.usage(), b(0));
+    assert_eq!(a.try_charge(b(7)), Ok(Charged::Within));
+    assert_eq!(a.parent().unwrap().usage(), b(7));
+}
+
+/// A tree and all its groups, hooks and stock must be freed with it, although they hold each other.
+#[test]
+#[cfg(feature = "std")]
+fn nothing_of_a_tree_is_left() {
+    struct Holds(Memcg);
+    impl OfflineHook for Holds {
+        fn offline(&self, _: &Memcg, parent: &Memcg) {
+            assert_eq!(*parent, self.0);
+        }
+    }
+    let tree = MemcgTree::new(2);
+    let a = tree.root().create("a").unwrap();
+    tree.add_hook(Arc::new(Holds(a.clone())));
+    for _ in 0..3 {
+        a.create("b").unwrap().offline().unwrap();
+        let _ = a.try_charge(b(10)).unwrap();
+    }
+    let weak = Arc::downgrade(&a.core().tree);
+    drop((a, tree));
+    assert_eq!(weak.strong_count(), 0);
+}
+
+#[test]
+fn memory_goes_back_when_groups_go() {
+    let tree = MemcgTree::new(0);
+    let _keep = tree.root().create("first").unwrap();
+    let few = tree.footprint();
+    for round in 0..3 {
+        let groups: Vec<Memcg> = (0..1_000).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+        assert_eq!(groups.last().unwrap().id(), MemcgId::new(1_001));
+        assert!(tree.footprint() > few);
+        groups.iter().for_each(|memcg| memcg.offline().unwrap());
+        drop(groups);
+        let grown = tree.footprint().get() - few.get();
+        assert!(grown <= 64 * 64, "round {round}: {grown} bytes are left of 1,000 groups");
+        tree.assert_valid();
+    }
+}
+
+#[test]
+fn errors_say_what_was_wrong() {
+    let tree = MemcgTree::new(0);
+    let a = tree.root().create("a").unwrap();
+    a.set_max(b(100));
+    let _ = a.try_charge(b(60)).unwrap();
+    let refused = a.try_charge(b(50)).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "cannot charge 50 bytes: group /a uses 60 of at most 100 bytes; reclaim from it, or raise its max"
+    );
+}
+
+#[test]
+fn high_is_told_by_the_nearest_group_above_it() {
+    let tree = MemcgTree::new(1);
+    let a = tree.root().create("a").unwrap();
+    let ab = a.create("b").unwrap();
+    tree.root().set_high(b(10));
+    a.set_high(b(20));
+    assert_eq!(ab.try_charge(b(10)), Ok(Charged::Within));
+    assert_eq!(ab.try_charge(b(10)), Ok(Charged::AboveHigh(tree.root().clone())));
+    assert_eq!(ab.try_charge(b(1)), Ok(Charged::AboveHigh(a)));
+    assert_eq!(tree.in_stock(tree.root()), 0, "no stock is taken above a high");
+}
+
+#[test]
+fn no_charge_fails_for_bytes_in_stock() {
+    let tree = MemcgTree::new(1);
+    let [a, c] = ["a", "c"].map(|name| tree.root().create(name).unwrap());
+    tree.root().set_max(Bytes::kib(33));
+    for _ in 0..2 {
+        let _ = a.try_charge(Bytes::new(512)).unwrap();
+    }
+    assert_eq!(tree.root().usage(), b(512 + (32 << 10)));
+    assert_eq!(c.try_charge(Bytes::kib(32)), Ok(Charged::Within));
+    assert_eq!(tree.root().usage(), Bytes::kib(33));
+    assert_eq!(c.try_charge(b(1)).unwrap_err().memcg, *tree.root());
+    assert_eq!(c.usage(), Bytes::kib(32), "a refused charge leaves nothing behind");
+}
+
+#[test]
+fn a_charge_may_be_huge() {
+    let tree = MemcgTree::new(1);
+    let _ = tree.root().try_charge(b(1)).unwrap();
+    assert!(tree.root().try_charge(Bytes::MAX).is_err(), "the sum does not fit");
+    assert_eq!(tree.root().usage(), b(1));
+}

@@ -1,0 +1,214 @@
+//! Every interleaving of two threads over one small tree: a group or two, at most one stock slot, and no bound on switches
+//! (6 s for all, in release). Each lock-free pairing has a twin with a fault, which must fail.
+
+use loom::thread;
+
+use crate::memcg::{Memcg, MemcgTree};
+use crate::sync::{with_mutant, Arc};
+use crate::unit::Bytes;
+
+fn b(n: u64) -> Bytes {
+    Bytes::new(n)
+}
+
+// === charge against charge ===
+
+fn charges_meet_at_max() {
+    loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let a = tree.root().create("a").unwrap();
+        a.set_max(b(100));
+        let charge = |memcg: &Memcg| {
+            let ok = memcg.try_charge(b(60)).is_ok();
+            assert!(memcg.usage() <= b(100), "usage is above max");
+            ok
+        };
+        let other = thread::spawn({
+            let a = a.clone();
+            move || charge(&a)
+        });
+        let mine = charge(&a);
+        let theirs = other.join().unwrap();
+        assert!(mine != theirs, "one of the two fits");
+        assert_eq!((a.usage(), tree.root().usage()), (b(60), b(60)));
+    });
+}
+
+#[test]
+fn usage_is_never_above_max() {
+    charges_meet_at_max();
+}
+
+#[test]
+#[should_panic(expected = "one of the two fits")]
+fn usage_is_never_above_max_needs_the_exchange() {
+    with_mutant("charge without exchange", charges_meet_at_max);
+}
+
+/// The limit is one level up, so a charge that fails has something to take back.
+#[test]
+fn a_refused_charge_leaves_nothing() {
+    loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let [x, y] = ["x", "y"].map(|name| tree.root().create(name).unwrap());
+        tree.root().set_max(b(100));
+        let charge = |memcg: &Memcg| if memcg.try_charge(b(60)).is_ok() { b(60) } else { b(0) };
+        let other = thread::spawn({
+            let y = y.clone();
+            move || charge(&y)
+        });
+        let mine = charge(&x);
+        let theirs = other.join().unwrap();
+        assert_eq!((x.usage(), y.usage()), (mine, theirs));
+        assert_eq!(tree.root().usage(), b(60));
+    });
+}
+
+// === claims ===
+
+fn charge_meets_setting() {
+    loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let a = tree.root().create("a").unwrap();
+        let other = thread::spawn({
+            let a = a.clone();
+            move || {
+                let _ = a.try_charge(b(10)).unwrap();
+            }
+        });
+        a.set_low(b(7));
+        other.join().unwrap();
+        tree.assert_valid();
+    });
+}
+
+#[test]
+fn a_claim_is_not_lost_between_charge_and_setting() {
+    charge_meets_setting();
+}
+
+#[test]
+#[should_panic(expected = "counts other claims than its children have")]
+fn a_claim_is_not_lost_between_charge_and_setting_needs_the_fence() {
+    with_mutant("refresh without fence", charge_meets_setting);
+}
+
+fn refreshes_meet() {
+    loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let a = tree.root().create("a").unwrap();
+        a.set_low(b(100));
+        let other = thread::spawn({
+            let a = a.clone();
+            move || {
+                let _ = a.try_charge(b(10)).unwrap();
+            }
+        });
+        let _ = a.try_charge(b(20)).unwrap();
+        other.join().unwrap();
+        tree.assert_valid();
+    });
+}
+
+#[test]
+fn of_two_refreshes_the_newer_claim_stays() {
+    refreshes_meet();
+}
+
+#[test]
+#[should_panic(expected = "counts other claims than its children have")]
+fn of_two_refreshes_the_newer_claim_stays_needs_a_second_look() {
+    with_mutant("refresh once", refreshes_meet);
+}
+
+#[test]
+fn a_dying_group_keeps_no_claim() {
+    loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let a = tree.root().create("a").unwrap();
+        let other = thread::spawn({
+            let a = a.clone();
+            move || a.offline().unwrap()
+        });
+        a.set_low(b(7));
+        let _ = a.try_charge(b(10)).unwrap();
+        other.join().unwrap();
+        tree.assert_valid();
+    });
+}
+
+// === stock ===
+
+fn stock_meets_offline() {
+    loom::model(|| {
+        let tree = MemcgTree::new(1);
+        let a = tree.root().create("a").unwrap();
+        // The second charge in a row takes stock.
+        let _ = a.try_charge(b(1)).unwrap();
+        let other = thread::spawn({
+            let a = a.clone();
+            move || a.offline().unwrap()
+        });
+        let _ = a.try_charge(b(1)).unwrap();
+        other.join().unwrap();
+        assert_eq!(tree.root().usage(), b(2), "stock of a dying group is left");
+        let id = a.id();
+        drop(a);
+        assert_eq!(tree.get(id), None, "a slot still holds the group");
+    });
+}
+
+#[test]
+fn no_stock_outlives_its_group() {
+    stock_meets_offline();
+}
+
+#[test]
+#[should_panic(expected = "stock of a dying group is left")]
+fn no_stock_outlives_its_group_needs_the_question_under_the_lock() {
+    with_mutant("put for a dying group", stock_meets_offline);
+}
+
+// === ids ===
+
+/// One thread ends a group, the other looks it up and makes a new one.
+#[test]
+fn no_id_names_two_groups() {
+    loom::model(|| {
+        let tree = Arc::new(MemcgTree::new(0));
+        let a = tree.root().create("a").unwrap();
+        let id = a.id();
+        let other = thread::spawn(move || {
+            a.offline().unwrap();
+            drop(a);
+        });
+        let found = tree.get(id);
+        let new = tree.root().create("b").unwrap();
+        assert_eq!(tree.get(new.id()), Some(new.clone()));
+        if let Some(found) = &found {
+            assert!(found.id() != new.id(), "two groups have id {id}");
+            assert!(found.id() == id || found == tree.root(), "a dying id means its nearest online ancestor");
+        }
+        other.join().unwrap();
+        assert_ne!(tree.get(id).map(|memcg| memcg.path()).as_deref(), Some("/a"));
+        drop(found);
+        tree.assert_valid();
+    });
+}
+
+/// Only one of a new child and its parent's offline can succeed.
+#[test]
+fn no_child_is_made_below_a_dying_group() {
+    loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let a = tree.root().create("a").unwrap();
+        let other = thread::spawn({
+            let a = a.clone();
+            move || a.create("b").map(drop)
+        });
+        let offline = a.offline();
+        let made = other.join().unwrap();
+        assert!(offline.is_ok() != made.is_ok(), "offline: {offline:?}, create: {made:?}");
+        tree.assert_valid();
+    });
+}

@@ -1,0 +1,75 @@
+//! Which NUMA node memory and threads are on: asked, not guessed.
+//!
+//! | source | where | `current()` |
+//! |---|---|---|
+//! | [`Fixed`] | everywhere; tests, kernels, model checks | what it was told |
+//! | `Sysfs` | `std` on Linux, no C library; what [`detect`] takes | `sched_getcpu` and a table, a few ns |
+//! | `Hwloc` | feature `hwloc`: what sysfs does not tell, and synthetic machines | the same |
+//!
+//! Nodes are counted from 0 without gaps here ([`NodeId`]), whatever numbers the machine gives them.
+
+pub(crate) mod cpu;
+#[cfg(feature = "std")]
+mod error;
+mod fixed;
+#[cfg(feature = "hwloc")]
+mod hwloc;
+#[cfg(any(feature = "hwloc", all(feature = "std", target_os = "linux")))]
+mod machine;
+#[cfg(all(feature = "std", target_os = "linux"))]
+mod sysfs;
+mod text;
+
+#[cfg(feature = "std")]
+pub use self::error::TopologyError;
+pub use self::fixed::Fixed;
+#[cfg(feature = "hwloc")]
+pub use self::hwloc::Hwloc;
+#[cfg(all(feature = "std", target_os = "linux"))]
+pub use self::sysfs::Sysfs;
+pub use self::text::{parse_distances, parse_list, TextError, LIST_END};
+
+use crate::sync::Arc;
+use crate::unit::NodeId;
+
+/// The NUMA nodes of a machine, real or not. They do not change while it exists.
+pub trait Topology: Send + Sync {
+    /// Number of nodes, at least 1. Every [`NodeId`] of this topology has a lower index.
+    #[doc(alias = "nr_node_ids")]
+    fn nodes(&self) -> usize;
+
+    /// The node on which the calling thread runs right now; it may be moved at any time. Costs a few nanoseconds.
+    #[doc(alias = "numa_node_id")]
+    fn current(&self) -> NodeId;
+
+    /// The operating system's numbers of the node's processors, ascending; none for a node of memory only, and where nobody
+    /// knows.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    #[doc(alias = "cpumask_of_node")]
+    fn cpus_of(&self, node: NodeId) -> &[usize];
+
+    /// How far the memory of `b` is from the processors of `a`, in the units of ACPI's SLIT: 10 is local, 20 is twice that.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    #[doc(alias = "node_distance")]
+    fn distance(&self, a: NodeId, b: NodeId) -> u32;
+}
+
+/// The distance of a node from itself.
+const LOCAL_DISTANCE: u32 = 10;
+/// The distance of another node where nobody says more.
+const REMOTE_DISTANCE: u32 = 20;
+
+/// The topology of this machine; one node where it cannot be found out.
+pub fn detect() -> Arc<dyn Topology> {
+    #[cfg(all(feature = "std", target_os = "linux"))]
+    if let Ok(sysfs) = Sysfs::detect() {
+        return Arc::new(sysfs);
+    }
+    Arc::new(Fixed::new(1))
+}

@@ -1,0 +1,45 @@
+//! Which processor runs us.
+
+/// A number below which [`hint`] mostly stays: how many slots of something are worth having.
+pub(crate) fn count() -> usize {
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    {
+        std::thread::available_parallelism().map_or(1, core::num::NonZero::get)
+    }
+    // Without std nobody is there to ask, and a model check is small.
+    #[cfg(any(not(feature = "std"), lowwater_loom))]
+    {
+        1
+    }
+}
+
+/// The operating system's number of the processor that runs this thread, where it tells: 1-2 ns on Linux.
+#[inline]
+pub(crate) fn current() -> Option<usize> {
+    #[cfg(all(feature = "std", target_os = "linux", not(lowwater_loom)))]
+    {
+        Some(rustix::thread::sched_getcpu())
+    }
+    #[cfg(not(all(feature = "std", target_os = "linux", not(lowwater_loom))))]
+    {
+        None
+    }
+}
+
+/// A number that threads which run at the same time rarely share: the processor, or else one made of the thread's name.
+#[inline]
+pub(crate) fn hint() -> usize {
+    current().unwrap_or_else(thread)
+}
+
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+fn thread() -> usize {
+    use core::hash::{BuildHasher as _, BuildHasherDefault};
+    let hasher = BuildHasherDefault::<std::hash::DefaultHasher>::default();
+    hasher.hash_one(std::thread::current().id()) as usize
+}
+
+#[cfg(any(not(feature = "std"), lowwater_loom))]
+fn thread() -> usize {
+    0
+}

@@ -1,0 +1,158 @@
+//! A topology that is what it was told to be.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use super::{Topology, LOCAL_DISTANCE, REMOTE_DISTANCE};
+use crate::sync::atomic::{AtomicU16, Ordering};
+use crate::unit::NodeId;
+
+/// A number of equal nodes without processors, for tests, kernels, and machines that tell nothing.
+///
+/// ```
+/// use lowwater_lru_core::topology::{Fixed, Topology};
+/// use lowwater_lru_core::NodeId;
+///
+/// let topology = Fixed::new(2);
+/// assert_eq!(topology.current(), NodeId::ZERO);
+/// topology.set_current(NodeId::new(1));
+/// assert_eq!(topology.current(), NodeId::new(1));
+/// ```
+pub struct Fixed {
+    nodes: u16,
+    current: Current,
+}
+
+enum Current {
+    /// The same for all threads, until it is set.
+    Set(AtomicU16),
+    /// Asked each time: a kernel's `numa_node_id`, a test's thread local.
+    Asked(Box<dyn Fn() -> NodeId + Send + Sync>),
+}
+
+impl Fixed {
+    /// `nodes` nodes; every thread runs on the first until [`set_current`](Self::set_current).
+    ///
+    /// # Panics
+    ///
+    /// If `nodes` is 0 or does not fit in a [`NodeId`].
+    pub fn new(nodes: usize) -> Self {
+        Self { nodes: checked(nodes), current: Current::Set(AtomicU16::new(0)) }
+    }
+
+    /// `nodes` nodes, where `current` says on which a thread runs. A node that does not exist is taken for the first.
+    ///
+    /// # Panics
+    ///
+    /// If `nodes` is 0 or does not fit in a [`NodeId`].
+    pub fn with_current(nodes: usize, current: impl Fn() -> NodeId + Send + Sync + 'static) -> Self {
+        Self { nodes: checked(nodes), current: Current::Asked(Box::new(current)) }
+    }
+
+    /// From now on every thread runs on `node`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node, or if the topology was made by [`with_current`](Self::with_current).
+    pub fn set_current(&self, node: NodeId) {
+        self.assert_has(node);
+        match &self.current {
+            // Relaxed: one number, that nothing else depends on.
+            Current::Set(current) => current.store(node.get(), Ordering::Relaxed),
+            Current::Asked(_) => panic!("this topology asks a function for the current node: it cannot be set"),
+        }
+    }
+
+    fn assert_has(&self, node: NodeId) {
+        assert!(node.get() < self.nodes, "node {node} does not exist: there are {} nodes", self.nodes);
+    }
+}
+
+fn checked(nodes: usize) -> u16 {
+    assert!(nodes > 0, "a topology has at least one node");
+    u16::try_from(nodes).unwrap_or_else(|_| panic!("{nodes} nodes are more than a node id can tell apart"))
+}
+
+impl Topology for Fixed {
+    fn nodes(&self) -> usize {
+        self.nodes.into()
+    }
+
+    fn current(&self) -> NodeId {
+        let node = match &self.current {
+            // Relaxed: as in `set_current`.
+            Current::Set(current) => NodeId::new(current.load(Ordering::Relaxed)),
+            Current::Asked(current) => current(),
+        };
+        if node.get() < self.nodes {
+            node
+        } else {
+            NodeId::ZERO
+        }
+    }
+
+    fn cpus_of(&self, node: NodeId) -> &[usize] {
+        self.assert_has(node);
+        &[]
+    }
+
+    fn distance(&self, a: NodeId, b: NodeId) -> u32 {
+        self.assert_has(a);
+        self.assert_has(b);
+        if a == b {
+            LOCAL_DISTANCE
+        } else {
+            REMOTE_DISTANCE
+        }
+    }
+}
+
+impl fmt::Debug for Fixed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fixed").field("nodes", &self.nodes).field("current", &self.current()).finish()
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_equal_and_have_no_processors() {
+        let topology = Fixed::new(3);
+        assert_eq!(topology.nodes(), 3);
+        assert_eq!(topology.distance(NodeId::new(1), NodeId::new(1)), 10);
+        assert_eq!(topology.distance(NodeId::new(0), NodeId::new(2)), 20);
+        assert_eq!(topology.cpus_of(NodeId::new(2)), [0; 0]);
+    }
+
+    #[test]
+    fn a_function_tells_the_current_node_but_not_one_that_is_not_there() {
+        assert_eq!(Fixed::with_current(3, || NodeId::new(2)).current(), NodeId::new(2));
+        assert_eq!(Fixed::with_current(2, || NodeId::new(2)).current(), NodeId::ZERO);
+    }
+
+    #[test]
+    #[should_panic(expected = "at least one node")]
+    fn no_nodes_are_refused() {
+        Fixed::new(0);
+    }
+
+    #[test]
+    #[should_panic(expected = "65536 nodes are more than a node id can tell apart")]
+    fn too_many_nodes_are_refused() {
+        Fixed::new(1 << 16);
+    }
+
+    #[test]
+    #[should_panic(expected = "node 2 does not exist: there are 2 nodes")]
+    fn no_thread_runs_on_a_node_that_is_not_there() {
+        Fixed::new(2).set_current(NodeId::new(2));
+    }
+
+    #[test]
+    #[should_panic(expected = "it cannot be set")]
+    fn what_a_function_tells_cannot_be_set() {
+        Fixed::with_current(2, || NodeId::ZERO).set_current(NodeId::new(1));
+    }
+}

@@ -1,0 +1,80 @@
+//! What was read of a machine, whoever read it.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{cpu, Topology};
+use crate::unit::NodeId;
+
+/// A node as it was found.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) cpus: Vec<usize>,
+    /// To each node, in their order.
+    pub(super) distances: Vec<u32>,
+    pub(super) has_memory: bool,
+}
+
+/// The nodes, and the table from processor to node that makes `current` cheap.
+#[derive(Debug)]
+pub(super) struct Machine {
+    nodes: Box<[Node]>,
+    /// By the operating system's number; the first node for a number that no node has.
+    node_of_cpu: Box<[NodeId]>,
+}
+
+impl Machine {
+    /// Builds the table. There is at least one node, and each has a distance to all.
+    pub(super) fn new(nodes: Vec<Node>) -> Self {
+        let cpus_end = nodes.iter().flat_map(|node| &node.cpus).max().map_or(0, |last| last + 1);
+        let mut node_of_cpu = vec![NodeId::ZERO; cpus_end];
+        for node in &nodes {
+            let serving = nearest_with_memory(&nodes, node);
+            for cpu in &node.cpus {
+                node_of_cpu[*cpu] = serving;
+            }
+        }
+        Self { nodes: nodes.into(), node_of_cpu: node_of_cpu.into() }
+    }
+
+    /// The node from which a thread on this processor gets its memory.
+    #[inline]
+    pub(super) fn node_of(&self, cpu: Option<usize>) -> NodeId {
+        cpu.and_then(|cpu| self.node_of_cpu.get(cpu)).copied().unwrap_or(NodeId::ZERO)
+    }
+
+    fn node(&self, node: NodeId) -> &Node {
+        let nodes = self.nodes.len();
+        self.nodes.get(node.index()).unwrap_or_else(|| panic!("node {node} does not exist: there are {nodes} nodes"))
+    }
+}
+
+/// The node that serves the processors of `node`: itself if it has memory.
+#[doc(alias = "numa_mem_id")]
+fn nearest_with_memory(nodes: &[Node], node: &Node) -> NodeId {
+    let candidates = nodes.iter().zip(&node.distances).enumerate().filter(|(_, (other, _))| other.has_memory);
+    let nearest = candidates.min_by_key(|(_, (_, distance))| **distance);
+    nearest.map_or(NodeId::ZERO, |(index, _)| NodeId::new(index as u16))
+}
+
+impl Topology for Machine {
+    fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    #[inline]
+    fn current(&self) -> NodeId {
+        self.node_of(cpu::current())
+    }
+
+    fn cpus_of(&self, node: NodeId) -> &[usize] {
+        &self.node(node).cpus
+    }
+
+    fn distance(&self, a: NodeId, b: NodeId) -> u32 {
+        let (a, nodes) = (self.node(a), self.nodes.len());
+        let distance = a.distances.get(b.index());
+        *distance.unwrap_or_else(|| panic!("node {b} does not exist: there are {nodes} nodes"))
+    }
+}

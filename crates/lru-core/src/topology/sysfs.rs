@@ -1,0 +1,128 @@
+//! The topology as Linux tells it in `/sys/devices/system/node`: no C library, no privileges.
+//!
+//! | file | says | if missing |
+//! |---|---|---|
+//! | `online` | which nodes there are; numbers may have gaps | an error: this kernel knows no nodes |
+//! | `nodeN/cpulist` | the processors of node N; empty for a node of memory only | an error |
+//! | `nodeN/distance` | how far the online nodes are, in their order | 10 to itself, 20 to others |
+//! | `has_memory` | which nodes have memory | all have |
+//!
+//! Nodes and processors that come or go later are not noticed: a thread on a processor that was not there counts as on the
+//! first node. That costs speed, not correctness.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::machine::{Machine, Node};
+use super::text::{parse_distances, parse_list, TextError};
+use super::{Topology, TopologyError, LOCAL_DISTANCE, REMOTE_DISTANCE};
+use crate::unit::NodeId;
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
+
+/// This machine's nodes, read once.
+///
+/// A node that has processors but no memory exists, but a thread there is [current](Topology::current) on the nearest node
+/// that has memory, since that is where its allocations go.
+///
+/// ```no_run
+/// use lowwater_lru_core::topology::{Sysfs, Topology};
+///
+/// let topology = Sysfs::detect()?;
+/// println!("{} nodes, this thread is on node {}", topology.nodes(), topology.current());
+/// # Ok::<(), lowwater_lru_core::topology::TopologyError>(())
+/// ```
+#[derive(Debug)]
+pub struct Sysfs {
+    machine: Machine,
+    os_nodes: Vec<usize>,
+}
+
+impl Sysfs {
+    /// Reads this machine's nodes.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError::Read`] where the kernel was built without NUMA or `/sys` is not mounted.
+    pub fn detect() -> Result<Self, TopologyError> {
+        Self::read(Path::new("/sys/devices/system/node"))
+    }
+
+    /// Reads the nodes from a directory of the same form.
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyError`] names the file, and what is wrong with its text.
+    pub fn read(root: &Path) -> Result<Self, TopologyError> {
+        let os_nodes = list(&root.join("online"))?;
+        if os_nodes.is_empty() {
+            return Err(malformed(&root.join("online"), "", TextError::NoNode));
+        }
+        let with_memory = optional(&root.join("has_memory"), parse_list)?;
+        let mut nodes: Vec<Node> = Vec::with_capacity(os_nodes.len());
+        for (index, number) in os_nodes.iter().enumerate() {
+            let dir = root.join(std::format!("node{number}"));
+            let cpus = list(&dir.join("cpulist"))?;
+            if let Some(cpu) = cpus.iter().find(|cpu| nodes.iter().any(|node| node.cpus.contains(cpu))) {
+                return Err(malformed(&dir.join("cpulist"), &std::format!("{cpu}"), TextError::OnTwoNodes));
+            }
+            let distances = optional(&dir.join("distance"), |text| parse_distances(text, os_nodes.len()))?;
+            let distances = distances.unwrap_or_else(|| {
+                (0..os_nodes.len()).map(|other| if other == index { LOCAL_DISTANCE } else { REMOTE_DISTANCE }).collect()
+            });
+            let has_memory = with_memory.as_ref().is_none_or(|with| with.contains(number));
+            nodes.push(Node { cpus, distances, has_memory });
+        }
+        Ok(Self { machine: Machine::new(nodes), os_nodes })
+    }
+
+    /// The number that the operating system gives this node, for calls such as `mbind`.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such node.
+    pub fn os_node(&self, node: NodeId) -> usize {
+        self.os_nodes[node.index()]
+    }
+}
+
+fn list(file: &Path) -> Result<Vec<usize>, TopologyError> {
+    let text = fs::read_to_string(file).map_err(|source| TopologyError::Read { file: file.into(), source })?;
+    parse_list(&text).map_err(|reason| malformed(file, &text, reason))
+}
+
+/// Reads a file that not every kernel has.
+fn optional<T>(file: &Path, parse: impl Fn(&str) -> Result<T, TextError>) -> Result<Option<T>, TopologyError> {
+    match fs::read_to_string(file) {
+        Ok(text) => parse(&text).map(Some).map_err(|reason| malformed(file, &text, reason)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(TopologyError::Read { file: file.into(), source }),
+    }
+}
+
+fn malformed(file: &Path, text: &str, reason: TextError) -> TopologyError {
+    TopologyError::Malformed { file: file.into(), text: String::from(text.trim_ascii_end()), reason }
+}
+
+impl Topology for Sysfs {
+    fn nodes(&self) -> usize {
+        self.machine.nodes()
+    }
+
+    #[inline]
+    fn current(&self) -> NodeId {
+        self.machine.current()
+    }
+
+    fn cpus_of(&self, node: NodeId) -> &[usize] {
+        self.machine.cpus_of(node)
+    }
+
+    fn distance(&self, a: NodeId, b: NodeId) -> u32 {
+        self.machine.distance(a, b)
+    }
+}

@@ -1,0 +1,96 @@
+//! `MemcgTree::footprint` against an allocator that counts: exact to the byte, at every step of a tree's life.
+
+#![cfg(all(feature = "std", not(lowwater_loom)))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use lowwater_lru_core::{Bytes, Memcg, MemcgTree, OfflineHook};
+
+struct Counting;
+
+thread_local! { static ALLOCATED: Cell<isize> = const { Cell::new(0) }; }
+
+fn add(bytes: isize) {
+    // A thread that is ending has no counter any more, and no test to tell.
+    let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + bytes));
+}
+
+// SAFETY: every call goes to `System` unchanged; only a counter is kept beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add(layout.size() as isize);
+        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        add(-(layout.size() as isize));
+        // SAFETY: `ptr` came from `System` with this layout, since `alloc` goes there.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+struct Nothing;
+
+impl OfflineHook for Nothing {
+    fn offline(&self, _: &Memcg, _: &Memcg) {}
+}
+
+/// Bytes allocated by this thread since `before`.
+fn since(before: isize) -> Bytes {
+    Bytes::new(u64::try_from(ALLOCATED.get() - before).expect("nothing was freed that was there before"))
+}
+
+#[test]
+fn footprint_is_what_is_allocated() {
+    // What a thread allocates once, for the lists' deferred free, is not the tree's.
+    MemcgTree::new(0).root().create("first").and_then(|first| first.offline()).unwrap();
+    let before = ALLOCATED.get();
+    let tree = MemcgTree::new(3);
+    assert_eq!(tree.footprint(), since(before), "a new tree");
+
+    let hook: Arc<dyn OfflineHook> = Arc::new(Nothing);
+    let hooked = since(before).get() - tree.footprint().get();
+    tree.add_hook(hook);
+    let rest = |tree: &MemcgTree| Bytes::new(tree.footprint().get() + hooked);
+    assert_eq!(rest(&tree), since(before), "with a hook");
+
+    // Dropped at the end, after the last look.
+    let mut groups = Vec::with_capacity(500);
+    let vec = groups.capacity() as u64 * size_of::<Memcg>() as u64;
+    let expected = |tree: &MemcgTree| Bytes::new(rest(tree).get() + vec);
+    for n in 0..500 {
+        let parent: &Memcg = if n % 3 == 0 { tree.root() } else { &groups[n / 2] };
+        groups.push(parent.create(&format!("group number {n}")).unwrap());
+        assert_eq!(expected(&tree), since(before), "{n} groups");
+        let _ = groups[n].try_charge(Bytes::new(1_000)).unwrap();
+    }
+    assert_eq!(tree.root().descendants().count(), 501);
+    assert_eq!(expected(&tree), since(before), "after charges and a walk");
+    while let Some(group) = groups.pop() {
+        group.uncharge(Bytes::new(1_000));
+        group.offline().unwrap();
+        drop(group);
+        assert_eq!(expected(&tree), since(before), "{} groups are left", groups.len());
+    }
+    drop((tree, groups));
+    assert_eq!(since(before), Bytes::ZERO);
+}
+
+/// A group is one allocation for itself and one for its name, and its share of the tables.
+#[test]
+fn a_group_costs_less_than_three_hundred_bytes() {
+    let tree = MemcgTree::new(0);
+    let before = tree.footprint().get();
+    for n in 0..10_000 {
+        tree.root().create(&format!("{n:06}")).unwrap();
+    }
+    let each = (tree.footprint().get() - before) / 10_000;
+    println!("{each} bytes a group");
+    assert!(each < 300, "{each} bytes");
+}

@@ -1,0 +1,267 @@
+//! The arithmetic against the kernel's own numbers (KERNEL 1.4, 3.2), and against its invariants.
+
+use super::*;
+use proptest::prelude::*;
+
+/// Scans a plan as a willing shrinker would: all of it, in batches.
+fn scan(ask: &Ask, plan: &Plan) -> u64 {
+    if plan.total < plan.scan_min {
+        return 0;
+    }
+    // The loop `while left >= scan_min { left -= min(batch, left) }`, without the steps.
+    let whole = plan.total / ask.batch * ask.batch;
+    let rest = plan.total - whole;
+    if rest >= plan.scan_min {
+        plan.total
+    } else {
+        whole
+    }
+}
+
+/// One call of a policy on a shrinker that scans all it is asked for. Says what was scanned, and what is owed then.
+fn call(policy: &dyn Policy, ask: &Ask, debt: Debt) -> (u64, Debt) {
+    let plan = policy.plan(ask, debt);
+    let scanned = scan(ask, &plan);
+    (scanned, policy.settle(ask, debt, &plan, scanned, Ended::Finished))
+}
+
+fn ask(freeable: u64, priority: u8, batch: u64) -> Ask {
+    Ask { freeable, priority, seeks: SEEKS_DEFAULT, batch, background: true }
+}
+
+fn owed(owed: u64) -> Debt {
+    Debt { owed, carry: 0 }
+}
+
+#[test]
+fn s1_golden_seed_003_one_and_eight_tenths_of_a_million() {
+    let ask = ask(1_800_000, 12, 1024);
+    assert_eq!(delta(&ask), 878);
+    // A million deferred: 1,000,878, clamped to half the cache, in batches of 1,024.
+    let plan = Windup.plan(&ask, owed(1_000_000));
+    assert_eq!(1_000_000 + plan.delta, 1_000_878);
+    assert_eq!(plan.total, 900_000);
+    assert_eq!(scan(&ask, &plan), 899_072);
+    assert_eq!(call(&Proportional, &ask, owed(1_000_000)).0, 1_024);
+    // At the highest pressure all scan twice round.
+    let ask = Ask { priority: 0, ..ask };
+    for policy in [&Windup as &dyn Policy, &Proportional, &Fair] {
+        assert_eq!(policy.plan(&ask, owed(1_000_000)).total, 3_600_000);
+    }
+    assert_eq!(call(&Windup, &ask, owed(1_000_000)).0, 3_599_360);
+}
+
+#[test]
+fn s1_golden_yang_shis_trace() {
+    assert_eq!(call(&Windup, &ask(93_689_873, 12, 1024), owed(4_994_376_020)).0, 46_844_928);
+}
+
+/// KERNEL 3.2's table: 20,000 calls at priority 12. Freeable, batch; first call that scans and mean per call to 5.12; the
+/// same since 5.13, and what is owed at the end.
+#[test]
+fn s26_golden_the_kernels_starvation_table() {
+    type Row = (u64, u64, Option<u32>, u64, Option<u32>, u64, u64);
+    const TABLE: [Row; 6] = [
+        (1_800_000, 1024, Some(2), 878, Some(683), 848, 598_464),
+        (1_000_000, 1024, Some(3), 488, None, 0, 2_000_000),
+        (100_000, 1024, Some(22), 48, None, 0, 200_000),
+        (100_000, 128, Some(3), 48, None, 0, 200_000),
+        (10_000, 128, Some(32), 4, None, 0, 20_000),
+        (2_000, 128, None, 0, None, 0, 0),
+    ];
+    for (freeable, batch, windup_first, windup_mean, first, mean, end) in TABLE {
+        let ask = ask(freeable, 12, batch);
+        let (windup, proportional) = (run(&Windup, &ask, 20_000), run(&Proportional, &ask, 20_000));
+        assert_eq!((windup.first, windup.mean()), (windup_first, windup_mean), "to 5.12, {freeable}, {batch}");
+        assert_eq!((proportional.first, proportional.mean()), (first, mean), "since 5.13, {freeable}, {batch}");
+        assert_eq!(proportional.debt.owed, end, "since 5.13, {freeable}, {batch}");
+        let fair = run(&Fair, &ask, 20_000);
+        assert!(
+            fair.first.is_some_and(|n| u64::from(n) <= s26_bound(&ask)),
+            "ours, {freeable}, {batch}: {:?}",
+            fair.first
+        );
+        // Our mean is the exact part, 4 * freeable / (2 << 12) a call, to one batch over the whole run.
+        let exact = freeable * 4 * 20_000 / (2 << 12);
+        assert!(fair.scanned.abs_diff(exact) <= batch, "ours, {freeable}, {batch}: {} of {exact}", fair.scanned);
+    }
+}
+
+struct Run {
+    first: Option<u32>,
+    scanned: u64,
+    debt: Debt,
+}
+
+impl Run {
+    /// Scanned per call, of 20,000, rounded as in the table.
+    fn mean(&self) -> u64 {
+        (self.scanned + 10_000) / 20_000
+    }
+}
+
+fn run(policy: &dyn Policy, ask: &Ask, calls: u32) -> Run {
+    let mut run = Run { first: None, scanned: 0, debt: Debt::NONE };
+    for n in 1..=calls {
+        let (scanned, debt) = call(policy, ask, run.debt);
+        if scanned > 0 && run.first.is_none() {
+            run.first = Some(n);
+        }
+        run.scanned += scanned;
+        run.debt = debt;
+    }
+    run
+}
+
+/// Passes within which a cache is scanned at constant priority.
+fn s26_bound(ask: &Ask) -> u64 {
+    let (batch, seeks, freeable) = (u128::from(ask.batch), u128::from(ask.seeks), u128::from(ask.freeable));
+    u64::try_from(((batch * seeks) << ask.priority).div_ceil(4 * freeable)).unwrap_or(u64::MAX)
+}
+
+#[test]
+fn s26_a_cache_of_one_object_is_reached_and_the_kernel_never_reaches_it() {
+    let ask = ask(1, 12, 128);
+    let bound = s26_bound(&ask);
+    assert_eq!(bound, 262_144);
+    // Earlier than the bound, in fact: one object is the whole cache, so no batch is waited for.
+    assert_eq!(run(&Fair, &ask, 4096).first, Some(2048));
+    assert_eq!(run(&Proportional, &ask, 300_000).first, None);
+}
+
+#[test]
+fn fair_pays_a_debt_to_the_last_object() {
+    let ask = ask(1_000_000, 12, 128);
+    let mut debt = owed(1_000_000);
+    let mut passes = 0;
+    // A twelfth of what is left each time.
+    while debt.owed > 0 {
+        debt = call(&Fair, &ask, debt).1;
+        passes += 1;
+        assert!(passes < 200, "{} objects are still owed after {passes} passes", debt.owed);
+    }
+}
+
+fn any_u64() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1), Just(u64::MAX), 0..2_000_000_u64, any::<u64>()]
+}
+
+fn any_ask() -> impl Strategy<Value = Ask> {
+    let seeks = prop_oneof![Just(0), Just(1), Just(2), any::<u32>()];
+    (any_u64(), 0..=12_u8, seeks, any_u64(), any::<bool>()).prop_map(
+        |(freeable, priority, seeks, batch, background)| Ask {
+            freeable: freeable.max(1),
+            priority,
+            seeks,
+            batch: batch.max(1),
+            background,
+        },
+    )
+}
+
+fn any_debt() -> impl Strategy<Value = Debt> {
+    (any_u64(), any_u64()).prop_map(|(owed, carry)| Debt { owed, carry })
+}
+
+proptest! {
+    /// `((freeable >> priority) * 4) / seeks` and what follows, in numbers wide enough that nothing can overflow.
+    #[test]
+    fn s1_s4_proportional_is_the_kernels_formula(ask in any_ask(), debt in any_debt()) {
+        let (freeable, nr) = (u128::from(ask.freeable), u128::from(debt.owed));
+        let delta = match ask.seeks {
+            0 => freeable / 2,
+            seeks => (freeable >> ask.priority) * 4 / u128::from(seeks),
+        };
+        let limit = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
+        let total = ((nr >> ask.priority) + delta).min(2 * freeable);
+        let plan = Proportional.plan(&ask, debt);
+        prop_assert_eq!(plan.delta, limit(delta));
+        prop_assert_eq!(plan.total, limit(total));
+        prop_assert_eq!(plan.scan_min, ask.batch.min(ask.freeable));
+        let scanned = scan(&ask, &plan);
+        let next = limit(nr + delta).saturating_sub(scanned).min(limit(2 * freeable));
+        prop_assert_eq!(Proportional.settle(&ask, debt, &plan, scanned, Ended::Finished).owed, next);
+    }
+
+    #[test]
+    fn s2_s3_no_policy_scans_or_keeps_more_than_twice_what_is_there(ask in any_ask(), debt in any_debt(), scanned: u64) {
+        let twice = ask.freeable.saturating_mul(2);
+        for policy in [&Fair as &dyn Policy, &Proportional, &Windup] {
+            let plan = policy.plan(&ask, debt);
+            prop_assert!(plan.total <= twice);
+            prop_assert!(scan(&ask, &plan) <= plan.total);
+        }
+        for ended in [Ended::Finished, Ended::Stopped, Ended::Cut, Ended::Deferred] {
+            let plan = Proportional.plan(&ask, debt);
+            prop_assert!(Proportional.settle(&ask, debt, &plan, scanned, ended).owed <= twice);
+            let debt = Debt { owed: debt.owed.min(Fair.owed_max(ask.freeable)), ..debt };
+            let plan = Fair.plan(&ask, debt);
+            prop_assert!(Fair.settle(&ask, debt, &plan, scanned, ended).owed <= ask.freeable);
+        }
+    }
+
+    #[test]
+    fn s6_a_stop_on_the_first_batch_defers_the_whole_part(ask in any_ask(), debt in any_debt()) {
+        let plan = Proportional.plan(&ask, debt);
+        let kernel = Proportional.settle(&ask, debt, &plan, 0, Ended::Stopped);
+        prop_assert_eq!(kernel.owed, debt.owed.saturating_add(plan.delta).min(ask.freeable.saturating_mul(2)));
+        let plan = Fair.plan(&ask, debt);
+        let ours = Fair.settle(&ask, debt, &plan, 0, Ended::Stopped);
+        prop_assert_eq!(ours.owed, debt.owed.saturating_add(plan.delta).min(ask.freeable));
+    }
+
+    #[test]
+    fn s9_more_pressure_never_means_less_to_scan(ask in any_ask(), debt in any_debt()) {
+        for policy in [&Fair as &dyn Policy, &Proportional] {
+            let mut before = 0;
+            for priority in (0..=12).rev() {
+                let total = policy.plan(&Ask { priority, ..ask }, debt).total;
+                prop_assert!(total >= before, "priority {} scans {}, {} scans {}", priority, total, priority + 1, before);
+                before = total;
+            }
+        }
+    }
+
+    #[test]
+    fn s24_what_is_deferred_is_owed_exactly(ask in any_ask(), carry: u64) {
+        let debt = Debt { owed: 0, carry };
+        let plan = Fair.plan(&ask, debt);
+        let back = Fair.settle(&ask, debt, &plan, 0, Ended::Deferred);
+        prop_assert_eq!(back.owed, plan.total.min(ask.freeable));
+    }
+
+    /// However much pressure changes meanwhile, nothing of the carry is lost or made: to 1/65,536 an object and pass.
+    #[test]
+    fn s26_every_cache_is_scanned_within_the_stated_passes(
+        freeable in prop_oneof![1..100_u64, 1..2_000_000_u64],
+        priority in 6..=12_u8,
+        batch in prop_oneof![Just(128_u64), Just(1024), 1..4096_u64],
+        seeks in 1..5_u32,
+    ) {
+        let ask = Ask { freeable, priority, seeks, batch, background: false };
+        let bound = s26_bound(&ask).max(1);
+        let mut debt = Debt::NONE;
+        let mut passes = 0;
+        loop {
+            let (scanned, next) = call(&Fair, &ask, debt);
+            passes += 1;
+            if scanned > 0 {
+                break;
+            }
+            prop_assert!(passes < bound, "{:?} is not scanned within {} passes", ask, bound);
+            debt = next;
+        }
+    }
+
+    #[test]
+    fn fair_carries_what_does_not_make_a_call(ask in any_ask(), debt in any_debt()) {
+        // Without debts: what was planned is scanned, or carried to the next pass, whole.
+        let debt = Debt { owed: 0, carry: debt.carry.min(1 << 40) };
+        let ask = Ask { freeable: ask.freeable.min(1 << 40), batch: ask.batch.min(1 << 20), ..ask };
+        let plan = Fair.plan(&ask, debt);
+        let scanned = scan(&ask, &plan);
+        let back = Fair.settle(&ask, debt, &plan, scanned, Ended::Finished);
+        let fixed = |n: u64| n << crate::deferred::FRACTION_BITS;
+        prop_assert_eq!(fixed(scanned) + back.carry, fixed(plan.total) + plan.rest);
+    }
+}

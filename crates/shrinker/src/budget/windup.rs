@@ -1,0 +1,32 @@
+//! Linux to 5.12: whoever comes takes the whole debt, and scans half the cache for it.
+
+use super::{delta, total_max, Ask, Ended, Plan, Policy};
+use crate::deferred::Debt;
+
+/// The policy of Linux to 5.12; a baseline for benches. The debt has no cap, and one unlucky caller pays it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Windup;
+
+impl Policy for Windup {
+    fn pays(&self, _background: bool) -> bool {
+        true
+    }
+
+    fn plan(&self, ask: &Ask, debt: Debt) -> Plan {
+        let delta = delta(ask);
+        let mut total = debt.owed.saturating_add(delta);
+        if delta < ask.freeable / 4 {
+            total = total.min(ask.freeable / 2);
+        }
+        let total = total.min(total_max(ask.freeable));
+        Plan { delta, total, scan_min: ask.batch.min(ask.freeable), rest: 0 }
+    }
+
+    fn settle(&self, _ask: &Ask, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
+        Debt { owed: debt.owed.saturating_add(plan.delta).saturating_sub(scanned), carry: 0 }
+    }
+
+    fn owed_max(&self, _freeable: u64) -> u64 {
+        u64::MAX
+    }
+}

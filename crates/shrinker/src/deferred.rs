@@ -1,0 +1,116 @@
+//! Debts: what a shrinker should have scanned for a group on a node, and has not.
+//!
+//! A debt stands next to the bit that it belongs to, in the same unit of the map: it moves to the parent with it when the
+//! group dies (S18), and it is gone when the bit is cleared, because then nothing exists that could pay it (S17).
+
+use alloc::vec::Vec;
+
+/// Fixed point: objects are counted in 65,536ths, so that a cache of ten objects under light pressure, whose turn is a
+/// thousandth of an object a pass, has its turn in the end.
+pub(crate) const FRACTION_BITS: u32 = 16;
+
+/// What one shrinker left undone for one group on one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(alias = "nr_deferred")]
+pub struct Debt {
+    /// Objects that somebody should have scanned and could not, or was not allowed to.
+    pub owed: u64,
+    /// Aging that did not yet make a batch, in 65,536ths of an object.
+    pub carry: u64,
+}
+
+impl Debt {
+    /// No debt.
+    pub const NONE: Self = Self { owed: 0, carry: 0 };
+
+    /// Nothing owed and nothing carried.
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+}
+
+/// The debts of one group on one node, sorted by shrinker id; only those that are not [`Debt::NONE`].
+#[derive(Debug, Default)]
+pub(crate) struct Debts(Vec<(u32, Debt)>);
+
+impl Debts {
+    /// Takes the debt out, as an exchange with 0 would: no two callers get the same object (S5). Without `all`, what is
+    /// owed stays for those who pay, and only what is carried is taken.
+    pub(crate) fn take(&mut self, id: u32, all: bool) -> Debt {
+        let Ok(at) = self.0.binary_search_by_key(&id, |d| d.0) else { return Debt::NONE };
+        if all || self.0[at].1.owed == 0 {
+            return self.0.remove(at).1;
+        }
+        Debt { owed: 0, carry: core::mem::take(&mut self.0[at].1.carry) }
+    }
+
+    /// Adds to the debt. What is owed stops at `owed_max`, what is carried at the largest number. Says what is owed now.
+    pub(crate) fn add(&mut self, id: u32, debt: Debt, owed_max: u64) -> u64 {
+        if debt.is_none() {
+            return self.owed(id);
+        }
+        let at = match self.0.binary_search_by_key(&id, |d| d.0) {
+            Ok(at) => at,
+            Err(at) => {
+                self.0.insert(at, (id, Debt::NONE));
+                at
+            }
+        };
+        let sum = &mut self.0[at].1;
+        sum.owed = sum.owed.saturating_add(debt.owed).min(owed_max);
+        sum.carry = sum.carry.saturating_add(debt.carry);
+        let sum = *sum;
+        if sum.is_none() {
+            self.0.remove(at);
+        }
+        sum.owed
+    }
+
+    /// Objects owed by `id`.
+    pub(crate) fn owed(&self, id: u32) -> u64 {
+        self.0.binary_search_by_key(&id, |d| d.0).map_or(0, |at| self.0[at].1.owed)
+    }
+
+    /// Keeps only the debts of ids that `stays` names.
+    pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
+        self.0.retain(|d| stays(d.0));
+        if self.0.is_empty() {
+            self.0 = Vec::new();
+        }
+    }
+
+    /// Heap bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity() * core::mem::size_of::<(u32, Debt)>()
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s5_a_debt_is_taken_once() {
+        let mut debts = Debts::default();
+        debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
+        assert_eq!(debts.take(7, true), Debt { owed: 100, carry: 5 });
+        assert_eq!(debts.take(7, true), Debt::NONE);
+    }
+
+    #[test]
+    fn those_who_do_not_pay_leave_what_is_owed() {
+        let mut debts = Debts::default();
+        debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
+        assert_eq!(debts.take(7, false), Debt { owed: 0, carry: 5 });
+        assert_eq!(debts.take(7, true), Debt { owed: 100, carry: 0 });
+    }
+
+    #[test]
+    fn a_debt_stops_at_its_cap_and_does_not_overflow() {
+        let mut debts = Debts::default();
+        assert_eq!(debts.add(1, Debt { owed: u64::MAX, carry: u64::MAX }, u64::MAX), u64::MAX);
+        assert_eq!(debts.add(1, Debt { owed: u64::MAX, carry: u64::MAX }, 10), 10);
+        assert_eq!(debts.take(1, true), Debt { owed: 10, carry: u64::MAX });
+        assert!(debts.0.is_empty(), "no debt leaves no entry");
+    }
+}

@@ -1,0 +1,44 @@
+//! What can be refused, and what to do about it.
+
+use thiserror::Error;
+
+/// [`ShrinkerBuilder::alloc`](crate::ShrinkerBuilder::alloc) gave no shrinker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AllocError {
+    /// As many shrinkers exist as there are ids.
+    #[error("all {} shrinker ids are in use: drop registrations that are no longer needed", u32::MAX)]
+    OutOfIds,
+}
+
+/// A registration could not end here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UnregisterError {
+    /// The calling thread is inside this shrinker's own callback, and would wait for itself.
+    #[error("a shrinker cannot be unregistered from inside its own callback, which would wait for itself: return from the callback first, or hand the registration to another thread")]
+    InsideCallback,
+}
+
+/// The reclaimer did not start.
+#[cfg(feature = "std")]
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The system gave no thread for this node. Threads that had started before are stopped again.
+    #[error("no reclaimer thread for node {node}: {source}; raise the limit on threads (ulimit -u, pids.max)")]
+    Thread {
+        /// The node that was left without.
+        node: lowwater_lru_core::NodeId,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The topology knows other nodes than the registry was made for.
+    #[error("the topology has {topology} nodes and the registry {registry}: make both from the same topology")]
+    Nodes {
+        /// Nodes of the topology.
+        topology: usize,
+        /// Nodes of the registry.
+        registry: usize,
+    },
+}

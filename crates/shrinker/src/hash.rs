@@ -1,0 +1,47 @@
+//! Hashing of ids: they are dense, small and nobody's secret, so one multiplication spreads them.
+
+use core::hash::{BuildHasherDefault, Hash, Hasher};
+
+use hashbrown::HashMap;
+
+/// Builds [`IdHash`].
+pub(crate) type IdHasher = BuildHasherDefault<IdHash>;
+
+/// The hash of one id, or of a few in a row.
+#[derive(Default)]
+pub(crate) struct IdHash(u64);
+
+/// 2^64 divided by the golden ratio: neighbours land far apart.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl Hasher for IdHash {
+    fn finish(&self) -> u64 {
+        // A table takes its bucket from the low bits and its tag from the high ones; a product mixes upwards only.
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u16(&mut self, n: u16) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(u64::from(n));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(GOLDEN);
+    }
+}
+
+/// Gives back what a table has grown beyond four times its need. Called after a removal; amortized O(1).
+pub(crate) fn shrink_after_removal<K: Eq + Hash, V>(map: &mut HashMap<K, V, IdHasher>) {
+    if map.len() < map.capacity() / 4 {
+        map.shrink_to(map.len() * 2);
+    }
+}

@@ -1,0 +1,412 @@
+//! Who holds something: for each group and node, the shrinkers that may.
+//!
+//! The obvious map, an array of bits for every (group, node) as long as the highest shrinker id, costs memory and walking
+//! time for pairs that never meet. Here a pair costs something from its first object until a pass finds it empty, and
+//! nothing else does:
+//!
+//! ```text
+//!     nodes[n] -- shards[hash(group)]: RwLock< group -> Unit { words with a bit in them, debts } >
+//!        |
+//!        +------- summary: Mutex< group -> Way { children whose subtree holds something } >
+//!
+//!     index[hash(shrinker)]: Mutex< shrinker -> its (group, node) pairs >
+//! ```
+//!
+//! - a pass over a subtree goes down the ways, so it visits the groups that hold something and those above them;
+//! - an `add` on a list that was empty reads one shard and one word, and stops there if the bit is still set;
+//! - dropping a registration asks the index for its own pairs, so nothing is left for the next owner of the id (S17);
+//! - bytes are O(live pairs) (S25).
+//!
+//! # Invariants
+//!
+//! 1. If a list is not empty, and neither an `add` on it, nor a clear of its bit, nor its group's offline is in progress, its
+//!    bit is set (L10, S11).
+//! 2. A unit is there if and only if its group's way is marked live; it is made, and removed, under the shard's write lock.
+//! 3. A way is there if and only if it is live or has children. Its parent's way has it as a child.
+//! 4. A bit is set if and only if the index has the pair. Both change under the index shard's lock.
+//! 5. A bit is set only for an id that is open, and only in a unit of a group that has not gone through
+//!    [`offline`](Map::offline).
+//!
+//! # Lock order
+//!
+//! Shard, then index shard, then summary; debts of a unit are a leaf under the shard. Nobody's code runs under any of them,
+//! and no group handle is dropped there: the last one locks the tree.
+//!
+//! # Orderings
+//!
+//! A set bit means "this shrinker may have something for this group on this node". It may be set in vain; that costs one
+//! call. It may never stay clear while the list is not empty; that would hide an object from reclaim for good.
+//!
+//! `set` skips the store when it sees the bit set, to leave the line shared. That makes it store-then-load, and clearing is
+//! store-then-load too, so each side needs a full fence between its halves:
+//!
+//! ```text
+//!     add to a list               a pass that counted "empty"
+//!       count += 1                  clear: bit = 0
+//!       set: fence(SeqCst)                 fence(SeqCst)
+//!            bit set? else set it   count == 0? else set it again
+//! ```
+//!
+//! - If the pass's fence comes first, `set` sees the bit clear, and sets it.
+//! - If the fence in `set` comes first, the pass sees the count, and sets the bit.
+//!
+//! The shards' locks are no substitute: both sides only read-lock, and may be inside together. Held by `map/loom.rs`:
+//! `an_object_is_never_hidden` and its twins without a fence on either side and without the second count, which must fail.
+
+mod index;
+mod summary;
+mod tour;
+mod unit;
+
+#[cfg(all(test, lowwater_loom))]
+mod loom;
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
+
+pub(crate) use index::Key;
+pub(crate) use summary::{Position, Resume};
+pub(crate) use tour::Tour;
+
+use alloc::{boxed::Box, vec::Vec};
+use core::ops::{DerefMut, RangeInclusive};
+
+use hashbrown::hash_map::Entry;
+use lowwater_lru_core::sync::{
+    atomic::{fence, Ordering},
+    Mutex, RwLock,
+};
+use lowwater_lru_core::{mutated, Bytes, Memcg, MemcgId, NodeId};
+
+use crate::bitmap::Bit;
+use crate::deferred::Debt;
+use crate::hash::shrink_after_removal;
+use index::Index;
+use summary::Summary;
+use unit::{Unit, Units};
+
+/// Shards of a node: enough that sixteen threads whose lists fill at once seldom meet. A power of two.
+const SHARDS: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
+
+/// The map of all groups, nodes and shrinkers of one registry.
+pub(crate) struct Map {
+    nodes: Box<[NodeMap]>,
+    index: Index,
+}
+
+/// One node's part of the map.
+struct NodeMap {
+    shards: [RwLock<Units>; SHARDS],
+    summary: Mutex<Summary>,
+}
+
+/// What a try at a group found.
+enum Tried {
+    /// Done, or nothing to do.
+    Done,
+    /// The group has died; its nearest online ancestor has its lists.
+    Dying,
+}
+
+impl Map {
+    pub(crate) fn new(nodes: usize) -> Self {
+        let node = |_| NodeMap {
+            shards: core::array::from_fn(|_| RwLock::new(Units::default())),
+            summary: Mutex::new(Summary::default()),
+        };
+        Self { nodes: (0..nodes).map(node).collect(), index: Index::new() }
+    }
+
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    // === ids ===
+
+    /// Opens an id: from here on its bits can be set.
+    pub(crate) fn open(&self, id: u32) -> Key {
+        self.index.open(id)
+    }
+
+    /// Ends an id: its bits and debts are cleared, and none can come any more (S17). O(its own pairs).
+    pub(crate) fn close(&self, key: Key) {
+        for (node, memcg) in self.index.close(key) {
+            // No bit of this id is set from here on (invariant 5), so what is cleared stays clear.
+            let grave = self.node(node).remove_bit(memcg, key.id);
+            drop(grave);
+        }
+    }
+
+    // === bits ===
+
+    /// A list of `memcg` on `node` may hold something: sets the bit. A group that has gone offline stands for its nearest
+    /// online ancestor, which has its lists.
+    ///
+    /// When the bit is set already: one read lock, one fence, no store.
+    #[doc(alias = "set_shrinker_bit")]
+    pub(crate) fn set(&self, memcg: &Memcg, node: NodeId, key: Key) {
+        if let Tried::Done = self.try_set(memcg, node, key) {
+            return;
+        }
+        // Bounded by the depth of the tree: each round starts from an ancestor of the last.
+        let mut above = memcg.nearest_online();
+        while let Tried::Dying = self.try_set(&above, node, key) {
+            above = above.nearest_online();
+        }
+    }
+
+    fn try_set(&self, memcg: &Memcg, node: NodeId, key: Key) -> Tried {
+        let shard = self.node(node).shard(memcg.id());
+        if let Some(bit) = shard.read().get(&memcg.id()).and_then(|unit| unit.words.find(key.id)) {
+            if !mutated!("set_without_fence") {
+                // SeqCst: between the caller's count and our load; meets the fence in `clear`.
+                fence(Ordering::SeqCst);
+            }
+            if !bit.is_set() {
+                self.mark(bit, memcg, node, key, &mut self.index.lock(key.id));
+            }
+            return Tried::Done;
+        }
+        self.set_slow(memcg, node, key)
+    }
+
+    /// The unit or the word is not there.
+    #[cold]
+    fn set_slow(&self, memcg: &Memcg, node: NodeId, key: Key) -> Tried {
+        let on_node = self.node(node);
+        let mut units = on_node.shard(memcg.id()).write();
+        // Asked under the lock that `offline` takes after the group has died: either we see it dying, or `offline` comes
+        // after us and takes the bit along.
+        if !memcg.is_online() {
+            return Tried::Dying;
+        }
+        let mut index = self.index.lock(key.id);
+        if !index.is_open(key) {
+            return Tried::Done;
+        }
+        let unit = match units.entry(memcg.id()) {
+            Entry::Occupied(unit) => unit.into_mut(),
+            Entry::Vacant(vacant) => {
+                // INVARIANT 2: unit and way are made together.
+                on_node.summary.lock().link(memcg);
+                vacant.insert(Unit::new(memcg.clone()))
+            }
+        };
+        let bit = unit.words.make(key.id);
+        self.mark(bit, memcg, node, key, &mut index);
+        Tried::Done
+    }
+
+    /// Sets a bit that was seen clear. INVARIANT 4 and 5: under the index shard's lock, with the pair, if the id is open.
+    fn mark(&self, bit: Bit<'_>, memcg: &Memcg, node: NodeId, key: Key, index: &mut index::Shard) {
+        if index.insert(key, node, memcg.id()) {
+            // Relaxed: a pass that sees the bit and finds nothing yet clears it, and its second count is ordered by the
+            // fences (see the module's Orderings); other changes of the bit are ordered by the index shard's lock.
+            bit.word.fetch_or(bit.mask, Ordering::Relaxed);
+        }
+    }
+
+    /// Clears a bit. The caller counts again after it, and [`set`](Self::set)s it again if that does not say "empty", or
+    /// else calls [`settle`](Self::settle).
+    pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, key: Key) {
+        let units = self.node(node).shard(memcg.id()).read();
+        if let Some(bit) = units.get(&memcg.id()).and_then(|unit| unit.words.find(key.id)) {
+            let mut index = self.index.lock(key.id);
+            index.remove(key.id, node, memcg.id());
+            // Relaxed: ordered against other changes of the bit by the index shard's lock, against the count by the fence.
+            bit.word.fetch_and(!bit.mask, Ordering::Relaxed);
+        }
+        drop(units);
+        if !mutated!("clear_without_fence") {
+            // SeqCst: between the clear and the caller's second count; meets the fence in `set`.
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Gives back what a cleared bit leaves: its debt, its word, its unit. Nothing if the bit is set again.
+    pub(crate) fn settle(&self, memcg: &Memcg, node: NodeId, id: u32) {
+        let grave = self.node(node).settle(memcg.id(), id);
+        drop(grave);
+    }
+
+    /// Is the bit set?
+    #[cfg(test)]
+    pub(crate) fn is_set(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
+        self.node(node).shard(memcg.id()).read().get(&memcg.id()).is_some_and(|unit| unit.words.contains(id))
+    }
+
+    /// Adds the ids in `range` whose bit is set to `ids`, in order.
+    pub(crate) fn collect(&self, memcg: &Memcg, node: NodeId, range: RangeInclusive<u32>, ids: &mut Vec<u32>) {
+        if let Some(unit) = self.node(node).shard(memcg.id()).read().get(&memcg.id()) {
+            unit.words.collect(range, ids);
+        }
+    }
+
+    // === debts ===
+
+    /// Takes a debt out, so that nobody else pays it as well (S5). Without `all`, only what is carried.
+    pub(crate) fn take_debt(&self, memcg: &Memcg, node: NodeId, id: u32, all: bool) -> Debt {
+        let units = self.node(node).shard(memcg.id()).read();
+        units.get(&memcg.id()).map_or(Debt::NONE, |unit| unit.debts.lock().take(id, all))
+    }
+
+    /// Adds to a debt, up to `owed_max`; if the group has died, to its nearest online ancestor's. Where the bit is clear
+    /// nothing exists that could pay, and the debt is forgiven. Says what is owed now.
+    pub(crate) fn add_debt(&self, memcg: &Memcg, node: NodeId, id: u32, debt: Debt, owed_max: u64) -> u64 {
+        if debt.is_none() {
+            return 0;
+        }
+        let mut climbed;
+        let mut at = memcg;
+        loop {
+            let units = self.node(node).shard(at.id()).read();
+            match units.get(&at.id()) {
+                Some(unit) if unit.words.contains(id) => return unit.debts.lock().add(id, debt, owed_max),
+                Some(_) => return 0,
+                // Asked under the lock, as in `set_slow`.
+                None if at.is_online() => return 0,
+                None => {}
+            }
+            drop(units);
+            climbed = at.nearest_online();
+            at = &climbed;
+        }
+    }
+
+    /// Objects owed by `id` for this group on this node.
+    pub(crate) fn owed(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
+        let units = self.node(node).shard(memcg.id()).read();
+        units.get(&memcg.id()).map_or(0, |unit| unit.debts.lock().owed(id))
+    }
+
+    // === groups ===
+
+    /// The group has died, and its lists have joined `parent`'s: so do its bits and its debts (S18).
+    #[doc(alias = "reparent_shrinker_deferred")]
+    pub(crate) fn offline(&self, dying: &Memcg, parent: &Memcg) {
+        for n in 0..self.nodes.len() {
+            let node = NodeId::new(n as u16);
+            let Some(mut unit) = self.node(node).remove_unit(dying) else { continue };
+            let mut ids = Vec::new();
+            unit.words.collect(0..=u32::MAX, &mut ids);
+            let mut keys = Vec::with_capacity(ids.len());
+            for id in ids {
+                keys.extend(self.index.lock(id).remove(id, node, dying.id()));
+            }
+            for key in keys {
+                // A bit in vain where the list was empty costs one call, and the debt is kept until then.
+                self.set(parent, node, key);
+                let debt = unit.debts.get_mut().take(key.id, true);
+                self.add_debt(parent, node, key.id, debt, u64::MAX);
+            }
+        }
+    }
+
+    /// Drops every unit and way, and closes every id: the registry is gone. What lists still report is not listened to.
+    pub(crate) fn shut(&self) {
+        self.index.shut();
+        for node in &self.nodes {
+            for shard in &node.shards {
+                let units = {
+                    let mut units = shard.write();
+                    for unit in units.values() {
+                        node.summary.lock().unlink(&unit.memcg);
+                    }
+                    core::mem::take(&mut *units)
+                };
+                drop(units);
+            }
+        }
+    }
+
+    // === to look at ===
+
+    /// Set bits, and units that hold them, over all nodes. O(live pairs).
+    pub(crate) fn live(&self) -> (usize, usize) {
+        let shards = self.nodes.iter().flat_map(|node| &node.shards);
+        shards.fold((0, 0), |(pairs, units), shard| {
+            let shard = shard.read();
+            (pairs + shard.values().map(|unit| unit.words.len()).sum::<usize>(), units + shard.len())
+        })
+    }
+
+    /// Bytes allocated. O(live pairs).
+    pub(crate) fn footprint(&self) -> Bytes {
+        let nodes: usize = self.nodes.iter().map(NodeMap::bytes).sum();
+        Bytes::new((nodes + self.index.bytes() + core::mem::size_of::<Self>()) as u64)
+    }
+
+    fn node(&self, node: NodeId) -> &NodeMap {
+        // A node beyond the last is a mistake in the caller's topology; its lists are reached through the last node.
+        &self.nodes[node.index().min(self.nodes.len() - 1)]
+    }
+
+    pub(crate) fn summary(&self, node: NodeId) -> impl DerefMut<Target = Summary> + '_ {
+        self.node(node).summary.lock()
+    }
+}
+
+// === impl NodeMap ===
+
+impl NodeMap {
+    fn shard(&self, memcg: MemcgId) -> &RwLock<Units> {
+        &self.shards[memcg.index() % SHARDS]
+    }
+
+    /// See [`Map::settle`]. What comes back is dropped without a lock.
+    fn settle(&self, memcg: MemcgId, id: u32) -> Option<Unit> {
+        let shard = self.shard(memcg);
+        {
+            let units = shard.read();
+            let unit = units.get(&memcg)?;
+            let bit = unit.words.find(id)?;
+            if bit.is_set() {
+                return None;
+            }
+            // Relaxed: looked at again under the write lock.
+            if bit.word.load(Ordering::Relaxed) != 0 {
+                unit.debts.lock().take(id, true);
+                return None;
+            }
+        }
+        self.tidy(&mut shard.write(), memcg)
+    }
+
+    /// Clears the bit and the debt of an id that is closed.
+    fn remove_bit(&self, memcg: MemcgId, id: u32) -> Option<Unit> {
+        let mut units = self.shard(memcg).write();
+        if let Some(bit) = units.get(&memcg).and_then(|unit| unit.words.find(id)) {
+            // Relaxed: under the write lock.
+            bit.word.fetch_and(!bit.mask, Ordering::Relaxed);
+        }
+        self.tidy(&mut units, memcg)
+    }
+
+    /// INVARIANT 2: under the write lock nobody sets a bit, so a unit found empty here is empty, and goes with its way.
+    fn tidy(&self, units: &mut Units, memcg: MemcgId) -> Option<Unit> {
+        let unit = units.get_mut(&memcg)?;
+        unit.words.tidy();
+        unit.debts.get_mut().retain(|id| unit.words.contains(id));
+        if unit.words.is_empty() {
+            self.remove(units, memcg)
+        } else {
+            None
+        }
+    }
+
+    /// Takes a dying group's unit out.
+    fn remove_unit(&self, dying: &Memcg) -> Option<Unit> {
+        self.remove(&mut self.shard(dying.id()).write(), dying.id())
+    }
+
+    fn remove(&self, units: &mut Units, memcg: MemcgId) -> Option<Unit> {
+        let gone = units.remove(&memcg)?;
+        shrink_after_removal(units);
+        self.summary.lock().unlink(&gone.memcg);
+        Some(gone)
+    }
+
+    fn bytes(&self) -> usize {
+        let units: usize = self.shards.iter().map(|shard| unit::bytes(&shard.read())).sum();
+        core::mem::size_of::<Self>() + units + self.summary.lock().bytes()
+    }
+}

@@ -1,0 +1,127 @@
+//! The map the other way round: for each shrinker, the pairs whose bit is set.
+//!
+//! Without it, dropping a registration would have to look at every live group for bits and debts that its id leaves behind,
+//! or leave them to the next owner of the id, as Linux does (KERNEL 3.5). It is touched only when a bit changes, which is once
+//! between two passes at most, not when an object is added.
+
+use alloc::{boxed::Box, vec::Vec};
+use core::mem::size_of;
+use core::ops::DerefMut;
+
+use hashbrown::{HashMap, HashSet};
+use lowwater_lru_core::sync::Mutex;
+use lowwater_lru_core::{MemcgId, NodeId};
+
+use crate::hash::{shrink_after_removal, IdHasher};
+
+/// An id and which of its owners: an owner that is gone cannot set a bit for its heir.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    /// The shrinker's id.
+    pub(crate) id: u32,
+    /// Which of those who had the id, counted by its index shard.
+    serial: u64,
+}
+
+/// Shards of the index, by shrinker.
+const SHARDS: usize = super::SHARDS;
+
+/// All shards.
+pub(super) struct Index(Box<[Mutex<Shard>]>);
+
+/// The shrinkers of one shard.
+#[derive(Default)]
+pub(super) struct Shard {
+    open: HashMap<u32, Pairs, IdHasher>,
+    serial: u64,
+}
+
+/// The set bits of one shrinker.
+struct Pairs {
+    serial: u64,
+    set: HashSet<Pair, IdHasher>,
+}
+
+type Pair = (NodeId, MemcgId);
+
+impl Index {
+    pub(super) fn new() -> Self {
+        Self((0..SHARDS).map(|_| Mutex::new(Shard::default())).collect())
+    }
+
+    pub(super) fn lock(&self, id: u32) -> impl DerefMut<Target = Shard> + '_ {
+        self.0[id as usize % SHARDS].lock()
+    }
+
+    pub(super) fn open(&self, id: u32) -> Key {
+        let mut shard = self.lock(id);
+        shard.serial += 1;
+        let serial = shard.serial;
+        let old = shard.open.insert(id, Pairs { serial, set: HashSet::default() });
+        debug_assert!(old.is_none(), "id {id} is given out while it is in use");
+        Key { id, serial }
+    }
+
+    /// The pairs that were set; none is set from here on.
+    pub(super) fn close(&self, key: Key) -> Vec<Pair> {
+        let mut shard = self.lock(key.id);
+        if !shard.is_open(key) {
+            return Vec::new();
+        }
+        let pairs = shard.open.remove(&key.id).map_or_else(HashSet::default, |pairs| pairs.set);
+        shrink_after_removal(&mut shard.open);
+        pairs.into_iter().collect()
+    }
+
+    pub(super) fn shut(&self) {
+        for shard in &self.0 {
+            shard.lock().open = HashMap::default();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.iter().map(|shard| shard.lock().open.values().map(|pairs| pairs.set.len()).sum::<usize>()).sum()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let shard = |shard: &Mutex<Shard>| {
+            let shard = shard.lock();
+            let sets: usize = shard.open.values().map(|pairs| pairs.set.capacity() * (size_of::<Pair>() + 1)).sum();
+            size_of::<Mutex<Shard>>() + shard.open.capacity() * (size_of::<(u32, Pairs)>() + 1) + sets
+        };
+        self.0.iter().map(shard).sum()
+    }
+}
+
+impl Shard {
+    pub(super) fn is_open(&self, key: Key) -> bool {
+        self.open.get(&key.id).is_some_and(|pairs| pairs.serial == key.serial)
+    }
+
+    /// Notes a pair; false if the id is not, or no longer, this owner's.
+    pub(super) fn insert(&mut self, key: Key, node: NodeId, memcg: MemcgId) -> bool {
+        match self.open.get_mut(&key.id) {
+            Some(pairs) if pairs.serial == key.serial => {
+                pairs.set.insert((node, memcg));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets a pair. Says whose id it is now.
+    pub(super) fn remove(&mut self, id: u32, node: NodeId, memcg: MemcgId) -> Option<Key> {
+        let pairs = self.open.get_mut(&id)?;
+        pairs.set.remove(&(node, memcg));
+        if pairs.set.is_empty() {
+            pairs.set = HashSet::default();
+        }
+        Some(Key { id, serial: pairs.serial })
+    }
+
+    #[cfg(test)]
+    pub(super) fn contains(&self, id: u32, node: NodeId, memcg: MemcgId) -> bool {
+        self.open.get(&id).is_some_and(|pairs| pairs.set.contains(&(node, memcg)))
+    }
+}

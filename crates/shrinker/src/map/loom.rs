@@ -1,0 +1,196 @@
+//! Model checks of the map: an adder, a pass, a death, all at once.
+//!
+//! Run with `RUSTFLAGS="--cfg lowwater_loom" cargo test --release`; each takes well under a second, without a bound on
+//! preemptions.
+
+use super::*;
+use ::loom::thread;
+use alloc::sync::Arc;
+use lowwater_lru_core::sync::atomic::AtomicU64;
+use lowwater_lru_core::sync::with_mutant;
+use lowwater_lru_core::MemcgTree;
+
+const N0: NodeId = NodeId::ZERO;
+
+/// A list, as far as the map can see it: how many objects it holds.
+struct List(AtomicU64);
+
+impl List {
+    fn new(objects: u64) -> Arc<Self> {
+        Arc::new(Self(AtomicU64::new(objects)))
+    }
+
+    fn add(&self) {
+        // Relaxed, on purpose: the map's fences must do.
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a pass does with a list that it believes empty.
+fn clear_if_empty(map: &Map, memcg: &Memcg, key: Key, list: &List) {
+    if list.count() == 0 {
+        map.clear(memcg, N0, key);
+        if list.count() == 0 {
+            map.settle(memcg, N0, key.id);
+        } else {
+            map.set(memcg, N0, key);
+        }
+    }
+}
+
+/// An add meets a pass that clears the bit which an earlier add left.
+fn add_meets_clear() {
+    ::loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let (map, list) = (Arc::new(Map::new(1)), List::new(0));
+        let key = map.open(0);
+        map.set(tree.root(), N0, key);
+        let adder = {
+            let (map, list, root) = (Arc::clone(&map), Arc::clone(&list), tree.root().clone());
+            thread::spawn(move || {
+                list.add();
+                map.set(&root, N0, key);
+            })
+        };
+        clear_if_empty(&map, tree.root(), key, &list);
+        adder.join().unwrap();
+        assert!(map.is_set(tree.root(), N0, 0), "an object is hidden");
+        map.shut();
+    });
+}
+
+#[test]
+fn an_object_is_never_hidden() {
+    add_meets_clear();
+}
+
+#[test]
+#[should_panic = "an object is hidden"]
+fn an_object_is_hidden_without_the_fence_in_set() {
+    with_mutant("set_without_fence", add_meets_clear);
+}
+
+#[test]
+#[should_panic = "an object is hidden"]
+fn an_object_is_hidden_without_the_fence_in_clear() {
+    with_mutant("clear_without_fence", add_meets_clear);
+}
+
+/// The unit is there for another shrinker; ours has no word yet. One adder makes the word, another and a reader look for
+/// theirs.
+#[test]
+fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
+    ::loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let map = Arc::new(Map::new(1));
+        let (near, far, other) = (map.open(1), map.open(100), map.open(2));
+        map.set(tree.root(), N0, near);
+        let adder = {
+            let (map, root) = (Arc::clone(&map), tree.root().clone());
+            thread::spawn(move || map.set(&root, N0, far))
+        };
+        map.set(tree.root(), N0, other);
+        let mut ids = Vec::new();
+        map.collect(tree.root(), N0, 0..=u32::MAX, &mut ids);
+        assert!(ids.starts_with(&[1, 2]), "a reader sees a short map");
+        adder.join().unwrap();
+        ids.clear();
+        map.collect(tree.root(), N0, 0..=u32::MAX, &mut ids);
+        assert_eq!(ids, [1, 2, 100]);
+        map.shut();
+    });
+}
+
+/// The pass finds a unit empty and removes it, while an add comes.
+#[test]
+fn s11_a_unit_that_is_removed_takes_no_bit_along() {
+    ::loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let (map, list) = (Arc::new(Map::new(1)), List::new(0));
+        let (ours, theirs) = (map.open(0), map.open(1));
+        map.set(tree.root(), N0, ours);
+        let adder = {
+            let (map, root) = (Arc::clone(&map), tree.root().clone());
+            thread::spawn(move || map.set(&root, N0, theirs))
+        };
+        clear_if_empty(&map, tree.root(), ours, &list);
+        adder.join().unwrap();
+        let mut ids = Vec::new();
+        map.collect(tree.root(), N0, 0..=u32::MAX, &mut ids);
+        assert_eq!(ids, [1]);
+        assert!(map.summary(N0).find(tree.root().id(), &[]).is_some(), "the way is there with the unit");
+        map.shut();
+    });
+}
+
+/// An add tells late of a group that has died meanwhile, or is dying now.
+#[test]
+fn s11_r3_a_bit_set_on_a_dying_group_is_its_parents() {
+    ::loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let map = Arc::new(Map::new(1));
+        let key = map.open(0);
+        let child = tree.root().create("c").unwrap();
+        let adder = {
+            let (map, child) = (Arc::clone(&map), child.clone());
+            thread::spawn(move || map.set(&child, N0, key))
+        };
+        child.offline().unwrap();
+        map.offline(&child, tree.root());
+        adder.join().unwrap();
+        assert!(map.is_set(tree.root(), N0, 0), "the parent does not know");
+        assert!(!map.is_set(&child, N0, 0), "a dead group has a unit");
+        map.shut();
+    });
+}
+
+/// A debt is put back while its group dies: it is owed by the parent in the end, once.
+#[test]
+fn s18_no_debt_is_lost_in_a_death() {
+    ::loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let map = Arc::new(Map::new(1));
+        let key = map.open(0);
+        let child = tree.root().create("c").unwrap();
+        map.set(&child, N0, key);
+        map.set(tree.root(), N0, key);
+        let debt = |owed| Debt { owed, carry: 0 };
+        map.add_debt(&child, N0, 0, debt(5), u64::MAX);
+        let payer = {
+            let (map, child) = (Arc::clone(&map), child.clone());
+            thread::spawn(move || {
+                let taken = map.take_debt(&child, N0, 0, true);
+                map.add_debt(&child, N0, 0, taken, u64::MAX);
+            })
+        };
+        child.offline().unwrap();
+        map.offline(&child, tree.root());
+        payer.join().unwrap();
+        assert_eq!(map.owed(tree.root(), N0, 0), 5);
+        map.shut();
+    });
+}
+
+/// A shrinker's id ends while one of its lists tells of an object.
+#[test]
+fn s17_no_bit_is_set_for_an_id_that_is_closed() {
+    ::loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let map = Arc::new(Map::new(1));
+        let key = map.open(0);
+        let adder = {
+            let (map, root) = (Arc::clone(&map), tree.root().clone());
+            thread::spawn(move || map.set(&root, N0, key))
+        };
+        map.close(key);
+        let heir = map.open(0);
+        adder.join().unwrap();
+        assert!(!map.is_set(tree.root(), N0, 0), "the heir inherits a bit");
+        assert_eq!(map.live(), (0, 0));
+        map.close(heir);
+    });
+}

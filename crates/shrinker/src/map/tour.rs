@@ -1,0 +1,120 @@
+//! One round over the live groups of a subtree on one node, starting where the last one stopped.
+//!
+//! Groups are taken from the summary a few at a time, and no lock is held between: a group that is live throughout is
+//! visited exactly once (S15), one that comes or goes meanwhile at most once.
+//!
+//! ```text
+//!     start = (P, i):   P, shrinkers after i  |  groups after P  |  groups before P  |  P, shrinkers up to i
+//! ```
+
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+use lowwater_lru_core::{Memcg, MemcgId, NodeId};
+
+use super::summary::{Found, Path, Position};
+use super::Map;
+
+/// Groups taken from the summary at once: few enough that a bounded call does not pay for groups it will not reach.
+const GROUPS_AT_ONCE: usize = 16;
+
+/// One group's part of a round.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    pub(crate) memcg: Memcg,
+    pub(crate) path: Path,
+    /// Which shrinkers to ask.
+    pub(crate) ids: RangeInclusive<u32>,
+}
+
+/// A round in progress.
+pub(crate) struct Tour<'a> {
+    map: &'a Map,
+    root: MemcgId,
+    node: NodeId,
+    start: Option<Position>,
+    leg: Leg,
+    /// The group last taken from the summary in this leg.
+    last: Option<Path>,
+    /// Taken from the summary, in reverse order.
+    waiting: Vec<Found>,
+}
+
+/// The legs of a round, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leg {
+    /// The start group's shrinkers after the start.
+    Head,
+    /// The groups after the start group; all groups, where there is no start.
+    After,
+    /// The groups before the start group.
+    Before,
+    /// The start group's shrinkers up to the start.
+    Tail,
+    /// Nothing is left.
+    Over,
+}
+
+impl<'a> Tour<'a> {
+    /// A round that begins after `start`, or with `root` itself.
+    pub(crate) fn new(map: &'a Map, root: &Memcg, node: NodeId, start: Option<Position>) -> Self {
+        let leg = if start.is_some() { Leg::Head } else { Leg::After };
+        let last = start.as_ref().map(|start| start.path.clone());
+        Self { map, root: root.id(), node, start, leg, last, waiting: Vec::new() }
+    }
+
+    fn refill(&mut self) -> Option<Found> {
+        let until = match self.leg {
+            Leg::Before => self.start.as_ref().map(|start| start.path.as_slice()),
+            _ => None,
+        };
+        let summary = self.map.summary(self.node);
+        summary.collect(self.root, self.last.as_deref(), until, GROUPS_AT_ONCE, &mut self.waiting);
+        drop(summary);
+        self.waiting.reverse();
+        self.last = Some(self.waiting.first()?.1.clone());
+        self.waiting.pop()
+    }
+
+    /// The start group again, with these of its shrinkers.
+    fn start_group(&self, ids: impl FnOnce(u32) -> Option<RangeInclusive<u32>>) -> Option<Stop> {
+        let start = self.start.as_ref()?;
+        let ids = ids(start.id)?;
+        let memcg = self.map.summary(self.node).find(self.root, &start.path)?;
+        Some(Stop { memcg, path: start.path.clone(), ids })
+    }
+}
+
+impl Iterator for Tour<'_> {
+    type Item = Stop;
+
+    fn next(&mut self) -> Option<Stop> {
+        loop {
+            match self.leg {
+                Leg::Head => {
+                    self.leg = Leg::After;
+                    let stop = self.start_group(|id| Some(id.checked_add(1)?..=u32::MAX));
+                    if stop.is_some() {
+                        return stop;
+                    }
+                }
+                Leg::After | Leg::Before => {
+                    if let Some((memcg, path)) = self.waiting.pop().or_else(|| self.refill()) {
+                        return Some(Stop { memcg, path, ids: 0..=u32::MAX });
+                    }
+                    self.last = None;
+                    self.leg = match (self.leg, &self.start) {
+                        (_, None) => Leg::Over,
+                        (Leg::After, _) => Leg::Before,
+                        _ => Leg::Tail,
+                    };
+                }
+                Leg::Tail => {
+                    self.leg = Leg::Over;
+                    return self.start_group(|id| Some(0..=id));
+                }
+                Leg::Over => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A pass: all that is live in a group's subtree on one node, and nothing else.
+//!
+//! Groups are visited in pre-order from where the last bounded pass from the same root stopped, so that a bound does not
+//! always fall on the same groups. Two layers, as in the kernel's `shrink_node_memcgs`:
+//!
+//! 1. groups above their `low`;
+//! 2. groups below their `low` but above their `min`: only at the highest pressure, and only if the others gave nothing
+//!    then. A light pass that frees nothing proves nothing: at priority 12 it looks at one object in two thousand.
+
+use alloc::vec::Vec;
+
+use lowwater_lru_core::{Bytes, Memcg, NodeId};
+
+use crate::control::Reclaim;
+use crate::map::{Position, Resume, Tour};
+use crate::registry::Inner;
+use crate::shrink::{Size, Visit};
+use crate::work::{Progress, Work};
+
+/// Are limits kept?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protect {
+    /// `min` always, `low` as long as others give.
+    Limits,
+    /// Everybody gives.
+    Nothing,
+}
+
+/// One pass.
+pub(crate) struct Pass<'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) root: &'a Memcg,
+    pub(crate) node: NodeId,
+    pub(crate) priority: u8,
+    pub(crate) flags: Reclaim,
+    pub(crate) protect: Protect,
+}
+
+impl Pass<'_> {
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Progress {
+        let round = Round {
+            inner: self.inner,
+            root: self.root,
+            node: self.node,
+            flags: self.flags,
+            size: Size::Priority(self.priority),
+            who: Resume::Pass,
+            protect: self.protect,
+        };
+        let mut progress = Progress::default();
+        let skipped = round.go(Layer::AboveLow, &mut progress, work);
+        if self.priority == 0 && progress.freed == 0 && skipped && work.bound().is_none() {
+            round.go(Layer::BelowLow, &mut progress, work);
+        }
+        progress
+    }
+}
+
+/// Which groups a round visits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layer {
+    /// Those that nothing protects.
+    AboveLow,
+    /// Those that only `low` protects.
+    BelowLow,
+}
+
+/// One round over one layer on one node.
+pub(crate) struct Round<'a> {
+    pub(crate) inner: &'a Inner,
+    pub(crate) root: &'a Memcg,
+    pub(crate) node: NodeId,
+    pub(crate) flags: Reclaim,
+    pub(crate) size: Size,
+    pub(crate) who: Resume,
+    pub(crate) protect: Protect,
+}
+
+impl Round<'_> {
+    /// Visits the layer's groups until `work` is used up. Says whether groups were passed over for their `low`.
+    pub(crate) fn go(&self, layer: Layer, progress: &mut Progress, work: &mut Work<'_>) -> bool {
+        if !self.root.is_online() {
+            return false;
+        }
+        let map = &self.inner.map;
+        let start = map.summary(self.node).resume(self.root.id(), self.who);
+        let mut last = start.clone();
+        let mut skipped = false;
+        let mut ids = Vec::new();
+        for stop in Tour::new(map, self.root, self.node, start.clone()) {
+            match shelter(&stop.memcg, self.root, self.protect) {
+                Some(found) if found == layer => {}
+                Some(_) => {
+                    skipped |= layer == Layer::AboveLow;
+                    continue;
+                }
+                None => continue,
+            }
+            ids.clear();
+            map.collect(&stop.memcg, self.node, stop.ids, &mut ids);
+            if self.who == Resume::Direct && last == start {
+                // Others that start meanwhile go to the next group.
+                self.stop_at(Some(Position { path: stop.path.clone(), id: u32::MAX }));
+            }
+            let (inner, memcg, node, flags, size) = (self.inner, &stop.memcg, self.node, self.flags, self.size);
+            let visit = Visit { inner, memcg, node, flags, size, bits: true };
+            let mut visited = None;
+            for id in &ids {
+                if work.bound().is_some() {
+                    let here = visited.map(|id| Position { path: stop.path.clone(), id });
+                    self.stop_at(here.or(last));
+                    return skipped;
+                }
+                *progress += visit.id(*id, work);
+                visited = Some(*id);
+            }
+            if let Some(id) = visited {
+                last = Some(Position { path: stop.path, id });
+            }
+        }
+        match self.who {
+            // A pass that came all the way round begins from the top.
+            Resume::Pass if start.is_some() => self.stop_at(None),
+            Resume::Pass => {}
+            Resume::Direct => self.stop_at(last),
+        }
+        skipped
+    }
+
+    fn stop_at(&self, position: Option<Position>) {
+        self.inner.map.summary(self.node).set_resume(self.root.id(), self.who, position);
+    }
+}
+
+/// The layer a group belongs to in a reclaim from `root`; none if it is not touched: it is dying (its parent has its objects,
+/// S19), or below its `min`.
+pub(crate) fn shelter(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<Layer> {
+    if !memcg.is_online() {
+        return None;
+    }
+    if protect == Protect::Nothing {
+        return Some(Layer::AboveLow);
+    }
+    let protection = memcg.protection(root);
+    let below = |limit: Bytes| limit > Bytes::ZERO && memcg.usage() <= limit;
+    if below(protection.min) {
+        None
+    } else if below(protection.low) {
+        Some(Layer::BelowLow)
+    } else {
+        Some(Layer::AboveLow)
+    }
+}

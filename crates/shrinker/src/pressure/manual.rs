@@ -1,0 +1,31 @@
+//! Reclaim by hand: somebody wants a group to use less, now, and waits for it.
+
+use lowwater_lru_core::{Bytes, Memcg, NodeId};
+
+use super::{Reason, Watermarks};
+use crate::reclaimer::{Job, Step};
+use crate::registry::Registry;
+
+/// Objects scanned on one node before the next has its turn.
+const SCAN_MAX: u64 = 1024;
+
+impl Registry {
+    /// Reclaims `bytes` from `memcg`'s subtree on the calling thread, as a write to cgroup v2's `memory.reclaim`: on all
+    /// nodes, with rising pressure, until its usage has fallen by that or nothing more can be freed. Says by how much it fell.
+    ///
+    /// Only objects whose bytes are charged to groups count.
+    #[doc(alias = "memory.reclaim")]
+    pub fn reclaim(&self, memcg: &Memcg, bytes: Bytes) -> Bytes {
+        let before = memcg.usage();
+        // No limit is looked at, so the marks do not matter.
+        let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+        let target = Reason::Manual(bytes).target(memcg, &marks);
+        let mut jobs: alloc::vec::Vec<_> =
+            (0..self.nodes()).map(|node| (NodeId::new(node as u16), Job::new(memcg.clone(), target))).collect();
+        // Ends: a job's priority rises while it gets on too slowly, and it ends when nothing comes at the highest.
+        while !jobs.is_empty() {
+            jobs.retain_mut(|(node, job)| job.step(self, *node, SCAN_MAX) == Step::Again);
+        }
+        before.saturating_sub(memcg.usage())
+    }
+}

@@ -1,0 +1,83 @@
+//! Watermarks: the reclaimer starts before a limit is reached, so that threads seldom have to reclaim for themselves.
+//!
+//! ```text
+//!     0 ------------------------ target ------ low ---- max
+//!                                  |            |        |
+//!                       reclaim stops        starts      charges are refused
+//! ```
+//!
+//! The gap between start and stop is hysteresis: without it the thread would wake for every object.
+
+use lowwater_lru_core::Bytes;
+
+/// How far below a group's `max` the reclaimer starts, and how far it goes.
+///
+/// The gaps are cut to a sixteenth and an eighth of `max`, so that one pair serves a budget and the small limits below it.
+///
+/// ```
+/// use lowwater_lru_core::Bytes;
+/// use lowwater_shrinker::pressure::Watermarks;
+///
+/// let marks = Watermarks::for_budget(Bytes::mib(64));
+/// assert!(!marks.is_low(Bytes::mib(62), Bytes::mib(64)));
+/// assert!(marks.is_low(Bytes::mib(63), Bytes::mib(64)));
+/// assert_eq!(marks.target(Bytes::mib(64)), Bytes::mib(60));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias = "WMARK_LOW")]
+#[doc(alias = "WMARK_HIGH")]
+pub struct Watermarks {
+    /// Reclaim starts when usage is above `max` less this.
+    pub low_gap: Bytes,
+    /// Reclaim stops when usage is at most `max` less this; taken as `low_gap` if it is less.
+    pub high_gap: Bytes,
+}
+
+/// Of a budget, the part that is the low gap, and so how much of it charges may use up while the reclaimer wakes.
+const LOW_PARTS: u64 = 32;
+/// Of a budget, the part that is the high gap.
+const HIGH_PARTS: u64 = 16;
+/// The gaps are not larger than these parts of a limit.
+const LOW_PARTS_MIN: u64 = 16;
+const HIGH_PARTS_MIN: u64 = 8;
+
+impl Watermarks {
+    /// A 32nd and a 16th of `budget`.
+    pub const fn for_budget(budget: Bytes) -> Self {
+        Self { low_gap: Bytes::new(budget.get() / LOW_PARTS), high_gap: Bytes::new(budget.get() / HIGH_PARTS) }
+    }
+
+    /// Is it time to start, with `usage` of at most `max`? Never without a limit.
+    pub fn is_low(&self, usage: Bytes, max: Bytes) -> bool {
+        max < Bytes::MAX && usage > max.saturating_sub(self.low_gap(max))
+    }
+
+    /// The usage at which reclaim stops; no bound without a limit.
+    pub fn target(&self, max: Bytes) -> Bytes {
+        if max == Bytes::MAX {
+            return max;
+        }
+        let gap = self.high_gap.get().min(max.get() / HIGH_PARTS_MIN);
+        max.saturating_sub(Bytes::new(gap).max(self.low_gap(max)))
+    }
+
+    fn low_gap(&self, max: Bytes) -> Bytes {
+        Bytes::new(self.low_gap.get().min(max.get() / LOW_PARTS_MIN))
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn reclaim_that_has_reached_its_target_does_not_start_again(low: u64, high: u64, max: u64) {
+            let marks = Watermarks { low_gap: Bytes::new(low), high_gap: Bytes::new(high) };
+            let max = Bytes::new(max);
+            prop_assert!(marks.target(max) <= max);
+            prop_assert!(!marks.is_low(marks.target(max), max));
+        }
+    }
+}

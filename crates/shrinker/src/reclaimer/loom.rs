@@ -1,0 +1,54 @@
+//! Model checks of the queue: no wake-up is lost.
+
+use super::*;
+use ::loom::thread;
+use alloc::sync::Arc;
+use lowwater_lru_core::sync::with_mutant;
+use lowwater_lru_core::MemcgTree;
+
+/// Two charges ask for reclaim, one after the other; the thread serves a request and may sleep again, but never with usage
+/// left that it has not seen.
+fn charge_meets_thread() {
+    ::loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let wake = Arc::new(Wake::default());
+        let (usage, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let thread = {
+            let (wake, usage, seen) = (Arc::clone(&wake), Arc::clone(&usage), Arc::clone(&seen));
+            thread::spawn(move || {
+                while wake.take().is_some() {
+                    // Relaxed, on purpose: the queue's fences must do.
+                    seen.store(usage.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+            })
+        };
+        for _ in 0..2 {
+            usage.fetch_add(1, Ordering::Relaxed);
+            wake.request(tree.root(), Reason::Watermark, Bytes::ZERO);
+        }
+        // If nothing is queued, the thread has taken all that was, and what it saw must be all there was.
+        let state = wake.state.lock();
+        let idle = state.requests.is_empty();
+        drop(state);
+        wake.stop();
+        thread.join().unwrap();
+        assert!(!idle || seen.load(Ordering::Relaxed) == 2, "a wake-up is lost");
+    });
+}
+
+#[test]
+fn no_wake_up_is_lost() {
+    charge_meets_thread();
+}
+
+#[test]
+#[should_panic = "a wake-up is lost"]
+fn a_wake_up_is_lost_without_the_fence_in_request() {
+    with_mutant("wake_without_fence", charge_meets_thread);
+}
+
+#[test]
+#[should_panic = "a wake-up is lost"]
+fn a_wake_up_is_lost_without_the_fence_in_take() {
+    with_mutant("take_without_fence", charge_meets_thread);
+}

@@ -1,0 +1,270 @@
+//! The threads themselves.
+
+use alloc::{format, sync::Arc, vec::Vec};
+use core::time::Duration;
+
+use lowwater_lru_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use lowwater_lru_core::sync::thread::{self, JoinHandle};
+use lowwater_lru_core::topology::Topology;
+use lowwater_lru_core::{Memcg, NodeId};
+
+use super::step::{Job, Step};
+use super::wake::{Request, Wake};
+use crate::error::StartError;
+use crate::pressure::{Reason, Watermarks};
+use crate::registry::Registry;
+
+/// Objects scanned in one step, so that jobs take turns and a stop is noticed soon.
+const SCAN_MAX: u64 = 4096;
+/// The rest after nothing could be freed; doubled each time in a row, up to [`REST_MAX`].
+const REST_MIN: Duration = Duration::from_millis(1);
+/// The longest rest, and so the longest that memory which can be freed again goes unnoticed.
+const REST_MAX: Duration = Duration::from_millis(100);
+
+/// The reclaimer threads of a registry, one a node, pinned to the node's processors where that is possible. Dropping this
+/// stops and joins them; a callback that is running is waited for.
+///
+/// ```
+/// use std::sync::Arc;
+/// use lowwater_lru_core::{topology, Bytes, MemcgTree};
+/// use lowwater_shrinker::{pressure::Watermarks, Reclaimer, Registry, RegistryConfig};
+///
+/// let tree = MemcgTree::default();
+/// tree.root().set_max(Bytes::mib(64));
+/// let topology = topology::detect();
+/// let registry = Registry::with_config(&tree, RegistryConfig::with_topology(Arc::clone(&topology)));
+///
+/// let reclaimer = Reclaimer::start(&registry, topology, Watermarks::for_budget(Bytes::mib(64)))?;
+/// // After each charge; costs a few loads unless a limit is near.
+/// reclaimer.charged(tree.root());
+/// # Ok::<(), lowwater_shrinker::StartError>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping this stops the threads"]
+#[doc(alias = "kswapd")]
+pub struct Reclaimer {
+    nodes: Vec<(Arc<Shared>, Option<JoinHandle<()>>)>,
+    watermarks: Watermarks,
+}
+
+/// What a node's thread and those who wake it share.
+struct Shared {
+    node: NodeId,
+    wake: Wake,
+    wakeups: AtomicU64,
+    steps: AtomicU64,
+    freed: AtomicU64,
+    exhausted: AtomicU64,
+    pinned: AtomicBool,
+}
+
+/// What one node's thread did since it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeStats {
+    /// The node.
+    pub node: NodeId,
+    /// Times the thread had something to do.
+    pub wakeups: u64,
+    /// Passes.
+    pub steps: u64,
+    /// Objects freed.
+    pub freed: u64,
+    /// Groups given up for the moment, because nothing more could be freed.
+    pub exhausted: u64,
+    /// Is the thread bound to the node's processors?
+    pub pinned: bool,
+}
+
+impl Reclaimer {
+    /// Starts a thread for each node.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::Thread`] if the system gives no thread; [`StartError::Nodes`] if `topology` is not the registry's. That a
+    /// thread cannot be pinned (the processors may be taken from us) is no error; [`NodeStats::pinned`] tells.
+    pub fn start(registry: &Registry, topology: Arc<dyn Topology>, watermarks: Watermarks) -> Result<Self, StartError> {
+        if topology.nodes() != registry.nodes() {
+            return Err(StartError::Nodes { topology: topology.nodes(), registry: registry.nodes() });
+        }
+        // Threads that have started are stopped by the drop of this if a later one does not.
+        let mut reclaimer = Self { nodes: Vec::new(), watermarks };
+        for n in 0..topology.nodes() {
+            let shared = Arc::new(Shared::new(NodeId::new(n as u16)));
+            let node = shared.node;
+            let (theirs, registry, topology) = (Arc::clone(&shared), registry.clone(), Arc::clone(&topology));
+            let main = move || {
+                let pinned = pin(topology.cpus_of(theirs.node));
+                // Relaxed: a number to look at.
+                theirs.pinned.store(pinned, Ordering::Relaxed);
+                drop(topology);
+                theirs.run(&registry, &watermarks);
+            };
+            let thread = thread::Builder::new()
+                .name(format!("lowwater/{n}"))
+                .spawn(main)
+                .map_err(|source| StartError::Thread { node, source })?;
+            reclaimer.nodes.push((shared, Some(thread)));
+        }
+        Ok(reclaimer)
+    }
+
+    /// Says that `memcg` should use less; the threads do the rest. Queues it for each node, or costs a fence and a load a node
+    /// when the same is queued already. Waits for nothing that waits.
+    #[doc(alias = "wakeup_kswapd")]
+    pub fn wake(&self, memcg: &Memcg, reason: Reason) {
+        let target = reason.target(memcg, &self.watermarks);
+        for (shared, _) in &self.nodes {
+            shared.wake.request(memcg, reason, target);
+        }
+    }
+
+    /// To be called after a charge: wakes the threads if `memcg` or a group above it has come near its `max`, or above its
+    /// `high`. O(depth), and three loads a level where it has not.
+    pub fn charged(&self, memcg: &Memcg) {
+        let mut at = Some(memcg);
+        while let Some(group) = at {
+            let usage = group.usage();
+            if usage > group.high() {
+                self.wake(group, Reason::High);
+            }
+            if self.watermarks.is_low(usage, group.max()) {
+                self.wake(group, Reason::Watermark);
+            }
+            at = group.parent();
+        }
+    }
+
+    /// The watermarks.
+    pub fn watermarks(&self) -> Watermarks {
+        self.watermarks
+    }
+
+    /// What each node's thread did.
+    pub fn stats(&self) -> Vec<NodeStats> {
+        self.nodes.iter().map(|(shared, _)| shared.stats()).collect()
+    }
+}
+
+impl Drop for Reclaimer {
+    fn drop(&mut self) {
+        for (shared, _) in &self.nodes {
+            shared.wake.stop();
+        }
+        for (_, thread) in &mut self.nodes {
+            let Some(thread) = thread.take() else { continue };
+            // Dropped by a callback on one of our own threads: that one ends by itself.
+            if thread.thread().id() == thread::current().id() {
+                continue;
+            }
+            if thread.join().is_err() && !std::thread::panicking() {
+                panic!("a reclaimer thread panicked outside of any callback: this is a bug in lowwater");
+            }
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            wake: Wake::default(),
+            wakeups: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
+            freed: AtomicU64::new(0),
+            exhausted: AtomicU64::new(0),
+            pinned: AtomicBool::new(false),
+        }
+    }
+
+    fn run(&self, registry: &Registry, watermarks: &Watermarks) {
+        let mut rest = REST_MIN;
+        while let Some(requests) = self.wake.take() {
+            // Relaxed, here and below: numbers to look at.
+            self.wakeups.fetch_add(1, Ordering::Relaxed);
+            if self.serve(registry, watermarks, requests) {
+                rest = REST_MIN;
+            } else {
+                // Whoever is near a limit keeps asking, and there is nothing to free: do not run in circles.
+                self.wake.rest(rest);
+                rest = (rest * 2).min(REST_MAX);
+            }
+        }
+    }
+
+    /// Steps all jobs in turn until none is left, those included that come meanwhile. False if some were given up and nothing
+    /// was freed for anybody.
+    fn serve(&self, registry: &Registry, watermarks: &Watermarks, requests: Vec<Request>) -> bool {
+        let mut jobs = Vec::new();
+        let mut newcomers = requests;
+        let (mut freed, mut given_up) = (0, 0);
+        loop {
+            for request in newcomers {
+                add(&mut jobs, request, watermarks);
+            }
+            jobs.retain_mut(|job| {
+                let before = job.freed();
+                let step = job.step(registry, self.node, SCAN_MAX);
+                freed += job.freed() - before;
+                given_up += u64::from(step == Step::Exhausted);
+                self.steps.fetch_add(1, Ordering::Relaxed);
+                step == Step::Again
+            });
+            if jobs.is_empty() || self.wake.is_stopping() {
+                break;
+            }
+            newcomers = self.wake.take_now();
+        }
+        self.freed.fetch_add(freed, Ordering::Relaxed);
+        self.exhausted.fetch_add(given_up, Ordering::Relaxed);
+        freed > 0 || given_up == 0
+    }
+
+    fn stats(&self) -> NodeStats {
+        NodeStats {
+            node: self.node,
+            // Relaxed: numbers to look at.
+            wakeups: self.wakeups.load(Ordering::Relaxed),
+            steps: self.steps.load(Ordering::Relaxed),
+            freed: self.freed.load(Ordering::Relaxed),
+            exhausted: self.exhausted.load(Ordering::Relaxed),
+            pinned: self.pinned.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// A new job, unless one for the group is under way that goes as far.
+fn add(jobs: &mut Vec<Job>, request: Request, watermarks: &Watermarks) {
+    let target = match request.reason {
+        Reason::Manual(_) => request.target,
+        // Limits may have changed since it was asked for.
+        reason => reason.target(&request.memcg, watermarks),
+    };
+    if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.target() <= target) {
+        jobs.push(Job::new(request.memcg, target));
+    }
+}
+
+/// Binds the calling thread to these processors. False where that is not possible.
+#[cfg(target_os = "linux")]
+fn pin(cpus: &[usize]) -> bool {
+    let mut set = rustix::thread::CpuSet::new();
+    for cpu in cpus.iter().filter(|cpu| **cpu < rustix::thread::CpuSet::MAX_CPU) {
+        set.set(*cpu);
+    }
+    set.count() > 0 && rustix::thread::sched_setaffinity(None, &set).is_ok()
+}
+
+/// Binds the calling thread to these processors: not here.
+#[cfg(not(target_os = "linux"))]
+fn pin(_cpus: &[usize]) -> bool {
+    false
+}
+
+impl core::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.stats().fmt(f)
+    }
+}

@@ -1,0 +1,160 @@
+//! The queue before a reclaimer thread: whoever charges puts a group in, the thread takes all that is there, or sleeps.
+//!
+//! A group near its limit is charged by many threads, and each charge asks for reclaim. So a word in front of the lock says
+//! which request is queued already; who sees its own there goes on without the lock.
+//!
+//! # Orderings
+//!
+//! The word makes it store-then-load on both sides, so each needs a full fence between its halves:
+//!
+//! ```text
+//!     charge, then Wake::request        Wake::take, then Job::step
+//!       usage += n                        queued = none
+//!       fence(SeqCst)                     fence(SeqCst)
+//!       queued == mine? done              usage above target? reclaim
+//! ```
+//!
+//! - If the thread's fence comes first, the charge sees `none`, and queues.
+//! - If the charge's comes first, the thread sees the usage, and reclaims.
+//!
+//! Held by `reclaimer/loom.rs`: `no_wake_up_is_lost`, and its twins without a fence, which must fail.
+
+use alloc::vec::Vec;
+
+use lowwater_lru_core::sync::{
+    atomic::{fence, AtomicU64, Ordering},
+    Condvar, Mutex,
+};
+use lowwater_lru_core::{mutated, Bytes, Memcg};
+
+use crate::pressure::Reason;
+
+#[cfg(all(test, lowwater_loom))]
+#[path = "loom.rs"]
+mod loom;
+
+/// Nothing is queued that another request could equal.
+const NONE: u64 = 0;
+
+/// One node's queue.
+#[derive(Default)]
+pub(super) struct Wake {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The request that was queued last and has not been taken, as [`key`] has it.
+    queued: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    requests: Vec<Request>,
+    stop: bool,
+}
+
+/// A group that should use less.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) memcg: Memcg,
+    pub(super) reason: Reason,
+    /// Usage to come down to.
+    pub(super) target: Bytes,
+}
+
+impl Wake {
+    /// Queues a request and wakes the thread. Costs a fence and a load when the same is queued already.
+    pub(super) fn request(&self, memcg: &Memcg, reason: Reason, target: Bytes) {
+        let key = key(memcg, reason);
+        if !mutated!("wake_without_fence") {
+            // SeqCst: between the caller's charge and our load; meets the fence in `drain`.
+            fence(Ordering::SeqCst);
+        }
+        // Relaxed: ordered by the fence.
+        if key != NONE && self.queued.load(Ordering::Relaxed) == key {
+            return;
+        }
+        self.request_slow(memcg, reason, target, key);
+    }
+
+    #[cold]
+    fn request_slow(&self, memcg: &Memcg, reason: Reason, target: Bytes, key: u64) {
+        let mut state = self.state.lock();
+        let same = |old: &&mut Request| old.memcg == *memcg && kind(old.reason) == kind(reason);
+        match (state.requests.iter_mut().find(same), reason) {
+            // Two who ask for so many bytes each want both.
+            (Some(old), Reason::Manual(bytes)) => old.target = old.target.saturating_sub(bytes),
+            (Some(old), _) => old.target = target,
+            (None, _) => state.requests.push(Request { memcg: memcg.clone(), reason, target }),
+        }
+        // Relaxed: written only under the lock; who reads it without has its fence.
+        self.queued.store(key, Ordering::Relaxed);
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// All requests, once there are some; none when it is time to stop. What the caller does with them comes after a fence.
+    pub(super) fn take(&self) -> Option<Vec<Request>> {
+        let mut state = self.state.lock();
+        while !state.stop && state.requests.is_empty() {
+            self.changed.wait(&mut state);
+        }
+        if state.stop {
+            return None;
+        }
+        Some(self.drain(&mut state))
+    }
+
+    fn drain(&self, state: &mut State) -> Vec<Request> {
+        let requests = core::mem::take(&mut state.requests);
+        // Relaxed: ordered by the fence that follows.
+        self.queued.store(NONE, Ordering::Relaxed);
+        if !mutated!("take_without_fence") {
+            // SeqCst: between the store and the taker's look at usage; meets the fence in `request`.
+            fence(Ordering::SeqCst);
+        }
+        requests
+    }
+
+    /// From here on [`take`](Self::take) gives none.
+    pub(super) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.changed.notify_all();
+    }
+}
+
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+impl Wake {
+    /// The requests that came meanwhile, without waiting.
+    pub(super) fn take_now(&self) -> Vec<Request> {
+        self.drain(&mut self.state.lock())
+    }
+
+    /// Is it time to stop?
+    pub(super) fn is_stopping(&self) -> bool {
+        self.state.lock().stop
+    }
+
+    /// Sleeps for `time` whatever is queued, unless it is time to stop.
+    pub(super) fn rest(&self, time: core::time::Duration) {
+        let until = std::time::Instant::now() + time;
+        let mut state = self.state.lock();
+        while !state.stop && !self.changed.wait_until(&mut state, until).timed_out() {}
+    }
+}
+
+/// One number for what two requests must agree in to be the same; [`NONE`] for those that add up.
+fn key(memcg: &Memcg, reason: Reason) -> u64 {
+    match reason {
+        Reason::Manual(_) => NONE,
+        _ => u64::from(kind(reason)) << 32 | u64::from(memcg.id().get()),
+    }
+}
+
+/// A reason without its amount; not 0.
+fn kind(reason: Reason) -> u8 {
+    match reason {
+        Reason::Watermark => 1,
+        Reason::High => 2,
+        Reason::Limit => 3,
+        Reason::Manual(_) => 4,
+    }
+}

@@ -1,0 +1,295 @@
+//! The shrinkers of one runtime: who is registered, and everything that asks them.
+//!
+//! # Who keeps whom alive
+//!
+//! ```text
+//!     Registry --> Inner <-- Registration (its id)          lists --> Listener --> Map
+//!                    |  \--> slots --> Entry --> the shrinker                        |
+//!                    |                                                               +--> groups that hold something
+//!                    +--> Map <- - - - the tree's offline hook (weak)
+//! ```
+//!
+//! The registry has no thread and no clock of its own; a [`Reclaimer`](crate::Reclaimer) or the caller brings them.
+
+mod builder;
+mod caller;
+mod config;
+mod entry;
+mod gate;
+mod options;
+mod registration;
+mod scope;
+
+#[cfg(all(test, lowwater_loom))]
+mod loom;
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
+
+pub use builder::{Prepared, ShrinkerBuilder};
+pub use config::RegistryConfig;
+pub(crate) use entry::{Entry, Held};
+pub use registration::Registration;
+pub use scope::NoReclaim;
+
+use alloc::{
+    sync::{Arc, Weak},
+    vec::Vec,
+};
+
+use lowwater_lru_core::sync::{Mutex, RwLock};
+use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
+
+use crate::control::Reclaim;
+use crate::direct::DirectOutcome;
+use crate::every::Every;
+use crate::id::{IdPool, ShrinkerId};
+use crate::map::Map;
+use crate::pass::{Pass, Protect};
+use crate::stats::{RegistryStats, ShrinkerStats};
+use crate::work::{Progress, Work};
+use scope::Scopes;
+
+/// The shrinkers of one runtime, and the calls that make them give memory back. A handle: clones are the same registry.
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+/// use lowwater_lru_core::{MemcgTree, NodeId};
+/// use lowwater_shrinker::{Count, Registry, Scan, ShrinkControl, Shrinker};
+///
+/// struct Pool(AtomicU64);
+///
+/// impl Shrinker for Pool {
+///     fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+///         match self.0.load(Relaxed) {
+///             0 => Count::Empty,
+///             n => Count::Objects(n),
+///         }
+///     }
+///     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+///         let n = self.0.load(Relaxed).min(sc.nr_to_scan());
+///         self.0.fetch_sub(n, Relaxed);
+///         sc.set_nr_scanned(n);
+///         Scan::Freed(n)
+///     }
+/// }
+///
+/// let tree = MemcgTree::default();
+/// let registry = Registry::new(&tree, 1);
+///
+/// let prepared = registry.builder("pool").alloc()?;
+/// let occupancy = prepared.occupancy();
+/// let registration = prepared.register(Arc::new(Pool(AtomicU64::new(1000))));
+/// occupancy.occupied(tree.root(), NodeId::ZERO);
+///
+/// assert_eq!(registry.drop_caches(), 1000);
+/// assert_eq!(registry.drop_caches(), 0);
+/// // Two calls: one to count, one to make sure after its bit was cleared; none for the second drop.
+/// assert_eq!(registration.stats().callbacks, 2);
+/// # Ok::<(), lowwater_shrinker::AllocError>(())
+/// ```
+#[derive(Clone)]
+pub struct Registry {
+    inner: Arc<Inner>,
+}
+
+/// What all handles share.
+pub(crate) struct Inner {
+    pub(crate) map: Arc<Map>,
+    pub(crate) root: Memcg,
+    pub(crate) config: RegistryConfig,
+    pub(crate) scopes: Scopes,
+    ids: Mutex<IdPool>,
+    /// By id. A reader enters the entry's gate before it lets go of the lock, so that who has closed the gate and then had the
+    /// write lock knows that no lookup has a handle.
+    slots: RwLock<Vec<Option<Arc<Entry>>>>,
+}
+
+impl Registry {
+    /// A registry for the groups of `tree` and for `nodes` NUMA nodes, with the defaults of [`RegistryConfig`].
+    ///
+    /// # Panics
+    ///
+    /// If `nodes` is 0 or more than a [`NodeId`] can tell apart.
+    pub fn new(tree: &MemcgTree, nodes: usize) -> Self {
+        Self::with_config(tree, RegistryConfig::new(nodes))
+    }
+
+    /// A registry for the groups of `tree`, as `config` has it.
+    pub fn with_config(tree: &MemcgTree, config: RegistryConfig) -> Self {
+        let map = Arc::new(Map::new(config.topology.nodes()));
+        tree.add_hook(Arc::new(Hook(Arc::downgrade(&map))));
+        let inner = Inner {
+            map,
+            root: tree.root().clone(),
+            config,
+            scopes: Scopes::new(),
+            ids: Mutex::new(IdPool::default()),
+            slots: RwLock::new(Vec::new()),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Begins a shrinker. The name is for people; two may have the same.
+    pub fn builder(&self, name: &str) -> ShrinkerBuilder<'_> {
+        ShrinkerBuilder::new(&self.inner, name)
+    }
+
+    /// Number of NUMA nodes.
+    pub fn nodes(&self) -> usize {
+        self.inner.map.nodes()
+    }
+
+    /// The root of the tree this registry reclaims from.
+    pub fn root(&self) -> &Memcg {
+        &self.inner.root
+    }
+
+    /// One pass: asks each shrinker that may hold something for `root` or a group below it on `node`, and has it scan its part
+    /// at `priority` (12, light, to 0, everything). Groups below their `min` are left alone, those below their `low` too,
+    /// unless priority is 0 and nothing could be freed elsewhere. A pass that `work` cuts short is taken up there by the next.
+    ///
+    /// O(pairs that may hold something), whatever the number of groups and shrinkers. Does nothing when `root` is offline
+    /// (S19), or the thread is inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    #[doc(alias = "shrink_slab")]
+    pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
+        let Some(_scope) = self.inner.scopes.enter_first() else { return Progress::default() };
+        let pass = Pass { inner: &self.inner, root, node, priority, flags, protect: Protect::Limits };
+        pass.run(work)
+    }
+
+    /// Frees all that can be freed, in every group and on every node, protected or not. Says how many objects.
+    ///
+    /// Goes round again as long as it pays, a bounded number of times, so it ends beside a thread that fills the caches as
+    /// fast (S22).
+    #[doc(alias = "drop_slab")]
+    pub fn drop_caches(&self) -> u64 {
+        let Some(_scope) = self.inner.scopes.enter_first() else { return 0 };
+        drop_all(|| {
+            let mut freed = 0_u64;
+            for node in 0..self.nodes() {
+                let (node, flags) = (NodeId::new(node as u16), Reclaim::KSWAPD);
+                let pass = Pass {
+                    inner: &self.inner,
+                    root: &self.inner.root,
+                    node,
+                    priority: 0,
+                    flags,
+                    protect: Protect::Nothing,
+                };
+                freed = freed.saturating_add(pass.run(&mut Work::unlimited()).freed);
+            }
+            freed
+        })
+    }
+
+    /// Reclaims a little on the thread that needs the memory: from `memcg`'s subtree, this node first, round-robin, until
+    /// `done` says so or a bound of [`RegistryConfig`] is reached. Costs no more when others have left debts (S23).
+    ///
+    /// The thread must hold none of its caches' locks, or say so with `flags` or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    #[doc(alias = "try_to_free_mem_cgroup_pages")]
+    pub fn direct_reclaim(&self, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
+        crate::direct::reclaim(&self.inner, memcg, flags, done)
+    }
+
+    /// From here until the guard is dropped, this thread does not reclaim through this registry: for code that holds locks
+    /// which a shrinker's callback takes.
+    pub fn no_reclaim_scope(&self) -> NoReclaim<'_> {
+        self.inner.scopes.enter()
+    }
+
+    /// The plain twin of [`shrink`](Self::shrink) and [`drop_caches`](Self::drop_caches): asks everyone.
+    pub fn every(&self) -> Every<'_> {
+        Every::new(&self.inner)
+    }
+
+    /// The shrinkers and the map, as they are now. O(shrinkers + live pairs).
+    pub fn snapshot(&self) -> RegistryStats {
+        let shrinkers = self.inner.slots.read().iter().flatten().map(|entry| ShrinkerStats::of(entry)).collect();
+        let (live_pairs, live_groups) = self.inner.map.live();
+        RegistryStats { shrinkers, live_pairs, live_groups, map_bytes: self.footprint() }
+    }
+
+    /// Bytes of the map: O(live pairs) (S25), whatever the number of groups and shrinkers.
+    pub fn footprint(&self) -> Bytes {
+        self.inner.map.footprint()
+    }
+
+    /// Objects that `id` owes for `memcg` on `node`; 0 if nothing does.
+    #[doc(alias = "nr_deferred")]
+    pub fn owed(&self, memcg: &Memcg, node: NodeId, id: ShrinkerId) -> u64 {
+        self.inner.map.owed(memcg, node, id.get())
+    }
+}
+
+/// Goes round while it pays: the n-th round must free at least 2^n objects to be followed by another.
+pub(crate) fn drop_all(mut round: impl FnMut() -> u64) -> u64 {
+    let mut total = 0_u64;
+    for shift in 0..u64::BITS {
+        let freed = round();
+        total = total.saturating_add(freed);
+        if freed >> shift <= 1 {
+            break;
+        }
+    }
+    total
+}
+
+impl core::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let shrinkers = self.inner.slots.read().iter().flatten().count();
+        f.debug_struct("Registry").field("nodes", &self.nodes()).field("shrinkers", &shrinkers).finish_non_exhaustive()
+    }
+}
+
+// === impl Inner ===
+
+impl Inner {
+    /// The shrinker under `id`, held. None if it is not registered yet or any more, was set aside, or the thread is inside it:
+    /// then its bit stays as it is, and is cleared by whoever ends the id.
+    pub(crate) fn lookup(&self, id: u32) -> Option<Held> {
+        let slots = self.slots.read();
+        slots.get(id as usize)?.as_ref()?.hold()
+    }
+
+    /// Ids up to the highest that is registered.
+    pub(crate) fn ids_end(&self) -> u32 {
+        self.slots.read().len() as u32
+    }
+
+    fn publish(&self, entry: &Arc<Entry>) {
+        let mut slots = self.slots.write();
+        let at = entry.key.id as usize;
+        if slots.len() <= at {
+            slots.resize_with(at + 1, || None);
+        }
+        slots[at] = Some(Arc::clone(entry));
+    }
+
+    fn withdraw(&self, entry: &Entry) {
+        let mut slots = self.slots.write();
+        let gone = slots[entry.key.id as usize].take();
+        while slots.last().is_some_and(Option::is_none) {
+            slots.pop();
+        }
+        drop(slots);
+        drop(gone);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Lists may still hold the map; they shall not hold groups through it.
+        self.map.shut();
+    }
+}
+
+/// What the tree calls when a group dies. Weak, so that the tree does not keep the map.
+struct Hook(Weak<Map>);
+
+impl OfflineHook for Hook {
+    fn offline(&self, dying: &Memcg, parent: &Memcg) {
+        if let Some(map) = self.0.upgrade() {
+            map.offline(dying, parent);
+        }
+    }
+}

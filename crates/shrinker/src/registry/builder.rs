@@ -1,0 +1,152 @@
+//! How a shrinker is made: first its id and occupancy, which lists need, then the shrinker, which needs its lists.
+
+use alloc::{boxed::Box, sync::Arc};
+
+use lowwater_lru_core::{Memcg, NodeId, Occupancy};
+
+use super::entry::Entry;
+use super::options::Options;
+use super::registration::Registration;
+use super::Inner;
+use crate::error::AllocError;
+use crate::id::ShrinkerId;
+use crate::map::{Key, Map};
+use crate::shrinker::Shrinker;
+
+/// The first of two steps, from [`Registry::builder`](crate::Registry::builder).
+#[must_use = "a builder does nothing until `alloc`"]
+pub struct ShrinkerBuilder<'a> {
+    inner: &'a Arc<Inner>,
+    name: Box<str>,
+    options: Options,
+}
+
+impl<'a> ShrinkerBuilder<'a> {
+    pub(super) fn new(inner: &'a Arc<Inner>, name: &str) -> Self {
+        Self { inner, name: name.into(), options: Options::default() }
+    }
+
+    /// What it costs to make an object again, 2 by default: a cache whose objects cost twice as much gives half as much. 0
+    /// for objects that cost nothing.
+    pub fn seeks(mut self, seeks: u32) -> Self {
+        self.options.seeks = seeks;
+        self
+    }
+
+    /// Objects in one call of `scan_objects`, 128 by default; 0 is taken for that.
+    pub fn batch(mut self, objects: u64) -> Self {
+        self.options.batch = if objects == 0 { crate::budget::BATCH_DEFAULT } else { objects };
+        self
+    }
+
+    /// Does the shrinker tell groups apart? Yes by default; if not, it is asked once for all, as for the root.
+    #[doc(alias = "SHRINKER_MEMCG_AWARE")]
+    pub fn memcg_aware(mut self, aware: bool) -> Self {
+        self.options.memcg_aware = aware;
+        self
+    }
+
+    /// Does the shrinker tell nodes apart? Yes by default; if not, it is asked once for all, as for node 0.
+    #[doc(alias = "SHRINKER_NUMA_AWARE")]
+    pub fn numa_aware(mut self, aware: bool) -> Self {
+        self.options.numa_aware = aware;
+        self
+    }
+
+    /// Takes an id. Nobody calls the shrinker yet, but its lists can be made and filled: what they report is kept.
+    ///
+    /// O(log free ids).
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::OutOfIds`].
+    #[doc(alias = "shrinker_alloc")]
+    pub fn alloc(self) -> Result<Prepared, AllocError> {
+        let id = self.inner.ids.lock().take().ok_or(AllocError::OutOfIds)?;
+        let key = self.inner.map.open(id.get());
+        let claim = Claim { inner: Arc::clone(self.inner), key };
+        let listener = Arc::new(Listener { map: Arc::clone(&self.inner.map), key, options: self.options });
+        Ok(Prepared { claim, name: self.name, options: self.options, listener })
+    }
+}
+
+impl core::fmt::Debug for ShrinkerBuilder<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("ShrinkerBuilder").field("name", &self.name).field("options", &self.options).finish()
+    }
+}
+
+/// An id, its bits and its debts; given back clean (S17).
+pub(super) struct Claim {
+    pub(super) inner: Arc<Inner>,
+    pub(super) key: Key,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.inner.map.close(self.key);
+        self.inner.ids.lock().put(ShrinkerId::new(self.key.id));
+    }
+}
+
+/// An id without a shrinker, between the two steps. Dropping it gives the id back.
+#[must_use = "without `register` nobody is ever asked"]
+pub struct Prepared {
+    claim: Claim,
+    name: Box<str>,
+    options: Options,
+    listener: Arc<Listener>,
+}
+
+impl Prepared {
+    /// The id.
+    pub fn id(&self) -> ShrinkerId {
+        ShrinkerId::new(self.claim.key.id)
+    }
+
+    /// What the shrinker's lists are to be made with, so that it is asked where they hold something. A cache without such
+    /// lists calls [`Occupancy::occupied`] itself, when a group's objects on a node go from none to some. After the
+    /// registration has ended it listens no more, and may be kept.
+    pub fn occupancy(&self) -> Arc<dyn Occupancy> {
+        Arc::clone(&self.listener) as Arc<dyn Occupancy>
+    }
+
+    /// Lets the shrinker be called; from any thread, from now until the registration is dropped.
+    ///
+    /// A shrinker that is not memcg-aware is asked from the start; one that is, where its lists have told of something, before
+    /// or after this.
+    #[doc(alias = "shrinker_register")]
+    pub fn register(self, shrinker: Arc<dyn Shrinker>) -> Registration {
+        let Self { claim, name, options, listener } = self;
+        let inner = Arc::clone(&claim.inner);
+        if !options.memcg_aware {
+            let nodes = if options.numa_aware { inner.map.nodes() } else { 1 };
+            for node in 0..nodes {
+                listener.occupied(&inner.root, NodeId::new(node as u16));
+            }
+        }
+        let entry = Arc::new(Entry::new(name, claim.key, options, shrinker));
+        // Publication comes last: whoever finds the entry finds it whole (S20).
+        inner.publish(&entry);
+        Registration::new(entry, claim)
+    }
+}
+
+impl core::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Prepared").field("id", &self.id()).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Hears of lists that hold something, and sets their bits.
+struct Listener {
+    map: Arc<Map>,
+    key: Key,
+    options: Options,
+}
+
+impl Occupancy for Listener {
+    fn occupied(&self, memcg: &Memcg, node: NodeId) {
+        self.map.set(self.options.memcg(memcg), self.options.node(node), self.key);
+    }
+}

@@ -1,0 +1,88 @@
+//! What a registry is made with.
+
+use alloc::sync::Arc;
+
+use lowwater_lru_core::topology::{Fixed, Topology};
+
+use crate::budget::{Fair, Policy};
+use crate::work::Clock;
+
+/// Objects that one call of direct reclaim scans at most, where nothing else is said.
+pub const DIRECT_SCAN_MAX: u64 = 1024;
+/// Nanoseconds that one call of direct reclaim takes at most, where nothing else is said: what Redis allows itself.
+pub const DIRECT_TIME_MAX_NS: u64 = 500_000;
+
+/// The choices of a [`Registry`](crate::Registry).
+#[derive(Clone)]
+pub struct RegistryConfig {
+    pub(crate) topology: Arc<dyn Topology>,
+    pub(crate) policy: Arc<dyn Policy>,
+    pub(crate) clock: Option<Arc<dyn Clock>>,
+    pub(crate) direct_scan_max: u64,
+    pub(crate) direct_time_max_ns: u64,
+}
+
+impl RegistryConfig {
+    /// `nodes` nodes, of which every thread is on the first; else as [`with_topology`](Self::with_topology).
+    ///
+    /// # Panics
+    ///
+    /// If `nodes` is 0 or more than a node id can tell apart.
+    pub fn new(nodes: usize) -> Self {
+        Self::with_topology(Arc::new(Fixed::new(nodes)))
+    }
+
+    /// The nodes of `topology`; policy [`Fair`], 1,024 objects and 500 us for direct reclaim, and under `std` the system's
+    /// clock.
+    pub fn with_topology(topology: Arc<dyn Topology>) -> Self {
+        #[cfg(feature = "std")]
+        let clock = Some(Arc::new(crate::work::SystemClock::default()) as Arc<dyn Clock>);
+        #[cfg(not(feature = "std"))]
+        let clock = None;
+        Self {
+            topology,
+            policy: Arc::new(Fair),
+            clock,
+            direct_scan_max: DIRECT_SCAN_MAX,
+            direct_time_max_ns: DIRECT_TIME_MAX_NS,
+        }
+    }
+
+    /// Who scans how much.
+    #[must_use]
+    pub fn policy(mut self, policy: Arc<dyn Policy>) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// The clock for time bounds. Without one, only objects are bounded.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Objects that one call of direct reclaim scans at most; passed by less than a batch.
+    #[must_use]
+    pub fn direct_scan_max(mut self, objects: u64) -> Self {
+        self.direct_scan_max = objects;
+        self
+    }
+
+    /// Nanoseconds that one call of direct reclaim takes at most; passed by one callback.
+    #[must_use]
+    pub fn direct_time_max_ns(mut self, ns: u64) -> Self {
+        self.direct_time_max_ns = ns;
+        self
+    }
+}
+
+impl core::fmt::Debug for RegistryConfig {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("RegistryConfig")
+            .field("nodes", &self.topology.nodes())
+            .field("direct_scan_max", &self.direct_scan_max)
+            .field("direct_time_max_ns", &self.direct_time_max_ns)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,102 @@
+//! One registered shrinker, and the right to call it.
+
+use alloc::{boxed::Box, sync::Arc};
+
+use lowwater_lru_core::sync::atomic::{AtomicBool, Ordering};
+
+use super::gate::Gate;
+use super::options::Options;
+use crate::control::ShrinkControl;
+use crate::map::Key;
+use crate::shrinker::{Count, Scan, Shrinker};
+use crate::stats::Counters;
+
+/// What the registry keeps of a shrinker.
+pub(crate) struct Entry {
+    pub(crate) name: Box<str>,
+    pub(crate) key: Key,
+    pub(crate) options: Options,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) counters: Counters,
+    /// Set by the first callback that panics, and never cleared: nobody calls this shrinker again.
+    aside: AtomicBool,
+    shrinker: Arc<dyn Shrinker>,
+}
+
+/// The right to call a shrinker: while it is held, the shrinker is not unregistered.
+pub(crate) struct Held {
+    // Before `inside`: when the gate lets the closer go, nobody has a handle on the shrinker any more.
+    entry: Arc<Entry>,
+    #[expect(dead_code, reason = "its drop leaves the gate")]
+    inside: Inside,
+}
+
+/// A thread inside a gate.
+struct Inside(Arc<Gate>);
+
+/// A callback panicked.
+pub(crate) struct Panicked;
+
+impl Entry {
+    pub(crate) fn new(name: Box<str>, key: Key, options: Options, shrinker: Arc<dyn Shrinker>) -> Self {
+        let (gate, counters) = (Arc::new(Gate::default()), Counters::default());
+        Self { name, key, options, gate, counters, aside: AtomicBool::new(false), shrinker }
+    }
+
+    /// Goes in, if the gate is open and the shrinker is well.
+    pub(crate) fn hold(self: &Arc<Self>) -> Option<Held> {
+        if self.is_aside() || !self.gate.enter() {
+            return None;
+        }
+        Some(Held { entry: Arc::clone(self), inside: Inside(Arc::clone(&self.gate)) })
+    }
+
+    /// Has a callback panicked?
+    pub(crate) fn is_aside(&self) -> bool {
+        // Relaxed: a call more by a thread that does not see it yet does no harm.
+        self.aside.load(Ordering::Relaxed)
+    }
+
+    /// Nobody shall call it again.
+    pub(crate) fn set_aside(&self) {
+        // Relaxed: see `is_aside`.
+        self.aside.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+impl core::ops::Deref for Held {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.entry
+    }
+}
+
+impl Held {
+    pub(crate) fn count(&self, sc: &ShrinkControl<'_>) -> Result<Count, Panicked> {
+        caught(|| self.shrinker.count_objects(sc))
+    }
+
+    pub(crate) fn scan(&self, sc: &mut ShrinkControl<'_>) -> Result<Scan, Panicked> {
+        caught(|| self.shrinker.scan_objects(sc))
+    }
+}
+
+/// Calls `callback` and keeps its panic from the others.
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, Panicked> {
+    // What the callback leaves half done is its own: it is not called again.
+    std::panic::catch_unwind(core::panic::AssertUnwindSafe(callback)).map_err(|_payload| Panicked)
+}
+
+/// Calls `callback`. Without `std` a panic cannot be caught; under loom it is the model's.
+#[cfg(not(all(feature = "std", not(lowwater_loom))))]
+fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, Panicked> {
+    Ok(callback())
+}

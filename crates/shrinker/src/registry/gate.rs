@@ -1,0 +1,88 @@
+//! Who is inside a shrinker's callbacks, and the end of letting anybody in.
+//!
+//! A count and a flag in one atomic would do, but for two questions that need to know *who* is inside: may this thread come
+//! in (not twice: it may hold the cache's locks), and may this thread wait for all to leave (not from inside: it would wait for
+//! itself). So it is a short list under a lock that is held for a few instructions, never while a callback runs.
+//!
+//! Closing waits for those who are inside, not for a grace period: with nobody inside it costs one lock.
+//!
+//! # Invariants
+//!
+//! 1. Once [`Gate::close`] has returned `Ok`, nobody is inside, and nobody gets in (S14).
+
+use alloc::vec::Vec;
+
+#[cfg(any(feature = "std", lowwater_loom))]
+use lowwater_lru_core::sync::Condvar;
+use lowwater_lru_core::{mutated, sync::Mutex};
+
+use super::caller::Caller;
+use crate::error::UnregisterError;
+
+/// The door to one shrinker's callbacks.
+#[derive(Default)]
+pub(crate) struct Gate {
+    state: Mutex<State>,
+    /// Told when the last one leaves a closed gate.
+    #[cfg(any(feature = "std", lowwater_loom))]
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    closed: bool,
+    inside: Vec<Caller>,
+}
+
+impl Gate {
+    /// Lets the calling thread in, unless the gate is closed or the thread is inside already. Who is let in must
+    /// [`leave`](Self::leave).
+    pub(crate) fn enter(&self) -> bool {
+        let caller = Caller::current();
+        let mut state = self.state.lock();
+        if state.closed || (Caller::KNOWN && state.inside.contains(&caller)) {
+            return false;
+        }
+        state.inside.push(caller);
+        true
+    }
+
+    pub(crate) fn leave(&self) {
+        let caller = Caller::current();
+        let mut state = self.state.lock();
+        let at = state.inside.iter().position(|other| *other == caller).expect("who leaves has entered");
+        state.inside.swap_remove(at);
+        if state.closed && state.inside.is_empty() {
+            #[cfg(any(feature = "std", lowwater_loom))]
+            self.left.notify_all();
+        }
+    }
+
+    /// Lets nobody in any more, and waits until all have left.
+    pub(crate) fn close(&self) -> Result<(), UnregisterError> {
+        let mut state = self.state.lock();
+        if Caller::KNOWN && state.inside.contains(&Caller::current()) {
+            return Err(UnregisterError::InsideCallback);
+        }
+        state.closed = true;
+        if mutated!("close_without_waiting") {
+            return Ok(());
+        }
+        while !state.inside.is_empty() {
+            #[cfg(any(feature = "std", lowwater_loom))]
+            self.left.wait(&mut state);
+            #[cfg(not(any(feature = "std", lowwater_loom)))]
+            {
+                drop(state);
+                lowwater_lru_core::sync::yield_now();
+                state = self.state.lock();
+            }
+        }
+        Ok(())
+    }
+
+    /// How many callbacks are in flight.
+    pub(crate) fn inside(&self) -> usize {
+        self.state.lock().inside.len()
+    }
+}

@@ -1,0 +1,43 @@
+//! What a shrinker says of itself when it is made.
+
+use lowwater_lru_core::{Memcg, NodeId};
+
+use crate::budget::{BATCH_DEFAULT, SEEKS_DEFAULT};
+
+/// How a shrinker is to be asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) seeks: u32,
+    pub(crate) batch: u64,
+    pub(crate) memcg_aware: bool,
+    pub(crate) numa_aware: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seeks: SEEKS_DEFAULT, batch: BATCH_DEFAULT, memcg_aware: true, numa_aware: true }
+    }
+}
+
+impl Options {
+    /// The group whose bit stands for `memcg`: the root, if the shrinker does not tell groups apart.
+    pub(crate) fn memcg<'a>(&self, memcg: &'a Memcg) -> &'a Memcg {
+        if self.memcg_aware {
+            return memcg;
+        }
+        let mut at = memcg;
+        while let Some(parent) = at.parent() {
+            at = parent;
+        }
+        at
+    }
+
+    /// The node whose bit stands for `node`: the first, if the shrinker does not tell nodes apart.
+    pub(crate) fn node(&self, node: NodeId) -> NodeId {
+        if self.numa_aware {
+            node
+        } else {
+            NodeId::ZERO
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Threads that must not reclaim just now.
+//!
+//! A thread that holds a cache's locks, or that reclaims already, must not be sent into callbacks that take those locks. Flags
+//! say so at each call; a scope says it for everything that is called from inside, as `memalloc_nofs_save` does in the kernel.
+
+use alloc::{boxed::Box, vec::Vec};
+use core::hash::BuildHasher;
+use core::marker::PhantomData;
+
+use lowwater_lru_core::sync::Mutex;
+
+use super::caller::Caller;
+use crate::hash::IdHasher;
+
+/// Shards, so that threads which enter scopes all the time seldom meet.
+const SHARDS: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
+
+/// The threads inside scopes, each once for each scope.
+pub(crate) struct Scopes(Box<[Mutex<Vec<Caller>>]>);
+
+impl Scopes {
+    pub(crate) fn new() -> Self {
+        Self((0..SHARDS).map(|_| Mutex::new(Vec::new())).collect())
+    }
+
+    /// Enters a scope.
+    pub(crate) fn enter(&self) -> NoReclaim<'_> {
+        let caller = Caller::current();
+        self.shard(caller).lock().push(caller);
+        NoReclaim { scopes: self, caller, not_send: PhantomData }
+    }
+
+    /// Enters a scope, unless the thread is in one.
+    pub(crate) fn enter_first(&self) -> Option<NoReclaim<'_>> {
+        let caller = Caller::current();
+        let mut inside = self.shard(caller).lock();
+        if Caller::KNOWN && inside.contains(&caller) {
+            return None;
+        }
+        inside.push(caller);
+        Some(NoReclaim { scopes: self, caller, not_send: PhantomData })
+    }
+
+    fn shard(&self, caller: Caller) -> &Mutex<Vec<Caller>> {
+        &self.0[caller.shard() % SHARDS]
+    }
+}
+
+/// While this lives, the thread that made it does not reclaim: calls of the registry that would run callbacks return at once
+/// with nothing done. Scopes nest. From [`Registry::no_reclaim_scope`](crate::Registry::no_reclaim_scope).
+///
+/// Without `std` threads cannot be told apart and the scope does nothing; an embedder passes [`Reclaim`](crate::Reclaim)
+/// flags.
+#[must_use = "the scope ends when this is dropped"]
+#[doc(alias = "memalloc_nofs_save")]
+pub struct NoReclaim<'a> {
+    scopes: &'a Scopes,
+    caller: Caller,
+    /// It speaks of the thread it was made on.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for NoReclaim<'_> {
+    fn drop(&mut self) {
+        let mut inside = self.scopes.shard(self.caller).lock();
+        let at = inside.iter().position(|other| *other == self.caller).expect("who leaves a scope has entered it");
+        inside.swap_remove(at);
+    }
+}
+
+impl core::fmt::Debug for NoReclaim<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("NoReclaim").field(&self.caller).finish()
+    }
+}
+
+impl Caller {
+    fn shard(self) -> usize {
+        (IdHasher::default().hash_one(self) >> 32) as usize
+    }
+}

@@ -1,0 +1,153 @@
+//! A cache for tests: objects are numbers on a shelf, one shelf for each group and node.
+//!
+//! It keeps the rules of a real list: a dead group's shelf is its parent's, the first object on an empty shelf is told, and
+//! so is a shelf that was moved. What it answers can be bent to misbehave.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, Occupancy, OfflineHook};
+use lowwater_shrinker::{Count, Prepared, Registration, Registry, Scan, ShrinkControl, Shrinker};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+#[derive(Default)]
+pub struct Shelf {
+    state: Mutex<State>,
+    occupancy: OnceLock<Arc<dyn Occupancy>>,
+    /// Bytes charged for each object; 0 for none.
+    pub object_bytes: u64,
+    pub counts: AtomicU64,
+    pub scans: AtomicU64,
+    pub scanned_most: AtomicU64,
+    /// Instead of the honest answers.
+    pub count: OnceLock<Box<dyn Fn(&ShrinkControl<'_>) -> Option<Count> + Send + Sync>>,
+    pub scan: OnceLock<Box<dyn Fn(&mut ShrinkControl<'_>) -> Option<Scan> + Send + Sync>>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: HashMap<(Memcg, NodeId), u64>,
+    dead: HashSet<Memcg>,
+}
+
+impl Shelf {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A shelf that uncharges so many bytes for each object it frees.
+    pub fn of_bytes(object_bytes: u64) -> Self {
+        Self { object_bytes, ..Self::default() }
+    }
+
+    /// Registers the shelf; `tree` tells it of deaths before it tells a registry that was made later.
+    pub fn register(self: &Arc<Self>, prepared: Prepared) -> Registration {
+        assert!(self.occupancy.set(prepared.occupancy()).is_ok(), "a shelf is registered once");
+        prepared.register(Arc::clone(self) as Arc<dyn Shrinker>)
+    }
+
+    /// Gets an occupancy without being registered.
+    pub fn prepare(&self, prepared: &Prepared) {
+        assert!(self.occupancy.set(prepared.occupancy()).is_ok(), "a shelf is registered once");
+    }
+
+    pub fn hear_of_deaths(self: &Arc<Self>, tree: &MemcgTree) {
+        tree.add_hook(Arc::new(Deaths(Arc::downgrade(self))));
+    }
+
+    pub fn add(&self, memcg: &Memcg, node: NodeId, objects: u64) {
+        let mut state = self.state.lock().unwrap();
+        let mut effective = memcg.clone();
+        while state.dead.contains(&effective) {
+            effective = effective.parent().unwrap().clone();
+        }
+        let shelf = state.objects.entry((effective.clone(), node)).or_default();
+        let first = *shelf == 0;
+        *shelf += objects;
+        drop(state);
+        if first && objects > 0 {
+            if let Some(occupancy) = self.occupancy.get() {
+                occupancy.occupied(&effective, node);
+            }
+        }
+    }
+
+    pub fn len(&self, memcg: &Memcg, node: NodeId) -> u64 {
+        self.state.lock().unwrap().objects.get(&(memcg.clone(), node)).copied().unwrap_or(0)
+    }
+
+    pub fn total(&self) -> u64 {
+        self.state.lock().unwrap().objects.values().sum()
+    }
+
+    fn reparent(&self, dying: &Memcg, parent: &Memcg) {
+        let mut state = self.state.lock().unwrap();
+        state.dead.insert(dying.clone());
+        let moved: Vec<_> = state.objects.extract_if(|(memcg, _), _| memcg == dying).collect();
+        for ((_, node), objects) in moved {
+            *state.objects.entry((parent.clone(), node)).or_default() += objects;
+            if objects > 0 {
+                self.occupancy.get().unwrap().occupied(parent, node);
+            }
+        }
+    }
+}
+
+impl Shrinker for Shelf {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        self.counts.fetch_add(1, Relaxed);
+        if let Some(count) = self.count.get().and_then(|count| count(sc)) {
+            return count;
+        }
+        match self.len(sc.memcg(), sc.node()) {
+            0 => Count::Empty,
+            n => Count::Objects(n),
+        }
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        self.scans.fetch_add(1, Relaxed);
+        self.scanned_most.fetch_max(sc.nr_to_scan(), Relaxed);
+        if let Some(scan) = self.scan.get().and_then(|scan| scan(sc)) {
+            return scan;
+        }
+        let freed = match self.state.lock().unwrap().objects.get_mut(&(sc.memcg().clone(), sc.node())) {
+            Some(objects) => {
+                let n = sc.nr_to_scan().min(*objects);
+                *objects -= n;
+                n
+            }
+            None => 0,
+        };
+        if self.object_bytes > 0 {
+            sc.memcg().uncharge(Bytes::new(freed * self.object_bytes));
+        }
+        sc.set_nr_scanned(freed);
+        Scan::Freed(freed)
+    }
+}
+
+struct Deaths(Weak<Shelf>);
+
+impl OfflineHook for Deaths {
+    fn offline(&self, dying: &Memcg, parent: &Memcg) {
+        if let Some(shelf) = self.0.upgrade() {
+            shelf.reparent(dying, parent);
+        }
+    }
+}
+
+/// A tree, a registry over one node, and a registered shelf that hears of deaths.
+pub fn one_shelf() -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
+    shelf_on(1, Shelf::new())
+}
+
+pub fn shelf_on(nodes: usize, shelf: Shelf) -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
+    let tree = MemcgTree::new(0);
+    let shelf = Arc::new(shelf);
+    shelf.hear_of_deaths(&tree);
+    let registry = Registry::new(&tree, nodes);
+    let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+    (tree, registry, shelf, registration)
+}

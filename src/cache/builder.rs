@@ -1,0 +1,151 @@
+//! How a cache is made.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hashbrown::DefaultHashBuilder;
+use lowwater_lru_core::{Bytes, ListLru, Memcg};
+
+use super::error::BuildError;
+use super::index::Index;
+use super::load::Flights;
+use super::stats::Counters;
+use super::{Cache, Core, Inner, Listener, RemovalCause, Weigher};
+use crate::Runtime;
+
+/// The state of a builder that has no weigher yet, and so no `build`.
+#[derive(Clone, Copy, Debug)]
+pub struct NoWeigher;
+
+/// The choices of a [`Cache`]; from [`Cache::builder`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct CacheBuilder<K, V, W = NoWeigher, S = DefaultHashBuilder> {
+    runtime: Runtime,
+    name: String,
+    group: Option<Memcg>,
+    time_to_live: Option<Duration>,
+    seeks: Option<u32>,
+    listener: Option<Listener<K, V>>,
+    weigher: W,
+    hasher: S,
+}
+
+impl<K, V> CacheBuilder<K, V> {
+    pub(super) fn new(runtime: &Runtime) -> Self {
+        Self {
+            runtime: runtime.clone(),
+            name: "cache".into(),
+            group: None,
+            time_to_live: None,
+            seeks: None,
+            listener: None,
+            weigher: NoWeigher,
+            hasher: DefaultHashBuilder::default(),
+        }
+    }
+}
+
+impl<K, V, W, S> CacheBuilder<K, V, W, S> {
+    /// The name under which statistics show it; "cache" by default.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The group to which entries belong that name no other; the root by default.
+    pub fn group(mut self, group: &Memcg) -> Self {
+        self.group = Some(group.clone());
+        self
+    }
+
+    /// How long entries live that name no time of their own; for ever by default.
+    pub fn time_to_live(mut self, time: Duration) -> Self {
+        self.time_to_live = Some(time);
+        self
+    }
+
+    /// What an entry costs to make again, against other caches' 2: one of 4 gives half as much under the same pressure.
+    pub fn seeks(mut self, seeks: u32) -> Self {
+        self.seeks = Some(seeks);
+        self
+    }
+
+    /// Is called for every entry that leaves, with the reason, on the thread that took it out, without a lock held. It may use the cache.
+    /// A panic in it is caught and counted.
+    pub fn eviction_listener(mut self, listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Box::new(listener));
+        self
+    }
+
+    /// How much memory a key and a value own: on the heap, beyond their own size, which the cache knows
+    /// ([`Cache::ENTRY_BYTES`] says how much it adds). `Bytes::ZERO` for those that own nothing.
+    ///
+    /// Called once for each insert, before anything is changed, without a lock held.
+    pub fn weigher(
+        self,
+        weigher: impl Fn(&K, &V) -> Bytes + Send + Sync + 'static,
+    ) -> CacheBuilder<K, V, Weigher<K, V>, S> {
+        let Self { runtime, name, group, time_to_live, seeks, listener, weigher: _, hasher } = self;
+        CacheBuilder { runtime, name, group, time_to_live, seeks, listener, weigher: Box::new(weigher), hasher }
+    }
+
+    /// How keys are hashed. The default is fast and seeded at random.
+    pub fn hasher<H: BuildHasher>(self, hasher: H) -> CacheBuilder<K, V, W, H> {
+        let Self { runtime, name, group, time_to_live, seeks, listener, weigher, hasher: _ } = self;
+        CacheBuilder { runtime, name, group, time_to_live, seeks, listener, weigher, hasher }
+    }
+}
+
+impl<K, V, S> CacheBuilder<K, V, Weigher<K, V>, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Makes the cache and registers it with the runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] says which choice does not work.
+    pub fn build(self) -> Result<Cache<K, V, S>, BuildError> {
+        let group = self.group.unwrap_or_else(|| self.runtime.root().clone());
+        if !group.is_descendant_of(self.runtime.root()) {
+            return Err(BuildError::ForeignGroup(group.path()));
+        }
+        let mut builder = self.runtime.registry().builder(&self.name);
+        if let Some(seeks) = self.seeks {
+            builder = builder.seeks(seeks);
+        }
+        let prepared = builder.alloc()?;
+        let core = Arc::new(Core {
+            index: Index::new(),
+            lru: ListLru::with_occupancy(prepared.occupancy()),
+            listener: self.listener,
+            counters: Counters::default(),
+            epoch: Instant::now(),
+        });
+        let registration = prepared.register(Arc::clone(&core) as _);
+        let inner = Inner {
+            registration,
+            core,
+            flights: Flights::default(),
+            hasher: self.hasher,
+            group,
+            time_to_live: self.time_to_live,
+            weigher: self.weigher,
+            runtime: self.runtime,
+        };
+        Ok(Cache { inner: Arc::new(inner) })
+    }
+}
+
+impl<K, V, W, S> std::fmt::Debug for CacheBuilder<K, V, W, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CacheBuilder")
+            .field("name", &self.name)
+            .field("group", &self.group)
+            .field("time_to_live", &self.time_to_live)
+            .finish_non_exhaustive()
+    }
+}

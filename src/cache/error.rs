@@ -1,0 +1,61 @@
+//! What can go wrong, with the value given back.
+
+use lowwater_lru_core::Bytes;
+
+/// A cache cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The registry has no id left for another shrinker.
+    #[error("the cache cannot be registered: {0}")]
+    Register(#[from] lowwater_shrinker::AllocError),
+    /// The group given is not one of the runtime's.
+    #[error("the group {0} does not belong to the runtime's tree")]
+    ForeignGroup(String),
+}
+
+/// Why a value was not kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It does not fit in its group's limit, or one above, even if that were empty.
+    #[error("an entry of {bytes} bytes does not fit in group {group}, which may use {max}")]
+    TooLarge {
+        /// What the entry would cost.
+        bytes: Bytes,
+        /// The group in whose limit it does not fit.
+        group: String,
+        /// That limit.
+        max: Bytes,
+    },
+    /// There is no room now: what is there is protected, in use, or not freed fast enough. The reclaimer is at work.
+    #[error("no room for {bytes} bytes in group {group} now; try again in a while")]
+    NoRoom {
+        /// What the entry would cost.
+        bytes: Bytes,
+        /// The group that is full.
+        group: String,
+    },
+    /// The system gives no memory for a list of the group.
+    #[error("no memory for a list of group {group}")]
+    NoMemory {
+        /// The group.
+        group: String,
+    },
+}
+
+/// A value was not kept.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct InsertError<V> {
+    /// Why.
+    pub reason: Reason,
+    /// The value.
+    pub value: V,
+}
+
+impl<V> std::fmt::Debug for InsertError<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("InsertError").field("reason", &self.reason).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,299 @@
+//! One behaviour, one test.
+
+use super::{cache_of, entry_bytes};
+use crate::cache::{Computed, Op, Reason, RemovalCause};
+use crate::{Bytes, Cache, Runtime};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[test]
+fn what_is_put_in_is_got_replaced_removed() {
+    let cache = cache_of(Bytes::mib(1));
+    assert_eq!(cache.get(&1), None);
+    assert_eq!(cache.insert(1, vec![1]).unwrap(), None);
+    assert_eq!(cache.insert(1, vec![2]).unwrap(), Some(vec![1]));
+    assert_eq!((cache.get(&1), cache.peek(&1), cache.contains_key(&1)), (Some(vec![2]), Some(vec![2]), true));
+    assert_eq!(cache.remove(&1), Some(vec![2]));
+    assert_eq!((cache.remove(&1), cache.len()), (None, 0));
+    let stats = cache.stats();
+    assert_eq!((stats.hits, stats.misses, stats.inserts, stats.replaced, stats.removed), (1, 1, 2, 1, 1));
+}
+
+#[test]
+fn bytes_are_charged_while_an_entry_lives_and_not_longer() {
+    let cache = cache_of(Bytes::mib(1));
+    let usage = || {
+        cache.runtime().tree().drain_stock();
+        cache.runtime().root().usage().get()
+    };
+    assert_eq!(usage(), 0);
+    cache.insert(1, Vec::with_capacity(1000)).unwrap();
+    cache.insert(2, Vec::with_capacity(500)).unwrap();
+    assert_eq!(usage(), 1500 + 2 * entry_bytes());
+    cache.insert(1, Vec::with_capacity(100)).unwrap();
+    assert_eq!(usage(), 600 + 2 * entry_bytes());
+    cache.remove(&2);
+    assert_eq!(usage(), 100 + entry_bytes());
+    cache.clear();
+    assert_eq!((usage(), cache.len()), (0, 0));
+    cache.insert(3, Vec::with_capacity(10)).unwrap();
+    let runtime = cache.runtime().clone();
+    drop(cache);
+    runtime.tree().drain_stock();
+    assert_eq!(runtime.root().usage(), Bytes::ZERO);
+}
+
+#[test]
+fn a_full_cache_evicts_and_never_exceeds_its_budget() {
+    let budget = Bytes::kib(256);
+    let cache = cache_of(budget);
+    for key in 0..10_000 {
+        cache.insert(key, vec![0; 100]).unwrap();
+        assert!(cache.runtime().root().usage() <= budget);
+    }
+    let stats = cache.stats();
+    assert_eq!(stats.inserts - stats.evictions, cache.len() as u64);
+    assert!(cache.len() > 500, "it holds what fits: {}", cache.len());
+    assert!(cache.get(&9_999).is_some(), "the youngest is there");
+}
+
+#[test]
+fn a_value_that_never_fits_comes_back_with_the_reason() {
+    let cache = cache_of(Bytes::kib(64));
+    cache.insert(1, vec![7]).unwrap();
+    let error = cache.insert(1, vec![1; 100_000]).unwrap_err();
+    assert_eq!(error.value.len(), 100_000);
+    let Reason::TooLarge { max, .. } = &error.reason else { panic!("{error}") };
+    assert_eq!(*max, Bytes::kib(64));
+    assert!(error.to_string().contains("does not fit in group /"), "{error}");
+    assert_eq!(cache.get(&1), Some(vec![7]), "what was there still is");
+    assert_eq!(cache.stats().rejected, 1);
+}
+
+#[test]
+fn what_was_used_gets_a_second_chance() {
+    let cache = cache_of(Bytes::kib(64));
+    cache.insert(0, vec![0; 100]).unwrap();
+    for key in 1..5_000 {
+        assert!(cache.get(&0).is_some(), "used before every insert, gone before {key}");
+        cache.insert(key, vec![0; 100]).unwrap();
+    }
+}
+
+#[test]
+fn time_to_live_ends_entries_for_readers_and_for_walks() {
+    let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+    let causes = Arc::new(Mutex::new(Vec::new()));
+    let seen = causes.clone();
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| Bytes::ZERO)
+        .time_to_live(Duration::from_millis(5))
+        .eviction_listener(move |k, _, cause| seen.lock().unwrap().push((*k, cause)))
+        .build()
+        .unwrap();
+    cache.insert(1, 1).unwrap();
+    cache.insert(2, 2).unwrap();
+    cache.entry(3).forever().insert(3).unwrap();
+    cache.entry(4).time_to_live(Duration::from_secs(100)).insert(4).unwrap();
+    assert!(cache.touch(&2, None) && !cache.touch(&9, None));
+    std::thread::sleep(Duration::from_millis(10));
+    assert_eq!((cache.get(&1), cache.get(&2), cache.get(&3), cache.get(&4)), (None, Some(2), Some(3), Some(4)));
+    assert_eq!(*causes.lock().unwrap(), [(1, RemovalCause::Expired)]);
+    cache.insert(5, 5).unwrap();
+    std::thread::sleep(Duration::from_millis(10));
+    assert_eq!(cache.insert(5, 6).unwrap(), None, "what has expired is not returned as replaced");
+    assert_eq!(cache.stats().expired, 2);
+    std::thread::sleep(Duration::from_millis(10));
+    assert_eq!(cache.remove(&5), None);
+    let left = cache.entry(4).and_compute(|current| {
+        assert!(current.unwrap().time_left().unwrap() > Duration::from_secs(90));
+        Op::Keep
+    });
+    assert_eq!(left.unwrap(), Computed::Kept);
+}
+
+#[test]
+fn the_listener_is_told_every_cause() {
+    let runtime = Runtime::builder().budget(Bytes::kib(64)).build().unwrap();
+    let causes = Arc::new(Mutex::new(Vec::new()));
+    let seen = causes.clone();
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| Bytes::new(1000))
+        .eviction_listener(move |k, v, cause| seen.lock().unwrap().push((*k, *v, cause)))
+        .build()
+        .unwrap();
+    cache.insert(1, 10).unwrap();
+    cache.insert(1, 11).unwrap();
+    cache.remove(&1);
+    assert_eq!(*causes.lock().unwrap(), [(1, 10, RemovalCause::Replaced), (1, 11, RemovalCause::Explicit)]);
+    causes.lock().unwrap().clear();
+    for key in 0..200 {
+        cache.insert(key, key).unwrap();
+    }
+    let causes = causes.lock().unwrap();
+    assert!(!causes.is_empty() && causes.iter().all(|(_, _, cause)| *cause == RemovalCause::Size));
+    assert_eq!(causes.len() as u64, cache.stats().evictions);
+}
+
+#[test]
+fn compute_sees_what_is_there_and_does_as_told() {
+    let cache = cache_of(Bytes::mib(1));
+    let compute = |op: fn(Option<&Vec<u8>>) -> Op<Vec<u8>>| {
+        cache.entry(1).and_compute(|current| op(current.as_ref().map(|c| c.value()))).unwrap()
+    };
+    assert_eq!(compute(|_| Op::Keep), Computed::Kept);
+    assert_eq!(compute(|_| Op::Remove), Computed::Kept);
+    assert_eq!(compute(|there| Op::Put(vec![u8::from(there.is_some())])), Computed::Inserted);
+    assert_eq!(compute(|there| Op::Put(vec![u8::from(there.is_some())])), Computed::Replaced(vec![0]));
+    assert_eq!(cache.get(&1), Some(vec![1]));
+    assert_eq!(compute(|_| Op::Remove), Computed::Removed(vec![1]));
+    cache.entry(1).time_to_live(Duration::from_secs(50)).insert(vec![]).unwrap();
+    assert_eq!(compute(|_| Op::Update(vec![2])), Computed::Replaced(vec![]));
+    cache
+        .entry(1)
+        .and_compute(|current| {
+            assert!(current.unwrap().time_left().is_some(), "an update keeps the time that is left");
+            Op::Keep
+        })
+        .unwrap();
+    assert_eq!(compute(|_| Op::Put(vec![3])), Computed::Replaced(vec![2]));
+    cache
+        .entry(1)
+        .and_compute(|current| {
+            assert!(current.unwrap().time_left().is_none(), "a put has the place's time");
+            Op::Keep
+        })
+        .unwrap();
+}
+
+#[test]
+fn one_load_serves_all_who_wait() {
+    let cache = cache_of(Bytes::mib(1));
+    let loads = AtomicU64::new(0);
+    std::thread::scope(|s| {
+        for _ in 0..8 {
+            s.spawn(|| {
+                let value = cache.get_or_insert_with(7, || {
+                    std::thread::sleep(Duration::from_millis(20));
+                    loads.fetch_add(1, Ordering::Relaxed);
+                    vec![7]
+                });
+                assert_eq!(value, [7]);
+            });
+        }
+    });
+    assert_eq!((loads.into_inner(), cache.stats().loads), (1, 1));
+}
+
+#[test]
+fn a_load_without_room_is_returned_to_all_and_not_kept() {
+    let cache = cache_of(Bytes::kib(16));
+    let loads = AtomicU64::new(0);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                let value = cache.get_or_insert_with(7, || {
+                    std::thread::sleep(Duration::from_millis(50));
+                    loads.fetch_add(1, Ordering::Relaxed);
+                    vec![7; 1 << 20]
+                });
+                assert_eq!(value.len(), 1 << 20);
+            });
+        }
+    });
+    assert_eq!((loads.into_inner(), cache.len()), (1, 0));
+}
+
+#[test]
+fn a_loader_that_panics_harms_nobody() {
+    let cache = cache_of(Bytes::mib(1));
+    let first = std::panic::AssertUnwindSafe(|| cache.get_or_insert_with(7, || panic!("the loader's own fault")));
+    assert!(std::panic::catch_unwind(first).is_err());
+    assert_eq!(cache.get_or_insert_with(7, || vec![7]), [7]);
+}
+
+#[test]
+fn a_weigher_that_panics_changes_nothing() {
+    let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, v| if *v == 13 { panic!("the weigher's own fault") } else { Bytes::ZERO })
+        .build()
+        .unwrap();
+    cache.insert(1, 1).unwrap();
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.insert(1, 13))).is_err());
+    assert_eq!(cache.get(&1), Some(1));
+    cache.insert(1, 2).unwrap();
+}
+
+#[test]
+fn a_listener_or_a_drop_that_panics_does_not_stop_reclaim() {
+    #[derive(Clone)]
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                panic!("the value's own fault");
+            }
+        }
+    }
+    let runtime = Runtime::builder().budget(Bytes::kib(64)).build().unwrap();
+    let cache = Cache::<u64, Arc<Option<Bomb>>>::builder(&runtime)
+        .weigher(|_, _| Bytes::new(1000))
+        .eviction_listener(|k, _, _| assert!(k % 10 != 0, "the listener's own fault"))
+        .build()
+        .unwrap();
+    for key in 0..1_000 {
+        cache.insert(key, Arc::new((key % 7 == 0).then(|| Bomb))).unwrap();
+    }
+    let stats = cache.stats();
+    assert!(stats.evictions > 900 && stats.listener_panics > 80 && stats.drop_panics > 100, "{stats:?}");
+    assert!(!runtime.stats().registry.shrinkers[0].set_aside);
+    std::mem::forget(cache); // Its last values would go off here.
+}
+
+#[test]
+fn a_listener_may_use_the_cache() {
+    let runtime = Runtime::builder().budget(Bytes::kib(64)).build().unwrap();
+    let slot = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
+    let theirs = slot.clone();
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| Bytes::new(1000))
+        .eviction_listener(move |k, _, _| {
+            let cache = theirs.lock().unwrap().clone();
+            if let Some(cache) = cache {
+                cache.remove(&(k + 1));
+                cache.get(k);
+            }
+        })
+        .build()
+        .unwrap();
+    *slot.lock().unwrap() = Some(cache.clone());
+    for key in 0..1_000 {
+        cache.insert(key, key).unwrap();
+    }
+    *slot.lock().unwrap() = None;
+}
+
+#[test]
+fn a_group_of_another_runtime_is_refused() {
+    let (a, b) = (Runtime::builder().build().unwrap(), Runtime::builder().build().unwrap());
+    let group = b.group("g").unwrap();
+    let result = Cache::<u64, u64>::builder(&a).group(&group).weigher(|_, _| Bytes::ZERO).build();
+    assert!(result.unwrap_err().to_string().contains("/g"));
+}
+
+#[test]
+fn the_budget_can_be_changed_while_it_is_used() {
+    let cache = cache_of(Bytes::mib(1));
+    for key in 0..2_000 {
+        cache.insert(key, vec![0; 400]).unwrap();
+    }
+    cache.runtime().set_budget(Bytes::kib(256));
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while cache.runtime().root().usage() > Bytes::kib(256) {
+        assert!(std::time::Instant::now() < deadline, "the reclaimer must bring usage below the new budget");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    cache.insert(1, vec![0; 400]).unwrap();
+}

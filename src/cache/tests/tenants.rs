@@ -1,0 +1,82 @@
+//! Tenants: who pays, who is protected, who borrows.
+
+use super::{cache_of, entry_bytes};
+use crate::{Bytes, Memcg};
+
+fn fill(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg, keys: std::ops::Range<u64>) {
+    for key in keys {
+        cache.entry(key).group(group).insert(vec![0; 400]).expect("there is always somebody who can give");
+    }
+}
+
+#[test]
+fn a_tenant_that_floods_does_not_take_what_low_protects() {
+    let cache = cache_of(Bytes::mib(2));
+    let runtime = cache.runtime().clone();
+    let (quiet, flood) = (runtime.group("quiet").unwrap(), runtime.group("flood").unwrap());
+    quiet.set_low(Bytes::kib(600));
+    fill(&cache, &quiet, 0..1_000);
+    let before = quiet.usage();
+    assert!(before <= Bytes::kib(600));
+    fill(&cache, &flood, 1_000_000..1_050_000);
+    assert_eq!(cache.len_of(&quiet), 1_000, "not one entry of the protected tenant is gone");
+    assert!(cache.len_of(&flood) > 1_500);
+}
+
+#[test]
+fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
+    let budget = Bytes::mib(1);
+    let cache = cache_of(budget);
+    let runtime = cache.runtime().clone();
+    let (idle, busy) = (runtime.group("idle").unwrap(), runtime.group("busy").unwrap());
+    fill(&cache, &idle, 0..1_500);
+    let all = cache.len_of(&idle);
+    assert!(all * (400 + entry_bytes()) > budget.get() * 3 / 5, "one tenant alone has nearly all: {all}");
+    fill(&cache, &busy, 1_000_000..1_020_000);
+    assert!(cache.len_of(&busy) > all * 8 / 10, "the busy tenant has what the idle one had");
+    assert!(cache.len_of(&idle) < all / 5);
+}
+
+#[test]
+fn a_tenants_own_max_is_paid_by_itself() {
+    let cache = cache_of(Bytes::mib(2));
+    let runtime = cache.runtime().clone();
+    let (small, other) = (runtime.group("small").unwrap(), runtime.group("other").unwrap());
+    small.set_max(Bytes::kib(128));
+    fill(&cache, &other, 0..1_000);
+    fill(&cache, &small, 1_000_000..1_010_000);
+    assert!(small.usage() <= Bytes::kib(128));
+    assert_eq!(cache.len_of(&other), 1_000, "the neighbour is not touched");
+}
+
+#[test]
+fn a_tenant_that_ends_leaves_its_entries_to_its_parent() {
+    let cache = cache_of(Bytes::mib(1));
+    let runtime = cache.runtime().clone();
+    let tenant = runtime.group("t").unwrap();
+    fill(&cache, &tenant, 0..100);
+    runtime.end_group(&tenant).unwrap();
+    assert!(cache.get(&50).is_some());
+    assert_eq!((cache.len_of(&tenant), cache.len_of(runtime.root())), (0, 100));
+    let id = tenant.id();
+    drop(tenant);
+    cache.clear();
+    runtime.tree().drain_stock();
+    assert!(runtime.tree().get(id).is_none(), "the id came back with the last entry");
+    assert_eq!(runtime.root().usage(), Bytes::ZERO);
+    assert!(runtime.group("t").unwrap().is_online(), "the name can be used again");
+}
+
+#[test]
+fn many_small_tenants_all_give_and_the_youngest_is_there() {
+    let cache = cache_of(Bytes::mib(1));
+    let runtime = cache.runtime().clone();
+    let tenants: Vec<_> = (0..1_000).map(|i| runtime.group(&format!("t{i}")).unwrap()).collect();
+    for round in 0..20_u64 {
+        for (i, tenant) in tenants.iter().enumerate() {
+            let key = round * 1_000 + i as u64;
+            cache.entry(key).group(tenant).insert(vec![0; 400]).unwrap();
+            assert!(cache.contains_key(&key));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Many threads on one small cache: bytes add up, nothing is lost, nobody waits for ever.
+
+use super::cache_of;
+use crate::cache::Op;
+use crate::Bytes;
+use std::thread;
+
+#[test]
+fn threads_that_do_everything_leave_the_books_in_order() {
+    let budget = Bytes::kib(512);
+    let cache = cache_of(budget);
+    let runtime = cache.runtime().clone();
+    thread::scope(|s| {
+        for t in 0..4_u64 {
+            let (cache, runtime) = (&cache, &runtime);
+            s.spawn(move || {
+                let mut rng = t + 1;
+                for step in 0..20_000_u64 {
+                    rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let key = (rng >> 33) % 3_000;
+                    let group = runtime.group(&format!("g{}", key % 7)).unwrap();
+                    match (rng >> 20) % 16 {
+                        0..=7 => {
+                            if let Some(value) = cache.get(&key) {
+                                assert_eq!(value[0], key as u8);
+                            }
+                        }
+                        8..=11 => {
+                            let value = vec![key as u8; (rng >> 50) as usize % 700 + 1];
+                            // With four threads the room may be taken again; then it is said so.
+                            let _ = cache.entry(key).group(&group).insert(value);
+                        }
+                        12 => drop(cache.remove(&key)),
+                        13 => {
+                            cache.get_or_insert_with(key, || vec![key as u8]);
+                        }
+                        14 => {
+                            let _ = cache.entry(key).group(&group).and_compute(|current| match current {
+                                Some(current) => Op::Update([current.value().as_slice(), &[0]].concat()),
+                                None => Op::Put(vec![key as u8]),
+                            });
+                        }
+                        _ if step % 512 == 0 => cache.clear(),
+                        _ if step % 128 == 0 => drop(runtime.end_group(&group)),
+                        _ => {}
+                    }
+                    assert!(runtime.root().usage() <= budget);
+                }
+            });
+        }
+    });
+    let stats = cache.stats();
+    let gone = stats.evictions + stats.expired + stats.removed + stats.replaced;
+    assert_eq!(stats.inserts - gone, cache.len() as u64, "{stats:?}");
+    cache.inner.core.lru.assert_valid();
+    assert_eq!(cache.inner.core.lru.count_node(crate::NodeId::ZERO), cache.len() as u64);
+    cache.clear();
+    runtime.tree().drain_stock();
+    assert_eq!(runtime.root().usage(), Bytes::ZERO);
+}
+
+#[test]
+fn threads_that_count_up_one_key_lose_no_step() {
+    let cache = cache_of(Bytes::mib(1));
+    thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for _ in 0..500 {
+                    let step = |current: Option<crate::cache::Current<'_, u64, Vec<u8>>>| {
+                        let n = current.map_or(0, |c| u32::from_le_bytes(c.value()[..].try_into().unwrap()));
+                        Op::Put((n + 1).to_le_bytes().to_vec())
+                    };
+                    cache.entry(1).and_compute(step).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(cache.get(&1), Some(2_000_u32.to_le_bytes().to_vec()));
+}

@@ -1,0 +1,240 @@
+//! Groups, topology, registry and reclaimer under one roof.
+//!
+//! ```text
+//!     Runtime
+//!       groups     name -> Memcg, made when first asked for
+//!       tree       Memcg: limits, charges
+//!       topology   which node a thread is on
+//!       registry   who can give memory back, and for whom
+//!       reclaimer  a thread a node, that makes them
+//! ```
+//!
+//! Nothing is global: two runtimes in one process do not meet, but for crossbeam-epoch's collector and the processors.
+//!
+//! # What a charge does
+//!
+//! [`Runtime::charge`] takes the bytes from the group and from all above it. Near a limit the reclaimer is woken, which costs the
+//! caller a few loads. At a limit the caller frees a little itself, bounded in objects and in time; if that is not enough it is told so,
+//! and nothing is lost.
+
+mod builder;
+
+pub use builder::{BuildError, RuntimeBuilder};
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
+use lowwater_lru_core::{Bytes, Memcg, MemcgError, MemcgTree, OverLimit, Topology};
+use lowwater_shrinker::pressure::Reason;
+use lowwater_shrinker::{DirectStop, NodeStats, Reclaim, Reclaimer, Registry, RegistryStats};
+
+/// Rounds of direct reclaim that a charge may make even if its time is over: a thread that was not running for a while has had
+/// the time, but not the use of it.
+const ROUNDS_MIN: u32 = 8;
+
+/// One memory budget, and everything that lives in it. A handle: clones are the same runtime. The last one stops the threads.
+///
+/// ```
+/// use lowwater::{Bytes, Runtime};
+///
+/// let runtime = Runtime::builder().budget(Bytes::mib(256)).build()?;
+/// let team = runtime.group("team/search")?;
+/// team.set_max(Bytes::mib(64));
+/// assert_eq!(team.path(), "/team/search");
+/// assert!(runtime.charge(&team, Bytes::mib(65)).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Runtime {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    // First, so that its threads are joined before what they work on goes.
+    reclaimer: Reclaimer,
+    registry: Registry,
+    groups: DashMap<Box<str>, Memcg>,
+    topology: Arc<dyn Topology>,
+    direct_time_max: Duration,
+    tree: MemcgTree,
+}
+
+/// A runtime at a glance.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RuntimeStats {
+    /// Bytes charged, those in per-thread stock included.
+    pub usage: Bytes,
+    /// The budget.
+    pub budget: Bytes,
+    /// Groups, the root included.
+    pub groups: usize,
+    /// What each node's reclaimer thread did.
+    pub reclaimers: Vec<NodeStats>,
+    /// The shrinkers and the map of who holds something.
+    pub registry: RegistryStats,
+}
+
+impl Runtime {
+    /// Begins a runtime.
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::default()
+    }
+
+    /// The group of this path (`shop`, `/shop/carts`), made with all above it if it is not there. Names are up to 255 bytes.
+    ///
+    /// O(1) once it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`MemcgError::BadName`] for an empty name on the path or one too long, [`MemcgError::Dying`] if a group above it is being
+    /// ended right now.
+    pub fn group(&self, path: &str) -> Result<Memcg, MemcgError> {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        if let Some(group) = self.inner.groups.get(path).filter(|group| group.is_online()) {
+            return Ok(group.clone());
+        }
+        let mut group = self.root().clone();
+        for name in path.split('/') {
+            group = child(&group, name)?;
+        }
+        self.inner.groups.insert(path.into(), group.clone());
+        Ok(group)
+    }
+
+    /// The group of this path, if it is there.
+    pub fn find_group(&self, path: &str) -> Option<Memcg> {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        path.split('/').try_fold(self.root().clone(), |group, name| group.child(name))
+    }
+
+    /// Ends a group: its objects become its parent's, its id returns when the last of them is gone. O(lists of the group).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Memcg::offline`]: the root, a group with children, one that was ended already.
+    pub fn end_group(&self, group: &Memcg) -> Result<(), MemcgError> {
+        group.offline()?;
+        self.inner.groups.remove_if(group.path().trim_start_matches('/'), |_, found| found == group);
+        Ok(())
+    }
+
+    /// Takes `bytes` for `group`, and frees some if they are not there. Give them back with [`Memcg::uncharge`].
+    ///
+    /// Bounded: as long as it pays, for the builder's [`direct_time_max`](RuntimeBuilder::direct_time_max) and one callback's time
+    /// beyond; or for a few rounds, should the thread be kept from running for that long. The thread must hold no lock that a
+    /// shrinker's callback takes.
+    ///
+    /// # Errors
+    ///
+    /// [`OverLimit`] names the group whose `max` was in the way. If `requested` is more than that `max` it never fits; otherwise the
+    /// reclaimer is at work, and it is worth trying again in a while.
+    pub fn charge(&self, group: &Memcg, bytes: Bytes) -> Result<(), OverLimit> {
+        let mut deadline = None;
+        for round in 1.. {
+            let over = match group.try_charge(bytes) {
+                Ok(_) => {
+                    self.inner.reclaimer.charged(group);
+                    return Ok(());
+                }
+                Err(over) => over,
+            };
+            let (memcg, max) = (&over.memcg, over.memcg.max());
+            if bytes > max {
+                return Err(over);
+            }
+            self.inner.reclaimer.wake(memcg, Reason::Limit);
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.inner.direct_time_max);
+            let fits = || memcg.usage().saturating_add(bytes) <= max;
+            let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &fits);
+            let hopeless =
+                outcome.freed == 0 && matches!(outcome.stopped, DirectStop::NothingLeft | DirectStop::InScope);
+            if hopeless || (round >= ROUNDS_MIN && Instant::now() >= deadline) {
+                break;
+            }
+        }
+        // Once more: somebody else may have freed what we did not.
+        group.try_charge(bytes).map(|_| ())
+    }
+
+    /// The root group: its `max` is the budget.
+    pub fn root(&self) -> &Memcg {
+        self.inner.tree.root()
+    }
+
+    /// Changes the budget. If more is in use than that, charges fail until the reclaimer has freed it, which it begins at once.
+    pub fn set_budget(&self, budget: Bytes) {
+        self.root().set_max(budget);
+        if self.root().usage() > budget {
+            self.inner.reclaimer.wake(self.root(), Reason::Limit);
+        }
+    }
+
+    /// The tree of groups.
+    pub fn tree(&self) -> &MemcgTree {
+        &self.inner.tree
+    }
+
+    /// Which nodes there are.
+    pub fn topology(&self) -> &Arc<dyn Topology> {
+        &self.inner.topology
+    }
+
+    /// Who can give memory back; a cache of one's own registers here.
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
+    }
+
+    /// The threads that make them.
+    pub fn reclaimer(&self) -> &Reclaimer {
+        &self.inner.reclaimer
+    }
+
+    /// Reclaims `bytes` from `group` and those below it, on this thread, until its usage fell by that or nothing more can be freed.
+    /// Says by how much it fell. Not bounded in time.
+    #[doc(alias = "memory.reclaim")]
+    pub fn reclaim(&self, group: &Memcg, bytes: Bytes) -> Bytes {
+        self.inner.registry.reclaim(group, bytes)
+    }
+
+    /// Frees all that can be freed, protected or not; says how many objects.
+    pub fn drop_caches(&self) -> u64 {
+        self.inner.registry.drop_caches()
+    }
+
+    /// What is there, and what was done. O(shrinkers + live pairs).
+    pub fn stats(&self) -> RuntimeStats {
+        RuntimeStats {
+            usage: self.root().usage(),
+            budget: self.root().max(),
+            groups: self.inner.tree.len(),
+            reclaimers: self.inner.reclaimer.stats(),
+            registry: self.inner.registry.snapshot(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime")
+            .field("usage", &self.root().usage())
+            .field("budget", &self.root().max())
+            .field("groups", &self.inner.tree.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The child of this name, made if need be.
+fn child(group: &Memcg, name: &str) -> Result<Memcg, MemcgError> {
+    loop {
+        if let Some(child) = group.child(name) {
+            return Ok(child);
+        }
+        match group.create(name) {
+            // Another thread made it between our two questions.
+            Err(MemcgError::NameTaken) => {}
+            result => return result,
+        }
+    }
+}
