@@ -141,6 +141,10 @@ impl Default for MemcgTree {
 
 impl Drop for MemcgTree {
     fn drop(&mut self) {
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
         let tree = Arc::clone(self.tree());
         tree.stock.close();
         tree.hooks.clear();
@@ -214,6 +218,10 @@ struct EndOffline<'a> {
 
 impl Drop for EndOffline<'_> {
     fn drop(&mut self) {
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
         self.tree.table.write().end_offline(self.parent.get());
     }
 }

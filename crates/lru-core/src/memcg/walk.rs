@@ -46,6 +46,10 @@ impl FusedIterator for Descendants {}
 
 impl Drop for Descendants {
     fn drop(&mut self) {
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
         if let Some(at) = &self.at {
             self.top.core().tree.table().write().step_off(at.id().get());
         }
