@@ -92,7 +92,7 @@ impl Held {
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, Panicked> {
     // What the callback leaves half done is its own: it is not called again.
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(callback)).map_err(|_payload| Panicked)
+    std::panic::catch_unwind(core::panic::AssertUnwindSafe(callback)).map_err(|_payload| Panicked)
 }
 
 /// Calls `callback`. Without `std` a panic cannot be caught; under loom it is the model's.
