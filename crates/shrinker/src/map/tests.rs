@@ -2,11 +2,12 @@
 
 use super::summary::Path;
 use super::*;
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec;
 use lowwater_lru_core::MemcgTree;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::string::ToString;
-use std::vec;
+use std::collections::{HashMap, HashSet};
 
 impl Map {
     /// Checks the invariants, while nothing is in progress.

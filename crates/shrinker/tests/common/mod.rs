@@ -21,9 +21,12 @@ pub struct Shelf {
     pub scans: AtomicU64,
     pub scanned_most: AtomicU64,
     /// Instead of the honest answers.
-    pub count: OnceLock<Box<dyn Fn(&ShrinkControl<'_>) -> Option<Count> + Send + Sync>>,
-    pub scan: OnceLock<Box<dyn Fn(&mut ShrinkControl<'_>) -> Option<Scan> + Send + Sync>>,
+    pub count: OnceLock<BentCount>,
+    pub scan: OnceLock<BentScan>,
 }
+
+pub type BentCount = Box<dyn Fn(&ShrinkControl<'_>) -> Option<Count> + Send + Sync>;
+pub type BentScan = Box<dyn Fn(&mut ShrinkControl<'_>) -> Option<Scan> + Send + Sync>;
 
 #[derive(Default)]
 struct State {
