@@ -49,3 +49,10 @@ pub use lowwater_lru_core::{
 };
 pub use lowwater_shrinker::pressure::Watermarks;
 pub use lowwater_shrinker::{Count, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Shrinker};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/GUIDE.md")]
+struct GuideDoctests;
