@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!     ABSENT --first add, or prepare--> LIVE(n) --group goes offline--> DEAD --last reader leaves--> freed
-//!                                        ^   |                            |
-//!                                        add/del                          items: to the parent's list
+//!                                        ^   |                          ^ |
+//!                                        add/del   LIVE(0) --sweep------+ +-- items: to the parent's list
 //! ```
 //!
 //! * Adding and removing take one lock, that of the (group, node) list, and allocate nothing once the list is there.
@@ -28,7 +28,9 @@ mod isolate;
 mod occupancy;
 mod one;
 mod pairs;
+mod prepared;
 mod raw;
+mod sweep;
 mod table;
 pub mod walk;
 
@@ -37,6 +39,8 @@ mod tests;
 
 pub use isolate::Isolated;
 pub use occupancy::Occupancy;
+pub use prepared::Prepared;
+pub use sweep::{sweep, Swept};
 pub use walk::{Isolate, Unlocked, Verdict};
 
 pub(crate) use one::One;
@@ -193,15 +197,16 @@ impl<T: Linked> ListLru<T> {
         self.raw.count_node(node)
     }
 
-    /// Makes the group's list on `node`, so that `add` will not allocate; a dying group's nearest online ancestor's, to which
-    /// `add` would go. O(depth of the group).
+    /// Makes the group's list on `node`, so that `add` will not allocate while the answer is kept; a dying group's nearest
+    /// online ancestor's, to which `add` would go. O(depth of the group).
     ///
     /// # Errors
     ///
     /// [`AllocError`] without memory; what was made on the way (lists of ancestors) stays and is whole (L6, L17).
     #[doc(alias = "memcg_list_lru_alloc")]
-    pub fn prepare(&self, memcg: &Memcg, node: NodeId) -> Result<(), AllocError> {
-        self.raw.prepare(memcg, node).then_some(()).ok_or(AllocError)
+    pub fn prepare(&self, memcg: &Memcg, node: NodeId) -> Result<Prepared<'_, T>, AllocError> {
+        let one = self.raw.prepare(memcg, node).ok_or(AllocError)?;
+        Ok(Prepared::new(self, one))
     }
 
     /// Walks the group's list on `node`, oldest first, and does with each item what `callback` says ([`walk`] has the table).

@@ -1,17 +1,18 @@
 //! The list of one group on one node: its lock, its items, its count. 64 bytes.
 //!
 //! ```text
-//!     published --(reparent or list drop: drained, `dead` set)--> dead --(unpublished, last reference gone)--> retired
+//!     published --(reparent, sweep or list drop: drained, Dead)--> dead --(unpublished, last reference gone)--> retired
 //! ```
 //!
 //! # Invariants
 //!
 //! 1. While not dead, `nr_items` is the number of items on `list`. Dead: `list` is empty, `nr_items` is 0, and
-//!    [`forward`](One::forward) leads to the list that took the items over (which may be dead by now, too). (L1)
+//!    `forward` leads to the parent group's list, which took the items over (and may be dead by now, too). (L1)
 //! 2. An item whose home this is lies on [`effective`](super::RawListLru::lock_effective_of) of this: on this while it is not
 //!    dead, else on what the chain of forwards ends in. So the lock of the effective list guards such an item's links.
-//! 3. `refs` is 1 while the table holds this, plus the items whose home this is, plus the dead lists that forward to this
-//!    and are not retired. It is guarded by the lock of the effective list.
+//! 3. `refs` is 1 while the table holds this, plus the items whose home this is, plus the lists of child groups that are in
+//!    the table or forward to this and are not retired, plus the [`Prepared`](super::Prepared) for it. It is guarded by the
+//!    lock of the effective list.
 //! 4. `memcg` is there while `refs` is not 0.
 //! 5. `node` and `memcg_id`, the key, never change.
 
@@ -42,7 +43,7 @@ impl Key {
 /// See the module.
 pub(crate) struct One {
     lock: RawLock,
-    dead: UnsafeCell<bool>,
+    state: UnsafeCell<State>,
     node: NodeId,
     memcg_id: MemcgId,
     nr_items: AtomicU32,
@@ -54,6 +55,17 @@ pub(crate) struct One {
     /// Guarded by the group's [`Pairs`](super::Pairs) lock until dead. Afterwards `next` is `forward`, guarded by `lock`, and
     /// `prev` joins what was released, owned by who released it.
     pub(super) chain: ChainLinks,
+}
+
+/// Where a list stands in its life. Guarded by its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// In use.
+    Live,
+    /// A sweep found it empty, and since then nothing was added: the next sweep gives it back.
+    Idle,
+    /// Its items are the parent's, for good.
+    Dead,
 }
 
 // SAFETY: every cell is guarded by a lock that its invariant names; `owner` is a list that outlives its published parts.
@@ -78,7 +90,7 @@ impl One {
     pub(super) fn new(memcg: &Memcg, node: NodeId, owner: *const RawListLru) -> Self {
         Self {
             lock: RawLock::new(),
-            dead: UnsafeCell::new(false),
+            state: UnsafeCell::new(State::Live),
             node,
             memcg_id: memcg.id(),
             nr_items: AtomicU32::new(0),
@@ -118,11 +130,11 @@ impl One {
     ///
     /// # Safety
     ///
-    /// The caller holds the writer lock of the owner, and this is in its table.
-    pub(super) unsafe fn memcg_of_published(&self) -> Memcg {
+    /// The caller holds the writer lock of the owner for as long as the reference lives, and this is in its table.
+    pub(super) unsafe fn memcg_of_published(&self) -> &Memcg {
         // SAFETY: `memcg` is taken only after this left the table (invariants 3, 4), for which the writer lock is needed.
-        let memcg = self.memcg.with(|m| unsafe { (*m).clone() });
-        memcg.expect("by invariants 3 and 4 a published list has its group")
+        let memcg = self.memcg.with(|m| unsafe { &*m });
+        memcg.as_ref().expect("by invariants 3 and 4 a published list has its group")
     }
 }
 
@@ -140,8 +152,17 @@ impl<'a> Locked<'a> {
     }
 
     pub(super) fn is_dead(&self) -> bool {
+        self.state() == State::Dead
+    }
+
+    fn state(&self) -> State {
         // SAFETY: the lock is held.
-        self.one.dead.with(|d| unsafe { *d })
+        self.one.state.with(|s| unsafe { *s })
+    }
+
+    fn set_state(&mut self, state: State) {
+        // SAFETY: the lock is held.
+        self.one.state.with_mut(|s| unsafe { *s = state });
     }
 
     /// The group whose list it is. Not for dead ones.
@@ -175,9 +196,36 @@ impl<'a> Locked<'a> {
             return None;
         }
         self.set_nr_items(n + 1);
-        // SAFETY: this is not dead (only such are added to), so its lock guards its `refs`.
-        self.one.refs.with_mut(|r| unsafe { *r += 1 });
+        self.get();
+        if n == 0 {
+            self.set_state(State::Live);
+        }
         Some(FirstItem(n == 0))
+    }
+
+    /// Counts one more reference. Not for dead ones.
+    pub(super) fn get(&mut self) {
+        debug_assert!(!self.is_dead(), "a dead list's references only go");
+        // SAFETY: this is not dead, so its lock guards its `refs` (invariant 3).
+        self.one.refs.with_mut(|r| unsafe { *r += 1 });
+    }
+
+    /// What a sweep makes of it. What is empty for the first time is marked. The owner's writer lock is held, so that no
+    /// child's list comes to count on it.
+    pub(super) fn idleness(&mut self) -> Idleness {
+        if self.is_dead() || self.one.nr_items() != 0 {
+            return Idleness::Busy;
+        }
+        if self.state() == State::Live {
+            self.set_state(State::Idle);
+            return Idleness::Marked;
+        }
+        // SAFETY: this is not dead, so its lock guards its `refs` (invariant 3).
+        if self.one.refs.with(|r| unsafe { *r }) == 1 {
+            Idleness::Idle
+        } else {
+            Idleness::Busy
+        }
     }
 
     /// Takes an item off, to `to`: null or [`Links::PRIVATE`]. Returns the pointer under which it was added.
@@ -228,7 +276,8 @@ impl<'a> Locked<'a> {
 
     /// Moves everything from `child` here, in order, to the cold end (L9), and marks `child` dead.
     ///
-    /// The child's group must be dying and its lock be held; `child` is on no chain any more.
+    /// The child's group must be dying and its lock be held; `child` is on no chain any more, and counts as one of our `refs`
+    /// since it was published.
     pub(super) fn take_over(&mut self, child: &mut Locked<'_>) -> FirstItem {
         let moved = child.one.nr_items();
         let had = self.one.nr_items();
@@ -236,16 +285,17 @@ impl<'a> Locked<'a> {
         child.with_list(|from| self.with_list(|to| unsafe { to.splice_front(from) }));
         self.set_nr_items(had.checked_add(moved).expect("two lists of at most ITEMS_MAX items each"));
         child.set_nr_items(0);
-        // SAFETY: this is not dead, so its lock guards its `refs`; the child counts as one of them until it is retired.
-        self.one.refs.with_mut(|r| unsafe { *r += 1 });
+        if moved != 0 {
+            self.set_state(State::Live);
+        }
+        // INVARIANT 3: it counted as a child's list, and counts as a forward from here on.
         child.kill(self.one);
         FirstItem(had == 0 && moved != 0)
     }
 
     /// Marks this dead; it must be empty, and on no chain any more.
     pub(super) fn kill(&mut self, forward: *const One) {
-        // SAFETY: the lock is held.
-        self.one.dead.with_mut(|d| unsafe { *d = true });
+        self.set_state(State::Dead);
         // SAFETY: this is on no chain, so from here on `next` is `forward`, guarded by the lock that we hold.
         self.one.chain.next.with_mut(|next| unsafe { *next = forward.cast_mut() });
     }
@@ -259,6 +309,17 @@ impl<'a> Locked<'a> {
             assert_eq!(n, 0, "a dead list must be empty");
         }
     }
+}
+
+/// How a sweep finds a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Idleness {
+    /// It holds something, or a child's list or somebody's `Prepared` counts on it.
+    Busy,
+    /// It is empty, and was not at the last sweep; now it is marked.
+    Marked,
+    /// It was empty at the last sweep and ever since, and nothing counts on it.
+    Idle,
 }
 
 /// Did the list go from empty to not empty?

@@ -20,16 +20,30 @@
 //!
 //! It is drained and marked dead before it is unpublished. So whoever finds it locks it and either comes before the drain, or
 //! sees the mark; and whoever does not find it any more finds everything at the parent's already.
+//!
+//! # A sweep gives an empty list back while somebody adds to it
+//!
+//! ```text
+//!     sweep                                add
+//!       lock the writer, and the One         find the One, lock it
+//!       empty, and counted on by nobody?
+//!       mark it dead, take it out            dead, and the group is online? look again: it is out by now
+//!       unlock both                          not found? publish one, with the writer locked
+//! ```
+//!
+//! A dead list means "its group died" or "it was idle". The group's own state tells which: it is dying before its first list
+//! is drained. A child's list counts as a reference on its parent's from the moment it is published, under the writer lock;
+//! so what a sweep takes out has no child, and ancestors are there for as long as they are needed (L6).
 
 use super::boxed::try_box;
-use super::one::{FirstItem, Key, Locked};
+use super::one::{FirstItem, Idleness, Key, Locked};
+use super::pairs::Chain;
 use super::table::Table;
 use super::{Occupancy, One};
 use crate::list::{Links, RawList};
-use crate::memcg::MemcgId;
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, MutexGuard};
 use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -130,21 +144,40 @@ impl RawListLru {
         ones.filter(|one| one.key().node == node).map(|one| u64::from(one.nr_items())).sum()
     }
 
-    /// Makes the list to which `add` would add. `false` without memory.
-    pub(super) fn prepare(&self, memcg: &Memcg, node: NodeId) -> bool {
+    /// Makes the list to which `add` would add, and counts a reference on it. `None` without memory.
+    pub(super) fn prepare(&self, memcg: &Memcg, node: NodeId) -> Option<NonNull<One>> {
         let guard = pin();
-        let mut group = Some(memcg);
-        while let Some(memcg) = group {
-            match self.lookup(Key::new(memcg, node), &guard) {
-                Some(_) => return true,
-                None => match self.populate(memcg, node, &guard) {
-                    Ok(()) => return true,
-                    Err(Unpopulated::NoMemory) => return false,
-                    Err(Unpopulated::Closed) => group = memcg.parent(),
+        let mut group = memcg;
+        loop {
+            match self.lookup(Key::new(group, node), &guard) {
+                Some(one) => {
+                    let mut list = one.lock(&guard);
+                    if !list.is_dead() {
+                        list.get();
+                        return Some(NonNull::from(one));
+                    }
+                    if group.is_online() {
+                        continue; // It was idle, and is out of the table by now.
+                    }
+                }
+                None => match self.populate(group, node, &guard) {
+                    Ok(()) => continue,
+                    Err(Unpopulated::NoMemory) => return None,
+                    Err(Unpopulated::Closed) => {}
                 },
             }
+            group = group.parent().expect("the root is not dying");
         }
-        unreachable!("the root is not dying");
+    }
+
+    /// Gives up a reference that [`prepare`](Self::prepare) counted.
+    pub(super) fn unprepare(&self, one: NonNull<One>) {
+        let guard = pin();
+        // SAFETY: it counts our reference, so it is not retired.
+        let one = unsafe { one.as_ref() };
+        let mut list = Self::lock_effective_of(one, &guard);
+        // SAFETY: the reference is given up, and this is the effective list.
+        unsafe { list.put(one) };
     }
 
     /// The group's own list, locked; `None` if it has none, or if its items are its parent's by now.
@@ -160,7 +193,7 @@ impl RawListLru {
         // SAFETY: what the table holds is live.
         let ones = self.table(&guard).into_iter().flat_map(Table::iter).map(|one| unsafe { &*one });
         // SAFETY: the writer lock is held, and `one` is in the table.
-        ones.filter(|one| one.key().node == node).map(|one| unsafe { one.memcg_of_published() }).collect()
+        ones.filter(|one| one.key().node == node).map(|one| unsafe { one.memcg_of_published() }.clone()).collect()
     }
 
     /// Bytes of what this keeps beyond itself: lists and table.
@@ -207,6 +240,9 @@ impl RawListLru {
                     if !list.is_dead() {
                         return Ok(list);
                     }
+                    if group.is_online() && !crate::mutated!("swept_means_dying") {
+                        continue; // It was idle, and is out of the table by now.
+                    }
                 }
                 // No list is made for an object that will not be on it.
                 None if object.is_linked() => return Err(Refused::Linked),
@@ -222,8 +258,8 @@ impl RawListLru {
         }
     }
 
-    /// The list on which the items are whose home is `one` (One's invariant 2). A dead list without a forward is its own: the
-    /// whole structure is being dropped, and nobody else is there.
+    /// The list on which the items are whose home is `one` (One's invariant 2). A dead list without a forward is its own: it
+    /// was the root's, and nothing counts on it.
     fn lock_effective_of<'a>(mut one: &'a One, guard: &'a Guard) -> Locked<'a> {
         loop {
             let list = one.lock(guard);
@@ -235,21 +271,20 @@ impl RawListLru {
         }
     }
 
-    /// The nearest ancestor's list that is not dead.
-    fn lock_ancestor<'a>(&'a self, dying: &Memcg, node: NodeId, guard: &'a Guard) -> Locked<'a> {
-        let mut group = dying.parent();
-        while let Some(ancestor) = group {
-            if let Some(list) = self.lock_one(ancestor, node, guard) {
-                return list;
-            }
-            group = ancestor.parent();
-        }
-        unreachable!("a populated group's ancestors are populated (L6), and the root does not die");
+    /// The list of a published list's parent, which counts it (One's invariant 3); `None` for the root's.
+    fn parent_of<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Option<&'a One> {
+        let parent = memcg.parent()?;
+        let one = self.lookup(Key::new(parent, node), guard);
+        Some(one.expect("a populated group's parent is populated (L6)"))
     }
 
     fn announce(&self, first: FirstItem, list: &Locked<'_>) {
+        self.announce_for(first, list.memcg(), list.one().key().node);
+    }
+
+    fn announce_for(&self, first: FirstItem, memcg: &Memcg, node: NodeId) {
         if let (FirstItem(true), Some(occupancy)) = (first, &self.occupancy) {
-            occupancy.occupied(list.memcg(), list.one().key().node);
+            occupancy.occupied(memcg, node);
         }
     }
 
@@ -258,6 +293,18 @@ impl RawListLru {
     /// Makes the lists of a group and of its ancestors, those first (L6).
     #[cold]
     fn populate(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
+        let populated = self.populate_from_above(memcg, node, guard);
+        if populated.is_err() {
+            // Room that was made for a list that did not come.
+            let writer = self.writer.lock();
+            if writer.live == 0 {
+                self.replace_table(ptr::null_mut(), guard);
+            }
+        }
+        populated
+    }
+
+    fn populate_from_above(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
         loop {
             let mut farthest = memcg;
             while let Some(parent) = farthest.parent() {
@@ -266,54 +313,52 @@ impl RawListLru {
                 }
                 farthest = parent;
             }
-            self.publish(farthest, node, guard)?;
-            if farthest == memcg {
+            let published = self.publish(farthest, node, guard)?;
+            if published && farthest == memcg {
                 return Ok(());
             }
         }
     }
 
-    /// Makes one list, unless it is there. Memory is got outside the locks.
-    fn publish(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
+    /// Makes one list, unless it is there. `false`: its parent's is not there, or not any more. Memory is got outside the locks.
+    fn publish(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<bool, Unpopulated> {
         let key = Key::new(memcg, node);
         let mut one = Some(try_box(One::new(memcg, node, self)).ok_or(Unpopulated::NoMemory)?);
         loop {
             {
                 let mut chain = memcg.pairs().lock();
-                if chain.closed {
+                if chain.closed && !crate::mutated!("populate_without_dying_check") {
                     return Err(Unpopulated::Closed);
                 }
                 let mut writer = self.writer.lock();
                 if self.lookup(key, guard).is_some() {
-                    return Ok(());
+                    return Ok(true);
                 }
                 if let Some(table) = self.table(guard).filter(|t| writer.used < Table::used_max(t.capacity())) {
+                    if let Some(parent) = memcg.parent() {
+                        let Some(parent) = self.lookup(Key::new(parent, node), guard) else { return Ok(false) };
+                        // The chain is open, so the parent does not die before we are done; and no sweep is in here. So what
+                        // the table holds is not dead.
+                        parent.lock(guard).get();
+                    }
                     let one = Box::into_raw(one.take().expect("published once"));
                     // SAFETY: it is new, on no chain, and stays until unpublished, which takes it off the chain first.
                     unsafe { chain.push(one) };
                     table.insert(key, one, &mut writer.used);
                     writer.live += 1;
-                    return Ok(());
+                    return Ok(true);
                 }
             }
             self.make_room(guard)?;
         }
     }
 
-    /// Replaces the table by one that has room for at least one more.
+    /// Replaces the table by one that has room for at least one more, and not much more than that.
     fn make_room(&self, guard: &Guard) -> Result<(), Unpopulated> {
-        let capacity_for = |live: usize| {
-            let mut capacity = (live + 1).next_power_of_two();
-            // An eighth stays free beyond what is needed, so that the next replacement is that many changes away.
-            while capacity > 8 && live + 1 + capacity / 8 > Table::used_max(capacity) {
-                capacity *= 2;
-            }
-            capacity
-        };
         let live = self.writer.lock().live;
-        let table = Table::try_new(capacity_for(live)).ok_or(Unpopulated::NoMemory)?;
+        let table = Table::try_new(Table::capacity_for(live + 1)).ok_or(Unpopulated::NoMemory)?;
         let mut writer = self.writer.lock();
-        if capacity_for(writer.live) > table.capacity() {
+        if Table::capacity_for(writer.live + 1) > table.capacity() {
             return Ok(()); // Others were faster; the caller looks again.
         }
         let mut used = 0;
@@ -341,6 +386,11 @@ impl RawListLru {
     /// free, nothing of this touches the structure any more, and it may be dropped.
     fn unpublish(&self, one: &One, guard: &Guard) {
         let mut writer = self.writer.lock();
+        self.take_out(one, &mut writer, guard);
+        Self::put_of_table(one, &writer, guard);
+    }
+
+    fn take_out(&self, one: &One, writer: &mut Writer, guard: &Guard) {
         if let Some(table) = self.table(guard) {
             table.remove(one.key(), ptr::from_ref(one).cast_mut());
         }
@@ -349,47 +399,107 @@ impl RawListLru {
             writer.used = 0;
             self.replace_table(ptr::null_mut(), guard);
         }
+    }
+
+    /// Gives up the table's reference on a list that was taken out; the writer lock is held.
+    fn put_of_table(one: &One, _writer: &MutexGuard<'_, Writer>, guard: &Guard) {
         let mut list = Self::lock_effective_of(one, guard);
         // SAFETY: the table's reference is given up, and this is the effective list.
         unsafe { list.put(one) };
     }
 
-    /// Hands the items of a dying group's list to its nearest ancestor's, and unmakes it. The group's chain is closed and
-    /// locked, and `one` just taken off it.
+    /// Hands the items of a dying group's list to its parent's, and unmakes it. The group's chain is closed and locked, and
+    /// `one` just taken off it.
     fn reparent(&self, one: &One, dying: &Memcg, guard: &Guard) {
+        if crate::mutated!("erase_before_drain") {
+            self.take_out(one, &mut self.writer.lock(), guard);
+        }
         {
             let mut child = one.lock(guard);
-            let mut ancestor = self.lock_ancestor(dying, one.key().node, guard);
-            let first = ancestor.take_over(&mut child);
-            self.announce(first, &ancestor);
+            let parent = self.parent_of(dying, one.key().node, guard).expect("the root does not die");
+            let mut parent = parent.lock(guard);
+            let first = parent.take_over(&mut child);
+            if crate::mutated!("bit_of_the_dying") {
+                self.announce_for(first, dying, one.key().node);
+            } else {
+                self.announce(first, &parent);
+            }
         }
-        self.unpublish(one, guard);
+        if crate::mutated!("erase_before_drain") {
+            Self::put_of_table(one, &self.writer.lock(), guard);
+        } else {
+            self.unpublish(one, guard);
+        }
+    }
+
+    /// Gives the list back if it has been idle since the last sweep. Its group's chain is locked and open, and `one` on it.
+    pub(super) fn sweep(&self, one: &One, chain: &mut Chain, guard: &Guard) -> Idleness {
+        if one.nr_items() != 0 {
+            return Idleness::Busy;
+        }
+        let mut writer = self.writer.lock();
+        let mut list = one.lock(guard);
+        let found = list.idleness();
+        if found == Idleness::Idle {
+            let parent = self.parent_of(list.memcg(), one.key().node, guard);
+            // SAFETY: it is published, so it is on its group's chain.
+            unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
+            list.kill(parent.map_or(ptr::null(), ptr::from_ref));
+            // Before its lock is free: who sees it dead does not find it again.
+            self.take_out(one, &mut writer, guard);
+            drop(list);
+            Self::put_of_table(one, &writer, guard);
+        }
+        found
+    }
+
+    /// Gives back room that the table does not need any more, if there is memory to do so.
+    pub(super) fn shrink_table(&self, guard: &Guard) {
+        let wasteful = |table: &Table| table.capacity() > 4 * Table::capacity_for(self.writer.lock().live + 1);
+        if self.table(guard).is_some_and(wasteful) {
+            // Without memory it stays as large as it is.
+            let _ = self.make_room(guard);
+        }
     }
 
     /// Unmakes every list and gives every item to `free`, as the pointer under which it was added. The caller has the only
     /// access, except for groups that go offline meanwhile.
     pub(super) fn drain(&mut self, mut free: impl FnMut(NonNull<Links>)) {
-        // The root's last: until then every group that goes offline meanwhile finds a list to hand its items to.
-        for roots_turn in [false, true] {
+        // Children first: until then every group that goes offline meanwhile finds its parent's list to hand its items to.
+        for depth in (0..=self.depth_max()).rev() {
             let mut slot = 0;
-            while let Some(next) = self.drain_one(slot, roots_turn, &mut free) {
+            while let Some(next) = self.drain_one(slot, depth, &mut free) {
                 slot = next;
             }
         }
     }
 
-    /// Unmakes the first list in the table from `slot` on whose turn it is; the slot to go on from.
-    fn drain_one(&mut self, slot: usize, roots_turn: bool, free: &mut impl FnMut(NonNull<Links>)) -> Option<usize> {
+    /// Levels below the root of the deepest group that has a list.
+    fn depth_max(&self) -> usize {
+        let _writer = self.writer.lock();
+        let guard = pin();
+        // SAFETY: what the table holds is live.
+        let ones = self.table(&guard).into_iter().flat_map(Table::iter).map(|one| unsafe { &*one });
+        // SAFETY: the writer lock is held, and `one` is in the table.
+        ones.map(|one| unsafe { one.memcg_of_published() }.depth()).max().unwrap_or(0)
+    }
+
+    /// Unmakes the first list in the table from `slot` on that is of a group of this depth; the slot to go on from.
+    fn drain_one(&mut self, slot: usize, depth: usize, free: &mut impl FnMut(NonNull<Links>)) -> Option<usize> {
         let guard = pin();
         let (slot, one, memcg) = {
             let _writer = self.writer.lock();
-            // SAFETY: what the table holds is live.
-            let is_turn = |one: &*mut One| roots_turn || unsafe { (**one).key().memcg } != MemcgId::ROOT;
+            let is_turn = |one: &*mut One| {
+                // SAFETY: what the table holds is live.
+                let one = unsafe { &**one };
+                // SAFETY: the writer lock is held, and `one` is in the table.
+                unsafe { one.memcg_of_published() }.depth() == depth
+            };
             let (slot, one) = self.table(&guard)?.find_from(slot, is_turn)?;
             // SAFETY: what the table holds is live in the read side.
             let one = unsafe { &*one };
             // SAFETY: the writer lock is held, and `one` is in the table.
-            (slot, one, unsafe { one.memcg_of_published() })
+            (slot, one, unsafe { one.memcg_of_published() }.clone())
         };
         let mut chain = memcg.pairs().lock();
         let mut list = one.lock(&guard);
@@ -407,7 +517,7 @@ impl RawListLru {
             // SAFETY: it was unlinked, and nobody touches private links but we.
             unsafe { items.push_back(pushed.as_ptr()) };
         }
-        list.kill(ptr::null());
+        list.kill(self.parent_of(&memcg, one.key().node, &guard).map_or(ptr::null(), ptr::from_ref));
         drop(list);
         self.unpublish(one, &guard);
         drop(chain);

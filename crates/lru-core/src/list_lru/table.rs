@@ -51,6 +51,15 @@ impl Table {
         }
     }
 
+    /// The capacity for so many entries. An eighth stays free beyond that, so that the next replacement is as many changes away.
+    pub(super) fn capacity_for(live: usize) -> usize {
+        let mut capacity = live.next_power_of_two();
+        while capacity > 8 && live + capacity / 8 > Self::used_max(capacity) {
+            capacity *= 2;
+        }
+        capacity
+    }
+
     fn probe(&self, key: Key) -> impl Iterator<Item = &AtomicPtr<One>> {
         let mask = self.slots.len() - 1;
         // Fibonacci hashing of the id, with the node mixed in: ids are dense, so neighbours should spread.

@@ -52,7 +52,7 @@ fn check(story: impl Fn() + Sync + Send + 'static) {
 fn l4_of_two_adds_of_one_item_one_is_true() {
     check(|| {
         let w = world();
-        w.lru.prepare(w.tree.root(), N0).unwrap();
+        drop(w.lru.prepare(w.tree.root(), N0).unwrap());
         let it = item(0);
         let other = {
             let it = it.clone();
@@ -118,7 +118,7 @@ fn r2_r8_a_del_beside_offline_finds_its_item() {
 /// R8: a list found in the table, beside its end.
 fn lookup_beside_offline() {
     let w = world();
-    w.lru.prepare(&w.child, N0).unwrap();
+    drop(w.lru.prepare(&w.child, N0).unwrap());
     let other = thread::spawn(move || w.child.offline().unwrap());
     w.lru.add(item(0), &w.child, N0).unwrap();
     other.join().unwrap();
@@ -167,8 +167,8 @@ fn r7_a_walk_beside_offline_shows_an_item_once() {
 /// A list made by one thread, found by another without a lock.
 fn publish_beside_lookup() {
     let w = world();
-    w.lru.prepare(w.tree.root(), N0).unwrap();
-    let other = { thread::spawn(move || w.lru.prepare(w.tree.root(), NodeId::new(1)).unwrap()) };
+    drop(w.lru.prepare(w.tree.root(), N0).unwrap());
+    let other = { thread::spawn(move || drop(w.lru.prepare(w.tree.root(), NodeId::new(1)).unwrap())) };
     w.lru.walk_one(w.tree.root(), NodeId::new(1), &mut 1, |it| it.skip());
     other.join().unwrap();
     w.end();
@@ -188,10 +188,10 @@ fn and_not_when_the_table_is_swapped_relaxed() {
 /// As above, but into a free slot of the same table.
 fn insert_beside_lookup() {
     let w = world();
-    w.lru.prepare(w.tree.root(), N0).unwrap();
-    w.lru.prepare(w.tree.root(), NodeId::new(1)).unwrap();
-    w.lru.prepare(w.tree.root(), NodeId::new(2)).unwrap();
-    let other = { thread::spawn(move || w.lru.prepare(w.tree.root(), NodeId::new(3)).unwrap()) };
+    drop(w.lru.prepare(w.tree.root(), N0).unwrap());
+    drop(w.lru.prepare(w.tree.root(), NodeId::new(1)).unwrap());
+    drop(w.lru.prepare(w.tree.root(), NodeId::new(2)).unwrap());
+    let other = { thread::spawn(move || drop(w.lru.prepare(w.tree.root(), NodeId::new(3)).unwrap())) };
     w.lru.walk_one(w.tree.root(), NodeId::new(3), &mut 1, |it| it.skip());
     other.join().unwrap();
     w.end();
@@ -212,7 +212,7 @@ fn and_not_when_it_is_published_relaxed() {
 fn from_list_to_list() {
     let w = world();
     let second = world();
-    second.lru.prepare(w.tree.root(), N0).unwrap();
+    drop(second.lru.prepare(w.tree.root(), N0).unwrap());
     let it = item(0);
     w.lru.add(it.clone(), w.tree.root(), N0).unwrap();
     let other = {
@@ -295,7 +295,7 @@ impl Bit {
 fn add_beside_clear() {
     let bit = Arc::new(Bit(AtomicBool::new(true)));
     let w = world_heard_by(Some(bit.clone()));
-    w.lru.prepare(w.tree.root(), N0).unwrap();
+    drop(w.lru.prepare(w.tree.root(), N0).unwrap());
     let other = thread::spawn(move || w.lru.add(item(0), w.tree.root(), N0).unwrap());
     bit.clear_if_empty(&w.lru, w.tree.root());
     other.join().unwrap();

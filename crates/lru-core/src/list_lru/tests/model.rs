@@ -2,7 +2,7 @@
 
 use super::{item, numbers, Item};
 use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -18,6 +18,7 @@ enum Op {
     Add { item: usize, group: usize, node: u16 },
     Del { item: usize },
     Walk { group: usize, node: u16, nr: u64, verdicts: u16 },
+    Sweep { group: usize },
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -27,6 +28,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (any::<usize>(), 0..NODES).prop_map(|(group, node)| Op::Prepare { group, node }),
         6 => (0..ITEMS, any::<usize>(), 0..NODES).prop_map(|(item, group, node)| Op::Add { item, group, node }),
         4 => (0..ITEMS).prop_map(|item| Op::Del { item }),
+        2 => any::<usize>().prop_map(|group| Op::Sweep { group }),
         2 => (any::<usize>(), 0..NODES, 0..8_u64, any::<u16>())
             .prop_map(|(group, node, nr, verdicts)| Op::Walk { group, node, nr, verdicts }),
     ]
@@ -38,6 +40,8 @@ struct Model {
     parent: Vec<usize>,
     online: Vec<bool>,
     lists: BTreeMap<(usize, u16), VecDeque<usize>>,
+    /// Lists that the last sweep found empty, and nothing was added to since.
+    idle: BTreeSet<(usize, u16)>,
 }
 
 impl Model {
@@ -46,6 +50,27 @@ impl Model {
             group = self.parent[group];
         }
         group
+    }
+
+    fn is_below(&self, mut group: usize, top: usize) -> bool {
+        while group != top && group != 0 {
+            group = self.parent[group];
+        }
+        group == top
+    }
+
+    fn sweep(&mut self, top: usize) {
+        let is_meant = |key: &(usize, u16)| self.lists[key].is_empty() && self.is_below(key.0, top);
+        let empty: Vec<_> = self.lists.keys().copied().filter(is_meant).collect();
+        // A child's number is greater than its parent's.
+        for key in empty.into_iter().rev() {
+            let is_child = |&(g, n): &(usize, u16)| g != 0 && (self.parent[g], n) == key;
+            if !self.lists.keys().any(is_child) && self.idle.remove(&key) {
+                self.lists.remove(&key);
+            } else {
+                self.idle.insert(key);
+            }
+        }
     }
 
     /// Lists of a group and its ancestors (L6).
@@ -65,7 +90,7 @@ fn run(ops: Vec<Op>) {
     let lru = ListLru::<Item>::new();
     let items: Vec<Arc<Item>> = (0..ITEMS).map(item).collect();
     let mut groups: Vec<Memcg> = Vec::from([tree.root().clone()]);
-    let mut model = Model { parent: Vec::from([0]), online: Vec::from([true]), lists: BTreeMap::new() };
+    let mut model = Model { parent: Vec::from([0]), online: Vec::from([true]), ..Model::default() };
     for op in ops {
         match op {
             Op::Create { parent } => {
@@ -91,7 +116,11 @@ fn run(ops: Vec<Op>) {
                     let parent = model.effective(group);
                     for node in 0..NODES {
                         if let Some(mut list) = model.lists.remove(&(group, node)) {
+                            model.idle.remove(&(group, node));
                             let parents = model.lists.get_mut(&(parent, node)).expect("L6");
+                            if !list.is_empty() {
+                                model.idle.remove(&(parent, node));
+                            }
                             list.append(parents);
                             *parents = list;
                         }
@@ -100,7 +129,7 @@ fn run(ops: Vec<Op>) {
             }
             Op::Prepare { group, node } => {
                 let group = group % groups.len();
-                lru.prepare(&groups[group], NodeId::new(node)).unwrap();
+                drop(lru.prepare(&groups[group], NodeId::new(node)).unwrap());
                 model.populate(model.effective(group), node);
             }
             Op::Add { item, group, node } => {
@@ -112,6 +141,7 @@ fn run(ops: Vec<Op>) {
                 if !linked {
                     model.populate(effective, node);
                     model.lists.get_mut(&(effective, node)).unwrap().push_back(item);
+                    model.idle.remove(&(effective, node));
                 }
             }
             Op::Del { item } => {
@@ -121,6 +151,7 @@ fn run(ops: Vec<Op>) {
                     list.retain(|&i| i != item);
                 }
             }
+            Op::Sweep { .. } => {} // Below.
             Op::Walk { group, node, nr, verdicts } => {
                 let group = group % groups.len();
                 let mut empty = VecDeque::new();
@@ -152,6 +183,13 @@ fn run(ops: Vec<Op>) {
                 assert_eq!((removed as usize, nr_to_walk), (gone.len(), nr - shown as u64), "L11");
                 assert_eq!(private.map(|it| it.number).collect::<Vec<_>>(), gone, "L13");
             }
+        }
+        if let Op::Sweep { group } = op {
+            let top = group % groups.len();
+            let swept = crate::list_lru::sweep(&groups[top]);
+            let before = model.lists.len();
+            model.sweep(top);
+            assert_eq!(swept.given_back as usize, before - model.lists.len());
         }
         lru.assert_valid();
         assert_eq!(lru.pairs(), model.lists.len(), "L16");

@@ -66,7 +66,7 @@ fn l7_l8_a_dying_group_is_never_populated_and_its_adds_go_to_the_parent() {
     let child = parent.create("child").unwrap();
     let lru = ListLru::<Item>::new();
     child.offline().unwrap();
-    lru.prepare(&child, N0).unwrap();
+    drop(lru.prepare(&child, N0).unwrap());
     lru.add(item(1), &child, N0).unwrap();
     assert_eq!((lru.count_one(&child, N0), lru.count_one(&parent, N0)), (0, 1));
     assert_eq!(lru.pairs(), 2, "the parent's and the root's");
@@ -313,7 +313,7 @@ fn many_groups_grow_the_table_and_all_are_found() {
 fn groups_that_come_and_go_leave_the_table_small() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
-    lru.prepare(tree.root(), N0).unwrap();
+    drop(lru.prepare(tree.root(), N0).unwrap());
     let mut largest = 0;
     for i in 0..10_000 {
         let group = tree.root().create("g").unwrap();
