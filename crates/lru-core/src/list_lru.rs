@@ -24,6 +24,7 @@
 //! 5. Listeners hear of 0 -> 1 under the list's lock, so never about a group whose offline is over.
 
 mod boxed;
+pub mod eager;
 mod isolate;
 mod occupancy;
 mod one;
@@ -37,6 +38,7 @@ pub mod walk;
 #[cfg(test)]
 mod tests;
 
+pub use eager::Eager;
 pub use isolate::Isolated;
 pub use occupancy::Occupancy;
 pub use prepared::Prepared;

@@ -37,6 +37,7 @@ use alloc::{
 };
 
 use lowwater_lru_core::sync::{Mutex, RwLock};
+use lowwater_lru_core::list_lru::{self, Swept};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
 
 use crate::control::Reclaim;
@@ -180,6 +181,22 @@ impl Registry {
             }
             freed
         })
+    }
+
+    /// Gives back what nobody uses: lists that were empty at the last sweep too, and the bits of those that became empty without
+    /// a pass. A [`Reclaimer`](crate::Reclaimer) does it by itself when it has nothing else to do.
+    ///
+    /// O(groups + their lists), and when lists were given back a call of `count_objects` for each live pair. Does nothing inside
+    /// a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    pub fn sweep(&self) -> Swept {
+        let Some(_scope) = self.inner.scopes.enter_first() else { return Swept::default() };
+        let swept = list_lru::sweep(&self.inner.root);
+        if swept.given_back > 0 {
+            for node in 0..self.nodes() {
+                crate::pass::look(&self.inner, NodeId::new(node as u16));
+            }
+        }
+        swept
     }
 
     /// Reclaims a little on the thread that needs the memory: from `memcg`'s subtree, this node first, round-robin, until

@@ -18,6 +18,9 @@ use crate::registry::Registry;
 const SCAN_MAX: u64 = 4096;
 /// The rest after nothing could be freed; doubled each time in a row, up to [`REST_MAX`].
 const REST_MIN: Duration = Duration::from_millis(1);
+/// How long the first node's thread has nothing to do before it sweeps, and between two sweeps. A list that is given back was
+/// empty for as long.
+const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// The longest rest, and so the longest that memory which can be freed again goes unnoticed.
 const REST_MAX: Duration = Duration::from_millis(100);
 
@@ -181,7 +184,7 @@ impl Shared {
 
     fn run(&self, registry: &Registry, watermarks: &Watermarks) {
         let mut rest = REST_MIN;
-        while let Some(requests) = self.wake.take() {
+        while let Some(requests) = self.take(registry) {
             // Relaxed, here and below: numbers to look at.
             self.wakeups.fetch_add(1, Ordering::Relaxed);
             if self.serve(registry, watermarks, requests) {
@@ -191,6 +194,20 @@ impl Shared {
                 self.wake.rest(rest);
                 rest = (rest * 2).min(REST_MAX);
             }
+        }
+    }
+
+    /// What is asked for next. The first node's thread spends the time until then with giving idle lists back, for all nodes.
+    fn take(&self, registry: &Registry) -> Option<Vec<Request>> {
+        if self.node != NodeId::ZERO {
+            return self.wake.take();
+        }
+        loop {
+            let requests = self.wake.take_within(SWEEP_EVERY)?;
+            if !requests.is_empty() {
+                return Some(requests);
+            }
+            registry.sweep();
         }
     }
 

@@ -1,6 +1,7 @@
-//! A random history against a model that is plain enough to be believed.
+//! A random history against a model that is plain enough to be believed; the eager twin runs beside.
 
 use super::{item, numbers, Item};
+use crate::list_lru::eager::{Eager, Turn};
 use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -88,7 +89,11 @@ impl Model {
 fn run(ops: Vec<Op>) {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
+    let eager = Arc::new(Eager::<Item>::new(usize::from(NODES)));
+    tree.add_hook(eager.clone());
     let items: Vec<Arc<Item>> = (0..ITEMS).map(item).collect();
+    // An item is on one list at a time, so the twin has its own.
+    let twins: Vec<Arc<Item>> = (0..ITEMS).map(item).collect();
     let mut groups: Vec<Memcg> = Vec::from([tree.root().clone()]);
     let mut model = Model { parent: Vec::from([0]), online: Vec::from([true]), ..Model::default() };
     for op in ops {
@@ -137,6 +142,8 @@ fn run(ops: Vec<Op>) {
                 let linked = model.lists.values().any(|list| list.contains(&item));
                 let result = lru.add(items[item].clone(), &groups[group], NodeId::new(node));
                 assert_eq!(result.is_ok(), !linked, "L4");
+                let twin = eager.add(twins[item].clone(), &groups[group], NodeId::new(node));
+                assert_eq!(twin.is_ok(), !linked, "L4");
                 let effective = model.effective(group);
                 if !linked {
                     model.populate(effective, node);
@@ -147,6 +154,7 @@ fn run(ops: Vec<Op>) {
             Op::Del { item } => {
                 let list = model.lists.values_mut().find(|list| list.contains(&item));
                 assert_eq!(lru.del(&items[item]).is_some(), list.is_some(), "L4");
+                assert_eq!(eager.del(&twins[item]).is_some(), list.is_some(), "L4");
                 if let Some(list) = list {
                     list.retain(|&i| i != item);
                 }
@@ -182,6 +190,19 @@ fn run(ops: Vec<Op>) {
                 });
                 assert_eq!((removed as usize, nr_to_walk), (gone.len(), nr - shown as u64), "L11");
                 assert_eq!(private.map(|it| it.number).collect::<Vec<_>>(), gone, "L13");
+
+                let (mut turn, mut twins_nr_to_walk) = (0, nr);
+                let twins_gone = eager.walk_one(&groups[group], NodeId::new(node), &mut twins_nr_to_walk, |_| {
+                    let verdict = verdicts >> (2 * turn) & 3;
+                    turn += 1;
+                    match verdict {
+                        0 => Turn::Remove,
+                        1 => Turn::Rotate,
+                        _ => Turn::Skip,
+                    }
+                });
+                assert_eq!(twins_nr_to_walk, nr_to_walk, "L11");
+                assert!(twins_gone.iter().map(|it| it.number).eq(gone), "L13");
             }
         }
         if let Op::Sweep { group } = op {
@@ -198,15 +219,24 @@ fn run(ops: Vec<Op>) {
                 let expected = model.lists.get(&(g, node)).cloned().unwrap_or_default();
                 assert_eq!(lru.count_one(group, NodeId::new(node)), expected.len() as u64, "L1, L2");
                 assert!(numbers(&lru, group, NodeId::new(node)).iter().eq(&expected), "L9, L13");
+                assert_eq!(eager.count_one(group, NodeId::new(node)), expected.len() as u64, "L1, L2");
+                let mut twins = Vec::new();
+                eager.walk_one(group, NodeId::new(node), &mut u64::MAX.clone(), |it| {
+                    twins.push(it.number);
+                    Turn::Skip
+                });
+                assert!(twins.iter().eq(&expected), "L9, L13");
             }
         }
         for node in 0..NODES {
             let on_node = model.lists.iter().filter(|((_, n), _)| *n == node).map(|(_, list)| list.len() as u64);
-            assert_eq!(lru.count_node(NodeId::new(node)), on_node.sum::<u64>(), "L3");
+            let on_node: u64 = on_node.sum();
+            assert_eq!((lru.count_node(NodeId::new(node)), eager.count_node(NodeId::new(node))), (on_node, on_node), "L3");
         }
     }
     drop(lru);
-    assert!(items.iter().all(|it| Arc::strong_count(it) == 1), "L20");
+    drop((tree, eager));
+    assert!(items.iter().chain(&twins).all(|it| Arc::strong_count(it) == 1), "L20");
 }
 
 proptest! {
