@@ -36,8 +36,8 @@ use alloc::{
     vec::Vec,
 };
 
-use lowwater_lru_core::sync::{Mutex, RwLock};
 use lowwater_lru_core::list_lru::{self, Swept};
+use lowwater_lru_core::sync::{Mutex, RwLock};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
 
 use crate::control::Reclaim;
@@ -223,12 +223,20 @@ impl Registry {
     pub fn snapshot(&self) -> RegistryStats {
         let shrinkers = self.inner.slots.read().iter().flatten().map(|entry| ShrinkerStats::of(entry)).collect();
         let (live_pairs, live_groups) = self.inner.map.live();
-        RegistryStats { shrinkers, live_pairs, live_groups, map_bytes: self.footprint() }
+        RegistryStats { shrinkers, live_pairs, live_groups, map_bytes: self.inner.map.footprint() }
     }
 
-    /// Bytes of the map: O(live pairs) (S25), whatever the number of groups and shrinkers.
+    /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is O(live pairs) (S25), whatever
+    /// the number of groups. Exact but for the nodes of its B-trees, which are taken as half full; without the shrinkers
+    /// themselves and what threads inside callbacks take.
     pub fn footprint(&self) -> Bytes {
-        self.inner.map.footprint()
+        let inner = &self.inner;
+        let slots = inner.slots.read();
+        let entries: usize = slots.iter().flatten().map(|entry| entry.bytes()).sum();
+        let slots = slots.capacity() * size_of::<Option<Arc<Entry>>>();
+        let bytes = arc_bytes::<Inner>() + entries + slots + inner.ids.lock().bytes() + inner.scopes.bytes();
+        // The map's own size is in its footprint; its two counters are not.
+        inner.map.footprint().saturating_add(Bytes::new((bytes + 2 * size_of::<usize>()) as u64))
     }
 
     /// Objects that `id` owes for `memcg` on `node`; 0 if nothing does.
@@ -236,6 +244,11 @@ impl Registry {
     pub fn owed(&self, memcg: &Memcg, node: NodeId, id: ShrinkerId) -> u64 {
         self.inner.map.owed(memcg, node, id.get())
     }
+}
+
+/// Bytes of an `Arc`'s allocation: the value behind two counters. For values that are aligned as those are.
+pub(crate) const fn arc_bytes<T>() -> usize {
+    2 * size_of::<usize>() + size_of::<T>()
 }
 
 /// Goes round while it pays: the n-th round must free at least 2^n objects to be followed by another.
@@ -287,6 +300,12 @@ impl Inner {
         let gone = slots[entry.key.id as usize].take();
         while slots.last().is_some_and(Option::is_none) {
             slots.pop();
+        }
+        if slots.is_empty() {
+            *slots = Vec::new();
+        } else if slots.len() < slots.capacity() / 4 {
+            let twice = slots.len() * 2;
+            slots.shrink_to(twice);
         }
         drop(slots);
         drop(gone);

@@ -180,7 +180,7 @@ pub unsafe trait Linked: Sized {
 /// ```
 #[macro_export]
 macro_rules! linked {
-    (impl[$($generics:tt)*] for $type:ty { $field:ident, handle: $handle:ty $(,)? }) => {
+    (impl[$($generics:tt)*] for $type:ty { $field:tt, handle: $handle:ty $(,)? }) => {
         // SAFETY: `links` adds the field's offset to the object's address, `from_links` takes it off again, and the
         // `as_links` line does not compile unless the field is a `Links`.
         unsafe impl<$($generics)*> $crate::Linked for $type {

@@ -59,10 +59,24 @@ pub(crate) struct RawListLru {
 /// What only writers of the table need to know.
 struct Writer {
     /// Lists in the table.
-    live: usize,
+    live: u32,
     /// Slots that are not null: lists, and marks of lists that went.
-    used: usize,
+    used: u32,
 }
+
+impl Writer {
+    /// The capacity of a table with room for one more; `None` when there are more lists than can be counted.
+    fn capacity_needed(&self) -> Option<usize> {
+        (self.live < PAIRS_MAX).then(|| Table::capacity_for(self.live as usize + 1))
+    }
+
+    fn has_room(&self, table: &Table) -> bool {
+        (self.used as usize) < Table::used_max(table.capacity())
+    }
+}
+
+/// More (group, node) lists than this are refused as memory would be. Their table alone would take 8 GiB.
+const PAIRS_MAX: u32 = 1 << 29;
 
 /// Why there is no list of a group on a node.
 #[derive(Debug)]
@@ -200,12 +214,12 @@ impl RawListLru {
     pub(super) fn bytes(&self) -> usize {
         let writer = self.writer.lock();
         let guard = pin();
-        writer.live * size_of::<One>() + self.table(&guard).map_or(0, Table::bytes)
+        writer.live as usize * size_of::<One>() + self.table(&guard).map_or(0, Table::bytes)
     }
 
     /// How many (group, node) lists exist.
     pub(super) fn pairs(&self) -> usize {
-        self.writer.lock().live
+        self.writer.lock().live as usize
     }
 
     // === finding and locking ===
@@ -334,7 +348,7 @@ impl RawListLru {
                 if self.lookup(key, guard).is_some() {
                     return Ok(true);
                 }
-                if let Some(table) = self.table(guard).filter(|t| writer.used < Table::used_max(t.capacity())) {
+                if let Some(table) = self.table(guard).filter(|t| writer.has_room(t)) {
                     if let Some(parent) = memcg.parent() {
                         let Some(parent) = self.lookup(Key::new(parent, node), guard) else { return Ok(false) };
                         // The chain is open, so the parent does not die before we are done; and no sweep is in here. So what
@@ -355,10 +369,10 @@ impl RawListLru {
 
     /// Replaces the table by one that has room for at least one more, and not much more than that.
     fn make_room(&self, guard: &Guard) -> Result<(), Unpopulated> {
-        let live = self.writer.lock().live;
-        let table = Table::try_new(Table::capacity_for(live + 1)).ok_or(Unpopulated::NoMemory)?;
+        let needed = self.writer.lock().capacity_needed().ok_or(Unpopulated::NoMemory)?;
+        let table = Table::try_new(needed).ok_or(Unpopulated::NoMemory)?;
         let mut writer = self.writer.lock();
-        if Table::capacity_for(writer.live + 1) > table.capacity() {
+        if writer.capacity_needed().is_none_or(|needed| needed > table.capacity()) {
             return Ok(()); // Others were faster; the caller looks again.
         }
         let mut used = 0;
@@ -455,8 +469,8 @@ impl RawListLru {
 
     /// Gives back room that the table does not need any more, if there is memory to do so.
     pub(super) fn shrink_table(&self, guard: &Guard) {
-        let wasteful = |table: &Table| table.capacity() > 4 * Table::capacity_for(self.writer.lock().live + 1);
-        if self.table(guard).is_some_and(wasteful) {
+        let needed = || self.writer.lock().capacity_needed();
+        if self.table(guard).is_some_and(|table| needed().is_some_and(|needed| table.capacity() > 4 * needed)) {
             // Without memory it stays as large as it is.
             let _ = self.make_room(guard);
         }
@@ -536,7 +550,11 @@ impl RawListLru {
         let writer = self.writer.lock();
         let guard = pin();
         let ones: Vec<_> = self.table(&guard).iter().flat_map(|table| table.iter()).collect();
-        assert_eq!(ones.len(), writer.live, "the table must hold as many lists as were published and not unpublished");
+        assert_eq!(
+            ones.len(),
+            writer.live as usize,
+            "the table must hold as many lists as were published and not unpublished"
+        );
         assert_eq!(self.table(&guard).is_none(), ones.is_empty(), "a list without parts must have no table");
         for one in ones {
             // SAFETY: what the table holds is live.

@@ -86,12 +86,12 @@ impl Table {
 
     /// Puts `one` into the first free slot of its probe. `used` says afterwards how many slots are not null.
     /// The caller holds the writer lock, `key` is not in, and there is room.
-    pub(super) fn insert(&self, key: Key, one: *mut One, used: &mut usize) {
+    pub(super) fn insert(&self, key: Key, one: *mut One, used: &mut u32) {
         for slot in self.probe(key) {
             // Relaxed: only writers store, and we hold their lock.
             let old = slot.load(Ordering::Relaxed);
             if old.is_null() || old == TOMB {
-                *used += usize::from(old.is_null());
+                *used += u32::from(old.is_null());
                 // Release: meets the Acquire in `get`.
                 slot.store(one, if crate::mutated!("publish_relaxed") { Ordering::Relaxed } else { Ordering::Release });
                 return;

@@ -231,7 +231,11 @@ fn run(ops: Vec<Op>) {
         for node in 0..NODES {
             let on_node = model.lists.iter().filter(|((_, n), _)| *n == node).map(|(_, list)| list.len() as u64);
             let on_node: u64 = on_node.sum();
-            assert_eq!((lru.count_node(NodeId::new(node)), eager.count_node(NodeId::new(node))), (on_node, on_node), "L3");
+            assert_eq!(
+                (lru.count_node(NodeId::new(node)), eager.count_node(NodeId::new(node))),
+                (on_node, on_node),
+                "L3"
+            );
         }
     }
     drop(lru);
