@@ -199,6 +199,11 @@ impl Registry {
         swept
     }
 
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(crate) fn sweep_every(&self) -> core::time::Duration {
+        self.inner.config.sweep_every
+    }
+
     /// Reclaims a little on the thread that needs the memory: from `memcg`'s subtree, this node first, round-robin, until
     /// `done` says so or a bound of [`RegistryConfig`] is reached. Costs no more when others have left debts (S23).
     ///

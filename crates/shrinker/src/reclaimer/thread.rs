@@ -18,9 +18,6 @@ use crate::registry::Registry;
 const SCAN_MAX: u64 = 4096;
 /// The rest after nothing could be freed; doubled each time in a row, up to [`REST_MAX`].
 const REST_MIN: Duration = Duration::from_millis(1);
-/// How long the first node's thread has nothing to do before it sweeps, and between two sweeps. A list that is given back was
-/// empty for as long.
-const SWEEP_EVERY: Duration = Duration::from_secs(5);
 /// The longest rest, and so the longest that memory which can be freed again goes unnoticed.
 const REST_MAX: Duration = Duration::from_millis(100);
 
@@ -203,7 +200,7 @@ impl Shared {
             return self.wake.take();
         }
         loop {
-            let requests = self.wake.take_within(SWEEP_EVERY)?;
+            let requests = self.wake.take_within(registry.sweep_every())?;
             if !requests.is_empty() {
                 return Some(requests);
             }
