@@ -57,7 +57,7 @@ refused=0
 refuse() {
     local code=0
     timeout 5 "$binaries/cache_server" "$@" >"$scratch/out" 2>"$scratch/err" || code=$?
-    [ "$code" -ne 0 ] && [ "$code" -ne 124 ] || fail "$*: exit status $code"
+    case "$code" in 0 | 124) fail "$*: exit status $code" ;; esac
     [ -s "$scratch/err" ] || fail "$*: no message"
     ! grep -q panicked "$scratch/err" || { cat "$scratch/err"; fail "$*: panicked"; }
     refused=$((refused + 1))

@@ -16,7 +16,7 @@ const THREADS_MAX: usize = 256;
 
 /// A memcached for many tenants in one memory: each keeps its `low`, all share the rest by use.
 #[derive(Debug, Parser)]
-#[command(name = "cache_server", version, disable_version_flag = true)]
+#[command(name = "cache_server", version)]
 struct Args {
     /// TCP port to listen on; 0: any free one, which is printed
     #[arg(short = 'p', long = "port", default_value_t = 11211, value_name = "num")]
@@ -38,7 +38,7 @@ struct Args {
     #[arg(short = 'c', long = "conn-limit", default_value_t = 1024, value_name = "num", value_parser = clap::value_parser!(u64).range(1..))]
     connections_max: u64,
 
-    /// Print errors and connections to stderr; -vv: commands and replies' first words too
+    /// Print connections and their errors to stderr; -vv: commands too
     #[arg(short = 'v', long = "verbose", action = ArgAction::Count)]
     verbose: u8,
 
@@ -54,10 +54,6 @@ struct Args {
     /// File with the tenants' limits, one tenant a line: `shop low=8M high=16M max=32M`
     #[arg(long = "config", value_name = "file")]
     config: Option<PathBuf>,
-
-    /// Print version and exit
-    #[arg(short = 'V', long = "version", action = ArgAction::Version)]
-    version: (),
 }
 
 /// What the server was told to be.

@@ -26,6 +26,8 @@ mod stash;
 mod stats;
 mod store;
 mod tenant;
+#[cfg(test)]
+mod tests;
 mod value;
 
 use std::process::ExitCode;

@@ -6,6 +6,16 @@
 //! ```
 //!
 //! Keys are slices of the connection's buffer; only a store command's key is copied, for its block may arrive much later.
+//!
+//! # How we differ from memcached 1.6.18
+//!
+//! 1. Numbers that do not fit are refused; there, flags, lengths and times wrap at 32 bits (a date after 2038 is in the past).
+//! 2. The block behind a store line with a bad key, flags or time is swallowed; there, it is run as commands.
+//! 3. Keys with control characters are refused, as its `protocol.txt` says; there, they are taken.
+//! 4. A line that is too long is answered before the connection closes; a `get` may have 256 KiB of keys, not any number.
+//! 5. A `get` with a bad key gets its error; there, replies of earlier commands that were still waiting are lost with it.
+//!
+//! All other replies are equal byte for byte; `ci/memcached.sh` compares them.
 
 mod decoder;
 mod line;

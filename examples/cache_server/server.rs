@@ -1,5 +1,6 @@
 //! Who is let in, and how everyone is sent home.
 
+use std::future::Future;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
@@ -8,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
 use tokio::net::{lookup_host, TcpListener, TcpStream};
-use tokio::signal::unix::{signal, SignalKind};
 use tokio::sync::{watch, Notify};
 use tokio::task::JoinSet;
 
@@ -52,29 +52,33 @@ pub struct Server {
 ///
 /// An address cannot be listened on, or the cache cannot be made.
 pub async fn serve(settings: Settings) -> Result<(), String> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(|why| format!("cannot wait for SIGTERM: {why}"))?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(|why| format!("cannot wait for SIGINT: {why}"))?;
-    let mut listeners = Vec::new();
-    for address in &settings.listen {
-        listeners.extend(listen(address).await?);
-    }
-    let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    let server = Arc::new(Server::new(settings, addresses)?);
+    let stopped = stopped()?;
+    let (server, listeners) = Server::open(settings).await?;
     server.greet();
-
-    let (close, closing) = watch::channel(());
-    let mut doors = JoinSet::new();
-    for listener in listeners {
-        doors.spawn(accept(Arc::clone(&server), listener, closing.clone()));
-    }
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    doors.shutdown().await;
-    drop(close);
-    server.wait_until_idle().await;
+    server.run(listeners, stopped).await;
     Ok(())
+}
+
+/// Resolves when the process is told to stop.
+#[cfg(unix)]
+fn stopped() -> Result<impl Future<Output = ()>, String> {
+    use tokio::signal::unix::{signal, SignalKind};
+    let wait_for = |kind| signal(kind).map_err(|why| format!("cannot wait for signals: {why}"));
+    let (mut terminate, mut interrupt) = (wait_for(SignalKind::terminate())?, wait_for(SignalKind::interrupt())?);
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// Resolves when the process is told to stop.
+#[cfg(not(unix))]
+fn stopped() -> Result<impl Future<Output = ()>, String> {
+    Ok(async {
+        let _ = tokio::signal::ctrl_c().await;
+    })
 }
 
 async fn listen(address: &str) -> Result<Vec<TcpListener>, String> {
@@ -114,6 +118,29 @@ async fn turn_away(mut stream: TcpStream) {
 // === impl Server ===
 
 impl Server {
+    /// A server that listens, and accepts nobody yet.
+    pub async fn open(settings: Settings) -> Result<(Arc<Self>, Vec<TcpListener>), String> {
+        let mut listeners = Vec::new();
+        for address in &settings.listen {
+            listeners.extend(listen(address).await?);
+        }
+        let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        Ok((Arc::new(Self::new(settings, addresses)?), listeners))
+    }
+
+    /// Lets clients in until `stopped` resolves; then lets the commands that run end, within [`CLOSE_TIME_MAX`].
+    pub async fn run(self: &Arc<Self>, listeners: Vec<TcpListener>, stopped: impl Future<Output = ()>) {
+        let (close, closing) = watch::channel(());
+        let mut doors = JoinSet::new();
+        for listener in listeners {
+            doors.spawn(accept(Arc::clone(self), listener, closing.clone()));
+        }
+        stopped.await;
+        doors.shutdown().await;
+        drop(close);
+        self.wait_until_idle().await;
+    }
+
     fn new(settings: Settings, addresses: Vec<SocketAddr>) -> Result<Self, String> {
         Ok(Self {
             store: Store::new(settings.budget, settings.delimiter, &settings.limits)?,

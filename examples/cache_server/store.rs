@@ -85,12 +85,10 @@ impl Store {
         let runtime = Runtime::builder().budget(budget).build().map_err(|why| why.to_string())?;
         let tenants = Arc::new(Tenants::new(&runtime, delimiter, limits)?);
         let bereaved = Arc::clone(&tenants);
-        let cache = Cache::builder(&runtime)
+        let cache = Cache::<Box<[u8]>, Value>::builder(&runtime)
             .name("values")
             .hasher(RandomState::new())
-            .weigher(|key: &Box<[u8]>, value: &Value| {
-                Bytes::new((block_bytes(key.len()) + value.data.heap_bytes()) as u64)
-            })
+            .weigher(|key, value| Bytes::new((block_bytes(key.len()) + value.data.heap_bytes()) as u64))
             .eviction_listener(move |key, _, cause| {
                 if cause == RemovalCause::Size {
                     bereaved.count_eviction(key);

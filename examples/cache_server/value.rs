@@ -139,3 +139,46 @@ impl Builder {
         Data { full: self.full.into_boxed_slice(), tail: self.piece.into_boxed_slice(), stash: self.stash }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(data: &Data, offset: usize) -> Vec<u8> {
+        data.pieces_from(offset).flatten().copied().collect()
+    }
+
+    #[test]
+    fn pieces_add_up_to_the_bytes() {
+        let stash = Arc::new(Stash::new(1 << 20));
+        let pattern: Vec<u8> = (0..3 * PIECE_BYTES + 1).map(|n| (n % 253) as u8).collect();
+        // Twice: the second time round the pieces come from the stash, with old bytes in them.
+        for length in
+            [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES, 3 * PIECE_BYTES + 1].repeat(2)
+        {
+            for arriving in [1, 1000, usize::MAX] {
+                let mut builder = Builder::new(length, &stash);
+                for chunk in pattern.chunks(arriving.min(pattern.len())) {
+                    builder.extend(chunk);
+                }
+                assert!(builder.is_complete());
+                let data = builder.finish();
+                assert_eq!(data.len(), length);
+                for offset in [0, 1, PIECE_BYTES, length].into_iter().filter(|&offset| offset <= length) {
+                    assert!(bytes(&data, offset) == pattern[offset..length], "{length} bytes from {offset}");
+                }
+                let joined = Data::concat([&data, &Data::copy(b"tail", &stash)]);
+                assert!(bytes(&joined, 0) == [&pattern[..length], b"tail"].concat());
+            }
+        }
+    }
+
+    #[test]
+    fn heap_bytes_count_every_block() {
+        let stash = Arc::new(Stash::new(0));
+        let own = Data::copy(b"", &stash).heap_bytes();
+        assert_eq!(own, 64, "two counts and five words behind 8 bytes; nothing for empty parts");
+        assert_eq!(Data::copy(b"x", &stash).heap_bytes() - own, 32, "the smallest block");
+        assert_eq!(Data::copy(&[0; 4096], &stash).heap_bytes() - own, 4096 + 32 + 32, "a piece, its table, the tail");
+    }
+}

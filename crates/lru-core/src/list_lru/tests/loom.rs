@@ -1,4 +1,4 @@
-//! Every interleaving, with at most three preemptions (`LOOM_MAX_PREEMPTIONS`), of small stories. Each ordering that a story
+//! Every interleaving, of small stories. Each ordering that a story
 //! rests on has a twin without it, which must fail.
 
 use super::{item, Item};

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""How tenants share a memory of 64 MiB, seen in `stats tenants`: sharing.py HOST PORT
+
+Expects limits `capped max=2M` and `trimmed high=4M`.
+"""
+
+import socket
+import sys
+import time
+
+MIB = 1 << 20
+BUDGET = 64 * MIB
+VALUE = b"v" * 10_000
+
+
+class Client:
+    def __init__(self, address):
+        self.socket = socket.create_connection(address, timeout=30)
+        self.replies = self.socket.makefile("rb")
+
+    def write(self, tenant, megabytes):
+        """Writes so much, each key once; every set must be stored."""
+        count = megabytes * 1_000_000 // len(VALUE)
+        for first in range(0, count, 50):
+            keys = [b"%s:%d" % (tenant, n) for n in range(first, min(first + 50, count))]
+            self.socket.sendall(b"".join(b"set %s 0 0 %d\r\n%s\r\n" % (key, len(VALUE), VALUE) for key in keys))
+            for key in keys:
+                reply = self.replies.readline()
+                if reply != b"STORED\r\n":
+                    raise AssertionError("set %s: %s" % (key, reply))
+
+    def bytes_of(self, *tenants):
+        self.socket.sendall(b"stats tenants\r\n")
+        stats = {}
+        for line in iter(self.replies.readline, b"END\r\n"):
+            _, name, value = line.split()
+            stats[name] = value
+        return [int(stats[tenant + b":bytes"]) for tenant in tenants]
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def shown(*sizes):
+    return " and ".join("%.1f MiB" % (size / MIB) for size in sizes)
+
+
+def main():
+    client = Client((sys.argv[1], int(sys.argv[2])))
+    client.write(b"first", 100)
+    [first] = client.bytes_of(b"first")
+    check(0.85 * BUDGET < first <= BUDGET, "a tenant alone has " + shown(first))
+    print("a tenant alone fills the memory: " + shown(first))
+
+    client.write(b"second", 100)
+    first, second = client.bytes_of(b"first", b"second")
+    check(second > BUDGET / 2 and first < BUDGET / 2, "idle and busy tenant have " + shown(first, second))
+    print("the next one borrows what the first leaves idle: " + shown(first, second))
+
+    client.write(b"capped", 20)
+    [capped] = client.bytes_of(b"capped")
+    check(0 < capped <= 2 * MIB, "a tenant with max=2M has " + shown(capped))
+    print("a tenant with max=2M was written 20 MB and has " + shown(capped))
+
+    client.write(b"trimmed", 20)
+    for _ in range(100):
+        [trimmed] = client.bytes_of(b"trimmed")
+        if trimmed <= 4.5 * MIB:
+            break
+        time.sleep(0.05)
+    check(0 < trimmed <= 4.5 * MIB, "a tenant with high=4M has " + shown(trimmed))
+    print("a tenant with high=4M was written 20 MB and has " + shown(trimmed))
+
+
+if __name__ == "__main__":
+    main()

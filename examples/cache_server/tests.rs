@@ -1,0 +1,298 @@
+//! Conversations with a whole server, over TCP, in this process:
+//!
+//! - each command answers as memcached's protocol says (the differential test in `ci/` compares with memcached itself);
+//! - pipelined, split and silent commands answer in order;
+//! - a client's errors are its own, and leave it in step;
+//! - the server bounds its connections and closes cleanly.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lowwater::Bytes;
+use tokio::sync::oneshot;
+
+use crate::args::Settings;
+use crate::config::Limits;
+use crate::server::Server;
+
+struct Running {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings {
+            listen: vec!["127.0.0.1:0".into()],
+            budget: Bytes::mib(8),
+            threads: 2,
+            connections_max: 100,
+            verbosity: 0,
+            item_bytes_max: 1 << 20,
+            delimiter: b':',
+            limits: Vec::new(),
+        };
+        change(&mut settings);
+        let (stop, stopped) = oneshot::channel();
+        let (tell, told) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async {
+                let (server, listeners) = Server::open(settings).await.unwrap();
+                tell.send(server.addresses[0]).unwrap();
+                let stopped = async {
+                    let _ = stopped.await;
+                };
+                server.run(listeners, stopped).await;
+            });
+        });
+        Self { address: told.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
+    }
+
+    fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        Client(stream)
+    }
+
+    fn stop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+struct Client(TcpStream);
+
+impl Client {
+    /// Sends, and expects exactly this; a marker behind it shows that nothing more is said.
+    fn say(&mut self, text: &str, expected: &str) {
+        self.0.write_all(text.as_bytes()).unwrap();
+        self.0.write_all(b"delete the-marker\r\n").unwrap();
+        self.hear(expected);
+        self.hear("NOT_FOUND\r\n");
+    }
+
+    fn hear(&mut self, expected: &str) {
+        let mut got = vec![0; expected.len()];
+        let count = read_up_to(&mut self.0, &mut got);
+        assert_eq!(String::from_utf8_lossy(&got[..count]), expected);
+    }
+
+    fn stat(&mut self, command: &str, name: &str) -> String {
+        self.0.write_all(format!("{command}\r\n").as_bytes()).unwrap();
+        let mut text = String::new();
+        while !text.ends_with("END\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            text.push(char::from(byte[0]));
+        }
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+        line.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()
+    }
+}
+
+fn read_up_to(stream: &mut TcpStream, bytes: &mut [u8]) -> usize {
+    let mut count = 0;
+    while count < bytes.len() {
+        match stream.read(&mut bytes[count..]) {
+            Ok(0) | Err(_) => break,
+            Ok(read) => count += read,
+        }
+    }
+    count
+}
+
+#[test]
+fn every_command_answers_as_memcached_does() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("get k\r\n", "END\r\n"),
+        ("set k 5 0 5\r\nhello\r\n", "STORED\r\n"),
+        ("get k\r\n", "VALUE k 5 5\r\nhello\r\nEND\r\n"),
+        ("gets k other\r\n", "VALUE k 5 5 1\r\nhello\r\nEND\r\n"),
+        ("add k 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+        ("add new 0 0 0\r\n\r\n", "STORED\r\n"),
+        ("get k new\r\n", "VALUE k 5 5\r\nhello\r\nVALUE new 0 0\r\n\r\nEND\r\n"),
+        ("replace none 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+        ("replace new 0 0 1\r\n5\r\n", "STORED\r\n"),
+        ("append k 9 0 1\r\n!\r\n", "STORED\r\n"),
+        ("prepend k 9 0 2\r\n> \r\n", "STORED\r\n"),
+        ("append none 0 0 1\r\nx\r\n", "NOT_STORED\r\n"),
+        ("get k\r\n", "VALUE k 5 8\r\n> hello!\r\nEND\r\n"),
+        ("cas k 0 0 1 1\r\nx\r\n", "EXISTS\r\n"),
+        ("cas none 0 0 1 1\r\nx\r\n", "NOT_FOUND\r\n"),
+        ("incr new 6\r\n", "11\r\n"),
+        ("decr new 2\r\n", "9\r\n"),
+        ("get new\r\n", "VALUE new 0 2\r\n9 \r\nEND\r\n"),
+        ("decr new 10\r\n", "0\r\n"),
+        ("incr new 18446744073709551615\r\n", "18446744073709551615\r\n"),
+        ("incr new 1\r\n", "0\r\n"),
+        ("incr none 1\r\n", "NOT_FOUND\r\n"),
+        ("incr k 1\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
+        ("touch k 100\r\n", "TOUCHED\r\n"),
+        ("touch none 100\r\n", "NOT_FOUND\r\n"),
+        ("gat 0 k none\r\n", "VALUE k 5 8\r\n> hello!\r\nEND\r\n"),
+        ("touch k -1\r\n", "TOUCHED\r\n"),
+        ("get k\r\n", "END\r\n"),
+        ("set k 0 -1 1\r\nx\r\n", "STORED\r\n"),
+        ("get k\r\n", "END\r\n"),
+        ("delete new 0\r\n", "DELETED\r\n"),
+        ("delete new\r\n", "NOT_FOUND\r\n"),
+        ("verbosity 0\r\n", "OK\r\n"),
+        ("flush_all\r\n", "OK\r\n"),
+        ("mg k v\r\n", "ERROR\r\n"),
+        ("stats slabs\r\n", "END\r\n"),
+        ("stats nonsense\r\n", "ERROR\r\n"),
+    ] {
+        client.say(text, expected);
+    }
+    client.0.write_all(b"version\r\nquit\r\nget k\r\n").unwrap();
+    client.hear(&format!("VERSION {}\r\n", crate::VERSION));
+    assert_eq!(client.0.read(&mut [0]).unwrap(), 0, "quit closes");
+}
+
+#[test]
+fn silent_pipelined_and_split_commands_answer_in_order() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    client.say(
+        "set a 0 0 1 noreply\r\n1\r\nincr a 4 noreply\r\nget a\r\nadd a 0 0 1 noreply\r\nx\r\nappend a 0 0 1\r\n0\r\n\
+         delete b noreply\r\ntouch a 0 noreply\r\nflush_all 1000 noreply\r\nverbosity 0 noreply\r\nget a\r\n",
+        "VALUE a 0 1\r\n5\r\nEND\r\nSTORED\r\nVALUE a 0 2\r\n50\r\nEND\r\n",
+    );
+    for byte in b"set a 0 0 3\r\nabc\r\nget a\r\n" {
+        client.0.write_all(&[*byte]).unwrap();
+    }
+    client.hear("STORED\r\nVALUE a 0 3\r\nabc\r\nEND\r\n");
+}
+
+#[test]
+fn a_clients_errors_leave_it_in_step() {
+    let server = Running::start(|settings| settings.item_bytes_max = 1024);
+    let mut client = server.connect();
+    client.say("set k 0 0 3\r\nabc\r\n", "STORED\r\n");
+    client.say("set k 0 0 3\r\nabcd\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n");
+    client.say("get k\r\n", "VALUE k 0 3\r\nabc\r\nEND\r\n");
+    let large = "x".repeat(5000);
+    client.say(&format!("add k 0 0 5000\r\n{large}\r\n"), "SERVER_ERROR object too large for cache\r\n");
+    client.say("get k\r\n", "VALUE k 0 3\r\nabc\r\nEND\r\n");
+    client.say(&format!("set k 0 0 5000\r\n{large}\r\n"), "SERVER_ERROR object too large for cache\r\n");
+    client.say("get k\r\n", "END\r\n");
+    let almost = "x".repeat(900);
+    client.say(&format!("set k 0 0 900\r\n{almost}\r\n"), "STORED\r\n");
+    client.say(&format!("append k 0 0 900\r\n{almost}\r\n"), "NOT_STORED\r\n");
+
+    let mut other = server.connect();
+    other.0.write_all(&vec![b'x'; 3000]).unwrap();
+    other.hear("CLIENT_ERROR line too long\r\n");
+    assert_eq!(other.0.read(&mut [0]).unwrap_or(0), 0, "nobody knows where its next command starts");
+    client.say("get none\r\n", "END\r\n");
+}
+
+#[test]
+fn many_large_values_come_back_whole() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    let value = |n: usize| format!("{n:06}").repeat(10_000 + n * 1000);
+    let mut all = String::new();
+    for n in 0..20 {
+        let value = value(n);
+        client.say(&format!("set big{n} 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+        all += &format!("VALUE big{n} 0 {}\r\n{value}\r\n", value.len());
+    }
+    let keys: Vec<String> = (0..20).map(|n| format!("big{n}")).collect();
+    client.say(&format!("get {}\r\n", keys.join(" ")), &format!("{all}END\r\n"));
+}
+
+#[test]
+fn values_expire() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    client.say("set k 0 1 1\r\nx\r\n", "STORED\r\n");
+    client.say("append k 0 0 1\r\ny\r\n", "STORED\r\n");
+    client.say("set kept 0 1 1\r\nx\r\n", "STORED\r\n");
+    client.say("touch kept 0\r\n", "TOUCHED\r\n");
+    client.say("get k kept\r\n", "VALUE k 0 2\r\nxy\r\nVALUE kept 0 1\r\nx\r\nEND\r\n");
+    thread::sleep(Duration::from_millis(1200));
+    client.say("get k kept\r\n", "VALUE kept 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn tenants_are_told_apart() {
+    let low = Limits { low: Bytes::mib(1), ..Limits::default() };
+    let server = Running::start(|settings| settings.limits = vec![("shop".into(), low)]);
+    let mut client = server.connect();
+    client.say(
+        "set shop:a 0 0 1\r\nx\r\nset b 0 0 1\r\nx\r\nget shop:a shop:b b\r\n",
+        "STORED\r\nSTORED\r\nVALUE shop:a 0 1\r\nx\r\nVALUE b 0 1\r\nx\r\nEND\r\n",
+    );
+    for (name, value) in [
+        ("shop:items", "1"),
+        ("shop:hits", "1"),
+        ("shop:misses", "1"),
+        ("shop:evictions", "0"),
+        ("shop:low", "1048576"),
+        ("shop:max", "max"),
+        ("default:items", "1"),
+        ("default:hits", "1"),
+    ] {
+        assert_eq!(client.stat("stats tenants", name), value, "{name}");
+    }
+    assert_eq!(client.stat("stats", "curr_items"), "2");
+    assert_eq!(client.stat("stats", "limit_maxbytes"), (8 << 20).to_string());
+    assert_eq!(client.stat("stats settings", "item_size_max"), (1 << 20).to_string());
+}
+
+#[test]
+fn connections_are_bounded() {
+    let server = Running::start(|settings| settings.connections_max = 1);
+    let mut first = server.connect();
+    first.say("get k\r\n", "END\r\n");
+    let mut second = server.connect();
+    second.hear("ERROR Too many open connections\r\n");
+    assert_eq!(first.stat("stats", "rejected_connections"), "1");
+    drop(first);
+    let freed = Instant::now();
+    while freed.elapsed() < Duration::from_secs(5) {
+        let mut third = server.connect();
+        // It may have been turned away, and closed.
+        let _ = third.0.write_all(b"get k\r\n");
+        let mut answer = [0; 5];
+        read_up_to(&mut third.0, &mut answer);
+        if &answer == b"END\r\n" {
+            return;
+        }
+    }
+    panic!("a place that was given up is not given away again");
+}
+
+#[test]
+fn a_server_closes_within_a_second_whatever_its_clients_do() {
+    let mut server = Running::start(|_| {});
+    let mut idle = server.connect();
+    idle.say("get k\r\n", "END\r\n");
+    let mut half = server.connect();
+    half.0.write_all(b"set k 0 0 100\r\nhalf a val").unwrap();
+    let mut deaf = server.connect();
+    let value = "x".repeat(1_000_000);
+    deaf.say(&format!("set k 0 0 1000000\r\n{value}\r\n"), "STORED\r\n");
+    deaf.0.write_all(&b"get k\r\n".repeat(100)).unwrap();
+    let started = Instant::now();
+    server.stop();
+    assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
+    assert_eq!(idle.0.read(&mut [0]).unwrap_or(0), 0, "connections are closed");
+    assert!(TcpStream::connect(server.address).is_err(), "nobody is let in any more");
+}
