@@ -45,9 +45,12 @@ pub use prepared::Prepared;
 pub use sweep::{sweep, Swept};
 pub use walk::{Isolate, Unlocked, Verdict};
 
+#[cfg(all(not(lowwater_loom), feature = "std"))]
+pub(crate) use boxed::try_box;
 pub(crate) use one::One;
 pub(crate) use pairs::Pairs;
 pub(crate) use raw::reparent_group;
+pub(crate) use table::Table;
 
 use crate::list::{Handle, Linked};
 use crate::sync::Arc;

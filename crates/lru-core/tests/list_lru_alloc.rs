@@ -8,7 +8,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lowwater_lru_core::list_lru::{sweep, Swept};
 use lowwater_lru_core::{linked, AddError, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId};
@@ -74,6 +74,19 @@ fn item() -> Arc<Item> {
     Arc::new(Item(Links::new()))
 }
 
+/// One test at a time: what one retires another would free, and count.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    sweep(MemcgTree::new(0).root()); // Frees what the last one left.
+    guard
+}
+
+/// What a thread allocates once is not a list's; and where that fails, the thread's reads are counted elsewhere.
+fn warm_up() {
+    ListLru::<Item>::new().count_one(MemcgTree::new(0).root(), N0);
+}
+
 /// Runs `f` with the `nth` allocation failing; says whether it came to that.
 fn failing<R>(nth: usize, f: impl FnOnce() -> R) -> (R, bool) {
     FAIL_AFTER.set(Some(nth));
@@ -87,6 +100,7 @@ fn chain(tree: &MemcgTree) -> Memcg {
 
 /// Fails each allocation of one population in turn; how many there are.
 fn fail_each_allocation_of(populate: impl Fn(&ListLru<Item>, &Memcg) -> bool) -> usize {
+    warm_up();
     for nth in 0.. {
         let tree = MemcgTree::new(0);
         let group = chain(&tree);
@@ -100,7 +114,7 @@ fn fail_each_allocation_of(populate: impl Fn(&ListLru<Item>, &Memcg) -> bool) ->
         }
         assert!(lru.pairs() < 4, "what failed is not half there (L17)");
         let paid = lru.footprint().get() - empty.get();
-        assert!(paid <= lru.pairs() as u64 * (64 + 8 + 16) + 24, "{paid} bytes for {} lists", lru.pairs());
+        assert!(paid <= lru.pairs() as u64 * (64 + 8 + 16) + 32, "{paid} bytes for {} lists", lru.pairs());
         assert!(populate(&lru, &group), "there is memory again");
         lru.assert_valid();
         assert_eq!(lru.pairs(), 4);
@@ -114,12 +128,15 @@ fn fail_each_allocation_of(populate: impl Fn(&ListLru<Item>, &Memcg) -> bool) ->
 
 #[test]
 fn l17_each_allocation_of_a_prepare_may_fail() {
+    let _alone = alone();
     // Each list is one allocation, and the table two each time it grows.
     assert!(fail_each_allocation_of(|lru, group| lru.prepare(group, N0).is_ok()) >= 4 + 2);
 }
 
 #[test]
 fn l17_each_allocation_of_a_first_add_may_fail() {
+    let _alone = alone();
+    warm_up();
     for nth in 0.. {
         let tree = MemcgTree::new(0);
         let group = chain(&tree);
@@ -154,10 +171,11 @@ fn l17_each_allocation_of_a_first_add_may_fail() {
 
 #[test]
 fn l17_failed_populations_leak_nothing() {
+    let _alone = alone();
     let series = || fail_each_allocation_of(|lru, group| lru.prepare(group, N0).is_ok());
     // What waits for readers to leave comes and goes by the bag; after a while it is as much as it will be.
     const BAG_BYTES: isize = 16 << 10;
-    (0..100).for_each(|_| drop(series()));
+    (0..100).for_each(|_| assert!(series() > 0));
     let before = ALLOCATED.get();
     let lists: usize = (0..2_000).map(|_| series()).sum();
     let grown = ALLOCATED.get() - before;
@@ -167,6 +185,7 @@ fn l17_failed_populations_leak_nothing() {
 
 #[test]
 fn l19_add_del_and_walk_allocate_nothing_once_populated() {
+    let _alone = alone();
     let tree = MemcgTree::new(0);
     let group = chain(&tree);
     let lru = ListLru::<Item>::new();
@@ -190,6 +209,7 @@ fn l19_add_del_and_walk_allocate_nothing_once_populated() {
 
 #[test]
 fn l16_a_million_groups_one_after_another_leave_the_footprint_flat() {
+    let _alone = alone();
     const GROUPS: usize = if cfg!(debug_assertions) { 50_000 } else { 1_000_000 };
     const ALIVE: usize = 10;
     let tree = MemcgTree::new(0);

@@ -20,7 +20,7 @@ use super::pairs::ChainLinks;
 use super::RawListLru;
 use crate::list::{Links, RawList};
 use crate::memcg::MemcgId;
-use crate::rcu::{Guard, Retired};
+use crate::rcu::{Guard, Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::raw::RawLock;
 use crate::sync::UnsafeCell;
@@ -53,7 +53,7 @@ pub(crate) struct One {
     /// Never changes; a cell only so that model checks see who reads it before it is published.
     owner: UnsafeCell<*const RawListLru>,
     /// Guarded by the group's [`Pairs`](super::Pairs) lock until dead. Afterwards `next` is `forward`, guarded by `lock`, and
-    /// `prev` joins what was released, owned by who released it.
+    /// `prev` joins what was released, owned by who released it, and then what is retired.
     pub(super) chain: ChainLinks,
 }
 
@@ -74,6 +74,14 @@ unsafe impl Send for One {}
 unsafe impl Sync for One {}
 
 impl Retired for One {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.chain.prev
+    }
+
+    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
+        &mut queues.ones
+    }
+
     #[cfg(lowwater_loom)]
     fn assert_unread(&mut self) {
         self.owner.with_mut(|_| ());

@@ -8,7 +8,7 @@
 //! Nobody registers: every group chains its own lists ([`Pairs`](super::Pairs)).
 
 use super::one::Idleness;
-use crate::rcu::pin;
+use crate::rcu::{flush, pin};
 use crate::Memcg;
 use alloc::vec::Vec;
 
@@ -49,6 +49,8 @@ pub fn sweep(root: &Memcg) -> Swept {
     for memcg in groups.iter().rev() {
         sweep_group(memcg, &mut swept);
     }
+    // What waits for its readers shall not wait for more of its kind.
+    flush();
     swept
 }
 

@@ -6,8 +6,9 @@
 
 use super::one::Key;
 use super::One;
-use crate::rcu::Retired;
+use crate::rcu::{Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::UnsafeCell;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr;
@@ -17,9 +18,24 @@ const TOMB: *mut One = ptr::without_provenance_mut(1);
 /// An array of slots; the capacity is a power of two.
 pub(crate) struct Table {
     slots: Box<[AtomicPtr<One>]>,
+    /// For who frees it.
+    retired: UnsafeCell<*mut Table>,
 }
 
+// SAFETY: what the slots hold may be used from any thread, and `retired` is used only by who frees the table.
+unsafe impl Send for Table {}
+// SAFETY: as for Send.
+unsafe impl Sync for Table {}
+
 impl Retired for Table {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.retired
+    }
+
+    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
+        &mut queues.tables
+    }
+
     #[cfg(lowwater_loom)]
     fn assert_unread(&mut self) {
         for slot in &mut self.slots {
@@ -35,7 +51,7 @@ impl Table {
         let mut slots = Vec::new();
         slots.try_reserve_exact(capacity).ok()?;
         slots.extend((0..capacity).map(|_| AtomicPtr::new(ptr::null_mut())));
-        super::boxed::try_box(Self { slots: slots.into_boxed_slice() })
+        super::boxed::try_box(Self { slots: slots.into_boxed_slice(), retired: UnsafeCell::new(ptr::null_mut()) })
     }
 
     pub(super) fn capacity(&self) -> usize {
