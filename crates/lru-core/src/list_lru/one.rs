@@ -110,23 +110,27 @@ impl One {
         }
     }
 
+    #[inline]
     pub(super) fn key(&self) -> Key {
         Key { node: self.node, memcg: self.memcg_id }
     }
 
     /// The list this is a part of.
+    #[inline]
     pub(super) fn owner(&self) -> *const RawListLru {
         // SAFETY: nobody writes it after `new`.
         self.owner.with(|owner| unsafe { *owner })
     }
 
     /// How many items are on it, without the lock.
+    #[inline]
     pub(super) fn nr_items(&self) -> u32 {
         // Relaxed: a count is old when it arrives. A caller that must not miss an item brings the fence (see `Occupancy`).
         self.nr_items.load(Ordering::Relaxed)
     }
 
     /// Waits for the lock.
+    #[inline]
     pub(super) fn lock<'a>(&'a self, guard: &'a Guard) -> Locked<'a> {
         #[cfg(lowwater_loom)]
         self.owner(); // So that a model checker knows that it is read from here on.
@@ -155,19 +159,23 @@ pub(crate) struct Locked<'a> {
 }
 
 impl<'a> Locked<'a> {
+    #[inline]
     pub(super) fn one(&self) -> &'a One {
         self.one
     }
 
+    #[inline]
     pub(super) fn is_dead(&self) -> bool {
         self.state() == State::Dead
     }
 
+    #[inline]
     fn state(&self) -> State {
         // SAFETY: the lock is held.
         self.one.state.with(|s| unsafe { *s })
     }
 
+    #[inline]
     fn set_state(&mut self, state: State) {
         // SAFETY: the lock is held.
         self.one.state.with_mut(|s| unsafe { *s = state });
@@ -187,17 +195,20 @@ impl<'a> Locked<'a> {
         self.one.chain.next.with(|next| unsafe { (*next).cast_const() })
     }
 
+    #[inline]
     pub(super) fn with_list<R>(&mut self, f: impl FnOnce(&mut RawList) -> R) -> R {
         // SAFETY: the lock is held, and `self` is borrowed for as long as the reference lives.
         self.one.list.with_mut(|l| f(unsafe { &mut *l }))
     }
 
+    #[inline]
     fn set_nr_items(&mut self, n: u32) {
         // Relaxed: readers without the lock bring their own fence (see `Occupancy`); those with it have the lock.
         self.one.nr_items.store(n, Ordering::Relaxed);
     }
 
     /// Counts one more item; `None` when there are too many already.
+    #[inline]
     pub(super) fn count_in(&mut self) -> Option<FirstItem> {
         let n = self.one.nr_items();
         if n >= ITEMS_MAX {
@@ -205,13 +216,15 @@ impl<'a> Locked<'a> {
         }
         self.set_nr_items(n + 1);
         self.get();
-        if n == 0 {
+        // Not always: the key beside it would have to wait for the store.
+        if n == 0 && self.state() == State::Idle {
             self.set_state(State::Live);
         }
         Some(FirstItem(n == 0))
     }
 
     /// Counts one more reference. Not for dead ones.
+    #[inline]
     pub(super) fn get(&mut self) {
         debug_assert!(!self.is_dead(), "a dead list's references only go");
         // SAFETY: this is not dead, so its lock guards its `refs` (invariant 3).
@@ -241,6 +254,7 @@ impl<'a> Locked<'a> {
     /// # Safety
     ///
     /// The item is on this list.
+    #[inline]
     pub(super) unsafe fn unlink(&mut self, links: &Links, to: *mut One) -> NonNull<Links> {
         let home = links.home();
         // SAFETY: the item is on this list, says the caller, and the lock is held.
@@ -259,23 +273,46 @@ impl<'a> Locked<'a> {
     /// # Safety
     ///
     /// `one` counts a reference that is given up here, and this is its effective list.
-    pub(super) unsafe fn put(&mut self, mut one: *const One) {
+    #[inline]
+    pub(super) unsafe fn put(&mut self, one: *const One) {
+        // SAFETY: it counts our reference, so it is not retired.
+        let this = unsafe { &*one };
+        // SAFETY: we hold the lock of its effective list (invariant 3).
+        let left = this.refs.with(|r| unsafe { *r }) - 1;
+        // SAFETY: as above.
+        this.refs.with_mut(|r| unsafe { *r = left });
+        if left == 0 {
+            // SAFETY: the last reference was given up, and this is its effective list.
+            unsafe { self.release(one) };
+        }
+    }
+
+    /// Joins `one` to what is retired when the lock is given back, and gives up what it counts on.
+    ///
+    /// # Safety
+    ///
+    /// The `refs` of `one` are 0, and this is its effective list.
+    #[cold]
+    #[inline(never)]
+    unsafe fn release(&mut self, mut one: *const One) {
         loop {
-            // SAFETY: it counts our reference, so it is not retired.
+            // SAFETY: it is retired only by who releases it, and that is us.
             let this = unsafe { &*one };
-            // SAFETY: we hold the lock of its effective list (invariant 3).
-            let left = this.refs.with(|r| unsafe { *r }) - 1;
-            // SAFETY: as above.
-            this.refs.with_mut(|r| unsafe { *r = left });
-            if left != 0 {
-                return;
-            }
             // SAFETY: it is dead (else the table's reference were left), and its `forward` does not change any more.
             let forward = this.chain.next.with(|next| unsafe { *next });
             // SAFETY: `refs` is 0, so it is ours (invariant 3).
             this.chain.prev.with_mut(|prev| unsafe { *prev = self.released.cast_mut() });
             self.released = one;
             if forward.is_null() {
+                return;
+            }
+            // SAFETY: it counts the reference of what forwards to it, which is given up here.
+            let next = unsafe { &*forward };
+            // SAFETY: its effective list is this one, too.
+            let left = next.refs.with(|r| unsafe { *r }) - 1;
+            // SAFETY: as above.
+            next.refs.with_mut(|r| unsafe { *r = left });
+            if left != 0 {
                 return;
             }
             one = forward;
@@ -335,9 +372,20 @@ pub(super) enum Idleness {
 pub(super) struct FirstItem(pub(super) bool);
 
 impl Drop for Locked<'_> {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the lock is held.
         unsafe { self.one.lock.unlock() };
+        if !self.released.is_null() {
+            self.retire_released();
+        }
+    }
+}
+
+impl Locked<'_> {
+    #[cold]
+    #[inline(never)]
+    fn retire_released(&mut self) {
         let mut released = self.released;
         while !released.is_null() {
             // SAFETY: `refs` is 0, so we alone own it (invariant 3).

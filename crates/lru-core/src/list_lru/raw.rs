@@ -103,11 +103,38 @@ impl RawListLru {
     }
 
     /// Links an object at the end of its group's list.
+    #[inline]
     pub(super) fn add(&self, links: NonNull<Links>, memcg: &Memcg, node: NodeId) -> Result<(), Refused> {
         // SAFETY: the caller owns the object.
         let object = unsafe { links.as_ref() };
         let guard = pin();
-        let mut list = self.lock_to_add(object, memcg, node, &guard)?;
+        if let Some(one) = self.lookup(Key::new(memcg, node), &guard) {
+            let list = one.lock(&guard);
+            if !list.is_dead() {
+                return self.add_to(list, object, links);
+            }
+        }
+        self.add_slow(object, links, memcg, node, &guard)
+    }
+
+    /// The list is not there, or not any more.
+    #[cold]
+    #[inline(never)]
+    fn add_slow(
+        &self,
+        object: &Links,
+        links: NonNull<Links>,
+        memcg: &Memcg,
+        node: NodeId,
+        guard: &Guard,
+    ) -> Result<(), Refused> {
+        let list = self.lock_to_add(object, memcg, node, guard)?;
+        self.add_to(list, object, links)
+    }
+
+    /// `links` are those of `object`, as the pointer under which the list is to own it.
+    #[inline]
+    fn add_to(&self, mut list: Locked<'_>, object: &Links, links: NonNull<Links>) -> Result<(), Refused> {
         if !object.claim(ptr::from_ref(list.one()).cast_mut()) {
             return Err(Refused::Linked);
         }
@@ -122,6 +149,7 @@ impl RawListLru {
     }
 
     /// Unlinks an object, if it is on this list: the pointer under which it was added.
+    #[inline]
     pub(super) fn del(&self, links: &Links) -> Option<NonNull<Links>> {
         let guard = pin();
         loop {
@@ -134,7 +162,10 @@ impl RawListLru {
             if !ptr::eq(one.owner(), self) {
                 return None;
             }
-            let mut list = Self::lock_effective_of(one, &guard);
+            let mut list = one.lock(&guard);
+            if list.is_dead() {
+                list = Self::lock_effective_slow(list, &guard);
+            }
             if links.home() == home {
                 // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
                 return Some(unsafe { list.unlink(links, ptr::null_mut()) });
@@ -224,6 +255,7 @@ impl RawListLru {
 
     // === finding and locking ===
 
+    #[inline]
     fn table<'a>(&self, _guard: &'a Guard) -> Option<&'a Table> {
         // Acquire: meets the Release in `make_room`, so that the array is seen filled.
         let table = self.table.load(Ordering::Acquire);
@@ -231,6 +263,7 @@ impl RawListLru {
         (!table.is_null()).then(|| unsafe { &*table })
     }
 
+    #[inline]
     fn lookup<'a>(&self, key: Key, guard: &'a Guard) -> Option<&'a One> {
         let one = self.table(guard)?.get(key);
         // SAFETY: what the table holds is live in the read side.
@@ -274,15 +307,20 @@ impl RawListLru {
 
     /// The list on which the items are whose home is `one` (One's invariant 2). A dead list without a forward is its own: it
     /// was the root's, and nothing counts on it.
-    fn lock_effective_of<'a>(mut one: &'a One, guard: &'a Guard) -> Locked<'a> {
-        loop {
-            let list = one.lock(guard);
-            if !list.is_dead() || list.forward().is_null() {
-                return list;
-            }
+    fn lock_effective_of<'a>(one: &'a One, guard: &'a Guard) -> Locked<'a> {
+        Self::lock_effective_slow(one.lock(guard), guard)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_effective_slow<'a>(mut list: Locked<'a>, guard: &'a Guard) -> Locked<'a> {
+        while list.is_dead() && !list.forward().is_null() {
             // SAFETY: a dead list counts on what it forwards to until it is retired, and we entered the read side before that.
-            one = unsafe { &*list.forward() };
+            let next = unsafe { &*list.forward() };
+            drop(list);
+            list = next.lock(guard);
         }
+        list
     }
 
     /// The list of a published list's parent, which counts it (One's invariant 3); `None` for the root's.
@@ -292,13 +330,10 @@ impl RawListLru {
         Some(one.expect("a populated group's parent is populated (L6)"))
     }
 
+    #[inline]
     fn announce(&self, first: FirstItem, list: &Locked<'_>) {
-        self.announce_for(first, list.memcg(), list.one().key().node);
-    }
-
-    fn announce_for(&self, first: FirstItem, memcg: &Memcg, node: NodeId) {
         if let (FirstItem(true), Some(occupancy)) = (first, &self.occupancy) {
-            occupancy.occupied(memcg, node);
+            occupancy.occupied(list.memcg(), list.one().key().node);
         }
     }
 
@@ -434,7 +469,8 @@ impl RawListLru {
             let mut parent = parent.lock(guard);
             let first = parent.take_over(&mut child);
             if crate::mutated!("bit_of_the_dying") {
-                self.announce_for(first, dying, one.key().node);
+                self.occupancy.iter().for_each(|occupancy| occupancy.occupied(dying, one.key().node));
+                let FirstItem(_) = first;
             } else {
                 self.announce(first, &parent);
             }

@@ -76,19 +76,27 @@ impl Table {
         capacity
     }
 
-    fn probe(&self, key: Key) -> impl Iterator<Item = &AtomicPtr<One>> {
-        let mask = self.slots.len() - 1;
+    /// Where probing begins, before the mask.
+    #[inline]
+    fn start(key: Key) -> usize {
         // Fibonacci hashing of the id, with the node mixed in: ids are dense, so neighbours should spread.
         let hash = (u64::from(key.memcg.get()) << 16 | u64::from(key.node.get())).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let start = (hash >> 32) as usize;
+        (hash >> 32) as usize
+    }
+
+    fn probe(&self, key: Key) -> impl Iterator<Item = &AtomicPtr<One>> {
+        let (start, mask) = (Self::start(key), self.slots.len() - 1);
         (0..=mask).map(move |i| &self.slots[start.wrapping_add(i) & mask])
     }
 
     /// The list of `key`, or null. Lock-free; the caller is in the read side.
+    #[inline]
     pub(super) fn get(&self, key: Key) -> *mut One {
-        for slot in self.probe(key) {
+        let mask = self.slots.len() - 1;
+        let start = Self::start(key);
+        for i in 0..=mask {
             // Acquire: meets the Release in `insert`, so that the list is seen as it was made.
-            let one = slot.load(Ordering::Acquire);
+            let one = self.slots[start.wrapping_add(i) & mask].load(Ordering::Acquire);
             if one.is_null() {
                 break;
             }
