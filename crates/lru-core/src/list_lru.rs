@@ -163,7 +163,13 @@ impl<T: Linked> ListLru<T> {
     #[doc(alias = "list_lru_add")]
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
-        self.raw.add(T::links(object), memcg, node).map_err(|refused| {
+        let links = T::links(object);
+        let added = if T::Handle::UNIQUE {
+            self.raw.add::<true>(links, memcg, node)
+        } else {
+            self.raw.add::<false>(links, memcg, node)
+        };
+        added.map_err(|refused| {
             // SAFETY: it was turned into this pointer above, and the list did not take it.
             let item = unsafe { T::Handle::from_raw(object) };
             match refused {

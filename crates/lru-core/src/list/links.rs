@@ -54,9 +54,16 @@ impl Links {
         self.home.load(Ordering::Acquire)
     }
 
-    /// Takes the object for `home`, if it is on no list.
+    /// Takes the object for `home`, if it is on no list. `unique`: the caller alone can reach the object.
     #[inline]
-    pub(crate) fn claim(&self, home: *mut One) -> bool {
+    pub(crate) fn claim(&self, home: *mut One, unique: bool) -> bool {
+        if unique {
+            let is_free = !self.is_linked();
+            if is_free {
+                self.set_home(home);
+            }
+            return is_free;
+        }
         // Acquire: meets the Release in `set_home` by whoever unlinked it last, so that their writes to next and prev are done.
         // Release: meets the Acquire in `home`. Relaxed on failure: nothing was taken.
         let success = if crate::mutated!("claim_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };

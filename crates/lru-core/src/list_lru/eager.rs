@@ -75,7 +75,7 @@ impl<T: Linked> Eager<T> {
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
         // SAFETY: the caller owned the object by its handle, which we hold as a pointer.
-        if !unsafe { T::links(object).as_ref() }.claim(Links::PRIVATE) {
+        if !unsafe { T::links(object).as_ref() }.claim(Links::PRIVATE, T::Handle::UNIQUE) {
             // SAFETY: it was turned into this pointer above.
             return Err(AddError::Linked(unsafe { T::Handle::from_raw(object) }));
         }

@@ -104,23 +104,28 @@ impl RawListLru {
 
     /// Links an object at the end of its group's list.
     #[inline]
-    pub(super) fn add(&self, links: NonNull<Links>, memcg: &Memcg, node: NodeId) -> Result<(), Refused> {
+    pub(super) fn add<const UNIQUE: bool>(
+        &self,
+        links: NonNull<Links>,
+        memcg: &Memcg,
+        node: NodeId,
+    ) -> Result<(), Refused> {
         // SAFETY: the caller owns the object.
         let object = unsafe { links.as_ref() };
         let guard = pin();
         if let Some(one) = self.lookup(Key::new(memcg, node), &guard) {
             let list = one.lock(&guard);
             if !list.is_dead() {
-                return self.add_to(list, object, links);
+                return self.add_to::<UNIQUE>(list, object, links);
             }
         }
-        self.add_slow(object, links, memcg, node, &guard)
+        self.add_slow::<UNIQUE>(object, links, memcg, node, &guard)
     }
 
     /// The list is not there, or not any more.
     #[cold]
     #[inline(never)]
-    fn add_slow(
+    fn add_slow<const UNIQUE: bool>(
         &self,
         object: &Links,
         links: NonNull<Links>,
@@ -129,13 +134,18 @@ impl RawListLru {
         guard: &Guard,
     ) -> Result<(), Refused> {
         let list = self.lock_to_add(object, memcg, node, guard)?;
-        self.add_to(list, object, links)
+        self.add_to::<UNIQUE>(list, object, links)
     }
 
     /// `links` are those of `object`, as the pointer under which the list is to own it.
     #[inline]
-    fn add_to(&self, mut list: Locked<'_>, object: &Links, links: NonNull<Links>) -> Result<(), Refused> {
-        if !object.claim(ptr::from_ref(list.one()).cast_mut()) {
+    fn add_to<const UNIQUE: bool>(
+        &self,
+        mut list: Locked<'_>,
+        object: &Links,
+        links: NonNull<Links>,
+    ) -> Result<(), Refused> {
+        if !object.claim(ptr::from_ref(list.one()).cast_mut(), UNIQUE) {
             return Err(Refused::Linked);
         }
         let Some(first) = list.count_in() else {

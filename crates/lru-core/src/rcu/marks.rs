@@ -23,7 +23,8 @@
 //! - A mark of 0, or a later one of the same reader, is read by an Acquire that meets its Release: what it read before, it read
 //!   before the thing is freed.
 //!
-//! Held by the tests below: `a_thing_is_freed_after_its_readers`, and a twin without each of the four, which must fail.
+//! Held by the tests below: `a_thing_is_freed_after_its_readers`, and its twins without one of them, which must fail. (The
+//! reader's Acquire has none: in a model its light fence is a real one, and implies it.)
 
 use crate::sync::atomic::{fence, AtomicU64, Ordering};
 use core::cell::Cell;
@@ -61,17 +62,17 @@ impl Time {
     }
 
     /// The stamp for what is retired now. The caller holds the lock under which time moves on.
+    #[cfg(not(lowwater_loom))]
     pub(super) fn stamp(&self) -> u64 {
         // Relaxed: it changes only under the caller's lock.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Moves on. The caller holds the lock. What was stamped until now may be freed if `heavy`, the fence, is done, and then
-    /// [`Mark::is_past`] of all marks.
-    pub(super) fn move_on(&self) {
-        let next = self.stamp() + 1;
+    /// Moves on from `stamp`, which is now. The caller holds the lock. What is stamped so may be freed if, after a heavy fence,
+    /// all marks are [past](Mark::is_past) it.
+    pub(super) fn move_on(&self, stamp: u64) {
         // Release: meets the Acquire in `enter`.
-        self.0.store(next, if crate::mutated!("time_relaxed") { Ordering::Relaxed } else { Ordering::Release });
+        self.0.store(stamp + 1, if crate::mutated!("time_relaxed") { Ordering::Relaxed } else { Ordering::Release });
     }
 }
 
@@ -87,7 +88,7 @@ impl Mark {
         self.depth.set(depth + 1);
         if depth == 0 {
             // Acquire: meets the Release in `move_on`.
-            let now = time.0.load(if crate::mutated!("enter_relaxed") { Ordering::Relaxed } else { Ordering::Acquire });
+            let now = time.0.load(Ordering::Acquire);
             // Release: who sees this mark, and not the one before, sees that what was read under that one is read.
             self.since.store(now, Ordering::Release);
             self.light_fence();
@@ -141,6 +142,7 @@ mod tests {
         time: Time,
         mark: Mark,
         place: AtomicUsize,
+        turn: AtomicUsize,
         things: [UnsafeCell<u32>; 2],
     }
 
@@ -154,12 +156,14 @@ mod tests {
             time: Time::new(),
             mark: Mark::new(true),
             place: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
             things: [UnsafeCell::new(0), UnsafeCell::new(0)],
         });
         let reader = {
             let w = w.clone();
             thread::spawn(move || {
                 for _ in 0..2 {
+                    w.turn.fetch_add(1, Ordering::Relaxed);
                     w.mark.enter(&w.time);
                     let thing = w.place.load(Ordering::Acquire);
                     // SAFETY: none; loom says whether it is freed meanwhile.
@@ -169,8 +173,11 @@ mod tests {
             })
         };
         w.place.store(1, Ordering::Release);
-        let stamp = w.time.stamp();
-        w.time.move_on();
+        // Not asked for: loom does not see what a load earlier on the same thread hides.
+        let stamp = BEGIN;
+        w.time.move_on(stamp);
+        // loom does not switch threads at a fence; here it may.
+        w.turn.fetch_add(1, Ordering::Relaxed);
         if !crate::mutated!("without_heavy_fence") {
             fence(Ordering::SeqCst);
         }
@@ -212,12 +219,6 @@ mod tests {
     #[should_panic]
     fn and_before_when_readers_leave_relaxed() {
         with_mutant("leave_relaxed", check);
-    }
-
-    #[test]
-    #[should_panic]
-    fn and_before_when_a_reader_reads_the_time_relaxed() {
-        with_mutant("enter_relaxed", check);
     }
 
     #[test]

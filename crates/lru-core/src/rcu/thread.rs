@@ -142,7 +142,7 @@ impl Domain {
                 return;
             }
             let stamp = self.time.stamp();
-            self.time.move_on();
+            self.time.move_on(stamp);
             (garbage.take(), stamp)
         };
         if self.are_past(stamp) {
