@@ -338,6 +338,13 @@ impl<'a> Locked<'a> {
         FirstItem(had == 0 && moved != 0)
     }
 
+    /// For a fault: what is counted off here next is counted off there.
+    #[cfg(lowwater_loom)]
+    pub(super) fn move_count_to(&mut self, parent: &One) {
+        self.set_nr_items(self.one.nr_items().wrapping_add(1));
+        parent.nr_items.store(parent.nr_items().wrapping_sub(1), Ordering::Relaxed);
+    }
+
     /// Marks this dead; it must be empty, and on no chain any more.
     pub(super) fn kill(&mut self, forward: *const One) {
         self.set_state(State::Dead);

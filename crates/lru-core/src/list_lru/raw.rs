@@ -134,6 +134,10 @@ impl RawListLru {
         guard: &Guard,
     ) -> Result<(), Refused> {
         let list = self.lock_to_add(object, memcg, node, guard)?;
+        #[cfg(lowwater_loom)]
+        if crate::mutated!("bit_of_the_passed") && list.memcg() != memcg {
+            return self.add_and_announce_for(memcg, list, object, links);
+        }
         self.add_to::<UNIQUE>(list, object, links)
     }
 
@@ -158,6 +162,23 @@ impl RawListLru {
         Ok(())
     }
 
+    /// KERNEL R3, as Linux had it from 4.19 to 7.1: tells of the group that was named, not of the one whose list it is.
+    #[cfg(lowwater_loom)]
+    fn add_and_announce_for(
+        &self,
+        passed: &Memcg,
+        mut list: Locked<'_>,
+        object: &Links,
+        links: NonNull<Links>,
+    ) -> Result<(), Refused> {
+        assert!(object.claim(ptr::from_ref(list.one()).cast_mut(), false));
+        let _first = list.count_in();
+        // SAFETY: as in `add_to`.
+        list.with_list(|l| unsafe { l.push_back(links.as_ptr()) });
+        self.occupancy.iter().for_each(|occupancy| occupancy.occupied(passed, list.one().key().node));
+        Ok(())
+    }
+
     /// Unlinks an object, if it is on this list: the pointer under which it was added.
     #[inline]
     pub(super) fn del(&self, links: &Links) -> Option<NonNull<Links>> {
@@ -177,6 +198,13 @@ impl RawListLru {
                 list = Self::lock_effective_slow(list, &guard);
             }
             if links.home() == home {
+                #[cfg(lowwater_loom)]
+                if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
+                    // KERNEL R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
+                    if let Some(parent) = self.parent_of(list.memcg(), list.one().key().node, &guard) {
+                        list.move_count_to(parent);
+                    }
+                }
                 // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
                 return Some(unsafe { list.unlink(links, ptr::null_mut()) });
             }
@@ -211,7 +239,7 @@ impl RawListLru {
                         list.get();
                         return Some(NonNull::from(one));
                     }
-                    if group.is_online() {
+                    if group.is_online() && !crate::mutated!("swept_means_dying") {
                         continue; // It was idle, and is out of the table by now.
                     }
                 }
@@ -297,7 +325,7 @@ impl RawListLru {
                     if !list.is_dead() {
                         return Ok(list);
                     }
-                    if group.is_online() && !crate::mutated!("swept_means_dying") {
+                    if group.is_online() {
                         continue; // It was idle, and is out of the table by now.
                     }
                 }
@@ -395,10 +423,13 @@ impl RawListLru {
                 }
                 if let Some(table) = self.table(guard).filter(|t| writer.has_room(t)) {
                     if let Some(parent) = memcg.parent() {
-                        let Some(parent) = self.lookup(Key::new(parent, node), guard) else { return Ok(false) };
                         // The chain is open, so the parent does not die before we are done; and no sweep is in here. So what
                         // the table holds is not dead.
-                        parent.lock(guard).get();
+                        match self.lookup(Key::new(parent, node), guard) {
+                            Some(parent) => parent.lock(guard).get(),
+                            None if crate::mutated!("populate_without_parent") => {}
+                            None => return Ok(false),
+                        }
                     }
                     let one = Box::into_raw(one.take().expect("published once"));
                     // SAFETY: it is new, on no chain, and stays until unpublished, which takes it off the chain first.

@@ -54,7 +54,7 @@ pub fn sweep(root: &Memcg) -> Swept {
     swept
 }
 
-fn sweep_group(memcg: &Memcg, swept: &mut Swept) {
+pub(super) fn sweep_group(memcg: &Memcg, swept: &mut Swept) {
     let guard = pin();
     let mut chain = memcg.pairs().lock();
     if chain.closed {
