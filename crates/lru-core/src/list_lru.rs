@@ -24,8 +24,10 @@
 //! 5. Listeners hear of 0 -> 1 under the list's lock, so never about a group whose offline is over.
 
 mod boxed;
+mod cursor;
 pub mod eager;
 mod isolate;
+mod many;
 mod occupancy;
 mod one;
 mod pairs;
@@ -224,7 +226,7 @@ impl<T: Linked> ListLru<T> {
     /// Returns how many were removed.
     ///
     /// At most `nr_to_walk` items are shown, which falls by one for each, removed or not: it is scanned, not freed (L11). An item
-    /// is not shown twice unless the callback gave the lock back. The callback runs under the list's lock: it must be short, must not
+    /// is not shown twice unless the callback asks for it; a walk whose callback gave the lock back goes on where it was. The callback runs under the list's lock: it must be short, must not
     /// block, and must not use this `ListLru`, unless it gives the lock back first.
     #[doc(alias = "list_lru_walk_one")]
     pub fn walk_one(

@@ -15,8 +15,9 @@ use core::ptr::{self, NonNull};
 /// 2. `home` is a list: the object is on that list, or, if that list's group died, on the list that took its items over.
 ///    `next` and `prev` are touched only under the lock of the list that holds it.
 /// 3. `home` is `Links::PRIVATE`: the object is on an [`Isolated`](crate::Isolated), whose owner alone touches `next` and `prev`.
-/// 4. null -> list happens under that list's lock; list -> null or private under the lock of the list that holds it;
-///    private -> null by the owner of the `Isolated`.
+/// 4. `home` is the mark of a walk: these are no object's.
+/// 5. null -> list happens under that list's lock; list -> null or private under the lock of the list that holds it;
+///    null -> private, private -> null and private -> list (under that list's lock) by the owner of the `Isolated`.
 pub struct Links {
     next: UnsafeCell<*mut Links>,
     prev: UnsafeCell<*mut Links>,
@@ -32,6 +33,21 @@ impl Links {
     /// On nobody's list but an [`Isolated`](crate::Isolated).
     pub(crate) const PRIVATE: *mut One = ptr::without_provenance_mut(1);
 
+    /// Not an object's: the mark that a walk leaves between the items.
+    const MARK: *mut One = ptr::without_provenance_mut(2);
+
+    /// Links that mark where a walk goes on.
+    pub(crate) fn new_mark() -> Self {
+        Self { home: AtomicPtr::new(Self::MARK), ..Self::new() }
+    }
+
+    /// Do these mark where a walk goes on?
+    #[inline]
+    pub(crate) fn is_mark(&self) -> bool {
+        // Relaxed: a mark is one from the beginning to its end.
+        self.home.load(Ordering::Relaxed) == Self::MARK
+    }
+
     /// Links that are on no list.
     pub fn new() -> Self {
         Self {
@@ -45,6 +61,13 @@ impl Links {
     pub fn is_linked(&self) -> bool {
         // Relaxed: an answer that is old when it arrives orders nothing.
         !self.home.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Is the object on a list that is not private?
+    pub(crate) fn is_on_a_list(&self) -> bool {
+        // Relaxed: as in `is_linked`.
+        let home = self.home.load(Ordering::Relaxed);
+        !home.is_null() && home != Self::PRIVATE
     }
 
     /// The list this object counts as added to; null when on none.
@@ -70,7 +93,7 @@ impl Links {
         self.home.compare_exchange(ptr::null_mut(), home, success, Ordering::Relaxed).is_ok()
     }
 
-    /// Says that the object left its list, for null or for [`Links::PRIVATE`] (invariant 4).
+    /// Says that the object left its list, for null or for [`Links::PRIVATE`] (invariant 5).
     #[inline]
     pub(crate) fn set_home(&self, home: *mut One) {
         // Release: meets the Acquire in `claim`.

@@ -179,6 +179,53 @@ impl RawListLru {
         Ok(())
     }
 
+    /// Links an object that is private to the caller, and whose links `take` takes off its private list. `false`: it is full.
+    pub(super) fn add_private(
+        &self,
+        list: &mut Locked<'_>,
+        links: NonNull<Links>,
+        take: impl FnOnce() -> Option<NonNull<Links>>,
+    ) -> bool {
+        let Some(first) = list.count_in() else { return false };
+        let taken = take();
+        debug_assert_eq!(taken, Some(links), "the first is taken");
+        // SAFETY: the caller owns the object.
+        unsafe { links.as_ref() }.set_home(ptr::from_ref(list.one()).cast_mut());
+        // SAFETY: the lock is held, and the links were taken off the list they were on; this list owns the object from now on.
+        list.with_list(|l| unsafe { l.push_back(links.as_ptr()) });
+        self.announce(first, list);
+        true
+    }
+
+    /// The list on which an object is, if that is one of these: `held` if it is that one, or else locked now.
+    pub(super) fn lock_home<'a>(
+        &self,
+        links: &Links,
+        mut held: Option<Locked<'a>>,
+        guard: &'a Guard,
+    ) -> Option<Locked<'a>> {
+        loop {
+            let home = links.home();
+            if let Some(list) = held.take() {
+                if ptr::eq(list.one(), home) {
+                    return Some(list);
+                }
+            }
+            if home.is_null() || home == Links::PRIVATE {
+                return None;
+            }
+            // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
+            let one = unsafe { &*home };
+            if !ptr::eq(one.owner(), self) {
+                return None;
+            }
+            let list = Self::lock_effective_of(one, guard);
+            if links.home() == home {
+                return Some(list);
+            }
+        }
+    }
+
     /// Unlinks an object, if it is on this list: the pointer under which it was added.
     #[inline]
     pub(super) fn del(&self, links: &Links) -> Option<NonNull<Links>> {
@@ -309,7 +356,7 @@ impl RawListLru {
     }
 
     /// The list to which an object of `memcg` goes: its own, made now if need be; else its nearest ancestor's.
-    fn lock_to_add<'a>(
+    pub(super) fn lock_to_add<'a>(
         &'a self,
         object: &Links,
         memcg: &Memcg,
@@ -330,7 +377,7 @@ impl RawListLru {
                     }
                 }
                 // No list is made for an object that will not be on it.
-                None if object.is_linked() => return Err(Refused::Linked),
+                None if object.is_on_a_list() => return Err(Refused::Linked),
                 None if may_populate => match self.populate(group, node, guard) {
                     Ok(()) => continue,
                     Err(Unpopulated::Closed) => {}
@@ -345,7 +392,7 @@ impl RawListLru {
 
     /// The list on which the items are whose home is `one` (One's invariant 2). A dead list without a forward is its own: it
     /// was the root's, and nothing counts on it.
-    fn lock_effective_of<'a>(one: &'a One, guard: &'a Guard) -> Locked<'a> {
+    pub(super) fn lock_effective_of<'a>(one: &'a One, guard: &'a Guard) -> Locked<'a> {
         Self::lock_effective_slow(one.lock(guard), guard)
     }
 

@@ -9,6 +9,8 @@ mod loom;
 #[cfg(not(lowwater_loom))]
 mod model;
 #[cfg(not(lowwater_loom))]
+mod resume;
+#[cfg(not(lowwater_loom))]
 mod sweep;
 #[cfg(not(lowwater_loom))]
 mod threads;

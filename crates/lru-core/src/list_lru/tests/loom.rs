@@ -623,3 +623,37 @@ fn a_promise_beside_a_sweep_is_kept() {
 fn and_not_when_a_swept_list_is_taken_for_a_dying_groups() {
     with_mutant("swept_means_dying", || check(prepare_beside_sweep));
 }
+
+/// R7, in the open: the group ends while the walk has given the lock back, and its mark goes along.
+#[test]
+fn r7_a_mark_that_goes_to_the_parent_is_taken_back() {
+    check(|| {
+        let w = world();
+        w.lru.add(item(0), &w.child, N0).unwrap();
+        w.lru.add(item(1), &w.child, N0).unwrap();
+        let other = thread::spawn(move || w.child.offline().unwrap());
+        w.lru.walk_one(&w.child, N0, &mut 2, |it| {
+            let (_gone, unlocked) = it.remove();
+            unlocked.retry()
+        });
+        other.join().unwrap();
+        w.end();
+    });
+}
+
+#[test]
+fn l14_of_two_walks_that_retry_one_gets_the_item() {
+    check(|| {
+        let w = world();
+        w.lru.add(item(0), w.tree.root(), N0).unwrap();
+        let walk = move || {
+            w.lru.walk_one(w.tree.root(), N0, &mut 1, |it| {
+                let (_gone, unlocked) = it.remove();
+                unlocked.retry()
+            })
+        };
+        let other = thread::spawn(walk);
+        assert_eq!(walk() + other.join().unwrap(), 1);
+        w.end();
+    });
+}
