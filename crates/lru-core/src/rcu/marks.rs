@@ -43,11 +43,13 @@ pub(super) struct Mark {
     since: AtomicU64,
     /// How many guards the reader has. Its own: nobody else looks at it.
     depth: Cell<u32>,
+    /// Shall the reader collect when it goes out? Its own, as `depth`.
+    due: Cell<bool>,
     /// Must the reader bring a fence of its own, because the system has none to offer?
     fenced: bool,
 }
 
-// SAFETY: `depth` is touched only by the thread whose mark it is; the rest is atomic, or never changes.
+// SAFETY: `depth` and `due` are touched only by the thread whose mark it is; the rest is atomic, or never changes.
 unsafe impl Sync for Mark {}
 
 impl Time {
@@ -78,7 +80,7 @@ impl Time {
 
 impl Mark {
     pub(super) fn new(fenced: bool) -> Self {
-        Self { since: AtomicU64::new(OUTSIDE), depth: Cell::new(0), fenced }
+        Self { since: AtomicU64::new(OUTSIDE), depth: Cell::new(0), due: Cell::new(false), fenced }
     }
 
     /// Goes in. On the mark's own thread.
@@ -95,16 +97,30 @@ impl Mark {
         }
     }
 
-    /// Goes out. On the mark's own thread.
+    /// Something is to be collected, but not while this reader is inside. On the mark's own thread.
+    #[cfg(not(lowwater_loom))]
+    pub(super) fn set_due(&self) {
+        self.due.set(true);
+    }
+
+    /// Goes out; says whether something is to be collected now. On the mark's own thread.
     #[inline]
-    pub(super) fn leave(&self) {
+    pub(super) fn leave(&self) -> bool {
         let depth = self.depth.get() - 1;
         self.depth.set(depth);
         if depth == 0 {
             // Release: meets the Acquire in `is_past`.
             let ordering = if crate::mutated!("leave_relaxed") { Ordering::Relaxed } else { Ordering::Release };
             self.since.store(OUTSIDE, ordering);
+            return self.due.get();
         }
+        false
+    }
+
+    /// Collecting has begun.
+    #[cfg(not(lowwater_loom))]
+    pub(super) fn clear_due(&self) {
+        self.due.set(false);
     }
 
     /// Is its reader outside, or did it come in after what is stamped so was unreachable?

@@ -22,7 +22,7 @@ static DOMAIN: Domain = Domain {
     time: Time::new(),
     readers: Mutex::new(Readers { marks: Vec::new(), fenced: None }),
     strays: AtomicUsize::new(0),
-    garbage: Mutex::new(Queues::new()),
+    garbage: Mutex::new(Garbage { queues: Queues::new(), due_at: BATCH }),
 };
 
 std::thread_local! {
@@ -38,7 +38,7 @@ struct Domain {
     /// Readers without a mark.
     strays: AtomicUsize,
     /// Time moves on under this lock.
-    garbage: Mutex<Queues>,
+    garbage: Mutex<Garbage>,
 }
 
 struct Readers {
@@ -49,6 +49,25 @@ struct Readers {
 
 // SAFETY: marks are live while they are here, and what may be done through a shared one is what `Mark` allows any thread.
 unsafe impl Send for Readers {}
+
+/// What waits for its readers.
+struct Garbage {
+    queues: Queues,
+    /// From so many on it is worth collecting.
+    due_at: usize,
+}
+
+impl Garbage {
+    fn is_due(&self) -> bool {
+        self.queues.len() >= self.due_at
+    }
+
+    /// Takes back what could not be freed.
+    fn append(&mut self, rest: Queues) {
+        self.queues.append(rest);
+        self.due_at = (2 * self.queues.len()).max(BATCH);
+    }
+}
 
 /// Proof that the thread is inside the read side.
 pub(crate) struct Guard {
@@ -96,14 +115,19 @@ impl Guard {
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let mut garbage = DOMAIN.garbage.lock();
         // SAFETY: it came from a box and is retired, says the caller.
-        unsafe { T::queue(&mut garbage).push(ptr) };
-        // By the batch, also while a reader that stays inside keeps it all from being freed.
-        let full = garbage.len().is_multiple_of(BATCH);
-        drop(garbage);
-        if full {
-            DOMAIN.collect();
+        unsafe { T::queue(&mut garbage.queues).push(ptr) };
+        if garbage.is_due() && !self.mark.is_null() {
+            // Not now: as long as we are inside, it would wait for ourselves.
+            // SAFETY: a guard does not leave its thread, whose mark lives as long as its guards.
+            unsafe { &*self.mark }.set_due();
         }
     }
+}
+
+#[cold]
+fn collect_due(mark: &Mark) {
+    mark.clear_due();
+    DOMAIN.collect();
 }
 
 impl Drop for Guard {
@@ -114,7 +138,10 @@ impl Drop for Guard {
             DOMAIN.strays.fetch_sub(1, Ordering::Release);
         } else {
             // SAFETY: a guard does not leave its thread (it has a raw pointer), whose mark lives as long as its guards.
-            unsafe { &*self.mark }.leave();
+            let mark = unsafe { &*self.mark };
+            if mark.leave() {
+                collect_due(mark);
+            }
         }
     }
 }
@@ -138,18 +165,19 @@ impl Domain {
     fn collect(&self) {
         let (gone, stamp) = {
             let mut garbage = self.garbage.lock();
-            if garbage.len() == 0 {
+            if garbage.queues.len() == 0 {
                 return;
             }
             let stamp = self.time.stamp();
             self.time.move_on(stamp);
-            (garbage.take(), stamp)
+            garbage.due_at = BATCH;
+            (garbage.queues.take(), stamp)
         };
         if self.are_past(stamp) {
             // SAFETY: it was unreachable when time moved on, and by the marks every reader inside came in after that.
             unsafe { gone.free() };
         } else {
-            // To be stamped again.
+            // To be stamped again, not before there is twice as much: a reader that stays must not make each retiring O(all).
             self.garbage.lock().append(gone);
         }
     }
@@ -248,6 +276,19 @@ mod tests {
         // Other tests' readers come and go.
         while freed.load(Ordering::Relaxed) != 2 * BATCH {
             flush();
+        }
+    }
+
+    #[test]
+    fn what_is_retired_is_freed_by_those_who_retire() {
+        let freed = Arc::new(AtomicUsize::new(0));
+        // Other tests' readers come and go; nobody flushes for us.
+        for retired in 1.. {
+            retire(&freed);
+            if freed.load(Ordering::Relaxed) != 0 {
+                break;
+            }
+            assert!(retired < 1_000 * BATCH, "nothing is freed");
         }
     }
 

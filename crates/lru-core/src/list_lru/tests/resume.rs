@@ -88,7 +88,7 @@ fn r7_a_walk_whose_group_died_meanwhile_is_over_and_leaves_no_mark() {
 #[test]
 fn a_walk_that_panics_after_it_gave_the_lock_back_leaves_no_mark() {
     let (tree, lru, items) = lists(2);
-    let walk = std::panic::AssertUnwindSafe(|| {
+    let walk = core::panic::AssertUnwindSafe(|| {
         lru.walk_one(tree.root(), N0, &mut 1, |it| -> crate::Verdict<'_> {
             let _unlocked = it.unlock();
             panic!("the callback's own fault")
