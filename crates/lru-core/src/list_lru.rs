@@ -48,6 +48,7 @@ pub use sweep::{sweep, Swept};
 pub use walk::{Isolate, Unlocked, Verdict};
 
 #[cfg(all(not(lowwater_loom), feature = "std"))]
+#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 pub(crate) use boxed::try_box;
 pub(crate) use one::One;
 pub(crate) use pairs::Pairs;
