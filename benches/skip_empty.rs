@@ -83,6 +83,12 @@ fn skip_empty(criterion: &mut Criterion) {
         let world = world(groups, caches, live);
         let shape = format!("{groups} groups x {caches} caches, {live} pairs hold something");
         let root = world.registry.root();
+        let visited = world.registry.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited());
+        assert_eq!(
+            (visited.callbacks, visited.freed),
+            (live as u64, 0),
+            "what holds something is asked, and nobody else"
+        );
         rows.bench_function(BenchmarkId::new("pass", &shape), |b| {
             b.iter(|| world.registry.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited()));
         });

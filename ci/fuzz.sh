@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 
 if [ $# -eq 0 ]; then
-    exec cargo test --manifest-path fuzz/Cargo.toml --no-default-features --lib --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
+    exec cargo test --manifest-path fuzz/Cargo.toml --no-default-features --target-dir "${CARGO_TARGET_DIR:-target}/fuzz"
 fi
 seconds="$1"
 shift
