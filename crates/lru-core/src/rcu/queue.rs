@@ -18,7 +18,7 @@ unsafe impl<T: Retired> Send for Queue<T> {}
 pub(crate) struct Queues {
     pub(crate) ones: Queue<One>,
     pub(crate) tables: Queue<Table>,
-    #[cfg(all(test, not(lowwater_loom)))]
+    #[cfg(all(test, feature = "std", not(lowwater_loom)))]
     pub(crate) things: Queue<thing::Thing>,
 }
 
@@ -27,15 +27,15 @@ impl Queues {
         Self {
             ones: Queue::new(),
             tables: Queue::new(),
-            #[cfg(all(test, not(lowwater_loom)))]
+            #[cfg(all(test, feature = "std", not(lowwater_loom)))]
             things: Queue::new(),
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        #[cfg(all(test, not(lowwater_loom)))]
+        #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         let things = self.things.len;
-        #[cfg(not(all(test, not(lowwater_loom))))]
+        #[cfg(not(all(test, feature = "std", not(lowwater_loom))))]
         let things = 0;
         self.ones.len + self.tables.len + things
     }
@@ -50,7 +50,7 @@ impl Queues {
     pub(super) fn append(&mut self, other: Self) {
         self.ones.append(other.ones);
         self.tables.append(other.tables);
-        #[cfg(all(test, not(lowwater_loom)))]
+        #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         self.things.append(other.things);
     }
 
@@ -64,7 +64,7 @@ impl Queues {
         unsafe { self.ones.free() };
         // SAFETY: as above.
         unsafe { self.tables.free() };
-        #[cfg(all(test, not(lowwater_loom)))]
+        #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         // SAFETY: as above.
         unsafe {
             self.things.free();
@@ -127,7 +127,7 @@ impl<T: Retired> Queue<T> {
     }
 }
 
-#[cfg(all(test, not(lowwater_loom)))]
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
 pub(crate) mod thing {
     use super::{Queue, Queues, Retired};
     use crate::sync::UnsafeCell;
