@@ -77,7 +77,7 @@ impl<'a> Every<'a> {
         if held.options.memcg(memcg) != memcg || held.options.node(node) != node {
             return Progress::default();
         }
-        Visit { inner: self.inner, memcg, node, flags, size, bits: false }.held(&held, work)
+        Visit { inner: self.inner, memcg, node, flags, size, bits: false, indebted: true }.held(held, work)
     }
 }
 

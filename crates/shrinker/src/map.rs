@@ -64,7 +64,7 @@ mod loom;
 mod tests;
 
 pub(crate) use index::Key;
-pub(crate) use summary::{Position, Resume};
+pub(crate) use summary::{path, Position, Resume};
 pub(crate) use tour::Tour;
 
 use alloc::{boxed::Box, vec::Vec};
@@ -206,25 +206,27 @@ impl Map {
     }
 
     /// Clears a bit. The caller counts again after it, and [`set`](Self::set)s it again if that does not say "empty", or
-    /// else calls [`settle`](Self::settle).
-    pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, key: Key) {
+    /// else calls [`settle`](Self::settle). Says whether that was the last bit in its word.
+    pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, key: Key) -> bool {
+        let mut last = false;
         let units = self.node(node).shard(memcg.id()).read();
         if let Some(bit) = units.get(&memcg.id()).and_then(|unit| unit.words.find(key.id)) {
             let mut index = self.index.lock(key.id);
             index.remove(key.id, node, memcg.id());
             // Relaxed: ordered against other changes of the bit by the index shard's lock, against the count by the fence.
-            bit.word.fetch_and(!bit.mask, Ordering::Relaxed);
+            last = bit.word.fetch_and(!bit.mask, Ordering::Relaxed) & !bit.mask == 0;
         }
         drop(units);
         if !mutated!("clear_without_fence") {
             // SeqCst: between the clear and the caller's second count; meets the fence in `set`.
             fence(Ordering::SeqCst);
         }
+        last
     }
 
-    /// Gives back what a cleared bit leaves: its debt, its word, its unit. Nothing if the bit is set again.
-    pub(crate) fn settle(&self, memcg: &Memcg, node: NodeId, id: u32) {
-        let grave = self.node(node).settle(memcg.id(), id);
+    /// Gives back what a cleared bit leaves: its debt, and its word and unit if `last` says so. Nothing if the bit is set again.
+    pub(crate) fn settle(&self, memcg: &Memcg, node: NodeId, id: u32, last: bool) {
+        let grave = self.node(node).settle(memcg.id(), id, last);
         drop(grave);
     }
 
@@ -234,11 +236,13 @@ impl Map {
         self.node(node).shard(memcg.id()).read().get(&memcg.id()).is_some_and(|unit| unit.words.contains(id))
     }
 
-    /// Adds the ids in `range` whose bit is set to `ids`, in order.
-    pub(crate) fn collect(&self, memcg: &Memcg, node: NodeId, range: RangeInclusive<u32>, ids: &mut Vec<u32>) {
-        if let Some(unit) = self.node(node).shard(memcg.id()).read().get(&memcg.id()) {
-            unit.words.collect(range, ids);
-        }
+    /// Adds the ids in `range` whose bit is set to `ids`, in order. Says whether the group has debts here.
+    pub(crate) fn collect(&self, memcg: &Memcg, node: NodeId, range: RangeInclusive<u32>, ids: &mut Vec<u32>) -> bool {
+        let units = self.node(node).shard(memcg.id()).read();
+        let Some(unit) = units.get(&memcg.id()) else { return false };
+        unit.words.collect(range, ids);
+        // Relaxed: a debt missed here is paid by the next pass.
+        unit.indebted.load(Ordering::Relaxed)
     }
 
     // === debts ===
@@ -260,7 +264,12 @@ impl Map {
         loop {
             let units = self.node(node).shard(at.id()).read();
             match units.get(&at.id()) {
-                Some(unit) if unit.words.contains(id) => return unit.debts.lock().add(id, debt, owed_max),
+                Some(unit) if unit.words.contains(id) => {
+                    let owed = unit.debts.lock().add(id, debt, owed_max);
+                    // Relaxed: see `collect`. Never unset: a unit whose debts are paid is looked at in vain until it goes.
+                    unit.indebted.store(true, Ordering::Relaxed);
+                    return owed;
+                }
                 Some(_) => return 0,
                 // Asked under the lock, as in `set_slow`.
                 None if at.is_online() => return 0,
@@ -353,20 +362,15 @@ impl NodeMap {
     }
 
     /// See [`Map::settle`]. What comes back is dropped without a lock.
-    fn settle(&self, memcg: MemcgId, id: u32) -> Option<Unit> {
+    fn settle(&self, memcg: MemcgId, id: u32, last: bool) -> Option<Unit> {
         let shard = self.shard(memcg);
-        {
+        if !last {
             let units = shard.read();
             let unit = units.get(&memcg)?;
-            let bit = unit.words.find(id)?;
-            if bit.is_set() {
-                return None;
-            }
-            // Relaxed: looked at again under the write lock.
-            if bit.word.load(Ordering::Relaxed) != 0 {
+            if !unit.words.contains(id) {
                 unit.debts.lock().take(id, true);
-                return None;
             }
+            return None;
         }
         self.tidy(&mut shard.write(), memcg)
     }

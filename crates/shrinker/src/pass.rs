@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use crate::control::Reclaim;
-use crate::map::{Position, Resume, Tour};
+use crate::map::{path, Position, Resume, Tour};
 use crate::registry::Inner;
 use crate::shrink::{Size, Visit};
 use crate::work::{Progress, Work};
@@ -84,7 +84,8 @@ impl Round<'_> {
         }
         let map = &self.inner.map;
         let start = map.summary(self.node).resume(self.root.id(), self.who);
-        let mut last = start.clone();
+        // Where we have come to in this round.
+        let mut last = None;
         let mut skipped = false;
         let mut ids = Vec::new();
         for stop in Tour::new(map, self.root, self.node, start.clone()) {
@@ -97,34 +98,40 @@ impl Round<'_> {
                 None => continue,
             }
             ids.clear();
-            map.collect(&stop.memcg, self.node, stop.ids, &mut ids);
-            if self.who == Resume::Direct && last == start {
+            let indebted = map.collect(&stop.memcg, self.node, stop.ids, &mut ids);
+            if self.who == Resume::Direct && last.is_none() {
                 // Others that start meanwhile go to the next group.
-                self.stop_at(Some(Position { path: stop.path.clone(), id: u32::MAX }));
+                self.stop_at(Some(self.position(&stop.memcg, u32::MAX)));
             }
             let (inner, memcg, node, flags, size) = (self.inner, &stop.memcg, self.node, self.flags, self.size);
-            let visit = Visit { inner, memcg, node, flags, size, bits: true };
+            let visit = Visit { inner, memcg, node, flags, size, bits: true, indebted };
             let mut visited = None;
             for id in &ids {
                 if work.bound().is_some() {
-                    let here = visited.map(|id| Position { path: stop.path.clone(), id });
-                    self.stop_at(here.or(last));
+                    self.stop_at(match visited {
+                        Some(id) => Some(self.position(memcg, id)),
+                        None => last.map_or(start, |(memcg, id)| Some(self.position(&memcg, id))),
+                    });
                     return skipped;
                 }
                 *progress += visit.id(*id, work);
                 visited = Some(*id);
             }
             if let Some(id) = visited {
-                last = Some(Position { path: stop.path, id });
+                last = Some((stop.memcg, id));
             }
         }
         match self.who {
             // A pass that came all the way round begins from the top.
             Resume::Pass if start.is_some() => self.stop_at(None),
             Resume::Pass => {}
-            Resume::Direct => self.stop_at(last),
+            Resume::Direct => self.stop_at(last.map_or(start, |(memcg, id)| Some(self.position(&memcg, id)))),
         }
         skipped
+    }
+
+    fn position(&self, memcg: &Memcg, id: u32) -> Position {
+        Position { path: path(self.root.id(), memcg), id }
     }
 
     fn stop_at(&self, position: Option<Position>) {

@@ -46,6 +46,8 @@ pub(crate) struct Visit<'a> {
     pub(crate) size: Size,
     /// Are bits cleared where nothing is found? Not by the plain twin.
     pub(crate) bits: bool,
+    /// May the group have debts here? Where it has none, none is looked for.
+    pub(crate) indebted: bool,
 }
 
 /// What came of scanning.
@@ -60,30 +62,30 @@ struct Scanned {
 impl Visit<'_> {
     /// Visits the shrinker `id`, if it can be called.
     pub(crate) fn id(&self, id: u32, work: &mut Work<'_>) -> Progress {
-        self.inner.lookup(id).map_or_else(Progress::default, |held| self.held(&held, work))
+        self.inner.lookup(id).map_or_else(Progress::default, |held| self.held(held, work))
     }
 
     /// Visits this shrinker.
-    pub(crate) fn held(&self, held: &Held, work: &mut Work<'_>) -> Progress {
+    pub(crate) fn held(&self, mut held: Held, work: &mut Work<'_>) -> Progress {
         let mut visited = Visited { callbacks: 1, ..Visited::default() };
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
         match held.count(&sc) {
-            Ok(Count::Empty) => self.clear_if_empty(held, &mut visited),
+            Ok(Count::Empty) => self.clear_if_empty(&held, &mut visited),
             Ok(Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
                 match self.size {
                     Size::Priority(priority) => {
-                        self.by_policy(held, freeable, priority, sc.is_deferred(), &mut visited, work);
+                        self.by_policy(&held, freeable, priority, sc.is_deferred(), &mut visited, work);
                     }
-                    Size::Share => self.share(held, freeable, sc.is_deferred(), &mut visited, work),
+                    Size::Share => self.share(&held, freeable, sc.is_deferred(), &mut visited, work),
                 }
                 if visited.freed >= freeable && visited.panics == 0 {
-                    self.clear_if_empty(held, &mut visited);
+                    self.clear_if_empty(&held, &mut visited);
                 }
             }
-            Err(_panicked) => self.set_aside(held, &mut visited),
+            Err(_panicked) => self.set_aside(&held, &mut visited),
         }
-        held.counters.add(&visited);
+        held.visited(visited);
         Progress { freed: visited.freed, scanned: visited.scanned, callbacks: visited.callbacks }
     }
 
@@ -94,13 +96,13 @@ impl Visit<'_> {
             self.inner.map.take_debt(self.memcg, self.node, held.key.id, true);
             return;
         }
-        self.inner.map.clear(self.memcg, self.node, held.key);
+        let last = self.inner.map.clear(self.memcg, self.node, held.key);
         if mutated!("clear_without_recount") {
             return;
         }
         visited.callbacks += 1;
         match held.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
-            Ok(Count::Empty) => self.inner.map.settle(self.memcg, self.node, held.key.id),
+            Ok(Count::Empty) => self.inner.map.settle(self.memcg, self.node, held.key.id, last),
             Ok(Count::Unknown | Count::Objects(_)) => self.inner.map.set(self.memcg, self.node, held.key),
             Err(_panicked) => self.set_aside(held, visited),
         }
@@ -119,7 +121,10 @@ impl Visit<'_> {
         let background = self.flags.contains(Reclaim::BACKGROUND);
         let options = &held.options;
         let ask = Ask { freeable, priority, seeks: options.seeks, batch: options.batch, background };
-        let debt = map.take_debt(self.memcg, self.node, held.key.id, policy.pays(background));
+        let debt = match self.indebted {
+            true => map.take_debt(self.memcg, self.node, held.key.id, policy.pays(background)),
+            false => Debt::NONE,
+        };
         let plan = policy.plan(&ask, debt);
         let done = if deferred {
             Scanned { freed: 0, scanned: 0, requested: 0, ended: Ended::Deferred, panicked: false }

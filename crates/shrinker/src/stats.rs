@@ -1,25 +1,14 @@
 //! What was done, to be looked at: counted once for each visit of a shrinker, not for each batch.
 
 use alloc::{string::String, vec::Vec};
+use core::ops::AddAssign;
 
-use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
 use lowwater_lru_core::Bytes;
 
 use crate::id::ShrinkerId;
 use crate::registry::Entry;
 
-/// One shrinker's counters since it was registered.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    callbacks: AtomicU64,
-    requested: AtomicU64,
-    scanned: AtomicU64,
-    freed: AtomicU64,
-    deferred: AtomicU64,
-    panics: AtomicU64,
-}
-
-/// What one visit adds.
+/// What one visit did, or all of them together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Visited {
     pub(crate) callbacks: u64,
@@ -30,20 +19,15 @@ pub(crate) struct Visited {
     pub(crate) panics: u64,
 }
 
-impl Counters {
-    pub(crate) fn add(&self, visited: &Visited) {
-        let add = |counter: &AtomicU64, n: u64| {
-            if n != 0 {
-                // Relaxed: numbers to look at; nothing is decided by them.
-                counter.fetch_add(n, Ordering::Relaxed);
-            }
-        };
-        add(&self.callbacks, visited.callbacks);
-        add(&self.requested, visited.requested);
-        add(&self.scanned, visited.scanned);
-        add(&self.freed, visited.freed);
-        add(&self.deferred, visited.deferred);
-        add(&self.panics, visited.panics);
+impl AddAssign for Visited {
+    fn add_assign(&mut self, other: Self) {
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        add(&mut self.callbacks, other.callbacks);
+        add(&mut self.requested, other.requested);
+        add(&mut self.scanned, other.scanned);
+        add(&mut self.freed, other.freed);
+        add(&mut self.deferred, other.deferred);
+        add(&mut self.panics, other.panics);
     }
 }
 
@@ -76,20 +60,18 @@ pub struct ShrinkerStats {
 
 impl ShrinkerStats {
     pub(crate) fn of(entry: &Entry) -> Self {
-        // Relaxed: see `Counters::add`.
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &entry.counters;
+        let (sum, in_flight) = entry.gate.counted();
         Self {
             id: ShrinkerId::new(entry.key.id),
             name: (*entry.name).into(),
-            callbacks: get(&counters.callbacks),
-            requested: get(&counters.requested),
-            scanned: get(&counters.scanned),
-            freed: get(&counters.freed),
-            deferred: get(&counters.deferred),
-            panics: get(&counters.panics),
+            callbacks: sum.callbacks,
+            requested: sum.requested,
+            scanned: sum.scanned,
+            freed: sum.freed,
+            deferred: sum.deferred,
+            panics: sum.panics,
             set_aside: entry.is_aside(),
-            in_flight: entry.gate.inside(),
+            in_flight,
         }
     }
 }

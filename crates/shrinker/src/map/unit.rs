@@ -3,6 +3,7 @@
 use core::mem::size_of;
 
 use hashbrown::HashMap;
+use lowwater_lru_core::sync::atomic::AtomicBool;
 use lowwater_lru_core::sync::Mutex;
 use lowwater_lru_core::{Memcg, MemcgId};
 
@@ -16,11 +17,13 @@ pub(super) struct Unit {
     pub(super) memcg: Memcg,
     pub(super) words: Bitmap,
     pub(super) debts: Mutex<Debts>,
+    /// Were there ever debts? So that a pass need not lock them to learn that there are none.
+    pub(super) indebted: AtomicBool,
 }
 
 impl Unit {
     pub(super) fn new(memcg: Memcg) -> Self {
-        Self { memcg, words: Bitmap::default(), debts: Mutex::new(Debts::default()) }
+        Self { memcg, words: Bitmap::default(), debts: Mutex::new(Debts::default()), indebted: AtomicBool::new(false) }
     }
 }
 

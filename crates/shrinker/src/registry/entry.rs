@@ -9,7 +9,7 @@ use super::options::Options;
 use crate::control::ShrinkControl;
 use crate::map::Key;
 use crate::shrinker::{Count, Scan, Shrinker};
-use crate::stats::Counters;
+use crate::stats::Visited;
 
 /// What the registry keeps of a shrinker.
 pub(crate) struct Entry {
@@ -17,7 +17,6 @@ pub(crate) struct Entry {
     pub(crate) key: Key,
     pub(crate) options: Options,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) counters: Counters,
     /// Set by the first callback that panics, and never cleared: nobody calls this shrinker again.
     aside: AtomicBool,
     shrinker: Arc<dyn Shrinker>,
@@ -27,20 +26,21 @@ pub(crate) struct Entry {
 pub(crate) struct Held {
     // Before `inside`: when the gate lets the closer go, nobody has a handle on the shrinker any more.
     entry: Arc<Entry>,
-    #[expect(dead_code, reason = "its drop leaves the gate")]
     inside: Inside,
 }
 
 /// A thread inside a gate.
-struct Inside(Arc<Gate>);
+struct Inside {
+    gate: Arc<Gate>,
+    visited: Visited,
+}
 
 /// A callback panicked.
 pub(crate) struct Panicked;
 
 impl Entry {
     pub(crate) fn new(name: Box<str>, key: Key, options: Options, shrinker: Arc<dyn Shrinker>) -> Self {
-        let (gate, counters) = (Arc::new(Gate::default()), Counters::default());
-        Self { name, key, options, gate, counters, aside: AtomicBool::new(false), shrinker }
+        Self { name, key, options, gate: Arc::new(Gate::default()), aside: AtomicBool::new(false), shrinker }
     }
 
     /// Goes in, if the gate is open and the shrinker is well.
@@ -48,7 +48,7 @@ impl Entry {
         if self.is_aside() || !self.gate.enter() {
             return None;
         }
-        Some(Held { entry: Arc::clone(self), inside: Inside(Arc::clone(&self.gate)) })
+        Some(Held { entry: Arc::clone(self), inside: Inside { gate: Arc::clone(&self.gate), visited: Visited::default() } })
     }
 
     /// Has a callback panicked?
@@ -66,7 +66,7 @@ impl Entry {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.0.leave();
+        self.gate.leave(&self.visited);
     }
 }
 
@@ -79,6 +79,11 @@ impl core::ops::Deref for Held {
 }
 
 impl Held {
+    /// Notes what was done, to be counted when the gate is left.
+    pub(crate) fn visited(&mut self, visited: Visited) {
+        self.inside.visited = visited;
+    }
+
     pub(crate) fn count(&self, sc: &ShrinkControl<'_>) -> Result<Count, Panicked> {
         caught(|| self.shrinker.count_objects(sc))
     }

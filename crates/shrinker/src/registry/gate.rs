@@ -6,6 +6,8 @@
 //!
 //! Closing waits for those who are inside, not for a grace period: with nobody inside it costs one lock.
 //!
+//! The same lock guards what is counted: who leaves adds what it did, once for each visit, at the price of a few additions.
+//!
 //! # Invariants
 //!
 //! 1. Once [`Gate::close`] has returned `Ok`, nobody is inside, and nobody gets in (S14).
@@ -18,6 +20,7 @@ use lowwater_lru_core::{mutated, sync::Mutex};
 
 use super::caller::Caller;
 use crate::error::UnregisterError;
+use crate::stats::Visited;
 
 /// The door to one shrinker's callbacks.
 #[derive(Default)]
@@ -31,7 +34,46 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct State {
     closed: bool,
-    inside: Vec<Caller>,
+    inside: Inside,
+    counted: Visited,
+}
+
+/// Those inside. Seldom more than one, who needs no memory of its own.
+#[derive(Default)]
+struct Inside {
+    first: Option<Caller>,
+    others: Vec<Caller>,
+}
+
+impl Inside {
+    fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn contains(&self, caller: Caller) -> bool {
+        self.first == Some(caller) || self.others.contains(&caller)
+    }
+
+    fn push(&mut self, caller: Caller) {
+        match self.first {
+            None => self.first = Some(caller),
+            Some(_) => self.others.push(caller),
+        }
+    }
+
+    /// Takes the caller out, once. False if it is not there.
+    fn remove(&mut self, caller: Caller) -> bool {
+        if self.first == Some(caller) {
+            self.first = None;
+            return true;
+        }
+        let at = self.others.iter().position(|other| *other == caller);
+        at.map(|at| self.others.swap_remove(at)).is_some()
+    }
 }
 
 impl Gate {
@@ -40,18 +82,19 @@ impl Gate {
     pub(crate) fn enter(&self) -> bool {
         let caller = Caller::current();
         let mut state = self.state.lock();
-        if state.closed || (Caller::KNOWN && state.inside.contains(&caller)) {
+        if state.closed || (Caller::KNOWN && state.inside.contains(caller)) {
             return false;
         }
         state.inside.push(caller);
         true
     }
 
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(&self, visited: &Visited) {
         let caller = Caller::current();
         let mut state = self.state.lock();
-        let at = state.inside.iter().position(|other| *other == caller).expect("who leaves has entered");
-        state.inside.swap_remove(at);
+        state.counted += *visited;
+        let was_inside = state.inside.remove(caller);
+        debug_assert!(was_inside, "who leaves has entered");
         if state.closed && state.inside.is_empty() {
             #[cfg(any(feature = "std", lowwater_loom))]
             self.left.notify_all();
@@ -61,7 +104,7 @@ impl Gate {
     /// Lets nobody in any more, and waits until all have left.
     pub(crate) fn close(&self) -> Result<(), UnregisterError> {
         let mut state = self.state.lock();
-        if Caller::KNOWN && state.inside.contains(&Caller::current()) {
+        if Caller::KNOWN && state.inside.contains(Caller::current()) {
             return Err(UnregisterError::InsideCallback);
         }
         state.closed = true;
@@ -81,8 +124,9 @@ impl Gate {
         Ok(())
     }
 
-    /// How many callbacks are in flight.
-    pub(crate) fn inside(&self) -> usize {
-        self.state.lock().inside.len()
+    /// What those who have left did, and how many callbacks are in flight.
+    pub(crate) fn counted(&self) -> (Visited, usize) {
+        let state = self.state.lock();
+        (state.counted, state.inside.len())
     }
 }
