@@ -71,6 +71,11 @@ impl Debts {
         self.0.binary_search_by_key(&id, |d| d.0).map_or(0, |at| self.0[at].1.owed)
     }
 
+    /// Ids that owe something.
+    pub(crate) fn debtors(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().filter(|(_, debt)| debt.owed > 0).map(|(id, _)| *id)
+    }
+
     /// Keeps only the debts of ids that `stays` names.
     pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         self.0.retain(|d| stays(d.0));

@@ -85,7 +85,7 @@ fn lap(inner: &Inner, root: &Memcg, flags: Reclaim, work: &mut Work<'_>) -> Prog
 }
 
 fn outcome(progress: Progress, stopped: DirectStop) -> DirectOutcome {
-    let Progress { freed, scanned, callbacks } = progress;
+    let Progress { freed, scanned, callbacks, .. } = progress;
     DirectOutcome { freed, scanned, callbacks, stopped }
 }
 

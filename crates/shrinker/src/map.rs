@@ -281,6 +281,12 @@ impl Map {
         }
     }
 
+    /// Who owes something for this group on this node.
+    pub(crate) fn debtors(&self, memcg: &Memcg, node: NodeId) -> Vec<u32> {
+        let units = self.node(node).shard(memcg.id()).read();
+        units.get(&memcg.id()).map_or_else(Vec::new, |unit| unit.debts.lock().debtors().collect())
+    }
+
     /// Objects owed by `id` for this group on this node.
     pub(crate) fn owed(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
         let units = self.node(node).shard(memcg.id()).read();

@@ -56,6 +56,24 @@ impl Pass<'_> {
     }
 }
 
+/// See [`Registry::pay_debts`](crate::Registry::pay_debts).
+pub(crate) fn pay(inner: &Inner, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, bool) {
+    let mut progress = Progress::default();
+    // The debts of a group that has died are its parent's.
+    let memcg = &memcg.nearest_online();
+    if shelter(memcg, &inner.root, Protect::Limits) == Some(Layer::AboveLow) {
+        let (flags, size) = (Reclaim::KSWAPD, Size::Owed);
+        let visit = Visit { inner, memcg, node, flags, size, bits: true, indebted: true };
+        for id in inner.map.debtors(memcg, node) {
+            if work.bound().is_some() {
+                break;
+            }
+            progress += visit.id(id, work);
+        }
+    }
+    (progress, !inner.map.debtors(memcg, node).is_empty())
+}
+
 /// Which groups a round visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {

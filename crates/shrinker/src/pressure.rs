@@ -29,6 +29,9 @@ pub enum Reason {
     /// A charge was refused by its `max`.
     #[doc(alias = "memory.max")]
     Limit,
+    /// Somebody who could not reclaim left it to the background. Nothing is brought down; what is owed is paid.
+    #[doc(alias = "nr_deferred")]
+    Debt,
     /// Somebody asked for so many bytes.
     #[doc(alias = "memory.reclaim")]
     Manual(Bytes),
@@ -40,6 +43,7 @@ impl Reason {
         match self {
             Self::Watermark | Self::Limit => watermarks.target(memcg.max()),
             Self::High => memcg.high(),
+            Self::Debt => Bytes::MAX,
             Self::Manual(bytes) => memcg.usage().saturating_sub(bytes),
         }
     }

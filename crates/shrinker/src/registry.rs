@@ -39,6 +39,7 @@ use alloc::{
 use lowwater_lru_core::sync::{Mutex, RwLock};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
 
+use crate::budget::Kick;
 use crate::control::Reclaim;
 use crate::direct::DirectOutcome;
 use crate::every::Every;
@@ -98,6 +99,7 @@ pub(crate) struct Inner {
     pub(crate) root: Memcg,
     pub(crate) config: RegistryConfig,
     pub(crate) scopes: Scopes,
+    debt_listener: RwLock<Option<Arc<dyn DebtListener>>>,
     ids: Mutex<IdPool>,
     /// By id. A reader enters the entry's gate before it lets go of the lock, so that who has closed the gate and then had the
     /// write lock knows that no lookup has a handle.
@@ -123,6 +125,7 @@ impl Registry {
             root: tree.root().clone(),
             config,
             scopes: Scopes::new(),
+            debt_listener: RwLock::new(None),
             ids: Mutex::new(IdPool::default()),
             slots: RwLock::new(Vec::new()),
         };
@@ -197,6 +200,22 @@ impl Registry {
         self.inner.scopes.enter()
     }
 
+    /// Pays what was left undone for `memcg` itself on `node`, and nothing else, as far as `work` goes: for the background, once
+    /// it was told of a debt. Says what was done, and whether anything is still owed. Nothing is taken from a group that is
+    /// below its `low`.
+    pub fn pay_debts(&self, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, bool) {
+        let Some(_scope) = self.inner.scopes.enter_first() else { return (Progress::default(), true) };
+        crate::pass::pay(&self.inner, memcg, node, work)
+    }
+
+    /// Whom to tell of debts, instead of whom was told before. A [`Reclaimer`](crate::Reclaimer) sets itself; an embedder with
+    /// threads of its own sets one that wakes them.
+    pub fn set_debt_listener(&self, listener: Option<Arc<dyn DebtListener>>) {
+        let old = core::mem::replace(&mut *self.inner.debt_listener.write(), listener);
+        // Without the lock: it is somebody's code.
+        drop(old);
+    }
+
     /// The plain twin of [`shrink`](Self::shrink) and [`drop_caches`](Self::drop_caches): asks everyone.
     pub fn every(&self) -> Every<'_> {
         Every::new(&self.inner)
@@ -251,6 +270,14 @@ impl Inner {
         slots.get(id as usize)?.as_ref()?.hold()
     }
 
+    /// Tells the listener, if there is one.
+    pub(crate) fn tell_of_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
+        let listener = self.debt_listener.read().clone();
+        if let Some(listener) = listener {
+            listener.owes(memcg, node, kick);
+        }
+    }
+
     /// Ids up to the highest that is registered.
     pub(crate) fn ids_end(&self) -> u32 {
         self.slots.read().len() as u32
@@ -281,6 +308,13 @@ impl Drop for Inner {
         // Lists may still hold the map; they shall not hold groups through it.
         self.map.shut();
     }
+}
+
+/// Told of debts which the foreground leaves, if the policy wants it ([`Policy::kick`](crate::budget::Policy::kick)).
+pub trait DebtListener: Send + Sync {
+    /// Objects of `memcg` on `node` are owed; see [`Registry::pay_debts`]. Called by whoever reclaims, so it must not wait.
+    #[doc(alias = "wakeup_kswapd")]
+    fn owes(&self, memcg: &Memcg, node: NodeId, kick: Kick);
 }
 
 /// What the tree calls when a group dies. Weak, so that the tree does not keep the map.

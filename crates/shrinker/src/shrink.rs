@@ -12,7 +12,7 @@
 
 use lowwater_lru_core::{mutated, Memcg, NodeId};
 
-use crate::budget::{Ask, Ended, Plan};
+use crate::budget::{Ask, Ended, Kick, Plan, PRIORITY_DEFAULT};
 use crate::control::{Reclaim, ShrinkControl};
 use crate::deferred::Debt;
 use crate::registry::{Held, Inner};
@@ -35,6 +35,8 @@ pub(crate) enum Size {
     Priority(u8),
     /// A small share; debts do not count.
     Share,
+    /// What is owed, and nothing else.
+    Owed,
 }
 
 /// Whom to ask about what.
@@ -57,6 +59,13 @@ struct Scanned {
     requested: u64,
     ended: Ended,
     panicked: bool,
+    back_off: bool,
+}
+
+impl Scanned {
+    fn nothing(ended: Ended) -> Self {
+        Self { freed: 0, scanned: 0, requested: 0, ended, panicked: false, back_off: false }
+    }
 }
 
 impl Visit<'_> {
@@ -78,6 +87,8 @@ impl Visit<'_> {
                         self.by_policy(&held, freeable, priority, sc.is_deferred(), &mut visited, work);
                     }
                     Size::Share => self.share(&held, freeable, sc.is_deferred(), &mut visited, work),
+                    Size::Owed if sc.is_deferred() => {}
+                    Size::Owed => self.owed(&held, freeable, &mut visited, work),
                 }
                 if visited.freed >= freeable && visited.panics == 0 {
                     self.clear_if_empty(&held, &mut visited);
@@ -85,8 +96,10 @@ impl Visit<'_> {
             }
             Err(_panicked) => self.set_aside(&held, &mut visited),
         }
+        visited.back_offs |= u64::from(sc.asks_back_off());
         held.visited(visited);
-        Progress { freed: visited.freed, scanned: visited.scanned, callbacks: visited.callbacks }
+        let Visited { freed, scanned, callbacks, back_offs, .. } = visited;
+        Progress { freed, scanned, callbacks, back_offs }
     }
 
     /// Nothing seems to be left: the bit goes, unless the second count finds that someone has come.
@@ -127,14 +140,15 @@ impl Visit<'_> {
         };
         let plan = policy.plan(&ask, debt);
         let done = if deferred {
-            Scanned { freed: 0, scanned: 0, requested: 0, ended: Ended::Deferred, panicked: false }
+            Scanned::nothing(Ended::Deferred)
         } else {
             self.scan(held, &plan, freeable, work)
         };
         let back = policy.settle(&ask, debt, &plan, done.scanned, done.ended);
-        map.add_debt(self.memcg, self.node, held.key.id, back, policy.owed_max(freeable));
+        let owed = map.add_debt(self.memcg, self.node, held.key.id, back, policy.owed_max(freeable));
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             visited.deferred += back.owed.saturating_sub(debt.owed);
+            self.tell(&ask, owed);
         }
         self.note(held, done, visited);
     }
@@ -143,23 +157,48 @@ impl Visit<'_> {
         let share = (freeable / SHARE_PARTS).clamp(1, held.options.batch);
         let plan = Plan { delta: share, total: share, scan_min: 1, rest: 0 };
         let done = if deferred {
-            Scanned { freed: 0, scanned: 0, requested: 0, ended: Ended::Deferred, panicked: false }
+            Scanned::nothing(Ended::Deferred)
         } else {
             self.scan(held, &plan, freeable, work)
         };
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             let owed = share.saturating_sub(done.scanned);
             let owed_max = self.inner.config.policy.owed_max(freeable);
-            self.inner.map.add_debt(self.memcg, self.node, held.key.id, Debt { owed, carry: 0 }, owed_max);
+            let debt = Debt { owed, carry: 0 };
+            let sum = self.inner.map.add_debt(self.memcg, self.node, held.key.id, debt, owed_max);
             visited.deferred += owed;
+            let (seeks, batch) = (held.options.seeks, held.options.batch);
+            self.tell(&Ask { freeable, priority: PRIORITY_DEFAULT, seeks, batch, background: false }, sum);
         }
         self.note(held, done, visited);
+    }
+
+    /// Pays what is owed, as far as it exists. What is carried stays carried.
+    fn owed(&self, held: &Held, freeable: u64, visited: &mut Visited, work: &mut Work<'_>) {
+        let map = &self.inner.map;
+        let debt = map.take_debt(self.memcg, self.node, held.key.id, true);
+        let total = debt.owed.min(freeable);
+        let done = self.scan(held, &Plan { delta: 0, total, scan_min: 1, rest: 0 }, freeable, work);
+        let left = Debt { owed: total.saturating_sub(done.scanned), carry: debt.carry };
+        map.add_debt(self.memcg, self.node, held.key.id, left, self.inner.config.policy.owed_max(freeable));
+        self.note(held, done, visited);
+    }
+
+    /// Tells the background of what the foreground left. The background itself need not be told: it was there, and could not.
+    fn tell(&self, ask: &Ask, owed: u64) {
+        if self.flags.contains(Reclaim::BACKGROUND) {
+            return;
+        }
+        match self.inner.config.policy.kick(ask, owed) {
+            Kick::Never => {}
+            kick => self.inner.tell_of_debt(self.memcg, self.node, kick),
+        }
     }
 
     /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left. Each round of the loop makes that
     /// smaller, so it ends whatever the callback reports.
     fn scan(&self, held: &Held, plan: &Plan, freeable: u64, work: &mut Work<'_>) -> Scanned {
-        let mut done = Scanned { freed: 0, scanned: 0, requested: 0, ended: Ended::Finished, panicked: false };
+        let mut done = Scanned::nothing(Ended::Finished);
         let mut left = plan.total;
         for _ in 0..SCANS_MAX {
             if left < plan.scan_min || left == 0 || done.freed >= freeable {
@@ -172,7 +211,9 @@ impl Visit<'_> {
             let nr_to_scan = left.min(held.options.batch).min(work.scan_left());
             done.requested += nr_to_scan;
             let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, nr_to_scan);
-            match held.scan(&mut sc) {
+            let scanned = held.scan(&mut sc);
+            done.back_off |= sc.asks_back_off();
+            match scanned {
                 Ok(Scan::Freed(freed)) => {
                     let scanned = if sc.nr_scanned() == 0 { nr_to_scan } else { sc.nr_scanned() };
                     done.freed = done.freed.saturating_add(freed);
@@ -198,6 +239,7 @@ impl Visit<'_> {
         visited.freed = done.freed;
         visited.scanned = done.scanned;
         visited.requested = done.requested;
+        visited.back_offs = u64::from(done.back_off);
         if done.panicked {
             self.set_aside(held, visited);
         }

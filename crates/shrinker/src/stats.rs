@@ -17,6 +17,7 @@ pub(crate) struct Visited {
     pub(crate) freed: u64,
     pub(crate) deferred: u64,
     pub(crate) panics: u64,
+    pub(crate) back_offs: u64,
 }
 
 impl AddAssign for Visited {
@@ -28,6 +29,7 @@ impl AddAssign for Visited {
         add(&mut self.freed, other.freed);
         add(&mut self.deferred, other.deferred);
         add(&mut self.panics, other.panics);
+        add(&mut self.back_offs, other.back_offs);
     }
 }
 
@@ -52,6 +54,8 @@ pub struct ShrinkerStats {
     pub deferred: u64,
     /// Callbacks that panicked.
     pub panics: u64,
+    /// Visits in which it asked to be left alone for a moment.
+    pub back_offs: u64,
     /// Was it set aside after a panic?
     pub set_aside: bool,
     /// Callbacks in flight.
@@ -70,6 +74,7 @@ impl ShrinkerStats {
             freed: sum.freed,
             deferred: sum.deferred,
             panics: sum.panics,
+            back_offs: sum.back_offs,
             set_aside: entry.is_aside(),
             in_flight,
         }

@@ -122,6 +122,8 @@ pub struct Progress {
     /// Calls of `count_objects`: one for each pair that was asked, one more where it was asked again after its bit was
     /// cleared.
     pub callbacks: u64,
+    /// Shrinkers that asked to be left alone for a moment ([`ShrinkControl::back_off`](crate::ShrinkControl::back_off)).
+    pub back_offs: u64,
 }
 
 impl core::ops::AddAssign for Progress {
@@ -129,5 +131,6 @@ impl core::ops::AddAssign for Progress {
         self.freed = self.freed.saturating_add(other.freed);
         self.scanned = self.scanned.saturating_add(other.scanned);
         self.callbacks = self.callbacks.saturating_add(other.callbacks);
+        self.back_offs = self.back_offs.saturating_add(other.back_offs);
     }
 }

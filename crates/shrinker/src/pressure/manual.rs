@@ -25,7 +25,7 @@ impl Registry {
         let mut jobs: alloc::vec::Vec<_> =
             (0..self.nodes()).map(|node| (NodeId::new(node as u16), Job::new(memcg.clone(), target))).collect();
         for _ in 0..STEPS_MAX {
-            jobs.retain_mut(|(node, job)| job.step(self, *node, SCAN_MAX) == Step::Again);
+            jobs.retain_mut(|(node, job)| matches!(job.step(self, *node, SCAN_MAX), Step::Again | Step::BackOff));
             if jobs.is_empty() {
                 break;
             }
