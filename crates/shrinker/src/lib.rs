@@ -58,7 +58,7 @@ pub use id::ShrinkerId;
 pub use reclaimer::{Job, Step};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub use reclaimer::{NodeStats, Reclaimer};
-pub use registry::{DebtListener, NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder};
+pub use registry::{Caches, DebtListener, NoReclaim, Prepared, Registration, Registry, RegistryConfig, Select, ShrinkerBuilder};
 pub use shrinker::{Count, Scan, Shrinker};
 pub use stats::{RegistryStats, ShrinkerStats};
 #[cfg(feature = "std")]

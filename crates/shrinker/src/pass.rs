@@ -13,7 +13,7 @@ use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use crate::control::Reclaim;
 use crate::map::{path, Position, Resume, Tour};
-use crate::registry::Inner;
+use crate::registry::{Inner, Only};
 use crate::shrink::{Size, Visit};
 use crate::work::{Progress, Work};
 
@@ -34,6 +34,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) priority: u8,
     pub(crate) flags: Reclaim,
     pub(crate) protect: Protect,
+    pub(crate) only: Only,
 }
 
 impl Pass<'_> {
@@ -46,6 +47,7 @@ impl Pass<'_> {
             size: Size::Priority(self.priority),
             who: Resume::Pass,
             protect: self.protect,
+            only: self.only,
         };
         let mut progress = Progress::default();
         let skipped = round.go(Layer::AboveLow, &mut progress, work);
@@ -92,6 +94,7 @@ pub(crate) struct Round<'a> {
     pub(crate) size: Size,
     pub(crate) who: Resume,
     pub(crate) protect: Protect,
+    pub(crate) only: Only,
 }
 
 impl Round<'_> {
@@ -117,6 +120,7 @@ impl Round<'_> {
             }
             ids.clear();
             let indebted = map.collect(&stop.memcg, self.node, stop.ids, &mut ids);
+            ids.retain(|id| self.only.admits(self.inner, *id));
             if self.who == Resume::Direct && last.is_none() {
                 // Others that start meanwhile go to the next group.
                 self.stop_at(Some(self.position(&stop.memcg, u32::MAX)));

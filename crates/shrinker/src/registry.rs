@@ -19,6 +19,7 @@ mod gate;
 mod options;
 mod registration;
 mod scope;
+mod select;
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;
@@ -30,6 +31,8 @@ pub use config::RegistryConfig;
 pub(crate) use entry::{Entry, Held};
 pub use registration::Registration;
 pub use scope::NoReclaim;
+pub(crate) use select::Only;
+pub use select::{Caches, Select};
 
 use alloc::{
     sync::{Arc, Weak},
@@ -48,6 +51,7 @@ use crate::map::Map;
 use crate::pass::{Pass, Protect};
 use crate::stats::{RegistryStats, ShrinkerStats};
 use crate::work::{Progress, Work};
+use options::Options;
 use scope::Scopes;
 
 /// The shrinkers of one runtime, and the calls that make them give memory back. A handle: clones are the same registry.
@@ -156,7 +160,7 @@ impl Registry {
     #[doc(alias = "shrink_slab")]
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         let Some(_scope) = self.inner.scopes.enter_first() else { return Progress::default() };
-        let pass = Pass { inner: &self.inner, root, node, priority, flags, protect: Protect::Limits };
+        let pass = Pass { inner: &self.inner, root, node, priority, flags, protect: Protect::Limits, only: Only::ALL };
         pass.run(work)
     }
 
@@ -166,23 +170,7 @@ impl Registry {
     /// fast (S22).
     #[doc(alias = "drop_slab")]
     pub fn drop_caches(&self) -> u64 {
-        let Some(_scope) = self.inner.scopes.enter_first() else { return 0 };
-        drop_all(|| {
-            let mut freed = 0_u64;
-            for node in 0..self.nodes() {
-                let (node, flags) = (NodeId::new(node as u16), Reclaim::KSWAPD);
-                let pass = Pass {
-                    inner: &self.inner,
-                    root: &self.inner.root,
-                    node,
-                    priority: 0,
-                    flags,
-                    protect: Protect::Nothing,
-                };
-                freed = freed.saturating_add(pass.run(&mut Work::unlimited()).freed);
-            }
-            freed
-        })
+        self.drop_selected(&Select::all())
     }
 
     /// Reclaims a little on the thread that needs the memory: from `memcg`'s subtree, this node first, round-robin, until
@@ -276,6 +264,11 @@ impl Inner {
         if let Some(listener) = listener {
             listener.owes(memcg, node, kick);
         }
+    }
+
+    /// How the shrinker under `id` is to be asked.
+    pub(crate) fn options(&self, id: u32) -> Option<Options> {
+        self.slots.read().get(id as usize)?.as_ref().map(|entry| entry.options)
     }
 
     /// Ids up to the highest that is registered.

@@ -4,7 +4,7 @@ use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use crate::budget::PRIORITY_DEFAULT;
 use crate::control::Reclaim;
-use crate::registry::Registry;
+use crate::registry::{Only, Registry, Select};
 use crate::work::{Progress, Work};
 
 /// A step that brings usage this part of the way to the target is quick enough: pressure stays as it is.
@@ -41,12 +41,18 @@ pub struct Job {
     idle: u8,
     back_offs: u8,
     freed: u64,
+    only: Only,
 }
 
 impl Job {
     /// A job that is done when `memcg` uses at most `target`.
     pub fn new(memcg: Memcg, target: Bytes) -> Self {
-        Self { memcg, target: Some(target), priority: PRIORITY_DEFAULT, idle: 0, back_offs: 0, freed: 0 }
+        Self { memcg, target: Some(target), priority: PRIORITY_DEFAULT, idle: 0, back_offs: 0, freed: 0, only: Only::ALL }
+    }
+
+    /// The same, for some shrinkers only.
+    pub(crate) fn only(self, only: Only) -> Self {
+        Self { only, ..self }
     }
 
     /// A job that is done when nothing is owed for `memcg`.
@@ -86,7 +92,8 @@ impl Job {
         let memcg = &self.memcg;
         let enough = || memcg.usage() <= target;
         let mut work = Work::objects(scan_max).while_not(&enough);
-        let progress = registry.shrink(memcg, node, self.priority, Reclaim::KSWAPD, &mut work);
+        let select = Select { only: self.only, ..Select::all().memcg(memcg).node(node) };
+        let progress = registry.shrink_selected(&select, self.priority, Reclaim::KSWAPD, &mut work);
         self.freed = self.freed.saturating_add(progress.freed);
         let after = self.memcg.usage();
         if after <= target {
