@@ -76,6 +76,11 @@ impl Debts {
         self.0.iter().filter(|(_, debt)| debt.owed > 0).map(|(id, _)| *id)
     }
 
+    /// Objects owed by all.
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.iter().fold(0, |sum, (_, debt)| sum.saturating_add(debt.owed))
+    }
+
     /// Keeps only the debts of ids that `stays` names.
     pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         self.0.retain(|d| stays(d.0));

@@ -287,6 +287,12 @@ impl Map {
         units.get(&memcg.id()).map_or_else(Vec::new, |unit| unit.debts.lock().debtors().collect())
     }
 
+    /// Objects owed for this group on this node.
+    pub(crate) fn owed_by_all(&self, memcg: &Memcg, node: NodeId) -> u64 {
+        let units = self.node(node).shard(memcg.id()).read();
+        units.get(&memcg.id()).map_or(0, |unit| unit.debts.lock().sum())
+    }
+
     /// Objects owed by `id` for this group on this node.
     pub(crate) fn owed(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
         let units = self.node(node).shard(memcg.id()).read();

@@ -59,7 +59,7 @@ impl Pass<'_> {
 }
 
 /// See [`Registry::pay_debts`](crate::Registry::pay_debts).
-pub(crate) fn pay(inner: &Inner, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, bool) {
+pub(crate) fn pay(inner: &Inner, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
     let mut progress = Progress::default();
     // The debts of a group that has died are its parent's.
     let memcg = &memcg.nearest_online();
@@ -73,7 +73,7 @@ pub(crate) fn pay(inner: &Inner, memcg: &Memcg, node: NodeId, work: &mut Work<'_
             progress += visit.id(id, work);
         }
     }
-    (progress, !inner.map.debtors(memcg, node).is_empty())
+    (progress, inner.map.owed_by_all(memcg, node))
 }
 
 /// Which groups a round visits.

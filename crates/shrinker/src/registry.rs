@@ -189,10 +189,10 @@ impl Registry {
     }
 
     /// Pays what was left undone for `memcg` itself on `node`, and nothing else, as far as `work` goes: for the background, once
-    /// it was told of a debt. Says what was done, and whether anything is still owed. Nothing is taken from a group that is
+    /// it was told of a debt. Says what was done, and how many objects are still owed. Nothing is taken from a group that is
     /// below its `low`.
-    pub fn pay_debts(&self, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, bool) {
-        let Some(_scope) = self.inner.scopes.enter_first() else { return (Progress::default(), true) };
+    pub fn pay_debts(&self, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
+        let Some(_scope) = self.inner.scopes.enter_first() else { return (Progress::default(), 0) };
         crate::pass::pay(&self.inner, memcg, node, work)
     }
 

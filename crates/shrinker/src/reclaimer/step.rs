@@ -15,6 +15,10 @@ const QUICK_PARTS: u64 = 8;
 /// objects go; then they will ask again.
 const IDLE_STEPS_MAX: u8 = 3;
 
+/// Of what is owed, the part that a step pays at least, as a divisor: a second's debts at full speed are paid in some hundred
+/// steps.
+const DEBT_PARTS: u64 = 64;
+
 /// Steps in a row after which a shrinker's wish to be left alone does not count any more.
 const BACK_OFFS_MAX: u8 = 8;
 
@@ -41,13 +45,15 @@ pub struct Job {
     idle: u8,
     back_offs: u8,
     freed: u64,
+    /// After the last step.
+    owed: u64,
     only: Only,
 }
 
 impl Job {
     /// A job that is done when `memcg` uses at most `target`.
     pub fn new(memcg: Memcg, target: Bytes) -> Self {
-        Self { memcg, target: Some(target), priority: PRIORITY_DEFAULT, idle: 0, back_offs: 0, freed: 0, only: Only::ALL }
+        Self { memcg, target: Some(target), priority: PRIORITY_DEFAULT, idle: 0, back_offs: 0, freed: 0, owed: 0, only: Only::ALL }
     }
 
     /// The same, for some shrinkers only.
@@ -68,6 +74,11 @@ impl Job {
     /// The usage to come down to; none if it pays debts.
     pub fn target(&self) -> Option<Bytes> {
         self.target
+    }
+
+    /// Is it there for the debts?
+    pub fn pays_debts(&self) -> bool {
+        self.target.is_none()
     }
 
     /// Objects freed so far.
@@ -119,15 +130,18 @@ impl Job {
         Step::Again
     }
 
-    /// Debts are paid whole, at no pressure: they are what was asked for already.
+    /// Debts are paid whole, whatever the pressure: they are what was asked for already. A step pays more where more is owed, so
+    /// that debts which come faster than `scan_max` objects a step do not pile up.
     fn pay(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
-        let (progress, owing) = registry.pay_debts(&self.memcg, node, &mut Work::objects(scan_max));
+        let scan_max = scan_max.max(self.owed / DEBT_PARTS);
+        let (progress, owed) = registry.pay_debts(&self.memcg, node, &mut Work::objects(scan_max));
         self.freed = self.freed.saturating_add(progress.freed);
-        match (owing, progress.scanned) {
-            (false, _) => Step::Done,
-            (true, 0) if !self.backs_off(progress) => Step::Exhausted,
-            (true, 0) => Step::BackOff,
-            (true, _) => Step::Again,
+        self.owed = owed;
+        match (owed, progress.scanned) {
+            (0, _) => Step::Done,
+            (_, 0) if !self.backs_off(progress) => Step::Exhausted,
+            (_, 0) => Step::BackOff,
+            _ => Step::Again,
         }
     }
 

@@ -17,6 +17,11 @@ use crate::registry::{DebtListener, Registry};
 
 /// Objects scanned in one step, so that jobs take turns and a stop is noticed soon.
 const SCAN_MAX: u64 = 4096;
+/// Objects scanned for debts before the thread rests for [`DEBT_REST`]: nobody waits for a debt to be paid, but those who
+/// allocate wait for the locks that paying it takes. So it is spread thin, over many of their calls rather than into a few.
+const DEBT_SCAN_MAX: u64 = 512;
+/// The rest between two payments; 5 million objects a second at most.
+const DEBT_REST: Duration = Duration::from_micros(100);
 /// The rest after nothing could be freed; doubled each time in a row, up to [`REST_MAX`].
 const REST_MIN: Duration = Duration::from_millis(1);
 /// The longest rest, and so the longest that memory which can be freed again goes unnoticed.
@@ -209,21 +214,23 @@ impl Shared {
             for request in newcomers {
                 add(&mut jobs, request, watermarks);
             }
-            let mut rest = false;
+            let mut rest = if jobs.iter().all(Job::pays_debts) { DEBT_REST } else { Duration::ZERO };
             jobs.retain_mut(|job| {
                 let before = job.freed();
-                let step = job.step(registry, self.node, SCAN_MAX);
+                let step = job.step(registry, self.node, if job.pays_debts() { DEBT_SCAN_MAX } else { SCAN_MAX });
                 freed += job.freed() - before;
                 given_up += u64::from(step == Step::Exhausted);
                 self.steps.fetch_add(1, Ordering::Relaxed);
-                rest |= step == Step::BackOff;
+                if step == Step::BackOff {
+                    rest = REST_MIN;
+                }
                 matches!(step, Step::Again | Step::BackOff)
             });
-            if rest {
-                self.wake.rest(REST_MIN);
-            }
             if jobs.is_empty() || self.wake.is_stopping() {
                 break;
+            }
+            if !rest.is_zero() {
+                self.wake.rest(rest);
             }
             newcomers = self.wake.take_now();
         }
@@ -262,7 +269,7 @@ impl DebtListener for Debtors {
 /// A new job, unless one for the group is under way that goes as far.
 fn add(jobs: &mut Vec<Job>, request: Request, watermarks: &Watermarks) {
     if request.reason == Reason::Debt {
-        if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.target().is_none()) {
+        if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.pays_debts()) {
             jobs.push(Job::debts(request.memcg));
         }
         return;
