@@ -15,9 +15,9 @@ const QUICK_PARTS: u64 = 8;
 /// objects go; then they will ask again.
 const IDLE_STEPS_MAX: u8 = 3;
 
-/// Of what is owed, the part that a step pays at least, as a divisor: a second's debts at full speed are paid in some hundred
-/// steps.
-const DEBT_PARTS: u64 = 64;
+/// Of what is owed, the part that a step pays at least, as a divisor: millions are paid in some hundred steps, whatever the rest
+/// between two of them comes to on a busy machine.
+const DEBT_PARTS: u64 = 16;
 
 /// Steps in a row after which a shrinker's wish to be left alone does not count any more.
 const BACK_OFFS_MAX: u8 = 8;
