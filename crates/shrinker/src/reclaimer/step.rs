@@ -35,7 +35,20 @@ pub enum Step {
     Exhausted,
 }
 
-/// Brings one group's usage down to a target, or pays its debts, on one node.
+/// Brings one group's usage down to a target, or pays its debts, on one node. A reclaimer thread of one's own, without ours:
+///
+/// ```
+/// use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+/// use lowwater_shrinker::{Job, Registry, Step};
+///
+/// let tree = MemcgTree::default();
+/// let registry = Registry::new(&tree, 1);
+///
+/// let mut job = Job::new(tree.root().clone(), Bytes::mib(60));
+/// // 1,024 objects at most in a step, then look whether it is time to stop.
+/// while job.step(&registry, NodeId::ZERO, 1024) == Step::Again {}
+/// assert!(tree.root().usage() <= Bytes::mib(60));
+/// ```
 #[derive(Debug)]
 pub struct Job {
     memcg: Memcg,
