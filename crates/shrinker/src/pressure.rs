@@ -9,9 +9,13 @@
 //!
 //! The reclaimer does the work at its own pace.
 
+mod level;
 mod manual;
+mod target;
 mod watermark;
 
+pub use level::Level;
+pub use target::{PressureConfig, Target};
 pub use watermark::Watermarks;
 
 use lowwater_lru_core::{Bytes, Memcg};
