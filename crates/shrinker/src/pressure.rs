@@ -9,13 +9,18 @@
 //!
 //! The reclaimer does the work at its own pace.
 
+pub mod cgroup;
 mod level;
 mod manual;
+pub mod psi;
 mod target;
+mod text;
 mod watermark;
 
 pub use level::Level;
+pub use psi::{Psi, Stalls, Trigger, TriggerError};
 pub use target::{PressureConfig, Target};
+pub use text::TextError;
 pub use watermark::Watermarks;
 
 use lowwater_lru_core::{Bytes, Memcg};

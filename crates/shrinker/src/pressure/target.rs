@@ -119,15 +119,7 @@ pub struct Target {
 impl Target {
     /// No pressure yet, and `budget` to use.
     pub fn new(config: PressureConfig, budget: Bytes) -> Self {
-        Self {
-            config,
-            budget,
-            ceiling: budget,
-            level: Level::Calm,
-            came_from: Bytes::ZERO,
-            answered: None,
-            since: 0,
-        }
+        Self { config, budget, ceiling: budget, level: Level::Calm, came_from: Bytes::ZERO, answered: None, since: 0 }
     }
 
     /// What may be used now.
@@ -218,9 +210,8 @@ impl Target {
     }
 
     fn is_settling(&self, now_ns: u64, level: Level) -> bool {
-        self.answered.is_some_and(|(at, answered)| {
-            level <= answered && now_ns.saturating_sub(at) < nanos(self.config.settle)
-        })
+        self.answered
+            .is_some_and(|(at, answered)| level <= answered && now_ns.saturating_sub(at) < nanos(self.config.settle))
     }
 
     fn percent(&self, level: Level) -> u8 {
