@@ -14,25 +14,25 @@
 //! |---|---|---|
 //! | limit | `memory.max`, `memory.high` | `memory.limit_in_bytes` |
 //! | used | `memory.current` | `memory.usage_in_bytes` |
-//! | of that, files that the kernel can drop | `memory.stat`: `file` less `shmem` | `memory.stat`: `total_cache` less `total_shmem` |
+//! | of that, what the kernel can drop | `memory.stat`: `file` less `shmem`, `slab_reclaimable` | `memory.stat`: `total_cache` less `total_shmem` |
 //! | hits | `memory.events` | - |
 //! | stalls | `memory.pressure` | - |
 //!
 //! A machine may have both (the memory controller in v1, and v2 for the rest): limits then come from v1, `memory.pressure`
-//! from v2. The parsers are pure; `Cgroup`, which reads, is there on Linux.
+//! from v2. The parsers are pure; `Cgroup`, which reads, is there under `std`, and finds no group where there is no `/proc`.
 
 mod membership;
 mod mount;
 mod stat;
 
-#[cfg(all(feature = "std", target_os = "linux"))]
+#[cfg(feature = "std")]
 mod read;
 
 pub use membership::Membership;
 pub use mount::{Mount, Place, Version};
 pub use stat::{Events, Stat};
 
-#[cfg(all(feature = "std", target_os = "linux"))]
+#[cfg(feature = "std")]
 pub use read::{Cgroup, CgroupError, Limit};
 
 pub(super) use super::text::limit as parse_limit;

@@ -238,7 +238,7 @@ impl Shared {
 /// A new job, unless one for the group is under way that goes as far.
 fn add(jobs: &mut Vec<Job>, request: Request, watermarks: &Watermarks) {
     let target = match request.reason {
-        Reason::Manual(_) => request.target,
+        Reason::Manual(_) | Reason::Pressure(_) => request.target,
         // Limits may have changed since it was asked for.
         reason => reason.target(&request.memcg, watermarks),
     };

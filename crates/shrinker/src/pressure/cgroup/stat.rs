@@ -56,6 +56,8 @@ pub struct Stat {
     pub file: Bytes,
     /// Shared memory, which is in the page cache, but in no file.
     pub shmem: Bytes,
+    /// The kernel's own caches of names and inodes.
+    pub slab_reclaimable: Bytes,
 }
 
 impl Stat {
@@ -70,15 +72,16 @@ impl Stat {
         pairs(text, |key, n| match key {
             "file" | "cache" => stat.file = Bytes::new(n),
             "shmem" => stat.shmem = Bytes::new(n),
+            "slab_reclaimable" => stat.slab_reclaimable = Bytes::new(n),
             "total_cache" => total[0] = Some(Bytes::new(n)),
             "total_shmem" => total[1] = Some(Bytes::new(n)),
             _ => {}
         })?;
-        Ok(Self { file: total[0].unwrap_or(stat.file), shmem: total[1].unwrap_or(stat.shmem) })
+        Ok(Self { file: total[0].unwrap_or(stat.file), shmem: total[1].unwrap_or(stat.shmem), ..stat })
     }
 
     /// What the kernel can drop, or write out and drop.
     pub fn droppable(&self) -> Bytes {
-        self.file.saturating_sub(self.shmem)
+        self.file.saturating_sub(self.shmem).saturating_add(self.slab_reclaimable)
     }
 }

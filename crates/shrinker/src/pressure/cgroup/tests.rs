@@ -108,7 +108,7 @@ proptest! {
     }
 }
 
-#[cfg(all(feature = "std", target_os = "linux"))]
+#[cfg(feature = "std")]
 mod read {
     use super::*;
     use std::fs;
