@@ -111,8 +111,8 @@ impl Bitmap {
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests {
     use super::*;
+    use alloc::collections::BTreeSet;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     #[derive(Clone, Copy, Debug)]
     enum Op {

@@ -449,6 +449,19 @@ fn direct_reclaim_takes_small_shares_round_robin_and_stops_when_done() {
 }
 
 #[test]
+fn direct_reclaim_gives_up_on_objects_that_are_all_in_use() {
+    let tree = MemcgTree::new(0);
+    let config = RegistryConfig::new(1).direct_scan_max(u64::MAX).direct_time_max_ns(u64::MAX);
+    let registry = Registry::with_config(&tree, config);
+    let shelf = Arc::new(Shelf::new());
+    shelf.scan.set(Box::new(|_| Some(Scan::Freed(0)))).ok().unwrap();
+    let _registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+    shelf.add(tree.root(), N0, 1_000);
+    let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
+    assert_eq!((outcome.scanned, outcome.stopped), (3 * 62, DirectStop::NothingLeft));
+}
+
+#[test]
 fn direct_reclaim_is_bounded_in_time() {
     struct Ticks(std::sync::atomic::AtomicU64);
     impl lowwater_shrinker::Clock for Ticks {

@@ -79,7 +79,7 @@ impl Index {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|shard| shard.lock().open.values().map(|pairs| pairs.set.len()).sum::<usize>()).sum()
     }
@@ -120,7 +120,7 @@ impl Shard {
         Some(Key { id, serial: pairs.serial })
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn contains(&self, id: u32, node: NodeId, memcg: MemcgId) -> bool {
         self.open.get(&id).is_some_and(|pairs| pairs.set.contains(&(node, memcg)))
     }

@@ -188,12 +188,12 @@ impl Summary {
         self.ways.capacity() * (size_of::<(MemcgId, Way)>() + 1) + children
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn live(&self) -> impl Iterator<Item = &Memcg> {
         self.ways.values().filter(|way| way.live).map(|way| &way.memcg)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn assert_valid(&self) {
         for (id, way) in &self.ways {
             assert_eq!(*id, way.memcg.id(), "a way stands under its group's id");

@@ -13,6 +13,20 @@ pub const DIRECT_SCAN_MAX: u64 = 1024;
 pub const DIRECT_TIME_MAX_NS: u64 = 500_000;
 
 /// The choices of a [`Registry`](crate::Registry).
+///
+/// ```
+/// use std::sync::Arc;
+/// use lowwater_lru_core::{topology, MemcgTree};
+/// use lowwater_shrinker::{budget::Proportional, Registry, RegistryConfig};
+///
+/// let tree = MemcgTree::default();
+/// // As Linux does it, to compare with; and at most 50 us for a thread that reclaims for itself.
+/// let config = RegistryConfig::with_topology(topology::detect())
+///     .policy(Arc::new(Proportional))
+///     .direct_time_max_ns(50_000);
+/// let registry = Registry::with_config(&tree, config);
+/// # drop(registry);
+/// ```
 #[derive(Clone)]
 pub struct RegistryConfig {
     pub(crate) topology: Arc<dyn Topology>,
