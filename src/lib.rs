@@ -47,4 +47,5 @@ pub use runtime::Runtime;
 pub use lowwater_lru_core::{
     linked, topology, Bytes, Isolate, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy, Topology, Verdict,
 };
+pub use lowwater_shrinker::pressure;
 pub use lowwater_shrinker::{Count, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Shrinker};

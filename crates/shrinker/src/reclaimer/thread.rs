@@ -275,7 +275,7 @@ fn add(jobs: &mut Vec<Job>, request: Request, watermarks: &Watermarks) {
         return;
     }
     let target = match request.reason {
-        Reason::Manual(_) => request.target,
+        Reason::Manual(_) | Reason::Pressure(_) => request.target,
         // Limits may have changed since it was asked for.
         reason => reason.target(&request.memcg, watermarks),
     };

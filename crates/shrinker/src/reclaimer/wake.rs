@@ -169,10 +169,10 @@ impl Wake {
     }
 }
 
-/// One number for what two requests must agree in to be the same; [`NONE`] for those that add up.
+/// One number for what two requests must agree in to be the same; [`NONE`] for those that add up or replace each other.
 fn key(memcg: &Memcg, reason: Reason) -> u64 {
     match reason {
-        Reason::Manual(_) => NONE,
+        Reason::Manual(_) | Reason::Pressure(_) => NONE,
         _ => u64::from(kind(reason)) << 32 | u64::from(memcg.id().get()),
     }
 }
@@ -184,6 +184,7 @@ fn kind(reason: Reason) -> u8 {
         Reason::High => 2,
         Reason::Limit => 3,
         Reason::Manual(_) => 4,
-        Reason::Debt => 5,
+        Reason::Pressure(_) => 5,
+        Reason::Debt => 6,
     }
 }

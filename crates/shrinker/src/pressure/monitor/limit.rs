@@ -1,0 +1,179 @@
+//! The control group as a limit, and how near it is.
+//!
+//! What is charged to a runtime is not all that the group is charged for: code, stacks, the allocator's own rounding, the kernel's
+//! pages for sockets. So the budget ends a margin below the limit, and the group's own usage is looked at as well: it may come
+//! half way into the margin before that counts as pressure.
+//!
+//! ```text
+//!     0 -------------------------- budget ------ medium --- critical --- limit
+//!                                    |<----------- margin ------------->|
+//!                                                |<------- 1/2 ------->|
+//!                                                           |<-- 1/4 ->|
+//! ```
+
+use core::time::Duration;
+
+use lowwater_lru_core::Bytes;
+
+use super::super::cgroup::{Cgroup, CgroupError};
+use super::super::Level;
+
+/// Of a limit, the part that is the margin, and what is added for what does not grow with it.
+const MARGIN_PARTS: u64 = 8;
+const MARGIN_FIXED: Bytes = Bytes::mib(16);
+/// At most this part of a limit is margin, so that a small one leaves something.
+const MARGIN_PARTS_MIN: u64 = 2;
+
+/// Between two looks at the group's usage.
+const USAGE_EVERY: Duration = Duration::from_millis(250);
+/// Between two looks at the limits: they change when an operator changes them.
+const LIMIT_EVERY: Duration = Duration::from_secs(2);
+
+/// That the control group of this process is a limit.
+///
+/// ```
+/// use lowwater_lru_core::Bytes;
+/// use lowwater_shrinker::pressure::CgroupLimit;
+///
+/// // An eighth and 16 MiB are left for what is not charged.
+/// assert_eq!(CgroupLimit::own().budget(Bytes::mib(96)), Bytes::mib(68));
+/// assert_eq!(CgroupLimit::own().margin(Bytes::mib(8)).budget(Bytes::mib(96)), Bytes::mib(88));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct CgroupLimit {
+    margin: Option<Bytes>,
+    cgroup: Option<Cgroup>,
+}
+
+impl CgroupLimit {
+    /// The group that this process is in when the monitor starts. Without one that can be seen there is no limit.
+    pub fn own() -> Self {
+        Self::default()
+    }
+
+    /// Another group.
+    pub fn of(cgroup: Cgroup) -> Self {
+        Self { margin: None, cgroup: Some(cgroup) }
+    }
+
+    /// How far below the limit the budget ends; by default an eighth of the limit and 16 MiB, but no more than half of it.
+    pub fn margin(mut self, margin: Bytes) -> Self {
+        self.margin = Some(margin);
+        self
+    }
+
+    /// What a limit leaves.
+    pub fn budget(&self, limit: Bytes) -> Bytes {
+        if limit == Bytes::MAX {
+            return limit;
+        }
+        limit.saturating_sub(self.margin_of(limit))
+    }
+
+    fn margin_of(&self, limit: Bytes) -> Bytes {
+        let by_default = Bytes::new(limit.get() / MARGIN_PARTS).saturating_add(MARGIN_FIXED);
+        self.margin.unwrap_or(by_default.min(Bytes::new(limit.get() / MARGIN_PARTS_MIN)))
+    }
+
+    /// How bad it is to use `usage` of `limit`.
+    fn level(&self, usage: Bytes, limit: Bytes) -> Level {
+        let margin = self.margin_of(limit).get();
+        let left = limit.saturating_sub(usage).get();
+        if limit == Bytes::MAX || left > margin / 2 {
+            Level::Calm
+        } else if left > margin / 4 {
+            Level::Medium
+        } else {
+            Level::Critical
+        }
+    }
+}
+
+/// A group that is being looked at.
+#[derive(Debug)]
+pub(super) struct Watched {
+    config: CgroupLimit,
+    cgroup: Cgroup,
+    limit: Bytes,
+    limit_due: u64,
+    usage_due: u64,
+}
+
+/// What a look has shown.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// How bad the group's own usage is.
+    pub(super) level: Level,
+    /// What of the group can only be used by itself.
+    pub(super) usage: Bytes,
+}
+
+impl Watched {
+    /// The group, if there is one.
+    pub(super) fn find(config: CgroupLimit) -> Result<Option<Self>, CgroupError> {
+        let cgroup = match &config.cgroup {
+            Some(cgroup) => cgroup.clone(),
+            None => match Cgroup::own()? {
+                Some(cgroup) => cgroup,
+                None => return Ok(None),
+            },
+        };
+        let limit = cgroup.limit()?.bytes;
+        // That it can be read at all is seen now, not by the thread.
+        cgroup.usage()?;
+        Ok(Some(Self { config, cgroup, limit, limit_due: 0, usage_due: 0 }))
+    }
+
+    pub(super) fn cgroup(&self) -> &Cgroup {
+        &self.cgroup
+    }
+
+    /// The limit when it was last looked at.
+    pub(super) fn limit(&self) -> Bytes {
+        self.limit
+    }
+
+    /// What the limit leaves.
+    pub(super) fn budget(&self) -> Bytes {
+        self.config.budget(self.limit)
+    }
+
+    /// When to look again.
+    pub(super) fn due(&self) -> u64 {
+        self.limit_due.min(self.usage_due)
+    }
+
+    /// Looks.
+    pub(super) fn look(&mut self, now_ns: u64) -> Result<Seen, CgroupError> {
+        if now_ns >= self.limit_due {
+            self.limit_due = now_ns.saturating_add(LIMIT_EVERY.as_nanos() as u64);
+            self.limit = self.cgroup.limit()?.bytes;
+        }
+        // Without a limit its usage is nobody's business.
+        let every = if self.limit == Bytes::MAX { LIMIT_EVERY } else { USAGE_EVERY };
+        self.usage_due = now_ns.saturating_add(every.as_nanos() as u64);
+        let usage = if self.limit == Bytes::MAX { None } else { self.cgroup.usage()? };
+        let usage = usage.unwrap_or(Bytes::ZERO);
+        Ok(Seen { level: self.config.level(usage, self.limit), usage })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_limit_leaves_something_and_is_worse_the_nearer(limit in 2..u64::MAX, usage: u64, more: u64) {
+            let (config, limit) = (CgroupLimit::own(), Bytes::new(limit));
+            let budget = config.budget(limit);
+            prop_assert!(budget > Bytes::ZERO && budget < limit);
+            let usage = Bytes::new(usage);
+            prop_assert!(config.level(usage, limit) <= config.level(usage.saturating_add(Bytes::new(more)), limit));
+            // Full of what is charged only: no pressure.
+            prop_assert!(config.level(budget, limit) == Level::Calm || limit < Bytes::new(16));
+            prop_assert_eq!(config.level(limit, limit), Level::Critical);
+        }
+    }
+}
