@@ -49,6 +49,7 @@ impl<'a> Every<'a> {
         protect: Protect,
         work: &mut Work<'_>,
     ) -> Progress {
+        work.forget_now();
         let mut progress = Progress::default();
         if !root.is_online() {
             return progress;

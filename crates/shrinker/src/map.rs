@@ -80,6 +80,7 @@ use lowwater_lru_core::{mutated, Bytes, Memcg, MemcgId, NodeId};
 use crate::bitmap::Bit;
 use crate::deferred::Debt;
 use crate::hash::shrink_after_removal;
+use crate::stats::{PairStats, Visited};
 use index::Index;
 use summary::Summary;
 use unit::{Unit, Units};
@@ -341,6 +342,42 @@ impl Map {
 
     // === to look at ===
 
+    /// Notes a visit, unless the pair was found empty and is gone.
+    pub(crate) fn note(&self, memcg: &Memcg, node: NodeId, id: u32, counted: u64, visited: &Visited) {
+        let units = self.node(node).shard(memcg.id()).read();
+        if let Some(unit) = units.get(&memcg.id()).filter(|unit| unit.words.contains(id)) {
+            unit.seen.lock().add(id, counted, visited);
+        }
+    }
+
+    /// The live pairs. O(live pairs).
+    pub(crate) fn pairs(&self) -> Vec<PairStats> {
+        let mut pairs = Vec::new();
+        let mut ids = Vec::new();
+        for (n, on_node) in self.nodes.iter().enumerate() {
+            for shard in &on_node.shards {
+                for unit in shard.read().values() {
+                    ids.clear();
+                    unit.words.collect(0..=u32::MAX, &mut ids);
+                    let (seen, debts) = (unit.seen.lock(), unit.debts.lock());
+                    let node = NodeId::new(n as u16);
+                    let pair = |id: &u32| PairStats::of(*id, unit.memcg.clone(), node, seen.get(*id), debts.owed(*id));
+                    pairs.extend(ids.iter().map(pair));
+                }
+            }
+        }
+        pairs
+    }
+
+    /// The groups and nodes for which `id` may hold something. O(its own pairs).
+    pub(crate) fn pairs_of(&self, id: u32) -> Vec<(Memcg, NodeId)> {
+        let pairs = self.index.pairs(id);
+        let memcg = |(node, memcg): (NodeId, MemcgId)| {
+            Some((self.node(node).shard(memcg).read().get(&memcg)?.memcg.clone(), node))
+        };
+        pairs.into_iter().filter_map(memcg).collect()
+    }
+
     /// Set bits, and units that hold them, over all nodes. O(live pairs).
     pub(crate) fn live(&self) -> (usize, usize) {
         let shards = self.nodes.iter().flat_map(|node| &node.shards);
@@ -402,6 +439,7 @@ impl NodeMap {
         let unit = units.get_mut(&memcg)?;
         unit.words.tidy();
         unit.debts.get_mut().retain(|id| unit.words.contains(id));
+        unit.seen.get_mut().retain(|id| unit.words.contains(id));
         if unit.words.is_empty() {
             self.remove(units, memcg)
         } else {

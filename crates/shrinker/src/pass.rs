@@ -60,6 +60,7 @@ impl Pass<'_> {
 
 /// See [`Registry::pay_debts`](crate::Registry::pay_debts).
 pub(crate) fn pay(inner: &Inner, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
+    work.forget_now();
     let mut progress = Progress::default();
     // The debts of a group that has died are its parent's.
     let memcg = &memcg.nearest_online();
@@ -103,6 +104,7 @@ impl Round<'_> {
         if !self.root.is_online() {
             return false;
         }
+        work.forget_now();
         let map = &self.inner.map;
         let start = map.summary(self.node).resume(self.root.id(), self.who);
         // Where we have come to in this round.

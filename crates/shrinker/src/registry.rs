@@ -28,7 +28,7 @@ mod tests;
 
 pub use builder::{Prepared, ShrinkerBuilder};
 pub use config::RegistryConfig;
-pub(crate) use entry::{Entry, Held};
+pub(crate) use entry::{Entry, Held, Panicked};
 pub use registration::Registration;
 pub use scope::NoReclaim;
 pub(crate) use select::Only;
@@ -43,7 +43,8 @@ use lowwater_lru_core::sync::{Mutex, RwLock};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
 
 use crate::budget::Kick;
-use crate::control::Reclaim;
+use crate::control::{Reclaim, ShrinkControl};
+use crate::shrinker::Count;
 use crate::direct::DirectOutcome;
 use crate::every::Every;
 use crate::id::{IdPool, ShrinkerId};
@@ -94,7 +95,7 @@ use scope::Scopes;
 /// ```
 #[derive(Clone)]
 pub struct Registry {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// What all handles share.
@@ -209,11 +210,35 @@ impl Registry {
         Every::new(&self.inner)
     }
 
-    /// The shrinkers and the map, as they are now. O(shrinkers + live pairs).
+    /// The shrinkers and the map, as they are now; nobody is asked anything. O(shrinkers + live pairs).
     pub fn snapshot(&self) -> RegistryStats {
-        let shrinkers = self.inner.slots.read().iter().flatten().map(|entry| ShrinkerStats::of(entry)).collect();
+        let shrinkers = self.snapshot_of_shrinkers();
         let (live_pairs, live_groups) = self.inner.map.live();
-        RegistryStats { shrinkers, live_pairs, live_groups, map_bytes: self.footprint() }
+        let now_ns = self.inner.config.clock.as_ref().map_or(0, |clock| clock.now_ns());
+        let pairs = self.inner.map.pairs();
+        RegistryStats { shrinkers, pairs, now_ns, live_pairs, live_groups, map_bytes: self.footprint() }
+    }
+
+    pub(crate) fn snapshot_of_shrinkers(&self) -> Vec<ShrinkerStats> {
+        self.inner.slots.read().iter().flatten().map(|entry| ShrinkerStats::of(entry)).collect()
+    }
+
+    /// A [`snapshot`](Self::snapshot) for which each live pair is asked what it holds now: a call of `count_objects`, and one of
+    /// `weigh_objects`, for each. Inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope) nobody is asked.
+    pub fn survey(&self) -> RegistryStats {
+        let mut stats = self.snapshot();
+        let Some(_scope) = self.inner.scopes.enter_first() else { return stats };
+        for pair in &mut stats.pairs {
+            let Some(held) = self.inner.lookup(pair.shrinker.get()) else { continue };
+            let sc = ShrinkControl::count(&pair.memcg, pair.node, Reclaim::FOREGROUND);
+            pair.count = match held.count(&sc) {
+                Ok(Count::Empty) => Some(0),
+                Ok(Count::Objects(n)) => Some(n),
+                Ok(Count::Unknown) | Err(Panicked) => None,
+            };
+            pair.bytes = held.weigh(&sc).unwrap_or_default();
+        }
+        stats
     }
 
     /// Bytes of the map: O(live pairs) (S25), whatever the number of groups and shrinkers.

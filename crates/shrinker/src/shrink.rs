@@ -15,9 +15,10 @@ use lowwater_lru_core::{mutated, Memcg, NodeId};
 use crate::budget::{Ask, Ended, Kick, Plan, PRIORITY_DEFAULT};
 use crate::control::{Reclaim, ShrinkControl};
 use crate::deferred::Debt;
-use crate::registry::{Held, Inner};
+use crate::registry::{Held, Inner, Panicked};
 use crate::shrinker::{Count, Scan};
 use crate::stats::Visited;
+use crate::trace;
 use crate::work::{Progress, Work};
 
 /// Calls of `scan_objects` in one visit. A cache that holds more goes on in the next; a shrinker that claims to hold
@@ -68,6 +69,14 @@ impl Scanned {
     }
 }
 
+impl<'a> Visit<'a> {
+    /// A visit that a person asks for.
+    pub(crate) fn by_hand(inner: &'a Inner, memcg: &'a Memcg, node: NodeId) -> Self {
+        let (flags, size) = (Reclaim::FOREGROUND, Size::Share);
+        Self { inner, memcg, node, flags, size, bits: true, indebted: true }
+    }
+}
+
 impl Visit<'_> {
     /// Visits the shrinker `id`, if it can be called.
     pub(crate) fn id(&self, id: u32, work: &mut Work<'_>) -> Progress {
@@ -76,10 +85,16 @@ impl Visit<'_> {
 
     /// Visits this shrinker.
     pub(crate) fn held(&self, mut held: Held, work: &mut Work<'_>) -> Progress {
+        let clock = self.inner.config.clock.as_deref();
+        if let (Some(clock), 0) = (clock, work.now_ns) {
+            work.now_ns = clock.now_ns();
+        }
         let mut visited = Visited { callbacks: 1, ..Visited::default() };
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
-        match held.count(&sc) {
-            Ok(Count::Empty) => self.clear_if_empty(&held, &mut visited),
+        let count = held.count(&sc);
+        let mut live = true;
+        match count {
+            Ok(Count::Empty) => live = self.clear_if_empty(&held, &mut visited),
             Ok(Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
                 match self.size {
@@ -91,34 +106,47 @@ impl Visit<'_> {
                     Size::Owed => self.owed(&held, freeable, &mut visited, work),
                 }
                 if visited.freed >= freeable && visited.panics == 0 {
-                    self.clear_if_empty(&held, &mut visited);
+                    live = self.clear_if_empty(&held, &mut visited);
                 }
             }
-            Err(_panicked) => self.set_aside(&held, &mut visited),
+            Err(Panicked) => self.set_aside(&held, &mut visited),
         }
         visited.back_offs |= u64::from(sc.asks_back_off());
+        if let Some(clock) = clock {
+            let now_ns = clock.now_ns();
+            visited.time_ns = now_ns.saturating_sub(work.now_ns);
+            (visited.last_run_ns, work.now_ns) = (now_ns, now_ns);
+        }
+        if live {
+            let counted = count.map_or(0, Count::objects);
+            self.inner.map.note(self.memcg, self.node, held.key.id, counted, &visited);
+        }
         held.visited(visited);
         let Visited { freed, scanned, callbacks, back_offs, .. } = visited;
         Progress { freed, scanned, callbacks, back_offs }
     }
 
-    /// Nothing seems to be left: the bit goes, unless the second count finds that someone has come.
-    fn clear_if_empty(&self, held: &Held, visited: &mut Visited) {
+    /// Nothing seems to be left: the bit goes, unless the second count finds that someone has come. Says whether it is there.
+    fn clear_if_empty(&self, held: &Held, visited: &mut Visited) -> bool {
         if !self.bits {
             // The plain twin: a debt that nothing can pay is forgiven all the same.
             self.inner.map.take_debt(self.memcg, self.node, held.key.id, true);
-            return;
+            return true;
         }
         let last = self.inner.map.clear(self.memcg, self.node, held.key);
         if mutated!("clear_without_recount") {
-            return;
+            return false;
         }
         visited.callbacks += 1;
         match held.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
-            Ok(Count::Empty) => self.inner.map.settle(self.memcg, self.node, held.key.id, last),
+            Ok(Count::Empty) => {
+                self.inner.map.settle(self.memcg, self.node, held.key.id, last);
+                return false;
+            }
             Ok(Count::Unknown | Count::Objects(_)) => self.inner.map.set(self.memcg, self.node, held.key),
-            Err(_panicked) => self.set_aside(held, visited),
+            Err(Panicked) => self.set_aside(held, visited),
         }
+        true
     }
 
     fn by_policy(
@@ -139,6 +167,7 @@ impl Visit<'_> {
             false => Debt::NONE,
         };
         let plan = policy.plan(&ask, debt);
+        trace::start(self, held, debt.owed, freeable, &plan, priority);
         let done = if deferred {
             Scanned::nothing(Ended::Deferred)
         } else {
@@ -150,26 +179,30 @@ impl Visit<'_> {
             visited.deferred += back.owed.saturating_sub(debt.owed);
             self.tell(&ask, owed);
         }
+        trace::end(self, held, done.freed, (debt.owed, owed), plan.total.saturating_sub(done.scanned));
         self.note(held, done, visited);
     }
 
     fn share(&self, held: &Held, freeable: u64, deferred: bool, visited: &mut Visited, work: &mut Work<'_>) {
         let share = (freeable / SHARE_PARTS).clamp(1, held.options.batch);
         let plan = Plan { delta: share, total: share, scan_min: 1, rest: 0 };
+        trace::start(self, held, 0, freeable, &plan, PRIORITY_DEFAULT);
         let done = if deferred {
             Scanned::nothing(Ended::Deferred)
         } else {
             self.scan(held, &plan, freeable, work)
         };
+        let left = share.saturating_sub(done.scanned);
+        let mut sum = 0;
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
-            let owed = share.saturating_sub(done.scanned);
             let owed_max = self.inner.config.policy.owed_max(freeable);
-            let debt = Debt { owed, carry: 0 };
-            let sum = self.inner.map.add_debt(self.memcg, self.node, held.key.id, debt, owed_max);
-            visited.deferred += owed;
+            let debt = Debt { owed: left, carry: 0 };
+            sum = self.inner.map.add_debt(self.memcg, self.node, held.key.id, debt, owed_max);
+            visited.deferred += left;
             let (seeks, batch) = (held.options.seeks, held.options.batch);
             self.tell(&Ask { freeable, priority: PRIORITY_DEFAULT, seeks, batch, background: false }, sum);
         }
+        trace::end(self, held, done.freed, (0, sum), left);
         self.note(held, done, visited);
     }
 
@@ -178,9 +211,14 @@ impl Visit<'_> {
         let map = &self.inner.map;
         let debt = map.take_debt(self.memcg, self.node, held.key.id, true);
         let total = debt.owed.min(freeable);
-        let done = self.scan(held, &Plan { delta: 0, total, scan_min: 1, rest: 0 }, freeable, work);
-        let left = Debt { owed: total.saturating_sub(done.scanned), carry: debt.carry };
-        map.add_debt(self.memcg, self.node, held.key.id, left, self.inner.config.policy.owed_max(freeable));
+        let plan = Plan { delta: 0, total, scan_min: 1, rest: 0 };
+        trace::start(self, held, debt.owed, freeable, &plan, PRIORITY_DEFAULT);
+        let done = self.scan(held, &plan, freeable, work);
+        let left = total.saturating_sub(done.scanned);
+        let owed_max = self.inner.config.policy.owed_max(freeable);
+        let back = Debt { owed: left, carry: debt.carry };
+        let owed = map.add_debt(self.memcg, self.node, held.key.id, back, owed_max);
+        trace::end(self, held, done.freed, (debt.owed, owed), left);
         self.note(held, done, visited);
     }
 
@@ -193,6 +231,18 @@ impl Visit<'_> {
             Kick::Never => {}
             kick => self.inner.tell_of_debt(self.memcg, self.node, kick),
         }
+    }
+
+    /// One call of `scan_objects`, and nothing around it.
+    pub(crate) fn once(&self, mut held: Held, objects: u64) {
+        let mut visited = Visited { requested: objects, ..Visited::default() };
+        let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, objects);
+        match held.scan(&mut sc) {
+            Ok(Scan::Freed(freed)) => (visited.freed, visited.scanned) = (freed, sc.nr_scanned()),
+            Ok(Scan::Stop) => {}
+            Err(Panicked) => self.set_aside(&held, &mut visited),
+        }
+        held.visited(visited);
     }
 
     /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left. Each round of the loop makes that
@@ -225,7 +275,7 @@ impl Visit<'_> {
                     done.ended = Ended::Stopped;
                     return done;
                 }
-                Err(_panicked) => {
+                Err(Panicked) => {
                     done.panicked = true;
                     return done;
                 }

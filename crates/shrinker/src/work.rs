@@ -52,6 +52,8 @@ pub struct Work<'a> {
     until: Option<(&'a dyn Clock, u64)>,
     enough: Option<&'a dyn Fn() -> bool>,
     begun: bool,
+    /// The clock after the last visit, which is the clock before the next: read once for each, not twice.
+    pub(crate) now_ns: u64,
 }
 
 impl core::fmt::Debug for Work<'_> {
@@ -68,7 +70,7 @@ impl<'a> Work<'a> {
 
     /// At most `scan_max` objects looked at, but for the overshoot of one batch.
     pub const fn objects(scan_max: u64) -> Self {
-        Self { scan_left: scan_max, until: None, enough: None, begun: false }
+        Self { scan_left: scan_max, until: None, enough: None, begun: false, now_ns: 0 }
     }
 
     /// And not past `deadline_ns` on `clock`.
@@ -98,6 +100,11 @@ impl<'a> Work<'a> {
         }
         let late = |(clock, deadline): (&dyn Clock, u64)| clock.now_ns() >= deadline;
         (self.begun && self.until.is_some_and(late)).then_some(Bound::Time)
+    }
+
+    /// A pass begins: whatever the clock was after the last, it is later now.
+    pub(crate) fn forget_now(&mut self) {
+        self.now_ns = 0;
     }
 
     /// A shrinker is asked.

@@ -82,6 +82,16 @@ impl Index {
         pairs.into_vec()
     }
 
+    /// The pairs of `id`, as they are now.
+    pub(super) fn pairs(&self, id: u32) -> Vec<Pair> {
+        let shard = self.lock(id);
+        match shard.open.get(&id).map(|pairs| &pairs.set) {
+            None | Some(Set::None) => Vec::new(),
+            Some(Set::One(pair)) => alloc::vec![*pair],
+            Some(Set::Many(set)) => set.iter().copied().collect(),
+        }
+    }
+
     pub(super) fn shut(&self) {
         for shard in &self.0 {
             shard.lock().open = HashMap::default();

@@ -10,6 +10,7 @@ use lowwater_lru_core::{Memcg, MemcgId};
 use crate::bitmap::Bitmap;
 use crate::deferred::Debts;
 use crate::hash::IdHasher;
+use crate::stats::SeenBy;
 
 /// A group's bits and debts on one node; there from its first bit to its last.
 pub(super) struct Unit {
@@ -17,13 +18,14 @@ pub(super) struct Unit {
     pub(super) memcg: Memcg,
     pub(super) words: Bitmap,
     pub(super) debts: Mutex<Debts>,
+    pub(super) seen: Mutex<SeenBy>,
     /// Were there ever debts? So that a pass need not lock them to learn that there are none.
     pub(super) indebted: AtomicBool,
 }
 
 impl Unit {
     pub(super) fn new(memcg: Memcg) -> Self {
-        Self { memcg, words: Bitmap::default(), debts: Mutex::new(Debts::default()), indebted: AtomicBool::new(false) }
+        Self { memcg, words: Bitmap::default(), debts: Mutex::default(), seen: Mutex::default(), indebted: AtomicBool::new(false) }
     }
 }
 
@@ -32,6 +34,6 @@ pub(super) type Units = HashMap<MemcgId, Unit, IdHasher>;
 
 /// Heap bytes of a shard.
 pub(super) fn bytes(units: &Units) -> usize {
-    let parts: usize = units.values().map(|unit| unit.words.bytes() + unit.debts.lock().bytes()).sum();
+    let parts: usize = units.values().map(|unit| unit.words.bytes() + unit.debts.lock().bytes() + unit.seen.lock().bytes()).sum();
     parts + units.capacity() * (size_of::<(MemcgId, Unit)>() + 1)
 }

@@ -3,6 +3,7 @@
 use alloc::{boxed::Box, sync::Arc};
 
 use lowwater_lru_core::sync::atomic::{AtomicBool, Ordering};
+use lowwater_lru_core::Bytes;
 
 use super::gate::Gate;
 use super::options::Options;
@@ -51,6 +52,12 @@ impl Entry {
         Some(Held { entry: Arc::clone(self), inside: Inside { gate: Arc::clone(&self.gate), visited: Visited::default() } })
     }
 
+    /// The name in debugfs and in traces.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn full_name(&self) -> alloc::string::String {
+        alloc::format!("{}-{}", self.name, self.key.id)
+    }
+
     /// Has a callback panicked?
     pub(crate) fn is_aside(&self) -> bool {
         // Relaxed: a call more by a thread that does not see it yet does no harm.
@@ -86,6 +93,10 @@ impl Held {
 
     pub(crate) fn count(&self, sc: &ShrinkControl<'_>) -> Result<Count, Panicked> {
         caught(|| self.shrinker.count_objects(sc))
+    }
+
+    pub(crate) fn weigh(&self, sc: &ShrinkControl<'_>) -> Result<Option<Bytes>, Panicked> {
+        caught(|| self.shrinker.weigh_objects(sc))
     }
 
     pub(crate) fn scan(&self, sc: &mut ShrinkControl<'_>) -> Result<Scan, Panicked> {
