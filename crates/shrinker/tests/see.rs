@@ -123,8 +123,9 @@ impl Clock for Ticks {
 fn a_pair_is_noted_once_a_visit_and_forgotten_when_it_is_empty() {
     let tree = MemcgTree::new(0);
     let ticks = Arc::new(Ticks(AtomicU64::new(0)));
-    let registry = Registry::with_config(&tree, RegistryConfig::new(2).clock(Arc::clone(&ticks) as Arc<dyn Clock>));
     let shelf = Arc::new(Shelf::new());
+    shelf.hear_of_deaths(&tree);
+    let registry = Registry::with_config(&tree, RegistryConfig::new(2).clock(Arc::clone(&ticks) as Arc<dyn Clock>));
     let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
     let group = tree.root().create("g").unwrap();
     shelf.add(&group, N1, 8192);
