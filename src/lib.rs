@@ -47,8 +47,15 @@ pub use runtime::Runtime;
 pub use lowwater_lru_core::{
     linked, topology, Bytes, Isolate, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy, Topology, Verdict,
 };
-pub use lowwater_shrinker::pressure;
+pub use lowwater_shrinker::pressure::{self, Watermarks};
 pub use lowwater_shrinker::{
     Caches, Count, NodeStats, PairStats, Reclaim, Reclaimer, Registration, Registry, RegistryStats, Scan, Select, ShrinkControl,
     Shrinker, ShrinkerStats,
 };
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/GUIDE.md")]
+struct GuideDoctests;
