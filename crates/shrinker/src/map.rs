@@ -208,12 +208,12 @@ impl Map {
 
     /// Clears a bit. The caller counts again after it, and [`set`](Self::set)s it again if that does not say "empty", or
     /// else calls [`settle`](Self::settle). Says whether that was the last bit in its word.
-    pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, key: Key) -> bool {
+    pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
         let mut last = false;
         let units = self.node(node).shard(memcg.id()).read();
-        if let Some(bit) = units.get(&memcg.id()).and_then(|unit| unit.words.find(key.id)) {
-            let mut index = self.index.lock(key.id);
-            index.remove(key.id, node, memcg.id());
+        if let Some(bit) = units.get(&memcg.id()).and_then(|unit| unit.words.find(id)) {
+            let mut index = self.index.lock(id);
+            index.remove(id, node, memcg.id());
             // Relaxed: ordered against other changes of the bit by the index shard's lock, against the count by the fence.
             last = bit.word.fetch_and(!bit.mask, Ordering::Relaxed) & !bit.mask == 0;
         }

@@ -80,7 +80,15 @@ impl<'a> Visit<'a> {
 impl Visit<'_> {
     /// Visits the shrinker `id`, if it can be called.
     pub(crate) fn id(&self, id: u32, work: &mut Work<'_>) -> Progress {
-        self.inner.lookup(id).map_or_else(Progress::default, |held| self.held(held, work))
+        match self.inner.lookup(id) {
+            Some(held) => self.held(held, work),
+            None => {
+                if mutated!("clear_unregistered") {
+                    self.inner.map.clear(self.memcg, self.node, id);
+                }
+                Progress::default()
+            }
+        }
     }
 
     /// Visits this shrinker.
@@ -133,7 +141,7 @@ impl Visit<'_> {
             self.inner.map.take_debt(self.memcg, self.node, held.key.id, true);
             return true;
         }
-        let last = self.inner.map.clear(self.memcg, self.node, held.key);
+        let last = self.inner.map.clear(self.memcg, self.node, held.key.id);
         if mutated!("clear_without_recount") {
             return false;
         }

@@ -105,13 +105,13 @@ proptest! {
                     model.entry((online(g), n, id)).or_default();
                 }
                 Op::Clear(g, n, id) => {
-                    let last = map.clear(&groups[g], NodeId::new(n), keys[&id]);
+                    let last = map.clear(&groups[g], NodeId::new(n), id);
                     map.settle(&groups[g], NodeId::new(n), id, last);
                     model.remove(&(g, n, id));
                 }
                 Op::ClearInVain(g, n, id) => {
                     let was = map.is_set(&groups[g], NodeId::new(n), id);
-                    map.clear(&groups[g], NodeId::new(n), keys[&id]);
+                    map.clear(&groups[g], NodeId::new(n), id);
                     prop_assert!(!map.is_set(&groups[g], NodeId::new(n), id));
                     if was {
                         map.set(&groups[g], NodeId::new(n), keys[&id]);
