@@ -8,7 +8,8 @@
 //! ```
 //!
 //! `ci/vm.sh` runs it in a virtual machine with `memory.max=96M`, and checks the `name value` lines that it prints. With `--plain` the
-//! runtime is not told to look at the group: then the kernel ends the program, which shows that the limit is real.
+//! runtime is not told to look at the group: then the kernel ends the program, which shows that the limit is real. With `--psi-only` it
+//! hears the kernel's stall information and nothing else.
 //!
 //! Try it by hand: `systemd-run --user --scope -p MemoryMax=96M cargo run --release --example pressure_probe`
 
@@ -47,6 +48,9 @@ struct Args {
     /// Do not look at the control group
     #[arg(long)]
     plain: bool,
+    /// Do not look at the control group's limit and usage; hear only when tasks wait
+    #[arg(long)]
+    psi_only: bool,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -58,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             step_time: Duration::from_millis(100),
             ..PressureConfig::default()
         };
-        builder = builder.pressure(pressure).cgroup_limit(true).systemd(true);
+        builder = builder.pressure(pressure).cgroup_limit(!args.psi_only).systemd(true);
     }
     let trigger = Trigger::some(Duration::from_millis(100), Duration::from_secs(2))?;
     let watching = if args.plain { builder.clone() } else { builder.clone().watch_psi(Psi::own_cgroup(trigger)) };
@@ -69,7 +73,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut load = Load::new(&runtime)?;
     println!("nodes {}", runtime.topology().nodes());
-    println!("budget_bytes {}", runtime.root().max());
+    let ceiling_before = runtime.root().max();
+    println!("budget_bytes {ceiling_before}");
 
     let began = Instant::now();
     load.pour(args.megabytes * 1_000_000);
@@ -77,7 +82,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     load.report("fill");
     group("fill")?;
 
-    let ceiling_before = runtime.root().max();
     let mut own: Vec<Vec<u8>> = Vec::new();
     let began = Instant::now();
     while (own.len() as u64) < args.squeeze {
@@ -89,20 +93,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     load.report("squeeze");
     let until = Instant::now() + Duration::from_secs(args.hold_seconds);
-    let mut ceiling_min = runtime.root().max();
     while Instant::now() < until {
         load.batch();
-        ceiling_min = ceiling_min.min(runtime.root().max());
     }
     load.report("hold");
     group("hold")?;
     println!("ceiling_before_bytes {ceiling_before}");
-    println!("ceiling_min_bytes {ceiling_min}");
+    println!("ceiling_min_bytes {}", load.ceiling_min);
 
     drop(own);
     if let Some(pressure) = runtime.pressure() {
         let began = Instant::now();
+        // Where nothing but the cache fills the group, and only stalls tell, what is given back brings them back: no end to wait for.
         while (pressure.stats().level > Level::Calm || pressure.stats().ceiling < pressure.budget())
+            && !args.psi_only
             && began.elapsed() < AFTER_MAX
         {
             load.batch();
@@ -133,6 +137,7 @@ struct Load {
     runtime: Runtime,
     cache: Cache<u64, Arc<[u8]>>,
     next: u64,
+    ceiling_min: Bytes,
     counts: Counts,
 }
 
@@ -148,7 +153,7 @@ struct Counts {
 impl Load {
     fn new(runtime: &Runtime) -> Result<Self, Box<dyn Error>> {
         let cache = Cache::builder(runtime).weigher(|_, value: &Arc<[u8]>| Bytes::new(value.len() as u64)).build()?;
-        Ok(Self { runtime: runtime.clone(), cache, next: 0, counts: Counts::default() })
+        Ok(Self { runtime: runtime.clone(), cache, next: 0, ceiling_min: Bytes::MAX, counts: Counts::default() })
     }
 
     /// Batches until so many bytes of values were written.
@@ -179,6 +184,7 @@ impl Load {
                 None => self.counts.lost += 1,
             }
         }
+        self.ceiling_min = self.ceiling_min.min(self.runtime.root().max());
         self.counts.usage_max = self.counts.usage_max.max(self.runtime.root().usage());
         bytes
     }

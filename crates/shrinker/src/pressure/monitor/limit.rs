@@ -2,7 +2,8 @@
 //!
 //! What is charged to a runtime is not all that the group is charged for: code, stacks, the allocator's own rounding, the kernel's
 //! pages for sockets. So the budget ends a margin below the limit, and the group's own usage is looked at as well: it may come
-//! half way into the margin before that counts as pressure.
+//! half way into the margin before that counts as pressure. Then it is known how much is too much, and the caches have to give that,
+//! and another quarter of the margin so that it is not the same again at once.
 //!
 //! ```text
 //!     0 -------------------------- budget ------ medium --- critical --- limit
@@ -24,8 +25,10 @@ const MARGIN_FIXED: Bytes = Bytes::mib(16);
 /// At most this part of a limit is margin, so that a small one leaves something.
 const MARGIN_PARTS_MIN: u64 = 2;
 
-/// Between two looks at the group's usage.
-const USAGE_EVERY: Duration = Duration::from_millis(250);
+/// Between two looks at the group's usage: two small files, some 30 us.
+const USAGE_EVERY: Duration = Duration::from_millis(100);
+/// The same, while it is too near the limit.
+const USAGE_EVERY_TIGHT: Duration = Duration::from_millis(10);
 /// Between two looks at the limits: they change when an operator changes them.
 const LIMIT_EVERY: Duration = Duration::from_secs(2);
 
@@ -75,6 +78,12 @@ impl CgroupLimit {
         self.margin.unwrap_or(by_default.min(Bytes::new(limit.get() / MARGIN_PARTS_MIN)))
     }
 
+    /// How much less should be used than `usage` of `limit`, if that is too much.
+    fn excess(&self, usage: Bytes, limit: Bytes) -> Bytes {
+        let margin = self.margin_of(limit).get();
+        usage.saturating_sub(limit.saturating_sub(Bytes::new(margin - margin / 4)))
+    }
+
     /// How bad it is to use `usage` of `limit`.
     fn level(&self, usage: Bytes, limit: Bytes) -> Level {
         let margin = self.margin_of(limit).get();
@@ -104,8 +113,10 @@ pub(super) struct Watched {
 pub(super) struct Seen {
     /// How bad the group's own usage is.
     pub(super) level: Level,
-    /// What of the group can only be used by itself.
+    /// What the group uses, less what the kernel can drop.
     pub(super) usage: Bytes,
+    /// How much of it has to go, if the level is not calm.
+    pub(super) excess: Bytes,
 }
 
 impl Watched {
@@ -150,11 +161,16 @@ impl Watched {
             self.limit = self.cgroup.limit()?.bytes;
         }
         // Without a limit its usage is nobody's business.
-        let every = if self.limit == Bytes::MAX { LIMIT_EVERY } else { USAGE_EVERY };
-        self.usage_due = now_ns.saturating_add(every.as_nanos() as u64);
         let usage = if self.limit == Bytes::MAX { None } else { self.cgroup.usage()? };
         let usage = usage.unwrap_or(Bytes::ZERO);
-        Ok(Seen { level: self.config.level(usage, self.limit), usage })
+        let level = self.config.level(usage, self.limit);
+        let every = match level {
+            _ if self.limit == Bytes::MAX => LIMIT_EVERY,
+            Level::Calm => USAGE_EVERY,
+            _ => USAGE_EVERY_TIGHT,
+        };
+        self.usage_due = now_ns.saturating_add(every.as_nanos() as u64);
+        Ok(Seen { level, usage, excess: self.config.excess(usage, self.limit) })
     }
 }
 
@@ -174,6 +190,9 @@ mod tests {
             // Full of what is charged only: no pressure.
             prop_assert!(config.level(budget, limit) == Level::Calm || limit < Bytes::new(16));
             prop_assert_eq!(config.level(limit, limit), Level::Critical);
+            // Without the excess it is well again.
+            let left = usage.saturating_sub(config.excess(usage, limit));
+            prop_assert!(config.level(left, limit) == Level::Calm || limit < Bytes::new(16));
         }
     }
 }
