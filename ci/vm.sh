@@ -133,7 +133,7 @@ expect() {
 went_well() {
     expect nodes '==' "$1"
     expect exit '==' 0
-    expect done '==' 1
+    expect finished '==' 1
     expect outer_oom_kill '==' 0
     expect inner_oom_kill '==' 0
     # Shrinks by itself.

@@ -128,7 +128,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let errors: Vec<_> = stats.sources.iter().filter_map(|source| source.error.as_deref()).collect();
         println!("errors {}", errors.len() + usize::from(cgroup.is_some_and(|cgroup| cgroup.error.is_some())));
     }
-    println!("done 1");
+    println!("finished 1");
     Ok(())
 }
 
