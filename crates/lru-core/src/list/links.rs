@@ -14,7 +14,7 @@ use core::ptr::{self, NonNull};
 /// 1. `home` is null: the object is on no list, and nobody touches `next` and `prev`.
 /// 2. `home` is a list: the object is on that list, or, if that list's group died, on the list that took its items over.
 ///    `next` and `prev` are touched only under the lock of the list that holds it.
-/// 3. `home` is [`Links::PRIVATE`]: the object is on an [`Isolated`](crate::Isolated), whose owner alone touches `next` and `prev`.
+/// 3. `home` is `Links::PRIVATE`: the object is on an [`Isolated`](crate::Isolated), whose owner alone touches `next` and `prev`.
 /// 4. null -> list happens under that list's lock; list -> null or private under the lock of the list that holds it;
 ///    private -> null by the owner of the `Isolated`.
 pub struct Links {

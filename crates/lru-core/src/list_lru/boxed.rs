@@ -1,7 +1,8 @@
 //! A box that may fail.
 
-use alloc::alloc::{alloc, Layout};
+use alloc::alloc::alloc;
 use alloc::boxed::Box;
+use core::alloc::Layout;
 
 /// [`Box::new`], with `None` instead of an abort where there is no memory.
 pub(super) fn try_box<T>(value: T) -> Option<Box<T>> {

@@ -187,7 +187,7 @@ fn a_callback_that_panics_gives_the_lock_back() {
     let lru = ListLru::<Item>::new();
     let it = item(0);
     lru.add(it.clone(), tree.root(), N0).unwrap();
-    let walk = std::panic::AssertUnwindSafe(|| {
+    let walk = core::panic::AssertUnwindSafe(|| {
         lru.walk_one(tree.root(), N0, &mut 1, |_| -> crate::Verdict<'_> { panic!("the callback's own fault") })
     });
     assert!(std::panic::catch_unwind(walk).is_err());
