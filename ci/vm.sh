@@ -4,11 +4,12 @@
 # must go on serving meanwhile. The first guest does not look at its group and is killed, which shows that the limit is real; the last
 # one has memory.high instead, and only hears when its tasks wait.
 #
-# Needs QEMU, busybox and cpio (Debian: qemu-system-x86 busybox-static cpio), and a kernel: the file in $VM_KERNEL, or Debian's cloud
+# Needs QEMU, busybox and cpio, which it installs where it can, and a kernel: the file in $VM_KERNEL, or Debian's cloud
 # kernel, which is downloaded and unpacked, not installed. Without them it is skipped, and says so. Emulated, as it is unless
 # $VM_ACCEL says "kvm" (which not every machine that offers it survives), a guest takes about 15 s; all of it is given 170.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. ci/tools/apt.bash
 
 seconds_max=170
 target="${CARGO_TARGET_DIR:-target}"
@@ -24,10 +25,11 @@ fail() {
     exit 1
 }
 
-for tool in qemu-system-x86_64 busybox cpio; do
-    command -v "$tool" >/dev/null || skip "$tool (apt-get install qemu-system-x86 busybox-static cpio)"
-done
 [ "$(uname -m)" = x86_64 ] || skip "an x86-64 machine"
+for tool in qemu-system-x86_64 busybox cpio; do
+    command -v "$tool" >/dev/null || packages qemu-system-x86 busybox-static cpio || true
+    command -v "$tool" >/dev/null || skip "$tool (Debian: qemu-system-x86 busybox-static cpio), which cannot be installed"
+done
 
 # kernel: the guest's, downloaded once.
 kernel() {
