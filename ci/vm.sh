@@ -2,7 +2,7 @@
 # Real pressure: a QEMU guest with 1, 2 and 4 NUMA nodes and cgroup v2, and in it a program that puts 1 GB through a cache in a
 # group with memory.max=96M. It must never be killed, must give way by itself when the program needs memory for other things, and
 # must go on serving meanwhile. The first guest does not look at its group and is killed, which shows that the limit is real; the last
-# one has memory.high instead, and only hears when its tasks wait.
+# two have memory.high instead, of which the kernel tells when it is met; one of them hears nothing but that its tasks wait.
 #
 # Needs QEMU, busybox and cpio, which it installs where it can, and a kernel: the file in $VM_KERNEL, or Debian's cloud
 # kernel, which is downloaded and unpacked, not installed. Without them it is skipped, and says so. Emulated, as it is unless
@@ -164,6 +164,15 @@ for nodes in 1 2 4; do
     expect hold_values '>' 0
     expect limit_bytes '==' "$((96 << 20))"
 done
+
+echo "== 1 node, memory.high=96M, no margin"
+guest 1 probe.high=96M probe.arg=--margin probe.arg=1 probe.arg=--megabytes probe.arg=150 probe.arg=--squeeze probe.arg=8 \
+    probe.arg=--hold-seconds probe.arg=1
+went_well 1
+# The kernel says that the limit was met, once each time and not over and over.
+expect outer_high '>=' 1
+expect events_memory_events '>=' 1
+expect events_memory_events '<=' "$(figure outer_high) + 1"
 
 echo "== 2 nodes, memory.high=96M, hearing PSI only"
 guest 2 probe.high=96M probe.arg=--psi-only probe.arg=--megabytes probe.arg=200 probe.arg=--squeeze probe.arg=0

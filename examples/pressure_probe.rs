@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use lowwater::pressure::cgroup::Cgroup;
-use lowwater::pressure::{Level, PressureConfig, Psi, Trigger};
+use lowwater::pressure::{CgroupLimit, Level, PressureConfig, Psi, Trigger};
 use lowwater::{Bytes, Cache, Runtime};
 
 /// The smallest and the largest value.
@@ -45,6 +45,9 @@ struct Args {
     /// Seconds for which it holds them
     #[arg(long, default_value_t = 3)]
     hold_seconds: u64,
+    /// KiB between the budget and the group's limit; what the runtime thinks right by default
+    #[arg(long)]
+    margin: Option<u64>,
     /// Do not look at the control group
     #[arg(long)]
     plain: bool,
@@ -63,6 +66,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..PressureConfig::default()
         };
         builder = builder.pressure(pressure).cgroup_limit(!args.psi_only).systemd(true);
+        if let Some(margin) = args.margin {
+            builder = builder.cgroup(CgroupLimit::own().margin(Bytes::kib(margin)));
+        }
     }
     let trigger = Trigger::some(Duration::from_millis(100), Duration::from_secs(2))?;
     let watching = if args.plain { builder.clone() } else { builder.clone().watch_psi(Psi::own_cgroup(trigger)) };

@@ -8,6 +8,7 @@ use core::time::Duration;
 use lowwater_lru_core::{Bytes, Memcg};
 
 use super::super::cgroup::CgroupError;
+use super::super::source::Heard;
 use super::super::trim::Gate;
 use super::super::{Level, Reason, SourceError, Target};
 use super::limit::{Seen, Watched};
@@ -84,7 +85,7 @@ impl State {
         let left = watched.as_ref().map_or(Bytes::MAX, Watched::budget);
         let sources = files.into_iter().map(|file| SourceStats { file, events: 0, error: None }).collect();
         let cgroup = watched.as_ref().map(|watched| CgroupStats {
-            directory: watched.cgroup().directory().to_string_lossy().into_owned(),
+            directory: watched.directory().to_string_lossy().into_owned(),
             limit: watched.limit(),
             usage: Bytes::ZERO,
             events: 0,
@@ -112,9 +113,11 @@ impl State {
         self.raise(now_ns, level);
     }
 
-    pub(super) fn heard(&mut self, now_ns: u64, source: usize, level: Level) {
-        self.stats.sources[source].events += 1;
-        self.raise(now_ns, level);
+    pub(super) fn heard(&mut self, now_ns: u64, source: usize, heard: Heard) {
+        self.stats.sources[source].events += u64::from(heard != Heard::Nothing);
+        if let Heard::Level(level) = heard {
+            self.raise(now_ns, level);
+        }
     }
 
     pub(super) fn lost(&mut self, source: usize, error: &SourceError) {
