@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use lowwater::{
-    linked, Bytes, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Reclaimer, Registration, Registry, Scan,
-    ShrinkControl, Shrinker,
+    linked, Bytes, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Reclaimer, Registration,
+    Registry, Scan, ShrinkControl, Shrinker,
 };
 use lowwater_shrinker::budget::{Fair, Policy, Proportional, Windup};
 use lowwater_shrinker::pressure::Watermarks;
@@ -98,7 +98,8 @@ impl Slab {
     /// As many as it has at once; new ones if it has none.
     fn get(&self) -> Vec<Box<Inode>> {
         let magazine = self.0.lock().expect("nobody panics with it").pop();
-        magazine.unwrap_or_else(|| (0..BATCH).map(|n| Box::new(Inode { links: Links::new(), _number: [n; 4] })).collect())
+        magazine
+            .unwrap_or_else(|| (0..BATCH).map(|n| Box::new(Inode { links: Links::new(), _number: [n; 4] })).collect())
     }
 }
 
@@ -200,8 +201,7 @@ impl World {
         let inodes = Arc::new(Inodes { list, slab: Slab::default(), defers_early: is_fair });
         let registration = prepared.register(Arc::clone(&inodes) as Arc<dyn Shrinker>);
         inodes.add(tree.root(), args.objects);
-        let mut world =
-            Self { registry, inodes, objects: args.objects, is_fair, reclaimer: None, registration, tree };
+        let mut world = Self { registry, inodes, objects: args.objects, is_fair, reclaimer: None, registration, tree };
         world.owe(args.debt);
         let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
         let topology = Arc::new(lowwater::topology::Fixed::new(1));

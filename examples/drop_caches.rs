@@ -18,7 +18,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Parser;
-use lowwater::{linked, Count, Isolated, Links, ListLru, MemcgTree, NodeId, Registration, Registry, Scan, ShrinkControl, Shrinker};
+use lowwater::{
+    linked, Count, Isolated, Links, ListLru, MemcgTree, NodeId, Registration, Registry, Scan, ShrinkControl, Shrinker,
+};
 use plotters::prelude::*;
 
 /// Drops all caches of many groups and many mounts, a few times.
@@ -118,7 +120,11 @@ impl World {
         for n in 0..live_pairs {
             let (group, mount) = pair(n, args.memcgs, args.mounts);
             let node = NodeId::new((n % args.nodes) as u16);
-            mounts[mount as usize].0.inodes.add(Box::new(Inode { links: Links::new() }), &groups[group as usize], node)?;
+            mounts[mount as usize].0.inodes.add(
+                Box::new(Inode { links: Links::new() }),
+                &groups[group as usize],
+                node,
+            )?;
         }
         Ok(Self { registry, calls, live_pairs, _mounts: mounts, _tree: tree })
     }

@@ -49,8 +49,8 @@ pub use lowwater_lru_core::{
 };
 pub use lowwater_shrinker::pressure::{self, Watermarks};
 pub use lowwater_shrinker::{
-    Caches, Count, NodeStats, PairStats, Reclaim, Reclaimer, Registration, Registry, RegistryStats, Scan, Select, ShrinkControl,
-    Shrinker, ShrinkerStats,
+    Caches, Count, NodeStats, PairStats, Reclaim, Reclaimer, Registration, Registry, RegistryStats, Scan, Select,
+    ShrinkControl, Shrinker, ShrinkerStats,
 };
 
 #[cfg(doctest)]

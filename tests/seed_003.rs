@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lowwater::{Bytes, Count, MemcgTree, NodeId, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Shrinker};
+use lowwater::{
+    Bytes, Count, MemcgTree, NodeId, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Shrinker,
+};
 use lowwater_shrinker::budget::{Fair, Policy, Proportional, Windup};
 use lowwater_shrinker::pressure::Watermarks;
 use lowwater_shrinker::{DirectStop, RegistryConfig, Work};
@@ -147,7 +149,10 @@ fn s26_every_cache_has_its_turn_within_the_stated_passes() {
                 // ceil(batch * seeks << priority / (4 * objects)), at least one.
                 let bound = ((batch * 2) << priority).div_ceil(4 * objects).max(1);
                 let passes = (1..=bound).find(|_| world.pass(priority, Reclaim::KSWAPD) > 0);
-                assert!(passes.is_some(), "{objects} objects, batch {batch}: not in {bound} passes at priority {priority}");
+                assert!(
+                    passes.is_some(),
+                    "{objects} objects, batch {batch}: not in {bound} passes at priority {priority}"
+                );
             }
         }
     }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use lowwater::{
-    linked, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Registration, Registry, Scan, ShrinkControl, Shrinker,
+    linked, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Registration, Registry, Scan,
+    ShrinkControl, Shrinker,
 };
 use lowwater_shrinker::Work;
 
@@ -107,7 +108,11 @@ fn three_pairs_are_three_pairs_among_however_many() {
             }
             let priority = |registry: &Registry| {
                 let work = &mut Work::unlimited();
-                (0..nodes).map(|n| registry.shrink(registry.root(), NodeId::new(n as u16), 12, Reclaim::KSWAPD, work).callbacks).sum()
+                (0..nodes)
+                    .map(|n| {
+                        registry.shrink(registry.root(), NodeId::new(n as u16), 12, Reclaim::KSWAPD, work).callbacks
+                    })
+                    .sum()
             };
             // A light pass looks at them, and scans nothing of one object at first: its turn comes.
             assert_eq!(world.calls(priority), (3, 3), "{size} x {size} on {nodes}");

@@ -189,9 +189,12 @@ mod tests {
 
     #[test]
     fn http_is_served_to_this_machine_unless_another_address_is_given() {
-        for (text, address) in
-            [("9150", "127.0.0.1:9150"), ("0.0.0.0:9150", "0.0.0.0:9150"), ("[::1]:1", "[::1]:1"), ("localhost", "localhost:0")]
-        {
+        for (text, address) in [
+            ("9150", "127.0.0.1:9150"),
+            ("0.0.0.0:9150", "0.0.0.0:9150"),
+            ("[::1]:1", "[::1]:1"),
+            ("localhost", "localhost:0"),
+        ] {
             assert_eq!(settings(&["--http", text]).unwrap().http.as_deref(), Some(address));
         }
     }

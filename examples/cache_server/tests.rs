@@ -315,11 +315,18 @@ fn http_shows_numbers_and_no_key_value_or_tenant() {
     let server = Running::start(|settings| settings.http = Some("127.0.0.1:0".into()));
     let address = server.http.unwrap();
     let mut client = server.connect();
-    client.say("set shop:secret-key 0 0 12\r\nsecret-value\r\nget shop:secret-key\r\n", "STORED\r\nVALUE shop:secret-key 0 12\r\nsecret-value\r\nEND\r\n");
+    client.say(
+        "set shop:secret-key 0 0 12\r\nsecret-value\r\nget shop:secret-key\r\n",
+        "STORED\r\nVALUE shop:secret-key 0 12\r\nsecret-value\r\nEND\r\n",
+    );
     let get = |path: &str| http(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
     let metrics = get("/metrics");
     assert!(metrics.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{metrics}");
-    for line in ["lowwater_items 1", "lowwater_server_get_hits_total 1", "lowwater_shrinker_freed_total{shrinker=\"values-0\"} 0"] {
+    for line in [
+        "lowwater_items 1",
+        "lowwater_server_get_hits_total 1",
+        "lowwater_shrinker_freed_total{shrinker=\"values-0\"} 0",
+    ] {
         assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
     }
     assert!(get("/debug/shrinker").ends_with("\r\n\r\nvalues-0\n"));

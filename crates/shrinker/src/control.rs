@@ -51,7 +51,15 @@ impl<'a> ShrinkControl<'a> {
     }
 
     pub(crate) fn scan(memcg: &'a Memcg, node: NodeId, flags: Reclaim, nr_to_scan: u64) -> Self {
-        Self { memcg, node, flags, nr_to_scan, nr_scanned: nr_to_scan, deferred: Cell::new(false), back_off: Cell::new(false) }
+        Self {
+            memcg,
+            node,
+            flags,
+            nr_to_scan,
+            nr_scanned: nr_to_scan,
+            deferred: Cell::new(false),
+            back_off: Cell::new(false),
+        }
     }
 
     /// The group whose objects are meant. Shrinkers that are not memcg-aware get the root.

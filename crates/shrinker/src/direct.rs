@@ -83,7 +83,8 @@ fn lap(inner: &Inner, root: &Memcg, flags: Reclaim, work: &mut Work<'_>) -> Prog
         for n in 0..nodes {
             let node = NodeId::new(((current + n) % nodes) as u16);
             let (size, who, protect) = (Size::Share, Resume::Direct, Protect::Limits);
-            skipped |= Round { inner, root, node, flags, size, who, protect, only: Only::ALL }.go(layer, &mut progress, work);
+            skipped |=
+                Round { inner, root, node, flags, size, who, protect, only: Only::ALL }.go(layer, &mut progress, work);
         }
     }
     progress

@@ -65,7 +65,9 @@ pub use metrics::Labels;
 pub use reclaimer::{Job, Step};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub use reclaimer::{NodeStats, Reclaimer};
-pub use registry::{Caches, DebtListener, NoReclaim, Prepared, Registration, Registry, RegistryConfig, Select, ShrinkerBuilder};
+pub use registry::{
+    Caches, DebtListener, NoReclaim, Prepared, Registration, Registry, RegistryConfig, Select, ShrinkerBuilder,
+};
 pub use shrinker::{Count, Scan, Shrinker};
 pub use stats::{PairStats, RegistryStats, ShrinkerStats};
 #[cfg(feature = "std")]

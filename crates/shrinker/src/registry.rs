@@ -44,12 +44,12 @@ use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
 
 use crate::budget::Kick;
 use crate::control::{Reclaim, ShrinkControl};
-use crate::shrinker::Count;
 use crate::direct::DirectOutcome;
 use crate::every::Every;
 use crate::id::{IdPool, ShrinkerId};
 use crate::map::Map;
 use crate::pass::{Pass, Protect};
+use crate::shrinker::Count;
 use crate::stats::{RegistryStats, ShrinkerStats};
 use crate::work::{Progress, Work};
 use options::Options;

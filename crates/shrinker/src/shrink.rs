@@ -176,11 +176,7 @@ impl Visit<'_> {
         };
         let plan = policy.plan(&ask, debt);
         trace::start(self, held, debt.owed, freeable, &plan, priority);
-        let done = if deferred {
-            Scanned::nothing(Ended::Deferred)
-        } else {
-            self.scan(held, &plan, freeable, work)
-        };
+        let done = if deferred { Scanned::nothing(Ended::Deferred) } else { self.scan(held, &plan, freeable, work) };
         let back = policy.settle(&ask, debt, &plan, done.scanned, done.ended);
         let owed = map.add_debt(self.memcg, self.node, held.key.id, back, policy.owed_max(freeable));
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
@@ -195,11 +191,7 @@ impl Visit<'_> {
         let share = (freeable / SHARE_PARTS).clamp(1, held.options.batch);
         let plan = Plan { delta: share, total: share, scan_min: 1, rest: 0 };
         trace::start(self, held, 0, freeable, &plan, PRIORITY_DEFAULT);
-        let done = if deferred {
-            Scanned::nothing(Ended::Deferred)
-        } else {
-            self.scan(held, &plan, freeable, work)
-        };
+        let done = if deferred { Scanned::nothing(Ended::Deferred) } else { self.scan(held, &plan, freeable, work) };
         let left = share.saturating_sub(done.scanned);
         let mut sum = 0;
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {

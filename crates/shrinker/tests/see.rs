@@ -6,7 +6,9 @@ mod common;
 
 use common::{one_shelf, shelf_on, Shelf};
 use lowwater_lru_core::{Bytes, MemcgId, MemcgTree, NodeId};
-use lowwater_shrinker::{Clock, Count, Reclaim, Registry, RegistryConfig, Scan, ScanError, ScanRequest, ShrinkControl, Shrinker, Work};
+use lowwater_shrinker::{
+    Clock, Count, Reclaim, Registry, RegistryConfig, Scan, ScanError, ScanRequest, ShrinkControl, Shrinker, Work,
+};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -276,7 +278,9 @@ mod tracing_events {
 mod metrics_published {
     use super::*;
     use lowwater_shrinker::Labels;
-    use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+    use metrics::{
+        Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
     use std::collections::BTreeMap;
     use std::sync::Mutex;
 

@@ -12,12 +12,22 @@ pub const CONTENT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub fn text(server: &Server) -> String {
     let mut page = Page(String::new());
     let totals = server.store.totals();
-    page.one("lowwater_server_uptime_seconds", "gauge", "Time since the server started", server.started.elapsed().as_secs());
+    page.one(
+        "lowwater_server_uptime_seconds",
+        "gauge",
+        "Time since the server started",
+        server.started.elapsed().as_secs(),
+    );
     page.one("lowwater_server_connections", "gauge", "Connections open now", server.connections());
     page.one("lowwater_bytes", "gauge", "Bytes charged to all tenants", totals.bytes);
     page.one("lowwater_limit_bytes", "gauge", "Bytes that all tenants may use", server.settings.budget.get());
     page.one("lowwater_items", "gauge", "Values in the cache", totals.items);
-    page.one("lowwater_evictions_total", "counter", "Values that left because their memory was needed", totals.evictions);
+    page.one(
+        "lowwater_evictions_total",
+        "counter",
+        "Values that left because their memory was needed",
+        totals.evictions,
+    );
     page.one("lowwater_expired_total", "counter", "Values that left because their time was over", totals.expired);
     for (name, count) in server.counters.all() {
         let name = name.strip_prefix("total_").unwrap_or(name);
@@ -27,7 +37,12 @@ pub fn text(server: &Server) -> String {
     let stats = server.store.runtime().stats();
     let registry = &stats.registry;
     page.one("lowwater_groups", "gauge", "Groups, the root included", stats.groups);
-    page.one("lowwater_live_pairs", "gauge", "Shrinker, group and node that may hold something together", registry.live_pairs);
+    page.one(
+        "lowwater_live_pairs",
+        "gauge",
+        "Shrinker, group and node that may hold something together",
+        registry.live_pairs,
+    );
     page.one("lowwater_map_bytes", "gauge", "Bytes of the map of them", registry.map_bytes.get());
     let shrinkers = || registry.shrinkers.iter().map(|shrinker| (shrinker.full_name(), shrinker));
     for (name, help, value) in [

@@ -60,7 +60,8 @@ fn first_line(line: &[u8]) -> Result<Request, Refused> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let line = std::str::from_utf8(line).map_err(|_| Refused::Malformed)?;
     let mut words = line.split(' ');
-    let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next()) else {
+    let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
+    else {
         return Err(Refused::Malformed);
     };
     if !version.starts_with("HTTP/1.") || !target.starts_with('/') {

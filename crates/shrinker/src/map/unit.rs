@@ -25,7 +25,13 @@ pub(super) struct Unit {
 
 impl Unit {
     pub(super) fn new(memcg: Memcg) -> Self {
-        Self { memcg, words: Bitmap::default(), debts: Mutex::default(), seen: Mutex::default(), indebted: AtomicBool::new(false) }
+        Self {
+            memcg,
+            words: Bitmap::default(),
+            debts: Mutex::default(),
+            seen: Mutex::default(),
+            indebted: AtomicBool::new(false),
+        }
     }
 }
 
@@ -34,6 +40,7 @@ pub(super) type Units = HashMap<MemcgId, Unit, IdHasher>;
 
 /// Heap bytes of a shard.
 pub(super) fn bytes(units: &Units) -> usize {
-    let parts: usize = units.values().map(|unit| unit.words.bytes() + unit.debts.lock().bytes() + unit.seen.lock().bytes()).sum();
+    let parts: usize =
+        units.values().map(|unit| unit.words.bytes() + unit.debts.lock().bytes() + unit.seen.lock().bytes()).sum();
     parts + units.capacity() * (size_of::<(MemcgId, Unit)>() + 1)
 }

@@ -35,7 +35,7 @@ use lowwater_lru_core::{Bytes, Memcg};
 use thiserror::Error;
 
 use super::cgroup::CgroupError;
-use super::source::{Opened, Wait};
+use super::source::{Heard, Opened, Wait};
 use super::{Level, PressureConfig, Source, SourceError, Trim};
 use crate::reclaimer::Reclaimer;
 use limit::Watched;
@@ -136,7 +136,9 @@ impl Monitor {
         }
         let watched = config.cgroup.clone().map(Watched::find).transpose()?.flatten();
         if let Some(watched) = &watched {
-            sources.extend(Opened::cgroup_events(watched.cgroup())?.map(Some));
+            for file in watched.events_files() {
+                sources.extend(Opened::cgroup_events(&file)?.map(Some));
+            }
         }
         let names = sources.iter().flatten().map(|source| String::from(source.file())).collect();
         let wait = Wait::new().map_err(MonitorError::Thread)?;
@@ -211,8 +213,10 @@ impl Shared {
             self.wait.wait(pause.time(), &mut sources, |index, heard| {
                 let mut state = self.state.lock();
                 match heard {
-                    Ok(Level::Calm) => look = true,
-                    Ok(level) => state.heard(self.now(), index, level),
+                    Ok(heard) => {
+                        look |= heard == Heard::Look;
+                        state.heard(self.now(), index, heard);
+                    }
                     Err(error) => {
                         state.lost(index, &error);
                         gone.push(index);

@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::cgroup::CgroupError;
 use super::psi::{Psi, PsiFile};
 use super::systemd::Watch;
-use super::Trigger;
+use super::{Level, Trigger};
 
 #[cfg(target_os = "linux")]
 #[path = "source/linux.rs"]
@@ -31,6 +31,18 @@ pub enum Source {
     Psi(Psi),
     /// The service manager.
     Systemd(Watch),
+}
+
+/// What a source has to say when it is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no source to say it"))]
+pub(super) enum Heard {
+    /// Nothing: it was our own echo.
+    Nothing,
+    /// Something has happened in the control group: look there.
+    Look,
+    /// It is this bad.
+    Level(Level),
 }
 
 /// A place that should tell pressure cannot be watched, or no longer.

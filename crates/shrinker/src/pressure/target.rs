@@ -147,15 +147,33 @@ impl Target {
         if level == Level::Calm {
             return false;
         }
-        self.level = self.level.max(level);
-        // INVARIANT 3: the quiet time starts again with each event, answered or not.
-        self.since = self.since.max(now_ns);
+        self.note(now_ns, level);
         if self.is_settling(now_ns, level) {
             return false;
         }
         self.answered = Some((now_ns, level));
         let from = usage.min(self.ceiling);
-        let lowered = less_percent(from, self.percent(level)).max(self.floor());
+        self.lower(less_percent(from, self.percent(level)), from)
+    }
+
+    /// An event by somebody who knows how much there is: at `now_ns` it is as bad as `level` with a `usage` that should come down
+    /// to `at_most`. True if the ceiling fell. It is answered even if others still settle.
+    pub fn raise_to(&mut self, now_ns: u64, level: Level, usage: Bytes, at_most: Bytes) -> bool {
+        if level == Level::Calm {
+            return false;
+        }
+        self.note(now_ns, level);
+        self.lower(at_most, usage.min(self.ceiling))
+    }
+
+    fn note(&mut self, now_ns: u64, level: Level) {
+        self.level = self.level.max(level);
+        // INVARIANT 3: the quiet time starts again with each event, answered or not.
+        self.since = self.since.max(now_ns);
+    }
+
+    fn lower(&mut self, to: Bytes, from: Bytes) -> bool {
+        let lowered = to.max(self.floor());
         if lowered >= self.ceiling {
             return false;
         }

@@ -13,6 +13,8 @@ use lowwater_lru_core::Bytes;
 const THRESHOLD: Bytes = Bytes::mib(4);
 /// The least time between two trims, by default: a trim holds the allocator's locks for a while.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The interval is so many times shorter when it is urgent.
+const URGENT_PARTS: u64 = 20;
 
 /// What to call after a large shrink, and when.
 ///
@@ -53,7 +55,7 @@ impl Trim {
         self
     }
 
-    /// The least time between two calls; 1 s by default.
+    /// The least time between two calls; 1 s by default. A twentieth of that while memory is about to run out.
     pub fn interval(mut self, time: Duration) -> Self {
         self.interval = time;
         self
@@ -103,14 +105,15 @@ impl Gate {
     }
 
     /// The moment from which [`open`](Self::open) is true; none before enough is freed.
-    pub(super) fn due(&self) -> Option<u64> {
+    pub(super) fn due(&self, urgent: bool) -> Option<u64> {
+        let interval = if urgent { self.interval_ns / URGENT_PARTS } else { self.interval_ns };
         let enough = self.freed > Bytes::ZERO && self.freed >= self.threshold;
-        enough.then(|| self.last.map_or(0, |last| last.saturating_add(self.interval_ns)))
+        enough.then(|| self.last.map_or(0, |last| last.saturating_add(interval)))
     }
 
     /// Is it time? Then it counts as done.
-    pub(super) fn open(&mut self, now_ns: u64) -> bool {
-        let open = self.due().is_some_and(|due| due <= now_ns);
+    pub(super) fn open(&mut self, now_ns: u64, urgent: bool) -> bool {
+        let open = self.due(urgent).is_some_and(|due| due <= now_ns);
         if open {
             (self.freed, self.last) = (Bytes::ZERO, Some(now_ns));
         }
@@ -125,17 +128,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn trims_are_rare_and_none_is_forgotten(events in proptest::collection::vec((0..100_u64, 0..50_u64), 0..50)) {
+        fn trims_are_rare_and_none_is_forgotten(events in proptest::collection::vec((0..100_u64, 0..50_u64, any::<bool>()), 0..50)) {
             let trim = Trim::new(|| {}).threshold(Bytes::new(100)).interval(Duration::from_nanos(200));
             let mut gate = Gate::new(&trim);
             let (mut now, mut last, mut freed) = (0, None, 0);
-            for (after, bytes) in events {
+            for (after, bytes, urgent) in events {
                 now += after;
                 gate.freed(Bytes::new(bytes));
                 freed += bytes;
-                let (due, open) = (gate.due(), gate.open(now));
+                let (due, open) = (gate.due(urgent), gate.open(now, urgent));
+                let interval = if urgent { 10 } else { 200 };
                 prop_assert_eq!(open, due.is_some_and(|due| due <= now));
-                prop_assert_eq!(open, freed >= 100 && last.is_none_or(|last| now >= last + 200));
+                prop_assert_eq!(open, freed >= 100 && last.is_none_or(|last| now >= last + interval));
                 if open {
                     (freed, last) = (0, Some(now));
                 }
@@ -146,8 +150,8 @@ mod tests {
     #[test]
     fn nothing_freed_is_never_a_reason() {
         let mut gate = Gate::new(&Trim::new(|| {}).threshold(Bytes::ZERO));
-        assert!(!gate.open(1));
+        assert!(!gate.open(1, false));
         gate.freed(Bytes::new(1));
-        assert!(gate.open(1));
+        assert!(gate.open(1, false));
     }
 }

@@ -66,7 +66,16 @@ pub struct Job {
 impl Job {
     /// A job that is done when `memcg` uses at most `target`.
     pub fn new(memcg: Memcg, target: Bytes) -> Self {
-        Self { memcg, target: Some(target), priority: PRIORITY_DEFAULT, idle: 0, back_offs: 0, freed: 0, owed: 0, only: Only::ALL }
+        Self {
+            memcg,
+            target: Some(target),
+            priority: PRIORITY_DEFAULT,
+            idle: 0,
+            back_offs: 0,
+            freed: 0,
+            owed: 0,
+            only: Only::ALL,
+        }
     }
 
     /// The same, for some shrinkers only.

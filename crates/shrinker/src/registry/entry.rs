@@ -49,7 +49,10 @@ impl Entry {
         if self.is_aside() || !self.gate.enter() {
             return None;
         }
-        Some(Held { entry: Arc::clone(self), inside: Inside { gate: Arc::clone(&self.gate), visited: Visited::default() } })
+        Some(Held {
+            entry: Arc::clone(self),
+            inside: Inside { gate: Arc::clone(&self.gate), visited: Visited::default() },
+        })
     }
 
     /// The name in debugfs and in traces.

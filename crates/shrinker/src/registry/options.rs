@@ -17,7 +17,13 @@ pub(crate) struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seeks: SEEKS_DEFAULT, batch: BATCH_DEFAULT, memcg_aware: true, numa_aware: true, caches: Caches::OBJECTS }
+        Self {
+            seeks: SEEKS_DEFAULT,
+            batch: BATCH_DEFAULT,
+            memcg_aware: true,
+            numa_aware: true,
+            caches: Caches::OBJECTS,
+        }
     }
 }
 

@@ -122,13 +122,7 @@ impl Registry {
     }
 
     /// As [`shrink`](Self::shrink), for a part: one pass over each node that is selected.
-    pub fn shrink_selected(
-        &self,
-        select: &Select<'_>,
-        priority: u8,
-        flags: Reclaim,
-        work: &mut Work<'_>,
-    ) -> Progress {
+    pub fn shrink_selected(&self, select: &Select<'_>, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         let Some(_scope) = self.inner.scopes.enter_first() else { return Progress::default() };
         let root = select.memcg.unwrap_or(&self.inner.root);
         let mut progress = Progress::default();

@@ -1,6 +1,7 @@
 //! Reading a group's files.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -27,7 +28,7 @@ pub struct Cgroup {
     place: Place,
 }
 
-/// The limit that counts: the smallest from the group up to the top.
+/// A limit of a group or of one above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limit {
@@ -35,6 +36,13 @@ pub struct Limit {
     pub bytes: Bytes,
     /// The file that says so; none without any limit.
     pub file: Option<PathBuf>,
+}
+
+impl Limit {
+    /// The group that has it; none without any limit.
+    pub fn directory(&self) -> Option<&Path> {
+        self.file.as_deref().and_then(Path::parent)
+    }
 }
 
 /// A group's file cannot be used.
@@ -115,19 +123,30 @@ impl Cgroup {
         self.place.directory() == self.place.top()
     }
 
-    /// The effective limit: the smallest of its own and of those of all groups above it. In v2 a `high` counts as a limit,
-    /// since above it the group is slowed down until it is as good as dead. O(depth) files.
+    /// The effective limit: the smallest of [`limits`](Self::limits).
     ///
     /// # Errors
     ///
     /// [`CgroupError`] names the file that cannot be read or understood. A missing file is no limit.
     pub fn limit(&self) -> Result<Limit, CgroupError> {
+        let least = self.limits()?.into_iter().min_by_key(|limit| limit.bytes);
+        Ok(least.unwrap_or(Limit { bytes: Bytes::MAX, file: None }))
+    }
+
+    /// The limits on the path, its own first: of each group that has one, the smallest. In v2 a `high` counts as a limit, since
+    /// above it the group is slowed down until it is as good as dead. O(depth) files.
+    ///
+    /// # Errors
+    ///
+    /// As for [`limit`](Self::limit).
+    pub fn limits(&self) -> Result<Vec<Limit>, CgroupError> {
         let names: &[&str] = match self.version() {
             Version::V1 => &["memory.limit_in_bytes"],
             Version::V2 => &["memory.max", "memory.high"],
         };
-        let mut least = Limit { bytes: Bytes::MAX, file: None };
+        let mut limits = Vec::new();
         for directory in self.place.upwards() {
+            let mut least = Limit { bytes: Bytes::MAX, file: None };
             for name in names {
                 let file = Path::new(directory).join(name);
                 let Some(text) = optional(&file)? else { continue };
@@ -136,25 +155,40 @@ impl Cgroup {
                     least = Limit { bytes, file: Some(file) };
                 }
             }
+            limits.extend(least.file.is_some().then_some(least));
         }
-        Ok(least)
+        Ok(limits)
     }
 
-    /// What it uses and the kernel cannot take back by itself: all that is charged, less files in the page cache. None where
-    /// the kernel does not count.
+    /// What it uses and the kernel cannot take back by itself: all that is charged, less files in the page cache and the kernel's
+    /// own caches. None where the kernel does not count.
     ///
     /// # Errors
     ///
     /// [`CgroupError`] names the file that cannot be read or understood.
     pub fn usage(&self) -> Result<Option<Bytes>, CgroupError> {
+        self.usage_in(self.directory())
+    }
+
+    /// What counts against a limit: the usage of the group that has it, others in it included. None without a limit, and where
+    /// the kernel does not count.
+    ///
+    /// # Errors
+    ///
+    /// As for [`usage`](Self::usage).
+    pub fn usage_under(&self, limit: &Limit) -> Result<Option<Bytes>, CgroupError> {
+        limit.directory().map_or(Ok(None), |directory| self.usage_in(directory))
+    }
+
+    fn usage_in(&self, directory: &Path) -> Result<Option<Bytes>, CgroupError> {
         let name = match self.version() {
             Version::V1 => "memory.usage_in_bytes",
             Version::V2 => "memory.current",
         };
-        let file = self.directory().join(name);
+        let file = directory.join(name);
         let Some(text) = optional(&file)? else { return Ok(None) };
         let charged = number(name, text.trim_ascii()).map_err(|source| malformed(&file, source))?;
-        let file = self.directory().join("memory.stat");
+        let file = directory.join("memory.stat");
         let stat = optional(&file)?.map(|text| Stat::parse(&text).map_err(|source| malformed(&file, source)));
         let droppable = stat.transpose()?.unwrap_or_default().droppable();
         Ok(Some(Bytes::new(charged).saturating_sub(droppable)))
@@ -166,13 +200,8 @@ impl Cgroup {
     ///
     /// [`CgroupError`] names the file that cannot be read or understood.
     pub fn events(&self) -> Result<Option<Events>, CgroupError> {
-        let file = self.events_file();
+        let file = self.directory().join("memory.events");
         optional(&file)?.map(|text| Events::parse(&text).map_err(|source| malformed(&file, source))).transpose()
-    }
-
-    /// Where [`events`](Self::events) are.
-    pub fn events_file(&self) -> PathBuf {
-        self.directory().join("memory.events")
     }
 
     /// Where its stalls are told, in v2.

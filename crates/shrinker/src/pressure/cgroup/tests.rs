@@ -155,8 +155,33 @@ mod read {
         let limit = tree.cgroup(Version::V2, "a/b").limit().unwrap();
         assert_eq!(limit.bytes, Bytes::mib(64));
         assert_eq!(limit.file, Some(tree.0.join("a/memory.high")));
+        let each: Vec<_> =
+            tree.cgroup(Version::V2, "a/b").limits().unwrap().into_iter().map(|limit| limit.bytes).collect();
+        assert_eq!(each, [Bytes::mib(96), Bytes::mib(64)]);
         let none = tree.cgroup(Version::V2, "").limit().unwrap();
         assert_eq!((none.bytes, none.file), (Bytes::MAX, None));
+    }
+
+    #[test]
+    fn what_counts_against_a_limit_is_the_usage_of_the_group_that_has_it() {
+        let tree = Tree::new(
+            "shared",
+            &[
+                ("a/memory.max", "1000\n"),
+                ("a/memory.current", "900\n"),
+                ("a/memory.stat", "anon 800\nfile 100\nshmem 50\nslab_reclaimable 20\n"),
+                ("a/b/memory.max", "max\n"),
+                ("a/b/memory.current", "10\n"),
+            ],
+        );
+        let group = tree.cgroup(Version::V2, "a/b");
+        let limit = group.limit().unwrap();
+        assert_eq!(
+            group.usage_under(&limit).unwrap(),
+            Some(Bytes::new(830)),
+            "with its neighbours, less what can be dropped"
+        );
+        assert_eq!(group.usage().unwrap(), Some(Bytes::new(10)));
     }
 
     #[test]

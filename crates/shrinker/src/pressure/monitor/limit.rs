@@ -2,7 +2,8 @@
 //!
 //! What is charged to a runtime is not all that the group is charged for: code, stacks, the allocator's own rounding, the kernel's
 //! pages for sockets. So the budget ends a margin below the limit, and the group's own usage is looked at as well: it may come
-//! half way into the margin before that counts as pressure.
+//! half way into the margin before that counts as pressure. Then it is known how much is too much, and the caches have to give that,
+//! and another quarter of the margin so that it is not the same again at once.
 //!
 //! ```text
 //!     0 -------------------------- budget ------ medium --- critical --- limit
@@ -10,12 +11,16 @@
 //!                                                |<------- 1/2 ------->|
 //!                                                           |<-- 1/4 ->|
 //! ```
+//!
+//! Each limit on the path is looked at with the usage of the group that has it: a neighbour may fill it.
 
+use alloc::vec::Vec;
 use core::time::Duration;
+use std::path::{Path, PathBuf};
 
 use lowwater_lru_core::Bytes;
 
-use super::super::cgroup::{Cgroup, CgroupError};
+use super::super::cgroup::{Cgroup, CgroupError, Limit};
 use super::super::Level;
 
 /// Of a limit, the part that is the margin, and what is added for what does not grow with it.
@@ -24,8 +29,10 @@ const MARGIN_FIXED: Bytes = Bytes::mib(16);
 /// At most this part of a limit is margin, so that a small one leaves something.
 const MARGIN_PARTS_MIN: u64 = 2;
 
-/// Between two looks at the group's usage.
-const USAGE_EVERY: Duration = Duration::from_millis(250);
+/// Between two looks at the group's usage: two small files, some 30 us.
+const USAGE_EVERY: Duration = Duration::from_millis(100);
+/// The same, while it is too near the limit.
+const USAGE_EVERY_TIGHT: Duration = Duration::from_millis(10);
 /// Between two looks at the limits: they change when an operator changes them.
 const LIMIT_EVERY: Duration = Duration::from_secs(2);
 
@@ -75,6 +82,12 @@ impl CgroupLimit {
         self.margin.unwrap_or(by_default.min(Bytes::new(limit.get() / MARGIN_PARTS_MIN)))
     }
 
+    /// How much less should be used than `usage` of `limit`, if that is too much.
+    fn excess(&self, usage: Bytes, limit: Bytes) -> Bytes {
+        let margin = self.margin_of(limit).get();
+        usage.saturating_sub(limit.saturating_sub(Bytes::new(margin - margin / 4)))
+    }
+
     /// How bad it is to use `usage` of `limit`.
     fn level(&self, usage: Bytes, limit: Bytes) -> Level {
         let margin = self.margin_of(limit).get();
@@ -94,7 +107,7 @@ impl CgroupLimit {
 pub(super) struct Watched {
     config: CgroupLimit,
     cgroup: Cgroup,
-    limit: Bytes,
+    limits: Vec<Limit>,
     limit_due: u64,
     usage_due: u64,
 }
@@ -102,10 +115,12 @@ pub(super) struct Watched {
 /// What a look has shown.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// How bad the group's own usage is.
+    /// How bad it is.
     pub(super) level: Level,
-    /// What of the group can only be used by itself.
+    /// What is used of the limit that is nearest to be met, less what the kernel can drop.
     pub(super) usage: Bytes,
+    /// How much has to go, if the level is not calm.
+    pub(super) excess: Bytes,
 }
 
 impl Watched {
@@ -118,24 +133,31 @@ impl Watched {
                 None => return Ok(None),
             },
         };
-        let limit = cgroup.limit()?.bytes;
-        // That it can be read at all is seen now, not by the thread.
-        cgroup.usage()?;
-        Ok(Some(Self { config, cgroup, limit, limit_due: 0, usage_due: 0 }))
+        let limits = cgroup.limits()?;
+        let watched = Self { config, cgroup, limits, limit_due: 0, usage_due: 0 };
+        // That all of it can be read is seen now, not by the thread.
+        watched.usages()?;
+        Ok(Some(watched))
     }
 
-    pub(super) fn cgroup(&self) -> &Cgroup {
-        &self.cgroup
+    /// Where the group is.
+    pub(super) fn directory(&self) -> &Path {
+        self.cgroup.directory()
     }
 
-    /// The limit when it was last looked at.
+    /// The effective limit when it was last looked at.
     pub(super) fn limit(&self) -> Bytes {
-        self.limit
+        self.limits.iter().map(|limit| limit.bytes).min().unwrap_or(Bytes::MAX)
     }
 
     /// What the limit leaves.
     pub(super) fn budget(&self) -> Bytes {
-        self.config.budget(self.limit)
+        self.config.budget(self.limit())
+    }
+
+    /// The files that tell when a limit is met, of each group that has one.
+    pub(super) fn events_files(&self) -> impl Iterator<Item = PathBuf> + '_ {
+        self.limits.iter().filter_map(Limit::directory).map(|directory| directory.join("memory.events"))
     }
 
     /// When to look again.
@@ -147,14 +169,32 @@ impl Watched {
     pub(super) fn look(&mut self, now_ns: u64) -> Result<Seen, CgroupError> {
         if now_ns >= self.limit_due {
             self.limit_due = now_ns.saturating_add(LIMIT_EVERY.as_nanos() as u64);
-            self.limit = self.cgroup.limit()?.bytes;
+            self.limits = self.cgroup.limits()?;
         }
-        // Without a limit its usage is nobody's business.
-        let every = if self.limit == Bytes::MAX { LIMIT_EVERY } else { USAGE_EVERY };
+        let mut seen = Seen { level: Level::Calm, usage: Bytes::ZERO, excess: Bytes::ZERO };
+        let mut left_least = Bytes::MAX;
+        for (limit, usage) in self.usages()? {
+            seen.level = seen.level.max(self.config.level(usage, limit));
+            seen.excess = seen.excess.max(self.config.excess(usage, limit));
+            let left = limit.saturating_sub(usage);
+            if left < left_least {
+                (left_least, seen.usage) = (left, usage);
+            }
+        }
+        let every = match seen.level {
+            // Without a limit nobody's usage matters.
+            _ if self.limits.is_empty() => LIMIT_EVERY,
+            Level::Calm => USAGE_EVERY,
+            _ => USAGE_EVERY_TIGHT,
+        };
         self.usage_due = now_ns.saturating_add(every.as_nanos() as u64);
-        let usage = if self.limit == Bytes::MAX { None } else { self.cgroup.usage()? };
-        let usage = usage.unwrap_or(Bytes::ZERO);
-        Ok(Seen { level: self.config.level(usage, self.limit), usage })
+        Ok(seen)
+    }
+
+    /// Each limit, and what is used of it.
+    fn usages(&self) -> Result<Vec<(Bytes, Bytes)>, CgroupError> {
+        let usage = |limit: &Limit| Ok((limit.bytes, self.cgroup.usage_under(limit)?.unwrap_or(Bytes::ZERO)));
+        self.limits.iter().map(usage).collect()
     }
 }
 
@@ -174,6 +214,9 @@ mod tests {
             // Full of what is charged only: no pressure.
             prop_assert!(config.level(budget, limit) == Level::Calm || limit < Bytes::new(16));
             prop_assert_eq!(config.level(limit, limit), Level::Critical);
+            // Without the excess it is well again.
+            let left = usage.saturating_sub(config.excess(usage, limit));
+            prop_assert!(config.level(left, limit) == Level::Calm || limit < Bytes::new(16));
         }
     }
 }

@@ -8,6 +8,7 @@ use core::time::Duration;
 use lowwater_lru_core::{Bytes, Memcg};
 
 use super::super::cgroup::CgroupError;
+use super::super::source::Heard;
 use super::super::trim::Gate;
 use super::super::{Level, Reason, SourceError, Target};
 use super::limit::{Seen, Watched};
@@ -34,6 +35,8 @@ pub(super) struct State {
     fall: Option<Fall>,
     /// Not there while the thread looks.
     watched: Option<Watched>,
+    /// The group was too near its limit at the last look.
+    urgent: bool,
     stats: Counts,
     stop: bool,
 }
@@ -82,7 +85,7 @@ impl State {
         let left = watched.as_ref().map_or(Bytes::MAX, Watched::budget);
         let sources = files.into_iter().map(|file| SourceStats { file, events: 0, error: None }).collect();
         let cgroup = watched.as_ref().map(|watched| CgroupStats {
-            directory: watched.cgroup().directory().to_string_lossy().into_owned(),
+            directory: watched.directory().to_string_lossy().into_owned(),
             limit: watched.limit(),
             usage: Bytes::ZERO,
             events: 0,
@@ -97,6 +100,7 @@ impl State {
             gate: Gate::new(&config.trim),
             fall: None,
             watched,
+            urgent: false,
             stats: Counts { cgroup, sources, ..Counts::default() },
             stop: false,
         }
@@ -109,9 +113,11 @@ impl State {
         self.raise(now_ns, level);
     }
 
-    pub(super) fn heard(&mut self, now_ns: u64, source: usize, level: Level) {
-        self.stats.sources[source].events += 1;
-        self.raise(now_ns, level);
+    pub(super) fn heard(&mut self, now_ns: u64, source: usize, heard: Heard) {
+        self.stats.sources[source].events += u64::from(heard != Heard::Nothing);
+        if let Heard::Level(level) = heard {
+            self.raise(now_ns, level);
+        }
     }
 
     pub(super) fn lost(&mut self, source: usize, error: &SourceError) {
@@ -134,10 +140,24 @@ impl State {
                 if self.left.min(self.asked) != self.target.budget() {
                     self.set_budget(self.asked);
                 }
-                self.raise(now_ns, seen.level);
+                self.too_near(now_ns, &seen);
             }
             // The last limit stays: that it cannot be read does not mean that there is none.
             Err(error) => stats.error = Some(error.to_string()),
+        }
+    }
+
+    /// The group's usage is too near its limit: the caches have to give what is too much.
+    fn too_near(&mut self, now_ns: u64, seen: &Seen) {
+        self.urgent = seen.level > Level::Calm;
+        self.give_back(now_ns);
+        // What was asked for is still on its way, in the caches or in the allocator; asking for it twice would be too much.
+        let under_way = self.fall.is_some() || self.gate.due(true).is_some();
+        let usage = self.memcg.usage();
+        let at_most = if under_way { Bytes::MAX } else { usage.saturating_sub(seen.excess) };
+        if self.target.raise_to(now_ns, seen.level, usage, at_most) {
+            self.stats.lowered += 1;
+            self.apply();
         }
     }
 
@@ -179,7 +199,7 @@ impl State {
         }
         let fall = self.fall.as_ref().map(|fall| fall.due);
         let watched = self.watched.as_ref().map(Watched::due);
-        let due = [self.target.due(), self.gate.due(), fall, watched].into_iter().flatten().min();
+        let due = [self.target.due(), self.gate.due(self.urgent), fall, watched].into_iter().flatten().min();
         Some(Pause(due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns)))))
     }
 
@@ -187,7 +207,7 @@ impl State {
     pub(super) fn tick(&mut self, now_ns: u64) -> bool {
         self.give_back(now_ns);
         self.follow(now_ns);
-        self.gate.open(now_ns)
+        self.gate.open(now_ns, self.urgent)
     }
 
     pub(super) fn trimmed(&mut self, well: bool, took: Duration) {

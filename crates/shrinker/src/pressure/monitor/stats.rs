@@ -56,7 +56,7 @@ pub struct CgroupStats {
     pub directory: String,
     /// The effective limit.
     pub limit: Bytes,
-    /// What it used, when it was last looked at, less what the kernel can drop.
+    /// What was used, at the last look, of the limit that was nearest to be met, less what the kernel can drop.
     pub usage: Bytes,
     /// Looks that found it too near its limit.
     pub events: u64,

@@ -8,6 +8,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
 
 use rustix::event::Timespec;
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
@@ -15,15 +16,17 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::super::cgroup::{Cgroup, Events};
+use super::super::cgroup::{CgroupError, Events};
 use super::super::psi::Psi;
 use super::super::systemd::Watch;
 use super::super::Level;
-use super::{Source, SourceError};
+use super::{Heard, Source, SourceError};
 
 /// What is read of a FIFO or a socket at a time, and how often in a row: who writes more is heard again at once.
 const DRAIN_BYTES: usize = 4096;
 const DRAIN_READS: usize = 16;
+/// More than any kernel's `memory.events` has.
+const COUNTERS_BYTES: usize = 4096;
 /// The rest after the kernel could not poll.
 const POLL_REST: Duration = Duration::from_millis(100);
 
@@ -42,8 +45,8 @@ enum How {
     Trigger(Level),
     /// By bytes that mean nothing. Those in `echo` are our own: what is written into a FIFO comes out of it.
     Bytes { echo: Vec<u8> },
-    /// By `POLLPRI` when counters have changed; then they are read.
-    Counters { cgroup: Cgroup, seen: Events },
+    /// By `POLLPRI` from when counters have changed until they are read, by the descriptor that is polled and no other.
+    Counters { seen: Events },
 }
 
 impl Opened {
@@ -100,11 +103,14 @@ impl Opened {
     }
 
     /// A group's `memory.events`; none where it has no such file (v1, the root).
-    pub(in super::super) fn cgroup_events(cgroup: &Cgroup) -> Result<Option<Self>, SourceError> {
-        let Some(seen) = cgroup.events()? else { return Ok(None) };
-        let file = cgroup.events_file().to_string_lossy().into_owned();
+    pub(in super::super) fn cgroup_events(file: &Path) -> Result<Option<Self>, SourceError> {
+        if !file.exists() {
+            return Ok(None);
+        }
+        let file = file.to_string_lossy().into_owned();
         let fd = open(&file, false)?;
-        Ok(Some(Self { file, fd, how: How::Counters { cgroup: cgroup.clone(), seen } }))
+        let seen = counters(&fd, &file)?;
+        Ok(Some(Self { file, fd, how: How::Counters { seen } }))
     }
 
     /// What it is called.
@@ -119,29 +125,38 @@ impl Opened {
         }
     }
 
-    /// What it has to say, after the poll has said `ready`. [`Level::Calm`] if it is nothing, or only a reason to look.
-    ///
-    /// An error is the last that is heard of it.
-    fn hear(&mut self, ready: PollFlags) -> Result<Level, SourceError> {
+    /// What it has to say, after the poll has said `ready`. An error is the last that is heard of it.
+    fn hear(&mut self, ready: PollFlags) -> Result<Heard, SourceError> {
         let gone = ready.intersects(PollFlags::ERR | PollFlags::NVAL);
         match &mut self.how {
             How::Trigger(_) if gone => Err(SourceError::Gone { file: self.file.clone() }),
-            How::Trigger(level) => Ok(*level),
+            How::Trigger(level) => Ok(Heard::Level(*level)),
             // The kernel says ERR together with PRI each time they change.
-            How::Counters { cgroup, seen } => {
-                let now = cgroup.events()?.ok_or_else(|| SourceError::Gone { file: self.file.clone() })?;
+            How::Counters { seen } => {
+                let now = counters(&self.fd, &self.file)?;
                 // That `max` or `high` was met is no news: the page cache does it all day. The group's usage is looked at.
-                let level =
-                    if now.oom > seen.oom || now.oom_kill > seen.oom_kill { Level::Critical } else { Level::Calm };
+                let out_of_memory = now.oom > seen.oom || now.oom_kill > seen.oom_kill;
                 *seen = now;
-                Ok(level)
+                Ok(if out_of_memory { Heard::Level(Level::Critical) } else { Heard::Look })
             }
             How::Bytes { echo } => {
                 let heard = drain(&self.fd, echo, &self.file)?;
-                Ok(if heard { Level::Medium } else { Level::Calm })
+                Ok(if heard { Heard::Level(Level::Medium) } else { Heard::Nothing })
             }
         }
     }
+}
+
+/// Reads `memory.events` from its beginning.
+fn counters(fd: &OwnedFd, file: &str) -> Result<Events, SourceError> {
+    let mut buffer = [0; COUNTERS_BYTES];
+    let read = match rustix::io::pread(fd, &mut buffer, 0) {
+        Ok(n) => &buffer[..n],
+        Err(Errno::NODEV) => return Err(SourceError::Gone { file: file.to_owned() }),
+        Err(errno) => return Err(SourceError::Read { file: file.to_owned(), source: errno.into() }),
+    };
+    Events::parse(&String::from_utf8_lossy(read))
+        .map_err(|source| CgroupError::Malformed { file: file.into(), source }.into())
 }
 
 /// Reads what is there; says whether it was more than our own.
@@ -230,7 +245,7 @@ impl Wait {
         &self,
         time: Option<Duration>,
         sources: &mut [Option<Opened>],
-        mut heard: impl FnMut(usize, Result<Level, SourceError>),
+        mut heard: impl FnMut(usize, Result<Heard, SourceError>),
     ) {
         let mut fds: Vec<_> = sources
             .iter()

@@ -3,13 +3,12 @@
 use core::convert::Infallible;
 use core::time::Duration;
 use std::io;
+use std::path::Path;
 use std::time::Instant;
 
 use lowwater_lru_core::sync::{Condvar, Mutex};
 
-use super::super::cgroup::Cgroup;
-use super::super::Level;
-use super::{Source, SourceError};
+use super::{Heard, Source, SourceError};
 
 /// There is none.
 #[derive(Debug)]
@@ -20,7 +19,7 @@ impl Opened {
         Err(SourceError::Unsupported { file: source.file()? })
     }
 
-    pub(in super::super) fn cgroup_events(_cgroup: &Cgroup) -> Result<Option<Self>, SourceError> {
+    pub(in super::super) fn cgroup_events(_file: &Path) -> Result<Option<Self>, SourceError> {
         Ok(None)
     }
 
@@ -53,7 +52,7 @@ impl Wait {
         &self,
         time: Option<Duration>,
         _sources: &mut [Option<Opened>],
-        _heard: impl FnMut(usize, Result<Level, SourceError>),
+        _heard: impl FnMut(usize, Result<Heard, SourceError>),
     ) {
         // A time that no clock reaches is no time.
         let until = time.and_then(|time| Instant::now().checked_add(time));
