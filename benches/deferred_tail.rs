@@ -74,9 +74,12 @@ impl World {
     }
 }
 
+/// A policy's name, the policy, and the call that is measured with it.
+type Row = (&'static str, Arc<dyn Policy>, fn(&World) -> u64);
+
 fn deferred_tail(criterion: &mut Criterion) {
     let mut rows = criterion.benchmark_group("one call");
-    let policies: [(_, Arc<dyn Policy>, fn(&World) -> u64); 3] = [
+    let policies: [Row; 3] = [
         ("windup", Arc::new(Windup), |world| world.pass(12, Reclaim::FOREGROUND)),
         ("proportional", Arc::new(Proportional), |world| world.pass(12, Reclaim::FOREGROUND)),
         ("fair", Arc::new(Fair), World::direct),

@@ -88,15 +88,18 @@ linked!(impl[] for Inode { links, handle: Box<Inode> });
 /// Memory for objects, in magazines of a batch: what is freed is used again, and the system's allocator is no part of what is
 /// measured (its rarer, longer calls would be most of the tail).
 #[derive(Default)]
-struct Slab(Mutex<Vec<Vec<Box<Inode>>>>);
+struct Slab(Mutex<Vec<Vec<Free>>>);
+
+/// An object on no list.
+type Free = Box<Inode>;
 
 impl Slab {
-    fn put(&self, magazine: Vec<Box<Inode>>) {
+    fn put(&self, magazine: Vec<Free>) {
         self.0.lock().expect("nobody panics with it").push(magazine);
     }
 
     /// As many as it has at once; new ones if it has none.
-    fn get(&self) -> Vec<Box<Inode>> {
+    fn get(&self) -> Vec<Free> {
         let magazine = self.0.lock().expect("nobody panics with it").pop();
         magazine
             .unwrap_or_else(|| (0..BATCH).map(|n| Box::new(Inode { links: Links::new(), _number: [n; 4] })).collect())

@@ -75,7 +75,6 @@ pub enum Reason {
 
 impl Reason {
     /// Usage that `memcg` is to come down to.
-    #[cfg(all(feature = "std", not(lowwater_loom)))]
     pub(crate) fn target(self, memcg: &Memcg, watermarks: &Watermarks) -> Bytes {
         match self {
             Self::Watermark | Self::Limit => watermarks.target(memcg.max()),

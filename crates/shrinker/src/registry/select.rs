@@ -9,6 +9,7 @@ use super::{drop_all, Inner, Registry};
 use crate::control::Reclaim;
 use crate::id::ShrinkerId;
 use crate::pass::{Pass, Protect};
+use crate::pressure::{Reason, Watermarks};
 use crate::reclaimer::{Job, Step};
 use crate::work::{Progress, Work};
 
@@ -138,7 +139,9 @@ impl Registry {
     pub fn reclaim_selected(&self, select: &Select<'_>, bytes: Bytes) -> Bytes {
         let memcg = select.memcg.unwrap_or(&self.inner.root);
         let before = memcg.usage();
-        let target = before.saturating_sub(bytes);
+        // No limit is looked at, so the marks do not matter.
+        let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+        let target = Reason::Manual(bytes).target(memcg, &marks);
         let job = |node| (node, Job::new(memcg.clone(), target).only(select.only));
         let mut jobs: Vec<_> = select.nodes(self).into_iter().map(job).collect();
         for _ in 0..STEPS_MAX {
