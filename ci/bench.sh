@@ -10,4 +10,4 @@ if [ $# -gt 0 ]; then
     shift
     exec cargo bench --bench "$bench" -- "$@"
 fi
-for bench in add_del skip_empty cache; do cargo bench --bench "$bench" -- --quick --noplot; done
+for bench in add_del skip_empty deferred_tail cache; do cargo bench --bench "$bench" -- --quick --noplot; done

@@ -47,8 +47,11 @@ pub use runtime::Runtime;
 pub use lowwater_lru_core::{
     linked, topology, Bytes, Isolate, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy, Topology, Verdict,
 };
-pub use lowwater_shrinker::pressure::Watermarks;
-pub use lowwater_shrinker::{Count, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Shrinker};
+pub use lowwater_shrinker::pressure::{self, Watermarks};
+pub use lowwater_shrinker::{
+    Caches, Count, NodeStats, PairStats, Reclaim, Reclaimer, Registration, Registry, RegistryStats, Scan, Select,
+    ShrinkControl, Shrinker, ShrinkerStats,
+};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -7,6 +7,7 @@
 //!       topology   which node a thread is on
 //!       registry   who can give memory back, and for whom
 //!       reclaimer  a thread a node, that makes them
+//!       pressure   hears the machine, and lowers the budget for a while (only if the builder was told to)
 //! ```
 //!
 //! Nothing is global: two runtimes in one process do not meet, but for crossbeam-epoch's collector and the processors.
@@ -17,6 +18,14 @@
 //! caller a few loads. At a limit the caller frees a little itself, bounded in objects and in time; if that is not enough it is told so,
 //! and nothing is lost.
 
+//!
+//! # Pressure from outside
+//!
+//! A budget by hand is a guess about what the machine has left. With [`RuntimeBuilder::cgroup_limit`],
+//! [`watch_psi`](RuntimeBuilder::watch_psi) or [`systemd`](RuntimeBuilder::systemd) the runtime also hears when the guess was
+//! wrong. Then it lowers its effective budget, has the caches give way, and keeps it there until the pressure has been judged again:
+//! see [`pressure::Target`](crate::pressure::Target).
+
 mod builder;
 
 pub use builder::{BuildError, RuntimeBuilder};
@@ -26,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use lowwater_lru_core::{Bytes, Memcg, MemcgError, MemcgTree, OverLimit, Topology};
-use lowwater_shrinker::pressure::Reason;
+use lowwater_shrinker::pressure::{Monitor, PressureStats, Reason};
 use lowwater_shrinker::{DirectStop, NodeStats, Reclaim, Reclaimer, Registry, RegistryStats};
 
 /// Rounds of direct reclaim that a charge may make even if its time is over: a thread that was not running for a while has had
@@ -51,8 +60,10 @@ pub struct Runtime {
 }
 
 struct Inner {
-    // First, so that its threads are joined before what they work on goes.
-    reclaimer: Reclaimer,
+    // First, so that its thread, which holds the reclaimer too, is joined before that goes.
+    pressure: Option<Monitor>,
+    // Next, so that its threads are joined before what they work on goes.
+    reclaimer: Arc<Reclaimer>,
     registry: Registry,
     groups: DashMap<Box<str>, Memcg>,
     topology: Arc<dyn Topology>,
@@ -66,8 +77,10 @@ struct Inner {
 pub struct RuntimeStats {
     /// Bytes charged, those in per-thread stock included.
     pub usage: Bytes,
-    /// The budget.
+    /// The budget that holds now: less than was asked for while there is pressure, or if the control group leaves less.
     pub budget: Bytes,
+    /// How bad the pressure is, and what has led to it; none unless the builder was told to watch.
+    pub pressure: Option<PressureStats>,
     /// Groups, the root included.
     pub groups: usize,
     /// What each node's reclaimer thread did.
@@ -148,8 +161,9 @@ impl Runtime {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.inner.direct_time_max);
             let fits = || memcg.usage().saturating_add(bytes) <= max;
             let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &fits);
+            // Objects that were looked at, and not freed, were given a second chance: the next round may find them without.
             let hopeless =
-                outcome.freed == 0 && matches!(outcome.stopped, DirectStop::NothingLeft | DirectStop::InScope);
+                outcome.scanned == 0 && matches!(outcome.stopped, DirectStop::NothingLeft | DirectStop::InScope);
             if hopeless || (round >= ROUNDS_MIN && Instant::now() >= deadline) {
                 break;
             }
@@ -158,13 +172,19 @@ impl Runtime {
         group.try_charge(bytes).map(|_| ())
     }
 
-    /// The root group: its `max` is the budget.
+    /// The root group: its `max` is the budget that holds now.
     pub fn root(&self) -> &Memcg {
         self.inner.tree.root()
     }
 
-    /// Changes the budget. If more is in use than that, charges fail until the reclaimer has freed it, which it begins at once.
+    /// Changes the budget. If more is in use than that, the reclaimer frees it, which it begins at once. Meanwhile charges fail; in
+    /// a runtime that watches for pressure they free as much as they take.
+    ///
+    /// What the control group leaves, and what pressure has lowered, still holds.
     pub fn set_budget(&self, budget: Bytes) {
+        if let Some(pressure) = self.pressure() {
+            return pressure.set_budget(budget);
+        }
         self.root().set_max(budget);
         if self.root().usage() > budget {
             self.inner.reclaimer.wake(self.root(), Reason::Limit);
@@ -191,16 +211,44 @@ impl Runtime {
         &self.inner.reclaimer
     }
 
+    /// The watch for pressure, by which it can also be raised by hand; none unless the builder was told of a source, or of how to
+    /// answer.
+    ///
+    /// ```
+    /// use lowwater::pressure::{Level, PressureConfig};
+    /// use lowwater::{Bytes, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(Bytes::mib(64)).pressure(PressureConfig::default()).build()?;
+    /// // Somebody else needs memory: a quarter of what is used is to go, and not to come back soon.
+    /// runtime.pressure().expect("it was asked for").raise(Level::Critical);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pressure(&self) -> Option<&Monitor> {
+        self.inner.pressure.as_ref()
+    }
+
     /// Reclaims `bytes` from `group` and those below it, on this thread, until its usage fell by that or nothing more can be freed.
     /// Says by how much it fell. Not bounded in time.
     #[doc(alias = "memory.reclaim")]
     pub fn reclaim(&self, group: &Memcg, bytes: Bytes) -> Bytes {
-        self.inner.registry.reclaim(group, bytes)
+        let freed = self.inner.registry.reclaim(group, bytes);
+        self.freed(freed);
+        freed
     }
 
     /// Frees all that can be freed, protected or not; says how many objects.
     pub fn drop_caches(&self) -> u64 {
-        self.inner.registry.drop_caches()
+        let before = self.root().usage();
+        let dropped = self.inner.registry.drop_caches();
+        self.freed(before.saturating_sub(self.root().usage()));
+        dropped
+    }
+
+    /// The allocator is to give it back to the system, if there is a watch.
+    fn freed(&self, bytes: Bytes) {
+        if let Some(pressure) = self.pressure() {
+            pressure.freed(bytes);
+        }
     }
 
     /// What is there, and what was done. O(shrinkers + live pairs).
@@ -208,6 +256,7 @@ impl Runtime {
         RuntimeStats {
             usage: self.root().usage(),
             budget: self.root().max(),
+            pressure: self.pressure().map(Monitor::stats),
             groups: self.inner.tree.len(),
             reclaimers: self.inner.reclaimer.stats(),
             registry: self.inner.registry.snapshot(),

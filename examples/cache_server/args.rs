@@ -51,6 +51,10 @@ struct Args {
     #[arg(short = 'D', default_value = ":", value_name = "char")]
     delimiter: String,
 
+    /// Address and port (or a port of 127.0.0.1) where HTTP clients get /metrics and /debug/shrinker; nowhere without it
+    #[arg(long = "http", value_name = "addr")]
+    http: Option<String>,
+
     /// File with the tenants' limits, one tenant a line: `shop low=8M high=16M max=32M`
     #[arg(long = "config", value_name = "file")]
     config: Option<PathBuf>,
@@ -61,6 +65,8 @@ struct Args {
 pub struct Settings {
     /// Each `host:port`.
     pub listen: Vec<String>,
+    /// `host:port` for HTTP, if it is wanted.
+    pub http: Option<String>,
     pub budget: Bytes,
     pub threads: usize,
     pub connections_max: u64,
@@ -92,13 +98,15 @@ impl Args {
             _ => return Err(format!("-D: one visible ASCII character ends a tenant's name, not {:?}", self.delimiter)),
         };
         let item_bytes_max = item_bytes(self.item_max.as_deref(), budget)?;
-        let listen = self.listen.iter().map(|text| address(text, self.port)).collect::<Result<_, _>>()?;
+        let listen = self.listen.iter().map(|text| address("-l", text, self.port)).collect::<Result<_, _>>()?;
+        let http = self.http.as_deref().map(http_address).transpose()?;
         let limits = match &self.config {
             Some(path) => config::read(path, delimiter).map_err(|why| why.to_string())?,
             None => Vec::new(),
         };
         Ok(Settings {
             listen,
+            http,
             budget,
             threads,
             connections_max: self.connections_max,
@@ -129,7 +137,7 @@ fn item_bytes(text: Option<&str>, budget: Bytes) -> Result<usize, String> {
 }
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port` or plain `v6`, to `host:port`.
-fn address(text: &str, port: u16) -> Result<String, String> {
+fn address(flag: &str, text: &str, port: u16) -> Result<String, String> {
     let is_v6 = |host: &str| host.parse::<std::net::Ipv6Addr>().is_ok();
     let (host, own_port) = if is_v6(text) {
         (format!("[{text}]"), None)
@@ -143,12 +151,20 @@ fn address(text: &str, port: u16) -> Result<String, String> {
     };
     let port = match own_port {
         None => port,
-        Some(own_port) => own_port.parse().map_err(|_| format!("-l: {own_port:?} in {text:?} is not a port"))?,
+        Some(own_port) => own_port.parse().map_err(|_| format!("{flag}: {own_port:?} in {text:?} is not a port"))?,
     };
     if host.is_empty() {
-        return Err(format!("-l: {text:?} has no address"));
+        return Err(format!("{flag}: {text:?} has no address"));
     }
     Ok(format!("{host}:{port}"))
+}
+
+/// Where HTTP is served: an address with a port, or a port of this machine alone. 0: any free one, which is printed.
+fn http_address(text: &str) -> Result<String, String> {
+    match text.parse::<u16>() {
+        Ok(port) => Ok(format!("127.0.0.1:{port}")),
+        Err(_) => address("--http", text, 0),
+    }
 }
 
 #[cfg(test)]
@@ -168,6 +184,19 @@ mod tests {
         assert_eq!(settings.connections_max, 1024);
         assert_eq!(settings.item_bytes_max, 1 << 20);
         assert_eq!(settings.delimiter, b':');
+        assert_eq!(settings.http, None, "no second port unless it is asked for");
+    }
+
+    #[test]
+    fn http_is_served_to_this_machine_unless_another_address_is_given() {
+        for (text, address) in [
+            ("9150", "127.0.0.1:9150"),
+            ("0.0.0.0:9150", "0.0.0.0:9150"),
+            ("[::1]:1", "[::1]:1"),
+            ("localhost", "localhost:0"),
+        ] {
+            assert_eq!(settings(&["--http", text]).unwrap().http.as_deref(), Some(address));
+        }
     }
 
     #[test]
@@ -196,6 +225,7 @@ mod tests {
             (&["-D", "::"], "-D"),
             (&["-D", " "], "-D"),
             (&["-l", "host:port"], "-l"),
+            (&["--http", "host:port"], "--http"),
             (&["--config", "/nonexistent/tenants"], "/nonexistent/tenants"),
             (&["surplus"], "surplus"),
         ] {

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::args::Settings;
 use crate::connection;
 use crate::expiry::Expiry;
+use crate::http;
 use crate::stash::Stash;
 use crate::stats::{Counter, Counters};
 use crate::store::Store;
@@ -38,12 +39,21 @@ pub struct Server {
     pub started: Instant,
     /// Where it really listens.
     pub addresses: Vec<SocketAddr>,
+    /// Where it really listens for HTTP, if it does.
+    pub http: Option<SocketAddr>,
     connections: AtomicU64,
     verbosity: AtomicU8,
     /// A new `flush_all` takes the place of one that is waiting for its time.
     flushes: AtomicU64,
     /// Told when the last connection closed.
     idle: Notify,
+}
+
+/// Where clients come in.
+#[derive(Debug)]
+pub struct Listeners {
+    cache: Vec<TcpListener>,
+    http: Option<TcpListener>,
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -119,21 +129,32 @@ async fn turn_away(mut stream: TcpStream) {
 
 impl Server {
     /// A server that listens, and accepts nobody yet.
-    pub async fn open(settings: Settings) -> Result<(Arc<Self>, Vec<TcpListener>), String> {
-        let mut listeners = Vec::new();
+    pub async fn open(settings: Settings) -> Result<(Arc<Self>, Listeners), String> {
+        let mut cache = Vec::new();
         for address in &settings.listen {
-            listeners.extend(listen(address).await?);
+            cache.extend(listen(address).await?);
         }
-        let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        Ok((Arc::new(Self::new(settings, addresses)?), listeners))
+        let http = match &settings.http {
+            Some(address) => Some(TcpListener::bind(address).await.map_err(|why| {
+                format!("cannot listen for HTTP on {address}: {why}; choose another address or port with --http")
+            })?),
+            None => None,
+        };
+        let mut server = Self::new(settings)?;
+        server.addresses = cache.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        server.http = http.as_ref().and_then(|listener| listener.local_addr().ok());
+        Ok((Arc::new(server), Listeners { cache, http }))
     }
 
     /// Lets clients in until `stopped` resolves; then lets the commands that run end, within [`CLOSE_TIME_MAX`].
-    pub async fn run(self: &Arc<Self>, listeners: Vec<TcpListener>, stopped: impl Future<Output = ()>) {
+    pub async fn run(self: &Arc<Self>, listeners: Listeners, stopped: impl Future<Output = ()>) {
         let (close, closing) = watch::channel(());
         let mut doors = JoinSet::new();
-        for listener in listeners {
+        for listener in listeners.cache {
             doors.spawn(accept(Arc::clone(self), listener, closing.clone()));
+        }
+        if let Some(listener) = listeners.http {
+            doors.spawn(http::serve(Arc::clone(self), listener, closing.clone()));
         }
         stopped.await;
         doors.shutdown().await;
@@ -141,13 +162,14 @@ impl Server {
         self.wait_until_idle().await;
     }
 
-    fn new(settings: Settings, addresses: Vec<SocketAddr>) -> Result<Self, String> {
+    fn new(settings: Settings) -> Result<Self, String> {
         Ok(Self {
             store: Store::new(settings.budget, settings.delimiter, &settings.limits)?,
             stash: Arc::new(Stash::new(settings.budget.get() / STASH_SHARE)),
             counters: Counters::default(),
             started: Instant::now(),
-            addresses,
+            addresses: Vec::new(),
+            http: None,
             connections: AtomicU64::new(0),
             verbosity: AtomicU8::new(settings.verbosity),
             flushes: AtomicU64::new(0),
@@ -228,7 +250,8 @@ impl Server {
             "cache_server {version}, memcached text protocol on {addresses}\n\
              memory   {memory} MiB for all tenants, items up to {item} bytes; {connections} connections, {threads} threads\n\
              tenants  a key's tenant is what stands before its first '{delimiter}', else \"default\"; {limited} with limits\n\
-             try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {host} {port}\n",
+             try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {host} {port}\n{http}",
+            http = self.http.map_or(String::new(), |http| format!("http     http://{http}/metrics\n")),
             version = env!("CARGO_PKG_VERSION"),
             addresses = addresses.join(" "),
             memory = settings.budget.get() >> 20,

@@ -77,7 +77,7 @@ impl Counters {
         }
     }
 
-    fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         // Relaxed: as in `count`.
         NAMES.iter().zip(&self.0).map(|(name, counter)| (*name, counter.load(Ordering::Relaxed)))
     }
@@ -140,6 +140,57 @@ pub fn settings(server: &Server, out: &mut Output) {
     stat(out, "maxconns_fast", "yes");
     stat(out, "flush_enabled", "yes");
     stat(out, "dump_enabled", "no");
+    out.line("END");
+}
+
+/// `stats shrinkers`: who can give memory back, how much of it there is, and what they did so far.
+pub fn shrinkers(server: &Server, out: &mut Output) {
+    let stats = server.store.runtime().registry().survey();
+    for shrinker in &stats.shrinkers {
+        let name = shrinker.full_name();
+        let pairs = || stats.pairs.iter().filter(|pair| pair.shrinker == shrinker.id);
+        for (field, value) in [
+            ("objects", pairs().map(|pair| pair.count.unwrap_or(0)).sum()),
+            ("live_pairs", pairs().count() as u64),
+            ("callbacks", shrinker.callbacks),
+            ("requested", shrinker.requested),
+            ("scanned", shrinker.scanned),
+            ("freed", shrinker.freed),
+            ("deferred", shrinker.deferred),
+            ("owed", pairs().map(|pair| pair.owed).sum()),
+            ("panics", shrinker.panics),
+            ("time_us", shrinker.time_ns / 1000),
+        ] {
+            stat(out, &format!("{name}:{field}"), value);
+        }
+        match shrinker.last_run_ns {
+            Some(then) => stat(out, &format!("{name}:last_run_ms_ago"), stats.now_ns.saturating_sub(then) / 1_000_000),
+            None => stat(out, &format!("{name}:last_run_ms_ago"), "never"),
+        }
+    }
+    out.line("END");
+}
+
+/// `stats reclaim`: what the background did, and what it costs to know who holds something.
+pub fn reclaim(server: &Server, out: &mut Output) {
+    let stats = server.store.runtime().stats();
+    stat(out, "bytes", stats.usage.get());
+    stat(out, "limit_maxbytes", stats.budget.get());
+    stat(out, "groups", stats.groups);
+    stat(out, "live_pairs", stats.registry.live_pairs);
+    stat(out, "live_groups", stats.registry.live_groups);
+    stat(out, "map_bytes", stats.registry.map_bytes.get());
+    for node in &stats.reclaimers {
+        for (field, value) in [
+            ("wakeups", node.wakeups),
+            ("steps", node.steps),
+            ("freed", node.freed),
+            ("exhausted", node.exhausted),
+            ("pinned", u64::from(node.pinned)),
+        ] {
+            stat(out, &format!("node{}:{field}", node.node.index()), value);
+        }
+    }
     out.line("END");
 }
 

@@ -197,6 +197,11 @@ impl Store {
         }
     }
 
+    /// What the cache lives in.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
     /// The tenants by name.
     pub fn tenants(&self) -> Vec<TenantReport> {
         let mut tenants: Vec<_> = self.tenants.all().iter().map(|tenant| self.report(tenant)).collect();

@@ -20,6 +20,7 @@ use crate::server::Server;
 
 struct Running {
     address: SocketAddr,
+    http: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -28,6 +29,7 @@ impl Running {
     fn start(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings {
             listen: vec!["127.0.0.1:0".into()],
+            http: None,
             budget: Bytes::mib(8),
             threads: 2,
             connections_max: 100,
@@ -43,14 +45,15 @@ impl Running {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let (server, listeners) = Server::open(settings).await.unwrap();
-                tell.send(server.addresses[0]).unwrap();
+                tell.send((server.addresses[0], server.http)).unwrap();
                 let stopped = async {
                     let _ = stopped.await;
                 };
                 server.run(listeners, stopped).await;
             });
         });
-        Self { address: told.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
+        let (address, http) = told.recv().unwrap();
+        Self { address, http, stop: Some(stop), thread: Some(thread) }
     }
 
     fn connect(&self) -> Client {
@@ -295,4 +298,90 @@ fn a_server_closes_within_a_second_whatever_its_clients_do() {
     assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
     assert_eq!(idle.0.read(&mut [0]).unwrap_or(0), 0, "connections are closed");
     assert!(TcpStream::connect(server.address).is_err(), "nobody is let in any more");
+}
+
+/// One request, and everything that comes back.
+fn http(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn http_shows_numbers_and_no_key_value_or_tenant() {
+    let server = Running::start(|settings| settings.http = Some("127.0.0.1:0".into()));
+    let address = server.http.unwrap();
+    let mut client = server.connect();
+    client.say(
+        "set shop:secret-key 0 0 12\r\nsecret-value\r\nget shop:secret-key\r\n",
+        "STORED\r\nVALUE shop:secret-key 0 12\r\nsecret-value\r\nEND\r\n",
+    );
+    let get = |path: &str| http(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+    let metrics = get("/metrics");
+    assert!(metrics.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{metrics}");
+    for line in [
+        "lowwater_items 1",
+        "lowwater_server_get_hits_total 1",
+        "lowwater_shrinker_freed_total{shrinker=\"values-0\"} 0",
+    ] {
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
+    }
+    assert!(get("/debug/shrinker").ends_with("\r\n\r\nvalues-0\n"));
+    // The root is 0, the default tenant 1, the shop 2.
+    assert!(get("/debug/shrinker/values-0/count").contains("\r\n\r\n2 1"), "{}", get("/debug/shrinker/values-0/count"));
+    for path in ["/metrics", "/debug/shrinker", "/debug/shrinker/values-0/count", "/", "/shop:secret-key"] {
+        let answer = get(path);
+        assert!(!answer.contains("secret") && !answer.contains("shop"), "{path}: {answer}");
+    }
+    for (request, status) in [
+        ("GET /debug/shrinker/values-1/count HTTP/1.1\r\n\r\n", "404"),
+        ("GET /debug/shrinker/values-0/scan HTTP/1.1\r\n\r\n", "404"),
+        ("GET /debug/shrinker/../../metrics HTTP/1.1\r\n\r\n", "404"),
+        ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        ("flush_all\r\n", "400"),
+        (&format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(9000)), "431"),
+    ] {
+        let answer = http(address, request);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request:?}: {answer}");
+    }
+    let head = http(address, "HEAD /metrics HTTP/1.1\r\n\r\n");
+    assert!(head.ends_with("\r\n\r\n"), "a head has no body");
+    assert_eq!(client.stat("stats", "curr_connections"), "1", "HTTP clients take no seat");
+}
+
+#[test]
+fn silent_http_clients_do_not_keep_the_cache_from_serving_or_closing() {
+    let mut server = Running::start(|settings| settings.http = Some("127.0.0.1:0".into()));
+    let address = server.http.unwrap();
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut client = server.connect();
+    client.say("set k 0 0 1\r\nx\r\nget k\r\n", "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
+    drop(silent);
+    assert!(http(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
+    let started = Instant::now();
+    let _silent = TcpStream::connect(address).unwrap();
+    server.stop();
+    assert!(started.elapsed() < Duration::from_secs(2), "it took {:?}", started.elapsed());
+}
+
+#[test]
+fn stats_tell_of_the_shrinker_and_of_reclaim() {
+    let server = Running::start(|settings| settings.budget = Bytes::mib(1));
+    let mut client = server.connect();
+    assert_eq!(client.stat("stats shrinkers", "values-0:last_run_ms_ago"), "never");
+    let value = "x".repeat(10_000);
+    for n in 0..200 {
+        client.say(&format!("set t:{n} 0 0 10000\r\n{value}\r\n"), "STORED\r\n");
+    }
+    let number = |client: &mut Client, topic: &str, name: &str| client.stat(topic, name).parse::<u64>().unwrap();
+    let freed = number(&mut client, "stats shrinkers", "values-0:freed");
+    assert!(freed >= 95, "2 MB went into 1 MB, and {freed} values had to go");
+    let objects = number(&mut client, "stats shrinkers", "values-0:objects");
+    assert!((1..=200 - 95).contains(&objects), "{objects} values are there");
+    assert_eq!(number(&mut client, "stats shrinkers", "values-0:live_pairs"), 1);
+    assert!(number(&mut client, "stats reclaim", "node0:wakeups") > 0);
+    assert_eq!(number(&mut client, "stats reclaim", "limit_maxbytes"), 1 << 20);
 }

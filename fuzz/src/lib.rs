@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod list_lru;
+pub mod pressure;
 pub mod protocol;
 pub mod text;
 

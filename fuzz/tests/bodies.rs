@@ -1,6 +1,6 @@
 //! Each body on inputs that are always the same: random bytes, and pieces of what the body understands.
 
-use lowwater_fuzz::{list_lru, protocol, text};
+use lowwater_fuzz::{list_lru, pressure, protocol, text};
 
 /// xorshift64*: the same bytes on every run.
 struct Random(u64);
@@ -78,5 +78,33 @@ fn texts_are_answered() {
     let mut random = Random(3);
     for _ in 0..10_000 {
         text::check(&random.pieces(&pieces));
+    }
+}
+
+#[test]
+fn the_kernels_texts_are_read_or_refused() {
+    let pieces = [
+        "some avg10=0.00 avg60=1.25 avg300=100.00 total=58761\n",
+        "full avg10=0.00 avg60=0.00 avg300=0.00 total=18446744073709551615\n",
+        "avg10=",
+        "0::/system.slice/a.service\n",
+        "4:memory,cpu:/docker/abc\n",
+        "0::/../x\n",
+        "31 23 0:28 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n",
+        "35 31 0:32 /docker/abc /sys/fs/cgroup/memory\\040x ro - cgroup cgroup rw,memory\n",
+        "\\134",
+        "oom_kill 1\n",
+        "max\n",
+        "high 18446744073709551616\n",
+        "/run/pressure\nc29tZSAyMDAwMDAgMjAwMDAwMAA=",
+        "/\nAA==",
+        "=",
+        " - ",
+        ":",
+        "/",
+    ];
+    let mut random = Random(4);
+    for _ in 0..10_000 {
+        pressure::check(&random.pieces(&pieces));
     }
 }

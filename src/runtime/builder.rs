@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use lowwater_lru_core::{topology, Bytes, MemcgTree, Topology};
-use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::pressure::systemd::{Systemd, SystemdError};
+use lowwater_shrinker::pressure::{
+    CgroupLimit, Monitor, MonitorConfig, MonitorError, PressureConfig, Psi, Source, Trim, Watermarks,
+};
 use lowwater_shrinker::{Reclaimer, Registry, RegistryConfig, StartError};
 
 use super::{Inner, Runtime};
@@ -21,6 +24,9 @@ pub struct RuntimeBuilder {
     topology: Option<Arc<dyn Topology>>,
     watermarks: Option<Watermarks>,
     direct_time_max: Option<Duration>,
+    /// There if pressure is to be watched.
+    monitor: Option<MonitorConfig>,
+    systemd: bool,
 }
 
 /// A runtime cannot be made.
@@ -33,6 +39,12 @@ pub enum BuildError {
     /// A reclaimer thread does not start.
     #[error("the reclaimer does not start: {0}")]
     Start(#[from] StartError),
+    /// A source of pressure cannot be watched.
+    #[error("pressure cannot be watched: {0}")]
+    Pressure(#[from] MonitorError),
+    /// The service manager's variables are wrong.
+    #[error("pressure cannot be watched: {0}")]
+    Systemd(#[from] SystemdError),
 }
 
 impl RuntimeBuilder {
@@ -60,12 +72,108 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Makes the runtime and starts its threads, one a node.
+    /// How pressure is answered. Also without any source: then it is raised by hand only, by
+    /// [`Runtime::pressure`].
+    pub fn pressure(mut self, config: PressureConfig) -> Self {
+        self.monitor().pressure = config;
+        self
+    }
+
+    /// Hears the kernel when tasks wait for memory: in the whole system, in a control group, or in this process's own. More than
+    /// one may be given.
+    ///
+    /// [`build`](Self::build) fails where the kernel does not tell (no PSI, no right to ask); the builder is [`Clone`], so that
+    /// one can try, and go on without.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    /// use lowwater::pressure::{Psi, Trigger};
+    /// use lowwater::{Bytes, Runtime};
+    ///
+    /// // Some task waited for 150 ms of 2 s. Without privileges windows are multiples of 2 s.
+    /// let trigger = Trigger::some(Duration::from_millis(150), Duration::from_secs(2))?;
+    /// let builder = Runtime::builder().budget(Bytes::gib(1));
+    /// let runtime = builder.clone().watch_psi(Psi::system(trigger)).build().or_else(|error| {
+    ///     eprintln!("{error}");
+    ///     builder.build()
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "memory.pressure")]
+    pub fn watch_psi(mut self, psi: Psi) -> Self {
+        self.monitor().sources.push(Source::Psi(psi));
+        self
+    }
+
+    /// Takes the limit of this process's control group, less a margin, if that is less than the budget; and its usage, when it
+    /// comes near the limit, as pressure. Nested limits count, cgroup v1's as well; without any there is none. Limits that change
+    /// later are followed.
+    ///
+    /// ```
+    /// use lowwater::{Bytes, Runtime};
+    ///
+    /// // In a container of 1 GiB: 880 MiB. Elsewhere: 4 GiB.
+    /// let runtime = Runtime::builder().budget(Bytes::gib(4)).cgroup_limit(true).build()?;
+    /// println!("budget: {} bytes", runtime.stats().budget);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "memory.max")]
+    #[doc(alias = "memory.high")]
+    #[doc(alias = "memory.limit_in_bytes")]
+    pub fn cgroup_limit(mut self, yes: bool) -> Self {
+        if yes {
+            self.monitor().cgroup.get_or_insert_with(CgroupLimit::own);
+        } else if let Some(monitor) = &mut self.monitor {
+            monitor.cgroup = None;
+        }
+        self
+    }
+
+    /// As [`cgroup_limit`](Self::cgroup_limit), with another group or another margin.
+    pub fn cgroup(mut self, limit: CgroupLimit) -> Self {
+        self.monitor().cgroup = Some(limit);
+        self
+    }
+
+    /// Hears the service manager, if it says what to watch: systemd's `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`, read
+    /// by [`build`](Self::build). Where they are not set, or say `/dev/null`, nothing is watched.
+    #[doc(alias = "MemoryPressureWatch")]
+    pub fn systemd(mut self, yes: bool) -> Self {
+        self.systemd = yes;
+        self
+    }
+
+    /// What makes the allocator give freed memory back to the system after a large shrink. [`Trim::system`] by default, which
+    /// is glibc's `malloc_trim` where there is one; nothing is called in a runtime that does not watch for pressure.
+    ///
+    /// ```
+    /// use lowwater::{pressure::Trim, Bytes, Runtime};
+    ///
+    /// let trim = Trim::new(|| { /* the purge of jemalloc, mimalloc, ... */ }).threshold(Bytes::mib(64));
+    /// let runtime = Runtime::builder().budget(Bytes::gib(1)).trim(trim).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "malloc_trim")]
+    pub fn trim(mut self, trim: Trim) -> Self {
+        self.monitor().trim = trim;
+        self
+    }
+
+    fn monitor(&mut self) -> &mut MonitorConfig {
+        self.monitor.get_or_insert_default()
+    }
+
+    /// Makes the runtime and starts its threads: one a node, and one that watches for pressure if it was told to.
     ///
     /// # Errors
     ///
-    /// [`BuildError`] says which choice does not work, or that a thread does not start.
-    pub fn build(self) -> Result<Runtime, BuildError> {
+    /// [`BuildError`] says which choice does not work, which file is in the way, or that a thread does not start.
+    pub fn build(mut self) -> Result<Runtime, BuildError> {
+        if self.systemd {
+            if let Systemd::Watch(watch) = Systemd::from_env()? {
+                self.monitor().sources.push(Source::Systemd(watch));
+            }
+        }
         let budget = self.budget.unwrap_or(Bytes::MAX);
         if budget == Bytes::ZERO {
             return Err(BuildError::NoBudget);
@@ -79,8 +187,10 @@ impl RuntimeBuilder {
         let direct_ns = u64::try_from(direct_time_max.as_nanos()).unwrap_or(u64::MAX);
         let config = RegistryConfig::with_topology(Arc::clone(&topology)).direct_time_max_ns(direct_ns);
         let registry = Registry::with_config(&tree, config);
-        let reclaimer = Reclaimer::start(&registry, Arc::clone(&topology), watermarks)?;
-        let inner = Inner { reclaimer, registry, groups: DashMap::new(), topology, direct_time_max, tree };
+        let reclaimer = Arc::new(Reclaimer::start(&registry, Arc::clone(&topology), watermarks)?);
+        let monitor = |config| Monitor::start(tree.root(), budget, Arc::clone(&reclaimer), config);
+        let pressure = self.monitor.map(monitor).transpose()?;
+        let inner = Inner { pressure, reclaimer, registry, groups: DashMap::new(), topology, direct_time_max, tree };
         Ok(Runtime { inner: Arc::new(inner) })
     }
 }
@@ -91,6 +201,8 @@ impl std::fmt::Debug for RuntimeBuilder {
             .field("budget", &self.budget)
             .field("watermarks", &self.watermarks)
             .field("direct_time_max", &self.direct_time_max)
+            .field("monitor", &self.monitor)
+            .field("systemd", &self.systemd)
             .finish_non_exhaustive()
     }
 }

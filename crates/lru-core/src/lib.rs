@@ -70,6 +70,8 @@ pub mod memcg;
 mod rcu;
 pub mod sync;
 pub mod topology;
+#[cfg(all(feature = "std", target_os = "linux", target_env = "gnu"))]
+pub mod trim;
 pub mod unit;
 
 pub use list::{Handle, Linked, Links};

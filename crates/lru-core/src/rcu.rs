@@ -37,9 +37,9 @@ mod thread;
 
 #[cfg(any(lowwater_loom, not(feature = "std")))]
 pub(crate) use count::{flush, pin, Guard};
-pub(crate) use queue::{Queue, Queues};
 #[cfg(all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))))]
 pub(crate) use epoch::{flush, pin, Guard};
+pub(crate) use queue::{Queue, Queues};
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 pub(crate) use thread::{flush, pin, Guard};
 

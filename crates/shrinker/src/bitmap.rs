@@ -33,7 +33,73 @@ impl Bit<'_> {
 /// The words of one group on one node, sorted by index.
 #[derive(Debug, Default)]
 pub(crate) struct Bitmap {
-    words: Vec<(u32, AtomicU64)>,
+    words: Words,
+}
+
+type Word = (u32, AtomicU64);
+
+/// Words in order. A single one, which is what most groups have, needs no memory of its own.
+#[derive(Debug, Default)]
+enum Words {
+    #[default]
+    None,
+    One([Word; 1]),
+    Many(Vec<Word>),
+}
+
+impl Words {
+    fn insert(&mut self, at: usize, word: Word) {
+        *self = match core::mem::take(self) {
+            Self::None => Self::One([word]),
+            Self::One([other]) => {
+                let mut words = Vec::with_capacity(2);
+                words.push(other);
+                words.insert(at, word);
+                Self::Many(words)
+            }
+            Self::Many(mut words) => {
+                words.insert(at, word);
+                Self::Many(words)
+            }
+        };
+    }
+
+    fn retain(&mut self, mut stays: impl FnMut(&Word) -> bool) {
+        match self {
+            Self::None => {}
+            Self::One([word]) => {
+                if !stays(word) {
+                    *self = Self::None;
+                }
+            }
+            Self::Many(words) => {
+                words.retain(stays);
+                if words.is_empty() {
+                    *self = Self::None;
+                }
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::None | Self::One(_) => 0,
+            Self::Many(words) => words.capacity() * core::mem::size_of::<Word>(),
+        }
+    }
+}
+
+impl core::ops::Deref for Words {
+    type Target = [Word];
+
+    #[inline]
+    fn deref(&self) -> &[Word] {
+        match self {
+            Self::None => &[],
+            Self::One(word) => word,
+            Self::Many(words) => words,
+        }
+    }
 }
 
 impl Bitmap {
@@ -48,10 +114,6 @@ impl Bitmap {
         let at = match self.words.binary_search_by_key(&(id / BITS), |w| w.0) {
             Ok(at) => at,
             Err(at) => {
-                // A group that one word serves, which most are, shall not pay for the four that a `Vec` begins with.
-                if self.words.is_empty() {
-                    self.words.reserve_exact(1);
-                }
                 self.words.insert(at, (id / BITS, AtomicU64::new(0)));
                 at
             }
@@ -86,13 +148,45 @@ impl Bitmap {
         }
     }
 
+    /// Sets bit `id`. O(words) where its word is new.
+    pub(crate) fn insert(&mut self, id: u32) {
+        let bit = self.make(id);
+        // Relaxed: under `&mut` nobody else is here.
+        bit.word.fetch_or(bit.mask, Ordering::Relaxed);
+    }
+
+    /// Clears bit `id`, and gives its word back if that was the last in it. O(words) then.
+    pub(crate) fn remove(&mut self, id: u32) {
+        let Ok(at) = self.words.binary_search_by_key(&(id / BITS), |w| w.0) else { return };
+        let mask = 1 << (id % BITS);
+        // Relaxed: as in `insert`.
+        if self.words[at].1.fetch_and(!mask, Ordering::Relaxed) & !mask == 0 {
+            let index = self.words[at].0;
+            self.words.retain(|word| word.0 != index);
+        }
+    }
+
+    /// The lowest set bit above `id`; the lowest of all for `None`. O(log words) where no word is empty.
+    pub(crate) fn next_after(&self, id: Option<u32>) -> Option<u32> {
+        let from = match id {
+            None => 0,
+            Some(id) => id.checked_add(1)?,
+        };
+        let at = self.words.partition_point(|w| w.0 < from / BITS);
+        self.words[at..].iter().find_map(|(index, word)| {
+            // Relaxed: bits come and go under a lock that the caller has, or else what is missed waits for the next pass.
+            let mut bits = word.load(Ordering::Relaxed);
+            if *index == from / BITS {
+                bits &= u64::MAX << (from % BITS);
+            }
+            (bits != 0).then(|| index * BITS + bits.trailing_zeros())
+        })
+    }
+
     /// Gives the words without bits back.
     pub(crate) fn tidy(&mut self) {
         // Relaxed: `&mut` comes from a write lock, which orders every earlier access.
         self.words.retain(|w| w.1.load(Ordering::Relaxed) != 0);
-        if self.words.is_empty() {
-            self.words = Vec::new();
-        }
     }
 
     /// Are there no words? After [`tidy`](Self::tidy): are there no bits?
@@ -108,7 +202,7 @@ impl Bitmap {
 
     /// Heap bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.words.capacity() * core::mem::size_of::<(u32, AtomicU64)>()
+        self.words.bytes()
     }
 }
 
@@ -122,13 +216,15 @@ mod tests {
     enum Op {
         Set(u32),
         Clear(u32),
+        Insert(u32),
+        Remove(u32),
         Tidy,
     }
 
     fn op() -> impl Strategy<Value = Op> {
         // A few words near each other, and the far end.
         let id = prop_oneof![0..200_u32, (u32::MAX - 130)..=u32::MAX];
-        prop_oneof![4 => id.clone().prop_map(Op::Set), 3 => id.prop_map(Op::Clear), 1 => Just(Op::Tidy)]
+        prop_oneof![4 => id.clone().prop_map(Op::Set), 3 => id.clone().prop_map(Op::Clear), 1 => Just(Op::Tidy), 2 => id.clone().prop_map(Op::Insert), 2 => id.prop_map(Op::Remove)]
     }
 
     proptest! {
@@ -148,6 +244,14 @@ mod tests {
                         }
                         model.remove(&id);
                     }
+                    Op::Insert(id) => {
+                        map.insert(id);
+                        model.insert(id);
+                    }
+                    Op::Remove(id) => {
+                        map.remove(id);
+                        model.remove(&id);
+                    }
                     Op::Tidy => {
                         map.tidy();
                         prop_assert_eq!(map.is_empty(), model.is_empty());
@@ -155,6 +259,11 @@ mod tests {
                 }
                 prop_assert!(map.words.is_sorted_by(|a, b| a.0 < b.0), "words are sorted, each index once");
                 prop_assert_eq!(map.len(), model.len());
+                prop_assert_eq!(map.next_after(None), model.first().copied());
+            }
+            for id in [0, 63, 64, low, u32::MAX - 1, u32::MAX] {
+                let above = model.iter().copied().find(|other| *other > id);
+                prop_assert_eq!(map.next_after(Some(id)), above);
             }
             for range in [0..=u32::MAX, low..=high, 0..=100, 64..=127] {
                 let mut ids = Vec::new();

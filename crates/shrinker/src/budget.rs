@@ -74,6 +74,17 @@ pub enum Ended {
     Deferred,
 }
 
+/// Should a background thread be told of a debt that the foreground left?
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kick {
+    /// No: whoever comes next will see it.
+    Never,
+    /// Yes, when it has a moment: it is small, and more may come with which it can be paid together.
+    Soon,
+    /// Yes: it is large.
+    Now,
+}
+
 /// Who scans how much, and what becomes of the rest. Pure: the same arguments give the same answer.
 pub trait Policy: Send + Sync {
     /// Does such a caller take what is owed? Those who do not, take only what is carried.
@@ -87,6 +98,11 @@ pub trait Policy: Send + Sync {
 
     /// The most that may stand as owed in the end, where `freeable` objects exist.
     fn owed_max(&self, freeable: u64) -> u64;
+
+    /// Is the background to be told that `owed` objects are owed now? Linux never does.
+    fn kick(&self, _ask: &Ask, _owed: u64) -> Kick {
+        Kick::Never
+    }
 }
 
 /// One pass's part of `freeable`, as Linux has it: `((freeable >> priority) * 4) / seeks`, or half when making the objects

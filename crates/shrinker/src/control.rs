@@ -42,6 +42,7 @@ pub struct ShrinkControl<'a> {
     nr_to_scan: u64,
     nr_scanned: u64,
     deferred: Cell<bool>,
+    back_off: Cell<bool>,
 }
 
 impl<'a> ShrinkControl<'a> {
@@ -50,7 +51,15 @@ impl<'a> ShrinkControl<'a> {
     }
 
     pub(crate) fn scan(memcg: &'a Memcg, node: NodeId, flags: Reclaim, nr_to_scan: u64) -> Self {
-        Self { memcg, node, flags, nr_to_scan, nr_scanned: nr_to_scan, deferred: Cell::new(false) }
+        Self {
+            memcg,
+            node,
+            flags,
+            nr_to_scan,
+            nr_scanned: nr_to_scan,
+            deferred: Cell::new(false),
+            back_off: Cell::new(false),
+        }
     }
 
     /// The group whose objects are meant. Shrinkers that are not memcg-aware get the root.
@@ -85,6 +94,17 @@ impl<'a> ShrinkControl<'a> {
     /// have scanned is left to the background as a debt (S24).
     pub fn will_defer(&self) {
         self.deferred.set(true);
+    }
+
+    /// Asks, from either callback, that reclaim comes back a little later rather than harder: what stands in the way (objects
+    /// being written out, a lock that somebody holds for a while) goes away by itself. The background rests and keeps its
+    /// pressure, a bounded number of times in a row.
+    pub fn back_off(&self) {
+        self.back_off.set(true);
+    }
+
+    pub(crate) fn asks_back_off(&self) -> bool {
+        self.back_off.get()
     }
 
     pub(crate) fn nr_scanned(&self) -> u64 {

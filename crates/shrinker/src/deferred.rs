@@ -5,6 +5,8 @@
 
 use alloc::vec::Vec;
 
+use lowwater_lru_core::mutated;
+
 /// Fixed point: objects are counted in 65,536ths, so that a cache of ten objects under light pressure, whose turn is a
 /// thousandth of an object a pass, has its turn in the end.
 pub(crate) const FRACTION_BITS: u32 = 16;
@@ -38,6 +40,9 @@ impl Debts {
     /// owed stays for those who pay, and only what is carried is taken.
     pub(crate) fn take(&mut self, id: u32, all: bool) -> Debt {
         let Ok(at) = self.0.binary_search_by_key(&id, |d| d.0) else { return Debt::NONE };
+        if mutated!("take_debt_without_exchange") {
+            return self.0[at].1;
+        }
         if all || self.0[at].1.owed == 0 {
             return self.0.remove(at).1;
         }
@@ -69,6 +74,16 @@ impl Debts {
     /// Objects owed by `id`.
     pub(crate) fn owed(&self, id: u32) -> u64 {
         self.0.binary_search_by_key(&id, |d| d.0).map_or(0, |at| self.0[at].1.owed)
+    }
+
+    /// Ids that owe something.
+    pub(crate) fn debtors(&self) -> impl Iterator<Item = u32> + '_ {
+        self.0.iter().filter(|(_, debt)| debt.owed > 0).map(|(id, _)| *id)
+    }
+
+    /// Objects owed by all.
+    pub(crate) fn sum(&self) -> u64 {
+        self.0.iter().fold(0, |sum, (_, debt)| sum.saturating_add(debt.owed))
     }
 
     /// Keeps only the debts of ids that `stays` names.

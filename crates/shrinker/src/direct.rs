@@ -12,7 +12,7 @@ use lowwater_lru_core::{Memcg, NodeId};
 use crate::control::Reclaim;
 use crate::map::Resume;
 use crate::pass::{Layer, Protect, Round};
-use crate::registry::Inner;
+use crate::registry::{Inner, Only};
 use crate::shrink::Size;
 use crate::work::{Bound, Progress, Work};
 
@@ -83,14 +83,15 @@ fn lap(inner: &Inner, root: &Memcg, flags: Reclaim, work: &mut Work<'_>) -> Prog
         for n in 0..nodes {
             let node = NodeId::new(((current + n) % nodes) as u16);
             let (size, who, protect) = (Size::Share, Resume::Direct, Protect::Limits);
-            skipped |= Round { inner, root, node, flags, size, who, protect }.go(layer, &mut progress, work);
+            skipped |=
+                Round { inner, root, node, flags, size, who, protect, only: Only::ALL }.go(layer, &mut progress, work);
         }
     }
     progress
 }
 
 fn outcome(progress: Progress, stopped: DirectStop) -> DirectOutcome {
-    let Progress { freed, scanned, callbacks } = progress;
+    let Progress { freed, scanned, callbacks, .. } = progress;
     DirectOutcome { freed, scanned, callbacks, stopped }
 }
 

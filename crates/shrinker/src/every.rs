@@ -49,6 +49,7 @@ impl<'a> Every<'a> {
         protect: Protect,
         work: &mut Work<'_>,
     ) -> Progress {
+        work.forget_now();
         let mut progress = Progress::default();
         if !root.is_online() {
             return progress;
@@ -77,7 +78,7 @@ impl<'a> Every<'a> {
         if held.options.memcg(memcg) != memcg || held.options.node(node) != node {
             return Progress::default();
         }
-        Visit { inner: self.inner, memcg, node, flags, size, bits: false }.held(&held, work)
+        Visit { inner: self.inner, memcg, node, flags, size, bits: false, indebted: true }.held(held, work)
     }
 }
 

@@ -44,10 +44,15 @@ mod shrink;
 mod control;
 mod shrinker;
 
+mod debugfs;
 mod error;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod stats;
+mod trace;
 
 pub use control::{Reclaim, ShrinkControl};
+pub use debugfs::{ScanError, ScanRequest};
 pub use deferred::Debt;
 pub use direct::{DirectOutcome, DirectStop};
 #[cfg(feature = "std")]
@@ -55,12 +60,16 @@ pub use error::StartError;
 pub use error::{AllocError, UnregisterError};
 pub use every::Every;
 pub use id::ShrinkerId;
+#[cfg(feature = "metrics")]
+pub use metrics::Labels;
 pub use reclaimer::{Job, Step};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub use reclaimer::{NodeStats, Reclaimer};
-pub use registry::{NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder};
+pub use registry::{
+    Caches, DebtListener, NoReclaim, Prepared, Registration, Registry, RegistryConfig, Select, ShrinkerBuilder,
+};
 pub use shrinker::{Count, Scan, Shrinker};
-pub use stats::{RegistryStats, ShrinkerStats};
+pub use stats::{PairStats, RegistryStats, ShrinkerStats};
 #[cfg(feature = "std")]
 pub use work::SystemClock;
 pub use work::{Bound, Clock, Progress, Work};

@@ -64,7 +64,7 @@ mod loom;
 mod tests;
 
 pub(crate) use index::Key;
-pub(crate) use summary::{Position, Resume};
+pub(crate) use summary::{path, Position, Resume};
 pub(crate) use tour::Tour;
 
 use alloc::{boxed::Box, vec::Vec};
@@ -80,6 +80,7 @@ use lowwater_lru_core::{mutated, Bytes, Memcg, MemcgId, NodeId};
 use crate::bitmap::Bit;
 use crate::deferred::Debt;
 use crate::hash::shrink_after_removal;
+use crate::stats::{PairStats, Visited};
 use index::Index;
 use summary::Summary;
 use unit::{Unit, Units};
@@ -206,25 +207,27 @@ impl Map {
     }
 
     /// Clears a bit. The caller counts again after it, and [`set`](Self::set)s it again if that does not say "empty", or
-    /// else calls [`settle`](Self::settle).
-    pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, key: Key) {
+    /// else calls [`settle`](Self::settle). Says whether that was the last bit in its word.
+    pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
+        let mut last = false;
         let units = self.node(node).shard(memcg.id()).read();
-        if let Some(bit) = units.get(&memcg.id()).and_then(|unit| unit.words.find(key.id)) {
-            let mut index = self.index.lock(key.id);
-            index.remove(key.id, node, memcg.id());
+        if let Some(bit) = units.get(&memcg.id()).and_then(|unit| unit.words.find(id)) {
+            let mut index = self.index.lock(id);
+            index.remove(id, node, memcg.id());
             // Relaxed: ordered against other changes of the bit by the index shard's lock, against the count by the fence.
-            bit.word.fetch_and(!bit.mask, Ordering::Relaxed);
+            last = bit.word.fetch_and(!bit.mask, Ordering::Relaxed) & !bit.mask == 0;
         }
         drop(units);
         if !mutated!("clear_without_fence") {
             // SeqCst: between the clear and the caller's second count; meets the fence in `set`.
             fence(Ordering::SeqCst);
         }
+        last
     }
 
-    /// Gives back what a cleared bit leaves: its debt, its word, its unit. Nothing if the bit is set again.
-    pub(crate) fn settle(&self, memcg: &Memcg, node: NodeId, id: u32) {
-        let grave = self.node(node).settle(memcg.id(), id);
+    /// Gives back what a cleared bit leaves: its debt, and its word and unit if `last` says so. Nothing if the bit is set again.
+    pub(crate) fn settle(&self, memcg: &Memcg, node: NodeId, id: u32, last: bool) {
+        let grave = self.node(node).settle(memcg.id(), id, last);
         drop(grave);
     }
 
@@ -234,11 +237,13 @@ impl Map {
         self.node(node).shard(memcg.id()).read().get(&memcg.id()).is_some_and(|unit| unit.words.contains(id))
     }
 
-    /// Adds the ids in `range` whose bit is set to `ids`, in order.
-    pub(crate) fn collect(&self, memcg: &Memcg, node: NodeId, range: RangeInclusive<u32>, ids: &mut Vec<u32>) {
-        if let Some(unit) = self.node(node).shard(memcg.id()).read().get(&memcg.id()) {
-            unit.words.collect(range, ids);
-        }
+    /// Adds the ids in `range` whose bit is set to `ids`, in order. Says whether the group has debts here.
+    pub(crate) fn collect(&self, memcg: &Memcg, node: NodeId, range: RangeInclusive<u32>, ids: &mut Vec<u32>) -> bool {
+        let units = self.node(node).shard(memcg.id()).read();
+        let Some(unit) = units.get(&memcg.id()) else { return false };
+        unit.words.collect(range, ids);
+        // Relaxed: a debt missed here is paid by the next pass.
+        unit.indebted.load(Ordering::Relaxed)
     }
 
     // === debts ===
@@ -260,7 +265,12 @@ impl Map {
         loop {
             let units = self.node(node).shard(at.id()).read();
             match units.get(&at.id()) {
-                Some(unit) if unit.words.contains(id) => return unit.debts.lock().add(id, debt, owed_max),
+                Some(unit) if unit.words.contains(id) => {
+                    let owed = unit.debts.lock().add(id, debt, owed_max);
+                    // Relaxed: see `collect`. Never unset: a unit whose debts are paid is looked at in vain until it goes.
+                    unit.indebted.store(true, Ordering::Relaxed);
+                    return owed;
+                }
                 Some(_) => return 0,
                 // Asked under the lock, as in `set_slow`.
                 None if at.is_online() => return 0,
@@ -270,6 +280,18 @@ impl Map {
             climbed = at.nearest_online();
             at = &climbed;
         }
+    }
+
+    /// Who owes something for this group on this node.
+    pub(crate) fn debtors(&self, memcg: &Memcg, node: NodeId) -> Vec<u32> {
+        let units = self.node(node).shard(memcg.id()).read();
+        units.get(&memcg.id()).map_or_else(Vec::new, |unit| unit.debts.lock().debtors().collect())
+    }
+
+    /// Objects owed for this group on this node.
+    pub(crate) fn owed_by_all(&self, memcg: &Memcg, node: NodeId) -> u64 {
+        let units = self.node(node).shard(memcg.id()).read();
+        units.get(&memcg.id()).map_or(0, |unit| unit.debts.lock().sum())
     }
 
     /// Objects owed by `id` for this group on this node.
@@ -320,6 +342,42 @@ impl Map {
 
     // === to look at ===
 
+    /// Notes a visit, unless the pair was found empty and is gone.
+    pub(crate) fn note(&self, memcg: &Memcg, node: NodeId, id: u32, counted: u64, visited: &Visited) {
+        let units = self.node(node).shard(memcg.id()).read();
+        if let Some(unit) = units.get(&memcg.id()).filter(|unit| unit.words.contains(id)) {
+            unit.seen.lock().add(id, counted, visited);
+        }
+    }
+
+    /// The live pairs. O(live pairs).
+    pub(crate) fn pairs(&self) -> Vec<PairStats> {
+        let mut pairs = Vec::new();
+        let mut ids = Vec::new();
+        for (n, on_node) in self.nodes.iter().enumerate() {
+            for shard in &on_node.shards {
+                for unit in shard.read().values() {
+                    ids.clear();
+                    unit.words.collect(0..=u32::MAX, &mut ids);
+                    let (seen, debts) = (unit.seen.lock(), unit.debts.lock());
+                    let node = NodeId::new(n as u16);
+                    let pair = |id: &u32| PairStats::of(*id, unit.memcg.clone(), node, seen.get(*id), debts.owed(*id));
+                    pairs.extend(ids.iter().map(pair));
+                }
+            }
+        }
+        pairs
+    }
+
+    /// The groups and nodes for which `id` may hold something. O(its own pairs).
+    pub(crate) fn pairs_of(&self, id: u32) -> Vec<(Memcg, NodeId)> {
+        let pairs = self.index.pairs(id);
+        let memcg = |(node, memcg): (NodeId, MemcgId)| {
+            Some((self.node(node).shard(memcg).read().get(&memcg)?.memcg.clone(), node))
+        };
+        pairs.into_iter().filter_map(memcg).collect()
+    }
+
     /// Set bits, and units that hold them, over all nodes. O(live pairs).
     pub(crate) fn live(&self) -> (usize, usize) {
         let shards = self.nodes.iter().flat_map(|node| &node.shards);
@@ -353,20 +411,15 @@ impl NodeMap {
     }
 
     /// See [`Map::settle`]. What comes back is dropped without a lock.
-    fn settle(&self, memcg: MemcgId, id: u32) -> Option<Unit> {
+    fn settle(&self, memcg: MemcgId, id: u32, last: bool) -> Option<Unit> {
         let shard = self.shard(memcg);
-        {
+        if !last {
             let units = shard.read();
             let unit = units.get(&memcg)?;
-            let bit = unit.words.find(id)?;
-            if bit.is_set() {
-                return None;
-            }
-            // Relaxed: looked at again under the write lock.
-            if bit.word.load(Ordering::Relaxed) != 0 {
+            if !unit.words.contains(id) {
                 unit.debts.lock().take(id, true);
-                return None;
             }
+            return None;
         }
         self.tidy(&mut shard.write(), memcg)
     }
@@ -386,6 +439,7 @@ impl NodeMap {
         let unit = units.get_mut(&memcg)?;
         unit.words.tidy();
         unit.debts.get_mut().retain(|id| unit.words.contains(id));
+        unit.seen.get_mut().retain(|id| unit.words.contains(id));
         if unit.words.is_empty() {
             self.remove(units, memcg)
         } else {

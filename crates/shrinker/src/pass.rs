@@ -12,8 +12,8 @@ use alloc::vec::Vec;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use crate::control::Reclaim;
-use crate::map::{Position, Resume, Tour};
-use crate::registry::Inner;
+use crate::map::{path, Position, Resume, Tour};
+use crate::registry::{Inner, Only};
 use crate::shrink::{Size, Visit};
 use crate::work::{Progress, Work};
 
@@ -34,6 +34,7 @@ pub(crate) struct Pass<'a> {
     pub(crate) priority: u8,
     pub(crate) flags: Reclaim,
     pub(crate) protect: Protect,
+    pub(crate) only: Only,
 }
 
 impl Pass<'_> {
@@ -46,6 +47,7 @@ impl Pass<'_> {
             size: Size::Priority(self.priority),
             who: Resume::Pass,
             protect: self.protect,
+            only: self.only,
         };
         let mut progress = Progress::default();
         let skipped = round.go(Layer::AboveLow, &mut progress, work);
@@ -61,13 +63,32 @@ pub(crate) fn look(inner: &Inner, node: NodeId) {
     let mut ids = Vec::new();
     for stop in Tour::new(&inner.map, &inner.root, node, None) {
         ids.clear();
-        inner.map.collect(&stop.memcg, node, stop.ids, &mut ids);
-        let visit =
-            Visit { inner, memcg: &stop.memcg, node, flags: Reclaim::BACKGROUND, size: Size::Nothing, bits: true };
+        let indebted = inner.map.collect(&stop.memcg, node, stop.ids, &mut ids);
+        let (memcg, flags, size) = (&stop.memcg, Reclaim::BACKGROUND, Size::Nothing);
+        let visit = Visit { inner, memcg, node, flags, size, bits: true, indebted };
         for id in &ids {
             visit.id(*id, &mut Work::unlimited());
         }
     }
+}
+
+/// See [`Registry::pay_debts`](crate::Registry::pay_debts).
+pub(crate) fn pay(inner: &Inner, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
+    work.forget_now();
+    let mut progress = Progress::default();
+    // The debts of a group that has died are its parent's.
+    let memcg = &memcg.nearest_online();
+    if shelter(memcg, &inner.root, Protect::Limits) == Some(Layer::AboveLow) {
+        let (flags, size) = (Reclaim::KSWAPD, Size::Owed);
+        let visit = Visit { inner, memcg, node, flags, size, bits: true, indebted: true };
+        for id in inner.map.debtors(memcg, node) {
+            if work.bound().is_some() {
+                break;
+            }
+            progress += visit.id(id, work);
+        }
+    }
+    (progress, inner.map.owed_by_all(memcg, node))
 }
 
 /// Which groups a round visits.
@@ -88,6 +109,7 @@ pub(crate) struct Round<'a> {
     pub(crate) size: Size,
     pub(crate) who: Resume,
     pub(crate) protect: Protect,
+    pub(crate) only: Only,
 }
 
 impl Round<'_> {
@@ -96,9 +118,11 @@ impl Round<'_> {
         if !self.root.is_online() {
             return false;
         }
+        work.forget_now();
         let map = &self.inner.map;
         let start = map.summary(self.node).resume(self.root.id(), self.who);
-        let mut last = start.clone();
+        // Where we have come to in this round.
+        let mut last = None;
         let mut skipped = false;
         let mut ids = Vec::new();
         for stop in Tour::new(map, self.root, self.node, start.clone()) {
@@ -111,34 +135,41 @@ impl Round<'_> {
                 None => continue,
             }
             ids.clear();
-            map.collect(&stop.memcg, self.node, stop.ids, &mut ids);
-            if self.who == Resume::Direct && last == start {
+            let indebted = map.collect(&stop.memcg, self.node, stop.ids, &mut ids);
+            ids.retain(|id| self.only.admits(self.inner, *id));
+            if self.who == Resume::Direct && last.is_none() {
                 // Others that start meanwhile go to the next group.
-                self.stop_at(Some(Position { path: stop.path.clone(), id: u32::MAX }));
+                self.stop_at(Some(self.position(&stop.memcg, u32::MAX)));
             }
             let (inner, memcg, node, flags, size) = (self.inner, &stop.memcg, self.node, self.flags, self.size);
-            let visit = Visit { inner, memcg, node, flags, size, bits: true };
+            let visit = Visit { inner, memcg, node, flags, size, bits: true, indebted };
             let mut visited = None;
             for id in &ids {
                 if work.bound().is_some() {
-                    let here = visited.map(|id| Position { path: stop.path.clone(), id });
-                    self.stop_at(here.or(last));
+                    self.stop_at(match visited {
+                        Some(id) => Some(self.position(memcg, id)),
+                        None => last.map_or(start, |(memcg, id)| Some(self.position(&memcg, id))),
+                    });
                     return skipped;
                 }
                 *progress += visit.id(*id, work);
                 visited = Some(*id);
             }
             if let Some(id) = visited {
-                last = Some(Position { path: stop.path, id });
+                last = Some((stop.memcg, id));
             }
         }
         match self.who {
             // A pass that came all the way round begins from the top.
             Resume::Pass if start.is_some() => self.stop_at(None),
             Resume::Pass => {}
-            Resume::Direct => self.stop_at(last),
+            Resume::Direct => self.stop_at(last.map_or(start, |(memcg, id)| Some(self.position(&memcg, id)))),
         }
         skipped
+    }
+
+    fn position(&self, memcg: &Memcg, id: u32) -> Position {
+        Position { path: path(self.root.id(), memcg), id }
     }
 
     fn stop_at(&self, position: Option<Position>) {

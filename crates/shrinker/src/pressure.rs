@@ -1,5 +1,7 @@
 //! Where pressure comes from: each source only says that a group should use less, and how much less.
 //!
+//! The sources that a limit makes, each for a group of its own:
+//!
 //! | source | when | until usage is at most |
 //! |---|---|---|
 //! | [`Watermarks`] | usage is near `max` | `max` less the high gap |
@@ -7,11 +9,43 @@
 //! | `max` | a charge was refused | as for watermarks |
 //! | by hand ([`Registry::reclaim`](crate::Registry::reclaim)) | somebody asks | what it was, less what was asked for |
 //!
-//! The reclaimer does the work at its own pace.
+//! And those from outside, which raise one [`Level`] for all; the [`Monitor`] hears them, and the [`Target`] decides:
+//!
+//! | source | when | level |
+//! |---|---|---|
+//! | [`Psi`], `some` | a task waited too long for memory | medium |
+//! | [`Psi`], `full` | all tasks did | critical |
+//! | [`systemd`] | the service manager says so | medium |
+//! | [`CgroupLimit`] | the control group comes near its limit; is at it and finds nothing to reclaim | medium; critical |
+//! | by hand ([`Monitor::raise`]) | somebody says so | any |
+//!
+//! The reclaimer does the work at its own pace. What comes after it stays low: see [`Target`].
 
+pub mod cgroup;
+mod level;
 mod manual;
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+mod monitor;
+pub mod psi;
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+mod source;
+pub mod systemd;
+mod target;
+mod text;
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+mod trim;
 mod watermark;
 
+pub use level::Level;
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+pub use monitor::{CgroupLimit, CgroupStats, Monitor, MonitorConfig, MonitorError, PressureStats, SourceStats};
+pub use psi::{Psi, Stalls, Trigger, TriggerError};
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+pub use source::{Source, SourceError};
+pub use target::{PressureConfig, Target};
+pub use text::TextError;
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+pub use trim::Trim;
 pub use watermark::Watermarks;
 
 use lowwater_lru_core::{Bytes, Memcg};
@@ -29,9 +63,14 @@ pub enum Reason {
     /// A charge was refused by its `max`.
     #[doc(alias = "memory.max")]
     Limit,
+    /// Somebody who could not reclaim left it to the background. Nothing is brought down; what is owed is paid.
+    #[doc(alias = "nr_deferred")]
+    Debt,
     /// Somebody asked for so many bytes.
     #[doc(alias = "memory.reclaim")]
     Manual(Bytes),
+    /// Pressure from outside leaves it this much.
+    Pressure(Bytes),
 }
 
 impl Reason {
@@ -40,7 +79,9 @@ impl Reason {
         match self {
             Self::Watermark | Self::Limit => watermarks.target(memcg.max()),
             Self::High => memcg.high(),
+            Self::Debt => Bytes::MAX,
             Self::Manual(bytes) => memcg.usage().saturating_sub(bytes),
+            Self::Pressure(target) => target,
         }
     }
 }

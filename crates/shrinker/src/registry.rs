@@ -19,6 +19,7 @@ mod gate;
 mod options;
 mod registration;
 mod scope;
+mod select;
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;
@@ -27,9 +28,11 @@ mod tests;
 
 pub use builder::{Prepared, ShrinkerBuilder};
 pub use config::RegistryConfig;
-pub(crate) use entry::{Entry, Held};
+pub(crate) use entry::{Entry, Held, Panicked};
 pub use registration::Registration;
 pub use scope::NoReclaim;
+pub(crate) use select::Only;
+pub use select::{Caches, Select};
 
 use alloc::{
     sync::{Arc, Weak},
@@ -40,14 +43,17 @@ use lowwater_lru_core::list_lru::{self, Swept};
 use lowwater_lru_core::sync::{Mutex, RwLock};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
 
-use crate::control::Reclaim;
+use crate::budget::Kick;
+use crate::control::{Reclaim, ShrinkControl};
 use crate::direct::DirectOutcome;
 use crate::every::Every;
 use crate::id::{IdPool, ShrinkerId};
 use crate::map::Map;
 use crate::pass::{Pass, Protect};
+use crate::shrinker::Count;
 use crate::stats::{RegistryStats, ShrinkerStats};
 use crate::work::{Progress, Work};
+use options::Options;
 use scope::Scopes;
 
 /// The shrinkers of one runtime, and the calls that make them give memory back. A handle: clones are the same registry.
@@ -90,7 +96,7 @@ use scope::Scopes;
 /// ```
 #[derive(Clone)]
 pub struct Registry {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// What all handles share.
@@ -99,6 +105,7 @@ pub(crate) struct Inner {
     pub(crate) root: Memcg,
     pub(crate) config: RegistryConfig,
     pub(crate) scopes: Scopes,
+    debt_listener: RwLock<Option<Arc<dyn DebtListener>>>,
     ids: Mutex<IdPool>,
     /// By id. A reader enters the entry's gate before it lets go of the lock, so that who has closed the gate and then had the
     /// write lock knows that no lookup has a handle.
@@ -124,6 +131,7 @@ impl Registry {
             root: tree.root().clone(),
             config,
             scopes: Scopes::new(),
+            debt_listener: RwLock::new(None),
             ids: Mutex::new(IdPool::default()),
             slots: RwLock::new(Vec::new()),
         };
@@ -154,7 +162,7 @@ impl Registry {
     #[doc(alias = "shrink_slab")]
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         let Some(_scope) = self.inner.scopes.enter_first() else { return Progress::default() };
-        let pass = Pass { inner: &self.inner, root, node, priority, flags, protect: Protect::Limits };
+        let pass = Pass { inner: &self.inner, root, node, priority, flags, protect: Protect::Limits, only: Only::ALL };
         pass.run(work)
     }
 
@@ -164,23 +172,7 @@ impl Registry {
     /// fast (S22).
     #[doc(alias = "drop_slab")]
     pub fn drop_caches(&self) -> u64 {
-        let Some(_scope) = self.inner.scopes.enter_first() else { return 0 };
-        drop_all(|| {
-            let mut freed = 0_u64;
-            for node in 0..self.nodes() {
-                let (node, flags) = (NodeId::new(node as u16), Reclaim::KSWAPD);
-                let pass = Pass {
-                    inner: &self.inner,
-                    root: &self.inner.root,
-                    node,
-                    priority: 0,
-                    flags,
-                    protect: Protect::Nothing,
-                };
-                freed = freed.saturating_add(pass.run(&mut Work::unlimited()).freed);
-            }
-            freed
-        })
+        self.drop_selected(&Select::all())
     }
 
     /// Gives back what nobody uses: lists that were empty at the last sweep too, and the bits of those that became empty without
@@ -219,16 +211,57 @@ impl Registry {
         self.inner.scopes.enter()
     }
 
+    /// Pays what was left undone for `memcg` itself on `node`, and nothing else, as far as `work` goes: for the background, once
+    /// it was told of a debt. Says what was done, and how many objects are still owed. Nothing is taken from a group that is
+    /// below its `low`.
+    pub fn pay_debts(&self, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
+        let Some(_scope) = self.inner.scopes.enter_first() else { return (Progress::default(), 0) };
+        crate::pass::pay(&self.inner, memcg, node, work)
+    }
+
+    /// Whom to tell of debts, instead of whom was told before. A [`Reclaimer`](crate::Reclaimer) sets itself; an embedder with
+    /// threads of its own sets one that wakes them.
+    pub fn set_debt_listener(&self, listener: Option<Arc<dyn DebtListener>>) {
+        let old = core::mem::replace(&mut *self.inner.debt_listener.write(), listener);
+        // Without the lock: it is somebody's code.
+        drop(old);
+    }
+
     /// The plain twin of [`shrink`](Self::shrink) and [`drop_caches`](Self::drop_caches): asks everyone.
     pub fn every(&self) -> Every<'_> {
         Every::new(&self.inner)
     }
 
-    /// The shrinkers and the map, as they are now. O(shrinkers + live pairs).
+    /// The shrinkers and the map, as they are now; nobody is asked anything. O(shrinkers + live pairs).
     pub fn snapshot(&self) -> RegistryStats {
-        let shrinkers = self.inner.slots.read().iter().flatten().map(|entry| ShrinkerStats::of(entry)).collect();
+        let shrinkers = self.snapshot_of_shrinkers();
         let (live_pairs, live_groups) = self.inner.map.live();
-        RegistryStats { shrinkers, live_pairs, live_groups, map_bytes: self.inner.map.footprint() }
+        let now_ns = self.inner.config.clock.as_ref().map_or(0, |clock| clock.now_ns());
+        let pairs = self.inner.map.pairs();
+        let map_bytes = self.inner.map.footprint();
+        RegistryStats { shrinkers, pairs, now_ns, live_pairs, live_groups, map_bytes }
+    }
+
+    pub(crate) fn snapshot_of_shrinkers(&self) -> Vec<ShrinkerStats> {
+        self.inner.slots.read().iter().flatten().map(|entry| ShrinkerStats::of(entry)).collect()
+    }
+
+    /// A [`snapshot`](Self::snapshot) for which each live pair is asked what it holds now: a call of `count_objects`, and one of
+    /// `weigh_objects`, for each. Inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope) nobody is asked.
+    pub fn survey(&self) -> RegistryStats {
+        let mut stats = self.snapshot();
+        let Some(_scope) = self.inner.scopes.enter_first() else { return stats };
+        for pair in &mut stats.pairs {
+            let Some(held) = self.inner.lookup(pair.shrinker.get()) else { continue };
+            let sc = ShrinkControl::count(&pair.memcg, pair.node, Reclaim::FOREGROUND);
+            pair.count = match held.count(&sc) {
+                Ok(Count::Empty) => Some(0),
+                Ok(Count::Objects(n)) => Some(n),
+                Ok(Count::Unknown) | Err(Panicked) => None,
+            };
+            pair.bytes = held.weigh(&sc).unwrap_or_default();
+        }
+        stats
     }
 
     /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is O(live pairs) (S25), whatever
@@ -286,6 +319,19 @@ impl Inner {
         slots.get(id as usize)?.as_ref()?.hold()
     }
 
+    /// Tells the listener, if there is one.
+    pub(crate) fn tell_of_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
+        let listener = self.debt_listener.read().clone();
+        if let Some(listener) = listener {
+            listener.owes(memcg, node, kick);
+        }
+    }
+
+    /// How the shrinker under `id` is to be asked.
+    pub(crate) fn options(&self, id: u32) -> Option<Options> {
+        self.slots.read().get(id as usize)?.as_ref().map(|entry| entry.options)
+    }
+
     /// Ids up to the highest that is registered.
     pub(crate) fn ids_end(&self) -> u32 {
         self.slots.read().len() as u32
@@ -322,6 +368,13 @@ impl Drop for Inner {
         // Lists may still hold the map; they shall not hold groups through it.
         self.map.shut();
     }
+}
+
+/// Told of debts which the foreground leaves, if the policy wants it ([`Policy::kick`](crate::budget::Policy::kick)).
+pub trait DebtListener: Send + Sync {
+    /// Objects of `memcg` on `node` are owed; see [`Registry::pay_debts`]. Called by whoever reclaims, so it must not wait.
+    #[doc(alias = "wakeup_kswapd")]
+    fn owes(&self, memcg: &Memcg, node: NodeId, kick: Kick);
 }
 
 /// What the tree calls when a group dies. Weak, so that the tree does not keep the map.

@@ -12,12 +12,13 @@
 
 use lowwater_lru_core::{mutated, Memcg, NodeId};
 
-use crate::budget::{Ask, Ended, Plan};
+use crate::budget::{Ask, Ended, Kick, Plan, PRIORITY_DEFAULT};
 use crate::control::{Reclaim, ShrinkControl};
 use crate::deferred::Debt;
-use crate::registry::{Held, Inner};
+use crate::registry::{Held, Inner, Panicked};
 use crate::shrinker::{Count, Scan};
 use crate::stats::Visited;
+use crate::trace;
 use crate::work::{Progress, Work};
 
 /// Calls of `scan_objects` in one visit. A cache that holds more goes on in the next; a shrinker that claims to hold
@@ -37,6 +38,8 @@ pub(crate) enum Size {
     Share,
     /// None; only who holds nothing is found out.
     Nothing,
+    /// What is owed, and nothing else.
+    Owed,
 }
 
 /// Whom to ask about what.
@@ -48,6 +51,8 @@ pub(crate) struct Visit<'a> {
     pub(crate) size: Size,
     /// Are bits cleared where nothing is found? Not by the plain twin.
     pub(crate) bits: bool,
+    /// May the group have debts here? Where it has none, none is looked for.
+    pub(crate) indebted: bool,
 }
 
 /// What came of scanning.
@@ -57,56 +62,102 @@ struct Scanned {
     requested: u64,
     ended: Ended,
     panicked: bool,
+    back_off: bool,
+}
+
+impl Scanned {
+    fn nothing(ended: Ended) -> Self {
+        Self { freed: 0, scanned: 0, requested: 0, ended, panicked: false, back_off: false }
+    }
+}
+
+impl<'a> Visit<'a> {
+    /// A visit that a person asks for.
+    pub(crate) fn by_hand(inner: &'a Inner, memcg: &'a Memcg, node: NodeId) -> Self {
+        let (flags, size) = (Reclaim::FOREGROUND, Size::Share);
+        Self { inner, memcg, node, flags, size, bits: true, indebted: true }
+    }
 }
 
 impl Visit<'_> {
     /// Visits the shrinker `id`, if it can be called.
     pub(crate) fn id(&self, id: u32, work: &mut Work<'_>) -> Progress {
-        self.inner.lookup(id).map_or_else(Progress::default, |held| self.held(&held, work))
+        match self.inner.lookup(id) {
+            Some(held) => self.held(held, work),
+            None => {
+                if mutated!("clear_unregistered") {
+                    self.inner.map.clear(self.memcg, self.node, id);
+                }
+                Progress::default()
+            }
+        }
     }
 
     /// Visits this shrinker.
-    pub(crate) fn held(&self, held: &Held, work: &mut Work<'_>) -> Progress {
+    pub(crate) fn held(&self, mut held: Held, work: &mut Work<'_>) -> Progress {
+        let clock = self.inner.config.clock.as_deref();
+        if let (Some(clock), 0) = (clock, work.now_ns) {
+            work.now_ns = clock.now_ns();
+        }
         let mut visited = Visited { callbacks: 1, ..Visited::default() };
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
-        match held.count(&sc) {
-            Ok(Count::Empty) => self.clear_if_empty(held, &mut visited),
+        let count = held.count(&sc);
+        let mut live = true;
+        match count {
+            Ok(Count::Empty) => live = self.clear_if_empty(&held, &mut visited),
             Ok(Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
                 match self.size {
                     Size::Priority(priority) => {
-                        self.by_policy(held, freeable, priority, sc.is_deferred(), &mut visited, work);
+                        self.by_policy(&held, freeable, priority, sc.is_deferred(), &mut visited, work);
                     }
-                    Size::Share => self.share(held, freeable, sc.is_deferred(), &mut visited, work),
+                    Size::Share => self.share(&held, freeable, sc.is_deferred(), &mut visited, work),
                     Size::Nothing => {}
+                    Size::Owed if sc.is_deferred() => {}
+                    Size::Owed => self.owed(&held, freeable, &mut visited, work),
                 }
                 if visited.freed >= freeable && visited.panics == 0 {
-                    self.clear_if_empty(held, &mut visited);
+                    live = self.clear_if_empty(&held, &mut visited);
                 }
             }
-            Err(_panicked) => self.set_aside(held, &mut visited),
+            Err(Panicked) => self.set_aside(&held, &mut visited),
         }
-        held.counters.add(&visited);
-        Progress { freed: visited.freed, scanned: visited.scanned, callbacks: visited.callbacks }
+        visited.back_offs |= u64::from(sc.asks_back_off());
+        if let Some(clock) = clock {
+            let now_ns = clock.now_ns();
+            visited.time_ns = now_ns.saturating_sub(work.now_ns);
+            (visited.last_run_ns, work.now_ns) = (now_ns, now_ns);
+        }
+        if live {
+            let counted = count.map_or(0, Count::objects);
+            self.inner.map.note(self.memcg, self.node, held.key.id, counted, &visited);
+        }
+        held.visited(visited);
+        let Visited { freed, scanned, callbacks, back_offs, .. } = visited;
+        Progress { freed, scanned, callbacks, back_offs }
     }
 
-    /// Nothing seems to be left: the bit goes, unless the second count finds that someone has come.
-    fn clear_if_empty(&self, held: &Held, visited: &mut Visited) {
+    /// Nothing seems to be left: the bit goes, unless the second count finds that someone has come. Says whether it is there.
+    fn clear_if_empty(&self, held: &Held, visited: &mut Visited) -> bool {
         if !self.bits {
             // The plain twin: a debt that nothing can pay is forgiven all the same.
             self.inner.map.take_debt(self.memcg, self.node, held.key.id, true);
-            return;
+            return true;
         }
-        self.inner.map.clear(self.memcg, self.node, held.key);
+        let last = self.inner.map.clear(self.memcg, self.node, held.key.id);
         if mutated!("clear_without_recount") {
-            return;
+            return false;
         }
         visited.callbacks += 1;
         match held.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
-            Ok(Count::Empty) => self.inner.map.settle(self.memcg, self.node, held.key.id),
+            Ok(Count::Empty) => {
+                self.inner.map.settle(self.memcg, self.node, held.key.id, last);
+                return false;
+            }
             Ok(Count::Unknown | Count::Objects(_)) => self.inner.map.set(self.memcg, self.node, held.key),
-            Err(_panicked) => self.set_aside(held, visited),
+            Err(Panicked) => self.set_aside(held, visited),
         }
+        true
     }
 
     fn by_policy(
@@ -122,42 +173,85 @@ impl Visit<'_> {
         let background = self.flags.contains(Reclaim::BACKGROUND);
         let options = &held.options;
         let ask = Ask { freeable, priority, seeks: options.seeks, batch: options.batch, background };
-        let debt = map.take_debt(self.memcg, self.node, held.key.id, policy.pays(background));
-        let plan = policy.plan(&ask, debt);
-        let done = if deferred {
-            Scanned { freed: 0, scanned: 0, requested: 0, ended: Ended::Deferred, panicked: false }
-        } else {
-            self.scan(held, &plan, freeable, work)
+        let debt = match self.indebted {
+            true => map.take_debt(self.memcg, self.node, held.key.id, policy.pays(background)),
+            false => Debt::NONE,
         };
+        let plan = policy.plan(&ask, debt);
+        trace::start(self, held, debt.owed, freeable, &plan, priority);
+        let done = if deferred { Scanned::nothing(Ended::Deferred) } else { self.scan(held, &plan, freeable, work) };
         let back = policy.settle(&ask, debt, &plan, done.scanned, done.ended);
-        map.add_debt(self.memcg, self.node, held.key.id, back, policy.owed_max(freeable));
+        let owed = map.add_debt(self.memcg, self.node, held.key.id, back, policy.owed_max(freeable));
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             visited.deferred += back.owed.saturating_sub(debt.owed);
+            self.tell(&ask, owed);
         }
+        trace::end(self, held, done.freed, (debt.owed, owed), plan.total.saturating_sub(done.scanned));
         self.note(held, done, visited);
     }
 
     fn share(&self, held: &Held, freeable: u64, deferred: bool, visited: &mut Visited, work: &mut Work<'_>) {
         let share = (freeable / SHARE_PARTS).clamp(1, held.options.batch);
         let plan = Plan { delta: share, total: share, scan_min: 1, rest: 0 };
-        let done = if deferred {
-            Scanned { freed: 0, scanned: 0, requested: 0, ended: Ended::Deferred, panicked: false }
-        } else {
-            self.scan(held, &plan, freeable, work)
-        };
+        trace::start(self, held, 0, freeable, &plan, PRIORITY_DEFAULT);
+        let done = if deferred { Scanned::nothing(Ended::Deferred) } else { self.scan(held, &plan, freeable, work) };
+        let left = share.saturating_sub(done.scanned);
+        let mut sum = 0;
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
-            let owed = share.saturating_sub(done.scanned);
             let owed_max = self.inner.config.policy.owed_max(freeable);
-            self.inner.map.add_debt(self.memcg, self.node, held.key.id, Debt { owed, carry: 0 }, owed_max);
-            visited.deferred += owed;
+            let debt = Debt { owed: left, carry: 0 };
+            sum = self.inner.map.add_debt(self.memcg, self.node, held.key.id, debt, owed_max);
+            visited.deferred += left;
+            let (seeks, batch) = (held.options.seeks, held.options.batch);
+            self.tell(&Ask { freeable, priority: PRIORITY_DEFAULT, seeks, batch, background: false }, sum);
         }
+        trace::end(self, held, done.freed, (0, sum), left);
         self.note(held, done, visited);
+    }
+
+    /// Pays what is owed, as far as it exists. What is carried stays carried.
+    fn owed(&self, held: &Held, freeable: u64, visited: &mut Visited, work: &mut Work<'_>) {
+        let map = &self.inner.map;
+        let debt = map.take_debt(self.memcg, self.node, held.key.id, true);
+        let total = debt.owed.min(freeable);
+        let plan = Plan { delta: 0, total, scan_min: 1, rest: 0 };
+        trace::start(self, held, debt.owed, freeable, &plan, PRIORITY_DEFAULT);
+        let done = self.scan(held, &plan, freeable, work);
+        let left = total.saturating_sub(done.scanned);
+        let owed_max = self.inner.config.policy.owed_max(freeable);
+        let back = Debt { owed: left, carry: debt.carry };
+        let owed = map.add_debt(self.memcg, self.node, held.key.id, back, owed_max);
+        trace::end(self, held, done.freed, (debt.owed, owed), left);
+        self.note(held, done, visited);
+    }
+
+    /// Tells the background of what the foreground left. The background itself need not be told: it was there, and could not.
+    fn tell(&self, ask: &Ask, owed: u64) {
+        if self.flags.contains(Reclaim::BACKGROUND) {
+            return;
+        }
+        match self.inner.config.policy.kick(ask, owed) {
+            Kick::Never => {}
+            kick => self.inner.tell_of_debt(self.memcg, self.node, kick),
+        }
+    }
+
+    /// One call of `scan_objects`, and nothing around it.
+    pub(crate) fn once(&self, mut held: Held, objects: u64) {
+        let mut visited = Visited { requested: objects, ..Visited::default() };
+        let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, objects);
+        match held.scan(&mut sc) {
+            Ok(Scan::Freed(freed)) => (visited.freed, visited.scanned) = (freed, sc.nr_scanned()),
+            Ok(Scan::Stop) => {}
+            Err(Panicked) => self.set_aside(&held, &mut visited),
+        }
+        held.visited(visited);
     }
 
     /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left. Each round of the loop makes that
     /// smaller, so it ends whatever the callback reports.
     fn scan(&self, held: &Held, plan: &Plan, freeable: u64, work: &mut Work<'_>) -> Scanned {
-        let mut done = Scanned { freed: 0, scanned: 0, requested: 0, ended: Ended::Finished, panicked: false };
+        let mut done = Scanned::nothing(Ended::Finished);
         let mut left = plan.total;
         for _ in 0..SCANS_MAX {
             if left < plan.scan_min || left == 0 || done.freed >= freeable {
@@ -170,7 +264,9 @@ impl Visit<'_> {
             let nr_to_scan = left.min(held.options.batch).min(work.scan_left());
             done.requested += nr_to_scan;
             let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, nr_to_scan);
-            match held.scan(&mut sc) {
+            let scanned = held.scan(&mut sc);
+            done.back_off |= sc.asks_back_off();
+            match scanned {
                 Ok(Scan::Freed(freed)) => {
                     let scanned = if sc.nr_scanned() == 0 { nr_to_scan } else { sc.nr_scanned() };
                     done.freed = done.freed.saturating_add(freed);
@@ -182,7 +278,7 @@ impl Visit<'_> {
                     done.ended = Ended::Stopped;
                     return done;
                 }
-                Err(_panicked) => {
+                Err(Panicked) => {
                     done.panicked = true;
                     return done;
                 }
@@ -196,6 +292,7 @@ impl Visit<'_> {
         visited.freed = done.freed;
         visited.scanned = done.scanned;
         visited.requested = done.requested;
+        visited.back_offs = u64::from(done.back_off);
         if done.panicked {
             self.set_aside(held, visited);
         }

@@ -1,5 +1,7 @@
 //! What a cache must be able to do: say how much it holds, and let some of it go.
 
+use lowwater_lru_core::Bytes;
+
 use crate::control::ShrinkControl;
 
 /// A cache that gives memory back when asked.
@@ -44,6 +46,12 @@ pub trait Shrinker: Send + Sync {
     /// Looks at up to `sc.nr_to_scan()` objects, oldest first, and frees those that may go. Reports how many it looked at
     /// with [`ShrinkControl::set_nr_scanned`] if that differs from what was asked.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan;
+
+    /// What the objects that [`count_objects`](Self::count_objects) counts weigh together, for people who look
+    /// ([`Registry::survey`](crate::Registry::survey)); none if it is not known. Nothing is decided by it.
+    fn weigh_objects(&self, _sc: &ShrinkControl<'_>) -> Option<Bytes> {
+        None
+    }
 }
 
 /// A shrinker's answer to how much it holds.

@@ -1,25 +1,20 @@
 //! What was done, to be looked at: counted once for each visit of a shrinker, not for each batch.
 
-use alloc::{string::String, vec::Vec};
+mod pair;
 
-use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
-use lowwater_lru_core::Bytes;
+pub use pair::PairStats;
+pub(crate) use pair::SeenBy;
+
+use alloc::{format, string::String, vec::Vec};
+use core::cmp::Reverse;
+use core::ops::AddAssign;
+
+use lowwater_lru_core::{Bytes, Memcg};
 
 use crate::id::ShrinkerId;
 use crate::registry::Entry;
 
-/// One shrinker's counters since it was registered.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    callbacks: AtomicU64,
-    requested: AtomicU64,
-    scanned: AtomicU64,
-    freed: AtomicU64,
-    deferred: AtomicU64,
-    panics: AtomicU64,
-}
-
-/// What one visit adds.
+/// What one visit did, or all of them together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Visited {
     pub(crate) callbacks: u64,
@@ -28,22 +23,24 @@ pub(crate) struct Visited {
     pub(crate) freed: u64,
     pub(crate) deferred: u64,
     pub(crate) panics: u64,
+    pub(crate) back_offs: u64,
+    pub(crate) time_ns: u64,
+    /// On the registry's clock; 0 without one.
+    pub(crate) last_run_ns: u64,
 }
 
-impl Counters {
-    pub(crate) fn add(&self, visited: &Visited) {
-        let add = |counter: &AtomicU64, n: u64| {
-            if n != 0 {
-                // Relaxed: numbers to look at; nothing is decided by them.
-                counter.fetch_add(n, Ordering::Relaxed);
-            }
-        };
-        add(&self.callbacks, visited.callbacks);
-        add(&self.requested, visited.requested);
-        add(&self.scanned, visited.scanned);
-        add(&self.freed, visited.freed);
-        add(&self.deferred, visited.deferred);
-        add(&self.panics, visited.panics);
+impl AddAssign for Visited {
+    fn add_assign(&mut self, other: Self) {
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        add(&mut self.callbacks, other.callbacks);
+        add(&mut self.requested, other.requested);
+        add(&mut self.scanned, other.scanned);
+        add(&mut self.freed, other.freed);
+        add(&mut self.deferred, other.deferred);
+        add(&mut self.panics, other.panics);
+        add(&mut self.back_offs, other.back_offs);
+        add(&mut self.time_ns, other.time_ns);
+        self.last_run_ns = self.last_run_ns.max(other.last_run_ns);
     }
 }
 
@@ -68,6 +65,12 @@ pub struct ShrinkerStats {
     pub deferred: u64,
     /// Callbacks that panicked.
     pub panics: u64,
+    /// Visits in which it asked to be left alone for a moment.
+    pub back_offs: u64,
+    /// Nanoseconds in its callbacks, and on the way to them; 0 without a clock.
+    pub time_ns: u64,
+    /// When it was last visited, on the registry's clock; none if never, or without a clock.
+    pub last_run_ns: Option<u64>,
     /// Was it set aside after a panic?
     pub set_aside: bool,
     /// Callbacks in flight.
@@ -76,20 +79,21 @@ pub struct ShrinkerStats {
 
 impl ShrinkerStats {
     pub(crate) fn of(entry: &Entry) -> Self {
-        // Relaxed: see `Counters::add`.
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &entry.counters;
+        let (sum, in_flight) = entry.gate.counted();
         Self {
             id: ShrinkerId::new(entry.key.id),
             name: (*entry.name).into(),
-            callbacks: get(&counters.callbacks),
-            requested: get(&counters.requested),
-            scanned: get(&counters.scanned),
-            freed: get(&counters.freed),
-            deferred: get(&counters.deferred),
-            panics: get(&counters.panics),
+            callbacks: sum.callbacks,
+            requested: sum.requested,
+            scanned: sum.scanned,
+            freed: sum.freed,
+            deferred: sum.deferred,
+            panics: sum.panics,
+            back_offs: sum.back_offs,
+            time_ns: sum.time_ns,
+            last_run_ns: (sum.last_run_ns > 0).then_some(sum.last_run_ns),
             set_aside: entry.is_aside(),
-            in_flight: entry.gate.inside(),
+            in_flight,
         }
     }
 }
@@ -100,10 +104,47 @@ impl ShrinkerStats {
 pub struct RegistryStats {
     /// The registered shrinkers, by id.
     pub shrinkers: Vec<ShrinkerStats>,
+    /// What is live: each shrinker with each group and node that it may hold something for, in no order.
+    pub pairs: Vec<PairStats>,
+    /// The registry's clock; 0 without one.
+    pub now_ns: u64,
     /// (group, node, shrinker) that may hold something.
     pub live_pairs: usize,
     /// (group, node) that may hold something.
     pub live_groups: usize,
     /// Bytes of the map: O(live pairs) (S25).
     pub map_bytes: Bytes,
+}
+
+impl ShrinkerStats {
+    /// The name that tells it from others of the same name: `<name>-<id>`, as in the kernel's debugfs.
+    pub fn full_name(&self) -> String {
+        format!("{}-{}", self.name, self.id)
+    }
+}
+
+impl RegistryStats {
+    /// The `n` pairs that hold most: by bytes as far as shrinkers know them, then by objects.
+    pub fn top(&self, n: usize) -> Vec<&PairStats> {
+        let mut pairs: Vec<_> = self.pairs.iter().collect();
+        pairs.sort_by_key(|pair| Reverse((pair.bytes, pair.count)));
+        pairs.truncate(n);
+        pairs
+    }
+
+    /// The `n` groups with something live that use most, those below them included, and how much; exact, in bytes.
+    pub fn top_groups(&self, n: usize) -> Vec<(Memcg, Bytes)> {
+        let mut groups: Vec<_> = self.pairs.iter().map(|pair| (pair.memcg.id(), &pair.memcg)).collect();
+        groups.sort_by_key(|group| group.0);
+        groups.dedup_by_key(|group| group.0);
+        let mut groups: Vec<_> = groups.into_iter().map(|(_, memcg)| (memcg.clone(), memcg.usage())).collect();
+        groups.sort_by_key(|group| Reverse(group.1));
+        groups.truncate(n);
+        groups
+    }
+
+    /// The shrinker of a pair.
+    pub fn shrinker(&self, id: ShrinkerId) -> Option<&ShrinkerStats> {
+        self.shrinkers.iter().find(|shrinker| shrinker.id == id)
+    }
 }

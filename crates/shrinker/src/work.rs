@@ -52,6 +52,8 @@ pub struct Work<'a> {
     until: Option<(&'a dyn Clock, u64)>,
     enough: Option<&'a dyn Fn() -> bool>,
     begun: bool,
+    /// The clock after the last visit, which is the clock before the next: read once for each, not twice.
+    pub(crate) now_ns: u64,
 }
 
 impl core::fmt::Debug for Work<'_> {
@@ -68,7 +70,7 @@ impl<'a> Work<'a> {
 
     /// At most `scan_max` objects looked at, but for the overshoot of one batch.
     pub const fn objects(scan_max: u64) -> Self {
-        Self { scan_left: scan_max, until: None, enough: None, begun: false }
+        Self { scan_left: scan_max, until: None, enough: None, begun: false, now_ns: 0 }
     }
 
     /// And not past `deadline_ns` on `clock`.
@@ -100,6 +102,11 @@ impl<'a> Work<'a> {
         (self.begun && self.until.is_some_and(late)).then_some(Bound::Time)
     }
 
+    /// A pass begins: whatever the clock was after the last, it is later now.
+    pub(crate) fn forget_now(&mut self) {
+        self.now_ns = 0;
+    }
+
     /// A shrinker is asked.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
@@ -122,6 +129,8 @@ pub struct Progress {
     /// Calls of `count_objects`: one for each pair that was asked, one more where it was asked again after its bit was
     /// cleared.
     pub callbacks: u64,
+    /// Shrinkers that asked to be left alone for a moment ([`ShrinkControl::back_off`](crate::ShrinkControl::back_off)).
+    pub back_offs: u64,
 }
 
 impl core::ops::AddAssign for Progress {
@@ -129,5 +138,6 @@ impl core::ops::AddAssign for Progress {
         self.freed = self.freed.saturating_add(other.freed);
         self.scanned = self.scanned.saturating_add(other.scanned);
         self.callbacks = self.callbacks.saturating_add(other.callbacks);
+        self.back_offs = self.back_offs.saturating_add(other.back_offs);
     }
 }

@@ -1,4 +1,4 @@
-//! `stats [settings | tenants | reset | items | slabs | sizes | conns]`
+//! `stats [settings | tenants | shrinkers | reclaim | reset | items | slabs | sizes | conns]`
 
 use std::io;
 
@@ -15,6 +15,8 @@ pub async fn stats(session: &mut Session, topic: Option<&[u8]>, argument: Option
         None => stats::general(&server, output),
         Some(b"settings") => stats::settings(&server, output),
         Some(b"reset") => stats::reset(&server, output),
+        Some(b"shrinkers") => stats::shrinkers(&server, output),
+        Some(b"reclaim") => stats::reclaim(&server, output),
         Some(b"tenants") => return tenants(session).await,
         // What a slab allocator would have to tell; there is none here.
         Some(b"items" | b"slabs" | b"sizes" | b"conns") => output.line("END"),

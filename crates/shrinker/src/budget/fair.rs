@@ -10,14 +10,20 @@
 //! 3. A call is worth making from 1/32 of a cache on, not only from a whole batch on. With a thousand caches of a hundred
 //!    objects, a batch of 128 would mean all of one cache or none; this way each gives three.
 //!
-//! What is owed never stands above what exists: a debt that nothing could pay is no debt.
+//! What is owed never stands above what exists: a debt that nothing could pay is no debt. And it does not wait for the next
+//! pressure: the background is told of it, at once where it is large, and pays it whole, at its own pace.
 
-use super::{total_max, Ask, Ended, Plan, Policy};
+use super::{total_max, Ask, Ended, Kick, Plan, Policy};
 use crate::deferred::{Debt, FRACTION_BITS};
 
 /// Fraction of a cache from which on a scan is worth the call, as a divisor. Priority 6 (1/32 at `seeks` 2) is where
 /// pressure begins to be felt; below it, turns add up until they come to this.
 const CACHE_PARTS: u64 = 32;
+
+/// A debt is large from this part of the cache on, as a divisor, ..
+const LARGE_PARTS: u64 = 8;
+/// .. or from so many batches on.
+const LARGE_BATCHES: u64 = 32;
 
 /// The default policy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,6 +66,16 @@ impl Policy for Fair {
 
     fn owed_max(&self, freeable: u64) -> u64 {
         freeable
+    }
+
+    fn kick(&self, ask: &Ask, owed: u64) -> Kick {
+        if owed == 0 {
+            Kick::Never
+        } else if owed >= ask.freeable / LARGE_PARTS || owed >= ask.batch.saturating_mul(LARGE_BATCHES) {
+            Kick::Now
+        } else {
+            Kick::Soon
+        }
     }
 }
 

@@ -33,9 +33,9 @@ impl List {
 /// What a pass does with a list that it believes empty.
 fn clear_if_empty(map: &Map, memcg: &Memcg, key: Key, list: &List) {
     if list.count() == 0 {
-        map.clear(memcg, N0, key);
+        let last = map.clear(memcg, N0, key.id);
         if list.count() == 0 {
-            map.settle(memcg, N0, key.id);
+            map.settle(memcg, N0, key.id, last);
         } else {
             map.set(memcg, N0, key);
         }

@@ -4,14 +4,12 @@
 //! never by an `add` whose group holds something already.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use core::mem::size_of;
-use core::ops::Bound;
 
 use hashbrown::HashMap;
 use lowwater_lru_core::{Memcg, MemcgId};
 
+use crate::bitmap::Bitmap;
 use crate::hash::{shrink_after_removal, IdHasher};
 
 /// Where a group stands in the order of a pass: the ids from below the pass's root down to it; the root itself has none.
@@ -45,8 +43,9 @@ struct Way {
     memcg: Memcg,
     /// Does it hold something itself?
     live: bool,
-    /// Children that have a way.
-    children: BTreeSet<MemcgId>,
+    /// Children that have a way, by id. A set of words and not a tree of ids: a container's group has thousands of them, and
+    /// a pass takes them one after the other.
+    children: Bitmap,
     /// Where rounds that start at this group stopped; of most groups none ever starts.
     resume: Option<Box<[Option<Position>; 2]>>,
 }
@@ -56,8 +55,18 @@ fn resume_bytes(resume: &[Option<Position>; 2]) -> usize {
     size_of_val(resume) + paths.sum::<usize>()
 }
 
-/// Groups found live, with their paths.
-pub(crate) type Found = (Memcg, Path);
+/// Where `memcg` stands below `root`. O(depth).
+pub(crate) fn path(root: MemcgId, memcg: &Memcg) -> Path {
+    let mut path = Path::new();
+    let mut at = memcg;
+    while at.id() != root {
+        path.push(at.id());
+        let Some(parent) = at.parent() else { break };
+        at = parent;
+    }
+    path.reverse();
+    path
+}
 
 impl Summary {
     /// The group holds something now: its way is made, up to the first ancestor that has one. O(depth) at most.
@@ -68,13 +77,11 @@ impl Summary {
             let mut known = true;
             let way = self.ways.entry(group.id()).or_insert_with(|| {
                 known = false;
-                Way { memcg: group.clone(), live: false, children: BTreeSet::new(), resume: None }
+                Way { memcg: group.clone(), live: false, children: Bitmap::default(), resume: None }
             });
             match below {
                 None => way.live = true,
-                Some(child) => {
-                    way.children.insert(child);
-                }
+                Some(child) => way.children.insert(MemcgId::get(child)),
             }
             if known {
                 return;
@@ -95,9 +102,7 @@ impl Summary {
             let Some(way) = self.ways.get_mut(&group.id()) else { return };
             match gone {
                 None => way.live = false,
-                Some(child) => {
-                    way.children.remove(&child);
-                }
+                Some(child) => way.children.remove(MemcgId::get(child)),
             }
             if way.live || !way.children.is_empty() {
                 return;
@@ -110,46 +115,51 @@ impl Summary {
     }
 
     /// Adds up to `max` live groups of `root`'s subtree to `found`, in pre-order: those after `after` (all if `None`), and
-    /// before `until`. O(depth) a group.
+    /// before `until`. O(depth) for the first, and then as good as O(1) a group.
     pub(crate) fn collect(
         &self,
         root: MemcgId,
         after: Option<&[MemcgId]>,
         until: Option<&[MemcgId]>,
         max: usize,
-        found: &mut Vec<Found>,
+        found: &mut Vec<Memcg>,
     ) {
-        let Some(way) = self.ways.get(&root) else { return };
+        let Some(mut way) = self.ways.get(&root) else { return };
         let mut path: Path = after.map_or_else(Vec::new, <[_]>::to_vec);
         if after.is_none() && until != Some(&[]) && way.live {
-            found.push((way.memcg.clone(), Vec::new()));
+            found.push(way.memcg.clone());
         }
         // The child last seen below the end of `path`; none yet, or the first step of `after` that does not lead on any more
         // (the group is gone, and its id may mean another by now).
         let there = self.there(root, &path);
         let mut seen = path.drain(there..).next();
+        if let Some(last) = path.last() {
+            way = &self.ways[last];
+        }
         while found.len() < max {
-            let parent = path.last().copied().unwrap_or(root);
-            let next = self.ways.get(&parent).and_then(|way| match seen {
-                None => way.children.first(),
-                Some(child) => way.children.range((Bound::Excluded(child), Bound::Unbounded)).next(),
-            });
-            match next {
+            match way.children.next_after(seen.map(MemcgId::get)).map(MemcgId::new) {
                 Some(child) => {
-                    path.push(*child);
-                    seen = None;
+                    path.push(child);
                     if until.is_some_and(|until| path.as_slice() >= until) {
                         return;
                     }
-                    let way = &self.ways[child];
-                    if way.live {
-                        found.push((way.memcg.clone(), path.clone()));
+                    let below = &self.ways[&child];
+                    if below.live {
+                        found.push(below.memcg.clone());
+                    }
+                    if below.children.is_empty() {
+                        seen = path.pop();
+                    } else {
+                        (way, seen) = (below, None);
                     }
                 }
-                None => match path.pop() {
-                    Some(last) => seen = Some(last),
-                    None => return,
-                },
+                None => {
+                    seen = path.pop();
+                    if seen.is_none() {
+                        return;
+                    }
+                    way = &self.ways[path.last().unwrap_or(&root)];
+                }
             }
         }
     }
@@ -168,7 +178,7 @@ impl Summary {
         let mut parent = root;
         path.iter()
             .take_while(|child| {
-                let leads = self.ways.get(&parent).is_some_and(|way| way.children.contains(child));
+                let leads = self.ways.get(&parent).is_some_and(|way| way.children.contains(child.get()));
                 parent = **child;
                 leads
             })
@@ -194,9 +204,7 @@ impl Summary {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        // A B-tree's leaf holds eleven keys and is half full at worst.
-        let children: usize =
-            self.ways.values().map(|way| way.children.len().div_ceil(5) * 11 * size_of::<MemcgId>()).sum();
+        let children: usize = self.ways.values().map(|way| way.children.bytes()).sum();
         let resumes: usize = self.ways.values().filter_map(|way| way.resume.as_ref()).map(|r| resume_bytes(r)).sum();
         self.ways.allocation_size() + children + resumes
     }
@@ -211,13 +219,15 @@ impl Summary {
         for (id, way) in &self.ways {
             assert_eq!(*id, way.memcg.id(), "a way stands under its group's id");
             assert!(way.live || !way.children.is_empty(), "group {id} has a way that leads to nothing (invariant 3)");
-            for child in &way.children {
-                let child = self.ways.get(child).expect("a child's way exists (invariant 3)");
+            let mut children = Vec::new();
+            way.children.collect(0..=u32::MAX, &mut children);
+            for child in children {
+                let child = self.ways.get(&MemcgId::new(child)).expect("a child's way exists (invariant 3)");
                 assert_eq!(child.memcg.parent(), Some(&way.memcg), "a child's way hangs under its parent's");
             }
             if let Some(parent) = way.memcg.parent() {
                 let parent = self.ways.get(&parent.id()).expect("the parent of a way has a way (invariant 3)");
-                assert!(parent.children.contains(id), "the parent's way leads to group {id} (invariant 3)");
+                assert!(parent.children.contains(id.get()), "the parent's way leads to group {id} (invariant 3)");
             }
         }
     }

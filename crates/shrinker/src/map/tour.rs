@@ -12,7 +12,7 @@ use core::ops::RangeInclusive;
 
 use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 
-use super::summary::{Found, Path, Position};
+use super::summary::{path, Path, Position};
 use super::Map;
 
 /// Groups taken from the summary at once: few enough that a bounded call does not pay for groups it will not reach.
@@ -22,7 +22,6 @@ const GROUPS_AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Stop {
     pub(crate) memcg: Memcg,
-    pub(crate) path: Path,
     /// Which shrinkers to ask.
     pub(crate) ids: RangeInclusive<u32>,
 }
@@ -37,7 +36,7 @@ pub(crate) struct Tour<'a> {
     /// The group last taken from the summary in this leg.
     last: Option<Path>,
     /// Taken from the summary, in reverse order.
-    waiting: Vec<Found>,
+    waiting: Vec<Memcg>,
 }
 
 /// The legs of a round, in order.
@@ -63,7 +62,7 @@ impl<'a> Tour<'a> {
         Self { map, root: root.id(), node, start, leg, last, waiting: Vec::new() }
     }
 
-    fn refill(&mut self) -> Option<Found> {
+    fn refill(&mut self) -> Option<Memcg> {
         let until = match self.leg {
             Leg::Before => self.start.as_ref().map(|start| start.path.as_slice()),
             _ => None,
@@ -72,7 +71,7 @@ impl<'a> Tour<'a> {
         summary.collect(self.root, self.last.as_deref(), until, GROUPS_AT_ONCE, &mut self.waiting);
         drop(summary);
         self.waiting.reverse();
-        self.last = Some(self.waiting.first()?.1.clone());
+        self.last = Some(path(self.root, self.waiting.first()?));
         self.waiting.pop()
     }
 
@@ -81,7 +80,7 @@ impl<'a> Tour<'a> {
         let start = self.start.as_ref()?;
         let ids = ids(start.id)?;
         let memcg = self.map.summary(self.node).find(self.root, &start.path)?;
-        Some(Stop { memcg, path: start.path.clone(), ids })
+        Some(Stop { memcg, ids })
     }
 }
 
@@ -99,8 +98,8 @@ impl Iterator for Tour<'_> {
                     }
                 }
                 Leg::After | Leg::Before => {
-                    if let Some((memcg, path)) = self.waiting.pop().or_else(|| self.refill()) {
-                        return Some(Stop { memcg, path, ids: 0..=u32::MAX });
+                    if let Some(memcg) = self.waiting.pop().or_else(|| self.refill()) {
+                        return Some(Stop { memcg, ids: 0..=u32::MAX });
                     }
                     self.last = None;
                     self.leg = match (self.leg, &self.start) {

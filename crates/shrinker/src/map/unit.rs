@@ -1,12 +1,14 @@
 //! What the map knows of one group on one node.
 
 use hashbrown::HashMap;
+use lowwater_lru_core::sync::atomic::AtomicBool;
 use lowwater_lru_core::sync::Mutex;
 use lowwater_lru_core::{Memcg, MemcgId};
 
 use crate::bitmap::Bitmap;
 use crate::deferred::Debts;
 use crate::hash::IdHasher;
+use crate::stats::SeenBy;
 
 /// A group's bits and debts on one node; there from its first bit to its last.
 pub(super) struct Unit {
@@ -14,11 +16,20 @@ pub(super) struct Unit {
     pub(super) memcg: Memcg,
     pub(super) words: Bitmap,
     pub(super) debts: Mutex<Debts>,
+    pub(super) seen: Mutex<SeenBy>,
+    /// Were there ever debts? So that a pass need not lock them to learn that there are none.
+    pub(super) indebted: AtomicBool,
 }
 
 impl Unit {
     pub(super) fn new(memcg: Memcg) -> Self {
-        Self { memcg, words: Bitmap::default(), debts: Mutex::new(Debts::default()) }
+        Self {
+            memcg,
+            words: Bitmap::default(),
+            debts: Mutex::default(),
+            seen: Mutex::default(),
+            indebted: AtomicBool::new(false),
+        }
     }
 }
 
@@ -27,6 +38,7 @@ pub(super) type Units = HashMap<MemcgId, Unit, IdHasher>;
 
 /// Heap bytes of a shard.
 pub(super) fn bytes(units: &Units) -> usize {
-    let parts: usize = units.values().map(|unit| unit.words.bytes() + unit.debts.lock().bytes()).sum();
+    let parts: usize =
+        units.values().map(|unit| unit.words.bytes() + unit.debts.lock().bytes() + unit.seen.lock().bytes()).sum();
     parts + units.allocation_size()
 }

@@ -4,8 +4,8 @@ use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use crate::budget::PRIORITY_DEFAULT;
 use crate::control::Reclaim;
-use crate::registry::Registry;
-use crate::work::Work;
+use crate::registry::{Only, Registry, Select};
+use crate::work::{Progress, Work};
 
 /// A step that brings usage this part of the way to the target is quick enough: pressure stays as it is.
 const QUICK_PARTS: u64 = 8;
@@ -15,6 +15,13 @@ const QUICK_PARTS: u64 = 8;
 /// objects go; then they will ask again.
 const IDLE_STEPS_MAX: u8 = 3;
 
+/// Of what is owed, the part that a step pays at least, as a divisor: millions are paid in some hundred steps, whatever the rest
+/// between two of them comes to on a busy machine.
+const DEBT_PARTS: u64 = 16;
+
+/// Steps in a row after which a shrinker's wish to be left alone does not count any more.
+const BACK_OFFS_MAX: u8 = 8;
+
 /// What a step says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -22,11 +29,13 @@ pub enum Step {
     Done,
     /// There is more to do.
     Again,
+    /// There is more to do, but a shrinker asked to be left alone for a moment: rest a little first.
+    BackOff,
     /// Nothing can be freed now, at the highest pressure. Rest before trying again.
     Exhausted,
 }
 
-/// Brings one group's usage down to a target, on one node. A reclaimer thread of one's own, without ours:
+/// Brings one group's usage down to a target, or pays its debts, on one node. A reclaimer thread of one's own, without ours:
 ///
 /// ```
 /// use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
@@ -43,16 +52,40 @@ pub enum Step {
 #[derive(Debug)]
 pub struct Job {
     memcg: Memcg,
-    target: Bytes,
+    /// None: it is there for the debts.
+    target: Option<Bytes>,
     priority: u8,
     idle: u8,
+    back_offs: u8,
     freed: u64,
+    /// After the last step.
+    owed: u64,
+    only: Only,
 }
 
 impl Job {
     /// A job that is done when `memcg` uses at most `target`.
     pub fn new(memcg: Memcg, target: Bytes) -> Self {
-        Self { memcg, target, priority: PRIORITY_DEFAULT, idle: 0, freed: 0 }
+        Self {
+            memcg,
+            target: Some(target),
+            priority: PRIORITY_DEFAULT,
+            idle: 0,
+            back_offs: 0,
+            freed: 0,
+            owed: 0,
+            only: Only::ALL,
+        }
+    }
+
+    /// The same, for some shrinkers only.
+    pub(crate) fn only(self, only: Only) -> Self {
+        Self { only, ..self }
+    }
+
+    /// A job that is done when nothing is owed for `memcg`.
+    pub fn debts(memcg: Memcg) -> Self {
+        Self { target: None, ..Self::new(memcg, Bytes::ZERO) }
     }
 
     /// The group.
@@ -60,9 +93,14 @@ impl Job {
         &self.memcg
     }
 
-    /// The usage to come down to.
-    pub fn target(&self) -> Bytes {
+    /// The usage to come down to; none if it pays debts.
+    pub fn target(&self) -> Option<Bytes> {
         self.target
+    }
+
+    /// Is it there for the debts?
+    pub fn pays_debts(&self) -> bool {
+        self.target.is_none()
     }
 
     /// Objects freed so far.
@@ -79,21 +117,26 @@ impl Job {
     /// reached. Pressure rises when it got on too slowly, so a job ends after a bounded number of steps that bring nothing.
     #[doc(alias = "balance_pgdat")]
     pub fn step(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
+        let Some(target) = self.target else { return self.pay(registry, node, scan_max) };
         let before = self.memcg.usage();
-        if before <= self.target || !self.memcg.is_online() {
+        if before <= target || !self.memcg.is_online() {
             return Step::Done;
         }
-        let (memcg, target) = (&self.memcg, self.target);
+        let memcg = &self.memcg;
         let enough = || memcg.usage() <= target;
         let mut work = Work::objects(scan_max).while_not(&enough);
-        let progress = registry.shrink(memcg, node, self.priority, Reclaim::KSWAPD, &mut work);
+        let select = Select { only: self.only, ..Select::all().memcg(memcg).node(node) };
+        let progress = registry.shrink_selected(&select, self.priority, Reclaim::KSWAPD, &mut work);
         self.freed = self.freed.saturating_add(progress.freed);
         let after = self.memcg.usage();
-        if after <= self.target {
+        if after <= target {
             return Step::Done;
         }
         let cut = work.bound().is_some();
-        let (fell, want) = (before.saturating_sub(after).get(), before.saturating_sub(self.target).get());
+        if self.backs_off(progress) {
+            return Step::BackOff;
+        }
+        let (fell, want) = (before.saturating_sub(after).get(), before.saturating_sub(target).get());
         if self.priority == 0 && fell == 0 {
             self.idle += 1;
             if (progress.scanned == 0 && !cut) || self.idle >= IDLE_STEPS_MAX {
@@ -107,5 +150,27 @@ impl Job {
             self.priority = self.priority.saturating_sub(1);
         }
         Step::Again
+    }
+
+    /// Debts are paid whole, whatever the pressure: they are what was asked for already. A step pays more where more is owed, so
+    /// that debts which come faster than `scan_max` objects a step do not pile up.
+    fn pay(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
+        let scan_max = scan_max.max(self.owed / DEBT_PARTS);
+        let (progress, owed) = registry.pay_debts(&self.memcg, node, &mut Work::objects(scan_max));
+        self.freed = self.freed.saturating_add(progress.freed);
+        self.owed = owed;
+        match (owed, progress.scanned) {
+            (0, _) => Step::Done,
+            (_, 0) if !self.backs_off(progress) => Step::Exhausted,
+            (_, 0) => Step::BackOff,
+            _ => Step::Again,
+        }
+    }
+
+    /// Did somebody ask for a rest, and may have it?
+    fn backs_off(&mut self, progress: Progress) -> bool {
+        let asked = progress.back_offs > 0;
+        self.back_offs = if asked { self.back_offs.saturating_add(1) } else { 0 };
+        asked && self.back_offs <= BACK_OFFS_MAX
     }
 }

@@ -6,16 +6,22 @@ use core::time::Duration;
 use lowwater_lru_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lowwater_lru_core::sync::thread::{self, JoinHandle};
 use lowwater_lru_core::topology::Topology;
-use lowwater_lru_core::{Memcg, NodeId};
+use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use super::step::{Job, Step};
 use super::wake::{Request, Wake};
+use crate::budget::Kick;
 use crate::error::StartError;
 use crate::pressure::{Reason, Watermarks};
-use crate::registry::Registry;
+use crate::registry::{DebtListener, Registry};
 
 /// Objects scanned in one step, so that jobs take turns and a stop is noticed soon.
 const SCAN_MAX: u64 = 4096;
+/// Objects scanned for debts before the thread rests for [`DEBT_REST`]: nobody waits for a debt to be paid, but those who
+/// allocate wait for the locks that paying it takes. So it is spread thin, over many of their calls rather than into a few.
+const DEBT_SCAN_MAX: u64 = 512;
+/// The rest between two payments; 5 million objects a second at most.
+const DEBT_REST: Duration = Duration::from_micros(100);
 /// The rest after nothing could be freed; doubled each time in a row, up to [`REST_MAX`].
 const REST_MIN: Duration = Duration::from_millis(1);
 /// The longest rest, and so the longest that memory which can be freed again goes unnoticed.
@@ -44,6 +50,7 @@ const REST_MAX: Duration = Duration::from_millis(100);
 #[doc(alias = "kswapd")]
 pub struct Reclaimer {
     nodes: Vec<(Arc<Shared>, Option<JoinHandle<()>>)>,
+    registry: Registry,
     watermarks: Watermarks,
 }
 
@@ -88,7 +95,7 @@ impl Reclaimer {
             return Err(StartError::Nodes { topology: topology.nodes(), registry: registry.nodes() });
         }
         // Threads that have started are stopped by the drop of this if a later one does not.
-        let mut reclaimer = Self { nodes: Vec::new(), watermarks };
+        let mut reclaimer = Self { nodes: Vec::new(), registry: registry.clone(), watermarks };
         for n in 0..topology.nodes() {
             let shared = Arc::new(Shared::new(NodeId::new(n as u16)));
             let node = shared.node;
@@ -106,6 +113,8 @@ impl Reclaimer {
                 .map_err(|source| StartError::Thread { node, source })?;
             reclaimer.nodes.push((shared, Some(thread)));
         }
+        let wakes = reclaimer.nodes.iter().map(|(shared, _)| Arc::clone(shared)).collect();
+        registry.set_debt_listener(Some(Arc::new(Debtors(wakes))));
         Ok(reclaimer)
     }
 
@@ -148,6 +157,7 @@ impl Reclaimer {
 
 impl Drop for Reclaimer {
     fn drop(&mut self) {
+        self.registry.set_debt_listener(None);
         for (shared, _) in &self.nodes {
             shared.wake.stop();
         }
@@ -218,16 +228,23 @@ impl Shared {
             for request in newcomers {
                 add(&mut jobs, request, watermarks);
             }
+            let mut rest = if jobs.iter().all(Job::pays_debts) { DEBT_REST } else { Duration::ZERO };
             jobs.retain_mut(|job| {
                 let before = job.freed();
-                let step = job.step(registry, self.node, SCAN_MAX);
+                let step = job.step(registry, self.node, if job.pays_debts() { DEBT_SCAN_MAX } else { SCAN_MAX });
                 freed += job.freed() - before;
                 given_up += u64::from(step == Step::Exhausted);
                 self.steps.fetch_add(1, Ordering::Relaxed);
-                step == Step::Again
+                if step == Step::BackOff {
+                    rest = REST_MIN;
+                }
+                matches!(step, Step::Again | Step::BackOff)
             });
             if jobs.is_empty() || self.wake.is_stopping() {
                 break;
+            }
+            if !rest.is_zero() {
+                self.wake.rest(rest);
             }
             newcomers = self.wake.take_now();
         }
@@ -249,14 +266,34 @@ impl Shared {
     }
 }
 
+/// Wakes a node's thread for its debts.
+struct Debtors(Vec<Arc<Shared>>);
+
+impl DebtListener for Debtors {
+    fn owes(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
+        let Some(shared) = self.0.get(node.index()) else { return };
+        match kick {
+            Kick::Now => shared.wake.request(memcg, Reason::Debt, Bytes::MAX),
+            Kick::Soon => shared.wake.request_soon(memcg),
+            Kick::Never => {}
+        }
+    }
+}
+
 /// A new job, unless one for the group is under way that goes as far.
 fn add(jobs: &mut Vec<Job>, request: Request, watermarks: &Watermarks) {
+    if request.reason == Reason::Debt {
+        if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.pays_debts()) {
+            jobs.push(Job::debts(request.memcg));
+        }
+        return;
+    }
     let target = match request.reason {
-        Reason::Manual(_) => request.target,
+        Reason::Manual(_) | Reason::Pressure(_) => request.target,
         // Limits may have changed since it was asked for.
         reason => reason.target(&request.memcg, watermarks),
     };
-    if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.target() <= target) {
+    if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.target().is_some_and(|other| other <= target)) {
         jobs.push(Job::new(request.memcg, target));
     }
 }

@@ -36,6 +36,10 @@ mod loom;
 /// Nothing is queued that another request could equal.
 const NONE: u64 = 0;
 
+/// How long a request that is not urgent waits for company.
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+const SOON: core::time::Duration = core::time::Duration::from_millis(20);
+
 /// One node's queue.
 #[derive(Default)]
 pub(super) struct Wake {
@@ -48,6 +52,8 @@ pub(super) struct Wake {
 #[derive(Default)]
 struct State {
     requests: Vec<Request>,
+    /// The thread need not be woken for these.
+    soon: Vec<Memcg>,
     stop: bool,
 }
 
@@ -95,6 +101,11 @@ impl Wake {
     pub(super) fn take(&self) -> Option<Vec<Request>> {
         let mut state = self.state.lock();
         while !state.stop && state.requests.is_empty() {
+            #[cfg(all(feature = "std", not(lowwater_loom)))]
+            if !state.soon.is_empty() {
+                self.changed.wait_until(&mut state, std::time::Instant::now() + SOON);
+                break;
+            }
             self.changed.wait(&mut state);
         }
         if state.stop {
@@ -104,7 +115,9 @@ impl Wake {
     }
 
     fn drain(&self, state: &mut State) -> Vec<Request> {
-        let requests = core::mem::take(&mut state.requests);
+        let mut requests = core::mem::take(&mut state.requests);
+        let soon = core::mem::take(&mut state.soon).into_iter();
+        requests.extend(soon.map(|memcg| Request { memcg, reason: Reason::Debt, target: Bytes::MAX }));
         // Relaxed: ordered by the fence that follows.
         self.queued.store(NONE, Ordering::Relaxed);
         if !mutated!("take_without_fence") {
@@ -123,6 +136,21 @@ impl Wake {
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 impl Wake {
+    /// Queues a debt that is to be paid when there is a moment, 20 ms from now at the latest. A thread that sleeps without a
+    /// date is woken, to set one.
+    pub(super) fn request_soon(&self, memcg: &Memcg) {
+        let mut state = self.state.lock();
+        if state.soon.contains(memcg) {
+            return;
+        }
+        state.soon.push(memcg.clone());
+        let first = state.soon.len() == 1;
+        drop(state);
+        if first {
+            self.changed.notify_one();
+        }
+    }
+
     /// The requests that came meanwhile, without waiting.
     pub(super) fn take_now(&self) -> Vec<Request> {
         self.drain(&mut self.state.lock())
@@ -156,10 +184,10 @@ impl Wake {
     }
 }
 
-/// One number for what two requests must agree in to be the same; [`NONE`] for those that add up.
+/// One number for what two requests must agree in to be the same; [`NONE`] for those that add up or replace each other.
 fn key(memcg: &Memcg, reason: Reason) -> u64 {
     match reason {
-        Reason::Manual(_) => NONE,
+        Reason::Manual(_) | Reason::Pressure(_) => NONE,
         _ => u64::from(kind(reason)) << 32 | u64::from(memcg.id().get()),
     }
 }
@@ -171,5 +199,7 @@ fn kind(reason: Reason) -> u8 {
         Reason::High => 2,
         Reason::Limit => 3,
         Reason::Manual(_) => 4,
+        Reason::Pressure(_) => 5,
+        Reason::Debt => 6,
     }
 }

@@ -7,6 +7,7 @@ use lowwater_lru_core::{Memcg, NodeId, Occupancy};
 use super::entry::Entry;
 use super::options::Options;
 use super::registration::Registration;
+use super::select::Caches;
 use super::Inner;
 use crate::error::AllocError;
 use crate::id::ShrinkerId;
@@ -74,6 +75,12 @@ impl<'a> ShrinkerBuilder<'a> {
     #[doc(alias = "SHRINKER_NUMA_AWARE")]
     pub fn numa_aware(mut self, aware: bool) -> Self {
         self.options.numa_aware = aware;
+        self
+    }
+
+    /// What its objects are, so that some kinds can be dropped and others kept; [`Caches::OBJECTS`] by default.
+    pub fn caches(mut self, caches: Caches) -> Self {
+        self.options.caches = caches;
         self
     }
 

@@ -3,6 +3,7 @@
 use alloc::{boxed::Box, sync::Arc};
 
 use lowwater_lru_core::sync::atomic::{AtomicBool, Ordering};
+use lowwater_lru_core::Bytes;
 
 use super::arc_bytes;
 use super::gate::Gate;
@@ -10,7 +11,7 @@ use super::options::Options;
 use crate::control::ShrinkControl;
 use crate::map::Key;
 use crate::shrinker::{Count, Scan, Shrinker};
-use crate::stats::Counters;
+use crate::stats::Visited;
 
 /// What the registry keeps of a shrinker.
 pub(crate) struct Entry {
@@ -18,7 +19,6 @@ pub(crate) struct Entry {
     pub(crate) key: Key,
     pub(crate) options: Options,
     pub(crate) gate: Arc<Gate>,
-    pub(crate) counters: Counters,
     /// Set by the first callback that panics, and never cleared: nobody calls this shrinker again.
     aside: AtomicBool,
     shrinker: Arc<dyn Shrinker>,
@@ -28,20 +28,21 @@ pub(crate) struct Entry {
 pub(crate) struct Held {
     // Before `inside`: when the gate lets the closer go, nobody has a handle on the shrinker any more.
     entry: Arc<Entry>,
-    #[expect(dead_code, reason = "its drop leaves the gate")]
     inside: Inside,
 }
 
 /// A thread inside a gate.
-struct Inside(Arc<Gate>);
+struct Inside {
+    gate: Arc<Gate>,
+    visited: Visited,
+}
 
 /// A callback panicked.
 pub(crate) struct Panicked;
 
 impl Entry {
     pub(crate) fn new(name: Box<str>, key: Key, options: Options, shrinker: Arc<dyn Shrinker>) -> Self {
-        let (gate, counters) = (Arc::new(Gate::default()), Counters::default());
-        Self { name, key, options, gate, counters, aside: AtomicBool::new(false), shrinker }
+        Self { name, key, options, gate: Arc::new(Gate::default()), aside: AtomicBool::new(false), shrinker }
     }
 
     /// Goes in, if the gate is open and the shrinker is well.
@@ -49,7 +50,16 @@ impl Entry {
         if self.is_aside() || !self.gate.enter() {
             return None;
         }
-        Some(Held { entry: Arc::clone(self), inside: Inside(Arc::clone(&self.gate)) })
+        Some(Held {
+            entry: Arc::clone(self),
+            inside: Inside { gate: Arc::clone(&self.gate), visited: Visited::default() },
+        })
+    }
+
+    /// The name in debugfs and in traces.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn full_name(&self) -> alloc::string::String {
+        alloc::format!("{}-{}", self.name, self.key.id)
     }
 
     /// Bytes allocated for it: this, its gate, its listener, its name; not the shrinker.
@@ -72,7 +82,7 @@ impl Entry {
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.0.leave();
+        self.gate.leave(&self.visited);
     }
 }
 
@@ -85,8 +95,17 @@ impl core::ops::Deref for Held {
 }
 
 impl Held {
+    /// Notes what was done, to be counted when the gate is left.
+    pub(crate) fn visited(&mut self, visited: Visited) {
+        self.inside.visited = visited;
+    }
+
     pub(crate) fn count(&self, sc: &ShrinkControl<'_>) -> Result<Count, Panicked> {
         caught(|| self.shrinker.count_objects(sc))
+    }
+
+    pub(crate) fn weigh(&self, sc: &ShrinkControl<'_>) -> Result<Option<Bytes>, Panicked> {
+        caught(|| self.shrinker.weigh_objects(sc))
     }
 
     pub(crate) fn scan(&self, sc: &mut ShrinkControl<'_>) -> Result<Scan, Panicked> {

@@ -6,6 +6,8 @@
 //!
 //! Closing waits for those who are inside, not for a grace period: with nobody inside it costs one lock.
 //!
+//! The same lock guards what is counted: who leaves adds what it did, once for each visit, at the price of a few additions.
+//!
 //! # Invariants
 //!
 //! 1. Once [`Gate::close`] has returned `Ok`, nobody is inside, and nobody gets in (S14).
@@ -18,6 +20,7 @@ use lowwater_lru_core::{mutated, sync::Mutex};
 
 use super::caller::Caller;
 use crate::error::UnregisterError;
+use crate::stats::Visited;
 
 /// The door to one shrinker's callbacks.
 #[derive(Default)]
@@ -31,50 +34,52 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct State {
     closed: bool,
-    inside: Callers,
+    inside: Inside,
+    counted: Visited,
 }
 
-/// The threads inside. Mostly none, sometimes one, for which nothing is allocated: 10,000 shrinkers that were asked once keep
-/// no memory for it.
+/// Those inside. Mostly none, sometimes one, for which nothing is allocated: 10,000 shrinkers that were asked once keep no memory
+/// for it.
 #[derive(Default)]
-struct Callers {
-    one: Option<Caller>,
+struct Inside {
+    first: Option<Caller>,
     #[expect(clippy::box_collection, reason = "one word instead of three in each gate, for what hardly ever happens")]
-    more: Option<Box<Vec<Caller>>>,
+    others: Option<Box<Vec<Caller>>>,
 }
 
-impl Callers {
-    fn contains(&self, caller: &Caller) -> bool {
-        self.one.as_ref() == Some(caller) || self.more.as_ref().is_some_and(|more| more.contains(caller))
-    }
-
-    fn push(&mut self, caller: Caller) {
-        match self.one {
-            None => self.one = Some(caller),
-            Some(_) => self.more.get_or_insert_default().push(caller),
-        }
-    }
-
-    /// Takes a caller off who is inside.
-    fn remove(&mut self, caller: &Caller) {
-        if self.one.as_ref() == Some(caller) {
-            self.one = None;
-            return;
-        }
-        let more = self.more.as_mut().expect("who leaves has entered");
-        let at = more.iter().position(|other| other == caller).expect("who leaves has entered");
-        more.swap_remove(at);
-        if more.is_empty() {
-            self.more = None;
-        }
-    }
-
+impl Inside {
     fn len(&self) -> usize {
-        usize::from(self.one.is_some()) + self.more.as_ref().map_or(0, |more| more.len())
+        usize::from(self.first.is_some()) + self.others.as_ref().map_or(0, |others| others.len())
     }
 
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    fn contains(&self, caller: Caller) -> bool {
+        self.first == Some(caller) || self.others.as_ref().is_some_and(|others| others.contains(&caller))
+    }
+
+    fn push(&mut self, caller: Caller) {
+        match self.first {
+            None => self.first = Some(caller),
+            Some(_) => self.others.get_or_insert_default().push(caller),
+        }
+    }
+
+    /// Takes the caller out, once. False if it is not there.
+    fn remove(&mut self, caller: Caller) -> bool {
+        if self.first == Some(caller) {
+            self.first = None;
+            return true;
+        }
+        let Some(others) = &mut self.others else { return false };
+        let Some(at) = others.iter().position(|other| *other == caller) else { return false };
+        others.swap_remove(at);
+        if others.is_empty() {
+            self.others = None;
+        }
+        true
     }
 }
 
@@ -84,17 +89,19 @@ impl Gate {
     pub(crate) fn enter(&self) -> bool {
         let caller = Caller::current();
         let mut state = self.state.lock();
-        if state.closed || (Caller::KNOWN && state.inside.contains(&caller)) {
+        if (state.closed && !mutated!("enter_closed")) || (Caller::KNOWN && state.inside.contains(caller)) {
             return false;
         }
         state.inside.push(caller);
         true
     }
 
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(&self, visited: &Visited) {
         let caller = Caller::current();
         let mut state = self.state.lock();
-        state.inside.remove(&caller);
+        state.counted += *visited;
+        let was_inside = state.inside.remove(caller);
+        debug_assert!(was_inside, "who leaves has entered");
         if state.closed && state.inside.is_empty() {
             #[cfg(any(feature = "std", lowwater_loom))]
             self.left.notify_all();
@@ -104,7 +111,7 @@ impl Gate {
     /// Lets nobody in any more, and waits until all have left.
     pub(crate) fn close(&self) -> Result<(), UnregisterError> {
         let mut state = self.state.lock();
-        if Caller::KNOWN && state.inside.contains(&Caller::current()) {
+        if Caller::KNOWN && state.inside.contains(Caller::current()) {
             return Err(UnregisterError::InsideCallback);
         }
         state.closed = true;
@@ -124,8 +131,9 @@ impl Gate {
         Ok(())
     }
 
-    /// How many callbacks are in flight.
-    pub(crate) fn inside(&self) -> usize {
-        self.state.lock().inside.len()
+    /// What those who have left did, and how many callbacks are in flight.
+    pub(crate) fn counted(&self) -> (Visited, usize) {
+        let state = self.state.lock();
+        (state.counted, state.inside.len())
     }
 }

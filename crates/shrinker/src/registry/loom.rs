@@ -111,3 +111,96 @@ fn s11_an_object_is_never_hidden_from_a_pass() {
 fn s11_an_object_is_hidden_if_a_clear_is_not_followed_by_a_count() {
     with_mutant("clear_without_recount", pass_meets_add);
 }
+
+#[test]
+#[should_panic = "called after its registration ended"]
+fn s14_a_callback_runs_too_late_if_a_closed_gate_lets_in() {
+    with_mutant("enter_closed", pass_meets_unregister);
+}
+
+/// A pass meets a shrinker whose lists are filled already, while it is being registered.
+fn pass_meets_register() {
+    ::loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("late").alloc().unwrap();
+        prepared.occupancy().occupied(tree.root(), N0);
+        let cache = Owned::new(1);
+        let reclaimer = {
+            let registry = registry.clone();
+            thread::spawn(move || pass(&registry).freed)
+        };
+        let registration = prepared.register(Arc::clone(&cache) as Arc<dyn Shrinker>);
+        let freed = reclaimer.join().unwrap();
+        let freed = freed + pass(&registry).freed;
+        // Before the check, whose failure must not unwind through locks.
+        drop((registration, registry, tree));
+        assert_eq!(freed, 1, "an object is hidden from reclaim");
+    });
+}
+
+#[test]
+fn s11_s20_a_shrinker_is_reached_however_late_it_is_registered() {
+    pass_meets_register();
+}
+
+#[test]
+#[should_panic = "an object is hidden from reclaim"]
+fn s11_an_object_is_hidden_if_the_bit_of_an_unregistered_id_is_cleared() {
+    with_mutant("clear_unregistered", pass_meets_register);
+}
+
+/// Holds plenty, and notes what it was asked to scan.
+struct Plenty(AtomicU64);
+
+impl Shrinker for Plenty {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        if !sc.flags().contains(Reclaim::MAY_FS) {
+            sc.will_defer();
+        }
+        Count::Objects(1000)
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        self.0.fetch_add(sc.nr_to_scan(), Ordering::Relaxed);
+        Scan::Freed(sc.nr_to_scan())
+    }
+}
+
+/// Two threads pay at once, and a third call sees to the rest.
+fn payers_meet() {
+    ::loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("plenty").alloc().unwrap();
+        prepared.occupancy().occupied(tree.root(), N0);
+        let cache = Arc::new(Plenty(AtomicU64::new(0)));
+        let registration = prepared.register(Arc::clone(&cache) as Arc<dyn Shrinker>);
+        registry.shrink(tree.root(), N0, 4, Reclaim::MAY_BLOCK, &mut Work::unlimited());
+        let debt = registry.owed(tree.root(), N0, registration.id());
+        let pay = |registry: &Registry| registry.pay_debts(registry.root(), N0, &mut Work::objects(64));
+        let other = {
+            let registry = registry.clone();
+            thread::spawn(move || {
+                pay(&registry);
+            })
+        };
+        pay(&registry);
+        other.join().unwrap();
+        let left = registry.owed(tree.root(), N0, registration.id());
+        let paid = cache.0.load(Ordering::Relaxed);
+        drop((registration, registry, tree));
+        assert_eq!(paid + left, debt, "a debt is paid twice, or lost");
+    });
+}
+
+#[test]
+fn s5_two_who_pay_at_once_share_the_debt() {
+    payers_meet();
+}
+
+#[test]
+#[should_panic = "a debt is paid twice, or lost"]
+fn s5_a_debt_is_paid_twice_if_it_is_not_exchanged() {
+    with_mutant("take_debt_without_exchange", payers_meet);
+}

@@ -2,6 +2,7 @@
 
 use lowwater_lru_core::{Memcg, NodeId};
 
+use super::select::Caches;
 use crate::budget::{BATCH_DEFAULT, SEEKS_DEFAULT};
 
 /// How a shrinker is to be asked.
@@ -11,11 +12,18 @@ pub(crate) struct Options {
     pub(crate) batch: u64,
     pub(crate) memcg_aware: bool,
     pub(crate) numa_aware: bool,
+    pub(crate) caches: Caches,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seeks: SEEKS_DEFAULT, batch: BATCH_DEFAULT, memcg_aware: true, numa_aware: true }
+        Self {
+            seeks: SEEKS_DEFAULT,
+            batch: BATCH_DEFAULT,
+            memcg_aware: true,
+            numa_aware: true,
+            caches: Caches::OBJECTS,
+        }
     }
 }
 

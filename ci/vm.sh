@@ -1,0 +1,182 @@
+#!/usr/bin/env bash
+# Real pressure: a QEMU guest with 1, 2 and 4 NUMA nodes and cgroup v2, and in it a program that puts 1 GB through a cache in a
+# group with memory.max=96M. It must never be killed, must give way by itself when the program needs memory for other things, and
+# must go on serving meanwhile. The first guest does not look at its group and is killed, which shows that the limit is real; the last
+# two have memory.high instead, of which the kernel tells when it is met; one of them hears nothing but that its tasks wait.
+#
+# Needs QEMU, busybox and cpio, which it installs where it can, and a kernel: the file in $VM_KERNEL, or Debian's cloud
+# kernel, which is downloaded and unpacked, not installed. Without them it is skipped, and says so. Emulated, as it is unless
+# $VM_ACCEL says "kvm" (which not every machine that offers it survives), a guest takes about 15 s; all of it is given 170.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/tools/apt.bash
+
+seconds_max=170
+target="${CARGO_TARGET_DIR:-target}"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+
+skip() {
+    echo "skipped: the tests under real pressure need $*"
+    exit 0
+}
+fail() {
+    echo "failed: $*" >&2
+    exit 1
+}
+
+[ "$(uname -m)" = x86_64 ] || skip "an x86-64 machine"
+for tool in qemu-system-x86_64 busybox cpio; do
+    command -v "$tool" >/dev/null || packages qemu-system-x86 busybox-static cpio || true
+    command -v "$tool" >/dev/null || skip "$tool (Debian: qemu-system-x86 busybox-static cpio), which cannot be installed"
+done
+
+# kernel: the guest's, downloaded once.
+kernel() {
+    local kept="$target/vm/vmlinuz" package
+    if [ -n "${VM_KERNEL:-}" ]; then
+        echo "$VM_KERNEL"
+    elif [ -s "$kept" ]; then
+        echo "$kept"
+    else
+        # 6.12 by preference, as all figures are from there; else the newest there is.
+        package="$(apt-cache pkgnames linux-image- | grep -E '^linux-image-[0-9].*-cloud-amd64-unsigned$' |
+            awk '{ print ($0 ~ /-6\.12/ ? 1 : 0), $0 }' | sort -V | tail -1 | cut -d' ' -f2)"
+        [ -n "$package" ] || return 1
+        (cd "$work" && apt-get download "$package" >download.log 2>&1 && dpkg-deb -x "$package"_*.deb kernel) || return 1
+        mkdir -p "$target/vm"
+        cp "$work"/kernel/boot/vmlinuz-* "$kept"
+        echo "$kept"
+    fi
+}
+vmlinuz="$(kernel)" || skip "a kernel for the guest (no Debian cloud kernel can be downloaded; set VM_KERNEL to a bzImage)"
+
+cargo build --quiet --release --example pressure_probe
+SECONDS=0 # Only the guests count.
+probe="$target/release/examples/pressure_probe"
+
+# The guest's files: busybox, the program and its libraries.
+root="$work/root"
+mkdir -p "$root"/{bin,proc,sys,dev}
+cp "$(command -v busybox)" "$root/bin/busybox"
+cp "$probe" "$root/probe"
+ldd "$probe" | grep -oE '/[^ ]+' | while read -r library; do
+    mkdir -p "$root$(dirname "$library")"
+    cp -L "$library" "$root$library"
+done
+cat >"$root/init" <<'INIT'
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin RUST_BACKTRACE=1
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t cgroup2 cgroup /sys/fs/cgroup
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+# The limit of the outer group holds for the inner one, which has none of its own.
+outer=/sys/fs/cgroup/outer
+mkdir $outer
+echo +memory >$outer/cgroup.subtree_control
+mkdir $outer/inner
+# From the kernel's command line: outer's limits, and the program's arguments.
+for word in $(cat /proc/cmdline); do
+    case $word in
+    probe.max=*) echo ${word#*=} >$outer/memory.max ;;
+    probe.high=*) echo ${word#*=} >$outer/memory.high ;;
+    probe.arg=*) args="$args ${word#*=}" ;;
+    esac
+done
+(echo 0 >$outer/inner/cgroup.procs && exec /probe $args) </dev/null >/dev/ttyS1 2>&1
+{
+    echo "exit $?"
+    awk '{ print "outer_" $1, $2 }' $outer/memory.events
+    awk '{ print "inner_" $1, $2 }' $outer/inner/memory.events
+    echo "outer_peak_bytes $(cat $outer/memory.peak)"
+    grep some $outer/memory.pressure | sed 's/.*total=/outer_stalled_us /'
+    echo "end 1"
+} >/dev/ttyS1
+poweroff -f
+INIT
+chmod +x "$root/init"
+(cd "$root" && find . | cpio -o -H newc 2>/dev/null | gzip -1) >"$work/initrd"
+
+# guest NODES ARGUMENT...: runs the program in a guest with so many nodes; its figures are in $work/figures afterwards.
+guest() {
+    local nodes="$1" cpus=4 mib=1024 numa=() n began=$SECONDS
+    shift
+    for ((n = 0; n < nodes; n++)); do
+        numa+=(-object "memory-backend-ram,id=m$n,size=$((mib / nodes))M")
+        numa+=(-numa "node,nodeid=$n,cpus=$((n * cpus / nodes))-$(((n + 1) * cpus / nodes - 1)),memdev=m$n")
+    done
+    : >"$work/figures"
+    timeout "$((seconds_max - SECONDS))" qemu-system-x86_64 -M q35 -accel "${VM_ACCEL:-tcg,thread=multi}" -cpu max \
+        -smp "$cpus,sockets=$nodes,cores=$((cpus / nodes)),threads=1" -m "${mib}M" "${numa[@]}" \
+        -display none -nodefaults -no-reboot -serial "file:$work/console" -serial "file:$work/figures" \
+        -kernel "$vmlinuz" -initrd "$work/initrd" \
+        -append "console=ttyS0 loglevel=4 psi=1 panic=-1 random.trust_cpu=on $*" </dev/null >"$work/qemu" 2>&1 ||
+        { tail -n 20 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done $seconds_max s after all began"; }
+    tr -d '\r' <"$work/figures" >"$work/clean" && mv "$work/clean" "$work/figures"
+    sed "s/^/    /" "$work/figures"
+    grep -q '^end 1$' "$work/figures" || { tail -n 20 "$work/console" >&2; fail "the guest stopped early"; }
+    echo "    guest_seconds $((SECONDS - began))"
+}
+
+# figure NAME: its value.
+figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$work/figures"; }
+# expect NAME OPERATOR VALUE
+expect() {
+    local value
+    value="$(figure "$1")" || fail "no figure $1"
+    awk "BEGIN { exit !($value $2 $3) }" || fail "$1 is $value, which is not $2 $3"
+    echo "ok: $1 $value $2 $3"
+}
+
+# went_well NODES: what must hold of each guest whose runtime looks at its group.
+went_well() {
+    expect nodes '==' "$1"
+    expect exit '==' 0
+    expect finished '==' 1
+    expect outer_oom_kill '==' 0
+    expect inner_oom_kill '==' 0
+    # Shrinks by itself.
+    expect ceiling_min_bytes '<' "$(figure ceiling_before_bytes)"
+    expect lowered '>=' 1
+    expect errors '==' 0
+    # Goes on serving: of what was written at most one in a hundred was refused, or gone when it was read at once.
+    for phase in fill squeeze hold after; do
+        expect "${phase}_refused" '<=' "$(figure "${phase}_values") / 100"
+        expect "${phase}_lost" '<=' "$(figure "${phase}_values") / 100"
+    done
+}
+
+echo "== 1 node, memory.max=96M, not looking"
+guest 1 probe.max=96M probe.arg=--plain probe.arg=--megabytes probe.arg=300
+expect outer_oom '>=' 1
+expect inner_oom_kill '>=' 1
+
+for nodes in 1 2 4; do
+    echo "== $nodes nodes, memory.max=96M"
+    guest "$nodes" probe.max=96M
+    went_well "$nodes"
+    expect squeeze_values '>' 0
+    # What it took is given back when the program has given its memory back.
+    expect given_back '==' 1
+    expect hold_values '>' 0
+    expect limit_bytes '==' "$((96 << 20))"
+done
+
+echo "== 1 node, memory.high=96M, no margin"
+guest 1 probe.high=96M probe.arg=--margin probe.arg=1 probe.arg=--megabytes probe.arg=150 probe.arg=--squeeze probe.arg=8 \
+    probe.arg=--hold-seconds probe.arg=1
+went_well 1
+# The kernel says that the limit was met, once each time and not over and over.
+expect outer_high '>=' 1
+expect events_memory_events '>=' 1
+expect events_memory_events '<=' "$(figure outer_high) + 1"
+
+echo "== 2 nodes, memory.high=96M, hearing PSI only"
+guest 2 probe.high=96M probe.arg=--psi-only probe.arg=--megabytes probe.arg=200 probe.arg=--squeeze probe.arg=0
+went_well 2
+expect hold_values '>' 0
+expect events_memory_pressure '>=' 1
+expect outer_high '>=' 1

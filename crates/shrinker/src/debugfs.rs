@@ -1,0 +1,33 @@
+//! The kernel's shrinker debugfs, as text: for eyes, and for tools that know `/sys/kernel/debug/shrinker`.
+//!
+//! | kernel | here |
+//! |---|---|
+//! | `/sys/kernel/debug/shrinker/` | [`Registry::debugfs_names`]: `<name>-<id>` for each |
+//! | `cat <name>-<id>/count` | [`Registry::debugfs_count`] |
+//! | `echo "<cgroup> <node> <objects>" > <name>-<id>/scan` | [`Registry::debugfs_scan`] |
+//!
+//! The formats and errors are those of Linux 7.3's `mm/shrinker_debug.c`, with group ids of this tree where the kernel has inode
+//! numbers of cgroups. What the kernel does not show there (debts, freed, time, last run) is in a
+//! [`snapshot`](Registry::snapshot).
+
+mod count;
+mod scan;
+
+pub use scan::{ScanError, ScanRequest};
+
+use alloc::{string::String, vec::Vec};
+
+use crate::id::ShrinkerId;
+use crate::registry::Registry;
+
+impl Registry {
+    /// Every registered shrinker's name in debugfs, `<name>-<id>`, by id.
+    pub fn debugfs_names(&self) -> Vec<String> {
+        self.snapshot_of_shrinkers().iter().map(crate::ShrinkerStats::full_name).collect()
+    }
+
+    /// The shrinker that has this name in debugfs.
+    pub fn debugfs_find(&self, name: &str) -> Option<ShrinkerId> {
+        self.snapshot_of_shrinkers().iter().find(|shrinker| shrinker.full_name() == name).map(|shrinker| shrinker.id)
+    }
+}

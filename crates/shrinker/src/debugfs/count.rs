@@ -1,0 +1,75 @@
+//! The `count` file: what a shrinker holds, a line for each group and a number for each node.
+
+use alloc::{collections::BTreeMap, string::String, vec, vec::Vec};
+use core::fmt::Write;
+
+use lowwater_lru_core::{Memcg, MemcgId};
+
+use crate::control::{Reclaim, ShrinkControl};
+use crate::id::ShrinkerId;
+use crate::map::path;
+use crate::registry::Registry;
+
+impl Registry {
+    /// The text of a shrinker's `count` file, or none if no such shrinker can be asked:
+    ///
+    /// ```text
+    /// <group id> <objects on node 0> <objects on node 1> ...
+    /// ```
+    ///
+    /// A line for each online group for which the shrinker holds something, in the order of the tree; one line, for the root,
+    /// where it does not tell groups apart; nothing behind node 0 where it does not tell nodes apart. Asks it with
+    /// `count_objects`, once for each pair that may hold something. O(its own pairs).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use lowwater_lru_core::{MemcgTree, NodeId};
+    /// use lowwater_shrinker::{Count, Registry, Scan, ShrinkControl, Shrinker};
+    ///
+    /// struct Seven;
+    /// impl Shrinker for Seven {
+    ///     fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+    ///         Count::Objects(7)
+    ///     }
+    ///     fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+    ///         Scan::Stop
+    ///     }
+    /// }
+    ///
+    /// let tree = MemcgTree::default();
+    /// let registry = Registry::new(&tree, 2);
+    /// let prepared = registry.builder("sevens").alloc()?;
+    /// prepared.occupancy().occupied(tree.root(), NodeId::new(1));
+    /// let registration = prepared.register(Arc::new(Seven));
+    ///
+    /// assert_eq!(registry.debugfs_names(), ["sevens-0"]);
+    /// assert_eq!(registry.debugfs_count(registration.id()).unwrap(), "0 0 7\n");
+    /// # Ok::<(), lowwater_shrinker::AllocError>(())
+    /// ```
+    #[doc(alias = "shrinker_debugfs_count_show")]
+    pub fn debugfs_count(&self, id: ShrinkerId) -> Option<String> {
+        let _scope = self.inner.scopes.enter_first()?;
+        let held = self.inner.lookup(id.get())?;
+        // By path, which is the order of the tree.
+        let mut lines: BTreeMap<Vec<MemcgId>, (Memcg, Vec<u64>)> = BTreeMap::new();
+        for (memcg, node) in self.inner.map.pairs_of(id.get()) {
+            let sc = ShrinkControl::count(&memcg, node, Reclaim::FOREGROUND);
+            let Ok(count) = held.count(&sc) else { continue };
+            let line = lines.entry(path(MemcgId::ROOT, &memcg)).or_insert_with(|| (memcg, vec![0; self.nodes()]));
+            line.1[node.index()] = count.objects();
+        }
+        let mut text = String::new();
+        for (memcg, nodes) in lines.values() {
+            if !memcg.is_online() || nodes.iter().all(|count| *count == 0) {
+                continue;
+            }
+            // Writing to a string does not fail.
+            let _ = write!(text, "{}", memcg.id());
+            for count in nodes {
+                let _ = write!(text, " {count}");
+            }
+            text.push('\n');
+        }
+        Some(text)
+    }
+}

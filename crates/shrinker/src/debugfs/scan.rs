@@ -1,0 +1,113 @@
+//! The `scan` file: one call of a shrinker, asked for by hand.
+
+use lowwater_lru_core::{MemcgId, NodeId};
+use thiserror::Error;
+
+use crate::id::ShrinkerId;
+use crate::registry::Registry;
+
+/// Bytes of a command that are read; what is behind them is not looked at.
+const COMMAND_BYTES_MAX: usize = 71;
+
+/// What `"<group id> <node> <objects>"` asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScanRequest {
+    /// The group.
+    pub memcg: MemcgId,
+    /// The node's number, whether there is such a node or not.
+    pub node: u16,
+    /// Objects.
+    pub objects: u64,
+}
+
+/// Why a `scan` command was refused; [`errno`](Self::errno) is what the kernel would say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ScanError {
+    /// Not three numbers.
+    #[error("not a scan command: write three numbers, \"<group id> <node> <objects>\"")]
+    Malformed,
+    /// There are fewer nodes.
+    #[error("there is no such node: the second number must be below {nodes}")]
+    NoNode {
+        /// How many there are.
+        nodes: usize,
+    },
+    /// The shrinker tells groups apart, and no online group has this id.
+    #[error("no online group has id {0}; the count file lists those that hold something")]
+    NoGroup(MemcgId),
+    /// The shrinker does not tell groups apart.
+    #[error("this shrinker does not tell groups apart: the first number must be 0")]
+    NotAware,
+    /// No such shrinker is registered, or it was set aside, or this thread is inside it.
+    #[error("no shrinker with this id can be asked now")]
+    NoShrinker,
+}
+
+impl ScanError {
+    /// The kernel's error number for it: `EINVAL` (22) or `ENOENT` (2).
+    pub const fn errno(self) -> i32 {
+        match self {
+            Self::Malformed | Self::NoNode { .. } | Self::NotAware => 22,
+            Self::NoGroup(_) | Self::NoShrinker => 2,
+        }
+    }
+}
+
+impl ScanRequest {
+    /// Reads a command as the kernel does: the first 71 bytes, three numbers with blanks before them; what follows the third is
+    /// not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError::Malformed`]; also for numbers that do not fit (the kernel takes them wrapped round).
+    pub fn parse(command: &str) -> Result<Self, ScanError> {
+        let bytes = command.as_bytes();
+        let mut rest = &bytes[..bytes.len().min(COMMAND_BYTES_MAX)];
+        let mut number = || {
+            let digits = rest.trim_ascii_start();
+            let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
+            let (number, behind) = digits.split_at(end);
+            rest = behind;
+            core::str::from_utf8(number).ok()?.parse::<u64>().ok()
+        };
+        let (memcg, node, objects) =
+            number().zip(number()).zip(number()).map(|((a, b), c)| (a, b, c)).ok_or(ScanError::Malformed)?;
+        let memcg = MemcgId::new(u32::try_from(memcg).unwrap_or(u32::MAX));
+        Ok(Self { memcg, node: u16::try_from(node).unwrap_or(u16::MAX), objects })
+    }
+}
+
+impl Registry {
+    /// Carries out a `scan` command on a shrinker: one call of `scan_objects` for that group and node, whatever was counted, in
+    /// no batches, with no debt taken or left; what comes of it is in the shrinker's own statistics. 0 objects: nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ScanError`], in the order in which the kernel checks.
+    #[doc(alias = "shrinker_debugfs_scan_write")]
+    pub fn debugfs_scan(&self, id: ShrinkerId, command: &str) -> Result<(), ScanError> {
+        let request = ScanRequest::parse(command)?;
+        let nodes = self.nodes();
+        if usize::from(request.node) >= nodes {
+            return Err(ScanError::NoNode { nodes });
+        }
+        let _scope = self.inner.scopes.enter_first().ok_or(ScanError::NoShrinker)?;
+        let held = self.inner.lookup(id.get()).ok_or(ScanError::NoShrinker)?;
+        if request.objects == 0 {
+            return Ok(());
+        }
+        let root = &self.inner.root;
+        let memcg = if held.options.memcg_aware {
+            let online = root.descendants().find(|memcg| memcg.id() == request.memcg);
+            online.ok_or(ScanError::NoGroup(request.memcg))?
+        } else if request.memcg == MemcgId::ROOT {
+            root.clone()
+        } else {
+            return Err(ScanError::NotAware);
+        };
+        let visit = crate::shrink::Visit::by_hand(&self.inner, &memcg, NodeId::new(request.node));
+        visit.once(held, request.objects);
+        Ok(())
+    }
+}

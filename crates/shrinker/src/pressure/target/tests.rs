@@ -1,0 +1,150 @@
+//! The invariants of the sticky target, over any sequence of events.
+
+use super::*;
+use proptest::prelude::*;
+
+const S: u64 = 1_000_000_000;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Raise { after: u64, level: Level, usage: u64, at_most: Option<u64> },
+    Tick { after: u64 },
+    Budget(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let level = prop_oneof![Just(Level::Calm), Just(Level::Low), Just(Level::Medium), Just(Level::Critical)];
+    let after = prop_oneof![0..2 * S, 0..100 * S];
+    prop_oneof![
+        (after.clone(), level, 0..2_000_u64, proptest::option::of(0..2_000_u64))
+            .prop_map(|(after, level, usage, at_most)| Op::Raise { after, level, usage, at_most }),
+        after.prop_map(|after| Op::Tick { after }),
+        prop_oneof![1..2_000_u64, Just(u64::MAX)].prop_map(Op::Budget),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn invariants_1_to_4_hold_over_any_sequence(
+        budget in prop_oneof![1..2_000_u64, Just(u64::MAX)],
+        floor in proptest::option::of(0..3_000_u64),
+        percent in 0..=u8::MAX,
+        ops in proptest::collection::vec(op(), 0..64),
+    ) {
+        let config = PressureConfig {
+            floor: Some(Bytes::new(floor.unwrap_or(100))),
+            medium_percent: percent,
+            ..PressureConfig::default()
+        };
+        let mut target = Target::new(config, Bytes::new(budget));
+        let (mut now, mut last_event) = (0, None);
+        for op in ops {
+            let before = target.ceiling();
+            match op {
+                Op::Raise { after, level, usage, at_most } => {
+                    now += after;
+                    // Whoever raises ticks first, as the monitor does.
+                    target.tick(now);
+                    let before = target.ceiling();
+                    let usage = Bytes::new(usage);
+                    let fell = match at_most {
+                        Some(at_most) => target.raise_to(now, level, usage, Bytes::new(at_most)),
+                        None => target.raise(now, level, usage),
+                    };
+                    prop_assert!(target.ceiling() <= before, "invariant 2: an event raised the ceiling");
+                    prop_assert_eq!(fell, target.ceiling() < before);
+                    prop_assert!(target.level() >= level);
+                    if level > Level::Calm {
+                        last_event = Some(now);
+                    }
+                }
+                Op::Tick { after } => {
+                    now += after;
+                    let rose = target.tick(now);
+                    prop_assert!(target.ceiling() >= before, "invariant 2: time lowered the ceiling");
+                    prop_assert_eq!(rose, target.ceiling() > before);
+                    if let Some(event) = last_event.filter(|_| rose) {
+                        prop_assert!(now >= event + 10 * S, "invariant 3: the ceiling rose too early");
+                    }
+                    prop_assert!(target.due().is_none_or(|due| due > now), "a tick left something undone");
+                }
+                Op::Budget(budget) => target.set_budget(Bytes::new(budget)),
+            }
+            let floor = target.floor();
+            prop_assert!(floor <= target.ceiling() && target.ceiling() <= target.budget(), "invariant 1");
+        }
+        // Three levels to fall, and `STEPS` steps; one tick does it all.
+        target.tick(now + 30 * S + 2 * S * 2 * STEPS * 100);
+        let mut ticks = 0;
+        while let Some(due) = target.due() {
+            target.tick(due);
+            ticks += 1;
+            prop_assert!(ticks < 3_000, "invariant 4: the ceiling does not come back");
+        }
+        prop_assert_eq!(target.ceiling(), target.budget());
+        prop_assert_eq!(target.level(), Level::Calm);
+    }
+
+    #[test]
+    fn less_percent_takes_its_part(bytes: u64, percent in 0..=100_u8) {
+        let left = less_percent(Bytes::new(bytes), percent).get();
+        let exact = u128::from(bytes) * u128::from(100 - percent);
+        // Rounded up, since the part that goes is rounded down.
+        prop_assert_eq!(u128::from(left), exact.div_ceil(100));
+    }
+}
+
+#[test]
+fn events_of_one_settle_time_are_one_unless_a_worse_one_comes() {
+    let mut target = Target::new(PressureConfig::default(), Bytes::new(1000));
+    assert!(target.raise(S, Level::Medium, Bytes::new(1000)));
+    assert_eq!(target.ceiling(), Bytes::new(880));
+    assert!(!target.raise(S + S / 2, Level::Medium, Bytes::new(880)), "still settling");
+    assert!(target.raise(S + S / 2, Level::Critical, Bytes::new(880)), "worse");
+    assert_eq!(target.ceiling(), Bytes::new(660));
+    assert!(!target.raise(2 * S, Level::Medium, Bytes::new(660)));
+    assert!(target.raise(3 * S, Level::Medium, Bytes::new(660)), "settled, and still bad");
+}
+
+#[test]
+fn who_knows_how_much_is_answered_while_others_settle() {
+    let mut target = Target::new(PressureConfig::default(), Bytes::new(1000));
+    assert!(target.raise(0, Level::Medium, Bytes::new(1000)));
+    assert!(target.raise_to(1, Level::Medium, Bytes::new(900), Bytes::new(500)));
+    assert_eq!(target.ceiling(), Bytes::new(500));
+    assert!(!target.raise_to(2, Level::Medium, Bytes::new(500), Bytes::new(600)), "it is less already");
+    assert!(!target.raise(3, Level::Medium, Bytes::new(500)), "still settling");
+}
+
+#[test]
+fn an_event_takes_of_what_is_used_and_never_below_the_floor() {
+    let mut target = Target::new(PressureConfig::default(), Bytes::new(1600));
+    assert!(target.raise(0, Level::Critical, Bytes::new(400)));
+    assert_eq!(target.ceiling(), Bytes::new(300));
+    for n in 1..20 {
+        target.raise(n * 2 * S, Level::Critical, target.ceiling());
+    }
+    assert_eq!(target.ceiling(), Bytes::new(100), "a sixteenth stays");
+}
+
+#[test]
+fn an_event_on_the_way_back_starts_the_quiet_time_again() {
+    let mut target = Target::new(PressureConfig::default(), Bytes::new(1600));
+    target.raise(0, Level::Low, Bytes::new(1600));
+    let low = target.ceiling();
+    target.raise(9 * S, Level::Low, Bytes::new(100));
+    target.tick(18 * S);
+    assert_eq!(target.level(), Level::Low);
+    assert!(target.ceiling() < low);
+    assert!(!target.tick(19 * S), "calm, and the first step comes later");
+    assert!(target.tick(21 * S));
+}
+
+#[test]
+fn without_a_budget_the_way_back_ends_where_it_began() {
+    let mut target = Target::new(PressureConfig::default(), Bytes::MAX);
+    target.raise(0, Level::Medium, Bytes::gib(1));
+    assert!(target.ceiling() < Bytes::gib(1));
+    target.tick(60 * S);
+    assert_eq!(target.ceiling(), Bytes::MAX);
+}

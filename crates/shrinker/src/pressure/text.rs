@@ -1,0 +1,57 @@
+//! The shape that the kernel's small text files share, and what can be wrong with one.
+
+use alloc::string::String;
+
+use lowwater_lru_core::Bytes;
+use thiserror::Error;
+
+/// The longest piece of a malformed text that an error repeats, in characters.
+const SHOWN_MAX: usize = 40;
+
+/// What is wrong with a text, and where in it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("field `{field}`: found \"{found}\", expected {expected}")]
+pub struct TextError {
+    /// The field, as the file calls it.
+    pub field: String,
+    /// What stands there, cut if it is long.
+    pub found: String,
+    /// What should.
+    pub expected: &'static str,
+}
+
+impl TextError {
+    pub(super) fn new(field: &str, found: &str, expected: &'static str) -> Self {
+        Self { field: shown(field), found: shown(found), expected }
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.escape_debug().take(SHOWN_MAX).collect()
+}
+
+/// A whole number.
+pub(super) fn number(field: &str, text: &str) -> Result<u64, TextError> {
+    // `parse` would take a sign.
+    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten().ok_or_else(|| TextError::new(field, text, "a whole number below 2^64"))
+}
+
+/// Reads the amounts of a file with one `key value` a line, such as `memory.events`. Calls `each` with every pair.
+pub(super) fn pairs(text: &str, mut each: impl FnMut(&str, u64)) -> Result<(), TextError> {
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        let (key, value) = line.split_once(' ').ok_or_else(|| TextError::new(line, "", "a name and a number"))?;
+        each(key, number(key, value)?);
+    }
+    Ok(())
+}
+
+/// Reads the only line of a limit file: a number of bytes, or `max`.
+pub(super) fn limit(field: &str, text: &str) -> Result<Bytes, TextError> {
+    match text.trim_ascii() {
+        "max" => Ok(Bytes::MAX),
+        digits => number(field, digits)
+            .map(Bytes::new)
+            .map_err(|_| TextError::new(field, digits, "a whole number of bytes, or \"max\"")),
+    }
+}

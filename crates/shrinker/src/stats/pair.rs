@@ -1,0 +1,108 @@
+//! What one shrinker did for one group on one node.
+
+use alloc::vec::Vec;
+
+use lowwater_lru_core::{Bytes, Memcg, NodeId};
+
+use super::Visited;
+use crate::id::ShrinkerId;
+
+/// What is kept of a pair, from its first visit until it is found empty. One visit adds to it once, whatever the number of
+/// batches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) counted: u64,
+    pub(crate) requested: u64,
+    pub(crate) freed: u64,
+    pub(crate) deferred: u64,
+    pub(crate) time_ns: u64,
+    pub(crate) last_run_ns: u64,
+}
+
+impl Seen {
+    fn add(&mut self, counted: u64, visited: &Visited) {
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        add(&mut self.requested, visited.requested);
+        add(&mut self.freed, visited.freed);
+        add(&mut self.deferred, visited.deferred);
+        add(&mut self.time_ns, visited.time_ns);
+        self.counted = counted;
+        self.last_run_ns = self.last_run_ns.max(visited.last_run_ns);
+    }
+}
+
+/// The pairs of one group on one node that were visited, sorted by shrinker id.
+#[derive(Debug, Default)]
+pub(crate) struct SeenBy(Vec<(u32, Seen)>);
+
+impl SeenBy {
+    pub(crate) fn add(&mut self, id: u32, counted: u64, visited: &Visited) {
+        let at = match self.0.binary_search_by_key(&id, |seen| seen.0) {
+            Ok(at) => at,
+            Err(at) => {
+                self.0.insert(at, (id, Seen::default()));
+                at
+            }
+        };
+        self.0[at].1.add(counted, visited);
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<Seen> {
+        let at = self.0.binary_search_by_key(&id, |seen| seen.0).ok()?;
+        Some(self.0[at].1)
+    }
+
+    /// Keeps only those of ids that `stays` names.
+    pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
+        self.0.retain(|seen| stays(seen.0));
+        if self.0.is_empty() {
+            self.0 = Vec::new();
+        }
+    }
+
+    /// Heap bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity() * core::mem::size_of::<(u32, Seen)>()
+    }
+}
+
+/// A shrinker, a group and a node that may hold something together. Counts are in objects, since the pair was last found empty;
+/// what was done before that is in the shrinker's own sums only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PairStats {
+    /// The shrinker.
+    pub shrinker: ShrinkerId,
+    /// The group.
+    pub memcg: Memcg,
+    /// The node.
+    pub node: NodeId,
+    /// What could be freed: as of the last visit in a [`snapshot`](crate::Registry::snapshot) (none if there was no visit yet), as
+    /// of now in a [`survey`](crate::Registry::survey) (none if the shrinker cannot tell).
+    pub count: Option<u64>,
+    /// What that weighs, if the shrinker knows and was asked.
+    pub bytes: Option<Bytes>,
+    /// Asked for in `scan_objects`.
+    pub requested: u64,
+    /// Freed.
+    pub freed: u64,
+    /// Left as a debt over time, because it could not be done where it was asked.
+    pub deferred: u64,
+    /// Owed now.
+    #[doc(alias = "nr_deferred")]
+    pub owed: u64,
+    /// Nanoseconds in the shrinker's callbacks; 0 without a clock.
+    pub time_ns: u64,
+    /// When it was last visited, on the registry's clock; none if never, or without a clock.
+    pub last_run_ns: Option<u64>,
+}
+
+impl PairStats {
+    pub(crate) fn of(shrinker: u32, memcg: Memcg, node: NodeId, seen: Option<Seen>, owed: u64) -> Self {
+        let count = seen.map(|seen| seen.counted);
+        let Seen { requested, freed, deferred, time_ns, last_run_ns, .. } = seen.unwrap_or_default();
+        let last_run_ns = (last_run_ns > 0).then_some(last_run_ns);
+        let shrinker = ShrinkerId::new(shrinker);
+        Self { shrinker, memcg, node, count, bytes: None, requested, freed, deferred, owed, time_ns, last_run_ns }
+    }
+}

@@ -1,0 +1,58 @@
+//! The kernel's two tracepoints around a visit, as `tracing` events of the same names and fields; nothing without the feature.
+//!
+//! | field | kernel | here |
+//! |---|---|---|
+//! | `shr` | the shrinker's address | `<name>-<id>` |
+//! | `shrink` | address of its scan function | its name |
+//! | `gfp_flags` | | [`Reclaim`](crate::Reclaim) flags |
+//! | `nid`, `memcg_id` | | node and group |
+//! | `nr_objects_to_shrink`, `unused_scan` | debt before | the same |
+//! | `new_scan` | debt after | the same |
+//! | `cache_items`, `delta`, `total_scan`, `priority` | | counted; this pass's own part; to scan, and at the end what is left of it |
+//! | `retval` | freed | the same |
+
+use crate::budget::Plan;
+use crate::registry::Entry;
+use crate::shrink::Visit;
+
+/// A visit is about to scan.
+#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "said to nobody"))]
+#[inline]
+pub(crate) fn start(visit: &Visit<'_>, entry: &Entry, owed: u64, freeable: u64, plan: &Plan, priority: u8) {
+    #[cfg(feature = "tracing")]
+    tracing::event!(
+        name: "mm_shrink_slab_start",
+        target: "lowwater::vmscan",
+        tracing::Level::DEBUG,
+        shr = %entry.full_name(),
+        shrink = &*entry.name,
+        nr_objects_to_shrink = owed,
+        gfp_flags = ?visit.flags,
+        cache_items = freeable,
+        delta = plan.delta,
+        total_scan = plan.total,
+        priority,
+        nid = visit.node.index(),
+        memcg_id = visit.memcg.id().get(),
+    );
+}
+
+/// A visit has scanned.
+#[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "said to nobody"))]
+#[inline]
+pub(crate) fn end(visit: &Visit<'_>, entry: &Entry, freed: u64, owed: (u64, u64), left: u64) {
+    #[cfg(feature = "tracing")]
+    tracing::event!(
+        name: "mm_shrink_slab_end",
+        target: "lowwater::vmscan",
+        tracing::Level::DEBUG,
+        shr = %entry.full_name(),
+        shrink = &*entry.name,
+        nid = visit.node.index(),
+        unused_scan = owed.0,
+        new_scan = owed.1,
+        total_scan = left,
+        retval = freed,
+        memcg_id = visit.memcg.id().get(),
+    );
+}

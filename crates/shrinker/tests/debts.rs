@@ -1,0 +1,248 @@
+//! Debts from one end to the other: left by those who may not reclaim, told to the background, paid there.
+//!
+//! - S24: what is deferred is owed exactly, and nothing is scanned;
+//! - S23: whoever reclaims in the foreground does not pay;
+//! - S5: no object that is owed is paid twice;
+//! - a debt is paid without any pressure, a large one at once, a small one soon;
+//! - a shrinker that asks for a rest gets one, a bounded number of times.
+
+#![cfg(all(feature = "std", not(lowwater_loom)))]
+
+mod common;
+
+use common::{shelf_on, Shelf};
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_shrinker::budget::Kick;
+use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::{DebtListener, Job, Reclaim, Reclaimer, Registration, Registry, Scan, Step, Work};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const N0: NodeId = NodeId::ZERO;
+/// A caller inside a file system: it may not take the caches' locks.
+const NOFS: Reclaim = Reclaim::MAY_BLOCK.union(Reclaim::MAY_IO);
+
+/// A shelf that cannot be reclaimed from inside its own file system.
+fn world(nodes: usize) -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
+    let world = shelf_on(nodes, Shelf::new());
+    world
+        .2
+        .count
+        .set(Box::new(|sc| {
+            if !sc.flags().contains(Reclaim::MAY_FS) {
+                sc.will_defer();
+            }
+            None
+        }))
+        .ok()
+        .unwrap();
+    world
+}
+
+fn defer(registry: &Registry, memcg: &Memcg, node: NodeId, priority: u8) {
+    registry.shrink(memcg, node, priority, NOFS, &mut Work::unlimited());
+}
+
+fn start(registry: &Registry) -> Reclaimer {
+    let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+    Reclaimer::start(registry, Arc::new(Fixed::new(registry.nodes())), marks).unwrap()
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) -> Duration {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(10), "still waiting until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    start.elapsed()
+}
+
+#[derive(Default)]
+struct Told(Mutex<Vec<(Memcg, NodeId, Kick)>>);
+
+impl DebtListener for Told {
+    fn owes(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
+        self.0.lock().unwrap().push((memcg.clone(), node, kick));
+    }
+}
+
+#[test]
+fn the_background_is_told_of_debts_and_of_large_ones_at_once() {
+    let (tree, registry, shelf, _registration) = world(2);
+    let (group, node) = (tree.root().create("g").unwrap(), NodeId::new(1));
+    let told = Arc::new(Told::default());
+    registry.set_debt_listener(Some(Arc::clone(&told) as Arc<dyn DebtListener>));
+    shelf.add(&group, node, 100_000);
+    defer(&registry, tree.root(), node, 12);
+    assert_eq!(told.0.lock().unwrap().pop(), Some((group.clone(), node, Kick::Soon)), "48 objects of 100,000");
+    defer(&registry, tree.root(), node, 3);
+    assert_eq!(told.0.lock().unwrap().pop(), Some((group.clone(), node, Kick::Now)), "a quarter of all");
+    registry.shrink(tree.root(), node, 3, Reclaim::FOREGROUND, &mut Work::objects(1000));
+    assert!(told.0.lock().unwrap().is_empty(), "who scans leaves no debt");
+    // What the background cannot do itself it need not be told.
+    registry.shrink(tree.root(), node, 3, NOFS | Reclaim::BACKGROUND, &mut Work::unlimited());
+    assert!(told.0.lock().unwrap().is_empty());
+}
+
+#[test]
+fn s24_debts_are_paid_in_the_background_without_any_pressure_and_exactly() {
+    let (tree, registry, shelf, registration) = world(2);
+    let (group, node) = (tree.root().create("g").unwrap(), NodeId::new(1));
+    shelf.add(&group, node, 100_000);
+    shelf.add(tree.root(), N0, 100_000);
+    let _reclaimer = start(&registry);
+    let owed = || registry.owed(&group, node, registration.id());
+    for priority in [12, 4, 8] {
+        let before = shelf.total();
+        defer(&registry, &group, node, priority);
+        wait_until("nothing is owed", || owed() == 0);
+        // Exactly the part, and a fraction that was carried at most.
+        let exact = shelf_part(before - 100_000, priority);
+        let freed = before - shelf.total();
+        assert!(freed.abs_diff(exact) <= 1, "{freed} objects for {exact} owed at priority {priority}");
+    }
+    assert_eq!(shelf.len(tree.root(), N0), 100_000, "who owes nothing pays nothing");
+}
+
+fn shelf_part(freeable: u64, priority: u8) -> u64 {
+    freeable * 4 / (2 << priority)
+}
+
+#[test]
+fn s5_a_debt_is_paid_once_by_whoever_comes() {
+    let (tree, registry, shelf, registration) = world(1);
+    shelf.add(tree.root(), N0, 1_000_000);
+    for _ in 0..4 {
+        defer(&registry, tree.root(), N0, 6);
+    }
+    let debt = registry.owed(tree.root(), N0, registration.id());
+    assert_eq!(debt, 4 * shelf_part(1_000_000, 6));
+    let paid = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while registry.owed(tree.root(), N0, registration.id()) > 0 {
+                    let (progress, _) = registry.pay_debts(tree.root(), N0, &mut Work::objects(512));
+                    paid.fetch_add(progress.scanned, Relaxed);
+                }
+            });
+        }
+    });
+    // One who looks while another has the debt in hand sees none, and leaves; what that one puts back is paid here.
+    while registry.pay_debts(tree.root(), N0, &mut Work::unlimited()).1 > 0 {}
+    let paid = 1_000_000 - shelf.total();
+    assert_eq!(paid, debt);
+}
+
+#[test]
+fn s23_direct_reclaim_leaves_debts_where_they_are() {
+    let (tree, registry, shelf, registration) = world(1);
+    shelf.add(tree.root(), N0, 1_000_000);
+    defer(&registry, tree.root(), N0, 3);
+    let before = registry.owed(tree.root(), N0, registration.id());
+    registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
+    assert_eq!(registry.owed(tree.root(), N0, registration.id()), before);
+}
+
+#[test]
+fn a_protected_groups_debts_wait() {
+    let (tree, registry, shelf, registration) = shelf_on(1, Shelf::of_bytes(100));
+    let group = tree.root().create("g").unwrap();
+    let _ = group.try_charge(Bytes::new(100_000)).unwrap();
+    shelf.add(&group, N0, 1000);
+    let stop = Arc::new(AtomicBool::new(true));
+    let stops = Arc::clone(&stop);
+    shelf.scan.set(Box::new(move |_| stops.load(Relaxed).then_some(Scan::Stop))).ok().unwrap();
+    registry.shrink(tree.root(), N0, 4, Reclaim::FOREGROUND, &mut Work::unlimited());
+    stop.store(false, Relaxed);
+    let owed = registry.owed(&group, N0, registration.id());
+    assert_eq!(owed, shelf_part(1000, 4));
+    group.set_low(Bytes::new(100_000));
+    assert_eq!(registry.pay_debts(&group, N0, &mut Work::unlimited()).0.scanned, 0);
+    group.set_low(Bytes::ZERO);
+    let (progress, left) = registry.pay_debts(&group, N0, &mut Work::unlimited());
+    assert_eq!((progress.freed, left), (owed, 0));
+}
+
+#[test]
+fn a_debt_job_ends_whatever_the_shrinker_does() {
+    let (tree, registry, shelf, _registration) = world(1);
+    shelf.add(tree.root(), N0, 10_000);
+    let answers: [fn(&mut lowwater_shrinker::ShrinkControl<'_>) -> Scan; 3] = [
+        |_| Scan::Stop,
+        |sc| {
+            sc.back_off();
+            Scan::Stop
+        },
+        |_| Scan::Freed(0),
+    ];
+    let which = Arc::new(AtomicU64::new(0));
+    let answer = Arc::clone(&which);
+    shelf.scan.set(Box::new(move |sc| Some(answers[answer.load(Relaxed) as usize](sc)))).ok().unwrap();
+    for (n, end) in [Step::Exhausted, Step::Exhausted, Step::Done].into_iter().enumerate() {
+        which.store(n as u64, Relaxed);
+        defer(&registry, tree.root(), N0, 2);
+        let mut job = Job::debts(tree.root().clone());
+        let mut steps = 1;
+        let last = loop {
+            match job.step(&registry, N0, 4096) {
+                Step::Again | Step::BackOff => steps += 1,
+                last => break last,
+            }
+            assert!(steps < 100, "answer {n} keeps the job for ever");
+        };
+        assert_eq!(last, end, "answer {n}");
+    }
+}
+
+#[test]
+fn a_shrinker_that_asks_for_a_rest_keeps_the_pressure_where_it_is_for_a_while() {
+    let (tree, registry, shelf, registration) = shelf_on(1, Shelf::of_bytes(100));
+    let _ = tree.root().try_charge(Bytes::new(1_000_000)).unwrap();
+    shelf.add(tree.root(), N0, 10_000);
+    shelf
+        .count
+        .set(Box::new(|sc| {
+            sc.back_off();
+            None
+        }))
+        .ok()
+        .unwrap();
+    shelf.scan.set(Box::new(|_| Some(Scan::Stop))).ok().unwrap();
+    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    for _ in 0..8 {
+        assert_eq!(job.step(&registry, N0, 4096), Step::BackOff);
+        assert_eq!(job.priority(), 12);
+    }
+    assert_eq!(job.step(&registry, N0, 4096), Step::Again, "it has had its rest");
+    assert_eq!(job.priority(), 11);
+    assert_eq!(registration.stats().back_offs, 9);
+}
+
+#[test]
+fn the_thread_rests_where_a_shrinker_asks_for_it_and_comes_back() {
+    let (tree, registry, shelf, registration) = world(1);
+    shelf.add(tree.root(), N0, 100_000);
+    let busy = Arc::new(AtomicBool::new(true));
+    let is_busy = Arc::clone(&busy);
+    shelf
+        .scan
+        .set(Box::new(move |sc| {
+            if is_busy.load(Relaxed) {
+                sc.back_off();
+                return Some(Scan::Stop);
+            }
+            None
+        }))
+        .ok()
+        .unwrap();
+    let _reclaimer = start(&registry);
+    defer(&registry, tree.root(), N0, 3);
+    wait_until("it was asked to rest", || registration.stats().back_offs > 0);
+    busy.store(false, Relaxed);
+    // Given up or not: the next debt brings it back.
+    defer(&registry, tree.root(), N0, 12);
+    wait_until("all is paid", || registry.owed(tree.root(), N0, registration.id()) == 0);
+}

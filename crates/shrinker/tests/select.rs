@@ -1,0 +1,113 @@
+//! Less than everything: one group, one node, one shrinker, one kind; and everything else stays.
+
+#![cfg(not(lowwater_loom))]
+
+mod common;
+
+use common::Shelf;
+use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_shrinker::{Caches, Reclaim, Registration, Registry, Select, Work};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+
+const NODES: u16 = 2;
+const OBJECTS: u64 = 100;
+const OBJECT_BYTES: u64 = 10;
+
+/// Three groups (the third below the second), two nodes, a shelf of values and a shelf of names: 100 objects each.
+struct World {
+    _tree: MemcgTree,
+    registry: Registry,
+    groups: [Memcg; 3],
+    shelves: [(Arc<Shelf>, Registration); 2],
+}
+
+impl World {
+    fn new() -> Self {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::new(&tree, NODES.into());
+        let (a, b) = (tree.root().create("a").unwrap(), tree.root().create("b").unwrap());
+        let groups = [a, b.clone(), b.create("c").unwrap()];
+        let shelves = [Caches::DATA, Caches::OBJECTS].map(|caches| {
+            let shelf = Arc::new(Shelf::of_bytes(OBJECT_BYTES));
+            let registration = shelf.register(registry.builder("shelf").caches(caches).alloc().unwrap());
+            for memcg in &groups {
+                for node in 0..NODES {
+                    let _ = memcg.try_charge(Bytes::new(OBJECTS * OBJECT_BYTES)).unwrap();
+                    shelf.add(memcg, NodeId::new(node), OBJECTS);
+                }
+            }
+            (shelf, registration)
+        });
+        Self { _tree: tree, registry, groups, shelves }
+    }
+
+    /// What is left, by shelf, group, node.
+    fn left(&self) -> [[[u64; 2]; 3]; 2] {
+        [0, 1].map(|s| [0, 1, 2].map(|g| [0, 1].map(|n| self.shelves[s].0.len(&self.groups[g], NodeId::new(n)))))
+    }
+
+    fn calls(&self) -> [u64; 2] {
+        [0, 1].map(|s| self.shelves[s].0.counts.load(Relaxed))
+    }
+}
+
+const FULL: [[u64; 2]; 3] = [[OBJECTS; 2]; 3];
+
+#[test]
+fn a_group_means_its_subtree() {
+    let world = World::new();
+    let freed = world.registry.drop_selected(&Select::all().memcg(&world.groups[1]));
+    assert_eq!(freed, 8 * OBJECTS);
+    assert_eq!(world.left(), [[[OBJECTS; 2], [0; 2], [0; 2]]; 2]);
+}
+
+#[test]
+fn a_node_means_that_node() {
+    let world = World::new();
+    assert_eq!(world.registry.drop_selected(&Select::all().node(NodeId::new(1))), 6 * OBJECTS);
+    assert_eq!(world.left(), [[[OBJECTS, 0]; 3]; 2]);
+}
+
+#[test]
+fn a_shrinker_means_only_it_is_asked() {
+    let world = World::new();
+    let select = Select::all().shrinker(world.shelves[1].1.id());
+    assert_eq!(world.registry.drop_selected(&select), 6 * OBJECTS);
+    assert_eq!(world.left(), [FULL, [[0; 2]; 3]]);
+    assert_eq!(world.calls()[0], 0);
+}
+
+#[test]
+fn the_mask_has_the_kernels_numbers() {
+    let world = World::new();
+    assert_eq!(world.registry.drop_selected(&Select::all().caches(Caches::from_bits(1).unwrap())), 6 * OBJECTS);
+    assert_eq!(world.left(), [[[0; 2]; 3], FULL]);
+    assert_eq!(world.registry.drop_selected(&Select::all().caches(Caches::empty())), 0);
+    assert_eq!(world.calls()[1], 0);
+    assert_eq!(world.registry.drop_selected(&Select::all().caches(Caches::from_bits(3).unwrap())), 6 * OBJECTS);
+}
+
+#[test]
+fn reclaim_by_bytes_stays_within_what_is_selected() {
+    let world = World::new();
+    let select = Select::all().memcg(&world.groups[1]).node(NodeId::ZERO).shrinker(world.shelves[0].1.id());
+    let asked = 50 * OBJECT_BYTES;
+    let fell = world.registry.reclaim_selected(&select, Bytes::new(asked)).get();
+    assert!((asked..2 * asked).contains(&fell), "{fell} bytes for {asked}");
+    // More than there is: all of it goes, and nothing else.
+    let rest = world.registry.reclaim_selected(&select, Bytes::mib(1)).get();
+    assert_eq!(fell + rest, 2 * OBJECTS * OBJECT_BYTES);
+    assert_eq!(world.left(), [[[OBJECTS; 2], [0, OBJECTS], [0, OBJECTS]], FULL]);
+    assert_eq!(world.calls()[1], 0);
+}
+
+#[test]
+fn a_pass_over_a_part_takes_its_part_at_that_priority() {
+    let world = World::new();
+    let select = Select::all().caches(Caches::DATA);
+    let progress = world.registry.shrink_selected(&select, 3, Reclaim::KSWAPD, &mut Work::unlimited());
+    // A quarter of each of six.
+    assert_eq!(progress.freed, 6 * OBJECTS / 4);
+    assert_eq!(world.left()[1], FULL);
+}

@@ -1,0 +1,206 @@
+//! Caches that others wrote, under one budget with ours: `cargo run --release --example adapters`.
+//!
+//! A quick_cache, a foyer and an lru keep their policies, their keys and their speed. What they lack is a size that follows the
+//! others'. Two things give it to them:
+//!
+//! 1. the value carries its charge ([`Blob`]): taken from the budget before it is inserted, given back when its last owner drops it;
+//! 2. an [`Adapter`] is registered as a shrinker: it says how much its cache weighs, in pages, and has it evict when asked.
+//!
+//! No cache has a capacity of its own. Each is filled with more than a third of the budget; then half of the budget is wanted back
+//! at once, and all four give the same share.
+
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::sync::{Arc, Mutex};
+
+use lowwater::{Bytes, Cache, Count, Memcg, NodeId, Occupancy, Registration, Runtime, Scan, ShrinkControl, Shrinker};
+
+const BUDGET: Bytes = Bytes::mib(64);
+const BLOB_BYTES: usize = 10_000;
+/// Put into each cache; four times that is more than the budget.
+const BLOBS: u64 = 2400;
+/// What the shrinker counts in: a scan of one page evicts a page's worth of blobs, as far as they can be cut.
+const PAGE: u64 = 4096;
+/// For caches that want to know their capacity: never the reason that something goes.
+const UNBOUNDED: u64 = 1 << 40;
+
+/// A value and its charge.
+struct Blob {
+    data: Vec<u8>,
+    group: Memcg,
+}
+
+impl Blob {
+    fn new(runtime: &Runtime, group: &Memcg) -> Result<Arc<Self>, Box<dyn Error>> {
+        runtime.charge(group, Bytes::new(BLOB_BYTES as u64))?;
+        Ok(Arc::new(Self { data: vec![0; BLOB_BYTES], group: group.clone() }))
+    }
+}
+
+impl Drop for Blob {
+    fn drop(&mut self) {
+        self.group.uncharge(Bytes::new(self.data.len() as u64));
+    }
+}
+
+/// What a cache must be able to do to be adapted.
+trait Foreign: Send + Sync {
+    /// Bytes of its values.
+    fn weight(&self) -> u64;
+    /// Evicts, by its own policy, until it weighs no more than that.
+    fn shrink_to(&self, weight: u64);
+    fn insert(&self, key: u64, value: Arc<Blob>);
+}
+
+#[derive(Clone)]
+struct Weigh;
+
+impl quick_cache::Weighter<u64, Arc<Blob>> for Weigh {
+    fn weight(&self, _: &u64, blob: &Arc<Blob>) -> u64 {
+        blob.data.len() as u64
+    }
+}
+
+impl Foreign for quick_cache::sync::Cache<u64, Arc<Blob>, Weigh> {
+    fn weight(&self) -> u64 {
+        self.weight()
+    }
+
+    fn shrink_to(&self, weight: u64) {
+        self.set_capacity(weight);
+        self.set_capacity(UNBOUNDED);
+    }
+
+    fn insert(&self, key: u64, value: Arc<Blob>) {
+        self.insert(key, value);
+    }
+}
+
+impl Foreign for foyer_memory::Cache<u64, Arc<Blob>> {
+    fn weight(&self) -> u64 {
+        self.usage() as u64
+    }
+
+    fn shrink_to(&self, weight: u64) {
+        // It refuses only what would not change it.
+        let _ = self.resize(weight as usize);
+        let _ = self.resize(UNBOUNDED as usize);
+    }
+
+    fn insert(&self, key: u64, value: Arc<Blob>) {
+        self.insert(key, value);
+    }
+}
+
+/// An `lru::LruCache` counts entries; these all weigh the same.
+struct Lru(Mutex<lru::LruCache<u64, Arc<Blob>>>);
+
+impl Foreign for Lru {
+    fn weight(&self) -> u64 {
+        (self.0.lock().unwrap().len() * BLOB_BYTES) as u64
+    }
+
+    fn shrink_to(&self, weight: u64) {
+        let mut old = Vec::new();
+        let mut cache = self.0.lock().unwrap();
+        while (cache.len() * BLOB_BYTES) as u64 > weight {
+            old.extend(cache.pop_lru());
+        }
+        // Values are dropped without the lock.
+        drop(cache);
+    }
+
+    fn insert(&self, key: u64, value: Arc<Blob>) {
+        let old = self.0.lock().unwrap().push(key, value);
+        drop(old);
+    }
+}
+
+/// Makes a shrinker of somebody else's cache.
+struct Adapter<C> {
+    cache: C,
+    group: Memcg,
+    occupancy: Arc<dyn Occupancy>,
+}
+
+impl<C: Foreign + 'static> Adapter<C> {
+    fn register(runtime: &Runtime, name: &str, cache: C) -> Result<(Arc<Self>, Registration), Box<dyn Error>> {
+        let group = runtime.group(name)?;
+        let prepared = runtime.registry().builder(name).numa_aware(false).alloc()?;
+        let adapter = Arc::new(Self { cache, group, occupancy: prepared.occupancy() });
+        let registration = prepared.register(Arc::clone(&adapter) as Arc<dyn Shrinker>);
+        Ok((adapter, registration))
+    }
+
+    fn fill(&self, runtime: &Runtime) -> Result<(), Box<dyn Error>> {
+        for key in 0..BLOBS {
+            self.cache.insert(key, Blob::new(runtime, &self.group)?);
+            self.occupancy.occupied(&self.group, NodeId::ZERO);
+        }
+        Ok(())
+    }
+}
+
+impl<C: Foreign> Shrinker for Adapter<C> {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        match self.cache.weight().div_ceil(PAGE) {
+            0 => Count::Empty,
+            pages => Count::Objects(pages),
+        }
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        let before = self.cache.weight();
+        self.cache.shrink_to(before.saturating_sub(sc.nr_to_scan() * PAGE));
+        Scan::Freed(before.saturating_sub(self.cache.weight()) / PAGE)
+    }
+
+    fn weigh_objects(&self, _: &ShrinkControl<'_>) -> Option<Bytes> {
+        Some(Bytes::new(self.cache.weight()))
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let runtime = Runtime::builder().budget(BUDGET).build()?;
+    let quick = quick_cache::sync::Cache::with_weighter(BLOBS as usize, UNBOUNDED, Weigh);
+    let foyer = foyer_memory::Cache::builder(UNBOUNDED as usize)
+        .with_shards(4)
+        .with_weighter(|_: &u64, blob: &Arc<Blob>| blob.data.len())
+        .build();
+    let (quick, _a) = Adapter::register(&runtime, "quick_cache", quick)?;
+    let (foyer, _b) = Adapter::register(&runtime, "foyer", foyer)?;
+    let (lru, _c) = Adapter::register(&runtime, "lru", Lru(Mutex::new(lru::LruCache::unbounded())))?;
+    let ours = Cache::<u64, Vec<u8>>::builder(&runtime)
+        .name("lowwater")
+        .group(&runtime.group("lowwater")?)
+        .weigher(|_, value| Bytes::new(value.len() as u64))
+        .build()?;
+
+    println!("{:<28} {:>12} {:>8} {:>8} {:>9} {:>8}   all", "KiB", "quick_cache", "foyer", "lru", "lowwater", "budget");
+    let row = |what: &str| {
+        let kib = |group: &Memcg| group.usage().get() / 1024;
+        println!(
+            "{what:<28} {:>12} {:>8} {:>8} {:>9} {:>8}   {}",
+            kib(&quick.group),
+            kib(&foyer.group),
+            kib(&lru.group),
+            kib(ours.group()),
+            BUDGET.get() / 1024,
+            kib(runtime.root()),
+        );
+    };
+    quick.fill(&runtime)?;
+    row("quick_cache was filled");
+    foyer.fill(&runtime)?;
+    row("foyer was filled");
+    lru.fill(&runtime)?;
+    row("lru was filled");
+    for key in 0..BLOBS {
+        ours.insert(key, vec![0; BLOB_BYTES])?;
+    }
+    row("lowwater was filled");
+    runtime.reclaim(runtime.root(), Bytes::new(BUDGET.get() / 2));
+    row("half of it wanted back");
+    Ok(())
+}

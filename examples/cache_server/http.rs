@@ -1,0 +1,137 @@
+//! `--http`: what the server does, for monitoring and for eyes. Off unless it is asked for.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/metrics` | counters and gauges as Prometheus reads them |
+//! | `/debug/shrinker` | the shrinkers' names |
+//! | `/debug/shrinker/<name>/count` | what one holds, as in the kernel's debugfs: group id, then objects on each node |
+//!
+//! Names of shrinkers, numbers and group ids are all that is shown: no key, no value, no tenant's name.
+//!
+//! The cache port does not notice: a few connections at a time ([`CONNECTIONS_MAX`]), one request each, bounded in bytes and in
+//! time; and what is asked of the registry is asked on a thread of its own, not on one that serves clients.
+
+mod metrics;
+mod request;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{watch, Semaphore};
+use tokio::time::timeout;
+
+use crate::server::Server;
+use request::{Method, Refused, Request};
+
+/// Scrapers come every few seconds, and people one at a time.
+const CONNECTIONS_MAX: usize = 4;
+/// Who has not sent its request, or taken its answer, by then is in somebody's way.
+const TIME_MAX: Duration = Duration::from_secs(5);
+/// After the answer, what the client still sends is read and thrown away for so long, or closing would take the answer back.
+const LINGER_TIME_MAX: Duration = Duration::from_millis(200);
+/// When no connection can be accepted (no file descriptors left), the next try waits so long.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a client gets.
+#[derive(Debug)]
+struct Answer {
+    status: &'static str,
+    content: &'static str,
+    body: String,
+}
+
+/// Answers requests until the server closes.
+pub async fn serve(server: Arc<Server>, listener: TcpListener, closing: watch::Receiver<()>) {
+    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // Who comes while all seats are taken waits in the listener's queue.
+        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let (server, mut closing) = (Arc::clone(&server), closing.clone());
+                tokio::spawn(async move {
+                    tokio::select! {
+                        // It never sends: it only closes.
+                        _ = closing.changed() => {}
+                        done = timeout(TIME_MAX, talk(&server, stream)) => {
+                            if let Ok(Err(why)) = done {
+                                server.note(1, format_args!("http {peer}: {why}"));
+                            }
+                        }
+                    }
+                    drop(seat);
+                });
+            }
+            Err(why) => {
+                server.note(1, format_args!("http: cannot accept a connection: {why}"));
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn talk(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
+    let (method, answer) = match read(&mut stream).await? {
+        Ok(request) => {
+            let server = Arc::clone(server);
+            let answer = tokio::task::spawn_blocking(move || answer(&server, &request.path)).await?;
+            (request.method, answer)
+        }
+        Err(refused) => (Method::Get, Answer::text(refused.status(), format!("{refused}\n"))),
+    };
+    let head = format!(
+        "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Connection: close\r\n\r\n",
+        answer.status,
+        answer.content,
+        answer.body.len(),
+        if answer.status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" },
+    );
+    stream.write_all(head.as_bytes()).await?;
+    if method == Method::Get {
+        stream.write_all(answer.body.as_bytes()).await?;
+    }
+    stream.shutdown().await?;
+    let mut rest = [0; 1024];
+    let _ = timeout(LINGER_TIME_MAX, async { while matches!(stream.read(&mut rest).await, Ok(1..)) {} }).await;
+    Ok(())
+}
+
+/// Reads up to the end of the head; there is no body that would be looked at.
+async fn read(stream: &mut TcpStream) -> io::Result<Result<Request, Refused>> {
+    let mut head = Vec::with_capacity(1024);
+    loop {
+        if let Some(request) = request::parse(&head) {
+            return Ok(request);
+        }
+        if stream.read_buf(&mut head).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+fn answer(server: &Server, path: &str) -> Answer {
+    let registry = server.store.runtime().registry();
+    let debug = path.strip_prefix("/debug/shrinker").map(|rest| rest.trim_matches('/'));
+    match (path, debug) {
+        ("/metrics", _) => Answer { status: "200 OK", content: metrics::CONTENT, body: metrics::text(server) },
+        (_, Some("")) => Answer::text("200 OK", registry.debugfs_names().join("\n") + "\n"),
+        (_, Some(rest)) => {
+            let name = rest.strip_suffix("/count").and_then(|name| registry.debugfs_find(name));
+            match name.and_then(|id| registry.debugfs_count(id)) {
+                Some(text) => Answer::text("200 OK", text),
+                None => Answer::text("404 Not Found", "no such shrinker; /debug/shrinker lists them\n".to_owned()),
+            }
+        }
+        ("/", _) => Answer::text("200 OK", "/metrics\n/debug/shrinker\n".to_owned()),
+        _ => Answer::text("404 Not Found", "there is /metrics and /debug/shrinker/<name>/count\n".to_owned()),
+    }
+}
+
+impl Answer {
+    fn text(status: &'static str, body: String) -> Self {
+        Self { status, content: "text/plain; charset=utf-8", body }
+    }
+}

@@ -1,0 +1,123 @@
+//! `/metrics`, in Prometheus' text format. Tenants are not told apart: their number is theirs to choose, and each would be a
+//! series for ever; `stats tenants` has them.
+
+use std::fmt::{Display, Write};
+
+use crate::server::Server;
+
+/// The format's own content type.
+pub const CONTENT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Everything, as it is now.
+pub fn text(server: &Server) -> String {
+    let mut page = Page(String::new());
+    let totals = server.store.totals();
+    page.one(
+        "lowwater_server_uptime_seconds",
+        "gauge",
+        "Time since the server started",
+        server.started.elapsed().as_secs(),
+    );
+    page.one("lowwater_server_connections", "gauge", "Connections open now", server.connections());
+    page.one("lowwater_bytes", "gauge", "Bytes charged to all tenants", totals.bytes);
+    page.one("lowwater_limit_bytes", "gauge", "Bytes that all tenants may use", server.settings.budget.get());
+    page.one("lowwater_items", "gauge", "Values in the cache", totals.items);
+    page.one(
+        "lowwater_evictions_total",
+        "counter",
+        "Values that left because their memory was needed",
+        totals.evictions,
+    );
+    page.one("lowwater_expired_total", "counter", "Values that left because their time was over", totals.expired);
+    for (name, count) in server.counters.all() {
+        let name = name.strip_prefix("total_").unwrap_or(name);
+        page.one(&format!("lowwater_server_{name}_total"), "counter", "As in memcached's stats", count);
+    }
+
+    let stats = server.store.runtime().stats();
+    let registry = &stats.registry;
+    page.one("lowwater_groups", "gauge", "Groups, the root included", stats.groups);
+    page.one(
+        "lowwater_live_pairs",
+        "gauge",
+        "Shrinker, group and node that may hold something together",
+        registry.live_pairs,
+    );
+    page.one("lowwater_map_bytes", "gauge", "Bytes of the map of them", registry.map_bytes.get());
+    let shrinkers = || registry.shrinkers.iter().map(|shrinker| (shrinker.full_name(), shrinker));
+    for (name, help, value) in [
+        ("callbacks", "Calls that counted", (|s| s.callbacks) as fn(&lowwater::ShrinkerStats) -> u64),
+        ("requested", "Objects that were to be looked at", |s| s.requested),
+        ("scanned", "Objects that were looked at", |s| s.scanned),
+        ("freed", "Objects freed", |s| s.freed),
+        ("deferred", "Objects left as a debt", |s| s.deferred),
+        ("panics", "Calls that panicked", |s| s.panics),
+    ] {
+        let values = shrinkers().map(|(label, shrinker)| (label, value(shrinker)));
+        page.many(&format!("lowwater_shrinker_{name}_total"), "counter", help, "shrinker", values);
+    }
+    let seconds = shrinkers().map(|(label, shrinker)| (label, shrinker.time_ns as f64 / 1e9));
+    page.many("lowwater_shrinker_seconds_total", "counter", "Time in callbacks", "shrinker", seconds);
+    let owed = shrinkers().map(|(label, shrinker)| {
+        let pairs = registry.pairs.iter().filter(|pair| pair.shrinker == shrinker.id);
+        (label, pairs.map(|pair| pair.owed).sum::<u64>())
+    });
+    page.many("lowwater_shrinker_owed", "gauge", "Objects owed now", "shrinker", owed);
+
+    let nodes = || stats.reclaimers.iter().map(|node| (node.node.index(), node));
+    for (name, help, value) in [
+        ("wakeups", "Times the thread had something to do", (|n| n.wakeups) as fn(&lowwater::NodeStats) -> u64),
+        ("steps", "Passes", |n| n.steps),
+        ("freed", "Objects freed", |n| n.freed),
+        ("exhausted", "Groups given up for the moment", |n| n.exhausted),
+    ] {
+        let values = nodes().map(|(label, node)| (label, value(node)));
+        page.many(&format!("lowwater_reclaimer_{name}_total"), "counter", help, "node", values);
+    }
+    page.0
+}
+
+struct Page(String);
+
+impl Page {
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.head(name, kind, help);
+        // Writing to a string does not fail, here and below.
+        let _ = writeln!(self.0, "{name} {value}");
+    }
+
+    fn many<L: Display, V: Display>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        label: &str,
+        values: impl Iterator<Item = (L, V)>,
+    ) {
+        self.head(name, kind, help);
+        for (which, value) in values {
+            let _ = writeln!(self.0, "{name}{{{label}=\"{}\"}} {value}", escaped(&which.to_string()));
+        }
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+}
+
+/// A label's value, as the format wants it between quotes.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_cannot_leave_its_quotes() {
+        let mut page = Page(String::new());
+        page.many("n", "gauge", "h", "l", [("a\"b\\c\nd", 1)].into_iter());
+        assert_eq!(page.0, "# HELP n h\n# TYPE n gauge\nn{l=\"a\\\"b\\\\c\\nd\"} 1\n");
+    }
+}

@@ -1,0 +1,389 @@
+//! Seed 003: who pays for the reclaim that others could not do?
+//!
+//! Threads allocate, and reclaim a little for each allocation. One in ten is inside its file system and may not reclaim: its part is
+//! deferred. A million objects are owed already when it begins. How long an allocation takes then depends on who pays:
+//!
+//! | policy | what an allocation that may reclaim does |
+//! |---|---|
+//! | `windup` (Linux to 5.12) | a pass at priority 12, and all that is owed, up to half the cache |
+//! | `proportional` (since 5.13) | a pass at priority 12, and `owed >> 12` of the debts |
+//! | `fair` (ours) | direct reclaim: its own share; debts are the background's |
+//!
+//! The same threads, objects and contexts for each, one after the other in one run. An allocation is sixteen
+//! times: a call of reclaim, and up to 1,024 new objects, as many as the cache lacks; so it stays as large as it is.
+//!
+//! ```text
+//! cargo run --release --example deferred_tail -- --threads 1 --objects 1800000 --debt 1000000 --seconds 3
+//! ```
+
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+use lowwater::{
+    linked, Bytes, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Reclaimer, Registration,
+    Registry, Scan, ShrinkControl, Shrinker,
+};
+use lowwater_shrinker::budget::{Fair, Policy, Proportional, Windup};
+use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::{RegistryConfig, Work};
+use plotters::prelude::*;
+
+/// Objects in one call of the shrinker: what Linux's file systems take.
+const BATCH: u64 = 1024;
+/// Objects that one hold of the list's lock passes: others who want it wait for so many, not for a batch.
+const HOLD: u64 = 32;
+/// Of so many allocations one may not reclaim.
+const NOFS_ONE_IN: u64 = 10;
+/// Rounds of one allocation: each reclaims, and puts up to a batch of new objects into the cache, as far as there is room. So many
+/// that an allocation takes about as long as in the seed, half a millisecond; the scheduler's own tick costs 20 us here, and
+/// would be the tail of anything shorter.
+const ROUNDS: u64 = 16;
+/// What debts get to be paid after the load has stopped.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
+
+/// Measures how long an allocation takes when others leave debts.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Threads that allocate; the background needs a processor as well
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    threads: u64,
+    /// Objects in the cache
+    #[arg(long, default_value_t = 1_800_000, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    objects: u64,
+    /// Objects owed at the start
+    #[arg(long, default_value_t = 1_000_000)]
+    debt: u64,
+    /// How long each policy is measured
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// What is measured: time that goes by, or the processor time the thread gets, on a machine that others use as well
+    #[arg(long, value_enum, default_value_t = Time::Wall)]
+    time: Time,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Draw the latencies into this SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Time {
+    Wall,
+    Cpu,
+}
+
+struct Inode {
+    links: Links,
+    _number: [u64; 4],
+}
+linked!(impl[] for Inode { links, handle: Box<Inode> });
+
+/// Memory for objects, in magazines of a batch: what is freed is used again, and the system's allocator is no part of what is
+/// measured (its rarer, longer calls would be most of the tail).
+#[derive(Default)]
+struct Slab(Mutex<Vec<Vec<Free>>>);
+
+/// An object on no list.
+type Free = Box<Inode>;
+
+impl Slab {
+    fn put(&self, magazine: Vec<Free>) {
+        self.0.lock().expect("nobody panics with it").push(magazine);
+    }
+
+    /// As many as it has at once; new ones if it has none.
+    fn get(&self) -> Vec<Free> {
+        let magazine = self.0.lock().expect("nobody panics with it").pop();
+        magazine
+            .unwrap_or_else(|| (0..BATCH).map(|n| Box::new(Inode { links: Links::new(), _number: [n; 4] })).collect())
+    }
+}
+
+/// A cache whose lock a thread inside its file system must not take.
+struct Inodes {
+    list: ListLru<Inode>,
+    slab: Slab,
+    /// Does it say so when it is counted? Linux's caches do not, and are scanned to find out.
+    defers_early: bool,
+}
+
+impl Inodes {
+    fn add(&self, memcg: &Memcg, count: u64) {
+        let mut added = 0;
+        while added < count {
+            let mut magazine = self.slab.get();
+            let part = magazine.len().min((count - added) as usize);
+            added += part as u64;
+            for inode in magazine.drain(..part) {
+                self.list.add(inode, memcg, NodeId::ZERO).expect("a free object is on no list");
+            }
+            if !magazine.is_empty() {
+                self.slab.put(magazine);
+            }
+        }
+    }
+}
+
+impl Shrinker for Inodes {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        if self.defers_early && !sc.flags().contains(Reclaim::MAY_FS) {
+            sc.will_defer();
+        }
+        match self.list.count_one(sc.memcg(), sc.node()) {
+            0 => Count::Empty,
+            n => Count::Objects(n),
+        }
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        if !sc.flags().contains(Reclaim::MAY_FS) {
+            return Scan::Stop;
+        }
+        let mut left = sc.nr_to_scan();
+        let mut free = Vec::with_capacity(left as usize);
+        while left > 0 {
+            let mut unused = Isolated::new();
+            let before = left.min(HOLD);
+            let mut hold = before;
+            self.list.walk_one(sc.memcg(), sc.node(), &mut hold, |inode| inode.isolate(&mut unused));
+            free.extend(unused);
+            left -= before - hold;
+            if hold > 0 {
+                break;
+            }
+        }
+        sc.set_nr_scanned(sc.nr_to_scan() - left);
+        let freed = free.len() as u64;
+        self.slab.put(free);
+        Scan::Freed(freed)
+    }
+}
+
+/// What came of one policy.
+#[derive(Debug)]
+struct Outcome {
+    name: &'static str,
+    /// Of every allocation, in order of length.
+    ns: Vec<u64>,
+    max_scanned_per_call: u64,
+    freed: u64,
+    debt_end: u64,
+}
+
+impl Outcome {
+    fn quantile(&self, q: f64) -> u64 {
+        let at = (self.ns.len() as f64 * q) as usize;
+        self.ns.get(at.min(self.ns.len().saturating_sub(1))).copied().unwrap_or(0)
+    }
+}
+
+/// A cache under one policy.
+struct World {
+    registry: Registry,
+    inodes: Arc<Inodes>,
+    objects: u64,
+    is_fair: bool,
+    reclaimer: Option<Reclaimer>,
+    registration: Registration,
+    tree: MemcgTree,
+}
+
+impl World {
+    fn new(args: &Args, policy: Arc<dyn Policy>, is_fair: bool) -> Result<Self, Box<dyn Error>> {
+        let tree = MemcgTree::default();
+        let registry = Registry::with_config(&tree, RegistryConfig::new(1).policy(policy));
+        let prepared = registry.builder("inodes").batch(BATCH).alloc()?;
+        let list = ListLru::with_occupancy(prepared.occupancy());
+        let inodes = Arc::new(Inodes { list, slab: Slab::default(), defers_early: is_fair });
+        let registration = prepared.register(Arc::clone(&inodes) as Arc<dyn Shrinker>);
+        inodes.add(tree.root(), args.objects);
+        let mut world = Self { registry, inodes, objects: args.objects, is_fair, reclaimer: None, registration, tree };
+        world.owe(args.debt);
+        let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+        let topology = Arc::new(lowwater::topology::Fixed::new(1));
+        world.reclaimer = Some(Reclaimer::start(&world.registry, topology, marks)?);
+        Ok(world)
+    }
+
+    /// Lets threads that may not reclaim come by until so much is owed.
+    fn owe(&self, debt: u64) {
+        let mut before = u64::MAX;
+        // Ends at the policy's cap at the latest.
+        while self.owed() < debt && self.owed() != before {
+            before = self.owed();
+            self.registry.shrink(self.tree.root(), NodeId::ZERO, 6, NOFS, &mut Work::unlimited());
+        }
+    }
+
+    fn owed(&self) -> u64 {
+        self.registry.owed(self.tree.root(), NodeId::ZERO, self.registration.id())
+    }
+
+    /// One call of reclaim. Says how many objects were looked at.
+    fn reclaim(&self, flags: Reclaim) -> u64 {
+        let root = self.tree.root();
+        if self.is_fair {
+            self.registry.direct_reclaim(root, flags, &|| false).scanned
+        } else {
+            self.registry.shrink(root, NodeId::ZERO, 12, flags, &mut Work::unlimited()).scanned
+        }
+    }
+
+    fn refill(&self) {
+        let there = self.inodes.list.count_one(self.tree.root(), NodeId::ZERO);
+        self.inodes.add(self.tree.root(), self.objects.saturating_sub(there).min(BATCH));
+    }
+
+    /// Allocates until it is told to stop. The length of each, and the most that one looked at.
+    fn allocate(&self, thread: u64, time: Time, stop: &AtomicBool) -> (Vec<u64>, u64) {
+        let (mut ns, mut scanned_max) = (Vec::with_capacity(1 << 20), 0);
+        // Relaxed: nothing is handed over with it.
+        for n in thread.. {
+            if stop.load(Relaxed) {
+                break;
+            }
+            let flags = if n % NOFS_ONE_IN == 0 { NOFS } else { Reclaim::FOREGROUND };
+            let start = now_ns(time);
+            for _ in 0..ROUNDS {
+                scanned_max = scanned_max.max(self.reclaim(flags));
+                self.refill();
+            }
+            ns.push(now_ns(time).saturating_sub(start));
+        }
+        (ns, scanned_max)
+    }
+}
+
+/// A caller inside its file system.
+const NOFS: Reclaim = Reclaim::MAY_BLOCK.union(Reclaim::MAY_IO);
+
+fn now_ns(time: Time) -> u64 {
+    let clock = match time {
+        Time::Wall => rustix::time::ClockId::Monotonic,
+        Time::Cpu => rustix::time::ClockId::ThreadCPUTime,
+    };
+    let now = rustix::time::clock_gettime(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn measure(args: &Args, name: &'static str, policy: Arc<dyn Policy>) -> Result<Outcome, Box<dyn Error>> {
+    let world = World::new(args, policy, name == "fair")?;
+    let stop = AtomicBool::new(false);
+    let mut ns = Vec::new();
+    let mut max_scanned_per_call = 0;
+    std::thread::scope(|scope| {
+        let (world, stop) = (&world, &stop);
+        let threads: Vec<_> =
+            (0..args.threads).map(|thread| scope.spawn(move || world.allocate(thread, args.time, stop))).collect();
+        std::thread::sleep(Duration::from_secs_f64(args.seconds));
+        stop.store(true, Relaxed);
+        for thread in threads {
+            let (times, scanned) = thread.join().expect("an allocating thread does not panic");
+            ns.extend(times);
+            max_scanned_per_call = max_scanned_per_call.max(scanned);
+        }
+    });
+    let end = Instant::now() + SETTLE_TIME;
+    while world.owed() > 0 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    ns.sort_unstable();
+    let freed = world.registration.stats().freed;
+    Ok(Outcome { name, ns, max_scanned_per_call, freed, debt_end: world.owed() })
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args = Args::parse();
+    let policies: [(_, Arc<dyn Policy>); 3] =
+        [("windup", Arc::new(Windup)), ("proportional", Arc::new(Proportional)), ("fair", Arc::new(Fair))];
+    let outcomes =
+        policies.into_iter().map(|(name, policy)| measure(&args, name, policy)).collect::<Result<Vec<_>, _>>()?;
+    if args.json {
+        println!("{}", json(&outcomes));
+    } else {
+        print_table(&args, &outcomes);
+    }
+    if let Some(path) = &args.plot {
+        plot(path, &outcomes)?;
+    }
+    Ok(())
+}
+
+fn json(outcomes: &[Outcome]) -> String {
+    let one = |outcome: &Outcome| {
+        format!(
+            r#""{}":{{"calls":{},"p50_ns":{},"p99_ns":{},"p999_ns":{},"max_scanned_per_call":{},"freed":{},"debt_end":{}}}"#,
+            outcome.name,
+            outcome.ns.len(),
+            outcome.quantile(0.5),
+            outcome.quantile(0.99),
+            outcome.quantile(0.999),
+            outcome.max_scanned_per_call,
+            outcome.freed,
+            outcome.debt_end,
+        )
+    };
+    format!(r#"{{"policies":{{{}}}}}"#, outcomes.iter().map(one).collect::<Vec<_>>().join(","))
+}
+
+fn print_table(args: &Args, outcomes: &[Outcome]) {
+    println!(
+        "{} threads allocate for {} s over {} objects, of which {} are owed; one in {NOFS_ONE_IN} may not reclaim ({:?} time)\n",
+        args.threads, args.seconds, args.objects, args.debt, args.time
+    );
+    println!(
+        "{:<14} {:>9} {:>10} {:>7} {:>7} {:>12} {:>12} {:>12} {:>10}",
+        "policy", "calls", "p50 us", "p99", "p99.9", "max us", "most scanned", "freed", "owed then"
+    );
+    for outcome in outcomes {
+        let us = |q| outcome.quantile(q) as f64 / 1000.0;
+        println!(
+            "{:<14} {:>9} {:>10.1} {:>6.2}x {:>6.2}x {:>12.1} {:>12} {:>12} {:>10}",
+            outcome.name,
+            outcome.ns.len(),
+            us(0.5),
+            us(0.99) / us(0.5),
+            us(0.999) / us(0.5),
+            us(1.0),
+            outcome.max_scanned_per_call,
+            outcome.freed,
+            outcome.debt_end,
+        );
+    }
+}
+
+/// Latency over the share of calls that took longer, both on logarithmic scales: the tail is to the right.
+fn plot(path: &Path, outcomes: &[Outcome]) -> Result<(), Box<dyn Error>> {
+    const NINES: f64 = 5.0;
+    let longest = outcomes.iter().map(|outcome| outcome.quantile(1.0)).max().unwrap_or(1) as f64 / 1000.0;
+    let root = SVGBackend::new(path, (800, 480)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&root)
+        .caption("An allocation's reclaim", ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(72)
+        .build_cartesian_2d(0.0..NINES, (0.1..longest.max(1.0) * 2.0).log_scale())?;
+    chart.configure_mesh().x_desc("calls that took longer: one in 10^x").y_desc("us").draw()?;
+    for (n, outcome) in outcomes.iter().enumerate() {
+        let colour = Palette99::pick(n).to_rgba();
+        let points = (0..=500).map(|step| {
+            let nines = f64::from(step) / 500.0 * NINES;
+            (nines, (outcome.quantile(1.0 - 10_f64.powf(-nines)) as f64 / 1000.0).max(0.1))
+        });
+        chart
+            .draw_series(LineSeries::new(points, colour.stroke_width(2)))?
+            .label(outcome.name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour));
+    }
+    chart.configure_series_labels().border_style(BLACK).background_style(WHITE).draw()?;
+    root.present()?;
+    Ok(())
+}

@@ -1,0 +1,182 @@
+//! Pressure from outside, through public names only:
+//!
+//! - what pressure takes is not filled again before it has been judged again, however hard a cache tries; then it is;
+//! - on the way down nobody is refused, and what is asked for is served;
+//! - a budget ends below a control group's limit, and a source that is in the way is named;
+//! - freed memory leaves the process.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lowwater::pressure::cgroup::{Cgroup, Version};
+use lowwater::pressure::{CgroupLimit, Level, PressureConfig, Psi, Trigger, Trim};
+use lowwater::{Bytes, Cache, Runtime};
+
+/// Longer than any machine takes, unless something does not happen at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+const VALUE_BYTES: usize = 4096;
+/// Every value here is read at once, so that a whole lap of second chances may come before anything is freed. On a slow machine that
+/// takes longer than a charge waits by default.
+const DIRECT_TIME_MAX: Duration = Duration::from_secs(2);
+
+fn cache(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
+    Cache::builder(runtime).weigher(|_, value: &Vec<u8>| Bytes::new(value.capacity() as u64)).build().unwrap()
+}
+
+/// As many new values as there are in `bytes`; how many of them were refused.
+fn pour(cache: &Cache<u64, Vec<u8>>, next: &mut u64, bytes: Bytes) -> u64 {
+    let mut refused = 0;
+    for _ in 0..bytes.get() / VALUE_BYTES as u64 {
+        *next += 1;
+        match cache.insert(*next, vec![0; VALUE_BYTES]) {
+            Ok(_) => {
+                assert!(cache.get(next).is_some_and(|value| value.len() == VALUE_BYTES), "what was written is gone")
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    refused
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn a_cache_does_not_refill_past_the_target_until_pressure_has_been_judged_again() {
+    let budget = Bytes::mib(32);
+    let config = PressureConfig {
+        quiet: Duration::from_secs(1),
+        step_time: Duration::from_millis(20),
+        ..PressureConfig::default()
+    };
+    let runtime = Runtime::builder().budget(budget).direct_time_max(DIRECT_TIME_MAX).pressure(config).build().unwrap();
+    let (cache, mut next) = (cache(&runtime), 0);
+    pour(&cache, &mut next, Bytes::mib(64));
+    let full = runtime.root().usage();
+    assert!(full > Bytes::mib(24), "{full} bytes of {budget} are not full");
+
+    let pressure = runtime.pressure().unwrap();
+    let raised = Instant::now();
+    pressure.raise(Level::Medium);
+    let target = pressure.stats().ceiling;
+    assert!(target < full);
+
+    // Twice the budget is poured in, from the first moment on.
+    let (mut most, mut refused, mut poured) = (Bytes::ZERO, 0, Bytes::ZERO);
+    while poured < Bytes::mib(64) && raised.elapsed() < config.quiet {
+        refused += pour(&cache, &mut next, Bytes::mib(1));
+        poured = poured.saturating_add(Bytes::mib(1));
+        most = most.max(runtime.root().usage());
+    }
+    assert!(most <= full, "{most} bytes are more than when the pressure came");
+    assert_eq!(refused, 0, "of {poured} bytes");
+    until("usage comes down to the target", || runtime.root().usage() <= target);
+    // A slow machine may have had time to judge again: then this shows nothing.
+    if raised.elapsed() < config.quiet * 2 {
+        pour(&cache, &mut next, Bytes::mib(8));
+        let after = runtime.root().usage();
+        assert!(raised.elapsed() >= config.quiet * 2 || after <= target, "{after} bytes are above {target}");
+    }
+
+    until("the budget is given back", || runtime.stats().budget == budget);
+    assert_eq!(pressure.stats().level, Level::Calm);
+    pour(&cache, &mut next, Bytes::mib(64));
+    assert!(runtime.root().usage() > target, "the cache fills what was given back");
+}
+
+#[test]
+fn readers_and_writers_go_on_while_usage_comes_down() {
+    let runtime = Runtime::builder()
+        .budget(Bytes::mib(64))
+        .direct_time_max(DIRECT_TIME_MAX)
+        .pressure(PressureConfig::default())
+        .build()
+        .unwrap();
+    let cache = cache(&runtime);
+    let stop = AtomicBool::new(false);
+    let refused = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            let (cache, stop, refused) = (&cache, &stop, &refused);
+            scope.spawn(move || {
+                let mut next = thread << 32;
+                while !stop.load(Ordering::Relaxed) {
+                    refused.fetch_add(pour(cache, &mut next, Bytes::mib(1)), Ordering::Relaxed);
+                }
+            });
+        }
+        until("it is full", || runtime.root().usage() > Bytes::mib(48));
+        runtime.pressure().unwrap().raise(Level::Critical);
+        let target = runtime.pressure().unwrap().stats().ceiling;
+        until("usage comes down beside two writers", || runtime.root().usage() <= target);
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(refused.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn the_control_groups_limit_is_the_budget_if_it_is_less() {
+    let directory = std::env::temp_dir().join(format!("lowwater-limit-{}", std::process::id()));
+    let inner = directory.join("service");
+    std::fs::create_dir_all(&inner).unwrap();
+    std::fs::write(directory.join("memory.max"), "100663296\n").unwrap();
+    std::fs::write(inner.join("memory.max"), "max\n").unwrap();
+    let limit = CgroupLimit::of(Cgroup::at(Version::V2, &directory, &inner));
+    let runtime = Runtime::builder().budget(Bytes::gib(1)).cgroup(limit.clone()).build().unwrap();
+    assert_eq!(runtime.root().max(), Bytes::mib(68));
+    let stats = runtime.stats().pressure.unwrap();
+    assert_eq!((stats.cgroup.unwrap().limit, stats.budget), (Bytes::mib(96), Bytes::mib(68)));
+    runtime.set_budget(Bytes::gib(2));
+    assert_eq!(runtime.root().max(), Bytes::mib(68), "the group's limit still holds");
+    runtime.set_budget(Bytes::mib(8));
+    assert_eq!(runtime.root().max(), Bytes::mib(8));
+
+    std::fs::write(inner.join("memory.max"), "a lot\n").unwrap();
+    let error = Runtime::builder().cgroup(limit).build().unwrap_err().to_string();
+    for part in ["service/memory.max", "a lot", "give the budget by hand"] {
+        assert!(error.contains(part), "{error:?} does not say {part:?}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_source_that_is_in_the_way_is_named() {
+    let trigger = Trigger::some(Duration::from_millis(100), Duration::from_secs(2)).unwrap();
+    let error = Runtime::builder().watch_psi(Psi::cgroup("/nowhere", trigger)).build().unwrap_err().to_string();
+    assert!(error.contains("/nowhere/memory.pressure"), "{error}");
+}
+
+#[test]
+fn a_runtime_that_was_not_told_to_watches_nothing() {
+    let runtime = Runtime::builder().cgroup_limit(false).systemd(false).build().unwrap();
+    assert!(runtime.pressure().is_none());
+    assert!(runtime.stats().pressure.is_none());
+}
+
+#[test]
+fn the_trim_hook_is_called_after_a_large_shrink_and_not_after_a_small_one() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&calls);
+    let trim = Trim::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let runtime = Runtime::builder()
+        .budget(Bytes::mib(32))
+        .trim(trim.threshold(Bytes::mib(4)).interval(Duration::ZERO))
+        .build()
+        .unwrap();
+    let (cache, mut next) = (cache(&runtime), 0);
+    pour(&cache, &mut next, Bytes::mib(2));
+    runtime.drop_caches();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(calls.load(Ordering::Relaxed), 0, "2 MiB are less than the threshold");
+    pour(&cache, &mut next, Bytes::mib(16));
+    runtime.reclaim(runtime.root(), Bytes::mib(8));
+    until("the hook is called", || calls.load(Ordering::Relaxed) == 1);
+}

@@ -1,0 +1,144 @@
+//! Seed 004, through public names: dropping caches asks those who hold something, and nobody else.
+//!
+//! Groups as containers, shrinkers as mounts, real lists. Counted in calls, which do not depend on the machine: the pairs that are
+//! live, each once and once more after its bit was cleared, then none; the plain twin asks everyone. The times of 4,000 x 4,000 are
+//! `examples/drop_caches.rs`' and `benches/skip_empty.rs`'.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+use lowwater::{
+    linked, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Registration, Registry, Scan,
+    ShrinkControl, Shrinker,
+};
+use lowwater_shrinker::Work;
+
+struct Inode {
+    links: Links,
+}
+linked!(impl[] for Inode { links, handle: Box<Inode> });
+
+struct Mount {
+    inodes: ListLru<Inode>,
+    calls: Arc<AtomicU64>,
+}
+
+impl Mount {
+    fn add(&self, memcg: &Memcg, node: u16) {
+        self.inodes.add(Box::new(Inode { links: Links::new() }), memcg, NodeId::new(node)).unwrap();
+    }
+}
+
+impl Shrinker for Mount {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        self.calls.fetch_add(1, Relaxed);
+        match self.inodes.count_one(sc.memcg(), sc.node()) {
+            0 => Count::Empty,
+            n => Count::Objects(n),
+        }
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        let mut unused = Isolated::new();
+        let mut left = sc.nr_to_scan();
+        self.inodes.walk_one(sc.memcg(), sc.node(), &mut left, |inode| inode.isolate(&mut unused));
+        sc.set_nr_scanned(sc.nr_to_scan() - left);
+        Scan::Freed(unused.len() as u64)
+    }
+}
+
+struct World {
+    registry: Registry,
+    groups: Vec<Memcg>,
+    mounts: Vec<(Arc<Mount>, Registration)>,
+    calls: Arc<AtomicU64>,
+    _tree: MemcgTree,
+}
+
+impl World {
+    fn new(groups: usize, mounts: usize, nodes: usize) -> Self {
+        let tree = MemcgTree::default();
+        let registry = Registry::new(&tree, nodes);
+        let container = tree.root().create("ct").unwrap();
+        let groups = (0..groups).map(|n| container.create(&n.to_string()).unwrap()).collect();
+        let calls = Arc::new(AtomicU64::new(0));
+        let mount = |_| {
+            let prepared = registry.builder("sb-tmpfs").alloc().unwrap();
+            let inodes = ListLru::with_occupancy(prepared.occupancy());
+            let mount = Arc::new(Mount { inodes, calls: Arc::clone(&calls) });
+            let registration = prepared.register(Arc::clone(&mount) as Arc<dyn Shrinker>);
+            (mount, registration)
+        };
+        let mounts = (0..mounts).map(mount).collect();
+        Self { registry, groups, mounts, calls, _tree: tree }
+    }
+
+    /// Calls that `act` makes, and what it answers.
+    fn calls<R>(&self, act: impl FnOnce(&Registry) -> R) -> (u64, R) {
+        let before = self.calls.load(Relaxed);
+        let answer = act(&self.registry);
+        (self.calls.load(Relaxed) - before, answer)
+    }
+}
+
+#[test]
+fn sixteen_million_calls_become_as_many_as_there_are_pairs() {
+    // A quarter of the seed's 4,000 in each direction: a million pairs that could be, a thousand that are.
+    let world = World::new(1000, 1000, 1);
+    for (n, group) in world.groups.iter().enumerate() {
+        world.mounts[n].0.add(group, 0);
+    }
+    let (calls, freed) = world.calls(Registry::drop_caches);
+    assert_eq!((calls, freed), (2000, 1000), "each pair once, and once more to make sure");
+    for _ in 2..=5 {
+        assert_eq!(world.calls(Registry::drop_caches), (0, 0), "nothing is left, and nobody is asked");
+    }
+    let (calls, freed) = world.calls(|registry| registry.every().drop_caches());
+    // The root and the container as well.
+    assert_eq!((calls, freed), (1002 * 1000, 0));
+}
+
+#[test]
+fn three_pairs_are_three_pairs_among_however_many() {
+    for size in [10, 100, 2000] {
+        for nodes in [1, 2, 4] {
+            let world = World::new(size, size, nodes);
+            for n in 0..3 {
+                world.mounts[n * (size / 4)].0.add(&world.groups[n * (size / 3)], (n % nodes) as u16);
+            }
+            let priority = |registry: &Registry| {
+                let work = &mut Work::unlimited();
+                (0..nodes)
+                    .map(|n| {
+                        registry.shrink(registry.root(), NodeId::new(n as u16), 12, Reclaim::KSWAPD, work).callbacks
+                    })
+                    .sum()
+            };
+            // A light pass looks at them, and scans nothing of one object at first: its turn comes.
+            assert_eq!(world.calls(priority), (3, 3), "{size} x {size} on {nodes}");
+            assert_eq!(world.calls(Registry::drop_caches), (6, 3), "{size} x {size} on {nodes}");
+            assert_eq!(world.calls(Registry::drop_caches), (0, 0), "{size} x {size} on {nodes}");
+            assert_eq!(world.registry.snapshot().live_pairs, 0);
+        }
+    }
+}
+
+#[test]
+fn what_comes_back_is_asked_again() {
+    let world = World::new(50, 50, 2);
+    for round in 0..4 {
+        world.mounts[round].0.add(&world.groups[7], 1);
+        assert_eq!(world.calls(Registry::drop_caches), (2, 1));
+    }
+}
+
+#[test]
+fn a_dead_groups_objects_are_dropped_with_its_parent() {
+    let world = World::new(20, 20, 1);
+    for group in &world.groups {
+        world.mounts[3].0.add(group, 0);
+        group.offline().unwrap();
+    }
+    // All are the container's now: one pair.
+    assert_eq!(world.calls(Registry::drop_caches), (2, 20));
+}
