@@ -438,13 +438,12 @@ impl NodeMap {
     fn tidy(&self, units: &mut Units, memcg: MemcgId) -> Option<Unit> {
         let unit = units.get_mut(&memcg)?;
         unit.words.tidy();
+        if unit.words.is_empty() {
+            return self.remove(units, memcg);
+        }
         unit.debts.get_mut().retain(|id| unit.words.contains(id));
         unit.seen.get_mut().retain(|id| unit.words.contains(id));
-        if unit.words.is_empty() {
-            self.remove(units, memcg)
-        } else {
-            None
-        }
+        None
     }
 
     /// Takes a dying group's unit out.

@@ -136,7 +136,9 @@ impl Round<'_> {
             }
             ids.clear();
             let indebted = map.collect(&stop.memcg, self.node, stop.ids, &mut ids);
-            ids.retain(|id| self.only.admits(self.inner, *id));
+            if !self.only.is_all() {
+                ids.retain(|id| self.only.admits(self.inner, *id));
+            }
             if self.who == Resume::Direct && last.is_none() {
                 // Others that start meanwhile go to the next group.
                 self.stop_at(Some(self.position(&stop.memcg, u32::MAX)));

@@ -81,6 +81,11 @@ impl Policy for Fair {
 
 /// This pass's part in 65,536ths, rounded up.
 fn delta_fixed(ask: &Ask) -> u128 {
+    // The same in 64 bits, for whatever fits: 128 of them take a call of a division that most caches do not need.
+    if ask.seeks > 0 && ask.freeable <= u64::MAX >> (FRACTION_BITS + 2) {
+        let parts = u64::from(ask.seeks) << ask.priority.min(super::PRIORITY_DEFAULT);
+        return u128::from((ask.freeable << (FRACTION_BITS + 2)).div_ceil(parts));
+    }
     let freeable = u128::from(ask.freeable) << FRACTION_BITS;
     if ask.seeks == 0 {
         return freeable / 2;

@@ -264,4 +264,16 @@ proptest! {
         let fixed = |n: u64| n << crate::deferred::FRACTION_BITS;
         prop_assert_eq!(fixed(scanned) + back.carry, fixed(plan.total) + plan.rest);
     }
+
+    #[test]
+    fn s1_fairs_part_is_the_exact_quotient_rounded_up(ask in any_ask()) {
+        let plan = Fair.plan(&ask, Debt::NONE);
+        let freeable = u128::from(ask.freeable) << crate::deferred::FRACTION_BITS;
+        let exact = match ask.seeks {
+            0 => freeable / 2,
+            seeks => (freeable * 4).div_ceil(u128::from(seeks) << ask.priority),
+        };
+        let fixed = exact.min(u128::from(ask.freeable.saturating_mul(2)) << crate::deferred::FRACTION_BITS);
+        prop_assert_eq!((u128::from(plan.delta) << crate::deferred::FRACTION_BITS) + u128::from(plan.rest), fixed);
+    }
 }

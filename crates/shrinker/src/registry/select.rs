@@ -99,6 +99,11 @@ impl<'a> Select<'a> {
 impl Only {
     pub(crate) const ALL: Self = Self { shrinker: None, caches: Caches::all() };
 
+    /// Are all of them?
+    pub(crate) const fn is_all(&self) -> bool {
+        self.shrinker.is_none() && self.caches.is_all()
+    }
+
     /// Is the shrinker under this id meant?
     pub(crate) fn admits(&self, inner: &Inner, id: u32) -> bool {
         self.shrinker.is_none_or(|only| only == id)
