@@ -3,6 +3,7 @@
 mod arithmetic;
 mod delete;
 mod get;
+mod meta;
 mod stats;
 mod store;
 mod touch;
@@ -30,7 +31,8 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
         Command::Get { keys, unique, touch } => get::get(session, keys, unique, touch).await?,
         Command::Delete { key, noreply } => delete::delete(session, key, noreply),
         Command::Arithmetic { key, increment, delta, noreply } => {
-            arithmetic::arithmetic(session, key, increment, delta, noreply).await;
+            let delta = arithmetic::Delta { increment, amount: delta };
+            arithmetic::arithmetic(session, key, delta, noreply).await;
         }
         Command::Touch { key, exptime, noreply } => touch::touch(session, key, exptime, noreply),
         Command::Stats { topic, argument } => stats::stats(session, topic, argument).await?,
@@ -44,6 +46,9 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
             answer(session, noreply, "OK");
         }
         Command::Version => session.output.format(format_args!("VERSION {VERSION}")),
+        Command::Meta(meta) => meta::meta(session, meta).await,
+        Command::MetaDebug { key } => meta::debug(session, &key),
+        Command::MetaNoop => session.output.line("MN"),
         Command::Quit => return Ok(Next::Close),
         Command::Store(_) => unreachable!("the decoder keeps store commands until their value is there"),
     }

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use crate::commands;
 use crate::parse::{Decoder, Refusal, Step};
 use crate::reply::Output;
+use crate::scope::Scope;
 use crate::server::{Seat, Server};
 use crate::stats::{Counter, Tally};
 
@@ -28,7 +29,13 @@ const READS_PER_TURN: u32 = 16;
 pub async fn serve(seat: Seat, stream: TcpStream, closing: watch::Receiver<()>) {
     let server = Arc::clone(seat.server());
     let decoder = Decoder::new(server.settings.item_bytes_max, &server.stash);
-    let session = Session { stream, output: Output::default(), tally: Tally::default(), server: Arc::clone(&server) };
+    let session = Session {
+        output: Output::default(),
+        tally: Tally::default(),
+        server: Arc::clone(&server),
+        scope: Scope::default(),
+        stream,
+    };
     let mut connection = Connection { session, decoder, input: Vec::new() };
     if let Err(why) = connection.run(closing).await {
         server.note(1, format_args!("connection closed: {why}"));
@@ -43,6 +50,8 @@ pub struct Session {
     pub output: Output,
     pub tally: Tally,
     pub server: Arc<Server>,
+    /// Whose keys it sees.
+    pub scope: Scope,
     stream: TcpStream,
 }
 
@@ -116,7 +125,7 @@ impl Connection {
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(block) => commands::store(&mut self.session, *block).await,
-                Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, key, noreply),
+                Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, &key, noreply),
             };
             if self.session.output.is_full() {
                 self.session.flush().await?;

@@ -21,6 +21,7 @@ mod connection;
 mod expiry;
 mod parse;
 mod reply;
+mod scope;
 mod server;
 mod stash;
 mod stats;

@@ -26,6 +26,7 @@ counters! {
     CmdSet "cmd_set",
     CmdFlush "cmd_flush",
     CmdTouch "cmd_touch",
+    CmdMeta "cmd_meta",
     GetHits "get_hits",
     GetMisses "get_misses",
     DeleteMisses "delete_misses",

@@ -6,7 +6,7 @@
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lowwater::cache::{Op, Reason};
 use lowwater::{Bytes, Cache, RemovalCause, Runtime};
@@ -14,7 +14,7 @@ use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 use crate::config::Limits;
 use crate::expiry::Expiry;
 use crate::tenant::{Tenant, Tenants};
-use crate::value::{block_bytes, Data, Value};
+use crate::value::{block_bytes, Data, Marks, Value};
 
 /// Keys are chosen by clients, so their hash is one that clients cannot aim at.
 type Values = Cache<Box<[u8]>, Value, RandomState>;
@@ -30,6 +30,16 @@ pub struct Store {
     cache: Values,
     tenants: Arc<Tenants>,
     unique: AtomicU64,
+    /// Uses are noted in seconds since then.
+    started: Instant,
+}
+
+/// What an update finds under its key.
+#[derive(Clone, Copy, Debug)]
+pub struct There<'a> {
+    pub value: &'a Value,
+    /// None: it does not expire.
+    pub left: Option<Duration>,
 }
 
 /// What an update does with the value under its key.
@@ -37,15 +47,10 @@ pub struct Store {
 pub enum Edit {
     Keep,
     Remove,
-    /// A new value, for the update's time.
-    Put {
-        flags: u32,
-        data: Arc<Data>,
-    },
-    /// Other bytes for the value that is there; its flags and its time stay.
-    Change {
-        data: Arc<Data>,
-    },
+    /// A value, for the update's time.
+    Put(Value),
+    /// A value, for the time that is left to the one that is there.
+    Change(Value),
 }
 
 /// The memory for a value could not be had: its tenant's `max`, or the whole budget, is in use and protected.
@@ -96,18 +101,55 @@ impl Store {
             })
             .build()
             .map_err(|why| why.to_string())?;
-        Ok(Self { runtime, cache, tenants, unique: AtomicU64::new(0) })
+        Ok(Self { runtime, cache, tenants, unique: AtomicU64::new(0), started: Instant::now() })
     }
 
-    /// The value under `key`. Counts as a read of its tenant.
+    /// The value under `key`, to be read: counts for its tenant, and as a use of the value.
     pub fn get(&self, key: &[u8]) -> Option<Value> {
+        let value = self.find(key)?;
+        self.used(&value);
+        Some(value)
+    }
+
+    /// As [`get`](Self::get), but what was noted of its last use can still be seen, until [`used`](Self::used).
+    pub fn find(&self, key: &[u8]) -> Option<Value> {
         let value = self.cache.get(key);
         self.tenants.count_read(key, value.is_some());
         value
     }
 
-    /// Gives the value under `key` another time; whether there is one.
+    /// As [`get`](Self::get), but no use of the value.
+    pub fn peek(&self, key: &[u8]) -> Option<Value> {
+        let value = self.cache.peek(key);
+        self.tenants.count_read(key, value.is_some());
+        value
+    }
+
+    /// Notes that a value was read.
+    pub fn used(&self, value: &Value) {
+        value.data.seen.fetch(self.now_seconds());
+    }
+
+    /// What `look` sees of the value under `key` and of the time left to it; it may be asked more than once. No use of the value.
+    pub fn inspect<R>(&self, key: &[u8], mut look: impl FnMut(There<'_>) -> R) -> Option<R> {
+        let mut seen = None;
+        // Nothing is put there, so nothing can be in its way.
+        let _kept = self.cache.entry(key.into()).and_compute(|current| {
+            seen = current.map(|there| look(There { value: there.value(), left: there.time_left() }));
+            Op::Keep
+        });
+        seen
+    }
+
+    /// Gives the value under `key` another time, which is a use of it; whether there is one.
     pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
+        let Some(value) = self.cache.peek(key) else { return false };
+        self.used(&value);
+        self.expire(key, expiry)
+    }
+
+    /// As [`touch`](Self::touch), but what is noted of its use stays.
+    pub fn expire(&self, key: &[u8], expiry: Expiry) -> bool {
         match expiry {
             Expiry::Past => self.remove(key),
             Expiry::Never => self.cache.touch(key, None),
@@ -133,7 +175,7 @@ impl Store {
         &self,
         key: &[u8],
         expiry: Expiry,
-        mut edit: impl FnMut(Option<&Value>) -> (Edit, R),
+        mut edit: impl FnMut(Option<There<'_>>) -> (Edit, R),
     ) -> Result<R, NoMemory> {
         for _ in 0..ROOM_TRIES_MAX {
             match self.try_update(key, expiry, &mut edit) {
@@ -149,13 +191,16 @@ impl Store {
         &self,
         key: &[u8],
         expiry: Expiry,
-        edit: &mut impl FnMut(Option<&Value>) -> (Edit, R),
+        edit: &mut impl FnMut(Option<There<'_>>) -> (Edit, R),
     ) -> Result<R, Reason> {
-        // A key that is not there and is to stay away makes no tenant.
+        let mut missing = None;
         if !self.cache.contains_key(key) {
-            if let (Edit::Keep | Edit::Remove, answer) = edit(None) {
+            let said = edit(None);
+            // A key that is not there and is to stay away makes no tenant.
+            if let (Edit::Keep | Edit::Remove, answer) = said {
                 return Ok(answer);
             }
+            missing = Some(said);
         }
         let tenant = self.tenants.of(key);
         let place = self.cache.entry(key.into()).group(&tenant.group);
@@ -165,14 +210,16 @@ impl Store {
         };
         let mut answer = None;
         let done = place.and_compute(|current| {
-            let old = current.as_ref().map(|current| current.value());
-            let (edit, said) = edit(old);
+            let there = current.as_ref().map(|there| There { value: there.value(), left: there.time_left() });
+            let (edit, said) = missing.take().filter(|_| there.is_none()).unwrap_or_else(|| edit(there));
             answer = Some(said);
-            match (edit, old) {
-                (Edit::Keep, _) | (Edit::Change { .. }, None) => Op::Keep,
-                (Edit::Remove, _) => Op::Remove,
-                (Edit::Put { flags, data }, _) => Op::Put(self.value(flags, data)),
-                (Edit::Change { data }, Some(old)) => Op::Update(self.value(old.flags, data)),
+            match edit {
+                Edit::Keep => Op::Keep,
+                Edit::Remove => Op::Remove,
+                // Stored, and over at once.
+                Edit::Put(_) if expiry == Expiry::Past => Op::Remove,
+                Edit::Put(value) => Op::Put(value),
+                Edit::Change(value) => Op::Update(value),
             }
         });
         match done {
@@ -204,10 +251,25 @@ impl Store {
         tenants
     }
 
-    fn value(&self, flags: u32, data: Arc<Data>) -> Value {
+    /// A value to be put there: with a number of its own, used now.
+    pub fn value(&self, flags: u32, marks: Marks, data: Arc<Data>) -> Value {
+        data.seen.store(self.now_seconds());
+        Value { flags, marks, unique: self.number(), data }
+    }
+
+    /// A number that no value had.
+    pub fn number(&self) -> u64 {
         // Relaxed: only that no number is given twice matters.
-        let unique = self.unique.fetch_add(1, Ordering::Relaxed) + 1;
-        Value { flags, unique, data }
+        self.unique.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How long nobody used it.
+    pub fn idle_seconds(&self, value: &Value) -> u32 {
+        self.now_seconds().saturating_sub(value.data.seen.last_used_seconds())
+    }
+
+    fn now_seconds(&self) -> u32 {
+        self.started.elapsed().as_secs() as u32
     }
 
     fn report(&self, tenant: &Tenant) -> TenantReport {

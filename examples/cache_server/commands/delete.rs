@@ -6,7 +6,7 @@ use crate::stats::Counter;
 
 /// Answers `DELETED` or `NOT_FOUND`.
 pub fn delete(session: &mut Session, key: &[u8], noreply: bool) {
-    let found = session.server.store.remove(key);
+    let found = session.server.store.remove(&session.scope.name(key));
     session.tally.count(if found { Counter::DeleteHits } else { Counter::DeleteMisses });
     answer(session, noreply, if found { "DELETED" } else { "NOT_FOUND" });
 }

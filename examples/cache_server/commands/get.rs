@@ -28,16 +28,16 @@ pub async fn get(session: &mut Session, keys: Keys<'_>, unique: bool, touch: Opt
 }
 
 fn read(session: &mut Session, key: &[u8]) -> Option<Value> {
-    let value = session.server.store.get(key);
+    let value = session.server.store.get(&session.scope.name(key));
     session.tally.count(Counter::CmdGet);
     session.tally.count(if value.is_some() { Counter::GetHits } else { Counter::GetMisses });
     value
 }
 
 fn read_and_touch(session: &mut Session, key: &[u8], expiry: Expiry) -> Option<Value> {
-    let store = &session.server.store;
+    let (store, name) = (&session.server.store, session.scope.name(key));
     // Read first: the new time may be over already.
-    let value = store.get(key).filter(|_| store.touch(key, expiry));
+    let value = store.get(&name).filter(|_| store.expire(&name, expiry));
     session.tally.count(Counter::CmdTouch);
     session.tally.count(if value.is_some() { Counter::TouchHits } else { Counter::TouchMisses });
     value
