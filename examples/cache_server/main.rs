@@ -15,21 +15,27 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod auth;
 mod commands;
 mod config;
 mod connection;
 mod expiry;
+mod listen;
+mod options;
 mod parse;
+mod prefix;
 mod reply;
 mod scope;
 mod server;
 mod stash;
 mod stats;
 mod store;
+mod stream;
 mod tenant;
 #[cfg(test)]
 mod tests;
 mod value;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -19,7 +19,9 @@
 //! All other replies are equal byte for byte; `ci/memcached.sh` compares them.
 
 pub mod base64;
+mod control;
 mod decoder;
+mod gate;
 mod line;
 mod meta;
 pub mod number;
@@ -29,6 +31,7 @@ mod tests;
 use std::borrow::Cow;
 
 pub use decoder::{item_bytes, Block, Decoder, Step};
+pub use gate::{Gate, Knock};
 pub use meta::{Meta, MetaStore, MetaVerb};
 
 /// memcached's limit, and that of the clients which check it.
@@ -84,6 +87,18 @@ pub enum Command<'a> {
     },
     /// `mn`
     MetaNoop,
+    /// `cache_memlimit`
+    MemoryLimit {
+        megabytes: u32,
+        noreply: bool,
+    },
+    /// `tenant set`: the words behind the name are not read yet.
+    TenantSet {
+        name: &'a [u8],
+        limits: Keys<'a>,
+    },
+    TenantList,
+    WatchEvictions,
 }
 
 /// The six commands that bring a value.
@@ -153,7 +168,7 @@ impl From<Refusal> for Refused {
     }
 }
 
-/// Why, in memcached's own words.
+/// Why, in memcached's own words where it has some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Unknown,
@@ -162,6 +177,9 @@ pub enum Refusal {
     Delta,
     DeleteUsage,
     BadDataChunk,
+    TenantUsage,
+    WatchEvictionsOnly,
+    CrawlerDisabled,
     TooLarge,
     /// The connection is closed after this one: nobody knows where the next command starts.
     LineTooLong,
@@ -179,6 +197,9 @@ impl Refusal {
             Self::Delta => "CLIENT_ERROR invalid numeric delta argument",
             Self::DeleteUsage => "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
             Self::BadDataChunk => "CLIENT_ERROR bad data chunk",
+            Self::TenantUsage => "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>...",
+            Self::WatchEvictionsOnly => "CLIENT_ERROR only evictions can be watched here",
+            Self::CrawlerDisabled => "CLIENT_ERROR lru crawler disabled",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::LineTooLong => "CLIENT_ERROR line too long",
             Self::Meta(fault) => fault.text(),

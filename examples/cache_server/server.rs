@@ -8,16 +8,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::{lookup_host, TcpListener, TcpStream};
 use tokio::sync::{watch, Notify};
 use tokio::task::JoinSet;
 
 use crate::args::Settings;
 use crate::connection;
 use crate::expiry::Expiry;
+use crate::listen::{Listener, Place};
+use crate::prefix::Prefixes;
 use crate::stash::Stash;
 use crate::stats::{Counter, Counters};
 use crate::store::Store;
+use crate::stream::Stream;
 
 /// After a signal, clients get this long to take the replies of commands that had begun.
 pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
@@ -35,6 +37,8 @@ pub struct Server {
     pub store: Store,
     pub stash: Arc<Stash>,
     pub counters: Counters,
+    /// What `stats detail` shows.
+    pub prefixes: Prefixes,
     pub started: Instant,
     /// Where it really listens.
     pub addresses: Vec<SocketAddr>,
@@ -81,24 +85,14 @@ fn stopped() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
-async fn listen(address: &str) -> Result<Vec<TcpListener>, String> {
-    let cannot = |why: std::io::Error| {
-        format!("cannot listen on {address}: {why}; choose another address with -l, or port with -p (0: any free one)")
-    };
-    let mut listeners = Vec::new();
-    for address in lookup_host(address).await.map_err(cannot)? {
-        listeners.push(TcpListener::bind(address).await.map_err(cannot)?);
-    }
-    Ok(listeners)
-}
-
-async fn accept(server: Arc<Server>, listener: TcpListener, closing: watch::Receiver<()>) {
+async fn accept(server: Arc<Server>, listener: Listener, closing: watch::Receiver<()>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => match server.admit() {
                 Some(seat) => {
                     server.note(1, format_args!("{peer} connected"));
-                    tokio::spawn(connection::serve(seat, stream, closing.clone()));
+                    let scope = listener.scope.clone();
+                    tokio::spawn(connection::serve(seat, stream, scope, closing.clone()));
                 }
                 None => drop(tokio::spawn(turn_away(stream))),
             },
@@ -110,7 +104,7 @@ async fn accept(server: Arc<Server>, listener: TcpListener, closing: watch::Rece
     }
 }
 
-async fn turn_away(mut stream: TcpStream) {
+async fn turn_away(mut stream: Stream) {
     // The client may be gone already; then nobody is left to be told.
     let _ = stream.write_all(b"ERROR Too many open connections\r\n").await;
 }
@@ -119,17 +113,17 @@ async fn turn_away(mut stream: TcpStream) {
 
 impl Server {
     /// A server that listens, and accepts nobody yet.
-    pub async fn open(settings: Settings) -> Result<(Arc<Self>, Vec<TcpListener>), String> {
+    pub async fn open(settings: Settings) -> Result<(Arc<Self>, Vec<Listener>), String> {
         let mut listeners = Vec::new();
-        for address in &settings.listen {
-            listeners.extend(listen(address).await?);
+        for listen in &settings.listen {
+            listeners.extend(listen.open(settings.delimiter).await?);
         }
-        let addresses = listeners.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let addresses = listeners.iter().filter_map(Listener::address).collect();
         Ok((Arc::new(Self::new(settings, addresses)?), listeners))
     }
 
     /// Lets clients in until `stopped` resolves; then lets the commands that run end, within [`CLOSE_TIME_MAX`].
-    pub async fn run(self: &Arc<Self>, listeners: Vec<TcpListener>, stopped: impl Future<Output = ()>) {
+    pub async fn run(self: &Arc<Self>, listeners: Vec<Listener>, stopped: impl Future<Output = ()>) {
         let (close, closing) = watch::channel(());
         let mut doors = JoinSet::new();
         for listener in listeners {
@@ -143,9 +137,10 @@ impl Server {
 
     fn new(settings: Settings, addresses: Vec<SocketAddr>) -> Result<Self, String> {
         Ok(Self {
-            store: Store::new(settings.budget, settings.delimiter, &settings.limits)?,
+            store: Store::new(&settings)?,
             stash: Arc::new(Stash::new(settings.budget.get() / STASH_SHARE)),
             counters: Counters::default(),
+            prefixes: Prefixes::new(settings.delimiter),
             started: Instant::now(),
             addresses,
             connections: AtomicU64::new(0),
@@ -221,22 +216,27 @@ impl Server {
     /// Says what is served, and how to talk to it.
     fn greet(&self) {
         let settings = &self.settings;
-        let Some(first) = self.addresses.first() else { return };
-        let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        let mut places: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        let mut reach = self.addresses.first().map(|first| format!("{} {}", first.ip(), first.port()));
+        for listen in &settings.listen {
+            if let Place::Unix { path, .. } = &listen.place {
+                places.push(path.display().to_string());
+                reach.get_or_insert_with(|| format!("-U {}", path.display()));
+            }
+        }
         let (delimiter, limited) = (char::from(settings.delimiter), settings.limits.len());
         let text = format!(
-            "cache_server {version}, memcached text protocol on {addresses}\n\
+            "cache_server {version}, memcached text protocol on {places}\n\
              memory   {memory} MiB for all tenants, items up to {item} bytes; {connections} connections, {threads} threads\n\
              tenants  a key's tenant is what stands before its first '{delimiter}', else \"default\"; {limited} with limits\n\
-             try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {host} {port}\n",
+             try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {reach}\n",
             version = env!("CARGO_PKG_VERSION"),
-            addresses = addresses.join(" "),
+            places = places.join(" "),
             memory = settings.budget.get() >> 20,
             item = settings.item_bytes_max,
             connections = settings.connections_max,
             threads = settings.threads,
-            host = first.ip(),
-            port = first.port(),
+            reach = reach.unwrap_or_default(),
         );
         let mut stdout = std::io::stdout();
         // Nobody may be reading; the clients do not care.

@@ -1,11 +1,13 @@
 //! Conversations with a whole server, over TCP, in this process:
 //!
 //! - each command answers as memcached's protocol says (the differential test in `ci/` compares with memcached itself);
-//! - the meta commands: [`meta`];
+//! - the meta commands: [`meta`]; what an administrator does: [`control`]; who comes in where: [`door`];
 //! - pipelined, split and silent commands answer in order;
 //! - a client's errors are its own, and leave it in step;
 //! - the server bounds its connections and closes cleanly.
 
+mod control;
+mod door;
 mod meta;
 
 use std::io::{Read, Write};
@@ -19,10 +21,12 @@ use tokio::sync::oneshot;
 
 use crate::args::Settings;
 use crate::config::Limits;
+use crate::listen::Listen;
 use crate::server::Server;
 
 struct Running {
     address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
@@ -30,7 +34,9 @@ struct Running {
 impl Running {
     fn start(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings {
-            listen: vec!["127.0.0.1:0".into()],
+            listen: vec![Listen::parse("127.0.0.1", 0, b':').unwrap()],
+            users: None,
+            evict: true,
             budget: Bytes::mib(8),
             threads: 2,
             connections_max: 100,
@@ -46,18 +52,23 @@ impl Running {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let (server, listeners) = Server::open(settings).await.unwrap();
-                tell.send(server.addresses[0]).unwrap();
+                tell.send(server.addresses.clone()).unwrap();
                 let stopped = async {
                     let _ = stopped.await;
                 };
                 server.run(listeners, stopped).await;
             });
         });
-        Self { address: told.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
+        let addresses = told.recv().unwrap();
+        Self { address: addresses[0], addresses, stop: Some(stop), thread: Some(thread) }
     }
 
     fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).unwrap();
+        self.connect_to(self.address)
+    }
+
+    fn connect_to(&self, address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         Client(stream)
     }
@@ -85,6 +96,17 @@ impl Client {
         self.0.write_all(b"delete the-marker\r\n").unwrap();
         self.hear(expected);
         self.hear("NOT_FOUND\r\n");
+    }
+
+    /// The next line, its end included.
+    fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
     }
 
     fn hear(&mut self, expected: &str) {

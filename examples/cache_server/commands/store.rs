@@ -6,6 +6,7 @@ use super::{answer, meta};
 use crate::connection::{Next, Session};
 use crate::expiry::Expiry;
 use crate::parse::{item_bytes, Block, Keys, MetaStore, Refusal, Verb};
+use crate::prefix::Deed;
 use crate::server::Server;
 use crate::stats::Counter;
 use crate::store::{Edit, There};
@@ -49,6 +50,7 @@ pub async fn store(session: &mut Session, block: Block) -> Next {
         }
     };
     let name = session.scope.name(&key);
+    server.prefixes.count(&name, Deed::Set);
     match server.store.update(&name, Expiry::of(exptime), edit).await {
         Ok((outcome, number)) => {
             if verb == Verb::Cas {

@@ -3,7 +3,7 @@
 //! Two letters, the first of them `m`, are a meta command: [`meta`].
 
 use super::number::{signed, unsigned, unsigned32};
-use super::{meta, Command, Keys, Refusal, Refused, Store, Verb, KEY_BYTES_MAX};
+use super::{control, meta, Command, Keys, Refusal, Refused, Store, Verb, KEY_BYTES_MAX};
 
 /// The longest value memcached can name: its lengths are C ints, and CR LF is added to them.
 const VALUE_BYTES_MAX: i64 = i32::MAX as i64 - 2;
@@ -34,6 +34,10 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, Refused> {
         b"flush_all" => flush_all(arguments),
         b"verbosity" => verbosity(arguments),
         b"stats" => Ok(Command::Stats { topic: arguments.first().copied(), argument: arguments.get(1).copied() }),
+        b"cache_memlimit" => control::memory_limit(arguments),
+        b"tenant" => control::tenant(line, arguments),
+        b"watch" => control::watch(arguments),
+        b"lru_crawler" => control::lru_crawler(arguments),
         b"version" => Ok(Command::Version),
         b"quit" => Ok(Command::Quit),
         [b'm', _] => meta::command(name, line),
@@ -158,7 +162,7 @@ fn verbosity<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
 }
 
 /// Whether the line's last word asks for silence. Errors keep silent as well, as memcached's do.
-fn noreply(arguments: &[&[u8]]) -> bool {
+pub(super) fn noreply(arguments: &[&[u8]]) -> bool {
     arguments.last() == Some(&&b"noreply"[..])
 }
 

@@ -4,6 +4,7 @@ use super::brief;
 use crate::connection::Session;
 use crate::expiry::Expiry;
 use crate::parse::Meta;
+use crate::prefix::Deed;
 use crate::stats::Counter;
 use crate::store::{Edit, There};
 use crate::value::{Marks, Value};
@@ -20,6 +21,7 @@ enum Outcome {
 pub async fn delete(session: &mut Session, meta: Meta<'_>) {
     let (store, options) = (&session.server.store, &meta.options);
     let name = session.scope.name(&meta.key);
+    session.server.prefixes.count(&name, Deed::Delete);
     let decide = |there: Option<There<'_>>| match there.map(|there| there.value) {
         None => (Edit::Keep, Outcome::Missing),
         Some(value) if options.unique.is_some_and(|unique| unique != value.unique) => (Edit::Keep, Outcome::Exists),

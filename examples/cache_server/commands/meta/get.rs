@@ -9,6 +9,7 @@ use super::{brief, echo, time_left};
 use crate::connection::Session;
 use crate::expiry::Expiry;
 use crate::parse::Meta;
+use crate::prefix::Deed;
 use crate::stats::Counter;
 use crate::store::{Edit, There};
 use crate::value::{Data, Marks, Value};
@@ -27,7 +28,9 @@ struct Found {
 /// Answers `HD`, `VA` or `EN`.
 pub async fn get(session: &mut Session, meta: Meta<'_>) {
     let name = session.scope.name(&meta.key);
-    let Some(found) = find(session, &name, &meta).await else {
+    let found = find(session, &name, &meta).await;
+    session.server.prefixes.count(&name, if found.is_some() { Deed::Hit } else { Deed::Miss });
+    let Some(found) = found else {
         session.tally.count(Counter::CmdGet);
         session.tally.count(Counter::GetMisses);
         if !meta.options.quiet {
