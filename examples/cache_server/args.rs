@@ -30,8 +30,8 @@ struct Args {
     #[arg(short = 'l', long = "listen", default_value = "127.0.0.1", value_delimiter = ',', value_name = "addr")]
     listen: Vec<String>,
 
-    /// Unix socket to listen on; then not on the network
-    #[arg(short = 's', long = "unix-socket", value_name = "path", conflicts_with_all = ["listen", "port"])]
+    /// Unix socket to listen on; then not on the network, whatever -l and -p say
+    #[arg(short = 's', long = "unix-socket", value_name = "path")]
     socket: Option<PathBuf>,
 
     /// Who may use the unix socket: permission bits, in octal
@@ -232,7 +232,6 @@ mod tests {
             (&["-l", "host:port"], "-l"),
             (&["--config", "/nonexistent/tenants"], "/nonexistent/tenants"),
             (&["-U", "11211"], "-U"),
-            (&["-s", "/run/x", "-p", "1"], "--port"),
             (&["-s", "/run/x", "-a", "9"], "-a"),
             (&["-Y", "/nonexistent/users"], "/nonexistent/users"),
             (&["-o", "modern,idle_timeout=5"], "idle_timeout"),
