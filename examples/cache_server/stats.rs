@@ -145,6 +145,7 @@ pub fn settings(server: &Server, out: &mut Output) {
     stat(out, "cas_enabled", "yes");
     stat(out, "binding_protocol", "ascii");
     stat(out, "auth_enabled_sasl", "no");
+    stat(out, "auth_enabled_ascii", if settings.users.is_some() { "yes" } else { "no" });
     stat(out, "item_size_max", settings.item_bytes_max);
     stat(out, "maxconns_fast", "yes");
     stat(out, "flush_enabled", "yes");

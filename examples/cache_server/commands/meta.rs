@@ -1,4 +1,4 @@
-//! The meta commands; `ms` is with the other commands that [store](super::store).
+//! The meta commands; `ms` is with the other commands that store.
 
 mod arithmetic;
 mod debug;

@@ -280,11 +280,12 @@ proptest! {
 
     /// A well-formed command behind anything that ends cleanly is understood: nothing leaves the stream out of step.
     #[test]
-    fn the_parser_stays_in_step(lengths in prop::collection::vec(0usize..12_000, 1..8), bad in any::<bool>()) {
+    fn the_parser_stays_in_step(lengths in prop::collection::vec(0usize..12_000, 1..8), bad in any::<bool>(), meta in any::<bool>()) {
         let mut stream = Vec::new();
         for length in &lengths {
             let key = if bad { "k".repeat(251) } else { "k".into() };
-            stream.extend(format!("set {key} 0 0 {length}\r\n").bytes());
+            let line = if meta { format!("ms {key} {length} T0") } else { format!("set {key} 0 0 {length}") };
+            stream.extend(format!("{line}\r\n").bytes());
             stream.extend(vec![b'\n'; *length]);
             stream.extend(b"\r\nversion\r\n");
         }
