@@ -12,7 +12,7 @@
 //! ```
 //!
 //! `cargo run --release --example cache_server`, then point any memcached client at 127.0.0.1:11211. Give tenants their
-//! protection with `--config` (see [`config`]), or while it runs:
+//! protection with `--config` (see `config.rs`), or while it runs:
 //!
 //! ```text
 //!   tenant set shop low=8M max=32M     other limits for a tenant, at once
@@ -23,7 +23,7 @@
 //!
 //! # How we differ from memcached 1.6.18
 //!
-//! What its parser does in another way is told at [`parse`]. Beyond that:
+//! What its parser does in another way is told in `parse.rs`. Beyond that:
 //!
 //! 1. `mg`, `ma`: a time in the past shows as 0 seconds left; there, it wraps to 136 years. An `ma` that gives a time to a number that
 //!    grows gives it; there, it is lost. What an `mg`, `ma`, `append` or growing `incr` makes under a key in base64 shows its key in
