@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Real memcached clients against cache_server: Debian's memccapable, pymemcache with 50 connections at once, memcached itself as
-# the reference for every reply; then clients that misbehave, bad flags, and SIGTERM.
+# the reference for every reply, meta commands and logins too; tenants' listeners, sockets, limits that change; then clients that
+# misbehave, bad flags, and SIGTERM.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
@@ -31,6 +32,41 @@ wait_for_port "$reference"
 for seed in 1 2 3; do
     python3 ci/clients/differential.py "127.0.0.1:$reference" "127.0.0.1:$port" --seed "$seed"
 done
+
+echo "== logins against memcached's own"
+printf 'shop:secret\n' >"$scratch/users"
+guarded="$(free_port)"
+# Not as nobody, who may not look into the scratch folder.
+memcached -u "$(id -un)" -l 127.0.0.1 -p "$guarded" -U 0 -Y "$scratch/users" &
+children+=("$!")
+wait_for_port "$guarded"
+open_server="$pid" open_port="$port"
+start_server logins -Y "$scratch/users" -U 0 -o modern,no_lru_crawler
+python3 ci/clients/doors.py login "127.0.0.1:$guarded" "127.0.0.1:$port"
+stop_server "$pid"
+
+echo "== tenants' own listeners, unix sockets"
+shop="$(free_port)"
+start_server tags -l "tag_shop_:127.0.0.1:$shop,127.0.0.1"
+python3 ci/clients/doors.py tags "$port" "$shop"
+stop_server "$pid"
+"$binaries/cache_server" -s "$scratch/socket" -a 600 >"$scratch/socket.out" &
+pid=$!
+children+=("$pid")
+for _ in $(seq 100); do [ -S "$scratch/socket" ] && break; sleep 0.05; done
+[ "$(stat -c %a "$scratch/socket")" = 600 ] || fail "the socket's mode is $(stat -c %a "$scratch/socket")"
+python3 ci/clients/doors.py socket "$scratch/socket"
+stop_server "$pid"
+[ ! -e "$scratch/socket" ] || fail "the socket is left behind"
+
+echo "== limits that change while clients write; no evictions"
+start_server limits -m 64
+python3 ci/clients/doors.py limits "$port"
+stop_server "$pid"
+start_server full -m 8 -M
+python3 ci/clients/doors.py full "$port"
+stop_server "$pid"
+pid="$open_server" port="$open_port"
 
 echo "== clients that misbehave"
 python3 ci/clients/hostile.py 127.0.0.1 "$port" "$pid"
@@ -83,6 +119,14 @@ refuse -l 192.0.2.1
 refuse -l no.such.host.invalid
 refuse -l 127.0.0.1:notaport
 refuse -p "$reference"
+refuse -U 11211
+refuse -s /nonexistent/socket
+refuse -s "$scratch/socket" -a 9
+refuse -Y "$scratch/missing.users"
+refuse -Y "$scratch/out"
+refuse -o idle_timeout=10
+refuse -o nonsense
+refuse -l tag__:127.0.0.1
 refuse --config "$scratch/missing.conf"
 refuse --config "$scratch/bad.conf"
 refuse surplus

@@ -17,7 +17,7 @@ def connect(address):
 def noise(address, seed):
     source = random.Random(seed)
     words = [b"get", b"set", b"cas", b"incr", b"k", b"0", b"5", b"-1", b"99999999999999999999", b"\r\n", b"\n", b" ", b"\0",
-             b"noreply", b"set k 0 0 3\r\nab", b"set k 0 0 2147483645\r\n", b"\xff" * 30]
+             b"noreply", b"set k 0 0 3\r\nab", b"set k 0 0 2147483645\r\n", b"\xff" * 30, b"ms k 3 T0 c\r\nab", b"mg", b"md", b"ma", b"v", b"b", b"I", b"Oq", b"N30", b"mn\r\n"]
     with connect(address) as client:
         client.settimeout(0.05)
         for _ in range(200):

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser};
 use lowwater::Bytes;
 
+use crate::auth::Users;
 use crate::config::{self, Limits};
+use crate::listen::{self, Listen, Place};
+use crate::options;
 
 /// memcached's smallest and largest `-I`.
 const ITEM_BYTES_MIN: u64 = 1 << 10;
@@ -22,9 +25,22 @@ struct Args {
     #[arg(short = 'p', long = "port", default_value_t = 11211, value_name = "num")]
     port: u16,
 
-    /// Address to listen on, with a port of its own if you like; may be a list with commas, or be given several times
+    /// Address to listen on, with a port of its own if you like; may be a list with commas, or be given several times.
+    /// `tag_NAME_:` in front: clients that come in there are the tenant NAME's
     #[arg(short = 'l', long = "listen", default_value = "127.0.0.1", value_delimiter = ',', value_name = "addr")]
     listen: Vec<String>,
+
+    /// Unix socket to listen on; then not on the network, whatever -l and -p say
+    #[arg(short = 's', long = "unix-socket", value_name = "path")]
+    socket: Option<PathBuf>,
+
+    /// Who may use the unix socket: permission bits, in octal
+    #[arg(short = 'a', long = "unix-mask", default_value = "700", value_name = "mask")]
+    socket_mode: String,
+
+    /// UDP port: there is no UDP here, so only 0 is taken
+    #[arg(short = 'U', long = "udp-port", default_value_t = 0, value_name = "num")]
+    udp_port: u16,
 
     /// Memory for all tenants together, in megabytes
     #[arg(short = 'm', long = "memory-limit", default_value_t = 64, value_name = "num", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
@@ -47,6 +63,18 @@ struct Args {
     #[arg(short = 'I', long = "max-item-size", value_name = "num")]
     item_max: Option<String>,
 
+    /// When the memory is full, answer stores with an error instead of dropping values
+    #[arg(short = 'M', long = "disable-evictions")]
+    disable_evictions: bool,
+
+    /// File with a `user:password` line for each who may come in; a connection is the tenant of its user's name
+    #[arg(short = 'Y', long = "auth-file", value_name = "file")]
+    auth_file: Option<PathBuf>,
+
+    /// memcached's extended options, with commas; those for its slabs have no effect
+    #[arg(short = 'o', long = "extended", value_delimiter = ',', value_name = "options")]
+    extended: Vec<String>,
+
     /// The character that ends a tenant's name in a key
     #[arg(short = 'D', default_value = ":", value_name = "char")]
     delimiter: String,
@@ -63,10 +91,13 @@ struct Args {
 /// What the server was told to be.
 #[derive(Debug)]
 pub struct Settings {
-    /// Each `host:port`.
-    pub listen: Vec<String>,
+    pub listen: Vec<Listen>,
     /// `host:port` for HTTP, if it is wanted.
     pub http: Option<String>,
+    /// Who may come in; none: anybody.
+    pub users: Option<Users>,
+    /// Drop values when the memory is full.
+    pub evict: bool,
     pub budget: Bytes,
     pub threads: usize,
     pub connections_max: u64,
@@ -98,8 +129,18 @@ impl Args {
             _ => return Err(format!("-D: one visible ASCII character ends a tenant's name, not {:?}", self.delimiter)),
         };
         let item_bytes_max = item_bytes(self.item_max.as_deref(), budget)?;
-        let listen = self.listen.iter().map(|text| address("-l", text, self.port)).collect::<Result<_, _>>()?;
+        let listen = match self.socket {
+            Some(path) => vec![Listen { tenant: None, place: Place::Unix { path, mode: mode(&self.socket_mode)? } }],
+            None => {
+                self.listen.iter().map(|text| Listen::parse(text, self.port, delimiter)).collect::<Result<_, _>>()?
+            }
+        };
         let http = self.http.as_deref().map(http_address).transpose()?;
+        if self.udp_port != 0 {
+            return Err("-U: there is no UDP here; leave it out, or say -U 0".into());
+        }
+        let users = self.auth_file.map(|path| Users::read(&path, delimiter)).transpose()?;
+        self.extended.iter().try_for_each(|option| options::check(option))?;
         let limits = match &self.config {
             Some(path) => config::read(path, delimiter).map_err(|why| why.to_string())?,
             None => Vec::new(),
@@ -107,6 +148,8 @@ impl Args {
         Ok(Settings {
             listen,
             http,
+            users,
+            evict: !self.disable_evictions,
             budget,
             threads,
             connections_max: self.connections_max,
@@ -136,34 +179,17 @@ fn item_bytes(text: Option<&str>, budget: Bytes) -> Result<usize, String> {
     Ok(bytes as usize)
 }
 
-/// `host`, `host:port`, `[v6]`, `[v6]:port` or plain `v6`, to `host:port`.
-fn address(flag: &str, text: &str, port: u16) -> Result<String, String> {
-    let is_v6 = |host: &str| host.parse::<std::net::Ipv6Addr>().is_ok();
-    let (host, own_port) = if is_v6(text) {
-        (format!("[{text}]"), None)
-    } else if let Some((host, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
-        (format!("[{host}]"), rest.strip_prefix(':'))
-    } else {
-        match text.split_once(':') {
-            Some((host, own_port)) => (host.to_owned(), Some(own_port)),
-            None => (text.to_owned(), None),
-        }
-    };
-    let port = match own_port {
-        None => port,
-        Some(own_port) => own_port.parse().map_err(|_| format!("{flag}: {own_port:?} in {text:?} is not a port"))?,
-    };
-    if host.is_empty() {
-        return Err(format!("{flag}: {text:?} has no address"));
-    }
-    Ok(format!("{host}:{port}"))
+/// Permission bits, in octal.
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| format!("-a: three octal digits say who may use the socket, as 700, not {text:?}"))
 }
 
 /// Where HTTP is served: an address with a port, or a port of this machine alone. 0: any free one, which is printed.
 fn http_address(text: &str) -> Result<String, String> {
     match text.parse::<u16>() {
         Ok(port) => Ok(format!("127.0.0.1:{port}")),
-        Err(_) => address("--http", text, 0),
+        Err(_) => listen::address("--http", text, 0),
     }
 }
 
@@ -176,10 +202,15 @@ mod tests {
         Args::try_parse_from(flags).map_err(|why| why.to_string())?.settings()
     }
 
+    fn places(settings: &Settings) -> Vec<Place> {
+        settings.listen.iter().map(|listen| listen.place.clone()).collect()
+    }
+
     #[test]
     fn the_defaults_are_memcacheds() {
         let settings = settings(&[]).unwrap();
-        assert_eq!(settings.listen, ["127.0.0.1:11211"]);
+        assert_eq!(places(&settings), [Place::Tcp("127.0.0.1:11211".into())]);
+        assert!(settings.evict && settings.users.is_none());
         assert_eq!(settings.budget, Bytes::mib(64));
         assert_eq!(settings.connections_max, 1024);
         assert_eq!(settings.item_bytes_max, 1 << 20);
@@ -204,10 +235,13 @@ mod tests {
         let flags =
             ["-p", "0", "-l", "::1,localhost:99", "-l", "[::1]:7", "-m", "2", "-I", "512k", "-D/", "-vv", "-t3"];
         let settings = settings(&flags).unwrap();
-        assert_eq!(settings.listen, ["[::1]:0", "localhost:99", "[::1]:7"]);
+        assert_eq!(places(&settings), ["[::1]:0", "localhost:99", "[::1]:7"].map(|place| Place::Tcp(place.into())));
         assert_eq!(settings.budget, Bytes::mib(2));
         assert_eq!(settings.item_bytes_max, 512 << 10);
         assert_eq!((settings.delimiter, settings.verbosity, settings.threads), (b'/', 2, 3));
+        let unix = self::settings(&["-s", "/run/x", "-a", "0770", "-M", "-U0", "-o", "modern,no_lru_crawler"]).unwrap();
+        assert_eq!(places(&unix), [Place::Unix { path: "/run/x".into(), mode: 0o770 }]);
+        assert!(!unix.evict);
         assert_eq!(self::settings(&["-m1"]).unwrap().item_bytes_max, 512 << 10, "no -I: what the memory allows");
     }
 
@@ -227,6 +261,11 @@ mod tests {
             (&["-l", "host:port"], "-l"),
             (&["--http", "host:port"], "--http"),
             (&["--config", "/nonexistent/tenants"], "/nonexistent/tenants"),
+            (&["-U", "11211"], "-U"),
+            (&["-s", "/run/x", "-a", "9"], "-a"),
+            (&["-Y", "/nonexistent/users"], "/nonexistent/users"),
+            (&["-o", "modern,idle_timeout=5"], "idle_timeout"),
+            (&["-l", "tag_a:b_:localhost"], "-l"),
             (&["surplus"], "surplus"),
         ] {
             let error = settings(flags).unwrap_err();

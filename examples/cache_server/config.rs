@@ -35,6 +35,39 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// These, but for those that `fields` give: `low=8M` and the like.
+    ///
+    /// # Errors
+    ///
+    /// Which field (none: all of them together), and why.
+    pub fn with<'a>(mut self, fields: impl Iterator<Item = &'a str>) -> Result<Self, (Option<&'a str>, String)> {
+        let mut seen: Vec<&str> = Vec::new();
+        for field in fields {
+            let wrong = |why: String| (Some(field), why);
+            let (kind, amount) = field.split_once('=').ok_or_else(|| wrong("a limit is written like low=8M".into()))?;
+            if seen.contains(&kind) {
+                return Err(wrong(format!("{kind} was given before on this line")));
+            }
+            seen.push(kind);
+            let bytes = amount.parse::<Bytes>().map_err(|why| wrong(why.to_string()))?;
+            match kind {
+                "min" => self.min = bytes,
+                "low" => self.low = bytes,
+                "high" => self.high = bytes,
+                "max" => self.max = bytes,
+                _ => return Err(wrong("the limits are min, low, high and max".into())),
+            }
+        }
+        for (kind, bytes) in [("min", self.min), ("low", self.low)] {
+            if bytes > self.max {
+                return Err((None, format!("{kind} is above max, so it could never be used")));
+            }
+        }
+        Ok(self)
+    }
+}
+
 /// A file of limits is not one: where, and why.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -73,35 +106,21 @@ fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limits)>,
         if tenants.iter().any(|(other, _)| other == name) {
             return Err(wrong(name, "this tenant has a line already; write its limits on one line".into()));
         }
-        let mut limits = Limits::default();
-        let mut seen: Vec<&str> = Vec::new();
-        for field in fields {
-            let (kind, amount) =
-                field.split_once('=').ok_or_else(|| wrong(field, "a limit is written like low=8M".into()))?;
-            if seen.contains(&kind) {
-                return Err(wrong(field, format!("{kind} was given before on this line")));
-            }
-            seen.push(kind);
-            let bytes = amount.parse::<Bytes>().map_err(|why| wrong(field, why.to_string()))?;
-            match kind {
-                "min" => limits.min = bytes,
-                "low" => limits.low = bytes,
-                "high" => limits.high = bytes,
-                "max" => limits.max = bytes,
-                _ => return Err(wrong(field, "the limits are min, low, high and max".into())),
-            }
-        }
-        for (kind, bytes) in [("min", limits.min), ("low", limits.low)] {
-            if bytes > limits.max {
-                return Err(wrong(text.trim(), format!("{kind} is above max, so it could never be used")));
-            }
-        }
+        let limits = Limits::default().with(fields).map_err(|(field, why)| wrong(field.unwrap_or(text.trim()), why))?;
         tenants.push((name.to_owned(), limits));
     }
     Ok(tenants)
 }
 
-fn check_name(name: &str, delimiter: u8) -> Result<(), String> {
+/// Whether a tenant may be called so.
+///
+/// # Errors
+///
+/// A sentence that says why not.
+pub fn check_name(name: &str, delimiter: u8) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("a tenant has a name".into());
+    }
     if name.contains('=') {
         return Err("a line begins with the tenant's name".into());
     }

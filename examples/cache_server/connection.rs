@@ -2,18 +2,23 @@
 //!
 //! Everything a connection holds is bounded: the input by the longest line (values leave it as they arrive), the value in
 //! progress by `-I`, the output by [`Output::is_full`]. A connection that waits for its client holds no input buffer at all.
+//!
+//! When the server closes, what had come in by then is still read and answered; what is incomplete is dropped.
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
 use crate::commands;
-use crate::parse::{Decoder, Refusal, Step};
+use crate::parse::{Decoder, Gate, Knock, Refusal, Step};
 use crate::reply::Output;
-use crate::server::{Seat, Server};
+use crate::scope::Scope;
+use crate::server::{Seat, Server, CLOSE_TIME_MAX};
 use crate::stats::{Counter, Tally};
+use crate::stream::Stream;
 
 /// Taken when the first bytes arrive; enough for many commands.
 const INPUT_BYTES: usize = 16 * 1024;
@@ -25,12 +30,20 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 const READS_PER_TURN: u32 = 16;
 
 /// Serves one client until it leaves, errs beyond repair, or the server closes.
-pub async fn serve(seat: Seat, stream: TcpStream, closing: watch::Receiver<()>) {
+pub async fn serve(seat: Seat, stream: Stream, scope: Scope, closing: watch::Receiver<()>) {
     let server = Arc::clone(seat.server());
     let decoder = Decoder::new(server.settings.item_bytes_max, &server.stash);
-    let session = Session { stream, output: Output::default(), tally: Tally::default(), server: Arc::clone(&server) };
-    let mut connection = Connection { session, decoder, input: Vec::new() };
-    if let Err(why) = connection.run(closing).await {
+    let session = Session {
+        output: Output::default(),
+        tally: Tally::default(),
+        server: Arc::clone(&server),
+        scope,
+        closing,
+        stream,
+    };
+    let gate = server.settings.users.is_some().then(Gate::default);
+    let mut connection = Connection { session, gate, decoder, input: Vec::new() };
+    if let Err(why) = connection.run().await {
         server.note(1, format_args!("connection closed: {why}"));
     }
     drop(connection);
@@ -43,11 +56,17 @@ pub struct Session {
     pub output: Output,
     pub tally: Tally,
     pub server: Arc<Server>,
-    stream: TcpStream,
+    /// Whose keys it sees.
+    pub scope: Scope,
+    /// It never sends: it only closes.
+    closing: watch::Receiver<()>,
+    stream: Stream,
 }
 
 struct Connection {
     session: Session,
+    /// Until the client has said who it is, where that is asked.
+    gate: Option<Gate>,
     decoder: Decoder,
     input: Vec<u8>,
 }
@@ -56,34 +75,52 @@ struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Serve,
+    /// It is served, and may have more to say at once.
+    More,
     Close,
 }
 
 impl Connection {
-    async fn run(&mut self, mut closing: watch::Receiver<()>) -> io::Result<()> {
-        self.session.stream.set_nodelay(true)?;
+    async fn run(&mut self) -> io::Result<()> {
+        self.session.stream.set_nodelay()?;
         loop {
             tokio::select! {
-                // It never sends: it only closes.
-                _ = closing.changed() => return Ok(()),
+                _ = self.session.closing.changed() => return self.drain().await,
                 ready = self.session.stream.readable() => ready?,
             }
-            for _ in 0..READS_PER_TURN {
-                match self.read() {
-                    Ok(0) => return Ok(()),
-                    Ok(read) => self.session.tally.add(Counter::BytesRead, read as u64),
-                    Err(why) if why.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(why) => return Err(why),
-                }
-                if self.serve_input().await? == Next::Close {
-                    return Ok(());
-                }
+            if self.turn().await? == Next::Close {
+                return Ok(());
             }
             if self.input.is_empty() {
                 self.input = Vec::new();
             }
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Serves what is there: until the client has nothing more, or others should get their turn.
+    async fn turn(&mut self) -> io::Result<Next> {
+        for _ in 0..READS_PER_TURN {
+            match self.read() {
+                Ok(0) => return Ok(Next::Close),
+                Ok(read) => self.session.tally.add(Counter::BytesRead, read as u64),
+                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Serve),
+                Err(why) => return Err(why),
+            }
+            if self.serve_input().await? == Next::Close {
+                return Ok(Next::Close);
+            }
+        }
+        Ok(Next::More)
+    }
+
+    /// Serves what had come in when the server was told to close. A client that goes on sending is not waited for.
+    async fn drain(&mut self) -> io::Result<()> {
+        let started = Instant::now();
+        while self.turn().await? == Next::More && started.elapsed() < CLOSE_TIME_MAX {
+            tokio::task::yield_now().await;
+        }
+        self.session.stream.shutdown().await
     }
 
     /// Reads what there is, behind what is there.
@@ -100,6 +137,21 @@ impl Connection {
         let mut used = 0;
         let mut next = Next::Serve;
         while next == Next::Serve {
+            if let Some(gate) = &mut self.gate {
+                let (taken, knock) = gate.step(&self.input[used..]);
+                used += taken;
+                match knock {
+                    Knock::More => break,
+                    Knock::Lost => next = Next::Close,
+                    Knock::Refused(why) => self.session.output.line(why),
+                    Knock::Login { user, password } => {
+                        if commands::log_in(&mut self.session, user, password) {
+                            self.gate = None;
+                        }
+                    }
+                }
+                continue;
+            }
             let (taken, step) = self.decoder.step(&self.input[used..]);
             used += taken;
             next = match step {
@@ -116,7 +168,7 @@ impl Connection {
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(block) => commands::store(&mut self.session, *block).await,
-                Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, key, noreply),
+                Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, &key, noreply),
             };
             if self.session.output.is_full() {
                 self.session.flush().await?;
@@ -136,6 +188,26 @@ impl Session {
         let written = self.output.flush(&mut self.stream).await?;
         self.tally.add(Counter::BytesWritten, written);
         Ok(())
+    }
+
+    /// Resolves when the server closes.
+    pub async fn closed(&self) {
+        // It never sends, so an error is what comes.
+        let _ = self.closing.clone().changed().await;
+    }
+
+    /// Resolves when the client may have sent something, or left.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.stream.readable().await
+    }
+
+    /// Reads what there is; whether the client has left.
+    pub fn has_left(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
+        match self.stream.try_read_buf(input) {
+            Ok(read) => Ok(read == 0),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(why) => Err(why),
+        }
     }
 
     /// Adds this connection's counts to the server's.

@@ -24,10 +24,25 @@ pub enum Expiry {
     In(Duration),
 }
 
+impl From<Option<Duration>> for Expiry {
+    fn from(left: Option<Duration>) -> Self {
+        left.map_or(Self::Never, Self::In)
+    }
+}
+
 impl Expiry {
     /// Reads an exptime as of now.
     pub fn of(exptime: i64) -> Self {
         Self::at(exptime, SystemTime::now())
+    }
+
+    /// The seconds left, a begun one counted whole, as memcached shows them; none: for ever.
+    pub fn seconds_left(self) -> Option<u64> {
+        match self {
+            Self::Never => None,
+            Self::Past => Some(0),
+            Self::In(time) => Some(time.as_secs() + u64::from(time.subsec_nanos() > 0)),
+        }
     }
 
     fn at(exptime: i64, clock: SystemTime) -> Self {
@@ -69,5 +84,17 @@ mod tests {
         assert_eq!(at(1_700_000_000), Expiry::Past);
         assert_eq!(at(1_700_000_005), Expiry::In(Duration::from_secs(5)));
         assert_eq!(at(i64::MAX), Expiry::Never);
+    }
+
+    #[test]
+    fn a_begun_second_is_left() {
+        for (expiry, left) in [
+            (Expiry::Never, None),
+            (Expiry::Past, Some(0)),
+            (Expiry::In(Duration::from_secs(100)), Some(100)),
+            (Expiry::In(Duration::from_millis(99_001)), Some(100)),
+        ] {
+            assert_eq!(expiry.seconds_left(), left);
+        }
     }
 }

@@ -1,9 +1,11 @@
 //! A memcached for many tenants in one memory, on [`lowwater`].
 //!
 //! ```text
-//!   client -- tcp --> server      accepts, bounds the number, closes cleanly
+//!   client -- tcp --> listen      whose door it is
+//!             unix    server      accepts, bounds the number, closes cleanly
 //!                     connection  one task each: bytes in, replies out in batches
 //!                     parse       bytes to commands; pure
+//!                     scope       whose keys they may mean
 //!                     commands    what each one means
 //!                     store       the cache: each value charged to its key's tenant
 //!                     reply       lines and values on their way out
@@ -11,26 +13,53 @@
 //! ```
 //!
 //! `cargo run --release --example cache_server`, then point any memcached client at 127.0.0.1:11211. Give tenants their
-//! protection with `--config`; see [`config`].
+//! protection with `--config` (see `config.rs`), or while it runs:
+//!
+//! ```text
+//!   tenant set shop low=8M max=32M     other limits for a tenant, at once
+//!   tenant list                        who is there, with what limits, and how much they use
+//!   cache_memlimit 128                 another budget, in megabytes
+//!   watch evictions                    a line for each value that has to make room
+//! ```
+//!
+//! # How we differ from memcached 1.6.18
+//!
+//! What its parser does in another way is told in `parse.rs`. Beyond that:
+//!
+//! 1. `mg`, `ma`: a time in the past shows as 0 seconds left; there, it wraps to 136 years. An `ma` that gives a time to a number that
+//!    grows gives it; there, it is lost. What an `mg`, `ma`, `append` or growing `incr` makes under a key in base64 shows its key in
+//!    base64; there, as it is, line ends included.
+//! 2. Marking a value stale, or noting who won it, replaces it, which takes its bytes a second time for a moment. Where there is no room
+//!    even so, nobody wins, and what was to be stale is gone. With `-M`, an `incr` may find no room for the same reason.
+//! 3. There is one slab class, 1, and no crawler: `lru_crawler metadump` answers as a memcached without one does. Of the things to
+//!    watch there are evictions, whose `ttl` is not known (-1).
+//! 4. A connection that belongs to a tenant is refused what concerns all: `flush_all`, `verbosity`, limits, and others' statistics.
 
 #![forbid(unsafe_code)]
 
 mod args;
+mod auth;
 mod commands;
 mod config;
 mod connection;
 mod expiry;
 mod http;
+mod listen;
+mod options;
 mod parse;
+mod prefix;
 mod reply;
+mod scope;
 mod server;
 mod stash;
 mod stats;
 mod store;
+mod stream;
 mod tenant;
 #[cfg(test)]
 mod tests;
 mod value;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   bytes --> Decoder (stream: lines, blocks, what to swallow) --> line::command (one line) --> Command
-//!                                                    number (as strtoull)
+//!                                                    meta (mg ms md ma me mn), base64, number (as strtoull)
 //! ```
 //!
 //! Keys are slices of the connection's buffer; only a store command's key is copied, for its block may arrive much later.
@@ -10,20 +10,29 @@
 //! # How we differ from memcached 1.6.18
 //!
 //! 1. Numbers that do not fit are refused; there, flags, lengths and times wrap at 32 bits (a date after 2038 is in the past).
-//! 2. The block behind a store line with a bad key, flags or time is swallowed; there, it is run as commands.
-//! 3. Keys with control characters are refused, as its `protocol.txt` says; there, they are taken.
+//! 2. The block behind a store line with a bad key, flags or time is swallowed; there, it is run as commands. An `ms` with an opaque
+//!    or a number of flags that is too large is such a line; an `mg` or `ma` with such an opaque does nothing but say so.
+//! 3. Keys with control characters are refused, as its `protocol.txt` says; there, they are taken. Keys in base64 may have any bytes.
 //! 4. A line that is too long is answered before the connection closes; a `get` may have 256 KiB of keys, not any number.
 //! 5. A `get` with a bad key gets its error; there, replies of earlier commands that were still waiting are lost with it.
 //!
 //! All other replies are equal byte for byte; `ci/memcached.sh` compares them.
 
+pub mod base64;
+mod control;
 mod decoder;
+mod gate;
 mod line;
+mod meta;
 pub mod number;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
+
 pub use decoder::{item_bytes, Block, Decoder, Step};
+pub use gate::{Gate, Knock};
+pub use meta::{Meta, MetaStore, MetaVerb};
 
 /// memcached's limit, and that of the clients which check it.
 pub const KEY_BYTES_MAX: usize = 250;
@@ -70,6 +79,26 @@ pub enum Command<'a> {
     },
     Version,
     Quit,
+    /// `mg`, `md`, `ma`.
+    Meta(Meta<'a>),
+    /// `me`
+    MetaDebug {
+        key: Cow<'a, [u8]>,
+    },
+    /// `mn`
+    MetaNoop,
+    /// `cache_memlimit`
+    MemoryLimit {
+        megabytes: u32,
+        noreply: bool,
+    },
+    /// `tenant set`: the words behind the name are not read yet.
+    TenantSet {
+        name: &'a [u8],
+        limits: Keys<'a>,
+    },
+    TenantList,
+    WatchEvictions,
 }
 
 /// The six commands that bring a value.
@@ -83,24 +112,33 @@ pub enum Verb {
     Cas,
 }
 
-/// `<verb> <key> <flags> <exptime> <length> [<unique>] [noreply]`
+/// `<verb> <key> <flags> <exptime> <length> [<unique>] [noreply]`, or what an `ms` says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store<'a> {
     pub verb: Verb,
-    pub key: &'a [u8],
+    pub key: Cow<'a, [u8]>,
     pub flags: u32,
     pub exptime: i64,
     /// Bytes of the value, CR LF not counted.
     pub length: usize,
-    /// Of a `cas`; 0 for the others, which no stored value has.
+    /// Of a `cas`, or of an `ms` that joins; 0 for the others, which no stored value has.
     pub unique: u64,
     pub noreply: bool,
+    /// Of an `ms`.
+    pub meta: Option<Box<MetaStore>>,
 }
 
 /// The words of a line, one after the other. Only the space separates words, as in memcached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys<'a> {
     line: &'a [u8],
+}
+
+impl<'a> Keys<'a> {
+    /// The words of `line`.
+    pub fn of(line: &'a [u8]) -> Self {
+        Self { line }
+    }
 }
 
 impl<'a> Iterator for Keys<'a> {
@@ -130,7 +168,7 @@ impl From<Refusal> for Refused {
     }
 }
 
-/// Why, in memcached's own words.
+/// Why, in memcached's own words where it has some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     Unknown,
@@ -139,9 +177,14 @@ pub enum Refusal {
     Delta,
     DeleteUsage,
     BadDataChunk,
+    TenantUsage,
+    WatchEvictionsOnly,
+    CrawlerDisabled,
     TooLarge,
     /// The connection is closed after this one: nobody knows where the next command starts.
     LineTooLong,
+    /// Of a meta command.
+    Meta(meta::Fault),
 }
 
 impl Refusal {
@@ -154,8 +197,12 @@ impl Refusal {
             Self::Delta => "CLIENT_ERROR invalid numeric delta argument",
             Self::DeleteUsage => "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]",
             Self::BadDataChunk => "CLIENT_ERROR bad data chunk",
+            Self::TenantUsage => "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>...",
+            Self::WatchEvictionsOnly => "CLIENT_ERROR only evictions can be watched here",
+            Self::CrawlerDisabled => "CLIENT_ERROR lru crawler disabled",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::LineTooLong => "CLIENT_ERROR line too long",
+            Self::Meta(fault) => fault.text(),
         }
     }
 }

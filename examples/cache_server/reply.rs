@@ -49,11 +49,22 @@ impl Output {
 
     /// Adds one line, formatted.
     pub fn format(&mut self, text: std::fmt::Arguments<'_>) {
-        let buffer = self.text();
+        self.text(format_args!("{text}\r\n"));
+    }
+
+    /// Adds to a line, formatted.
+    pub fn text(&mut self, text: std::fmt::Arguments<'_>) {
+        let buffer = self.buffer();
         let before = buffer.len();
-        write!(buffer, "{text}\r\n").expect("writing to memory does not fail");
+        write!(buffer, "{text}").expect("writing to memory does not fail");
         let added = buffer.len() - before;
         self.length += added;
+    }
+
+    /// Adds to a line.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer().extend_from_slice(bytes);
+        self.length += bytes.len();
     }
 
     /// Adds `VALUE <key> <flags> <length> [<unique>]` and the bytes.
@@ -66,11 +77,16 @@ impl Output {
         } else {
             self.format(format_args!(" {} {}", value.flags, length));
         }
-        if length <= COPY_BYTES_MAX {
-            self.push(value.data.front());
+        self.data(&value.data);
+    }
+
+    /// Adds the bytes, and a line's end.
+    pub fn data(&mut self, data: &Arc<Data>) {
+        if data.len() <= COPY_BYTES_MAX {
+            self.push(data.front());
         } else {
-            self.parts.push_back(Part::Data(Arc::clone(&value.data)));
-            self.length += length;
+            self.parts.push_back(Part::Data(Arc::clone(data)));
+            self.length += data.len();
         }
         self.push(b"\r\n");
     }
@@ -101,13 +117,8 @@ impl Output {
         Ok(total as u64)
     }
 
-    fn push(&mut self, bytes: &[u8]) {
-        self.text().extend_from_slice(bytes);
-        self.length += bytes.len();
-    }
-
     /// The text at the end; a new one behind a value.
-    fn text(&mut self) -> &mut Vec<u8> {
+    fn buffer(&mut self) -> &mut Vec<u8> {
         if !matches!(self.parts.back(), Some(Part::Text(_))) {
             self.parts.push_back(Part::Text(Vec::new()));
         }
@@ -173,6 +184,7 @@ mod tests {
 
     use super::*;
     use crate::stash::Stash;
+    use crate::value::Marks;
 
     /// Takes `step` bytes a write.
     struct Slow {
@@ -207,7 +219,7 @@ mod tests {
             for length in [0, 10, 2049, 4088, 8176, 50_000] {
                 let bytes: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
                 let data = Arc::new(Data::copy(&bytes, &stash));
-                output.value(b"k", &Value { flags: 3, unique: 9, data }, length == 10);
+                output.value(b"k", &Value { flags: 3, marks: Marks::default(), unique: 9, data }, length == 10);
                 output.line("END");
                 let unique = if length == 10 { " 9" } else { "" };
                 expected.extend(format!("VALUE k 3 {length}{unique}\r\n").bytes());

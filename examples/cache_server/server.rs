@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::io::AsyncWriteExt;
-use tokio::net::{lookup_host, TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{watch, Notify};
 use tokio::task::JoinSet;
 
@@ -16,9 +16,12 @@ use crate::args::Settings;
 use crate::connection;
 use crate::expiry::Expiry;
 use crate::http;
+use crate::listen::{Listener, Place};
+use crate::prefix::Prefixes;
 use crate::stash::Stash;
 use crate::stats::{Counter, Counters};
 use crate::store::Store;
+use crate::stream::Stream;
 
 /// After a signal, clients get this long to take the replies of commands that had begun.
 pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
@@ -36,6 +39,8 @@ pub struct Server {
     pub store: Store,
     pub stash: Arc<Stash>,
     pub counters: Counters,
+    /// What `stats detail` shows.
+    pub prefixes: Prefixes,
     pub started: Instant,
     /// Where it really listens.
     pub addresses: Vec<SocketAddr>,
@@ -52,7 +57,7 @@ pub struct Server {
 /// Where clients come in.
 #[derive(Debug)]
 pub struct Listeners {
-    cache: Vec<TcpListener>,
+    cache: Vec<Listener>,
     http: Option<TcpListener>,
 }
 
@@ -91,24 +96,14 @@ fn stopped() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
-async fn listen(address: &str) -> Result<Vec<TcpListener>, String> {
-    let cannot = |why: std::io::Error| {
-        format!("cannot listen on {address}: {why}; choose another address with -l, or port with -p (0: any free one)")
-    };
-    let mut listeners = Vec::new();
-    for address in lookup_host(address).await.map_err(cannot)? {
-        listeners.push(TcpListener::bind(address).await.map_err(cannot)?);
-    }
-    Ok(listeners)
-}
-
-async fn accept(server: Arc<Server>, listener: TcpListener, closing: watch::Receiver<()>) {
+async fn accept(server: Arc<Server>, listener: Listener, closing: watch::Receiver<()>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => match server.admit() {
                 Some(seat) => {
                     server.note(1, format_args!("{peer} connected"));
-                    tokio::spawn(connection::serve(seat, stream, closing.clone()));
+                    let scope = listener.scope.clone();
+                    tokio::spawn(connection::serve(seat, stream, scope, closing.clone()));
                 }
                 None => drop(tokio::spawn(turn_away(stream))),
             },
@@ -120,7 +115,7 @@ async fn accept(server: Arc<Server>, listener: TcpListener, closing: watch::Rece
     }
 }
 
-async fn turn_away(mut stream: TcpStream) {
+async fn turn_away(mut stream: Stream) {
     // The client may be gone already; then nobody is left to be told.
     let _ = stream.write_all(b"ERROR Too many open connections\r\n").await;
 }
@@ -131,8 +126,8 @@ impl Server {
     /// A server that listens, and accepts nobody yet.
     pub async fn open(settings: Settings) -> Result<(Arc<Self>, Listeners), String> {
         let mut cache = Vec::new();
-        for address in &settings.listen {
-            cache.extend(listen(address).await?);
+        for listen in &settings.listen {
+            cache.extend(listen.open(settings.delimiter).await?);
         }
         let http = match &settings.http {
             Some(address) => Some(TcpListener::bind(address).await.map_err(|why| {
@@ -141,7 +136,7 @@ impl Server {
             None => None,
         };
         let mut server = Self::new(settings)?;
-        server.addresses = cache.iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        server.addresses = cache.iter().filter_map(Listener::address).collect();
         server.http = http.as_ref().and_then(|listener| listener.local_addr().ok());
         Ok((Arc::new(server), Listeners { cache, http }))
     }
@@ -164,9 +159,10 @@ impl Server {
 
     fn new(settings: Settings) -> Result<Self, String> {
         Ok(Self {
-            store: Store::new(settings.budget, settings.delimiter, &settings.limits)?,
+            store: Store::new(&settings)?,
             stash: Arc::new(Stash::new(settings.budget.get() / STASH_SHARE)),
             counters: Counters::default(),
+            prefixes: Prefixes::new(settings.delimiter),
             started: Instant::now(),
             addresses: Vec::new(),
             http: None,
@@ -243,23 +239,28 @@ impl Server {
     /// Says what is served, and how to talk to it.
     fn greet(&self) {
         let settings = &self.settings;
-        let Some(first) = self.addresses.first() else { return };
-        let addresses: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        let mut places: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
+        let mut reach = self.addresses.first().map(|first| format!("{} {}", first.ip(), first.port()));
+        for listen in &settings.listen {
+            if let Place::Unix { path, .. } = &listen.place {
+                places.push(path.display().to_string());
+                reach.get_or_insert_with(|| format!("-U {}", path.display()));
+            }
+        }
         let (delimiter, limited) = (char::from(settings.delimiter), settings.limits.len());
         let text = format!(
-            "cache_server {version}, memcached text protocol on {addresses}\n\
+            "cache_server {version}, memcached text protocol on {places}\n\
              memory   {memory} MiB for all tenants, items up to {item} bytes; {connections} connections, {threads} threads\n\
              tenants  a key's tenant is what stands before its first '{delimiter}', else \"default\"; {limited} with limits\n\
-             try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {host} {port}\n{http}",
+             try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {reach}\n{http}",
             http = self.http.map_or(String::new(), |http| format!("http     http://{http}/metrics\n")),
             version = env!("CARGO_PKG_VERSION"),
-            addresses = addresses.join(" "),
+            places = places.join(" "),
             memory = settings.budget.get() >> 20,
             item = settings.item_bytes_max,
             connections = settings.connections_max,
             threads = settings.threads,
-            host = first.ip(),
-            port = first.port(),
+            reach = reach.unwrap_or_default(),
         );
         let mut stdout = std::io::stdout();
         // Nobody may be reading; the clients do not care.

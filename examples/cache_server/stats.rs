@@ -26,6 +26,7 @@ counters! {
     CmdSet "cmd_set",
     CmdFlush "cmd_flush",
     CmdTouch "cmd_touch",
+    CmdMeta "cmd_meta",
     GetHits "get_hits",
     GetMisses "get_misses",
     DeleteMisses "delete_misses",
@@ -39,6 +40,8 @@ counters! {
     CasBadval "cas_badval",
     TouchHits "touch_hits",
     TouchMisses "touch_misses",
+    AuthCmds "auth_cmds",
+    AuthErrors "auth_errors",
     StoreTooLarge "store_too_large",
     StoreNoMemory "store_no_memory",
     BytesRead "bytes_read",
@@ -68,6 +71,12 @@ impl Counters {
             // Relaxed: as in `count`.
             total.fetch_add(std::mem::take(count), Ordering::Relaxed);
         }
+    }
+
+    /// One of them.
+    pub fn get(&self, counter: Counter) -> u64 {
+        // Relaxed: as in `count`.
+        self.0[counter as usize].load(Ordering::Relaxed)
     }
 
     fn reset(&self) {
@@ -109,7 +118,7 @@ pub fn general(server: &Server, out: &mut Output) {
         stat(out, name, count);
     }
     stat(out, "get_expired", totals.expired);
-    stat(out, "limit_maxbytes", server.settings.budget.get());
+    stat(out, "limit_maxbytes", server.store.budget().get());
     stat(out, "accepting_conns", 1);
     stat(out, "threads", server.settings.threads);
     stat(out, "bytes", totals.bytes);
@@ -123,19 +132,20 @@ pub fn general(server: &Server, out: &mut Output) {
 pub fn settings(server: &Server, out: &mut Output) {
     let settings = &server.settings;
     let addresses: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
-    stat(out, "maxbytes", settings.budget.get());
+    stat(out, "maxbytes", server.store.budget().get());
     stat(out, "maxconns", settings.connections_max);
     stat(out, "tcpport", server.addresses.first().map_or(0, |address| address.port()));
     stat(out, "udpport", 0);
     stat(out, "inter", addresses.join(","));
     stat(out, "verbosity", server.verbosity());
-    stat(out, "evictions", "on");
+    stat(out, "evictions", if settings.evict { "on" } else { "off" });
     stat(out, "num_threads", settings.threads);
     stat(out, "stat_key_prefix", char::from(settings.delimiter));
-    stat(out, "detail_enabled", "no");
+    stat(out, "detail_enabled", if server.prefixes.is_on() { "yes" } else { "no" });
     stat(out, "cas_enabled", "yes");
     stat(out, "binding_protocol", "ascii");
     stat(out, "auth_enabled_sasl", "no");
+    stat(out, "auth_enabled_ascii", if settings.users.is_some() { "yes" } else { "no" });
     stat(out, "item_size_max", settings.item_bytes_max);
     stat(out, "maxconns_fast", "yes");
     stat(out, "flush_enabled", "yes");

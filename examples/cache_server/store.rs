@@ -6,15 +6,18 @@
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lowwater::cache::{Op, Reason};
 use lowwater::{Bytes, Cache, RemovalCause, Runtime};
+use tokio::sync::mpsc;
 
+use crate::args::Settings;
 use crate::config::Limits;
 use crate::expiry::Expiry;
 use crate::tenant::{Tenant, Tenants};
-use crate::value::{block_bytes, Data, Value};
+use crate::value::{block_bytes, Data, Marks, Value};
+use crate::watch::Watchers;
 
 /// Keys are chosen by clients, so their hash is one that clients cannot aim at.
 type Values = Cache<Box<[u8]>, Value, RandomState>;
@@ -29,7 +32,38 @@ pub struct Store {
     runtime: Runtime,
     cache: Values,
     tenants: Arc<Tenants>,
+    departures: Arc<Departures>,
     unique: AtomicU64,
+    /// Uses are noted in seconds since then.
+    started: Instant,
+    /// Drop values when the memory is full.
+    evict: bool,
+}
+
+/// Those who left before somebody removed them.
+#[derive(Debug, Default)]
+struct Departures {
+    evicted_unfetched: AtomicU64,
+    expired_unfetched: AtomicU64,
+    evicted_idle_seconds: AtomicU64,
+    watchers: Watchers,
+}
+
+/// What `stats items` shows of those who left.
+#[derive(Debug)]
+pub struct Gone {
+    pub evicted_unfetched: u64,
+    pub expired_unfetched: u64,
+    /// How long the last one evicted had not been used.
+    pub evicted_idle_seconds: u64,
+}
+
+/// What an update finds under its key.
+#[derive(Clone, Copy, Debug)]
+pub struct There<'a> {
+    pub value: &'a Value,
+    /// None: it does not expire.
+    pub left: Option<Duration>,
 }
 
 /// What an update does with the value under its key.
@@ -37,15 +71,10 @@ pub struct Store {
 pub enum Edit {
     Keep,
     Remove,
-    /// A new value, for the update's time.
-    Put {
-        flags: u32,
-        data: Arc<Data>,
-    },
-    /// Other bytes for the value that is there; its flags and its time stay.
-    Change {
-        data: Arc<Data>,
-    },
+    /// A value, for the update's time.
+    Put(Value),
+    /// A value, for the time that is left to the one that is there.
+    Change(Value),
 }
 
 /// The memory for a value could not be had: its tenant's `max`, or the whole budget, is in use and protected.
@@ -76,38 +105,81 @@ pub struct TenantReport {
 }
 
 impl Store {
-    /// An empty store of `budget` bytes.
+    /// An empty store.
     ///
     /// # Errors
     ///
     /// A sentence: what the runtime or the cache is missing.
-    pub fn new(budget: Bytes, delimiter: u8, limits: &[(String, Limits)]) -> Result<Self, String> {
-        let runtime = Runtime::builder().budget(budget).build().map_err(|why| why.to_string())?;
-        let tenants = Arc::new(Tenants::new(&runtime, delimiter, limits)?);
-        let bereaved = Arc::clone(&tenants);
+    pub fn new(settings: &Settings) -> Result<Self, String> {
+        let runtime = Runtime::builder().budget(settings.budget).build().map_err(|why| why.to_string())?;
+        let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
+        let departures = Arc::new(Departures::default());
+        let started = Instant::now();
+        let (bereaved, noted) = (Arc::clone(&tenants), Arc::clone(&departures));
         let cache = Cache::<Box<[u8]>, Value>::builder(&runtime)
             .name("values")
             .hasher(RandomState::new())
-            .weigher(|key, value| Bytes::new((block_bytes(key.len()) + value.data.heap_bytes()) as u64))
-            .eviction_listener(move |key, _, cause| {
-                if cause == RemovalCause::Size {
+            .weigher(|key, value| weight(key, value))
+            .eviction_listener(move |key, value, cause| match cause {
+                RemovalCause::Size => {
                     bereaved.count_eviction(key);
+                    noted.evicted(key, value, idle_seconds(value, started));
                 }
+                RemovalCause::Expired => noted.expired(value),
+                _ => {}
             })
             .build()
             .map_err(|why| why.to_string())?;
-        Ok(Self { runtime, cache, tenants, unique: AtomicU64::new(0) })
+        let (unique, evict) = (AtomicU64::new(0), settings.evict);
+        Ok(Self { runtime, cache, tenants, departures, unique, started, evict })
     }
 
-    /// The value under `key`. Counts as a read of its tenant.
+    /// The value under `key`, to be read: counts for its tenant, and as a use of the value.
     pub fn get(&self, key: &[u8]) -> Option<Value> {
+        let value = self.find(key)?;
+        self.used(&value);
+        Some(value)
+    }
+
+    /// As [`get`](Self::get), but what was noted of its last use can still be seen, until [`used`](Self::used).
+    pub fn find(&self, key: &[u8]) -> Option<Value> {
         let value = self.cache.get(key);
         self.tenants.count_read(key, value.is_some());
         value
     }
 
-    /// Gives the value under `key` another time; whether there is one.
+    /// As [`get`](Self::get), but no use of the value.
+    pub fn peek(&self, key: &[u8]) -> Option<Value> {
+        let value = self.cache.peek(key);
+        self.tenants.count_read(key, value.is_some());
+        value
+    }
+
+    /// Notes that a value was read.
+    pub fn used(&self, value: &Value) {
+        value.data.seen.fetch(self.now_seconds());
+    }
+
+    /// What `look` sees of the value under `key` and of the time left to it; it may be asked more than once. No use of the value.
+    pub fn inspect<R>(&self, key: &[u8], mut look: impl FnMut(There<'_>) -> R) -> Option<R> {
+        let mut seen = None;
+        // Nothing is put there, so nothing can be in its way.
+        let _kept = self.cache.entry(key.into()).and_compute(|current| {
+            seen = current.map(|there| look(There { value: there.value(), left: there.time_left() }));
+            Op::Keep
+        });
+        seen
+    }
+
+    /// Gives the value under `key` another time, which is a use of it; whether there is one.
     pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
+        let Some(value) = self.cache.peek(key) else { return false };
+        self.used(&value);
+        self.expire(key, expiry)
+    }
+
+    /// As [`touch`](Self::touch), but what is noted of its use stays.
+    pub fn expire(&self, key: &[u8], expiry: Expiry) -> bool {
         match expiry {
             Expiry::Past => self.remove(key),
             Expiry::Never => self.cache.touch(key, None),
@@ -133,12 +205,12 @@ impl Store {
         &self,
         key: &[u8],
         expiry: Expiry,
-        mut edit: impl FnMut(Option<&Value>) -> (Edit, R),
+        mut edit: impl FnMut(Option<There<'_>>) -> (Edit, R),
     ) -> Result<R, NoMemory> {
         for _ in 0..ROOM_TRIES_MAX {
             match self.try_update(key, expiry, &mut edit) {
                 Ok(answer) => return Ok(answer),
-                Err(Reason::NoRoom { .. }) => tokio::time::sleep(ROOM_PAUSE).await,
+                Err(Reason::NoRoom { .. }) if self.evict => tokio::time::sleep(ROOM_PAUSE).await,
                 Err(_) => return Err(NoMemory),
             }
         }
@@ -149,13 +221,16 @@ impl Store {
         &self,
         key: &[u8],
         expiry: Expiry,
-        edit: &mut impl FnMut(Option<&Value>) -> (Edit, R),
+        edit: &mut impl FnMut(Option<There<'_>>) -> (Edit, R),
     ) -> Result<R, Reason> {
-        // A key that is not there and is to stay away makes no tenant.
+        let mut missing = None;
         if !self.cache.contains_key(key) {
-            if let (Edit::Keep | Edit::Remove, answer) = edit(None) {
+            let said = edit(None);
+            // A key that is not there and is to stay away makes no tenant.
+            if let (Edit::Keep | Edit::Remove, answer) = said {
                 return Ok(answer);
             }
+            missing = Some(said);
         }
         let tenant = self.tenants.of(key);
         let place = self.cache.entry(key.into()).group(&tenant.group);
@@ -163,21 +238,81 @@ impl Store {
             Expiry::In(time) => place.time_to_live(time),
             Expiry::Never | Expiry::Past => place.forever(),
         };
+        // Without evictions, nothing is to be reclaimed for a value; so it is not put there to try.
+        let has_room = |value: &Value| {
+            let bytes = weight(key, value).saturating_add(Values::ENTRY_BYTES);
+            self.evict || tenant.has_room(bytes) || {
+                // What was freed lately may lie in a thread's stock.
+                self.runtime.tree().drain_stock();
+                tenant.has_room(bytes)
+            }
+        };
+        let mut full = false;
         let mut answer = None;
         let done = place.and_compute(|current| {
-            let old = current.as_ref().map(|current| current.value());
-            let (edit, said) = edit(old);
+            let there = current.as_ref().map(|there| There { value: there.value(), left: there.time_left() });
+            let (edit, said) = missing.take().filter(|_| there.is_none()).unwrap_or_else(|| edit(there));
             answer = Some(said);
-            match (edit, old) {
-                (Edit::Keep, _) | (Edit::Change { .. }, None) => Op::Keep,
-                (Edit::Remove, _) => Op::Remove,
-                (Edit::Put { flags, data }, _) => Op::Put(self.value(flags, data)),
-                (Edit::Change { data }, Some(old)) => Op::Update(self.value(old.flags, data)),
+            match edit {
+                Edit::Keep => Op::Keep,
+                Edit::Remove => Op::Remove,
+                // Stored, and over at once.
+                Edit::Put(_) if expiry == Expiry::Past => Op::Remove,
+                Edit::Put(value) | Edit::Change(value) if !has_room(&value) => {
+                    full = true;
+                    Op::Keep
+                }
+                Edit::Put(value) => Op::Put(value),
+                Edit::Change(value) => Op::Update(value),
             }
         });
         match done {
+            Ok(_) if full => Err(Reason::NoRoom { bytes: Bytes::ZERO, group: tenant.group.path() }),
             Ok(_) => Ok(answer.expect("a computation asks at least once")),
             Err(refused) => Err(refused.reason),
+        }
+    }
+
+    /// The budget.
+    pub fn budget(&self) -> Bytes {
+        self.runtime.root().max()
+    }
+
+    /// Another budget, at once; what is above it is reclaimed in the background.
+    pub fn set_budget(&self, budget: Bytes) {
+        self.runtime.set_budget(budget);
+    }
+
+    /// A tenant's limits, if there is such a tenant.
+    pub fn limits(&self, name: &str) -> Option<Limits> {
+        self.tenants.find(name.as_bytes()).map(|tenant| tenant.limits())
+    }
+
+    /// Other limits for a tenant, which is made if it is not there; what is above them is reclaimed in the background.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: there can be no other tenant.
+    pub fn set_limits(&self, name: &str, limits: Limits) -> Result<(), String> {
+        let tenant = self.tenants.make(name.as_bytes()).ok_or("there are too many tenants already")?;
+        tenant.set_limits(limits);
+        self.runtime.reclaimer().charged(&tenant.group);
+        Ok(())
+    }
+
+    /// From now on, a line for each value that has to make room.
+    pub fn watch_evictions(&self) -> mpsc::Receiver<String> {
+        self.departures.watchers.join()
+    }
+
+    pub fn gone(&self) -> Gone {
+        let Departures { evicted_unfetched, expired_unfetched, evicted_idle_seconds, .. } = &*self.departures;
+        // Relaxed: tallies for people.
+        let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Gone {
+            evicted_unfetched: tally(evicted_unfetched),
+            expired_unfetched: tally(expired_unfetched),
+            evicted_idle_seconds: tally(evicted_idle_seconds),
         }
     }
 
@@ -209,10 +344,25 @@ impl Store {
         tenants
     }
 
-    fn value(&self, flags: u32, data: Arc<Data>) -> Value {
+    /// A value to be put there: with a number of its own, used now.
+    pub fn value(&self, flags: u32, marks: Marks, data: Arc<Data>) -> Value {
+        data.seen.store(self.now_seconds());
+        Value { flags, marks, unique: self.number(), data }
+    }
+
+    /// A number that no value had.
+    pub fn number(&self) -> u64 {
         // Relaxed: only that no number is given twice matters.
-        let unique = self.unique.fetch_add(1, Ordering::Relaxed) + 1;
-        Value { flags, unique, data }
+        self.unique.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// How long nobody used it.
+    pub fn idle_seconds(&self, value: &Value) -> u32 {
+        idle_seconds(value, self.started)
+    }
+
+    fn now_seconds(&self) -> u32 {
+        seconds_since(self.started)
     }
 
     fn report(&self, tenant: &Tenant) -> TenantReport {
@@ -226,7 +376,37 @@ impl Store {
             hits: tally(&tenant.hits),
             misses: tally(&tenant.misses),
             evictions: tally(&tenant.evictions),
-            limits: Limits { min: group.min(), low: group.low(), high: group.high(), max: group.max() },
+            limits: tenant.limits(),
         }
     }
+}
+
+impl Departures {
+    fn evicted(&self, key: &[u8], value: &Value, idle_seconds: u32) {
+        // Relaxed: tallies for people.
+        self.evicted_idle_seconds.store(u64::from(idle_seconds), Ordering::Relaxed);
+        if !value.data.seen.fetched() {
+            self.evicted_unfetched.fetch_add(1, Ordering::Relaxed);
+        }
+        self.watchers.evicted(key, value, idle_seconds);
+    }
+
+    fn expired(&self, value: &Value) {
+        if !value.data.seen.fetched() {
+            // Relaxed: as above.
+            self.expired_unfetched.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn weight(key: &[u8], value: &Value) -> Bytes {
+    Bytes::new((block_bytes(key.len()) + value.data.heap_bytes()) as u64)
+}
+
+fn idle_seconds(value: &Value, started: Instant) -> u32 {
+    seconds_since(started).saturating_sub(value.data.seen.last_used_seconds())
+}
+
+fn seconds_since(started: Instant) -> u32 {
+    started.elapsed().as_secs() as u32
 }

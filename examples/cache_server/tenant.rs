@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use lowwater::{Memcg, Runtime};
+use lowwater::{Bytes, Memcg, Runtime};
 
 use crate::config::Limits;
 
@@ -25,6 +25,8 @@ pub struct Tenant {
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub evictions: AtomicU64,
+    /// Its values are dropped when memory is short.
+    evict: bool,
 }
 
 /// All tenants, by prefix.
@@ -35,6 +37,7 @@ pub struct Tenants {
     default: Arc<Tenant>,
     by_prefix: DashMap<Box<[u8]>, Arc<Tenant>>,
     count: AtomicUsize,
+    evict: bool,
 }
 
 impl Tenants {
@@ -43,9 +46,9 @@ impl Tenants {
     /// # Errors
     ///
     /// The runtime does not make a group for one of them.
-    pub fn new(runtime: &Runtime, delimiter: u8, limits: &[(String, Limits)]) -> Result<Self, String> {
+    pub fn new(runtime: &Runtime, delimiter: u8, limits: &[(String, Limits)], evict: bool) -> Result<Self, String> {
         let tenant = |name: &str| match runtime.group(&shown(name.as_bytes())) {
-            Ok(group) => Ok(Arc::new(Tenant::of(group))),
+            Ok(group) => Ok(Arc::new(Tenant::of(group, evict))),
             Err(why) => Err(format!("tenant {name}: {why}")),
         };
         let default = tenant(DEFAULT_TENANT)?;
@@ -53,34 +56,41 @@ impl Tenants {
         by_prefix.insert(DEFAULT_TENANT.as_bytes().into(), Arc::clone(&default));
         for (name, limits) in limits {
             let tenant = tenant(name)?;
-            tenant.group.set_max(limits.max);
-            tenant.group.set_high(limits.high);
-            tenant.group.set_low(limits.low);
-            tenant.group.set_min(limits.min);
+            tenant.set_limits(*limits);
             by_prefix.entry(name.as_bytes().into()).or_insert(tenant);
         }
         let count = AtomicUsize::new(by_prefix.len());
-        Ok(Self { runtime: runtime.clone(), delimiter, default, by_prefix, count })
+        Ok(Self { runtime: runtime.clone(), delimiter, default, by_prefix, count, evict })
     }
 
     /// The tenant a new value of `key` is charged to; made if it is new and there is room for another.
     pub fn of(&self, key: &[u8]) -> Arc<Tenant> {
-        let Some(prefix) = self.prefix(key) else { return Arc::clone(&self.default) };
-        if let Some(tenant) = self.by_prefix.get(prefix) {
-            return Arc::clone(&tenant);
+        let own = self.prefix(key).and_then(|prefix| self.make(prefix));
+        own.unwrap_or_else(|| Arc::clone(&self.default))
+    }
+
+    /// The tenant of this name, if it is there.
+    pub fn find(&self, name: &[u8]) -> Option<Arc<Tenant>> {
+        self.by_prefix.get(name).map(|tenant| Arc::clone(&tenant))
+    }
+
+    /// The tenant of this name; made if it is new. None if there is no room for another.
+    pub fn make(&self, name: &[u8]) -> Option<Arc<Tenant>> {
+        if let Some(tenant) = self.find(name) {
+            return Some(tenant);
         }
         // Relaxed: a count that bounds, and guards no other memory. It may lag behind by as many as there are threads.
         if self.count.load(Ordering::Relaxed) >= TENANTS_MAX {
-            return Arc::clone(&self.default);
+            return None;
         }
         // No group: the name is too long, or the ids are used up.
-        let Ok(group) = self.runtime.group(&shown(prefix)) else { return Arc::clone(&self.default) };
-        let tenant = self.by_prefix.entry(prefix.into()).or_insert_with(|| {
+        let group = self.runtime.group(&shown(name)).ok()?;
+        let tenant = self.by_prefix.entry(name.into()).or_insert_with(|| {
             // Relaxed: as above.
             self.count.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Tenant::of(group))
+            Arc::new(Tenant::of(group, self.evict))
         });
-        Arc::clone(&tenant)
+        Some(Arc::clone(&tenant))
     }
 
     /// Counts a read of `key` for its tenant; for the default one if the tenant was never written to.
@@ -117,8 +127,32 @@ impl Tenants {
 }
 
 impl Tenant {
-    fn of(group: Memcg) -> Self {
-        Self { group, hits: AtomicU64::new(0), misses: AtomicU64::new(0), evictions: AtomicU64::new(0) }
+    fn of(group: Memcg, evict: bool) -> Self {
+        let tally = AtomicU64::default;
+        let tenant = Self { group, hits: tally(), misses: tally(), evictions: tally(), evict };
+        tenant.set_limits(Limits::default());
+        tenant
+    }
+
+    /// Its limits, as they were given.
+    pub fn limits(&self) -> Limits {
+        let group = &self.group;
+        let min = if self.evict { group.min() } else { Bytes::ZERO };
+        Limits { min, low: group.low(), high: group.high(), max: group.max() }
+    }
+
+    /// Gives it others. Where nothing is evicted, all it has is protected, and nothing is trimmed.
+    pub fn set_limits(&self, limits: Limits) {
+        self.group.set_max(limits.max);
+        self.group.set_high(if self.evict { limits.high } else { Bytes::MAX });
+        self.group.set_low(limits.low);
+        self.group.set_min(if self.evict { limits.min } else { Bytes::MAX });
+    }
+
+    /// Whether `bytes` more fit in its limit and those above without anything being dropped.
+    pub fn has_room(&self, bytes: Bytes) -> bool {
+        let fits = |group: &Memcg| group.usage().saturating_add(bytes) <= group.max();
+        std::iter::successors(Some(&self.group), |group| group.parent()).all(fits)
     }
 }
 
@@ -136,13 +170,11 @@ fn shown(prefix: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lowwater::Bytes;
-
     use super::*;
 
     fn tenants(limits: &[(String, Limits)]) -> Tenants {
         let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
-        Tenants::new(&runtime, b':', limits).unwrap()
+        Tenants::new(&runtime, b':', limits, true).unwrap()
     }
 
     #[test]

@@ -7,12 +7,16 @@
 //! Benefits: resident memory stays near the charged bytes with the plain allocator; a value of a megabyte needs no megabyte
 //! in one place; it is written to the socket from where it lies. Costs: a pointer for each piece, which is charged.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use crate::stash::Stash;
 
 /// One piece: with the 8 bytes that glibc's allocator puts before a block, 4 KiB.
 pub const PIECE_BYTES: usize = 4096 - 8;
+
+/// The one slab class, where memcached's clients ask for a class: there are none here.
+pub const SLAB_CLASS: u32 = 1;
 
 /// Pieces for which the table is laid out at once, on the word of the announced length (1 MiB of them).
 const TABLE_TRUST_MAX: usize = 257;
@@ -21,17 +25,90 @@ const TABLE_TRUST_MAX: usize = 257;
 #[derive(Clone, Debug)]
 pub struct Value {
     pub flags: u32,
+    /// In the four bytes that alignment leaves behind `flags`.
+    pub marks: Marks,
     /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas` compares.
     pub unique: u64,
     pub data: Arc<Data>,
 }
 
+impl Value {
+    /// The same, once somebody was told to store it again.
+    pub fn with_won(&self) -> Self {
+        Self { marks: Marks { won: true, ..self.marks }, ..self.clone() }
+    }
+}
+
+/// What the meta commands note on a value. To change one, the value is replaced, with the same data: so of all that ask, one wins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Invalidated: shown to readers as such, until it is stored again.
+    pub stale: bool,
+    /// Somebody was told to store it again.
+    pub won: bool,
+    /// Its key came in base64, and is shown so.
+    pub binary: bool,
+}
+
 /// Bytes in pieces: all full but the tail.
 #[derive(Debug)]
 pub struct Data {
-    full: Box<[Box<[u8]>]>,
+    /// The full pieces; most values have none.
+    full: Option<Box<Full>>,
     tail: Box<[u8]>,
+    pub seen: Seen,
+}
+
+#[derive(Debug)]
+struct Full {
+    pieces: Box<[Box<[u8]>]>,
     stash: Arc<Stash>,
+}
+
+/// When a value was last used, and whether it was ever read. Written by readers, so it leaves the line alone when nothing changes:
+/// a value that is read all the time is written to once a second.
+#[derive(Debug, Default)]
+pub struct Seen(AtomicU32);
+
+/// The bit of [`Seen`] that says it was read; the others are seconds since the server started.
+const FETCHED: u32 = 1 << 31;
+
+impl Seen {
+    /// Notes a read.
+    pub fn fetch(&self, now_seconds: u32) {
+        self.set(FETCHED | now_seconds);
+    }
+
+    /// Notes that it was stored, or changed.
+    pub fn store(&self, now_seconds: u32) {
+        self.set(self.get() & FETCHED | now_seconds);
+    }
+
+    /// Carries over from the data it takes the place of whether that was read.
+    pub fn inherit(&self, other: &Self) {
+        self.set(other.get());
+    }
+
+    pub fn fetched(&self) -> bool {
+        self.get() & FETCHED != 0
+    }
+
+    /// Seconds since the server started.
+    pub fn last_used_seconds(&self) -> u32 {
+        self.get() & !FETCHED
+    }
+
+    fn get(&self) -> u32 {
+        // Relaxed: it stands for itself.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, seen: u32) {
+        if self.get() != seen {
+            // Relaxed: as above. Of two who write at once one is lost; they say the same, or are a second apart.
+            self.0.store(seen, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Data {
@@ -43,8 +120,8 @@ impl Data {
     }
 
     /// Both parts, one after the other.
-    pub fn concat(parts: [&Data; 2]) -> Self {
-        let mut builder = Builder::new(parts.iter().map(|part| part.len()).sum(), &parts[0].stash);
+    pub fn concat(parts: [&Data; 2], stash: &Arc<Stash>) -> Self {
+        let mut builder = Builder::new(parts.iter().map(|part| part.len()).sum(), stash);
         for piece in parts.iter().flat_map(|part| part.pieces_from(0)) {
             builder.extend(piece);
         }
@@ -52,34 +129,40 @@ impl Data {
     }
 
     pub fn len(&self) -> usize {
-        self.full.len() * PIECE_BYTES + self.tail.len()
+        self.pieces().len() * PIECE_BYTES + self.tail.len()
     }
 
     /// The first piece: the whole value, if it is not longer than a piece.
     pub fn front(&self) -> &[u8] {
-        self.full.first().unwrap_or(&self.tail)
+        self.pieces().first().unwrap_or(&self.tail)
     }
 
     /// The bytes from `offset` on; at most [`Data::len`].
     pub fn pieces_from(&self, offset: usize) -> impl Iterator<Item = &[u8]> {
-        let first = (offset / PIECE_BYTES).min(self.full.len());
+        let pieces = self.pieces();
+        let first = (offset / PIECE_BYTES).min(pieces.len());
         let mut skip = offset - first * PIECE_BYTES;
-        self.full[first..].iter().chain([&self.tail]).map(move |piece| &piece[std::mem::take(&mut skip)..])
+        pieces[first..].iter().chain([&self.tail]).map(move |piece| &piece[std::mem::take(&mut skip)..])
     }
 
     /// What it takes of the allocator, this struct and its two counters included.
     pub fn heap_bytes(&self) -> usize {
         let own = block_bytes(2 * size_of::<usize>() + size_of::<Self>());
-        let table = block_bytes(size_of_val(&*self.full));
-        own + table + self.full.len() * block_bytes(PIECE_BYTES) + block_bytes(self.tail.len())
+        let full = self.full.as_ref().map_or(0, |full| {
+            let table = block_bytes(size_of_val(&*full.pieces));
+            block_bytes(size_of::<Full>()) + table + full.pieces.len() * block_bytes(PIECE_BYTES)
+        });
+        own + full + block_bytes(self.tail.len())
+    }
+
+    fn pieces(&self) -> &[Box<[u8]>] {
+        self.full.as_ref().map_or(&[], |full| &full.pieces)
     }
 }
 
-impl Drop for Data {
+impl Drop for Full {
     fn drop(&mut self) {
-        if !self.full.is_empty() {
-            self.stash.give(std::mem::take(&mut self.full).into_vec());
-        }
+        self.stash.give(std::mem::take(&mut self.pieces).into_vec());
     }
 }
 
@@ -136,7 +219,9 @@ impl Builder {
 
     /// The value.
     pub fn finish(self) -> Data {
-        Data { full: self.full.into_boxed_slice(), tail: self.piece.into_boxed_slice(), stash: self.stash }
+        let full =
+            (!self.full.is_empty()).then(|| Box::new(Full { pieces: self.full.into_boxed_slice(), stash: self.stash }));
+        Data { full, tail: self.piece.into_boxed_slice(), seen: Seen::default() }
     }
 }
 
@@ -167,7 +252,7 @@ mod tests {
                 for offset in [0, 1, PIECE_BYTES, length].into_iter().filter(|&offset| offset <= length) {
                     assert!(bytes(&data, offset) == pattern[offset..length], "{length} bytes from {offset}");
                 }
-                let joined = Data::concat([&data, &Data::copy(b"tail", &stash)]);
+                let joined = Data::concat([&data, &Data::copy(b"tail", &stash)], &stash);
                 assert!(bytes(&joined, 0) == [&pattern[..length], b"tail"].concat());
             }
         }
@@ -177,8 +262,23 @@ mod tests {
     fn heap_bytes_count_every_block() {
         let stash = Arc::new(Stash::new(0));
         let own = Data::copy(b"", &stash).heap_bytes();
-        assert_eq!(own, 64, "two counts and five words behind 8 bytes; nothing for empty parts");
+        assert_eq!(own, 64, "two counts and four words behind 8 bytes, rounded up; nothing for empty parts");
         assert_eq!(Data::copy(b"x", &stash).heap_bytes() - own, 32, "the smallest block");
-        assert_eq!(Data::copy(&[0; 4096], &stash).heap_bytes() - own, 4096 + 32 + 32, "a piece, its table, the tail");
+        let large = Data::copy(&[0; 4096], &stash).heap_bytes() - own;
+        assert_eq!(large, 4096 + 32 + 32 + 32, "a piece, its table, where it goes back to, the tail");
+        assert_eq!(size_of::<Value>(), 24, "the marks cost nothing");
+    }
+
+    #[test]
+    fn what_was_seen_is_kept() {
+        let seen = Seen::default();
+        seen.store(7);
+        assert_eq!((seen.fetched(), seen.last_used_seconds()), (false, 7));
+        seen.fetch(9);
+        seen.store(11);
+        assert_eq!((seen.fetched(), seen.last_used_seconds()), (true, 11));
+        let next = Seen::default();
+        next.inherit(&seen);
+        assert!(next.fetched(), "the value is the same, its bytes are new");
     }
 }

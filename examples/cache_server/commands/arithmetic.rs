@@ -9,9 +9,20 @@ use super::answer;
 use crate::connection::Session;
 use crate::expiry::Expiry;
 use crate::parse::number;
+use crate::server::Server;
 use crate::stats::Counter;
-use crate::store::Edit;
-use crate::value::{Data, Value};
+use crate::store::{Edit, There};
+use crate::value::{Data, Marks, Value};
+
+pub(super) const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
+pub(super) const NO_MEMORY: &str = "SERVER_ERROR out of memory";
+
+/// By how much a number changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delta {
+    pub increment: bool,
+    pub amount: u64,
+}
 
 enum Outcome {
     Missing,
@@ -20,35 +31,57 @@ enum Outcome {
 }
 
 /// Answers the new number, `NOT_FOUND`, or an error.
-pub async fn arithmetic(session: &mut Session, key: &[u8], increment: bool, delta: u64, noreply: bool) {
-    let decide = |value: Option<&Value>| {
-        let Some(value) = value else { return (Edit::Keep, Outcome::Missing) };
-        // A number longer than a piece is none that fits in 64 bits.
-        let Some(before) = number::unsigned(value.data.front()) else { return (Edit::Keep, Outcome::NoNumber) };
-        let after = if increment { before.wrapping_add(delta) } else { before.saturating_sub(delta) };
-        let text = format!("{after:<width$}", width = value.data.len());
-        let data = Arc::new(Data::copy(text.as_bytes(), &session.server.stash));
-        (Edit::Change { data }, Outcome::Done(after))
+pub async fn arithmetic(session: &mut Session, key: &[u8], delta: Delta, noreply: bool) {
+    let decide = |there: Option<There<'_>>| match there.map(|there| calculate(there.value, delta, &session.server)) {
+        None => (Edit::Keep, Outcome::Missing),
+        Some(None) => (Edit::Keep, Outcome::NoNumber),
+        Some(Some((value, number))) => (Edit::Change(value), Outcome::Done(number)),
     };
-    let outcome = session.server.store.update(key, Expiry::Never, decide).await;
-    let (hit, miss) = match increment {
-        true => (Counter::IncrHits, Counter::IncrMisses),
-        false => (Counter::DecrHits, Counter::DecrMisses),
-    };
+    let name = session.scope.name(key);
+    let outcome = session.server.store.update(&name, Expiry::Never, decide).await;
+    let (hits, misses) = delta.counters();
     match outcome {
-        Ok(Outcome::Done(after)) => {
-            session.tally.count(hit);
+        Ok(Outcome::Done(number)) => {
+            session.tally.count(hits);
             if !noreply {
-                session.output.format(format_args!("{after}"));
+                session.output.format(format_args!("{number}"));
             }
         }
         Ok(Outcome::Missing) => {
-            session.tally.count(miss);
+            session.tally.count(misses);
             answer(session, noreply, "NOT_FOUND");
         }
-        Ok(Outcome::NoNumber) => {
-            answer(session, noreply, "CLIENT_ERROR cannot increment or decrement non-numeric value");
-        }
-        Err(_) => answer(session, noreply, "SERVER_ERROR out of memory"),
+        Ok(Outcome::NoNumber) => answer(session, noreply, NO_NUMBER),
+        Err(_) => answer(session, noreply, NO_MEMORY),
     }
+}
+
+impl Delta {
+    /// What counts its hits, and its misses.
+    pub(super) fn counters(self) -> (Counter, Counter) {
+        match self.increment {
+            true => (Counter::IncrHits, Counter::IncrMisses),
+            false => (Counter::DecrHits, Counter::DecrMisses),
+        }
+    }
+}
+
+/// `old` with its number changed, and the number; none if it is none.
+pub(super) fn calculate(old: &Value, delta: Delta, server: &Server) -> Option<(Value, u64)> {
+    // A number longer than a piece is none that fits in 64 bits.
+    let before = number::unsigned(old.data.front())?;
+    let after = match delta.increment {
+        true => before.wrapping_add(delta.amount),
+        false => before.saturating_sub(delta.amount),
+    };
+    let text = format!("{after:<width$}", width = old.data.len());
+    let data = Arc::new(Data::copy(text.as_bytes(), &server.stash));
+    // As memcached: a number that has room where it is stays the value it was; one that grows is a new one.
+    let marks = if data.len() == old.data.len() {
+        data.seen.inherit(&old.data.seen);
+        old.marks
+    } else {
+        Marks { binary: old.marks.binary, ..Marks::default() }
+    };
+    Some((server.store.value(old.flags, marks, data), after))
 }

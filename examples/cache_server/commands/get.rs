@@ -5,6 +5,7 @@ use std::io;
 use crate::connection::Session;
 use crate::expiry::Expiry;
 use crate::parse::Keys;
+use crate::prefix::Deed;
 use crate::stats::Counter;
 use crate::value::Value;
 
@@ -28,16 +29,19 @@ pub async fn get(session: &mut Session, keys: Keys<'_>, unique: bool, touch: Opt
 }
 
 fn read(session: &mut Session, key: &[u8]) -> Option<Value> {
-    let value = session.server.store.get(key);
+    let name = session.scope.name(key);
+    let value = session.server.store.get(&name);
+    session.server.prefixes.count(&name, if value.is_some() { Deed::Hit } else { Deed::Miss });
     session.tally.count(Counter::CmdGet);
     session.tally.count(if value.is_some() { Counter::GetHits } else { Counter::GetMisses });
     value
 }
 
 fn read_and_touch(session: &mut Session, key: &[u8], expiry: Expiry) -> Option<Value> {
-    let store = &session.server.store;
+    let (store, name) = (&session.server.store, session.scope.name(key));
     // Read first: the new time may be over already.
-    let value = store.get(key).filter(|_| store.touch(key, expiry));
+    let value = store.get(&name).filter(|_| store.expire(&name, expiry));
+    session.server.prefixes.count(&name, if value.is_some() { Deed::Hit } else { Deed::Miss });
     session.tally.count(Counter::CmdTouch);
     session.tally.count(if value.is_some() { Counter::TouchHits } else { Counter::TouchMisses });
     value

@@ -1,4 +1,7 @@
-//! `stats [settings | tenants | shrinkers | reclaim | reset | items | slabs | sizes | conns]`
+//! `stats [settings | tenants | shrinkers | reclaim | reset | items | detail | slabs | sizes | conns]`
+
+mod detail;
+mod items;
 
 use std::io;
 
@@ -19,11 +22,9 @@ pub async fn stats(session: &mut Session, topic: Option<&[u8]>, argument: Option
         Some(b"reclaim") => stats::reclaim(&server, output),
         Some(b"tenants") => return tenants(session).await,
         // What a slab allocator would have to tell; there is none here.
-        Some(b"items" | b"slabs" | b"sizes" | b"conns") => output.line("END"),
-        Some(b"detail") => match argument {
-            Some(b"on" | b"off" | b"dump") => output.line("CLIENT_ERROR stats detail is not kept; use stats tenants"),
-            _ => output.line("CLIENT_ERROR usage: stats detail on|off|dump"),
-        },
+        Some(b"slabs" | b"sizes" | b"conns") => output.line("END"),
+        Some(b"detail") => detail::detail(session, argument),
+        Some(b"items") => items::items(session),
         Some(b"cachedump") => output.line("CLIENT_ERROR stats cachedump not allowed"),
         Some(_) => output.line("ERROR"),
     }

@@ -1,14 +1,16 @@
-//! `set`, `add`, `replace`, `append`, `prepend`, `cas`.
+//! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and `ms`, which is all of them.
 
 use std::sync::Arc;
 
-use super::answer;
+use super::{answer, meta};
 use crate::connection::{Next, Session};
 use crate::expiry::Expiry;
-use crate::parse::{item_bytes, Block, Refusal, Verb};
+use crate::parse::{item_bytes, Block, Keys, MetaStore, Refusal, Verb};
+use crate::prefix::Deed;
+use crate::server::Server;
 use crate::stats::Counter;
-use crate::store::Edit;
-use crate::value::{Data, Value};
+use crate::store::{Edit, There};
+use crate::value::{Data, Marks, Value};
 
 /// memcached's four answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,24 +24,35 @@ enum Outcome {
 /// Stores a value that has come in whole.
 pub async fn store(session: &mut Session, block: Block) -> Next {
     let Block { verb, flags, exptime, unique, noreply, .. } = block;
-    let key = block.key.clone();
-    let new = New { flags, expiry: Expiry::of(exptime), data: Arc::new(block.into_data()) };
-    session.server.note(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), new.data.len()));
+    let (key, meta) = (block.key.clone(), block.meta.clone());
+    let binary = meta.as_ref().is_some_and(|meta| meta.binary);
+    let new = New {
+        verb,
+        unique,
+        flags,
+        marks: Marks { binary, ..Marks::default() },
+        invalidate: meta.as_ref().is_some_and(|meta| meta.invalidate),
+        data: Arc::new(block.into_data()),
+    };
+    let server = Arc::clone(&session.server);
+    server.note(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), new.data.len()));
     session.tally.count(Counter::CmdSet);
-    let item_bytes_max = session.server.settings.item_bytes_max;
-    let edit = |old: Option<&Value>| {
+    let item_bytes_max = server.settings.item_bytes_max;
+    let edit = |there: Option<There<'_>>| {
+        let old = there.map(|there| there.value);
         // As memcached: what would grow too large by joining stays as it is.
         let joined = matches!(verb, Verb::Append | Verb::Prepend).then_some(old).flatten();
         match joined {
             Some(old) if item_bytes(&key, old.flags, old.data.len() + new.data.len()) > item_bytes_max => {
-                (Edit::Keep, Outcome::NotStored)
+                (Edit::Keep, (Outcome::NotStored, 0))
             }
-            _ => decide(verb, unique, &new, old),
+            _ => decide(&new, old, &server),
         }
     };
-    let outcome = session.server.store.update(&key, new.expiry, edit).await;
-    match outcome {
-        Ok(outcome) => {
+    let name = session.scope.name(&key);
+    server.prefixes.count(&name, Deed::Set);
+    match server.store.update(&name, Expiry::of(exptime), edit).await {
+        Ok((outcome, number)) => {
             if verb == Verb::Cas {
                 session.tally.count(match outcome {
                     Outcome::Stored => Counter::CasHits,
@@ -47,12 +60,15 @@ pub async fn store(session: &mut Session, block: Block) -> Next {
                     _ => Counter::CasBadval,
                 });
             }
-            answer(session, noreply, outcome.text());
+            match meta {
+                Some(meta) => answer_meta(session, &meta, &key, outcome, number),
+                None => answer(session, noreply, outcome.text()),
+            }
         }
         Err(why) => {
             // As memcached: a set that failed leaves no old value behind, which its client believes to be gone.
-            if verb == Verb::Set {
-                session.server.store.remove(&key);
+            if verb == Verb::Set || meta.is_some() {
+                server.store.remove(&name);
             }
             session.tally.count(Counter::StoreNoMemory);
             if !noreply {
@@ -63,39 +79,75 @@ pub async fn store(session: &mut Session, block: Block) -> Next {
     Next::Serve
 }
 
+/// What an `ms` is told: two letters, and what it wants repeated. `number` is the value's, 0 if it was not stored.
+fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: Outcome, number: u64) {
+    if outcome == Outcome::Stored && store.quiet {
+        return;
+    }
+    let out = &mut session.output;
+    out.push(outcome.code().as_bytes());
+    for flag in Keys::of(&store.echo) {
+        match flag[0] {
+            b'c' => out.text(format_args!(" c{number}")),
+            _ => meta::echo(out, flag, key, store.binary),
+        }
+    }
+    out.line("");
+}
+
 /// Refuses a value that is larger than any may be; its bytes are swallowed by the decoder.
 pub fn too_large(session: &mut Session, verb: Verb, key: &[u8], noreply: bool) -> Next {
     session.tally.count(Counter::StoreTooLarge);
     // As memcached: the value that was to be replaced is out of date.
     if verb == Verb::Set {
-        session.server.store.remove(key);
+        session.server.store.remove(&session.scope.name(key));
     }
     answer(session, noreply, Refusal::TooLarge.text());
     Next::Serve
 }
 
 struct New {
+    verb: Verb,
+    unique: u64,
     flags: u32,
-    expiry: Expiry,
+    marks: Marks,
+    /// An `I`: with a number older than the value's, store all the same, as stale.
+    invalidate: bool,
     data: Arc<Data>,
 }
 
-/// What `verb` does to `old`, as a pure function.
-fn decide(verb: Verb, unique: u64, new: &New, old: Option<&Value>) -> (Edit, Outcome) {
-    let put = || match new.expiry {
-        // Stored, and over at once.
-        Expiry::Past => Edit::Remove,
-        _ => Edit::Put { flags: new.flags, data: Arc::clone(&new.data) },
+/// What is done with `old`, what is said, and the number of what is there then.
+fn decide(new: &New, old: Option<&Value>, server: &Server) -> (Edit, (Outcome, u64)) {
+    let put = || {
+        let value = server.store.value(new.flags, new.marks, Arc::clone(&new.data));
+        let number = value.unique;
+        (Edit::Put(value), (Outcome::Stored, number))
     };
-    let join = |parts: [&Data; 2]| Edit::Change { data: Arc::new(Data::concat(parts)) };
-    match (verb, old) {
-        (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => (put(), Outcome::Stored),
-        (Verb::Append, Some(old)) => (join([&old.data, &new.data]), Outcome::Stored),
-        (Verb::Prepend, Some(old)) => (join([&new.data, &old.data]), Outcome::Stored),
-        (Verb::Cas, Some(old)) if old.unique == unique => (put(), Outcome::Stored),
-        (Verb::Cas, Some(_)) => (Edit::Keep, Outcome::Exists),
-        (Verb::Cas, None) => (Edit::Keep, Outcome::NotFound),
-        (Verb::Add, Some(_)) | (Verb::Replace | Verb::Append | Verb::Prepend, None) => (Edit::Keep, Outcome::NotStored),
+    let change = |flags, marks, data| {
+        let value = server.store.value(flags, marks, data);
+        let number = value.unique;
+        (Edit::Change(value), (Outcome::Stored, number))
+    };
+    let join = |old: &Value, parts| {
+        let marks = Marks { binary: old.marks.binary, ..Marks::default() };
+        change(old.flags, marks, Arc::new(Data::concat(parts, &server.stash)))
+    };
+    let keep = |outcome| (Edit::Keep, (outcome, 0));
+    match (new.verb, old) {
+        (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => put(),
+        (Verb::Append | Verb::Prepend, Some(old)) if new.unique != 0 && new.unique != old.unique => {
+            keep(Outcome::Exists)
+        }
+        (Verb::Append, Some(old)) => join(old, [&old.data, &new.data]),
+        (Verb::Prepend, Some(old)) => join(old, [&new.data, &old.data]),
+        (Verb::Cas, Some(old)) if new.unique == old.unique => put(),
+        (Verb::Cas, Some(old)) if new.invalidate && new.unique != 0 && new.unique < old.unique => {
+            let marks = Marks { stale: true, won: old.marks.won, ..new.marks };
+            change(new.flags, marks, Arc::clone(&new.data))
+        }
+        (Verb::Cas, Some(_)) => keep(Outcome::Exists),
+        (Verb::Cas, None) => keep(Outcome::NotFound),
+        (Verb::Add, Some(_)) | (Verb::Replace | Verb::Append | Verb::Prepend, None) => keep(Outcome::NotStored),
     }
 }
 
@@ -106,6 +158,16 @@ impl Outcome {
             Self::NotStored => "NOT_STORED",
             Self::Exists => "EXISTS",
             Self::NotFound => "NOT_FOUND",
+        }
+    }
+
+    /// What an `ms` is told.
+    fn code(self) -> &'static str {
+        match self {
+            Self::Stored => "HD",
+            Self::NotStored => "NS",
+            Self::Exists => "EX",
+            Self::NotFound => "NF",
         }
     }
 }

@@ -9,9 +9,10 @@
 //! 2. A step other than `More` takes at least one byte, so a finite input has finitely many steps.
 //! 3. Memory for a value is taken as its bytes arrive, one piece ahead, never by the length that was announced.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{line, Command, Refusal, Refused, Verb};
+use super::{line, Command, MetaStore, Refusal, Refused, Verb};
 use crate::stash::Stash;
 use crate::value::{Builder, Data};
 
@@ -54,7 +55,7 @@ pub enum Step<'a> {
     /// A store command with its value.
     Store(Box<Block>),
     /// A store command whose value is larger than any may be; the value is swallowed by later steps.
-    TooLarge { verb: Verb, key: &'a [u8], noreply: bool },
+    TooLarge { verb: Verb, key: Cow<'a, [u8]>, noreply: bool },
     /// A line, or a block, that gets an error reply.
     Refused(Refused),
 }
@@ -68,6 +69,8 @@ pub struct Block {
     pub exptime: i64,
     pub unique: u64,
     pub noreply: bool,
+    /// Of an `ms`.
+    pub meta: Option<Box<MetaStore>>,
     value: Builder,
     /// The two bytes behind the value, as far as they have come.
     end: [u8; 2],
@@ -150,15 +153,18 @@ impl Decoder {
             Ok(Command::Store(store)) => {
                 if self.is_too_large(&store) {
                     self.state = State::Swallow(store.length + 2);
-                    return (used, Step::TooLarge { verb: store.verb, key: store.key, noreply: store.noreply });
+                    // As memcached: whatever an `ms` was to do, the value there is out of date.
+                    let verb = if store.meta.is_some() { Verb::Set } else { store.verb };
+                    return (used, Step::TooLarge { verb, key: store.key, noreply: store.noreply });
                 }
                 self.state = State::Block(Box::new(Block {
                     verb: store.verb,
-                    key: store.key.into(),
+                    key: store.key.into_owned().into(),
                     flags: store.flags,
                     exptime: store.exptime,
                     unique: store.unique,
                     noreply: store.noreply,
+                    meta: store.meta,
                     value: Builder::new(store.length, &self.stash),
                     end: [0; 2],
                     end_length: 0,
@@ -177,7 +183,7 @@ impl Decoder {
     }
 
     fn is_too_large(&self, store: &super::Store<'_>) -> bool {
-        item_bytes(store.key, store.flags, store.length) > self.item_bytes_max
+        item_bytes(&store.key, store.flags, store.length) > self.item_bytes_max
     }
 }
 

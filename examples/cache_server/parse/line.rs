@@ -1,10 +1,9 @@
 //! The classic commands, one line each.
 //!
-//! The meta commands (`mg`, `ms`, `md`, `ma`, `mn`, `me`) are not here yet: they answer `ERROR`. Their room is a file beside this
-//! one, entered from [`command`] by the first letter `m`, as memcached enters it.
+//! Two letters, the first of them `m`, are a meta command: [`meta`].
 
 use super::number::{signed, unsigned, unsigned32};
-use super::{Command, Keys, Refusal, Refused, Store, Verb, KEY_BYTES_MAX};
+use super::{control, meta, Command, Keys, Refusal, Refused, Store, Verb, KEY_BYTES_MAX};
 
 /// The longest value memcached can name: its lengths are C ints, and CR LF is added to them.
 const VALUE_BYTES_MAX: i64 = i32::MAX as i64 - 2;
@@ -35,8 +34,13 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, Refused> {
         b"flush_all" => flush_all(arguments),
         b"verbosity" => verbosity(arguments),
         b"stats" => Ok(Command::Stats { topic: arguments.first().copied(), argument: arguments.get(1).copied() }),
+        b"cache_memlimit" => control::memory_limit(arguments),
+        b"tenant" => control::tenant(line, arguments),
+        b"watch" => control::watch(arguments),
+        b"lru_crawler" => control::lru_crawler(arguments),
         b"version" => Ok(Command::Version),
         b"quit" => Ok(Command::Quit),
+        [b'm', _] => meta::command(name, line),
         // A browser that was lured here must not get its headers and body run as commands.
         _ if words.last().is_some_and(|last| last.starts_with(b"HTTP/")) => Ok(Command::Quit),
         _ => Err(Refusal::Unknown.into()),
@@ -79,19 +83,19 @@ fn store<'a>(verb: Verb, arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused>
     let noreply = noreply(arguments);
     // The length comes first: where it can be read, the block behind a refused line is swallowed, not run as commands.
     // (memcached 1.6.18 runs it; later ones swallow it.)
-    let Some(length) = signed(arguments[3]).filter(|n| (0..=VALUE_BYTES_MAX).contains(n)) else {
+    let Some(length) = value_length(arguments[3]) else {
         return Err(Refused { noreply, ..Refusal::Format.into() });
     };
-    let length = length as usize;
     let read = || {
         Some(Store {
             verb,
-            key: key(arguments[0]).ok()?,
+            key: key(arguments[0]).ok()?.into(),
             flags: unsigned32(arguments[1])?,
             exptime: signed(arguments[2])?,
             length,
             unique: if verb == Verb::Cas { unsigned(arguments[4])? } else { 0 },
             noreply,
+            meta: None,
         })
     };
     read().map(Command::Store).ok_or(Refused { why: Refusal::Format, noreply, swallow: length + 2 })
@@ -109,7 +113,7 @@ fn delete<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
     if !well_formed {
         return Err(Refused { noreply, ..Refusal::DeleteUsage.into() });
     }
-    let key = key(arguments[0]).map_err(|refused| Refused { noreply, ..refused })?;
+    let key = key(arguments[0]).map_err(|why| Refused { noreply, ..why.into() })?;
     Ok(Command::Delete { key, noreply })
 }
 
@@ -131,7 +135,7 @@ fn key_and_number<'a>(arguments: &[&'a [u8]]) -> Result<(&'a [u8], &'a [u8], boo
         return Err(Refusal::Unknown.into());
     }
     let noreply = noreply(arguments);
-    let key = key(arguments[0]).map_err(|refused| Refused { noreply, ..refused })?;
+    let key = key(arguments[0]).map_err(|why| Refused { noreply, ..why.into() })?;
     Ok((key, arguments[1], noreply))
 }
 
@@ -158,16 +162,21 @@ fn verbosity<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
 }
 
 /// Whether the line's last word asks for silence. Errors keep silent as well, as memcached's do.
-fn noreply(arguments: &[&[u8]]) -> bool {
+pub(super) fn noreply(arguments: &[&[u8]]) -> bool {
     arguments.last() == Some(&&b"noreply"[..])
 }
 
 /// A key: 1 to 250 bytes, no white space, no control character.
-fn key(word: &[u8]) -> Result<&[u8], Refused> {
+pub(super) fn key(word: &[u8]) -> Result<&[u8], Refusal> {
     if word.len() > KEY_BYTES_MAX || word.iter().any(|b| b.is_ascii_control()) {
-        return Err(Refusal::Format.into());
+        return Err(Refusal::Format);
     }
     Ok(word)
+}
+
+/// The length of a block.
+pub(super) fn value_length(word: &[u8]) -> Option<usize> {
+    signed(word).filter(|length| (0..=VALUE_BYTES_MAX).contains(length)).map(|length| length as usize)
 }
 
 /// The first words of a line, without an allocation.

@@ -28,18 +28,23 @@ pub fn signed(text: &[u8]) -> Option<i64> {
 
 /// The sign (true: minus) and the digits' value.
 fn scan(text: &[u8]) -> Option<(bool, u64)> {
-    let text = text.trim_ascii_start();
+    let text = &text[text.iter().take_while(|b| is_space(b)).count()..];
     let (negative, digits) = match text.split_first()? {
         (b'-', rest) => (true, rest),
         (b'+', rest) => (false, rest),
         _ => (false, text),
     };
     let length = digits.iter().take_while(|b| b.is_ascii_digit()).count();
-    if length == 0 || digits.get(length).is_some_and(|b| !b.is_ascii_whitespace()) {
+    if length == 0 || digits.get(length).is_some_and(|b| !is_space(b)) {
         return None;
     }
     let value = digits[..length]
         .iter()
         .try_fold(0u64, |sum, digit| sum.checked_mul(10)?.checked_add(u64::from(digit - b'0')))?;
     Some((negative, value))
+}
+
+/// C's `isspace`: Rust's leaves the vertical tab out.
+fn is_space(byte: &u8) -> bool {
+    byte.is_ascii_whitespace() || *byte == 0x0b
 }

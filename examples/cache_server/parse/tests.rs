@@ -5,6 +5,8 @@
 //! - the steps do not depend on how the bytes were split (invariant 1 of the decoder);
 //! - after anything but a line too long, the next command is understood.
 
+mod meta;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -33,8 +35,8 @@ fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
             steps.push(match step {
                 Step::Store(block) => {
                     let head = format!(
-                        "{:?} {:?} {} {} {} {}",
-                        block.verb, block.key, block.flags, block.exptime, block.unique, block.noreply
+                        "{:?} {:?} {} {} {} {} {:?}",
+                        block.verb, block.key, block.flags, block.exptime, block.unique, block.noreply, block.meta
                     );
                     let bytes: Vec<u8> = block.into_data().pieces_from(0).flatten().copied().collect();
                     format!("{head} {}", bytes.escape_ascii())
@@ -73,7 +75,7 @@ fn gets_have_any_number_of_keys() {
 #[test]
 fn store_lines() {
     let Ok(Command::Store(store)) = one("cas k 7 -1 5 18446744073709551615 noreply") else { panic!("not a store") };
-    assert_eq!((store.verb, store.key, store.flags, store.exptime), (Verb::Cas, &b"k"[..], 7, -1));
+    assert_eq!((store.verb, store.key, store.flags, store.exptime), (Verb::Cas, b"k"[..].into(), 7, -1));
     assert_eq!((store.length, store.unique, store.noreply), (5, u64::MAX, true));
     let Ok(Command::Store(store)) = one("set k 0 0 5 other") else { panic!("memcached takes any sixth word") };
     assert!(!store.noreply);
@@ -86,11 +88,17 @@ fn refused_lines_in_memcacheds_words() {
         ("", "ERROR"),
         ("   ", "ERROR"),
         ("x", "ERROR"),
+        ("cache_memlimit", "ERROR"),
+        ("cache_memlimit x", "ERROR"),
+        ("tenant", "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>..."),
+        ("tenant set shop", "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>..."),
+        ("watch", "CLIENT_ERROR only evictions can be watched here"),
+        ("watch evictions fetchers", "CLIENT_ERROR only evictions can be watched here"),
+        ("watch x", "ERROR"),
+        ("lru_crawler metadump all", "CLIENT_ERROR lru crawler disabled"),
         ("GET a", "ERROR"),
         ("get", "ERROR"),
         ("gat", "ERROR"),
-        ("mg a v", "ERROR"),
-        ("mn", "ERROR"),
         ("set k 0 0", "ERROR"),
         ("set k 0 0 5 noreply more", "ERROR"),
         ("cas k 0 0 5", "ERROR"),
@@ -132,6 +140,7 @@ fn numbers_as_strtoull_reads_them() {
     assert_eq!(number::unsigned(b"18446744073709551615"), Some(u64::MAX));
     assert_eq!(number::unsigned(b" +12 "), Some(12));
     assert_eq!(number::unsigned(b"12 tail"), Some(12), "what stands behind white space is not looked at");
+    assert_eq!(number::unsigned(b"\x0b1\x0b"), Some(1), "white space as C has it");
     assert_eq!(number::unsigned(b"-0"), Some(0));
     for not in [&b""[..], b" ", b"+", b"12x", b"-1", b"0x10", b"18446744073709551616", b"\xff"] {
         assert_eq!(number::unsigned(not), None, "{}", not.escape_ascii());
@@ -199,6 +208,18 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
         "stats",
         "quit",
         "mg",
+        "ms",
+        "md",
+        "ma",
+        "me",
+        "mn",
+        "v",
+        "b",
+        "Zm9v",
+        "T30",
+        "C1",
+        "ME",
+        "Oopaque",
         "k",
         "tenant:key",
         "0",
@@ -217,15 +238,21 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let line = prop::collection::vec(word, 0..8).prop_map(|words| words.join(" ").into_bytes());
     let ended = (line, prop::sample::select(vec!["\r\n", "\n", "\r", "\r\r\n"]))
         .prop_map(|(line, end)| [line, end.as_bytes().to_vec()].concat());
-    let block =
-        (0usize..600, -2i32..3, prop::sample::select(vec!["set", "add", "cas"])).prop_map(|(length, lie, verb)| {
+    let block = (0usize..600, -2i32..3, prop::sample::select(vec!["set", "add", "cas", "ms", "ms bad"])).prop_map(
+        |(length, lie, verb)| {
             let announced = length.saturating_add_signed(lie as isize);
-            let unique = if verb == "cas" { " 5" } else { "" };
-            let mut bytes = format!("{verb} some:key 1 0 {announced}{unique}\r\n").into_bytes();
+            let mut bytes = match verb {
+                "ms" => format!("ms c29tZTprZXk= {announced} b T0 c q\r\n"),
+                "ms bad" => format!("ms some:key {announced} T0 T0\r\n"),
+                "cas" => format!("cas some:key 1 0 {announced} 5\r\n"),
+                _ => format!("{verb} some:key 1 0 {announced}\r\n"),
+            }
+            .into_bytes();
             bytes.extend((0..length).map(|n| b"abc \n"[n % 5]));
             bytes.extend(b"\r\n");
             bytes
-        });
+        },
+    );
     let noise = prop::collection::vec(any::<u8>(), 0..40);
     let long = (0usize..5000).prop_map(|length| [&b"get "[..], &vec![b'q'; length]].concat());
     prop_oneof![6 => ended, 4 => block, 2 => noise, 1 => long]
@@ -253,11 +280,12 @@ proptest! {
 
     /// A well-formed command behind anything that ends cleanly is understood: nothing leaves the stream out of step.
     #[test]
-    fn the_parser_stays_in_step(lengths in prop::collection::vec(0usize..12_000, 1..8), bad in any::<bool>()) {
+    fn the_parser_stays_in_step(lengths in prop::collection::vec(0usize..12_000, 1..8), bad in any::<bool>(), meta in any::<bool>()) {
         let mut stream = Vec::new();
         for length in &lengths {
             let key = if bad { "k".repeat(251) } else { "k".into() };
-            stream.extend(format!("set {key} 0 0 {length}\r\n").bytes());
+            let line = if meta { format!("ms {key} {length} T0") } else { format!("set {key} 0 0 {length}") };
+            stream.extend(format!("{line}\r\n").bytes());
             stream.extend(vec![b'\n'; *length]);
             stream.extend(b"\r\nversion\r\n");
         }

@@ -1,0 +1,107 @@
+//! `ma`: `incr` and `decr` with a unique number, a value made on a miss, and a choice of what is answered.
+
+use std::sync::Arc;
+
+use super::{brief, echo, time_left};
+use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
+use crate::connection::Session;
+use crate::expiry::Expiry;
+use crate::parse::Meta;
+use crate::reply::Output;
+use crate::store::{Edit, There};
+use crate::value::{Data, Marks, Value};
+
+enum Outcome {
+    Missing,
+    Exists,
+    NoNumber,
+    Done(Done),
+}
+
+struct Done {
+    value: Value,
+    number: u64,
+    expiry: Expiry,
+    made: bool,
+}
+
+/// Answers `HD`, `VA`, `NF`, `EX`, or an error.
+pub async fn arithmetic(session: &mut Session, meta: Meta<'_>) {
+    let (server, options) = (&session.server, &meta.options);
+    let name = session.scope.name(&meta.key);
+    let increment = !matches!(options.mode, Some(b'D' | b'-'));
+    let delta = Delta { increment, amount: options.delta.unwrap_or(1) };
+    let decide = |there: Option<There<'_>>| {
+        let Some(There { value: old, left }) = there else {
+            if options.vivify.is_none() {
+                return (Edit::Keep, Outcome::Missing);
+            }
+            let marks = Marks { binary: options.binary, ..Marks::default() };
+            let text = options.initial.to_string();
+            let value = server.store.value(0, marks, Arc::new(Data::copy(text.as_bytes(), &server.stash)));
+            let done = Done { value: value.clone(), number: options.initial, expiry: Expiry::Never, made: true };
+            return (Edit::Put(value), Outcome::Done(done));
+        };
+        // As memcached: 0 is no number to compare with, and a value without bytes is no number whoever has changed it.
+        if options.unique.is_some_and(|unique| unique != 0 && unique != old.unique) && old.data.len() > 0 {
+            return (Edit::Keep, Outcome::Exists);
+        }
+        match calculate(old, delta, server) {
+            None => (Edit::Keep, Outcome::NoNumber),
+            Some((value, number)) => {
+                let done = Done { value: value.clone(), number, expiry: left.into(), made: false };
+                (Edit::Change(value), Outcome::Done(done))
+            }
+        }
+    };
+    let lifetime = options.vivify.map_or(Expiry::Never, Expiry::of);
+    let outcome = server.store.update(&name, lifetime, decide).await;
+    let (hits, misses) = delta.counters();
+    match outcome {
+        Ok(Outcome::Done(done)) => {
+            if !done.made {
+                session.tally.count(hits);
+            }
+            let expiry = answer(session, &meta, &done);
+            if options.exptime.is_some() {
+                session.server.store.expire(&name, expiry);
+            }
+        }
+        Ok(Outcome::Missing) => {
+            session.tally.count(misses);
+            brief(&mut session.output, "NF", &meta);
+        }
+        Ok(Outcome::Exists) => brief(&mut session.output, "EX", &meta),
+        Ok(Outcome::NoNumber) => session.output.line(NO_NUMBER),
+        Err(_) => session.output.line(NO_MEMORY),
+    }
+}
+
+/// Writes the answer for a number that was changed or made; the expiry it has afterwards.
+fn answer(session: &mut Session, meta: &Meta<'_>, done: &Done) -> Expiry {
+    // As memcached: what was made is told even to who wants quiet.
+    let silent = meta.options.quiet && !done.made;
+    let mut nowhere = Output::default();
+    let out = if silent { &mut nowhere } else { &mut session.output };
+    let text = done.number.to_string();
+    if meta.options.value {
+        out.text(format_args!("VA {}", text.len()));
+    } else {
+        out.push(b"HD");
+    }
+    let mut expiry = done.expiry;
+    for flag in meta.flags.clone() {
+        match flag[0] {
+            b'T' => expiry = meta.options.exptime.map_or(expiry, Expiry::of),
+            b'N' if done.made => expiry = meta.options.vivify.map_or(expiry, Expiry::of),
+            b't' => time_left(out, expiry),
+            b'c' => out.text(format_args!(" c{}", done.value.unique)),
+            _ => echo(out, flag, &meta.key, meta.options.binary),
+        }
+    }
+    out.line("");
+    if meta.options.value {
+        out.line(&text);
+    }
+    expiry
+}

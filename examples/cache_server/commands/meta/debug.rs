@@ -1,0 +1,33 @@
+//! `me`: what is known of a value.
+
+use crate::connection::Session;
+use crate::expiry::Expiry;
+use crate::parse::{base64, item_bytes};
+use crate::stats::Counter;
+use crate::store::There;
+use crate::value::SLAB_CLASS;
+
+/// Answers one line of it, or `EN`. It is not a use of the value.
+pub fn debug(session: &mut Session, key: &[u8]) {
+    let Session { output: out, server, tally, .. } = session;
+    let name = session.scope.name(key);
+    tally.count(Counter::CmdMeta);
+    let found = server.store.inspect(&name, |There { value, left }| (value.clone(), Expiry::from(left)));
+    let Some((value, expiry)) = found else { return out.line("EN") };
+    let mut shown = Vec::new();
+    match value.marks.binary {
+        true => base64::encode(key, &mut shown),
+        false => shown.extend(key),
+    }
+    out.push(b"ME ");
+    out.push(&shown);
+    // As memcached: the seconds left, below zero.
+    let exp = expiry.seconds_left().map_or(-1, |left| -(left as i64));
+    out.format(format_args!(
+        " exp={exp} la={} cas={} fetch={} cls={SLAB_CLASS} size={}",
+        server.store.idle_seconds(&value),
+        value.unique,
+        if value.data.seen.fetched() { "yes" } else { "no" },
+        item_bytes(key, value.flags, value.data.len()),
+    ));
+}

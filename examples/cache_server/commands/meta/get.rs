@@ -1,0 +1,150 @@
+//! `mg`
+//!
+//! A plain read is one look at the cache. Only what is told together with the time left, or changes something (a win, a value made on a
+//! miss), takes the longer way through an update: of all who ask for a stale value at the same time, one is told that it has won.
+
+use std::sync::Arc;
+
+use super::{brief, echo, time_left};
+use crate::connection::Session;
+use crate::expiry::Expiry;
+use crate::parse::Meta;
+use crate::prefix::Deed;
+use crate::stats::Counter;
+use crate::store::{Edit, There};
+use crate::value::{Data, Marks, Value};
+
+/// What an `mg` found.
+struct Found {
+    /// As it was before, or as it was made.
+    value: Value,
+    /// Its time, if that was asked for.
+    expiry: Expiry,
+    made: bool,
+    /// The client is told to store it again.
+    won: bool,
+}
+
+/// Answers `HD`, `VA` or `EN`.
+pub async fn get(session: &mut Session, meta: Meta<'_>) {
+    let name = session.scope.name(&meta.key);
+    let found = find(session, &name, &meta).await;
+    session.server.prefixes.count(&name, if found.is_some() { Deed::Hit } else { Deed::Miss });
+    let Some(found) = found else {
+        session.tally.count(Counter::CmdGet);
+        session.tally.count(Counter::GetMisses);
+        if !meta.options.quiet {
+            brief(&mut session.output, "EN", &meta);
+        }
+        return;
+    };
+    let touches = meta.options.exptime.is_some();
+    session.tally.count(if touches { Counter::CmdTouch } else { Counter::CmdGet });
+    session.tally.count(if touches { Counter::TouchHits } else { Counter::GetHits });
+    let expiry = answer(session, &meta, &found);
+    if !meta.options.unused {
+        session.server.store.used(&found.value);
+    }
+    if touches {
+        session.server.store.expire(&name, expiry);
+    }
+}
+
+async fn find(session: &Session, name: &[u8], meta: &Meta<'_>) -> Option<Found> {
+    let (store, options) = (&session.server.store, &meta.options);
+    let value = if options.unused { store.peek(name) } else { store.find(name) };
+    let timed = options.recache.is_some() || meta.flags.clone().any(|flag| flag[0] == b't');
+    match value {
+        None if options.vivify.is_none() => return None,
+        Some(value) if !timed && (!value.marks.stale || value.marks.won) => {
+            return Some(Found { value, expiry: Expiry::Never, made: false, won: false });
+        }
+        _ => {}
+    }
+    let decide = |there: Option<There<'_>>| match there {
+        Some(there) => {
+            let found = Found::there(meta, there);
+            match found.won {
+                true => (Edit::Change(found.value.with_won()), Some(found)),
+                false => (Edit::Keep, Some(found)),
+            }
+        }
+        None if options.vivify.is_some() => {
+            let marks = Marks { won: true, binary: options.binary, ..Marks::default() };
+            let value = store.value(0, marks, Arc::new(Data::copy(b"", &session.server.stash)));
+            (Edit::Put(value.clone()), Some(Found { value, expiry: Expiry::Never, made: true, won: true }))
+        }
+        None => (Edit::Keep, None),
+    };
+    let lifetime = options.vivify.map_or(Expiry::Never, Expiry::of);
+    match store.update(name, lifetime, decide).await {
+        Ok(found) => found,
+        // No room to note a winner: nobody wins, and what is there is shown.
+        Err(_) => store.inspect(name, |there| Found { won: false, ..Found::there(meta, there) }),
+    }
+}
+
+/// Writes the answer for a value; the expiry it has afterwards.
+fn answer(session: &mut Session, meta: &Meta<'_>, found: &Found) -> Expiry {
+    let Session { output: out, server, .. } = session;
+    let Found { value, made, won, .. } = found;
+    let length = value.data.len();
+    if meta.options.value {
+        out.text(format_args!("VA {length}"));
+    } else {
+        out.push(b"HD");
+    }
+    let mut expiry = found.expiry;
+    for flag in meta.flags.clone() {
+        match flag[0] {
+            b'T' => expiry = meta.options.exptime.map_or(expiry, Expiry::of),
+            b'N' if *made => expiry = meta.options.vivify.map_or(expiry, Expiry::of),
+            b's' => out.text(format_args!(" s{length}")),
+            b't' => time_left(out, expiry),
+            b'c' => out.text(format_args!(" c{}", value.unique)),
+            b'f' => out.text(format_args!(" f{}", value.flags)),
+            b'l' => out.text(format_args!(" l{}", server.store.idle_seconds(value))),
+            b'h' => out.text(format_args!(" h{}", u8::from(value.data.seen.fetched()))),
+            _ => echo(out, flag, &meta.key, value.marks.binary),
+        }
+    }
+    if value.marks.won && !made {
+        out.push(b" Z");
+    }
+    if value.marks.stale {
+        out.push(b" X");
+    }
+    if *won {
+        out.push(b" W");
+    }
+    out.line("");
+    if meta.options.value {
+        out.data(&value.data);
+    }
+    expiry
+}
+
+impl Found {
+    /// What is there, and whether the client wins it: if it is stale, or has less time left than `R` says, and nobody has won it yet.
+    fn there(meta: &Meta<'_>, there: There<'_>) -> Self {
+        let expiry = Expiry::from(there.left);
+        let marks = there.value.marks;
+        let won = !marks.won && (marks.stale || is_due(meta, expiry));
+        Self { value: there.value.clone(), expiry, made: false, won }
+    }
+}
+
+/// Whether less time is left than `R` says. A `T` in front of it counts already.
+fn is_due(meta: &Meta<'_>, mut expiry: Expiry) -> bool {
+    for flag in meta.flags.clone() {
+        match flag[0] {
+            b'T' => expiry = meta.options.exptime.map_or(expiry, Expiry::of),
+            b'R' => {
+                let least = meta.options.recache.and_then(|exptime| Expiry::of(exptime).seconds_left());
+                return expiry.seconds_left().zip(least).is_some_and(|(left, least)| left < least);
+            }
+            _ => {}
+        }
+    }
+    false
+}

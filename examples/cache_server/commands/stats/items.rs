@@ -1,0 +1,33 @@
+//! `stats items`: memcached's names, for one class. What a slab allocator or its segmented LRU would have to count is 0.
+
+use crate::connection::Session;
+use crate::stats::stat;
+use crate::value::SLAB_CLASS;
+
+/// Answers with the class's lines; with none if there is nothing in it.
+pub fn items(session: &mut Session) {
+    let Session { output: out, server, .. } = session;
+    let totals = server.store.totals();
+    let gone = server.store.gone();
+    if totals.items > 0 {
+        for (name, value) in [
+            ("number", totals.items),
+            ("mem_requested", totals.bytes),
+            ("evicted", totals.evictions),
+            ("evicted_time", gone.evicted_idle_seconds),
+            ("outofmemory", server.counters.get(crate::stats::Counter::StoreNoMemory)),
+            ("tailrepairs", 0),
+            ("reclaimed", totals.expired),
+            ("expired_unfetched", gone.expired_unfetched),
+            ("evicted_unfetched", gone.evicted_unfetched),
+            ("evicted_active", 0),
+            ("crawler_reclaimed", 0),
+            ("crawler_items_checked", 0),
+            ("lrutail_reflocked", 0),
+            ("direct_reclaims", 0),
+        ] {
+            stat(out, &format!("items:{SLAB_CLASS}:{name}"), value);
+        }
+    }
+    out.line("END");
+}

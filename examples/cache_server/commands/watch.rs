@@ -1,0 +1,36 @@
+//! `watch evictions`: from then on, a line for each value that had to make room, until the client leaves.
+
+use std::io;
+
+use crate::connection::{Next, Session};
+
+/// Says `OK`, and then what is seen. What comes in is thrown away.
+pub async fn evictions(session: &mut Session) -> io::Result<Next> {
+    let mut sightings = session.server.store.watch_evictions();
+    session.output.line("OK");
+    session.flush().await?;
+    let mut input = Vec::with_capacity(1024);
+    loop {
+        tokio::select! {
+            _ = session.closed() => return Ok(Next::Close),
+            ready = session.readable() => {
+                ready?;
+                input.clear();
+                if session.has_left(&mut input)? {
+                    return Ok(Next::Close);
+                }
+            }
+            sighting = sightings.recv() => match sighting {
+                Some(line) => session.output.push(line.as_bytes()),
+                None => return Ok(Next::Close),
+            }
+        }
+        while let Ok(line) = sightings.try_recv() {
+            session.output.push(line.as_bytes());
+            if session.output.is_full() {
+                break;
+            }
+        }
+        session.flush().await?;
+    }
+}

@@ -1,0 +1,94 @@
+//! `-o`: memcached's extended options. They tune a slab allocator and its segmented LRU, which are not here; so most mean nothing, and
+//! are taken, that a command line which serves memcached serves us. Those that would mean something are refused by name.
+
+/// Concern slabs, their LRUs and the threads that tend them, or buffers that are bounded here in another way.
+const WITHOUT_EFFECT: &[&str] = &[
+    "hash_algorithm",
+    "hashpower",
+    "hot_lru_pct",
+    "hot_max_factor",
+    "inline_ascii_resp",
+    "lru_crawler",
+    "lru_crawler_sleep",
+    "lru_crawler_tocrawl",
+    "lru_maintainer",
+    "maxconns_fast",
+    "modern",
+    "no_chunked_items",
+    "no_drop_privileges",
+    "no_hashexpand",
+    "no_inline_ascii_resp",
+    "no_lru_crawler",
+    "no_lru_maintainer",
+    "no_maxconns_fast",
+    "no_modern",
+    "no_slab_automove",
+    "no_slab_reassign",
+    "read_buf_mem_limit",
+    "resp_obj_mem_limit",
+    "slab_automove",
+    "slab_automove_ratio",
+    "slab_automove_window",
+    "slab_chunk_max",
+    "slab_reassign",
+    "slab_sizes",
+    "tail_repair_time",
+    "temporary_ttl",
+    "track_sizes",
+    "warm_lru_pct",
+    "warm_max_factor",
+    "watcher_logbuf_size",
+    "worker_logbuf_size",
+];
+
+/// What they would do is not done here.
+const REFUSED: &[&str] = &[
+    "drop_privileges",
+    "ext_path",
+    "idle_timeout",
+    "proxy_config",
+    "proxy_uring",
+    "relaxed_privileges",
+    "ssl_ca_cert",
+    "ssl_chain_cert",
+    "ssl_ciphers",
+    "ssl_kernel_tls",
+    "ssl_key",
+    "ssl_keyformat",
+    "ssl_min_version",
+    "ssl_session_cache",
+    "ssl_verify_mode",
+    "ssl_wbuf_size",
+];
+
+/// Whether `text`, one `name` or `name=value`, may stand there.
+///
+/// # Errors
+///
+/// A sentence that names it.
+pub fn check(text: &str) -> Result<(), String> {
+    let name = text.split('=').next().unwrap_or_default();
+    if WITHOUT_EFFECT.contains(&name) {
+        return Ok(());
+    }
+    if REFUSED.contains(&name) || name.starts_with("ext_") {
+        return Err(format!("-o: {name} is memcached's, and not to be had here"));
+    }
+    Err(format!("-o: there is no option {name:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_taken_or_refused_by_name() {
+        for text in ["modern", "hashpower=20", "slab_reassign"] {
+            assert_eq!(check(text), Ok(()));
+        }
+        for text in ["idle_timeout=10", "ssl_key=/x", "ext_item_age=1", "nonsense", ""] {
+            let why = check(text).unwrap_err();
+            assert!(why.contains(text.split('=').next().unwrap()), "{why}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What steers the server as a whole: memcached's `cache_memlimit`, `watch` and `lru_crawler`, and our own `tenant`.
+
+use super::line::noreply;
+use super::number::unsigned32;
+use super::{Command, Keys, Refusal, Refused};
+
+/// `cache_memlimit <megabytes> [noreply]`
+pub(super) fn memory_limit<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
+    if arguments.len() != 1 && arguments.len() != 2 {
+        return Err(Refusal::Unknown.into());
+    }
+    let noreply = noreply(arguments);
+    let megabytes = unsigned32(arguments[0]).ok_or(Refused { noreply, ..Refusal::Unknown.into() })?;
+    Ok(Command::MemoryLimit { megabytes, noreply })
+}
+
+/// `tenant list`, `tenant set <name> <limit>=<bytes>*`
+pub(super) fn tenant<'a>(line: &'a [u8], arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
+    match arguments {
+        [b"list"] => Ok(Command::TenantList),
+        [b"set", name, _, ..] => {
+            let mut limits = Keys::of(line);
+            limits.nth(2);
+            Ok(Command::TenantSet { name, limits })
+        }
+        _ => Err(Refusal::TenantUsage.into()),
+    }
+}
+
+/// `watch evictions`. The other things that memcached lets one watch are refused by name.
+pub(super) fn watch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
+    let known = |word: &&[u8]| {
+        let others: [&[u8]; 8] = [
+            b"rawcmds",
+            b"fetchers",
+            b"mutations",
+            b"sysevents",
+            b"connevents",
+            b"proxyreqs",
+            b"proxyevents",
+            b"proxyuser",
+        ];
+        *word == b"evictions" || others.contains(word)
+    };
+    match arguments {
+        [b"evictions"] => Ok(Command::WatchEvictions),
+        _ if arguments.iter().all(known) => Err(Refusal::WatchEvictionsOnly.into()),
+        _ => Err(Refusal::Unknown.into()),
+    }
+}
+
+/// `lru_crawler ...`: there is none, which is what memcached says when it runs without.
+pub(super) fn lru_crawler<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
+    match arguments {
+        [b"crawl" | b"metadump" | b"mgdump", _] => Err(Refusal::CrawlerDisabled.into()),
+        _ => Err(Refusal::Unknown.into()),
+    }
+}

@@ -1,0 +1,76 @@
+//! A connection's bytes, whichever way they come.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
+
+/// A TCP or unix stream.
+#[derive(Debug)]
+pub enum Stream {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(UnixStream),
+}
+
+/// Does the same with either.
+macro_rules! either {
+    ($stream:expr, $inner:ident => $do:expr) => {
+        match $stream {
+            Stream::Tcp($inner) => $do,
+            #[cfg(unix)]
+            Stream::Unix($inner) => $do,
+        }
+    };
+}
+
+impl Stream {
+    /// Sends short replies at once.
+    pub fn set_nodelay(&self) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.set_nodelay(true),
+            #[cfg(unix)]
+            Self::Unix(_) => Ok(()),
+        }
+    }
+
+    /// Resolves when there may be something to read, or the client is gone.
+    pub async fn readable(&self) -> io::Result<()> {
+        either!(self, stream => stream.readable().await)
+    }
+
+    /// Reads what there is into `input`'s spare room.
+    pub fn try_read_buf(&self, input: &mut Vec<u8>) -> io::Result<usize> {
+        either!(self, stream => stream.try_read_buf(input))
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), stream => Pin::new(stream).poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        either!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        either!(self, stream => stream.is_write_vectored())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), stream => Pin::new(stream).poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(cx))
+    }
+}

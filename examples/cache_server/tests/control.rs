@@ -1,0 +1,126 @@
+//! What an administrator does while clients go on: the budget, tenants' limits, watching, counting by prefix; and a full server that
+//! drops nothing.
+
+use super::*;
+
+/// Writes so many values of 10,000 bytes; how many were stored.
+fn write(client: &mut Client, prefix: &str, count: usize) -> usize {
+    let value = "v".repeat(10_000);
+    (0..count)
+        .filter(|n| {
+            client.0.write_all(format!("set {prefix}{n} 0 0 10000\r\n{value}\r\n").as_bytes()).unwrap();
+            client.line() == "STORED\r\n"
+        })
+        .count()
+}
+
+#[test]
+fn the_budget_changes_at_once() {
+    let server = Running::start(|settings| settings.budget = Bytes::mib(32));
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("cache_memlimit 7\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),
+        ("cache_memlimit 2000000000\r\n", "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"),
+        ("cache_memlimit x noreply\r\n", ""),
+    ] {
+        client.say(text, expected);
+    }
+    assert_eq!(write(&mut client, "k", 2000), 2000);
+    client.say("cache_memlimit 8\r\n", "OK\r\n");
+    assert_eq!(client.stat("stats", "limit_maxbytes"), (8 << 20).to_string());
+    let bytes = |client: &mut Client| client.stat("stats", "bytes").parse::<u64>().unwrap();
+    let changed = Instant::now();
+    while bytes(&mut client) > 8 << 20 {
+        assert!(changed.elapsed() < Duration::from_secs(10), "{} bytes are still in use", bytes(&mut client));
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(write(&mut client, "again", 100), 100);
+    client.say("cache_memlimit 16\r\n", "OK\r\n");
+    assert_eq!(write(&mut client, "more", 2000), 2000);
+    assert!(bytes(&mut client) > 10 << 20, "the new budget is used");
+}
+
+#[test]
+fn a_tenants_limits_change_at_once() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    assert_eq!(write(&mut client, "shop:", 300), 300);
+    for (text, expected) in [
+        ("tenant set shop max=1M\r\n", "OK\r\n"),
+        ("tenant set shop low=64K high=512K\r\n", "OK\r\n"),
+        ("tenant set new min=1K\r\n", "OK\r\n"),
+        ("tenant set shop low=2M\r\n", "CLIENT_ERROR low is above max, so it could never be used\r\n"),
+        ("tenant set shop lo=2M\r\n", "CLIENT_ERROR lo=2M: the limits are min, low, high and max\r\n"),
+        ("tenant set a:b low=2M\r\n", "CLIENT_ERROR a tenant's name ends before the first ':' of a key\r\n"),
+        ("tenant sat\r\n", "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>...\r\n"),
+    ] {
+        client.say(text, expected);
+    }
+    assert_eq!(client.stat("stats tenants", "shop:max"), (1 << 20).to_string());
+    let changed = Instant::now();
+    while client.stat("stats tenants", "shop:bytes").parse::<u64>().unwrap() > 600 << 10 {
+        assert!(changed.elapsed() < Duration::from_secs(10));
+        thread::sleep(Duration::from_millis(5));
+    }
+    client.0.write_all(b"tenant list\r\n").unwrap();
+    let lines: Vec<String> = std::iter::from_fn(|| Some(client.line()).filter(|line| line != "END\r\n")).collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[1].starts_with("TENANT new min=1024 low=0 high=max max=max bytes=0 items=0"), "{lines:?}");
+    assert!(lines[2].starts_with("TENANT shop min=0 low=65536 high=524288 max=1048576 bytes="), "{lines:?}");
+}
+
+#[test]
+fn evictions_are_watched() {
+    let server = Running::start(|_| {});
+    let (mut watcher, mut client) = (server.connect(), server.connect());
+    watcher.0.write_all(b"watch evictions\r\n").unwrap();
+    assert_eq!(watcher.line(), "OK\r\n");
+    assert_eq!(write(&mut client, "shop:k", 2000), 2000);
+    let line = watcher.line();
+    assert!(line.starts_with("ts=") && line.contains(" type=eviction key=shop%3Ak"), "{line}");
+    assert!(line.ends_with(" clsid=1 size=10000\n"), "{line}");
+    drop(watcher);
+    assert_eq!(write(&mut client, "other", 200), 200, "who leaves is not waited for");
+    assert_ne!(client.stat("stats items", "items:1:evicted_unfetched"), "0");
+}
+
+#[test]
+fn prefixes_are_counted() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("stats detail\r\n", "CLIENT_ERROR usage: stats detail on|off|dump\r\n"),
+        ("stats detail dump\r\n", "END\r\n"),
+        ("stats detail on\r\n", "OK\r\n"),
+        ("set foo:1 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("get foo:1\r\n", "VALUE foo:1 0 1\r\nx\r\nEND\r\n"),
+        ("mg foo:2\r\n", "EN\r\n"),
+        ("delete bar:2\r\n", "NOT_FOUND\r\n"),
+        ("stats detail off\r\n", "OK\r\n"),
+        ("get foo:1\r\n", "VALUE foo:1 0 1\r\nx\r\nEND\r\n"),
+        (
+            "stats detail dump\r\n",
+            "PREFIX bar get 0 hit 0 set 0 del 1\r\nPREFIX foo get 2 hit 1 set 1 del 0\r\nEND\r\n",
+        ),
+    ] {
+        client.say(text, expected);
+    }
+}
+
+#[test]
+fn a_full_server_without_evictions_says_so() {
+    let server = Running::start(|settings| settings.evict = false);
+    let mut client = server.connect();
+    let stored = write(&mut client, "k", 1000);
+    assert!((500..850).contains(&stored), "{stored} values of 10 kB fit in 8 MiB");
+    assert_eq!(client.stat("stats", "evictions"), "0");
+    assert_eq!(client.stat("stats", "curr_items"), stored.to_string());
+    client.say("mg k0\r\n", "HD\r\n");
+    client.say("delete k0\r\n", "DELETED\r\n");
+    assert_eq!(write(&mut client, "next", 1), 1, "what is deleted makes room");
+
+    client.say("tenant set small max=100K high=10K\r\n", "OK\r\n");
+    client.say("delete k1\r\ndelete k2\r\n", "DELETED\r\nDELETED\r\n");
+    assert!(write(&mut client, "small:", 2) <= 2);
+    assert_eq!(client.stat("stats", "evictions"), "0");
+}

@@ -1,0 +1,108 @@
+//! Who comes in where: tenants by listener and by name, unix sockets, and how everyone is sent home.
+
+use super::*;
+
+#[test]
+fn a_tagged_listener_is_its_tenants() {
+    let server = Running::start(|settings| {
+        settings.listen.push(Listen::parse("tag_shop_:127.0.0.1", 0, b':').unwrap());
+    });
+    let mut all = server.connect();
+    let mut shop = server.connect_to(server.addresses[1]);
+    shop.say("set cart 0 0 3\r\nown\r\n", "STORED\r\n");
+    shop.say("get cart\r\n", "VALUE cart 0 3\r\nown\r\nEND\r\n");
+    all.say("get cart shop:cart\r\n", "VALUE shop:cart 0 3\r\nown\r\nEND\r\n");
+    all.say("set other:k 0 0 1\r\nx\r\nset n 0 0 1\r\n1\r\n", "STORED\r\nSTORED\r\n");
+    let refused = "CLIENT_ERROR not allowed on a tenant's own connection\r\n";
+    for (text, expected) in [
+        ("get other:k n\r\n", "END\r\n"),
+        ("mg cart k v\r\n", "VA 3 kcart\r\nown\r\n"),
+        ("ms num 1 k\r\n5\r\n", "HD knum\r\n"),
+        ("ma num v\r\n", "VA 1\r\n6\r\n"),
+        ("incr num 1\r\n", "7\r\n"),
+        ("touch num 0\r\n", "TOUCHED\r\n"),
+        ("gat 0 num\r\n", "VALUE num 0 1\r\n7\r\nEND\r\n"),
+        ("me num\r\n", "ME num exp=-1 la=0 cas=6 fetch=yes cls=1 size=63\r\n"),
+        ("md num\r\n", "HD\r\n"),
+        ("delete cart\r\n", "DELETED\r\n"),
+        ("flush_all\r\n", refused),
+        ("flush_all noreply\r\n", ""),
+        ("cache_memlimit 100\r\n", refused),
+        ("tenant list\r\n", refused),
+        ("stats tenants\r\n", refused),
+        ("watch evictions\r\n", refused),
+    ] {
+        shop.say(text, expected);
+    }
+    all.say("get n shop:cart\r\n", "VALUE n 0 1\r\n1\r\nEND\r\n");
+    assert_eq!(all.stat("stats tenants", "shop:items"), "0");
+}
+
+#[test]
+fn who_must_log_in_does_so_first() {
+    let path = std::env::temp_dir().join(format!("cache_server_users_{}", std::process::id()));
+    std::fs::write(&path, "shop:secret\ndefault:root\n").unwrap();
+    let users = crate::auth::Users::read(&path, b':').unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let server = Running::start(|settings| settings.users = Some(users));
+    let mut shop = server.connect();
+    for (text, expected) in [
+        ("get k\r\n", "CLIENT_ERROR unauthenticated\r\n"),
+        ("set auth 0 0 10\r\nshop wrong\r\n", "CLIENT_ERROR authentication failure\r\n"),
+        ("set auth 0 0 4\r\nshop\r\n", "CLIENT_ERROR bad authentication token format\r\n"),
+    ] {
+        shop.0.write_all(text.as_bytes()).unwrap();
+        shop.hear(expected);
+    }
+    shop.0.write_all(b"set auth 0 0 11\r\nshop secret\r\nset k 0 0 1\r\nx\r\n").unwrap();
+    shop.hear("STORED\r\nSTORED\r\n");
+    let mut administrator = server.connect();
+    administrator.0.write_all(b"set auth 0 0 12\r\ndefault root\r\n").unwrap();
+    administrator.hear("STORED\r\n");
+    administrator.say("get k shop:k\r\n", "VALUE shop:k 0 1\r\nx\r\nEND\r\n");
+    administrator.say("flush_all\r\n", "OK\r\n");
+    shop.say("get k\r\n", "END\r\n");
+    assert_eq!(administrator.stat("stats", "auth_cmds"), "3");
+    assert_eq!(administrator.stat("stats", "auth_errors"), "1");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_unix_socket_is_guarded_and_cleaned_up() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use crate::listen::Place;
+
+    let path = std::env::temp_dir().join(format!("cache_server_{}.sock", std::process::id()));
+    // What an earlier server left behind is no hindrance.
+    drop(UnixListener::bind(&path).unwrap());
+    let unix = Listen { tenant: None, place: Place::Unix { path: path.clone(), mode: 0o600 } };
+    let mut server = Running::start(|settings| settings.listen.push(unix.clone()));
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.write_all(b"set k 0 0 1\r\nx\r\nget k\r\n").unwrap();
+    let mut answer = [0; 29];
+    client.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let why = runtime.block_on(unix.open(b':')).unwrap_err();
+    assert!(why.contains("-s"), "{why}");
+    server.stop();
+    assert!(!path.exists());
+}
+
+#[test]
+fn what_came_in_before_the_end_is_answered() {
+    let mut server = Running::start(|_| {});
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.say("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+        client.0.write_all(&b"get k\r\n".repeat(1000)).unwrap();
+    }
+    server.stop();
+    for client in &mut clients {
+        client.hear(&"VALUE k 0 1\r\nx\r\nEND\r\n".repeat(1000));
+        assert_eq!(client.0.read(&mut [0]).unwrap_or(0), 0);
+    }
+}

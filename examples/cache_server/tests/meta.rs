@@ -1,0 +1,189 @@
+//! Conversations in meta commands: flags and their order, quiet pipelines, keys in base64, and how one of many clients wins the
+//! right to store a value again.
+
+use super::*;
+
+#[test]
+fn reads_tell_what_they_are_asked() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("mg k v\r\n", "EN\r\n"),
+        ("mg k v q\r\n", ""),
+        ("mg k Oabc k\r\n", "EN Oabc kk\r\n"),
+        ("set k 5 0 5\r\nhello\r\n", "STORED\r\n"),
+        ("mg k\r\n", "HD\r\n"),
+        ("set k 5 100 5\r\nhello\r\n", "STORED\r\n"),
+        ("mg k s v f h\r\n", "VA 5 s5 f5 h0\r\nhello\r\n"),
+        ("mg k h l t u\r\n", "HD h1 l0 t100\r\n"),
+        ("mg k k Oq t T0 q\r\n", "HD kk Oq t100\r\n"),
+        ("mg k t\r\n", "HD t-1\r\n"),
+        ("me k\r\n", "ME k exp=-1 la=0 cas=2 fetch=yes cls=1 size=69\r\n"),
+        ("me none\r\n", "EN\r\n"),
+        ("mn\r\n", "MN\r\n"),
+        ("mg k T-1\r\n", "HD\r\n"),
+        ("mg k\r\n", "EN\r\n"),
+        ("mg k v v\r\n", "CLIENT_ERROR duplicate flag\r\n"),
+    ] {
+        client.say(text, expected);
+    }
+    assert_eq!(client.stat("stats", "cmd_meta"), "2");
+    assert_eq!(client.stat("stats", "cmd_touch"), "2");
+}
+
+#[test]
+fn ms_stores_in_every_mode() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("ms k 2 c Oo k\r\nab\r\n", "HD c1 Oo kk\r\n"),
+        ("ms k 1 q\r\nx\r\n", ""),
+        ("ms k 1 ME\r\ny\r\n", "NS\r\n"),
+        ("ms k 1 ME q c\r\ny\r\n", "NS c0\r\n"),
+        ("ms none 1 MR\r\ny\r\n", "NS\r\n"),
+        ("ms none 1 C7\r\ny\r\n", "NF\r\n"),
+        ("ms k 1 MA c\r\ny\r\n", "HD c3\r\n"),
+        ("ms k 1 MP C1\r\nw\r\n", "EX\r\n"),
+        ("ms k 1 MP C3\r\nw\r\n", "HD\r\n"),
+        ("get k\r\n", "VALUE k 0 3\r\nwxy\r\nEND\r\n"),
+        ("ms k 1 C3\r\nz\r\n", "EX\r\n"),
+        ("ms k 1 C4 F9 T100\r\nz\r\n", "HD\r\n"),
+        ("mg k v f t\r\n", "VA 1 f9 t100\r\nz\r\n"),
+        ("ms k 1 q\r\nxyz\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n"),
+        ("ms k 3 Mz\r\nxyz\r\n", "CLIENT_ERROR invalid mode for ms M token\r\n"),
+        ("ms k 1 T-1\r\nz\r\n", "HD\r\n"),
+        ("mg k\r\n", "EN\r\n"),
+    ] {
+        client.say(text, expected);
+    }
+    let large = "x".repeat(1 << 20);
+    client.say("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.say(&format!("ms k {} ME q\r\n{large}\r\n", large.len()), "SERVER_ERROR object too large for cache\r\n");
+    client.say("mg k\r\n", "EN\r\n");
+}
+
+#[test]
+fn keys_in_base64_may_be_any_bytes() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("ms AAoN 1 b k c\r\nx\r\n", "HD kAAoN b c1\r\n"),
+        ("mg AAoN b k v\r\n", "VA 1 kAAoN b\r\nx\r\n"),
+        ("me AAoN b\r\n", "ME AAoN exp=-1 la=0 cas=1 fetch=yes cls=1 size=63\r\n"),
+        ("ms Zm9v 1 b\r\ny\r\n", "HD\r\n"),
+        ("get foo\r\n", "VALUE foo 0 1\r\ny\r\nEND\r\n"),
+        ("mg foo k\r\n", "HD kZm9v b\r\n"),
+        ("set foo 0 0 1\r\nz\r\n", "STORED\r\n"),
+        ("mg Zm9v b k v\r\n", "VA 1 kfoo\r\nz\r\n"),
+        ("md Zm9v b k\r\n", "HD kZm9v b\r\n"),
+        ("ma Zm9v b N0 J7 v\r\n", "VA 1\r\n7\r\n"),
+        ("incr foo 1\r\n", "8\r\n"),
+        ("mg Zm9 b\r\n", "CLIENT_ERROR error decoding key\r\n"),
+    ] {
+        client.say(text, expected);
+    }
+}
+
+#[test]
+fn one_client_wins_a_stale_value() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("ms k 3 T1000 c\r\nold\r\n", "HD c1\r\n"),
+        ("md k I T30 C9\r\n", "EX\r\n"),
+        ("md k I T30 q Oa\r\n", ""),
+        ("mg k v c t\r\n", "VA 3 c2 t30 X W\r\nold\r\n"),
+        ("mg k v\r\n", "VA 3 Z X\r\nold\r\n"),
+        ("get k\r\n", "VALUE k 0 3\r\nold\r\nEND\r\n"),
+        ("ms k 4 C1\r\nlate\r\n", "EX\r\n"),
+        ("ms k 4 C1 I\r\nlate\r\n", "HD\r\n"),
+        ("mg k v c t\r\n", "VA 4 c3 t30 Z X\r\nlate\r\n"),
+        ("ms k 3 C3\r\nnew\r\n", "HD\r\n"),
+        ("mg k v c t\r\n", "VA 3 c4 t-1\r\nnew\r\n"),
+        ("md k I\r\n", "HD\r\n"),
+        ("md k C4\r\n", "EX\r\n"),
+        ("md k C5 k\r\n", "HD kk\r\n"),
+        ("md k q\r\n", "NF\r\n"),
+    ] {
+        client.say(text, expected);
+    }
+}
+
+#[test]
+fn one_client_wins_a_miss_or_a_value_that_is_due() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("mg k N30 v t\r\n", "VA 0 t30 W\r\n\r\n"),
+        ("mg k N30 v t\r\n", "VA 0 t30 Z\r\n\r\n"),
+        ("ms k 1 T100\r\nx\r\n", "HD\r\n"),
+        ("mg k R50 t\r\n", "HD t100\r\n"),
+        ("mg k R200 t v\r\n", "VA 1 t100 W\r\nx\r\n"),
+        ("mg k R200 t v\r\n", "VA 1 t100 Z\r\nx\r\n"),
+        ("ms k 1 T100\r\nx\r\n", "HD\r\n"),
+        ("mg k T300 R200\r\n", "HD\r\n"),
+        ("mg k R400 T10 t\r\n", "HD t10 W\r\n"),
+    ] {
+        client.say(text, expected);
+    }
+}
+
+#[test]
+fn of_many_at_once_one_wins() {
+    const CLIENTS: usize = 8;
+    let server = Running::start(|_| {});
+    let mut owner = server.connect();
+    owner.say("ms k 1\r\nx\r\n", "HD\r\n");
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for _ in 0..50 {
+        owner.say("md k I\r\n", "HD\r\n");
+        for client in &mut clients {
+            client.0.write_all(b"mg k\r\n").unwrap();
+        }
+        let mut wins = 0;
+        for client in &mut clients {
+            let mut line = [0; 8];
+            client.0.read_exact(&mut line).unwrap();
+            match &line {
+                b"HD X W\r\n" => wins += 1,
+                b"HD Z X\r\n" => {}
+                other => panic!("{}", other.escape_ascii()),
+            }
+        }
+        assert_eq!(wins, 1);
+    }
+}
+
+#[test]
+fn numbers_count_and_are_made() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    for (text, expected) in [
+        ("ma n\r\n", "NF\r\n"),
+        ("ma n q Ox\r\n", "NF Ox\r\n"),
+        ("ma n t N100 J13 v c q k\r\n", "VA 2 t-1 c1 kn\r\n13\r\n"),
+        ("ma n v t\r\n", "VA 2 t100\r\n14\r\n"),
+        ("ma n MD D10 v\r\n", "VA 1\r\n4\r\n"),
+        ("get n\r\n", "VALUE n 0 2\r\n4 \r\nEND\r\n"),
+        ("ma n M- D10 v q\r\n", ""),
+        ("ma n M+ D18446744073709551615 v\r\n", "VA 20\r\n18446744073709551615\r\n"),
+        ("ma n v\r\n", "VA 1\r\n0\r\n"),
+        ("ma n C1 Oz\r\n", "EX Oz\r\n"),
+        ("ma n T0 t c\r\n", "HD t-1 c7\r\n"),
+        ("ma n Mx\r\n", "CLIENT_ERROR invalid mode for ma M token\r\n"),
+        ("set k 0 0 1\r\nx\r\n", "STORED\r\n"),
+        ("ma k q\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
+    ] {
+        client.say(text, expected);
+    }
+}
+
+#[test]
+fn a_quiet_pipeline_ends_with_a_word() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    client.say(
+        "ms a 1 q\r\n1\r\nms b 1 q\r\n2\r\nmg a v q Oa\r\nmg none v q Ob\r\nmg b v q Oc\r\nmd a q\r\nma b q\r\nmn\r\n",
+        "VA 1 Oa\r\n1\r\nVA 1 Oc\r\n2\r\nMN\r\n",
+    );
+}

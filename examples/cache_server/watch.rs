@@ -1,0 +1,100 @@
+//! Those who watch evictions.
+//!
+//! An eviction happens on whatever thread needs memory, so telling of it must not wait: a watcher has a queue, and misses what does not
+//! fit. While nobody watches it costs one load.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+
+use crate::value::{Value, SLAB_CLASS};
+
+/// Lines that wait for one watcher.
+const QUEUE_LINES: usize = 4096;
+
+/// The queues of those who watch.
+#[derive(Debug, Default)]
+pub struct Watchers {
+    queues: Mutex<Vec<mpsc::Sender<String>>>,
+    count: AtomicUsize,
+    /// Numbers the lines, so that a watcher sees what it missed.
+    lines: AtomicU64,
+}
+
+impl Watchers {
+    /// One more.
+    pub fn join(&self) -> mpsc::Receiver<String> {
+        let (queue, sightings) = mpsc::channel(QUEUE_LINES);
+        let mut queues = self.queues.lock();
+        queues.push(queue);
+        // Relaxed: an eviction at the same moment may or may not be seen.
+        self.count.store(queues.len(), Ordering::Relaxed);
+        sightings
+    }
+
+    /// Tells of an eviction: memcached's line.
+    pub fn evicted(&self, key: &[u8], value: &Value, idle_seconds: u32) {
+        // Relaxed: as in `join`.
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Relaxed: only that the numbers differ matters.
+        let number = self.lines.fetch_add(1, Ordering::Relaxed) + 1;
+        let line = format!(
+            "ts={}.{} gid={number} type=eviction key={} fetch={} ttl=-1 la={idle_seconds} clsid={SLAB_CLASS} size={}\n",
+            now.as_secs(),
+            now.subsec_micros(),
+            uri_encoded(key),
+            if value.data.seen.fetched() { "yes" } else { "no" },
+            value.data.len(),
+        );
+        let mut queues = self.queues.lock();
+        // One whose queue is full misses this line; one that has left goes.
+        queues.retain(|queue| !matches!(queue.try_send(line.clone()), Err(mpsc::error::TrySendError::Closed(_))));
+        // Relaxed: as in `join`.
+        self.count.store(queues.len(), Ordering::Relaxed);
+    }
+}
+
+/// A key as it stands in a line: what is not plain as `%41`.
+fn uri_encoded(key: &[u8]) -> String {
+    let mut text = String::with_capacity(key.len());
+    for &byte in key {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::stash::Stash;
+    use crate::value::{Data, Marks};
+
+    #[test]
+    fn a_watcher_that_does_not_read_is_not_waited_for() {
+        let watchers = Watchers::default();
+        let data = Arc::new(Data::copy(b"abc", &Arc::new(Stash::new(0))));
+        let value = Value { flags: 0, marks: Marks::default(), unique: 1, data };
+        watchers.evicted(b"unseen", &value, 0);
+        let mut slow = watchers.join();
+        for _ in 0..QUEUE_LINES + 10 {
+            watchers.evicted(b"a b", &value, 7);
+        }
+        let line = slow.try_recv().unwrap();
+        assert!(line.ends_with(" gid=1 type=eviction key=a%20b fetch=no ttl=-1 la=7 clsid=1 size=3\n"), "{line}");
+        assert_eq!(std::iter::from_fn(|| slow.try_recv().ok()).count(), QUEUE_LINES - 1);
+        drop(slow);
+        watchers.evicted(b"k", &value, 7);
+        assert!(watchers.queues.lock().is_empty(), "who has left is forgotten");
+    }
+}
