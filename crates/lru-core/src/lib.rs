@@ -75,7 +75,7 @@ pub mod trim;
 pub mod unit;
 
 pub use list::{Handle, Linked, Links};
-pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Unlocked, Verdict};
+pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Prepared, Unlocked, Verdict};
 pub use memcg::*;
 pub use topology::Topology;
 pub use unit::{Bytes, NodeId, ParseBytesError};

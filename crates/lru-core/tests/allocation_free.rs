@@ -74,6 +74,6 @@ fn l19_after_prepare_the_first_add_allocates_nothing_either() {
     let group = tree.root().create("group").unwrap();
     let lru = ListLru::<Item>::new();
     let item = Arc::new(Item { links: Links::new() });
-    lru.prepare(&group, NodeId::ZERO).unwrap();
+    let _prepared = lru.prepare(&group, NodeId::ZERO).unwrap();
     assert_eq!(allocations(|| lru.add(item, &group, NodeId::ZERO).unwrap()), 0);
 }

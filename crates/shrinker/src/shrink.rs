@@ -38,6 +38,8 @@ pub(crate) enum Size {
     Share,
     /// What is owed, and nothing else.
     Owed,
+    /// None; only who holds nothing is found out.
+    Nothing,
 }
 
 /// Whom to ask about what.
@@ -112,6 +114,7 @@ impl Visit<'_> {
                     Size::Share => self.share(&held, freeable, sc.is_deferred(), &mut visited, work),
                     Size::Owed if sc.is_deferred() => {}
                     Size::Owed => self.owed(&held, freeable, &mut visited, work),
+                    Size::Nothing => {}
                 }
                 if visited.freed >= freeable && visited.panics == 0 {
                     live = self.clear_if_empty(&held, &mut visited);

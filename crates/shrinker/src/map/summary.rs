@@ -3,6 +3,7 @@
 //! Locked only when a group goes from holding nothing to holding something, or back, and by a pass for each batch of groups:
 //! never by an `add` whose group holds something already.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
@@ -45,8 +46,13 @@ struct Way {
     /// Children that have a way, by id. A set of words and not a tree of ids: a container's group has thousands of them, and
     /// a pass takes them one after the other.
     children: Bitmap,
-    /// Where rounds that start at this group stopped.
-    resume: [Option<Position>; 2],
+    /// Where rounds that start at this group stopped; of most groups none ever starts.
+    resume: Option<Box<[Option<Position>; 2]>>,
+}
+
+fn resume_bytes(resume: &[Option<Position>; 2]) -> usize {
+    let paths = resume.iter().flatten().map(|position| position.path.capacity() * size_of::<MemcgId>());
+    size_of_val(resume) + paths.sum::<usize>()
 }
 
 /// Where `memcg` stands below `root`. O(depth).
@@ -71,7 +77,7 @@ impl Summary {
             let mut known = true;
             let way = self.ways.entry(group.id()).or_insert_with(|| {
                 known = false;
-                Way { memcg: group.clone(), live: false, children: Bitmap::default(), resume: [None, None] }
+                Way { memcg: group.clone(), live: false, children: Bitmap::default(), resume: None }
             });
             match below {
                 None => way.live = true,
@@ -181,19 +187,26 @@ impl Summary {
 
     /// Where rounds from `root` stopped.
     pub(crate) fn resume(&self, root: MemcgId, who: Resume) -> Option<Position> {
-        self.ways.get(&root)?.resume[who as usize].clone()
+        self.ways.get(&root)?.resume.as_ref()?[who as usize].clone()
     }
 
     /// Notes where a round from `root` stopped. Forgotten when the subtree is empty.
     pub(crate) fn set_resume(&mut self, root: MemcgId, who: Resume, position: Option<Position>) {
         if let Some(way) = self.ways.get_mut(&root) {
-            way.resume[who as usize] = position;
+            if position.is_some() || way.resume.is_some() {
+                let resume = way.resume.get_or_insert_default();
+                resume[who as usize] = position;
+                if resume.iter().all(Option::is_none) {
+                    way.resume = None;
+                }
+            }
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
         let children: usize = self.ways.values().map(|way| way.children.bytes()).sum();
-        self.ways.allocation_size() + children
+        let resumes: usize = self.ways.values().filter_map(|way| way.resume.as_ref()).map(|r| resume_bytes(r)).sum();
+        self.ways.allocation_size() + children + resumes
     }
 
     #[cfg(all(test, not(lowwater_loom)))]

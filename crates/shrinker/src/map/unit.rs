@@ -1,7 +1,5 @@
 //! What the map knows of one group on one node.
 
-use core::mem::size_of;
-
 use hashbrown::HashMap;
 use lowwater_lru_core::sync::atomic::AtomicBool;
 use lowwater_lru_core::sync::Mutex;
@@ -42,5 +40,5 @@ pub(super) type Units = HashMap<MemcgId, Unit, IdHasher>;
 pub(super) fn bytes(units: &Units) -> usize {
     let parts: usize =
         units.values().map(|unit| unit.words.bytes() + unit.debts.lock().bytes() + unit.seen.lock().bytes()).sum();
-    parts + units.capacity() * (size_of::<(MemcgId, Unit)>() + 1)
+    parts + units.allocation_size()
 }

@@ -170,7 +170,7 @@ impl core::fmt::Debug for Prepared {
 }
 
 /// Hears of lists that hold something, and sets their bits.
-struct Listener {
+pub(super) struct Listener {
     map: Arc<Map>,
     key: Key,
     options: Options,

@@ -5,6 +5,7 @@ use alloc::{boxed::Box, sync::Arc};
 use lowwater_lru_core::sync::atomic::{AtomicBool, Ordering};
 use lowwater_lru_core::Bytes;
 
+use super::arc_bytes;
 use super::gate::Gate;
 use super::options::Options;
 use crate::control::ShrinkControl;
@@ -59,6 +60,11 @@ impl Entry {
     #[cfg(feature = "tracing")]
     pub(crate) fn full_name(&self) -> alloc::string::String {
         alloc::format!("{}-{}", self.name, self.key.id)
+    }
+
+    /// Bytes allocated for it: this, its gate, its listener, its name; not the shrinker.
+    pub(crate) fn bytes(&self) -> usize {
+        arc_bytes::<Self>() + arc_bytes::<Gate>() + arc_bytes::<super::builder::Listener>() + self.name.len()
     }
 
     /// Has a callback panicked?

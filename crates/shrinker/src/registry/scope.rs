@@ -19,6 +19,13 @@ const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
 pub(crate) struct Scopes(Box<[Mutex<Vec<Caller>>]>);
 
 impl Scopes {
+    /// Heap bytes, without what the threads inside take.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+}
+
+impl Scopes {
     pub(crate) fn new() -> Self {
         Self((0..SHARDS).map(|_| Mutex::new(Vec::new())).collect())
     }
