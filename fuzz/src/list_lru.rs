@@ -102,7 +102,10 @@ fn step(
                 }
             }
         }
-        2 => lru.prepare(&groups[group], NodeId::new(feed.byte()? as u16 % NODES)).expect("there is memory"),
+        2 => {
+            let node = NodeId::new(feed.byte()? as u16 % NODES);
+            lru.prepare(&groups[group], node).expect("there is memory");
+        }
         3..=5 => {
             let (item, node) = (feed.byte()? % ITEMS, feed.byte()? as u16 % NODES);
             let is_linked = model.list_of(item).is_some();

@@ -58,20 +58,6 @@ impl Pass<'_> {
     }
 }
 
-/// Asks whoever may hold something on `node`, scans nothing, and clears the bits of those that hold nothing.
-pub(crate) fn look(inner: &Inner, node: NodeId) {
-    let mut ids = Vec::new();
-    for stop in Tour::new(&inner.map, &inner.root, node, None) {
-        ids.clear();
-        let indebted = inner.map.collect(&stop.memcg, node, stop.ids, &mut ids);
-        let (memcg, flags, size) = (&stop.memcg, Reclaim::BACKGROUND, Size::Nothing);
-        let visit = Visit { inner, memcg, node, flags, size, bits: true, indebted };
-        for id in &ids {
-            visit.id(*id, &mut Work::unlimited());
-        }
-    }
-}
-
 /// See [`Registry::pay_debts`](crate::Registry::pay_debts).
 pub(crate) fn pay(inner: &Inner, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
     work.forget_now();
@@ -89,6 +75,27 @@ pub(crate) fn pay(inner: &Inner, memcg: &Memcg, node: NodeId, work: &mut Work<'_
         }
     }
     (progress, inner.map.owed_by_all(memcg, node))
+}
+
+/// Asks whoever may hold something on `node`, scans nothing, and clears the bits of those that hold nothing.
+pub(crate) fn look(inner: &Inner, node: NodeId) {
+    let mut ids = Vec::new();
+    for stop in Tour::new(&inner.map, &inner.root, node, None) {
+        ids.clear();
+        inner.map.collect(&stop.memcg, node, stop.ids, &mut ids);
+        let visit = Visit {
+            inner,
+            memcg: &stop.memcg,
+            node,
+            flags: Reclaim::BACKGROUND,
+            size: Size::Nothing,
+            bits: true,
+            indebted: false,
+        };
+        for id in &ids {
+            visit.id(*id, &mut Work::unlimited());
+        }
+    }
 }
 
 /// Which groups a round visits.

@@ -238,8 +238,7 @@ impl Registry {
         let (live_pairs, live_groups) = self.inner.map.live();
         let now_ns = self.inner.config.clock.as_ref().map_or(0, |clock| clock.now_ns());
         let pairs = self.inner.map.pairs();
-        let map_bytes = self.inner.map.footprint();
-        RegistryStats { shrinkers, pairs, now_ns, live_pairs, live_groups, map_bytes }
+        RegistryStats { shrinkers, pairs, now_ns, live_pairs, live_groups, map_bytes: self.inner.map.footprint() }
     }
 
     pub(crate) fn snapshot_of_shrinkers(&self) -> Vec<ShrinkerStats> {

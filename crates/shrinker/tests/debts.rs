@@ -246,3 +246,17 @@ fn the_thread_rests_where_a_shrinker_asks_for_it_and_comes_back() {
     defer(&registry, tree.root(), N0, 12);
     wait_until("all is paid", || registry.owed(tree.root(), N0, registration.id()) == 0);
 }
+
+#[test]
+fn a_small_debt_is_paid_soon_and_not_at_the_next_sweep() {
+    let (tree, registry, shelf, registration) = world(1);
+    shelf.add(tree.root(), N0, 1_000_000);
+    let _reclaimer = start(&registry);
+    for _ in 0..3 {
+        // Asleep, with a date for its next sweep in some seconds.
+        std::thread::sleep(Duration::from_millis(20));
+        defer(&registry, tree.root(), N0, 12);
+        let took = wait_until("a small debt is paid", || registry.owed(tree.root(), N0, registration.id()) == 0);
+        assert!(took < Duration::from_secs(2), "it took {took:?}");
+    }
+}

@@ -44,13 +44,72 @@ struct Pairs {
 
 type Pair = (NodeId, MemcgId);
 
-/// A few pairs or many: a mount of one container has one, and no table for it.
+/// The pairs of a shrinker that one group uses, as a container's own file system is, cost nothing beyond this.
 #[derive(Default)]
 enum Set {
     #[default]
     None,
     One(Pair),
-    Many(HashSet<Pair, IdHasher>),
+    Many(Box<HashSet<Pair, IdHasher>>),
+}
+
+impl Set {
+    fn insert(&mut self, pair: Pair) {
+        match self {
+            Self::None => *self = Self::One(pair),
+            Self::One(one) if *one == pair => {}
+            Self::One(one) => *self = Self::Many(Box::new([*one, pair].into_iter().collect())),
+            Self::Many(set) => {
+                set.insert(pair);
+            }
+        }
+    }
+
+    fn remove(&mut self, pair: Pair) {
+        match self {
+            Self::One(one) if *one == pair => *self = Self::None,
+            Self::None | Self::One(_) => {}
+            Self::Many(set) => {
+                set.remove(&pair);
+                if set.is_empty() {
+                    *self = Self::None;
+                }
+            }
+        }
+    }
+
+    fn take(self) -> Vec<Pair> {
+        match self {
+            Self::None => Vec::new(),
+            Self::One(pair) => [pair].into(),
+            Self::Many(set) => set.into_iter().collect(),
+        }
+    }
+
+    #[cfg(all(test, not(lowwater_loom)))]
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(_) => 1,
+            Self::Many(set) => set.len(),
+        }
+    }
+
+    #[cfg(all(test, not(lowwater_loom)))]
+    fn contains(&self, pair: Pair) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(one) => *one == pair,
+            Self::Many(set) => set.contains(&pair),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Many(set) => size_of_val(&**set) + set.allocation_size(),
+            Self::None | Self::One(_) => 0,
+        }
+    }
 }
 
 impl Index {
@@ -66,7 +125,7 @@ impl Index {
         let mut shard = self.lock(id);
         shard.serial += 1;
         let serial = shard.serial;
-        let old = shard.open.insert(id, Pairs { serial, set: Set::None });
+        let old = shard.open.insert(id, Pairs { serial, set: Set::default() });
         debug_assert!(old.is_none(), "id {id} is given out while it is in use");
         Key { id, serial }
     }
@@ -77,9 +136,9 @@ impl Index {
         if !shard.is_open(key) {
             return Vec::new();
         }
-        let pairs = shard.open.remove(&key.id).map_or(Set::None, |pairs| pairs.set);
+        let set = shard.open.remove(&key.id).map(|pairs| pairs.set).unwrap_or_default();
         shrink_after_removal(&mut shard.open);
-        pairs.into_vec()
+        set.take()
     }
 
     /// The pairs of `id`, as they are now.
@@ -87,7 +146,7 @@ impl Index {
         let shard = self.lock(id);
         match shard.open.get(&id).map(|pairs| &pairs.set) {
             None | Some(Set::None) => Vec::new(),
-            Some(Set::One(pair)) => alloc::vec![*pair],
+            Some(Set::One(pair)) => [*pair].into(),
             Some(Set::Many(set)) => set.iter().copied().collect(),
         }
     }
@@ -139,66 +198,5 @@ impl Shard {
     #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn contains(&self, id: u32, node: NodeId, memcg: MemcgId) -> bool {
         self.open.get(&id).is_some_and(|pairs| pairs.set.contains((node, memcg)))
-    }
-}
-
-// === impl Set ===
-
-impl Set {
-    fn insert(&mut self, pair: Pair) {
-        match self {
-            Self::None => *self = Self::One(pair),
-            Self::One(other) if *other == pair => {}
-            Self::One(other) => *self = Self::Many([*other, pair].into_iter().collect()),
-            Self::Many(set) => {
-                set.insert(pair);
-            }
-        }
-    }
-
-    fn remove(&mut self, pair: Pair) {
-        match self {
-            Self::One(other) if *other == pair => *self = Self::None,
-            Self::Many(set) => {
-                set.remove(&pair);
-                if set.is_empty() {
-                    *self = Self::None;
-                }
-            }
-            Self::None | Self::One(_) => {}
-        }
-    }
-
-    fn into_vec(self) -> Vec<Pair> {
-        match self {
-            Self::None => Vec::new(),
-            Self::One(pair) => alloc::vec![pair],
-            Self::Many(set) => set.into_iter().collect(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Self::None | Self::One(_) => 0,
-            Self::Many(set) => set.allocation_size(),
-        }
-    }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::One(_) => 1,
-            Self::Many(set) => set.len(),
-        }
-    }
-
-    #[cfg(test)]
-    fn contains(&self, pair: Pair) -> bool {
-        match self {
-            Self::None => false,
-            Self::One(other) => *other == pair,
-            Self::Many(set) => set.contains(&pair),
-        }
     }
 }

@@ -21,6 +21,8 @@
 
 use alloc::vec::Vec;
 
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+use lowwater_lru_core::sync::MutexGuard;
 use lowwater_lru_core::sync::{
     atomic::{fence, AtomicU64, Ordering},
     Condvar, Mutex,
@@ -103,7 +105,7 @@ impl Wake {
         while !state.stop && state.requests.is_empty() {
             #[cfg(all(feature = "std", not(lowwater_loom)))]
             if !state.soon.is_empty() {
-                self.changed.wait_until(&mut state, std::time::Instant::now() + SOON);
+                self.wait_soon(&mut state, None);
                 break;
             }
             self.changed.wait(&mut state);
@@ -151,6 +153,12 @@ impl Wake {
         }
     }
 
+    /// Gives what is not urgent its time, unless `until` or something else comes first.
+    fn wait_soon(&self, state: &mut MutexGuard<'_, State>, until: Option<std::time::Instant>) {
+        let soon = std::time::Instant::now() + SOON;
+        self.changed.wait_until(state, until.map_or(soon, |until| until.min(soon)));
+    }
+
     /// The requests that came meanwhile, without waiting.
     pub(super) fn take_now(&self) -> Vec<Request> {
         self.drain(&mut self.state.lock())
@@ -161,6 +169,10 @@ impl Wake {
         let until = std::time::Instant::now() + time;
         let mut state = self.state.lock();
         while !state.stop && state.requests.is_empty() {
+            if !state.soon.is_empty() {
+                self.wait_soon(&mut state, Some(until));
+                break;
+            }
             if self.changed.wait_until(&mut state, until).timed_out() {
                 break;
             }

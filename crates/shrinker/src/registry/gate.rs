@@ -34,52 +34,51 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct State {
     closed: bool,
-    inside: Inside,
+    inside: Callers,
     counted: Visited,
 }
 
-/// Those inside. Mostly none, sometimes one, for which nothing is allocated: 10,000 shrinkers that were asked once keep no memory
-/// for it.
+/// The threads inside. Mostly none, sometimes one, for which nothing is allocated: 10,000 shrinkers that were asked once keep
+/// no memory for it.
 #[derive(Default)]
-struct Inside {
-    first: Option<Caller>,
+struct Callers {
+    one: Option<Caller>,
     #[expect(clippy::box_collection, reason = "one word instead of three in each gate, for what hardly ever happens")]
-    others: Option<Box<Vec<Caller>>>,
+    more: Option<Box<Vec<Caller>>>,
 }
 
-impl Inside {
+impl Callers {
+    fn contains(&self, caller: &Caller) -> bool {
+        self.one.as_ref() == Some(caller) || self.more.as_ref().is_some_and(|more| more.contains(caller))
+    }
+
+    fn push(&mut self, caller: Caller) {
+        match self.one {
+            None => self.one = Some(caller),
+            Some(_) => self.more.get_or_insert_default().push(caller),
+        }
+    }
+
+    /// Takes a caller off who is inside.
+    fn remove(&mut self, caller: &Caller) {
+        if self.one.as_ref() == Some(caller) {
+            self.one = None;
+            return;
+        }
+        let more = self.more.as_mut().expect("who leaves has entered");
+        let at = more.iter().position(|other| other == caller).expect("who leaves has entered");
+        more.swap_remove(at);
+        if more.is_empty() {
+            self.more = None;
+        }
+    }
+
     fn len(&self) -> usize {
-        usize::from(self.first.is_some()) + self.others.as_ref().map_or(0, |others| others.len())
+        usize::from(self.one.is_some()) + self.more.as_ref().map_or(0, |more| more.len())
     }
 
     fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    fn contains(&self, caller: Caller) -> bool {
-        self.first == Some(caller) || self.others.as_ref().is_some_and(|others| others.contains(&caller))
-    }
-
-    fn push(&mut self, caller: Caller) {
-        match self.first {
-            None => self.first = Some(caller),
-            Some(_) => self.others.get_or_insert_default().push(caller),
-        }
-    }
-
-    /// Takes the caller out, once. False if it is not there.
-    fn remove(&mut self, caller: Caller) -> bool {
-        if self.first == Some(caller) {
-            self.first = None;
-            return true;
-        }
-        let Some(others) = &mut self.others else { return false };
-        let Some(at) = others.iter().position(|other| *other == caller) else { return false };
-        others.swap_remove(at);
-        if others.is_empty() {
-            self.others = None;
-        }
-        true
     }
 }
 
@@ -89,7 +88,7 @@ impl Gate {
     pub(crate) fn enter(&self) -> bool {
         let caller = Caller::current();
         let mut state = self.state.lock();
-        if (state.closed && !mutated!("enter_closed")) || (Caller::KNOWN && state.inside.contains(caller)) {
+        if (state.closed && !mutated!("enter_closed")) || (Caller::KNOWN && state.inside.contains(&caller)) {
             return false;
         }
         state.inside.push(caller);
@@ -100,8 +99,7 @@ impl Gate {
         let caller = Caller::current();
         let mut state = self.state.lock();
         state.counted += *visited;
-        let was_inside = state.inside.remove(caller);
-        debug_assert!(was_inside, "who leaves has entered");
+        state.inside.remove(&caller);
         if state.closed && state.inside.is_empty() {
             #[cfg(any(feature = "std", lowwater_loom))]
             self.left.notify_all();
@@ -111,7 +109,7 @@ impl Gate {
     /// Lets nobody in any more, and waits until all have left.
     pub(crate) fn close(&self) -> Result<(), UnregisterError> {
         let mut state = self.state.lock();
-        if Caller::KNOWN && state.inside.contains(Caller::current()) {
+        if Caller::KNOWN && state.inside.contains(&Caller::current()) {
             return Err(UnregisterError::InsideCallback);
         }
         state.closed = true;

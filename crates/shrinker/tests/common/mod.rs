@@ -7,7 +7,7 @@
 #![allow(clippy::mutable_key_type, reason = "a group's handle is hashed and compared by its address")]
 
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, Occupancy, OfflineHook};
-use lowwater_shrinker::{Count, Prepared, Registration, Registry, Scan, ShrinkControl, Shrinker};
+use lowwater_shrinker::{Count, Prepared, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -151,7 +151,8 @@ pub fn shelf_on(nodes: usize, shelf: Shelf) -> (MemcgTree, Registry, Arc<Shelf>,
     let tree = MemcgTree::new(0);
     let shelf = Arc::new(shelf);
     shelf.hear_of_deaths(&tree);
-    let registry = Registry::new(&tree, nodes);
+    // No bound in time: these tests are about objects, and a busy machine must not fail them.
+    let registry = Registry::with_config(&tree, RegistryConfig::new(nodes).direct_time_max_ns(u64::MAX));
     let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
     (tree, registry, shelf, registration)
 }
