@@ -4,6 +4,7 @@ extern crate alloc;
 #[cfg(any(feature = "std", lowwater_loom))]
 extern crate std;
 
+pub mod chains;
 pub mod list;
 pub mod list_lru;
 pub mod memcg;

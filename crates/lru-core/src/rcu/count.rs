@@ -28,7 +28,7 @@ struct Garbage {
     free: unsafe fn(*mut ()),
 }
 
-// SAFETY: only `Send` things are retired (a bound of `Retired`), so another thread may free them.
+// SAFETY: only things that another thread may free are retired (a bound of `Retired`, a promise to `retire_by`).
 unsafe impl Send for Garbage {}
 
 /// The count of readers, and what waits for them to leave.
@@ -76,9 +76,20 @@ impl Guard {
             // SAFETY: it came from a box. It is not really freed, so that whoever still reads it can be found out.
             return unsafe { (*ptr).assert_unread() };
         }
+        // SAFETY: it is unreachable, and freed once, says the caller.
+        unsafe { self.retire_by(ptr.cast(), free::<T>) };
+    }
+
+    /// Calls `free(ptr)` once every reader that may have seen what `ptr` names is gone. Where no memory is left to remember it,
+    /// that never happens.
+    ///
+    /// # Safety
+    ///
+    /// What `ptr` names is unreachable for readers that pin from now on; `free` may be called with it once, on any thread.
+    pub(crate) unsafe fn retire_by(&self, ptr: *mut (), free: unsafe fn(*mut ())) {
         let mut garbage = DOMAIN.garbage.lock();
         if garbage.try_reserve(1).is_ok() {
-            garbage.push(Garbage { ptr: ptr.cast(), free: free::<T> });
+            garbage.push(Garbage { ptr, free });
         }
     }
 }

@@ -26,4 +26,18 @@ impl Guard {
         // SAFETY: `free` may run on another thread: `T` is Send. It borrows nothing.
         unsafe { self.0.defer_unchecked(free) };
     }
+
+    /// Calls `free(ptr)` once every reader that may have seen what `ptr` names is gone.
+    ///
+    /// # Safety
+    ///
+    /// What `ptr` names is unreachable for readers that pin from now on; `free` may be called with it once, on any thread.
+    pub(crate) unsafe fn retire_by(&self, ptr: *mut (), free: unsafe fn(*mut ())) {
+        let call = move || {
+            // SAFETY: once, says the caller; the epoch says that nobody reads it.
+            unsafe { free(ptr) };
+        };
+        // SAFETY: `call` may run on another thread, says the caller. It borrows nothing.
+        unsafe { self.0.defer_unchecked(call) };
+    }
 }
