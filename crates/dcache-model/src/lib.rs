@@ -1,1 +1,59 @@
-//! Shell.
+//! A dentry cache that a flood of missing names cannot fill.
+//!
+//! It remembers what paths stand for, and which names do not exist, in front of anything that knows names: a file server's disk, an
+//! object gateway, a zone. It is modelled on Linux 7.3's `fs/dcache.c`: lookups write no shared line, unused names are on lists per
+//! group and NUMA node, and give way under pressure through a shrinker. Unlike Linux's, its negative entries are bounded.
+//!
+//! Begin at [`Dcache`]. The modules, in the order in which a lookup meets them:
+
+#![forbid(unsafe_code)]
+
+mod path;
+
+mod name;
+
+mod dcache;
+mod mount;
+
+mod lookup;
+
+mod change;
+
+mod dentry;
+mod lockref;
+mod seq;
+mod siblings;
+
+mod inode;
+mod life;
+
+pub mod backend;
+
+mod superblock;
+
+pub mod negative;
+mod shrink;
+
+mod valid;
+mod walk;
+mod watch;
+
+mod error;
+pub mod replay;
+mod stats;
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
+
+pub use backend::Backend;
+pub use dcache::{Builder, Dcache, OnUnlink};
+pub use dentry::Kind;
+pub use error::{Error, ErrorKind};
+pub use mount::{DirEntry, Entry, Mount};
+pub use name::{Name, NAME_MAX};
+pub use negative::NegativePolicy;
+pub use path::PATH_MAX;
+pub use stats::Statistics;
+pub use valid::Census;
+pub use walk::{Flow, Step, Walk};
+pub use watch::Watch;

@@ -61,6 +61,13 @@ pub struct Link<T> {
     seen: UnsafeCell<()>,
 }
 
+// SAFETY: `seen` holds nothing; it is there for the model checker, which says itself when two threads are at it.
+#[cfg(lowwater_loom)]
+unsafe impl<T> Send for Link<T> {}
+// SAFETY: as for Send.
+#[cfg(lowwater_loom)]
+unsafe impl<T> Sync for Link<T> {}
+
 /// An object with a [`Link`] inside. Nothing unsafe hangs on the implementation: [`chained!`](crate::chained) writes it.
 ///
 /// # Safety
@@ -211,7 +218,12 @@ impl<T: Chained> Chains<T> {
     /// The first object of a chain for which `is` says yes. O(length of the chain), without a lock.
     #[inline]
     #[doc(alias = "__d_lookup_rcu")]
-    pub fn find<'g>(&'g self, hash: u64, reader: &'g Reader, mut is: impl FnMut(&'g T) -> bool) -> Option<Found<'g, T>> {
+    pub fn find<'g>(
+        &'g self,
+        hash: u64,
+        reader: &'g Reader,
+        mut is: impl FnMut(&'g T) -> bool,
+    ) -> Option<Found<'g, T>> {
         let mut chain = self.chain(hash, reader);
         chain.find(|found| is(found.0))
     }

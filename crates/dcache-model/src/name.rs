@@ -1,0 +1,170 @@
+//! Names: which bytes are one, its hash below a directory, and the form in which a lookup compares it.
+//!
+//! A name's first 32 bytes are kept in four words, padded with zeros, in the dentry itself; a name of up to 32 bytes is compared with four
+//! loads. The words are atomics there, so that a lookup may read them while a rename writes, and throw away what it read.
+
+use crate::error::ErrorKind;
+use std::fmt;
+
+/// Bytes that a name may have.
+pub const NAME_MAX: usize = 255;
+
+/// Words of a name that a dentry holds itself.
+pub(crate) const WORDS: usize = 4;
+/// Bytes of a name that a dentry holds itself.
+#[doc(alias = "DNAME_INLINE_LEN")]
+pub(crate) const INLINE_MAX: usize = WORDS * 8;
+
+/// A name: 1 to 255 bytes without `/` and without a byte 0, not `.` or `..`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[doc(alias = "qstr")]
+pub struct Name<'a>(&'a [u8]);
+
+impl<'a> Name<'a> {
+    /// Checks the bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NameTooLong`], [`ErrorKind::InvalidName`].
+    pub fn new(bytes: &'a [u8]) -> Result<Self, ErrorKind> {
+        if bytes.len() > NAME_MAX {
+            return Err(ErrorKind::NameTooLong);
+        }
+        if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.iter().any(|&b| b == 0 || b == b'/') {
+            return Err(ErrorKind::InvalidName);
+        }
+        Ok(Self(bytes))
+    }
+
+    /// The bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The bytes as they are, for who has checked them.
+    pub(crate) fn checked(bytes: &'a [u8]) -> Self {
+        debug_assert!(Self::new(bytes).is_ok(), "the caller has checked the name");
+        Self(bytes)
+    }
+}
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// A name below a directory, ready to be compared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    pub(crate) name: Name<'a>,
+    pub(crate) words: [u64; WORDS],
+    /// Which directory: its address, which is its own while it has children.
+    pub(crate) parent: usize,
+    pub(crate) hash: u64,
+}
+
+impl<'a> Key<'a> {
+    /// The key of `name` below the directory at `parent`. `secret` is the cache's own, so that nobody outside can aim at a bucket.
+    #[inline]
+    #[doc(alias = "full_name_hash")]
+    pub(crate) fn new(secret: u64, parent: usize, name: Name<'a>) -> Self {
+        let bytes = name.0;
+        let mut words = [0; WORDS];
+        let mut hash = fold(parent as u64 ^ secret, bytes.len() as u64 ^ ODD);
+        let (head, tail) = bytes.split_at(bytes.len().min(INLINE_MAX));
+        let mut chunks = head.chunks_exact(8);
+        let mut at = 0;
+        for chunk in &mut chunks {
+            // A chunk of `chunks_exact(8)` has 8 bytes.
+            let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+            words[at] = word;
+            hash = fold(hash ^ word, secret | 1);
+            at += 1;
+        }
+        if !chunks.remainder().is_empty() {
+            let word = load_short(chunks.remainder());
+            words[at] = word;
+            hash = fold(hash ^ word, secret | 1);
+        }
+        for chunk in tail.chunks(8) {
+            hash = fold(hash ^ load_short(chunk), secret | 1);
+        }
+        Self { name, words, parent, hash: fold(hash, ODD) }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.name.0.len()
+    }
+
+    /// The bytes that do not fit into the words.
+    pub(crate) fn tail(&self) -> &'a [u8] {
+        &self.name.0[self.len().min(INLINE_MAX)..]
+    }
+}
+
+/// The bits of the golden ratio: odd, and without a pattern.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Both halves of a product: every bit of the one depends on every bit of the other.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// Up to 8 bytes as a word, padded with zeros.
+#[inline]
+fn load_short(bytes: &[u8]) -> u64 {
+    let n = bytes.len();
+    if n >= 4 {
+        let low = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let high = u32::from_le_bytes([bytes[n - 4], bytes[n - 3], bytes[n - 2], bytes[n - 1]]);
+        // The two halves overlap unless there are 8 bytes; the overlap is the same bits.
+        u64::from(low) | u64::from(high) << ((n - 4) * 8)
+    } else {
+        bytes.iter().rev().fold(0, |word, &b| word << 8 | u64::from(b))
+    }
+}
+
+/// The bytes that words and a tail were made of.
+pub(crate) fn unpack(words: [u64; WORDS], len: usize, tail: &[u8]) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()).take(len.min(INLINE_MAX)));
+    bytes.extend_from_slice(tail);
+    bytes.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_name() {
+        for bad in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; 256]] {
+            assert!(Name::new(bad).is_err(), "{}", bad.escape_ascii());
+        }
+        for good in [&b"..."[..], b".a", b"\xff\n", &[b'x'; 255]] {
+            assert_eq!(Name::new(good).unwrap().bytes(), good);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn words_and_tail_are_the_name(bytes in prop::collection::vec(1..=255_u8, 1..=255)) {
+            prop_assume!(Name::new(&bytes).is_ok());
+            let key = Key::new(1, 2, Name::new(&bytes).unwrap());
+            prop_assert_eq!(&*unpack(key.words, key.len(), key.tail()), &bytes[..]);
+        }
+
+        #[test]
+        fn one_byte_changes_the_bucket_bits(mut bytes in prop::collection::vec(b'a'..=b'z', 1..=64), at in 0..64_usize) {
+            let before = Key::new(77, 4096, Name::new(&bytes).unwrap()).hash;
+            let at = at % bytes.len();
+            bytes[at] = bytes[at].wrapping_sub(1).max(b'A');
+            prop_assert_ne!(before >> 32, Key::new(77, 4096, Name::new(&bytes).unwrap()).hash >> 32);
+        }
+    }
+}
