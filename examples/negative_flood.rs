@@ -217,14 +217,7 @@ fn watch(args: &Args, dcache: &Dcache, begun: Instant, curve: &mut Vec<(f64, f64
     bar.finish_and_clear();
 }
 
-fn report(
-    args: &Args,
-    dcache: &Dcache,
-    seconds: f64,
-    lookups: u64,
-    mut samples: Vec<u32>,
-    directories: u64,
-) {
+fn report(args: &Args, dcache: &Dcache, seconds: f64, lookups: u64, mut samples: Vec<u32>, directories: u64) {
     let state = dcache.statistics();
     let buckets = dcache.buckets() as u64;
     let positives = state.nr_dentry - state.nr_negative;
@@ -278,11 +271,14 @@ fn plot(file: &std::path::Path, curve: &[(f64, f64)]) -> Result<(), Box<dyn std:
 
 fn parse_bytes(text: &str) -> Result<Bytes, String> {
     let (digits, shift) = match text.to_ascii_uppercase().strip_suffix(['M', 'G', 'T']) {
-        Some(digits) => (digits.to_owned(), match text.as_bytes().last() {
-            Some(b'M' | b'm') => 20,
-            Some(b'G' | b'g') => 30,
-            _ => 40,
-        }),
+        Some(digits) => (
+            digits.to_owned(),
+            match text.as_bytes().last() {
+                Some(b'M' | b'm') => 20,
+                Some(b'G' | b'g') => 30,
+                _ => 40,
+            },
+        ),
         None => (text.to_owned(), 0),
     };
     let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not an amount of memory: 512M, 4G, 3T"))?;

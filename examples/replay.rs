@@ -92,12 +92,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn policies() -> Vec<Box<dyn NegativePolicy>> {
-    vec![
-        Box::new(Unbounded),
-        Box::new(ThreeInARow),
-        Box::new(PerDirectory::default()),
-        Box::new(Probation::default()),
-    ]
+    vec![Box::new(Unbounded), Box::new(ThreeInARow), Box::new(PerDirectory::default()), Box::new(Probation::default())]
 }
 
 fn replay(ops: &[Op], policy: Box<dyn NegativePolicy>, buckets: usize) -> Result<Tally, Box<dyn Error>> {

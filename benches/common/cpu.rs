@@ -18,7 +18,6 @@ pub fn ns_each(operations: u64, work: impl FnOnce()) -> f64 {
 }
 
 /// The least of several rounds: what it costs when nobody disturbs.
-#[allow(dead_code, reason = "each bench uses its own part")]
 pub fn least(rounds: usize, mut round: impl FnMut() -> f64) -> f64 {
     (0..rounds).map(|_| round()).fold(f64::INFINITY, f64::min)
 }

@@ -1,5 +1,7 @@
 //! What the benches of the dentry cache share.
 
+#![allow(dead_code, reason = "each bench uses its own part")]
+
 pub mod cpu;
 
 use lowwater::{MemcgTree, Registry};
@@ -30,12 +32,6 @@ impl Stage {
 }
 
 /// Every policy, by its name.
-#[allow(dead_code, reason = "each bench uses its own part")]
 pub fn policies() -> Vec<Box<dyn NegativePolicy>> {
-    vec![
-        Box::new(Unbounded),
-        Box::new(ThreeInARow),
-        Box::new(PerDirectory::default()),
-        Box::new(Probation::default()),
-    ]
+    vec![Box::new(Unbounded), Box::new(ThreeInARow), Box::new(PerDirectory::default()), Box::new(Probation::default())]
 }

@@ -4,7 +4,7 @@
 //! meet (D2). Lookups that find everything cached go on.
 
 use crate::dcache::{Core, OnUnlink};
-use crate::dentry::{flag, Dentry, Dir, Kind};
+use crate::dentry::{flag, Dentry, Dir, Kind, Locked};
 use crate::error::{Error, ErrorKind};
 use crate::mount::{Entry, Mount};
 use crate::name::{Key, Name};
@@ -138,7 +138,7 @@ impl Mount {
                 self.entry(dentry)
             }
             None => {
-                let dentry = self.core.alloc(&self.sb, dir, &self.core.key(dir, name), &self.sb.group);
+                let dentry = self.core.alloc(&self.sb, dir, &self.core.key(dir, name), &self.sb.group, 0);
                 self.core.instantiate(&self.sb, &dentry, inode);
                 self.core.hash(&dentry);
                 self.entry(dentry)
@@ -322,8 +322,6 @@ impl Core {
         dentry.change(state, flag::PARENT_WATCHED, watched, &self.counters);
     }
 }
-
-type Locked<'a> = lowwater_lru_core::sync::MutexGuard<'a, crate::dentry::State>;
 
 /// Locks two dentries, the lower address first.
 fn lock_two<'a>(a: &'a Dentry, b: &'a Dentry) -> (Locked<'a>, Locked<'a>) {

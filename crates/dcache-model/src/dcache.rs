@@ -126,7 +126,7 @@ impl Dcache {
             let sb = Arc::new(SuperBlock::new(id, backend, group.clone(), apart, lists, inodes));
             let name = Name::checked(b"root");
             let key = Key::new(core.secret, 0, name);
-            let root = Arc::new(Dentry::new(&key, None, id, group.clone(), core.topology.current()));
+            let root = Arc::new(Dentry::new(&key, None, id, group.clone(), core.topology.current(), 0));
             core.counters.born(root.addr());
             let inode = sb.inodes.get(node.inode, Kind::Directory, group, root.node);
             core.instantiate(&sb, &root, inode);

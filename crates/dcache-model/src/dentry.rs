@@ -104,6 +104,9 @@ pub(crate) struct State {
     tail: Option<Box<Box<[u8]>>>,
 }
 
+/// A dentry's lock, held.
+pub(crate) type Locked<'a> = MutexGuard<'a, State>;
+
 /// The directory's part: made when a dentry becomes one.
 pub(crate) struct Dir {
     /// Held by who changes names here, shared by who asks the backend for one.
@@ -132,14 +135,21 @@ const _: () =
 impl Dentry {
     /// A negative dentry that cannot be found yet, with one user.
     #[doc(alias = "d_alloc")]
-    pub(crate) fn new(key: &Key<'_>, parent: Option<Arc<Dentry>>, sb: u16, memcg: Memcg, node: NodeId) -> Self {
+    pub(crate) fn new(
+        key: &Key<'_>,
+        parent: Option<Arc<Dentry>>,
+        sb: u16,
+        memcg: Memcg,
+        node: NodeId,
+        flags: u32,
+    ) -> Self {
         Self {
             link: Link::new(),
             seq: SeqCount::new(),
             hash: AtomicU32::new((key.hash >> 32) as u32),
             parent: AtomicUsize::new(key.parent),
             words: key.words.map(AtomicU64::new),
-            flags: AtomicU32::new(flag::UNHASHED | (key.len() as u32) << flag::LEN_SHIFT),
+            flags: AtomicU32::new(flags | flag::UNHASHED | (key.len() as u32) << flag::LEN_SHIFT),
             count: LockRef::new(1),
             place: AtomicU32::new(0),
             sb,
@@ -277,13 +287,14 @@ impl Dentry {
     pub(crate) fn change(&self, _state: &mut State, clear: u32, set: u32, counters: &Counters) {
         // Relaxed: written under the lock; who reads without it checks `seq` or brings a fence. An exchange, because anyone may
         // set REFERENCED meanwhile.
-        if clear != 0 {
-            let before = self.flags.fetch_and(!clear, Ordering::Relaxed);
-            counters.moved(self.addr(), before, before & !clear);
-        }
-        if set != 0 {
-            let before = self.flags.fetch_or(set, Ordering::Relaxed);
-            counters.moved(self.addr(), before, before | set);
+        let mut before = self.flags.load(Ordering::Relaxed);
+        loop {
+            let after = before & !clear | set;
+            // Relaxed: as above.
+            match self.flags.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => break counters.moved(self.addr(), before, after),
+                Err(now) => before = now,
+            }
         }
         debug_assert!(
             !self.has(flag::SHRINK_LIST) || self.has(flag::LRU_LIST),

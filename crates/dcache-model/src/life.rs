@@ -16,7 +16,7 @@
 //! - If theirs comes first, we see the flag clear, and list it.
 
 use crate::dcache::Core;
-use crate::dentry::{flag, type_of, Dentry, State};
+use crate::dentry::{flag, type_of, Dentry, Locked, State};
 use crate::error::ErrorKind;
 use crate::inode::Inode;
 use crate::name::Key;
@@ -30,12 +30,19 @@ use lowwater_lru_core::Memcg;
 impl Core {
     /// A negative dentry below `parent` that cannot be found yet, with one user. The caller uses `parent`.
     #[doc(alias = "d_alloc")]
-    pub(crate) fn alloc(&self, sb: &SuperBlock, parent: &Arc<Dentry>, key: &Key<'_>, memcg: &Memcg) -> Arc<Dentry> {
+    pub(crate) fn alloc(
+        &self,
+        sb: &SuperBlock,
+        parent: &Arc<Dentry>,
+        key: &Key<'_>,
+        memcg: &Memcg,
+        flags: u32,
+    ) -> Arc<Dentry> {
         // D12: a child is a user of its parent. It does not fail: the caller uses it, too.
         let entered = parent.count.get();
         debug_assert!(entered, "a directory in use is not dead");
         let dentry =
-            Arc::new(Dentry::new(key, Some(Arc::clone(parent)), sb.id, memcg.clone(), self.topology.current()));
+            Arc::new(Dentry::new(key, Some(Arc::clone(parent)), sb.id, memcg.clone(), self.topology.current(), flags));
         let place = parent.make_dir().children.lock().insert(Arc::clone(&dentry));
         // Relaxed: read under the same lock by who found the dentry.
         dentry.place.store(place, Ordering::Relaxed);
@@ -157,7 +164,7 @@ impl Core {
         if settled {
             self.policy.settled(&Settled { core: self, sb, dentry });
         }
-        (!keep && dentry.count.kill()).then(|| self.kill(sb, dentry)).flatten()
+        (!keep && dentry.count.kill()).then(|| self.kill(sb, dentry, dentry.lock())).flatten()
     }
 
     /// Takes a dentry off its list, unless it is on somebody's private one. The list's handle is to be dropped without locks.
@@ -181,25 +188,25 @@ impl Core {
         if flags & (flag::TYPE | flag::IN_LOOKUP) != 0 || !listed || spared || !dentry.count.kill() {
             return false;
         }
-        drop(state);
-        self.counters.trimmed(dentry.addr());
-        self.kill_and_put_parent(sb, dentry);
+        self.counters.trimmed(1);
+        self.kill_and_put_parent(sb, dentry, state);
         true
     }
 
-    pub(crate) fn kill_and_put_parent(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
-        if let Some(parent) = self.kill(sb, dentry) {
+    pub(crate) fn kill_and_put_parent(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, state: Locked<'_>) {
+        if let Some(parent) = self.kill(sb, dentry, state) {
             self.put(sb, &parent);
         }
     }
 
-    /// Ends a dentry whose count the caller took to dead. The parent comes back, of which it was a user.
+    /// Ends a dentry whose count the caller took to dead, and whose lock it holds. The parent comes back, of which it was a user.
     #[doc(alias = "__dentry_kill")]
-    pub(crate) fn kill(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) -> Option<Arc<Dentry>> {
-        let mut state = dentry.lock();
+    fn kill(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, mut state: Locked<'_>) -> Option<Arc<Dentry>> {
         let listed = self.unlist(sb, dentry, &mut state);
         let hashed = !dentry.has(flag::UNHASHED);
-        dentry.seq.write(|| dentry.change(&mut state, 0, flag::UNHASHED | flag::KILLED, &self.counters));
+        // Whoever has it on a private list sees that it is dead, and only drops it.
+        let lists = flag::LRU_LIST | flag::SHRINK_LIST;
+        dentry.seq.write(|| dentry.change(&mut state, lists, flag::UNHASHED | flag::KILLED, &self.counters));
         if hashed {
             self.chains.remove(dentry.hash(), dentry);
         }

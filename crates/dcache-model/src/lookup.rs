@@ -188,11 +188,7 @@ impl Mount {
                 } else if let Some(dentry) = self.core.d_lookup(key) {
                     return Ok(dentry);
                 } else {
-                    let dentry = self.core.alloc(&self.sb, dir, key, group);
-                    {
-                        let mut state = dentry.lock();
-                        dentry.change(&mut state, 0, flag::IN_LOOKUP, &self.core.counters);
-                    }
+                    let dentry = self.core.alloc(&self.sb, dir, key, group, flag::IN_LOOKUP);
                     in_lookup.asked.push(Arc::clone(&dentry));
                     break dentry;
                 }

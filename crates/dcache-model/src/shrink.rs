@@ -139,28 +139,36 @@ impl Core {
 
     /// Kills what a walk isolated, but for those that somebody uses. How many.
     #[doc(alias = "shrink_dentry_list")]
-    fn dispose(&self, sb: &SuperBlock, old: Isolated<Dentry>) -> u64 {
-        old.map(|dentry| u64::from(self.dispose_one(sb, &dentry))).sum()
+    fn dispose(&self, sb: &SuperBlock, mut old: Isolated<Dentry>) -> u64 {
+        /// Buckets that are fetched ahead: each is a miss, and so many misses are waited for at once.
+        const AHEAD: usize = 16;
+        let mut killed = 0;
+        let mut window = Vec::with_capacity(AHEAD);
+        while !old.is_empty() {
+            window.extend(old.by_ref().take(AHEAD));
+            for dentry in &window {
+                self.chains.prefetch(dentry.hash());
+            }
+            for dentry in window.drain(..) {
+                killed += u64::from(self.dispose_one(sb, &dentry));
+            }
+        }
+        killed
     }
 
     fn trim(&self, sb: &SuperBlock, old: Isolated<Dentry>) {
-        for dentry in old {
-            if self.dispose_one(sb, &dentry) {
-                self.counters.trimmed(dentry.addr());
-            }
-        }
+        let killed = self.dispose(sb, old);
+        self.counters.trimmed(killed);
     }
 
     fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool {
         let mut state = dentry.lock();
         loop {
-            let killed = dentry.count.kill();
-            dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, 0, &self.counters);
-            if killed {
-                drop(state);
-                self.kill_and_put_parent(sb, dentry);
+            if dentry.count.kill() {
+                self.kill_and_put_parent(sb, dentry, state);
                 return true;
             }
+            dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, 0, &self.counters);
             // SeqCst: meets the fence in `put_one`; see life.rs.
             fence(Ordering::SeqCst);
             if dentry.count.users() != Some(0) {
@@ -181,10 +189,9 @@ impl Core {
             dentry.change(&mut state, 0, flag::LRU_LIST, &self.counters);
             if let Err(error) = sb.list(dentry.flags()).add(Arc::clone(dentry), &dentry.memcg, dentry.node) {
                 dentry.change(&mut state, flag::LRU_LIST, 0, &self.counters);
-                drop(state);
                 drop(error);
                 if dentry.count.kill() {
-                    self.kill_and_put_parent(sb, dentry);
+                    self.kill_and_put_parent(sb, dentry, state);
                 }
             }
         }
@@ -215,7 +222,7 @@ impl Core {
                 if let (Some(dir), false) = (done, way.is_empty()) {
                     killed += u64::from(
                         dir.count.put() && dir.count.kill() && {
-                            self.kill_and_put_parent(sb, &dir);
+                            self.kill_and_put_parent(sb, &dir, dir.lock());
                             true
                         },
                     );
@@ -237,7 +244,7 @@ impl Core {
                 Some(0) => {
                     drop(locked);
                     if child.count.kill() {
-                        self.kill_and_put_parent(sb, &child);
+                        self.kill_and_put_parent(sb, &child, child.lock());
                         killed += 1;
                     }
                 }

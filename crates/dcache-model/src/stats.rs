@@ -75,9 +75,9 @@ impl Counters {
         self.shard(addr).dentries.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn trimmed(&self, addr: usize) {
+    pub(crate) fn trimmed(&self, negatives: u64) {
         // Relaxed: as in `moved`.
-        self.shard(addr).trimmed.fetch_add(1, Ordering::Relaxed);
+        self.0[0].trimmed.fetch_add(negatives, Ordering::Relaxed);
     }
 
     pub(crate) fn promoted(&self, addr: usize) {
