@@ -35,6 +35,9 @@ struct Args {
     /// So many random missing names between any two operations.
     #[arg(long, default_value_t = 0)]
     flood: u32,
+    /// The default policy with so many on probation and so many kept, whatever the positives: `16,144`.
+    #[arg(long, value_name = "PROBATION,KEPT", value_parser = parse_floors)]
+    floors: Option<(u64, u64)>,
     /// One JSON object a line instead of text.
     #[arg(long)]
     json: bool,
@@ -52,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for buckets in sizes {
         let unbounded = replay(&ops, Box::new(Unbounded), buckets)?;
-        for policy in policies() {
+        for policy in policies(args.floors) {
             let name = policy.name();
             if args.policy.as_deref().is_some_and(|wanted| wanted != name) {
                 continue;
@@ -91,8 +94,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn policies() -> Vec<Box<dyn NegativePolicy>> {
-    vec![Box::new(Unbounded), Box::new(ThreeInARow), Box::new(PerDirectory::default()), Box::new(Probation::default())]
+fn policies(floors: Option<(u64, u64)>) -> Vec<Box<dyn NegativePolicy>> {
+    let fixed = |(probation_floor, kept_floor)| Probation {
+        probation_floor,
+        kept_floor,
+        positives_per_probation: u64::MAX,
+        positives_per_kept: u64::MAX,
+        ..Probation::default()
+    };
+    let default = floors.map_or_else(Probation::default, fixed);
+    vec![Box::new(Unbounded), Box::new(ThreeInARow), Box::new(PerDirectory::default()), Box::new(default)]
+}
+
+fn parse_floors(text: &str) -> Result<(u64, u64), String> {
+    let numbers = text.split_once(',').and_then(|(p, k)| Some((p.parse().ok()?, k.parse().ok()?)));
+    numbers.ok_or_else(|| format!("`{text}` is not two numbers with a comma between: 16,144"))
 }
 
 fn replay(ops: &[Op], policy: Box<dyn NegativePolicy>, buckets: usize) -> Result<Tally, Box<dyn Error>> {
