@@ -177,7 +177,7 @@ fn on_few_buckets_the_default_keeps_useful_negatives_that_three_in_a_row_trims()
     const BUCKETS: usize = 1 << 7;
     let unbounded = machine(BUCKETS, Unbounded);
     let asked = build(&unbounded);
-    let kept = machine(BUCKETS, Probation { probation_floor: 1500, ..Probation::default() });
+    let kept = machine(BUCKETS, Probation { probation_floor: 1500, kept_floor: 1500, ..Probation::default() });
     assert_eq!(build(&kept), asked, "every useful negative is kept");
     assert!(kept.negatives() < unbounded.negatives() * 6 / 10, "and most of the useless are not");
     let three = build(&machine(BUCKETS, ThreeInARow));
@@ -186,7 +186,7 @@ fn on_few_buckets_the_default_keeps_useful_negatives_that_three_in_a_row_trims()
 
 #[test]
 fn under_pressure_negatives_go_before_positives() {
-    let machine = machine(1 << 10, Probation::default());
+    let machine = machine(1 << 10, Probation { probation_floor: 2000, ..Probation::default() });
     for n in 0..500 {
         drop(machine.mount.create(format!("/{n}").as_bytes()).unwrap());
         machine.missing(&format!("/missing-{n}"));

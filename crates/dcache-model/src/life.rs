@@ -73,6 +73,7 @@ impl Core {
             // D15: marked as positive before it is. D17: who watches since before this, marked nothing here.
             let mut children = parent.make_dir().children.lock();
             children.set_positive(dentry.place.load(Ordering::Relaxed), true);
+            children.kept -= usize::from(dentry.has(flag::KEPT));
             if children.watchers > 0 {
                 set |= flag::PARENT_WATCHED;
             }
@@ -217,7 +218,10 @@ impl Core {
             sb.inodes.put(inode);
         }
         if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
-            let child = dir.children.lock().remove(dentry.place.load(Ordering::Relaxed));
+            let mut children = dir.children.lock();
+            let child = children.remove(dentry.place.load(Ordering::Relaxed));
+            children.kept -= usize::from(dentry.has(flag::KEPT));
+            drop(children);
             dir.gone.notify_all();
             drop(child);
         }

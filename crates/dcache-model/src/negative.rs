@@ -19,6 +19,7 @@ pub use unbounded::Unbounded;
 
 use crate::dcache::Core;
 use crate::dentry::{flag, Dentry};
+use crate::siblings::Children;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::chains::Reader;
 use lowwater_lru_core::sync::Arc;
@@ -62,8 +63,13 @@ pub struct Settled<'a> {
 
 /// Dentries that a trim looks at before it takes one that was asked for again.
 const LOOKS: usize = 8;
-/// A list is trimmed when it is this much over its limit, so that the walk pays.
+/// A list is trimmed when it is this much over its limit, or a quarter if that is less, so that the walk pays.
 const TRIM_BATCH: u64 = 32;
+
+/// How much that is.
+fn trim_batch(limit: u64) -> u64 {
+    (limit / 4).clamp(1, TRIM_BATCH)
+}
 
 impl Settled<'_> {
     /// Follows its hash chain from the younger to the older, as long as there is one unused negative behind the other that nobody
@@ -87,27 +93,44 @@ impl Settled<'_> {
         }
     }
 
-    /// If its directory has more than `limit` negatives, kills one: the clock's next that nobody asked for again. O(1).
+    /// If its directory has more than `limit` negatives, kills one of its group's: the clock's next that nobody asked for again. O(1).
     pub fn trim_directory(&self, limit: usize) {
+        self.trim_directory_of(|_| 0, limit);
+    }
+
+    /// As [`trim_directory`](Self::trim_directory), of the directory's negatives that are on probation; those that were asked for
+    /// again come off it.
+    pub fn trim_directory_probation(&self, limit: usize) {
+        self.trim_directory_of(|children| children.kept, limit);
+    }
+
+    fn trim_directory_of(&self, spared: impl Fn(&Children) -> usize, limit: usize) {
         let parent = self.dentry.lock().parent.clone();
         let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) else { return };
-        for look in 1..=LOOKS {
+        for _ in 0..LOOKS {
             let victim = {
                 let mut children = dir.children.lock();
-                if children.negatives() <= limit {
+                if children.negatives() - spared(&children) <= limit {
                     return;
                 }
                 let Some(victim) = children.next_negative() else { return };
                 Arc::clone(victim)
             };
-            let last = look == LOOKS;
-            if self.kill(&victim, last) {
+            let probation = self.sb.apart && !victim.has(flag::KEPT);
+            if victim.memcg != self.dentry.memcg || self.sb.apart && !probation {
+                continue;
+            }
+            if self.kill(&victim, false) {
                 return;
             }
-            if !Arc::ptr_eq(&victim, self.dentry) {
+            if probation && victim.has(flag::REFERENCED) {
+                self.core.promote_early(self.sb, &victim);
+            } else if !Arc::ptr_eq(&victim, self.dentry) {
                 self.core.forgive(&victim);
             }
         }
+        // All that were looked at are somebody else's, or were asked for again: then the new one goes.
+        self.kill(self.dentry, true);
     }
 
     /// How many positives its group has on its node that nobody uses.
@@ -120,10 +143,9 @@ impl Settled<'_> {
     pub fn trim_group(&self, probation: u64, kept: u64) {
         let (memcg, node) = (&self.dentry.memcg, self.dentry.node);
         let over = self.sb.probation.count_one(memcg, node).saturating_sub(probation);
-        if over < TRIM_BATCH {
-            return;
+        if over >= trim_batch(probation) {
+            self.core.end_probation(self.sb, memcg, node, over);
         }
-        self.core.end_probation(self.sb, memcg, node, over);
         let over = self.sb.kept.count_one(memcg, node).saturating_sub(kept);
         if over > 0 {
             self.core.trim_kept(self.sb, memcg, node, over);

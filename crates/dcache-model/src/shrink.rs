@@ -4,7 +4,7 @@
 //! the dentries, negatives go first where the policy keeps them apart: a name that is not there is cheaper to ask for again.
 
 use crate::dcache::Core;
-use crate::dentry::{flag, Dentry};
+use crate::dentry::{flag, Dentry, Locked};
 use crate::siblings::Which;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::sync::atomic::{fence, Ordering};
@@ -177,10 +177,31 @@ impl Core {
         }
     }
 
+    /// Takes a negative off probation before the queue's end came to it.
+    pub(crate) fn promote_early(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
+        let mut state = dentry.lock();
+        if dentry.flags() & (flag::TYPE | flag::KEPT | flag::KILLED) != 0 {
+            return;
+        }
+        if let Some(listed) = self.unlist(sb, dentry, &mut state) {
+            dentry.change(&mut state, flag::REFERENCED, 0, &self.counters);
+            self.promote_locked(sb, dentry, state);
+            drop(listed);
+        }
+    }
+
     /// Puts a negative, which a walk took off probation, among the kept.
     fn promote(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
-        let mut state = dentry.lock();
-        let kept = if dentry.is_negative() { flag::KEPT } else { 0 };
+        self.promote_locked(sb, dentry, dentry.lock());
+    }
+
+    fn promote_locked(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, mut state: Locked<'_>) {
+        // One that turned positive, or died, since the walk took it is none of the kept.
+        let parent = state.parent.clone().filter(|_| dentry.is_negative() && !dentry.has(flag::KILLED));
+        let kept = if parent.is_some() { flag::KEPT } else { 0 };
+        if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
+            dir.children.lock().kept += 1;
+        }
         dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, kept, &self.counters);
         self.counters.promoted(dentry.addr());
         // SeqCst: meets the fence in `put_one`; see life.rs. In use, its last user lists it.

@@ -59,6 +59,8 @@ pub(crate) struct Children {
     open: Vec<u32>,
     len: usize,
     positives: usize,
+    /// Negatives that came off probation.
+    pub(crate) kept: usize,
     /// Where the next trim of negatives begins.
     hand: u32,
     /// Who watches: while there is one, children that turn positive are marked as watched.

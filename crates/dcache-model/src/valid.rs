@@ -45,14 +45,16 @@ impl Mount {
             assert!(users as usize >= children.len(), "a child is a user of its parent (D12)");
             let mut names = HashSet::new();
             let mut place = 0;
-            let mut positives = 0;
+            let (mut positives, mut kept) = (0, 0);
             while let Some((at, child)) = children.next(place, Which::All) {
                 assert!(child.has(flag::UNHASHED) || names.insert(child.name()), "a name is hashed once (D2)");
                 positives += usize::from(!child.is_negative());
+                kept += usize::from(child.has(flag::KEPT));
                 left.push(Arc::clone(child));
                 place = at + 1;
             }
             assert_eq!(children.positives(), positives, "a child is marked if and only if it is positive (D15)");
+            assert_eq!(children.kept, kept, "negatives that came off probation are counted");
             drop(children);
         }
         self.assert_findable(self.sb.root());

@@ -11,7 +11,7 @@
 //! A deceiver who asks for each name twice fills the kept queue of its own group, and pushes out that group's negatives. Other
 //! groups, and its own positives, do not notice.
 
-use super::{NegativePolicy, Settled, Situation, TRIM_BATCH};
+use super::{trim_batch, NegativePolicy, Settled, Situation};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -24,18 +24,18 @@ pub struct Probation {
     pub positives_per_probation: u64,
     /// Beyond the floors: one kept for so many unused positives.
     pub positives_per_kept: u64,
-    /// Negatives that one directory may have.
-    pub directory_max: usize,
+    /// One directory may have this part of what its group may have on probation: a quarter, when this is 4.
+    pub probation_per_directory: u64,
 }
 
 impl Default for Probation {
     fn default() -> Self {
         Self {
-            probation_floor: 512,
-            kept_floor: 2048,
-            positives_per_probation: 8,
-            positives_per_kept: 2,
-            directory_max: 16_384,
+            probation_floor: 32,
+            kept_floor: 96,
+            positives_per_probation: 64,
+            positives_per_kept: 16,
+            probation_per_directory: 4,
         }
     }
 }
@@ -59,13 +59,14 @@ impl NegativePolicy for Probation {
 
     fn settled(&self, negative: &Settled<'_>) {
         let (probation, kept) = self.shares(negative.positives());
+        // First the directory: a flood in one goes at its own cost, before it takes the others' place in the queue.
+        negative.trim_directory_probation((probation / self.probation_per_directory.max(1)).max(1) as usize);
         negative.trim_group(probation, kept);
-        negative.trim_directory(self.directory_max);
     }
 
     fn bound(&self, situation: Situation) -> Option<u64> {
         let (probation, kept) = self.shares(situation.positives);
-        Some((probation + kept + 2 * TRIM_BATCH).min((self.directory_max as u64).saturating_mul(situation.directories)))
+        Some(probation + trim_batch(probation) + kept)
     }
 }
 
@@ -76,9 +77,9 @@ mod tests {
     #[test]
     fn shares_grow_with_positives_from_a_floor() {
         let policy = Probation::default();
-        assert_eq!(policy.shares(0), (512, 2048));
-        assert_eq!(policy.shares(80_000), (10_000, 40_000));
+        assert_eq!(policy.shares(0), (32, 96));
+        assert_eq!(policy.shares(64_000), (1000, 4000));
         let situation = Situation { buckets: 1 << 24, positives: 0, directories: 1 };
-        assert_eq!(policy.bound(situation), Some(512 + 2048 + 64), "buckets do not enter");
+        assert_eq!(policy.bound(situation), Some(32 + 8 + 96), "buckets do not enter");
     }
 }

@@ -79,7 +79,8 @@ fn d24_the_default_holds_its_bound_under_every_adversary() {
 
 #[test]
 fn d24_a_flood_costs_another_group_nothing() {
-    let stage = Stage::new(64, Probation::default());
+    let policy = Probation { probation_floor: 2000, kept_floor: 2000, ..Probation::default() };
+    let stage = Stage::new(64, policy);
     let (quiet, noisy) = (stage.tree.root().create("quiet").unwrap(), stage.tree.root().create("noisy").unwrap());
     for _ in 0..2 {
         for n in 0..400 {
@@ -102,7 +103,7 @@ fn d24_a_flood_costs_another_group_nothing() {
 
 #[test]
 fn d24_under_pressure_no_positive_goes_while_there_are_negatives() {
-    let stage = Stage::new(64, Probation::default());
+    let stage = Stage::new(64, Probation { probation_floor: 2000, ..Probation::default() });
     for n in 0..400 {
         drop(stage.mount.create(format!("/{n}").as_bytes()).unwrap());
         stage.missing(format!("/missing-{n}").as_bytes());

@@ -217,7 +217,7 @@ proptest! {
         policy in 0..4_usize,
         keep in prop::bool::ANY,
     ) {
-        let tight = Probation { probation_floor: 2, kept_floor: 2, directory_max: 3, ..Probation::default() };
+        let tight = Probation { probation_floor: 2, kept_floor: 2, ..Probation::default() };
         let policy: Box<dyn NegativePolicy> = match policy {
             0 => Box::new(Unbounded),
             1 => Box::new(ThreeInARow),

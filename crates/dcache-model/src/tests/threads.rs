@@ -214,5 +214,5 @@ fn d9_d20_and_beside_trims_of_chains() {
 
 #[test]
 fn d9_d20_and_beside_trims_of_directories_and_groups() {
-    storm(Box::new(Probation { probation_floor: 10, kept_floor: 10, directory_max: 20, ..Probation::default() }));
+    storm(Box::new(Probation { probation_floor: 10, kept_floor: 10, ..Probation::default() }));
 }
