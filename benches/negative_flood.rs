@@ -1,6 +1,6 @@
 //! What do negatives cost: the first lookup of a missing name under each policy, turning positive, making and removing, giving back?
 //!
-//! `cargo bench --bench negative_flood`
+//! `cargo bench --bench negative_flood [-- ROUNDS] [POLICY...]`, 3 rounds of all policies if nothing is said.
 
 mod common;
 
@@ -17,8 +17,16 @@ fn main() {
     let rounds = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(3);
     reclaim(rounds);
     println!("ns on the processor for each name, least of {rounds}; 2^21 buckets, {NAMES} names in 100 directories");
-    println!("{:>15} {:>9} {:>9} {:>9} {:>9}", "policy", "first", "to pos.", "create", "remove");
+    println!(
+        "{:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "policy", "first", "to pos.", "create10K", "remove", "100K", "remove", "1M", "remove"
+    );
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|arg| policies().iter().any(|p| p.name() == arg)).collect();
     for at in 0..policies().len() {
+        let name = policies()[at].name();
+        if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
+            continue;
+        }
         let fresh = || Stage::new(BUCKETS, policies().swap_remove(at));
         let first = least(rounds, || {
             let stage = fresh();
@@ -33,7 +41,7 @@ fn main() {
             look(&stage, &names);
             ns_each(NAMES, || make(&stage, &names))
         });
-        print!("{:>15} {first:>9.0} {to_positive:>9.0}", policies()[at].name());
+        print!("{:>15} {first:>9.0} {to_positive:>9.0}", name);
         for count in [10_000, 100_000, NAMES] {
             let (mut made, mut gone) = (f64::INFINITY, f64::INFINITY);
             for _ in 0..rounds {

@@ -19,6 +19,9 @@
 //! Who misses a name tells the others, in the directory's list of names that are being asked for, before it asks the backend. Those
 //! who come meanwhile wait for its answer, and get the same dentry (D23).
 
+#[cfg(all(test, lowwater_loom))]
+mod loom;
+
 use crate::dentry::{flag, kind_of, Dentry, Dir, Kind};
 use crate::error::ErrorKind;
 use crate::mount::{Entry, Mount};
