@@ -1,5 +1,8 @@
 //! A directory of the operating system's, through `std::fs`.
 
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
+
 use super::{Backend, Node};
 use crate::dentry::Kind;
 use crate::name::Name;
