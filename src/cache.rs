@@ -3,8 +3,8 @@
 //! ```text
 //!     get    index (hash, one shard's read lock) -> entry: mark it used. No list, no group, no counter of the entry's tenant.
 //!     insert weigh -> charge the group (may reclaim) -> index, and the list of (group, node), under one shard's lock
-//!     evict  reclaimer or direct reclaim -> shrinker -> walk of (group, node), oldest first:
-//!            used since? second chance, to the young end.  else: off the list; lock dropped; out of the index; listener; freed
+//!     evict  reclaimer or direct reclaim -> shrinker -> walk of (group, node), oldest first (`queues` says in which order):
+//!            used since? kept, further up.  else: off the list; lock dropped; out of the index; listener; freed
 //! ```
 //!
 //! # Who removes an entry
@@ -19,9 +19,11 @@
 mod builder;
 mod entry;
 mod error;
+mod ghost;
 mod index;
 mod load;
 mod place;
+mod queues;
 mod shrink;
 mod stats;
 
@@ -31,6 +33,7 @@ mod tests;
 pub use builder::{CacheBuilder, NoWeigher};
 pub use error::{BuildError, InsertError, Reason};
 pub use place::{Computed, Current, Op, Place};
+pub use queues::Eviction;
 pub use stats::{CacheStats, RemovalCause};
 
 use std::hash::{BuildHasher, Hash};
@@ -39,13 +42,14 @@ use std::time::{Duration, Instant};
 
 use equivalent::Equivalent;
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::{Bytes, ListLru, Memcg};
+use lowwater_lru_core::{Bytes, Memcg, NodeId};
 use lowwater_shrinker::Registration;
 
 use crate::Runtime;
 use entry::Entry;
 use index::Index;
 use load::Flights;
+use queues::Queues;
 use stats::Counters;
 
 /// What a key and a value own beyond their own size.
@@ -96,7 +100,7 @@ struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
 /// The part that the reclaimer works on.
 struct Core<K: Send + Sync, V: Send + Sync> {
     index: Index<K, V>,
-    lru: ListLru<Entry<K, V>>,
+    queues: Queues<K, V>,
     listener: Option<Listener<K, V>>,
     counters: Counters,
     /// Times are kept as nanoseconds since this moment.
@@ -191,7 +195,7 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let core = &self.inner.core;
-        let entry = core.index.remove(self.hash(key), key, &core.lru)?;
+        let entry = core.index.remove(self.hash(key), key, &core.queues)?;
         let cause = if entry.has_expired(core.now()) { RemovalCause::Expired } else { RemovalCause::Explicit };
         core.removed(&entry, cause);
         (cause == RemovalCause::Explicit).then(|| entry.value.clone())
@@ -213,7 +217,8 @@ where
     /// Takes everything out. The listener is told of each entry. Locks each shard for a few entries at a time.
     pub fn clear(&self) {
         let core = &self.inner.core;
-        core.index.drain(&core.lru, |entry| core.removed(&entry, RemovalCause::Explicit));
+        core.index.drain(&core.queues, |entry| core.removed(&entry, RemovalCause::Explicit));
+        core.queues.forget();
     }
 
     /// How many entries there are, expired ones that nobody has met yet included. O(shards).
@@ -228,10 +233,8 @@ where
 
     /// How many entries `group` itself has here. O(nodes).
     pub fn len_of(&self, group: &Memcg) -> u64 {
-        let lru = &self.inner.core.lru;
-        (0..self.inner.runtime.topology().nodes())
-            .map(|node| lru.count_one(group, lowwater_lru_core::NodeId::new(node as u16)))
-            .sum()
+        let queues = &self.inner.core.queues;
+        (0..self.inner.runtime.topology().nodes()).map(|node| queues.count(group, NodeId::new(node as u16))).sum()
     }
 
     /// The group to which entries belong that name no other. Its [`usage`](Memcg::usage) tells the bytes.
@@ -279,7 +282,7 @@ impl<K: Send + Sync, V: Send + Sync> Core<K, V> {
         if !entry.may_expire() || !entry.has_expired(self.now()) {
             return Some(entry);
         }
-        if self.index.remove_same(&entry, &self.lru) {
+        if self.index.remove_same(&entry, &self.queues) {
             self.removed(&entry, RemovalCause::Expired);
         }
         None

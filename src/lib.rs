@@ -47,4 +47,12 @@ pub use runtime::Runtime;
 pub use lowwater_lru_core::{
     linked, topology, Bytes, Isolate, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy, Topology, Verdict,
 };
+pub use lowwater_shrinker::pressure::Watermarks;
 pub use lowwater_shrinker::{Count, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Shrinker};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/GUIDE.md")]
+struct GuideDoctests;

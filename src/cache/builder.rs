@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::{Bytes, ListLru, Memcg};
+use lowwater_lru_core::{Bytes, Memcg};
 
 use super::error::BuildError;
 use super::index::Index;
 use super::load::Flights;
+use super::queues::{Eviction, Queues};
 use super::stats::Counters;
 use super::{Cache, Core, Inner, Listener, RemovalCause, Weigher};
 use crate::Runtime;
@@ -26,6 +27,7 @@ pub struct CacheBuilder<K, V, W = NoWeigher, S = DefaultHashBuilder> {
     group: Option<Memcg>,
     time_to_live: Option<Duration>,
     seeks: Option<u32>,
+    eviction: Eviction,
     listener: Option<Listener<K, V>>,
     weigher: W,
     hasher: S,
@@ -39,6 +41,7 @@ impl<K, V> CacheBuilder<K, V> {
             group: None,
             time_to_live: None,
             seeks: None,
+            eviction: Eviction::default(),
             listener: None,
             weigher: NoWeigher,
             hasher: DefaultHashBuilder::default(),
@@ -71,6 +74,12 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
+    /// The order in which entries are let go; [`Eviction::Adaptive`] by default.
+    pub fn eviction(mut self, eviction: Eviction) -> Self {
+        self.eviction = eviction;
+        self
+    }
+
     /// Is called for every entry that leaves, with the reason, on the thread that took it out, without a lock held. It may use the cache.
     /// A panic in it is caught and counted.
     pub fn eviction_listener(mut self, listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static) -> Self {
@@ -86,14 +95,24 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self,
         weigher: impl Fn(&K, &V) -> Bytes + Send + Sync + 'static,
     ) -> CacheBuilder<K, V, Weigher<K, V>, S> {
-        let Self { runtime, name, group, time_to_live, seeks, listener, weigher: _, hasher } = self;
-        CacheBuilder { runtime, name, group, time_to_live, seeks, listener, weigher: Box::new(weigher), hasher }
+        let Self { runtime, name, group, time_to_live, seeks, eviction, listener, weigher: _, hasher } = self;
+        CacheBuilder {
+            runtime,
+            name,
+            group,
+            time_to_live,
+            seeks,
+            eviction,
+            listener,
+            weigher: Box::new(weigher),
+            hasher,
+        }
     }
 
     /// How keys are hashed. The default is fast and seeded at random.
     pub fn hasher<H: BuildHasher>(self, hasher: H) -> CacheBuilder<K, V, W, H> {
-        let Self { runtime, name, group, time_to_live, seeks, listener, weigher, hasher: _ } = self;
-        CacheBuilder { runtime, name, group, time_to_live, seeks, listener, weigher, hasher }
+        let Self { runtime, name, group, time_to_live, seeks, eviction, listener, weigher, hasher: _ } = self;
+        CacheBuilder { runtime, name, group, time_to_live, seeks, eviction, listener, weigher, hasher }
     }
 }
 
@@ -120,7 +139,7 @@ where
         let prepared = builder.alloc()?;
         let core = Arc::new(Core {
             index: Index::new(),
-            lru: ListLru::with_occupancy(prepared.occupancy()),
+            queues: Queues::new(&prepared.occupancy(), self.eviction),
             listener: self.listener,
             counters: Counters::default(),
             epoch: Instant::now(),

@@ -1,14 +1,16 @@
 //! From key to entry: hash tables behind reader-writer locks, one of which a key's hash chooses.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use crossbeam_utils::CachePadded;
 use equivalent::Equivalent;
 use hashbrown::hash_table::{self, HashTable};
-use lowwater_lru_core::{AddError, ListLru};
+use lowwater_lru_core::{AddError, NodeId};
 use parking_lot::RwLock;
 
 use super::entry::Entry;
+use super::queues::{Queue, Queues};
 
 /// Shards for each processor: two threads meet in one seldom.
 const SHARDS_PER_CPU: usize = 4;
@@ -22,6 +24,8 @@ type Replaced<K, V> = Option<Arc<Entry<K, V>>>;
 
 /// The tables. An entry is put on its list when it is put in, and taken off when it is taken out, under the shard's lock.
 pub(super) struct Index<K, V> {
+    /// Entries in all shards.
+    len: AtomicUsize,
     shards: Box<[Shard<K, V>]>,
 }
 
@@ -47,7 +51,7 @@ impl<K: Send + Sync, V: Send + Sync> Index<K, V> {
     pub(super) fn new() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let shards = (cpus * SHARDS_PER_CPU).next_power_of_two();
-        Self { shards: (0..shards).map(|_| CachePadded::default()).collect() }
+        Self { len: AtomicUsize::new(0), shards: (0..shards).map(|_| CachePadded::default()).collect() }
     }
 
     pub(super) fn get<Q: Equivalent<K> + ?Sized>(&self, hash: u64, key: &Q) -> Option<Arc<Entry<K, V>>> {
@@ -59,8 +63,8 @@ impl<K: Send + Sync, V: Send + Sync> Index<K, V> {
         &self,
         entry: Arc<Entry<K, V>>,
         expect: &Expect<'_, K, V>,
-        lru: &ListLru<Entry<K, V>>,
-        node: lowwater_lru_core::NodeId,
+        queues: &Queues<K, V>,
+        node: NodeId,
     ) -> Result<Replaced<K, V>, Refused<K, V>>
     where
         K: Eq,
@@ -76,45 +80,48 @@ impl<K: Send + Sync, V: Send + Sync> Index<K, V> {
                 if !expected {
                     return Err(Refused::Changed(entry));
                 }
-                add(&entry, lru, node)?;
-                lru.del(there.get());
+                add(&entry, queues, node)?;
+                queues.del(there.get());
                 Ok(Some(std::mem::replace(there.get_mut(), entry)))
             }
             hash_table::Entry::Vacant(vacant) => {
                 if matches!(expect, Expect::Same(_)) {
                     return Err(Refused::Changed(entry));
                 }
-                add(&entry, lru, node)?;
+                add(&entry, queues, node)?;
                 vacant.insert(entry);
+                self.len.fetch_add(1, Ordering::Relaxed);
                 Ok(None)
             }
         }
     }
 
     /// Takes the entry of `key` out, and off its list.
-    pub(super) fn remove<Q>(&self, hash: u64, key: &Q, lru: &ListLru<Entry<K, V>>) -> Option<Arc<Entry<K, V>>>
+    pub(super) fn remove<Q>(&self, hash: u64, key: &Q, queues: &Queues<K, V>) -> Option<Arc<Entry<K, V>>>
     where
         Q: Equivalent<K> + ?Sized,
     {
         let mut table = self.shard(hash).write();
         let (entry, _) = table.find_entry(hash, |entry| key.equivalent(&entry.key)).ok()?.remove();
-        lru.del(&entry);
+        self.len.fetch_sub(1, Ordering::Relaxed);
+        queues.del(&entry);
         Some(entry)
     }
 
     /// Takes this very entry out, and off its list if it is on one. False if somebody else has taken it out.
-    pub(super) fn remove_same(&self, entry: &Arc<Entry<K, V>>, lru: &ListLru<Entry<K, V>>) -> bool {
+    pub(super) fn remove_same(&self, entry: &Arc<Entry<K, V>>, queues: &Queues<K, V>) -> bool {
         let mut table = self.shard(entry.hash).write();
         let Ok(there) = table.find_entry(entry.hash, |there| Arc::ptr_eq(there, entry)) else { return false };
         let (there, _) = there.remove();
-        let off_list = lru.del(&there);
+        self.len.fetch_sub(1, Ordering::Relaxed);
+        let off_list = queues.del(&there);
         drop(table);
         drop(off_list);
         true
     }
 
     /// Takes everything out and off its list, and shows it to `gone`, a few entries at a time and without a lock.
-    pub(super) fn drain(&self, lru: &ListLru<Entry<K, V>>, mut gone: impl FnMut(Arc<Entry<K, V>>)) {
+    pub(super) fn drain(&self, queues: &Queues<K, V>, mut gone: impl FnMut(Arc<Entry<K, V>>)) {
         for shard in &self.shards {
             loop {
                 let batch: Vec<_> = {
@@ -123,7 +130,8 @@ impl<K: Send + Sync, V: Send + Sync> Index<K, V> {
                     for entry in &batch {
                         if let Ok(there) = table.find_entry(entry.hash, |there| Arc::ptr_eq(there, entry)) {
                             there.remove();
-                            lru.del(entry);
+                            self.len.fetch_sub(1, Ordering::Relaxed);
+                            queues.del(entry);
                         }
                     }
                     if table.is_empty() {
@@ -139,8 +147,22 @@ impl<K: Send + Sync, V: Send + Sync> Index<K, V> {
         }
     }
 
+    /// Puts an entry that a walk took off probation on the main queue, unless somebody has taken it out of the index.
+    pub(super) fn promote(&self, entry: &Arc<Entry<K, V>>, queues: &Queues<K, V>, node: NodeId) {
+        // Who takes it out needs the lock for writing, so it stays in while we have it for reading; and no walk sees it before it is
+        // on a list.
+        let table = self.shard(entry.hash).read();
+        if table.find(entry.hash, |there| Arc::ptr_eq(there, entry)).is_some() {
+            entry.set_queue(Queue::Main);
+            if queues.add(entry, node).is_err() {
+                // No list to be had: it is off all lists, and found by lookups until it is removed or expires.
+                entry.set_queue(Queue::Probation);
+            }
+        }
+    }
+
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.read().len()).sum()
+        self.len.load(Ordering::Relaxed) // Relaxed: a number to look at.
     }
 
     /// The high half chooses the shard; the tables use the low bits and the top seven.
@@ -151,8 +173,8 @@ impl<K: Send + Sync, V: Send + Sync> Index<K, V> {
 
 fn add<K: Send + Sync, V: Send + Sync>(
     entry: &Arc<Entry<K, V>>,
-    lru: &ListLru<Entry<K, V>>,
-    node: lowwater_lru_core::NodeId,
+    queues: &Queues<K, V>,
+    node: NodeId,
 ) -> Result<(), Refused<K, V>> {
-    lru.add(Arc::clone(entry), entry.group(), node).map_err(Refused::List)
+    queues.add(entry, node).map_err(Refused::List)
 }

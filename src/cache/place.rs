@@ -197,7 +197,7 @@ where
                 (Op::Put(value), _) => (value, false),
                 (Op::Update(value), _) => (value, true),
                 (Op::Remove, Some(entry)) => {
-                    if core.index.remove_same(entry, &core.lru) {
+                    if core.index.remove_same(entry, &core.queues) {
                         core.removed(entry, RemovalCause::Explicit);
                         return Ok(Computed::Removed(entry.value.clone()));
                     }
@@ -254,9 +254,10 @@ where
     fn put(&self, entry: Arc<Entry<K, V>>, expect: &Expect<'_, K, V>) -> Result<Option<V>, Refused<K, V>> {
         let core = &self.inner.core;
         let node = self.inner.runtime.topology().current();
-        // So that nothing is allocated for the list under the shard's lock. If this fails, the list says so below.
-        let _made = core.lru.prepare(entry.group(), node);
-        let replaced = core.index.put(entry, expect, &core.lru, node)?;
+        // So that nothing is allocated for the list under the shard's lock.
+        core.queues.admit(&entry, core.index.len());
+        core.queues.prepare(entry.queue(), entry.group(), node);
+        let replaced = core.index.put(entry, expect, &core.queues, node)?;
         core.counters.inserted();
         let Some(old) = replaced else { return Ok(None) };
         if old.has_expired(core.now()) {

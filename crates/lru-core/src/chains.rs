@@ -30,10 +30,11 @@
 //! A head or `next` is published with Release and followed with Acquire, so that who arrives at an object sees it as it was
 //! inserted. Held by `tests/loom.rs`: `a_found_object_is_whole_and_alive`, and its twins.
 
+mod read;
+
 #[cfg(test)]
 mod tests;
 
-use crate::rcu;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::raw::RawLock;
 use crate::sync::Arc;
@@ -114,7 +115,7 @@ macro_rules! chained {
 
 /// Proof that the thread is inside the read side. Cheap to make; what is removed meanwhile is freed only after it is dropped, so
 /// it is not for keeping.
-pub struct Reader(rcu::Guard);
+pub struct Reader(read::Guard);
 
 /// An object that a reader found. It may have left the table since.
 pub struct Found<'g, T>(&'g T);
@@ -422,7 +423,7 @@ impl Reader {
     #[inline]
     #[doc(alias = "rcu_read_lock")]
     pub fn enter() -> Self {
-        Self(rcu::pin())
+        Self(read::pin())
     }
 }
 

@@ -1,7 +1,67 @@
-//! Shell.
+//! Memory control groups, NUMA nodes, and LRU lists that exist only for those groups and nodes which use them.
+//!
+//! This is the lower half of lowwater: what an object passes from the day it is allocated until
+//! pressure asks for it back. It knows nothing of shrinkers; a list only tells whoever listens ([`Occupancy`]) that it holds something.
+//!
+//! The modules, in the order in which an object meets them:
+//!
+//! | module | what the object gets there |
+//! |---|---|
+//! | [`memcg`] | a group, whose limits count its bytes, in itself and in all groups above |
+//! | [`topology`] | a node, asked of the machine |
+//! | [`list`] | links inside itself, and an owner while it is on a list |
+//! | [`list_lru`] | the list of its group on its node, made when it is first needed; a place in a walk, oldest first |
+//! | [`sync`] | every lock and atomic of the above, in three versions: user space, bare metal, model check |
+//! | [`unit`](mod@unit) | bytes and nodes, as types that cannot be taken for counts |
+//!
+//! ```
+//! use lowwater_lru_core::{linked, Bytes, Isolated, Links, ListLru, MemcgTree, NodeId};
+//! use std::sync::Arc;
+//!
+//! struct Page {
+//!     links: Links,
+//!     number: u64,
+//! }
+//! linked!(impl[] for Page { links, handle: Arc<Page> });
+//!
+//! let tree = MemcgTree::default();
+//! let shop = tree.root().create("shop")?;
+//! shop.set_max(Bytes::mib(8));
+//! let pages = ListLru::<Page>::new();
+//!
+//! for number in 0..3 {
+//!     let _ = shop.try_charge(Bytes::kib(4))?;
+//!     pages.add(Arc::new(Page { links: Links::new(), number }), &shop, NodeId::ZERO)?;
+//! }
+//!
+//! // The two oldest go; their bytes are given back when nothing is locked any more.
+//! let mut old = Isolated::new();
+//! pages.walk_one(&shop, NodeId::ZERO, &mut 2, |it| it.isolate(&mut old));
+//! for page in old {
+//!     shop.uncharge(Bytes::kib(4));
+//!     assert!(page.number < 2);
+//! }
+//! assert_eq!(pages.count_one(&shop, NodeId::ZERO), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `std` (default) | parking_lot's locks, crossbeam-epoch's collector, the topology of Linux' sysfs |
+//! | `hwloc` | the topology as the C library of that name sees it, and synthetic ones |
+//!
+//! Without `std` the crate needs `core`, `alloc` and 64-bit atomics: locks spin, and memory that leaves a list is freed by the last
+//! reader. `--cfg lowwater_loom` builds it on loom; it is not meant for programs.
+//!
+//! Unsafe code stands here and nowhere else in the project: each block is one operation, with the reason why it is sound.
+
 #![no_std]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
+
 extern crate alloc;
-#[cfg(any(feature = "std", lowwater_loom))]
+#[cfg(any(feature = "std", lowwater_loom, test))]
 extern crate std;
 
 pub mod chains;
@@ -14,7 +74,7 @@ pub mod topology;
 pub mod unit;
 
 pub use list::{Handle, Linked, Links};
-pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Unlocked, Verdict};
+pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Prepared, Unlocked, Verdict};
 pub use memcg::*;
 pub use topology::Topology;
 pub use unit::{Bytes, NodeId, ParseBytesError};

@@ -59,6 +59,28 @@ impl RawList {
         self.last = node;
     }
 
+    /// Links `node` before `at`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push_back`](Self::push_back); `at` is on this list.
+    pub(crate) unsafe fn insert_before(&mut self, node: *mut Links, at: *mut Links) {
+        // SAFETY: `at` is on this list, so it is live and ours.
+        let prev = unsafe { Links::prev(at) };
+        // SAFETY: `node` is live and ours, says the caller.
+        unsafe { Links::set_prev(node, prev) };
+        // SAFETY: as above.
+        unsafe { Links::set_next(node, at) };
+        // SAFETY: as for `prev`.
+        unsafe { Links::set_prev(at, node) };
+        if prev.is_null() {
+            self.first = node;
+        } else {
+            // SAFETY: `prev` is on this list.
+            unsafe { Links::set_next(prev, node) };
+        }
+    }
+
     /// Unlinks `node` and returns it as the pointer that was pushed.
     ///
     /// # Safety
@@ -123,7 +145,7 @@ impl RawList {
         *other = Self::new();
     }
 
-    /// Panics unless the list holds together and has `len` elements.
+    /// Panics unless the list holds together and has `len` elements, not counting the marks of walks.
     ///
     /// # Safety
     ///
@@ -131,13 +153,15 @@ impl RawList {
     pub(crate) unsafe fn assert_valid(&self, len: usize) {
         let (mut seen, mut prev, mut node) = (0, ptr::null_mut(), self.first);
         while !node.is_null() {
-            assert!(seen < len, "the list must not hold more than the {len} items that were counted");
             // SAFETY: `node` is on this list.
+            let is_item = !unsafe { &*node }.is_mark();
+            assert!(!is_item || seen < len, "the list must not hold more than the {len} items that were counted");
+            // SAFETY: as above.
             assert_eq!(unsafe { Links::prev(node) }, prev, "an item's `prev` must be the item before it");
             prev = node;
             // SAFETY: as above.
             node = unsafe { Links::next(node) };
-            seen += 1;
+            seen += usize::from(is_item);
         }
         assert_eq!(seen, len, "the list must hold as many items as were counted");
         assert_eq!(self.last, prev, "`last` must be the item that has none behind it");

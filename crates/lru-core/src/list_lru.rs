@@ -5,8 +5,8 @@
 //!
 //! ```text
 //!     ABSENT --first add, or prepare--> LIVE(n) --group goes offline--> DEAD --last reader leaves--> freed
-//!                                        ^   |                            |
-//!                                        add/del                          items: to the parent's list
+//!                                        ^   |                          ^ |
+//!                                        add/del   LIVE(0) --sweep------+ +-- items: to the parent's list
 //! ```
 //!
 //! * Adding and removing take one lock, that of the (group, node) list, and allocate nothing once the list is there.
@@ -24,24 +24,36 @@
 //! 5. Listeners hear of 0 -> 1 under the list's lock, so never about a group whose offline is over.
 
 mod boxed;
+mod cursor;
+pub mod eager;
 mod isolate;
+mod many;
 mod occupancy;
 mod one;
 mod pairs;
+mod prepared;
 mod raw;
+mod sweep;
 mod table;
 pub mod walk;
 
 #[cfg(test)]
 mod tests;
 
+pub use eager::Eager;
 pub use isolate::Isolated;
 pub use occupancy::Occupancy;
+pub use prepared::Prepared;
+pub use sweep::{sweep, Swept};
 pub use walk::{Isolate, Unlocked, Verdict};
 
+#[cfg(all(not(lowwater_loom), feature = "std"))]
+#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
+pub(crate) use boxed::try_box;
 pub(crate) use one::One;
 pub(crate) use pairs::Pairs;
 pub(crate) use raw::reparent_group;
+pub(crate) use table::Table;
 
 use crate::list::{Handle, Linked};
 use crate::sync::Arc;
@@ -154,7 +166,13 @@ impl<T: Linked> ListLru<T> {
     #[doc(alias = "list_lru_add")]
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
-        self.raw.add(T::links(object), memcg, node).map_err(|refused| {
+        let links = T::links(object);
+        let added = if T::Handle::UNIQUE {
+            self.raw.add::<true>(links, memcg, node)
+        } else {
+            self.raw.add::<false>(links, memcg, node)
+        };
+        added.map_err(|refused| {
             // SAFETY: it was turned into this pointer above, and the list did not take it.
             let item = unsafe { T::Handle::from_raw(object) };
             match refused {
@@ -193,22 +211,23 @@ impl<T: Linked> ListLru<T> {
         self.raw.count_node(node)
     }
 
-    /// Makes the group's list on `node`, so that `add` will not allocate; a dying group's nearest online ancestor's, to which
-    /// `add` would go. O(depth of the group).
+    /// Makes the group's list on `node`, so that `add` will not allocate while the answer is kept; a dying group's nearest
+    /// online ancestor's, to which `add` would go. O(depth of the group).
     ///
     /// # Errors
     ///
     /// [`AllocError`] without memory; what was made on the way (lists of ancestors) stays and is whole (L6, L17).
     #[doc(alias = "memcg_list_lru_alloc")]
-    pub fn prepare(&self, memcg: &Memcg, node: NodeId) -> Result<(), AllocError> {
-        self.raw.prepare(memcg, node).then_some(()).ok_or(AllocError)
+    pub fn prepare(&self, memcg: &Memcg, node: NodeId) -> Result<Prepared<'_, T>, AllocError> {
+        let one = self.raw.prepare(memcg, node).ok_or(AllocError)?;
+        Ok(Prepared::new(self, one))
     }
 
     /// Walks the group's list on `node`, oldest first, and does with each item what `callback` says ([`walk`] has the table).
     /// Returns how many were removed.
     ///
     /// At most `nr_to_walk` items are shown, which falls by one for each, removed or not: it is scanned, not freed (L11). An item
-    /// is not shown twice unless the callback gave the lock back. The callback runs under the list's lock: it must be short, must not
+    /// is not shown twice unless the callback asks for it; a walk whose callback gave the lock back goes on where it was. The callback runs under the list's lock: it must be short, must not
     /// block, and must not use this `ListLru`, unless it gives the lock back first.
     #[doc(alias = "list_lru_walk_one")]
     pub fn walk_one(

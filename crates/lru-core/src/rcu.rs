@@ -6,24 +6,55 @@
 //!
 //! | build | how | cost of a pin |
 //! |---|---|---|
-//! | `std` | crossbeam-epoch's default collector | one fence, a thread-local line |
+//! | `std` on Linux | [`marks`]: readers mark a line of their own; `membarrier` is the fence when something is freed | two stores; a fence where a kernel or a sandbox has no `membarrier` |
+//! | `std` elsewhere, or `--cfg lowwater_epoch` | crossbeam-epoch's default collector | a fence |
 //! | without `std`, and under loom | readers are counted; the last one out frees | one shared counter |
+//!
+//! crossbeam-epoch is the well-kept library for this, and what is used where the system does not help. On Linux two things speak
+//! for marks: an add and a del each pin and do little else, so a fence in each is a third of their time; and crossbeam-epoch
+//! aborts where there is no memory to register a thread or to remember what is retired, while a population here may fail and
+//! must leave nothing behind (L17). What is retired under marks is [queued](queue) through itself.
 //!
 //! Nothing that is retired needs its destructor to run early: what must be given back at once (a group's handle, so that its id
 //! returns) is taken out before.
 
 #[cfg(any(lowwater_loom, not(feature = "std")))]
 mod count;
-#[cfg(all(not(lowwater_loom), feature = "std"))]
+#[cfg(all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))))]
 mod epoch;
+#[cfg(any(
+    all(test, lowwater_loom),
+    all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch))
+))]
+mod marks;
+#[cfg_attr(
+    all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))),
+    expect(dead_code, reason = "crossbeam-epoch keeps itself what waits")
+)]
+mod queue;
+#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
+mod thread;
 
 #[cfg(any(lowwater_loom, not(feature = "std")))]
-pub(crate) use count::{pin, Guard};
-#[cfg(all(not(lowwater_loom), feature = "std"))]
-pub(crate) use epoch::{pin, Guard};
+pub(crate) use count::{flush, pin, Guard};
+#[cfg(all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))))]
+pub(crate) use epoch::{flush, pin, Guard};
+pub(crate) use queue::{Queue, Queues};
+#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
+pub(crate) use thread::{flush, pin, Guard};
 
 /// A thing that can be retired.
-pub(crate) trait Retired: Send + 'static {
+pub(crate) trait Retired: Send + Sized + 'static {
+    /// Room for a pointer, that nobody uses any more once this is retired.
+    fn link(&self) -> &crate::sync::UnsafeCell<*mut Self>;
+
+    /// Where its kind waits.
+    #[cfg_attr(
+        all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))),
+        expect(dead_code, reason = "crossbeam-epoch keeps itself what waits")
+    )]
+    fn queue(queues: &mut Queues) -> &mut Queue<Self>;
+
     /// Tells a model checker that it is about to be freed, so that a reader who may still look at it is found out.
     #[cfg(lowwater_loom)]
     fn assert_unread(&mut self);

@@ -11,7 +11,8 @@
 //! for a whole dependency tree, and the plain name `loom` already means something to other crates in that tree.
 //!
 //! [`Mutex`], [`RwLock`] and [`Condvar`] have parking_lot's shape everywhere: no poisoning, a guard that derefs.
-//! [`RawLock`] is the same lock without data, for structures that lay out their own fields and hand guards to callbacks.
+//! `RawLock`, inside this crate, is the same lock without data, for structures that lay out their own fields and hand guards to
+//! callbacks.
 
 #[cfg(all(not(lowwater_loom), not(feature = "std")))]
 mod core;

@@ -48,6 +48,10 @@ impl Bitmap {
         let at = match self.words.binary_search_by_key(&(id / BITS), |w| w.0) {
             Ok(at) => at,
             Err(at) => {
+                // A group that one word serves, which most are, shall not pay for the four that a `Vec` begins with.
+                if self.words.is_empty() {
+                    self.words.reserve_exact(1);
+                }
                 self.words.insert(at, (id / BITS, AtomicU64::new(0)));
                 at
             }
@@ -111,8 +115,8 @@ impl Bitmap {
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests {
     use super::*;
+    use alloc::collections::BTreeSet;
     use proptest::prelude::*;
-    use std::collections::BTreeSet;
 
     #[derive(Clone, Copy, Debug)]
     enum Op {

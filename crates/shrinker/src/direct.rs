@@ -16,6 +16,9 @@ use crate::registry::Inner;
 use crate::shrink::Size;
 use crate::work::{Bound, Progress, Work};
 
+/// Laps in a row that scan something and free nothing: as objects get a second chance, the first may only take that away.
+const IDLE_LAPS_MAX: u32 = 3;
+
 /// What one call of direct reclaim did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectOutcome {
@@ -34,7 +37,7 @@ pub struct DirectOutcome {
 pub enum DirectStop {
     /// The caller has enough.
     Done,
-    /// A whole round found nothing to scan: the rest is protected, in use, or cannot be freed with these flags.
+    /// A whole round found nothing to scan, or three nothing to free: the rest is protected, in use, or cannot be freed with these flags.
     NothingLeft,
     /// As many objects were scanned as one call may.
     ScanBound,
@@ -52,14 +55,16 @@ pub(crate) fn reclaim(inner: &Inner, memcg: &Memcg, flags: Reclaim, done: &dyn F
     if let Some(clock) = &config.clock {
         work = work.until(&**clock, clock.now_ns().saturating_add(config.direct_time_max_ns));
     }
-    // Ends: each lap scans something, and what may be scanned is bounded.
+    let mut idle = 0;
+    // Ends: each lap frees something, or is one of the few that may not.
     loop {
         if let Some(bound) = work.bound() {
             return outcome(total, bound.into());
         }
         let lap = lap(inner, memcg, flags - Reclaim::BACKGROUND, &mut work);
         total += lap;
-        if lap.scanned == 0 && work.bound().is_none() {
+        idle = if lap.freed > 0 { 0 } else { idle + 1 };
+        if (lap.scanned == 0 || idle == IDLE_LAPS_MAX) && work.bound().is_none() {
             return outcome(total, DirectStop::NothingLeft);
         }
     }

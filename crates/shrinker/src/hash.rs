@@ -41,7 +41,9 @@ impl Hasher for IdHash {
 
 /// Gives back what a table has grown beyond four times its need. Called after a removal; amortized O(1).
 pub(crate) fn shrink_after_removal<K: Eq + Hash, V>(map: &mut HashMap<K, V, IdHasher>) {
-    if map.len() < map.capacity() / 4 {
+    if map.is_empty() {
+        *map = HashMap::default();
+    } else if map.len() < map.capacity() / 4 {
         map.shrink_to(map.len() * 2);
     }
 }

@@ -51,6 +51,14 @@ impl IdPool {
     pub(crate) fn put(&mut self, id: ShrinkerId) {
         debug_assert!(id.0 < self.next && !self.free.iter().any(|Reverse(f)| *f == id.0), "id {id} was not in use");
         self.free.push(Reverse(id.0));
+        if self.free.len() == self.next as usize {
+            *self = Self::default();
+        }
+    }
+
+    /// Heap bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.free.capacity() * size_of::<u32>()
     }
 }
 

@@ -85,7 +85,7 @@ use summary::Summary;
 use unit::{Unit, Units};
 
 /// Shards of a node: enough that sixteen threads whose lists fill at once seldom meet. A power of two.
-const SHARDS: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
+const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
 
 /// The map of all groups, nodes and shrinkers of one registry.
 pub(crate) struct Map {

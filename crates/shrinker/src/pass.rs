@@ -56,6 +56,20 @@ impl Pass<'_> {
     }
 }
 
+/// Asks whoever may hold something on `node`, scans nothing, and clears the bits of those that hold nothing.
+pub(crate) fn look(inner: &Inner, node: NodeId) {
+    let mut ids = Vec::new();
+    for stop in Tour::new(&inner.map, &inner.root, node, None) {
+        ids.clear();
+        inner.map.collect(&stop.memcg, node, stop.ids, &mut ids);
+        let visit =
+            Visit { inner, memcg: &stop.memcg, node, flags: Reclaim::BACKGROUND, size: Size::Nothing, bits: true };
+        for id in &ids {
+            visit.id(*id, &mut Work::unlimited());
+        }
+    }
+}
+
 /// Which groups a round visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {

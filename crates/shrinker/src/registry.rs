@@ -36,6 +36,7 @@ use alloc::{
     vec::Vec,
 };
 
+use lowwater_lru_core::list_lru::{self, Swept};
 use lowwater_lru_core::sync::{Mutex, RwLock};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
 
@@ -182,6 +183,27 @@ impl Registry {
         })
     }
 
+    /// Gives back what nobody uses: lists that were empty at the last sweep too, and the bits of those that became empty without
+    /// a pass. A [`Reclaimer`](crate::Reclaimer) does it by itself when it has nothing else to do.
+    ///
+    /// O(groups + their lists), and when lists were given back a call of `count_objects` for each live pair. Does nothing inside
+    /// a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    pub fn sweep(&self) -> Swept {
+        let Some(_scope) = self.inner.scopes.enter_first() else { return Swept::default() };
+        let swept = list_lru::sweep(&self.inner.root);
+        if swept.given_back > 0 {
+            for node in 0..self.nodes() {
+                crate::pass::look(&self.inner, NodeId::new(node as u16));
+            }
+        }
+        swept
+    }
+
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(crate) fn sweep_every(&self) -> core::time::Duration {
+        self.inner.config.sweep_every
+    }
+
     /// Reclaims a little on the thread that needs the memory: from `memcg`'s subtree, this node first, round-robin, until
     /// `done` says so or a bound of [`RegistryConfig`] is reached. Costs no more when others have left debts (S23).
     ///
@@ -206,12 +228,20 @@ impl Registry {
     pub fn snapshot(&self) -> RegistryStats {
         let shrinkers = self.inner.slots.read().iter().flatten().map(|entry| ShrinkerStats::of(entry)).collect();
         let (live_pairs, live_groups) = self.inner.map.live();
-        RegistryStats { shrinkers, live_pairs, live_groups, map_bytes: self.footprint() }
+        RegistryStats { shrinkers, live_pairs, live_groups, map_bytes: self.inner.map.footprint() }
     }
 
-    /// Bytes of the map: O(live pairs) (S25), whatever the number of groups and shrinkers.
+    /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is O(live pairs) (S25), whatever
+    /// the number of groups. Exact but for the nodes of its B-trees, which are taken as half full; without the shrinkers
+    /// themselves and what threads inside callbacks take.
     pub fn footprint(&self) -> Bytes {
-        self.inner.map.footprint()
+        let inner = &self.inner;
+        let slots = inner.slots.read();
+        let entries: usize = slots.iter().flatten().map(|entry| entry.bytes()).sum();
+        let slots = slots.capacity() * size_of::<Option<Arc<Entry>>>();
+        let bytes = arc_bytes::<Inner>() + entries + slots + inner.ids.lock().bytes() + inner.scopes.bytes();
+        // The map's own size is in its footprint; its two counters are not.
+        inner.map.footprint().saturating_add(Bytes::new((bytes + 2 * size_of::<usize>()) as u64))
     }
 
     /// Objects that `id` owes for `memcg` on `node`; 0 if nothing does.
@@ -219,6 +249,11 @@ impl Registry {
     pub fn owed(&self, memcg: &Memcg, node: NodeId, id: ShrinkerId) -> u64 {
         self.inner.map.owed(memcg, node, id.get())
     }
+}
+
+/// Bytes of an `Arc`'s allocation: the value behind two counters. For values that are aligned as those are.
+pub(crate) const fn arc_bytes<T>() -> usize {
+    2 * size_of::<usize>() + size_of::<T>()
 }
 
 /// Goes round while it pays: the n-th round must free at least 2^n objects to be followed by another.
@@ -270,6 +305,12 @@ impl Inner {
         let gone = slots[entry.key.id as usize].take();
         while slots.last().is_some_and(Option::is_none) {
             slots.pop();
+        }
+        if slots.is_empty() {
+            *slots = Vec::new();
+        } else if slots.len() < slots.capacity() / 4 {
+            let twice = slots.len() * 2;
+            slots.shrink_to(twice);
         }
         drop(slots);
         drop(gone);

@@ -35,6 +35,8 @@ pub(crate) enum Size {
     Priority(u8),
     /// A small share; debts do not count.
     Share,
+    /// None; only who holds nothing is found out.
+    Nothing,
 }
 
 /// Whom to ask about what.
@@ -76,6 +78,7 @@ impl Visit<'_> {
                         self.by_policy(held, freeable, priority, sc.is_deferred(), &mut visited, work);
                     }
                     Size::Share => self.share(held, freeable, sc.is_deferred(), &mut visited, work),
+                    Size::Nothing => {}
                 }
                 if visited.freed >= freeable && visited.panics == 0 {
                     self.clear_if_empty(held, &mut visited);

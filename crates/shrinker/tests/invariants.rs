@@ -319,7 +319,7 @@ fn s24_will_defer_scans_nothing_and_owes_exactly_the_part() {
 fn s25_the_map_costs_what_is_live() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
-    let empty = registry.footprint().get();
+    let empty = registry.snapshot().map_bytes.get();
     let groups: Vec<_> = (0..2000).map(|g| tree.root().create(&g.to_string()).unwrap()).collect();
     let registrations: Vec<_> = (0..2000)
         .map(|_| {
@@ -329,15 +329,15 @@ fn s25_the_map_costs_what_is_live() {
         })
         .collect();
     // An id costs its entry in the index, a group nothing: 4 million pairs that never met.
-    let idle = registry.footprint().get() - empty;
+    let idle = registry.snapshot().map_bytes.get() - empty;
     assert!(idle < 2000 * 128, "{idle} bytes for 2,000 shrinkers and nothing live");
     for (n, group) in groups.iter().enumerate() {
         registrations[n].0.add(group, N0, 1);
     }
-    let live = registry.footprint().get() - empty - idle;
+    let live = registry.snapshot().map_bytes.get() - empty - idle;
     assert!(live < 2000 * 512, "{live} bytes for 2,000 live pairs");
     registry.drop_caches();
-    let after = registry.footprint().get() - empty;
+    let after = registry.snapshot().map_bytes.get() - empty;
     assert!(after < idle + 16 * 1024, "{after} bytes after all is gone, {idle} before there was something");
 }
 
@@ -446,6 +446,19 @@ fn direct_reclaim_takes_small_shares_round_robin_and_stops_when_done() {
     let outcome = registry.direct_reclaim(&groups[2], Reclaim::FOREGROUND, &|| false);
     assert_eq!((outcome.freed, outcome.stopped), (150, DirectStop::NothingLeft));
     assert_eq!(groups.iter().enumerate().map(|(n, g)| shelf.len(g, NodeId::new((n % 2) as u16))).sum::<u64>(), 450);
+}
+
+#[test]
+fn direct_reclaim_gives_up_on_objects_that_are_all_in_use() {
+    let tree = MemcgTree::new(0);
+    let config = RegistryConfig::new(1).direct_scan_max(u64::MAX).direct_time_max_ns(u64::MAX);
+    let registry = Registry::with_config(&tree, config);
+    let shelf = Arc::new(Shelf::new());
+    shelf.scan.set(Box::new(|_| Some(Scan::Freed(0)))).ok().unwrap();
+    let _registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+    shelf.add(tree.root(), N0, 1_000);
+    let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
+    assert_eq!((outcome.scanned, outcome.stopped), (3 * 62, DirectStop::NothingLeft));
 }
 
 #[test]

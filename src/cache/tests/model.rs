@@ -79,7 +79,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(cache.len(), map.len());
-            cache.inner.core.lru.assert_valid();
+            cache.inner.core.queues.assert_valid();
         }
     }
 }

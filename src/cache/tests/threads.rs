@@ -52,8 +52,8 @@ fn threads_that_do_everything_leave_the_books_in_order() {
     let stats = cache.stats();
     let gone = stats.evictions + stats.expired + stats.removed + stats.replaced;
     assert_eq!(stats.inserts - gone, cache.len() as u64, "{stats:?}");
-    cache.inner.core.lru.assert_valid();
-    assert_eq!(cache.inner.core.lru.count_node(crate::NodeId::ZERO), cache.len() as u64);
+    cache.inner.core.queues.assert_valid();
+    assert_eq!(cache.inner.core.queues.count_node(crate::NodeId::ZERO), cache.len() as u64);
     cache.clear();
     runtime.tree().drain_stock();
     assert_eq!(runtime.root().usage(), Bytes::ZERO);

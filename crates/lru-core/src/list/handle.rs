@@ -14,6 +14,11 @@ pub unsafe trait Handle {
     /// What is pointed to.
     type Target;
 
+    /// Is who has a handle the only one who can reach the object? Then adding needs no atomic exchange to settle who adds it.
+    ///
+    /// May only be true if it is.
+    const UNIQUE: bool = false;
+
     /// Turns the handle into a pointer.
     fn into_raw(self) -> NonNull<Self::Target>;
 
@@ -28,6 +33,8 @@ pub unsafe trait Handle {
 // SAFETY: a box's content lives at a fixed place until the box is dropped, and `into_raw` does not drop it.
 unsafe impl<T> Handle for Box<T> {
     type Target = T;
+    // Nobody else has a reference to a box's content while the box is given away.
+    const UNIQUE: bool = true;
 
     #[inline]
     fn into_raw(self) -> NonNull<T> {

@@ -14,9 +14,10 @@ use core::ptr::{self, NonNull};
 /// 1. `home` is null: the object is on no list, and nobody touches `next` and `prev`.
 /// 2. `home` is a list: the object is on that list, or, if that list's group died, on the list that took its items over.
 ///    `next` and `prev` are touched only under the lock of the list that holds it.
-/// 3. `home` is [`Links::PRIVATE`]: the object is on an [`Isolated`](crate::Isolated), whose owner alone touches `next` and `prev`.
-/// 4. null -> list happens under that list's lock; list -> null or private under the lock of the list that holds it;
-///    private -> null by the owner of the `Isolated`.
+/// 3. `home` is `Links::PRIVATE`: the object is on an [`Isolated`](crate::Isolated), whose owner alone touches `next` and `prev`.
+/// 4. `home` is the mark of a walk: these are no object's.
+/// 5. null -> list happens under that list's lock; list -> null or private under the lock of the list that holds it;
+///    null -> private, private -> null and private -> list (under that list's lock) by the owner of the `Isolated`.
 pub struct Links {
     next: UnsafeCell<*mut Links>,
     prev: UnsafeCell<*mut Links>,
@@ -31,6 +32,21 @@ unsafe impl Sync for Links {}
 impl Links {
     /// On nobody's list but an [`Isolated`](crate::Isolated).
     pub(crate) const PRIVATE: *mut One = ptr::without_provenance_mut(1);
+
+    /// Not an object's: the mark that a walk leaves between the items.
+    const MARK: *mut One = ptr::without_provenance_mut(2);
+
+    /// Links that mark where a walk goes on.
+    pub(crate) fn new_mark() -> Self {
+        Self { home: AtomicPtr::new(Self::MARK), ..Self::new() }
+    }
+
+    /// Do these mark where a walk goes on?
+    #[inline]
+    pub(crate) fn is_mark(&self) -> bool {
+        // Relaxed: a mark is one from the beginning to its end.
+        self.home.load(Ordering::Relaxed) == Self::MARK
+    }
 
     /// Links that are on no list.
     pub fn new() -> Self {
@@ -47,6 +63,13 @@ impl Links {
         !self.home.load(Ordering::Relaxed).is_null()
     }
 
+    /// Is the object on a list that is not private?
+    pub(crate) fn is_on_a_list(&self) -> bool {
+        // Relaxed: as in `is_linked`.
+        let home = self.home.load(Ordering::Relaxed);
+        !home.is_null() && home != Self::PRIVATE
+    }
+
     /// The list this object counts as added to; null when on none.
     #[inline]
     pub(crate) fn home(&self) -> *mut One {
@@ -54,16 +77,23 @@ impl Links {
         self.home.load(Ordering::Acquire)
     }
 
-    /// Takes the object for `home`, if it is on no list.
+    /// Takes the object for `home`, if it is on no list. `unique`: the caller alone can reach the object.
     #[inline]
-    pub(crate) fn claim(&self, home: *mut One) -> bool {
+    pub(crate) fn claim(&self, home: *mut One, unique: bool) -> bool {
+        if unique {
+            let is_free = !self.is_linked();
+            if is_free {
+                self.set_home(home);
+            }
+            return is_free;
+        }
         // Acquire: meets the Release in `set_home` by whoever unlinked it last, so that their writes to next and prev are done.
         // Release: meets the Acquire in `home`. Relaxed on failure: nothing was taken.
         let success = if crate::mutated!("claim_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
         self.home.compare_exchange(ptr::null_mut(), home, success, Ordering::Relaxed).is_ok()
     }
 
-    /// Says that the object left its list, for null or for [`Links::PRIVATE`] (invariant 4).
+    /// Says that the object left its list, for null or for [`Links::PRIVATE`] (invariant 5).
     #[inline]
     pub(crate) fn set_home(&self, home: *mut One) {
         // Release: meets the Acquire in `claim`.
@@ -180,7 +210,7 @@ pub unsafe trait Linked: Sized {
 /// ```
 #[macro_export]
 macro_rules! linked {
-    (impl[$($generics:tt)*] for $type:ty { $field:ident, handle: $handle:ty $(,)? }) => {
+    (impl[$($generics:tt)*] for $type:ty { $field:tt, handle: $handle:ty $(,)? }) => {
         // SAFETY: `links` adds the field's offset to the object's address, `from_links` takes it off again, and the
         // `as_links` line does not compile unless the field is a `Links`.
         unsafe impl<$($generics)*> $crate::Linked for $type {

@@ -1,5 +1,6 @@
 //! Items taken off their list, on a list of one owner: what a walk collects, to be freed when no lock is held.
 
+use super::AddError;
 use crate::list::{Handle, Linked, Links, RawList};
 use core::fmt;
 use core::marker::PhantomData;
@@ -35,11 +36,42 @@ impl<T: Linked> Isolated<T> {
         self.len == 0
     }
 
+    /// Adds an item behind those that are here, to hand them all over at once with [`ListLru::add_many`](crate::ListLru::add_many).
+    ///
+    /// # Errors
+    ///
+    /// [`AddError::Linked`] and the item, when it is on a list already, or on another of these.
+    pub fn push(&mut self, item: T::Handle) -> Result<(), AddError<T::Handle>> {
+        let object = item.into_raw();
+        let links = T::links(object);
+        // SAFETY: the caller owned the object by its handle, which we hold as a pointer.
+        if !unsafe { links.as_ref() }.claim(Links::PRIVATE, T::Handle::UNIQUE) {
+            // SAFETY: it was turned into this pointer above, and nobody took it.
+            return Err(AddError::Linked(unsafe { T::Handle::from_raw(object) }));
+        }
+        // SAFETY: it was just claimed, and is given as its handle was turned into.
+        unsafe { self.push_links(links) };
+        Ok(())
+    }
+
+    /// The links of the item that is taken off next.
+    pub(super) fn first(&self) -> Option<NonNull<Links>> {
+        NonNull::new(self.list.first())
+    }
+
+    /// Takes the links of the first item off, which stay private; the handle goes over to the caller.
+    pub(super) fn pop_links(&mut self) -> Option<NonNull<Links>> {
+        // SAFETY: we own the list, and nobody else touches private links.
+        let links = NonNull::new(unsafe { self.list.pop_front() }?)?;
+        self.len -= 1;
+        Some(links)
+    }
+
     /// # Safety
     ///
     /// `links` are those of a `T`, given as the pointer its handle was turned into, on no list and marked private. The handle
     /// goes over to this list.
-    pub(super) unsafe fn push(&mut self, links: NonNull<Links>) {
+    pub(super) unsafe fn push_links(&mut self, links: NonNull<Links>) {
         // SAFETY: the links are on no list and, being private, ours alone.
         unsafe { self.list.push_back(links.as_ptr()) };
         self.len += 1;
@@ -47,10 +79,8 @@ impl<T: Linked> Isolated<T> {
 
     /// Takes the item off that was isolated first.
     pub fn pop(&mut self) -> Option<T::Handle> {
-        // SAFETY: we own the list, and nobody else touches private links.
-        let links = NonNull::new(unsafe { self.list.pop_front() }?)?;
-        self.len -= 1;
-        // SAFETY: the list owns its items, so it is live.
+        let links = self.pop_links()?;
+        // SAFETY: the list owned its items, so it is live.
         unsafe { links.as_ref() }.set_home(ptr::null_mut());
         // SAFETY: what was pushed are the links of a `T`.
         let object = unsafe { T::from_links(links) };
@@ -74,6 +104,19 @@ impl<T: Linked> Iterator for Isolated<T> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (self.len, Some(self.len))
+    }
+}
+
+/// # Panics
+///
+/// If an item is on a list already.
+impl<T: Linked> FromIterator<T::Handle> for Isolated<T> {
+    fn from_iter<I: IntoIterator<Item = T::Handle>>(items: I) -> Self {
+        let mut isolated = Self::new();
+        for item in items {
+            isolated.push(item).expect("an item that is collected must be on no list");
+        }
+        isolated
     }
 }
 

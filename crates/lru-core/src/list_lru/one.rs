@@ -1,17 +1,18 @@
 //! The list of one group on one node: its lock, its items, its count. 64 bytes.
 //!
 //! ```text
-//!     published --(reparent or list drop: drained, `dead` set)--> dead --(unpublished, last reference gone)--> retired
+//!     published --(reparent, sweep or list drop: drained, Dead)--> dead --(unpublished, last reference gone)--> retired
 //! ```
 //!
 //! # Invariants
 //!
 //! 1. While not dead, `nr_items` is the number of items on `list`. Dead: `list` is empty, `nr_items` is 0, and
-//!    [`forward`](One::forward) leads to the list that took the items over (which may be dead by now, too). (L1)
+//!    `forward` leads to the parent group's list, which took the items over (and may be dead by now, too). (L1)
 //! 2. An item whose home this is lies on [`effective`](super::RawListLru::lock_effective_of) of this: on this while it is not
 //!    dead, else on what the chain of forwards ends in. So the lock of the effective list guards such an item's links.
-//! 3. `refs` is 1 while the table holds this, plus the items whose home this is, plus the dead lists that forward to this
-//!    and are not retired. It is guarded by the lock of the effective list.
+//! 3. `refs` is 1 while the table holds this, plus the items whose home this is, plus the lists of child groups that are in
+//!    the table or forward to this and are not retired, plus the [`Prepared`](super::Prepared) for it. It is guarded by the
+//!    lock of the effective list.
 //! 4. `memcg` is there while `refs` is not 0.
 //! 5. `node` and `memcg_id`, the key, never change.
 
@@ -19,7 +20,7 @@ use super::pairs::ChainLinks;
 use super::RawListLru;
 use crate::list::{Links, RawList};
 use crate::memcg::MemcgId;
-use crate::rcu::{Guard, Retired};
+use crate::rcu::{Guard, Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::raw::RawLock;
 use crate::sync::UnsafeCell;
@@ -42,7 +43,7 @@ impl Key {
 /// See the module.
 pub(crate) struct One {
     lock: RawLock,
-    dead: UnsafeCell<bool>,
+    state: UnsafeCell<State>,
     node: NodeId,
     memcg_id: MemcgId,
     nr_items: AtomicU32,
@@ -52,8 +53,19 @@ pub(crate) struct One {
     /// Never changes; a cell only so that model checks see who reads it before it is published.
     owner: UnsafeCell<*const RawListLru>,
     /// Guarded by the group's [`Pairs`](super::Pairs) lock until dead. Afterwards `next` is `forward`, guarded by `lock`, and
-    /// `prev` joins what was released, owned by who released it.
+    /// `prev` joins what was released, owned by who released it, and then what is retired.
     pub(super) chain: ChainLinks,
+}
+
+/// Where a list stands in its life. Guarded by its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// In use.
+    Live,
+    /// A sweep found it empty, and since then nothing was added: the next sweep gives it back.
+    Idle,
+    /// Its items are the parent's, for good.
+    Dead,
 }
 
 // SAFETY: every cell is guarded by a lock that its invariant names; `owner` is a list that outlives its published parts.
@@ -62,6 +74,14 @@ unsafe impl Send for One {}
 unsafe impl Sync for One {}
 
 impl Retired for One {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.chain.prev
+    }
+
+    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
+        &mut queues.ones
+    }
+
     #[cfg(lowwater_loom)]
     fn assert_unread(&mut self) {
         self.owner.with_mut(|_| ());
@@ -78,7 +98,7 @@ impl One {
     pub(super) fn new(memcg: &Memcg, node: NodeId, owner: *const RawListLru) -> Self {
         Self {
             lock: RawLock::new(),
-            dead: UnsafeCell::new(false),
+            state: UnsafeCell::new(State::Live),
             node,
             memcg_id: memcg.id(),
             nr_items: AtomicU32::new(0),
@@ -90,23 +110,27 @@ impl One {
         }
     }
 
+    #[inline]
     pub(super) fn key(&self) -> Key {
         Key { node: self.node, memcg: self.memcg_id }
     }
 
     /// The list this is a part of.
+    #[inline]
     pub(super) fn owner(&self) -> *const RawListLru {
         // SAFETY: nobody writes it after `new`.
         self.owner.with(|owner| unsafe { *owner })
     }
 
     /// How many items are on it, without the lock.
+    #[inline]
     pub(super) fn nr_items(&self) -> u32 {
         // Relaxed: a count is old when it arrives. A caller that must not miss an item brings the fence (see `Occupancy`).
         self.nr_items.load(Ordering::Relaxed)
     }
 
     /// Waits for the lock.
+    #[inline]
     pub(super) fn lock<'a>(&'a self, guard: &'a Guard) -> Locked<'a> {
         #[cfg(lowwater_loom)]
         self.owner(); // So that a model checker knows that it is read from here on.
@@ -118,11 +142,11 @@ impl One {
     ///
     /// # Safety
     ///
-    /// The caller holds the writer lock of the owner, and this is in its table.
-    pub(super) unsafe fn memcg_of_published(&self) -> Memcg {
+    /// The caller holds the writer lock of the owner for as long as the reference lives, and this is in its table.
+    pub(super) unsafe fn memcg_of_published(&self) -> &Memcg {
         // SAFETY: `memcg` is taken only after this left the table (invariants 3, 4), for which the writer lock is needed.
-        let memcg = self.memcg.with(|m| unsafe { (*m).clone() });
-        memcg.expect("by invariants 3 and 4 a published list has its group")
+        let memcg = self.memcg.with(|m| unsafe { &*m });
+        memcg.as_ref().expect("by invariants 3 and 4 a published list has its group")
     }
 }
 
@@ -135,13 +159,26 @@ pub(crate) struct Locked<'a> {
 }
 
 impl<'a> Locked<'a> {
+    #[inline]
     pub(super) fn one(&self) -> &'a One {
         self.one
     }
 
+    #[inline]
     pub(super) fn is_dead(&self) -> bool {
+        self.state() == State::Dead
+    }
+
+    #[inline]
+    fn state(&self) -> State {
         // SAFETY: the lock is held.
-        self.one.dead.with(|d| unsafe { *d })
+        self.one.state.with(|s| unsafe { *s })
+    }
+
+    #[inline]
+    fn set_state(&mut self, state: State) {
+        // SAFETY: the lock is held.
+        self.one.state.with_mut(|s| unsafe { *s = state });
     }
 
     /// The group whose list it is. Not for dead ones.
@@ -158,26 +195,58 @@ impl<'a> Locked<'a> {
         self.one.chain.next.with(|next| unsafe { (*next).cast_const() })
     }
 
+    #[inline]
     pub(super) fn with_list<R>(&mut self, f: impl FnOnce(&mut RawList) -> R) -> R {
         // SAFETY: the lock is held, and `self` is borrowed for as long as the reference lives.
         self.one.list.with_mut(|l| f(unsafe { &mut *l }))
     }
 
+    #[inline]
     fn set_nr_items(&mut self, n: u32) {
         // Relaxed: readers without the lock bring their own fence (see `Occupancy`); those with it have the lock.
         self.one.nr_items.store(n, Ordering::Relaxed);
     }
 
     /// Counts one more item; `None` when there are too many already.
+    #[inline]
     pub(super) fn count_in(&mut self) -> Option<FirstItem> {
         let n = self.one.nr_items();
         if n >= ITEMS_MAX {
             return None;
         }
         self.set_nr_items(n + 1);
-        // SAFETY: this is not dead (only such are added to), so its lock guards its `refs`.
-        self.one.refs.with_mut(|r| unsafe { *r += 1 });
+        self.get();
+        // Not always: the key beside it would have to wait for the store.
+        if n == 0 && self.state() == State::Idle {
+            self.set_state(State::Live);
+        }
         Some(FirstItem(n == 0))
+    }
+
+    /// Counts one more reference. Not for dead ones.
+    #[inline]
+    pub(super) fn get(&mut self) {
+        debug_assert!(!self.is_dead(), "a dead list's references only go");
+        // SAFETY: this is not dead, so its lock guards its `refs` (invariant 3).
+        self.one.refs.with_mut(|r| unsafe { *r += 1 });
+    }
+
+    /// What a sweep makes of it. What is empty for the first time is marked. The owner's writer lock is held, so that no
+    /// child's list comes to count on it.
+    pub(super) fn idleness(&mut self) -> Idleness {
+        if self.is_dead() || self.one.nr_items() != 0 {
+            return Idleness::Busy;
+        }
+        if self.state() == State::Live {
+            self.set_state(State::Idle);
+            return Idleness::Marked;
+        }
+        // SAFETY: this is not dead, so its lock guards its `refs` (invariant 3).
+        if self.one.refs.with(|r| unsafe { *r }) == 1 {
+            Idleness::Idle
+        } else {
+            Idleness::Busy
+        }
     }
 
     /// Takes an item off, to `to`: null or [`Links::PRIVATE`]. Returns the pointer under which it was added.
@@ -185,6 +254,7 @@ impl<'a> Locked<'a> {
     /// # Safety
     ///
     /// The item is on this list.
+    #[inline]
     pub(super) unsafe fn unlink(&mut self, links: &Links, to: *mut One) -> NonNull<Links> {
         let home = links.home();
         // SAFETY: the item is on this list, says the caller, and the lock is held.
@@ -203,17 +273,31 @@ impl<'a> Locked<'a> {
     /// # Safety
     ///
     /// `one` counts a reference that is given up here, and this is its effective list.
-    pub(super) unsafe fn put(&mut self, mut one: *const One) {
+    #[inline]
+    pub(super) unsafe fn put(&mut self, one: *const One) {
+        // SAFETY: it counts our reference, so it is not retired.
+        let this = unsafe { &*one };
+        // SAFETY: we hold the lock of its effective list (invariant 3).
+        let left = this.refs.with(|r| unsafe { *r }) - 1;
+        // SAFETY: as above.
+        this.refs.with_mut(|r| unsafe { *r = left });
+        if left == 0 {
+            // SAFETY: the last reference was given up, and this is its effective list.
+            unsafe { self.release(one) };
+        }
+    }
+
+    /// Joins `one` to what is retired when the lock is given back, and gives up what it counts on.
+    ///
+    /// # Safety
+    ///
+    /// The `refs` of `one` are 0, and this is its effective list.
+    #[cold]
+    #[inline(never)]
+    unsafe fn release(&mut self, mut one: *const One) {
         loop {
-            // SAFETY: it counts our reference, so it is not retired.
+            // SAFETY: it is retired only by who releases it, and that is us.
             let this = unsafe { &*one };
-            // SAFETY: we hold the lock of its effective list (invariant 3).
-            let left = this.refs.with(|r| unsafe { *r }) - 1;
-            // SAFETY: as above.
-            this.refs.with_mut(|r| unsafe { *r = left });
-            if left != 0 {
-                return;
-            }
             // SAFETY: it is dead (else the table's reference were left), and its `forward` does not change any more.
             let forward = this.chain.next.with(|next| unsafe { *next });
             // SAFETY: `refs` is 0, so it is ours (invariant 3).
@@ -222,13 +306,23 @@ impl<'a> Locked<'a> {
             if forward.is_null() {
                 return;
             }
+            // SAFETY: it counts the reference of what forwards to it, which is given up here.
+            let next = unsafe { &*forward };
+            // SAFETY: its effective list is this one, too.
+            let left = next.refs.with(|r| unsafe { *r }) - 1;
+            // SAFETY: as above.
+            next.refs.with_mut(|r| unsafe { *r = left });
+            if left != 0 {
+                return;
+            }
             one = forward;
         }
     }
 
     /// Moves everything from `child` here, in order, to the cold end (L9), and marks `child` dead.
     ///
-    /// The child's group must be dying and its lock be held; `child` is on no chain any more.
+    /// The child's group must be dying and its lock be held; `child` is on no chain any more, and counts as one of our `refs`
+    /// since it was published.
     pub(super) fn take_over(&mut self, child: &mut Locked<'_>) -> FirstItem {
         let moved = child.one.nr_items();
         let had = self.one.nr_items();
@@ -236,16 +330,24 @@ impl<'a> Locked<'a> {
         child.with_list(|from| self.with_list(|to| unsafe { to.splice_front(from) }));
         self.set_nr_items(had.checked_add(moved).expect("two lists of at most ITEMS_MAX items each"));
         child.set_nr_items(0);
-        // SAFETY: this is not dead, so its lock guards its `refs`; the child counts as one of them until it is retired.
-        self.one.refs.with_mut(|r| unsafe { *r += 1 });
+        if moved != 0 {
+            self.set_state(State::Live);
+        }
+        // INVARIANT 3: it counted as a child's list, and counts as a forward from here on.
         child.kill(self.one);
         FirstItem(had == 0 && moved != 0)
     }
 
+    /// For a fault: what is counted off here next is counted off there.
+    #[cfg(lowwater_loom)]
+    pub(super) fn move_count_to(&mut self, parent: &One) {
+        self.set_nr_items(self.one.nr_items().wrapping_add(1));
+        parent.nr_items.store(parent.nr_items().wrapping_sub(1), Ordering::Relaxed);
+    }
+
     /// Marks this dead; it must be empty, and on no chain any more.
     pub(super) fn kill(&mut self, forward: *const One) {
-        // SAFETY: the lock is held.
-        self.one.dead.with_mut(|d| unsafe { *d = true });
+        self.set_state(State::Dead);
         // SAFETY: this is on no chain, so from here on `next` is `forward`, guarded by the lock that we hold.
         self.one.chain.next.with_mut(|next| unsafe { *next = forward.cast_mut() });
     }
@@ -261,14 +363,36 @@ impl<'a> Locked<'a> {
     }
 }
 
+/// How a sweep finds a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Idleness {
+    /// It holds something, or a child's list or somebody's `Prepared` counts on it.
+    Busy,
+    /// It is empty, and was not at the last sweep; now it is marked.
+    Marked,
+    /// It was empty at the last sweep and ever since, and nothing counts on it.
+    Idle,
+}
+
 /// Did the list go from empty to not empty?
 #[must_use]
 pub(super) struct FirstItem(pub(super) bool);
 
 impl Drop for Locked<'_> {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: the lock is held.
         unsafe { self.one.lock.unlock() };
+        if !self.released.is_null() {
+            self.retire_released();
+        }
+    }
+}
+
+impl Locked<'_> {
+    #[cold]
+    #[inline(never)]
+    fn retire_released(&mut self) {
         let mut released = self.released;
         while !released.is_null() {
             // SAFETY: `refs` is 0, so we alone own it (invariant 3).

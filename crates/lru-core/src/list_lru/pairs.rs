@@ -47,6 +47,18 @@ impl Chain {
         self.first
     }
 
+    /// The one behind `one`.
+    ///
+    /// # Safety
+    ///
+    /// `one` is on this chain.
+    pub(super) unsafe fn after(&self, one: *mut One) -> *mut One {
+        // SAFETY: it is on this chain, so it is live.
+        let links = unsafe { &(*one).chain };
+        // SAFETY: the chain's lock is held, as we are borrowed from it.
+        links.next.with(|p| unsafe { *p })
+    }
+
     /// # Safety
     ///
     /// `one` is live, stays so until removed, is on no chain and not dead.

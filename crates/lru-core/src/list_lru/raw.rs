@@ -20,16 +20,30 @@
 //!
 //! It is drained and marked dead before it is unpublished. So whoever finds it locks it and either comes before the drain, or
 //! sees the mark; and whoever does not find it any more finds everything at the parent's already.
+//!
+//! # A sweep gives an empty list back while somebody adds to it
+//!
+//! ```text
+//!     sweep                                add
+//!       lock the writer, and the One         find the One, lock it
+//!       empty, and counted on by nobody?
+//!       mark it dead, take it out            dead, and the group is online? look again: it is out by now
+//!       unlock both                          not found? publish one, with the writer locked
+//! ```
+//!
+//! A dead list means "its group died" or "it was idle". The group's own state tells which: it is dying before its first list
+//! is drained. A child's list counts as a reference on its parent's from the moment it is published, under the writer lock;
+//! so what a sweep takes out has no child, and ancestors are there for as long as they are needed (L6).
 
 use super::boxed::try_box;
-use super::one::{FirstItem, Key, Locked};
+use super::one::{FirstItem, Idleness, Key, Locked};
+use super::pairs::Chain;
 use super::table::Table;
 use super::{Occupancy, One};
 use crate::list::{Links, RawList};
-use crate::memcg::MemcgId;
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, MutexGuard};
 use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -45,10 +59,24 @@ pub(crate) struct RawListLru {
 /// What only writers of the table need to know.
 struct Writer {
     /// Lists in the table.
-    live: usize,
+    live: u32,
     /// Slots that are not null: lists, and marks of lists that went.
-    used: usize,
+    used: u32,
 }
+
+impl Writer {
+    /// The capacity of a table with room for one more; `None` when there are more lists than can be counted.
+    fn capacity_needed(&self) -> Option<usize> {
+        (self.live < PAIRS_MAX).then(|| Table::capacity_for(self.live as usize + 1))
+    }
+
+    fn has_room(&self, table: &Table) -> bool {
+        (self.used as usize) < Table::used_max(table.capacity())
+    }
+}
+
+/// More (group, node) lists than this are refused as memory would be. Their table alone would take 8 GiB.
+const PAIRS_MAX: u32 = 1 << 29;
 
 /// Why there is no list of a group on a node.
 #[derive(Debug)]
@@ -75,12 +103,53 @@ impl RawListLru {
     }
 
     /// Links an object at the end of its group's list.
-    pub(super) fn add(&self, links: NonNull<Links>, memcg: &Memcg, node: NodeId) -> Result<(), Refused> {
+    #[inline]
+    pub(super) fn add<const UNIQUE: bool>(
+        &self,
+        links: NonNull<Links>,
+        memcg: &Memcg,
+        node: NodeId,
+    ) -> Result<(), Refused> {
         // SAFETY: the caller owns the object.
         let object = unsafe { links.as_ref() };
         let guard = pin();
-        let mut list = self.lock_to_add(object, memcg, node, &guard)?;
-        if !object.claim(ptr::from_ref(list.one()).cast_mut()) {
+        if let Some(one) = self.lookup(Key::new(memcg, node), &guard) {
+            let list = one.lock(&guard);
+            if !list.is_dead() {
+                return self.add_to::<UNIQUE>(list, object, links);
+            }
+        }
+        self.add_slow::<UNIQUE>(object, links, memcg, node, &guard)
+    }
+
+    /// The list is not there, or not any more.
+    #[cold]
+    #[inline(never)]
+    fn add_slow<const UNIQUE: bool>(
+        &self,
+        object: &Links,
+        links: NonNull<Links>,
+        memcg: &Memcg,
+        node: NodeId,
+        guard: &Guard,
+    ) -> Result<(), Refused> {
+        let list = self.lock_to_add(object, memcg, node, guard)?;
+        #[cfg(lowwater_loom)]
+        if crate::mutated!("bit_of_the_passed") && list.memcg() != memcg {
+            return self.add_and_announce_for(memcg, list, object, links);
+        }
+        self.add_to::<UNIQUE>(list, object, links)
+    }
+
+    /// `links` are those of `object`, as the pointer under which the list is to own it.
+    #[inline]
+    fn add_to<const UNIQUE: bool>(
+        &self,
+        mut list: Locked<'_>,
+        object: &Links,
+        links: NonNull<Links>,
+    ) -> Result<(), Refused> {
+        if !object.claim(ptr::from_ref(list.one()).cast_mut(), UNIQUE) {
             return Err(Refused::Linked);
         }
         let Some(first) = list.count_in() else {
@@ -93,7 +162,72 @@ impl RawListLru {
         Ok(())
     }
 
+    /// KERNEL R3, as Linux had it from 4.19 to 7.1: tells of the group that was named, not of the one whose list it is.
+    #[cfg(lowwater_loom)]
+    fn add_and_announce_for(
+        &self,
+        passed: &Memcg,
+        mut list: Locked<'_>,
+        object: &Links,
+        links: NonNull<Links>,
+    ) -> Result<(), Refused> {
+        assert!(object.claim(ptr::from_ref(list.one()).cast_mut(), false));
+        let _first = list.count_in();
+        // SAFETY: as in `add_to`.
+        list.with_list(|l| unsafe { l.push_back(links.as_ptr()) });
+        self.occupancy.iter().for_each(|occupancy| occupancy.occupied(passed, list.one().key().node));
+        Ok(())
+    }
+
+    /// Links an object that is private to the caller, and whose links `take` takes off its private list. `false`: it is full.
+    pub(super) fn add_private(
+        &self,
+        list: &mut Locked<'_>,
+        links: NonNull<Links>,
+        take: impl FnOnce() -> Option<NonNull<Links>>,
+    ) -> bool {
+        let Some(first) = list.count_in() else { return false };
+        let taken = take();
+        debug_assert_eq!(taken, Some(links), "the first is taken");
+        // SAFETY: the caller owns the object.
+        unsafe { links.as_ref() }.set_home(ptr::from_ref(list.one()).cast_mut());
+        // SAFETY: the lock is held, and the links were taken off the list they were on; this list owns the object from now on.
+        list.with_list(|l| unsafe { l.push_back(links.as_ptr()) });
+        self.announce(first, list);
+        true
+    }
+
+    /// The list on which an object is, if that is one of these: `held` if it is that one, or else locked now.
+    pub(super) fn lock_home<'a>(
+        &self,
+        links: &Links,
+        mut held: Option<Locked<'a>>,
+        guard: &'a Guard,
+    ) -> Option<Locked<'a>> {
+        loop {
+            let home = links.home();
+            if let Some(list) = held.take() {
+                if ptr::eq(list.one(), home) {
+                    return Some(list);
+                }
+            }
+            if home.is_null() || home == Links::PRIVATE {
+                return None;
+            }
+            // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
+            let one = unsafe { &*home };
+            if !ptr::eq(one.owner(), self) {
+                return None;
+            }
+            let list = Self::lock_effective_of(one, guard);
+            if links.home() == home {
+                return Some(list);
+            }
+        }
+    }
+
     /// Unlinks an object, if it is on this list: the pointer under which it was added.
+    #[inline]
     pub(super) fn del(&self, links: &Links) -> Option<NonNull<Links>> {
         let guard = pin();
         loop {
@@ -106,8 +240,18 @@ impl RawListLru {
             if !ptr::eq(one.owner(), self) {
                 return None;
             }
-            let mut list = Self::lock_effective_of(one, &guard);
+            let mut list = one.lock(&guard);
+            if list.is_dead() {
+                list = Self::lock_effective_slow(list, &guard);
+            }
             if links.home() == home {
+                #[cfg(lowwater_loom)]
+                if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
+                    // KERNEL R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
+                    if let Some(parent) = self.parent_of(list.memcg(), list.one().key().node, &guard) {
+                        list.move_count_to(parent);
+                    }
+                }
                 // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
                 return Some(unsafe { list.unlink(links, ptr::null_mut()) });
             }
@@ -130,21 +274,40 @@ impl RawListLru {
         ones.filter(|one| one.key().node == node).map(|one| u64::from(one.nr_items())).sum()
     }
 
-    /// Makes the list to which `add` would add. `false` without memory.
-    pub(super) fn prepare(&self, memcg: &Memcg, node: NodeId) -> bool {
+    /// Makes the list to which `add` would add, and counts a reference on it. `None` without memory.
+    pub(super) fn prepare(&self, memcg: &Memcg, node: NodeId) -> Option<NonNull<One>> {
         let guard = pin();
-        let mut group = Some(memcg);
-        while let Some(memcg) = group {
-            match self.lookup(Key::new(memcg, node), &guard) {
-                Some(_) => return true,
-                None => match self.populate(memcg, node, &guard) {
-                    Ok(()) => return true,
-                    Err(Unpopulated::NoMemory) => return false,
-                    Err(Unpopulated::Closed) => group = memcg.parent(),
+        let mut group = memcg;
+        loop {
+            match self.lookup(Key::new(group, node), &guard) {
+                Some(one) => {
+                    let mut list = one.lock(&guard);
+                    if !list.is_dead() {
+                        list.get();
+                        return Some(NonNull::from(one));
+                    }
+                    if group.is_online() && !crate::mutated!("swept_means_dying") {
+                        continue; // It was idle, and is out of the table by now.
+                    }
+                }
+                None => match self.populate(group, node, &guard) {
+                    Ok(()) => continue,
+                    Err(Unpopulated::NoMemory) => return None,
+                    Err(Unpopulated::Closed) => {}
                 },
             }
+            group = group.parent().expect("the root is not dying");
         }
-        unreachable!("the root is not dying");
+    }
+
+    /// Gives up a reference that [`prepare`](Self::prepare) counted.
+    pub(super) fn unprepare(&self, one: NonNull<One>) {
+        let guard = pin();
+        // SAFETY: it counts our reference, so it is not retired.
+        let one = unsafe { one.as_ref() };
+        let mut list = Self::lock_effective_of(one, &guard);
+        // SAFETY: the reference is given up, and this is the effective list.
+        unsafe { list.put(one) };
     }
 
     /// The group's own list, locked; `None` if it has none, or if its items are its parent's by now.
@@ -160,23 +323,24 @@ impl RawListLru {
         // SAFETY: what the table holds is live.
         let ones = self.table(&guard).into_iter().flat_map(Table::iter).map(|one| unsafe { &*one });
         // SAFETY: the writer lock is held, and `one` is in the table.
-        ones.filter(|one| one.key().node == node).map(|one| unsafe { one.memcg_of_published() }).collect()
+        ones.filter(|one| one.key().node == node).map(|one| unsafe { one.memcg_of_published() }.clone()).collect()
     }
 
     /// Bytes of what this keeps beyond itself: lists and table.
     pub(super) fn bytes(&self) -> usize {
         let writer = self.writer.lock();
         let guard = pin();
-        writer.live * size_of::<One>() + self.table(&guard).map_or(0, Table::bytes)
+        writer.live as usize * size_of::<One>() + self.table(&guard).map_or(0, Table::bytes)
     }
 
     /// How many (group, node) lists exist.
     pub(super) fn pairs(&self) -> usize {
-        self.writer.lock().live
+        self.writer.lock().live as usize
     }
 
     // === finding and locking ===
 
+    #[inline]
     fn table<'a>(&self, _guard: &'a Guard) -> Option<&'a Table> {
         // Acquire: meets the Release in `make_room`, so that the array is seen filled.
         let table = self.table.load(Ordering::Acquire);
@@ -184,6 +348,7 @@ impl RawListLru {
         (!table.is_null()).then(|| unsafe { &*table })
     }
 
+    #[inline]
     fn lookup<'a>(&self, key: Key, guard: &'a Guard) -> Option<&'a One> {
         let one = self.table(guard)?.get(key);
         // SAFETY: what the table holds is live in the read side.
@@ -191,7 +356,7 @@ impl RawListLru {
     }
 
     /// The list to which an object of `memcg` goes: its own, made now if need be; else its nearest ancestor's.
-    fn lock_to_add<'a>(
+    pub(super) fn lock_to_add<'a>(
         &'a self,
         object: &Links,
         memcg: &Memcg,
@@ -207,9 +372,12 @@ impl RawListLru {
                     if !list.is_dead() {
                         return Ok(list);
                     }
+                    if group.is_online() {
+                        continue; // It was idle, and is out of the table by now.
+                    }
                 }
                 // No list is made for an object that will not be on it.
-                None if object.is_linked() => return Err(Refused::Linked),
+                None if object.is_on_a_list() => return Err(Refused::Linked),
                 None if may_populate => match self.populate(group, node, guard) {
                     Ok(()) => continue,
                     Err(Unpopulated::Closed) => {}
@@ -222,31 +390,32 @@ impl RawListLru {
         }
     }
 
-    /// The list on which the items are whose home is `one` (One's invariant 2). A dead list without a forward is its own: the
-    /// whole structure is being dropped, and nobody else is there.
-    fn lock_effective_of<'a>(mut one: &'a One, guard: &'a Guard) -> Locked<'a> {
-        loop {
-            let list = one.lock(guard);
-            if !list.is_dead() || list.forward().is_null() {
-                return list;
-            }
+    /// The list on which the items are whose home is `one` (One's invariant 2). A dead list without a forward is its own: it
+    /// was the root's, and nothing counts on it.
+    pub(super) fn lock_effective_of<'a>(one: &'a One, guard: &'a Guard) -> Locked<'a> {
+        Self::lock_effective_slow(one.lock(guard), guard)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_effective_slow<'a>(mut list: Locked<'a>, guard: &'a Guard) -> Locked<'a> {
+        while list.is_dead() && !list.forward().is_null() {
             // SAFETY: a dead list counts on what it forwards to until it is retired, and we entered the read side before that.
-            one = unsafe { &*list.forward() };
+            let next = unsafe { &*list.forward() };
+            drop(list);
+            list = next.lock(guard);
         }
+        list
     }
 
-    /// The nearest ancestor's list that is not dead.
-    fn lock_ancestor<'a>(&'a self, dying: &Memcg, node: NodeId, guard: &'a Guard) -> Locked<'a> {
-        let mut group = dying.parent();
-        while let Some(ancestor) = group {
-            if let Some(list) = self.lock_one(ancestor, node, guard) {
-                return list;
-            }
-            group = ancestor.parent();
-        }
-        unreachable!("a populated group's ancestors are populated (L6), and the root does not die");
+    /// The list of a published list's parent, which counts it (One's invariant 3); `None` for the root's.
+    fn parent_of<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Option<&'a One> {
+        let parent = memcg.parent()?;
+        let one = self.lookup(Key::new(parent, node), guard);
+        Some(one.expect("a populated group's parent is populated (L6)"))
     }
 
+    #[inline]
     fn announce(&self, first: FirstItem, list: &Locked<'_>) {
         if let (FirstItem(true), Some(occupancy)) = (first, &self.occupancy) {
             occupancy.occupied(list.memcg(), list.one().key().node);
@@ -258,6 +427,18 @@ impl RawListLru {
     /// Makes the lists of a group and of its ancestors, those first (L6).
     #[cold]
     fn populate(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
+        let populated = self.populate_from_above(memcg, node, guard);
+        if populated.is_err() {
+            // Room that was made for a list that did not come.
+            let writer = self.writer.lock();
+            if writer.live == 0 {
+                self.replace_table(ptr::null_mut(), guard);
+            }
+        }
+        populated
+    }
+
+    fn populate_from_above(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
         loop {
             let mut farthest = memcg;
             while let Some(parent) = farthest.parent() {
@@ -266,54 +447,55 @@ impl RawListLru {
                 }
                 farthest = parent;
             }
-            self.publish(farthest, node, guard)?;
-            if farthest == memcg {
+            let published = self.publish(farthest, node, guard)?;
+            if published && farthest == memcg {
                 return Ok(());
             }
         }
     }
 
-    /// Makes one list, unless it is there. Memory is got outside the locks.
-    fn publish(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
+    /// Makes one list, unless it is there. `false`: its parent's is not there, or not any more. Memory is got outside the locks.
+    fn publish(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<bool, Unpopulated> {
         let key = Key::new(memcg, node);
         let mut one = Some(try_box(One::new(memcg, node, self)).ok_or(Unpopulated::NoMemory)?);
         loop {
             {
                 let mut chain = memcg.pairs().lock();
-                if chain.closed {
+                if chain.closed && !crate::mutated!("populate_without_dying_check") {
                     return Err(Unpopulated::Closed);
                 }
                 let mut writer = self.writer.lock();
                 if self.lookup(key, guard).is_some() {
-                    return Ok(());
+                    return Ok(true);
                 }
-                if let Some(table) = self.table(guard).filter(|t| writer.used < Table::used_max(t.capacity())) {
+                if let Some(table) = self.table(guard).filter(|t| writer.has_room(t)) {
+                    if let Some(parent) = memcg.parent() {
+                        // The chain is open, so the parent does not die before we are done; and no sweep is in here. So what
+                        // the table holds is not dead.
+                        match self.lookup(Key::new(parent, node), guard) {
+                            Some(parent) => parent.lock(guard).get(),
+                            None if crate::mutated!("populate_without_parent") => {}
+                            None => return Ok(false),
+                        }
+                    }
                     let one = Box::into_raw(one.take().expect("published once"));
                     // SAFETY: it is new, on no chain, and stays until unpublished, which takes it off the chain first.
                     unsafe { chain.push(one) };
                     table.insert(key, one, &mut writer.used);
                     writer.live += 1;
-                    return Ok(());
+                    return Ok(true);
                 }
             }
             self.make_room(guard)?;
         }
     }
 
-    /// Replaces the table by one that has room for at least one more.
+    /// Replaces the table by one that has room for at least one more, and not much more than that.
     fn make_room(&self, guard: &Guard) -> Result<(), Unpopulated> {
-        let capacity_for = |live: usize| {
-            let mut capacity = (live + 1).next_power_of_two();
-            // An eighth stays free beyond what is needed, so that the next replacement is that many changes away.
-            while capacity > 8 && live + 1 + capacity / 8 > Table::used_max(capacity) {
-                capacity *= 2;
-            }
-            capacity
-        };
-        let live = self.writer.lock().live;
-        let table = Table::try_new(capacity_for(live)).ok_or(Unpopulated::NoMemory)?;
+        let needed = self.writer.lock().capacity_needed().ok_or(Unpopulated::NoMemory)?;
+        let table = Table::try_new(needed).ok_or(Unpopulated::NoMemory)?;
         let mut writer = self.writer.lock();
-        if capacity_for(writer.live) > table.capacity() {
+        if writer.capacity_needed().is_none_or(|needed| needed > table.capacity()) {
             return Ok(()); // Others were faster; the caller looks again.
         }
         let mut used = 0;
@@ -341,6 +523,11 @@ impl RawListLru {
     /// free, nothing of this touches the structure any more, and it may be dropped.
     fn unpublish(&self, one: &One, guard: &Guard) {
         let mut writer = self.writer.lock();
+        self.take_out(one, &mut writer, guard);
+        Self::put_of_table(one, &writer, guard);
+    }
+
+    fn take_out(&self, one: &One, writer: &mut Writer, guard: &Guard) {
         if let Some(table) = self.table(guard) {
             table.remove(one.key(), ptr::from_ref(one).cast_mut());
         }
@@ -349,47 +536,108 @@ impl RawListLru {
             writer.used = 0;
             self.replace_table(ptr::null_mut(), guard);
         }
+    }
+
+    /// Gives up the table's reference on a list that was taken out; the writer lock is held.
+    fn put_of_table(one: &One, _writer: &MutexGuard<'_, Writer>, guard: &Guard) {
         let mut list = Self::lock_effective_of(one, guard);
         // SAFETY: the table's reference is given up, and this is the effective list.
         unsafe { list.put(one) };
     }
 
-    /// Hands the items of a dying group's list to its nearest ancestor's, and unmakes it. The group's chain is closed and
-    /// locked, and `one` just taken off it.
+    /// Hands the items of a dying group's list to its parent's, and unmakes it. The group's chain is closed and locked, and
+    /// `one` just taken off it.
     fn reparent(&self, one: &One, dying: &Memcg, guard: &Guard) {
+        if crate::mutated!("erase_before_drain") {
+            self.take_out(one, &mut self.writer.lock(), guard);
+        }
         {
             let mut child = one.lock(guard);
-            let mut ancestor = self.lock_ancestor(dying, one.key().node, guard);
-            let first = ancestor.take_over(&mut child);
-            self.announce(first, &ancestor);
+            let parent = self.parent_of(dying, one.key().node, guard).expect("the root does not die");
+            let mut parent = parent.lock(guard);
+            let first = parent.take_over(&mut child);
+            if crate::mutated!("bit_of_the_dying") {
+                self.occupancy.iter().for_each(|occupancy| occupancy.occupied(dying, one.key().node));
+                let FirstItem(_) = first;
+            } else {
+                self.announce(first, &parent);
+            }
         }
-        self.unpublish(one, guard);
+        if crate::mutated!("erase_before_drain") {
+            Self::put_of_table(one, &self.writer.lock(), guard);
+        } else {
+            self.unpublish(one, guard);
+        }
+    }
+
+    /// Gives the list back if it has been idle since the last sweep. Its group's chain is locked and open, and `one` on it.
+    pub(super) fn sweep(&self, one: &One, chain: &mut Chain, guard: &Guard) -> Idleness {
+        if one.nr_items() != 0 {
+            return Idleness::Busy;
+        }
+        let mut writer = self.writer.lock();
+        let mut list = one.lock(guard);
+        let found = list.idleness();
+        if found == Idleness::Idle {
+            let parent = self.parent_of(list.memcg(), one.key().node, guard);
+            // SAFETY: it is published, so it is on its group's chain.
+            unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
+            list.kill(parent.map_or(ptr::null(), ptr::from_ref));
+            // Before its lock is free: who sees it dead does not find it again.
+            self.take_out(one, &mut writer, guard);
+            drop(list);
+            Self::put_of_table(one, &writer, guard);
+        }
+        found
+    }
+
+    /// Gives back room that the table does not need any more, if there is memory to do so.
+    pub(super) fn shrink_table(&self, guard: &Guard) {
+        let needed = || self.writer.lock().capacity_needed();
+        if self.table(guard).is_some_and(|table| needed().is_some_and(|needed| table.capacity() > 4 * needed)) {
+            // Without memory it stays as large as it is.
+            let _ = self.make_room(guard);
+        }
     }
 
     /// Unmakes every list and gives every item to `free`, as the pointer under which it was added. The caller has the only
     /// access, except for groups that go offline meanwhile.
     pub(super) fn drain(&mut self, mut free: impl FnMut(NonNull<Links>)) {
-        // The root's last: until then every group that goes offline meanwhile finds a list to hand its items to.
-        for roots_turn in [false, true] {
+        // Children first: until then every group that goes offline meanwhile finds its parent's list to hand its items to.
+        for depth in (0..=self.depth_max()).rev() {
             let mut slot = 0;
-            while let Some(next) = self.drain_one(slot, roots_turn, &mut free) {
+            while let Some(next) = self.drain_one(slot, depth, &mut free) {
                 slot = next;
             }
         }
     }
 
-    /// Unmakes the first list in the table from `slot` on whose turn it is; the slot to go on from.
-    fn drain_one(&mut self, slot: usize, roots_turn: bool, free: &mut impl FnMut(NonNull<Links>)) -> Option<usize> {
+    /// Levels below the root of the deepest group that has a list.
+    fn depth_max(&self) -> usize {
+        let _writer = self.writer.lock();
+        let guard = pin();
+        // SAFETY: what the table holds is live.
+        let ones = self.table(&guard).into_iter().flat_map(Table::iter).map(|one| unsafe { &*one });
+        // SAFETY: the writer lock is held, and `one` is in the table.
+        ones.map(|one| unsafe { one.memcg_of_published() }.depth()).max().unwrap_or(0)
+    }
+
+    /// Unmakes the first list in the table from `slot` on that is of a group of this depth; the slot to go on from.
+    fn drain_one(&mut self, slot: usize, depth: usize, free: &mut impl FnMut(NonNull<Links>)) -> Option<usize> {
         let guard = pin();
         let (slot, one, memcg) = {
             let _writer = self.writer.lock();
-            // SAFETY: what the table holds is live.
-            let is_turn = |one: &*mut One| roots_turn || unsafe { (**one).key().memcg } != MemcgId::ROOT;
+            let is_turn = |one: &*mut One| {
+                // SAFETY: what the table holds is live.
+                let one = unsafe { &**one };
+                // SAFETY: the writer lock is held, and `one` is in the table.
+                unsafe { one.memcg_of_published() }.depth() == depth
+            };
             let (slot, one) = self.table(&guard)?.find_from(slot, is_turn)?;
             // SAFETY: what the table holds is live in the read side.
             let one = unsafe { &*one };
             // SAFETY: the writer lock is held, and `one` is in the table.
-            (slot, one, unsafe { one.memcg_of_published() })
+            (slot, one, unsafe { one.memcg_of_published() }.clone())
         };
         let mut chain = memcg.pairs().lock();
         let mut list = one.lock(&guard);
@@ -407,7 +655,7 @@ impl RawListLru {
             // SAFETY: it was unlinked, and nobody touches private links but we.
             unsafe { items.push_back(pushed.as_ptr()) };
         }
-        list.kill(ptr::null());
+        list.kill(self.parent_of(&memcg, one.key().node, &guard).map_or(ptr::null(), ptr::from_ref));
         drop(list);
         self.unpublish(one, &guard);
         drop(chain);
@@ -426,7 +674,11 @@ impl RawListLru {
         let writer = self.writer.lock();
         let guard = pin();
         let ones: Vec<_> = self.table(&guard).iter().flat_map(|table| table.iter()).collect();
-        assert_eq!(ones.len(), writer.live, "the table must hold as many lists as were published and not unpublished");
+        assert_eq!(
+            ones.len(),
+            writer.live as usize,
+            "the table must hold as many lists as were published and not unpublished"
+        );
         assert_eq!(self.table(&guard).is_none(), ones.is_empty(), "a list without parts must have no table");
         for one in ones {
             // SAFETY: what the table holds is live.

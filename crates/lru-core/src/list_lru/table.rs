@@ -6,8 +6,9 @@
 
 use super::one::Key;
 use super::One;
-use crate::rcu::Retired;
+use crate::rcu::{Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::UnsafeCell;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr;
@@ -17,9 +18,24 @@ const TOMB: *mut One = ptr::without_provenance_mut(1);
 /// An array of slots; the capacity is a power of two.
 pub(crate) struct Table {
     slots: Box<[AtomicPtr<One>]>,
+    /// For who frees it.
+    retired: UnsafeCell<*mut Table>,
 }
 
+// SAFETY: what the slots hold may be used from any thread, and `retired` is used only by who frees the table.
+unsafe impl Send for Table {}
+// SAFETY: as for Send.
+unsafe impl Sync for Table {}
+
 impl Retired for Table {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.retired
+    }
+
+    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
+        &mut queues.tables
+    }
+
     #[cfg(lowwater_loom)]
     fn assert_unread(&mut self) {
         for slot in &mut self.slots {
@@ -35,7 +51,7 @@ impl Table {
         let mut slots = Vec::new();
         slots.try_reserve_exact(capacity).ok()?;
         slots.extend((0..capacity).map(|_| AtomicPtr::new(ptr::null_mut())));
-        super::boxed::try_box(Self { slots: slots.into_boxed_slice() })
+        super::boxed::try_box(Self { slots: slots.into_boxed_slice(), retired: UnsafeCell::new(ptr::null_mut()) })
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -51,19 +67,36 @@ impl Table {
         }
     }
 
-    fn probe(&self, key: Key) -> impl Iterator<Item = &AtomicPtr<One>> {
-        let mask = self.slots.len() - 1;
+    /// The capacity for so many entries. An eighth stays free beyond that, so that the next replacement is as many changes away.
+    pub(super) fn capacity_for(live: usize) -> usize {
+        let mut capacity = live.next_power_of_two();
+        while capacity > 8 && live + capacity / 8 > Self::used_max(capacity) {
+            capacity *= 2;
+        }
+        capacity
+    }
+
+    /// Where probing begins, before the mask.
+    #[inline]
+    fn start(key: Key) -> usize {
         // Fibonacci hashing of the id, with the node mixed in: ids are dense, so neighbours should spread.
         let hash = (u64::from(key.memcg.get()) << 16 | u64::from(key.node.get())).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let start = (hash >> 32) as usize;
+        (hash >> 32) as usize
+    }
+
+    fn probe(&self, key: Key) -> impl Iterator<Item = &AtomicPtr<One>> {
+        let (start, mask) = (Self::start(key), self.slots.len() - 1);
         (0..=mask).map(move |i| &self.slots[start.wrapping_add(i) & mask])
     }
 
     /// The list of `key`, or null. Lock-free; the caller is in the read side.
+    #[inline]
     pub(super) fn get(&self, key: Key) -> *mut One {
-        for slot in self.probe(key) {
+        let mask = self.slots.len() - 1;
+        let start = Self::start(key);
+        for i in 0..=mask {
             // Acquire: meets the Release in `insert`, so that the list is seen as it was made.
-            let one = slot.load(Ordering::Acquire);
+            let one = self.slots[start.wrapping_add(i) & mask].load(Ordering::Acquire);
             if one.is_null() {
                 break;
             }
@@ -77,12 +110,12 @@ impl Table {
 
     /// Puts `one` into the first free slot of its probe. `used` says afterwards how many slots are not null.
     /// The caller holds the writer lock, `key` is not in, and there is room.
-    pub(super) fn insert(&self, key: Key, one: *mut One, used: &mut usize) {
+    pub(super) fn insert(&self, key: Key, one: *mut One, used: &mut u32) {
         for slot in self.probe(key) {
             // Relaxed: only writers store, and we hold their lock.
             let old = slot.load(Ordering::Relaxed);
             if old.is_null() || old == TOMB {
-                *used += usize::from(old.is_null());
+                *used += u32::from(old.is_null());
                 // Release: meets the Acquire in `get`.
                 slot.store(one, if crate::mutated!("publish_relaxed") { Ordering::Relaxed } else { Ordering::Release });
                 return;

@@ -1,13 +1,24 @@
-//! Properties of [`ListLru`], by KERNEL's numbers:
+//! Properties of [`ListLru`](crate::ListLru), by KERNEL's numbers, and where each is named:
 //!
-//! * L1, L3, L5, L6, L9, L13, L16: a random history against a plain model, checked after every step (`a_history_*`).
-//! * L2, L4, L11, L12, L15, L20 and the give-and-take of handles: one test each.
-//! * L14, and L4 and L9 under contention: threads (`threads_*`); under every interleaving: `tests/loom.rs`.
+//! | | |
+//! |---|---|
+//! | `model` | L1 to L6, L9, L11, L13, L16, L20: a random history against a plain model, the eager twin beside it, checked after each step |
+//! | `unit` | L2, L4, L5, L7, L8, L9, L11, L12, L15, L18 (ids), L20: one each |
+//! | `resume` | L11 to L14, R7: walks that give the lock back; many at once |
+//! | `sweep` | L6, L16: what is idle is given back |
+//! | `threads` | L4, L9, L14, L18 (lock order) under contention |
+//! | `loom` | R1 to R11, L1, L3, L4, L6, L10, L14, L20 in every interleaving, and the orderings that were wrong once as faults |
+//! | `tests/list_lru_alloc.rs` | L16, L17: each allocation fails once; a million groups |
+//! | `tests/allocation_free.rs` | L19 |
 
 #[cfg(lowwater_loom)]
 mod loom;
 #[cfg(not(lowwater_loom))]
 mod model;
+#[cfg(not(lowwater_loom))]
+mod resume;
+#[cfg(not(lowwater_loom))]
+mod sweep;
 #[cfg(not(lowwater_loom))]
 mod threads;
 #[cfg(not(lowwater_loom))]
@@ -19,6 +30,7 @@ use alloc::sync::Arc;
 /// An object that knows its number.
 pub(super) struct Item {
     links: Links,
+    #[cfg_attr(lowwater_loom, expect(dead_code, reason = "model checks tell items apart by their handles"))]
     number: usize,
 }
 

@@ -28,6 +28,7 @@
 //! # }
 //! ```
 
+use super::cursor::Cursor;
 use super::one::Locked;
 use super::{Isolated, RawListLru};
 use crate::list::{Handle, Linked, Links};
@@ -47,6 +48,7 @@ type Call<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 pub struct Isolate<'a, T: Linked> {
     list: Locked<'a>,
     links: NonNull<Links>,
+    cursor: &'a Cursor,
     item: PhantomData<&'a T>,
     call: Call<'a>,
 }
@@ -62,7 +64,7 @@ pub struct Verdict<'a> {
 enum Then<'a> {
     /// The lock is held; go on with the next item.
     GoOn(Locked<'a>),
-    /// The lock was given back: take it again and begin at the oldest.
+    /// The lock was given back: take it again and go on with the same item, or what comes after it.
     Retry,
     /// The lock was given back: end the walk.
     Stop,
@@ -92,7 +94,7 @@ impl<'a, T: Linked> Isolate<'a, T> {
         // SAFETY: the item is on this list, whose lock we hold.
         let pushed = unsafe { self.list.unlink(links, Links::PRIVATE) };
         // SAFETY: it was just unlinked and marked private, and is given as it was pushed.
-        unsafe { to.push(pushed) };
+        unsafe { to.push_links(pushed) };
         Verdict { removed: true, then: Then::GoOn(self.list), call: PhantomData }
     }
 
@@ -114,13 +116,17 @@ impl<'a, T: Linked> Isolate<'a, T> {
     }
 
     /// Gives the lock back and leaves the item, which may be gone at once.
-    pub fn unlock(self) -> Unlocked<'a> {
+    pub fn unlock(mut self) -> Unlocked<'a> {
+        // SAFETY: the item is on this list; the walk's frame keeps the cursor, and it outlives this call.
+        unsafe { self.cursor.leave_before(self.links.as_ptr(), &mut self.list) };
         Unlocked { removed: false, call: PhantomData }
     }
 
     /// Takes the item off and gives the lock back.
     #[doc(alias = "LRU_REMOVED_RETRY")]
     pub fn remove(mut self) -> (T::Handle, Unlocked<'a>) {
+        // SAFETY: the item is on this list; the walk's frame keeps the cursor, and it outlives this call.
+        unsafe { self.cursor.leave_before(self.links.as_ptr(), &mut self.list) };
         // SAFETY: the item is on the list, so it is live.
         let links = unsafe { self.links.as_ref() };
         // SAFETY: the item is on this list, whose lock we hold.
@@ -145,7 +151,8 @@ impl<T: Linked<Handle = Arc<T>>> Isolate<'_, T> {
 }
 
 impl<'a> Unlocked<'a> {
-    /// Go on: take the lock again and begin at the oldest. What was counted stays counted, so this ends (L12).
+    /// Go on: take the lock again and show the same item, or if it is gone, the one after it. Not what was shown before. What
+    /// was counted stays counted, so this ends (L12). If the group died meanwhile, the walk is over (R7).
     #[doc(alias = "LRU_RETRY")]
     pub fn retry(self) -> Verdict<'a> {
         Verdict { removed: self.removed, then: Then::Retry, call: PhantomData }
@@ -167,23 +174,40 @@ impl RawListLru {
         nr_to_walk: &mut u64,
         mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
     ) -> u64 {
-        let mut removed = 0;
+        let cursor = Cursor::new();
+        let (mut removed, mut begun) = (0, None);
         'relock: while *nr_to_walk > 0 {
             let guard = pin();
-            let Some(mut list) = self.lock_one(memcg, node, &guard) else { break };
-            let mut next = list.with_list(|l| l.first());
-            // Rotated items come round again; nobody else moves items while the lock is held, so this is once each.
-            let mut left = list.one().nr_items();
+            let (mut list, mut next, mut left) = match begun {
+                None => {
+                    let Some(mut list) = self.lock_one(memcg, node, &guard) else { break };
+                    let (first, all) = (list.with_list(|l| l.first()), list.one().nr_items());
+                    (list, first, all)
+                }
+                Some(left) => {
+                    let Some((list, next)) = cursor.take_back(&guard) else { break };
+                    (list, next, left)
+                }
+            };
+            // Rotated items come round again; that they are not shown twice is what `left` counts.
             while let (Some(links), true, true) = (NonNull::new(next), left > 0, *nr_to_walk > 0) {
                 // SAFETY: it is on the list, whose lock we hold.
                 next = unsafe { Links::after(links.as_ptr()) };
+                // SAFETY: as above.
+                if unsafe { links.as_ref() }.is_mark() {
+                    continue; // Another walk's.
+                }
                 left -= 1;
                 *nr_to_walk -= 1;
-                let verdict = callback(Isolate { list, links, item: PhantomData, call: PhantomData });
+                let verdict = callback(Isolate { list, links, cursor: &cursor, item: PhantomData, call: PhantomData });
                 removed += u64::from(verdict.removed);
                 match verdict.then {
                     Then::GoOn(held) => list = held,
-                    Then::Retry => continue 'relock,
+                    Then::Retry => {
+                        // The same item again, if it is still there.
+                        begun = Some(left + u32::from(!verdict.removed));
+                        continue 'relock;
+                    }
                     Then::Stop => return removed,
                 }
             }

@@ -36,8 +36,10 @@ use crate::memcg::{Memcg, MemcgError};
 const NIL: u32 = u32::MAX;
 /// A table that has shrunk to this part of its capacity gives the rest back.
 const SHRINK_AT: usize = 4;
-/// A table no longer than this is not worth shrinking.
+/// A table no longer than this is not worth shrinking, until only the root is left.
 const SHRINK_FROM: usize = 64;
+/// Slots that the root alone takes: what a `Vec` begins with.
+const SLOTS_MIN: usize = 4;
 
 /// One id's place.
 pub(crate) struct Slot {
@@ -227,9 +229,10 @@ impl Table {
             self.slots.pop();
         }
         let len = self.slots.len();
-        if self.slots.capacity() > SHRINK_FROM && len * SHRINK_AT <= self.slots.capacity() {
+        let only_root = len == 1;
+        if only_root || self.slots.capacity() > SHRINK_FROM && len * SHRINK_AT <= self.slots.capacity() {
             // Twice what is needed, so that the next few groups do not allocate again.
-            self.slots.shrink_to(2 * len);
+            self.slots.shrink_to((2 * len).max(SLOTS_MIN));
             self.ids.shrink_to(len);
             let (slots, hasher) = (&self.slots, &self.hasher);
             self.names.shrink_to(2 * self.names.len(), |id| slot_hash(slots, hasher, *id));

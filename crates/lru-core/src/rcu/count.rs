@@ -17,32 +17,22 @@
 //!
 //! While there always is a reader nothing is freed: what an embedder gains by bringing its own.
 
-use super::Retired;
+use super::{Queues, Retired};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::Mutex;
-use alloc::boxed::Box;
-use alloc::vec::Vec;
-
-struct Garbage {
-    ptr: *mut (),
-    free: unsafe fn(*mut ()),
-}
-
-// SAFETY: only things that another thread may free are retired (a bound of `Retired`, a promise to `retire_by`).
-unsafe impl Send for Garbage {}
 
 /// The count of readers, and what waits for them to leave.
 struct Domain {
     readers: AtomicUsize,
-    garbage: Mutex<Vec<Garbage>>,
+    garbage: Mutex<Queues>,
 }
 
 #[cfg(not(lowwater_loom))]
-static DOMAIN: Domain = Domain { readers: AtomicUsize::new(0), garbage: Mutex::new(Vec::new()) };
+static DOMAIN: Domain = Domain { readers: AtomicUsize::new(0), garbage: Mutex::new(Queues::new()) };
 
 #[cfg(lowwater_loom)]
 ::loom::lazy_static! {
-    static ref DOMAIN: Domain = Domain { readers: AtomicUsize::new(0), garbage: Mutex::new(Vec::new()) };
+    static ref DOMAIN: Domain = Domain { readers: AtomicUsize::new(0), garbage: Mutex::new(Queues::new()) };
 }
 
 /// Proof that the thread is inside the read side.
@@ -55,42 +45,25 @@ pub(crate) fn pin() -> Guard {
     Guard(())
 }
 
+/// Frees what can be freed: here that is done as soon as it can be.
+pub(crate) fn flush() {}
+
 impl Guard {
-    /// Frees the box behind `ptr` once every reader that may have seen it is gone. Where no memory is left to remember it, it
-    /// is leaked.
+    /// Frees the box behind `ptr` once every reader that may have seen it is gone.
     ///
     /// # Safety
     ///
-    /// `ptr` came from [`Box::into_raw`], is unreachable for readers that pin from now on, and is retired once.
+    /// `ptr` came from [`Box::into_raw`](alloc::boxed::Box::into_raw), is unreachable for readers that pin from now on, and is
+    /// retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
-        unsafe fn free<T: Retired>(ptr: *mut ()) {
-            // SAFETY: `retire` stored this function beside a pointer to a boxed `T`.
-            #[cfg_attr(not(lowwater_loom), expect(unused_mut, reason = "only a model checker is told"))]
-            let mut retired = unsafe { Box::from_raw(ptr.cast::<T>()) };
-            #[cfg(lowwater_loom)]
-            retired.assert_unread();
-            drop(retired);
-        }
         #[cfg(lowwater_loom)]
         if crate::mutated!("free_without_waiting") {
             // SAFETY: it came from a box. It is not really freed, so that whoever still reads it can be found out.
             return unsafe { (*ptr).assert_unread() };
         }
-        // SAFETY: it is unreachable, and freed once, says the caller.
-        unsafe { self.retire_by(ptr.cast(), free::<T>) };
-    }
-
-    /// Calls `free(ptr)` once every reader that may have seen what `ptr` names is gone. Where no memory is left to remember it,
-    /// that never happens.
-    ///
-    /// # Safety
-    ///
-    /// What `ptr` names is unreachable for readers that pin from now on; `free` may be called with it once, on any thread.
-    pub(crate) unsafe fn retire_by(&self, ptr: *mut (), free: unsafe fn(*mut ())) {
         let mut garbage = DOMAIN.garbage.lock();
-        if garbage.try_reserve(1).is_ok() {
-            garbage.push(Garbage { ptr, free });
-        }
+        // SAFETY: it came from a box and is retired, says the caller.
+        unsafe { T::queue(&mut garbage).push(ptr) };
     }
 }
 
@@ -100,10 +73,8 @@ impl Domain {
         let mut garbage = self.garbage.lock();
         // Acquire: meets the Release in the guard's drop, so that readers' last reads come before the freeing.
         if self.readers.load(Ordering::Acquire) == 0 {
-            for g in garbage.drain(..) {
-                // SAFETY: `g` was unreachable before it was put here, and by the table above no reader inside can hold it.
-                unsafe { (g.free)(g.ptr) };
-            }
+            // SAFETY: it was unreachable before it was put here, and by the table above no reader inside can hold it.
+            unsafe { garbage.take().free() };
         }
     }
 }
@@ -117,7 +88,7 @@ impl Drop for Guard {
         // Release: meets the Acquire in `pin` and in `collect`.
         let ordering = if crate::mutated!("unpin_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         if DOMAIN.readers.fetch_sub(1, ordering) == 1 {
-            let waiting = !DOMAIN.garbage.lock().is_empty();
+            let waiting = DOMAIN.garbage.lock().len() != 0;
             if waiting {
                 DOMAIN.collect();
             }

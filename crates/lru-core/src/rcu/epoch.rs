@@ -1,4 +1,4 @@
-//! User space: crossbeam-epoch.
+//! Where the system does not help: crossbeam-epoch.
 
 use super::Retired;
 use alloc::boxed::Box;
@@ -12,6 +12,11 @@ pub(crate) fn pin() -> Guard {
     Guard(crossbeam_epoch::pin())
 }
 
+/// Frees what can be freed: gives this thread's part to the collector, which does it in time.
+pub(crate) fn flush() {
+    crossbeam_epoch::pin().flush();
+}
+
 impl Guard {
     /// Frees the box behind `ptr` once every reader that may have seen it is gone.
     ///
@@ -23,21 +28,7 @@ impl Guard {
             // SAFETY: `ptr` came from `Box::into_raw` and is retired once, says the caller; the epoch says that nobody reads it.
             drop(unsafe { Box::from_raw(ptr) });
         };
-        // SAFETY: `free` may run on another thread: `T` is Send. It borrows nothing.
+        // SAFETY: `free` may run on another thread: a `Retired` is Send. It borrows nothing.
         unsafe { self.0.defer_unchecked(free) };
-    }
-
-    /// Calls `free(ptr)` once every reader that may have seen what `ptr` names is gone.
-    ///
-    /// # Safety
-    ///
-    /// What `ptr` names is unreachable for readers that pin from now on; `free` may be called with it once, on any thread.
-    pub(crate) unsafe fn retire_by(&self, ptr: *mut (), free: unsafe fn(*mut ())) {
-        let call = move || {
-            // SAFETY: once, says the caller; the epoch says that nobody reads it.
-            unsafe { free(ptr) };
-        };
-        // SAFETY: `call` may run on another thread, says the caller. It borrows nothing.
-        unsafe { self.0.defer_unchecked(call) };
     }
 }

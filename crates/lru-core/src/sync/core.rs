@@ -31,7 +31,6 @@ pub struct RawMutex(AtomicBool);
 // SAFETY: `lock` and `try_lock` return as holder only after they changed false to true, `unlock` alone changes it back, so
 // there is at most one holder; Acquire and Release on that word order what the holders did.
 unsafe impl lock_api::RawMutex for RawMutex {
-    #[expect(clippy::declare_interior_mutable_const, reason = "lock_api asks for the initial value as a constant")]
     const INIT: Self = Self(AtomicBool::new(false));
     type GuardMarker = lock_api::GuardSend;
 
@@ -67,7 +66,6 @@ const WRITER: usize = usize::MAX;
 // SAFETY: a writer enters only from 0 and stores WRITER, a reader enters only from a value below WRITER - 1 and adds one, so
 // a writer is never inside with anybody else; Acquire on entry meets Release on exit.
 unsafe impl lock_api::RawRwLock for RawRwLock {
-    #[expect(clippy::declare_interior_mutable_const, reason = "lock_api asks for the initial value as a constant")]
     const INIT: Self = Self(AtomicUsize::new(0));
     type GuardMarker = lock_api::GuardSend;
 

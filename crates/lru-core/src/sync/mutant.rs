@@ -2,7 +2,7 @@
 //!
 //! A place whose ordering matters asks [`mutated!`](crate::mutated) by name before it does its duty. In every build but the
 //! model checks' the answer is the constant `false` and the question disappears. A model check runs itself once as the code
-//! stands, and once inside [`with_mutant`] under the name of each fault, and the second run must fail.
+//! stands, and once inside `with_mutant` under the name of each fault, and the second run must fail.
 
 /// Is the fault `name` switched on for the model check that runs now? Constant `false` outside loom builds.
 #[macro_export]

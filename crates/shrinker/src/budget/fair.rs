@@ -47,7 +47,9 @@ impl Policy for Fair {
         let owed = debt.owed.saturating_sub(scanned.min(share).saturating_add(over));
         let left = plan.delta.saturating_sub(scanned.saturating_sub(share));
         match ended {
-            Ended::Finished => Debt { owed, carry: fixed(left, plan.rest) },
+            Ended::Finished if left < plan.scan_min => Debt { owed, carry: fixed(left, plan.rest) },
+            // It gave all that was there before the plan was through; what comes next is new.
+            Ended::Finished => Debt { owed, carry: 0 },
             // One batch is kept, so that the next pass begins here; more would be wound up and come out at once.
             Ended::Cut => Debt { owed, carry: fixed(left.min(ask.batch), plan.rest) },
             Ended::Stopped | Ended::Deferred => {

@@ -39,10 +39,78 @@ pub(super) struct Shard {
 /// The set bits of one shrinker.
 struct Pairs {
     serial: u64,
-    set: HashSet<Pair, IdHasher>,
+    set: Set,
 }
 
 type Pair = (NodeId, MemcgId);
+
+/// The pairs of a shrinker that one group uses, as a container's own file system is, cost nothing beyond this.
+#[derive(Default)]
+enum Set {
+    #[default]
+    None,
+    One(Pair),
+    Many(Box<HashSet<Pair, IdHasher>>),
+}
+
+impl Set {
+    fn insert(&mut self, pair: Pair) {
+        match self {
+            Self::None => *self = Self::One(pair),
+            Self::One(one) if *one == pair => {}
+            Self::One(one) => *self = Self::Many(Box::new([*one, pair].into_iter().collect())),
+            Self::Many(set) => {
+                set.insert(pair);
+            }
+        }
+    }
+
+    fn remove(&mut self, pair: Pair) {
+        match self {
+            Self::One(one) if *one == pair => *self = Self::None,
+            Self::None | Self::One(_) => {}
+            Self::Many(set) => {
+                set.remove(&pair);
+                if set.is_empty() {
+                    *self = Self::None;
+                }
+            }
+        }
+    }
+
+    fn take(self) -> Vec<Pair> {
+        match self {
+            Self::None => Vec::new(),
+            Self::One(pair) => [pair].into(),
+            Self::Many(set) => set.into_iter().collect(),
+        }
+    }
+
+    #[cfg(all(test, not(lowwater_loom)))]
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::One(_) => 1,
+            Self::Many(set) => set.len(),
+        }
+    }
+
+    #[cfg(all(test, not(lowwater_loom)))]
+    fn contains(&self, pair: Pair) -> bool {
+        match self {
+            Self::None => false,
+            Self::One(one) => *one == pair,
+            Self::Many(set) => set.contains(&pair),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Many(set) => size_of_val(&**set) + set.allocation_size(),
+            Self::None | Self::One(_) => 0,
+        }
+    }
+}
 
 impl Index {
     pub(super) fn new() -> Self {
@@ -57,7 +125,7 @@ impl Index {
         let mut shard = self.lock(id);
         shard.serial += 1;
         let serial = shard.serial;
-        let old = shard.open.insert(id, Pairs { serial, set: HashSet::default() });
+        let old = shard.open.insert(id, Pairs { serial, set: Set::default() });
         debug_assert!(old.is_none(), "id {id} is given out while it is in use");
         Key { id, serial }
     }
@@ -68,9 +136,9 @@ impl Index {
         if !shard.is_open(key) {
             return Vec::new();
         }
-        let pairs = shard.open.remove(&key.id).map_or_else(HashSet::default, |pairs| pairs.set);
+        let set = shard.open.remove(&key.id).map(|pairs| pairs.set).unwrap_or_default();
         shrink_after_removal(&mut shard.open);
-        pairs.into_iter().collect()
+        set.take()
     }
 
     pub(super) fn shut(&self) {
@@ -79,7 +147,7 @@ impl Index {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|shard| shard.lock().open.values().map(|pairs| pairs.set.len()).sum::<usize>()).sum()
     }
@@ -87,8 +155,8 @@ impl Index {
     pub(super) fn bytes(&self) -> usize {
         let shard = |shard: &Mutex<Shard>| {
             let shard = shard.lock();
-            let sets: usize = shard.open.values().map(|pairs| pairs.set.capacity() * (size_of::<Pair>() + 1)).sum();
-            size_of::<Mutex<Shard>>() + shard.open.capacity() * (size_of::<(u32, Pairs)>() + 1) + sets
+            let sets: usize = shard.open.values().map(|pairs| pairs.set.bytes()).sum();
+            size_of::<Mutex<Shard>>() + shard.open.allocation_size() + sets
         };
         self.0.iter().map(shard).sum()
     }
@@ -113,15 +181,12 @@ impl Shard {
     /// Forgets a pair. Says whose id it is now.
     pub(super) fn remove(&mut self, id: u32, node: NodeId, memcg: MemcgId) -> Option<Key> {
         let pairs = self.open.get_mut(&id)?;
-        pairs.set.remove(&(node, memcg));
-        if pairs.set.is_empty() {
-            pairs.set = HashSet::default();
-        }
+        pairs.set.remove((node, memcg));
         Some(Key { id, serial: pairs.serial })
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn contains(&self, id: u32, node: NodeId, memcg: MemcgId) -> bool {
-        self.open.get(&id).is_some_and(|pairs| pairs.set.contains(&(node, memcg)))
+        self.open.get(&id).is_some_and(|pairs| pairs.set.contains((node, memcg)))
     }
 }

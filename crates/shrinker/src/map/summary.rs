@@ -3,6 +3,7 @@
 //! Locked only when a group goes from holding nothing to holding something, or back, and by a pass for each batch of groups:
 //! never by an `add` whose group holds something already.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::mem::size_of;
@@ -46,8 +47,13 @@ struct Way {
     live: bool,
     /// Children that have a way.
     children: BTreeSet<MemcgId>,
-    /// Where rounds that start at this group stopped.
-    resume: [Option<Position>; 2],
+    /// Where rounds that start at this group stopped; of most groups none ever starts.
+    resume: Option<Box<[Option<Position>; 2]>>,
+}
+
+fn resume_bytes(resume: &[Option<Position>; 2]) -> usize {
+    let paths = resume.iter().flatten().map(|position| position.path.capacity() * size_of::<MemcgId>());
+    size_of_val(resume) + paths.sum::<usize>()
 }
 
 /// Groups found live, with their paths.
@@ -62,7 +68,7 @@ impl Summary {
             let mut known = true;
             let way = self.ways.entry(group.id()).or_insert_with(|| {
                 known = false;
-                Way { memcg: group.clone(), live: false, children: BTreeSet::new(), resume: [None, None] }
+                Way { memcg: group.clone(), live: false, children: BTreeSet::new(), resume: None }
             });
             match below {
                 None => way.live = true,
@@ -171,13 +177,19 @@ impl Summary {
 
     /// Where rounds from `root` stopped.
     pub(crate) fn resume(&self, root: MemcgId, who: Resume) -> Option<Position> {
-        self.ways.get(&root)?.resume[who as usize].clone()
+        self.ways.get(&root)?.resume.as_ref()?[who as usize].clone()
     }
 
     /// Notes where a round from `root` stopped. Forgotten when the subtree is empty.
     pub(crate) fn set_resume(&mut self, root: MemcgId, who: Resume, position: Option<Position>) {
         if let Some(way) = self.ways.get_mut(&root) {
-            way.resume[who as usize] = position;
+            if position.is_some() || way.resume.is_some() {
+                let resume = way.resume.get_or_insert_default();
+                resume[who as usize] = position;
+                if resume.iter().all(Option::is_none) {
+                    way.resume = None;
+                }
+            }
         }
     }
 
@@ -185,15 +197,16 @@ impl Summary {
         // A B-tree's leaf holds eleven keys and is half full at worst.
         let children: usize =
             self.ways.values().map(|way| way.children.len().div_ceil(5) * 11 * size_of::<MemcgId>()).sum();
-        self.ways.capacity() * (size_of::<(MemcgId, Way)>() + 1) + children
+        let resumes: usize = self.ways.values().filter_map(|way| way.resume.as_ref()).map(|r| resume_bytes(r)).sum();
+        self.ways.allocation_size() + children + resumes
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn live(&self) -> impl Iterator<Item = &Memcg> {
         self.ways.values().filter(|way| way.live).map(|way| &way.memcg)
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn assert_valid(&self) {
         for (id, way) in &self.ways {
             assert_eq!(*id, way.memcg.id(), "a way stands under its group's id");

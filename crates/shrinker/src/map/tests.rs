@@ -2,11 +2,10 @@
 
 use super::summary::Path;
 use super::*;
+use alloc::{collections::BTreeMap, string::ToString, vec};
 use lowwater_lru_core::MemcgTree;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::string::ToString;
-use std::vec;
+use std::collections::{HashMap, HashSet};
 
 impl Map {
     /// Checks the invariants, while nothing is in progress.
@@ -34,12 +33,12 @@ impl Map {
                         assert!(unit.words.contains(shrinker), "shrinker {shrinker} has a debt without a bit");
                         true
                     });
-                    units.insert(unit.memcg.clone());
+                    units.insert(*id);
                 }
             }
             let summary = node.summary.lock();
             summary.assert_valid();
-            let live: HashSet<_> = summary.live().cloned().collect();
+            let live: HashSet<_> = summary.live().map(Memcg::id).collect();
             assert_eq!(live, units, "units and live ways agree (invariant 2)");
         }
         assert_eq!(self.live().0, in_units.len());

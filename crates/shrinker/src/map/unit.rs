@@ -1,7 +1,5 @@
 //! What the map knows of one group on one node.
 
-use core::mem::size_of;
-
 use hashbrown::HashMap;
 use lowwater_lru_core::sync::Mutex;
 use lowwater_lru_core::{Memcg, MemcgId};
@@ -30,5 +28,5 @@ pub(super) type Units = HashMap<MemcgId, Unit, IdHasher>;
 /// Heap bytes of a shard.
 pub(super) fn bytes(units: &Units) -> usize {
     let parts: usize = units.values().map(|unit| unit.words.bytes() + unit.debts.lock().bytes()).sum();
-    parts + units.capacity() * (size_of::<(MemcgId, Unit)>() + 1)
+    parts + units.allocation_size()
 }

@@ -8,6 +8,8 @@ use crate::registry::Registry;
 
 /// Objects scanned on one node before the next has its turn.
 const SCAN_MAX: u64 = 1024;
+/// Steps of one call on each node, so that it ends beside a thread that charges as fast.
+const STEPS_MAX: u32 = 1 << 16;
 
 impl Registry {
     /// Reclaims `bytes` from `memcg`'s subtree on the calling thread, as a write to cgroup v2's `memory.reclaim`: on all
@@ -22,9 +24,11 @@ impl Registry {
         let target = Reason::Manual(bytes).target(memcg, &marks);
         let mut jobs: alloc::vec::Vec<_> =
             (0..self.nodes()).map(|node| (NodeId::new(node as u16), Job::new(memcg.clone(), target))).collect();
-        // Ends: a job's priority rises while it gets on too slowly, and it ends when nothing comes at the highest.
-        while !jobs.is_empty() {
+        for _ in 0..STEPS_MAX {
             jobs.retain_mut(|(node, job)| job.step(self, *node, SCAN_MAX) == Step::Again);
+            if jobs.is_empty() {
+                break;
+            }
         }
         before.saturating_sub(memcg.usage())
     }

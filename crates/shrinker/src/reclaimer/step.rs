@@ -10,8 +10,9 @@ use crate::work::Work;
 /// A step that brings usage this part of the way to the target is quick enough: pressure stays as it is.
 const QUICK_PARTS: u64 = 8;
 
-/// Steps at the highest pressure that free nothing although something is scanned, before the job is given up: one takes the
-/// second chances away, one frees; the third is proof.
+/// Steps in a row at the highest pressure after which usage has not fallen although something was scanned, before the job is
+/// given up: one takes the second chances away, one frees; the third is proof. It may also be that charges come as fast as
+/// objects go; then they will ask again.
 const IDLE_STEPS_MAX: u8 = 3;
 
 /// What a step says.
@@ -25,7 +26,20 @@ pub enum Step {
     Exhausted,
 }
 
-/// Brings one group's usage down to a target, on one node.
+/// Brings one group's usage down to a target, on one node. A reclaimer thread of one's own, without ours:
+///
+/// ```
+/// use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+/// use lowwater_shrinker::{Job, Registry, Step};
+///
+/// let tree = MemcgTree::default();
+/// let registry = Registry::new(&tree, 1);
+///
+/// let mut job = Job::new(tree.root().clone(), Bytes::mib(60));
+/// // 1,024 objects at most in a step, then look whether it is time to stop.
+/// while job.step(&registry, NodeId::ZERO, 1024) == Step::Again {}
+/// assert!(tree.root().usage() <= Bytes::mib(60));
+/// ```
 #[derive(Debug)]
 pub struct Job {
     memcg: Memcg,
@@ -79,17 +93,17 @@ impl Job {
             return Step::Done;
         }
         let cut = work.bound().is_some();
-        if self.priority == 0 && progress.freed == 0 {
+        let (fell, want) = (before.saturating_sub(after).get(), before.saturating_sub(self.target).get());
+        if self.priority == 0 && fell == 0 {
             self.idle += 1;
             if (progress.scanned == 0 && !cut) || self.idle >= IDLE_STEPS_MAX {
                 return Step::Exhausted;
             }
-        } else if progress.freed > 0 {
+        } else if fell > 0 {
             self.idle = 0;
         }
-        let (fell, want) = (before.saturating_sub(after).get(), before.saturating_sub(self.target).get());
         // A step that the bound on objects cut short was not slow because pressure was too light.
-        if fell < want / QUICK_PARTS && !(cut && progress.freed > 0) {
+        if fell.saturating_mul(QUICK_PARTS) < want && !(cut && fell > 0) {
             self.priority = self.priority.saturating_sub(1);
         }
         Step::Again

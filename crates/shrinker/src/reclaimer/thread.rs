@@ -181,7 +181,7 @@ impl Shared {
 
     fn run(&self, registry: &Registry, watermarks: &Watermarks) {
         let mut rest = REST_MIN;
-        while let Some(requests) = self.wake.take() {
+        while let Some(requests) = self.take(registry) {
             // Relaxed, here and below: numbers to look at.
             self.wakeups.fetch_add(1, Ordering::Relaxed);
             if self.serve(registry, watermarks, requests) {
@@ -191,6 +191,20 @@ impl Shared {
                 self.wake.rest(rest);
                 rest = (rest * 2).min(REST_MAX);
             }
+        }
+    }
+
+    /// What is asked for next. The first node's thread spends the time until then with giving idle lists back, for all nodes.
+    fn take(&self, registry: &Registry) -> Option<Vec<Request>> {
+        if self.node != NodeId::ZERO {
+            return self.wake.take();
+        }
+        loop {
+            let requests = self.wake.take_within(registry.sweep_every())?;
+            if !requests.is_empty() {
+                return Some(requests);
+            }
+            registry.sweep();
         }
     }
 

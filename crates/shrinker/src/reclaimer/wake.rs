@@ -128,6 +128,21 @@ impl Wake {
         self.drain(&mut self.state.lock())
     }
 
+    /// As [`take`](Self::take), but no requests after `time` without any.
+    pub(super) fn take_within(&self, time: core::time::Duration) -> Option<Vec<Request>> {
+        let until = std::time::Instant::now() + time;
+        let mut state = self.state.lock();
+        while !state.stop && state.requests.is_empty() {
+            if self.changed.wait_until(&mut state, until).timed_out() {
+                break;
+            }
+        }
+        if state.stop {
+            return None;
+        }
+        Some(self.drain(&mut state))
+    }
+
     /// Is it time to stop?
     pub(super) fn is_stopping(&self) -> bool {
         self.state.lock().stop

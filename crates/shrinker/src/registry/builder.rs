@@ -14,6 +14,30 @@ use crate::map::{Key, Map};
 use crate::shrinker::Shrinker;
 
 /// The first of two steps, from [`Registry::builder`](crate::Registry::builder).
+///
+/// ```
+/// use std::sync::Arc;
+/// use lowwater_lru_core::MemcgTree;
+/// use lowwater_shrinker::{Count, Registry, Scan, ShrinkControl, Shrinker};
+///
+/// struct Icons;
+/// impl Shrinker for Icons {
+///     fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+///         Count::Empty
+///     }
+///     fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+///         Scan::Stop
+///     }
+/// }
+///
+/// let tree = MemcgTree::default();
+/// let registry = Registry::new(&tree, 1);
+/// // Dear to make again, and all in one place whoever uses them.
+/// let prepared = registry.builder("icons").seeks(8).batch(32).memcg_aware(false).numa_aware(false).alloc()?;
+/// let registration = prepared.register(Arc::new(Icons));
+/// assert_eq!(registration.id().get(), 0);
+/// # Ok::<(), lowwater_shrinker::AllocError>(())
+/// ```
 #[must_use = "a builder does nothing until `alloc`"]
 pub struct ShrinkerBuilder<'a> {
     inner: &'a Arc<Inner>,
@@ -139,7 +163,7 @@ impl core::fmt::Debug for Prepared {
 }
 
 /// Hears of lists that hold something, and sets their bits.
-struct Listener {
+pub(super) struct Listener {
     map: Arc<Map>,
     key: Key,
     options: Options,

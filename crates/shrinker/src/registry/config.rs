@@ -1,6 +1,7 @@
 //! What a registry is made with.
 
 use alloc::sync::Arc;
+use core::time::Duration;
 
 use lowwater_lru_core::topology::{Fixed, Topology};
 
@@ -11,8 +12,24 @@ use crate::work::Clock;
 pub const DIRECT_SCAN_MAX: u64 = 1024;
 /// Nanoseconds that one call of direct reclaim takes at most, where nothing else is said: what Redis allows itself.
 pub const DIRECT_TIME_MAX_NS: u64 = 500_000;
+/// How long a reclaimer has nothing to do before it sweeps, and between two sweeps, where nothing else is said.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// The choices of a [`Registry`](crate::Registry).
+///
+/// ```
+/// use std::sync::Arc;
+/// use lowwater_lru_core::{topology, MemcgTree};
+/// use lowwater_shrinker::{budget::Proportional, Registry, RegistryConfig};
+///
+/// let tree = MemcgTree::default();
+/// // As Linux does it, to compare with; and at most 50 us for a thread that reclaims for itself.
+/// let config = RegistryConfig::with_topology(topology::detect())
+///     .policy(Arc::new(Proportional))
+///     .direct_time_max_ns(50_000);
+/// let registry = Registry::with_config(&tree, config);
+/// # drop(registry);
+/// ```
 #[derive(Clone)]
 pub struct RegistryConfig {
     pub(crate) topology: Arc<dyn Topology>,
@@ -20,6 +37,7 @@ pub struct RegistryConfig {
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) direct_scan_max: u64,
     pub(crate) direct_time_max_ns: u64,
+    pub(crate) sweep_every: Duration,
 }
 
 impl RegistryConfig {
@@ -45,6 +63,7 @@ impl RegistryConfig {
             clock,
             direct_scan_max: DIRECT_SCAN_MAX,
             direct_time_max_ns: DIRECT_TIME_MAX_NS,
+            sweep_every: SWEEP_EVERY,
         }
     }
 
@@ -73,6 +92,14 @@ impl RegistryConfig {
     #[must_use]
     pub fn direct_time_max_ns(mut self, ns: u64) -> Self {
         self.direct_time_max_ns = ns;
+        self
+    }
+
+    /// How long a [`Reclaimer`](crate::Reclaimer) has nothing to do before it [sweeps](crate::Registry::sweep), and between two
+    /// sweeps; 5 s where nothing else is said. A list that is given back was empty for as long.
+    #[must_use]
+    pub fn sweep_every(mut self, time: Duration) -> Self {
+        self.sweep_every = time;
         self
     }
 }

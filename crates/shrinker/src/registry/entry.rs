@@ -4,6 +4,7 @@ use alloc::{boxed::Box, sync::Arc};
 
 use lowwater_lru_core::sync::atomic::{AtomicBool, Ordering};
 
+use super::arc_bytes;
 use super::gate::Gate;
 use super::options::Options;
 use crate::control::ShrinkControl;
@@ -49,6 +50,11 @@ impl Entry {
             return None;
         }
         Some(Held { entry: Arc::clone(self), inside: Inside(Arc::clone(&self.gate)) })
+    }
+
+    /// Bytes allocated for it: this, its gate, its listener, its name; not the shrinker.
+    pub(crate) fn bytes(&self) -> usize {
+        arc_bytes::<Self>() + arc_bytes::<Gate>() + arc_bytes::<super::builder::Listener>() + self.name.len()
     }
 
     /// Has a callback panicked?

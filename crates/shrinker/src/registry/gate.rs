@@ -10,7 +10,7 @@
 //!
 //! 1. Once [`Gate::close`] has returned `Ok`, nobody is inside, and nobody gets in (S14).
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
 #[cfg(any(feature = "std", lowwater_loom))]
 use lowwater_lru_core::sync::Condvar;
@@ -31,7 +31,51 @@ pub(crate) struct Gate {
 #[derive(Default)]
 struct State {
     closed: bool,
-    inside: Vec<Caller>,
+    inside: Callers,
+}
+
+/// The threads inside. Mostly none, sometimes one, for which nothing is allocated: 10,000 shrinkers that were asked once keep
+/// no memory for it.
+#[derive(Default)]
+struct Callers {
+    one: Option<Caller>,
+    #[expect(clippy::box_collection, reason = "one word instead of three in each gate, for what hardly ever happens")]
+    more: Option<Box<Vec<Caller>>>,
+}
+
+impl Callers {
+    fn contains(&self, caller: &Caller) -> bool {
+        self.one.as_ref() == Some(caller) || self.more.as_ref().is_some_and(|more| more.contains(caller))
+    }
+
+    fn push(&mut self, caller: Caller) {
+        match self.one {
+            None => self.one = Some(caller),
+            Some(_) => self.more.get_or_insert_default().push(caller),
+        }
+    }
+
+    /// Takes a caller off who is inside.
+    fn remove(&mut self, caller: &Caller) {
+        if self.one.as_ref() == Some(caller) {
+            self.one = None;
+            return;
+        }
+        let more = self.more.as_mut().expect("who leaves has entered");
+        let at = more.iter().position(|other| other == caller).expect("who leaves has entered");
+        more.swap_remove(at);
+        if more.is_empty() {
+            self.more = None;
+        }
+    }
+
+    fn len(&self) -> usize {
+        usize::from(self.one.is_some()) + self.more.as_ref().map_or(0, |more| more.len())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
 }
 
 impl Gate {
@@ -50,8 +94,7 @@ impl Gate {
     pub(crate) fn leave(&self) {
         let caller = Caller::current();
         let mut state = self.state.lock();
-        let at = state.inside.iter().position(|other| *other == caller).expect("who leaves has entered");
-        state.inside.swap_remove(at);
+        state.inside.remove(&caller);
         if state.closed && state.inside.is_empty() {
             #[cfg(any(feature = "std", lowwater_loom))]
             self.left.notify_all();

@@ -13,10 +13,17 @@ use super::caller::Caller;
 use crate::hash::IdHasher;
 
 /// Shards, so that threads which enter scopes all the time seldom meet.
-const SHARDS: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
+const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
 
 /// The threads inside scopes, each once for each scope.
 pub(crate) struct Scopes(Box<[Mutex<Vec<Caller>>]>);
+
+impl Scopes {
+    /// Heap bytes, without what the threads inside take.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+}
 
 impl Scopes {
     pub(crate) fn new() -> Self {

@@ -4,12 +4,16 @@
 //! so is a shelf that was moved. What it answers can be bent to misbehave.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::mutable_key_type, reason = "a group's handle is hashed and compared by its address")]
 
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, Occupancy, OfflineHook};
 use lowwater_shrinker::{Count, Prepared, Registration, Registry, Scan, ShrinkControl, Shrinker};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+pub type CountFn = Box<dyn Fn(&ShrinkControl<'_>) -> Option<Count> + Send + Sync>;
+pub type ScanFn = Box<dyn Fn(&mut ShrinkControl<'_>) -> Option<Scan> + Send + Sync>;
 
 #[derive(Default)]
 pub struct Shelf {
@@ -21,8 +25,8 @@ pub struct Shelf {
     pub scans: AtomicU64,
     pub scanned_most: AtomicU64,
     /// Instead of the honest answers.
-    pub count: OnceLock<Box<dyn Fn(&ShrinkControl<'_>) -> Option<Count> + Send + Sync>>,
-    pub scan: OnceLock<Box<dyn Fn(&mut ShrinkControl<'_>) -> Option<Scan> + Send + Sync>>,
+    pub count: OnceLock<CountFn>,
+    pub scan: OnceLock<ScanFn>,
 }
 
 #[derive(Default)]

@@ -81,3 +81,47 @@ fn threads_may_drop_a_list_while_groups_end() {
         assert_eq!(ids(&tree), 1);
     }
 }
+
+#[test]
+fn l18_chains_and_siblings_that_end_at_once_do_not_wait_for_each_other_for_ever() {
+    const DEPTH: usize = 6;
+    for _ in 0..50 {
+        let tree = MemcgTree::default();
+        let lru = ListLru::<Item>::new();
+        let items: Vec<_> = (0..4 * DEPTH).map(item).collect();
+        let chains: Vec<Vec<crate::Memcg>> = (0..2)
+            .map(|chain| {
+                let mut at = tree.root().create(&std::format!("c{chain}")).unwrap();
+                let mut groups = Vec::from([at.clone()]);
+                for _ in 1..DEPTH {
+                    at = at.create("x").unwrap();
+                    groups.push(at.clone());
+                }
+                groups
+            })
+            .collect();
+        thread::scope(|s| {
+            for (c, groups) in chains.iter().enumerate() {
+                for (depth, group) in groups.iter().enumerate() {
+                    let (lru, items) = (&lru, &items);
+                    s.spawn(move || {
+                        for it in &items[(c * DEPTH + depth) * 2..][..2] {
+                            lru.add(it.clone(), group, NodeId::ZERO).unwrap();
+                        }
+                        // Children first; who is early asks again.
+                        while group.offline().is_err() {
+                            thread::yield_now();
+                        }
+                    });
+                }
+            }
+            s.spawn(|| {
+                while lru.count_one(tree.root(), NodeId::ZERO) < items.len() as u64 {
+                    crate::list_lru::sweep(tree.root());
+                }
+            });
+        });
+        assert_eq!((tree.len(), lru.pairs()), (1, 1));
+        lru.assert_valid();
+    }
+}

@@ -66,7 +66,7 @@ fn l7_l8_a_dying_group_is_never_populated_and_its_adds_go_to_the_parent() {
     let child = parent.create("child").unwrap();
     let lru = ListLru::<Item>::new();
     child.offline().unwrap();
-    lru.prepare(&child, N0).unwrap();
+    drop(lru.prepare(&child, N0).unwrap());
     lru.add(item(1), &child, N0).unwrap();
     assert_eq!((lru.count_one(&child, N0), lru.count_one(&parent, N0)), (0, 1));
     assert_eq!(lru.pairs(), 2, "the parent's and the root's");
@@ -187,7 +187,7 @@ fn a_callback_that_panics_gives_the_lock_back() {
     let lru = ListLru::<Item>::new();
     let it = item(0);
     lru.add(it.clone(), tree.root(), N0).unwrap();
-    let walk = std::panic::AssertUnwindSafe(|| {
+    let walk = core::panic::AssertUnwindSafe(|| {
         lru.walk_one(tree.root(), N0, &mut 1, |_| -> crate::Verdict<'_> { panic!("the callback's own fault") })
     });
     assert!(std::panic::catch_unwind(walk).is_err());
@@ -313,7 +313,7 @@ fn many_groups_grow_the_table_and_all_are_found() {
 fn groups_that_come_and_go_leave_the_table_small() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
-    lru.prepare(tree.root(), N0).unwrap();
+    drop(lru.prepare(tree.root(), N0).unwrap());
     let mut largest = 0;
     for i in 0..10_000 {
         let group = tree.root().create("g").unwrap();
@@ -330,4 +330,30 @@ fn groups_that_come_and_go_leave_the_table_small() {
         fresh.footprint().get()
     };
     assert!(largest <= two_pairs + 64, "{largest} bytes for two pairs at a time, that need {two_pairs}");
+}
+
+#[test]
+fn l5_an_item_is_on_one_list_at_most_and_on_none_after_del_and_isolate() {
+    let tree = MemcgTree::default();
+    let group = tree.root().create("g").unwrap();
+    let (a, b) = (ListLru::<Item>::new(), ListLru::<Item>::new());
+    let it = item(7);
+    a.add(it.clone(), &group, N0).unwrap();
+    for (lru, memcg, node) in [(&a, &group, N0), (&a, &group, N1), (&a, tree.root(), N0), (&b, &group, N0)] {
+        assert!(lru.add(it.clone(), memcg, node).is_err());
+    }
+    let everywhere = |it_is: usize| {
+        let lists = [(&a, &group, N0), (&a, &group, N1), (&a, tree.root(), N0), (&b, &group, N0)];
+        let shown: usize = lists.iter().map(|(lru, memcg, node)| numbers(lru, memcg, *node).len()).sum();
+        assert_eq!((shown, it.links.is_linked()), (it_is, it_is != 0));
+    };
+    everywhere(1);
+    assert!(a.del(&it).is_some());
+    everywhere(0);
+    b.add(it.clone(), &group, N0).unwrap();
+    everywhere(1);
+    let mut private = Isolated::new();
+    b.walk_one(&group, N0, &mut 1, |it| it.isolate(&mut private));
+    drop(private);
+    everywhere(0);
 }

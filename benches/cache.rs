@@ -1,0 +1,129 @@
+//! What do a get and an insert of the keyed cache cost, against a concurrent map that counts nothing and forgets nothing?
+//!
+//! | row | what |
+//! |---|---|
+//! | `get, spread` | hits on keys all over the cache |
+//! | `get, hot` | hits on one key only: all threads want the same line |
+//! | `get, miss` | a key that is not there |
+//! | `insert, replace` | a value in the place of another of its size |
+//! | `insert, evict` | a new key where the budget is used up: each insert makes room for itself, or finds that the reclaimer did |
+//! | `DashMap ..` | the same on a map: what a budget, an order and tenants cost on top |
+//!
+//! The time is that of one operation on one thread, while the other threads do the same.
+
+mod threads;
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion};
+use dashmap::DashMap;
+use lowwater::{Bytes, Cache, Runtime};
+
+const KEYS: u64 = 100_000;
+const VALUE_BYTES: u64 = 100;
+const THREADS_MAX: usize = 2;
+
+type Value = Arc<[u8]>;
+
+fn value() -> Value {
+    Arc::from([7; VALUE_BYTES as usize])
+}
+
+/// A cache of all keys, with room for twice as many.
+fn cache() -> Cache<u64, Value> {
+    let cache = empty_cache(2 * KEYS);
+    (0..KEYS).for_each(|key| drop(cache.insert(key, value())));
+    assert_eq!(cache.len() as u64, KEYS, "there is room for all keys");
+    cache
+}
+
+/// A cache with room for so many entries.
+fn empty_cache(entries: u64) -> Cache<u64, Value> {
+    let entry = Cache::<u64, Value>::ENTRY_BYTES.get() + VALUE_BYTES + 16;
+    let runtime = Runtime::builder().budget(Bytes::new(entries * entry)).build().expect("a budget that is not 0");
+    let builder = Cache::builder(&runtime).weigher(|_, value: &Value| Bytes::new(value.len() as u64 + 16));
+    builder.build().expect("there are ids")
+}
+
+/// Keys in an order that no prefetcher guesses, another for each thread.
+fn keys(thread: usize) -> impl Iterator<Item = u64> {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(thread as u64 + 1);
+    std::iter::repeat_with(move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % KEYS
+    })
+}
+
+fn get(criterion: &mut Criterion) {
+    threads::print_control();
+    let cache = cache();
+    let map: DashMap<u64, Value> = (0..KEYS).map(|key| (key, value())).collect();
+    let mut rows = criterion.benchmark_group("get");
+    for threads in 1..=THREADS_MAX {
+        let mut row = |name: &str, get: &(dyn Fn(usize, u64) + Sync)| {
+            rows.bench_function(BenchmarkId::new(name, threads), |b| {
+                b.iter_custom(|iters| threads::timed(threads, |thread| get(thread, iters)));
+            });
+        };
+        row("spread", &|thread, n| keys(thread).take(n as usize).for_each(|key| drop(black_box(cache.get(&key)))));
+        row("hot", &|_, n| (0..n).for_each(|_| drop(black_box(cache.get(&1)))));
+        row("miss", &|thread, n| {
+            keys(thread).take(n as usize).for_each(|key| drop(black_box(cache.get(&(key + KEYS)))))
+        });
+        row("DashMap, spread", &|thread, n| {
+            keys(thread)
+                .take(n as usize)
+                .for_each(|key| drop(black_box(map.get(&key).map(|value| Arc::clone(&value)))));
+        });
+        row("DashMap, hot", &|_, n| (0..n).for_each(|_| drop(black_box(map.get(&1).map(|value| Arc::clone(&value))))));
+    }
+}
+
+fn insert(criterion: &mut Criterion) {
+    let full = empty_cache(KEYS);
+    let (cache, map) = (cache(), DashMap::new());
+    (0..KEYS).for_each(|key| drop(map.insert(key, value())));
+    let mut rows = criterion.benchmark_group("insert");
+    let mut fresh = 0;
+    for threads in 1..=THREADS_MAX {
+        rows.bench_function(BenchmarkId::new("replace", threads), |b| {
+            b.iter_custom(|iters| {
+                threads::timed(threads, |thread| {
+                    keys(thread).take(iters as usize).for_each(|key| drop(cache.insert(key, value())));
+                })
+            });
+        });
+        rows.bench_function(BenchmarkId::new("evict", threads), |b| {
+            b.iter_custom(|iters| {
+                let first = fresh;
+                fresh += iters * threads as u64;
+                threads::timed(threads, |thread| {
+                    let first = first + iters * thread as u64;
+                    (first..first + iters).for_each(|key| drop(full.insert(key, value())));
+                })
+            });
+        });
+        rows.bench_function(BenchmarkId::new("DashMap, replace", threads), |b| {
+            b.iter_custom(|iters| {
+                threads::timed(threads, |thread| {
+                    keys(thread).take(iters as usize).for_each(|key| drop(map.insert(key, value())));
+                })
+            });
+        });
+    }
+    let stats = full.stats();
+    println!("evict: {} inserts, {} evictions, {} found no room", stats.inserts, stats.evictions, stats.rejected);
+}
+
+fn main() {
+    let criterion = Criterion::default().sample_size(20);
+    let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+    let mut criterion = short.configure_from_args();
+    get(&mut criterion);
+    insert(&mut criterion);
+    criterion.final_summary();
+}

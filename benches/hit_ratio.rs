@@ -1,0 +1,84 @@
+//! What share of requests does the keyed cache answer, in each order of letting go, on recorded accesses?
+//!
+//! `cargo bench --bench hit_ratio -- FOLDER`, or with the folder in `LOWWATER_TRACES`: files of little-endian `u64` keys, one after
+//! another, `*.u64`. Each is run against caches that hold 0.1, 1, 5 and 10 % of its distinct keys: a get, and an insert on a miss.
+//!
+//! The cache is sized in bytes and evicts in shares, so the number of entries it holds moves a little; the last is printed. Requests come
+//! from one thread, and the reclaimer does not start before the limit, so that it takes no room away.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use lowwater::cache::Eviction;
+use lowwater::{Bytes, Cache, Runtime, Watermarks};
+
+const SIZES_PERCENT: [f64; 4] = [0.1, 1.0, 5.0, 10.0];
+const ORDERS: [Eviction; 2] = [Eviction::SecondChance, Eviction::Adaptive];
+
+fn main() {
+    // cargo passes `--bench`; the first word that is no flag is the folder.
+    let folder = std::env::args().skip(1).find(|arg| !arg.starts_with('-')).map(PathBuf::from);
+    let Some(folder) = folder.or_else(|| std::env::var_os("LOWWATER_TRACES").map(PathBuf::from)) else {
+        println!("no traces: give their folder as an argument, or in LOWWATER_TRACES");
+        return;
+    };
+    let traces = match traces_in(&folder) {
+        Ok(traces) if !traces.is_empty() => traces,
+        Ok(_) => return println!("no traces: {} has no file *.u64", folder.display()),
+        Err(why) => return println!("no traces: {}: {why}", folder.display()),
+    };
+
+    println!("{:20} {:>6} {:>9} {:>13} {:>13}", "trace", "size %", "entries", "second chance", "adaptive");
+    let mut sums = [0.0; ORDERS.len()];
+    for trace in &traces {
+        let keys = match keys_of(trace) {
+            Ok(keys) => keys,
+            Err(why) => return println!("{}: {why}", trace.display()),
+        };
+        let distinct = keys.iter().collect::<HashSet<_>>().len();
+        for percent in SIZES_PERCENT {
+            let entries = ((distinct as f64 * percent / 100.0) as u64).max(2);
+            let ratios = ORDERS.map(|order| hit_percent(&keys, entries, order));
+            let name = trace.file_stem().unwrap_or_default().to_string_lossy();
+            println!("{name:20} {percent:>6} {entries:>9} {:>13.2} {:>13.2}", ratios[0], ratios[1]);
+            sums.iter_mut().zip(ratios).for_each(|(sum, ratio)| *sum += ratio);
+        }
+    }
+    let runs = (traces.len() * SIZES_PERCENT.len()) as f64;
+    println!("{:20} {:>6} {:>9} {:>13.2} {:>13.2}", "mean", "", "", sums[0] / runs, sums[1] / runs);
+}
+
+fn traces_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut traces = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "u64") {
+            traces.push(path);
+        }
+    }
+    traces.sort();
+    Ok(traces)
+}
+
+fn keys_of(trace: &Path) -> std::io::Result<Vec<u64>> {
+    let bytes = std::fs::read(trace)?;
+    if bytes.len() % 8 != 0 {
+        return Err(std::io::Error::other(format!("{} bytes are not a whole number of 8-byte keys", bytes.len())));
+    }
+    Ok(bytes.chunks_exact(8).map(|key| u64::from_le_bytes(key.try_into().expect("chunks of 8"))).collect())
+}
+
+fn hit_percent(keys: &[u64], entries: u64, order: Eviction) -> f64 {
+    let budget = Bytes::new(entries * Cache::<u64, u64>::ENTRY_BYTES.get());
+    let at_the_limit = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+    let runtime = Runtime::builder().budget(budget).watermarks(at_the_limit).build().expect("a budget and a thread");
+    let cache =
+        Cache::<u64, u64>::builder(&runtime).eviction(order).weigher(|_, _| Bytes::ZERO).build().expect("an id");
+    for key in keys {
+        if cache.get(key).is_none() {
+            // One that finds no room just now was a miss, and will be again.
+            let _ = cache.insert(*key, *key);
+        }
+    }
+    100.0 * cache.stats().hits as f64 / keys.len() as f64
+}

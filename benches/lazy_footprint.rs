@@ -1,0 +1,97 @@
+//! What do lists cost that are made when they are first used, against a list for every id at once? In bytes, and in time.
+//!
+//! | row | what |
+//! |---|---|
+//! | `lazy/N` | N groups and N lists, each group uses its own: made, used, ended; bytes are counted by the structures themselves |
+//! | `eager/N` | the plain twin of the same size, a list for every id: N x N of them |
+//!
+//! The time is that of one whole life: create N groups, put one object of each on its own list, offline them all. Lazy shall grow as
+//! N, eager as N x N. Before the times, a table of the bytes while all groups are there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, Throughput};
+use lowwater::{linked, Links, ListLru, MemcgTree, NodeId};
+use lowwater_lru_core::list_lru::Eager;
+
+/// Groups, and lists.
+const LAZY: [u32; 4] = [100, 1_000, 10_000, 100_000];
+/// The twin takes 32 bytes for each pair and finds an item by looking everywhere: no more than this.
+const EAGER: [u32; 2] = [100, 1_000];
+const NODES: usize = 2;
+
+struct Object {
+    links: Links,
+}
+
+linked!(impl[] for Object { links, handle: Box<Object> });
+
+fn object() -> Box<Object> {
+    Box::new(Object { links: Links::new() })
+}
+
+/// One life of lazy lists; the bytes in the middle of it, and after it with the lists still there.
+fn lazy(n: u32) -> [u64; 2] {
+    let tree = MemcgTree::new(0);
+    let lists: Vec<_> = (0..n).map(|_| ListLru::<Object>::new()).collect();
+    let bytes = || lists.iter().map(|list| list.footprint().get()).sum::<u64>() + tree.footprint().get();
+    let groups: Vec<_> = (0..n).map(|n| tree.root().create(&n.to_string()).expect("a new name")).collect();
+    for (n, (list, group)) in lists.iter().zip(&groups).enumerate() {
+        list.add(object(), group, NodeId::new((n % NODES) as u16)).expect("a new object is on no list");
+    }
+    let during = bytes();
+    for group in groups {
+        group.offline().expect("it is online and has no children");
+    }
+    [during, bytes()]
+}
+
+/// As [`lazy`], of the twin.
+fn eager(n: u32) -> [u64; 2] {
+    let tree = MemcgTree::new(0);
+    let lists: Vec<_> = (0..n).map(|_| Arc::new(Eager::<Object>::new(NODES))).collect();
+    for list in &lists {
+        tree.add_hook(list.clone());
+    }
+    let bytes = || lists.iter().map(|list| list.footprint().get()).sum::<u64>() + tree.footprint().get();
+    let groups: Vec<_> = (0..n).map(|n| tree.root().create(&n.to_string()).expect("a new name")).collect();
+    for (n, (list, group)) in lists.iter().zip(&groups).enumerate() {
+        list.add(object(), group, NodeId::new((n % NODES) as u16)).expect("a new object is on no list");
+    }
+    let during = bytes();
+    for group in groups {
+        group.offline().expect("it is online and has no children");
+    }
+    [during, bytes()]
+}
+
+fn lives(criterion: &mut Criterion) {
+    println!(
+        "{:>9} {:>16} {:>16} {:>16} {:>16}",
+        "groups", "lazy, during", "lazy, after", "eager, during", "eager, after"
+    );
+    for n in LAZY {
+        let [during, after] = lazy(n);
+        let [eager_during, eager_after] =
+            if EAGER.contains(&n) { eager(n).map(|bytes| bytes.to_string()) } else { ["", ""].map(String::from) };
+        println!("{n:>9} {during:>16} {after:>16} {eager_during:>16} {eager_after:>16}");
+    }
+    let mut rows = criterion.benchmark_group("footprint");
+    for n in LAZY {
+        rows.throughput(Throughput::Elements(n.into()));
+        rows.bench_function(BenchmarkId::new("lazy", n), |b| b.iter(|| lazy(n)));
+    }
+    for n in EAGER {
+        rows.throughput(Throughput::Elements(n.into()));
+        rows.bench_function(BenchmarkId::new("eager", n), |b| b.iter(|| eager(n)));
+    }
+}
+
+fn main() {
+    let criterion = Criterion::default().sample_size(10);
+    let short = criterion.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+    let mut criterion = short.configure_from_args();
+    lives(&mut criterion);
+    criterion.final_summary();
+}

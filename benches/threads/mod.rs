@@ -1,0 +1,70 @@
+//! Threads for benches: each bound to a processor, all let go at once; and a control that says whether the processors are there.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Runs `work` on so many threads, each with its number; the time from when all are ready until the last is done.
+pub fn timed(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
+    if threads == 1 {
+        let begin = Instant::now();
+        work(0);
+        return begin.elapsed();
+    }
+    let cpus = cpus();
+    let ready = Barrier::new(threads);
+    let run = |number: usize| {
+        bind(cpus.get(number).copied());
+        ready.wait();
+        let begin = Instant::now();
+        work(number);
+        (begin, Instant::now())
+    };
+    let spans: Vec<(Instant, Instant)> = thread::scope(|scope| {
+        let run = &run;
+        let running: Vec<_> = (0..threads).map(|number| scope.spawn(move || run(number))).collect();
+        running.into_iter().map(|thread| thread.join().expect("a bench's thread does not panic")).collect()
+    });
+    let begin = spans.iter().map(|span| span.0).min().expect("there is a thread");
+    spans.iter().map(|span| span.1).max().expect("there is a thread") - begin
+}
+
+/// Says what two threads cost that share nothing but the machine. Near 1.0 there are two cores; near 2.0 there is one, and no row with
+/// two threads says anything about locks.
+pub fn print_control() {
+    let spin = |_| {
+        let mut x = 1_u64;
+        for _ in 0..100_000_000_u64 {
+            x = black_box(x).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        }
+    };
+    let best = |threads| (0..3).map(|_| timed(threads, spin)).min().expect("three were timed");
+    let ratio = best(2).as_secs_f64() / best(1).as_secs_f64();
+    let verdict = if ratio < 1.2 { "two cores are there" } else { "NOT two cores: rows with 2 threads say nothing" };
+    println!("control: two spinning threads take {ratio:.2} times as long as one: {verdict}");
+}
+
+/// The processors this process may use.
+#[cfg(target_os = "linux")]
+fn cpus() -> Vec<usize> {
+    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect()
+}
+
+#[cfg(target_os = "linux")]
+fn bind(cpu: Option<usize>) {
+    let Some(cpu) = cpu else { return };
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(cpu);
+    // Where that is not allowed, the control says what it means.
+    let _not_allowed = rustix::thread::sched_setaffinity(None, &set);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn cpus() -> Vec<usize> {
+    Vec::new()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn bind(_: Option<usize>) {}

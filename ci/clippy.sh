@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# No warning anywhere: libraries, tests, benches and examples; and no public item without documentation.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/tools/rust.bash
+
+component clippy
+cargo clippy --workspace --all-targets -- -D warnings -D missing_docs
+# What stands behind `not(feature = "std")` is seen by nobody else.
+cargo clippy -p lowwater-lru-core --lib --tests --no-default-features -- -D warnings -D missing_docs
+cargo clippy -p lowwater-shrinker --lib --no-default-features -- -D warnings -D missing_docs

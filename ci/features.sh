@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Every combination of features builds, and what it changes is tested.
+#
+# | package | features | here |
+# |---|---|---|
+# | all | the default ones | ci/test.sh |
+# | lowwater-lru-core, lowwater-shrinker | none | the tests that need no thread identity, on the spin lock and the counted read side |
+# | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
+# | lowwater | hwloc | builds |
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/tools/apt.bash
+
+cargo test -p lowwater-lru-core --no-default-features
+# Without `std` one thread cannot be told from another, so tests/invariants.rs, which re-enters on purpose, is left out.
+cargo test -p lowwater-shrinker --no-default-features --lib --test every
+
+packages pkg-config libhwloc-dev libudev-dev
+cargo test -p lowwater-lru-core --features hwloc topology
+cargo check -p lowwater --features hwloc --all-targets

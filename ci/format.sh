@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Everything is formatted as rustfmt.toml says; the fuzz package and the example's parts, too.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/tools/rust.bash
+
+component rustfmt
+cargo fmt --all --check
+cargo fmt --manifest-path fuzz/Cargo.toml --check

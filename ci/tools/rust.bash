@@ -1,0 +1,14 @@
+# For the scripts above: parts of the Rust toolchain. Sourced, not run.
+
+# component NAME: installs it if it is missing and rustup can get it; what needs it fails if not.
+component() {
+    cargo "${1/rustfmt/fmt}" --version >/dev/null 2>&1 || rustup component add "$1"
+}
+
+# target NAME: installs it if it is missing; says whether it is there.
+target() {
+    local library
+    library="$(rustc --print sysroot)/lib/rustlib/$1/lib"
+    [ -d "$library" ] && return 0
+    command -v rustup >/dev/null && timeout 120 rustup target add "$1" && [ -d "$library" ]
+}

@@ -1,0 +1,78 @@
+//! Where a walk goes on after its callback gave the lock back.
+//!
+//! The kernel's walk begins again at the oldest, and so shows what it skipped again after each retry: O(n) for each. Remembering
+//! the next item would not do either, since it may be gone. So the walk leaves a mark of its own between the items, right
+//! before the one it showed: links like an item's, on the walk's stack. Whatever happens to the items around it, it stays between
+//! those that were shown and those that were not, and when the group dies it goes to the parent's list with them.
+//!
+//! # Invariants
+//!
+//! 1. `on` is null, and the mark is on no list; or it is a list that counts a reference for the mark, and the mark is on the
+//!    effective list of that.
+//! 2. The mark is taken off before the walk's frame ends, also when the callback panics: its drop does.
+
+use super::one::Locked;
+use super::{One, RawListLru};
+use crate::list::Links;
+use crate::rcu::{pin, Guard};
+use core::cell::Cell;
+use core::ptr;
+
+/// See the module.
+pub(super) struct Cursor {
+    mark: Links,
+    on: Cell<*const One>,
+}
+
+impl Cursor {
+    pub(super) fn new() -> Self {
+        Self { mark: Links::new_mark(), on: Cell::new(ptr::null()) }
+    }
+
+    /// Leaves the mark before `item`.
+    ///
+    /// # Safety
+    ///
+    /// `item` is on `list`, and the cursor neither moves nor ends without its drop until it is taken back.
+    pub(super) unsafe fn leave_before(&self, item: *mut Links, list: &mut Locked<'_>) {
+        debug_assert!(self.on.get().is_null(), "a walk has one mark");
+        let mark = ptr::from_ref(&self.mark).cast_mut();
+        // SAFETY: the mark is on no list (invariant 1) and stays where it is, says the caller; the list's lock is held.
+        list.with_list(|l| unsafe { l.insert_before(mark, item) });
+        // INVARIANT 1: the list counts the mark.
+        list.get();
+        self.on.set(list.one());
+    }
+
+    /// Takes the mark back. The list it was left on, locked, and what comes after the mark; `None` if there was no mark, or if the
+    /// group has died since: the rest is reached by its parent (R7).
+    pub(super) fn take_back<'a>(&self, guard: &'a Guard) -> Option<(Locked<'a>, *mut Links)> {
+        let on = self.on.replace(ptr::null());
+        if on.is_null() {
+            return None;
+        }
+        // SAFETY: it counts our reference (invariant 1), so it is not retired; and it will not be while we are in the read side.
+        let one = unsafe { &*on };
+        let mut list = RawListLru::lock_effective_of(one, guard);
+        // SAFETY: the mark is on this list (invariant 1), whose lock we hold.
+        let next = unsafe { Links::after(&self.mark) };
+        // SAFETY: as above.
+        let _mark = list.with_list(|l| unsafe { l.remove(&self.mark) });
+        // SAFETY: the mark's reference is given up, and this is the effective list.
+        unsafe { list.put(one) };
+        ptr::eq(list.one(), one).then_some((list, next))
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
+        // INVARIANT 2.
+        if !self.on.get().is_null() {
+            drop(self.take_back(&pin()));
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What is empty and idle is given back, and nothing else (DESIGN: cost table, "the same, empty again and idle").
+
+use super::{item, numbers, Item};
+use crate::list_lru::{sweep, Swept};
+use crate::{ListLru, MemcgTree, NodeId};
+use alloc::vec::Vec;
+
+const N0: NodeId = NodeId::ZERO;
+
+#[test]
+fn l16_an_empty_list_goes_at_the_second_sweep_and_a_used_one_stays() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let nothing = lru.footprint();
+    let group = tree.root().create("g").unwrap();
+    let it = item(0);
+    lru.add(it.clone(), &group, N0).unwrap();
+    for _ in 0..3 {
+        assert_eq!(sweep(tree.root()).given_back, 0, "it holds something");
+    }
+    lru.del(&it).unwrap();
+    // The root's was marked when it was first found empty, and has a child until now.
+    assert_eq!(sweep(tree.root()), Swept { given_back: 0, marked: 1 });
+    lru.add(it.clone(), &group, N0).unwrap();
+    lru.del(&it).unwrap();
+    assert_eq!(sweep(tree.root()), Swept { given_back: 0, marked: 1 }, "it was used in between");
+    assert_eq!(sweep(tree.root()), Swept { given_back: 2, marked: 0 }, "children first, so all at once");
+    assert_eq!(lru.footprint(), nothing);
+    lru.add(it, &group, N0).unwrap();
+    assert_eq!(numbers(&lru, &group, N0), [0]);
+    lru.assert_valid();
+}
+
+#[test]
+fn l6_an_ancestors_list_stays_as_long_as_a_childs() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let a = tree.root().create("a").unwrap();
+    let b = a.create("b").unwrap();
+    lru.add(item(0), &b, N0).unwrap();
+    for _ in 0..3 {
+        sweep(tree.root());
+    }
+    assert_eq!(lru.pairs(), 3);
+    lru.assert_valid();
+    b.offline().unwrap();
+    assert_eq!(numbers(&lru, &a, N0), [0]);
+}
+
+#[test]
+fn a_prepared_list_stays_while_it_is_promised() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let group = tree.root().create("g").unwrap();
+    let prepared = lru.prepare(&group, N0).unwrap();
+    for _ in 0..3 {
+        assert_eq!(sweep(tree.root()).given_back, 0);
+    }
+    group.offline().unwrap();
+    for _ in 0..3 {
+        assert_eq!(sweep(tree.root()).given_back, 0, "the promise is the parent's now");
+    }
+    assert_eq!(super::ids(&tree), 2, "and it names the group");
+    drop(prepared);
+    drop(group);
+    assert_eq!(super::ids(&tree), 1);
+    assert_eq!(sweep(tree.root()).given_back, 1);
+    assert_eq!(lru.pairs(), 0);
+}
+
+#[test]
+fn a_table_shrinks_to_what_is_left() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let groups: Vec<_> = (0..1_000).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
+    for group in &groups {
+        drop(lru.prepare(group, N0).unwrap());
+    }
+    let full = lru.footprint().get();
+    let kept = item(0);
+    lru.add(kept.clone(), &groups[17], N0).unwrap();
+    while sweep(tree.root()) != Swept::default() {}
+    assert_eq!(lru.pairs(), 2);
+    assert!(lru.footprint().get() < full / 100, "{} of {full}", lru.footprint());
+    assert_eq!(numbers(&lru, &groups[17], N0), [0]);
+    lru.assert_valid();
+}
+
+#[test]
+fn threads_that_add_remove_and_end_groups_beside_sweeps_lose_nothing() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let done = core::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|s| {
+        for t in 0..3_usize {
+            let (tree, lru, done) = (&tree, &lru, &done);
+            s.spawn(move || {
+                for round in 0..300 {
+                    let group = tree.root().create(&std::format!("t{t}")).unwrap();
+                    let child = group.create("c").unwrap();
+                    let items: Vec<_> = (0..4).map(item).collect();
+                    for it in &items {
+                        lru.add(it.clone(), if it.number % 2 == 0 { &group } else { &child }, N0).unwrap();
+                    }
+                    if round % 2 == 0 {
+                        child.offline().unwrap();
+                    }
+                    assert!(items.iter().all(|it| lru.del(it).is_some()), "an item is on its list until removed");
+                    if round % 2 != 0 {
+                        child.offline().unwrap();
+                    }
+                    group.offline().unwrap();
+                }
+                done.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+            });
+        }
+        while done.load(core::sync::atomic::Ordering::Relaxed) < 3 {
+            sweep(tree.root());
+        }
+    });
+    lru.assert_valid();
+    while sweep(tree.root()) != Swept::default() {}
+    assert_eq!((lru.pairs(), super::ids(&tree)), (0, 1));
+}

@@ -1,0 +1,245 @@
+//! Each reader marks, on a line that it alone writes, since when it is inside; who frees looks at all marks.
+//!
+//! Time is a number that each collection moves on. What is retired is stamped with it, and freed when every reader that is
+//! inside came in later.
+//!
+//! # Orderings
+//!
+//! ```text
+//!     a reader                                 a collection
+//!       t = time          (Acquire)              [the thing was made unreachable, and stamped s]
+//!       mark = t                                 time = s + 1   (Release)
+//!       light fence                              heavy fence
+//!       follow the pointer                       every mark is 0, or later than s? free
+//!       mark = 0          (Release)
+//! ```
+//!
+//! - Store, then load on both sides, so each needs a full fence between its halves. If the heavy fence comes first, the reader
+//!   no longer finds the thing. If the light one comes first, the collection sees the mark. (By `membarrier` each running
+//!   reader has its fence at some point while the heavy one lasts: before the mark, then the first case holds; or after it, then
+//!   the second. So between them the reader needs nothing but that the compiler keeps the order.)
+//! - A mark later than `s` was made by a reader that read a time later than `s`, by an Acquire that met the Release: it no longer
+//!   finds what was made unreachable before.
+//! - A mark of 0, or a later one of the same reader, is read by an Acquire that meets its Release: what it read before, it read
+//!   before the thing is freed.
+//!
+//! Held by the tests below: `a_thing_is_freed_after_its_readers`, and its twins without one of them, which must fail. (The
+//! reader's Acquire has none: in a model its light fence is a real one, and implies it.)
+
+use crate::sync::atomic::{fence, AtomicU64, Ordering};
+use core::cell::Cell;
+
+/// Outside.
+const OUTSIDE: u64 = 0;
+/// The first time; not [`OUTSIDE`].
+const BEGIN: u64 = 1;
+
+/// The time.
+pub(super) struct Time(AtomicU64);
+
+/// One reader's mark: a cache line of its own.
+#[repr(align(128))]
+pub(super) struct Mark {
+    since: AtomicU64,
+    /// How many guards the reader has. Its own: nobody else looks at it.
+    depth: Cell<u32>,
+    /// Shall the reader collect when it goes out? Its own, as `depth`.
+    due: Cell<bool>,
+    /// Must the reader bring a fence of its own, because the system has none to offer?
+    fenced: bool,
+}
+
+// SAFETY: `depth` and `due` are touched only by the thread whose mark it is; the rest is atomic, or never changes.
+unsafe impl Sync for Mark {}
+
+impl Time {
+    #[cfg(not(lowwater_loom))]
+    pub(super) const fn new() -> Self {
+        Self(AtomicU64::new(BEGIN))
+    }
+
+    #[cfg(lowwater_loom)]
+    pub(super) fn new() -> Self {
+        Self(AtomicU64::new(BEGIN))
+    }
+
+    /// The stamp for what is retired now. The caller holds the lock under which time moves on.
+    #[cfg(not(lowwater_loom))]
+    pub(super) fn stamp(&self) -> u64 {
+        // Relaxed: it changes only under the caller's lock.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Moves on from `stamp`, which is now. The caller holds the lock. What is stamped so may be freed if, after a heavy fence,
+    /// all marks are [past](Mark::is_past) it.
+    pub(super) fn move_on(&self, stamp: u64) {
+        // Release: meets the Acquire in `enter`.
+        self.0.store(stamp + 1, if crate::mutated!("time_relaxed") { Ordering::Relaxed } else { Ordering::Release });
+    }
+}
+
+impl Mark {
+    pub(super) fn new(fenced: bool) -> Self {
+        Self { since: AtomicU64::new(OUTSIDE), depth: Cell::new(0), due: Cell::new(false), fenced }
+    }
+
+    /// Goes in. On the mark's own thread.
+    #[inline]
+    pub(super) fn enter(&self, time: &Time) {
+        let depth = self.depth.get();
+        self.depth.set(depth + 1);
+        if depth == 0 {
+            // Acquire: meets the Release in `move_on`.
+            let now = time.0.load(Ordering::Acquire);
+            // Release: who sees this mark, and not the one before, sees that what was read under that one is read.
+            self.since.store(now, Ordering::Release);
+            self.light_fence();
+        }
+    }
+
+    /// Something is to be collected, but not while this reader is inside. On the mark's own thread.
+    #[cfg(not(lowwater_loom))]
+    pub(super) fn set_due(&self) {
+        self.due.set(true);
+    }
+
+    /// Goes out; says whether something is to be collected now. On the mark's own thread.
+    #[inline]
+    pub(super) fn leave(&self) -> bool {
+        let depth = self.depth.get() - 1;
+        self.depth.set(depth);
+        if depth == 0 {
+            // Release: meets the Acquire in `is_past`.
+            let ordering = if crate::mutated!("leave_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+            self.since.store(OUTSIDE, ordering);
+            return self.due.get();
+        }
+        false
+    }
+
+    /// Collecting has begun.
+    #[cfg(not(lowwater_loom))]
+    pub(super) fn clear_due(&self) {
+        self.due.set(false);
+    }
+
+    /// Is its reader outside, or did it come in after what is stamped so was unreachable?
+    pub(super) fn is_past(&self, stamp: u64) -> bool {
+        // Acquire: meets the Release in `leave` and `enter`.
+        let since = self.since.load(Ordering::Acquire);
+        since == OUTSIDE || since > stamp
+    }
+
+    #[inline]
+    fn light_fence(&self) {
+        if crate::mutated!("without_light_fence") {
+            return;
+        }
+        if self.fenced {
+            // SeqCst: between the mark and what the reader follows; meets the heavy fence.
+            fence(Ordering::SeqCst);
+        } else {
+            // SeqCst: the compiler keeps the order; the processor's fence comes from `membarrier`.
+            core::sync::atomic::compiler_fence(Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(all(test, lowwater_loom))]
+mod tests {
+    use super::*;
+    use crate::sync::atomic::AtomicUsize;
+    use crate::sync::{with_mutant, UnsafeCell};
+    use alloc::sync::Arc;
+    use loom::thread;
+
+    /// Two things, one after the other in the same place; each is read under a mark, and "freed" by a write.
+    struct World {
+        time: Time,
+        mark: Mark,
+        place: AtomicUsize,
+        turn: AtomicUsize,
+        things: [UnsafeCell<u32>; 2],
+    }
+
+    // SAFETY: loom checks each access to the cells; that is the test.
+    unsafe impl Sync for World {}
+    // SAFETY: as for Sync.
+    unsafe impl Send for World {}
+
+    fn story() {
+        let w = Arc::new(World {
+            time: Time::new(),
+            mark: Mark::new(true),
+            place: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
+            things: [UnsafeCell::new(0), UnsafeCell::new(0)],
+        });
+        let reader = {
+            let w = w.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    w.turn.fetch_add(1, Ordering::Relaxed);
+                    w.mark.enter(&w.time);
+                    let thing = w.place.load(Ordering::Acquire);
+                    // SAFETY: none; loom says whether it is freed meanwhile.
+                    w.things[thing].with(|p| unsafe { *p });
+                    w.mark.leave();
+                }
+            })
+        };
+        w.place.store(1, Ordering::Release);
+        // Not asked for: loom does not see what a load earlier on the same thread hides.
+        let stamp = BEGIN;
+        w.time.move_on(stamp);
+        // loom does not switch threads at a fence; here it may.
+        w.turn.fetch_add(1, Ordering::Relaxed);
+        if !crate::mutated!("without_heavy_fence") {
+            fence(Ordering::SeqCst);
+        }
+        if w.mark.is_past(stamp) {
+            // SAFETY: none; loom says whether it is still read.
+            w.things[0].with_mut(|p| unsafe { *p = 1 });
+        }
+        reader.join().unwrap();
+    }
+
+    fn check() {
+        let runs = Arc::new(core::sync::atomic::AtomicUsize::new(0));
+        let counted = runs.clone();
+        loom::model(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            story();
+        });
+        assert!(runs.load(Ordering::Relaxed) > 1, "a story with one interleaving checks nothing");
+    }
+
+    #[test]
+    fn a_thing_is_freed_after_its_readers() {
+        check();
+    }
+
+    #[test]
+    #[should_panic]
+    fn and_before_without_the_readers_fence() {
+        with_mutant("without_light_fence", check);
+    }
+
+    #[test]
+    #[should_panic]
+    fn and_before_without_the_collectors_fence() {
+        with_mutant("without_heavy_fence", check);
+    }
+
+    #[test]
+    #[should_panic]
+    fn and_before_when_readers_leave_relaxed() {
+        with_mutant("leave_relaxed", check);
+    }
+
+    #[test]
+    #[should_panic]
+    fn and_before_when_time_moves_on_relaxed() {
+        with_mutant("time_relaxed", check);
+    }
+}

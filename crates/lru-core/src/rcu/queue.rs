@@ -1,0 +1,168 @@
+//! What was retired and waits for its readers: linked through the things themselves, so that retiring never needs memory.
+
+use super::Retired;
+use crate::list_lru::{One, Table};
+use alloc::boxed::Box;
+use core::ptr;
+
+/// Things of one kind, the last retired first.
+pub(crate) struct Queue<T: Retired> {
+    first: *mut T,
+    len: usize,
+}
+
+// SAFETY: the queue owns its things, which are `Send` (a bound of `Retired`).
+unsafe impl<T: Retired> Send for Queue<T> {}
+
+/// All kinds that there are.
+pub(crate) struct Queues {
+    pub(crate) ones: Queue<One>,
+    pub(crate) tables: Queue<Table>,
+    #[cfg(all(test, feature = "std", not(lowwater_loom)))]
+    pub(crate) things: Queue<thing::Thing>,
+}
+
+impl Queues {
+    pub(super) const fn new() -> Self {
+        Self {
+            ones: Queue::new(),
+            tables: Queue::new(),
+            #[cfg(all(test, feature = "std", not(lowwater_loom)))]
+            things: Queue::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        #[cfg(all(test, feature = "std", not(lowwater_loom)))]
+        let things = self.things.len;
+        #[cfg(not(all(test, feature = "std", not(lowwater_loom))))]
+        let things = 0;
+        self.ones.len + self.tables.len + things
+    }
+
+    /// Takes everything out.
+    pub(super) fn take(&mut self) -> Self {
+        core::mem::replace(self, Self::new())
+    }
+
+    /// Puts everything on `other` back here.
+    #[cfg(all(not(lowwater_loom), feature = "std"))]
+    pub(super) fn append(&mut self, other: Self) {
+        self.ones.append(other.ones);
+        self.tables.append(other.tables);
+        #[cfg(all(test, feature = "std", not(lowwater_loom)))]
+        self.things.append(other.things);
+    }
+
+    /// Frees everything.
+    ///
+    /// # Safety
+    ///
+    /// No reader can see any of it any more.
+    pub(super) unsafe fn free(self) {
+        // SAFETY: no reader sees any of it, says the caller.
+        unsafe { self.ones.free() };
+        // SAFETY: as above.
+        unsafe { self.tables.free() };
+        #[cfg(all(test, feature = "std", not(lowwater_loom)))]
+        // SAFETY: as above.
+        unsafe {
+            self.things.free();
+        };
+    }
+}
+
+impl<T: Retired> Queue<T> {
+    const fn new() -> Self {
+        Self { first: ptr::null_mut(), len: 0 }
+    }
+
+    /// Takes a thing over.
+    ///
+    /// # Safety
+    ///
+    /// `thing` came from [`Box::into_raw`], and is retired: nobody uses its link, and nobody else frees it.
+    pub(super) unsafe fn push(&mut self, thing: *mut T) {
+        // SAFETY: it is live, says the caller.
+        let link = unsafe { &*thing }.link();
+        // SAFETY: nobody else uses a retired thing's link.
+        link.with_mut(|next| unsafe { *next = self.first });
+        self.first = thing;
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<*mut T> {
+        let thing = self.first;
+        if thing.is_null() {
+            return None;
+        }
+        // SAFETY: what is queued is live.
+        let link = unsafe { &*thing }.link();
+        // SAFETY: nobody else uses a retired thing's link.
+        self.first = link.with(|next| unsafe { *next });
+        self.len -= 1;
+        Some(thing)
+    }
+
+    #[cfg(all(not(lowwater_loom), feature = "std"))]
+    fn append(&mut self, mut other: Self) {
+        while let Some(thing) = other.pop() {
+            // SAFETY: it was queued there, and is not any more.
+            unsafe { self.push(thing) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Queues::free`].
+    unsafe fn free(mut self) {
+        while let Some(thing) = self.pop() {
+            // SAFETY: it came from a box, and no reader sees it, says the caller.
+            #[cfg_attr(not(lowwater_loom), expect(unused_mut, reason = "only a model checker is told"))]
+            let mut thing = unsafe { Box::from_raw(thing) };
+            #[cfg(lowwater_loom)]
+            thing.assert_unread();
+            drop(thing);
+        }
+    }
+}
+
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+pub(crate) mod thing {
+    use super::{Queue, Queues, Retired};
+    use crate::sync::UnsafeCell;
+    use alloc::sync::Arc;
+    use core::ptr;
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Counts those of its kind that were freed.
+    pub(crate) struct Thing {
+        link: UnsafeCell<*mut Thing>,
+        freed: Arc<AtomicUsize>,
+    }
+
+    impl Thing {
+        pub(crate) fn new(freed: Arc<AtomicUsize>) -> Self {
+            Self { link: UnsafeCell::new(ptr::null_mut()), freed }
+        }
+    }
+
+    // SAFETY: the link is used only by the queue that owns the thing.
+    unsafe impl Send for Thing {}
+
+    impl Retired for Thing {
+        fn link(&self) -> &UnsafeCell<*mut Self> {
+            &self.link
+        }
+
+        fn queue(queues: &mut Queues) -> &mut Queue<Self> {
+            &mut queues.things
+        }
+    }
+
+    impl Drop for Thing {
+        fn drop(&mut self) {
+            self.freed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! User space: a mark for each thread ([`marks`](super::marks)), and one place for what waits to be freed.
+//!
+//! A thread registers its mark at its first pin, and takes it back when it ends. Where that cannot be (there is no memory; the
+//! thread's locals are gone already) its pins are counted in one place instead, and nothing is freed meanwhile.
+//!
+//! `membarrier` costs microseconds and reaches every processor that runs a thread of ours, so what is retired is collected by
+//! the [`BATCH`]. Where the system does not have it (Linux before 4.14, a sandbox, another system), readers bring a fence, as told by their mark.
+
+use super::marks::{Mark, Time};
+use super::{Queues, Retired};
+use crate::sync::atomic::{fence, AtomicUsize, Ordering};
+use crate::sync::Mutex;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::ptr;
+
+/// So many things wait before it is worth a fence on every processor. A list is 64 bytes.
+const BATCH: usize = 64;
+
+static DOMAIN: Domain = Domain {
+    time: Time::new(),
+    readers: Mutex::new(Readers { marks: Vec::new(), fenced: None }),
+    strays: AtomicUsize::new(0),
+    garbage: Mutex::new(Garbage { queues: Queues::new(), due_at: BATCH }),
+};
+
+std::thread_local! {
+    /// This thread's mark; null before its first pin and after its end. No destructor, so that asking costs nothing.
+    static MARK: Cell<*const Mark> = const { Cell::new(ptr::null()) };
+    /// Takes the mark back.
+    static END: End = const { End };
+}
+
+struct Domain {
+    time: Time,
+    readers: Mutex<Readers>,
+    /// Readers without a mark.
+    strays: AtomicUsize,
+    /// Time moves on under this lock.
+    garbage: Mutex<Garbage>,
+}
+
+struct Readers {
+    marks: Vec<*const Mark>,
+    /// Must readers bring fences? `None` until the first asks.
+    fenced: Option<bool>,
+}
+
+// SAFETY: marks are live while they are here, and what may be done through a shared one is what `Mark` allows any thread.
+unsafe impl Send for Readers {}
+
+/// What waits for its readers.
+struct Garbage {
+    queues: Queues,
+    /// From so many on it is worth collecting.
+    due_at: usize,
+}
+
+impl Garbage {
+    fn is_due(&self) -> bool {
+        self.queues.len() >= self.due_at
+    }
+
+    /// Takes back what could not be freed.
+    fn append(&mut self, rest: Queues) {
+        self.queues.append(rest);
+        self.due_at = (2 * self.queues.len()).max(BATCH);
+    }
+}
+
+/// Proof that the thread is inside the read side.
+pub(crate) struct Guard {
+    /// Null for a stray.
+    mark: *const Mark,
+}
+
+/// Enters the read side.
+#[inline]
+pub(crate) fn pin() -> Guard {
+    let mark = MARK.get();
+    if mark.is_null() {
+        return pin_slow();
+    }
+    // SAFETY: a thread's mark lives until `END` takes it back, which sets `MARK` to null.
+    unsafe { &*mark }.enter(&DOMAIN.time);
+    Guard { mark }
+}
+
+#[cold]
+fn pin_slow() -> Guard {
+    if let Some(mark) = DOMAIN.register() {
+        // SAFETY: it was made just now, and is taken back by `END`.
+        unsafe { &*mark }.enter(&DOMAIN.time);
+        return Guard { mark };
+    }
+    // Relaxed: ordered by the fence.
+    DOMAIN.strays.fetch_add(1, Ordering::Relaxed);
+    // SeqCst: between the count and what the reader follows; meets the heavy fence, as a mark's light one does.
+    fence(Ordering::SeqCst);
+    Guard { mark: ptr::null() }
+}
+
+/// Frees what can be freed, without waiting for a batch.
+pub(crate) fn flush() {
+    DOMAIN.collect();
+}
+
+impl Guard {
+    /// Frees the box behind `ptr` once every reader that may have seen it is gone. Needs no memory.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` came from [`Box::into_raw`], is unreachable for readers that pin from now on, and is retired once.
+    pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
+        let mut garbage = DOMAIN.garbage.lock();
+        // SAFETY: it came from a box and is retired, says the caller.
+        unsafe { T::queue(&mut garbage.queues).push(ptr) };
+        if garbage.is_due() && !self.mark.is_null() {
+            // Not now: as long as we are inside, it would wait for ourselves.
+            // SAFETY: a guard does not leave its thread, whose mark lives as long as its guards.
+            unsafe { &*self.mark }.set_due();
+        }
+    }
+}
+
+#[cold]
+fn collect_due(mark: &Mark) {
+    mark.clear_due();
+    DOMAIN.collect();
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        if self.mark.is_null() {
+            // Release: meets the Acquire in `collect`.
+            DOMAIN.strays.fetch_sub(1, Ordering::Release);
+        } else {
+            // SAFETY: a guard does not leave its thread (it has a raw pointer), whose mark lives as long as its guards.
+            let mark = unsafe { &*self.mark };
+            if mark.leave() {
+                collect_due(mark);
+            }
+        }
+    }
+}
+
+// === impl Domain ===
+
+impl Domain {
+    /// A mark for this thread; none without memory, or when the thread is ending.
+    fn register(&self) -> Option<*const Mark> {
+        let mut readers = self.readers.lock();
+        let fenced = *readers.fenced.get_or_insert_with(|| !heavy_fence::register());
+        readers.marks.try_reserve(1).ok()?;
+        let mark = crate::list_lru::try_box(Mark::new(fenced))?;
+        END.try_with(|_| ()).ok()?;
+        let mark = Box::into_raw(mark).cast_const();
+        readers.marks.push(mark);
+        MARK.set(mark);
+        Some(mark)
+    }
+
+    fn collect(&self) {
+        let (gone, stamp) = {
+            let mut garbage = self.garbage.lock();
+            if garbage.queues.len() == 0 {
+                return;
+            }
+            let stamp = self.time.stamp();
+            self.time.move_on(stamp);
+            garbage.due_at = BATCH;
+            (garbage.queues.take(), stamp)
+        };
+        if self.are_past(stamp) {
+            // SAFETY: it was unreachable when time moved on, and by the marks every reader inside came in after that.
+            unsafe { gone.free() };
+        } else {
+            // To be stamped again, not before there is twice as much: a reader that stays must not make each retiring O(all).
+            self.garbage.lock().append(gone);
+        }
+    }
+
+    /// Has every reader left, or come in, after what is stamped so was unreachable?
+    fn are_past(&self, stamp: u64) -> bool {
+        let readers = self.readers.lock();
+        // SeqCst: the heavy fence, as the marks' table has it; enough by itself where readers bring theirs, and for strays.
+        fence(Ordering::SeqCst);
+        if readers.fenced == Some(false) && !heavy_fence::run() {
+            return false;
+        }
+        // Acquire: meets the Release of a stray's end.
+        self.strays.load(Ordering::Acquire) == 0
+            // SAFETY: marks are live while they are registered, and the lock is held.
+            && readers.marks.iter().all(|&mark| unsafe { &*mark }.is_past(stamp))
+    }
+}
+
+/// A fence on every processor that runs a thread of this process.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod heavy_fence {
+    use rustix::thread::{membarrier, MembarrierCommand};
+
+    /// Can the system do it? To be asked before the first.
+    pub(super) fn register() -> bool {
+        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
+    }
+
+    /// Did it?
+    pub(super) fn run() -> bool {
+        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
+    }
+}
+
+/// Not here.
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod heavy_fence {
+    pub(super) fn register() -> bool {
+        false
+    }
+
+    pub(super) fn run() -> bool {
+        false
+    }
+}
+
+/// The thread's end.
+struct End;
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let mark = MARK.replace(ptr::null());
+        if mark.is_null() {
+            return;
+        }
+        let mut readers = DOMAIN.readers.lock();
+        readers.marks.retain(|&other| other != mark);
+        drop(readers);
+        // SAFETY: it came from a box, and neither `MARK` nor the readers name it any more; the thread has no guards.
+        drop(unsafe { Box::from_raw(mark.cast_mut()) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::queue::thing::Thing;
+    use super::*;
+    use crate::sync::atomic::AtomicUsize;
+    use crate::sync::Arc;
+
+    fn retire(freed: &Arc<AtomicUsize>) {
+        let thing = Box::into_raw(Box::new(Thing::new(freed.clone())));
+        // SAFETY: nobody else knows it.
+        unsafe { pin().retire(thing) };
+    }
+
+    #[test]
+    fn nothing_is_freed_while_a_reader_that_was_there_before_is_inside() {
+        let freed = Arc::new(AtomicUsize::new(0));
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let reader = std::thread::spawn(move || {
+            let outer = pin();
+            drop(pin());
+            tell.send(()).unwrap();
+            ended.recv().unwrap();
+            drop(outer);
+        });
+        told.recv().unwrap();
+        (0..2 * BATCH).for_each(|_| retire(&freed));
+        flush();
+        assert_eq!(freed.load(Ordering::Relaxed), 0);
+        end.send(()).unwrap();
+        reader.join().unwrap();
+        // Other tests' readers come and go.
+        while freed.load(Ordering::Relaxed) != 2 * BATCH {
+            flush();
+        }
+    }
+
+    #[test]
+    fn what_is_retired_is_freed_by_those_who_retire() {
+        let freed = Arc::new(AtomicUsize::new(0));
+        // Other tests' readers come and go; nobody flushes for us.
+        for retired in 1.. {
+            retire(&freed);
+            if freed.load(Ordering::Relaxed) != 0 {
+                break;
+            }
+            assert!(retired < 1_000 * BATCH, "nothing is freed");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_ends_may_still_pin() {
+        struct Last(Arc<AtomicUsize>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                retire(&self.0);
+            }
+        }
+        std::thread_local! { static LAST: Cell<Option<Last>> = const { Cell::new(None) }; }
+        let freed = Arc::new(AtomicUsize::new(0));
+        let theirs = freed.clone();
+        std::thread::spawn(move || {
+            LAST.set(Some(Last(theirs)));
+            drop(pin()); // So that `END` is made later, and ends earlier.
+        })
+        .join()
+        .unwrap();
+        while freed.load(Ordering::Relaxed) != 1 {
+            flush();
+        }
+    }
+}

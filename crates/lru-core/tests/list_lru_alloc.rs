@@ -1,0 +1,211 @@
+//! The lists against an allocator that counts and that fails.
+//!
+//! * L17, L6: each allocation of a population fails once; the lists stay valid, nothing leaks, and the next try succeeds.
+//! * L16: bytes follow what is live, not what has been.
+
+#![cfg(all(feature = "std", not(lowwater_loom)))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lowwater_lru_core::list_lru::{sweep, Swept};
+use lowwater_lru_core::{linked, AddError, Links, ListLru, Memcg, MemcgTree, NodeId};
+
+const N0: NodeId = NodeId::ZERO;
+
+struct Faulty;
+
+thread_local! {
+    static ALLOCATED: Cell<isize> = const { Cell::new(0) };
+    /// This many more allocations succeed, then one fails; `None`: all succeed.
+    static FAIL_AFTER: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+fn add(bytes: isize) {
+    // A thread that is ending has no counter any more, and no test to tell.
+    let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + bytes));
+}
+
+fn fails_now() -> bool {
+    let fails = FAIL_AFTER.try_with(|after| match after.get() {
+        None => false,
+        Some(0) => {
+            after.set(None);
+            true
+        }
+        Some(n) => {
+            after.set(Some(n - 1));
+            false
+        }
+    });
+    fails.unwrap_or(false)
+}
+
+// SAFETY: every call goes to `System` unchanged, or answers null, which an allocator may at any time.
+unsafe impl GlobalAlloc for Faulty {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if fails_now() {
+            return std::ptr::null_mut();
+        }
+        add(layout.size() as isize);
+        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        add(-(layout.size() as isize));
+        // SAFETY: `ptr` came from `System` with this layout, since `alloc` goes there.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static FAULTY: Faulty = Faulty;
+
+struct Item(Links);
+
+linked!(impl[] for Item { 0, handle: Arc<Item> });
+
+fn item() -> Arc<Item> {
+    Arc::new(Item(Links::new()))
+}
+
+/// One test at a time: what one retires another would free, and count.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    sweep(MemcgTree::new(0).root()); // Frees what the last one left.
+    guard
+}
+
+/// What a thread allocates once is not a list's; and where that fails, the thread's reads are counted elsewhere.
+fn warm_up() {
+    ListLru::<Item>::new().count_one(MemcgTree::new(0).root(), N0);
+}
+
+/// Runs `f` with the `nth` allocation failing; says whether it came to that.
+fn failing<R>(nth: usize, f: impl FnOnce() -> R) -> (R, bool) {
+    FAIL_AFTER.set(Some(nth));
+    let result = f();
+    (result, FAIL_AFTER.take().is_none())
+}
+
+fn chain(tree: &MemcgTree) -> Memcg {
+    tree.root().create("a").unwrap().create("b").unwrap().create("c").unwrap()
+}
+
+/// Fails each allocation of one population in turn; how many there are.
+fn fail_each_allocation_of(populate: impl Fn(&ListLru<Item>, &Memcg) -> bool) -> usize {
+    warm_up();
+    for nth in 0.. {
+        let tree = MemcgTree::new(0);
+        let group = chain(&tree);
+        let lru = ListLru::<Item>::new();
+        let empty = lru.footprint();
+        let (populated, failed) = failing(nth, || populate(&lru, &group));
+        lru.assert_valid(); // L6 among others
+        assert_eq!(populated, !failed, "allocation {nth} failed, and it was told");
+        if !failed {
+            return nth;
+        }
+        assert!(lru.pairs() < 4, "what failed is not half there (L17)");
+        let paid = lru.footprint().get() - empty.get();
+        assert!(paid <= lru.pairs() as u64 * (64 + 8 + 16) + 32, "{paid} bytes for {} lists", lru.pairs());
+        assert!(populate(&lru, &group), "there is memory again");
+        lru.assert_valid();
+        assert_eq!(lru.pairs(), 4);
+        while sweep(tree.root()) != Swept::default() {}
+        if lru.count_node(N0) == 0 {
+            assert_eq!(lru.footprint(), empty);
+        }
+    }
+    unreachable!("a population ends");
+}
+
+#[test]
+fn l17_each_allocation_of_a_prepare_may_fail() {
+    let _alone = alone();
+    // Each list is one allocation, and the table two each time it grows.
+    assert!(fail_each_allocation_of(|lru, group| lru.prepare(group, N0).is_ok()) >= 4 + 2);
+}
+
+#[test]
+fn l17_each_allocation_of_a_first_add_may_fail() {
+    let _alone = alone();
+    warm_up();
+    for nth in 0.. {
+        let tree = MemcgTree::new(0);
+        let group = chain(&tree);
+        let lru = ListLru::<Item>::new();
+        let it = item();
+        let (added, failed) = failing(nth, || lru.add(it.clone(), &group, N0));
+        lru.assert_valid();
+        match added {
+            Ok(()) => {
+                assert_eq!(lru.count_node(N0), 1);
+                assert_eq!(Arc::strong_count(&it), 2);
+                let own = lru.count_one(&group, N0) == 1;
+                assert_eq!(
+                    own, !failed,
+                    "an ancestor that has a list takes it where there is no memory for the group's"
+                );
+                assert!(lru.del(&it).is_some());
+            }
+            Err(error) => {
+                assert!(failed && lru.pairs() == 0, "not even the root has a list");
+                assert!(matches!(error, AddError::NoMemory(_)));
+                drop(error);
+            }
+        }
+        assert_eq!(Arc::strong_count(&it), 1, "the handle is not lost");
+        if !failed {
+            assert!(nth >= 4 + 2, "all allocations have failed once, {nth} in all");
+            return;
+        }
+    }
+}
+
+#[test]
+fn l17_failed_populations_leak_nothing() {
+    let _alone = alone();
+    let series = || fail_each_allocation_of(|lru, group| lru.prepare(group, N0).is_ok());
+    // What waits for readers to leave comes and goes by the bag; after a while it is as much as it will be.
+    const BAG_BYTES: isize = 16 << 10;
+    (0..100).for_each(|_| assert!(series() > 0));
+    let before = ALLOCATED.get();
+    let lists: usize = (0..2_000).map(|_| series()).sum();
+    let grown = ALLOCATED.get() - before;
+    assert!(lists > 10_000);
+    assert!(grown.abs() < BAG_BYTES, "{grown} bytes more after {lists} failures: two bytes each would be seen");
+}
+
+#[test]
+fn l16_a_million_groups_one_after_another_leave_the_footprint_flat() {
+    let _alone = alone();
+    const GROUPS: usize = if cfg!(debug_assertions) { 50_000 } else { 1_000_000 };
+    const ALIVE: usize = 10;
+    let tree = MemcgTree::new(0);
+    let lru = ListLru::<Item>::new();
+    let bytes = || tree.footprint().get() + lru.footprint().get();
+    let mut alive = std::collections::VecDeque::new();
+    let (mut first, mut most) = (0, 0);
+    for n in 0..GROUPS {
+        let group = tree.root().create("g").or_else(|_| tree.root().create(&(n % (2 * ALIVE)).to_string())).unwrap();
+        let it = item();
+        lru.add(it.clone(), &group, NodeId::new((n % 2) as u16)).unwrap();
+        alive.push_back((group, it));
+        if alive.len() > ALIVE {
+            let (group, it) = alive.pop_front().unwrap();
+            lru.del(&it).unwrap();
+            group.offline().unwrap();
+        }
+        if n == 1_000 {
+            first = bytes();
+        }
+        if n >= 1_000 {
+            most = most.max(bytes());
+        }
+    }
+    assert!(most <= first + first / 4, "{first} bytes after a thousand, {most} after {GROUPS}");
+}

@@ -1,0 +1,185 @@
+//! The reclaimer threads, and the step they run.
+
+#![cfg(all(feature = "std", not(lowwater_loom)))]
+
+mod common;
+
+use common::{shelf_on, Shelf};
+use lowwater_lru_core::topology::{Fixed, Topology};
+use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_shrinker::pressure::{Reason, Watermarks};
+use lowwater_shrinker::{Job, Reclaimer, Registration, Registry, Scan, StartError, Step};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const N0: NodeId = NodeId::ZERO;
+const MARKS: Watermarks = Watermarks { low_gap: Bytes::new(100_000), high_gap: Bytes::new(200_000) };
+
+fn world(nodes: usize) -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
+    shelf_on(nodes, Shelf::of_bytes(100))
+}
+
+fn start(registry: &Registry) -> Reclaimer {
+    Reclaimer::start(registry, Arc::new(Fixed::new(registry.nodes())), MARKS).unwrap()
+}
+
+/// Puts objects of 100 bytes on the shelf, charged.
+fn fill(shelf: &Shelf, memcg: &Memcg, node: NodeId, objects: u64) {
+    let _ = memcg.try_charge(Bytes::new(objects * 100)).unwrap();
+    shelf.add(memcg, node, objects);
+}
+
+fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(10), "still waiting until {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_group_near_its_max_is_brought_to_the_high_mark_and_no_further() {
+    let (tree, registry, shelf, _registration) = world(1);
+    let root = tree.root();
+    root.set_max(Bytes::new(2_000_000));
+    let group = root.create("g").unwrap();
+    let reclaimer = start(&registry);
+    fill(&shelf, &group, N0, 18_900);
+    reclaimer.charged(&group);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(root.usage(), Bytes::new(1_890_000), "not near yet");
+
+    fill(&shelf, &group, N0, 200);
+    reclaimer.charged(&group);
+    wait_until("usage is at the high mark", || root.usage() <= Bytes::new(1_800_000));
+    std::thread::sleep(Duration::from_millis(20));
+    // Passed by less than a batch.
+    assert!(root.usage() > Bytes::new(1_800_000 - 128 * 100), "{} are left", root.usage());
+    assert_eq!(reclaimer.stats()[0].exhausted, 0);
+}
+
+#[test]
+fn a_groups_own_high_and_max_are_served_in_the_background() {
+    let (tree, registry, shelf, _registration) = world(2);
+    let group = tree.root().create("g").unwrap();
+    group.set_high(Bytes::new(50_000));
+    let reclaimer = start(&registry);
+    fill(&shelf, &group, N0, 600);
+    fill(&shelf, &group, NodeId::new(1), 600);
+    reclaimer.charged(&group);
+    wait_until("usage is within high", || group.usage() <= Bytes::new(50_000));
+
+    group.set_high(Bytes::MAX);
+    group.set_max(Bytes::new(16_000));
+    reclaimer.wake(&group, Reason::Limit);
+    // The gaps are cut to an eighth of a limit that is smaller than they are.
+    wait_until("usage is an eighth below max", || group.usage() <= Bytes::new(14_000));
+
+    let before = group.usage();
+    reclaimer.wake(&group, Reason::Manual(Bytes::new(5_000)));
+    wait_until("5,000 bytes are gone", || group.usage() <= before.saturating_sub(Bytes::new(5_000)));
+}
+
+#[test]
+fn every_tenant_gives_the_same_part() {
+    let (tree, registry, shelf, _registration) = world(1);
+    let root = tree.root();
+    root.set_max(Bytes::new(2_000_000));
+    let groups: Vec<_> = (0..100).map(|n| root.create(&n.to_string()).unwrap()).collect();
+    for group in &groups {
+        fill(&shelf, group, N0, 199);
+    }
+    let reclaimer = start(&registry);
+    reclaimer.charged(root);
+    wait_until("usage is at the high mark", || root.usage() <= Bytes::new(1_800_000));
+    let lens: Vec<_> = groups.iter().map(|group| shelf.len(group, N0)).collect();
+    let (least, most) = (lens.iter().min().unwrap(), lens.iter().max().unwrap());
+    // Between two passes of the pressure that was needed.
+    assert!(most - least <= 199 / 8, "between {least} and {most} of 199 are left");
+}
+
+#[test]
+fn where_nothing_can_be_freed_the_thread_rests() {
+    let (tree, registry, shelf, _registration) = world(1);
+    tree.root().set_max(Bytes::new(1_000_000));
+    shelf.scan.set(Box::new(|_| Some(Scan::Stop))).ok().unwrap();
+    fill(&shelf, tree.root(), N0, 10_000);
+    let reclaimer = start(&registry);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(300) {
+        reclaimer.charged(tree.root());
+    }
+    let stats = reclaimer.stats()[0];
+    assert!(stats.exhausted > 0);
+    // Rests of 1, 2, 4, .. ms: eight or nine rounds of thirteen steps.
+    assert!(stats.wakeups <= 12, "{} rounds in 300 ms", stats.wakeups);
+}
+
+#[test]
+fn a_job_raises_pressure_only_while_it_gets_on_too_slowly() {
+    let (tree, registry, shelf, _registration) = world(1);
+    fill(&shelf, tree.root(), N0, 1_000_000);
+    let mut job = Job::new(tree.root().clone(), Bytes::new(100_000_000 - 100 * 1000));
+    let mut steps = 0;
+    while job.step(&registry, N0, 4096) == Step::Again {
+        steps += 1;
+        assert!(steps < 20);
+    }
+    // A part of 1/2048 at priority 12 is 488 objects: quick enough.
+    assert_eq!(job.priority(), 12);
+    let freed = 1_000_000 - shelf.total();
+    assert!((1000..1128).contains(&freed), "{freed} objects for 1,000");
+
+    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    while job.step(&registry, N0, u64::MAX) == Step::Again {}
+    assert_eq!((job.priority() < 12, shelf.total()), (true, 0));
+    // Charged, but not by anything that can be freed.
+    let _ = tree.root().try_charge(Bytes::new(1)).unwrap();
+    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    let mut steps = 1;
+    while job.step(&registry, N0, u64::MAX) == Step::Again {
+        steps += 1;
+    }
+    assert_eq!((job.step(&registry, N0, u64::MAX), steps), (Step::Exhausted, 13));
+}
+
+#[test]
+fn reclaim_by_hand_takes_what_is_asked_for_from_all_nodes() {
+    let (tree, registry, shelf, _registration) = world(2);
+    let (group, other) = (tree.root().create("g").unwrap(), tree.root().create("h").unwrap());
+    for node in [N0, NodeId::new(1)] {
+        fill(&shelf, &group, node, 1000);
+        fill(&shelf, &other, node, 1000);
+    }
+    let freed = registry.reclaim(&group, Bytes::new(60_000)).get();
+    assert!((60_000..60_000 + 12_800).contains(&freed), "{freed} bytes");
+    assert_eq!(other.usage(), Bytes::new(200_000));
+    assert_eq!(registry.reclaim(&group, Bytes::new(1_000_000)).get(), 200_000 - freed);
+    assert_eq!(registry.reclaim(&group, Bytes::new(1)), Bytes::ZERO);
+}
+
+#[test]
+fn a_reclaimer_stops_promptly_and_holds_nothing() {
+    let (tree, registry, shelf, registration) = world(2);
+    let reclaimer = start(&registry);
+    fill(&shelf, tree.root(), N0, 10);
+    reclaimer.wake(tree.root(), Reason::Manual(Bytes::new(100)));
+    let start_of_drop = Instant::now();
+    drop(reclaimer);
+    assert!(start_of_drop.elapsed() < Duration::from_secs(2));
+    registration.unregister().unwrap();
+    assert_eq!(Arc::strong_count(&shelf), 1);
+    drop(registry);
+    shelf.counts.load(Relaxed);
+}
+
+#[test]
+fn a_topology_that_is_not_the_registrys_is_refused() {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 2);
+    let topology: Arc<dyn Topology> = Arc::new(Fixed::new(3));
+    let error = Reclaimer::start(&registry, topology, MARKS).unwrap_err();
+    assert!(matches!(error, StartError::Nodes { topology: 3, registry: 2 }));
+    assert!(error.to_string().contains("from the same topology"));
+}

@@ -1,0 +1,92 @@
+//! What nobody uses is given back: real lists under a registry (DESIGN: cost table, "the same, empty again and idle").
+
+#![cfg(all(feature = "std", not(lowwater_loom)))]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lowwater_lru_core::list_lru::Swept;
+use lowwater_lru_core::{linked, topology::Fixed, Bytes, Isolated, Links, ListLru, MemcgTree, NodeId};
+use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::{Count, Reclaimer, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker};
+
+const N0: NodeId = NodeId::ZERO;
+
+struct Page(Links);
+
+linked!(impl[] for Page { 0, handle: Arc<Page> });
+
+fn page() -> Arc<Page> {
+    Arc::new(Page(Links::new()))
+}
+
+struct Pages(ListLru<Page>);
+
+impl Shrinker for Pages {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        match self.0.count_one(sc.memcg(), sc.node()) {
+            0 => Count::Empty,
+            n => Count::Objects(n),
+        }
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        let (mut left, mut unused) = (sc.nr_to_scan(), Isolated::new());
+        self.0.walk_one(sc.memcg(), sc.node(), &mut left, |it| it.isolate(&mut unused));
+        sc.set_nr_scanned(sc.nr_to_scan() - left);
+        Scan::Freed(unused.count() as u64)
+    }
+}
+
+fn pages(registry: &Registry) -> (Arc<Pages>, Registration) {
+    let prepared = registry.builder("pages").alloc().unwrap();
+    let pages = Arc::new(Pages(ListLru::with_occupancy(prepared.occupancy())));
+    let registration = prepared.register(pages.clone());
+    (pages, registration)
+}
+
+#[test]
+fn s25_lists_that_emptied_without_pressure_leave_neither_lists_nor_bits() {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 1);
+    let (pages, _registration) = pages(&registry);
+    let bytes = || (registry.footprint(), pages.0.footprint());
+    let before = bytes();
+    let groups: Vec<_> = (0..100).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    let objects: Vec<_> = groups.iter().map(|group| (page(), group)).collect();
+    for (object, group) in &objects {
+        pages.0.add(object.clone(), group, N0).unwrap();
+    }
+    assert_eq!(registry.sweep().given_back, 0);
+    for (object, _) in &objects[1..] {
+        pages.0.del(object).unwrap();
+    }
+    while registry.sweep() != Swept::default() {}
+    assert_eq!((pages.0.pairs(), registry.snapshot().live_pairs), (2, 1), "one object, its list and the root's");
+    pages.0.del(&objects[0].0).unwrap();
+    while registry.sweep() != Swept::default() {}
+    assert_eq!((pages.0.pairs(), registry.snapshot().live_pairs), (0, 0));
+    assert_eq!(bytes(), before, "to the byte");
+    pages.0.add(page(), &groups[3], N0).unwrap();
+    assert_eq!(registry.drop_caches(), 1, "what comes later is found");
+}
+
+#[test]
+fn an_idle_reclaimer_sweeps_by_itself() {
+    let tree = MemcgTree::new(0);
+    let topology = Arc::new(Fixed::new(2));
+    let config = RegistryConfig::with_topology(topology.clone()).sweep_every(Duration::from_millis(1));
+    let registry = Registry::with_config(&tree, config);
+    let (pages, _registration) = pages(&registry);
+    let before = (registry.footprint(), pages.0.footprint());
+    let _reclaimer = Reclaimer::start(&registry, topology, Watermarks::for_budget(Bytes::mib(1))).unwrap();
+    let group = tree.root().create("g").unwrap();
+    let object = page();
+    pages.0.add(object.clone(), &group, NodeId::new(1)).unwrap();
+    pages.0.del(&object).unwrap();
+    let until = Instant::now() + Duration::from_secs(20);
+    while (registry.footprint(), pages.0.footprint()) != before {
+        assert!(Instant::now() < until, "{} lists are still there", pages.0.pairs());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

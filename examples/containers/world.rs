@@ -1,0 +1,166 @@
+//! The life of the machine.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lowwater::{Memcg, MemcgTree, NodeId, Registry};
+use lowwater_lru_core::list_lru::{Eager, Swept};
+
+use crate::args::Args;
+use crate::kernel::Machine;
+use crate::mount::{Mount, Object};
+use crate::report::{Report, Sample};
+use crate::rss;
+
+/// Groups and mounts of the machine at which the eager twin is really built, to check what is predicted for it.
+const TWIN_MAX: u32 = 200;
+
+/// Builds it all, takes it down, and counts at each turn.
+pub fn run(args: &Args) -> Result<Report, String> {
+    check_twin(args)?;
+    let tree = MemcgTree::default();
+    let registry = Registry::new(&tree, args.nodes.into());
+    let mut mounts: Vec<Mount> = Vec::with_capacity(args.mounts as usize);
+    let mut groups: Vec<Memcg> = Vec::with_capacity(args.memcgs as usize);
+    let sample = |mounts: &[Mount]| {
+        let lists: u64 = mounts.iter().map(Mount::bytes).sum();
+        Sample { bytes: tree.footprint().get() + registry.footprint().get() + lists, rss: rss::bytes() }
+    };
+    let before = sample(&mounts);
+
+    for number in ticks(args.mounts, "mounts") {
+        mounts.push(Mount::new(&registry, number, args.lists_per_mount)?);
+    }
+    let idle_mounts = sample(&mounts);
+
+    let began = Instant::now();
+    for number in ticks(args.memcgs, "groups") {
+        groups.push(tree.root().create(&number.to_string()).map_err(|why| why.to_string())?);
+    }
+    let create = began.elapsed();
+    let began = Instant::now();
+    for number in ticks(args.memcgs, "objects") {
+        let node = NodeId::new((number % u32::from(args.nodes)) as u16);
+        for nth in 0..args.mounts_per_memcg {
+            let mount =
+                (u64::from(number) * u64::from(args.mounts_per_memcg) + u64::from(nth)) % u64::from(args.mounts);
+            mounts[mount as usize].touch(&groups[number as usize], node)?;
+        }
+    }
+    let touch = began.elapsed();
+    let live_pairs = mounts.iter().map(Mount::pairs).sum();
+    let during = sample(&mounts);
+
+    let began = Instant::now();
+    let bar = bar(args.memcgs, "offline");
+    for (number, group) in groups.drain(..).enumerate() {
+        tick(&bar, number as u32);
+        group.offline().map_err(|why| why.to_string())?;
+    }
+    bar.finish_and_clear();
+    let offline = began.elapsed();
+    registry.drop_caches();
+    let began = Instant::now();
+    while registry.sweep() != Swept::default() {}
+    let sweep = began.elapsed();
+    let gone = sample(&mounts);
+    drop(mounts);
+    let after = sample(&[]);
+
+    let lists = u64::from(args.mounts) * u64::from(args.lists_per_mount);
+    let machine = Machine {
+        memcgs: args.memcgs.into(),
+        mounts: args.mounts.into(),
+        lists_per_mount: args.lists_per_mount.into(),
+        nodes: args.nodes.into(),
+    };
+    Ok(Report {
+        machine,
+        live_pairs,
+        before,
+        idle_mounts,
+        during,
+        gone,
+        after,
+        times: [("create", create), ("touch", touch), ("offline", offline), ("sweep", sweep)],
+        eager_bytes_predicted: lists * eager_bytes(args.nodes, args.memcgs),
+        kernel: machine.layouts(),
+    })
+}
+
+/// Bytes of one eager list for so many groups and the root.
+fn eager_bytes(nodes: u16, memcgs: u32) -> u64 {
+    size_of::<Eager<Object>>() as u64 + Eager::<Object>::bytes_for(nodes.into(), memcgs as usize + 1).get()
+}
+
+/// Builds the eager twin at a size that fits, and holds it against what is predicted.
+fn check_twin(args: &Args) -> Result<(), String> {
+    let (memcgs, mounts) = (args.memcgs.min(TWIN_MAX), args.mounts.min(TWIN_MAX));
+    let tree = MemcgTree::default();
+    let mut last = tree.root().clone();
+    for number in 0..memcgs {
+        last = tree.root().create(&number.to_string()).map_err(|why| why.to_string())?;
+    }
+    for _ in 0..mounts {
+        let twin = Eager::<Object>::new(args.nodes.into());
+        twin.add(Object::boxed(), &last, NodeId::ZERO).map_err(|why| why.to_string())?;
+        let (is, predicted) = (twin.footprint().get(), eager_bytes(args.nodes, memcgs));
+        if is != predicted {
+            return Err(format!("the eager twin takes {is} bytes for {memcgs} groups, not {predicted} as predicted"));
+        }
+    }
+    Ok(())
+}
+
+/// Counts up to `n` with a bar on stderr.
+fn ticks(n: u32, what: &'static str) -> impl Iterator<Item = u32> {
+    let bar = bar(n, what);
+    (0..n).inspect(move |number| tick(&bar, *number))
+}
+
+fn bar(n: u32, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:8} {wide_bar} {pos}/{len}").expect("the template is well formed");
+    let bar = ProgressBar::new(n.into()).with_style(style).with_message(what);
+    bar.tick();
+    bar
+}
+
+fn tick(bar: &ProgressBar, number: u32) {
+    // Seldom: what is timed shall not be the bar.
+    if number.is_multiple_of(1024) {
+        bar.set_position(number.into());
+    }
+}
+
+/// Milliseconds, with three digits behind the point.
+pub fn ms(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    fn small(more: &[&str]) -> Report {
+        let words = ["containers", "--memcgs", "300", "--mounts", "300"].iter().chain(more);
+        run(&Args::parse_from(words)).unwrap()
+    }
+
+    #[test]
+    fn seed_001_after_all_groups_are_gone_nothing_is_left() {
+        for more in [&["--nodes", "2"][..], &["--nodes", "8", "--mounts-per-memcg", "7"], &["--lists-per-mount", "1"]] {
+            let report = small(more);
+            assert_eq!(report.gone.bytes, report.idle_mounts.bytes, "{more:?}");
+            assert_eq!(report.after.bytes, report.before.bytes, "{more:?}");
+        }
+    }
+
+    #[test]
+    fn seed_000_pairs_that_never_met_cost_nothing() {
+        let (few, many) = (small(&["--mounts-per-memcg", "1"]), small(&["--mounts-per-memcg", "2"]));
+        assert_eq!(few.live_pairs, 2 * 2 * 300, "each group's and, for each mount, the root's");
+        let each = |report: &Report| (report.during.bytes - report.idle_mounts.bytes) / report.live_pairs as u64;
+        assert!(each(&many).abs_diff(each(&few)) < each(&few), "bytes follow the pairs");
+    }
+}
