@@ -17,7 +17,7 @@
 //!
 //! # Invariants
 //!
-//! 1. Bit 0 of an object's `next` ([`LINKED`]) is set exactly while it is on a chain of some table. Only the one who set it there
+//! 1. Bit 0 of an object's `next` (`LINKED`) is set exactly while it is on a chain of some table. Only the one who set it there
 //!    put it on that chain, so an object is on one chain at most.
 //! 2. `heads` and the `next` of objects on a chain change only under the lock of that chain's bucket.
 //! 3. An object on a chain has one strong count that belongs to the chain. It is given up only after every reader that was inside

@@ -1,6 +1,6 @@
 use super::*;
+use alloc::vec::Vec;
 use proptest::prelude::*;
-use std::vec::Vec;
 
 /// A hash whose high bits make two chains of the keys.
 fn hash(key: u64) -> u64 {
