@@ -1,21 +1,59 @@
-//! A dentry cache in user space, to try out how negative entries can be bounded.
+//! A dentry cache that a flood of missing names cannot fill.
 //!
-//! A file system's name cache keeps *negative* entries too: names that were looked up and are not there. They save a trip to the disk,
-//! and nothing bounds their number; a program that asks for ever new names fills memory with them. This crate is to become a faithful
-//! model of such a cache on lowwater's lists and shrinkers, on which bounds can be compared: none, three in a row, so many a directory,
-//! and a share of the group on probation.
+//! It remembers what paths stand for, and which names do not exist, in front of anything that knows names: a file server's disk, an
+//! object gateway, a zone. It is modelled on Linux 7.3's `fs/dcache.c`: lookups write no shared line, unused names are on lists per
+//! group and NUMA node, and give way under pressure through a shrinker. Unlike Linux's, its negative entries are bounded.
 //!
-//! What is here today is the first thing such a cache is made of:
-//!
-//! * [`Name`]: one component of a path, valid by construction, short ones without an allocation, hashed together with the directory it
-//!   is in.
-//!
-//! What is to come, in the order in which a lookup meets it: the hash table and its lookup, dentries and their counts, the tree of
-//! directories, the lists of unused and of negative entries, the shrinker of a superblock, and the walks that must not be held up. None
-//! of it is promised by this version.
+//! Begin at [`Dcache`]. The modules, in the order in which a lookup meets them:
 
 #![forbid(unsafe_code)]
 
+mod path;
+
 mod name;
 
-pub use name::{Name, NameError};
+mod dcache;
+mod mount;
+
+mod lookup;
+
+mod change;
+
+mod dentry;
+mod lockref;
+mod seq;
+mod siblings;
+
+mod inode;
+mod life;
+
+pub mod backend;
+
+mod superblock;
+
+pub mod negative;
+mod shrink;
+
+mod valid;
+mod walk;
+mod watch;
+
+mod error;
+pub mod replay;
+mod stats;
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
+
+pub use backend::Backend;
+pub use dcache::{Builder, Dcache, OnUnlink};
+pub use dentry::Kind;
+pub use error::{Error, ErrorKind};
+pub use mount::{DirEntry, Entry, Mount};
+pub use name::{Name, NAME_MAX};
+pub use negative::NegativePolicy;
+pub use path::PATH_MAX;
+pub use stats::Statistics;
+pub use valid::Census;
+pub use walk::{Flow, Step, Walk};
+pub use watch::Watch;

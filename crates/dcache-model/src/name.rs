@@ -1,211 +1,170 @@
-//! One component of a path.
+//! Names: which bytes are one, its hash below a directory, and the form in which a lookup compares it.
 //!
-//! Most names are short, and a cache holds millions of them, so names of up to [`Name::INLINE_MAX`] bytes lie inside the `Name`; longer
-//! ones take an allocation of their length. (Linux draws the line so that a dentry fills its cache lines: `DNAME_INLINE_LEN`, 32 to 40
-//! bytes by configuration.)
-//!
-//! # Invariants
-//!
-//! 1. A `Name` is 1 to [`Name::BYTES_MAX`] bytes, without `/` and NUL, and neither `.` nor `..`: those two are answered by the walk, not
-//!    by the cache, and would put a directory below itself.
-//! 2. A name is on the heap if and only if it is longer than [`Name::INLINE_MAX`].
+//! A name's first 32 bytes are kept in four words, padded with zeros, in the dentry itself; a name of up to 32 bytes is compared with four
+//! loads. The words are atomics there, so that a lookup may read them while a rename writes, and throw away what it read.
 
-use std::borrow::Borrow;
+use crate::error::ErrorKind;
 use std::fmt;
-use std::hash::{BuildHasher, Hash, Hasher};
 
-/// One component of a path: bytes, not text, as in the kernel.
-///
-/// ```
-/// use lowwater_dcache_model::{Name, NameError};
-///
-/// let name = Name::new(b"Makefile")?;
-/// assert_eq!(name.as_bytes(), b"Makefile");
-/// assert_eq!(name.heap_bytes(), 0);
-/// assert_eq!(Name::new(b"a/b"), Err(NameError::Slash { at: 1 }));
-/// # Ok::<(), NameError>(())
-/// ```
-#[derive(Clone)]
+/// Bytes that a name may have.
+pub const NAME_MAX: usize = 255;
+
+/// Words of a name that a dentry holds itself.
+pub(crate) const WORDS: usize = 4;
+/// Bytes of a name that a dentry holds itself.
+#[doc(alias = "DNAME_INLINE_LEN")]
+pub(crate) const INLINE_MAX: usize = WORDS * 8;
+
+/// A name: 1 to 255 bytes without `/` and without a byte 0, not `.` or `..`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[doc(alias = "qstr")]
-pub struct Name(Repr);
+pub struct Name<'a>(&'a [u8]);
 
-#[derive(Clone)]
-enum Repr {
-    Inline { len: u8, bytes: [u8; Name::INLINE_MAX] },
-    Heap(Box<[u8]>),
-}
-
-/// Bytes are not a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum NameError {
-    /// There are none.
-    #[error("a name has at least one byte; an empty component of a path is left out")]
-    Empty,
-    /// `.` or `..`
-    #[error("`.` and `..` are not names in a directory but ways to walk; resolve them before")]
-    Dots,
-    /// More than [`Name::BYTES_MAX`] bytes.
-    #[error("a name has at most {} bytes, this one has {len}", Name::BYTES_MAX)]
-    TooLong {
-        /// How many.
-        len: usize,
-    },
-    /// It is more than one component.
-    #[error("byte {at} of the name is a `/`; look up one component at a time")]
-    Slash {
-        /// Where the first one is, from 0.
-        at: usize,
-    },
-    /// No file system can hold it.
-    #[error("byte {at} of the name is NUL, which ends a path")]
-    Nul {
-        /// Where the first one is, from 0.
-        at: usize,
-    },
-}
-
-impl Name {
-    /// The most bytes a name has.
-    #[doc(alias = "NAME_MAX")]
-    pub const BYTES_MAX: usize = 255;
-    /// The most bytes that need no allocation.
-    #[doc(alias = "DNAME_INLINE_LEN")]
-    pub const INLINE_MAX: usize = 32;
-
-    /// A copy of `bytes`, if they are a name.
+impl<'a> Name<'a> {
+    /// Checks the bytes.
     ///
     /// # Errors
     ///
-    /// [`NameError`] says what is wrong; of several things the first in its order.
-    pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
-        match bytes {
-            b"" => return Err(NameError::Empty),
-            b"." | b".." => return Err(NameError::Dots),
-            _ if bytes.len() > Self::BYTES_MAX => return Err(NameError::TooLong { len: bytes.len() }),
-            _ => {}
+    /// [`ErrorKind::NameTooLong`], [`ErrorKind::InvalidName`].
+    pub fn new(bytes: &'a [u8]) -> Result<Self, ErrorKind> {
+        if bytes.len() > NAME_MAX {
+            return Err(ErrorKind::NameTooLong);
         }
-        let first = |byte| bytes.iter().position(|&b| b == byte);
-        if let Some(at) = first(b'/') {
-            return Err(NameError::Slash { at });
+        if bytes.is_empty() || bytes == b"." || bytes == b".." || bytes.iter().any(|&b| b == 0 || b == b'/') {
+            return Err(ErrorKind::InvalidName);
         }
-        if let Some(at) = first(0) {
-            return Err(NameError::Nul { at });
-        }
-        Ok(Self(Repr::of(bytes)))
+        Ok(Self(bytes))
     }
 
     /// The bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        match &self.0 {
-            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
-            Repr::Heap(bytes) => bytes,
-        }
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
     }
 
-    /// Bytes allocated beyond the `Name` itself.
-    pub fn heap_bytes(&self) -> usize {
-        match &self.0 {
-            Repr::Inline { .. } => 0,
-            Repr::Heap(bytes) => bytes.len(),
-        }
+    /// The bytes as they are, for who has checked them.
+    pub(crate) fn checked(bytes: &'a [u8]) -> Self {
+        debug_assert!(Self::new(bytes).is_ok(), "the caller has checked the name");
+        Self(bytes)
     }
+}
 
-    /// The hash of this name in the directory `parent`: the same name in another directory goes to another bucket, as in a tree where
-    /// every directory has a `Makefile`.
-    ///
-    /// The hasher should be seeded: users choose names, and should not be able to choose buckets by them.
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// A name below a directory, ready to be compared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    pub(crate) name: Name<'a>,
+    pub(crate) words: [u64; WORDS],
+    /// Which directory: its address, which is its own while it has children.
+    pub(crate) parent: usize,
+    pub(crate) hash: u64,
+}
+
+impl<'a> Key<'a> {
+    /// The key of `name` below the directory at `parent`. `secret` is the cache's own, so that nobody outside can aim at a bucket.
+    #[inline]
     #[doc(alias = "full_name_hash")]
-    pub fn hash_in(&self, parent: u64, hasher: &impl BuildHasher) -> u64 {
-        let mut state = hasher.build_hasher();
-        state.write_u64(parent);
-        self.hash(&mut state);
-        state.finish()
-    }
-}
-
-impl Repr {
-    /// INVARIANT 2.
-    fn of(bytes: &[u8]) -> Self {
-        let mut inline = [0; Name::INLINE_MAX];
-        match inline.get_mut(..bytes.len()) {
-            Some(front) => {
-                front.copy_from_slice(bytes);
-                Self::Inline { len: bytes.len() as u8, bytes: inline }
-            }
-            None => Self::Heap(bytes.into()),
+    pub(crate) fn new(secret: u64, parent: usize, name: Name<'a>) -> Self {
+        let bytes = name.0;
+        let mut words = [0; WORDS];
+        let mut hash = fold(parent as u64 ^ secret, bytes.len() as u64 ^ ODD);
+        let (head, tail) = bytes.split_at(bytes.len().min(INLINE_MAX));
+        let mut chunks = head.chunks_exact(8);
+        let mut at = 0;
+        for chunk in &mut chunks {
+            // A chunk of `chunks_exact(8)` has 8 bytes.
+            let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+            words[at] = word;
+            hash = fold(hash ^ word, secret | 1);
+            at += 1;
         }
+        if !chunks.remainder().is_empty() {
+            let word = load_short(chunks.remainder());
+            words[at] = word;
+            hash = fold(hash ^ word, secret | 1);
+        }
+        for chunk in tail.chunks(8) {
+            hash = fold(hash ^ load_short(chunk), secret | 1);
+        }
+        Self { name, words, parent, hash: fold(hash, ODD) }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.name.0.len()
+    }
+
+    /// The bytes that do not fit into the words.
+    pub(crate) fn tail(&self) -> &'a [u8] {
+        &self.name.0[self.len().min(INLINE_MAX)..]
     }
 }
 
-// Compared, hashed and borrowed as its bytes, so that a map of names can be asked with bytes.
+/// The bits of the golden ratio: odd, and without a pattern.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl PartialEq for Name {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
+/// Both halves of a product: every bit of the one depends on every bit of the other.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// Up to 8 bytes as a word, padded with zeros.
+#[inline]
+fn load_short(bytes: &[u8]) -> u64 {
+    let n = bytes.len();
+    if n >= 4 {
+        let low = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let high = u32::from_le_bytes([bytes[n - 4], bytes[n - 3], bytes[n - 2], bytes[n - 1]]);
+        // The two halves overlap unless there are 8 bytes; the overlap is the same bits.
+        u64::from(low) | u64::from(high) << ((n - 4) * 8)
+    } else {
+        bytes.iter().rev().fold(0, |word, &b| word << 8 | u64::from(b))
     }
 }
 
-impl Eq for Name {}
-
-impl PartialOrd for Name {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Name {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.as_bytes().cmp(other.as_bytes())
-    }
-}
-
-impl Hash for Name {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_bytes().hash(state);
-    }
-}
-
-impl Borrow<[u8]> for Name {
-    fn borrow(&self) -> &[u8] {
-        self.as_bytes()
-    }
-}
-
-impl AsRef<[u8]> for Name {
-    fn as_ref(&self) -> &[u8] {
-        self.as_bytes()
-    }
-}
-
-impl TryFrom<&[u8]> for Name {
-    type Error = NameError;
-
-    fn try_from(bytes: &[u8]) -> Result<Self, NameError> {
-        Self::new(bytes)
-    }
-}
-
-impl std::str::FromStr for Name {
-    type Err = NameError;
-
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        Self::new(text.as_bytes())
-    }
-}
-
-impl fmt::Display for Name {
-    /// Bytes that are not visible ASCII are escaped.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.as_bytes().escape_ascii())
-    }
-}
-
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Name(\"{self}\")")
-    }
+/// The bytes that words and a tail were made of.
+pub(crate) fn unpack(words: [u64; WORDS], len: usize, tail: &[u8]) -> Box<[u8]> {
+    let mut bytes = Vec::with_capacity(len);
+    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()).take(len.min(INLINE_MAX)));
+    bytes.extend_from_slice(tail);
+    bytes.into()
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_name() {
+        for bad in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; 256]] {
+            assert!(Name::new(bad).is_err(), "{}", bad.escape_ascii());
+        }
+        for good in [&b"..."[..], b".a", b"\xff\n", &[b'x'; 255]] {
+            assert_eq!(Name::new(good).unwrap().bytes(), good);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn words_and_tail_are_the_name(bytes in prop::collection::vec(1..=255_u8, 1..=255)) {
+            prop_assume!(Name::new(&bytes).is_ok());
+            let key = Key::new(1, 2, Name::new(&bytes).unwrap());
+            prop_assert_eq!(&*unpack(key.words, key.len(), key.tail()), &bytes[..]);
+        }
+
+        #[test]
+        fn one_byte_changes_the_bucket_bits(mut bytes in prop::collection::vec(b'a'..=b'z', 1..=64), at in 0..64_usize) {
+            let before = Key::new(77, 4096, Name::new(&bytes).unwrap()).hash;
+            let at = at % bytes.len();
+            bytes[at] = bytes[at].wrapping_sub(1).max(b'A');
+            prop_assert_ne!(before >> 32, Key::new(77, 4096, Name::new(&bytes).unwrap()).hash >> 32);
+        }
+    }
+}

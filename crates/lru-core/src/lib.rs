@@ -64,6 +64,7 @@ extern crate alloc;
 #[cfg(any(feature = "std", lowwater_loom, test))]
 extern crate std;
 
+pub mod chains;
 pub mod list;
 pub mod list_lru;
 pub mod memcg;

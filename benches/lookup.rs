@@ -1,0 +1,119 @@
+//! What does a lookup cost that is answered from the cache, alone and beside others? And a watch on a directory full of negatives?
+//!
+//! `cargo bench --bench lookup [-- NEGATIVES]`, NEGATIVES for the watch: 1,000,000 if nothing is said.
+
+mod common;
+
+use common::cpu::{least, ns_each};
+use common::Stage;
+use lowwater_dcache_model::negative::Unbounded;
+use lowwater_dcache_model::{Dcache, Kind};
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Instant;
+
+const LOOKUPS: u64 = 1_000_000;
+const ROUNDS: usize = 7;
+
+fn main() {
+    println!(
+        "lookup of a path of 3 names, all cached, one thread (least of {ROUNDS} x {LOOKUPS}, ns on the processor)"
+    );
+    let stage = Stage::new(1 << 16, Box::new(Unbounded));
+    stage.memory.plant(b"/usr/include/stdio.h", Kind::File).expect("the path is one");
+    let positive = &b"/usr/include/stdio.h"[..];
+    let negative = &b"/usr/include/stdio.hpp"[..];
+    for (what, path) in [("positive", positive), ("negative", negative)] {
+        // The second makes the mark of use, which later ones find.
+        for _ in 0..2 {
+            drop(stage.mount.lookup(path).expect("memory does not fail"));
+        }
+        let ns = least(ROUNDS, || {
+            ns_each(LOOKUPS, || {
+                for _ in 0..LOOKUPS {
+                    drop(black_box(stage.mount.lookup(black_box(path))));
+                }
+            })
+        });
+        println!("    cached {what:<10} {ns:8.1}");
+    }
+    scaling(&stage);
+    println!("bytes of a dentry with a name of up to 32 bytes: {}", Dcache::dentry_bytes());
+    let negatives = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(1_000_000);
+    watch(negatives);
+}
+
+/// Lookups of many paths by many threads, and a loop without memory as the control: how much of the machine is to be had.
+fn scaling(stage: &Stage) {
+    const EACH: u64 = 500_000;
+    let paths: Vec<_> = (0..64).map(|n| format!("/usr/include/{}/{n}.h", n % 4).into_bytes()).collect();
+    for path in &paths {
+        stage.memory.plant(path, Kind::File).expect("the path is one");
+        drop(stage.mount.lookup(path).expect("memory does not fail"));
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    println!(
+        "lookups of 4 names by threads, M/s on the wall (control: a loop on registers, M turns/s); {cpus} processors"
+    );
+    for threads in [1, 2, 4, 8, 16].into_iter().filter(|&n| n <= cpus.max(2)) {
+        let lookups = rate(threads, EACH, |thread| {
+            for n in 0..EACH {
+                let path = &paths[(n as usize * 7 + thread * 13) % paths.len()];
+                drop(black_box(stage.mount.lookup(path)));
+            }
+        });
+        let control = rate(threads, EACH, |_| {
+            let mut x = 1_u64;
+            for _ in 0..EACH {
+                for _ in 0..64 {
+                    x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+                }
+            }
+        });
+        println!("    {threads:>2} threads {lookups:8.2}   control {control:8.2}");
+    }
+}
+
+/// Operations a second of all threads together, in millions; the best of three.
+fn rate(threads: usize, each: u64, work: impl Fn(usize) + Sync) -> f64 {
+    let once = || {
+        let barrier = Barrier::new(threads + 1);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let (barrier, work) = (&barrier, &work);
+                    scope.spawn(move || {
+                        barrier.wait();
+                        work(thread);
+                    })
+                })
+                .collect();
+            barrier.wait();
+            let begun = Instant::now();
+            for worker in workers {
+                worker.join().expect("a worker does not panic");
+            }
+            each as f64 * threads as f64 / begun.elapsed().as_secs_f64() / 1e6
+        })
+    };
+    (0..3).map(|_| once()).fold(0.0, f64::max)
+}
+
+fn watch(negatives: u64) {
+    let stage = Stage::new(1 << 20, Box::new(Unbounded));
+    drop(stage.mount.mkdir(b"/d").expect("the root is empty"));
+    for n in 0..negatives {
+        drop(stage.mount.lookup(format!("/d/missing-{n}").as_bytes()).expect("memory does not fail"));
+        if n % (negatives / 100).max(1) == 0 && n / (negatives / 100).max(1) < 100 {
+            drop(stage.mount.create(format!("/d/{n}").as_bytes()).expect("the name is free"));
+        }
+    }
+    // On the wall: it is too short for the system's clock of the processor.
+    let us = least(ROUNDS, || {
+        let begun = Instant::now();
+        black_box(stage.mount.watch(b"/d").expect("the directory is there"));
+        begun.elapsed().as_secs_f64() * 1e6
+    });
+    let looked = stage.mount.watch(b"/d").expect("the directory is there").looked();
+    println!("a watch on a directory with {looked} positives and {negatives} negatives: {us:.1} us");
+}

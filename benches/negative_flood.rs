@@ -1,0 +1,103 @@
+//! What do negatives cost: the first lookup of a missing name under each policy, turning positive, making and removing, giving back?
+//!
+//! `cargo bench --bench negative_flood [-- ROUNDS] [POLICY...]`, 3 rounds of all policies if nothing is said.
+
+mod common;
+
+use common::cpu::{least, ns_each};
+use common::{policies, Stage};
+use lowwater_dcache_model::negative::Unbounded;
+use std::hint::black_box;
+
+const NAMES: u64 = 1_000_000;
+/// As Linux has them on a machine of 16 GiB.
+const BUCKETS: usize = 1 << 21;
+
+fn main() {
+    let rounds = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(3);
+    reclaim(rounds);
+    println!("ns on the processor for each name, least of {rounds}; 2^21 buckets, {NAMES} names in 100 directories");
+    println!(
+        "{:>15} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "policy", "first", "to pos.", "create10K", "remove", "100K", "remove", "1M", "remove"
+    );
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|arg| policies().iter().any(|p| p.name() == arg)).collect();
+    for at in 0..policies().len() {
+        let name = policies()[at].name();
+        if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let fresh = || Stage::new(BUCKETS, policies().swap_remove(at));
+        let first = least(rounds, || {
+            let stage = fresh();
+            // The steady state: the flood has run for a while.
+            flood(&stage, "warm");
+            let names = names("flood");
+            ns_each(NAMES, || look(&stage, &names))
+        });
+        let to_positive = least(rounds, || {
+            let stage = fresh();
+            let names = names("turn");
+            look(&stage, &names);
+            ns_each(NAMES, || make(&stage, &names))
+        });
+        print!("{:>15} {first:>9.0} {to_positive:>9.0}", name);
+        for count in [10_000, 100_000, NAMES] {
+            let (mut made, mut gone) = (f64::INFINITY, f64::INFINITY);
+            for _ in 0..rounds {
+                let stage = fresh();
+                directories(&stage);
+                let mut names = names("make");
+                names.truncate(count as usize);
+                made = made.min(ns_each(count, || make(&stage, &names)));
+                gone = gone.min(ns_each(count, || {
+                    for name in &names {
+                        stage.mount.unlink(name).expect("the name was made");
+                    }
+                }));
+            }
+            print!(" {made:>9.0} {gone:>9.0}");
+        }
+        println!();
+    }
+}
+
+fn reclaim(rounds: usize) {
+    let ns = least(rounds, || {
+        let stage = Stage::new(BUCKETS, Box::new(Unbounded));
+        flood(&stage, "gone");
+        let before = stage.dcache.statistics().nr_negative;
+        let mut freed = 0;
+        let ns = ns_each(before, || freed = stage.registry.drop_caches());
+        assert!(freed >= before, "all negatives go: {freed} of {before}");
+        ns
+    });
+    println!("giving back {NAMES} negatives: {ns:.0} ns each");
+}
+
+fn names(what: &str) -> Vec<Vec<u8>> {
+    (0..NAMES).map(|n| format!("/{}/{what}-{n:09}", n % 100).into_bytes()).collect()
+}
+
+fn directories(stage: &Stage) {
+    for n in 0..100 {
+        drop(stage.mount.mkdir(format!("/{n}").as_bytes()));
+    }
+}
+
+fn flood(stage: &Stage, what: &str) {
+    look(stage, &names(what));
+}
+
+fn look(stage: &Stage, names: &[Vec<u8>]) {
+    directories(stage);
+    for name in names {
+        drop(black_box(stage.mount.lookup(name).expect("memory does not fail")));
+    }
+}
+
+fn make(stage: &Stage, names: &[Vec<u8>]) {
+    for name in names {
+        drop(black_box(stage.mount.create(name).expect("the name is free")));
+    }
+}

@@ -1,0 +1,47 @@
+//! Who knows which names exist.
+
+mod files;
+mod memory;
+
+pub use files::Files;
+pub use memory::Memory;
+
+use crate::dentry::Kind;
+use crate::name::Name;
+use std::io;
+
+/// A file, directory or other thing of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    /// Its number: no two things have the same at one time.
+    pub inode: u64,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What is behind the cache: a file system, an object store, a zone.
+///
+/// For one directory, `lookup` runs on any number of threads, the calls that change names on one and without `lookup`s beside it.
+/// A backend that changes by itself makes cached answers old; that is for who mounts it to know.
+pub trait Backend: Send + Sync {
+    /// The root directory.
+    fn root(&self) -> io::Result<Node>;
+
+    /// What `name` stands for in the directory `dir`; `None` if it does not exist.
+    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>>;
+
+    /// Makes a file or directory.
+    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<Node>;
+
+    /// Removes a name. A directory must be empty, or this is [`io::ErrorKind::DirectoryNotEmpty`].
+    fn remove(&self, dir: u64, name: Name<'_>) -> io::Result<()>;
+
+    /// Moves a name; what `to` stood for is gone then.
+    fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()>;
+
+    /// Gives a file another name.
+    fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()>;
+
+    /// The names in a directory.
+    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, Node)>>;
+}

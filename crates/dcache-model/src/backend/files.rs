@@ -1,0 +1,135 @@
+//! A directory of the operating system's, through `std::fs`.
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
+
+use super::{Backend, Node};
+use crate::dentry::Kind;
+use crate::name::Name;
+use lowwater_lru_core::sync::RwLock;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A directory tree of the operating system's. Symbolic links are told, not followed; other mounts below are not entered.
+///
+/// What others change in it meanwhile is not noticed: cached answers stay until they are given up.
+#[derive(Debug)]
+pub struct Files {
+    root: Node,
+    device: u64,
+    /// Where the things are that were looked up.
+    paths: RwLock<HashMap<u64, PathBuf>>,
+}
+
+impl Files {
+    /// The tree below `root`.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says about `root`; [`io::ErrorKind::NotADirectory`].
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let meta = fs::metadata(root)?;
+        let node = node(&meta);
+        if node.kind != Kind::Directory {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let paths = [(node.inode, root.to_path_buf())].into();
+        Ok(Self { root: node, device: meta.dev(), paths: RwLock::new(paths) })
+    }
+
+    fn path(&self, dir: u64, name: Name<'_>) -> io::Result<PathBuf> {
+        let paths = self.paths.read();
+        let dir = paths.get(&dir).ok_or(io::ErrorKind::NotFound)?;
+        Ok(dir.join(OsStr::from_bytes(name.bytes())))
+    }
+
+    fn learn(&self, path: PathBuf, meta: &Metadata) -> Node {
+        let node = node(meta);
+        self.paths.write().insert(node.inode, path);
+        node
+    }
+}
+
+impl Backend for Files {
+    fn root(&self) -> io::Result<Node> {
+        Ok(self.root)
+    }
+
+    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>> {
+        let path = self.path(dir, name)?;
+        match fs::symlink_metadata(&path) {
+            Ok(meta) if meta.dev() != self.device => Ok(Some(Node { inode: meta.ino(), kind: Kind::Other })),
+            Ok(meta) => Ok(Some(self.learn(path, &meta))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<Node> {
+        let path = self.path(dir, name)?;
+        match kind {
+            Kind::File => drop(fs::File::create_new(&path)?),
+            Kind::Directory => fs::create_dir(&path)?,
+            Kind::Other => return Err(io::ErrorKind::Unsupported.into()),
+        }
+        let meta = fs::symlink_metadata(&path)?;
+        Ok(self.learn(path, &meta))
+    }
+
+    fn remove(&self, dir: u64, name: Name<'_>) -> io::Result<()> {
+        let path = self.path(dir, name)?;
+        let meta = fs::symlink_metadata(&path)?;
+        if meta.is_dir() {
+            fs::remove_dir(&path)?;
+        } else {
+            fs::remove_file(&path)?;
+        }
+        let mut paths = self.paths.write();
+        if paths.get(&meta.ino()) == Some(&path) {
+            paths.remove(&meta.ino());
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()> {
+        let (old, new) = (self.path(from.0, from.1)?, self.path(to.0, to.1)?);
+        fs::rename(&old, &new)?;
+        for path in self.paths.write().values_mut() {
+            if let Ok(below) = path.strip_prefix(&old) {
+                *path = if below.as_os_str().is_empty() { new.clone() } else { new.join(below) };
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()> {
+        let new = self.path(dir, name)?;
+        let old = self.paths.read().get(&file).cloned().ok_or(io::ErrorKind::NotFound)?;
+        fs::hard_link(old, new)
+    }
+
+    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, Node)>> {
+        let path = self.paths.read().get(&dir).cloned().ok_or(io::ErrorKind::NotFound)?;
+        let mut names = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            let meta = entry.metadata()?;
+            names.push((entry.file_name().into_vec().into(), node(&meta)));
+        }
+        Ok(names)
+    }
+}
+
+fn node(meta: &Metadata) -> Node {
+    let kind = match meta.file_type() {
+        t if t.is_dir() => Kind::Directory,
+        t if t.is_file() => Kind::File,
+        _ => Kind::Other,
+    };
+    Node { inode: meta.ino(), kind }
+}

@@ -1,0 +1,54 @@
+use super::Files;
+use crate::negative::Unbounded;
+use crate::{Dcache, ErrorKind, Kind};
+use lowwater_lru_core::MemcgTree;
+use lowwater_shrinker::Registry;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A directory of its own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_real_directory_is_served() {
+    let scratch = Scratch(std::env::temp_dir().join(format!("lowwater-dcache-{}", std::process::id())));
+    fs::create_dir_all(scratch.0.join("etc")).unwrap();
+    fs::write(scratch.0.join("etc/passwd"), "root").unwrap();
+
+    let tree = MemcgTree::default();
+    let registry = Registry::new(&tree, 1);
+    let dcache = Dcache::builder().buckets(64).policy(Unbounded).build();
+    assert!(Files::open(&scratch.0.join("etc/passwd")).is_err(), "a file is no tree");
+    let mount = dcache.mount(Arc::new(Files::open(&scratch.0).unwrap()), &registry, tree.root()).unwrap();
+
+    assert_eq!(mount.lookup(b"/etc/passwd").unwrap().unwrap().kind(), Kind::File);
+    assert!(mount.lookup(b"/etc/shadow").unwrap().is_none());
+    fs::write(scratch.0.join("etc/shadow"), "").unwrap();
+    assert!(mount.lookup(b"/etc/shadow").unwrap().is_none(), "what others change is not noticed");
+    registry.drop_caches();
+    registry.drop_caches();
+    assert!(mount.lookup(b"/etc/shadow").unwrap().is_some(), "until it is given up");
+
+    drop(mount.mkdir(b"/home").unwrap());
+    drop(mount.create(b"/home/x").unwrap());
+    drop(mount.link(b"/home/x", b"/home/y").unwrap());
+    mount.rename(b"/home", b"/etc/home").unwrap();
+    drop(mount.create(b"/etc/home/z").unwrap());
+    assert!(scratch.0.join("etc/home/z").exists(), "the backend knows where a moved directory is");
+    assert!(matches!(mount.rmdir(b"/etc/home").unwrap_err().kind(), ErrorKind::DirectoryNotEmpty));
+    for name in [&b"/etc/home/x"[..], b"/etc/home/y", b"/etc/home/z"] {
+        mount.unlink(name).unwrap();
+    }
+    mount.rmdir(b"/etc/home").unwrap();
+    let mut names: Vec<_> = mount.readdir(b"/etc").unwrap().into_iter().map(|entry| entry.name).collect();
+    names.sort();
+    assert_eq!(names, [b"passwd"[..].into(), Box::from(&b"shadow"[..])]);
+    mount.assert_valid();
+}

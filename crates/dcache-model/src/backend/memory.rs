@@ -1,0 +1,148 @@
+//! A tree in memory: for tests, measurements and replays.
+
+use super::{Backend, Node};
+use crate::dentry::Kind;
+use crate::name::Name;
+use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
+use lowwater_lru_core::sync::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+/// A tree in memory. One lock for all of it.
+#[derive(Debug)]
+pub struct Memory {
+    tree: Mutex<Tree>,
+    lookups: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Tree {
+    next: u64,
+    directories: HashMap<u64, BTreeMap<Box<[u8]>, Node>>,
+    links: HashMap<u64, u64>,
+}
+
+const ROOT: u64 = 1;
+
+impl Memory {
+    /// A tree with nothing but its root.
+    pub fn new() -> Self {
+        let tree = Tree { next: ROOT + 1, directories: [(ROOT, BTreeMap::new())].into(), links: HashMap::new() };
+        Self { tree: Mutex::new(tree), lookups: AtomicU64::new(0) }
+    }
+
+    /// How often a name was looked up here, not in the cache.
+    pub fn lookups(&self) -> u64 {
+        // Relaxed: a number for people and tests.
+        self.lookups.load(Ordering::Relaxed)
+    }
+
+    /// Makes a path with all its directories, behind the back of the cache: for setting up.
+    ///
+    /// # Errors
+    ///
+    /// Where a part is no name, or a file stands where a directory must.
+    pub fn plant(&self, path: &[u8], kind: Kind) -> io::Result<()> {
+        let mut dir = ROOT;
+        let mut parts = path.split(|&b| b == b'/').filter(|part| !part.is_empty()).peekable();
+        while let Some(part) = parts.next() {
+            let name =
+                Name::new(part).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+            let kind = if parts.peek().is_some() { Kind::Directory } else { kind };
+            let there = self.tree.lock().directory(dir)?.get(part).copied();
+            dir = match there {
+                Some(node) => node.inode,
+                None => self.create(dir, name, kind)?.inode,
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tree {
+    fn directory(&mut self, dir: u64) -> io::Result<&mut BTreeMap<Box<[u8]>, Node>> {
+        self.directories.get_mut(&dir).ok_or_else(|| io::ErrorKind::NotADirectory.into())
+    }
+
+    fn take(&mut self, dir: u64, name: Name<'_>) -> io::Result<Node> {
+        let node = *self.directory(dir)?.get(name.bytes()).ok_or(io::ErrorKind::NotFound)?;
+        if self.directories.get(&node.inode).is_some_and(|names| !names.is_empty()) {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        self.directory(dir)?.remove(name.bytes());
+        let links = self.links.get_mut(&node.inode).map_or(0, |links| {
+            *links -= 1;
+            *links
+        });
+        if links == 0 {
+            self.links.remove(&node.inode);
+            self.directories.remove(&node.inode);
+        }
+        Ok(node)
+    }
+}
+
+impl Backend for Memory {
+    fn root(&self) -> io::Result<Node> {
+        Ok(Node { inode: ROOT, kind: Kind::Directory })
+    }
+
+    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>> {
+        // Relaxed: a number for people and tests.
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+        Ok(self.tree.lock().directory(dir)?.get(name.bytes()).copied())
+    }
+
+    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<Node> {
+        let mut tree = self.tree.lock();
+        let node = Node { inode: tree.next, kind };
+        let names = tree.directory(dir)?;
+        if names.contains_key(name.bytes()) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        names.insert(name.bytes().into(), node);
+        tree.next += 1;
+        tree.links.insert(node.inode, 1);
+        if kind == Kind::Directory {
+            tree.directories.insert(node.inode, BTreeMap::new());
+        }
+        Ok(node)
+    }
+
+    fn remove(&self, dir: u64, name: Name<'_>) -> io::Result<()> {
+        self.tree.lock().take(dir, name).map(drop)
+    }
+
+    fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()> {
+        let mut tree = self.tree.lock();
+        let node = *tree.directory(from.0)?.get(from.1.bytes()).ok_or(io::ErrorKind::NotFound)?;
+        match tree.take(to.0, to.1) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        tree.directory(from.0)?.remove(from.1.bytes());
+        tree.directory(to.0)?.insert(to.1.bytes().into(), node);
+        Ok(())
+    }
+
+    fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()> {
+        let mut tree = self.tree.lock();
+        let names = tree.directory(dir)?;
+        if names.contains_key(name.bytes()) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        names.insert(name.bytes().into(), Node { inode: file, kind: Kind::File });
+        *tree.links.entry(file).or_insert(1) += 1;
+        Ok(())
+    }
+
+    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, Node)>> {
+        Ok(self.tree.lock().directory(dir)?.iter().map(|(name, node)| (name.clone(), *node)).collect())
+    }
+}

@@ -1,0 +1,335 @@
+//! Changing names: create, mkdir, link, unlink, rmdir, rename.
+//!
+//! Each holds its directory's `changes` alone, so no lookup of it asks the backend meanwhile, and two changes of one name do not
+//! meet (D2). Lookups that find everything cached go on.
+
+use crate::dcache::{Core, OnUnlink};
+use crate::dentry::{flag, Dentry, Dir, Kind, Locked};
+use crate::error::{Error, ErrorKind};
+use crate::mount::{Entry, Mount};
+use crate::name::{Key, Name};
+use crate::path::split_last;
+use lowwater_lru_core::sync::atomic::Ordering;
+use lowwater_lru_core::sync::Arc;
+use std::io;
+
+impl Mount {
+    /// Makes a file. Where a negative is cached for the name, it becomes the file's entry.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::AlreadyExists`], [`ErrorKind::NotFound`] without its directory, [`ErrorKind::NotADirectory`]; errors of paths; what
+    /// the backend says.
+    #[doc(alias = "vfs_create")]
+    pub fn create(&self, path: &[u8]) -> Result<Entry<'_>, Error> {
+        self.make(path, Kind::File).map_err(|kind| kind.at(path))
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    #[doc(alias = "vfs_mkdir")]
+    pub fn mkdir(&self, path: &[u8]) -> Result<Entry<'_>, Error> {
+        self.make(path, Kind::Directory).map_err(|kind| kind.at(path))
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create), with `new` as the path; [`ErrorKind::NotFound`] and [`ErrorKind::IsADirectory`] for `old`.
+    #[doc(alias = "vfs_link")]
+    pub fn link(&self, old: &[u8], new: &[u8]) -> Result<Entry<'_>, Error> {
+        let file = self.resolve(old, &self.sb.group).and_then(|file| file.ok_or(ErrorKind::NotFound));
+        let file = file.map_err(|kind| kind.at(old))?;
+        if file.kind() == Kind::Directory {
+            return Err(ErrorKind::IsADirectory.at(old));
+        }
+        self.link_at(&file, new).map_err(|kind| kind.at(new))
+    }
+
+    /// Removes a name of a file.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`], [`ErrorKind::IsADirectory`]; errors of paths; what the backend says.
+    #[doc(alias = "vfs_unlink")]
+    pub fn unlink(&self, path: &[u8]) -> Result<(), Error> {
+        self.remove(path, false).map_err(|kind| kind.at(path))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`], [`ErrorKind::DirectoryNotEmpty`]; errors of paths; what the backend says.
+    #[doc(alias = "vfs_rmdir")]
+    pub fn rmdir(&self, path: &[u8]) -> Result<(), Error> {
+        self.remove(path, true).map_err(|kind| kind.at(path))
+    }
+
+    /// Moves a name. What `new` stood for is gone then; nobody ever finds both or neither (D5).
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Loop`] for a directory below itself, [`ErrorKind::DirectoryNotEmpty`],
+    /// [`ErrorKind::IsADirectory`] and [`ErrorKind::NotADirectory`] when one is a directory and the other is not; errors of paths; what
+    /// the backend says.
+    #[doc(alias = "vfs_rename")]
+    pub fn rename(&self, old: &[u8], new: &[u8]) -> Result<(), Error> {
+        let (from, old_name) = self.place(old).map_err(|kind| kind.at(old))?;
+        let (to, new_name) = self.place(new).map_err(|kind| kind.at(new))?;
+        self.rename_at((&from.dentry, old_name), (&to.dentry, new_name)).map_err(|kind| kind.at(old))
+    }
+
+    /// The directory of a path, and the name in it.
+    fn place<'p>(&self, path: &'p [u8]) -> Result<(Entry<'_>, Name<'p>), ErrorKind> {
+        let (dir, name) = split_last(path)?;
+        let dir = if dir.is_empty() { b"/" } else { dir };
+        let dir = self.resolve(dir, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
+        dir.dentry.directory()?;
+        Ok((dir, name))
+    }
+
+    fn make(&self, path: &[u8], kind: Kind) -> Result<Entry<'_>, ErrorKind> {
+        let (dir, name) = self.place(path)?;
+        let _alone = dir.dentry.make_dir().changes.write();
+        let (number, cached) = self.vacant(&dir.dentry, name)?;
+        let node = self.sb.backend.create(number, name, kind)?;
+        let inode = self.sb.inodes.get(node.inode, node.kind, &self.sb.group, self.core.topology.current());
+        Ok(self.fill(&dir.dentry, name, cached, inode))
+    }
+
+    fn link_at(&self, file: &Entry<'_>, new: &[u8]) -> Result<Entry<'_>, ErrorKind> {
+        let (dir, name) = self.place(new)?;
+        let _alone = dir.dentry.make_dir().changes.write();
+        let (number, cached) = self.vacant(&dir.dentry, name)?;
+        self.sb.backend.link(file.inode(), number, name)?;
+        let inode = self.sb.inodes.get(file.inode(), file.kind(), &self.sb.group, self.core.topology.current());
+        Ok(self.fill(&dir.dentry, name, cached, inode))
+    }
+
+    /// The directory's number, and the negative that is cached for a name in it. The directory's `changes` are held.
+    fn vacant(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<(u64, Option<Arc<Dentry>>), ErrorKind> {
+        if dir.has(flag::REMOVED) {
+            return Err(ErrorKind::NotFound);
+        }
+        let number = dir.directory()?;
+        let Some(dentry) = self.core.d_lookup(&self.core.key(dir, name)) else { return Ok((number, None)) };
+        if !dentry.is_negative() {
+            self.core.put(&self.sb, &dentry);
+            return Err(ErrorKind::AlreadyExists);
+        }
+        Ok((number, Some(dentry)))
+    }
+
+    fn fill(
+        &self,
+        dir: &Arc<Dentry>,
+        name: Name<'_>,
+        cached: Option<Arc<Dentry>>,
+        inode: Arc<crate::inode::Inode>,
+    ) -> Entry<'_> {
+        match cached {
+            Some(dentry) => {
+                self.core.instantiate(&self.sb, &dentry, inode);
+                self.entry(dentry)
+            }
+            None => {
+                let dentry = self.core.alloc(&self.sb, dir, &self.core.key(dir, name), &self.sb.group, 0);
+                self.core.instantiate(&self.sb, &dentry, inode);
+                self.core.hash(&dentry);
+                self.entry(dentry)
+            }
+        }
+    }
+
+    /// The entry of a name that exists. The directory's `changes` are held.
+    fn existing(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<Entry<'_>, ErrorKind> {
+        let dentry = self.lookup_shared(dir, &self.core.key(dir, name), &self.sb.group)?;
+        self.positive(dentry).ok_or(ErrorKind::NotFound)
+    }
+
+    fn remove(&self, path: &[u8], directory: bool) -> Result<(), ErrorKind> {
+        let (dir, name) = self.place(path)?;
+        let _alone = dir.dentry.make_dir().changes.write();
+        let entry = self.existing(&dir.dentry, name)?;
+        match (directory, entry.kind() == Kind::Directory) {
+            (true, false) => return Err(ErrorKind::NotADirectory),
+            (false, true) => return Err(ErrorKind::IsADirectory),
+            _ => {}
+        }
+        let number = dir.dentry.directory()?;
+        let victim = entry.dentry.dir().filter(|_| directory);
+        // A directory's own names do not change while it goes.
+        let _victim = victim.map(|victim| victim.changes.write());
+        self.sb.backend.remove(number, name).map_err(|error| not_empty(error, directory))?;
+        self.core.gone(&self.sb, &entry.dentry, directory);
+        self.forget(&entry.dentry);
+        Ok(())
+    }
+
+    /// What becomes of a dentry whose name was removed (D21).
+    #[doc(alias = "d_delete")]
+    fn forget(&self, dentry: &Arc<Dentry>) {
+        if self.core.on_unlink == OnUnlink::KeepNegative && dentry.count.freeze() {
+            self.core.turn_negative(&self.sb, dentry);
+            dentry.count.thaw();
+        } else {
+            self.core.unhash(dentry);
+        }
+    }
+
+    fn rename_at(&self, from: (&Arc<Dentry>, Name<'_>), to: (&Arc<Dentry>, Name<'_>)) -> Result<(), ErrorKind> {
+        let core = &*self.core;
+        // One rename between directories at a time, so that who is above whom stands still (the kernel's s_vfs_rename_mutex).
+        let _order = core.topmost.lock();
+        let (above, below) = (core.is_below(from.0, to.0), core.is_below(to.0, from.0));
+        let same = Arc::ptr_eq(from.0, to.0);
+        // Ancestors first; strangers by address.
+        let first_is_from = above || !below && from.0.addr() <= to.0.addr();
+        let (first, second) = if first_is_from { (from.0, to.0) } else { (to.0, from.0) };
+        let _first = first.make_dir().changes.write();
+        let _second = (!same).then(|| second.make_dir().changes.write());
+
+        let old = self.existing(from.0, from.1)?;
+        if old.kind() == Kind::Directory && core.is_below(&old.dentry, to.0) {
+            return Err(ErrorKind::Loop);
+        }
+        let target = self.lookup_shared(to.0, &core.key(to.0, to.1), &self.sb.group)?;
+        let target = self.entry(target);
+        if Arc::ptr_eq(&old.dentry, &target.dentry) {
+            return Ok(());
+        }
+        let there = target.dentry.kind();
+        match (old.kind() == Kind::Directory, there) {
+            (true, Some(Kind::File | Kind::Other)) => return Err(ErrorKind::NotADirectory),
+            (false, Some(Kind::Directory)) => return Err(ErrorKind::IsADirectory),
+            _ => {}
+        }
+        if there.is_some() && target.inode() == old.inode() {
+            // Two names of one file: nothing is to be done, says POSIX.
+            return Ok(());
+        }
+        if there == Some(Kind::Directory) && core.is_below(&target.dentry, from.0) {
+            return Err(ErrorKind::DirectoryNotEmpty);
+        }
+        let replaced = target.dentry.dir().filter(|_| there == Some(Kind::Directory));
+        let _replaced = replaced.map(|dir| dir.changes.write());
+        let (from_number, to_number) = (from.0.directory()?, to.0.directory()?);
+        let directory = there == Some(Kind::Directory);
+        let renamed = self.sb.backend.rename((from_number, from.1), (to_number, to.1));
+        renamed.map_err(|error| not_empty(error, directory))?;
+        if there.is_some() {
+            core.gone(&self.sb, &target.dentry, directory);
+        }
+        core.d_move(&self.sb, &old.dentry, to.0, &core.key(to.0, to.1), &target.dentry);
+        Ok(())
+    }
+}
+
+/// Some systems call a directory that is not empty one that exists.
+fn not_empty(error: io::Error, directory: bool) -> ErrorKind {
+    match ErrorKind::from(error) {
+        ErrorKind::AlreadyExists if directory => ErrorKind::DirectoryNotEmpty,
+        other => other,
+    }
+}
+
+impl Core {
+    /// What a dentry stands for lost this name: its last, for a directory, and, as far as this cache knows, for a file.
+    fn gone(&self, sb: &crate::superblock::SuperBlock, dentry: &Arc<Dentry>, directory: bool) {
+        if directory {
+            let mut state = dentry.lock();
+            dentry.change(&mut state, 0, flag::REMOVED, &self.counters);
+            drop(state);
+            // The names that were known not to be in it.
+            self.shrink_tree(sb, dentry);
+        }
+        if let Some(inode) = &dentry.lock().inode {
+            sb.inodes.unlink(inode);
+        }
+    }
+
+    /// Is `dentry` the directory `top`, or below it? Renames between directories are kept out by the caller.
+    fn is_below(&self, top: &Arc<Dentry>, dentry: &Arc<Dentry>) -> bool {
+        let mut here = Arc::clone(dentry);
+        loop {
+            if Arc::ptr_eq(&here, top) {
+                return true;
+            }
+            let above = here.lock().parent.clone();
+            match above {
+                Some(parent) => here = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// Moves a dentry to another name. Readers see it at the one or the other; `target` cannot be found any more.
+    #[doc(alias = "__d_move")]
+    fn d_move(
+        &self,
+        sb: &crate::superblock::SuperBlock,
+        dentry: &Arc<Dentry>,
+        to: &Arc<Dentry>,
+        key: &Key<'_>,
+        target: &Arc<Dentry>,
+    ) {
+        let entered = to.count.get();
+        debug_assert!(entered, "the caller uses the directory");
+        let from = self.renames.write(|| {
+            let (mut state, mut other) = lock_two(dentry, target);
+            self.chains.remove(dentry.hash(), dentry);
+            let hashed = !target.has(flag::UNHASHED);
+            let from = target.seq.write(|| {
+                if hashed {
+                    self.chains.remove(target.hash(), target);
+                    target.change(&mut other, 0, flag::UNHASHED, &self.counters);
+                }
+                dentry.seq.write(|| {
+                    dentry.set_key(&mut state, key);
+                    let from = state.parent.replace(Arc::clone(to));
+                    self.move_place(dentry, &mut state, from.as_deref(), to.make_dir());
+                    from
+                })
+            });
+            let inserted = self.chains.insert(dentry.hash(), Arc::clone(dentry));
+            debug_assert!(inserted.is_ok(), "it was taken off its chain above");
+            from
+        });
+        if let Some(from) = from {
+            self.put(sb, &from);
+        }
+    }
+
+    /// Moves a positive from one directory's children to another's.
+    fn move_place(&self, dentry: &Arc<Dentry>, state: &mut crate::dentry::State, from: Option<&Dentry>, to: &Dir) {
+        if let Some(dir) = from.and_then(Dentry::dir) {
+            // Relaxed: under the lock that guards it.
+            let moved = dir.children.lock().remove(dentry.place.load(Ordering::Relaxed));
+            dir.gone.notify_all();
+            drop(moved);
+        }
+        let mut children = to.children.lock();
+        let place = children.insert(Arc::clone(dentry));
+        children.set_positive(place, true);
+        // Relaxed: as above.
+        dentry.place.store(place, Ordering::Relaxed);
+        let watched = if children.watchers > 0 { flag::PARENT_WATCHED } else { 0 };
+        dentry.change(state, flag::PARENT_WATCHED, watched, &self.counters);
+    }
+}
+
+/// Locks two dentries, the lower address first.
+fn lock_two<'a>(a: &'a Dentry, b: &'a Dentry) -> (Locked<'a>, Locked<'a>) {
+    if a.addr() < b.addr() {
+        let first = a.lock();
+        (first, b.lock())
+    } else {
+        let first = b.lock();
+        (a.lock(), first)
+    }
+}

@@ -1,0 +1,286 @@
+//! The cache: one table of names for all mounts, and the rules they share.
+
+use crate::backend::Backend;
+use crate::dentry::{type_of, Dentry, Kind};
+use crate::error::ErrorKind;
+use crate::inode::Inodes;
+use crate::mount::Mount;
+use crate::name::{Key, Name};
+use crate::negative::{NegativePolicy, Probation};
+use crate::seq::SeqLock;
+use crate::shrink::{Shrink, BATCH};
+use crate::stats::{Counters, Statistics};
+use crate::superblock::SuperBlock;
+use lowwater_lru_core::chains::Chains;
+use lowwater_lru_core::sync::{Arc, Mutex, RwLock};
+use lowwater_lru_core::topology::{self, Topology};
+use lowwater_lru_core::{Bytes, ListLru, Memcg};
+use lowwater_shrinker::Registry;
+use std::collections::hash_map::RandomState;
+use std::fmt;
+use std::hash::BuildHasher;
+
+/// What becomes of a name that is removed while nobody else uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(alias = "fs.dentry-negative")]
+pub enum OnUnlink {
+    /// It stays, as a negative: the next who asks is answered from the cache.
+    #[default]
+    KeepNegative,
+    /// It goes: who creates and removes names that never come back leaves nothing.
+    Forget,
+}
+
+/// A cache of names. A handle: clones are the same cache.
+///
+/// ```
+/// use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
+/// use lowwater_lru_core::MemcgTree;
+/// use lowwater_shrinker::Registry;
+/// use std::sync::Arc;
+///
+/// let tree = MemcgTree::default();
+/// let registry = Registry::new(&tree, 1);
+/// let dcache = Dcache::builder().buckets(1 << 10).build();
+/// let mount = dcache.mount(Arc::new(Memory::new()), &registry, tree.root())?;
+///
+/// mount.mkdir(b"/etc")?;
+/// mount.create(b"/etc/passwd")?;
+/// assert_eq!(mount.lookup(b"/etc/passwd")?.unwrap().kind(), Kind::File);
+///
+/// assert!(mount.lookup(b"/etc/shadow")?.is_none()); // asks the backend,
+/// assert!(mount.lookup(b"/etc/shadow")?.is_none()); // asks nobody
+/// assert_eq!(dcache.statistics().nr_negative, 1);
+///
+/// registry.drop_caches();
+/// assert_eq!(dcache.statistics().nr_dentry, 1); // the root
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Dcache {
+    core: Arc<Core>,
+}
+
+/// What all handles and mounts share.
+pub(crate) struct Core {
+    #[doc(alias = "dentry_hashtable")]
+    pub(crate) chains: Chains<Dentry>,
+    pub(crate) secret: u64,
+    #[doc(alias = "rename_lock")]
+    pub(crate) renames: SeqLock,
+    pub(crate) counters: Counters,
+    pub(crate) policy: Box<dyn NegativePolicy>,
+    pub(crate) topology: Arc<dyn Topology>,
+    pub(crate) on_unlink: OnUnlink,
+    /// Held by who moves names between directories.
+    #[doc(alias = "s_vfs_rename_mutex")]
+    pub(crate) topmost: Mutex<()>,
+    supers: RwLock<Vec<Option<Arc<SuperBlock>>>>,
+}
+
+/// The choices of a [`Dcache`].
+#[must_use = "a builder does nothing until `build`"]
+pub struct Builder {
+    buckets: usize,
+    policy: Box<dyn NegativePolicy>,
+    topology: Option<Arc<dyn Topology>>,
+    on_unlink: OnUnlink,
+}
+
+/// Buckets where nothing is said: 32 MiB of table would be too much for a guest, 2^16 chains are half a megabyte.
+const BUCKETS_DEFAULT: usize = 1 << 16;
+
+impl Dcache {
+    /// Begins a cache.
+    pub fn builder() -> Builder {
+        Builder {
+            buckets: BUCKETS_DEFAULT,
+            policy: Box::new(Probation::default()),
+            topology: None,
+            on_unlink: OnUnlink::default(),
+        }
+    }
+
+    /// Puts a backend under this cache. Its names are counted for `group` unless a lookup names another; they are freed through
+    /// `registry`, in whose tree the groups must be.
+    ///
+    /// # Errors
+    ///
+    /// What the backend says about its root; [`ErrorKind::TooManyReferences`] beyond 65,536 mounts or when the registry has no id
+    /// left.
+    pub fn mount(&self, backend: Arc<dyn Backend>, registry: &Registry, group: &Memcg) -> Result<Mount, crate::Error> {
+        self.try_mount(backend, registry, group).map_err(|kind| kind.at(b"/"))
+    }
+
+    fn try_mount(&self, backend: Arc<dyn Backend>, registry: &Registry, group: &Memcg) -> Result<Mount, ErrorKind> {
+        let core = &self.core;
+        let node = backend.root()?;
+        let prepared = registry.builder("dcache").batch(BATCH).alloc().map_err(|_| ErrorKind::TooManyReferences)?;
+        let sb = {
+            let mut supers = core.supers.write();
+            let at = supers.iter().position(Option::is_none).unwrap_or(supers.len());
+            let id = u16::try_from(at).map_err(|_| ErrorKind::TooManyReferences)?;
+            let lists = [(); 3].map(|()| ListLru::with_occupancy(prepared.occupancy()));
+            let inodes = Inodes::new(ListLru::with_occupancy(prepared.occupancy()));
+            let apart = core.policy.apart();
+            let sb = Arc::new(SuperBlock::new(id, backend, group.clone(), apart, lists, inodes));
+            let name = Name::checked(b"root");
+            let key = Key::new(core.secret, 0, name);
+            let root = Arc::new(Dentry::new(&key, None, id, group.clone(), core.topology.current(), 0));
+            core.counters.born(root.addr());
+            let inode = sb.inodes.get(node.inode, Kind::Directory, group, root.node);
+            core.instantiate(&sb, &root, inode);
+            debug_assert_eq!(root.flags() & 3, type_of(Kind::Directory), "a root is a directory");
+            sb.set_root(root);
+            if at == supers.len() {
+                supers.push(None);
+            }
+            supers[at] = Some(Arc::clone(&sb));
+            sb
+        };
+        // Only now: no callback sees a superblock that is half built.
+        let shrink = Shrink { core: Arc::clone(core), sb: Arc::clone(&sb) };
+        let registration = prepared.register(Arc::new(shrink));
+        Ok(Mount::new(Arc::clone(core), sb, registration))
+    }
+
+    /// The counters. Each is exact when nothing moves.
+    pub fn statistics(&self) -> Statistics {
+        self.core.counters.read()
+    }
+
+    /// The policy for negatives.
+    pub fn policy(&self) -> &dyn NegativePolicy {
+        &*self.core.policy
+    }
+
+    /// Buckets of the table.
+    pub fn buckets(&self) -> usize {
+        self.core.chains.buckets()
+    }
+
+    /// Bytes of the table, without what is in it.
+    pub fn table_footprint(&self) -> Bytes {
+        self.core.chains.footprint()
+    }
+
+    /// Bytes of one dentry with a name of up to 32 bytes, with both counts of its `Arc`, its place among its siblings, and what the
+    /// allocator rounds it up to.
+    pub const fn dentry_bytes() -> usize {
+        /// Both counts of an `Arc`.
+        const COUNTS: usize = 16;
+        /// What common allocators keep before an object, and their alignment.
+        const HEADER: usize = 8;
+        const ALIGN: usize = 16;
+        let object = COUNTS + size_of::<Dentry>();
+        let allocated = (object + HEADER).div_ceil(ALIGN) * ALIGN;
+        // A pointer, a mark for used and one for positive, and a page's part of what is above the marks.
+        allocated + size_of::<usize>() + 1
+    }
+
+    /// The lengths of all chains: how many buckets have 0, 1, 2, ... dentries; the last counts longer ones too. O(buckets).
+    pub fn chain_lengths(&self) -> [u64; 32] {
+        let mut lengths = [0; 32];
+        for bucket in 0..self.buckets() {
+            let reader = lowwater_lru_core::chains::Reader::enter();
+            let len = self.core.chains.chain_at(bucket, &reader).count();
+            lengths[len.min(31)] += 1;
+        }
+        lengths
+    }
+
+    /// Buckets that the kernel would give a machine of so much memory: one for every 8 KiB up to 64 GiB, above that one more
+    /// doubling of the memory's part for every factor of 4; a power of two.
+    #[doc(alias = "alloc_large_system_hash")]
+    pub fn kernel_buckets(memory: Bytes) -> u64 {
+        const SCALE: u32 = 13;
+        const ADAPT_FROM: u64 = 64 << 30;
+        let mut scale = SCALE;
+        let mut adapt = ADAPT_FROM;
+        while adapt < memory.get() {
+            scale += 1;
+            adapt = adapt.saturating_mul(4);
+        }
+        (memory.get() >> scale).max(1).next_power_of_two()
+    }
+}
+
+impl Core {
+    /// The superblock of this number, while it is mounted.
+    pub(crate) fn superblock(&self, id: u16) -> Option<Arc<SuperBlock>> {
+        self.supers.read().get(usize::from(id))?.clone()
+    }
+
+    pub(crate) fn forget_superblock(&self, id: u16) {
+        self.supers.write()[usize::from(id)] = None;
+    }
+
+    /// The key of a name below a directory.
+    #[inline]
+    pub(crate) fn key<'a>(&self, dir: &Dentry, name: Name<'a>) -> Key<'a> {
+        Key::new(self.secret, dir.addr(), name)
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("chains", &self.chains).field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+// === impl Builder ===
+
+impl Builder {
+    /// How many buckets the table has, rounded up to a power of two. 65,536 if nothing is said;
+    /// [`Dcache::kernel_buckets`] is what Linux would take.
+    pub fn buckets(mut self, buckets: usize) -> Self {
+        self.buckets = buckets;
+        self
+    }
+
+    /// Which negatives stay; [`Probation`] if nothing is said.
+    pub fn policy(mut self, policy: impl NegativePolicy + 'static) -> Self {
+        self.policy = Box::new(policy);
+        self
+    }
+
+    /// As [`policy`](Self::policy), for one that is chosen at run time.
+    pub fn boxed_policy(mut self, policy: Box<dyn NegativePolicy>) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// On which nodes names are counted; this machine's if nothing is said.
+    pub fn topology(mut self, topology: Arc<dyn Topology>) -> Self {
+        self.topology = Some(topology);
+        self
+    }
+
+    /// What becomes of a name that is removed.
+    pub fn on_unlink(mut self, on_unlink: OnUnlink) -> Self {
+        self.on_unlink = on_unlink;
+        self
+    }
+
+    /// Makes the cache. Allocates the table.
+    pub fn build(self) -> Dcache {
+        let core = Core {
+            chains: Chains::new(self.buckets),
+            secret: RandomState::new().hash_one(0),
+            renames: SeqLock::new(),
+            counters: Counters::new(),
+            policy: self.policy,
+            topology: self.topology.unwrap_or_else(topology::detect),
+            on_unlink: self.on_unlink,
+            topmost: Mutex::new(()),
+            supers: RwLock::new(Vec::new()),
+        };
+        Dcache { core: Arc::new(core) }
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder").field("buckets", &self.buckets).field("policy", &self.policy).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,354 @@
+//! A dentry: a name below a directory, and what it stands for; nothing, if it is negative.
+//!
+//! # Who guards what
+//!
+//! | field | written under | read |
+//! |---|---|---|
+//! | `lru` | the list's lock | |
+//! | `link` | the bucket's lock | by lookups, inside a `Reader` |
+//! | `words`, `len`, `hash`, `parent`, the type in `flags` | `state`, between `seq` odd and even | by lookups, checked with `seq` |
+//! | `flags`, the rest | `state`, but for `REFERENCED`, which anyone sets | by anyone |
+//! | `count` | anyone | by anyone |
+//! | `place` | the parent's children lock | under it |
+//! | `dir` | once | by anyone |
+//!
+//! Lock order: renames, a directory's `changes` (ancestors first), `state` (by address when two), the parent's `children`, a
+//! bucket's, a list's. A walk of a list holds that list's lock, so it only *tries* `state`.
+//!
+//! # Invariants
+//!
+//! 1. `LRU_LIST` is set exactly while the dentry is on a list or on somebody's private list; then `SHRINK_LIST` is set, too (D8).
+//! 2. The counters say how many dentries have `LRU_LIST`, and how many negatives have it without `SHRINK_LIST` (D9).
+//! 3. A child is one of its parent's users (D12).
+//! 4. Not in use, not dead, hashed: then it is on a list, or its last user is just putting it there.
+
+use crate::inode::Inode;
+use crate::lockref::LockRef;
+use crate::name::{unpack, Key, Name, INLINE_MAX, WORDS};
+use crate::seq::SeqCount;
+use crate::siblings::Children;
+use crate::stats::Counters;
+use lowwater_lru_core::chains::Link;
+use lowwater_lru_core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use lowwater_lru_core::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use lowwater_lru_core::{chained, linked, Links, Memcg, NodeId};
+use std::sync::OnceLock;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// Anything else: a symbolic link, a device, a socket. It is not followed.
+    Other,
+}
+
+/// The flags of a dentry.
+pub(crate) mod flag {
+    /// Two bits: 0 is negative.
+    pub(crate) const TYPE: u32 = 3;
+    /// On a list, or on somebody's private list.
+    pub(crate) const LRU_LIST: u32 = 1 << 2;
+    /// On somebody's private list.
+    pub(crate) const SHRINK_LIST: u32 = 1 << 3;
+    /// Used since it was put on its list, or since a walk saw it last.
+    pub(crate) const REFERENCED: u32 = 1 << 4;
+    /// Cannot be found by name.
+    pub(crate) const UNHASHED: u32 = 1 << 5;
+    /// Dead, or about to be.
+    pub(crate) const KILLED: u32 = 1 << 6;
+    /// A negative that came off probation: it was asked for again.
+    pub(crate) const KEPT: u32 = 1 << 7;
+    /// A negative that the policy has seen.
+    pub(crate) const SETTLED: u32 = 1 << 8;
+    /// The directory is watched.
+    pub(crate) const PARENT_WATCHED: u32 = 1 << 9;
+    /// Its backend is being asked.
+    pub(crate) const IN_LOOKUP: u32 = 1 << 10;
+    /// A directory that was removed: nothing is made in it any more.
+    pub(crate) const REMOVED: u32 = 1 << 11;
+    /// The high byte is the length of the name.
+    pub(crate) const LEN_SHIFT: u32 = 24;
+}
+
+/// See the module.
+#[doc(alias = "struct dentry")]
+pub(crate) struct Dentry {
+    link: Link<Dentry>,
+    pub(crate) seq: SeqCount,
+    hash: AtomicU32,
+    parent: AtomicUsize,
+    words: [AtomicU64; WORDS],
+    flags: AtomicU32,
+    pub(crate) count: LockRef,
+    /// Where the parent keeps it.
+    pub(crate) place: AtomicU32,
+    pub(crate) sb: u16,
+    pub(crate) node: NodeId,
+    dir: OnceLock<Box<Dir>>,
+    state: Mutex<State>,
+    lru: Links,
+    pub(crate) memcg: Memcg,
+}
+
+linked!(impl[] for Dentry { lru, handle: Arc<Dentry> });
+chained!(impl[] for Dentry { link });
+
+/// What is under a dentry's lock.
+pub(crate) struct State {
+    pub(crate) parent: Option<Arc<Dentry>>,
+    pub(crate) inode: Option<Arc<Inode>>,
+    /// The bytes of a long name behind the first 32. Boxed twice: few names are long, and this is 8 bytes.
+    tail: Option<Box<Box<[u8]>>>,
+}
+
+/// A dentry's lock, held.
+pub(crate) type Locked<'a> = MutexGuard<'a, State>;
+
+/// The directory's part: made when a dentry becomes one.
+pub(crate) struct Dir {
+    /// Held by who changes names here, shared by who asks the backend for one.
+    #[doc(alias = "i_rwsem")]
+    pub(crate) changes: RwLock<()>,
+    pub(crate) children: Mutex<Children>,
+    /// A child went: for who waits until all have.
+    pub(crate) gone: Condvar,
+    pub(crate) in_lookup: Mutex<InLookup>,
+    /// A lookup ended.
+    pub(crate) answered: Condvar,
+}
+
+/// Names whose backend is being asked. As many as there are threads in it, at most.
+#[derive(Default)]
+#[doc(alias = "in_lookup_hashtable")]
+pub(crate) struct InLookup {
+    pub(crate) asked: Vec<Arc<Dentry>>,
+    pub(crate) waiters: usize,
+}
+
+#[cfg(all(target_pointer_width = "64", not(lowwater_loom)))]
+const _: () =
+    assert!(size_of::<Dentry>() <= 152, "a dentry with both counts of its Arc is 168 bytes (DESIGN: cost table)");
+
+impl Dentry {
+    /// A negative dentry that cannot be found yet, with one user.
+    #[doc(alias = "d_alloc")]
+    pub(crate) fn new(
+        key: &Key<'_>,
+        parent: Option<Arc<Dentry>>,
+        sb: u16,
+        memcg: Memcg,
+        node: NodeId,
+        flags: u32,
+    ) -> Self {
+        Self {
+            link: Link::new(),
+            seq: SeqCount::new(),
+            hash: AtomicU32::new((key.hash >> 32) as u32),
+            parent: AtomicUsize::new(key.parent),
+            words: key.words.map(AtomicU64::new),
+            flags: AtomicU32::new(flags | flag::UNHASHED | (key.len() as u32) << flag::LEN_SHIFT),
+            count: LockRef::new(1),
+            place: AtomicU32::new(0),
+            sb,
+            node,
+            dir: OnceLock::new(),
+            state: Mutex::new(State { parent, inode: None, tail: boxed_tail(key) }),
+            lru: Links::new(),
+            memcg,
+        }
+    }
+
+    /// The address: its name among directories.
+    #[inline]
+    pub(crate) fn addr(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    #[inline]
+    pub(crate) fn flags(&self) -> u32 {
+        // Relaxed: checked with `seq`, read under `state`, or ordered by a fence that the reader brings.
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, flags: u32) -> bool {
+        self.flags() & flags != 0
+    }
+
+    #[inline]
+    pub(crate) fn is_negative(&self) -> bool {
+        !self.has(flag::TYPE)
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        kind_of(self.flags())
+    }
+
+    /// The hash that chooses the bucket: its high half is all that is kept.
+    #[inline]
+    pub(crate) fn hash(&self) -> u64 {
+        // Relaxed: as for `flags`.
+        u64::from(self.hash.load(Ordering::Relaxed)) << 32
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+        self.state.try_lock()
+    }
+
+    /// The directory's part, if it ever was one.
+    #[inline]
+    pub(crate) fn dir(&self) -> Option<&Dir> {
+        self.dir.get().map(|dir| &**dir)
+    }
+
+    pub(crate) fn make_dir(&self) -> &Dir {
+        self.dir.get_or_init(|| Box::new(Dir::new()))
+    }
+
+    /// Is this `key`, as far as a reader without the lock can tell? The sequence count to check it with.
+    #[inline]
+    pub(crate) fn matches(&self, key: &Key<'_>) -> Option<u32> {
+        // Relaxed: most candidates of a long chain end here; a rename under way makes a miss, and a miss proves nothing.
+        if self.hash.load(Ordering::Relaxed) != (key.hash >> 32) as u32 {
+            return None;
+        }
+        let seq = self.seq.begin();
+        self.is_key(key).then_some(seq)
+    }
+
+    /// Compares; under `state`, or with `seq` around it.
+    #[inline]
+    pub(crate) fn is_key(&self, key: &Key<'_>) -> bool {
+        let flags = self.flags();
+        // Relaxed: `seq`, or the lock, says whether these belong together.
+        self.parent.load(Ordering::Relaxed) == key.parent
+            && (flags >> flag::LEN_SHIFT) as usize == key.len()
+            && self.words.iter().zip(key.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
+            && flags & flag::UNHASHED == 0
+            && (key.len() <= INLINE_MAX || self.has_tail(key))
+    }
+
+    #[cold]
+    fn has_tail(&self, key: &Key<'_>) -> bool {
+        self.lock().is_tail(key)
+    }
+
+    /// As [`is_key`](Self::is_key), for who holds the lock.
+    pub(crate) fn is_key_locked(&self, state: &State, key: &Key<'_>) -> bool {
+        let short = Key { name: Name::checked(&key.name.bytes()[..key.len().min(INLINE_MAX)]), ..*key };
+        if key.len() <= INLINE_MAX {
+            return self.is_key(&short);
+        }
+        let flags = self.flags();
+        // Relaxed: the lock is held.
+        self.parent.load(Ordering::Relaxed) == key.parent
+            && (flags >> flag::LEN_SHIFT) as usize == key.len()
+            && self.words.iter().zip(key.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
+            && flags & flag::UNHASHED == 0
+            && state.is_tail(key)
+    }
+
+    /// The name. Takes the lock.
+    pub(crate) fn name(&self) -> Box<[u8]> {
+        let state = self.lock();
+        self.name_locked(&state)
+    }
+
+    pub(crate) fn name_locked(&self, state: &State) -> Box<[u8]> {
+        // Relaxed: the lock is held.
+        let words = std::array::from_fn(|n| self.words[n].load(Ordering::Relaxed));
+        let len = (self.flags() >> flag::LEN_SHIFT) as usize;
+        unpack(words, len, state.tail.as_ref().map_or(&[], |tail| tail))
+    }
+
+    /// Gives it another name and parent. Under `state`, between `seq` odd and even, and not on a chain.
+    pub(crate) fn set_key(&self, state: &mut State, key: &Key<'_>) {
+        // Relaxed: the sequence count orders all of these.
+        self.parent.store(key.parent, Ordering::Relaxed);
+        self.hash.store((key.hash >> 32) as u32, Ordering::Relaxed);
+        for (mine, word) in self.words.iter().zip(key.words) {
+            mine.store(word, Ordering::Relaxed);
+        }
+        state.tail = boxed_tail(key);
+        self.flags.fetch_and((1 << flag::LEN_SHIFT) - 1, Ordering::Relaxed);
+        self.flags.fetch_or((key.len() as u32) << flag::LEN_SHIFT, Ordering::Relaxed);
+    }
+
+    /// Clears and sets flags, and keeps the counters exact (invariant 2). Under `state`.
+    #[doc(alias = "D_FLAG_VERIFY")]
+    pub(crate) fn change(&self, _state: &mut State, clear: u32, set: u32, counters: &Counters) {
+        // Relaxed: written under the lock; who reads without it checks `seq` or brings a fence. An exchange, because anyone may
+        // set REFERENCED meanwhile.
+        let mut before = self.flags.load(Ordering::Relaxed);
+        loop {
+            let after = before & !clear | set;
+            // Relaxed: as above.
+            match self.flags.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => break counters.moved(self.addr(), before, after),
+                Err(now) => before = now,
+            }
+        }
+        debug_assert!(
+            !self.has(flag::SHRINK_LIST) || self.has(flag::LRU_LIST),
+            "what is on a private list counts as listed (D8)"
+        );
+    }
+
+    /// Says that it was used.
+    #[inline]
+    pub(crate) fn touch(&self) {
+        if !self.has(flag::REFERENCED) {
+            // Relaxed: a mark for the next walk.
+            self.flags.fetch_or(flag::REFERENCED, Ordering::Relaxed);
+        }
+    }
+}
+
+impl State {
+    fn is_tail(&self, key: &Key<'_>) -> bool {
+        self.tail.as_ref().map_or(&[][..], |tail| tail) == key.tail()
+    }
+}
+
+impl Dir {
+    fn new() -> Self {
+        Self {
+            changes: RwLock::new(()),
+            children: Mutex::new(Children::default()),
+            gone: Condvar::new(),
+            in_lookup: Mutex::new(InLookup::default()),
+            answered: Condvar::new(),
+        }
+    }
+}
+
+fn boxed_tail(key: &Key<'_>) -> Option<Box<Box<[u8]>>> {
+    let tail = key.tail();
+    (!tail.is_empty()).then(|| Box::new(tail.into()))
+}
+
+#[inline]
+pub(crate) fn kind_of(flags: u32) -> Option<Kind> {
+    match flags & flag::TYPE {
+        0 => None,
+        1 => Some(Kind::File),
+        2 => Some(Kind::Directory),
+        _ => Some(Kind::Other),
+    }
+}
+
+pub(crate) fn type_of(kind: Kind) -> u32 {
+    match kind {
+        Kind::File => 1,
+        Kind::Directory => 2,
+        Kind::Other => 3,
+    }
+}

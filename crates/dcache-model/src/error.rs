@@ -1,0 +1,133 @@
+//! What can go wrong, with the path it went wrong at.
+
+use std::fmt;
+use std::io;
+
+/// An operation failed; the path is the caller's.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {kind}", PathText(path))]
+pub struct Error {
+    kind: ErrorKind,
+    path: Box<[u8]>,
+}
+
+/// Why an operation failed, in the words of [`std::io::ErrorKind`] where it has them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// No such name, or a directory on the way to it does not exist.
+    #[error("no such file or directory")]
+    #[doc(alias = "ENOENT")]
+    NotFound,
+    /// The name is taken.
+    #[error("it exists already")]
+    #[doc(alias = "EEXIST")]
+    AlreadyExists,
+    /// A part of the path other than the last is a file, or the operation is for directories only.
+    #[error("not a directory")]
+    #[doc(alias = "ENOTDIR")]
+    NotADirectory,
+    /// The operation is not for directories.
+    #[error("it is a directory")]
+    #[doc(alias = "EISDIR")]
+    IsADirectory,
+    /// The directory holds names.
+    #[error("the directory is not empty")]
+    #[doc(alias = "ENOTEMPTY")]
+    DirectoryNotEmpty,
+    /// A name of more than 255 bytes, or a path of more than 4,096.
+    #[error("a name is longer than 255 bytes, or the path longer than 4096")]
+    #[doc(alias = "ENAMETOOLONG")]
+    NameTooLong,
+    /// An empty path, a byte 0, or `.` and `..` where a name is needed.
+    #[error("not a name: empty, with a byte 0, or `.` or `..` as the last part")]
+    #[doc(alias = "EINVAL")]
+    InvalidName,
+    /// A directory was to be moved below itself.
+    #[error("a directory cannot be moved below itself")]
+    #[doc(alias = "ELOOP")]
+    Loop,
+    /// The two paths are of two mounts.
+    #[error("the two paths are on different mounts")]
+    #[doc(alias = "EXDEV")]
+    CrossesDevices,
+    /// The name is in use by someone and cannot change now.
+    #[error("too many references to one entry")]
+    #[doc(alias = "EMLINK")]
+    TooManyReferences,
+    /// What the backend said.
+    #[error("the backend failed: {0}")]
+    Backend(#[source] io::Error),
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, path: &[u8]) -> Self {
+        Self { kind, path: path.into() }
+    }
+
+    /// Why.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    /// The path that was given.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+}
+
+impl ErrorKind {
+    /// The standard library's word for it.
+    pub fn io(&self) -> io::ErrorKind {
+        match self {
+            Self::NotFound => io::ErrorKind::NotFound,
+            Self::AlreadyExists => io::ErrorKind::AlreadyExists,
+            Self::NotADirectory => io::ErrorKind::NotADirectory,
+            Self::IsADirectory => io::ErrorKind::IsADirectory,
+            Self::DirectoryNotEmpty => io::ErrorKind::DirectoryNotEmpty,
+            Self::NameTooLong => io::ErrorKind::InvalidFilename,
+            Self::InvalidName | Self::Loop => io::ErrorKind::InvalidInput,
+            Self::CrossesDevices => io::ErrorKind::CrossesDevices,
+            Self::TooManyReferences => io::ErrorKind::TooManyLinks,
+            Self::Backend(error) => error.kind(),
+        }
+    }
+
+    pub(crate) fn at(self, path: &[u8]) -> Error {
+        Error::new(self, path)
+    }
+}
+
+impl From<io::Error> for ErrorKind {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::NotFound,
+            io::ErrorKind::AlreadyExists => Self::AlreadyExists,
+            io::ErrorKind::NotADirectory => Self::NotADirectory,
+            io::ErrorKind::IsADirectory => Self::IsADirectory,
+            io::ErrorKind::DirectoryNotEmpty => Self::DirectoryNotEmpty,
+            _ => Self::Backend(error),
+        }
+    }
+}
+
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(error.kind.io(), error)
+    }
+}
+
+/// A path for people: bytes that are no text are escaped, a long one is cut.
+struct PathText<'a>(&'a [u8]);
+
+impl fmt::Display for PathText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN_MAX: usize = 200;
+        let shown = &self.0[..self.0.len().min(SHOWN_MAX)];
+        write!(f, "{}", shown.escape_ascii())?;
+        if shown.len() < self.0.len() {
+            f.write_str("...")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,243 @@
+//! From a path to a dentry: first without a lock and without writing anything, then name by name.
+//!
+//! # The walk without locks
+//!
+//! ```text
+//!     for each name:   find the child on its chain     child.seq begun, then its name, parent and type are read
+//!                      parent.seq unchanged?           so the child was the parent's when we came to it (D6)
+//!     at the end:      take a count, child.seq unchanged?
+//! ```
+//!
+//! Every step is checked against the one before, hand over hand; if one fails, or a name is not found, the walk begins again with
+//! locks: a miss here proves nothing (D3). A negative whose check passes was there and negative, and is the answer.
+//!
+//! The kernel leaves no mark on a negative that is found this way, so that its second chance is left to chance; here it is
+//! marked as used.
+//!
+//! # One question for many
+//!
+//! Who misses a name tells the others, in the directory's list of names that are being asked for, before it asks the backend. Those
+//! who come meanwhile wait for its answer, and get the same dentry (D23).
+
+#[cfg(all(test, lowwater_loom))]
+mod loom;
+
+use crate::dentry::{flag, kind_of, Dentry, Dir, Kind};
+use crate::error::ErrorKind;
+use crate::mount::{Entry, Mount};
+use crate::name::{Key, Name};
+use crate::path::{check, is_end, step, Step};
+use lowwater_lru_core::chains::Reader;
+use lowwater_lru_core::sync::Arc;
+use lowwater_lru_core::Memcg;
+
+/// How a walk without locks ended.
+enum Fast<'m> {
+    Found(Entry<'m>),
+    Missing,
+    /// It could not be sure.
+    Again,
+}
+
+impl Mount {
+    /// What a path stands for.
+    #[inline]
+    pub(crate) fn resolve(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
+        check(path)?;
+        match self.walk_fast(path)? {
+            Fast::Found(entry) => Ok(Some(entry)),
+            Fast::Missing => Ok(None),
+            Fast::Again => match self.walk_slow(path, group) {
+                // A directory on the way was removed while we were in it.
+                Err(ErrorKind::NotFound) => Ok(None),
+                result => result,
+            },
+        }
+    }
+
+    #[doc(alias = "LOOKUP_RCU")]
+    fn walk_fast(&self, path: &[u8]) -> Result<Fast<'_>, ErrorKind> {
+        let reader = Reader::enter();
+        let core = &*self.core;
+        let root = self.sb.root();
+        let mut rest = path;
+        let mut name = match step(rest)? {
+            Some((Step::Down(name), behind)) => {
+                rest = behind;
+                name
+            }
+            // The root itself, or above it: not worth a fast way.
+            _ => return Ok(Fast::Again),
+        };
+        let mut dir: &Dentry = root;
+        let mut dir_seq = root.seq.begin();
+        loop {
+            let key = core.key(dir, name);
+            let mut seq = 0;
+            let found = core.chains.find(key.hash, &reader, |child| child.matches(&key).map(|s| seq = s).is_some());
+            let Some(found) = found else { return Ok(Fast::Again) };
+            // The parent is checked after the child's sequence began, so both held at one time.
+            if dir.seq.retry(dir_seq) {
+                return Ok(Fast::Again);
+            }
+            let flags = found.flags();
+            let kind = kind_of(flags);
+            let next = match step(rest)? {
+                _ if kind.is_none() => None,
+                None => {
+                    if !rest.is_empty() && kind != Some(Kind::Directory) {
+                        return Ok(Fast::Again);
+                    }
+                    if !found.count.get() {
+                        return Ok(Fast::Again);
+                    }
+                    let entry = self.entry(found.to_arc());
+                    // Dropping the entry takes the count back.
+                    let again = found.seq.retry(seq);
+                    return Ok(if again { Fast::Again } else { Fast::Found(entry) });
+                }
+                Some((Step::Down(next), behind)) if kind == Some(Kind::Directory) => Some((next, behind)),
+                Some(_) => return Ok(Fast::Again),
+            };
+            match next {
+                None => {
+                    if found.seq.retry(seq) {
+                        return Ok(Fast::Again);
+                    }
+                    found.touch();
+                    return Ok(Fast::Missing);
+                }
+                Some((next, behind)) => {
+                    (dir, dir_seq, name, rest) = (found.get(), seq, next, behind);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn walk_slow(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
+        let root = self.sb.root();
+        // The mount holds its root, so it is not dead.
+        root.count.get();
+        let mut here = self.entry(Arc::clone(root));
+        let mut rest = path;
+        while let Some((part, behind)) = step(rest)? {
+            here.dentry.directory()?;
+            let next = match part {
+                Step::Up => self.core.parent(&here.dentry)?,
+                Step::Down(name) => self.lookup_one(&here.dentry, name, group)?,
+            };
+            match self.positive(next) {
+                Some(entry) => here = entry,
+                None => return Ok(None),
+            }
+            rest = behind;
+        }
+        if path.ends_with(b"/") && is_end(rest) {
+            here.dentry.directory()?;
+        }
+        Ok(Some(here))
+    }
+
+    /// An entry for a positive; a negative is let go of.
+    pub(crate) fn positive(&self, dentry: Arc<Dentry>) -> Option<Entry<'_>> {
+        let negative = dentry.is_negative();
+        let entry = self.entry(dentry);
+        (!negative).then_some(entry)
+    }
+
+    /// The dentry of a name in a directory that the caller uses, with one more user; asks the backend if need be.
+    #[doc(alias = "lookup_slow")]
+    pub(crate) fn lookup_one(
+        &self,
+        dir: &Arc<Dentry>,
+        name: Name<'_>,
+        group: &Memcg,
+    ) -> Result<Arc<Dentry>, ErrorKind> {
+        let key = self.core.key(dir, name);
+        if let Some(dentry) = self.core.d_lookup(&key) {
+            return Ok(dentry);
+        }
+        let _shared = dir.make_dir().changes.read();
+        self.lookup_shared(dir, &key, group)
+    }
+
+    /// As [`lookup_one`](Self::lookup_one), for who holds the directory's `changes`, shared or alone.
+    #[doc(alias = "d_alloc_parallel")]
+    pub(crate) fn lookup_shared(
+        &self,
+        dir: &Arc<Dentry>,
+        key: &Key<'_>,
+        group: &Memcg,
+    ) -> Result<Arc<Dentry>, ErrorKind> {
+        if dir.has(flag::REMOVED) {
+            return Err(ErrorKind::NotFound);
+        }
+        let part = dir.make_dir();
+        let asked = {
+            let mut in_lookup = part.in_lookup.lock();
+            loop {
+                let same = |other: &&Arc<Dentry>| other.is_asked_for(key);
+                if let Some(theirs) = in_lookup.asked.iter().find(same).cloned() {
+                    in_lookup.waiters += 1;
+                    while in_lookup.asked.iter().any(|other| Arc::ptr_eq(other, &theirs)) {
+                        part.answered.wait(&mut in_lookup);
+                    }
+                    in_lookup.waiters -= 1;
+                    if !theirs.has(flag::UNHASHED) && theirs.count.get() {
+                        return Ok(theirs);
+                    }
+                    // The backend failed, or it is gone again: ask for ourselves.
+                } else if let Some(dentry) = self.core.d_lookup(key) {
+                    return Ok(dentry);
+                } else {
+                    let dentry = self.core.alloc(&self.sb, dir, key, group, flag::IN_LOOKUP);
+                    in_lookup.asked.push(Arc::clone(&dentry));
+                    break dentry;
+                }
+            }
+        };
+        let answer = Answer { mount: self, part, dentry: asked };
+        self.core.counters.asked_backend(answer.dentry.addr());
+        let node = self.sb.backend.lookup(dir.directory()?, key.name)?;
+        let dentry = &answer.dentry;
+        if let Some(node) = node {
+            let inode = self.sb.inodes.get(node.inode, node.kind, group, dentry.node);
+            self.core.instantiate(&self.sb, dentry, inode);
+        }
+        self.core.hash(dentry);
+        dentry.count.get();
+        Ok(Arc::clone(dentry))
+    }
+}
+
+impl Dentry {
+    /// Is it this name that is being asked for? It is not hashed yet, so the flag for that says nothing.
+    fn is_asked_for(&self, key: &Key<'_>) -> bool {
+        self.hash() == key.hash >> 32 << 32 && *self.name() == *key.name.bytes()
+    }
+}
+
+/// Ends a question, however it ends, and lets those who wait go on.
+struct Answer<'a> {
+    mount: &'a Mount,
+    part: &'a Dir,
+    dentry: Arc<Dentry>,
+}
+
+impl Drop for Answer<'_> {
+    #[doc(alias = "d_lookup_done")]
+    fn drop(&mut self) {
+        {
+            let mut state = self.dentry.lock();
+            self.dentry.change(&mut state, flag::IN_LOOKUP, 0, &self.mount.core.counters);
+        }
+        let mut in_lookup = self.part.in_lookup.lock();
+        in_lookup.asked.retain(|other| !Arc::ptr_eq(other, &self.dentry));
+        if in_lookup.waiters > 0 {
+            self.part.answered.notify_all();
+        }
+        drop(in_lookup);
+        self.mount.core.put(&self.mount.sb, &self.dentry);
+    }
+}

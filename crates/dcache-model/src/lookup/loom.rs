@@ -1,0 +1,65 @@
+//! A lookup without locks beside a dentry that turns positive and is then renamed. Two threads, all executions with two preemptions.
+
+use crate::dentry::{flag, kind_of, Dentry, Kind};
+use crate::name::{Key, Name};
+use crate::stats::Counters;
+use lowwater_lru_core::chains::{Chains, Reader};
+use lowwater_lru_core::sync::{thread, with_mutant, Arc};
+use lowwater_lru_core::{MemcgTree, NodeId};
+
+fn key(name: &[u8]) -> Key<'_> {
+    // One hash for both names: the chain is not what is looked at here.
+    Key { hash: 1 << 40, ..Key::new(1, 64, Name::checked(name)) }
+}
+
+fn check() {
+    let mut model = ::loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let tree = MemcgTree::new(1);
+        let chains = Arc::new(Chains::<Dentry>::new(1));
+        let counters = Arc::new(Counters::new());
+        let dentry = Arc::new(Dentry::new(&key(b"a"), None, 0, tree.root().clone(), NodeId::ZERO, 0));
+        dentry.change(&mut dentry.lock(), flag::UNHASHED, 0, &counters);
+        chains.insert(dentry.hash(), dentry.clone()).ok().unwrap();
+        let writer = {
+            let (dentry, counters) = (dentry.clone(), counters.clone());
+            thread::spawn(move || {
+                let mut state = dentry.lock();
+                dentry.seq.write(|| dentry.change(&mut state, flag::TYPE, 1, &counters));
+                dentry.seq.write(|| dentry.set_key(&mut state, &key(b"b")));
+            })
+        };
+        {
+            let reader = Reader::enter();
+            let mut seq = 0;
+            let wanted = key(b"b");
+            let found = chains.find(wanted.hash, &reader, |child| child.matches(&wanted).map(|s| seq = s).is_some());
+            if let Some(found) = found {
+                let kind = kind_of(found.flags());
+                if !found.seq.retry(seq) {
+                    assert_eq!(kind, Some(Kind::File), "under its new name it always was a file (D3, D6)");
+                }
+            }
+        }
+        writer.join().unwrap();
+        assert!(chains.remove(dentry.hash(), &dentry));
+    });
+}
+
+#[test]
+fn d3_d6_what_a_lookup_keeps_was_so_at_one_time() {
+    check();
+}
+
+#[test]
+#[should_panic]
+fn not_without_the_readers_fence() {
+    with_mutant("seq_no_reader_fence", check);
+}
+
+#[test]
+#[should_panic]
+fn not_without_the_writers_fence() {
+    with_mutant("seq_no_writer_fence", check);
+}

@@ -1,0 +1,85 @@
+//! The default: on probation until asked for again; a share of the group, a share of the directory.
+//!
+//! A name that does not exist is cached because it may be asked for again. Most never are. So a new negative joins a queue that is
+//! short; when it comes to the queue's end, it is kept if it was asked for meanwhile, else it goes. The kept have a queue of
+//! their own, longer, with second chances.
+//!
+//! Both are shares of what the same group holds in positives, with a floor: a group that caches much may also cache many
+//! absences, and a flood (positives: none) stays at the floor. Hash buckets do not enter: a small machine's few buckets cost it no
+//! useful negatives (Viro's question), a big machine's many do not let a flood grow.
+//!
+//! A deceiver who asks for each name twice fills the kept queue of its own group, and pushes out that group's negatives. Other
+//! groups, and its own positives, do not notice.
+
+use super::{trim_batch, NegativePolicy, Settled, Situation};
+
+/// See the module.
+#[derive(Clone, Copy, Debug)]
+pub struct Probation {
+    /// Negatives on probation that every group may have on each node.
+    pub probation_floor: u64,
+    /// Kept negatives that every group may have on each node.
+    pub kept_floor: u64,
+    /// Beyond the floors: one on probation for so many unused positives.
+    pub positives_per_probation: u64,
+    /// Beyond the floors: one kept for so many unused positives.
+    pub positives_per_kept: u64,
+    /// One directory may have this part of what its group may have on probation: a quarter, when this is 4.
+    pub probation_per_directory: u64,
+}
+
+impl Default for Probation {
+    fn default() -> Self {
+        Self {
+            probation_floor: 32,
+            kept_floor: 96,
+            positives_per_probation: 64,
+            positives_per_kept: 16,
+            probation_per_directory: 4,
+        }
+    }
+}
+
+impl Probation {
+    /// How many may be on probation, and how many kept, beside so many positives.
+    fn shares(&self, positives: u64) -> (u64, u64) {
+        let share = |floor: u64, per: u64| floor.max(positives / per.max(1));
+        (share(self.probation_floor, self.positives_per_probation), share(self.kept_floor, self.positives_per_kept))
+    }
+}
+
+impl NegativePolicy for Probation {
+    fn name(&self) -> &'static str {
+        "default"
+    }
+
+    fn apart(&self) -> bool {
+        true
+    }
+
+    fn settled(&self, negative: &Settled<'_>) {
+        let (probation, kept) = self.shares(negative.positives());
+        // First the directory: a flood in one goes at its own cost, before it takes the others' place in the queue.
+        negative.trim_directory_probation((probation / self.probation_per_directory.max(1)).max(1) as usize);
+        negative.trim_group(probation, kept);
+    }
+
+    fn bound(&self, situation: Situation) -> Option<u64> {
+        let (probation, kept) = self.shares(situation.positives);
+        Some(probation + trim_batch(probation) + kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_grow_with_positives_from_a_floor() {
+        let policy = Probation::default();
+        assert_eq!(policy.shares(0), (32, 96));
+        assert_eq!(policy.shares(64_000), (1000, 4000));
+        let situation = Situation { buckets: 1 << 24, positives: 0, directories: 1 };
+        assert_eq!(policy.bound(situation), Some(32 + 8 + 96), "buckets do not enter");
+    }
+}

@@ -1,0 +1,207 @@
+//! Recordings of path lookups, and what a cache makes of them.
+//!
+//! A recording is lines of text: an operation, a tab, a path from the root, and whether the path existed before it.
+//!
+//! ```text
+//!     l<TAB>/usr/include/stdio.h<TAB>1      looked up, was there
+//!     l<TAB>/usr/local/include/stdio.h<TAB>0
+//!     c<TAB>/tmp/cc1.s<TAB>0                created
+//!     u<TAB>/tmp/cc1.s<TAB>1                removed
+//!     m<TAB>/a/x.tmp<TAB>/a/x               moved
+//! ```
+//!
+//! Paths have no tab and no line end; `\t`, `\n` and `\\` stand for them.
+
+use crate::backend::Memory;
+use crate::dentry::Kind;
+use crate::error::ErrorKind;
+use crate::mount::Mount;
+use std::collections::HashSet;
+
+/// One line of a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// A path was looked up; did it exist?
+    Lookup(Box<[u8]>, bool),
+    /// A path was created, if it did not exist.
+    Create(Box<[u8]>),
+    /// A path was removed.
+    Unlink(Box<[u8]>),
+    /// A path was moved.
+    Rename(Box<[u8]>, Box<[u8]>),
+}
+
+/// A line is none of a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} of the recording is not `op<TAB>path<TAB>0 or 1, or the other path`")]
+pub struct ParseError {
+    /// Which, from 1.
+    pub line: usize,
+}
+
+/// Reads a recording.
+///
+/// # Errors
+///
+/// [`ParseError`] with the first line that is none.
+pub fn parse(text: &[u8]) -> Result<Vec<Op>, ParseError> {
+    let lines = text.split(|&b| b == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
+    lines.map(|(n, line)| parse_line(line).ok_or(ParseError { line: n + 1 })).collect()
+}
+
+fn parse_line(line: &[u8]) -> Option<Op> {
+    let mut fields = line.split(|&b| b == b'\t');
+    let (op, path, last) = (fields.next()?, fields.next()?, fields.next()?);
+    let path = unescape(path)?;
+    if fields.next().is_some() || path.first() != Some(&b'/') {
+        return None;
+    }
+    let existed = match last {
+        b"0" => Some(false),
+        b"1" => Some(true),
+        _ => None,
+    };
+    match op {
+        b"l" => Some(Op::Lookup(path, existed?)),
+        b"c" => existed.map(|_| Op::Create(path)),
+        b"u" => existed.map(|_| Op::Unlink(path)),
+        b"m" => Some(Op::Rename(path, unescape(last)?)),
+        _ => None,
+    }
+}
+
+fn unescape(field: &[u8]) -> Option<Box<[u8]>> {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut rest = field.iter();
+    while let Some(&byte) = rest.next() {
+        bytes.push(match byte {
+            b'\\' => match rest.next()? {
+                b't' => b'\t',
+                b'n' => b'\n',
+                b'\\' => b'\\',
+                _ => return None,
+            },
+            other => other,
+        });
+    }
+    Some(bytes.into())
+}
+
+/// What a replay did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Lookups of paths.
+    pub lookups: u64,
+    /// Those that found nothing.
+    pub missing: u64,
+    /// Those of them for which the backend was not asked: useful negatives.
+    pub negative_hits: u64,
+    /// Most negatives that were cached at one time.
+    pub negatives_max: u64,
+    /// Negatives cached at the end.
+    pub negatives: u64,
+    /// Positives cached at the end.
+    pub positives: u64,
+}
+
+/// A backend that holds what a recording found existing before it made it.
+pub fn backend_for(ops: &[Op]) -> std::io::Result<Memory> {
+    let memory = Memory::new();
+    let mut made: HashSet<&[u8]> = HashSet::new();
+    let mut dirs: HashSet<&[u8]> = HashSet::new();
+    let mut files: Vec<&[u8]> = Vec::new();
+    for op in ops {
+        let (path, existed) = match op {
+            Op::Lookup(path, existed) => (path, *existed),
+            Op::Unlink(path) | Op::Rename(path, _) => (path, true),
+            Op::Create(path) => (path, false),
+        };
+        if let Op::Rename(_, to) = op {
+            made.insert(to);
+        }
+        if existed && !made.contains(&**path) {
+            files.push(path);
+        }
+        made.insert(path);
+        let parents = path.iter().enumerate().skip(1).filter(|(_, &b)| b == b'/').map(|(at, _)| &path[..at]);
+        if existed || !matches!(op, Op::Lookup(..)) {
+            dirs.extend(parents);
+        }
+    }
+    for dir in &dirs {
+        memory.plant(dir, Kind::Directory)?;
+    }
+    for file in files {
+        if !dirs.contains(file) && file != b"/" {
+            // One that a directory of the same recording contradicts is left out.
+            let _ = memory.plant(file, Kind::File);
+        }
+    }
+    Ok(memory)
+}
+
+/// Runs a recording against a mount whose backend is `backend`. What cannot be done (a recording is not complete) is passed over.
+///
+/// # Errors
+///
+/// Only those of a backend that fails.
+pub fn run(ops: &[Op], mount: &Mount, backend: &Memory) -> Result<Tally, crate::Error> {
+    const SAMPLE_EVERY: usize = 256;
+    let mut tally = Tally::default();
+    for (n, op) in ops.iter().enumerate() {
+        match op {
+            Op::Lookup(path, _) => {
+                let before = backend.lookups();
+                let found = pass_over(mount.lookup(path).map(|found| found.is_some()))?;
+                tally.lookups += 1;
+                if found != Some(true) {
+                    tally.missing += 1;
+                    tally.negative_hits += u64::from(backend.lookups() == before);
+                }
+            }
+            Op::Create(path) => {
+                pass_over(mount.create(path).map(drop))?;
+            }
+            Op::Unlink(path) => {
+                pass_over(mount.unlink(path))?;
+            }
+            Op::Rename(from, to) => {
+                pass_over(mount.rename(from, to))?;
+            }
+        }
+        if n % SAMPLE_EVERY == 0 {
+            tally.negatives_max = tally.negatives_max.max(mount.core.counters.read().nr_negative);
+        }
+    }
+    let state = mount.core.counters.read();
+    tally.negatives = state.nr_negative;
+    tally.negatives_max = tally.negatives_max.max(state.nr_negative);
+    tally.positives = state.nr_dentry.saturating_sub(state.nr_negative);
+    Ok(tally)
+}
+
+fn pass_over<T>(result: Result<T, crate::Error>) -> Result<Option<T>, crate::Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), ErrorKind::Backend(_)) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_and_others_are_named() {
+        let ops = parse(b"l\t/a\t1\nc\t/b\\tc\t0\nu\t/a\t1\nm\t/a\t/b\n").unwrap();
+        assert_eq!(ops[0], Op::Lookup(b"/a"[..].into(), true));
+        assert_eq!(ops[1], Op::Create(b"/b\tc"[..].into()));
+        assert_eq!(ops[3], Op::Rename(b"/a"[..].into(), b"/b"[..].into()));
+        for bad in
+            [&b"l\t/a\t1\nl\ta\t1"[..], b"\nl\t/a", b"\nx\t/a\t1", b"\nl\t/a\t2", b"\nl\t/a\\x\t1", b"\nl\t/a\t1\t"]
+        {
+            assert_eq!(parse(bad), Err(ParseError { line: 2 }), "{}", bad.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Sequence counts: readers write nothing, and throw away what they read while someone wrote.
+//!
+//! # Orderings
+//!
+//! ```text
+//!     write_begin   seq = odd   (Relaxed)        begin   s = seq      (Acquire)
+//!                   fence(Release)                       data         (Relaxed)
+//!                   data        (Relaxed)        retry   fence(Acquire)
+//!     write_end     seq = even  (Release)                seq == s?    (Relaxed)
+//! ```
+//!
+//! - A reader that saw data of a write saw, by the two fences, its odd count too, and so tries again.
+//! - A reader that began with a write's even count sees, by Release and Acquire, all that the write wrote.
+//!
+//! Held by the model checks below, and their twins without each fence.
+
+use lowwater_lru_core::mutated;
+use lowwater_lru_core::sync::atomic::{fence, AtomicU32, Ordering};
+use lowwater_lru_core::sync::{Mutex, MutexGuard};
+
+/// The count. Writers exclude each other by a lock of their own.
+#[derive(Debug)]
+#[doc(alias = "seqcount_t")]
+pub(crate) struct SeqCount(AtomicU32);
+
+impl SeqCount {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Begins to read. Never waits: a count that is odd comes back even, so that [`retry`](Self::retry) will say yes.
+    #[inline]
+    #[doc(alias = "raw_seqcount_begin")]
+    pub(crate) fn begin(&self) -> u32 {
+        // Acquire: meets the Release in `write_end`.
+        self.0.load(Ordering::Acquire) & !1
+    }
+
+    /// Did someone write since `begin`?
+    #[inline]
+    #[doc(alias = "read_seqcount_retry")]
+    pub(crate) fn retry(&self, begun: u32) -> bool {
+        // Acquire: meets the Release fence in `write`: if we read something of a write, we see its odd count below.
+        if !mutated!("seq_no_reader_fence") {
+            fence(Ordering::Acquire);
+        }
+        // Relaxed: ordered by the fence.
+        self.0.load(Ordering::Relaxed) != begun
+    }
+
+    /// Runs `change` between an odd and an even count. Another writer must be excluded by a lock.
+    #[doc(alias = "write_seqcount_begin")]
+    pub(crate) fn write<R>(&self, change: impl FnOnce() -> R) -> R {
+        // Relaxed: only writers write it, and they exclude each other.
+        let s = self.0.load(Ordering::Relaxed);
+        debug_assert!(s & 1 == 0, "two writers at a time");
+        // Relaxed: the fence orders it before the data.
+        self.0.store(s.wrapping_add(1), Ordering::Relaxed);
+        // Release: meets the Acquire fence in `retry`.
+        if !mutated!("seq_no_writer_fence") {
+            fence(Ordering::Release);
+        }
+        let result = change();
+        // Release: meets the Acquire in `begin`.
+        self.0.store(s.wrapping_add(2), Ordering::Release);
+        result
+    }
+}
+
+/// A sequence count with the lock of its writers: the order of all renames.
+#[derive(Debug)]
+#[doc(alias = "rename_lock")]
+pub(crate) struct SeqLock {
+    seq: SeqCount,
+    writers: Mutex<()>,
+}
+
+impl SeqLock {
+    pub(crate) fn new() -> Self {
+        Self { seq: SeqCount::new(), writers: Mutex::new(()) }
+    }
+
+    pub(crate) fn begin(&self) -> u32 {
+        self.seq.begin()
+    }
+
+    pub(crate) fn retry(&self, begun: u32) -> bool {
+        self.seq.retry(begun)
+    }
+
+    /// Waits for writers to leave, and keeps them out.
+    pub(crate) fn exclude_writers(&self) -> MutexGuard<'_, ()> {
+        self.writers.lock()
+    }
+
+    pub(crate) fn write<R>(&self, change: impl FnOnce() -> R) -> R {
+        let _writers = self.writers.lock();
+        self.seq.write(change)
+    }
+}
+
+#[cfg(all(test, lowwater_loom))]
+mod loom {
+    use super::*;
+    use lowwater_lru_core::sync::{thread, with_mutant, Arc};
+
+    struct Pair {
+        seq: SeqCount,
+        a: AtomicU32,
+        b: AtomicU32,
+    }
+
+    /// A reader and a writer of two words. Two threads, all executions.
+    fn check() {
+        ::loom::model(|| {
+            let pair = Arc::new(Pair { seq: SeqCount::new(), a: AtomicU32::new(0), b: AtomicU32::new(0) });
+            let writer = {
+                let pair = pair.clone();
+                thread::spawn(move || {
+                    pair.seq.write(|| {
+                        pair.a.store(1, Ordering::Relaxed);
+                        pair.b.store(1, Ordering::Relaxed);
+                    })
+                })
+            };
+            let begun = pair.seq.begin();
+            let (a, b) = (pair.a.load(Ordering::Relaxed), pair.b.load(Ordering::Relaxed));
+            if !pair.seq.retry(begun) {
+                assert_eq!(a, b, "what a reader keeps was there at one time");
+            }
+            writer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn d3_what_a_reader_keeps_was_there_at_one_time() {
+        check();
+    }
+
+    #[test]
+    #[should_panic]
+    fn not_without_the_readers_fence() {
+        with_mutant("seq_no_reader_fence", check);
+    }
+
+    #[test]
+    #[should_panic]
+    fn not_without_the_writers_fence() {
+        with_mutant("seq_no_writer_fence", check);
+    }
+}

@@ -1,0 +1,295 @@
+//! A mount as a shrinker: how much it could free for a group on a node, and letting the oldest of it go.
+//!
+//! The lists share a scan in proportion to their length, one more each so that small ones are emptied, dentries before inodes. Of
+//! the dentries, negatives go first where the policy keeps them apart: a name that is not there is cheaper to ask for again.
+
+use crate::dcache::Core;
+use crate::dentry::{flag, Dentry, Locked};
+use crate::siblings::Which;
+use crate::superblock::SuperBlock;
+use lowwater_lru_core::sync::atomic::{fence, Ordering};
+use lowwater_lru_core::sync::Arc;
+use lowwater_lru_core::{Isolated, ListLru, Memcg, NodeId};
+use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
+
+/// Objects in one call of the shrinker.
+#[doc(alias = "s_shrink")]
+pub(crate) const BATCH: u64 = 1024;
+
+pub(crate) struct Shrink {
+    pub(crate) core: Arc<Core>,
+    pub(crate) sb: Arc<SuperBlock>,
+}
+
+impl Shrinker for Shrink {
+    #[doc(alias = "super_cache_count")]
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        if !sc.flags().contains(Reclaim::MAY_FS) {
+            sc.will_defer();
+        }
+        match self.sb.counts(sc.memcg(), sc.node()).iter().sum() {
+            0 => Count::Empty,
+            n => Count::Objects(n),
+        }
+    }
+
+    #[doc(alias = "super_cache_scan")]
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        if !sc.flags().contains(Reclaim::MAY_FS) {
+            return Scan::Stop;
+        }
+        let (memcg, node) = (sc.memcg(), sc.node());
+        let counts = self.sb.counts(memcg, node);
+        let (dentries, inodes) = proportion(sc.nr_to_scan(), counts[..3].iter().sum(), counts[3]);
+        let mut left = dentries;
+        let freed = self.core.scan_dentries(&self.sb, memcg, node, &mut left);
+        let (scanned, more) = self.sb.inodes.scan(memcg, node, inodes);
+        sc.set_nr_scanned(dentries - left + scanned);
+        Scan::Freed(freed + more)
+    }
+}
+
+/// How many of `nr_to_scan` are for dentries, and for inodes: in proportion, and one more each.
+fn proportion(nr_to_scan: u64, dentries: u64, inodes: u64) -> (u64, u64) {
+    let total = u128::from(dentries) + u128::from(inodes) + 1;
+    let share = |n: u64| (u128::from(nr_to_scan) * u128::from(n) / total) as u64 + 1;
+    (share(dentries), share(inodes))
+}
+
+/// What a walk does with a dentry that was used since the last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Second {
+    /// It goes to the young end.
+    Chance,
+    /// It comes off probation.
+    Promote,
+    /// Nothing: there are too many.
+    None,
+}
+
+impl Core {
+    /// Looks at up to `left` dentries of a group: negatives first where they are kept apart (D24). How many were freed.
+    pub(crate) fn scan_dentries(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, left: &mut u64) -> u64 {
+        [&sb.probation, &sb.kept, &sb.dentries].into_iter().map(|list| self.scan(sb, list, memcg, node, left)).sum()
+    }
+
+    /// Looks at up to `left` of a list's oldest; those not used since the last walk are killed. How many (D10, D11).
+    #[doc(alias = "prune_dcache_sb")]
+    pub(crate) fn scan(
+        &self,
+        sb: &SuperBlock,
+        list: &ListLru<Dentry>,
+        memcg: &Memcg,
+        node: NodeId,
+        left: &mut u64,
+    ) -> u64 {
+        let (old, _) = self.isolate(list, memcg, node, left, Second::Chance);
+        self.dispose(sb, old)
+    }
+
+    /// Ends the probation of the oldest: kept if they were asked for again, else killed.
+    pub(crate) fn end_probation(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, mut look: u64) {
+        let (old, promoted) = self.isolate(&sb.probation, memcg, node, &mut look, Second::Promote);
+        for dentry in promoted {
+            self.promote(sb, &dentry);
+        }
+        self.trim(sb, old);
+    }
+
+    /// Takes `over` off the kept, those used lately last.
+    pub(crate) fn trim_kept(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, over: u64) {
+        let mut look = over;
+        let (old, _) = self.isolate(&sb.kept, memcg, node, &mut look, Second::Chance);
+        let mut missing = over.saturating_sub(old.len() as u64);
+        self.trim(sb, old);
+        // Who uses everything all the time does not thereby own everything: the second look is without a chance.
+        let (old, _) = self.isolate(&sb.kept, memcg, node, &mut missing, Second::None);
+        self.trim(sb, old);
+    }
+
+    fn isolate(
+        &self,
+        list: &ListLru<Dentry>,
+        memcg: &Memcg,
+        node: NodeId,
+        left: &mut u64,
+        second: Second,
+    ) -> (Isolated<Dentry>, Isolated<Dentry>) {
+        let (mut old, mut promoted) = (Isolated::new(), Isolated::new());
+        if *left == 0 {
+            return (old, promoted);
+        }
+        list.walk_one(memcg, node, left, |it| {
+            let dentry = it.item();
+            let Some(mut state) = dentry.try_lock() else { return it.skip() };
+            // One in use goes along with the old: `dispose` sees that it is, and it comes back with its last user.
+            let again = dentry.has(flag::REFERENCED) && dentry.count.users() == Some(0) && second != Second::None;
+            let clear = if again { flag::REFERENCED } else { 0 };
+            let set = if again && second == Second::Chance { 0 } else { flag::SHRINK_LIST };
+            dentry.change(&mut state, clear, set, &self.counters);
+            drop(state);
+            match (again, second) {
+                (true, Second::Chance) => it.rotate(),
+                (true, _) => it.isolate(&mut promoted),
+                _ => it.isolate(&mut old),
+            }
+        });
+        (old, promoted)
+    }
+
+    /// Kills what a walk isolated, but for those that somebody uses. How many.
+    #[doc(alias = "shrink_dentry_list")]
+    fn dispose(&self, sb: &SuperBlock, mut old: Isolated<Dentry>) -> u64 {
+        /// Buckets that are fetched ahead: each is a miss, and so many misses are waited for at once.
+        const AHEAD: usize = 16;
+        let mut killed = 0;
+        let mut window = Vec::with_capacity(AHEAD);
+        while !old.is_empty() {
+            window.extend(old.by_ref().take(AHEAD));
+            for dentry in &window {
+                self.chains.prefetch(dentry.hash());
+            }
+            for dentry in window.drain(..) {
+                killed += u64::from(self.dispose_one(sb, &dentry));
+            }
+        }
+        killed
+    }
+
+    fn trim(&self, sb: &SuperBlock, old: Isolated<Dentry>) {
+        let killed = self.dispose(sb, old);
+        self.counters.trimmed(killed);
+    }
+
+    fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool {
+        let mut state = dentry.lock();
+        loop {
+            if dentry.count.kill() {
+                self.kill_and_put_parent(sb, dentry, state);
+                return true;
+            }
+            dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, 0, &self.counters);
+            // SeqCst: meets the fence in `put_one`; see life.rs.
+            fence(Ordering::SeqCst);
+            if dentry.count.users() != Some(0) {
+                return false;
+            }
+        }
+    }
+
+    /// Takes a negative off probation before the queue's end came to it.
+    pub(crate) fn promote_early(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
+        let mut state = dentry.lock();
+        if dentry.flags() & (flag::TYPE | flag::KEPT | flag::KILLED) != 0 {
+            return;
+        }
+        if let Some(listed) = self.unlist(sb, dentry, &mut state) {
+            dentry.change(&mut state, flag::REFERENCED, 0, &self.counters);
+            self.promote_locked(sb, dentry, state);
+            drop(listed);
+        }
+    }
+
+    /// Puts a negative, which a walk took off probation, among the kept.
+    fn promote(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
+        self.promote_locked(sb, dentry, dentry.lock());
+    }
+
+    fn promote_locked(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, mut state: Locked<'_>) {
+        // One that turned positive, or died, since the walk took it is none of the kept.
+        let parent = state.parent.clone().filter(|_| dentry.is_negative() && !dentry.has(flag::KILLED));
+        let kept = if parent.is_some() { flag::KEPT } else { 0 };
+        if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
+            dir.children.lock().kept += 1;
+        }
+        dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, kept, &self.counters);
+        self.counters.promoted(dentry.addr());
+        // SeqCst: meets the fence in `put_one`; see life.rs. In use, its last user lists it.
+        fence(Ordering::SeqCst);
+        if dentry.count.users() == Some(0) {
+            dentry.change(&mut state, 0, flag::LRU_LIST, &self.counters);
+            if let Err(error) = sb.list(dentry.flags()).add(Arc::clone(dentry), &dentry.memcg, dentry.node) {
+                dentry.change(&mut state, flag::LRU_LIST, 0, &self.counters);
+                drop(error);
+                if dentry.count.kill() {
+                    self.kill_and_put_parent(sb, dentry, state);
+                }
+            }
+        }
+    }
+
+    /// Takes the mark of use from a negative that a trim of its directory met.
+    pub(crate) fn forgive(&self, dentry: &Arc<Dentry>) {
+        let mut state = dentry.lock();
+        dentry.change(&mut state, flag::REFERENCED, 0, &self.counters);
+    }
+
+    /// Kills every dentry below `top` that nobody uses, those that others just isolated too; waits for those that others are
+    /// killing (D22). How many.
+    #[doc(alias = "shrink_dcache_parent")]
+    pub(crate) fn shrink_tree(&self, sb: &SuperBlock, top: &Arc<Dentry>) -> u64 {
+        let mut killed = 0;
+        // Directories on the way down, each in use by this, and the next place in each.
+        let mut way = vec![(Arc::clone(top), 0)];
+        while let Some((dir, place)) = way.last_mut() {
+            let Some(children) = dir.dir() else {
+                // Never a directory; only `top` can be that.
+                break;
+            };
+            let mut locked = children.children.lock();
+            let Some((at, child)) = locked.next(*place, Which::All).map(|(at, child)| (at, Arc::clone(child))) else {
+                drop(locked);
+                let done = way.pop().map(|(dir, _)| dir);
+                if let (Some(dir), false) = (done, way.is_empty()) {
+                    killed += u64::from(
+                        dir.count.put() && dir.count.kill() && {
+                            self.kill_and_put_parent(sb, &dir, dir.lock());
+                            true
+                        },
+                    );
+                    // It was still in use, or is on its way out by another's hand: then the next round sees.
+                }
+                continue;
+            };
+            *place = at + 1;
+            match child.count.users() {
+                None => {
+                    // Somebody kills it right now. The place is empty when they are done, or somebody else's.
+                    while locked.next(at, Which::All).is_some_and(|(_, there)| Arc::ptr_eq(there, &child)) {
+                        if child.count.users().is_some() {
+                            break;
+                        }
+                        children.gone.wait(&mut locked);
+                    }
+                }
+                Some(0) => {
+                    drop(locked);
+                    if child.count.kill() {
+                        self.kill_and_put_parent(sb, &child, child.lock());
+                        killed += 1;
+                    }
+                }
+                Some(_) => {
+                    drop(locked);
+                    let has_children = child.dir().is_some_and(|dir| dir.children.lock().len() > 0);
+                    if has_children && child.count.get() {
+                        way.push((child, 0));
+                    }
+                }
+            }
+        }
+        killed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::proportion;
+
+    #[test]
+    fn a_scan_is_shared_in_proportion_and_one_more_each() {
+        assert_eq!(proportion(1024, 0, 0), (1, 1));
+        assert_eq!(proportion(1024, 3071, 1024), (768, 257));
+        assert_eq!(proportion(u64::MAX, 1, 0), (u64::MAX / 2 + 1, 1), "without overflow");
+    }
+}

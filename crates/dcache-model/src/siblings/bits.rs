@@ -1,0 +1,95 @@
+//! A set of numbers from which the next one is found without looking at those that are not in it.
+
+/// Words of marks, and above each level one bit for each of its words that is not 0.
+#[derive(Debug, Default)]
+pub(super) struct Bits {
+    levels: Vec<Vec<u64>>,
+}
+
+const WORD: usize = u64::BITS as usize;
+
+impl Bits {
+    pub(super) fn get(&self, n: usize) -> bool {
+        self.levels.first().and_then(|level| level.get(n / WORD)).is_some_and(|word| word & 1 << (n % WORD) != 0)
+    }
+
+    /// Puts `n` in or takes it out. O(levels).
+    pub(super) fn set(&mut self, mut n: usize, on: bool) {
+        let mut on = on;
+        for l in 0.. {
+            if l == self.levels.len() {
+                // A level is made when the one below gets its second word, and learns then what is there.
+                let marks = self.levels.last().map_or(Vec::new(), |below| {
+                    below
+                        .chunks(WORD)
+                        .map(|words| words.iter().rev().fold(0, |m, &w| m << 1 | u64::from(w != 0)))
+                        .collect()
+                });
+                self.levels.push(marks);
+            }
+            let level = &mut self.levels[l];
+            if level.len() <= n / WORD {
+                level.resize(n / WORD + 1, 0);
+            }
+            let (word, bit) = (&mut level[n / WORD], 1 << (n % WORD));
+            let before = *word;
+            *word = if on { before | bit } else { before & !bit };
+            on = *word != 0;
+            let single = level.len() == 1;
+            let top = l + 1 == self.levels.len();
+            if top && single || !top && (before != 0) == on {
+                return;
+            }
+            n /= WORD;
+        }
+    }
+
+    /// The first at `n` or behind it. O(levels).
+    pub(super) fn next(&self, n: usize) -> Option<usize> {
+        let mut n = n;
+        let mut l = 0;
+        // Up until a word has something at or behind `n`.
+        loop {
+            let level = self.levels.get(l)?;
+            let here = level.get(n / WORD).map_or(0, |word| word & (u64::MAX << (n % WORD)));
+            if here != 0 {
+                n = n / WORD * WORD + here.trailing_zeros() as usize;
+                break;
+            }
+            n = n / WORD + 1;
+            l += 1;
+        }
+        // Down to the first in it.
+        while l > 0 {
+            l -= 1;
+            n = n * WORD + self.levels[l][n].trailing_zeros() as usize;
+        }
+        Some(n)
+    }
+
+    pub(super) fn footprint(&self) -> usize {
+        self.levels.iter().map(|level| size_of::<Vec<u64>>() + level.capacity() * size_of::<u64>()).sum()
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn is_a_set(ops in prop::collection::vec((0..300_000_usize, prop::bool::weighted(0.6)), 0..200)) {
+            let (mut bits, mut model) = (Bits::default(), BTreeSet::new());
+            for (n, on) in ops {
+                bits.set(n, on);
+                if on { model.insert(n); } else { model.remove(&n); }
+                prop_assert_eq!(bits.get(n), on);
+                let from = n.saturating_sub(70_000);
+                prop_assert_eq!(bits.next(from), model.range(from..).next().copied());
+                prop_assert_eq!(bits.next(0), model.first().copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Counters that stay exact: each is a sum of parts, so that threads do not meet on one line.
+
+use crate::dentry::flag;
+use crossbeam_utils::CachePadded;
+use lowwater_lru_core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::fmt;
+
+const SHARDS: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
+
+#[derive(Default)]
+struct Shard {
+    dentries: AtomicI64,
+    unused: AtomicI64,
+    negatives: AtomicI64,
+    trimmed: AtomicU64,
+    promoted: AtomicU64,
+    backend: AtomicU64,
+}
+
+/// See the module.
+pub(crate) struct Counters(Box<[CachePadded<Shard>]>);
+
+/// What `/proc/sys/fs/dentry-state` tells, and what the bound on negatives did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(alias = "dentry_stat")]
+pub struct Statistics {
+    /// Dentries that live.
+    pub nr_dentry: u64,
+    /// Those that are on a list, or on one being shrunk: nobody uses them, or nobody did lately.
+    pub nr_unused: u64,
+    /// Those of them that are negative and not being shrunk.
+    pub nr_negative: u64,
+    /// Negatives that the policy killed.
+    pub trimmed: u64,
+    /// Negatives that came off probation.
+    pub promoted: u64,
+    /// Questions to backends for one name.
+    pub backend_lookups: u64,
+}
+
+impl fmt::Display for Statistics {
+    /// As the kernel's file: age limit 45, no pages wanted, and a 0 for what is gone.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\t{}\t45\t0\t{}\t0", self.nr_dentry, self.nr_unused, self.nr_negative)
+    }
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self((0..SHARDS).map(|_| CachePadded::default()).collect())
+    }
+
+    /// The flags of a dentry changed.
+    #[inline]
+    pub(crate) fn moved(&self, addr: usize, before: u32, after: u32) {
+        let shard = self.shard(addr);
+        // Relaxed: sums are read when they are asked for, and order nothing.
+        let unused = i64::from(is_unused(after)) - i64::from(is_unused(before));
+        if unused != 0 {
+            shard.unused.fetch_add(unused, Ordering::Relaxed);
+        }
+        let negatives = i64::from(is_cached_negative(after)) - i64::from(is_cached_negative(before));
+        if negatives != 0 {
+            shard.negatives.fetch_add(negatives, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn born(&self, addr: usize) {
+        // Relaxed: as in `moved`.
+        self.shard(addr).dentries.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn died(&self, addr: usize) {
+        // Relaxed: as in `moved`.
+        self.shard(addr).dentries.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn trimmed(&self, negatives: u64) {
+        // Relaxed: as in `moved`.
+        self.0[0].trimmed.fetch_add(negatives, Ordering::Relaxed);
+    }
+
+    pub(crate) fn promoted(&self, addr: usize) {
+        // Relaxed: as in `moved`.
+        self.shard(addr).promoted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn asked_backend(&self, addr: usize) {
+        // Relaxed: as in `moved`.
+        self.shard(addr).backend.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> Statistics {
+        // Relaxed: as in `moved`. A sum read while parts move may be below 0 for an instant, as in the kernel.
+        let sum = |part: fn(&Shard) -> &AtomicI64| {
+            self.0.iter().map(|shard| part(shard).load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
+        };
+        let total =
+            |part: fn(&Shard) -> &AtomicU64| self.0.iter().map(|shard| part(shard).load(Ordering::Relaxed)).sum();
+        Statistics {
+            nr_dentry: sum(|shard| &shard.dentries),
+            nr_unused: sum(|shard| &shard.unused),
+            nr_negative: sum(|shard| &shard.negatives),
+            trimmed: total(|shard| &shard.trimmed),
+            promoted: total(|shard| &shard.promoted),
+            backend_lookups: total(|shard| &shard.backend),
+        }
+    }
+
+    fn shard(&self, addr: usize) -> &Shard {
+        // Dentries are some 192 bytes apart: the bits above choose.
+        &self.0[(addr >> 8) % self.0.len()]
+    }
+}
+
+fn is_unused(flags: u32) -> bool {
+    flags & flag::LRU_LIST != 0
+}
+
+fn is_cached_negative(flags: u32) -> bool {
+    flags & (flag::LRU_LIST | flag::SHRINK_LIST | flag::TYPE) == flag::LRU_LIST
+}

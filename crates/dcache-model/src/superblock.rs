@@ -1,0 +1,70 @@
+//! A superblock: one mounted backend, its lists and its root.
+
+use crate::backend::Backend;
+use crate::dentry::{flag, Dentry};
+use crate::inode::Inodes;
+use lowwater_lru_core::sync::Arc;
+use lowwater_lru_core::{ListLru, Memcg, NodeId};
+use std::sync::OnceLock;
+
+/// See the module.
+#[doc(alias = "struct super_block")]
+pub(crate) struct SuperBlock {
+    pub(crate) id: u16,
+    pub(crate) backend: Arc<dyn Backend>,
+    /// Dentries that nobody uses: the positive ones, and negatives unless the policy keeps them apart.
+    #[doc(alias = "s_dentry_lru")]
+    pub(crate) dentries: ListLru<Dentry>,
+    /// Negatives that were asked for once.
+    pub(crate) probation: ListLru<Dentry>,
+    /// Negatives that were asked for again.
+    pub(crate) kept: ListLru<Dentry>,
+    #[doc(alias = "s_inode_lru")]
+    pub(crate) inodes: Inodes,
+    root: OnceLock<Arc<Dentry>>,
+    /// Who pays when nobody else is named.
+    pub(crate) group: Memcg,
+    /// Do negatives have lists of their own?
+    pub(crate) apart: bool,
+}
+
+impl SuperBlock {
+    pub(crate) fn new(
+        id: u16,
+        backend: Arc<dyn Backend>,
+        group: Memcg,
+        apart: bool,
+        dentries: [ListLru<Dentry>; 3],
+        inodes: Inodes,
+    ) -> Self {
+        let [dentries, probation, kept] = dentries;
+        Self { id, backend, dentries, probation, kept, inodes, root: OnceLock::new(), group, apart }
+    }
+
+    pub(crate) fn root(&self) -> &Arc<Dentry> {
+        self.root.get().expect("a superblock is published with its root")
+    }
+
+    pub(crate) fn set_root(&self, root: Arc<Dentry>) {
+        assert!(self.root.set(root).is_ok(), "a superblock gets its root once");
+    }
+
+    /// The list for a dentry with these flags. They do not change what they say here while it is listed.
+    pub(crate) fn list(&self, flags: u32) -> &ListLru<Dentry> {
+        match flags & (flag::TYPE | flag::KEPT) {
+            0 if self.apart => &self.probation,
+            flag::KEPT if self.apart => &self.kept,
+            _ => &self.dentries,
+        }
+    }
+
+    /// How many dentries and inodes could be freed: (positive, probation, kept, inodes).
+    pub(crate) fn counts(&self, memcg: &Memcg, node: NodeId) -> [u64; 4] {
+        [
+            self.dentries.count_one(memcg, node),
+            self.probation.count_one(memcg, node),
+            self.kept.count_one(memcg, node),
+            self.inodes.lru.count_one(memcg, node),
+        ]
+    }
+}

@@ -1,0 +1,66 @@
+//! The properties of the whole cache. D-numbers are those of the project's reading of the kernel; each is named in a test here or
+//! beside the code that it is about.
+//!
+//! | | where |
+//! |---|---|
+//! | D1, D2, D5, D8, D9, D12, D15 | `model`, after every step |
+//! | D3, D7 | `seq::loom`, `lockref::loom`, `threads` |
+//! | D4, D6 | `threads` |
+//! | D10, D11, D13, D21, D22 | `rules` |
+//! | D14, D16, D17 | `walks` |
+//! | D18, D19, D20, D24 | `floods` |
+//! | D23 | `threads` |
+//! | D25 | `lockref`, `rules` |
+
+mod floods;
+mod model;
+mod rules;
+mod threads;
+mod walks;
+
+use crate::backend::Memory;
+use crate::{Dcache, Mount, NegativePolicy};
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::MemcgTree;
+use lowwater_shrinker::Registry;
+use std::sync::Arc;
+
+/// A cache with one mount of a tree in memory.
+pub(super) struct Stage {
+    // Before what it is registered at and counted for.
+    pub(super) mount: Mount,
+    pub(super) dcache: Dcache,
+    pub(super) memory: Arc<Memory>,
+    pub(super) registry: Registry,
+    pub(super) tree: MemcgTree,
+}
+
+impl Stage {
+    pub(super) fn new(buckets: usize, policy: impl NegativePolicy + 'static) -> Self {
+        Self::build(Dcache::builder().buckets(buckets).policy(policy))
+    }
+
+    pub(super) fn build(builder: crate::Builder) -> Self {
+        let tree = MemcgTree::default();
+        let registry = Registry::new(&tree, 1);
+        let dcache = builder.topology(Arc::new(Fixed::new(1))).build();
+        let memory = Arc::new(Memory::new());
+        let mount = dcache.mount(memory.clone(), &registry, tree.root()).unwrap();
+        Self { mount, dcache, memory, registry, tree }
+    }
+
+    pub(super) fn missing(&self, path: &[u8]) {
+        assert!(self.mount.lookup(path).unwrap().is_none(), "{} must not exist", path.escape_ascii());
+    }
+
+    /// Everything that must hold at rest (D9: the counters are exact).
+    pub(super) fn assert_valid(&self) {
+        let census = self.mount.assert_valid();
+        let state = self.dcache.statistics();
+        assert_eq!(
+            (state.nr_dentry, state.nr_unused, state.nr_negative),
+            (census.dentries, census.unused, census.negatives),
+            "the counters are what is there (D9)"
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! Floods of names that do not exist, and who is spared.
+
+use super::Stage;
+use crate::negative::{PerDirectory, Probation, Situation, ThreeInARow, Unbounded};
+use crate::{NegativePolicy, Statistics};
+
+fn flood(stage: &Stage, names: usize, touches: usize) -> Statistics {
+    for n in 0..names {
+        for _ in 0..touches {
+            stage.missing(format!("/missing-{n}").as_bytes());
+        }
+    }
+    let state = stage.dcache.statistics();
+    stage.assert_valid();
+    state
+}
+
+#[test]
+fn unbounded_keeps_all() {
+    assert_eq!(flood(&Stage::new(64, Unbounded), 5000, 1).nr_negative, 5000);
+}
+
+#[test]
+fn d18_three_in_a_row_keeps_three_a_bucket() {
+    const BUCKETS: usize = 64;
+    let stage = Stage::new(BUCKETS, ThreeInARow);
+    let state = flood(&stage, 5000, 1);
+    assert_eq!(state.nr_negative, 3 * BUCKETS as u64, "each chain is full and no fuller");
+    assert_eq!(stage.dcache.chain_lengths()[4..], [0; 28]);
+}
+
+#[test]
+fn d18_who_asks_twice_deceives_three_in_a_row() {
+    // A touched name ends the row. It is the second touch that deceives, so the first one's trim has run.
+    let stage = Stage::new(64, ThreeInARow);
+    assert!(flood(&stage, 5000, 2).nr_negative > 4000);
+}
+
+#[test]
+fn d19_d20_a_trim_kills_no_positive_and_none_in_use() {
+    for policy in
+        [Box::new(ThreeInARow) as Box<dyn NegativePolicy>, Box::new(PerDirectory(3)), Box::<Probation>::default()]
+    {
+        let stage = Stage::build(crate::Dcache::builder().buckets(4).boxed_policy(policy));
+        let held: Vec<_> = (0..50).map(|n| stage.mount.create(format!("/held-{n}").as_bytes()).unwrap()).collect();
+        for n in 0..50 {
+            drop(stage.mount.create(format!("/cached-{n}").as_bytes()).unwrap());
+        }
+        let before = stage.memory.lookups();
+        flood(&stage, 5000, 1);
+        assert_eq!(stage.memory.lookups() - before, 5000);
+        for n in 0..50 {
+            assert!(stage.mount.lookup(format!("/cached-{n}").as_bytes()).unwrap().is_some());
+        }
+        assert_eq!(stage.memory.lookups() - before, 5000, "positives are still cached");
+        drop(held);
+        stage.assert_valid();
+    }
+}
+
+#[test]
+fn d24_a_directory_keeps_its_share() {
+    let stage = Stage::new(64, PerDirectory(100));
+    assert_eq!(flood(&stage, 5000, 1).nr_negative, 100);
+    assert_eq!(flood(&Stage::new(64, PerDirectory(100)), 5000, 2).nr_negative, 100, "who asks twice gets no more");
+}
+
+#[test]
+fn d24_the_default_holds_its_bound_under_every_adversary() {
+    let policy = Probation::default();
+    let bound = policy.bound(Situation { buckets: 64, positives: 0, directories: u64::MAX }).unwrap();
+    for touches in [1, 2, 3] {
+        let stage = Stage::new(64, policy);
+        let state = flood(&stage, 20_000, touches);
+        assert!(state.nr_negative <= bound, "{} of {bound} with {touches} touches", state.nr_negative);
+        assert_eq!(state.promoted > 0, touches > 1);
+    }
+}
+
+#[test]
+fn d24_a_flood_costs_another_group_nothing() {
+    let policy = Probation { probation_floor: 2000, kept_floor: 2000, ..Probation::default() };
+    let stage = Stage::new(64, policy);
+    let (quiet, noisy) = (stage.tree.root().create("quiet").unwrap(), stage.tree.root().create("noisy").unwrap());
+    for _ in 0..2 {
+        for n in 0..400 {
+            assert!(stage.mount.lookup_for(format!("/quiet-{n}").as_bytes(), &quiet).unwrap().is_none());
+        }
+    }
+    for n in 0..50_000 {
+        let path = format!("/noise-{n}");
+        for _ in 0..2 {
+            assert!(stage.mount.lookup_for(path.as_bytes(), &noisy).unwrap().is_none());
+        }
+    }
+    let before = stage.memory.lookups();
+    for n in 0..400 {
+        assert!(stage.mount.lookup_for(format!("/quiet-{n}").as_bytes(), &quiet).unwrap().is_none());
+    }
+    assert_eq!(stage.memory.lookups(), before, "each group has its own share");
+    stage.assert_valid();
+}
+
+#[test]
+fn d24_under_pressure_no_positive_goes_while_there_are_negatives() {
+    let stage = Stage::new(64, Probation { probation_floor: 2000, ..Probation::default() });
+    for n in 0..400 {
+        drop(stage.mount.create(format!("/{n}").as_bytes()).unwrap());
+        stage.missing(format!("/missing-{n}").as_bytes());
+    }
+    let (core, sb) = (&stage.mount.core, &stage.mount.sb);
+    let root = stage.tree.root();
+    let counts = sb.counts(root, lowwater_lru_core::NodeId::ZERO);
+    assert_eq!(counts[..3], [400, 400, 0]);
+    let freed = core.scan_dentries(sb, root, lowwater_lru_core::NodeId::ZERO, &mut 300);
+    assert_eq!(freed, 300);
+    let counts = sb.counts(root, lowwater_lru_core::NodeId::ZERO);
+    assert_eq!(counts[..3], [400, 100, 0], "negatives first");
+    stage.assert_valid();
+}
+
+#[test]
+fn a_name_that_is_made_comes_off_probation() {
+    let stage = Stage::new(64, Probation::default());
+    stage.missing(b"/a");
+    drop(stage.mount.create(b"/a").unwrap());
+    flood(&stage, 5000, 1);
+    let before = stage.memory.lookups();
+    assert!(stage.mount.lookup(b"/a").unwrap().is_some());
+    assert_eq!(stage.memory.lookups(), before, "a positive is not trimmed");
+}

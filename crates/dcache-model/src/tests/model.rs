@@ -1,0 +1,229 @@
+//! Any sequence of calls, against a plain tree.
+
+use super::Stage;
+use crate::negative::{PerDirectory, Probation, ThreeInARow, Unbounded};
+use crate::{ErrorKind, Kind, NegativePolicy, OnUnlink};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::io;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Lookup(Vec<u8>),
+    Create(Vec<u8>),
+    Mkdir(Vec<u8>),
+    Unlink(Vec<u8>),
+    Rmdir(Vec<u8>),
+    Link(Vec<u8>, Vec<u8>),
+    Rename(Vec<u8>, Vec<u8>),
+    Watch(Vec<u8>),
+    Shrink,
+    ShrinkTree(Vec<u8>),
+}
+
+/// The tree, plainly: full paths, each with what it is and which file.
+#[derive(Default, Debug)]
+struct Model {
+    names: BTreeMap<Vec<u8>, (Kind, u64)>,
+    next: u64,
+}
+
+type Told = Result<Option<Kind>, io::ErrorKind>;
+
+impl Model {
+    fn get(&self, path: &[u8]) -> Option<(Kind, u64)> {
+        if path.is_empty() {
+            return Some((Kind::Directory, 0));
+        }
+        self.names.get(path).copied()
+    }
+
+    /// `Err` when a file is on the way, `Ok(false)` when a directory is missing.
+    fn parents(&self, path: &[u8]) -> Result<bool, io::ErrorKind> {
+        for (at, _) in path.iter().enumerate().filter(|&(at, &b)| at > 0 && b == b'/') {
+            match self.get(&path[..at]) {
+                None => return Ok(false),
+                Some((Kind::Directory, _)) => {}
+                Some(_) => return Err(io::ErrorKind::NotADirectory),
+            }
+        }
+        Ok(true)
+    }
+
+    fn must(&self, path: &[u8]) -> Result<(), io::ErrorKind> {
+        self.parents(path)?.then_some(()).ok_or(io::ErrorKind::NotFound)
+    }
+
+    fn below(&self, dir: &[u8]) -> Vec<Vec<u8>> {
+        let prefix = [dir, b"/"].concat();
+        self.names.keys().filter(|name| name.starts_with(&prefix)).cloned().collect()
+    }
+
+    fn make(&mut self, path: &[u8], kind: Kind) -> Told {
+        self.must(path)?;
+        if self.get(path).is_some() {
+            return Err(io::ErrorKind::AlreadyExists);
+        }
+        self.next += 1;
+        self.names.insert(path.into(), (kind, self.next));
+        Ok(Some(kind))
+    }
+
+    fn remove(&mut self, path: &[u8], directory: bool) -> Told {
+        self.must(path)?;
+        match (self.get(path), directory) {
+            (None, _) => return Err(io::ErrorKind::NotFound),
+            (Some((Kind::Directory, _)), false) => return Err(io::ErrorKind::IsADirectory),
+            (Some((Kind::File, _)), true) => return Err(io::ErrorKind::NotADirectory),
+            _ => {}
+        }
+        if !self.below(path).is_empty() {
+            return Err(io::ErrorKind::DirectoryNotEmpty);
+        }
+        self.names.remove(path);
+        Ok(None)
+    }
+
+    fn link(&mut self, old: &[u8], new: &[u8]) -> Told {
+        self.must(old)?;
+        let (kind, file) = self.get(old).ok_or(io::ErrorKind::NotFound)?;
+        if kind == Kind::Directory {
+            return Err(io::ErrorKind::IsADirectory);
+        }
+        self.must(new)?;
+        if self.get(new).is_some() {
+            return Err(io::ErrorKind::AlreadyExists);
+        }
+        self.names.insert(new.into(), (kind, file));
+        Ok(Some(kind))
+    }
+
+    fn rename(&mut self, old: &[u8], new: &[u8]) -> Told {
+        self.must(old)?;
+        self.must(new)?;
+        let from = self.get(old).ok_or(io::ErrorKind::NotFound)?;
+        if from.0 == Kind::Directory && [new, b"/"].concat().starts_with(&[old, b"/"].concat()) && old != new {
+            return Err(io::ErrorKind::InvalidInput);
+        }
+        if old == new {
+            // A directory's parent is not below it: the walk to the target ends above.
+            return Ok(None);
+        }
+        match (from.0, self.get(new)) {
+            (Kind::Directory, Some((Kind::File, _))) => return Err(io::ErrorKind::NotADirectory),
+            (Kind::File, Some((Kind::Directory, _))) => return Err(io::ErrorKind::IsADirectory),
+            (_, Some((_, file))) if file == from.1 => return Ok(None),
+            _ => {}
+        }
+        if !self.below(new).is_empty() {
+            return Err(io::ErrorKind::DirectoryNotEmpty);
+        }
+        for name in self.below(old) {
+            let value = self.names.remove(&name).unwrap();
+            self.names.insert([new, &name[old.len()..]].concat(), value);
+        }
+        let value = self.names.remove(old).unwrap();
+        self.names.insert(new.into(), value);
+        Ok(None)
+    }
+
+    fn lookup(&self, path: &[u8]) -> Told {
+        Ok(if self.parents(path)? { self.get(path).map(|(kind, _)| kind) } else { None })
+    }
+}
+
+/// Few names, so that they meet; one too long to be kept in the dentry itself.
+fn path() -> impl Strategy<Value = Vec<u8>> {
+    let name = prop_oneof![
+        4 => Just(&b"a"[..]),
+        4 => Just(&b"b"[..]),
+        2 => Just(&b"c"[..]),
+        1 => Just(&b"a-name-of-more-than-thirty-two-bytes-A"[..]),
+        1 => Just(&b"a-name-of-more-than-thirty-two-bytes-B"[..]),
+    ];
+    prop::collection::vec(name, 1..=3).prop_map(|names| names.iter().flat_map(|name| [b"/", *name].concat()).collect())
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        6 => path().prop_map(Op::Lookup),
+        4 => path().prop_map(Op::Create),
+        6 => path().prop_map(Op::Mkdir),
+        3 => path().prop_map(Op::Unlink),
+        3 => path().prop_map(Op::Rmdir),
+        2 => (path(), path()).prop_map(|(a, b)| Op::Link(a, b)),
+        4 => (path(), path()).prop_map(|(a, b)| Op::Rename(a, b)),
+        1 => path().prop_map(Op::Watch),
+        1 => Just(Op::Shrink),
+        1 => path().prop_map(Op::ShrinkTree),
+    ]
+}
+
+fn told<T>(result: Result<T, crate::Error>, kind: impl FnOnce(T) -> Option<Kind>) -> Told {
+    result.map(kind).map_err(|error| match error.kind() {
+        ErrorKind::Loop => io::ErrorKind::InvalidInput,
+        other => other.io(),
+    })
+}
+
+fn check(policy: Box<dyn NegativePolicy>, on_unlink: OnUnlink, ops: Vec<Op>) -> Result<(), TestCaseError> {
+    let stage = Stage::build(crate::Dcache::builder().buckets(4).boxed_policy(policy).on_unlink(on_unlink));
+    let mount = &stage.mount;
+    let mut model = Model::default();
+    for op in ops {
+        let (mine, theirs) = match &op {
+            Op::Lookup(path) => (told(mount.lookup(path), |e| e.map(|e| e.kind())), model.lookup(path)),
+            Op::Create(path) => (told(mount.create(path), |e| Some(e.kind())), model.make(path, Kind::File)),
+            Op::Mkdir(path) => (told(mount.mkdir(path), |e| Some(e.kind())), model.make(path, Kind::Directory)),
+            Op::Unlink(path) => (told(mount.unlink(path), |()| None), model.remove(path, false)),
+            Op::Rmdir(path) => (told(mount.rmdir(path), |()| None), model.remove(path, true)),
+            Op::Link(a, b) => (told(mount.link(a, b), |e| Some(e.kind())), model.link(a, b)),
+            Op::Rename(a, b) => (told(mount.rename(a, b), |()| None), model.rename(a, b)),
+            Op::Watch(path) => {
+                drop(mount.watch(path));
+                (Ok(None), Ok(None))
+            }
+            Op::Shrink => {
+                // A second chance for each, and a level of the tree for each round.
+                for _ in 0..8 {
+                    stage.registry.drop_caches();
+                }
+                prop_assert_eq!(stage.dcache.statistics().nr_dentry, 1, "nobody uses anything");
+                (Ok(None), Ok(None))
+            }
+            Op::ShrinkTree(path) => {
+                let _ = mount.shrink_tree(path);
+                (Ok(None), Ok(None))
+            }
+        };
+        prop_assert_eq!(mine, theirs, "{:?}", op);
+        stage.assert_valid();
+    }
+    for (path, (kind, _)) in &model.names {
+        let entry = mount.lookup(path).unwrap().expect("what the model has is there");
+        prop_assert_eq!(entry.kind(), *kind);
+    }
+    Ok(())
+}
+
+const STEPS: usize = if cfg!(miri) { 10 } else { 60 };
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 96 }))]
+
+    #[test]
+    fn d1_d2_d5_d8_d9_d12_d15_it_is_a_tree(
+        ops in prop::collection::vec(op(), 1..STEPS),
+        policy in 0..4_usize,
+        keep in prop::bool::ANY,
+    ) {
+        let tight = Probation { probation_floor: 2, kept_floor: 2, ..Probation::default() };
+        let policy: Box<dyn NegativePolicy> = match policy {
+            0 => Box::new(Unbounded),
+            1 => Box::new(ThreeInARow),
+            2 => Box::new(PerDirectory(2)),
+            _ => Box::new(tight),
+        };
+        check(policy, if keep { OnUnlink::KeepNegative } else { OnUnlink::Forget }, ops)?;
+    }
+}

@@ -1,0 +1,220 @@
+//! The rules that a sequence of calls by one thread can show.
+
+use super::Stage;
+use crate::dentry::flag;
+use crate::negative::Unbounded;
+use crate::{Dcache, ErrorKind, Kind, OnUnlink};
+use std::sync::Arc;
+
+#[test]
+fn d10_a_negative_that_is_touched_twice_survives_exactly_one_more_pass() {
+    let stage = Stage::new(16, Unbounded);
+    stage.missing(b"/once");
+    stage.missing(b"/twice");
+    stage.missing(b"/twice");
+    let core = &stage.mount.core;
+    let sb = &stage.mount.sb;
+    let pass = || core.scan(sb, &sb.dentries, stage.tree.root(), lowwater_lru_core::NodeId::ZERO, &mut 100);
+    assert_eq!(pass(), 1, "untouched dies at the first pass");
+    assert_eq!(stage.dcache.statistics().nr_negative, 1);
+    assert_eq!(pass(), 1, "touched dies at the second");
+    assert_eq!(stage.dcache.statistics().nr_negative, 0);
+    stage.assert_valid();
+}
+
+#[test]
+fn d11_one_in_use_leaves_the_list_and_comes_back_with_its_last_user() {
+    let stage = Stage::new(16, Unbounded);
+    drop(stage.mount.create(b"/a").unwrap());
+    assert_eq!(stage.dcache.statistics().nr_unused, 1);
+    let held = stage.mount.lookup(b"/a").unwrap().unwrap();
+    assert_eq!(stage.dcache.statistics().nr_unused, 1, "lookups do not touch the list");
+    stage.registry.drop_caches();
+    assert_eq!(stage.dcache.statistics().nr_unused, 0);
+    assert_eq!(held.kind(), Kind::File, "it is in use, so it stays");
+    drop(held);
+    assert_eq!(stage.dcache.statistics().nr_unused, 1);
+    stage.assert_valid();
+}
+
+#[test]
+fn d12_d13_the_last_child_takes_its_unhashed_parents_along() {
+    let stage = Stage::new(16, Unbounded);
+    stage.memory.plant(b"/a/b/c/d", Kind::File).unwrap();
+    let held = stage.mount.lookup(b"/a/b/c/d").unwrap().unwrap();
+    let mut above = Arc::clone(&held.dentry);
+    for _ in 0..3 {
+        let parent = above.lock().parent.clone().unwrap();
+        assert!(parent.count.users() >= Some(1), "a child is a user of its parent (D12)");
+        stage.mount.core.unhash(&parent);
+        above = parent;
+    }
+    stage.mount.core.unhash(&held.dentry);
+    drop(above);
+    drop(held);
+    assert_eq!(stage.dcache.statistics().nr_dentry, 1, "the whole branch went, and the root stays (D13)");
+    stage.assert_valid();
+}
+
+#[test]
+fn d21_a_removed_name_becomes_a_negative_or_is_forgotten() {
+    for (on_unlink, negatives, asked) in [(OnUnlink::KeepNegative, 1, 0), (OnUnlink::Forget, 0, 1)] {
+        let stage = Stage::build(Dcache::builder().buckets(16).policy(Unbounded).on_unlink(on_unlink));
+        drop(stage.mount.create(b"/a").unwrap());
+        stage.mount.unlink(b"/a").unwrap();
+        assert_eq!(stage.dcache.statistics().nr_negative, negatives);
+        let before = stage.memory.lookups();
+        stage.missing(b"/a");
+        assert_eq!(stage.memory.lookups() - before, asked);
+        stage.assert_valid();
+    }
+}
+
+#[test]
+fn d21_a_name_in_use_is_unhashed_and_still_stands_for_what_it_was() {
+    let stage = Stage::new(16, Unbounded);
+    let held = stage.mount.create(b"/a").unwrap();
+    stage.mount.unlink(b"/a").unwrap();
+    assert_eq!(held.kind(), Kind::File);
+    stage.missing(b"/a");
+    let again = stage.mount.create(b"/a").unwrap();
+    assert_ne!(held.inode(), again.inode());
+    drop((held, again));
+    stage.assert_valid();
+}
+
+#[test]
+fn d22_shrinking_a_tree_leaves_no_unused_descendant() {
+    let stage = Stage::new(16, Unbounded);
+    for n in 0..200 {
+        stage.memory.plant(format!("/d/{}/{n}", n % 7).as_bytes(), Kind::File).unwrap();
+        drop(stage.mount.lookup(format!("/d/{}/{n}", n % 7).as_bytes()).unwrap());
+        stage.missing(format!("/d/{}/missing-{n}", n % 7).as_bytes());
+    }
+    let held = stage.mount.lookup(b"/d/3/3").unwrap().unwrap();
+    assert_eq!(stage.mount.shrink_tree(b"/d").unwrap(), 399 + 6);
+    assert_eq!(stage.dcache.statistics().nr_dentry, 4, "the root, /d, /d/3, and what is in use");
+    drop(held);
+    stage.assert_valid();
+}
+
+#[test]
+fn d25_a_directory_with_more_users_than_can_be_counted_is_never_freed() {
+    let stage = Stage::new(16, Unbounded);
+    let dir = stage.mount.mkdir(b"/d").unwrap();
+    dir.dentry.count.fill((1 << 31) - 2);
+    stage.missing(b"/d/a");
+    stage.missing(b"/d/b");
+    drop(dir);
+    stage.registry.drop_caches();
+    assert!(stage.mount.lookup(b"/d").unwrap().is_some());
+    assert_eq!(stage.dcache.statistics().nr_dentry, 2, "the root and the directory");
+}
+
+#[test]
+fn errors_carry_the_path() {
+    let stage = Stage::new(16, Unbounded);
+    drop(stage.mount.create(b"/file").unwrap());
+    drop(stage.mount.mkdir(b"/dir").unwrap());
+    let kind = |result: Result<(), crate::Error>, path: &[u8]| {
+        let error = result.unwrap_err();
+        assert_eq!(error.path(), path);
+        error.kind().io()
+    };
+    use std::io::ErrorKind as Io;
+    let mount = &stage.mount;
+    assert_eq!(kind(mount.lookup(b"/file/x").map(drop), b"/file/x"), Io::NotADirectory);
+    assert_eq!(kind(mount.lookup(b"").map(drop), b""), Io::InvalidInput);
+    assert_eq!(kind(mount.lookup(b"/a\0").map(drop), b"/a\0"), Io::InvalidInput);
+    assert_eq!(kind(mount.lookup(&[b'x'; 256]).map(drop), &[b'x'; 256]), Io::InvalidFilename);
+    assert_eq!(kind(mount.lookup(&[b'/'; 4097]).map(drop), &[b'/'; 4097]), Io::InvalidFilename);
+    assert_eq!(kind(mount.create(b"/file").map(drop), b"/file"), Io::AlreadyExists);
+    assert_eq!(kind(mount.create(b"/no/x").map(drop), b"/no/x"), Io::NotFound);
+    assert_eq!(kind(mount.create(b"/dir/..").map(drop), b"/dir/.."), Io::InvalidInput);
+    assert_eq!(kind(mount.unlink(b"/dir"), b"/dir"), Io::IsADirectory);
+    assert_eq!(kind(mount.rmdir(b"/file"), b"/file"), Io::NotADirectory);
+    assert!(matches!(mount.rename(b"/dir", b"/dir/below").unwrap_err().kind(), ErrorKind::Loop));
+    assert!(mount.lookup(b"/dir/../file").unwrap().is_some() && mount.lookup(b"/../dir/").unwrap().is_some());
+    assert_eq!(
+        mount.lookup(b"/file/x").unwrap_err().to_string(),
+        "/file/x: not a directory",
+        "a message says what and where"
+    );
+}
+
+#[test]
+fn a_backend_that_fails_leaves_nothing() {
+    struct Broken;
+    impl crate::Backend for Broken {
+        fn root(&self) -> std::io::Result<crate::backend::Node> {
+            Ok(crate::backend::Node { inode: 1, kind: Kind::Directory })
+        }
+        fn lookup(&self, _: u64, name: crate::Name<'_>) -> std::io::Result<Option<crate::backend::Node>> {
+            assert_ne!(name.bytes(), b"panic", "the backend panics");
+            Err(std::io::Error::other("the disk is gone"))
+        }
+        fn create(&self, _: u64, _: crate::Name<'_>, _: Kind) -> std::io::Result<crate::backend::Node> {
+            Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+        }
+        fn remove(&self, _: u64, _: crate::Name<'_>) -> std::io::Result<()> {
+            Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+        }
+        fn rename(&self, _: (u64, crate::Name<'_>), _: (u64, crate::Name<'_>)) -> std::io::Result<()> {
+            Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+        }
+        fn link(&self, _: u64, _: u64, _: crate::Name<'_>) -> std::io::Result<()> {
+            Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
+        }
+        fn read_dir(&self, _: u64) -> std::io::Result<Vec<(Box<[u8]>, crate::backend::Node)>> {
+            Ok(Vec::new())
+        }
+    }
+    let stage = Stage::new(16, Unbounded);
+    let mount = stage.dcache.mount(Arc::new(Broken), &stage.registry, stage.tree.root()).unwrap();
+    assert_eq!(mount.lookup(b"/a").unwrap_err().kind().io(), std::io::ErrorKind::Other);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| mount.lookup(b"/panic").map(drop)));
+    assert!(panicked.is_err());
+    assert_eq!(mount.create(b"/a").unwrap_err().kind().io(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(mount.assert_valid().dentries, 1);
+    drop(mount);
+    assert_eq!(stage.dcache.statistics().nr_dentry, 1, "the other mount's root");
+}
+
+#[test]
+fn an_unmount_frees_every_name_and_inode() {
+    let stage = Stage::new(16, Unbounded);
+    for n in 0..100 {
+        drop(stage.mount.mkdir(format!("/{n}").as_bytes()).unwrap());
+        stage.missing(format!("/{n}/x").as_bytes());
+    }
+    let Stage { mount, dcache, .. } = stage;
+    drop(mount);
+    let state = dcache.statistics();
+    assert_eq!((state.nr_dentry, state.nr_unused, state.nr_negative), (0, 0, 0));
+}
+
+#[test]
+fn d8_flags_say_which_list() {
+    let stage = Stage::new(16, Unbounded);
+    stage.missing(b"/a");
+    let key = stage.mount.core.key(stage.mount.sb.root(), crate::Name::new(b"a").unwrap());
+    let dentry = stage.mount.core.d_lookup(&key).unwrap();
+    assert!(dentry.has(flag::LRU_LIST) && !dentry.has(flag::SHRINK_LIST));
+    stage.mount.core.put(&stage.mount.sb, &dentry);
+    stage.assert_valid();
+}
+
+#[test]
+fn a_dentry_costs_what_the_table_says() {
+    assert!(Dcache::dentry_bytes() <= 192, "{} bytes", Dcache::dentry_bytes());
+}
+
+#[test]
+fn buckets_are_as_the_kernel_sizes_them() {
+    use lowwater_lru_core::Bytes;
+    let buckets = |gib: u64| Dcache::kernel_buckets(Bytes::new(gib << 30));
+    assert_eq!(
+        [buckets(4), buckets(8), buckets(64), buckets(256), buckets(3072)],
+        [1 << 19, 1 << 20, 1 << 23, 1 << 24, 1 << 26]
+    );
+}

@@ -1,0 +1,218 @@
+//! Threads beside each other.
+
+use super::Stage;
+use crate::backend::{Backend, Memory, Node};
+use crate::negative::{Probation, ThreeInARow, Unbounded};
+use crate::{Dcache, Flow, Kind, Name, NegativePolicy};
+use lowwater_lru_core::MemcgTree;
+use lowwater_shrinker::Registry;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+const ROUNDS: usize = if cfg!(miri) { 5 } else { 3000 };
+
+/// A tree in memory that takes its time over each question.
+struct Slow(Memory, AtomicU64);
+
+impl Backend for Slow {
+    fn root(&self) -> std::io::Result<Node> {
+        self.0.root()
+    }
+    fn lookup(&self, dir: u64, name: Name<'_>) -> std::io::Result<Option<Node>> {
+        self.1.fetch_add(1, Relaxed);
+        std::thread::sleep(Duration::from_millis(20));
+        self.0.lookup(dir, name)
+    }
+    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> std::io::Result<Node> {
+        self.0.create(dir, name, kind)
+    }
+    fn remove(&self, dir: u64, name: Name<'_>) -> std::io::Result<()> {
+        self.0.remove(dir, name)
+    }
+    fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> std::io::Result<()> {
+        self.0.rename(from, to)
+    }
+    fn link(&self, file: u64, dir: u64, name: Name<'_>) -> std::io::Result<()> {
+        self.0.link(file, dir, name)
+    }
+    fn read_dir(&self, dir: u64) -> std::io::Result<Vec<(Box<[u8]>, Node)>> {
+        self.0.read_dir(dir)
+    }
+}
+
+#[test]
+fn d23_many_lookups_of_one_missing_name_ask_the_backend_once() {
+    const THREADS: usize = 8;
+    let tree = MemcgTree::default();
+    let registry = Registry::new(&tree, 1);
+    let dcache = Dcache::builder().buckets(64).build();
+    let slow = Arc::new(Slow(Memory::new(), AtomicU64::new(0)));
+    slow.0.plant(b"/there", Kind::File).unwrap();
+    let mount = dcache.mount(slow.clone(), &registry, tree.root()).unwrap();
+    for (path, there) in [(&b"/missing"[..], false), (b"/there", true)] {
+        let before = slow.1.load(Relaxed);
+        let barrier = Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    barrier.wait();
+                    assert_eq!(mount.lookup(path).unwrap().is_some(), there);
+                });
+            }
+        });
+        assert_eq!(slow.1.load(Relaxed) - before, 1);
+    }
+    mount.assert_valid();
+}
+
+#[test]
+fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_one_place() {
+    let stage = Stage::new(2, Unbounded);
+    drop(stage.mount.mkdir(b"/a").unwrap());
+    drop(stage.mount.mkdir(b"/b").unwrap());
+    for n in 0..8 {
+        drop(stage.mount.create(format!("/a/stays-{n}").as_bytes()).unwrap());
+    }
+    drop(stage.mount.create(b"/a/x").unwrap());
+    // A backend's answer is right, too; only what the cache alone says is looked at here, so nothing may be asked of it.
+    stage.missing(b"/b/x");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let renamer = scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                stage.mount.rename(b"/a/x", b"/b/x").unwrap();
+                stage.mount.rename(b"/b/x", b"/a/x").unwrap();
+            }
+            done.store(true, Relaxed);
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut n = 0;
+                while !done.load(Relaxed) {
+                    n = (n + 1) % 8;
+                    let path = format!("/a/stays-{n}");
+                    assert!(stage.mount.lookup(path.as_bytes()).unwrap().is_some(), "{path} exists throughout (D4)");
+                    // At most one rename between two looks moves it from what is asked second to what was asked first; then a
+                    // third look finds it. Whoever finds it holds what it was looked up as (D6).
+                    if let Some(entry) = stage.mount.lookup(b"/b/x").unwrap() {
+                        assert_eq!((entry.kind(), &*entry.name()), (Kind::File, &b"x"[..]));
+                    }
+                }
+            });
+        }
+        renamer.join().unwrap();
+    });
+    stage.assert_valid();
+}
+
+#[test]
+fn d5_with_the_renames_kept_out_a_name_is_at_one_place_exactly() {
+    let stage = Stage::new(2, Unbounded);
+    drop(stage.mount.mkdir(b"/a").unwrap());
+    drop(stage.mount.mkdir(b"/b").unwrap());
+    drop(stage.mount.create(b"/a/x").unwrap());
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                stage.mount.rename(b"/a/x", b"/b/x").unwrap();
+                stage.mount.rename(b"/b/x", b"/a/x").unwrap();
+            }
+            done.store(true, Relaxed);
+        });
+        scope.spawn(|| {
+            let core = &stage.mount.core;
+            let dirs = [b"/a", b"/b"].map(|dir| stage.mount.lookup(dir).unwrap().unwrap());
+            while !done.load(Relaxed) {
+                let begun = core.renames.begin();
+                let found = dirs.each_ref().map(|dir| {
+                    let dentry = core.d_lookup(&core.key(&dir.dentry, Name::new(b"x").unwrap()));
+                    dentry.is_some_and(|dentry| stage.mount.positive(dentry).is_some())
+                });
+                if !core.renames.retry(begun) {
+                    assert_eq!(found.iter().filter(|&&there| there).count(), 1, "both or neither is never seen (D5)");
+                }
+            }
+        });
+    });
+    stage.assert_valid();
+}
+
+/// All at once: lookups that find and miss, makers, removers, renamers, a shrinker, a walker, a watcher. At the end everything must add up.
+fn storm(policy: Box<dyn NegativePolicy>) {
+    let stage = Stage::build(Dcache::builder().buckets(16).boxed_policy(policy));
+    for dir in 0..3 {
+        drop(stage.mount.mkdir(format!("/{dir}").as_bytes()).unwrap());
+        drop(stage.mount.create(format!("/{dir}/stays").as_bytes()).unwrap());
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..3_usize)
+            .map(|seed| {
+                let mount = &stage.mount;
+                scope.spawn(move || {
+                    let mut x = seed as u64 + 1;
+                    for n in 0..ROUNDS {
+                        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(n as u64);
+                        let r = (x >> 33) as usize;
+                        let path = |k: usize| format!("/{}/{}", k % 3, k / 3 % 20).into_bytes();
+                        match r % 8 {
+                            0 => drop(mount.create(&path(r / 8))),
+                            1 => drop(mount.unlink(&path(r / 8))),
+                            2 => drop(mount.rename(&path(r / 8), &path(r / 512))),
+                            3 => drop(mount.mkdir(&path(r / 8))),
+                            4 => drop(mount.rmdir(&path(r / 8))),
+                            _ => drop(mount.lookup(&path(r / 8)).unwrap_or(None)),
+                        }
+                        let missing = format!("/{}/missing-{seed}-{n}", r % 3);
+                        assert!(mount.lookup(missing.as_bytes()).unwrap().is_none());
+                        let stays = format!("/{}/stays", r % 3);
+                        assert!(mount.lookup(stays.as_bytes()).unwrap().is_some(), "{stays} exists throughout (D4)");
+                    }
+                })
+            })
+            .collect();
+        let shrinker = scope.spawn(|| {
+            while !done.load(Relaxed) {
+                stage.registry.drop_caches();
+                let _ = stage.mount.shrink_tree(b"/1");
+            }
+        });
+        let walker = scope.spawn(|| {
+            while !done.load(Relaxed) {
+                let mut walk = stage.mount.walk(b"/").unwrap();
+                while walk.step(5, |_| Flow::Continue) {}
+                drop(stage.mount.watch(b"/2"));
+            }
+        });
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        done.store(true, Relaxed);
+        shrinker.join().unwrap();
+        walker.join().unwrap();
+    });
+    stage.assert_valid();
+    for _ in 0..8 {
+        stage.registry.drop_caches();
+    }
+    stage.assert_valid();
+    assert_eq!(stage.dcache.statistics().nr_dentry, 1, "nobody uses anything (D7, D13)");
+    assert_eq!(stage.mount.inodes(), 1);
+}
+
+#[test]
+fn d9_counters_add_up_after_a_storm() {
+    storm(Box::new(Unbounded));
+}
+
+#[test]
+fn d9_d20_and_beside_trims_of_chains() {
+    storm(Box::new(ThreeInARow));
+}
+
+#[test]
+fn d9_d20_and_beside_trims_of_directories_and_groups() {
+    storm(Box::new(Probation { probation_floor: 10, kept_floor: 10, ..Probation::default() }));
+}

@@ -1,0 +1,480 @@
+//! Hash chains that are read without a lock: the table of a dentry cache, where a lookup must not write a shared line.
+//!
+//! ```text
+//!     heads[hash >> shift] --> object --> object --> null        each object carries its Link, and the table one Arc on it
+//! ```
+//!
+//! A reader holds a [`Reader`], follows the chain, and compares. A writer takes the bucket's lock. What is removed stays as it is, with
+//! its `next`, for readers that are on it; the table's `Arc` on it is dropped when they are gone.
+//!
+//! **A miss proves little.** An object that is removed and inserted elsewhere (a rename) takes readers that stand on it along to
+//! its new chain, so they may miss what lies behind on the old one. Whoever needs to be sure keeps a sequence count of such moves
+//! and looks again. A hit is an object that was in the table at some time after the [`Reader`] was made; what it holds is checked by
+//! the owner, with a sequence count of its own.
+//!
+//! Why not `hashbrown` under a lock: a reader would write the lock's line, and all lookups of a machine would share it. Why not a
+//! lock-free map from a crate: its nodes are a second allocation and a second cache line for each object.
+//!
+//! # Invariants
+//!
+//! 1. Bit 0 of an object's `next` (`LINKED`) is set exactly while it is on a chain of some table. Only the one who set it there
+//!    put it on that chain, so an object is on one chain at most.
+//! 2. `heads` and the `next` of objects on a chain change only under the lock of that chain's bucket.
+//! 3. An object on a chain has one strong count that belongs to the chain. It is given up only after every reader that was inside
+//!    when the object left the chain.
+//! 4. A reader never arrives at an object whose count of invariant 3 was given up: where it stands was on a chain after the reader
+//!    came in, and so was, when it left it, what its `next` names.
+//!
+//! # Orderings
+//!
+//! A head or `next` is published with Release and followed with Acquire, so that who arrives at an object sees it as it was
+//! inserted. Held by `tests/loom.rs`: `a_found_object_is_whole_and_alive`, and its twins.
+
+mod read;
+
+#[cfg(test)]
+mod tests;
+
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::raw::RawLock;
+use crate::sync::Arc;
+#[cfg(lowwater_loom)]
+use crate::sync::UnsafeCell;
+use crate::Bytes;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Deref;
+use core::ptr;
+use crossbeam_utils::CachePadded;
+
+/// Set in an object's `next` while it is on a chain (invariant 1).
+const LINKED: usize = 1;
+
+/// Locks for the buckets of one table, at most: enough that two writers seldom meet, few enough to cost nothing.
+const STRIPES_MAX: usize = 256;
+
+/// What an object carries to be on a chain. 8 bytes.
+pub struct Link<T> {
+    next: AtomicPtr<T>,
+    /// Tells a model checker of reads, and of the freeing.
+    #[cfg(lowwater_loom)]
+    seen: UnsafeCell<()>,
+}
+
+// SAFETY: `seen` holds nothing; it is there for the model checker, which says itself when two threads are at it.
+#[cfg(lowwater_loom)]
+unsafe impl<T> Send for Link<T> {}
+// SAFETY: as for Send.
+#[cfg(lowwater_loom)]
+unsafe impl<T> Sync for Link<T> {}
+
+/// An object with a [`Link`] inside. Nothing unsafe hangs on the implementation: [`chained!`](crate::chained) writes it.
+///
+/// # Safety
+///
+/// [`link`](Self::link) returns always the same link, which is a part of the object.
+pub unsafe trait Chained: Sized + Send + Sync + 'static {
+    /// The link.
+    fn link(&self) -> &Link<Self>;
+}
+
+/// Implements [`Chained`] for a type that has a field of type [`Link`].
+///
+/// ```
+/// #![forbid(unsafe_code)]
+/// use lowwater_lru_core::chains::{Chains, Link, Reader};
+/// use std::sync::Arc;
+///
+/// struct Name {
+///     link: Link<Name>,
+///     name: &'static str,
+/// }
+/// lowwater_lru_core::chained!(impl[] for Name { link });
+///
+/// let table = Chains::<Name>::new(16);
+/// let entry = Arc::new(Name { link: Link::new(), name: "etc" });
+/// table.insert(7, entry.clone()).ok().unwrap();
+///
+/// let reader = Reader::enter();
+/// assert_eq!(table.find(7, &reader, |entry| entry.name == "etc").unwrap().name, "etc");
+/// assert!(table.remove(7, &entry));
+/// ```
+#[macro_export]
+macro_rules! chained {
+    (impl[$($generics:tt)*] for $type:ty { $field:ident $(,)? }) => {
+        // SAFETY: the link is a field of the object, always the same one.
+        unsafe impl<$($generics)*> $crate::chains::Chained for $type {
+            #[inline]
+            fn link(&self) -> &$crate::chains::Link<Self> {
+                &self.$field
+            }
+        }
+    };
+}
+
+/// Proof that the thread is inside the read side. Cheap to make; what is removed meanwhile is freed only after it is dropped, so
+/// it is not for keeping.
+pub struct Reader(read::Guard);
+
+/// An object that a reader found. It may have left the table since.
+pub struct Found<'g, T>(&'g T);
+
+/// The table. The number of buckets is fixed.
+pub struct Chains<T: Chained> {
+    heads: Box<[AtomicPtr<T>]>,
+    locks: Box<[CachePadded<RawLock>]>,
+    /// Buckets are chosen by the hash's high bits.
+    shift: u32,
+}
+
+// SAFETY: the table owns its objects by `Arc`s of a type that is Send and Sync.
+unsafe impl<T: Chained> Send for Chains<T> {}
+// SAFETY: as for Send; heads are atomic and change under their bucket's lock.
+unsafe impl<T: Chained> Sync for Chains<T> {}
+
+impl<T: Chained> Chains<T> {
+    /// A table of `buckets` chains, rounded up to a power of two; 1 at least. 8 bytes each.
+    pub fn new(buckets: usize) -> Self {
+        let buckets = buckets.max(1).next_power_of_two();
+        let heads: Vec<_> = core::iter::repeat_with(|| AtomicPtr::new(ptr::null_mut())).take(buckets).collect();
+        let locks: Vec<_> =
+            core::iter::repeat_with(|| CachePadded::new(RawLock::new())).take(buckets.min(STRIPES_MAX)).collect();
+        Self {
+            heads: heads.into_boxed_slice(),
+            locks: locks.into_boxed_slice(),
+            shift: u64::BITS - buckets.trailing_zeros(),
+        }
+    }
+
+    /// How many chains there are.
+    pub fn buckets(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Bytes of the table without its objects.
+    pub fn footprint(&self) -> Bytes {
+        Bytes::new((size_of::<Self>() + size_of_val(&*self.heads) + size_of_val(&*self.locks)) as u64)
+    }
+
+    /// Puts an object at the head of its chain. O(1).
+    ///
+    /// # Errors
+    ///
+    /// The object comes back if it is on a chain already, of this table or another.
+    #[doc(alias = "__d_rehash")]
+    pub fn insert(&self, hash: u64, object: Arc<T>) -> Result<(), Arc<T>> {
+        let at = self.bucket(hash);
+        let locked = self.lock(at);
+        // Relaxed: we hold the bucket's lock (invariant 2).
+        let head = self.heads[at].load(Ordering::Relaxed);
+        if !object.link().claim(head) {
+            drop(locked);
+            return Err(object);
+        }
+        // INVARIANT: the count that the `Arc` held belongs to the chain from here on (3).
+        let raw = Arc::into_raw(object).cast_mut();
+        // Release: meets the Acquire in `follow`, so that the object is seen as it was inserted.
+        let publish = if crate::mutated!("chain_publish_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.heads[at].store(raw, publish);
+        Ok(())
+    }
+
+    /// Takes an object off its chain; `false` if it is not on this one. O(length of the chain).
+    ///
+    /// Readers that stand on it may still look at it; the table's `Arc` on it is dropped after them.
+    #[doc(alias = "__d_drop")]
+    pub fn remove(&self, hash: u64, object: &T) -> bool {
+        let at = self.bucket(hash);
+        let reader = Reader::enter();
+        {
+            let _locked = self.lock(at);
+            let mut before = &self.heads[at];
+            loop {
+                // Relaxed: we hold the bucket's lock (invariant 2).
+                let here = untagged(before.load(Ordering::Relaxed));
+                if here.is_null() {
+                    return false;
+                }
+                // SAFETY: it is on the chain, whose lock we hold, so the chain has a count on it (invariant 3).
+                let link = unsafe { &*here }.link();
+                if ptr::eq(here, object) {
+                    link.leave(before, ptr::eq(before, &self.heads[at]));
+                    break;
+                }
+                before = &link.next;
+            }
+        }
+        let raw = ptr::from_ref(object).cast_mut();
+        #[cfg(lowwater_loom)]
+        if crate::mutated!("chain_release_at_once") {
+            object.link().seen.with_mut(|_| ());
+        }
+        // SAFETY: the object left the chain just now, by us alone, so its count is ours to give up (invariant 3), and it came from
+        // `Arc::into_raw` of a `T`; its address is that of the `Arc`'s content.
+        unsafe { reader.0.retire_by(raw.cast(), release::<T>) };
+        true
+    }
+
+    /// The first object of a chain for which `is` says yes. O(length of the chain), without a lock.
+    #[inline]
+    #[doc(alias = "__d_lookup_rcu")]
+    pub fn find<'g>(
+        &'g self,
+        hash: u64,
+        reader: &'g Reader,
+        mut is: impl FnMut(&'g T) -> bool,
+    ) -> Option<Found<'g, T>> {
+        let mut chain = self.chain(hash, reader);
+        chain.find(|found| is(found.0))
+    }
+
+    /// The objects of a chain, youngest first, without a lock.
+    #[inline]
+    pub fn chain<'g>(&'g self, hash: u64, reader: &'g Reader) -> Chain<'g, T> {
+        self.chain_at(self.bucket(hash), reader)
+    }
+
+    /// The objects of the `n`-th chain.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such chain.
+    #[inline]
+    pub fn chain_at<'g>(&'g self, n: usize, _reader: &'g Reader) -> Chain<'g, T> {
+        // SAFETY: the table holds what the head names (invariant 3), and we are in the read side.
+        Chain { next: unsafe { follow(&self.heads[n]) } }
+    }
+
+    /// Begins to fetch the head of a chain that will be wanted soon. No more than a hint.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        let head = &self.heads[self.bucket(hash)];
+        #[cfg(all(target_arch = "x86_64", not(miri), not(lowwater_loom)))]
+        {
+            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            // SAFETY: every x86-64 processor has the instruction, and it faults on no address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(ptr::from_ref(head).cast()) };
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(lowwater_loom))))]
+        let _ = head;
+    }
+
+    /// The chain of a hash: its high bits.
+    #[inline]
+    pub fn bucket(&self, hash: u64) -> usize {
+        // `checked_shr` is for the table of one chain, whose shift is all bits.
+        hash.checked_shr(self.shift).unwrap_or(0) as usize
+    }
+
+    fn lock(&self, bucket: usize) -> Locked<'_> {
+        let lock = &self.locks[bucket & (self.locks.len() - 1)];
+        lock.lock();
+        Locked(lock)
+    }
+}
+
+impl<T: Chained> Drop for Chains<T> {
+    fn drop(&mut self) {
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
+        for head in &self.heads {
+            // Relaxed: nobody else has the table any more.
+            let mut here = untagged(head.load(Ordering::Relaxed));
+            while !here.is_null() {
+                // SAFETY: it is on the chain, which has a count on it (invariant 3).
+                let object = unsafe { Arc::from_raw(here) };
+                let next = object.link().next.load(Ordering::Relaxed);
+                here = untagged(next);
+                // Relaxed: as above. Whoever still has the object may put it on another table.
+                object.link().next.store(ptr::null_mut(), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl<T: Chained> fmt::Debug for Chains<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chains").field("buckets", &self.buckets()).finish_non_exhaustive()
+    }
+}
+
+/// The objects of one chain.
+pub struct Chain<'g, T> {
+    next: Option<&'g T>,
+}
+
+impl<'g, T: Chained> Iterator for Chain<'g, T> {
+    type Item = Found<'g, T>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Found<'g, T>> {
+        let here = self.next?;
+        // SAFETY: the reader arrived at `here` in the read side, so what it names is held (invariant 4).
+        self.next = unsafe { follow(&here.link().next) };
+        Some(Found(here))
+    }
+}
+
+impl<T> fmt::Debug for Chain<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chain").finish_non_exhaustive()
+    }
+}
+
+// === impl Link ===
+
+impl<T> Link<T> {
+    /// A link that is on no chain.
+    #[inline]
+    pub fn new() -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            #[cfg(lowwater_loom)]
+            seen: UnsafeCell::new(()),
+        }
+    }
+
+    /// Is the object on a chain? True for no longer than it takes to ask.
+    #[inline]
+    pub fn is_linked(&self) -> bool {
+        // Relaxed: an answer that is old when it arrives orders nothing.
+        self.next.load(Ordering::Relaxed).addr() & LINKED != 0
+    }
+
+    /// Takes the object for a chain whose first is `head`, if it is on none (invariant 1).
+    fn claim(&self, head: *mut T) -> bool {
+        // Relaxed: only compared.
+        let old = self.next.load(Ordering::Relaxed);
+        // AcqRel: Acquire meets the Release in `leave` by whoever took it off last. Release: readers that stand on it since then
+        // follow this to `head`. Relaxed on failure: nothing was taken.
+        old.addr() & LINKED == 0
+            && self.next.compare_exchange(old, tagged(head), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the object off: `before` is the head or the `next` that names it. The bucket's lock is held.
+    fn leave(&self, before: &AtomicPtr<T>, before_is_head: bool) {
+        // Relaxed: the lock is held (invariant 2).
+        let next = untagged(self.next.load(Ordering::Relaxed));
+        // Release: meets the Acquire in `follow`; what comes behind was published to us under this lock.
+        before.store(if before_is_head { next } else { tagged(next) }, Ordering::Release);
+        // Release: meets the Acquire in `claim`, and in `follow` for readers that stand here.
+        self.next.store(next, Ordering::Release);
+    }
+}
+
+impl<T> Default for Link<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for Link<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("linked", &self.is_linked()).finish_non_exhaustive()
+    }
+}
+
+fn tagged<T>(ptr: *mut T) -> *mut T {
+    ptr.map_addr(|addr| addr | LINKED)
+}
+
+#[inline]
+fn untagged<T>(ptr: *mut T) -> *mut T {
+    ptr.map_addr(|addr| addr & !LINKED)
+}
+
+/// The object that a head or a `next` names.
+///
+/// # Safety
+///
+/// The thread is in the read side for all of `'g`, and `from` is a head, or the `next` of an object at which the thread arrived
+/// in it.
+#[inline]
+unsafe fn follow<'g, T: Chained>(from: &AtomicPtr<T>) -> Option<&'g T> {
+    // Acquire: meets the Release in `insert` and in `leave`.
+    let ptr = untagged(from.load(Ordering::Acquire));
+    // SAFETY: by invariant 4 it is held while the reader is inside.
+    let object = unsafe { ptr.as_ref() }?;
+    #[cfg(lowwater_loom)]
+    object.link().seen.with(|_| ());
+    Some(object)
+}
+
+/// Drops the count that a chain had on an object.
+///
+/// # Safety
+///
+/// `raw` came from `Arc::<T>::into_raw`, and its count is given up once.
+unsafe fn release<T: Chained>(raw: *mut ()) {
+    // SAFETY: the caller says so.
+    let object = unsafe { Arc::from_raw(raw.cast_const().cast::<T>()) };
+    #[cfg(lowwater_loom)]
+    object.link().seen.with_mut(|_| ());
+    drop(object);
+}
+
+// === impl Reader ===
+
+impl Reader {
+    /// Enters the read side. A few nanoseconds; next to nothing when the thread is inside already.
+    #[inline]
+    #[doc(alias = "rcu_read_lock")]
+    pub fn enter() -> Self {
+        Self(read::pin())
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+// === impl Found ===
+
+impl<'g, T: Chained> Found<'g, T> {
+    /// The object, for as long as the reader is inside.
+    #[inline]
+    pub fn get(&self) -> &'g T {
+        self.0
+    }
+
+    /// A handle of one's own.
+    #[inline]
+    pub fn to_arc(&self) -> Arc<T> {
+        let raw = ptr::from_ref(self.0);
+        // SAFETY: `raw` is the content of an `Arc`, and by invariants 3 and 4 the table's count on it is not given up while the
+        // reader is inside.
+        unsafe { Arc::increment_strong_count(raw) };
+        // SAFETY: this is the count that was just added.
+        unsafe { Arc::from_raw(raw) }
+    }
+}
+
+impl<T> Deref for Found<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.0
+    }
+}
+
+impl<T> fmt::Debug for Found<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Found").finish_non_exhaustive()
+    }
+}
+
+/// A bucket's lock, held.
+struct Locked<'a>(&'a RawLock);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `Chains::lock` took it, and this alone gives it back.
+        unsafe { self.0.unlock() };
+    }
+}

@@ -1,0 +1,286 @@
+//! A flood of names that do not exist: how many negatives stay, and what a lookup costs meanwhile.
+//!
+//! ```text
+//! cargo run --release --example negative_flood -- --memory 4G --policy three-in-a-row --seconds 20
+//! cargo run --release --example negative_flood -- --buckets 65536 --policy default --adversary twice --json
+//! ```
+//!
+//! `--memory` takes the buckets that Linux would give a machine of that size; no memory of that size is needed, but the negatives
+//! that stay are real: some 185 bytes each. A run ends early, and says so, when they come to `--negatives-max`.
+
+use clap::{Parser, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use lowwater::{Bytes, MemcgTree, Registry};
+use lowwater_dcache_model::backend::{Backend, Node};
+use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, Situation, ThreeInARow, Unbounded};
+use lowwater_dcache_model::{Dcache, Kind, Mount, Name};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Floods a dentry cache with names that do not exist.
+#[derive(Parser)]
+struct Args {
+    /// Buckets as Linux has them on a machine of this memory: 256G, 3T, 4G, 512M ...
+    #[arg(long, default_value = "4G", value_parser = parse_bytes)]
+    memory: Bytes,
+    /// Buckets, instead.
+    #[arg(long)]
+    buckets: Option<u64>,
+    #[arg(long, default_value_t = 2)]
+    threads: u64,
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    #[arg(long, value_enum, default_value_t = PolicyName::Default)]
+    policy: PolicyName,
+    #[arg(long, value_enum, default_value_t = Adversary::None)]
+    adversary: Adversary,
+    /// Positives that are cached before the flood, over which the names of the flood are spread.
+    #[arg(long, default_value_t = 1024)]
+    directories: u64,
+    /// The run ends when so many negatives are cached.
+    #[arg(long, default_value_t = 20_000_000)]
+    negatives_max: u64,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+    /// Writes how the negatives grew to this SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PolicyName {
+    Unbounded,
+    ThreeInARow,
+    PerDirectory,
+    Default,
+}
+
+/// What the flood does to be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Adversary {
+    /// Every name once.
+    None,
+    /// Every name twice, one after the other.
+    Twice,
+    /// All threads ask for the same names at about the same time.
+    SameName,
+    /// Every name once, all in one directory.
+    OneDirectory,
+}
+
+/// A backend in which nothing exists but its directories.
+struct Void {
+    directories: u64,
+}
+
+const ROOT: u64 = u64::MAX;
+
+impl Backend for Void {
+    fn root(&self) -> io::Result<Node> {
+        Ok(Node { inode: ROOT, kind: Kind::Directory })
+    }
+
+    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>> {
+        let number = std::str::from_utf8(name.bytes()).ok().and_then(|name| name.strip_prefix('d')?.parse().ok());
+        let number = number.filter(|&number| dir == ROOT && number < self.directories);
+        Ok(number.map(|inode| Node { inode, kind: Kind::Directory }))
+    }
+
+    fn create(&self, _: u64, _: Name<'_>, _: Kind) -> io::Result<Node> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn remove(&self, _: u64, _: Name<'_>) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn rename(&self, _: (u64, Name<'_>), _: (u64, Name<'_>)) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn link(&self, _: u64, _: u64, _: Name<'_>) -> io::Result<()> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn read_dir(&self, _: u64) -> io::Result<Vec<(Box<[u8]>, Node)>> {
+        Ok(Vec::new())
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let args = Args::parse();
+    let buckets = args.buckets.unwrap_or_else(|| Dcache::kernel_buckets(args.memory)).next_power_of_two();
+    let directories = if args.adversary == Adversary::OneDirectory { 1 } else { args.directories.max(1) };
+    let tree = MemcgTree::default();
+    let registry = Registry::new(&tree, 1);
+    let dcache = Dcache::builder().buckets(usize::try_from(buckets)?).boxed_policy(policy(args.policy)).build();
+    let mount = dcache.mount(Arc::new(Void { directories }), &registry, tree.root())?;
+    for n in 0..directories {
+        drop(mount.lookup(format!("/d{n}").as_bytes())?);
+    }
+
+    let (stop, lookups) = (AtomicBool::new(false), AtomicU64::new(0));
+    let begun = Instant::now();
+    let mut curve = Vec::new();
+    let samples = std::thread::scope(|scope| {
+        let flooders: Vec<_> = (0..args.threads)
+            .map(|thread| {
+                let (mount, stop, lookups) = (&mount, &stop, &lookups);
+                let seed = if args.adversary == Adversary::SameName { 0 } else { thread };
+                scope.spawn(move || flood(mount, seed, directories, args.adversary, stop, lookups))
+            })
+            .collect();
+        watch(&args, &dcache, begun, &mut curve);
+        stop.store(true, Relaxed);
+        let mut samples = Vec::new();
+        for flooder in flooders {
+            samples.extend(flooder.join().expect("a flooding thread does not panic"));
+        }
+        samples
+    });
+    let seconds = begun.elapsed().as_secs_f64();
+    report(&args, &dcache, seconds, lookups.load(Relaxed), samples, directories);
+    if let Some(file) = &args.plot {
+        plot(file, &curve)?;
+    }
+    Ok(())
+}
+
+fn policy(name: PolicyName) -> Box<dyn NegativePolicy> {
+    match name {
+        PolicyName::Unbounded => Box::new(Unbounded),
+        PolicyName::ThreeInARow => Box::new(ThreeInARow),
+        PolicyName::PerDirectory => Box::new(PerDirectory::default()),
+        PolicyName::Default => Box::new(Probation::default()),
+    }
+}
+
+/// Asks for names that do not exist until told to stop. What one lookup in 64 took, in ns.
+fn flood(
+    mount: &Mount,
+    seed: u64,
+    directories: u64,
+    adversary: Adversary,
+    stop: &AtomicBool,
+    lookups: &AtomicU64,
+) -> Vec<u32> {
+    // A prime, so that it does not fall in step with what is done in batches.
+    const SAMPLE_EVERY: u64 = 61;
+    const SAMPLES_MAX: usize = 1 << 20;
+    let touches = if adversary == Adversary::Twice { 2 } else { 1 };
+    let mut samples = Vec::with_capacity(SAMPLES_MAX);
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut done = 0;
+    let mut path = Vec::with_capacity(64);
+    while !stop.load(Relaxed) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        path.clear();
+        io::Write::write_fmt(&mut path, format_args!("/d{}/{random:016x}", random % directories))
+            .expect("writing to a vector does not fail");
+        for _ in 0..touches {
+            done += 1;
+            let timed = (done % SAMPLE_EVERY == 0 && samples.len() < SAMPLES_MAX).then(Instant::now);
+            let found = mount.lookup(&path).expect("the void does not fail").is_some();
+            assert!(!found, "nothing is in the void");
+            if let Some(begun) = timed {
+                samples.push(u32::try_from(begun.elapsed().as_nanos()).unwrap_or(u32::MAX));
+            }
+        }
+        if done % 1024 < touches {
+            lookups.fetch_add(1024, Relaxed);
+        }
+    }
+    samples
+}
+
+/// Waits for the end, and notes how many negatives there are meanwhile.
+fn watch(args: &Args, dcache: &Dcache, begun: Instant, curve: &mut Vec<(f64, f64)>) {
+    const TICK: Duration = Duration::from_millis(100);
+    let bar = if args.json { ProgressBar::hidden() } else { ProgressBar::new(args.seconds) };
+    bar.set_style(ProgressStyle::with_template("{bar:40} {msg}").expect("the template is one"));
+    while begun.elapsed().as_secs() < args.seconds {
+        std::thread::sleep(TICK);
+        let negatives = dcache.statistics().nr_negative;
+        curve.push((begun.elapsed().as_secs_f64(), negatives as f64));
+        bar.set_position(begun.elapsed().as_secs());
+        bar.set_message(format!("{negatives} negatives"));
+        if negatives >= args.negatives_max {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+}
+
+fn report(args: &Args, dcache: &Dcache, seconds: f64, lookups: u64, mut samples: Vec<u32>, directories: u64) {
+    let state = dcache.statistics();
+    let buckets = dcache.buckets() as u64;
+    let positives = state.nr_dentry - state.nr_negative;
+    let situation = Situation { buckets, positives, directories };
+    let bound = dcache.policy().bound(situation);
+    samples.sort_unstable();
+    let percentile = |p: usize| samples.get(samples.len() * p / 100).copied().unwrap_or(0);
+    let per_bucket = state.nr_negative as f64 / buckets as f64;
+    let bytes = state.nr_dentry * Dcache::dentry_bytes() as u64;
+    if args.json {
+        let object = serde_json::json!({
+            "policy": dcache.policy().name(),
+            "adversary": args.adversary.to_possible_value().map(|value| value.get_name().to_owned()),
+            "buckets": buckets,
+            "seconds": seconds,
+            "lookups": lookups,
+            "negatives": state.nr_negative,
+            "positives": positives,
+            "per_bucket": per_bucket,
+            "bound": bound,
+            "bytes": bytes,
+            "lookup_ns_p50": percentile(50),
+            "lookup_ns_p99": percentile(99),
+        });
+        println!("{object}");
+        return;
+    }
+    println!("policy          {}, {:?}", dcache.policy().name(), args.adversary);
+    println!("lookups         {lookups} in {seconds:.1} s, p50 {} ns, p99 {} ns", percentile(50), percentile(99));
+    println!("negatives       {} ({per_bucket:.2} a bucket of {buckets}), {} MiB", state.nr_negative, bytes >> 20);
+    match bound {
+        Some(bound) => println!("bound           {bound}"),
+        None => println!("bound           none"),
+    }
+    println!("dentry-state    {state}");
+    println!("chains          {:?}", &dcache.chain_lengths()[..12]);
+    println!("the same a bucket at 2^24: {:.1} M negatives; at 2^26: {:.1} M", per_bucket * 16.78, per_bucket * 67.11);
+}
+
+fn plot(file: &std::path::Path, curve: &[(f64, f64)]) -> Result<(), Box<dyn std::error::Error>> {
+    use plotters::prelude::*;
+    let end = curve.last().map_or(1.0, |point| point.0);
+    let top = curve.iter().map(|point| point.1).fold(1.0, f64::max) * 1.1;
+    let area = SVGBackend::new(file, (800, 500)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area).margin(20).build_cartesian_2d(0.0..end, 0.0..top)?;
+    chart.draw_series(LineSeries::new(curve.iter().copied(), &BLUE))?;
+    area.present()?;
+    Ok(())
+}
+
+fn parse_bytes(text: &str) -> Result<Bytes, String> {
+    let (digits, shift) = match text.to_ascii_uppercase().strip_suffix(['M', 'G', 'T']) {
+        Some(digits) => (
+            digits.to_owned(),
+            match text.as_bytes().last() {
+                Some(b'M' | b'm') => 20,
+                Some(b'G' | b'g') => 30,
+                _ => 40,
+            },
+        ),
+        None => (text.to_owned(), 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not an amount of memory: 512M, 4G, 3T"))?;
+    number.checked_shl(shift).map(Bytes::new).ok_or_else(|| "that is too much memory".to_owned())
+}

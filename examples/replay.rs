@@ -1,0 +1,148 @@
+//! Replays recorded path lookups through each policy, at each number of buckets: which negatives are worth their memory?
+//!
+//! ```text
+//! cargo run --release --example replay                                   the table, for the recording of a kernel build
+//! cargo run --release --example replay -- --policy default --buckets 65536 --json
+//! cargo run --release --example replay -- --flood 1                       with a random missing name between any two operations
+//! ```
+//!
+//! A useful negative is one that answers a lookup: the backend need not be asked. The recording is
+//! `benches/data/linux-build.rec.xz`; how it was made is beside it.
+
+use clap::Parser;
+use lowwater::{MemcgTree, Registry};
+use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
+use lowwater_dcache_model::replay::{backend_for, parse, run, Op, Tally};
+use lowwater_dcache_model::Dcache;
+use std::error::Error;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Replays recorded path lookups through a dentry cache.
+#[derive(Parser)]
+struct Args {
+    /// A recording; `.xz` is unpacked.
+    #[arg(default_value = "benches/data/linux-build.rec.xz")]
+    recording: PathBuf,
+    /// One policy only: unbounded, three-in-a-row, per-directory, default.
+    #[arg(long)]
+    policy: Option<String>,
+    /// One number of buckets only.
+    #[arg(long)]
+    buckets: Option<usize>,
+    /// So many random missing names between any two operations.
+    #[arg(long, default_value_t = 0)]
+    flood: u32,
+    /// The default policy with so many on probation and so many kept, whatever the positives: `16,144`.
+    #[arg(long, value_name = "PROBATION,KEPT", value_parser = parse_floors)]
+    floors: Option<(u64, u64)>,
+    /// One JSON object a line instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let args = Args::parse();
+    let ops = with_flood(parse(&read(&args.recording)?)?, args.flood);
+    let sizes = args.buckets.map_or_else(|| (16..=24).step_by(2).map(|bits| 1 << bits).collect(), |n| vec![n]);
+    if !args.json {
+        println!(
+            "{:>10} {:>15} {:>9} {:>9} {:>8} {:>10} {:>10} {:>9}",
+            "buckets", "policy", "missing", "hits", "kept", "negatives", "most", "share"
+        );
+    }
+    for buckets in sizes {
+        let unbounded = replay(&ops, Box::new(Unbounded), buckets)?;
+        for policy in policies(args.floors) {
+            let name = policy.name();
+            if args.policy.as_deref().is_some_and(|wanted| wanted != name) {
+                continue;
+            }
+            let tally = replay(&ops, policy, buckets)?;
+            // Hits of the recording's own names and of the flood's; the flood has none.
+            let kept = tally.negative_hits as f64 / unbounded.negative_hits.max(1) as f64;
+            let share = tally.negatives_max as f64 / unbounded.negatives_max.max(1) as f64;
+            if args.json {
+                let object = serde_json::json!({
+                    "policy": name,
+                    "buckets": buckets,
+                    "lookups": tally.lookups,
+                    "missing": tally.missing,
+                    "negative_hits": tally.negative_hits,
+                    "negative_hits_kept": kept,
+                    "negatives": tally.negatives,
+                    "negatives_max": tally.negatives_max,
+                    "negatives_share": share,
+                    "positives": tally.positives,
+                });
+                println!("{object}");
+            } else {
+                println!(
+                    "{buckets:>10} {name:>15} {:>9} {:>9} {:>7.2}% {:>10} {:>10} {:>8.1}%",
+                    tally.missing,
+                    tally.negative_hits,
+                    kept * 100.0,
+                    tally.negatives,
+                    tally.negatives_max,
+                    share * 100.0
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn policies(floors: Option<(u64, u64)>) -> Vec<Box<dyn NegativePolicy>> {
+    let fixed = |(probation_floor, kept_floor)| Probation {
+        probation_floor,
+        kept_floor,
+        positives_per_probation: u64::MAX,
+        positives_per_kept: u64::MAX,
+        ..Probation::default()
+    };
+    let default = floors.map_or_else(Probation::default, fixed);
+    vec![Box::new(Unbounded), Box::new(ThreeInARow), Box::new(PerDirectory::default()), Box::new(default)]
+}
+
+fn parse_floors(text: &str) -> Result<(u64, u64), String> {
+    let numbers = text.split_once(',').and_then(|(p, k)| Some((p.parse().ok()?, k.parse().ok()?)));
+    numbers.ok_or_else(|| format!("`{text}` is not two numbers with a comma between: 16,144"))
+}
+
+fn replay(ops: &[Op], policy: Box<dyn NegativePolicy>, buckets: usize) -> Result<Tally, Box<dyn Error>> {
+    let tree = MemcgTree::default();
+    let registry = Registry::new(&tree, 1);
+    let dcache = Dcache::builder().buckets(buckets).boxed_policy(policy).build();
+    let backend = Arc::new(backend_for(ops)?);
+    let mount = dcache.mount(backend.clone(), &registry, tree.root())?;
+    Ok(run(ops, &mount, &backend)?)
+}
+
+/// Puts random missing names between the operations.
+fn with_flood(ops: Vec<Op>, each: u32) -> Vec<Op> {
+    let mut random = 1_u64;
+    let mut mixed = Vec::with_capacity(ops.len() * (1 + each as usize));
+    for op in ops {
+        mixed.push(op);
+        for _ in 0..each {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            mixed.push(Op::Lookup(format!("/tmp/{random:016x}").into_bytes().into(), false));
+        }
+    }
+    mixed
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut file = BufReader::new(File::open(path)?);
+    let mut text = Vec::new();
+    if path.extension().is_some_and(|extension| extension == "xz") {
+        lzma_rs::xz_decompress(&mut file, &mut text)?;
+    } else {
+        file.read_to_end(&mut text)?;
+    }
+    Ok(text)
+}
