@@ -49,6 +49,13 @@ impl Debts {
         Debt { owed: 0, carry: core::mem::take(&mut self.0[at].1.carry) }
     }
 
+    /// Takes what is owed and leaves what is carried, which belongs to whoever passes next.
+    pub(crate) fn take_owed(&mut self, id: u32) -> u64 {
+        let Debt { owed, carry } = self.take(id, true);
+        self.add(id, Debt { owed: 0, carry }, u64::MAX);
+        owed
+    }
+
     /// Adds to the debt. What is owed stops at `owed_max`, what is carried at the largest number. Says what is owed now.
     pub(crate) fn add(&mut self, id: u32, debt: Debt, owed_max: u64) -> u64 {
         if debt.is_none() {
@@ -118,6 +125,15 @@ mod tests {
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
         assert_eq!(debts.take(7, false), Debt { owed: 0, carry: 5 });
         assert_eq!(debts.take(7, true), Debt { owed: 100, carry: 0 });
+    }
+
+    #[test]
+    fn who_pays_what_is_owed_leaves_what_is_carried() {
+        let mut debts = Debts::default();
+        debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
+        assert_eq!((debts.take_owed(7), debts.take_owed(7)), (100, 0));
+        assert_eq!(debts.take(7, true), Debt { owed: 0, carry: 5 });
+        assert!(debts.0.is_empty());
     }
 
     #[test]

@@ -254,6 +254,12 @@ impl Map {
         units.get(&memcg.id()).map_or(Debt::NONE, |unit| unit.debts.lock().take(id, all))
     }
 
+    /// Takes what is owed, so that nobody else pays it as well (S5), and leaves what is carried.
+    pub(crate) fn take_owed(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
+        let units = self.node(node).shard(memcg.id()).read();
+        units.get(&memcg.id()).map_or(0, |unit| unit.debts.lock().take_owed(id))
+    }
+
     /// Adds to a debt, up to `owed_max`; if the group has died, to its nearest online ancestor's. Where the bit is clear
     /// nothing exists that could pay, and the debt is forgiven. Says what is owed now.
     pub(crate) fn add_debt(&self, memcg: &Memcg, node: NodeId, id: u32, debt: Debt, owed_max: u64) -> u64 {

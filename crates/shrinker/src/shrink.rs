@@ -212,16 +212,16 @@ impl Visit<'_> {
     /// Pays what is owed, as far as it exists. What is carried stays carried.
     fn owed(&self, held: &Held, freeable: u64, visited: &mut Visited, work: &mut Work<'_>) {
         let map = &self.inner.map;
-        let debt = map.take_debt(self.memcg, self.node, held.key.id, true);
-        let total = debt.owed.min(freeable);
+        let debt = map.take_owed(self.memcg, self.node, held.key.id);
+        let total = debt.min(freeable);
         let plan = Plan { delta: 0, total, scan_min: 1, rest: 0 };
-        trace::start(self, held, debt.owed, freeable, &plan, PRIORITY_DEFAULT);
+        trace::start(self, held, debt, freeable, &plan, PRIORITY_DEFAULT);
         let done = self.scan(held, &plan, freeable, work);
         let left = total.saturating_sub(done.scanned);
         let owed_max = self.inner.config.policy.owed_max(freeable);
-        let back = Debt { owed: left, carry: debt.carry };
+        let back = Debt { owed: left, carry: 0 };
         let owed = map.add_debt(self.memcg, self.node, held.key.id, back, owed_max);
-        trace::end(self, held, done.freed, (debt.owed, owed), left);
+        trace::end(self, held, done.freed, (debt, owed), left);
         self.note(held, done, visited);
     }
 

@@ -20,9 +20,9 @@ use crate::deferred::{Debt, FRACTION_BITS};
 /// pressure begins to be felt; below it, turns add up until they come to this.
 const CACHE_PARTS: u64 = 32;
 
-/// A debt is large from this part of the cache on, as a divisor, ..
+/// A debt is large from this part of the cache on, as a divisor; not below a batch, ..
 const LARGE_PARTS: u64 = 8;
-/// .. or from so many batches on.
+/// .. and in any case from so many batches on.
 const LARGE_BATCHES: u64 = 32;
 
 /// The default policy.
@@ -71,7 +71,7 @@ impl Policy for Fair {
     fn kick(&self, ask: &Ask, owed: u64) -> Kick {
         if owed == 0 {
             Kick::Never
-        } else if owed >= ask.freeable / LARGE_PARTS || owed >= ask.batch.saturating_mul(LARGE_BATCHES) {
+        } else if owed >= (ask.freeable / LARGE_PARTS).clamp(ask.batch, ask.batch.saturating_mul(LARGE_BATCHES)) {
             Kick::Now
         } else {
             Kick::Soon
