@@ -10,7 +10,7 @@
 //!       pressure   hears the machine, and lowers the budget for a while (only if the builder was told to)
 //! ```
 //!
-//! Nothing is global: two runtimes in one process do not meet, but for crossbeam-epoch's collector and the processors.
+//! Nothing is global: two runtimes in one process do not meet, but for the read side of lru-core and the processors.
 //!
 //! # What a charge does
 //!

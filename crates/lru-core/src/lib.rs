@@ -49,7 +49,7 @@
 //!
 //! | feature | brings |
 //! |---|---|
-//! | `std` (default) | parking_lot's locks, crossbeam-epoch's collector, the topology of Linux' sysfs |
+//! | `std` (default) | parking_lot's locks, a read side that costs two stores (crossbeam-epoch where the system does not help), the topology of Linux' sysfs |
 //! | `hwloc` | the topology as the C library of that name sees it, and synthetic ones |
 //!
 //! Without `std` the crate needs `core`, `alloc` and 64-bit atomics: locks spin, and memory that leaves a list is freed by the last
