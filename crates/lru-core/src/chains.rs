@@ -187,7 +187,8 @@ impl<T: Chained> Chains<T> {
     pub fn remove(&self, hash: u64, object: &T) -> bool {
         let at = self.bucket(hash);
         let reader = Reader::enter();
-        {
+        // As it was inserted: `object` may reach no more than the object, this pointer also the counts before it.
+        let raw = {
             let _locked = self.lock(at);
             let mut before = &self.heads[at];
             loop {
@@ -200,18 +201,17 @@ impl<T: Chained> Chains<T> {
                 let link = unsafe { &*here }.link();
                 if ptr::eq(here, object) {
                     link.leave(before, ptr::eq(before, &self.heads[at]));
-                    break;
+                    break here;
                 }
                 before = &link.next;
             }
-        }
-        let raw = ptr::from_ref(object).cast_mut();
+        };
         #[cfg(lowwater_loom)]
         if crate::mutated!("chain_release_at_once") {
             object.link().seen.with_mut(|_| ());
         }
         // SAFETY: the object left the chain just now, by us alone, so its count is ours to give up (invariant 3), and it came from
-        // `Arc::into_raw` of a `T`; its address is that of the `Arc`'s content.
+        // `Arc::into_raw` of a `T`.
         unsafe { reader.0.retire_by(raw.cast(), release::<T>) };
         true
     }
