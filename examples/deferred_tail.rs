@@ -45,8 +45,6 @@ const NOFS_ONE_IN: u64 = 10;
 /// that an allocation takes about as long as in the seed, half a millisecond; the scheduler's own tick costs 20 us here, and
 /// would be the tail of anything shorter.
 const ROUNDS: u64 = 16;
-/// Magazines that are free when it begins.
-const SPARE: usize = 256;
 /// What debts get to be paid after the load has stopped.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
@@ -88,19 +86,15 @@ struct Inode {
 }
 linked!(impl[] for Inode { links, handle: Box<Inode> });
 
-/// Memory for objects, in magazines of a batch: what is freed is used again, and the system's allocator is no part of what is
-/// measured (its rarer, longer calls would be most of the tail). The oldest goes first, and there are always some to spare, so that
-/// every allocation gets memory that has cooled down, whoever freed it.
+/// Memory for objects, in magazines of a batch: what is freed is used again, the oldest first, and the system's allocator is no part of
+/// what is measured (its rarer, longer calls would be most of the tail).
+#[derive(Default)]
 struct Slab(Mutex<VecDeque<Vec<Free>>>);
 
 /// An object on no list.
 type Free = Box<Inode>;
 
 impl Slab {
-    fn new() -> Self {
-        Self(Mutex::new((0..SPARE).map(|_| Self::magazine()).collect()))
-    }
-
     fn magazine() -> Vec<Free> {
         (0..BATCH).map(|n| Box::new(Inode { links: Links::new(), _number: [n; 4] })).collect()
     }
@@ -224,7 +218,7 @@ impl World {
         let registry = Registry::with_config(&tree, RegistryConfig::new(1).policy(policy));
         let prepared = registry.builder("inodes").batch(BATCH).alloc()?;
         let list = ListLru::with_occupancy(prepared.occupancy());
-        let inodes = Arc::new(Inodes { list, slab: Slab::new(), defers_early: is_fair });
+        let inodes = Arc::new(Inodes { list, slab: Slab::default(), defers_early: is_fair });
         let registration = prepared.register(Arc::clone(&inodes) as Arc<dyn Shrinker>);
         inodes.fill(tree.root(), args.objects);
         let mut world = Self { registry, inodes, objects: args.objects, is_fair, reclaimer: None, registration, tree };
