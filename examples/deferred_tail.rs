@@ -45,8 +45,6 @@ const NOFS_ONE_IN: u64 = 10;
 /// that an allocation takes about as long as in the seed, half a millisecond; the scheduler's own tick costs 20 us here, and
 /// would be the tail of anything shorter.
 const ROUNDS: u64 = 16;
-/// Magazines that are free when it begins.
-const SPARE: usize = 256;
 /// What debts get to be paid after the load has stopped.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
@@ -88,19 +86,15 @@ struct Inode {
 }
 linked!(impl[] for Inode { links, handle: Box<Inode> });
 
-/// Memory for objects, in magazines of a batch: what is freed is used again, and the system's allocator is no part of what is
-/// measured (its rarer, longer calls would be most of the tail). The oldest goes first, and there are always some to spare, so that
-/// every allocation gets memory that has cooled down, whoever freed it.
+/// Memory for objects, in magazines of a batch: what is freed is used again, the oldest first, and the system's allocator is no part of
+/// what is measured (its rarer, longer calls would be most of the tail).
+#[derive(Default)]
 struct Slab(Mutex<VecDeque<Vec<Free>>>);
 
 /// An object on no list.
 type Free = Box<Inode>;
 
 impl Slab {
-    fn new() -> Self {
-        Self(Mutex::new((0..SPARE).map(|_| Self::magazine()).collect()))
-    }
-
     fn magazine() -> Vec<Free> {
         (0..BATCH).map(|n| Box::new(Inode { links: Links::new(), _number: [n; 4] })).collect()
     }
@@ -109,10 +103,11 @@ impl Slab {
         self.0.lock().expect("nobody panics with it").push_back(magazine);
     }
 
-    /// As many as it has at once; new ones if it has none.
-    fn get(&self) -> Vec<Free> {
-        let magazine = self.0.lock().expect("nobody panics with it").pop_front();
-        magazine.unwrap_or_else(Self::magazine)
+    /// The oldest magazine, if it has no more objects than that. It is not broken up: objects that lie next to each other in memory
+    /// stay together, however long it runs.
+    fn get(&self, max: usize) -> Option<Vec<Free>> {
+        let mut magazines = self.0.lock().expect("nobody panics with it");
+        magazines.pop_front_if(|magazine| magazine.len() <= max)
     }
 }
 
@@ -125,18 +120,29 @@ struct Inodes {
 }
 
 impl Inodes {
-    fn add(&self, memcg: &Memcg, count: u64) {
-        let mut added = 0;
-        while added < count {
-            let mut magazine = self.slab.get();
-            let part = magazine.len().min((count - added) as usize);
-            added += part as u64;
-            for inode in magazine.drain(..part) {
-                self.list.add(inode, memcg, NodeId::ZERO).expect("a free object is on no list");
-            }
-            if !magazine.is_empty() {
-                self.slab.put(magazine);
-            }
+    /// Puts new objects into the cache.
+    fn fill(&self, memcg: &Memcg, count: u64) {
+        let mut left = count as usize;
+        while left > 0 {
+            let mut magazine = Slab::magazine();
+            magazine.truncate(left);
+            left -= magazine.len();
+            self.add(memcg, magazine);
+        }
+    }
+
+    /// Puts free objects into the cache, a batch at most, as far as there is `room`.
+    fn refill(&self, memcg: &Memcg, room: u64) {
+        let mut room = room.min(BATCH) as usize;
+        while let Some(magazine) = self.slab.get(room) {
+            room -= magazine.len();
+            self.add(memcg, magazine);
+        }
+    }
+
+    fn add(&self, memcg: &Memcg, magazine: Vec<Free>) {
+        for inode in magazine {
+            self.list.add(inode, memcg, NodeId::ZERO).expect("a free object is on no list");
         }
     }
 }
@@ -177,7 +183,6 @@ impl Shrinker for Inodes {
 }
 
 /// What came of one policy.
-#[derive(Debug)]
 struct Outcome {
     name: &'static str,
     /// Of every allocation, in order of length.
@@ -185,6 +190,8 @@ struct Outcome {
     max_scanned_per_call: u64,
     freed: u64,
     debt_end: u64,
+    /// Kept until all policies were measured: memory that one gives back lies about in pieces, and the next would be slower for it.
+    _memory: Arc<Inodes>,
 }
 
 impl Outcome {
@@ -211,9 +218,9 @@ impl World {
         let registry = Registry::with_config(&tree, RegistryConfig::new(1).policy(policy));
         let prepared = registry.builder("inodes").batch(BATCH).alloc()?;
         let list = ListLru::with_occupancy(prepared.occupancy());
-        let inodes = Arc::new(Inodes { list, slab: Slab::new(), defers_early: is_fair });
+        let inodes = Arc::new(Inodes { list, slab: Slab::default(), defers_early: is_fair });
         let registration = prepared.register(Arc::clone(&inodes) as Arc<dyn Shrinker>);
-        inodes.add(tree.root(), args.objects);
+        inodes.fill(tree.root(), args.objects);
         let mut world = Self { registry, inodes, objects: args.objects, is_fair, reclaimer: None, registration, tree };
         world.owe(args.debt);
         let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
@@ -248,7 +255,7 @@ impl World {
 
     fn refill(&self) {
         let there = self.inodes.list.count_one(self.tree.root(), NodeId::ZERO);
-        self.inodes.add(self.tree.root(), self.objects.saturating_sub(there).min(BATCH));
+        self.inodes.refill(self.tree.root(), self.objects.saturating_sub(there));
     }
 
     /// Allocates until it is told to stop. The length of each, and the most that one looked at.
@@ -301,12 +308,15 @@ fn measure(args: &Args, name: &'static str, policy: Arc<dyn Policy>) -> Result<O
         }
     });
     let end = Instant::now() + SETTLE_TIME;
-    while world.owed() > 0 && Instant::now() < end {
+    // What the background has in hand just now is not to be seen; so it must be 0 for a while.
+    let mut quiet = 0;
+    while quiet < 5 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));
+        quiet = if world.owed() == 0 { quiet + 1 } else { 0 };
     }
     ns.sort_unstable();
     let freed = world.registration.stats().freed;
-    Ok(Outcome { name, ns, max_scanned_per_call, freed, debt_end: world.owed() })
+    Ok(Outcome { name, ns, max_scanned_per_call, freed, debt_end: world.owed(), _memory: Arc::clone(&world.inodes) })
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

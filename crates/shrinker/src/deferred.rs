@@ -49,11 +49,12 @@ impl Debts {
         Debt { owed: 0, carry: core::mem::take(&mut self.0[at].1.carry) }
     }
 
-    /// Takes what is owed and leaves what is carried, which belongs to whoever passes next.
-    pub(crate) fn take_owed(&mut self, id: u32) -> u64 {
+    /// Takes up to `max` objects of what is owed; leaves the rest, and what is carried, which belongs to whoever passes next.
+    pub(crate) fn take_owed(&mut self, id: u32, max: u64) -> u64 {
         let Debt { owed, carry } = self.take(id, true);
-        self.add(id, Debt { owed: 0, carry }, u64::MAX);
-        owed
+        let taken = owed.min(max);
+        self.add(id, Debt { owed: owed - taken, carry }, u64::MAX);
+        taken
     }
 
     /// Adds to the debt. What is owed stops at `owed_max`, what is carried at the largest number. Says what is owed now.
@@ -131,7 +132,7 @@ mod tests {
     fn who_pays_what_is_owed_leaves_what_is_carried() {
         let mut debts = Debts::default();
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
-        assert_eq!((debts.take_owed(7), debts.take_owed(7)), (100, 0));
+        assert_eq!([60, 60, 60].map(|max| debts.take_owed(7, max)), [60, 40, 0]);
         assert_eq!(debts.take(7, true), Debt { owed: 0, carry: 5 });
         assert!(debts.0.is_empty());
     }

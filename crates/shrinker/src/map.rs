@@ -254,10 +254,10 @@ impl Map {
         units.get(&memcg.id()).map_or(Debt::NONE, |unit| unit.debts.lock().take(id, all))
     }
 
-    /// Takes what is owed, so that nobody else pays it as well (S5), and leaves what is carried.
-    pub(crate) fn take_owed(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
+    /// Takes up to `max` objects of what is owed, so that nobody else pays them as well (S5), and leaves what is carried.
+    pub(crate) fn take_owed(&self, memcg: &Memcg, node: NodeId, id: u32, max: u64) -> u64 {
         let units = self.node(node).shard(memcg.id()).read();
-        units.get(&memcg.id()).map_or(0, |unit| unit.debts.lock().take_owed(id))
+        units.get(&memcg.id()).map_or(0, |unit| unit.debts.lock().take_owed(id, max))
     }
 
     /// Adds to a debt, up to `owed_max`; if the group has died, to its nearest online ancestor's. Where the bit is clear

@@ -212,7 +212,8 @@ impl Visit<'_> {
     /// Pays what is owed, as far as it exists. What is carried stays carried.
     fn owed(&self, held: &Held, freeable: u64, visited: &mut Visited, work: &mut Work<'_>) {
         let map = &self.inner.map;
-        let debt = map.take_owed(self.memcg, self.node, held.key.id);
+        // No more than will be paid now: the rest stays to be seen.
+        let debt = map.take_owed(self.memcg, self.node, held.key.id, work.scan_left());
         let total = debt.min(freeable);
         let plan = Plan { delta: 0, total, scan_min: 1, rest: 0 };
         trace::start(self, held, debt, freeable, &plan, PRIORITY_DEFAULT);
