@@ -386,8 +386,9 @@ fn min_is_kept_always_and_low_as_long_as_others_give() {
     low.set_low(Bytes::new(100_000));
     let left = || [&min, &low, &open].map(|group| shelf.len(group, N0));
 
-    let direct = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
-    assert!(direct.freed > 0 && direct.freed == 1000 - left()[2]);
+    // As much as the open group can give: nobody below their `low` is asked for it.
+    let direct = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| shelf.len(&open, N0) <= 500);
+    assert!(direct.freed >= 500 && direct.freed == 1000 - left()[2]);
     pass(&registry, 0);
     assert_eq!(left(), [1000, 1000, 0]);
     pass(&registry, 1);
