@@ -160,7 +160,7 @@ fn s26_every_cache_has_its_turn_within_the_stated_passes() {
 
 #[test]
 fn s26_linux_never_reaches_small_caches() {
-    // Below 256 << priority objects with a batch of 1,024, whatever the number of passes (KERNEL 3.2).
+    // Below 256 << priority objects with a batch of 1,024, whatever the number of passes.
     for (priority, objects) in [(12, (256 << 12) - 4096), (6, (256 << 6) - 64)] {
         let world = World::new(Arc::new(Proportional), objects, BATCH);
         (0..20_000).for_each(|_| assert_eq!(world.pass(priority, Reclaim::KSWAPD), 0));

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The kernel's patch (seed 002) keeps negatives behind the positives on one list, by moving them. A walker that let go of the
-//! locks on a child may then find that child moved, and miss all that lay between (KERNEL 1.3, and CVE-2014-8559 before it). Here a
+//! locks on a child may then find that child moved, and miss all that lay between (CVE-2014-8559 was one of these). Here a
 //! child keeps its place for as long as it is a child, and "positives first" is a mark:
 //!
 //! * A walk is a number: the next place. Nothing that happens between two steps can make it miss a child that stays, or see it

@@ -1,7 +1,7 @@
 //! A sparse bitmap: words that are there only where a bit is, or was a moment ago.
 //!
 //! A flat array of words would be the obvious thing, and costs every group a bit for every shrinker in the system: 3.2 GB
-//! for ten thousand groups and mounts (KERNEL 1.1). Here a group that two shrinkers know has one or two words.
+//! for ten thousand groups and mounts. Here a group that two shrinkers know has one or two words.
 //!
 //! Bits change under a shared reference. Words come and go only under `&mut`; whoever owns a bitmap keeps it in a
 //! reader-writer lock, so a reader never sees a short one (S16), and a word found empty under `&mut` is empty.

@@ -8,7 +8,7 @@
 //!
 //! Every other way out leaves the bit as it is: a shrinker that is not registered yet (its lists may be filled already), one
 //! that is just leaving or was set aside (whoever ends the id clears its bits), and one that this thread is inside of. Linux
-//! clears without a second count in two such places (KERNEL 3.4 (iii)).
+//! clears without a second count in two such places.
 
 use lowwater_lru_core::{mutated, Memcg, NodeId};
 

@@ -103,7 +103,7 @@ fn s11_bits_set_between_alloc_and_register_are_kept() {
     let shelf = Arc::new(Shelf::new());
     shelf.prepare(&prepared);
     shelf.add(tree.root(), N0, 3);
-    // A pass meets the bit of an id that nobody answers for yet (KERNEL 3.4 (iii)).
+    // A pass meets the bit of an id that nobody answers for yet.
     assert_eq!(pass(&registry, 0).callbacks, 0);
     let _registration = prepared.register(Arc::clone(&shelf) as Arc<_>);
     assert_eq!(pass(&registry, 0).freed, 3);

@@ -10,7 +10,7 @@ fn path(n: usize) -> Vec<u8> {
     format!("/d/{n:04}").into_bytes()
 }
 
-/// The schedule on which the kernel's patch was turned down (KERNEL 1.3): a walk stands on child C. C is removed; its next sibling N is a
+/// The schedule on which the kernel's patch was turned down: a walk stands on child C. C is removed; its next sibling N is a
 /// negative, whose last user goes now, so it is swept behind all others. A walk that goes on from C through N skips what was between.
 /// Here every child but C and N stays, and is shown once, wherever the walk stood.
 #[test]

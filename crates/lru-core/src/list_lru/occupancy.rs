@@ -15,7 +15,7 @@ use crate::{Memcg, NodeId};
 /// not drained yet, and must neither wait for anything that waits for a list nor call the list.
 pub trait Occupancy: Send + Sync {
     /// The list of `memcg` on `node` went from empty to not empty. `memcg` is whose list it is, which need not be the group that
-    /// was named in `add`: a dying group's objects go to its parent's list (KERNEL R3).
+    /// was named in `add`: a dying group's objects go to its parent's list (R3).
     #[doc(alias = "set_shrinker_bit")]
     fn occupied(&self, memcg: &Memcg, node: NodeId);
 }

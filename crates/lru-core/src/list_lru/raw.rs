@@ -8,7 +8,7 @@
 //! Lock order: the caller's own locks, a group's `pairs`, `writer`, a list's lock, an ancestor's list's lock. Whoever listens
 //! ([`Occupancy`]) is called under a list's lock, so its locks come last.
 //!
-//! # A group dies while somebody adds to it (KERNEL R1, R2)
+//! # A group dies while somebody adds to it (R1, R2)
 //!
 //! ```text
 //!     offline                              add, del, walk
@@ -162,7 +162,7 @@ impl RawListLru {
         Ok(())
     }
 
-    /// KERNEL R3, as Linux had it from 4.19 to 7.1: tells of the group that was named, not of the one whose list it is.
+    /// R3, as Linux had it from 4.19 to 7.1: tells of the group that was named, not of the one whose list it is.
     #[cfg(lowwater_loom)]
     fn add_and_announce_for(
         &self,
@@ -247,7 +247,7 @@ impl RawListLru {
             if links.home() == home {
                 #[cfg(lowwater_loom)]
                 if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
-                    // KERNEL R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
+                    // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
                     if let Some(parent) = self.parent_of(list.memcg(), list.one().key().node, &guard) {
                         list.move_count_to(parent);
                     }

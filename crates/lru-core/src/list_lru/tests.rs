@@ -1,4 +1,4 @@
-//! Properties of [`ListLru`](crate::ListLru), by KERNEL's numbers, and where each is named:
+//! Properties of [`ListLru`](crate::ListLru), by the numbers of docs/INVARIANTS.md, and where each is named:
 //!
 //! | | |
 //! |---|---|

@@ -2,7 +2,7 @@
 //!
 //! Whatever is indexed by group id is as long as the highest id in use, so a new group takes the lowest id that is free. An
 //! id is free only when the last handle of its group is gone, not when the group goes offline: until then it still means
-//! that group (KERNEL.md R10: two live groups with one id is the bug to fear).
+//! that group (R10 of docs/INVARIANTS.md: two live groups with one id is the bug to fear).
 //!
 //! # Shape
 //!

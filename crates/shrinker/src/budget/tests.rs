@@ -1,4 +1,4 @@
-//! The arithmetic against the kernel's own numbers (KERNEL 1.4, 3.2), and against its invariants.
+//! The arithmetic against the kernel's own numbers, and against its invariants.
 
 use super::*;
 use proptest::prelude::*;
@@ -56,7 +56,7 @@ fn s1_golden_yang_shis_trace() {
     assert_eq!(call(&Windup, &ask(93_689_873, 12, 1024), owed(4_994_376_020)).0, 46_844_928);
 }
 
-/// KERNEL 3.2's table: 20,000 calls at priority 12. Freeable, batch; first call that scans and mean per call to 5.12; the
+/// How long a cache waits: 20,000 calls at priority 12. Freeable, batch; first call that scans and mean per call to 5.12; the
 /// same since 5.13, and what is owed at the end.
 #[test]
 fn s26_golden_the_kernels_starvation_table() {

@@ -1,7 +1,7 @@
 //! The map the other way round: for each shrinker, the pairs whose bit is set.
 //!
 //! Without it, dropping a registration would have to look at every live group for bits and debts that its id leaves behind,
-//! or leave them to the next owner of the id, as Linux does (KERNEL 3.5). It is touched only when a bit changes, which is once
+//! or leave them to the next owner of the id, as Linux does. It is touched only when a bit changes, which is once
 //! between two passes at most, not when an object is added.
 
 use alloc::{boxed::Box, vec::Vec};

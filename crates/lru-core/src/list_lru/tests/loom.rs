@@ -321,7 +321,7 @@ fn l10_but_is_without_the_second_count() {
     with_mutant("clear_without_count", || check(add_beside_clear));
 }
 
-// === KERNEL 2.5: the races of a group's end, and the orderings that were wrong once ===
+// === R1 to R11: the races of a group's end, and the orderings that were wrong once ===
 
 /// R2: looks for the one item there is, on the child's list and then on its parent's.
 fn look_beside_offline() {
