@@ -1,8 +1,11 @@
 //! Who knows which names exist.
 
+// Names are bytes, as Unix has them.
+#[cfg(unix)]
 mod files;
 mod memory;
 
+#[cfg(unix)]
 pub use files::Files;
 pub use memory::Memory;
 
