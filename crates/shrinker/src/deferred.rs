@@ -3,9 +3,9 @@
 //! A debt stands next to the bit that it belongs to, in the same unit of the map: it moves to the parent with it when the
 //! group dies (S18), and it is gone when the bit is cleared, because then nothing exists that could pay it (S17).
 
-use alloc::vec::Vec;
-
 use lowwater_lru_core::mutated;
+
+use crate::thin::Thin;
 
 /// Fixed point: objects are counted in 65,536ths, so that a cache of ten objects under light pressure, whose turn is a
 /// thousandth of an object a pass, has its turn in the end.
@@ -33,7 +33,7 @@ impl Debt {
 
 /// The debts of one group on one node, sorted by shrinker id; only those that are not [`Debt::NONE`].
 #[derive(Debug, Default)]
-pub(crate) struct Debts(Vec<(u32, Debt)>);
+pub(crate) struct Debts(Thin<(u32, Debt)>);
 
 impl Debts {
     /// Takes the debt out, as an exchange with 0 would: no two callers get the same object (S5). Without `all`, what is
@@ -97,14 +97,11 @@ impl Debts {
     /// Keeps only the debts of ids that `stays` names.
     pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         self.0.retain(|d| stays(d.0));
-        if self.0.is_empty() {
-            self.0 = Vec::new();
-        }
     }
 
     /// Heap bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.capacity() * core::mem::size_of::<(u32, Debt)>()
+        self.0.bytes()
     }
 }
 

@@ -40,6 +40,7 @@ mod registry;
 pub mod budget;
 mod deferred;
 mod shrink;
+mod thin;
 
 mod control;
 mod shrinker;

@@ -1,11 +1,10 @@
 //! What one shrinker did for one group on one node.
 
-use alloc::vec::Vec;
-
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use super::Visited;
 use crate::id::ShrinkerId;
+use crate::thin::Thin;
 
 /// What is kept of a pair, from its first visit until it is found empty. One visit adds to it once, whatever the number of
 /// batches.
@@ -33,7 +32,7 @@ impl Seen {
 
 /// The pairs of one group on one node that were visited, sorted by shrinker id.
 #[derive(Debug, Default)]
-pub(crate) struct SeenBy(Vec<(u32, Seen)>);
+pub(crate) struct SeenBy(Thin<(u32, Seen)>);
 
 impl SeenBy {
     pub(crate) fn add(&mut self, id: u32, counted: u64, visited: &Visited) {
@@ -55,14 +54,11 @@ impl SeenBy {
     /// Keeps only those of ids that `stays` names.
     pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         self.0.retain(|seen| stays(seen.0));
-        if self.0.is_empty() {
-            self.0 = Vec::new();
-        }
     }
 
     /// Heap bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.capacity() * core::mem::size_of::<(u32, Seen)>()
+        self.0.bytes()
     }
 }
 
