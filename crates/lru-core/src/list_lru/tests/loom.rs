@@ -151,6 +151,12 @@ fn r8_and_when_readers_leave_relaxed() {
 }
 
 #[test]
+#[should_panic]
+fn r8_and_when_the_collector_looks_relaxed() {
+    with_mutant("collect_relaxed", || check(lookup_beside_offline));
+}
+
+#[test]
 fn r7_a_walk_beside_offline_shows_an_item_once() {
     check(|| {
         let w = world();
