@@ -4,6 +4,15 @@ use super::cache_of;
 use crate::cache::Op;
 use crate::Bytes;
 use std::thread;
+use std::time::{Duration, Instant};
+
+fn eventually(what: &str, is: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is() {
+        assert!(Instant::now() < deadline, "{what}, within 20 s");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
 
 #[test]
 fn threads_that_do_everything_leave_the_books_in_order() {
@@ -49,14 +58,20 @@ fn threads_that_do_everything_leave_the_books_in_order() {
             });
         }
     });
-    let stats = cache.stats();
-    let gone = stats.evictions + stats.expired + stats.removed + stats.replaced;
-    assert_eq!(stats.inserts - gone, cache.len() as u64, "{stats:?}");
-    cache.inner.core.queues.assert_valid();
-    assert_eq!(cache.inner.core.queues.count_node(crate::NodeId::ZERO), cache.len() as u64);
+    // The reclaimer may still have entries in hand; it lets go of them in its own time.
+    let queues = &cache.inner.core.queues;
+    eventually("every entry is on a list", || queues.count_node(crate::NodeId::ZERO) == cache.len() as u64);
+    eventually("what came and did not go is there", || {
+        let stats = cache.stats();
+        let gone = stats.evictions + stats.expired + stats.removed + stats.replaced;
+        stats.inserts - gone == cache.len() as u64
+    });
+    queues.assert_valid();
     cache.clear();
-    runtime.tree().drain_stock();
-    assert_eq!(runtime.root().usage(), Bytes::ZERO);
+    eventually("nothing is charged for nothing", || {
+        runtime.tree().drain_stock();
+        runtime.root().usage() == Bytes::ZERO
+    });
 }
 
 #[test]
