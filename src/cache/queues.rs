@@ -55,6 +55,9 @@ const SHARE_MIN: u32 = ALL / 100;
 const SHARE_MAX: u32 = ALL / 10 * 9;
 /// Entries of probation in one turn, at least, so that not every entry needs a turn of its own.
 const TURN_MIN: u64 = 8;
+/// Entries of a group on a node that may be on probation whatever the share: a tenant with three entries shall not lose the one
+/// that was just written because a tenth of three is none.
+const PROBATION_MIN: u64 = 4;
 /// How often the other queue's ghosts count, at most, when one of the fewer is met.
 const WEIGHT_MAX: u64 = 10;
 
@@ -159,7 +162,8 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
         let probation = self.probation.count_one(memcg, node);
         let main = self.main.count_one(memcg, node);
         // Relaxed: a guess.
-        let allowed = (probation + main) * u64::from(self.share.load(Ordering::Relaxed)) / u64::from(ALL);
+        let share = (probation + main) * u64::from(self.share.load(Ordering::Relaxed)) / u64::from(ALL);
+        let allowed = share.max(PROBATION_MIN);
         let over = probation.saturating_sub(allowed);
         let mut left;
         let asked;
