@@ -24,8 +24,10 @@ mod index;
 mod load;
 mod place;
 mod queues;
+mod room;
 mod shrink;
 mod stats;
+mod tenant;
 
 #[cfg(test)]
 mod tests;
@@ -42,7 +44,7 @@ use std::time::{Duration, Instant};
 
 use equivalent::Equivalent;
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::{Bytes, HookId, Memcg, NodeId, OfflineHook};
 use lowwater_shrinker::Registration;
 
 use crate::Runtime;
@@ -50,6 +52,7 @@ use entry::Entry;
 use index::Index;
 use load::Flights;
 use queues::Queues;
+use room::Hands;
 use stats::Counters;
 
 /// What a key and a value own beyond their own size.
@@ -89,6 +92,8 @@ struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     // First: after it is dropped no callback uses the core.
     registration: Registration,
     core: Arc<Core<K, V>>,
+    /// By which the core hears of groups that end.
+    hook: HookId,
     flights: Flights<K, V>,
     hasher: S,
     group: Memcg,
@@ -101,6 +106,7 @@ struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
 struct Core<K: Send + Sync, V: Send + Sync> {
     index: Index<K, V>,
     queues: Queues<K, V>,
+    hands: Hands,
     listener: Option<Listener<K, V>>,
     counters: Counters,
     /// Times are kept as nanoseconds since this moment.
@@ -296,6 +302,18 @@ impl<K: Send + Sync, V: Send + Sync> Core<K, V> {
         if std::panic::catch_unwind(tell).is_err() {
             self.counters.listener_panicked();
         }
+    }
+}
+
+impl<K: Send + Sync, V: Send + Sync> OfflineHook for Core<K, V> {
+    fn offline(&self, dying: &Memcg, _parent: &Memcg) {
+        self.queues.forget_tenant(dying);
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Inner<K, V, S> {
+    fn drop(&mut self) {
+        self.runtime.tree().remove_hook(self.hook);
     }
 }
 

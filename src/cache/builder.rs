@@ -11,6 +11,7 @@ use super::error::BuildError;
 use super::index::Index;
 use super::load::Flights;
 use super::queues::{Eviction, Queues};
+use super::room::Hands;
 use super::stats::Counters;
 use super::{Cache, Core, Inner, Listener, RemovalCause, Weigher};
 use crate::Runtime;
@@ -140,14 +141,17 @@ where
         let core = Arc::new(Core {
             index: Index::new(),
             queues: Queues::new(&prepared.occupancy(), self.eviction),
+            hands: Hands::default(),
             listener: self.listener,
             counters: Counters::default(),
             epoch: Instant::now(),
         });
+        let hook = self.runtime.tree().add_hook(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {
             registration,
             core,
+            hook,
             flights: Flights::default(),
             hasher: self.hasher,
             group,

@@ -4,12 +4,14 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lowwater_lru_core::{AddError, Bytes, Memcg};
+use lowwater_lru_core::{AddError, Bytes, Memcg, NodeId};
 
 use super::entry::{Charge, Entry};
 use super::error::{InsertError, Reason};
 use super::index::{Expect, Refused};
 use super::load::Boarded;
+use super::queues::Queue;
+use super::room::Want;
 use super::stats::RemovalCause;
 use super::Cache;
 
@@ -240,6 +242,8 @@ where
     ) -> Result<Arc<Entry<K, V>>, Unmade<K, V>> {
         let bytes = (self.inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
         let group = group.nearest_online();
+        let node = self.inner.runtime.topology().current();
+        let queue = self.prepare(&group, node, hash, bytes);
         if let Err(over) = self.inner.runtime.charge(&group, bytes) {
             self.inner.core.counters.rejected();
             let (group, max) = (over.memcg.path(), over.memcg.max());
@@ -247,7 +251,28 @@ where
                 if bytes > max { Reason::TooLarge { bytes, group, max } } else { Reason::NoRoom { bytes, group } };
             return Err(Unmade { reason, key, value });
         }
-        Ok(Arc::new(Entry::new(key, value, hash, expires, Charge::of(group, bytes))))
+        let entry = Entry::new(key, value, hash, expires, Charge::of(group, bytes));
+        entry.set_queue(queue);
+        Ok(Arc::new(entry))
+    }
+
+    /// Makes room for `bytes` more of `group` if memory is nearly used up, and chooses the queue for an entry that is new.
+    fn prepare(&self, group: &Memcg, node: NodeId, hash: u64, bytes: Bytes) -> Queue {
+        let (core, runtime) = (&self.inner.core, &self.inner.runtime);
+        let came_back = core.queues.came_back(hash, group, node);
+        if core.queues.learns() {
+            let marks = runtime.reclaimer().watermarks();
+            let short = |memcg: &&Memcg| {
+                let after = memcg.usage().saturating_add(bytes);
+                after > memcg.high() || marks.is_near(after, memcg.max())
+            };
+            let up = || std::iter::successors(Some(group), |memcg| memcg.parent());
+            // For what never fits, nobody shall go.
+            if let Some(limit) = up().find(short).filter(|_| up().all(|memcg| bytes <= memcg.max())) {
+                core.make_room(&Want { runtime, memcg: group, limit, node, came_back, random: hash });
+            }
+        }
+        core.queues.choose(group, node, came_back)
     }
 
     /// Puts an entry in its place, if what is there is what was expected; the value it replaced.
@@ -255,7 +280,6 @@ where
         let core = &self.inner.core;
         let node = self.inner.runtime.topology().current();
         // So that nothing is allocated for the list under the shard's lock.
-        core.queues.admit(&entry, core.index.len());
         core.queues.prepare(entry.queue(), entry.group(), node);
         let replaced = core.index.put(entry, expect, &core.queues, node)?;
         core.counters.inserted();

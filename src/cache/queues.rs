@@ -14,17 +14,21 @@
 //! ```
 //!
 //! New entries are on probation, where most that are read once only leave again without having cost a used one its place (the S3-FIFO
-//! queues, with a share that adapts as in ARC). A read only counts up, and moves nothing.
+//! queues, with a share that adapts as in ARC). A read only counts up, and moves nothing. Each tenant has queues, a share, and a clock of
+//! its own ([`tenant`](super::tenant)): what one reads does not change what another keeps.
+//!
+//! While memory is still being filled, what finds probation full goes to main at once. Later it would have to come back to get there; and
+//! a loop that is longer than the cache finds what came first still there, where a queue would have let go of all of it.
 //!
 //! With [`Eviction::SecondChance`] everything is in main, and one use is counted.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use lowwater_lru_core::{AddError, Isolated, ListLru, Memcg, NodeId, Occupancy};
 
 use super::entry::Entry;
 use super::ghost::Ghosts;
+use super::tenant::{Tenant, Tenants};
 
 /// The order in which entries are let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -47,29 +51,18 @@ pub(super) enum Queue {
 
 /// Reads on probation that make an entry worth keeping.
 const PROMOTE_USES: u8 = 2;
-/// A share of everything, in fixed point.
-const ALL: u32 = 1 << 20;
-/// Probation's share: at first, at least, at most.
-const SHARE_FIRST: u32 = ALL / 10;
-const SHARE_MIN: u32 = ALL / 100;
-const SHARE_MAX: u32 = ALL / 10 * 9;
 /// Entries of probation in one turn, at least, so that not every entry needs a turn of its own.
 const TURN_MIN: u64 = 8;
 /// Entries of a group on a node that may be on probation whatever the share: a tenant with three entries shall not lose the one
 /// that was just written because a tenth of three is none.
 const PROBATION_MIN: u64 = 4;
-/// How often the other queue's ghosts count, at most, when one of the fewer is met.
-const WEIGHT_MAX: u64 = 10;
 
 /// See the module.
 pub(super) struct Queues<K: Send + Sync, V: Send + Sync> {
     probation: ListLru<Entry<K, V>>,
     main: ListLru<Entry<K, V>>,
     ghosts: Ghosts,
-    /// Of all entries of a group on a node, those that may be on probation, of [`ALL`].
-    share: AtomicU32,
-    /// Ghosts met, by queue; halved now and then.
-    met: [AtomicU32; 2],
+    tenants: Tenants,
     eviction: Eviction,
 }
 
@@ -89,8 +82,7 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
             probation: ListLru::with_occupancy(Arc::clone(occupancy)),
             main: ListLru::with_occupancy(Arc::clone(occupancy)),
             ghosts: Ghosts::default(),
-            share: AtomicU32::new(SHARE_FIRST),
-            met: [AtomicU32::new(0), AtomicU32::new(0)],
+            tenants: Tenants::default(),
             eviction,
         }
     }
@@ -102,38 +94,46 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
         }
     }
 
-    /// Chooses the queue for an entry that is new, and learns from it if its key left not long ago.
-    pub(super) fn admit(&self, entry: &Entry<K, V>, len: usize) {
-        if self.eviction == Eviction::SecondChance {
-            return entry.set_queue(Queue::Main);
+    /// What is learnt of each tenant is learnt by these.
+    pub(super) fn learns(&self) -> bool {
+        self.eviction == Eviction::Adaptive
+    }
+
+    /// What is known of `memcg`.
+    pub(super) fn tenant(&self, memcg: &Memcg) -> &Tenant {
+        self.tenants.of(memcg)
+    }
+
+    /// A group's end has come.
+    pub(super) fn forget_tenant(&self, memcg: &Memcg) {
+        self.tenants.forget(memcg);
+    }
+
+    /// Did `memcg` let go of the key of this hash, so lately that it would have been kept with a little more memory? Then that is
+    /// learnt, and the key forgotten.
+    pub(super) fn came_back(&self, hash: u64, memcg: &Memcg, node: NodeId) -> bool {
+        let Some(ghost) = self.ghosts.take(hash).filter(|_| self.learns()) else { return false };
+        self.tenants.of(memcg).came_back(ghost, self.count(memcg, node))
+    }
+
+    /// The queue for an entry that is new.
+    pub(super) fn choose(&self, memcg: &Memcg, node: NodeId, came_back: bool) -> Queue {
+        if !self.learns() || came_back {
+            return Queue::Main;
         }
-        if let Some(queue) = self.ghosts.take(entry.hash, len) {
-            self.learn(queue, len as u64);
-            entry.set_queue(Queue::Main);
+        let tenant = self.tenants.get(memcg);
+        let probation = self.probation.count_one(memcg, node);
+        let filling = tenant.map_or(true, Tenant::is_filling);
+        if filling && probation >= self.allowed(tenant, probation + self.main.count_one(memcg, node)) {
+            Queue::Main
+        } else {
+            Queue::Probation
         }
     }
 
-    /// A key was missed that `queue` let go: it should have been longer.
-    fn learn(&self, queue: Queue, len: u64) {
-        let other = match queue {
-            Queue::Probation => Queue::Main,
-            Queue::Main => Queue::Probation,
-        };
-        // Relaxed, all of these: tallies that make a guess better; a lost step is no harm.
-        let mine = self.met[queue as usize].fetch_add(1, Ordering::Relaxed) + 1;
-        let theirs = self.met[other as usize].load(Ordering::Relaxed);
-        if u64::from(mine) + u64::from(theirs) > len.max(64) {
-            self.met[queue as usize].store(mine / 2, Ordering::Relaxed);
-            self.met[other as usize].store(theirs / 2, Ordering::Relaxed);
-        }
-        let weight = u64::from(theirs / mine.max(1)).clamp(1, WEIGHT_MAX);
-        let step = u32::try_from(u64::from(ALL) * weight / len.max(1)).unwrap_or(ALL);
-        let share = self.share.load(Ordering::Relaxed);
-        let share = match queue {
-            Queue::Probation => share.saturating_add(step).min(SHARE_MAX),
-            Queue::Main => share.saturating_sub(step).max(SHARE_MIN),
-        };
-        self.share.store(share, Ordering::Relaxed);
+    /// Of so many entries of a tenant on a node, those that may be on probation.
+    fn allowed(&self, tenant: Option<&Tenant>, entries: u64) -> u64 {
+        tenant.map_or_else(|| Tenant::default().share_of(entries), |tenant| tenant.share_of(entries)).max(PROBATION_MIN)
     }
 
     /// Makes the list to which [`add`](Self::add) will add, so that this allocates nothing.
@@ -161,9 +161,7 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
         let (mut old, mut promoted) = (Isolated::new(), Isolated::new());
         let probation = self.probation.count_one(memcg, node);
         let main = self.main.count_one(memcg, node);
-        // Relaxed: a guess.
-        let share = (probation + main) * u64::from(self.share.load(Ordering::Relaxed)) / u64::from(ALL);
-        let allowed = share.max(PROBATION_MIN);
+        let allowed = self.allowed(self.tenants.get(memcg), probation + main);
         let over = probation.saturating_sub(allowed);
         let mut left;
         let asked;
@@ -197,10 +195,12 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
         Turn { old, promoted, scanned: asked - left }
     }
 
-    /// Remembers an entry that was let go for its memory.
-    pub(super) fn remember(&self, entry: &Entry<K, V>, len: usize) {
-        if self.eviction != Eviction::SecondChance {
-            self.ghosts.remember(entry.hash, entry.queue(), len);
+    /// Remembers an entry that was let go for its memory by `memcg`'s list on `node`.
+    pub(super) fn remember(&self, entry: &Entry<K, V>, memcg: &Memcg, node: NodeId, len: usize) {
+        if self.learns() {
+            if let Some(ghost) = self.tenants.of(memcg).let_go(entry.queue(), self.count(memcg, node)) {
+                self.ghosts.remember(entry.hash, ghost, len);
+            }
         }
     }
 

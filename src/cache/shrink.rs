@@ -3,10 +3,11 @@
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
+use lowwater_lru_core::{Memcg, NodeId};
 use lowwater_shrinker::{Count, Scan, ShrinkControl, Shrinker};
 
 use super::entry::Entry;
-use super::queues::Queue;
+use super::queues::{Queue, Turn};
 use super::stats::RemovalCause;
 use super::Core;
 
@@ -28,17 +29,7 @@ impl<K: Send + Sync, V: Send + Sync> Shrinker for Core<K, V> {
                 break;
             }
             scanned += turn.scanned;
-            if !turn.promoted.is_empty() {
-                self.queues.prepare(Queue::Main, sc.memcg(), sc.node());
-            }
-            for entry in turn.promoted {
-                self.index.promote(&entry, &self.queues, sc.node());
-                self.let_go(entry);
-            }
-            freed += turn.old.len() as u64;
-            for entry in turn.old {
-                self.evict(entry, now);
-            }
+            freed += self.finish(turn, sc.memcg(), sc.node(), now);
         }
         sc.set_nr_scanned(scanned);
         Scan::Freed(freed)
@@ -46,12 +37,28 @@ impl<K: Send + Sync, V: Send + Sync> Shrinker for Core<K, V> {
 }
 
 impl<K: Send + Sync, V: Send + Sync> Core<K, V> {
+    /// Puts what a turn promoted in main, and lets go of what is old. Says how many that were.
+    pub(super) fn finish(&self, turn: Turn<K, V>, memcg: &Memcg, node: NodeId, now: u64) -> u64 {
+        if !turn.promoted.is_empty() {
+            self.queues.prepare(Queue::Main, memcg, node);
+        }
+        for entry in turn.promoted {
+            self.index.promote(&entry, &self.queues, node);
+            self.let_go(entry);
+        }
+        let freed = turn.old.len() as u64;
+        for entry in turn.old {
+            self.evict(entry, memcg, node, now);
+        }
+        freed
+    }
+
     /// Takes an isolated entry out of the index, unless somebody was faster, and frees it.
-    fn evict(&self, entry: Arc<Entry<K, V>>, now: u64) {
+    fn evict(&self, entry: Arc<Entry<K, V>>, memcg: &Memcg, node: NodeId, now: u64) {
         let cause = if entry.has_expired(now) { RemovalCause::Expired } else { RemovalCause::Size };
         if self.index.remove_same(&entry, &self.queues) {
             if cause == RemovalCause::Size {
-                self.queues.remember(&entry, self.index.len());
+                self.queues.remember(&entry, memcg, node, self.index.len());
             }
             self.removed(&entry, cause);
         }

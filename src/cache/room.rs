@@ -1,0 +1,165 @@
+//! Whose entries make room for a new one.
+//!
+//! When memory is nearly used up, an insert lets a few entries go before it charges for its own, so that usage stays below the mark at
+//! which the reclaimer starts, and who pays can be chosen:
+//!
+//! | the insert | pays |
+//! |---|---|
+//! | of a key that its tenant let go lately | the next tenant, in turn, by size: this one has shown that it would use more |
+//! | of any other key | a tenant that inserts nothing any more, if there is one; else the tenant itself |
+//!
+//! So memory moves one entry for each hit that a little more of it would have brought, from all by their size. Where that comes to rest
+//! every tenant has the same number of such near misses per byte: none would gain more by a byte than another loses. It cannot move faster
+//! than keys come back. A tenant that scans has nothing coming back and pays for itself; when next to nothing of what it let go is ever
+//! wanted it pays an eighth more than it takes, until it has a few entries left, as long as others take what it gives.
+//!
+//! Nobody pays who is within his `min` or `low`, but to himself. What this does not find, the charge's own direct reclaim will.
+//!
+//! # Bounds
+//!
+//! An insert looks at 8 tenants and 96 entries at most, and lets go of 32.
+
+use lowwater_lru_core::{Memcg, MemcgId, NodeId};
+use parking_lot::Mutex;
+
+use super::Core;
+use crate::Runtime;
+
+/// Entries of one turn: one for a small tenant, so that it does not lose at once what it has, more where it pays for several inserts.
+const TURN_MAX: u64 = 8;
+const TURN_PARTS: u64 = 64;
+/// Turns of one tenant in one insert. In the first ones entries may only be given a second chance.
+const TURNS_MAX: u32 = 4;
+/// Tenants that one insert visits.
+const VISITS_MAX: u32 = 8;
+/// A tenant with fewer entries does not pay for itself, or it would never have more.
+const OWN_MIN: u64 = 8;
+/// One who only passes through keeps so many.
+const PASSING_MIN: u64 = 64;
+/// ... and pays one more in so many inserts.
+const PASSING_PAYS: u32 = 8;
+/// A tenant whose turn it is lets go of one entry in so many, or in a larger cache of one in so many of all there are.
+const VISIT_PARTS: u64 = 32;
+const VISITS_A_ROUND: u64 = 2_048;
+
+/// Whose turn it is.
+#[derive(Default)]
+pub(super) struct Hands(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The tenant that gives, and how many more entries it shall.
+    giver: u32,
+    left: u64,
+    /// The tenant that is looked at for whether it is idle; it was when this is set.
+    looked_at: u32,
+    idle: bool,
+    /// Inserts since the last look.
+    pace: u64,
+    /// The largest id that inserted.
+    last: u32,
+}
+
+/// What room is made for.
+pub(super) struct Want<'a> {
+    pub(super) runtime: &'a Runtime,
+    pub(super) memcg: &'a Memcg,
+    /// The group that has nearly used up its memory; `memcg`, or one above it.
+    pub(super) limit: &'a Memcg,
+    pub(super) node: NodeId,
+    /// Of a key that was let go lately.
+    pub(super) came_back: bool,
+    /// A number that is different for each insert.
+    pub(super) random: u64,
+}
+
+impl<K: Send + Sync, V: Send + Sync> Core<K, V> {
+    /// Lets a few entries go; see the module.
+    pub(super) fn make_room(&self, want: &Want<'_>) {
+        let now = self.now();
+        let tenant = self.queues.tenant(want.memcg);
+        let inserts = tenant.inserts();
+        let own = self.queues.count(want.memcg, want.node);
+        let others = self.index.len() as u64 > own && want.memcg != want.limit;
+        if others {
+            // Somebody else is choosing: then the tenant pays, which is right most of the time.
+            if let Some(mut hands) = self.hands.0.try_lock() {
+                hands.last = hands.last.max(want.memcg.id().get());
+                let paid = if want.came_back || own < OWN_MIN {
+                    self.next_pays(&mut hands, want, now)
+                } else {
+                    self.idle_pays(&mut hands, want, now)
+                };
+                if paid {
+                    return;
+                }
+            }
+        }
+        self.pays(want.memcg, want.node, own, now);
+        if others && own > PASSING_MIN && inserts % PASSING_PAYS == 0 && tenant.passes_through() {
+            self.pays(want.memcg, want.node, own, now);
+        }
+    }
+
+    /// A few turns of one tenant. Did it let anything go?
+    fn pays(&self, memcg: &Memcg, node: NodeId, entries: u64, now: u64) -> bool {
+        let nr = (entries / TURN_PARTS).clamp(1, TURN_MAX);
+        (0..TURNS_MAX).any(|_| {
+            let turn = self.queues.turn(memcg, node, nr, now);
+            self.finish(turn, memcg, node, now) > 0
+        })
+    }
+
+    /// The next tenants in turn, by size.
+    fn next_pays(&self, hands: &mut State, want: &Want<'_>, now: u64) -> bool {
+        for _ in 0..VISITS_MAX {
+            let giver = self.payer(hands.giver, want);
+            if hands.left > 0 {
+                hands.left -= 1;
+                if let Some((memcg, node, entries)) = &giver {
+                    if self.pays(memcg, *node, *entries, now) {
+                        return true;
+                    }
+                }
+            }
+            hands.giver = if hands.giver >= hands.last { 0 } else { hands.giver + 1 };
+            let entries = self.payer(hands.giver, want).map_or(0, |(_, _, entries)| entries);
+            let per = (self.index.len() as u64 / VISITS_A_ROUND).max(VISIT_PARTS);
+            hands.left = entries / per + u64::from(want.random % per < entries % per);
+        }
+        false
+    }
+
+    /// The tenant that is looked at, if it is idle and has anything that was not used lately.
+    fn idle_pays(&self, hands: &mut State, want: &Want<'_>, now: u64) -> bool {
+        hands.pace += 1;
+        let there = self.payer(hands.looked_at, want);
+        if let Some((memcg, node, entries)) = there.as_ref().filter(|(memcg, ..)| hands.idle && memcg != want.memcg) {
+            if self.pays(memcg, *node, *entries, now) {
+                return true;
+            }
+        }
+        // One round takes as many inserts as there are entries: who has inserted nothing while all of the cache could have been
+        // replaced is idle.
+        let tenants = u64::from(hands.last) + 1;
+        if there.is_none() || hands.idle || hands.pace >= self.index.len() as u64 / tenants {
+            hands.pace = 0;
+            hands.looked_at = if hands.looked_at >= hands.last { 0 } else { hands.looked_at + 1 };
+            let next = want.runtime.tree().get(MemcgId::new(hands.looked_at));
+            hands.idle = next.is_some_and(|memcg| self.queues.tenant(&memcg).is_idle());
+        }
+        false
+    }
+
+    /// The tenant of this id, where it has the most entries, and how many: if it has any, and may be made to pay.
+    fn payer(&self, id: u32, want: &Want<'_>) -> Option<(Memcg, NodeId, u64)> {
+        let memcg = want.runtime.tree().get(MemcgId::new(id))?;
+        let nodes = (0..want.runtime.topology().nodes()).map(|node| NodeId::new(node as u16));
+        let (entries, node) = nodes.map(|node| (self.queues.count(&memcg, node), node)).max()?;
+        if entries == 0 || !memcg.is_descendant_of(want.limit) {
+            return None;
+        }
+        let protection = memcg.protection(want.limit);
+        (memcg.usage() > protection.min.max(protection.low)).then_some((memcg, node, entries))
+    }
+}
