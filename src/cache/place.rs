@@ -262,14 +262,19 @@ where
         let came_back = core.queues.came_back(hash, group, node);
         if core.queues.learns() {
             let marks = runtime.reclaimer().watermarks();
-            let short = |memcg: &&Memcg| {
-                let after = memcg.usage().saturating_add(bytes);
+            let up = || std::iter::successors(Some(group), |memcg| memcg.parent());
+            let short = |memcg: &Memcg, in_stock| {
+                let after = memcg.usage().saturating_add(bytes).saturating_sub(in_stock);
                 after > memcg.high() || marks.is_near(after, memcg.max())
             };
-            let up = || std::iter::successors(Some(group), |memcg| memcg.parent());
-            // For what never fits, nobody shall go.
-            if let Some(limit) = up().find(short).filter(|_| up().all(|memcg| bytes <= memcg.max())) {
-                core.make_room(&Want { runtime, memcg: group, limit, node, came_back, random: hash });
+            // What is in stock is not used yet. Most inserts come by without having to ask for it.
+            if up().any(|memcg| short(memcg, Bytes::ZERO)) {
+                let in_stock = group.in_stock();
+                let limit = up().find(|memcg| short(memcg, in_stock));
+                // For what never fits, nobody shall go.
+                if let Some(limit) = limit.filter(|_| up().all(|memcg| bytes <= memcg.max())) {
+                    core.make_room(&Want { runtime, memcg: group, limit, node, came_back, random: hash });
+                }
             }
         }
         core.queues.choose(group, node, came_back)

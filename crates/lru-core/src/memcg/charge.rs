@@ -56,6 +56,12 @@ impl Memcg {
         Bytes::new(self.core().usage.load(Ordering::Relaxed))
     }
 
+    /// Of [`usage`](Self::usage), what is only in stock for this group on this processor: so much the next charges here do not add.
+    /// Zero also while another thread is at the stock.
+    pub fn in_stock(&self) -> Bytes {
+        Bytes::new(self.tree().stock().of(self))
+    }
+
     /// Charges `bytes` to this group and all groups above it, if no `max` on the way refuses.
     ///
     /// Small charges are mostly served from the stock of this processor, without touching a shared line; a charge from stock

@@ -96,6 +96,11 @@ impl Stock {
         self.here().is_some_and(|mut slot| slot.memcg.as_ref() == Some(memcg) && slot.add(bytes))
     }
 
+    /// The bytes of `memcg` in the slot of this processor. None if somebody is in it.
+    pub(crate) fn of(&self, memcg: &Memcg) -> u64 {
+        self.here().filter(|slot| slot.memcg.as_ref() == Some(memcg)).map_or(0, |slot| slot.bytes)
+    }
+
     /// Empties each slot whose group `drained` asks for. Waits for whoever is in a slot; nobody stays there.
     pub(crate) fn drain(&self, drained: impl Fn(&Memcg) -> bool) {
         for slot in &self.slots {
