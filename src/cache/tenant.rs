@@ -126,7 +126,9 @@ impl Tenant {
         if age > limit {
             return false;
         }
-        bump(&self.wanted);
+        // Of what passes through, only a part was remembered.
+        let counts = if self.passes_through() { PASSING_ONE_IN } else { 1 };
+        self.wanted.store(self.wanted.load(Ordering::Relaxed).saturating_add(counts), Ordering::Relaxed);
         if age <= near {
             self.learn(ghost.queue, entries);
         }
