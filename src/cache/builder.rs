@@ -2,17 +2,17 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::{Bytes, Index, Memcg};
 
 use super::error::BuildError;
-use super::index::Index;
 use super::load::Flights;
 use super::queues::{Eviction, Queues};
 use super::room::Hands;
 use super::stats::Counters;
+use super::time::Clock;
 use super::{Cache, Core, Inner, Listener, RemovalCause, Weigher};
 use crate::Runtime;
 
@@ -121,7 +121,7 @@ impl<K, V, S> CacheBuilder<K, V, Weigher<K, V>, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + Send + Sync + 'static,
 {
     /// Makes the cache and registers it with the runtime.
     ///
@@ -144,7 +144,8 @@ where
             hands: Hands::default(),
             listener: self.listener,
             counters: Counters::default(),
-            epoch: Instant::now(),
+            hasher: self.hasher,
+            clock: Clock::start(),
         });
         let hook = self.runtime.tree().add_hook(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
@@ -153,9 +154,9 @@ where
             core,
             hook,
             flights: Flights::default(),
-            hasher: self.hasher,
             group,
             time_to_live: self.time_to_live,
+            one_node: self.runtime.topology().nodes() == 1,
             weigher: self.weigher,
             runtime: self.runtime,
         };

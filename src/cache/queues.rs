@@ -22,13 +22,15 @@
 //!
 //! With [`Eviction::SecondChance`] everything is in main, and one use is counted.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use lowwater_lru_core::{AddError, Isolated, ListLru, Memcg, NodeId, Occupancy};
 
-use super::entry::Entry;
+use super::entry::{Entry, Handle};
 use super::ghost::Ghosts;
 use super::tenant::{Tenant, Tenants};
+use super::time::Moment;
 
 /// The order in which entries are let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,16 +60,18 @@ const TURN_MIN: u64 = 8;
 const PROBATION_MIN: u64 = 1;
 
 /// See the module.
-pub(super) struct Queues<K: Send + Sync, V: Send + Sync> {
+pub(super) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     probation: ListLru<Entry<K, V>>,
     main: ListLru<Entry<K, V>>,
     ghosts: Ghosts,
     tenants: Tenants,
+    /// How many entries the cache held, when last somebody counted: every time some are evicted.
+    len: AtomicUsize,
     eviction: Eviction,
 }
 
 /// What one turn of letting go came to.
-pub(super) struct Turn<K: Send + Sync, V: Send + Sync> {
+pub(super) struct Turn<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     /// Off their list, to be taken out of the index and freed.
     pub(super) old: Isolated<Entry<K, V>>,
     /// Off probation, to be put in main if they are still in the index.
@@ -76,13 +80,14 @@ pub(super) struct Turn<K: Send + Sync, V: Send + Sync> {
     pub(super) scanned: u64,
 }
 
-impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     pub(super) fn new(occupancy: &Arc<dyn Occupancy>, eviction: Eviction) -> Self {
         Self {
             probation: ListLru::with_occupancy(Arc::clone(occupancy)),
             main: ListLru::with_occupancy(Arc::clone(occupancy)),
             ghosts: Ghosts::default(),
             tenants: Tenants::default(),
+            len: AtomicUsize::new(0),
             eviction,
         }
     }
@@ -136,20 +141,38 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
         tenant.map_or_else(|| Tenant::default().share_of(entries), |tenant| tenant.share_of(entries)).max(PROBATION_MIN)
     }
 
-    /// Makes the list to which [`add`](Self::add) will add, so that this allocates nothing.
+    /// Tells how many entries the cache holds.
+    pub(super) fn count_is(&self, len: usize) {
+        // Relaxed: a number that bounds ages and steps.
+        self.len.store(len, Ordering::Relaxed);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        // Relaxed: as in `count_is`.
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Makes the list to which [`add`](Self::add) will add, so that this allocates nothing. Asks for nothing where it holds something.
     pub(super) fn prepare(&self, queue: Queue, memcg: &Memcg, node: NodeId) {
-        // If there is no memory, `add` says so.
-        let _made = self.lists(queue).prepare(memcg, node);
+        if self.lists(queue).count_one(memcg, node) == 0 {
+            // If there is no memory, `add` says so.
+            let _made = self.lists(queue).prepare(memcg, node);
+        }
     }
 
-    /// Puts an entry on its queue. Under its shard's lock.
-    pub(super) fn add(&self, entry: &Arc<Entry<K, V>>, node: NodeId) -> Result<(), AddError<Arc<Entry<K, V>>>> {
-        self.lists(entry.queue()).add(Arc::clone(entry), entry.group(), node)
+    /// Puts an entry on its queue. Under its segment's lock.
+    pub(super) fn add(&self, entry: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Result<(), AddError<Handle<K, V>>> {
+        self.lists(entry.queue()).add(entry, memcg, node)
     }
 
-    /// Takes an entry off its queue; none if a walk has it. Under its shard's lock.
-    pub(super) fn del(&self, entry: &Entry<K, V>) -> Option<Arc<Entry<K, V>>> {
-        self.lists(entry.queue()).del(entry)
+    /// Takes an entry off its queue, and says whose it was; none if a walk has it. Under its segment's lock.
+    pub(super) fn del(&self, entry: &Entry<K, V>) -> Option<(Handle<K, V>, Memcg)> {
+        self.lists(entry.queue()).del_whose(entry)
+    }
+
+    /// On whose list an entry is; none if a walk has it.
+    pub(super) fn whose(&self, entry: &Entry<K, V>) -> Option<Memcg> {
+        self.lists(entry.queue()).whose(entry)
     }
 
     pub(super) fn count(&self, memcg: &Memcg, node: NodeId) -> u64 {
@@ -157,7 +180,7 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
     }
 
     /// Looks at up to `nr` entries of a group on a node, of the queue whose turn it is.
-    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: u64) -> Turn<K, V> {
+    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Moment) -> Turn<K, V> {
         let (mut old, mut promoted) = (Isolated::new(), Isolated::new());
         let probation = self.probation.count_one(memcg, node);
         let main = self.main.count_one(memcg, node);
@@ -170,7 +193,7 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
             left = asked;
             self.probation.walk_one(memcg, node, &mut left, |it| {
                 let entry = it.item();
-                if !entry.has_expired(now) && entry.uses() >= PROMOTE_USES {
+                if !entry.expires().is_past(now) && entry.uses() >= PROMOTE_USES {
                     entry.pay_uses(0);
                     it.isolate(&mut promoted)
                 } else {
@@ -184,7 +207,7 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
             self.main.walk_one(memcg, node, &mut left, |it| {
                 let entry = it.item();
                 let uses = entry.uses().min(counted);
-                if !entry.has_expired(now) && uses > 0 {
+                if !entry.expires().is_past(now) && uses > 0 {
                     entry.pay_uses(uses - 1);
                     it.rotate()
                 } else {
@@ -195,11 +218,11 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
         Turn { old, promoted, scanned: asked - left }
     }
 
-    /// Remembers an entry that was let go for its memory by `memcg`'s list on `node`.
-    pub(super) fn remember(&self, entry: &Entry<K, V>, memcg: &Memcg, node: NodeId, len: usize) {
+    /// Remembers the key of this hash, which `queue` of `memcg` on `node` let go for its memory.
+    pub(super) fn remember(&self, hash: u64, queue: Queue, memcg: &Memcg, node: NodeId) {
         if self.learns() {
-            if let Some(ghost) = self.tenants.of(memcg).let_go(entry.queue(), self.count(memcg, node)) {
-                self.ghosts.remember(entry.hash, ghost, len);
+            if let Some(ghost) = self.tenants.of(memcg).let_go(queue, self.count(memcg, node)) {
+                self.ghosts.remember(hash, ghost, self.len());
             }
         }
     }

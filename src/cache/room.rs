@@ -19,6 +19,8 @@
 //!
 //! An insert visits 9 tenants at most, looks at 71 entries of each that pays, and lets go of 16 in all.
 
+use std::hash::{BuildHasher, Hash};
+
 use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 use parking_lot::Mutex;
 
@@ -73,84 +75,85 @@ pub(super) struct Want<'a> {
     pub(super) random: u64,
 }
 
-impl<K: Send + Sync, V: Send + Sync> Core<K, V> {
+impl<K, V, S> Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
     /// Lets a few entries go; see the module.
     pub(super) fn make_room(&self, want: &Want<'_>) {
-        let now = self.now();
         let tenant = self.queues.tenant(want.memcg);
         let inserts = tenant.inserts();
         let own = self.queues.count(want.memcg, want.node);
-        let others = self.index.len() as u64 > own && want.memcg != want.limit;
+        let others = self.queues.len() as u64 > own && want.memcg != want.limit;
         if others {
             // Somebody else is choosing: then the tenant pays, which is right most of the time.
             if let Some(mut hands) = self.hands.0.try_lock() {
                 hands.last = hands.last.max(want.memcg.id().get());
                 let paid = if want.came_back || own < OWN_MIN {
-                    self.next_pays(&mut hands, want, now)
+                    self.next_pays(&mut hands, want)
                 } else {
-                    self.idle_pays(&mut hands, want, now)
+                    self.idle_pays(&mut hands, want)
                 };
                 if paid {
                     return;
                 }
             }
         }
-        self.pays(want.memcg, want.node, own, now);
+        self.pays(want.memcg, want.node, own);
         if others && own > PASSING_MIN && inserts % PASSING_PAYS == 0 && tenant.passes_through() {
-            self.pays(want.memcg, want.node, own, now);
+            self.pays(want.memcg, want.node, own);
         }
     }
 
     /// A few turns of one tenant. Did it let anything go?
-    fn pays(&self, memcg: &Memcg, node: NodeId, entries: u64, now: u64) -> bool {
+    fn pays(&self, memcg: &Memcg, node: NodeId, entries: u64) -> bool {
         let nr = (entries / TURN_PARTS).clamp(1, TURN_MAX);
         let mut looks = 0;
         while looks < LOOKS_MAX {
-            let turn = self.queues.turn(memcg, node, nr, now);
-            if turn.scanned == 0 {
-                break;
+            let (scanned, freed) = self.evict(memcg, node, nr);
+            if freed > 0 || scanned == 0 {
+                return freed > 0;
             }
-            looks += turn.scanned;
-            if self.finish(turn, memcg, node, now) > 0 {
-                return true;
-            }
+            looks += scanned;
         }
         false
     }
 
     /// The next tenants in turn, by size.
-    fn next_pays(&self, hands: &mut State, want: &Want<'_>, now: u64) -> bool {
+    fn next_pays(&self, hands: &mut State, want: &Want<'_>) -> bool {
         for _ in 0..VISITS_MAX {
             let giver = self.payer(hands.giver, want);
             if hands.left > 0 {
                 hands.left -= 1;
                 if let Some((memcg, node, entries)) = &giver {
-                    if self.pays(memcg, *node, *entries, now) {
+                    if self.pays(memcg, *node, *entries) {
                         return true;
                     }
                 }
             }
             hands.giver = if hands.giver >= hands.last { 0 } else { hands.giver + 1 };
             let entries = self.payer(hands.giver, want).map_or(0, |(_, _, entries)| entries);
-            let per = (self.index.len() as u64 / VISITS_A_ROUND).max(VISIT_PARTS);
+            let per = (self.queues.len() as u64 / VISITS_A_ROUND).max(VISIT_PARTS);
             hands.left = entries / per + u64::from(want.random % per < entries % per);
         }
         false
     }
 
     /// The tenant that is looked at, if it is idle and has anything that was not used lately.
-    fn idle_pays(&self, hands: &mut State, want: &Want<'_>, now: u64) -> bool {
+    fn idle_pays(&self, hands: &mut State, want: &Want<'_>) -> bool {
         hands.pace += 1;
         let there = self.payer(hands.looked_at, want);
         if let Some((memcg, node, entries)) = there.as_ref().filter(|(memcg, ..)| hands.idle && memcg != want.memcg) {
-            if self.pays(memcg, *node, *entries, now) {
+            if self.pays(memcg, *node, *entries) {
                 return true;
             }
         }
         // One round takes as many inserts as there are entries: who has inserted nothing while all of the cache could have been
         // replaced is idle.
         let tenants = u64::from(hands.last) + 1;
-        if there.is_none() || hands.idle || hands.pace >= self.index.len() as u64 / tenants {
+        if there.is_none() || hands.idle || hands.pace >= self.queues.len() as u64 / tenants {
             hands.pace = 0;
             hands.looked_at = if hands.looked_at >= hands.last { 0 } else { hands.looked_at + 1 };
             let next = want.runtime.tree().get(MemcgId::new(hands.looked_at));

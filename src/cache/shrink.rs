@@ -1,17 +1,23 @@
 //! The cache as a shrinker: how much it holds for a group on a node, and letting the oldest of it go.
 
+use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::Arc;
 
-use lowwater_lru_core::{Memcg, NodeId};
-use lowwater_shrinker::{Count, Scan, ShrinkControl, Shrinker};
+use lowwater_lru_core::{pin, Bytes, Memcg, NodeId};
+use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
-use super::entry::Entry;
+use super::entry::{Entry, Handle};
 use super::queues::{Queue, Turn};
 use super::stats::RemovalCause;
+use super::time::Moment;
 use super::Core;
 
-impl<K: Send + Sync, V: Send + Sync> Shrinker for Core<K, V> {
+impl<K, V, S> Shrinker for Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync,
+{
     fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
         match self.queues.count(sc.memcg(), sc.node()) {
             0 => Count::Empty,
@@ -21,54 +27,93 @@ impl<K: Send + Sync, V: Send + Sync> Shrinker for Core<K, V> {
 
     /// Turn by turn, as the queues have it, until as many were looked at as was asked.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
-        let now = self.now();
-        let (mut scanned, mut freed) = (0, 0);
-        while scanned < sc.nr_to_scan() {
-            let turn = self.queues.turn(sc.memcg(), sc.node(), sc.nr_to_scan() - scanned, now);
-            if turn.scanned == 0 {
-                break;
-            }
-            scanned += turn.scanned;
-            freed += self.finish(turn, sc.memcg(), sc.node(), now);
+        let (scanned, freed) = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
+        if sc.flags().contains(Reclaim::BACKGROUND) && freed != 0 {
+            self.index.slab().collect();
         }
         sc.set_nr_scanned(scanned);
         Scan::Freed(freed)
     }
 }
 
-impl<K: Send + Sync, V: Send + Sync> Core<K, V> {
-    /// Puts what a turn promoted in main, and lets go of what is old. Says how many that were.
-    pub(super) fn finish(&self, turn: Turn<K, V>, memcg: &Memcg, node: NodeId, now: u64) -> u64 {
-        if !turn.promoted.is_empty() {
-            self.queues.prepare(Queue::Main, memcg, node);
-        }
-        for entry in turn.promoted {
-            self.index.promote(&entry, &self.queues, node);
-            self.let_go(entry);
-        }
-        let freed = turn.old.len() as u64;
-        for entry in turn.old {
-            self.evict(entry, memcg, node, now);
-        }
-        freed
-    }
-
-    /// Takes an isolated entry out of the index, unless somebody was faster, and frees it.
-    fn evict(&self, entry: Arc<Entry<K, V>>, memcg: &Memcg, node: NodeId, now: u64) {
-        let cause = if entry.has_expired(now) { RemovalCause::Expired } else { RemovalCause::Size };
-        if self.index.remove_same(&entry, &self.queues) {
-            if cause == RemovalCause::Size {
-                self.queues.remember(&entry, memcg, node, self.index.len());
+impl<K, V, S> Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Looks at up to `nr` of the oldest entries of a group on a node, and lets those go that were not used. How many it looked at, and
+    /// how many of these it took off their list for good.
+    pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> (u64, u64) {
+        let now = self.clock.now();
+        self.queues.count_is(self.counters.len());
+        let (mut scanned, mut freed) = (0, 0);
+        while scanned < nr {
+            let Turn { old, promoted, scanned: turn } = self.queues.turn(memcg, node, nr - scanned, now);
+            if turn == 0 {
+                break;
             }
-            self.removed(&entry, cause);
+            scanned += turn;
+            if !promoted.is_empty() {
+                self.queues.prepare(Queue::Main, memcg, node);
+            }
+            let mut bytes = Bytes::ZERO;
+            for entry in promoted {
+                if let Some(entry) = self.promote(entry, memcg, node) {
+                    bytes = bytes.saturating_add(self.let_go(entry, memcg, node, now));
+                }
+            }
+            freed += old.len() as u64;
+            for entry in old {
+                bytes = bytes.saturating_add(self.let_go(entry, memcg, node, now));
+            }
+            memcg.uncharge(bytes);
         }
-        self.let_go(entry);
+        (scanned, freed)
     }
 
-    /// Drops a handle, perhaps the last. The value's own drop is the user's code; a panic in it is not the reclaimer's.
-    fn let_go(&self, entry: Arc<Entry<K, V>>) {
-        if catch_unwind(AssertUnwindSafe(|| drop(entry))).is_err() {
-            self.counters.drop_panicked();
+    /// Puts an entry that a walk took off probation on the main queue. It comes back if somebody has taken it out of the index, or there
+    /// is no list to be had.
+    fn promote(&self, entry: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Option<Handle<K, V>> {
+        let Some(hash) = self.hash_again(&entry.key) else { return Some(entry) };
+        let mut entry = Some(entry);
+        let address = entry.as_deref().map(std::ptr::from_ref);
+        let guard = pin();
+        self.index.with(
+            hash,
+            &guard,
+            |there| Some(std::ptr::from_ref(there)) == address,
+            |there| {
+                there.move_to_main();
+                if let Some(handle) = entry.take() {
+                    entry = self.queues.add(handle, memcg, node).err().map(lowwater_lru_core::AddError::into_handle);
+                }
+            },
+        );
+        entry
+    }
+
+    /// Takes an isolated entry out of the index, unless somebody was faster, and ends it. Says what it was charged for.
+    fn let_go(&self, entry: Handle<K, V>, memcg: &Memcg, node: NodeId, now: Moment) -> Bytes {
+        let charge = entry.charge();
+        // Without a hash it stays in the index, and so in memory.
+        let Some(hash) = self.hash_again(&entry.key) else { return charge };
+        let cause = if entry.expires().is_past(now) { RemovalCause::Expired } else { RemovalCause::Size };
+        let address: *const _ = &*entry;
+        let guard = pin();
+        let is_it = |there: &_| std::ptr::eq(there, address);
+        let hasher = |there: &Entry<K, V>| self.hash(&there.key);
+        let removed = self.index.remove(hash, &guard, is_it, &hasher, |there| there.set_cause(cause));
+        if removed.is_some() && cause == RemovalCause::Size {
+            self.queues.remember(hash, entry.queue(), memcg, node);
         }
+        drop(guard);
+        self.end(entry);
+        charge
+    }
+
+    /// The hash of a key that was hashed before. If that panics now, its entry cannot be found, and stays where it is.
+    fn hash_again(&self, key: &K) -> Option<u64> {
+        catch_unwind(AssertUnwindSafe(|| self.hash(key))).ok()
     }
 }

@@ -65,18 +65,26 @@ extern crate alloc;
 extern crate std;
 
 pub mod chains;
+mod guard;
+pub mod index;
 pub mod list;
 pub mod list_lru;
 pub mod memcg;
+mod prefetch;
 mod rcu;
+pub mod slab;
 pub mod sync;
 pub mod topology;
 #[cfg(all(feature = "std", target_os = "linux", target_env = "gnu"))]
 pub mod trim;
 pub mod unit;
 
+pub use guard::{pin, Guard};
+pub use index::Index;
 pub use list::{Handle, Linked, Links};
 pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Prepared, Unlocked, Verdict};
 pub use memcg::*;
+pub use prefetch::prefetch;
+pub use slab::{Slab, Slot};
 pub use topology::Topology;
 pub use unit::{Bytes, NodeId, ParseBytesError};

@@ -36,6 +36,7 @@ mod raw;
 mod sweep;
 mod table;
 pub mod walk;
+mod whose;
 
 #[cfg(test)]
 mod tests;
@@ -47,8 +48,6 @@ pub use prepared::Prepared;
 pub use sweep::{sweep, Swept};
 pub use walk::{Isolate, Unlocked, Verdict};
 
-#[cfg(all(not(lowwater_loom), feature = "std"))]
-#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 pub(crate) use boxed::try_box;
 pub(crate) use one::One;
 pub(crate) use pairs::Pairs;

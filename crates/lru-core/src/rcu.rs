@@ -36,12 +36,12 @@ mod queue;
 mod thread;
 
 #[cfg(any(lowwater_loom, not(feature = "std")))]
-pub(crate) use count::{flush, pin, Guard};
+pub(crate) use count::{flush, pin, seal, Guard, Stamp};
 #[cfg(all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))))]
-pub(crate) use epoch::{flush, pin, Guard};
+pub(crate) use epoch::{flush, pin, seal, Guard, Stamp};
 pub(crate) use queue::{Queue, Queues};
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
-pub(crate) use thread::{flush, pin, Guard};
+pub(crate) use thread::{flush, pin, seal, Guard, Stamp};
 
 /// A thing that can be retired.
 pub(crate) trait Retired: Send + Sized + 'static {
@@ -54,6 +54,16 @@ pub(crate) trait Retired: Send + Sized + 'static {
         expect(dead_code, reason = "crossbeam-epoch keeps itself what waits")
     )]
     fn queue(queues: &mut Queues) -> &mut Queue<Self>;
+
+    /// Frees what was retired.
+    ///
+    /// # Safety
+    ///
+    /// `this` came from [`Box::into_raw`](alloc::boxed::Box::into_raw), or whatever the kind's own version says; no reader sees it.
+    unsafe fn free(this: *mut Self) {
+        // SAFETY: it came from a box, says the caller.
+        drop(unsafe { alloc::boxed::Box::from_raw(this) });
+    }
 
     /// Tells a model checker that it is about to be freed, so that a reader who may still look at it is found out.
     #[cfg(lowwater_loom)]

@@ -56,10 +56,10 @@ impl Memcg {
         Bytes::new(self.core().usage.load(Ordering::Relaxed))
     }
 
-    /// Of [`usage`](Self::usage), what is only in stock for this group on this processor: so much the next charges here do not add.
-    /// Zero also while another thread is at the stock.
+    /// Of [`usage`](Self::usage), what is not used yet, but in this processor's stock for this group or one below it. Zero also while
+    /// another thread is at that stock. O(depth).
     pub fn in_stock(&self) -> Bytes {
-        Bytes::new(self.tree().stock().of(self))
+        Bytes::new(self.tree().stock().below(self))
     }
 
     /// Charges `bytes` to this group and all groups above it, if no `max` on the way refuses.

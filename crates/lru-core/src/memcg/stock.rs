@@ -96,9 +96,10 @@ impl Stock {
         self.here().is_some_and(|mut slot| slot.memcg.as_ref() == Some(memcg) && slot.add(bytes))
     }
 
-    /// The bytes of `memcg` in the slot of this processor. None if somebody is in it.
-    pub(crate) fn of(&self, memcg: &Memcg) -> u64 {
-        self.here().filter(|slot| slot.memcg.as_ref() == Some(memcg)).map_or(0, |slot| slot.bytes)
+    /// The bytes of `memcg` and the groups below it in the slot of this processor. None if somebody is in it.
+    pub(crate) fn below(&self, memcg: &Memcg) -> u64 {
+        let is_below = |slot: &Slot| slot.memcg.as_ref().is_some_and(|group| group.is_descendant_of(memcg));
+        self.here().filter(|slot| is_below(slot)).map_or(0, |slot| slot.bytes)
     }
 
     /// Empties each slot whose group `drained` asks for. Waits for whoever is in a slot; nobody stays there.

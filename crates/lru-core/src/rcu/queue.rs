@@ -1,8 +1,9 @@
 //! What was retired and waits for its readers: linked through the things themselves, so that retiring never needs memory.
 
 use super::Retired;
+use crate::index::{Directory, Segment};
 use crate::list_lru::{One, Table};
-use alloc::boxed::Box;
+use crate::slab::Numbers;
 use core::ptr;
 
 /// Things of one kind, the last retired first.
@@ -18,6 +19,9 @@ unsafe impl<T: Retired> Send for Queue<T> {}
 pub(crate) struct Queues {
     pub(crate) ones: Queue<One>,
     pub(crate) tables: Queue<Table>,
+    pub(crate) segments: Queue<Segment>,
+    pub(crate) directories: Queue<Directory>,
+    pub(crate) numbers: Queue<Numbers>,
     #[cfg(all(test, feature = "std", not(lowwater_loom)))]
     pub(crate) things: Queue<thing::Thing>,
 }
@@ -27,6 +31,9 @@ impl Queues {
         Self {
             ones: Queue::new(),
             tables: Queue::new(),
+            segments: Queue::new(),
+            directories: Queue::new(),
+            numbers: Queue::new(),
             #[cfg(all(test, feature = "std", not(lowwater_loom)))]
             things: Queue::new(),
         }
@@ -37,7 +44,7 @@ impl Queues {
         let things = self.things.len;
         #[cfg(not(all(test, feature = "std", not(lowwater_loom))))]
         let things = 0;
-        self.ones.len + self.tables.len + things
+        self.ones.len + self.tables.len + self.segments.len + self.directories.len + self.numbers.len + things
     }
 
     /// Takes everything out.
@@ -50,6 +57,9 @@ impl Queues {
     pub(super) fn append(&mut self, other: Self) {
         self.ones.append(other.ones);
         self.tables.append(other.tables);
+        self.segments.append(other.segments);
+        self.directories.append(other.directories);
+        self.numbers.append(other.numbers);
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         self.things.append(other.things);
     }
@@ -64,6 +74,12 @@ impl Queues {
         unsafe { self.ones.free() };
         // SAFETY: as above.
         unsafe { self.tables.free() };
+        // SAFETY: as above.
+        unsafe { self.segments.free() };
+        // SAFETY: as above.
+        unsafe { self.directories.free() };
+        // SAFETY: as above.
+        unsafe { self.numbers.free() };
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         // SAFETY: as above.
         unsafe {
@@ -81,7 +97,7 @@ impl<T: Retired> Queue<T> {
     ///
     /// # Safety
     ///
-    /// `thing` came from [`Box::into_raw`], and is retired: nobody uses its link, and nobody else frees it.
+    /// `thing` is what [`Retired::free`] takes, and is retired: nobody uses its link, and nobody else frees it.
     pub(super) unsafe fn push(&mut self, thing: *mut T) {
         // SAFETY: it is live, says the caller.
         let link = unsafe { &*thing }.link();
@@ -117,12 +133,11 @@ impl<T: Retired> Queue<T> {
     /// As for [`Queues::free`].
     unsafe fn free(mut self) {
         while let Some(thing) = self.pop() {
-            // SAFETY: it came from a box, and no reader sees it, says the caller.
-            #[cfg_attr(not(lowwater_loom), expect(unused_mut, reason = "only a model checker is told"))]
-            let mut thing = unsafe { Box::from_raw(thing) };
             #[cfg(lowwater_loom)]
-            thing.assert_unread();
-            drop(thing);
+            // SAFETY: it is ours, and no reader sees it, says the caller.
+            unsafe { &mut *thing }.assert_unread();
+            // SAFETY: no reader sees it, says the caller.
+            unsafe { T::free(thing) };
         }
     }
 }
