@@ -22,6 +22,7 @@
 mod builder;
 mod entry;
 mod error;
+mod fill;
 mod ghost;
 mod load;
 mod pinned;
@@ -44,6 +45,8 @@ pub use place::{Computed, Current, Op, Place};
 pub use queues::Eviction;
 pub use stats::{CacheStats, RemovalCause};
 
+#[cfg(feature = "async")]
+use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 use std::time::Duration;
@@ -233,6 +236,31 @@ where
     /// `load` must not ask this cache for the same key.
     pub fn get_or_insert_with(&self, key: K, load: impl FnOnce() -> V) -> V {
         self.entry(key).or_insert_with(load)
+    }
+
+    /// The value of `key`, or that of `load`, as [`get_or_insert_with`](Self::get_or_insert_with), if `load` has one.
+    ///
+    /// ```
+    /// # use lowwater::{Bytes, Cache, Runtime};
+    /// # let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+    /// let cache = Cache::<String, u64>::builder(&runtime).weigher(|k, _| Bytes::new(k.capacity() as u64)).build()?;
+    /// assert!(cache.try_get_or_insert_with("x".into(), || "x".parse::<u64>()).is_err());
+    /// assert_eq!(cache.try_get_or_insert_with("x".into(), || "7".parse::<u64>()), Ok(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What `load` says. Then nothing is kept, and another of those who wait calls theirs.
+    pub fn try_get_or_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        self.entry(key).or_try_insert_with(load)
+    }
+
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a task. See [`Place::or_insert_with_async`]; one that may fail is
+    /// [`Place::or_try_insert_with_async`].
+    #[cfg(feature = "async")]
+    pub async fn get_or_insert_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
+        self.entry(key).or_insert_with_async(load).await
     }
 
     /// The place of `key`: to insert with a group and a time of its own, or to compute a value from the one that is there.

@@ -1,8 +1,13 @@
 //! One load for many who wait (single flight).
 //!
-//! A flight is found by its key's hash, and holds its key while it loads: whoever comes for another key of that hash loads alone.
+//! A flight is found by its key's hash, and holds its key while it loads: whoever comes for another key of that hash loads alone. Threads
+//! wait asleep, tasks by their wakers; both may wait for the same load.
 
+#[cfg(feature = "async")]
+use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
+#[cfg(feature = "async")]
+use std::task::{Poll, Waker};
 
 use dashmap::{DashMap, Entry as Slot};
 use parking_lot::{Condvar, Mutex};
@@ -20,6 +25,9 @@ impl<K, V> Default for Flights<K, V> {
 struct Flight<K, V> {
     state: Mutex<State<K, V>>,
     landed: Condvar,
+    /// Tasks that wait. Taken after the state's lock.
+    #[cfg(feature = "async")]
+    wakers: Mutex<Vec<Waker>>,
 }
 
 enum State<K, V> {
@@ -51,32 +59,87 @@ pub(super) struct Pilot<'a, K, V> {
     flight: Arc<Flight<K, V>>,
 }
 
+/// A flight of somebody else, and the key of who waits for it.
+struct Waiting<K, V> {
+    flight: Arc<Flight<K, V>>,
+    key: Option<K>,
+    /// The flight is known to be this key's.
+    is_ours: bool,
+}
+
 impl<K: Eq, V> Flights<K, V> {
     /// Joins the flight of `key`: waits for it, or starts it.
     pub(super) fn board(&self, hash: u64, key: K) -> Boarded<'_, K, V> {
-        let flights = self.0.get_or_init(DashMap::new);
-        let flight = match flights.entry(hash) {
-            Slot::Occupied(slot) => Arc::clone(slot.get()),
-            Slot::Vacant(slot) => {
-                let flight = Arc::new(Flight { state: Mutex::new(State::InAir(key)), landed: Condvar::new() });
-                slot.insert(Arc::clone(&flight));
-                return Boarded::Pilot(Pilot { flights, hash, flight });
-            }
+        let mut waiting = match self.meet(hash, key) {
+            Ok(pilot) => return Boarded::Pilot(pilot),
+            Err(waiting) => waiting,
         };
+        let flight = Arc::clone(&waiting.flight);
         let mut state = flight.state.lock();
-        let mut is_ours = false;
         loop {
-            match &*state {
-                State::InAir(theirs) if !is_ours && *theirs != key => return Boarded::Alone(key),
-                State::InAir(_) => {
-                    is_ours = true;
-                    flight.landed.wait(&mut state);
-                }
-                State::Landing => flight.landed.wait(&mut state),
-                State::Landed(value) if is_ours => return Boarded::Passenger(Arc::clone(value)),
-                State::Landed(_) | State::Lost => return Boarded::Again(key),
+            match waiting.ask(&state) {
+                Some(boarded) => return boarded,
+                None => flight.landed.wait(&mut state),
             }
         }
+    }
+
+    /// As [`board`](Self::board), for a task.
+    #[cfg(feature = "async")]
+    pub(super) async fn board_async(&self, hash: u64, key: K) -> Boarded<'_, K, V> {
+        let mut waiting = match self.meet(hash, key) {
+            Ok(pilot) => return Boarded::Pilot(pilot),
+            Err(waiting) => waiting,
+        };
+        let flight = Arc::clone(&waiting.flight);
+        poll_fn(|context| {
+            let state = flight.state.lock();
+            if let Some(boarded) = waiting.ask(&state) {
+                return Poll::Ready(boarded);
+            }
+            // Under the state's lock, so before whoever lands looks for wakers.
+            let mut wakers = flight.wakers.lock();
+            if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                wakers.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Starts a flight for `key`, or finds the one that there is.
+    fn meet(&self, hash: u64, key: K) -> Result<Pilot<'_, K, V>, Waiting<K, V>> {
+        let flights = self.0.get_or_init(DashMap::new);
+        match flights.entry(hash) {
+            Slot::Occupied(slot) => Err(Waiting { flight: Arc::clone(slot.get()), key: Some(key), is_ours: false }),
+            Slot::Vacant(slot) => {
+                let flight = Arc::new(Flight {
+                    state: Mutex::new(State::InAir(key)),
+                    landed: Condvar::new(),
+                    #[cfg(feature = "async")]
+                    wakers: Mutex::default(),
+                });
+                slot.insert(Arc::clone(&flight));
+                Ok(Pilot { flights, hash, flight })
+            }
+        }
+    }
+}
+
+impl<K: Eq, V> Waiting<K, V> {
+    /// What there is for who waits; none yet. Not to be asked again after an answer.
+    fn ask<'a>(&mut self, state: &State<K, V>) -> Option<Boarded<'a, K, V>> {
+        let answer: fn(K) -> Boarded<'a, K, V> = match state {
+            State::InAir(theirs) if !self.is_ours && Some(theirs) != self.key.as_ref() => Boarded::Alone,
+            State::InAir(_) => {
+                self.is_ours = true;
+                return None;
+            }
+            State::Landing => return None,
+            State::Landed(value) if self.is_ours => return Some(Boarded::Passenger(Arc::clone(value))),
+            State::Landed(_) | State::Lost => Boarded::Again,
+        };
+        self.key.take().map(answer)
     }
 }
 
@@ -113,5 +176,7 @@ impl<K, V> Drop for Pilot<'_, K, V> {
         }
         drop(state);
         self.flight.landed.notify_all();
+        #[cfg(feature = "async")]
+        std::mem::take(&mut *self.flight.wakers.lock()).into_iter().for_each(Waker::wake);
     }
 }

@@ -10,7 +10,6 @@ use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
 
 use super::entry::{rounded, Entry, Handle};
 use super::error::{InsertError, Reason};
-use super::load::Boarded;
 use super::queues::{Queue, Queues};
 use super::room::Want;
 use super::stats::RemovalCause;
@@ -42,10 +41,10 @@ where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    cache: &'a Cache<K, V, S>,
-    key: K,
-    group: &'a Memcg,
-    time_to_live: Option<Duration>,
+    pub(super) cache: &'a Cache<K, V, S>,
+    pub(super) key: K,
+    pub(super) group: &'a Memcg,
+    pub(super) time_to_live: Option<Duration>,
 }
 
 /// What is under a key.
@@ -143,42 +142,6 @@ where
         })
     }
 
-    /// The value there, or that of `load`; see [`Cache::get_or_insert_with`].
-    pub fn or_insert_with(mut self, load: impl FnOnce() -> V) -> V {
-        let (cache, core) = (self.cache, &self.cache.inner.core);
-        let hash = core.hash(&self.key);
-        loop {
-            if let Some(value) = cache.get(&self.key) {
-                return value;
-            }
-            match cache.inner.flights.board(hash, self.key) {
-                Boarded::Pilot(pilot) => {
-                    // Somebody may have landed between our look and our boarding.
-                    if let Some(value) = pilot.with_key(|key| cache.peek(key)) {
-                        return value;
-                    }
-                    let value = load();
-                    core.counters.loaded();
-                    let kept = value.clone();
-                    let expires = core.expiry(self.time_to_live);
-                    // An insert that came meanwhile is younger than our load; and without room it is not kept.
-                    let _kept = cache.make_and_put(pilot.take_key(), kept, hash, self.group, expires, &Expect::Vacant);
-                    pilot.land(value.clone());
-                    return value;
-                }
-                Boarded::Passenger(value) => return V::clone(&value),
-                Boarded::Alone(key) => {
-                    let value = load();
-                    core.counters.loaded();
-                    let expires = core.expiry(self.time_to_live);
-                    let _kept = cache.make_and_put(key, value.clone(), hash, self.group, expires, &Expect::Vacant);
-                    return value;
-                }
-                Boarded::Again(key) => self.key = key,
-            }
-        }
-    }
-
     /// Asks `f` what to do with what is there, and does it, as one step for everybody else.
     ///
     /// If another thread changes the key in between, `f` is asked again with what is there then; so it must have no effect but its
@@ -240,7 +203,7 @@ where
 }
 
 /// What must be under the key for a value to be put there.
-enum Expect<'g, K, V> {
+pub(super) enum Expect<'g, K, V> {
     /// Whatever there is.
     Any,
     /// Nothing.
@@ -250,7 +213,7 @@ enum Expect<'g, K, V> {
 }
 
 /// A value that was not put in.
-struct Unput<K, V> {
+pub(super) struct Unput<K, V> {
     /// None: there is not what was expected.
     reason: Option<Reason>,
     key: K,
@@ -289,7 +252,7 @@ where
     S: BuildHasher,
 {
     /// Makes an entry, and puts it in its place; the value it replaced.
-    fn make_and_put(
+    pub(super) fn make_and_put(
         &self,
         key: K,
         value: V,
