@@ -354,6 +354,10 @@ fn measure(args: &Args, name: &'static str, policy: Arc<dyn Policy>) -> Result<O
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
+    if let Some(path) = &args.plot {
+        // Before minutes are spent on what cannot be drawn.
+        std::fs::File::create(path).map_err(|error| format!("--plot {}: {error}", path.display()))?;
+    }
     let policies: [(_, Arc<dyn Policy>); 3] =
         [("windup", Arc::new(Windup)), ("proportional", Arc::new(Proportional)), ("fair", Arc::new(Fair))];
     let outcomes =
