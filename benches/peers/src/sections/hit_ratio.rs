@@ -1,0 +1,100 @@
+//! What share of requests is answered, on recorded accesses: a get, and an insert on a miss.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use crate::peer::{runs, Kind, Peer, Plan, Run};
+use crate::report::{progress, Column, Plotted, Report, Table};
+
+/// Sizes, per cent of a trace's distinct keys.
+const SIZES_PERCENT: [f64; 4] = [0.1, 1.0, 5.0, 10.0];
+/// Fewer entries than this are no cache.
+const ENTRIES_MIN: usize = 2;
+
+type Measure = fn(&[u64], usize) -> Ran;
+
+/// What a cache did on a trace.
+struct Ran {
+    hits: usize,
+    held: usize,
+}
+
+pub fn measure(plan: &Plan, folder: &Path, report: &mut Report) -> Result<(), String> {
+    let mut runs: Vec<Run<Measure>> = plan.chosen(runs!(replay as Measure));
+    runs.retain(|run| run.kind == Kind::Cache);
+    let traces = traces_in(folder)?;
+    let mut rows = Vec::new();
+    let mut held_most = vec![0.0_f64; runs.len()];
+    for trace in &traces {
+        let name = trace.file_stem().unwrap_or_default().to_string_lossy();
+        let mut keys = keys_of(trace)?;
+        if plan.quick {
+            keys.truncate(50_000);
+        }
+        let distinct = keys.iter().collect::<HashSet<_>>().len();
+        for percent in SIZES_PERCENT {
+            let entries = ((distinct as f64 * percent / 100.0) as usize).max(ENTRIES_MIN);
+            let mut figures = Vec::new();
+            for (which, run) in runs.iter().enumerate() {
+                progress(&format!("{name} {percent} %: {}", run.name));
+                let ran = (run.call)(&keys, entries);
+                figures.push(100.0 * ran.hits as f64 / keys.len() as f64);
+                held_most[which] = held_most[which].max(ran.held as f64 / entries as f64);
+            }
+            rows.push((format!("{name}, {percent} % = {entries}"), figures));
+        }
+    }
+    progress("");
+    let sum = |which: usize| rows.iter().map(|row: &(String, Vec<f64>)| row.1[which]).sum::<f64>();
+    let means: Vec<f64> = (0..runs.len()).map(|which| sum(which) / rows.len() as f64).collect();
+    let overview = Table {
+        name: "hit-ratio-mean",
+        title: format!("Hit ratio, %, mean over {} traces x {} sizes", traces.len(), SIZES_PERCENT.len()),
+        first: "peer",
+        columns: vec![Column::bars("mean", 2), Column::new("held at the end, at most, of what it may", 2)],
+        rows: runs.iter().enumerate().map(|(n, run)| (run.name.to_owned(), vec![means[n], held_most[n]])).collect(),
+    };
+    let columns = runs.iter().map(|run| Column { plotted: Plotted::No, ..Column::new(run.name, 2) }).collect();
+    report.table(Table { name: "hit-ratio", title: "Hit ratio, %".into(), first: "trace, size", columns, rows })?;
+    report.table(overview)
+}
+
+fn replay<P: Peer>(keys: &[u64], entries: usize) -> Ran {
+    let cache = P::exact(entries);
+    let hits = keys
+        .iter()
+        .filter(|&&key| {
+            cache.get(key).is_some() || {
+                cache.insert(key, key);
+                false
+            }
+        })
+        .count();
+    cache.settle();
+    Ran { hits, held: cache.len() }
+}
+
+fn traces_in(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let failed = |why: std::io::Error| format!("--traces {}: {why}", folder.display());
+    let mut traces = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "u64") {
+            traces.push(path);
+        }
+    }
+    traces.sort();
+    match traces.is_empty() {
+        true => Err(format!("--traces {}: no file *.u64 is there", folder.display())),
+        false => Ok(traces),
+    }
+}
+
+fn keys_of(trace: &Path) -> Result<Vec<u64>, String> {
+    let bytes = std::fs::read(trace).map_err(|why| format!("{}: {why}", trace.display()))?;
+    let keys = bytes.chunks_exact(8);
+    if !keys.remainder().is_empty() || bytes.is_empty() {
+        return Err(format!("{}: {} bytes are no whole number of 8-byte keys", trace.display(), bytes.len()));
+    }
+    Ok(keys.map(|key| u64::from_le_bytes(key.try_into().expect("chunks of 8"))).collect())
+}
