@@ -7,11 +7,9 @@ cd "$(dirname "$0")/.."
 . ci/tools/rust.bash
 
 component clippy
-component rustfmt
 target="${CARGO_TARGET_DIR:-benches/peers/target}"
 peers=(--manifest-path benches/peers/Cargo.toml --locked --target-dir "$target")
 
-cargo fmt --manifest-path benches/peers/Cargo.toml --check
 cargo clippy "${peers[@]}" --all-targets -- -D warnings
 cargo test "${peers[@]}" --doc -- --include-ignored
 cargo build "${peers[@]}" --release

@@ -88,7 +88,7 @@ fn ratios(rows: &mut Vec<(String, Vec<f64>)>, counts: usize) {
     };
     let others: Vec<_> = rows.iter().filter(|row| row.0 != crate::peers::Lowwater::NAME).cloned().collect();
     for (name, figures) in others {
-        let ratio = |n: usize| if n < 3 * counts && n % 3 == 0 { ours[n] / figures[n] } else { f64::NAN };
+        let ratio = |n: usize| if n < 3 * counts && n.is_multiple_of(3) { ours[n] / figures[n] } else { f64::NAN };
         rows.push((format!("lowwater / {name}"), (0..figures.len()).map(ratio).collect()));
     }
 }
@@ -140,7 +140,7 @@ fn work<P: Peer>(cache: &P, load: Load, keys: &[u64]) -> usize {
         Load::Hits => keys.iter().filter(|&&key| cache.get(key).is_some()).count(),
         Load::SomeWrites => {
             let operation = |(n, &key): (usize, &u64)| {
-                if n % 20 == 0 {
+                if n.is_multiple_of(20) {
                     cache.insert(key, key);
                     true
                 } else {
