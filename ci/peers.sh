@@ -11,6 +11,7 @@ target="${CARGO_TARGET_DIR:-benches/peers/target}"
 peers=(--manifest-path benches/peers/Cargo.toml --locked --target-dir "$target")
 
 cargo clippy "${peers[@]}" --all-targets -- -D warnings
+cargo test "${peers[@]}" --bins
 cargo test "${peers[@]}" --doc -- --include-ignored
 cargo build "${peers[@]}" --release
 

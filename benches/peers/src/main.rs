@@ -6,6 +6,7 @@
 //!   peers/    one file each
 //!   sections/ one file for each kind of question
 //!   threads   bound to processors, and the control that says whether those are there
+//!   references/ plain policies, for hit ratios
 //!   recorder  times of single calls, and whether the thread was interrupted in one
 //!   child     a measurement in a process of its own, for resident memory
 //!   keys      which keys are asked for
@@ -17,6 +18,7 @@ mod keys;
 mod peer;
 mod peers;
 mod recorder;
+mod references;
 mod report;
 mod sections;
 mod threads;

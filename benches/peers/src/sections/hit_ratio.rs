@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use crate::peer::{runs, Kind, Peer, Plan, Run};
-use crate::report::{progress, Column, Plotted, Report, Table};
+use crate::references::ALL;
+use crate::report::{progress, Column, Report, Table};
 
 /// Sizes, per cent of a trace's distinct keys.
 const SIZES_PERCENT: [f64; 4] = [0.1, 1.0, 5.0, 10.0];
@@ -23,10 +24,12 @@ pub fn measure(plan: &Plan, folder: &Path, report: &mut Report) -> Result<(), St
     let mut runs: Vec<Run<Measure>> = plan.chosen(runs!(replay as Measure));
     runs.retain(|run| run.kind == Kind::Cache);
     let traces = traces_in(folder)?;
+    // The references first, so that the peers stand beside them.
+    let names: Vec<&str> = ALL.iter().map(|policy| policy.0).chain(runs.iter().map(|run| run.name)).collect();
     let mut rows = Vec::new();
     let mut held_most = vec![0.0_f64; runs.len()];
     for trace in &traces {
-        let name = trace.file_stem().unwrap_or_default().to_string_lossy();
+        let trace_name = trace.file_stem().unwrap_or_default().to_string_lossy();
         let mut keys = keys_of(trace)?;
         if plan.quick {
             keys.truncate(50_000);
@@ -35,26 +38,31 @@ pub fn measure(plan: &Plan, folder: &Path, report: &mut Report) -> Result<(), St
         for percent in SIZES_PERCENT {
             let entries = ((distinct as f64 * percent / 100.0) as usize).max(ENTRIES_MIN);
             let mut figures = Vec::new();
+            for (name, policy) in ALL {
+                progress(&format!("{trace_name} {percent} %: {name}"));
+                figures.push(100.0 * policy(&keys, entries) as f64 / keys.len() as f64);
+            }
             for (which, run) in runs.iter().enumerate() {
-                progress(&format!("{name} {percent} %: {}", run.name));
+                progress(&format!("{trace_name} {percent} %: {}", run.name));
                 let ran = (run.call)(&keys, entries);
                 figures.push(100.0 * ran.hits as f64 / keys.len() as f64);
                 held_most[which] = held_most[which].max(ran.held as f64 / entries as f64);
             }
-            rows.push((format!("{name}, {percent} % = {entries}"), figures));
+            rows.push((format!("{trace_name}, {percent} % = {entries}"), figures));
         }
     }
     progress("");
     let sum = |which: usize| rows.iter().map(|row: &(String, Vec<f64>)| row.1[which]).sum::<f64>();
-    let means: Vec<f64> = (0..runs.len()).map(|which| sum(which) / rows.len() as f64).collect();
+    let means: Vec<f64> = (0..names.len()).map(|which| sum(which) / rows.len() as f64).collect();
+    let held = |n: usize| n.checked_sub(ALL.len()).map_or(1.0, |peer| held_most[peer]);
     let overview = Table {
         name: "hit-ratio-mean",
         title: format!("Hit ratio, %, mean over {} traces x {} sizes", traces.len(), SIZES_PERCENT.len()),
         first: "peer",
         columns: vec![Column::bars("mean", 2), Column::new("held at the end, at most, of what it may", 2)],
-        rows: runs.iter().enumerate().map(|(n, run)| (run.name.to_owned(), vec![means[n], held_most[n]])).collect(),
+        rows: names.iter().enumerate().map(|(n, name)| ((*name).to_owned(), vec![means[n], held(n)])).collect(),
     };
-    let columns = runs.iter().map(|run| Column { plotted: Plotted::No, ..Column::new(run.name, 2) }).collect();
+    let columns = names.iter().map(|name| Column::new(*name, 2)).collect();
     report.table(Table { name: "hit-ratio", title: "Hit ratio, %".into(), first: "trace, size", columns, rows })?;
     report.table(overview)
 }

@@ -40,17 +40,18 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let mut split: Vec<Run<Measure>> = plan.chosen(runs!(split as Measure));
     shared.retain(|run| run.kind == Kind::Cache);
     split.retain(|run| run.kind == Kind::Cache && run.name != Lowwater::NAME);
+    let ours =
+        |call: Measure| plan.chosen(vec![Run { name: Lowwater::NAME, kind: Lowwater::KIND, shrink: None, call }]);
     let mut rows = Vec::new();
     for (label, scanning) in [("no scan", false), ("scan", true)] {
         let requests = requests(2 * REQUESTS / scale, scanning);
         let warm = requests.len() / 2;
-        let groups = plan.chosen(vec![Run {
-            name: Lowwater::NAME,
-            kind: Lowwater::KIND,
-            shrink: None,
-            call: groups as Measure,
-        }]);
-        for (mode, runs) in [("a group each", &groups), ("shared", &shared), ("fixed split", &split)] {
+        for (mode, runs) in [
+            ("a group each", &ours(groups)),
+            ("a group each, at the limit", &ours(groups_at_the_limit)),
+            ("shared", &shared),
+            ("fixed split", &split),
+        ] {
             for run in runs {
                 progress(&format!("{label}, {mode}: {}", run.name));
                 rows.push((format!("{label}: {}, {mode}", run.name), (run.call)(&requests, warm)));
@@ -112,9 +113,18 @@ fn split<P: Peer>(requests: &[Request], warm: usize) -> Vec<f64> {
     tally.figures(caches.iter().map(Peer::len).sum(), caches.iter().map(Peer::refused).sum())
 }
 
-/// One cache, in which each tenant is a group.
+/// One cache, in which each tenant is a group. The reclaimer works ahead, as by default, and so it holds less.
 fn groups(requests: &[Request], warm: usize) -> Vec<f64> {
-    let cache = Lowwater::exact(ENTRIES).with_tenants(TENANTS + 1);
+    grouped(Lowwater::new(ENTRIES), requests, warm)
+}
+
+/// The same, but always as full as it may be.
+fn groups_at_the_limit(requests: &[Request], warm: usize) -> Vec<f64> {
+    grouped(Lowwater::exact(ENTRIES), requests, warm)
+}
+
+fn grouped(cache: Lowwater, requests: &[Request], warm: usize) -> Vec<f64> {
+    let cache = cache.with_tenants(TENANTS + 1);
     let insert = |tenant, key| cache.insert_for(tenant, key, key);
     replay(requests, warm, |_, key| cache.get(key).is_some(), insert).figures(cache.len(), cache.refused())
 }
