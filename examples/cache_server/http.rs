@@ -150,8 +150,6 @@ fn answer(server: &Server, request: &Request) -> Answer {
             Answer { status: "200 OK", content: "application/json", body: state::json(server).to_string().into() }
         }
         ("/metrics", _) => Answer { status: "200 OK", content: metrics::CONTENT, body: metrics::text(server).into() },
-        // What browsers ask for by themselves.
-        ("/favicon.ico", _) => Answer::text("204 No Content", ""),
         (_, Some("")) => Answer::text("200 OK", registry.debugfs_names().join("\n") + "\n"),
         (_, Some(rest)) => {
             let name = rest.strip_suffix("/count").and_then(|name| registry.debugfs_find(name));

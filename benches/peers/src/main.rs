@@ -102,7 +102,8 @@ fn run(args: &Args) -> Result<(), String> {
     };
     plan.check()?;
     let mut report = Report::new(args.json, args.plot.clone());
-    report.control(threads::control());
+    let threads_max = plan.threads.iter().copied().max().unwrap_or(1);
+    report.control(threads::control(threads_max));
     let wanted = |section| args.section == section || args.section == Section::All;
     if wanted(Section::Throughput) {
         sections::throughput::measure(&plan, &mut report)?;

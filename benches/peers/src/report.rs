@@ -67,15 +67,17 @@ impl Report {
 
     /// To be told first: whether the rest means anything.
     pub fn control(&mut self, control: Control) {
-        let Control { processors, two_over_one } = control;
-        let says =
-            if two_over_one < 1.2 { "two cores are there" } else { "NOT two cores: rows with more threads say little" };
+        let Control { processors, threads, ratio } = control;
+        let says = match ratio < 1.2 {
+            true => "each has a core",
+            false => "NOT a core each: rows with more than one say little",
+        };
         match &mut self.json {
             Some(json) => {
-                json.insert("control".into(), json!({ "processors": processors, "two_over_one": two_over_one }));
+                json.insert("control".into(), json!({ "processors": processors, "threads": threads, "ratio": ratio }));
             }
             None => println!(
-                "control: {processors} processors; two spinning threads take {two_over_one:.2} times as long as one: {says}"
+                "control: {processors} processors; {threads} spinning threads take {ratio:.2} times as long as one: {says}"
             ),
         }
     }

@@ -22,12 +22,14 @@ pub struct Took {
     pub cpu: Duration,
 }
 
-/// The control: two spinning threads against one.
+/// The control: spinning threads against one.
 #[derive(Clone, Copy, Debug)]
 pub struct Control {
     pub processors: usize,
-    /// Near 1: there are two cores. Near 2: there is one.
-    pub two_over_one: f64,
+    /// As many as will be measured, while there are processors for them; two at least.
+    pub threads: usize,
+    /// What they took, divided by what one took. Near 1: each has a core.
+    pub ratio: f64,
 }
 
 /// Runs `work` on so many threads, each with its number and on a processor of its own while there are enough.
@@ -76,8 +78,8 @@ pub fn bind(processor: usize) {
     let _not_allowed = set.set(processor).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));
 }
 
-/// What two threads cost that share nothing but the machine.
-pub fn control() -> Control {
+/// What up to `threads_max` threads cost that share nothing but the machine.
+pub fn control(threads_max: usize) -> Control {
     let spin = |_| {
         let mut x = 1_u64;
         for _ in 0..SPINS {
@@ -85,7 +87,9 @@ pub fn control() -> Control {
         }
     };
     let best = |threads| (0..3).map(|_| timed(threads, spin).wall).min().expect("three were timed");
-    Control { processors: processors().len(), two_over_one: best(2).as_secs_f64() / best(1).as_secs_f64() }
+    let processors = processors().len();
+    let threads = threads_max.min(processors).max(2);
+    Control { processors, threads, ratio: best(threads).as_secs_f64() / best(1).as_secs_f64() }
 }
 
 /// How often the calling thread was taken off its processor against its will.

@@ -47,7 +47,7 @@ fn bars(table: &Table, drawn: &[usize], path: &Path) -> Result<(), Box<dyn std::
         .configure_mesh()
         .disable_y_mesh()
         .disable_y_axis()
-        .x_label_formatter(&|x| if decades { format!("{:.3e}", 10_f64.powf(x - 3.0)) } else { format!("{x}") })
+        .x_label_formatter(&|x| if decades { format!("{}", 10_f64.powf((x - 3.0).round())) } else { format!("{x}") })
         .draw()?;
     for (turn, &column) in drawn.iter().enumerate() {
         let colour = COLOURS[turn % COLOURS.len()];
@@ -67,7 +67,12 @@ fn bars(table: &Table, drawn: &[usize], path: &Path) -> Result<(), Box<dyn std::
         let (_, y) = chart.backend_coord(&(0.0, row as f64 * slot + slot / 2.0));
         root.draw(&Text::new(name.clone(), (area.start - 225, y - 6), ("sans-serif", 12)))?;
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::LowerRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()?;
     root.present()?;
     Ok(())
 }

@@ -9,6 +9,8 @@ use crate::report::{progress, Column, Report, Table};
 
 /// Sizes, per cent of a trace's distinct keys.
 const SIZES_PERCENT: [f64; 4] = [0.1, 1.0, 5.0, 10.0];
+/// Caches that some peers can be: below this, scc holds more than it may, and others have a shard for every few entries.
+const ENTRIES_USUAL: usize = 50;
 /// Fewer entries than this are no cache.
 const ENTRIES_MIN: usize = 2;
 
@@ -27,6 +29,7 @@ pub fn measure(plan: &Plan, folder: &Path, report: &mut Report) -> Result<(), St
     // The references first, so that the peers stand beside them.
     let names: Vec<&str> = ALL.iter().map(|policy| policy.0).chain(runs.iter().map(|run| run.name)).collect();
     let mut rows = Vec::new();
+    let mut sizes = Vec::new();
     let mut held_most = vec![0.0_f64; runs.len()];
     for trace in &traces {
         let trace_name = trace.file_stem().unwrap_or_default().to_string_lossy();
@@ -37,6 +40,7 @@ pub fn measure(plan: &Plan, folder: &Path, report: &mut Report) -> Result<(), St
         let distinct = keys.iter().collect::<HashSet<_>>().len();
         for percent in SIZES_PERCENT {
             let entries = ((distinct as f64 * percent / 100.0) as usize).max(ENTRIES_MIN);
+            sizes.push(entries);
             let mut figures = Vec::new();
             for (name, policy) in ALL {
                 progress(&format!("{trace_name} {percent} %: {name}"));
@@ -52,15 +56,27 @@ pub fn measure(plan: &Plan, folder: &Path, report: &mut Report) -> Result<(), St
         }
     }
     progress("");
-    let sum = |which: usize| rows.iter().map(|row: &(String, Vec<f64>)| row.1[which]).sum::<f64>();
-    let means: Vec<f64> = (0..names.len()).map(|which| sum(which) / rows.len() as f64).collect();
+    let mean = |which: usize, entries_min: usize| {
+        let counted = rows.iter().zip(&sizes).filter(|(_, entries)| **entries >= entries_min);
+        let figures: Vec<f64> = counted.map(|(row, _): (&(String, Vec<f64>), _)| row.1[which]).collect();
+        figures.iter().sum::<f64>() / figures.len() as f64
+    };
+    let means: Vec<_> = (0..names.len()).map(|which| (mean(which, 0), mean(which, ENTRIES_USUAL))).collect();
     let held = |n: usize| n.checked_sub(ALL.len()).map_or(1.0, |peer| held_most[peer]);
     let overview = Table {
         name: "hit-ratio-mean",
         title: format!("Hit ratio, %, mean over {} traces x {} sizes", traces.len(), SIZES_PERCENT.len()),
         first: "peer",
-        columns: vec![Column::bars("mean", 2), Column::new("held at the end, at most, of what it may", 2)],
-        rows: names.iter().enumerate().map(|(n, name)| ((*name).to_owned(), vec![means[n], held(n)])).collect(),
+        columns: vec![
+            Column::bars("mean", 2),
+            Column::new(format!("of {ENTRIES_USUAL} entries and more"), 2),
+            Column::new("held at the end, at most, of what it may", 2),
+        ],
+        rows: names
+            .iter()
+            .enumerate()
+            .map(|(n, name)| ((*name).to_owned(), vec![means[n].0, means[n].1, held(n)]))
+            .collect(),
     };
     let columns = names.iter().map(|name| Column::new(*name, 2)).collect();
     report.table(Table { name: "hit-ratio", title: "Hit ratio, %".into(), first: "trace, size", columns, rows })?;

@@ -4,11 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::keys::{key, zipf_keys};
 use crate::peer::{runs, Kind, Peer, Plan, Run};
+use crate::peers::Lowwater;
 use crate::report::{medians, Column, Report, Table};
 use crate::threads::timed;
 
 /// Zipf's exponent: what YCSB takes.
 const EXPONENT: f64 = 0.99;
+/// Operations, processor time, hits.
+const FIGURES_PER_COUNT: usize = 3;
 /// Operations of a thread in one measurement.
 const LENGTH: usize = 5_000_000;
 
@@ -41,10 +44,22 @@ type Measure = fn(&Bench) -> Vec<f64>;
 
 pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let scale = if plan.quick { 20 } else { 1 };
-    for (load, name, what, keys) in [
-        (Load::GetOrInsert, "throughput-zipf", "a tenth of the keys fits, get + insert on a miss", 10_000_000 / scale),
-        (Load::Hits, "throughput-hits", "100 % hits", 1_000_000 / scale),
-        (Load::SomeWrites, "throughput-95-5", "95 % gets, 5 % inserts over what is there", 1_000_000 / scale),
+    for (load, name, ratios_name, what, keys) in [
+        (
+            Load::GetOrInsert,
+            "throughput-zipf",
+            "ratios-zipf",
+            "a tenth of the keys fits, get + insert on a miss",
+            10_000_000 / scale,
+        ),
+        (Load::Hits, "throughput-hits", "ratios-hits", "100 % hits", 1_000_000 / scale),
+        (
+            Load::SomeWrites,
+            "throughput-95-5",
+            "ratios-95-5",
+            "95 % gets, 5 % inserts over what is there",
+            1_000_000 / scale,
+        ),
     ] {
         let sequences = 1 + plan.threads.iter().sum::<usize>();
         let bench = Bench {
@@ -56,7 +71,10 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
             keys: (0..sequences).map(|seed| zipf_keys(keys, EXPONENT, LENGTH / scale, seed as u64)).collect(),
         };
         let title = format!("{what}; Zipf {EXPONENT} over {keys} keys, room for {}", bench.entries);
-        report.table(one(plan, &bench, name, title))?;
+        let table = one(plan, &bench, name, title);
+        let ratios = ratios(&table, &plan.threads, ratios_name);
+        report.table(table)?;
+        ratios.map_or(Ok(()), |ratios| report.table(ratios))?;
     }
     Ok(())
 }
@@ -71,26 +89,33 @@ fn one(plan: &Plan, bench: &Bench, name: &'static str, title: String) -> Table {
     let mut columns = Vec::new();
     for threads in &bench.threads {
         columns.push(Column::bars(format!("Mops, threads: {threads}"), 2));
-        columns.push(Column::new("cpu ns/op", 0));
-        columns.push(Column::new("hit %", 1));
+        columns.push(Column::new(format!("cpu ns/op, {threads}"), 0));
+        columns.push(Column::new(format!("hit %, {threads}"), 1));
     }
     columns.extend([Column::new("held", 0), Column::new("refused", 0)]);
-    let rows = runs.iter().zip(&rounds).map(|(run, rounds)| (run.name.to_owned(), medians(rounds)));
-    let mut rows = rows.collect::<Vec<_>>();
-    ratios(&mut rows, bench.threads.len());
+    let rows = runs.iter().zip(&rounds).map(|(run, rounds)| (run.name.to_owned(), medians(rounds))).collect();
     Table { name, title, first: "peer", columns, rows }
 }
 
-/// Ours against each of the others, by Mops.
-fn ratios(rows: &mut Vec<(String, Vec<f64>)>, counts: usize) {
-    let Some(ours) = rows.iter().find(|row| row.0 == crate::peers::Lowwater::NAME).map(|row| row.1.clone()) else {
-        return;
+/// How many times as much ours does as each of the others, in the same time and in the same processor time; none if ours was not measured.
+fn ratios(table: &Table, threads: &[usize], name: &'static str) -> Option<Table> {
+    let is_ours = |row: &&(String, Vec<f64>)| row.0 == Lowwater::NAME;
+    let (_, ours) = table.rows.iter().find(is_ours)?;
+    // The operations stand first of each number of threads, then what each cost.
+    let column = |n: usize| n * FIGURES_PER_COUNT;
+    let row = |(name, theirs): &(String, Vec<f64>)| {
+        let rates = (0..threads.len()).map(|n| ours[column(n)] / theirs[column(n)]);
+        let costs = (0..threads.len()).map(|n| theirs[column(n) + 1] / ours[column(n) + 1]);
+        (name.clone(), rates.chain(costs).collect())
     };
-    let others: Vec<_> = rows.iter().filter(|row| row.0 != crate::peers::Lowwater::NAME).cloned().collect();
-    for (name, figures) in others {
-        let ratio = |n: usize| if n < 3 * counts && n.is_multiple_of(3) { ours[n] / figures[n] } else { f64::NAN };
-        rows.push((format!("lowwater / {name}"), (0..figures.len()).map(ratio).collect()));
-    }
+    let columns = |what: &'static str| threads.iter().map(move |n| Column::new(format!("{what}, threads: {n}"), 2));
+    Some(Table {
+        name,
+        title: format!("How many times as much lowwater does as the peer: {}", table.title),
+        first: "peer",
+        columns: columns("in the same time").chain(columns("in the same cpu time")).collect(),
+        rows: table.rows.iter().filter(|row| !is_ours(row)).map(row).collect(),
+    })
 }
 
 fn peer<P: Peer>(bench: &Bench) -> Vec<f64> {
