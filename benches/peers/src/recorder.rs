@@ -1,6 +1,6 @@
 //! Times of single calls, and whether the thread was interrupted in one.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
@@ -29,7 +29,13 @@ impl Recorder {
     pub fn time<R>(&mut self, call: impl FnOnce() -> R) -> R {
         let begin = Instant::now();
         let result = call();
-        let ns = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(NS_MAX).min(NS_MAX);
+        self.record(begin.elapsed());
+        result
+    }
+
+    /// Notes a call that has just ended, and that began after the last one or the last [`look`](Self::look).
+    pub fn record(&mut self, took: Duration) {
+        let ns = u64::try_from(took.as_nanos()).unwrap_or(NS_MAX).min(NS_MAX);
         self.calls.saturating_record(ns);
         self.max_ns = self.max_ns.max(ns);
         // Asked after every call: so one that differs fell into this call, or the few instructions around it.
@@ -38,7 +44,11 @@ impl Recorder {
             self.max_unpreempted_ns = self.max_unpreempted_ns.max(ns);
         }
         self.interruptions = now;
-        result
+    }
+
+    /// Interruptions so far fell into no call.
+    pub fn look(&mut self) {
+        self.interruptions = interruptions();
     }
 
     /// Adds what another thread recorded.

@@ -120,7 +120,8 @@ fn shrink<P: Peer>(entries: usize) -> Figures {
     ]
 }
 
-/// Reads keys all over, until it is told to end; what is recorded begins when the shrink does.
+/// Reads keys all over, until it is told to end. What ends after the shrink has begun is recorded: a read that was under way then may be the
+/// one that is kept waiting.
 fn read<P: Peer>(cache: &P, entries: u64, state: &AtomicU8) -> Recorder {
     let mut recorder = Recorder::new();
     let mut number = 0_u64;
@@ -128,8 +129,13 @@ fn read<P: Peer>(cache: &P, entries: u64, state: &AtomicU8) -> Recorder {
         number = (number + 7_919) % entries;
         match state.load(Ordering::Relaxed) {
             WARMING => {
+                recorder.look();
+                let begin = Instant::now();
                 cache.get(key(number));
-                recorder = Recorder::new();
+                let took = begin.elapsed();
+                if state.load(Ordering::Relaxed) != WARMING {
+                    recorder.record(took);
+                }
             }
             MEASURING => {
                 recorder.time(|| cache.get(key(number)));
