@@ -9,8 +9,13 @@
 //! | `proportional` (since 5.13) | a pass at priority 12, and `owed >> 12` of the debts |
 //! | `fair` (ours) | direct reclaim: its own share; debts are the background's |
 //!
-//! The same threads, objects and contexts for each, one after the other in one run. An allocation is sixteen
-//! times: a call of reclaim, and up to 1,024 new objects, as many as the cache lacks; so it stays as large as it is.
+//! The same threads, objects, memory and contexts for each, one after the other in one run. An allocation is a call of reclaim, and
+//! 1,024 new objects from memory that is free, as far as there is some. What is freed is free memory again. A little is free from the
+//! beginning, as between two watermarks; it is what those live on that may not reclaim, until others have made up for them.
+//!
+//! An object is an inode of 256 bytes. It is written when it is new. Who frees it adds up a checksum of it, a third of a microsecond,
+//! without the list's lock: less than Linux takes to evict a clean inode, and it takes the seed's half a millisecond to free 1,024.
+//! With `--bare` objects are nothing but their links, and all that anybody does is done under the one list's lock.
 //!
 //! ```text
 //! cargo run --release --example deferred_tail -- --threads 1 --objects 1800000 --debt 1000000 --seconds 3
@@ -37,14 +42,12 @@ use plotters::prelude::*;
 
 /// Objects in one call of the shrinker: what Linux's file systems take.
 const BATCH: u64 = 1024;
-/// Objects that one hold of the list's lock passes: others who want it wait for so many, not for a batch.
-const HOLD: u64 = 32;
+/// Objects that one hold of the list's lock moves: others who want it wait for so many, not for a batch.
+const HOLD: u64 = 16;
 /// Of so many allocations one may not reclaim.
 const NOFS_ONE_IN: u64 = 10;
-/// Rounds of one allocation: each reclaims, and puts up to a batch of new objects into the cache, as far as there is room. So many
-/// that an allocation takes about as long as in the seed, half a millisecond; the scheduler's own tick costs 20 us here, and
-/// would be the tail of anything shorter.
-const ROUNDS: u64 = 16;
+/// Memory that is free at the beginning: room for this part of the objects, as a divisor, and for a batch at least.
+const FREE_PARTS: u64 = 32;
 /// What debts get to be paid after the load has stopped.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
@@ -54,14 +57,20 @@ struct Args {
     /// Threads that allocate; the background needs a processor as well
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     threads: u64,
-    /// Objects in the cache
+    /// Objects in the cache; each takes 272 bytes, for each of the three policies
     #[arg(long, default_value_t = 1_800_000, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     objects: u64,
     /// Objects owed at the start
     #[arg(long, default_value_t = 1_000_000)]
     debt: u64,
+    /// Calls of reclaim, and times 1,024 new objects, in one allocation
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    rounds: u64,
+    /// Objects that cost nothing to make and to free, but for the list's lock
+    #[arg(long)]
+    bare: bool,
     /// How long each policy is measured
-    #[arg(long, default_value_t = 3.0)]
+    #[arg(long, default_value = "3", value_parser = seconds)]
     seconds: f64,
     /// What is measured: time that goes by, or the processor time the thread gets, on a machine that others use as well
     #[arg(long, value_enum, default_value_t = Time::Wall)]
@@ -74,6 +83,11 @@ struct Args {
     plot: Option<PathBuf>,
 }
 
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.001..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "a number of seconds from 0.001 to 3600 is expected".to_owned())
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Time {
     Wall,
@@ -82,32 +96,50 @@ enum Time {
 
 struct Inode {
     links: Links,
-    _number: [u64; 4],
+    data: [u8; 232],
 }
 linked!(impl[] for Inode { links, handle: Box<Inode> });
 
-/// Memory for objects, in magazines of a batch: what is freed is used again, the oldest first, and the system's allocator is no part of
-/// what is measured (its rarer, longer calls would be most of the tail).
-#[derive(Default)]
-struct Slab(Mutex<VecDeque<Vec<Free>>>);
+impl Inode {
+    fn checksum(&self) -> u64 {
+        // FNV-1a.
+        self.data
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    }
+}
 
-/// An object on no list.
-type Free = Box<Inode>;
+/// Free memory: objects on no cache's list, that nobody uses. What is freed is used again, the oldest first, and the system's allocator
+/// is no part of what is measured (its rarer, longer calls would be most of the tail).
+#[derive(Default)]
+struct Slab(Mutex<VecDeque<Isolated<Inode>>>);
 
 impl Slab {
-    fn magazine() -> Vec<Free> {
-        (0..BATCH).map(|n| Box::new(Inode { links: Links::new(), _number: [n; 4] })).collect()
+    /// Gets memory from the system, once, for this many objects more.
+    fn grow(&self, mut objects: u64) {
+        while objects > 0 {
+            let some = objects.min(BATCH);
+            objects -= some;
+            self.put((0..some).map(|_| Box::new(Inode { links: Links::new(), data: [0; 232] })).collect());
+        }
     }
 
-    fn put(&self, magazine: Vec<Free>) {
-        self.0.lock().expect("nobody panics with it").push_back(magazine);
+    fn put(&self, free: Isolated<Inode>) {
+        if !free.is_empty() {
+            self.0.lock().expect("nobody panics with it").push_back(free);
+        }
     }
 
-    /// The oldest magazine, if it has no more objects than that. It is not broken up: objects that lie next to each other in memory
-    /// stay together, however long it runs.
-    fn get(&self, max: usize) -> Option<Vec<Free>> {
-        let mut magazines = self.0.lock().expect("nobody panics with it");
-        magazines.pop_front_if(|magazine| magazine.len() <= max)
+    /// The oldest, together as they were freed, so that what lies next to each other in memory stays so however long it runs.
+    fn get(&self) -> Option<Isolated<Inode>> {
+        self.0.lock().expect("nobody panics with it").pop_front()
+    }
+
+    /// Gives back what was not needed.
+    fn put_back(&self, free: Isolated<Inode>) {
+        if !free.is_empty() {
+            self.0.lock().expect("nobody panics with it").push_front(free);
+        }
     }
 }
 
@@ -115,35 +147,34 @@ impl Slab {
 struct Inodes {
     list: ListLru<Inode>,
     slab: Slab,
+    bare: bool,
     /// Does it say so when it is counted? Linux's caches do not, and are scanned to find out.
     defers_early: bool,
 }
 
 impl Inodes {
-    /// Puts new objects into the cache.
-    fn fill(&self, memcg: &Memcg, count: u64) {
-        let mut left = count as usize;
-        while left > 0 {
-            let mut magazine = Slab::magazine();
-            magazine.truncate(left);
-            left -= magazine.len();
-            self.add(memcg, magazine);
+    /// Puts so many new objects into the cache, as far as there is free memory. Says for how many there was none.
+    fn fill(&self, memcg: &Memcg, count: u64) -> u64 {
+        let mut missing = count;
+        while missing > 0 {
+            let Some(mut free) = self.slab.get() else { break };
+            while missing > 0 && !free.is_empty() {
+                let mut new: Isolated<_> = free
+                    .by_ref()
+                    .take(missing.min(HOLD) as usize)
+                    .map(|mut inode| {
+                        if !self.bare {
+                            inode.data = [missing as u8; 232];
+                            std::hint::black_box(inode.checksum());
+                        }
+                        inode
+                    })
+                    .collect();
+                missing -= self.list.add_many(&mut new, memcg, NodeId::ZERO).expect("there is memory for one list");
+            }
+            self.slab.put_back(free);
         }
-    }
-
-    /// Puts free objects into the cache, a batch at most, as far as there is `room`.
-    fn refill(&self, memcg: &Memcg, room: u64) {
-        let mut room = room.min(BATCH) as usize;
-        while let Some(magazine) = self.slab.get(room) {
-            room -= magazine.len();
-            self.add(memcg, magazine);
-        }
-    }
-
-    fn add(&self, memcg: &Memcg, magazine: Vec<Free>) {
-        for inode in magazine {
-            self.list.add(inode, memcg, NodeId::ZERO).expect("a free object is on no list");
-        }
+        missing
     }
 }
 
@@ -162,15 +193,19 @@ impl Shrinker for Inodes {
         if !sc.flags().contains(Reclaim::MAY_FS) {
             return Scan::Stop;
         }
-        let mut left = sc.nr_to_scan();
-        let mut free = Vec::with_capacity(left as usize);
+        let (mut left, mut free) = (sc.nr_to_scan(), Isolated::new());
         while left > 0 {
             let mut unused = Isolated::new();
             let before = left.min(HOLD);
             let mut hold = before;
             self.list.walk_one(sc.memcg(), sc.node(), &mut hold, |inode| inode.isolate(&mut unused));
-            free.extend(unused);
             left -= before - hold;
+            for inode in unused {
+                if !self.bare {
+                    std::hint::black_box(inode.checksum());
+                }
+                free.push(inode).expect("it was taken off its list");
+            }
             if hold > 0 {
                 break;
             }
@@ -188,6 +223,8 @@ struct Outcome {
     /// Of every allocation, in order of length.
     ns: Vec<u64>,
     max_scanned_per_call: u64,
+    /// Objects for which there was no memory when an allocation wanted it.
+    missing: u64,
     freed: u64,
     debt_end: u64,
     /// Kept until all policies were measured: memory that one gives back lies about in pieces, and the next would be slower for it.
@@ -205,7 +242,6 @@ impl Outcome {
 struct World {
     registry: Registry,
     inodes: Arc<Inodes>,
-    objects: u64,
     is_fair: bool,
     reclaimer: Option<Reclaimer>,
     registration: Registration,
@@ -218,10 +254,11 @@ impl World {
         let registry = Registry::with_config(&tree, RegistryConfig::new(1).policy(policy));
         let prepared = registry.builder("inodes").batch(BATCH).alloc()?;
         let list = ListLru::with_occupancy(prepared.occupancy());
-        let inodes = Arc::new(Inodes { list, slab: Slab::default(), defers_early: is_fair });
+        let inodes = Arc::new(Inodes { list, slab: Slab::default(), bare: args.bare, defers_early: is_fair });
         let registration = prepared.register(Arc::clone(&inodes) as Arc<dyn Shrinker>);
+        inodes.slab.grow(args.objects + (args.objects / FREE_PARTS).max(BATCH));
         inodes.fill(tree.root(), args.objects);
-        let mut world = Self { registry, inodes, objects: args.objects, is_fair, reclaimer: None, registration, tree };
+        let mut world = Self { registry, inodes, is_fair, reclaimer: None, registration, tree };
         world.owe(args.debt);
         let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
         let topology = Arc::new(lowwater::topology::Fixed::new(1));
@@ -253,28 +290,23 @@ impl World {
         }
     }
 
-    fn refill(&self) {
-        let there = self.inodes.list.count_one(self.tree.root(), NodeId::ZERO);
-        self.inodes.refill(self.tree.root(), self.objects.saturating_sub(there));
-    }
-
-    /// Allocates until it is told to stop. The length of each, and the most that one looked at.
-    fn allocate(&self, thread: u64, time: Time, stop: &AtomicBool) -> (Vec<u64>, u64) {
-        let (mut ns, mut scanned_max) = (Vec::with_capacity(1 << 20), 0);
+    /// Allocates until it is told to stop. The length of each, the most that one looked at, and objects for which there was no memory.
+    fn allocate(&self, thread: u64, args: &Args, stop: &AtomicBool) -> (Vec<u64>, u64, u64) {
+        let (mut ns, mut scanned_max, mut missing) = (Vec::with_capacity(1 << 20), 0, 0);
         // Relaxed: nothing is handed over with it.
         for n in thread.. {
             if stop.load(Relaxed) {
                 break;
             }
             let flags = if n % NOFS_ONE_IN == 0 { NOFS } else { Reclaim::FOREGROUND };
-            let start = now_ns(time);
-            for _ in 0..ROUNDS {
+            let start = now_ns(args.time);
+            for _ in 0..args.rounds {
                 scanned_max = scanned_max.max(self.reclaim(flags));
-                self.refill();
+                missing += self.inodes.fill(self.tree.root(), BATCH);
             }
-            ns.push(now_ns(time).saturating_sub(start));
+            ns.push(now_ns(args.time).saturating_sub(start));
         }
-        (ns, scanned_max)
+        (ns, scanned_max, missing)
     }
 }
 
@@ -294,17 +326,18 @@ fn measure(args: &Args, name: &'static str, policy: Arc<dyn Policy>) -> Result<O
     let world = World::new(args, policy, name == "fair")?;
     let stop = AtomicBool::new(false);
     let mut ns = Vec::new();
-    let mut max_scanned_per_call = 0;
+    let (mut max_scanned_per_call, mut missing) = (0, 0);
     std::thread::scope(|scope| {
         let (world, stop) = (&world, &stop);
         let threads: Vec<_> =
-            (0..args.threads).map(|thread| scope.spawn(move || world.allocate(thread, args.time, stop))).collect();
+            (0..args.threads).map(|thread| scope.spawn(move || world.allocate(thread, args, stop))).collect();
         std::thread::sleep(Duration::from_secs_f64(args.seconds));
         stop.store(true, Relaxed);
         for thread in threads {
-            let (times, scanned) = thread.join().expect("an allocating thread does not panic");
+            let (times, scanned, without) = thread.join().expect("an allocating thread does not panic");
             ns.extend(times);
             max_scanned_per_call = max_scanned_per_call.max(scanned);
+            missing += without;
         }
     });
     let end = Instant::now() + SETTLE_TIME;
@@ -315,12 +348,16 @@ fn measure(args: &Args, name: &'static str, policy: Arc<dyn Policy>) -> Result<O
         quiet = if world.owed() == 0 { quiet + 1 } else { 0 };
     }
     ns.sort_unstable();
-    let freed = world.registration.stats().freed;
-    Ok(Outcome { name, ns, max_scanned_per_call, freed, debt_end: world.owed(), _memory: Arc::clone(&world.inodes) })
+    let (freed, debt_end) = (world.registration.stats().freed, world.owed());
+    Ok(Outcome { name, ns, max_scanned_per_call, missing, freed, debt_end, _memory: Arc::clone(&world.inodes) })
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
+    if let Some(path) = &args.plot {
+        // Before minutes are spent on what cannot be drawn.
+        std::fs::File::create(path).map_err(|error| format!("--plot {}: {error}", path.display()))?;
+    }
     let policies: [(_, Arc<dyn Policy>); 3] =
         [("windup", Arc::new(Windup)), ("proportional", Arc::new(Proportional)), ("fair", Arc::new(Fair))];
     let outcomes =
@@ -359,13 +396,13 @@ fn print_table(args: &Args, outcomes: &[Outcome]) {
         args.threads, args.seconds, args.objects, args.debt, args.time
     );
     println!(
-        "{:<14} {:>9} {:>10} {:>7} {:>7} {:>12} {:>12} {:>12} {:>10}",
-        "policy", "calls", "p50 us", "p99", "p99.9", "max us", "most scanned", "freed", "owed then"
+        "{:<14} {:>9} {:>10} {:>7} {:>7} {:>12} {:>12} {:>12} {:>12} {:>10}",
+        "policy", "calls", "p50 us", "p99", "p99.9", "max us", "most scanned", "no memory", "freed", "owed then"
     );
     for outcome in outcomes {
         let us = |q| outcome.quantile(q) as f64 / 1000.0;
         println!(
-            "{:<14} {:>9} {:>10.1} {:>6.2}x {:>6.2}x {:>12.1} {:>12} {:>12} {:>10}",
+            "{:<14} {:>9} {:>10.1} {:>6.2}x {:>6.2}x {:>12.1} {:>12} {:>12} {:>12} {:>10}",
             outcome.name,
             outcome.ns.len(),
             us(0.5),
@@ -373,6 +410,7 @@ fn print_table(args: &Args, outcomes: &[Outcome]) {
             us(0.999) / us(0.5),
             us(1.0),
             outcome.max_scanned_per_call,
+            outcome.missing,
             outcome.freed,
             outcome.debt_end,
         );

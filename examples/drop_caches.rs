@@ -146,6 +146,10 @@ fn pair(n: u64, memcgs: u64, mounts: u64) -> (u64, u64) {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
+    if let Some(path) = &args.plot {
+        // Before minutes are spent on what cannot be drawn.
+        std::fs::File::create(path).map_err(|error| format!("--plot {}: {error}", path.display()))?;
+    }
     let world = World::new(&args)?;
     let drops: Vec<_> = (0..args.repeat).map(|_| world.measure(|| world.registry.drop_caches())).collect();
     // The twin's second drop: like ours, it finds nothing.

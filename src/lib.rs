@@ -59,3 +59,6 @@ struct ReadmeDoctests;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/GUIDE.md")]
 struct GuideDoctests;
+#[cfg(doctest)]
+#[doc = include_str!("../docs/MIGRATING.md")]
+struct MigratingDoctests;

@@ -79,7 +79,12 @@ struct Args {
     #[arg(short = 'D', default_value = ":", value_name = "char")]
     delimiter: String,
 
-    /// Address and port (or a port of 127.0.0.1) where HTTP clients get /metrics and /debug/shrinker; nowhere without it
+    /// Give way when the machine is short of memory: hears PSI, this process's control group and the service manager, where there are such
+    #[arg(long = "pressure")]
+    pressure: bool,
+
+    /// Address and port (or a port of 127.0.0.1) where browsers find a page that shows what goes on, and HTTP clients /metrics
+    /// and /debug/shrinker; nowhere without it
     #[arg(long = "http", value_name = "addr")]
     http: Option<String>,
 
@@ -98,6 +103,8 @@ pub struct Settings {
     pub users: Option<Users>,
     /// Drop values when the memory is full.
     pub evict: bool,
+    /// Give way when the machine is short of memory.
+    pub pressure: bool,
     pub budget: Bytes,
     pub threads: usize,
     pub connections_max: u64,
@@ -150,6 +157,7 @@ impl Args {
             http,
             users,
             evict: !self.disable_evictions,
+            pressure: self.pressure,
             budget,
             threads,
             connections_max: self.connections_max,

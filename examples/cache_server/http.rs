@@ -2,18 +2,24 @@
 //!
 //! | path | answer |
 //! |---|---|
+//! | `/` | a page that shows memory, hits, reclaim and tenants as they change |
+//! | `/state.json` | what the page asks for once a second: see `state.rs` |
 //! | `/metrics` | counters and gauges as Prometheus reads them |
 //! | `/debug/shrinker` | the shrinkers' names |
 //! | `/debug/shrinker/<name>/count` | what one holds, as in the kernel's debugfs: group id, then objects on each node |
 //!
-//! Names of shrinkers, numbers and group ids are all that is shown: no key, no value, no tenant's name.
+//! Names of shrinkers, numbers and group ids are all that is shown, and tenants' names in `/state.json`: no key, no value. The page and
+//! its state are answered only to those who ask by address, and to no other site's scripts: nothing allows them to read it, and what the
+//! page may load and run is said in [`POLICY`].
 //!
 //! The cache port does not notice: a few connections at a time ([`CONNECTIONS_MAX`]), one request each, bounded in bytes and in
 //! time; and what is asked of the registry is asked on a thread of its own, not on one that serves clients.
 
 mod metrics;
 mod request;
+mod state;
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,12 +41,24 @@ const LINGER_TIME_MAX: Duration = Duration::from_millis(200);
 /// When no connection can be accepted (no file descriptors left), the next try waits so long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// What the page may do: load its own style and script, ask its own server. Nothing from elsewhere, nothing inline, no frame around it.
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
+    form-action 'none'; frame-ancestors 'none'";
+
+/// The page's parts: path, type, text.
+const PAGE: [(&str, &str, &str); 3] = [
+    ("/", "text/html; charset=utf-8", include_str!("http/page/page.html")),
+    ("/page.css", "text/css; charset=utf-8", include_str!("http/page/page.css")),
+    ("/page.js", "text/javascript; charset=utf-8", include_str!("http/page/page.js")),
+];
+
 /// What a client gets.
 #[derive(Debug)]
 struct Answer {
     status: &'static str,
     content: &'static str,
-    body: String,
+    body: Cow<'static, str>,
 }
 
 /// Answers requests until the server closes.
@@ -77,13 +95,15 @@ async fn talk(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
     let (method, answer) = match read(&mut stream).await? {
         Ok(request) => {
             let server = Arc::clone(server);
-            let answer = tokio::task::spawn_blocking(move || answer(&server, &request.path)).await?;
-            (request.method, answer)
+            let method = request.method;
+            (method, tokio::task::spawn_blocking(move || answer(&server, &request)).await?)
         }
         Err(refused) => (Method::Get, Answer::text(refused.status(), format!("{refused}\n"))),
     };
     let head = format!(
-        "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Connection: close\r\n\r\n",
+        "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Content-Security-Policy: {POLICY}\r\n\
+         X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n\
+         Cache-Control: no-store\r\nConnection: close\r\n\r\n",
         answer.status,
         answer.content,
         answer.body.len(),
@@ -112,26 +132,38 @@ async fn read(stream: &mut TcpStream) -> io::Result<Result<Request, Refused>> {
     }
 }
 
-fn answer(server: &Server, path: &str) -> Answer {
+fn answer(server: &Server, request: &Request) -> Answer {
+    let path = request.path.as_str();
+    let part = PAGE.iter().find(|part| part.0 == path);
+    if (part.is_some() || path == "/state.json") && !request.is_by_address() {
+        let why =
+            "ask by address, as http://127.0.0.1: whoever comes by another name may have been sent by its owner\n";
+        return Answer::text("421 Misdirected Request", why);
+    }
+    if let Some(&(_, content, text)) = part {
+        return Answer { status: "200 OK", content, body: text.into() };
+    }
     let registry = server.store.runtime().registry();
     let debug = path.strip_prefix("/debug/shrinker").map(|rest| rest.trim_matches('/'));
     match (path, debug) {
-        ("/metrics", _) => Answer { status: "200 OK", content: metrics::CONTENT, body: metrics::text(server) },
+        ("/state.json", _) => {
+            Answer { status: "200 OK", content: "application/json", body: state::json(server).to_string().into() }
+        }
+        ("/metrics", _) => Answer { status: "200 OK", content: metrics::CONTENT, body: metrics::text(server).into() },
         (_, Some("")) => Answer::text("200 OK", registry.debugfs_names().join("\n") + "\n"),
         (_, Some(rest)) => {
             let name = rest.strip_suffix("/count").and_then(|name| registry.debugfs_find(name));
             match name.and_then(|id| registry.debugfs_count(id)) {
                 Some(text) => Answer::text("200 OK", text),
-                None => Answer::text("404 Not Found", "no such shrinker; /debug/shrinker lists them\n".to_owned()),
+                None => Answer::text("404 Not Found", "no such shrinker; /debug/shrinker lists them\n"),
             }
         }
-        ("/", _) => Answer::text("200 OK", "/metrics\n/debug/shrinker\n".to_owned()),
-        _ => Answer::text("404 Not Found", "there is /metrics and /debug/shrinker/<name>/count\n".to_owned()),
+        _ => Answer::text("404 Not Found", "there is /, /state.json, /metrics and /debug/shrinker/<name>/count\n"),
     }
 }
 
 impl Answer {
-    fn text(status: &'static str, body: String) -> Self {
-        Self { status, content: "text/plain; charset=utf-8", body }
+    fn text(status: &'static str, body: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, content: "text/plain; charset=utf-8", body: body.into() }
     }
 }

@@ -9,7 +9,7 @@
 //!                     commands    what each one means
 //!                     store       the cache: each value charged to its key's tenant
 //!                     reply       lines and values on their way out
-//!   eyes   -- tcp --> http        with --http: metrics, and what each shrinker holds
+//!   eyes   -- tcp --> http        with --http: a page, metrics, and what each shrinker holds
 //! ```
 //!
 //! `cargo run --release --example cache_server`, then point any memcached client at 127.0.0.1:11211. Give tenants their

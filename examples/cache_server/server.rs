@@ -253,7 +253,7 @@ impl Server {
              memory   {memory} MiB for all tenants, items up to {item} bytes; {connections} connections, {threads} threads\n\
              tenants  a key's tenant is what stands before its first '{delimiter}', else \"default\"; {limited} with limits\n\
              try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {reach}\n{http}",
-            http = self.http.map_or(String::new(), |http| format!("http     http://{http}/metrics\n")),
+            http = self.http.map_or(String::new(), |http| format!("http     http://{http}/ and {http}/metrics\n")),
             version = env!("CARGO_PKG_VERSION"),
             places = places.join(" "),
             memory = settings.budget.get() >> 20,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lowwater::cache::{Op, Reason};
+use lowwater::pressure::{PressureConfig, Psi, Trigger};
 use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 use tokio::sync::mpsc;
 
@@ -25,6 +26,10 @@ type Values = Cache<Box<[u8]>, Value, RandomState>;
 /// When there is no room at the moment, a store waits for the reclaimer: so long, so many times.
 const ROOM_PAUSE: Duration = Duration::from_millis(1);
 const ROOM_TRIES_MAX: u32 = 500;
+
+/// Memory is short when tasks of the machine wait for it longer than this in a window; the kernel lets everybody ask for windows of 2 s.
+const STALL_MAX: Duration = Duration::from_millis(150);
+const STALL_WINDOW: Duration = Duration::from_secs(2);
 
 /// Values by key, in one budget, each charged to its key's tenant.
 #[derive(Debug)]
@@ -111,7 +116,7 @@ impl Store {
     ///
     /// A sentence: what the runtime or the cache is missing.
     pub fn new(settings: &Settings) -> Result<Self, String> {
-        let runtime = Runtime::builder().budget(settings.budget).build().map_err(|why| why.to_string())?;
+        let runtime = runtime(settings)?;
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
         let departures = Arc::new(Departures::default());
         let started = Instant::now();
@@ -397,6 +402,19 @@ impl Departures {
             self.expired_unfetched.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// With ears for the machine's memory, if that is wanted: for as much of it as there is here.
+fn runtime(settings: &Settings) -> Result<Runtime, String> {
+    let builder = Runtime::builder().budget(settings.budget);
+    if !settings.pressure {
+        return builder.build().map_err(|why| why.to_string());
+    }
+    let builder = builder.cgroup_limit(true).systemd(true).pressure(PressureConfig::default());
+    let trigger = Trigger::some(STALL_MAX, STALL_WINDOW).map_err(|why| why.to_string())?;
+    // Not every kernel tells of stalls, and not to everybody.
+    let told = builder.clone().watch_psi(Psi::system(trigger)).build();
+    told.or_else(|_| builder.build()).map_err(|why| why.to_string())
 }
 
 fn weight(key: &[u8], value: &Value) -> Bytes {

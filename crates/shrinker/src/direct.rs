@@ -50,6 +50,7 @@ pub enum DirectStop {
 pub(crate) fn reclaim(inner: &Inner, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
     let mut total = Progress::default();
     let Some(_scope) = inner.scopes.enter_first() else { return outcome(total, DirectStop::InScope) };
+    inner.note_foreground();
     let config = &inner.config;
     let mut work = Work::objects(config.direct_scan_max).while_not(done);
     if let Some(clock) = &config.clock {

@@ -39,12 +39,12 @@ impl Hasher for IdHash {
     }
 }
 
-/// Gives back what a table has grown beyond eight times its need, and an empty one whole. Called after a removal; amortized
-/// O(1). Four times would be tidier, and had a pass that empties a table of thousands copy it twice as often.
+/// Gives back what a table has grown beyond sixteen times its need, and an empty one whole. Called after a removal; amortized
+/// O(1). Eight times would be tidier, and had a pass that empties a table of thousands copy it more than twice as much.
 pub(crate) fn shrink_after_removal<K: Eq + Hash, V>(map: &mut HashMap<K, V, IdHasher>) {
     if map.is_empty() {
         *map = HashMap::default();
-    } else if map.len() < map.capacity() / 8 {
+    } else if map.len() < map.capacity() / 16 {
         map.shrink_to(map.len() * 2);
     }
 }

@@ -9,6 +9,8 @@
 //! [`Job`] is the whole decision (how hard, how long, done or hopeless) without thread or clock, so a kernel thread can run
 //! it, and tests can step it. `Wake` is the queue that loses no wake-up. The thread is there under `std` only.
 
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+mod pace;
 mod step;
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 mod thread;

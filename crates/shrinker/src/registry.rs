@@ -40,6 +40,7 @@ use alloc::{
 };
 
 use lowwater_lru_core::list_lru::{self, Swept};
+use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
 use lowwater_lru_core::sync::{Mutex, RwLock};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
 
@@ -106,6 +107,8 @@ pub(crate) struct Inner {
     pub(crate) config: RegistryConfig,
     pub(crate) scopes: Scopes,
     debt_listener: RwLock<Option<Arc<dyn DebtListener>>>,
+    /// Calls of those who need memory themselves. Who pays debts in the background sees from it whether to keep out of the way.
+    foreground_calls: AtomicU64,
     ids: Mutex<IdPool>,
     /// By id. A reader enters the entry's gate before it lets go of the lock, so that who has closed the gate and then had the
     /// write lock knows that no lookup has a handle.
@@ -132,6 +135,7 @@ impl Registry {
             config,
             scopes: Scopes::new(),
             debt_listener: RwLock::new(None),
+            foreground_calls: AtomicU64::new(0),
             ids: Mutex::new(IdPool::default()),
             slots: RwLock::new(Vec::new()),
         };
@@ -162,6 +166,9 @@ impl Registry {
     #[doc(alias = "shrink_slab")]
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         let Some(_scope) = self.inner.scopes.enter_first() else { return Progress::default() };
+        if !flags.contains(Reclaim::BACKGROUND) {
+            self.inner.note_foreground();
+        }
         let pass = Pass { inner: &self.inner, root, node, priority, flags, protect: Protect::Limits, only: Only::ALL };
         pass.run(work)
     }
@@ -189,6 +196,12 @@ impl Registry {
             }
         }
         swept
+    }
+
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(crate) fn foreground_calls(&self) -> u64 {
+        // Relaxed: whether it has changed since a while ago is all that is asked.
+        self.inner.foreground_calls.load(Ordering::Relaxed)
     }
 
     #[cfg(all(feature = "std", not(lowwater_loom)))]
@@ -316,6 +329,12 @@ impl Inner {
     pub(crate) fn lookup(&self, id: u32) -> Option<Held> {
         let slots = self.slots.read();
         slots.get(id as usize)?.as_ref()?.hold()
+    }
+
+    /// A thread that needs memory reclaims.
+    pub(crate) fn note_foreground(&self) {
+        // Relaxed: see `foreground_calls`.
+        self.foreground_calls.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Tells the listener, if there is one.

@@ -1,4 +1,4 @@
-//! The head of an HTTP/1 request, as far as it matters here: its first line. Pure, and bounded.
+//! The head of an HTTP/1 request, as far as it matters here: its first line, and whom it means. Pure, and bounded.
 
 use thiserror::Error;
 
@@ -11,6 +11,8 @@ pub struct Request {
     pub method: Method,
     /// Without a query.
     pub path: String,
+    /// Whom the client means to talk to, without the port; none if it does not say.
+    pub host: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +51,7 @@ pub fn parse(head: &[u8]) -> Option<Result<Request, Refused>> {
     }
     match head.split(|byte| *byte == b'\n').next() {
         Some(line) if line.len() < head.len() => match first_line(line) {
-            Ok(request) => end.map(|_| Ok(request)),
+            Ok(request) => end.map(|end| Ok(Request { host: host(&head[..end]), ..request })),
             Err(refused) => Some(Err(refused)),
         },
         _ => None,
@@ -73,7 +75,29 @@ fn first_line(line: &[u8]) -> Result<Request, Refused> {
         _ => return Err(Refused::Method),
     };
     let path = target.split(['?', '#']).next().unwrap_or(target).to_owned();
-    Ok(Request { method, path })
+    Ok(Request { method, path, host: None })
+}
+
+/// What the line `Host` says, without the port.
+fn host(head: &[u8]) -> Option<String> {
+    let head = std::str::from_utf8(head).ok()?;
+    let fields = head.lines().skip(1).filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("host"))?;
+    let value = value.trim();
+    // The colons of an address in brackets are no port's.
+    let port = value.rfind(':').filter(|at| !value[*at..].contains(']'));
+    Some(value[..port.unwrap_or(value.len())].to_owned())
+}
+
+impl Request {
+    /// Whether the client named us by an address, as this machine, or not at all: then no other site's page made it ask. A site can have its
+    /// own name point here, and have its visitors' browsers read what we answer; but that name is what they then send.
+    pub fn is_by_address(&self) -> bool {
+        self.host.as_deref().is_none_or(|host| {
+            let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+            host.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok()
+        })
+    }
 }
 
 #[cfg(test)]
@@ -82,18 +106,37 @@ mod tests {
 
     #[test]
     fn a_request_is_its_first_line() {
-        for (head, path) in [
-            ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "/metrics"),
-            ("GET /metrics?a=b HTTP/1.0\r\n\r\n", "/metrics"),
-            ("GET / HTTP/1.1\r\n\r\nbody", "/"),
+        for (head, path, host) in [
+            ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "/metrics", Some("x")),
+            ("GET /metrics?a=b HTTP/1.0\r\n\r\n", "/metrics", None),
+            ("GET / HTTP/1.1\r\nhost:[::1]:80\r\n\r\nbody", "/", Some("[::1]")),
         ] {
-            let request = Request { method: Method::Get, path: path.to_owned() };
+            let request = Request { method: Method::Get, path: path.to_owned(), host: host.map(Into::into) };
             assert_eq!(parse(head.as_bytes()), Some(Ok(request)), "{head:?}");
             for end in 0..head.find("\r\n\r\n").unwrap() + 4 {
                 assert_eq!(parse(&head.as_bytes()[..end]), None, "{:?} is not complete", &head[..end]);
             }
         }
         assert_eq!(parse(b"HEAD / HTTP/1.1\r\n\r\n").unwrap().unwrap().method, Method::Head);
+    }
+
+    #[test]
+    fn another_sites_name_is_told_from_an_address() {
+        for (host, by_address) in [
+            ("127.0.0.1:9150", true),
+            ("[::1]:9150", true),
+            ("[::1]", true),
+            ("LocalHost:1", true),
+            ("attacker.example", false),
+            ("attacker.example:9150", false),
+            ("127.0.0.1.attacker.example", false),
+            ("localhost.attacker.example:1", false),
+            ("", false),
+        ] {
+            let head = format!("GET / HTTP/1.1\r\nAccept: */*\r\nHost: {host}\r\n\r\n");
+            assert_eq!(parse(head.as_bytes()).unwrap().unwrap().is_by_address(), by_address, "{host:?}");
+        }
+        assert!(parse(b"GET / HTTP/1.0\r\n\r\n").unwrap().unwrap().is_by_address());
     }
 
     #[test]

@@ -52,3 +52,38 @@ fn a_wake_up_is_lost_without_the_fence_in_request() {
 fn a_wake_up_is_lost_without_the_fence_in_take() {
     with_mutant("take_without_fence", charge_meets_thread);
 }
+
+/// A thread waits, or is about to; the first request that comes wakes it.
+fn request_meets_sleeper() {
+    ::loom::model(|| {
+        let tree = MemcgTree::new(0);
+        let wake = Arc::new(Wake::default());
+        let thread = {
+            let wake = Arc::clone(&wake);
+            thread::spawn(move || {
+                // Twice: it waits again with nothing left of the first time.
+                for _ in 0..2 {
+                    assert!(wake.take().is_some_and(|requests| !requests.is_empty()));
+                }
+            })
+        };
+        for bytes in [1, 2] {
+            wake.request(tree.root(), Reason::Manual(Bytes::new(bytes)), Bytes::ZERO);
+            while !wake.state.lock().requests.is_empty() {
+                ::loom::thread::yield_now();
+            }
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn who_waits_is_woken() {
+    request_meets_sleeper();
+}
+
+#[test]
+#[should_panic]
+fn who_waits_sleeps_on_if_nobody_is_roused() {
+    with_mutant("rouse_nobody", request_meets_sleeper);
+}

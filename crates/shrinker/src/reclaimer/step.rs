@@ -15,10 +15,6 @@ const QUICK_PARTS: u64 = 8;
 /// objects go; then they will ask again.
 const IDLE_STEPS_MAX: u8 = 3;
 
-/// Of what is owed, the part that a step pays at least, as a divisor: millions are paid in some hundred steps, whatever the rest
-/// between two of them comes to on a busy machine.
-const DEBT_PARTS: u64 = 16;
-
 /// Steps in a row after which a shrinker's wish to be left alone does not count any more.
 const BACK_OFFS_MAX: u8 = 8;
 
@@ -58,7 +54,6 @@ pub struct Job {
     idle: u8,
     back_offs: u8,
     freed: u64,
-    /// After the last step.
     owed: u64,
     only: Only,
 }
@@ -101,6 +96,11 @@ impl Job {
     /// Is it there for the debts?
     pub fn pays_debts(&self) -> bool {
         self.target.is_none()
+    }
+
+    /// Objects that were owed after the last step, if it pays debts; 0 before the first.
+    pub fn owed(&self) -> u64 {
+        self.owed
     }
 
     /// Objects freed so far.
@@ -152,10 +152,8 @@ impl Job {
         Step::Again
     }
 
-    /// Debts are paid whole, whatever the pressure: they are what was asked for already. A step pays more where more is owed, so
-    /// that debts which come faster than `scan_max` objects a step do not pile up.
+    /// Debts are paid whole, whatever the pressure: they are what was asked for already.
     fn pay(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
-        let scan_max = scan_max.max(self.owed / DEBT_PARTS);
         let (progress, owed) = registry.pay_debts(&self.memcg, node, &mut Work::objects(scan_max));
         self.freed = self.freed.saturating_add(progress.freed);
         self.owed = owed;

@@ -2,12 +2,14 @@
 
 use alloc::{format, sync::Arc, vec::Vec};
 use core::time::Duration;
+use std::time::Instant;
 
 use lowwater_lru_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lowwater_lru_core::sync::thread::{self, JoinHandle};
 use lowwater_lru_core::topology::Topology;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
+use super::pace::Pace;
 use super::step::{Job, Step};
 use super::wake::{Request, Wake};
 use crate::budget::Kick;
@@ -17,11 +19,6 @@ use crate::registry::{DebtListener, Registry};
 
 /// Objects scanned in one step, so that jobs take turns and a stop is noticed soon.
 const SCAN_MAX: u64 = 4096;
-/// Objects scanned for debts before the thread rests for [`DEBT_REST`]: nobody waits for a debt to be paid, but those who
-/// allocate wait for the locks that paying it takes. So it is spread thin, over many of their calls rather than into a few.
-const DEBT_SCAN_MAX: u64 = 512;
-/// The rest between two payments; 5 million objects a second at most.
-const DEBT_REST: Duration = Duration::from_micros(100);
 /// The rest after nothing could be freed; doubled each time in a row, up to [`REST_MAX`].
 const REST_MIN: Duration = Duration::from_millis(1);
 /// The longest rest, and so the longest that memory which can be freed again goes unnoticed.
@@ -227,14 +224,18 @@ impl Shared {
         let mut jobs = Vec::new();
         let mut newcomers = requests;
         let (mut freed, mut given_up) = (0, 0);
+        let mut pace = Pace::new(registry.foreground_calls());
         loop {
             for request in newcomers {
                 add(&mut jobs, request, watermarks);
             }
-            let mut rest = if jobs.iter().all(Job::pays_debts) { DEBT_REST } else { Duration::ZERO };
+            let only_debts = jobs.iter().all(Job::pays_debts);
+            let mut rest = Duration::ZERO;
+            let start = Instant::now();
             jobs.retain_mut(|job| {
                 let before = job.freed();
-                let step = job.step(registry, self.node, if job.pays_debts() { DEBT_SCAN_MAX } else { SCAN_MAX });
+                let max = if job.pays_debts() { pace.part() } else { SCAN_MAX };
+                let step = job.step(registry, self.node, max);
                 freed += job.freed() - before;
                 given_up += u64::from(step == Step::Exhausted);
                 self.steps.fetch_add(1, Ordering::Relaxed);
@@ -245,6 +246,10 @@ impl Shared {
             });
             if jobs.is_empty() || self.wake.is_stopping() {
                 break;
+            }
+            if only_debts {
+                let owed = jobs.iter().fold(0, |sum: u64, job| sum.saturating_add(job.owed()));
+                rest = rest.max(pace.paid(start.elapsed(), owed, registry.foreground_calls()));
             }
             if !rest.is_zero() {
                 self.wake.rest(rest);

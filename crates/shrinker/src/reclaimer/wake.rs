@@ -21,11 +21,9 @@
 
 use alloc::vec::Vec;
 
-#[cfg(all(feature = "std", not(lowwater_loom)))]
-use lowwater_lru_core::sync::MutexGuard;
 use lowwater_lru_core::sync::{
     atomic::{fence, AtomicU64, Ordering},
-    Condvar, Mutex,
+    Condvar, Mutex, MutexGuard,
 };
 use lowwater_lru_core::{mutated, Bytes, Memcg};
 
@@ -56,6 +54,8 @@ struct State {
     requests: Vec<Request>,
     /// The thread need not be woken for these.
     soon: Vec<Memcg>,
+    /// Does the thread wait for requests? While it works or rests, nobody need wake it: it will look here before it waits.
+    waits: bool,
     stop: bool,
 }
 
@@ -95,8 +95,16 @@ impl Wake {
         }
         // Relaxed: written only under the lock; who reads it without has its fence.
         self.queued.store(key, Ordering::Relaxed);
+        self.rouse(state);
+    }
+
+    /// Wakes the thread if it waits and nobody has woken it yet: else there is no system call in the caller's way.
+    fn rouse(&self, mut state: MutexGuard<'_, State>) {
+        let waits = core::mem::take(&mut state.waits);
         drop(state);
-        self.changed.notify_one();
+        if waits && !mutated!("rouse_nobody") {
+            self.changed.notify_one();
+        }
     }
 
     /// All requests, once there are some; none when it is time to stop. What the caller does with them comes after a fence.
@@ -108,8 +116,10 @@ impl Wake {
                 self.wait_soon(&mut state, None);
                 break;
             }
+            state.waits = true;
             self.changed.wait(&mut state);
         }
+        state.waits = false;
         if state.stop {
             return None;
         }
@@ -138,24 +148,23 @@ impl Wake {
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 impl Wake {
-    /// Queues a debt that is to be paid when there is a moment, 20 ms from now at the latest. A thread that sleeps without a
-    /// date is woken, to set one.
+    /// Queues a debt that is to be paid when there is a moment, 20 ms from now at the latest. A thread that waits for later, or
+    /// without a date, is woken, to set one.
     pub(super) fn request_soon(&self, memcg: &Memcg) {
         let mut state = self.state.lock();
         if state.soon.contains(memcg) {
             return;
         }
         state.soon.push(memcg.clone());
-        let first = state.soon.len() == 1;
-        drop(state);
-        if first {
-            self.changed.notify_one();
+        if state.soon.len() == 1 {
+            self.rouse(state);
         }
     }
 
     /// Gives what is not urgent its time, unless `until` or something else comes first.
     fn wait_soon(&self, state: &mut MutexGuard<'_, State>, until: Option<std::time::Instant>) {
         let soon = std::time::Instant::now() + SOON;
+        state.waits = true;
         self.changed.wait_until(state, until.map_or(soon, |until| until.min(soon)));
     }
 
@@ -173,10 +182,12 @@ impl Wake {
                 self.wait_soon(&mut state, Some(until));
                 break;
             }
+            state.waits = true;
             if self.changed.wait_until(&mut state, until).timed_out() {
                 break;
             }
         }
+        state.waits = false;
         if state.stop {
             return None;
         }

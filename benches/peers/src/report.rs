@@ -1,0 +1,160 @@
+//! Tables as Markdown, as JSON, and as plots.
+
+mod plot;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use serde_json::{json, Map, Value};
+
+use crate::threads::Control;
+
+/// What was measured so far.
+#[derive(Debug)]
+pub struct Report {
+    json: Option<Map<String, Value>>,
+    plots: Option<PathBuf>,
+    tables: Vec<Table>,
+}
+
+/// Rows of figures; the first column is a name.
+#[derive(Debug)]
+pub struct Table {
+    /// One word for files and JSON.
+    pub name: &'static str,
+    pub title: String,
+    pub first: &'static str,
+    pub columns: Vec<Column>,
+    /// A figure that there is not is NaN.
+    pub rows: Vec<(String, Vec<f64>)>,
+}
+
+/// A column, and how its figures are shown.
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub name: String,
+    pub decimals: usize,
+    pub plotted: Plotted,
+}
+
+/// Whether a column is in the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plotted {
+    No,
+    Bars,
+    /// Bars on a logarithmic scale.
+    Decades,
+}
+
+impl Column {
+    pub fn new(name: impl Into<String>, decimals: usize) -> Self {
+        Self { name: name.into(), decimals, plotted: Plotted::No }
+    }
+
+    pub fn bars(name: impl Into<String>, decimals: usize) -> Self {
+        Self { plotted: Plotted::Bars, ..Self::new(name, decimals) }
+    }
+
+    pub fn decades(name: impl Into<String>, decimals: usize) -> Self {
+        Self { plotted: Plotted::Decades, ..Self::new(name, decimals) }
+    }
+}
+
+impl Report {
+    pub fn new(json: bool, plots: Option<PathBuf>) -> Self {
+        Self { json: json.then(Map::new), plots, tables: Vec::new() }
+    }
+
+    /// To be told first: whether the rest means anything.
+    pub fn control(&mut self, control: Control) {
+        let Control { processors, threads, ratio } = control;
+        let says = match ratio < 1.2 {
+            true => "each has a core",
+            false => "NOT a core each: rows with more than one say little",
+        };
+        match &mut self.json {
+            Some(json) => {
+                json.insert("control".into(), json!({ "processors": processors, "threads": threads, "ratio": ratio }));
+            }
+            None => println!(
+                "control: {processors} processors; {threads} spinning threads take {ratio:.2} times as long as one: {says}"
+            ),
+        }
+    }
+
+    /// Shows a table, or keeps it for the end.
+    pub fn table(&mut self, table: Table) -> Result<(), String> {
+        match &mut self.json {
+            Some(json) => {
+                json.insert(table.name.into(), table.json());
+            }
+            None => println!("\n{}", table.markdown()),
+        }
+        self.tables.push(table);
+        Ok(())
+    }
+
+    /// Writes what was kept.
+    pub fn end(self) -> Result<(), String> {
+        if let Some(json) = self.json {
+            println!("{:#}", Value::Object(json));
+        }
+        let Some(folder) = self.plots else { return Ok(()) };
+        std::fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
+        self.tables.iter().try_for_each(|table| plot::draw(table, &folder))
+    }
+}
+
+impl Table {
+    fn markdown(&self) -> String {
+        let names: Vec<_> = self.columns.iter().map(|column| column.name.as_str()).collect();
+        let mut text = format!("### {}\n\n| {} | {} |\n|---|", self.title, self.first, names.join(" | "));
+        text.push_str(&"---|".repeat(names.len()));
+        for (name, figures) in &self.rows {
+            let shown = self.columns.iter().zip(figures).map(|(column, &figure)| {
+                if figure.is_nan() {
+                    String::new()
+                } else {
+                    format!("{figure:.*}", column.decimals)
+                }
+            });
+            text.push_str(&format!("\n| {name} | {} |", shown.collect::<Vec<_>>().join(" | ")));
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let row = |(name, figures): &(String, Vec<f64>)| {
+            let mut row = Map::new();
+            row.insert(self.first.into(), json!(name));
+            row.extend(self.columns.iter().zip(figures).map(|(column, figure)| (column.name.clone(), json!(figure))));
+            Value::Object(row)
+        };
+        json!({ "title": self.title, "rows": self.rows.iter().map(row).collect::<Vec<_>>() })
+    }
+}
+
+/// Says to somebody who waits what is being measured; nothing: that it is over.
+pub fn progress(what: &str) {
+    let mut terminal = std::io::stderr();
+    if terminal.is_terminal() {
+        // Nobody may be reading.
+        let _ = write!(terminal, "\r\x1b[K{what}").and_then(|()| terminal.flush());
+    }
+}
+
+/// The middle one; NaN of none.
+pub fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    match figures.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => figures[n / 2],
+        n => (figures[n / 2 - 1] + figures[n / 2]) / 2.0,
+    }
+}
+
+/// The middle one of each column, over rounds.
+pub fn medians(rounds: &[Vec<f64>]) -> Vec<f64> {
+    let columns = rounds.first().map_or(0, Vec::len);
+    (0..columns).map(|column| median(rounds.iter().map(|round| round[column]).collect())).collect()
+}

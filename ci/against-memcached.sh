@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# cache_server beside Debian's memcached: the same client, the same -m, two threads each, nine gets to one set, values of 100 B and
+# 4 kB; operations per second, p99, values held, resident memory, and ours divided by theirs. To be run by hand on a machine that does
+# nothing else; rounds alternate, and the middle ones count.
+#
+# ci/against-memcached.sh [ROUNDS [SECONDS]]: 3 rounds of 10 seconds each without.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/clients/server.bash
+
+rounds="${1:-3}" seconds="${2:-10}" megabytes="${MEGABYTES:-256}"
+need memcached memcached
+build cache_server cache_bench
+memcached -V
+
+# keys BYTES: twice as many as fit.
+keys() { echo $((2 * megabytes * 1024 * 1024 / ($1 + 100))); }
+
+# measure WHO BYTES FILE: starts it, loads it, adds its figures to FILE.
+measure() {
+    local who="$1" bytes="$2" figures="$3"
+    if [ "$who" = memcached ]; then
+        port="$(free_port)"
+        memcached -u "$(id -un)" -l 127.0.0.1 -p "$port" -U 0 -m "$megabytes" -t 2 &
+        pid=$!
+        children+=("$pid")
+        wait_for_port "$port"
+    else
+        start_server ours -m "$megabytes" -t 2
+    fi
+    "$binaries/cache_bench" "127.0.0.1:$port" --value-bytes "$bytes" --keys "$(keys "$bytes")" --seconds "$seconds" >>"$figures"
+    awk '/^VmRSS/ { printf "resident_megabytes %.1f\n", $2 / 1024 }' "/proc/$pid/status" >>"$figures"
+    kill -TERM "$pid"
+    wait "$pid" || true
+}
+
+# The middle one of NAME in FILE.
+middle() { awk -v name="$1" '$1 == name { print $2 }' "$2" | sort -g | awk '{ a[NR] = $1 } END { print a[int((NR + 1) / 2)] }'; }
+
+for bytes in 100 4000; do
+    for round in $(seq "$rounds"); do
+        # Each begins every other round.
+        order="ours memcached"
+        [ $((round % 2)) -eq 1 ] || order="memcached ours"
+        for who in $order; do measure "$who" "$bytes" "$scratch/$who.$bytes"; done
+    done
+    printf '\n%s bytes, -m %s, -t 2, the middle of %s rounds of %s s\n\n' "$bytes" "$megabytes" "$rounds" "$seconds"
+    printf '| | ours | memcached | ours / theirs |\n|---|---|---|---|\n'
+    for name in operations_per_second p50_us p99_us p999_us hit_percent items resident_megabytes refused; do
+        ours="$(middle "$name" "$scratch/ours.$bytes")" theirs="$(middle "$name" "$scratch/memcached.$bytes")"
+        awk -v n="$name" -v o="$ours" -v t="$theirs" 'BEGIN { ratio = (t > 0) ? sprintf("%.2f", o / t) : ""; printf("| %s | %s | %s | %s |\n", n, o, t, ratio) }'
+    done
+    awk -v oi="$(middle items "$scratch/ours.$bytes")" -v om="$(middle resident_megabytes "$scratch/ours.$bytes")" \
+        -v ti="$(middle items "$scratch/memcached.$bytes")" -v tm="$(middle resident_megabytes "$scratch/memcached.$bytes")" \
+        'BEGIN { printf "| items per resident MB | %.0f | %.0f | %.2f |\n", oi / om, ti / tm, oi / om / (ti / tm) }'
+done

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# benches/peers: it builds as it is locked, without a warning; the programs of docs/MIGRATING.md do what they say, the peers' too; and
+# each section answers. Some minutes of building, so not a step of .ci/run. What is checked are no figures: the numbers are small, and
+# nobody looks at what else the machine does.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/tools/rust.bash
+
+component clippy
+target="${CARGO_TARGET_DIR:-benches/peers/target}"
+peers=(--manifest-path benches/peers/Cargo.toml --locked --target-dir "$target")
+
+cargo clippy "${peers[@]}" --all-targets -- -D warnings
+cargo test "${peers[@]}" --bins
+cargo test "${peers[@]}" --doc -- --include-ignored
+cargo build "${peers[@]}" --release
+
+folder="$(mktemp -d)"
+trap 'rm -rf "$folder"' EXIT
+# A small trace: every key is asked for twice.
+python3 -c 'import struct,sys
+for n in range(20000): sys.stdout.buffer.write(struct.pack("<Q", n // 2 if n % 2 else n * 7 % 5000))' >"$folder/made.u64"
+"$target/release/lowwater-peers" all --quick --json --plot "$folder" --traces "$folder" >"$folder/figures.json"
+python3 - "$folder" <<'CHECK'
+import json, os, sys
+folder = sys.argv[1]
+figures = json.load(open(f"{folder}/figures.json"))
+tables = ["throughput-zipf", "throughput-hits", "throughput-95-5", "latency-insert-1", "latency-insert-2", "latency-zipf-2",
+          "memory-entries", "memory-empty", "memory-tenants", "stalls", "tenants", "hit-ratio", "hit-ratio-mean"]
+for table in tables:
+    assert figures[table]["rows"], f"{table} has no row"
+peers = {row["peer"] for row in figures["throughput-hits"]["rows"]}
+wanted = {"lowwater", "moka", "mini-moka", "quick_cache", "foyer", "lru", "scc", "dashmap", "papaya"}
+assert wanted <= peers, f"missing: {wanted - peers}"
+pictures = [name for name in os.listdir(folder) if name.endswith(".svg")]
+assert len(pictures) >= 10, f"{len(pictures)} plots"
+print(f"{len(tables)} tables, {len(pictures)} plots")
+CHECK

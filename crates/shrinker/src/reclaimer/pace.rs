@@ -1,0 +1,139 @@
+//! How fast debts are paid: arithmetic only.
+//!
+//! Nobody waits for a debt to be paid, but those who allocate wait for the locks that paying it takes, and for memory that is
+//! in another processor's cache. If all of it were paid at once, a few of their calls would pay with their time, and be the tail of
+//! all others. So while somebody reclaims in the foreground the thread pays in small parts, with rests in between, and takes an
+//! eighth of its processor's time; more if debts rise all the same, up to all of it. When nobody does, it pays as fast as it can.
+
+use core::time::Duration;
+
+/// Objects of one part while somebody reclaims in the foreground, ..
+const PART: u64 = 64;
+/// .. and when nobody does: the thread looks again after so many.
+const PART_IDLE: u64 = 4096;
+/// The share of its time that the thread takes, as a divisor.
+const SHARE_PARTS: u32 = 8;
+/// How long debts are watched before the share changes.
+const WATCHED: Duration = Duration::from_millis(50);
+/// Nobody reclaims in the foreground when nobody did for so long.
+const QUIET: Duration = Duration::from_millis(10);
+/// The longest rest, whatever the last part took.
+const REST_MAX: Duration = Duration::from_millis(5);
+
+/// How one thread pays.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// The share is one in so many: [`SHARE_PARTS`] or a half, a quarter, .. of it.
+    one_in: u32,
+    /// What was owed when it was last looked at, and the time since. At first, more than can be.
+    owed: u64,
+    since: Duration,
+    /// The foreground's calls until the last part, and the time since the last of them was seen.
+    calls: u64,
+    quiet: Duration,
+}
+
+impl Pace {
+    /// A pace to begin with. The foreground has made so many calls until now.
+    pub(super) fn new(calls: u64) -> Self {
+        Self { one_in: SHARE_PARTS, owed: u64::MAX, since: Duration::ZERO, calls, quiet: Duration::ZERO }
+    }
+
+    /// Objects of the next part.
+    pub(super) fn part(&self) -> u64 {
+        if self.is_idle() {
+            PART_IDLE
+        } else {
+            PART
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.quiet >= QUIET
+    }
+
+    /// A part was paid, which took so long; so much is still owed, and the foreground has made so many calls. How long to rest.
+    pub(super) fn paid(&mut self, took: Duration, owed: u64, calls: u64) -> Duration {
+        let rest = took.saturating_mul(self.one_in - 1).min(REST_MAX);
+        if core::mem::replace(&mut self.calls, calls) != calls {
+            self.quiet = Duration::ZERO;
+        }
+        // Until the next is paid.
+        self.quiet = self.quiet.saturating_add(took).saturating_add(rest);
+        if self.is_idle() {
+            return Duration::ZERO;
+        }
+        self.since += (took + rest).min(WATCHED);
+        if self.since >= WATCHED {
+            self.since = Duration::ZERO;
+            let rises = core::mem::replace(&mut self.owed, owed) < owed;
+            self.one_in = if rises { self.one_in / 2 } else { self.one_in * 2 }.clamp(1, SHARE_PARTS);
+        }
+        rest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pays for so long, an object each `cost`, while somebody reclaims and leaves so many a second. What is owed then, and the
+    /// largest share of 10 ms that was used.
+    fn pay(mut owed: u64, cost: Duration, per_second: u64, time: Duration) -> (u64, f64) {
+        let mut pace = Pace::new(0);
+        let (mut now, mut calls, mut come) = (Duration::ZERO, 0, 0.0);
+        let (mut window, mut used, mut most) = (Duration::ZERO, Duration::ZERO, 0.0_f64);
+        while now < time {
+            let part = pace.part().min(owed);
+            assert!(part <= PART, "somebody is there");
+            let took = cost * part as u32 + Duration::from_micros(2);
+            calls += 1;
+            let rest = pace.paid(took, owed - part, calls);
+            come += (took + rest).as_secs_f64() * per_second as f64;
+            owed = owed - part + come as u64;
+            come = come.fract();
+            now += took + rest;
+            used += took;
+            window += took + rest;
+            if window > Duration::from_millis(10) {
+                most = most.max(used.as_secs_f64() / window.as_secs_f64());
+                (window, used) = (Duration::ZERO, Duration::ZERO);
+            }
+        }
+        (owed, most)
+    }
+
+    #[test]
+    fn a_million_is_paid_at_the_pace_of_everything_else() {
+        // 180,000 a second come, a third of a microsecond each: a sixteenth of the time.
+        let cost = Duration::from_nanos(330);
+        let (owed, most) = pay(1_000_000, cost, 180_000, Duration::from_secs(2));
+        assert!((500_000..750_000).contains(&owed), "{owed} of a million are owed after two seconds");
+        assert!(most < 0.15, "{most} of the time");
+        assert_eq!(pay(1_000_000, cost, 180_000, Duration::from_secs(10)).0 / 1000, 0);
+    }
+
+    #[test]
+    fn what_comes_faster_gets_more_of_the_time_and_does_not_pile_up() {
+        for per_second in [100_000, 500_000, 1_000_000, 2_000_000] {
+            let (owed, _) = pay(0, Duration::from_nanos(330), per_second, Duration::from_secs(5));
+            assert!(owed < 400_000, "{owed} are owed where {per_second} come in a second");
+        }
+    }
+
+    #[test]
+    fn with_nobody_there_it_does_not_rest() {
+        let (mut pace, took) = (Pace::new(7), Duration::from_micros(100));
+        let rests = (0..).take_while(|_| pace.part() == PART && !pace.paid(took, 1000, 7).is_zero()).count();
+        assert_eq!(rests, 12, "800 us each, until 10 ms are over");
+        assert_eq!((pace.part(), pace.paid(took, 1000, 7)), (PART_IDLE, Duration::ZERO));
+        assert_eq!(pace.paid(took, 1000, 8), Duration::from_micros(700));
+        assert_eq!(pace.part(), PART, "somebody came");
+    }
+
+    #[test]
+    fn a_slow_callback_is_no_reason_for_a_long_rest() {
+        assert_eq!(Pace::new(0).paid(QUIET / 4, u64::MAX, 1), QUIET / 2);
+        assert_eq!(Pace::new(0).paid(Duration::MAX, u64::MAX, 1), Duration::ZERO, "by then nobody may be there");
+    }
+}

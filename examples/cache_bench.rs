@@ -1,0 +1,214 @@
+//! A steady load for `cache_server` or any other memcached: gets and sets of one size by many connections, and how long each took.
+//!
+//! Every connection asks, waits, and asks again, so the operations per second follow from how soon replies come. Keys are chosen by
+//! Zipf's law, the same ones in the same order for every server. A get that misses is followed by a set, as caches are used; those sets count
+//! among the sets that `--sets` asks for, which come whether the key is there or not. Before anything is timed every key is written
+//! once. Prints `name value` lines, which `ci/against-memcached.sh` compares.
+
+#![forbid(unsafe_code)]
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+/// Loads a memcached steadily and prints what came of it
+#[derive(Debug, Parser)]
+struct Args {
+    /// The server
+    #[arg(default_value = "127.0.0.1:11211")]
+    address: String,
+    /// Connections, each with a thread here
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
+    connections: u64,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 100)]
+    value_bytes: usize,
+    /// Keys in all
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    keys: u64,
+    /// Of a hundred operations, so many are sets
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(0..=100))]
+    sets: u64,
+    /// Seconds that are timed
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+}
+
+/// What one connection saw.
+#[derive(Debug, Default)]
+struct Seen {
+    gets: u64,
+    hits: u64,
+    sets: u64,
+    refused: u64,
+    /// Of gets and of sets, by what they took.
+    times: Vec<u32>,
+}
+
+fn main() -> io::Result<()> {
+    let args = Args::parse();
+    let all = |work: fn(&Args, u64) -> io::Result<Seen>| -> io::Result<Vec<Seen>> {
+        let args = &args;
+        thread::scope(|scope| {
+            let running: Vec<_> = (0..args.connections).map(|number| scope.spawn(move || work(args, number))).collect();
+            running.into_iter().map(|thread| thread.join().expect("a client's thread does not panic")).collect()
+        })
+    };
+    all(fill)?;
+    let started = Instant::now();
+    let seen = all(load)?;
+    let seconds = started.elapsed().as_secs_f64();
+
+    let sum = |figure: fn(&Seen) -> u64| seen.iter().map(figure).sum::<u64>();
+    let mut times: Vec<u32> = seen.iter().flat_map(|seen| seen.times.iter().copied()).collect();
+    times.sort_unstable();
+    let within = |part: f64| {
+        let last = times.len().saturating_sub(1);
+        times.get((last as f64 * part) as usize).map_or(f64::NAN, |ns| f64::from(*ns) / 1e3)
+    };
+    println!("operations_per_second {:.0}", times.len() as f64 / seconds);
+    println!("p50_us {:.1}", within(0.5));
+    println!("p99_us {:.1}", within(0.99));
+    println!("p999_us {:.1}", within(0.999));
+    println!("hit_percent {:.2}", 100.0 * sum(|seen| seen.hits) as f64 / sum(|seen| seen.gets).max(1) as f64);
+    println!("sets {}", sum(|seen| seen.sets));
+    println!("refused {}", sum(|seen| seen.refused));
+    println!("items {}", Client::new(&args, 0)?.stat("curr_items")?);
+    Ok(())
+}
+
+/// Writes a connection's share of the keys.
+fn fill(args: &Args, number: u64) -> io::Result<Seen> {
+    let mut client = Client::new(args, number)?;
+    for key in (number..args.keys).step_by(args.connections as usize) {
+        client.set(key)?;
+    }
+    Ok(Seen::default())
+}
+
+fn load(args: &Args, number: u64) -> io::Result<Seen> {
+    let mut client = Client::new(args, number)?;
+    let mut random = Random(number + 1);
+    let mut seen = Seen::default();
+    let end = Instant::now() + Duration::from_secs(args.seconds);
+    let mut now = Instant::now();
+    let mut missed = None;
+    while now < end {
+        let set = missed.take().or_else(|| (random.next() % 100 < args.sets).then(|| random.popular(args.keys)));
+        if let Some(key) = set {
+            seen.sets += 1;
+            seen.refused += u64::from(!client.set(key)?);
+        } else {
+            let key = random.popular(args.keys);
+            seen.gets += 1;
+            match client.get(key)? {
+                true => seen.hits += 1,
+                false => missed = Some(key),
+            }
+        }
+        let then = std::mem::replace(&mut now, Instant::now());
+        seen.times.push(u32::try_from((now - then).as_nanos()).unwrap_or(u32::MAX));
+    }
+    Ok(seen)
+}
+
+/// A connection.
+struct Client {
+    replies: BufReader<TcpStream>,
+    request: Vec<u8>,
+    line: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Client {
+    fn new(args: &Args, number: u64) -> io::Result<Self> {
+        let stream = TcpStream::connect(&args.address)?;
+        stream.set_nodelay(true)?;
+        let mut random = Random(number + 7);
+        let value = (0..args.value_bytes).map(|_| b'a' + (random.next() % 26) as u8).collect();
+        Ok(Self { replies: BufReader::new(stream), request: Vec::new(), line: Vec::new(), value })
+    }
+
+    /// Whether there was room.
+    fn set(&mut self, key: u64) -> io::Result<bool> {
+        self.request.clear();
+        write!(self.request, "set key:{key} 0 0 {}\r\n", self.value.len())?;
+        self.request.extend_from_slice(&self.value);
+        self.request.extend_from_slice(b"\r\n");
+        self.send()?;
+        match self.reply()? {
+            b"STORED" => Ok(true),
+            line if line.starts_with(b"SERVER_ERROR") => Ok(false),
+            line => Err(unexpected(line)),
+        }
+    }
+
+    /// Whether it was there.
+    fn get(&mut self, key: u64) -> io::Result<bool> {
+        self.request.clear();
+        write!(self.request, "get key:{key}\r\n")?;
+        self.send()?;
+        match self.reply()? {
+            b"END" => return Ok(false),
+            line if line.starts_with(b"VALUE ") => {}
+            line => return Err(unexpected(line)),
+        }
+        let mut rest = vec![0; self.value.len() + b"\r\nEND\r\n".len()];
+        self.replies.read_exact(&mut rest)?;
+        match rest.ends_with(b"\r\nEND\r\n") {
+            true => Ok(true),
+            false => Err(unexpected(&rest)),
+        }
+    }
+
+    fn stat(&mut self, name: &str) -> io::Result<String> {
+        self.request = b"stats\r\n".to_vec();
+        self.send()?;
+        let mut found = None;
+        loop {
+            let line = String::from_utf8_lossy(self.reply()?).into_owned();
+            if line == "END" {
+                return found.ok_or_else(|| io::Error::other(format!("no stat {name}")));
+            }
+            if let Some(value) = line.strip_prefix(&format!("STAT {name} ")) {
+                found = Some(value.to_owned());
+            }
+        }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        self.replies.get_mut().write_all(&self.request)
+    }
+
+    fn reply(&mut self) -> io::Result<&[u8]> {
+        self.line.clear();
+        self.replies.read_until(b'\n', &mut self.line)?;
+        let line = self.line.strip_suffix(b"\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
+        Ok(line)
+    }
+}
+
+fn unexpected(line: &[u8]) -> io::Error {
+    io::Error::other(format!("the server said {:?}", String::from_utf8_lossy(line)))
+}
+
+/// xorshift64*: good enough to choose keys, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
+    }
+
+    /// A key by Zipf's law with an exponent of 1, for which the inverse is simple: that of the integral.
+    fn popular(&mut self, keys: u64) -> u64 {
+        let uniform = self.next() as f64 / (1_u64 << 48) as f64;
+        (((keys + 1) as f64).powf(uniform) as u64 - 1).min(keys - 1)
+    }
+}

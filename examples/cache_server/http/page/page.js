@@ -1,0 +1,277 @@
+// Asks for state.json once a second while somebody looks, and draws what came. All text goes in as text, never as markup: tenants choose
+// their names.
+"use strict";
+
+const PERIOD_MS = 1000;
+const TIMEOUT_MS = 5000;
+/** Samples that are kept and drawn: two minutes. */
+const SAMPLES_MAX = 120;
+/** Hits of a tenant are counted over so many samples. */
+const HITS_OVER = 10;
+
+/** How short of memory the machine is, as the server says it. */
+const LEVELS = ["calm", "low", "medium", "critical"];
+
+const SVG = "http://www.w3.org/2000/svg";
+const byId = (id) => document.getElementById(id);
+
+/** What was told, oldest first; from one start of the server on. */
+let samples = [];
+/** A tenant's row, and what it had, by name. */
+const rows = new Map();
+
+// === Words ===
+
+const count = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (n >= 1024 && unit + 1 < units.length) {
+    n /= 1024;
+    unit += 1;
+  }
+  return `${n.toFixed(unit === 0 || n >= 100 ? 0 : 1)} ${units[unit]}`;
+}
+
+const percent = (part, all) => (all > 0 ? `${((100 * part) / all).toFixed(1)} %` : "–");
+
+// === Figures ===
+
+/** The growth of a counter between two samples, for each second. */
+function rate(now, before, counter) {
+  const seconds = (now.uptime_ms - before.uptime_ms) / 1000;
+  return seconds > 0 ? Math.max(0, counter(now) - counter(before)) / seconds : 0;
+}
+
+/** A counter's rates at all samples but the first. */
+const rates = (counter) => samples.slice(1).map((sample, n) => rate(sample, samples[n], counter));
+
+const sum = (list, figure) => list.reduce((total, entry) => total + figure(entry), 0);
+const freed = (sample) => sum(sample.reclaimers, (node) => node.freed);
+const steps = (sample) => sum(sample.reclaimers, (node) => node.steps);
+
+/** Per cent of each interval's gets that hit, from the first get on; an interval without gets goes on as the one before. */
+function ratios() {
+  const known = [];
+  samples.slice(1).forEach((sample, n) => {
+    const hits = sample.hits - samples[n].hits;
+    const gets = hits + sample.misses - samples[n].misses;
+    if (gets > 0) known.push((100 * hits) / gets);
+    else if (known.length > 0) known.push(known.at(-1));
+  });
+  return known;
+}
+
+/** What may be used: less than the budget while the machine is short of memory. */
+const ceilingOf = (sample) => sample.pressure?.ceiling ?? sample.budget;
+
+// === Plots ===
+
+/** Points of a line over the last samples, the newest at the right edge; 0 is the bottom of 100. */
+function points(values, top) {
+  const first = SAMPLES_MAX - values.length;
+  return values.map((value, n) => `${first + n},${(100 - (100 * value) / top).toFixed(2)}`);
+}
+
+function draw(place, lines, top, says) {
+  let svg = place.querySelector("svg");
+  if (!svg) {
+    svg = document.createElementNS(SVG, "svg");
+    svg.setAttribute("viewBox", `0 -2 ${SAMPLES_MAX - 1} 104`);
+    svg.setAttribute("preserveAspectRatio", "none");
+    svg.setAttribute("role", "img");
+    place.append(svg);
+    svg.append(document.createElementNS(SVG, "polygon"));
+    for (const name of lines.map((_, n) => "ab"[n])) {
+      const line = document.createElementNS(SVG, "polyline");
+      line.setAttribute("class", name);
+      svg.append(line);
+    }
+  }
+  svg.setAttribute("aria-label", says);
+  svg.querySelectorAll("polyline").forEach((line, n) => line.setAttribute("points", points(lines[n], top).join(" ")));
+  const area = points(lines[0], top);
+  const left = SAMPLES_MAX - lines[0].length;
+  svg.querySelector("polygon").setAttribute("points", [`${left},100`, ...area, `${SAMPLES_MAX - 1},100`].join(" "));
+}
+
+/** As `draw`, with what the upper edge stands for. */
+function plot(id, lines, top, edge, says) {
+  const place = byId(id);
+  draw(place, lines, top, says);
+  let label = place.querySelector("span");
+  if (!label) {
+    label = document.createElement("span");
+    place.append(label);
+  }
+  label.textContent = edge;
+}
+
+/** A round number that is not less than any of these. */
+function ceiling(...lines) {
+  const most = Math.max(1, ...lines.flat());
+  const step = 10 ** Math.floor(Math.log10(most));
+  return Math.ceil(most / step) * step;
+}
+
+// === Sections ===
+
+function say(id, text) {
+  byId(id).textContent = text;
+}
+
+function showMemory(now) {
+  say("used", bytes(now.used));
+  say("budget", bytes(ceilingOf(now)));
+  say("items", count.format(now.items));
+  const used = samples.map((sample) => sample.used);
+  const limit = samples.map(ceilingOf);
+  const top = Math.max(now.budget, ...used, ...limit);
+  plot("memory-plot", [used, limit], top, bytes(top), `charged ${bytes(now.used)} of ${bytes(ceilingOf(now))}, over two minutes`);
+}
+
+function showPressure(now) {
+  const full = (sample) => Math.min(100, (100 * sample.used) / Math.max(1, ceilingOf(sample)));
+  const level = (sample) => (100 * LEVELS.indexOf(sample.pressure?.level ?? LEVELS[0])) / (LEVELS.length - 1);
+  const heard = now.pressure ? now.pressure.level : "not listened to";
+  say("full", `${full(now).toFixed(0)} %`);
+  say("level", heard);
+  say("lowered", now.pressure ? `; the budget of ${bytes(now.budget)} was lowered ${count.format(now.pressure.lowered)} times` : " (--pressure)");
+  plot("pressure-plot", [samples.map(full), samples.map(level)], 100, "100 %, critical",
+    `${full(now).toFixed(0)} per cent full; the machine's pressure: ${heard}; over two minutes`);
+}
+
+function showHits(now, before) {
+  const lately = ratios();
+  const latest = lately.at(-1);
+  const gets = rate(now, before, (sample) => sample.hits + sample.misses);
+  say("ratio", latest === undefined ? "–" : `${latest.toFixed(1)} %`);
+  say("ratio-all", percent(now.hits, now.hits + now.misses));
+  say("gets", count.format(gets));
+  say("sets", count.format(rate(now, before, (sample) => sample.sets)));
+  plot("hits-plot", [lately], 100, "100 %", `hit ratio ${latest?.toFixed(1) ?? "unknown"} per cent, over two minutes`);
+}
+
+function showReclaim(now, before) {
+  const evicted = rates((sample) => sample.evictions);
+  const background = rates(freed);
+  say("evicted", count.format(evicted.at(-1) ?? 0));
+  say("background", count.format(background.at(-1) ?? 0));
+  say("steps", count.format(rate(now, before, steps)));
+  say("refused", count.format(now.refused));
+  const top = ceiling(evicted, background);
+  plot("reclaim-plot", [evicted, background], top, `${count.format(top)}/s`, `${count.format(evicted.at(-1) ?? 0)} values evicted a second`);
+}
+
+function makeRow() {
+  const row = document.createElement("tr");
+  const head = document.createElement("th");
+  head.scope = "row";
+  const name = document.createElement("div");
+  const limits = document.createElement("div");
+  limits.className = "limits";
+  const trend = document.createElement("div");
+  trend.className = "trend";
+  const share = document.createElement("meter");
+  head.append(name, limits, trend, share);
+  const cells = ["", "", "", "least"].map((kind) => {
+    const cell = document.createElement("td");
+    cell.className = kind;
+    return cell;
+  });
+  row.append(head, ...cells);
+  return { row, name, limits, trend, share, cells, history: [], hits: [] };
+}
+
+function limitsOf(tenant) {
+  const given = ["min", "low", "high", "max"].filter((limit) => tenant[limit]);
+  return given.map((limit) => `${limit} ${bytes(tenant[limit])}`).join(", ");
+}
+
+function showTenant(shown, tenant, budget, before) {
+  shown.history = [...shown.history, tenant.bytes].slice(-SAMPLES_MAX);
+  if (shown.hits.at(-1)?.all !== tenant.hits + tenant.misses) {
+    shown.hits = [...shown.hits, { hits: tenant.hits, all: tenant.hits + tenant.misses }].slice(-HITS_OVER - 1);
+  }
+  const first = shown.hits.length > 1 ? shown.hits[0] : { hits: 0, all: 0 };
+  shown.name.textContent = tenant.name;
+  shown.limits.textContent = limitsOf(tenant);
+  draw(shown.trend, [shown.history], Math.max(1, ...shown.history), `${tenant.name}: ${bytes(tenant.bytes)}, over two minutes`);
+  shown.share.max = Math.max(1, budget);
+  shown.share.value = tenant.bytes;
+  shown.share.setAttribute("aria-label", `its part: ${percent(tenant.bytes, budget)}`);
+  const evicted = before ? tenant.evictions - before.evictions : 0;
+  const words = [
+    bytes(tenant.bytes),
+    count.format(tenant.items),
+    percent(tenant.hits - first.hits, tenant.hits + tenant.misses - first.all),
+    count.format(tenant.evictions) + (evicted > 0 ? ` +${count.format(evicted)}` : ""),
+  ];
+  shown.cells.forEach((cell, n) => (cell.textContent = words[n]));
+}
+
+function showTenants(now, before) {
+  say("tenant-count", count.format(now.tenant_count));
+  const all = [...now.tenants];
+  if (now.others.tenants > 0) {
+    // A name that no tenant can have: theirs have no spaces.
+    all.push({ ...now.others, name: `${count.format(now.others.tenants)} others` });
+  }
+  const earlier = new Map(before.tenants.map((tenant) => [tenant.name, tenant]));
+  const key = (tenant) => ("tenants" in tenant ? "the others" : tenant.name);
+  const wanted = new Set(all.map(key));
+  for (const [name, shown] of rows) {
+    if (!wanted.has(name)) {
+      shown.row.remove();
+      rows.delete(name);
+    }
+  }
+  for (const tenant of all) {
+    if (!rows.has(key(tenant))) rows.set(key(tenant), makeRow());
+    const shown = rows.get(key(tenant));
+    showTenant(shown, tenant, now.budget, earlier.get(tenant.name));
+    byId("tenants").append(shown.row);
+  }
+}
+
+function show(now) {
+  const before = samples.at(-1);
+  // It started again: what was counted before is not of this server.
+  if (before && now.uptime_ms < before.uptime_ms) {
+    samples = [];
+    rows.clear();
+    byId("tenants").replaceChildren();
+  }
+  samples = [...samples, now].slice(-SAMPLES_MAX);
+  const last = samples.at(-2) ?? now;
+  showMemory(now);
+  showPressure(now);
+  showHits(now, last);
+  showReclaim(now, last);
+  showTenants(now, last);
+  const minutes = Math.floor(now.uptime_ms / 60000);
+  say("status", `version ${now.version}, up ${minutes >= 1 ? `${count.format(minutes)} min` : "less than a minute"}, connections: ${count.format(now.connections)}`);
+  byId("status").className = "";
+}
+
+async function ask() {
+  if (document.hidden) return;
+  try {
+    const answer = await fetch("state.json", { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
+    if (!answer.ok) throw new Error(`${answer.status}`);
+    show(await answer.json());
+  } catch {
+    say("status", "no answer: what is shown is old");
+    byId("status").className = "lost";
+  }
+}
+
+async function forever() {
+  for (;;) {
+    await ask();
+    await new Promise((wake) => setTimeout(wake, PERIOD_MS));
+  }
+}
+
+forever();

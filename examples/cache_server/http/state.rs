@@ -1,0 +1,88 @@
+//! `/state.json`: what the page shows, as it is now. Counters only grow, until the server starts again; the page makes rates of them.
+//!
+//! Tenants' names are here, for people who look after them: the [`TENANTS_MAX`] that hold most, and the rest as one. Keys and values are
+//! nowhere.
+
+use lowwater::Bytes;
+use serde_json::{json, Value};
+
+use crate::server::Server;
+use crate::stats::Counter;
+use crate::store::TenantReport;
+
+/// More than fit on a screen are of no use to a reader.
+const TENANTS_MAX: usize = 20;
+
+/// Everything.
+pub fn json(server: &Server) -> Value {
+    let totals = server.store.totals();
+    let stats = server.store.runtime().stats();
+    let count = |counter| server.counters.get(counter);
+
+    let mut tenants = server.store.tenants();
+    tenants.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
+    let rest = tenants.get(TENANTS_MAX..).unwrap_or_default();
+    let sum = |figure: fn(&TenantReport) -> u64| rest.iter().map(figure).sum::<u64>();
+
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "uptime_ms": server.started.elapsed().as_millis() as u64,
+        "connections": server.connections(),
+        "used": totals.bytes,
+        // While there is pressure, less may be used than that.
+        "budget": stats.pressure.as_ref().map_or(stats.budget, |pressure| pressure.budget).get(),
+        "items": totals.items,
+        "evictions": totals.evictions,
+        "expired": totals.expired,
+        "hits": count(Counter::GetHits),
+        "misses": count(Counter::GetMisses),
+        "sets": count(Counter::CmdSet),
+        "refused": count(Counter::StoreNoMemory),
+        "pressure": stats.pressure.as_ref().map(|pressure| json!({
+            "level": format!("{:?}", pressure.level).to_lowercase(),
+            "ceiling": pressure.ceiling.get(),
+            "lowered": pressure.lowered,
+        })),
+        "reclaimers": stats.reclaimers.iter().map(|node| json!({
+            "node": node.node.index(),
+            "wakeups": node.wakeups,
+            "steps": node.steps,
+            "freed": node.freed,
+            "exhausted": node.exhausted,
+        })).collect::<Vec<_>>(),
+        "shrinkers": stats.registry.shrinkers.iter().map(|shrinker| json!({
+            "name": shrinker.full_name(),
+            "callbacks": shrinker.callbacks,
+            "scanned": shrinker.scanned,
+            "freed": shrinker.freed,
+            "time_ns": shrinker.time_ns,
+        })).collect::<Vec<_>>(),
+        "tenant_count": tenants.len(),
+        "tenants": tenants.iter().take(TENANTS_MAX).map(tenant).collect::<Vec<_>>(),
+        "others": {
+            "tenants": rest.len(),
+            "bytes": sum(|tenant| tenant.bytes),
+            "items": sum(|tenant| tenant.items),
+            "hits": sum(|tenant| tenant.hits),
+            "misses": sum(|tenant| tenant.misses),
+            "evictions": sum(|tenant| tenant.evictions),
+        },
+    })
+}
+
+fn tenant(tenant: &TenantReport) -> Value {
+    // JSON has no infinity.
+    let limit = |bytes: Bytes| (bytes < Bytes::MAX).then_some(bytes.get());
+    json!({
+        "name": tenant.name,
+        "bytes": tenant.bytes,
+        "items": tenant.items,
+        "hits": tenant.hits,
+        "misses": tenant.misses,
+        "evictions": tenant.evictions,
+        "min": limit(tenant.limits.min),
+        "low": limit(tenant.limits.low),
+        "high": limit(tenant.limits.high),
+        "max": limit(tenant.limits.max),
+    })
+}
