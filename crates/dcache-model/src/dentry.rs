@@ -69,6 +69,9 @@ pub(crate) mod flag {
     pub(crate) const IN_LOOKUP: u32 = 1 << 10;
     /// A directory that was removed: nothing is made in it any more.
     pub(crate) const REMOVED: u32 = 1 << 11;
+    /// Two bits: at how many walks in a row one of the kept was found used, less those at which it was not.
+    pub(crate) const MERIT: u32 = 3 << 12;
+    pub(crate) const MERIT_ONE: u32 = 1 << 12;
     /// The high byte is the length of the name.
     pub(crate) const LEN_SHIFT: u32 = 24;
 }

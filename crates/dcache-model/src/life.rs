@@ -80,7 +80,8 @@ impl Core {
         }
         dentry.seq.write(|| {
             state.inode = Some(inode);
-            dentry.change(&mut state, flag::TYPE | flag::KEPT | flag::SETTLED | flag::REMOVED, set, &self.counters);
+            let clear = flag::TYPE | flag::KEPT | flag::MERIT | flag::SETTLED | flag::REMOVED;
+            dentry.change(&mut state, clear, set, &self.counters);
         });
         drop(state);
         drop(listed);

@@ -14,6 +14,7 @@ struct Shard {
     negatives: AtomicI64,
     trimmed: AtomicU64,
     promoted: AtomicU64,
+    recalled: AtomicU64,
     backend: AtomicU64,
 }
 
@@ -34,6 +35,8 @@ pub struct Statistics {
     pub trimmed: u64,
     /// Negatives that came off probation.
     pub promoted: u64,
+    /// Negatives that came back soon after their probation ended.
+    pub recalled: u64,
     /// Questions to backends for one name.
     pub backend_lookups: u64,
 }
@@ -85,6 +88,11 @@ impl Counters {
         self.shard(addr).promoted.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn recalled(&self, addr: usize) {
+        // Relaxed: as in `moved`.
+        self.shard(addr).recalled.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn asked_backend(&self, addr: usize) {
         // Relaxed: as in `moved`.
         self.shard(addr).backend.fetch_add(1, Ordering::Relaxed);
@@ -103,6 +111,7 @@ impl Counters {
             nr_negative: sum(|shard| &shard.negatives),
             trimmed: total(|shard| &shard.trimmed),
             promoted: total(|shard| &shard.promoted),
+            recalled: total(|shard| &shard.recalled),
             backend_lookups: total(|shard| &shard.backend),
         }
     }
