@@ -174,7 +174,7 @@ impl Settled<'_> {
         // would make its group forget the others'.
         let remember = |dentry: &Dentry| {
             // Relaxed: it is dead, and any number does.
-            if dentry.place.load(Ordering::Relaxed) % REMEMBERED == 0 {
+            if dentry.place.load(Ordering::Relaxed).is_multiple_of(REMEMBERED) {
                 self.core.departed.remember(dentry.hash(), memcg, room);
             }
         };

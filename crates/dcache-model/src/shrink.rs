@@ -6,7 +6,9 @@
 use crate::dcache::Core;
 use crate::dentry::{flag, Dentry, Locked};
 use crate::siblings::Which;
+use crate::stats::Delta;
 use crate::superblock::SuperBlock;
+use lowwater_lru_core::chains::Reader;
 use lowwater_lru_core::sync::atomic::{fence, Ordering};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::{Isolated, ListLru, Memcg, NodeId};
@@ -126,6 +128,7 @@ impl Core {
         if *left == 0 {
             return (old, promoted);
         }
+        let mut delta = Delta::default();
         list.walk_one(memcg, node, left, |it| {
             if old.len() as u64 == wanted {
                 return it.unlock().stop();
@@ -144,36 +147,44 @@ impl Core {
             };
             let promote = stays && second == Second::Promote;
             if stays && !promote {
-                dentry.change(&mut state, flag::REFERENCED | flag::MERIT, merit, &self.counters);
+                dentry.change_in(&mut state, flag::REFERENCED | flag::MERIT, merit, &mut delta);
                 drop(state);
                 return it.rotate();
             }
             let clear = if promote { flag::REFERENCED } else { 0 };
-            dentry.change(&mut state, clear, flag::SHRINK_LIST, &self.counters);
+            dentry.change_in(&mut state, clear, flag::SHRINK_LIST, &mut delta);
             drop(state);
             it.isolate(if promote { &mut promoted } else { &mut old })
         });
+        self.counters.add(std::ptr::from_ref(list).addr(), delta);
         (old, promoted)
     }
 
     /// Kills what a walk isolated, but for those that somebody uses, and shows each of the killed. How many.
     #[doc(alias = "shrink_dentry_list")]
     fn dispose(&self, sb: &SuperBlock, mut old: Isolated<Dentry>, killed_one: impl Fn(&Dentry)) -> u64 {
-        /// Buckets that are fetched ahead: each is a miss, and so many misses are waited for at once.
-        const AHEAD: usize = 16;
+        /// Chains that are fetched ahead: each is a miss or two, and so many misses are waited for at once.
+        const AHEAD: usize = 32;
         let mut killed = 0;
         let mut window = Vec::with_capacity(AHEAD);
         while !old.is_empty() {
+            // One for all: what each removal enters is then inside already.
+            let _reader = Reader::enter();
+            let mut delta = Delta::default();
             window.extend(old.by_ref().take(AHEAD));
             for dentry in &window {
                 self.chains.prefetch(dentry.hash());
             }
+            for dentry in &window {
+                self.chains.prefetch_first(dentry.hash());
+            }
             for dentry in window.drain(..) {
-                if self.dispose_one(sb, &dentry) {
+                if self.dispose_one(sb, &dentry, &mut delta) {
                     killed += 1;
                     killed_one(&dentry);
                 }
             }
+            self.counters.add(std::ptr::from_ref(sb).addr(), delta);
         }
         killed
     }
@@ -184,14 +195,14 @@ impl Core {
         killed
     }
 
-    fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool {
+    fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, delta: &mut Delta) -> bool {
         let mut state = dentry.lock();
         loop {
             if dentry.count.kill() {
-                self.kill_and_put_parent(sb, dentry, state);
+                self.kill_in(sb, dentry, state, delta);
                 return true;
             }
-            dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, 0, &self.counters);
+            dentry.change_in(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, 0, delta);
             // SeqCst: meets the fence in `put_one`; see life.rs.
             fence(Ordering::SeqCst);
             if dentry.count.users() != Some(0) {
