@@ -24,7 +24,7 @@ use std::hash::BuildHasher;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "fs.dentry-negative")]
 pub enum OnUnlink {
-    /// It stays, as a negative: the next who asks is answered from the cache.
+    /// It stays, as a negative, if the policy has room for one that nobody asked for: the next who asks is answered from the cache.
     #[default]
     KeepNegative,
     /// It goes: who creates and removes names that never come back leaves nothing.

@@ -45,6 +45,8 @@ pub struct Stat {
 pub struct Entry<'m> {
     pub(crate) mount: &'m Mount,
     pub(crate) dentry: Arc<Dentry>,
+    /// It took the dentry to dead, and is none of its users any more.
+    dead: bool,
 }
 
 impl Mount {
@@ -137,7 +139,7 @@ impl Mount {
     }
 
     pub(crate) fn entry(&self, dentry: Arc<Dentry>) -> Entry<'_> {
-        Entry { mount: self, dentry }
+        Entry { mount: self, dentry, dead: false }
     }
 }
 
@@ -190,6 +192,12 @@ impl Entry<'_> {
         self.dentry.has(flag::PARENT_WATCHED)
     }
 
+    /// For the only user, who has frozen the dentry: leaves it to be killed.
+    pub(crate) fn into_dead(mut self) -> Arc<Dentry> {
+        self.dead = true;
+        Arc::clone(&self.dentry)
+    }
+
     /// Finds a name in this directory, as [`Mount::lookup`].
     ///
     /// # Errors
@@ -209,7 +217,9 @@ impl Entry<'_> {
 impl Drop for Entry<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.mount.core.put(&self.mount.sb, &self.dentry);
+        if !self.dead {
+            self.mount.core.put(&self.mount.sb, &self.dentry);
+        }
     }
 }
 

@@ -41,6 +41,11 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// A new negative is on its list. May kill it, and others.
     fn settled(&self, negative: &Settled<'_>);
 
+    /// A name was removed, nobody else uses it, and nobody asked for it: may it stay as a negative?
+    fn keeps_removed(&self, _removed: &Settled<'_>) -> bool {
+        true
+    }
+
     /// The most negatives that one group on one node keeps at rest, in a cache of `buckets` that holds `positives` and in which
     /// negatives are spread over `directories`; `None` for no bound. Threads add one each while they work.
     fn bound(&self, situation: Situation) -> Option<u64>;
@@ -57,7 +62,7 @@ pub struct Situation {
     pub directories: u64,
 }
 
-/// A negative that was just put on its list, and what a policy may do about it.
+/// A negative that was just put on its list, or a name about to be one, and what a policy may do about it.
 pub struct Settled<'a> {
     pub(crate) core: &'a Core,
     pub(crate) sb: &'a SuperBlock,
@@ -146,6 +151,11 @@ impl Settled<'_> {
         killed
     }
 
+    /// How many its group has on probation on its node.
+    pub fn on_probation(&self) -> u64 {
+        self.sb.probation.count_one(&self.dentry.memcg, self.dentry.node)
+    }
+
     /// How many positives its group has on its node that nobody uses.
     pub fn positives(&self) -> u64 {
         self.sb.dentries.count_one(&self.dentry.memcg, self.dentry.node)
@@ -164,8 +174,7 @@ impl Settled<'_> {
     /// beyond `probation`, of which those that were asked for again are kept; then the kept.
     pub fn trim_group(&self, probation: u64, kept: u64, directory: u64) {
         let (memcg, node, room) = (&self.dentry.memcg, self.dentry.node, probation + kept);
-        let on_probation = || self.sb.probation.count_one(memcg, node);
-        let mut over = (on_probation() + self.sb.kept.count_one(memcg, node)).saturating_sub(room);
+        let mut over = (self.on_probation() + self.sb.kept.count_one(memcg, node)).saturating_sub(room);
         if over < trim_batch(probation) {
             return;
         }
@@ -181,7 +190,7 @@ impl Settled<'_> {
         over -= self.trim_directory_of(share, over, remember).unwrap_or(0);
         // Who is kept takes as much room as before, so a second turn looks for what the first did not kill.
         for _ in 0..2 {
-            let oldest = over.min(on_probation().saturating_sub(probation));
+            let oldest = over.min(self.on_probation().saturating_sub(probation));
             if oldest > 0 {
                 over -= self.core.end_probation(self.sb, memcg, node, oldest, room);
             }

@@ -72,6 +72,12 @@ impl NegativePolicy for Probation {
         negative.trim_group(probation, kept, (probation / self.probation_per_directory.max(1)).max(1));
     }
 
+    /// While there are fewer than the floor on probation. That a name was removed says nothing about who will ask for it, so no other goes for it; and
+    /// to forget it at once costs less than to let it through the queue.
+    fn keeps_removed(&self, removed: &Settled<'_>) -> bool {
+        removed.on_probation() < self.probation_floor
+    }
+
     fn bound(&self, situation: Situation) -> Option<u64> {
         let (probation, kept) = self.shares(situation.positives);
         Some(probation + trim_batch(probation) + kept)

@@ -131,6 +131,37 @@ fn who_was_used_in_many_rounds_outlasts_who_was_used_in_one() {
 }
 
 #[test]
+fn d21_removed_names_push_out_nobody() {
+    let stage = Stage::new(64, Probation::default());
+    (0..6).for_each(|n| stage.missing(format!("/asked-{n}").as_bytes()));
+    for n in 0..1000 {
+        drop(stage.mount.create(format!("/{n}").as_bytes()).unwrap());
+    }
+    for n in 0..1000 {
+        stage.mount.unlink(format!("/{n}").as_bytes()).unwrap();
+    }
+    stage.assert_valid();
+    assert_eq!(
+        stage.dcache.statistics().nr_negative,
+        8,
+        "those asked for, and as many of the removed as there was room for"
+    );
+    let before = stage.memory.lookups();
+    (0..6).for_each(|n| stage.missing(format!("/asked-{n}").as_bytes()));
+    (0..2).for_each(|n| stage.missing(format!("/{n}").as_bytes()));
+    assert_eq!(stage.memory.lookups(), before);
+    stage.missing(b"/999");
+    assert_eq!(stage.memory.lookups(), before + 1, "forgotten, and asked for");
+    // One that somebody uses is what it was until they let go, and gone then.
+    let held = stage.mount.create(b"/held").unwrap();
+    stage.mount.unlink(b"/held").unwrap();
+    stage.missing(b"/held");
+    assert_eq!(held.kind(), crate::Kind::File);
+    drop(held);
+    stage.assert_valid();
+}
+
+#[test]
 fn d24_a_flood_costs_another_group_nothing() {
     let policy = Probation { probation_floor: 2000, kept_floor: 2000, ..Probation::default() };
     let stage = Stage::new(64, policy);
