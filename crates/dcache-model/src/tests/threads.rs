@@ -127,7 +127,7 @@ fn d6_a_copy_was_so_at_one_time() {
         scope.spawn(|| {
             while !done.load(Relaxed) {
                 if let Some(stat) = stage.mount.stat(path).unwrap() {
-                    let kind = if (stat.inode - file) % 2 == 0 { Kind::File } else { Kind::Directory };
+                    let kind = if (stat.inode - file).is_multiple_of(2) { Kind::File } else { Kind::Directory };
                     assert_eq!(stat.kind, kind, "the number is of the thing (D6)");
                 }
             }
