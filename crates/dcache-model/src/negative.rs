@@ -28,7 +28,7 @@ use lowwater_lru_core::sync::atomic::Ordering;
 use lowwater_lru_core::sync::Arc;
 use std::fmt;
 
-/// Which negatives stay. Called without locks.
+/// Which negatives stay.
 pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// A name for people.
     fn name(&self) -> &'static str;
@@ -38,10 +38,11 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
         false
     }
 
-    /// A new negative is on its list. May kill it, and others.
+    /// A new negative is on its list. May kill it, and others: called without locks.
     fn settled(&self, negative: &Settled<'_>);
 
-    /// A name was removed, nobody else uses it, and nobody asked for it: may it stay as a negative?
+    /// A name was removed, nobody else uses it, and nobody asked for it: may it stay as a negative? Only answers: its directory is
+    /// kept from changing meanwhile.
     fn keeps_removed(&self, _removed: &Settled<'_>) -> bool {
         true
     }
