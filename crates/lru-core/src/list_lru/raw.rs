@@ -5,8 +5,8 @@
 //!     Memcg::pairs: group -> its Ones  the same Ones, for the group's end
 //! ```
 //!
-//! Lock order: the caller's own locks, a group's `pairs`, `writer`, a list's lock, an ancestor's list's lock. Whoever listens
-//! ([`Occupancy`]) is called under a list's lock, so its locks come last.
+//! Lock order: the caller's own locks, a group's `pairs`, `writer`, a list's lock, its parts' (one at a time), an ancestor's list's
+//! lock. Whoever listens ([`Occupancy`]) is called under a list's lock, so its locks come last.
 //!
 //! # A group dies while somebody adds to it (R1, R2)
 //!
@@ -20,6 +20,8 @@
 //!
 //! It is drained and marked dead before it is unpublished. So whoever finds it locks it and either comes before the drain, or
 //! sees the mark; and whoever does not find it any more finds everything at the parent's already.
+//!
+//! Where a list has [parts](super::split), its lock is held until they are empty, too.
 //!
 //! # A sweep gives an empty list back while somebody adds to it
 //!
@@ -35,11 +37,15 @@
 //! is drained. A child's list counts as a reference on its parent's from the moment it is published, under the writer lock;
 //! so what a sweep takes out has no child, and ancestors are there for as long as they are needed (L6).
 
+mod splitting;
+
+pub(super) use splitting::Round;
+
 use super::boxed::try_box;
 use super::one::{FirstItem, Idleness, Key, Locked};
 use super::pairs::Chain;
-use super::table::Table;
-use super::{Occupancy, One};
+use super::table::{Pair, Slot, Table};
+use super::{Occupancy, One, Split};
 use crate::list::{Links, RawList};
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{AtomicPtr, Ordering};
@@ -62,6 +68,8 @@ struct Writer {
     live: u32,
     /// Slots that are not null: lists, and marks of lists that went.
     used: u32,
+    /// Lists that have parts.
+    split: u32,
 }
 
 impl Writer {
@@ -99,7 +107,11 @@ pub(super) enum Refused {
 
 impl RawListLru {
     pub(super) fn new(occupancy: Option<Arc<dyn Occupancy>>) -> Self {
-        Self { table: AtomicPtr::new(ptr::null_mut()), writer: Mutex::new(Writer { live: 0, used: 0 }), occupancy }
+        Self {
+            table: AtomicPtr::new(ptr::null_mut()),
+            writer: Mutex::new(Writer { live: 0, used: 0, split: 0 }),
+            occupancy,
+        }
     }
 
     /// Links an object at the end of its group's list.
@@ -113,16 +125,23 @@ impl RawListLru {
         // SAFETY: the caller owns the object.
         let object = unsafe { links.as_ref() };
         let guard = pin();
-        if let Some(one) = self.lookup(Key::new(memcg, node), &guard) {
-            let list = one.lock(&guard);
-            if !list.is_dead() {
-                return self.add_to::<UNIQUE>(list, object, links);
+        let one = match self.lookup(Key::new(memcg, node), &guard) {
+            Some(Pair::One(one)) => Some(one),
+            Some(Pair::Split(split)) => Some(split.here()),
+            None => None,
+        };
+        let mut missed = false;
+        if let Some(one) = one {
+            match one.try_lock(&guard) {
+                Some(list) if !list.is_dead() => return self.add_to::<UNIQUE>(list, object, links),
+                Some(_dead) => {}
+                None => missed = true,
             }
         }
-        self.add_slow::<UNIQUE>(object, links, memcg, node, &guard)
+        self.add_slow::<UNIQUE>(object, links, memcg, node, missed, &guard)
     }
 
-    /// The list is not there, or not any more.
+    /// The list is not there, or not any more; or somebody has it.
     #[cold]
     #[inline(never)]
     fn add_slow<const UNIQUE: bool>(
@@ -131,9 +150,10 @@ impl RawListLru {
         links: NonNull<Links>,
         memcg: &Memcg,
         node: NodeId,
+        missed: bool,
         guard: &Guard,
     ) -> Result<(), Refused> {
-        let list = self.lock_to_add(object, memcg, node, guard)?;
+        let list = self.lock_to_add(object, memcg, node, missed, guard)?;
         #[cfg(lowwater_loom)]
         if crate::mutated!("bit_of_the_passed") && list.memcg() != memcg {
             return self.add_and_announce_for(memcg, list, object, links);
@@ -142,7 +162,8 @@ impl RawListLru {
     }
 
     /// `links` are those of `object`, as the pointer under which the list is to own it.
-    #[inline]
+    // Always: handed over in memory, the lock would be read again before it is written, which costs more than all the rest.
+    #[inline(always)]
     fn add_to<const UNIQUE: bool>(
         &self,
         mut list: Locked<'_>,
@@ -262,16 +283,28 @@ impl RawListLru {
     /// How many items the group's own list holds.
     pub(super) fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
         let guard = pin();
-        self.lookup(Key::new(memcg, node), &guard).map_or(0, |one| u64::from(one.nr_items()))
+        let key = Key::new(memcg, node);
+        loop {
+            match self.lookup(key, &guard) {
+                None => return 0,
+                Some(Pair::One(one)) => return one.nr_items().into(),
+                Some(Pair::Split(split)) => {
+                    let n = split.nr_items();
+                    if !self.has_ended(split, &guard) {
+                        return n;
+                    }
+                }
+            }
+        }
     }
 
     /// How many items there are on a node.
     pub(super) fn count_node(&self, node: NodeId) -> u64 {
         let guard = pin();
         let Some(table) = self.table(&guard) else { return 0 };
-        // SAFETY: what the table holds is live in the read side.
-        let ones = table.iter().map(|one| unsafe { &*one });
-        ones.filter(|one| one.key().node == node).map(|one| u64::from(one.nr_items())).sum()
+        // SAFETY: we are in the read side.
+        let pairs = table.iter().map(|slot| unsafe { slot.pair() });
+        pairs.filter(|pair| pair.whole().key().node == node).map(Pair::nr_items).sum()
     }
 
     /// Makes the list to which `add` would add, and counts a reference on it. `None` without memory.
@@ -279,7 +312,7 @@ impl RawListLru {
         let guard = pin();
         let mut group = memcg;
         loop {
-            match self.lookup(Key::new(group, node), &guard) {
+            match self.whole(Key::new(group, node), &guard) {
                 Some(one) => {
                     let mut list = one.lock(&guard);
                     if !list.is_dead() {
@@ -310,18 +343,11 @@ impl RawListLru {
         unsafe { list.put(one) };
     }
 
-    /// The group's own list, locked; `None` if it has none, or if its items are its parent's by now.
-    pub(super) fn lock_one<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Option<Locked<'a>> {
-        let list = self.lookup(Key::new(memcg, node), guard)?.lock(guard);
-        (!list.is_dead()).then_some(list)
-    }
-
     /// The groups that have a list on a node.
     pub(super) fn groups_on(&self, node: NodeId) -> Vec<Memcg> {
         let _writer = self.writer.lock();
         let guard = pin();
-        // SAFETY: what the table holds is live.
-        let ones = self.table(&guard).into_iter().flat_map(Table::iter).map(|one| unsafe { &*one });
+        let ones = self.wholes(&guard);
         // SAFETY: the writer lock is held, and `one` is in the table.
         ones.filter(|one| one.key().node == node).map(|one| unsafe { one.memcg_of_published() }.clone()).collect()
     }
@@ -330,7 +356,11 @@ impl RawListLru {
     pub(super) fn bytes(&self) -> usize {
         let writer = self.writer.lock();
         let guard = pin();
-        writer.live as usize * size_of::<One>() + self.table(&guard).map_or(0, Table::bytes)
+        let parts = match writer.split {
+            0 => 0,
+            _ => self.splits(&guard).map(Split::bytes).sum(),
+        };
+        writer.live as usize * size_of::<One>() + self.table(&guard).map_or(0, Table::bytes) + parts
     }
 
     /// How many (group, node) lists exist.
@@ -349,31 +379,64 @@ impl RawListLru {
     }
 
     #[inline]
-    fn lookup<'a>(&self, key: Key, guard: &'a Guard) -> Option<&'a One> {
-        let one = self.table(guard)?.get(key);
+    fn lookup<'a>(&self, key: Key, guard: &'a Guard) -> Option<Pair<'a>> {
         // SAFETY: what the table holds is live in the read side.
-        (!one.is_null()).then(|| unsafe { &*one })
+        self.table(guard)?.get(key).map(|slot| unsafe { slot.pair() })
     }
 
-    /// The list to which an object of `memcg` goes: its own, made now if need be; else its nearest ancestor's.
+    /// The list itself, with or without parts beside it.
+    fn whole<'a>(&self, key: Key, guard: &'a Guard) -> Option<&'a One> {
+        self.lookup(key, guard).map(Pair::whole)
+    }
+
+    /// All lists, without the parts.
+    fn wholes<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a One> {
+        // SAFETY: what the table holds is live in the read side.
+        self.table(guard).into_iter().flat_map(Table::iter).map(|slot| unsafe { slot.pair() }.whole())
+    }
+
+    fn splits<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a Split> {
+        // SAFETY: as in `wholes`.
+        let pairs = self.table(guard).into_iter().flat_map(Table::iter).map(|slot| unsafe { slot.pair() });
+        pairs.filter_map(|pair| match pair {
+            Pair::Split(split) => Some(split),
+            Pair::One(_) => None,
+        })
+    }
+
+    /// The list to which an object of `memcg` goes: its own, made now if need be; else its nearest ancestor's. `missed`: the
+    /// caller has found it taken already.
     pub(super) fn lock_to_add<'a>(
         &'a self,
         object: &Links,
         memcg: &Memcg,
         node: NodeId,
+        mut missed: bool,
         guard: &'a Guard,
     ) -> Result<Locked<'a>, Refused> {
         let mut group = memcg;
         let mut may_populate = true;
         loop {
             match self.lookup(Key::new(group, node), guard) {
-                Some(one) => {
-                    let list = one.lock(guard);
+                Some(pair) => {
+                    let list = match pair {
+                        Pair::One(one) => {
+                            let mut list = one.lock(guard);
+                            if core::mem::take(&mut missed) && list.count_miss() {
+                                drop(list);
+                                self.split(group, node, guard);
+                                continue;
+                            }
+                            list
+                        }
+                        Pair::Split(split) if core::mem::take(&mut missed) => split.elsewhere().lock(guard),
+                        Pair::Split(split) => split.here().lock(guard),
+                    };
                     if !list.is_dead() {
                         return Ok(list);
                     }
                     if group.is_online() {
-                        continue; // It was idle, and is out of the table by now.
+                        continue; // It was idle, or a part, and is out of the table by now.
                     }
                 }
                 // No list is made for an object that will not be on it.
@@ -411,7 +474,7 @@ impl RawListLru {
     /// The list of a published list's parent, which counts it (One's invariant 3); `None` for the root's.
     fn parent_of<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Option<&'a One> {
         let parent = memcg.parent()?;
-        let one = self.lookup(Key::new(parent, node), guard);
+        let one = self.whole(Key::new(parent, node), guard);
         Some(one.expect("a populated group's parent is populated (L6)"))
     }
 
@@ -472,7 +535,7 @@ impl RawListLru {
                     if let Some(parent) = memcg.parent() {
                         // The chain is open, so the parent does not die before we are done; and no sweep is in here. So what
                         // the table holds is not dead.
-                        match self.lookup(Key::new(parent, node), guard) {
+                        match self.whole(Key::new(parent, node), guard) {
                             Some(parent) => parent.lock(guard).get(),
                             None if crate::mutated!("populate_without_parent") => {}
                             None => return Ok(false),
@@ -481,7 +544,7 @@ impl RawListLru {
                     let one = Box::into_raw(one.take().expect("published once"));
                     // SAFETY: it is new, on no chain, and stays until unpublished, which takes it off the chain first.
                     unsafe { chain.push(one) };
-                    table.insert(key, one, &mut writer.used);
+                    table.insert(key, Slot::of_one(one), &mut writer.used);
                     writer.live += 1;
                     return Ok(true);
                 }
@@ -499,9 +562,9 @@ impl RawListLru {
             return Ok(()); // Others were faster; the caller looks again.
         }
         let mut used = 0;
-        for one in self.table(guard).iter().flat_map(|old| old.iter()) {
-            // SAFETY: what the table holds is live; the key never changes.
-            table.insert(unsafe { (*one).key() }, one, &mut used);
+        for entry in self.table(guard).iter().flat_map(|old| old.iter()) {
+            // SAFETY: we are in the read side; the key never changes.
+            table.insert(unsafe { entry.pair() }.whole().key(), entry, &mut used);
         }
         writer.used = used;
         self.replace_table(Box::into_raw(table), guard);
@@ -529,7 +592,7 @@ impl RawListLru {
 
     fn take_out(&self, one: &One, writer: &mut Writer, guard: &Guard) {
         if let Some(table) = self.table(guard) {
-            table.remove(one.key(), ptr::from_ref(one).cast_mut());
+            table.remove(one.key(), Slot::of_one(ptr::from_ref(one).cast_mut()));
         }
         writer.live -= 1;
         if writer.live == 0 {
@@ -552,7 +615,7 @@ impl RawListLru {
             self.take_out(one, &mut self.writer.lock(), guard);
         }
         {
-            let mut child = one.lock(guard);
+            let mut child = self.lock_without_parts(one, guard);
             let parent = self.parent_of(dying, one.key().node, guard).expect("the root does not die");
             let mut parent = parent.lock(guard);
             let first = parent.take_over(&mut child);
@@ -572,7 +635,7 @@ impl RawListLru {
 
     /// Gives the list back if it has been idle since the last sweep. Its group's chain is locked and open, and `one` on it.
     pub(super) fn sweep(&self, one: &One, chain: &mut Chain, guard: &Guard) -> Idleness {
-        if one.nr_items() != 0 {
+        if !self.sweep_parts(one, chain, guard) || one.nr_items() != 0 {
             return Idleness::Busy;
         }
         let mut writer = self.writer.lock();
@@ -616,8 +679,7 @@ impl RawListLru {
     fn depth_max(&self) -> usize {
         let _writer = self.writer.lock();
         let guard = pin();
-        // SAFETY: what the table holds is live.
-        let ones = self.table(&guard).into_iter().flat_map(Table::iter).map(|one| unsafe { &*one });
+        let ones = self.wholes(&guard);
         // SAFETY: the writer lock is held, and `one` is in the table.
         ones.map(|one| unsafe { one.memcg_of_published() }.depth()).max().unwrap_or(0)
     }
@@ -627,20 +689,20 @@ impl RawListLru {
         let guard = pin();
         let (slot, one, memcg) = {
             let _writer = self.writer.lock();
-            let is_turn = |one: &*mut One| {
-                // SAFETY: what the table holds is live.
-                let one = unsafe { &**one };
+            let is_turn = |slot: &Slot| {
+                // SAFETY: we are in the read side.
+                let one = unsafe { slot.pair() }.whole();
                 // SAFETY: the writer lock is held, and `one` is in the table.
                 unsafe { one.memcg_of_published() }.depth() == depth
             };
-            let (slot, one) = self.table(&guard)?.find_from(slot, is_turn)?;
-            // SAFETY: what the table holds is live in the read side.
-            let one = unsafe { &*one };
+            let (slot, entry) = self.table(&guard)?.find_from(slot, is_turn)?;
+            // SAFETY: we are in the read side.
+            let one = unsafe { entry.pair() }.whole();
             // SAFETY: the writer lock is held, and `one` is in the table.
             (slot, one, unsafe { one.memcg_of_published() }.clone())
         };
         let mut chain = memcg.pairs().lock();
-        let mut list = one.lock(&guard);
+        let mut list = self.lock_without_parts(one, &guard);
         if list.is_dead() {
             return Some(slot); // Its group went offline meanwhile, and unpublished it before it gave us the chain.
         }
@@ -673,23 +735,35 @@ impl RawListLru {
     pub(super) fn assert_valid(&self) {
         let writer = self.writer.lock();
         let guard = pin();
-        let ones: Vec<_> = self.table(&guard).iter().flat_map(|table| table.iter()).collect();
+        let slots: Vec<_> = self.table(&guard).iter().flat_map(|table| table.iter()).collect();
         assert_eq!(
-            ones.len(),
+            slots.len(),
             writer.live as usize,
             "the table must hold as many lists as were published and not unpublished"
         );
-        assert_eq!(self.table(&guard).is_none(), ones.is_empty(), "a list without parts must have no table");
-        for one in ones {
-            // SAFETY: what the table holds is live.
-            let one = unsafe { &*one };
+        assert_eq!(self.table(&guard).is_none(), slots.is_empty(), "lists that are none must have no table");
+        assert_eq!(self.splits(&guard).count(), writer.split as usize, "as many lists must have parts as were split");
+        for slot in slots {
+            // SAFETY: we are in the read side.
+            let pair = unsafe { slot.pair() };
+            let one = pair.whole();
             // SAFETY: the writer lock is held, and `one` is in the table.
             let memcg = unsafe { one.memcg_of_published() };
             if let Some(parent) = memcg.parent() {
                 let parent = self.lookup(Key::new(parent, one.key().node), &guard);
                 assert!(parent.is_some() || !memcg.is_online(), "a populated group's parent must be populated (L6)");
             }
-            one.lock(&guard).assert_valid();
+            one.lock(&guard).assert_valid_with(matches!(pair, Pair::Split(_)));
+            for part in pair.lists().skip(1) {
+                assert_eq!(
+                    (part.key(), part.owner()),
+                    (one.key(), one.owner()),
+                    "a part must be of its list's group and node"
+                );
+                let mut part = part.lock(&guard);
+                assert!(!part.is_dead(), "what the table holds must not be dead");
+                part.assert_valid();
+            }
         }
     }
 }

@@ -1,19 +1,94 @@
 //! Which groups have a list here, and where: read without a lock, written under the list's writer lock.
 //!
 //! Open addressing with linear probing over one array of pointers. A reader finds an entry, nothing (null), or the mark of an entry
-//! that went ([`TOMB`]), over which it steps. Growth copies into a new array and publishes that; an array is freed when its
-//! readers are gone. A list that holds nothing has no array at all.
+//! that went ([`TOMB`]), over which it steps. An entry is a list, or, told by a bit of the pointer, a list with its parts. Growth
+//! copies into a new array and publishes that; an array is freed when its readers are gone. A list that holds nothing has no
+//! array at all.
 
 use super::one::Key;
-use super::One;
+use super::{One, Split};
 use crate::rcu::{Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::UnsafeCell;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::ptr;
 
 const TOMB: *mut One = ptr::without_provenance_mut(1);
+
+/// The bit of a slot that leads to a [`Split`].
+const SPLIT: usize = 2;
+
+/// No list and no split has an address with one of these.
+const TAGS: usize = 3;
+
+/// An entry of a table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Slot(*mut One);
+
+/// What an entry leads to.
+#[derive(Clone, Copy)]
+pub(super) enum Pair<'a> {
+    One(&'a One),
+    Split(&'a Split),
+}
+
+impl Slot {
+    #[inline]
+    pub(super) fn of_one(one: *mut One) -> Self {
+        Self(one)
+    }
+
+    pub(super) fn of_split(split: *mut Split) -> Self {
+        Self(split.map_addr(|addr| addr | SPLIT).cast())
+    }
+
+    /// # Safety
+    ///
+    /// It came from a table while the caller was in the read side, and is used no longer than that.
+    #[inline]
+    pub(super) unsafe fn pair<'a>(self) -> Pair<'a> {
+        if self.0.addr() & SPLIT == 0 {
+            // SAFETY: what a slot holds is live in the read side, says the caller.
+            Pair::One(unsafe { &*self.0 })
+        } else {
+            // SAFETY: as above; by the bit it is a split.
+            Pair::Split(unsafe { &*self.split() })
+        }
+    }
+
+    /// The split to which it leads, as it was given.
+    pub(super) fn split(self) -> *mut Split {
+        self.0.map_addr(|addr| addr & !TAGS).cast()
+    }
+}
+
+impl<'a> Pair<'a> {
+    /// The list itself, with or without parts beside it.
+    #[inline]
+    pub(super) fn whole(self) -> &'a One {
+        match self {
+            Self::One(one) => one,
+            Self::Split(split) => split.whole(),
+        }
+    }
+
+    /// How many items are on it and on its parts.
+    pub(super) fn nr_items(self) -> u64 {
+        match self {
+            Self::One(one) => one.nr_items().into(),
+            Self::Split(split) => split.nr_items(),
+        }
+    }
+
+    /// The list and the parts beside it.
+    pub(super) fn lists(self) -> impl Iterator<Item = &'a One> {
+        let parts = match self {
+            Self::One(_) => None,
+            Self::Split(split) => Some(split.parts()),
+        };
+        core::iter::once(self.whole()).chain(parts.into_iter().flatten())
+    }
+}
 
 /// An array of slots; the capacity is a power of two.
 pub(crate) struct Table {
@@ -48,8 +123,7 @@ impl Table {
     /// An empty array of `capacity` slots, a power of two; `None` without memory.
     pub(super) fn try_new(capacity: usize) -> Option<Box<Self>> {
         debug_assert!(capacity.is_power_of_two(), "probing masks with the capacity");
-        let mut slots = Vec::new();
-        slots.try_reserve_exact(capacity).ok()?;
+        let mut slots = super::boxed::try_vec(capacity)?;
         slots.extend((0..capacity).map(|_| AtomicPtr::new(ptr::null_mut())));
         super::boxed::try_box(Self { slots: slots.into_boxed_slice(), retired: UnsafeCell::new(ptr::null_mut()) })
     }
@@ -89,46 +163,61 @@ impl Table {
         (0..=mask).map(move |i| &self.slots[start.wrapping_add(i) & mask])
     }
 
-    /// The list of `key`, or null. Lock-free; the caller is in the read side.
+    /// The entry of `key`. Lock-free; the caller is in the read side.
     #[inline]
-    pub(super) fn get(&self, key: Key) -> *mut One {
+    pub(super) fn get(&self, key: Key) -> Option<Slot> {
         let mask = self.slots.len() - 1;
         let start = Self::start(key);
         for i in 0..=mask {
-            // Acquire: meets the Release in `insert`, so that the list is seen as it was made.
+            // Acquire: meets the Release in `insert` and `replace`, so that the list is seen as it was made, and its parts.
             let one = self.slots[start.wrapping_add(i) & mask].load(Ordering::Acquire);
             if one.is_null() {
                 break;
             }
-            // SAFETY: what a slot holds is live for readers in the read side; the key never changes.
-            if one != TOMB && unsafe { (*one).key() } == key {
-                return one;
+            // SAFETY: what a slot holds is live for readers in the read side.
+            let is_it = one != TOMB
+                && match unsafe { Slot(one).pair() } {
+                    Pair::One(one) => one.key() == key,
+                    Pair::Split(split) => split.key() == key,
+                };
+            if is_it {
+                return Some(Slot(one));
             }
         }
-        ptr::null_mut()
+        None
     }
 
-    /// Puts `one` into the first free slot of its probe. `used` says afterwards how many slots are not null.
+    /// Puts an entry into the first free slot of its probe. `used` says afterwards how many slots are not null.
     /// The caller holds the writer lock, `key` is not in, and there is room.
-    pub(super) fn insert(&self, key: Key, one: *mut One, used: &mut u32) {
+    pub(super) fn insert(&self, key: Key, entry: Slot, used: &mut u32) {
         for slot in self.probe(key) {
             // Relaxed: only writers store, and we hold their lock.
             let old = slot.load(Ordering::Relaxed);
             if old.is_null() || old == TOMB {
                 *used += u32::from(old.is_null());
                 // Release: meets the Acquire in `get`.
-                slot.store(one, if crate::mutated!("publish_relaxed") { Ordering::Relaxed } else { Ordering::Release });
+                let ordering = if crate::mutated!("publish_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+                slot.store(entry.0, ordering);
                 return;
             }
         }
         unreachable!("the writer makes room before it inserts");
     }
 
-    /// Takes `one` out. The caller holds the writer lock.
-    pub(super) fn remove(&self, key: Key, one: *mut One) {
+    /// Puts an entry in place of another. The caller holds the writer lock.
+    pub(super) fn replace(&self, key: Key, old: Slot, new: Slot) {
+        // Relaxed: only writers store, and we hold their lock.
+        let slot = self.probe(key).find(|slot| slot.load(Ordering::Relaxed) == old.0);
+        // Release: meets the Acquire in `get`.
+        let ordering = if crate::mutated!("split_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        slot.expect("a published list is in the table").store(new.0, ordering);
+    }
+
+    /// Takes an entry out. The caller holds the writer lock.
+    pub(super) fn remove(&self, key: Key, entry: Slot) {
         for slot in self.probe(key) {
             // Relaxed: only writers store, and we hold their lock.
-            if slot.load(Ordering::Relaxed) == one {
+            if slot.load(Ordering::Relaxed) == entry.0 {
                 // Relaxed: nothing is read through a TOMB. That readers leave first is the read side's doing.
                 slot.store(TOMB, Ordering::Relaxed);
                 return;
@@ -138,16 +227,18 @@ impl Table {
     }
 
     /// Everything in the table, as a writer or a reader in the read side sees it.
-    pub(super) fn iter(&self) -> impl Iterator<Item = *mut One> + '_ {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         // Acquire: as in `get`.
-        self.slots.iter().map(|slot| slot.load(Ordering::Acquire)).filter(|&one| !one.is_null() && one != TOMB)
+        let slots = self.slots.iter().map(|slot| slot.load(Ordering::Acquire));
+        slots.filter(|&one| !one.is_null() && one != TOMB).map(Slot)
     }
 
     /// The first entry at or after `slot` that `is_wanted`, and its slot. The caller holds the writer lock.
-    pub(super) fn find_from(&self, slot: usize, is_wanted: impl Fn(&*mut One) -> bool) -> Option<(usize, *mut One)> {
+    pub(super) fn find_from(&self, slot: usize, is_wanted: impl Fn(&Slot) -> bool) -> Option<(usize, Slot)> {
         // Relaxed: only writers store, and we hold their lock.
         let slots = self.slots.iter().enumerate().skip(slot).map(|(i, one)| (i, one.load(Ordering::Relaxed)));
-        slots.filter(|(_, one)| !one.is_null() && *one != TOMB).find(|(_, one)| is_wanted(one))
+        let mut entries = slots.filter(|(_, one)| !one.is_null() && *one != TOMB).map(|(i, one)| (i, Slot(one)));
+        entries.find(|(_, entry)| is_wanted(entry))
     }
 
     /// Bytes of an array of `capacity` slots.

@@ -1,7 +1,7 @@
 //! What was retired and waits for its readers: linked through the things themselves, so that retiring never needs memory.
 
 use super::Retired;
-use crate::list_lru::{One, Table};
+use crate::list_lru::{One, Part, Split, Table};
 use alloc::boxed::Box;
 use core::ptr;
 
@@ -17,6 +17,8 @@ unsafe impl<T: Retired> Send for Queue<T> {}
 /// All kinds that there are.
 pub(crate) struct Queues {
     pub(crate) ones: Queue<One>,
+    pub(crate) parts: Queue<Part>,
+    pub(crate) splits: Queue<Split>,
     pub(crate) tables: Queue<Table>,
     #[cfg(all(test, feature = "std", not(lowwater_loom)))]
     pub(crate) things: Queue<thing::Thing>,
@@ -26,6 +28,8 @@ impl Queues {
     pub(super) const fn new() -> Self {
         Self {
             ones: Queue::new(),
+            parts: Queue::new(),
+            splits: Queue::new(),
             tables: Queue::new(),
             #[cfg(all(test, feature = "std", not(lowwater_loom)))]
             things: Queue::new(),
@@ -37,7 +41,7 @@ impl Queues {
         let things = self.things.len;
         #[cfg(not(all(test, feature = "std", not(lowwater_loom))))]
         let things = 0;
-        self.ones.len + self.tables.len + things
+        self.ones.len + self.parts.len + self.splits.len + self.tables.len + things
     }
 
     /// Takes everything out.
@@ -49,6 +53,8 @@ impl Queues {
     #[cfg(all(not(lowwater_loom), feature = "std"))]
     pub(super) fn append(&mut self, other: Self) {
         self.ones.append(other.ones);
+        self.parts.append(other.parts);
+        self.splits.append(other.splits);
         self.tables.append(other.tables);
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         self.things.append(other.things);
@@ -62,6 +68,10 @@ impl Queues {
     pub(super) unsafe fn free(self) {
         // SAFETY: no reader sees any of it, says the caller.
         unsafe { self.ones.free() };
+        // SAFETY: as above.
+        unsafe { self.parts.free() };
+        // SAFETY: as above.
+        unsafe { self.splits.free() };
         // SAFETY: as above.
         unsafe { self.tables.free() };
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]

@@ -1,6 +1,8 @@
 //! Every interleaving, of small stories. Each ordering that a story
 //! rests on has a twin without it, which must fail.
 
+mod split;
+
 use super::{item, Item};
 use crate::list_lru::{sweep::sweep_group, Swept};
 use crate::sync::atomic::{fence, AtomicBool, Ordering};
