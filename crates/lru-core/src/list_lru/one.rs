@@ -33,15 +33,24 @@ use crate::{Memcg, NodeId};
 use core::ptr::{self, NonNull};
 
 /// Whose list, and on which node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) node: NodeId,
+    /// The id's hash.
+    pub(crate) spread: u16,
     pub(crate) memcg: MemcgId,
+}
+
+impl PartialEq for Key {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        (self.node, self.memcg) == (other.node, other.memcg)
+    }
 }
 
 impl Key {
     pub(crate) fn new(memcg: &Memcg, node: NodeId) -> Self {
-        Self { node, memcg: memcg.id() }
+        Self { node, spread: memcg.spread(), memcg: memcg.id() }
     }
 }
 
@@ -132,7 +141,7 @@ impl One {
 
     #[inline]
     pub(super) fn key(&self) -> Key {
-        Key { node: self.node, memcg: self.memcg_id }
+        Key { node: self.node, spread: self.memcg_id.spread(), memcg: self.memcg_id }
     }
 
     /// The list this is a part of.

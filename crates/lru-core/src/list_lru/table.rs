@@ -153,9 +153,9 @@ impl Table {
     /// Where probing begins, before the mask.
     #[inline]
     fn start(key: Key) -> usize {
-        // Fibonacci hashing of the id, with the node mixed in: ids are dense, so neighbours should spread.
-        let hash = (u64::from(key.memcg.get()) << 16 | u64::from(key.node.get())).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (hash >> 32) as usize
+        // The node is at hand when the group is looked at, so that all this adds to the way there is two additions.
+        let (of_node, high) = (usize::from(key.node.get()).wrapping_mul(0x9E37_79B1), (key.memcg.get() as usize) << 16);
+        usize::from(key.spread).wrapping_add(of_node).wrapping_add(high)
     }
 
     fn probe(&self, key: Key) -> impl Iterator<Item = &AtomicPtr<One>> {
