@@ -51,7 +51,7 @@ pub(super) mod fault {
         (result, AFTER.take().is_none())
     }
 
-    pub(super) fn is_now() -> bool {
+    pub(in crate::list_lru) fn is_now() -> bool {
         let after = AFTER.get();
         AFTER.set(after.and_then(|n| n.checked_sub(1)));
         after == Some(0)

@@ -107,8 +107,9 @@ impl Retired for One {
     }
 
     #[cfg(lowwater_loom)]
-    fn assert_unread(&mut self) {
-        self.owner.with_mut(|_| ());
+    unsafe fn assert_unread(this: *mut Self) {
+        // SAFETY: it is live, says the caller.
+        unsafe { &(*this).owner }.with_mut(|_| ());
     }
 }
 
@@ -359,28 +360,29 @@ impl<'a> Locked<'a> {
         this.refs.with_mut(|r| unsafe { *r = left });
         if left == 0 {
             // SAFETY: the last reference was given up, and this is its effective list.
-            unsafe { self.release(one) };
+            self.released = unsafe { Self::release(one, self.released) };
         }
     }
 
-    /// Joins `one` to what is retired when the lock is given back, and gives up what it counts on.
+    /// Joins `one` to what is retired when the lock is given back, and gives up what it counts on. Takes and gives what is joined
+    /// as a value: borrowed, the right to the lock would live in memory on every way, not only on this one.
     ///
     /// # Safety
     ///
-    /// The `refs` of `one` are 0, and this is its effective list.
+    /// The `refs` of `one` are 0, and the lock of its effective list is held.
     #[cold]
     #[inline(never)]
-    unsafe fn release(&mut self, mut one: *const One) {
+    unsafe fn release(mut one: *const One, mut released: *const One) -> *const One {
         loop {
             // SAFETY: it is retired only by who releases it, and that is us.
             let this = unsafe { &*one };
             // SAFETY: it is dead (else the table's reference were left), and its `forward` does not change any more.
             let forward = this.chain.next.with(|next| unsafe { *next });
             // SAFETY: `refs` is 0, so it is ours (invariant 3).
-            this.chain.prev.with_mut(|prev| unsafe { *prev = self.released.cast_mut() });
-            self.released = one;
+            this.chain.prev.with_mut(|prev| unsafe { *prev = released.cast_mut() });
+            released = one;
             if forward.is_null() {
-                return;
+                return released;
             }
             // SAFETY: it counts the reference of what forwards to it, which is given up here.
             let next = unsafe { &*forward };
@@ -389,7 +391,7 @@ impl<'a> Locked<'a> {
             // SAFETY: as above.
             next.refs.with_mut(|r| unsafe { *r = left });
             if left != 0 {
-                return;
+                return released;
             }
             one = forward;
         }
@@ -476,7 +478,7 @@ impl Drop for Locked<'_> {
         // SAFETY: the lock is held.
         unsafe { self.one.lock.unlock() };
         if !self.released.is_null() {
-            self.retire_released();
+            Self::retire_released(self.released, self.guard);
         }
     }
 }
@@ -484,8 +486,7 @@ impl Drop for Locked<'_> {
 impl Locked<'_> {
     #[cold]
     #[inline(never)]
-    fn retire_released(&mut self) {
-        let mut released = self.released;
+    fn retire_released(mut released: *const One, guard: &Guard) {
         while !released.is_null() {
             // SAFETY: `refs` is 0, so we alone own it (invariant 3).
             let one = unsafe { &*released };
@@ -497,10 +498,10 @@ impl Locked<'_> {
             // SAFETY: as above.
             if one.state.with(|s| unsafe { *s }) == State::DEAD_PART {
                 // SAFETY: as below; by its state it is a part.
-                unsafe { self.guard.retire(Part::of(released)) };
+                unsafe { guard.retire(Part::of(released)) };
             } else {
                 // SAFETY: it left the table and no item names it as home, so no new reader finds it; it came from a box.
-                unsafe { self.guard.retire(released.cast_mut()) };
+                unsafe { guard.retire(released.cast_mut()) };
             }
             released = next;
         }

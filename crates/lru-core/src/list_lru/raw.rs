@@ -44,7 +44,7 @@ pub(super) use splitting::Round;
 use super::boxed::try_box;
 use super::one::{FirstItem, Idleness, Key, Locked};
 use super::pairs::Chain;
-use super::table::{Pair, Slot, Table};
+use super::table::{Pair, Slot, Table, TableRef};
 use super::{Occupancy, One, Split};
 use crate::list::{Links, RawList};
 use crate::rcu::{pin, Guard};
@@ -78,7 +78,7 @@ impl Writer {
         (self.live < PAIRS_MAX).then(|| Table::capacity_for(self.live as usize + 1))
     }
 
-    fn has_room(&self, table: &Table) -> bool {
+    fn has_room(&self, table: TableRef<'_>) -> bool {
         (self.used as usize) < Table::used_max(table.capacity())
     }
 }
@@ -226,58 +226,67 @@ impl RawListLru {
         guard: &'a Guard,
     ) -> Option<Locked<'a>> {
         loop {
-            let home = links.home();
             if let Some(list) = held.take() {
-                if ptr::eq(list.one(), home) {
+                if ptr::eq(list.one(), links.home()) {
                     return Some(list);
                 }
             }
-            if home.is_null() || home == Links::PRIVATE {
-                return None;
-            }
+            let home = self.home_of(links)?;
             // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
-            let one = unsafe { &*home };
-            if !ptr::eq(one.owner(), self) {
-                return None;
-            }
-            let list = Self::lock_effective_of(one, guard);
-            if links.home() == home {
+            let list = Self::lock_effective_of(unsafe { &*home }, guard);
+            if ptr::eq(links.home(), home) {
                 return Some(list);
             }
+            // Ask again: each turn somebody else got something done.
         }
     }
 
-    /// Unlinks an object, if it is on this list: the pointer under which it was added.
+    /// Unlinks an object, if it is on one of these lists: the pointer under which it was added.
     #[inline]
     pub(super) fn del(&self, links: &Links) -> Option<NonNull<Links>> {
         let guard = pin();
-        loop {
-            let home = links.home();
-            if home.is_null() || home == Links::PRIVATE {
-                return None;
-            }
-            // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
-            let one = unsafe { &*home };
-            if !ptr::eq(one.owner(), self) {
-                return None;
-            }
-            let mut list = one.lock(&guard);
-            if list.is_dead() {
-                list = Self::lock_effective_slow(list, &guard);
-            }
-            if links.home() == home {
-                #[cfg(lowwater_loom)]
-                if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
-                    // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
-                    if let Some(parent) = self.parent_of(list.memcg(), list.one().key().node, &guard) {
-                        list.move_count_to(parent);
-                    }
-                }
-                // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
-                return Some(unsafe { list.unlink(links, ptr::null_mut()) });
-            }
-            // It left, or was added elsewhere, before we had the lock. Ask again: each turn somebody else got something done.
+        let home = self.home_of(links)?;
+        // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
+        let list = unsafe { &*home }.lock(&guard);
+        if !list.is_dead() && ptr::eq(links.home(), home) {
+            return Some(self.take_off(list, links, &guard));
         }
+        drop(list);
+        self.del_slow(links, &guard)
+    }
+
+    /// It left, its list is dead, or it was added elsewhere before we had the lock.
+    #[cold]
+    #[inline(never)]
+    fn del_slow(&self, links: &Links, guard: &Guard) -> Option<NonNull<Links>> {
+        let list = self.lock_home(links, None, guard)?;
+        Some(self.take_off(list, links, guard))
+    }
+
+    /// The home of an object, if that is one of these lists.
+    #[inline]
+    fn home_of(&self, links: &Links) -> Option<*const One> {
+        let home = links.home();
+        if home.is_null() || home == Links::PRIVATE {
+            return None;
+        }
+        // SAFETY: an item's home is not retired while the item is on a list, and the caller is in the read side.
+        let owner = unsafe { &*home }.owner();
+        ptr::eq(owner, self).then_some(home.cast_const())
+    }
+
+    /// Unlinks an object that is on this list.
+    #[inline(always)] // As `add_to`.
+    fn take_off(&self, mut list: Locked<'_>, links: &Links, _guard: &Guard) -> NonNull<Links> {
+        #[cfg(lowwater_loom)]
+        if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
+            // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
+            if let Some(parent) = self.parent_of(list.memcg(), list.one().key().node, _guard) {
+                list.move_count_to(parent);
+            }
+        }
+        // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
+        unsafe { list.unlink(links, ptr::null_mut()) }
     }
 
     /// How many items the group's own list holds.
@@ -360,7 +369,7 @@ impl RawListLru {
             0 => 0,
             _ => self.splits(&guard).map(Split::bytes).sum(),
         };
-        writer.live as usize * size_of::<One>() + self.table(&guard).map_or(0, Table::bytes) + parts
+        writer.live as usize * size_of::<One>() + self.table(&guard).map_or(0, TableRef::bytes) + parts
     }
 
     /// How many (group, node) lists exist.
@@ -371,11 +380,11 @@ impl RawListLru {
     // === finding and locking ===
 
     #[inline]
-    fn table<'a>(&self, _guard: &'a Guard) -> Option<&'a Table> {
+    fn table<'a>(&self, _guard: &'a Guard) -> Option<TableRef<'a>> {
         // Acquire: meets the Release in `make_room`, so that the array is seen filled.
         let table = self.table.load(Ordering::Acquire);
         // SAFETY: a published table is live in the read side.
-        (!table.is_null()).then(|| unsafe { &*table })
+        NonNull::new(table).map(|table| unsafe { TableRef::of(table) })
     }
 
     #[inline]
@@ -392,12 +401,12 @@ impl RawListLru {
     /// All lists, without the parts.
     fn wholes<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a One> {
         // SAFETY: what the table holds is live in the read side.
-        self.table(guard).into_iter().flat_map(Table::iter).map(|slot| unsafe { slot.pair() }.whole())
+        self.table(guard).into_iter().flat_map(TableRef::iter).map(|slot| unsafe { slot.pair() }.whole())
     }
 
     fn splits<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a Split> {
         // SAFETY: as in `wholes`.
-        let pairs = self.table(guard).into_iter().flat_map(Table::iter).map(|slot| unsafe { slot.pair() });
+        let pairs = self.table(guard).into_iter().flat_map(TableRef::iter).map(|slot| unsafe { slot.pair() });
         pairs.filter_map(|pair| match pair {
             Pair::Split(split) => Some(split),
             Pair::One(_) => None,
@@ -531,7 +540,7 @@ impl RawListLru {
                 if self.lookup(key, guard).is_some() {
                     return Ok(true);
                 }
-                if let Some(table) = self.table(guard).filter(|t| writer.has_room(t)) {
+                if let Some(table) = self.table(guard).filter(|t| writer.has_room(*t)) {
                     if let Some(parent) = memcg.parent() {
                         // The chain is open, so the parent does not die before we are done; and no sweep is in here. So what
                         // the table holds is not dead.
@@ -556,9 +565,12 @@ impl RawListLru {
     /// Replaces the table by one that has room for at least one more, and not much more than that.
     fn make_room(&self, guard: &Guard) -> Result<(), Unpopulated> {
         let needed = self.writer.lock().capacity_needed().ok_or(Unpopulated::NoMemory)?;
-        let table = Table::try_new(needed).ok_or(Unpopulated::NoMemory)?;
+        let new = Table::try_new(needed).ok_or(Unpopulated::NoMemory)?;
+        // SAFETY: it was made just now.
+        let table = unsafe { TableRef::of(new) };
         let mut writer = self.writer.lock();
         if writer.capacity_needed().is_none_or(|needed| needed > table.capacity()) {
+            Table::discard(new);
             return Ok(()); // Others were faster; the caller looks again.
         }
         let mut used = 0;
@@ -567,7 +579,7 @@ impl RawListLru {
             table.insert(unsafe { entry.pair() }.whole().key(), entry, &mut used);
         }
         writer.used = used;
-        self.replace_table(Box::into_raw(table), guard);
+        self.replace_table(new.as_ptr(), guard);
         Ok(())
     }
 
@@ -577,7 +589,7 @@ impl RawListLru {
         let ordering = if crate::mutated!("table_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
         let old = self.table.swap(new, ordering);
         if !old.is_null() {
-            // SAFETY: it came from a box, and readers that enter from now on find the new one.
+            // SAFETY: it came from `try_new`, and readers that enter from now on find the new one.
             unsafe { guard.retire(old) };
         }
     }

@@ -2,7 +2,6 @@
 
 use super::Retired;
 use crate::list_lru::{One, Part, Split, Table};
-use alloc::boxed::Box;
 use core::ptr;
 
 /// Things of one kind, the last retired first.
@@ -91,7 +90,7 @@ impl<T: Retired> Queue<T> {
     ///
     /// # Safety
     ///
-    /// `thing` came from [`Box::into_raw`], and is retired: nobody uses its link, and nobody else frees it.
+    /// `thing` is what [`Retired::free`] frees, and is retired: nobody uses its link, and nobody else frees it.
     pub(super) unsafe fn push(&mut self, thing: *mut T) {
         // SAFETY: it is live, says the caller.
         let link = unsafe { &*thing }.link();
@@ -127,12 +126,13 @@ impl<T: Retired> Queue<T> {
     /// As for [`Queues::free`].
     unsafe fn free(mut self) {
         while let Some(thing) = self.pop() {
-            // SAFETY: it came from a box, and no reader sees it, says the caller.
-            #[cfg_attr(not(lowwater_loom), expect(unused_mut, reason = "only a model checker is told"))]
-            let mut thing = unsafe { Box::from_raw(thing) };
             #[cfg(lowwater_loom)]
-            thing.assert_unread();
-            drop(thing);
+            // SAFETY: it was retired, and no reader sees it, says the caller.
+            unsafe {
+                T::assert_unread(thing);
+            };
+            // SAFETY: as above.
+            unsafe { T::free(thing) };
         }
     }
 }
