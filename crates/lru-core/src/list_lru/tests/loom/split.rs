@@ -1,16 +1,17 @@
 //! Lists that are split, and joined again, under those who use them.
 
-use super::{check, world, world_heard_by, Bit, World, N0};
+use super::listener::Bit;
+use super::{check, world, world_heard_by, World, N0};
 use crate::list_lru::split::set_place;
 use crate::list_lru::tests::item;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::with_mutant;
-use crate::ListLru;
+use crate::{ListLru, Occupancy};
 use alloc::sync::Arc;
 use loom::thread;
 
 /// A world whose child has a list with parts. Who adds comes to the first of them.
-fn split_world_heard_by(ear: Option<Arc<Bit>>) -> &'static World {
+fn split_world_heard_by(ear: Option<Arc<dyn Occupancy>>) -> &'static World {
     let w = world_heard_by(ear);
     drop(w.lru.prepare(&w.child, N0).unwrap());
     assert!(w.lru.split_now(&w.child, N0));
