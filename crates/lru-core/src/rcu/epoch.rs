@@ -1,7 +1,6 @@
 //! Where the system does not help: crossbeam-epoch.
 
 use super::Retired;
-use alloc::boxed::Box;
 
 /// Proof that the thread is inside the read side.
 pub(crate) struct Guard(crossbeam_epoch::Guard);
@@ -18,15 +17,15 @@ pub(crate) fn flush() {
 }
 
 impl Guard {
-    /// Frees the box behind `ptr` once every reader that may have seen it is gone.
+    /// Frees what is behind `ptr` once every reader that may have seen it is gone.
     ///
     /// # Safety
     ///
-    /// `ptr` came from [`Box::into_raw`], is unreachable for readers that pin from now on, and is retired once.
+    /// `ptr` is what [`Retired::free`] frees, is unreachable for readers that pin from now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let free = move || {
-            // SAFETY: `ptr` came from `Box::into_raw` and is retired once, says the caller; the epoch says that nobody reads it.
-            drop(unsafe { Box::from_raw(ptr) });
+            // SAFETY: `ptr` is retired once, says the caller; the epoch says that nobody reads it.
+            unsafe { T::free(ptr) };
         };
         // SAFETY: `free` may run on another thread: a `Retired` is Send. It borrows nothing.
         unsafe { self.0.defer_unchecked(free) };

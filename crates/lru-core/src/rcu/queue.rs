@@ -1,8 +1,7 @@
 //! What was retired and waits for its readers: linked through the things themselves, so that retiring never needs memory.
 
 use super::Retired;
-use crate::list_lru::{One, Table};
-use alloc::boxed::Box;
+use crate::list_lru::{One, Part, Split, Table};
 use core::ptr;
 
 /// Things of one kind, the last retired first.
@@ -17,6 +16,8 @@ unsafe impl<T: Retired> Send for Queue<T> {}
 /// All kinds that there are.
 pub(crate) struct Queues {
     pub(crate) ones: Queue<One>,
+    pub(crate) parts: Queue<Part>,
+    pub(crate) splits: Queue<Split>,
     pub(crate) tables: Queue<Table>,
     #[cfg(all(test, feature = "std", not(lowwater_loom)))]
     pub(crate) things: Queue<thing::Thing>,
@@ -26,6 +27,8 @@ impl Queues {
     pub(super) const fn new() -> Self {
         Self {
             ones: Queue::new(),
+            parts: Queue::new(),
+            splits: Queue::new(),
             tables: Queue::new(),
             #[cfg(all(test, feature = "std", not(lowwater_loom)))]
             things: Queue::new(),
@@ -37,7 +40,7 @@ impl Queues {
         let things = self.things.len;
         #[cfg(not(all(test, feature = "std", not(lowwater_loom))))]
         let things = 0;
-        self.ones.len + self.tables.len + things
+        self.ones.len + self.parts.len + self.splits.len + self.tables.len + things
     }
 
     /// Takes everything out.
@@ -49,6 +52,8 @@ impl Queues {
     #[cfg(all(not(lowwater_loom), feature = "std"))]
     pub(super) fn append(&mut self, other: Self) {
         self.ones.append(other.ones);
+        self.parts.append(other.parts);
+        self.splits.append(other.splits);
         self.tables.append(other.tables);
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         self.things.append(other.things);
@@ -62,6 +67,10 @@ impl Queues {
     pub(super) unsafe fn free(self) {
         // SAFETY: no reader sees any of it, says the caller.
         unsafe { self.ones.free() };
+        // SAFETY: as above.
+        unsafe { self.parts.free() };
+        // SAFETY: as above.
+        unsafe { self.splits.free() };
         // SAFETY: as above.
         unsafe { self.tables.free() };
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
@@ -81,7 +90,7 @@ impl<T: Retired> Queue<T> {
     ///
     /// # Safety
     ///
-    /// `thing` came from [`Box::into_raw`], and is retired: nobody uses its link, and nobody else frees it.
+    /// `thing` is what [`Retired::free`] frees, and is retired: nobody uses its link, and nobody else frees it.
     pub(super) unsafe fn push(&mut self, thing: *mut T) {
         // SAFETY: it is live, says the caller.
         let link = unsafe { &*thing }.link();
@@ -117,12 +126,13 @@ impl<T: Retired> Queue<T> {
     /// As for [`Queues::free`].
     unsafe fn free(mut self) {
         while let Some(thing) = self.pop() {
-            // SAFETY: it came from a box, and no reader sees it, says the caller.
-            #[cfg_attr(not(lowwater_loom), expect(unused_mut, reason = "only a model checker is told"))]
-            let mut thing = unsafe { Box::from_raw(thing) };
             #[cfg(lowwater_loom)]
-            thing.assert_unread();
-            drop(thing);
+            // SAFETY: it was retired, and no reader sees it, says the caller.
+            unsafe {
+                T::assert_unread(thing);
+            };
+            // SAFETY: as above.
+            unsafe { T::free(thing) };
         }
     }
 }
