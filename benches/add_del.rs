@@ -3,13 +3,16 @@
 //! | row | what |
 //! |---|---|
 //! | `lowwater, own groups` | each thread's objects are in a group of their own: the case that the lists are made for |
-//! | `lowwater, one group` | all threads' objects are in one group: they meet at its list's lock |
+//! | `lowwater, one group` | all threads' objects are in one group: they meet at its list's lock, until it is split, which it is as soon as they do |
+//! | `lowwater, one group, split` | the same, but split before the time is taken: with one thread, what a split costs |
 //! | `one lock` | a [`parking_lot::Mutex`] around one doubly linked list, laid out in an array: no groups, no nodes, nobody listens |
 //! | `boxes, own groups` | as `lowwater, own groups`, with objects in boxes that move on and off the list: no reference counts |
 //! | `boxes, one lock` | as `one lock`, with the list's links in the boxes themselves, by raw pointers: as little as can be done |
 //!
 //! Each takes a handle (an `Arc`), puts it on a list that holds a thousand others, and takes it off again. The time is that of one such
 //! pair on one thread, while the other threads do the same: with two cores and nothing shared it does not grow with the threads.
+//!
+//! After the rows: the throughput of all threads on one group as a part of that on groups of their own, from runs in turn.
 
 mod threads;
 
@@ -199,13 +202,18 @@ fn boxes_lowwater(threads: usize, pairs: u64, groups: &[Memcg]) -> Duration {
 
 // === the rows ===
 
-fn lowwater(threads: usize, pairs: u64, group_of: impl Fn(usize) -> Memcg + Sync) -> Duration {
+/// Lists with the residents of so many threads.
+fn lists(threads: usize, group_of: impl Fn(usize) -> Memcg) -> ListLru<Item> {
     let lru = ListLru::<Item>::new();
     for thread in 0..threads {
         for item in items(0..RESIDENTS) {
             lru.add(item, &group_of(thread), NodeId::ZERO).expect("a new object is on no list");
         }
     }
+    lru
+}
+
+fn lowwater(lru: &ListLru<Item>, threads: usize, pairs: u64, group_of: impl Fn(usize) -> Memcg + Sync) -> Duration {
     threads::timed(threads, |thread| {
         let (group, movers) = (group_of(thread), movers(thread));
         for item in movers.iter().cycle().take(pairs as usize) {
@@ -213,6 +221,49 @@ fn lowwater(threads: usize, pairs: u64, group_of: impl Fn(usize) -> Memcg + Sync
             lru.del(item).expect("it was just put there");
         }
     })
+}
+
+/// Lets two threads meet at a list's lock until it is split, which shows in what the lists cost.
+fn split(lru: &ListLru<Item>, group: &Memcg) {
+    let whole = lru.footprint();
+    let item = items(0..1).remove(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while lru.footprint() == whole {
+                lru.walk_one(group, NodeId::ZERO, &mut 1, |it| {
+                    std::thread::sleep(Duration::from_micros(100));
+                    it.skip()
+                });
+            }
+        });
+        while lru.footprint() == whole {
+            lru.add(Arc::clone(&item), group, NodeId::ZERO).expect("it was taken off before");
+            lru.del(&item).expect("it was just put there");
+        }
+    });
+}
+
+/// Prints what one group is worth against groups of their own: the middle one of some runs, each right after the other's.
+fn print_ratio(groups: &[Memcg]) {
+    const PAIRS: u64 = 2_000_000;
+    let mut ratios: Vec<f64> = (0..15)
+        .map(|_| {
+            // New ones each time: that they split is a part of it.
+            let (own, one) = (|thread: usize| groups[thread].clone(), |_| groups[0].clone());
+            let own = lowwater(&lists(THREADS_MAX, own), THREADS_MAX, PAIRS, own);
+            let one = lowwater(&lists(THREADS_MAX, one), THREADS_MAX, PAIRS, one);
+            own.as_secs_f64() / one.as_secs_f64()
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    println!(
+        "{THREADS_MAX} threads on one group reach {:.2} times the throughput of {THREADS_MAX} on groups of their own \
+         (middle of {}, from {:.2} to {:.2})",
+        ratios[ratios.len() / 2],
+        ratios.len(),
+        ratios[0],
+        ratios[ratios.len() - 1],
+    );
 }
 
 fn one_lock(threads: usize, pairs: u64) -> Duration {
@@ -233,11 +284,18 @@ fn add_del(criterion: &mut Criterion) {
     let groups: Vec<_> = (0..THREADS_MAX).map(|n| tree.root().create(&n.to_string()).expect("a new name")).collect();
     let mut rows = criterion.benchmark_group("add+del");
     for threads in 1..=THREADS_MAX {
+        let (own, one) = (|thread: usize| groups[thread].clone(), |_| groups[0].clone());
+        // Made once, as criterion may ask for the row many times.
+        let (on_own, on_one, on_split) = (lists(threads, own), lists(threads, one), lists(threads, one));
+        split(&on_split, &groups[0]);
         rows.bench_function(BenchmarkId::new("lowwater, own groups", threads), |b| {
-            b.iter_custom(|pairs| lowwater(threads, pairs, |thread| groups[thread].clone()));
+            b.iter_custom(|pairs| lowwater(&on_own, threads, pairs, own));
         });
         rows.bench_function(BenchmarkId::new("lowwater, one group", threads), |b| {
-            b.iter_custom(|pairs| lowwater(threads, pairs, |_| groups[0].clone()));
+            b.iter_custom(|pairs| lowwater(&on_one, threads, pairs, one));
+        });
+        rows.bench_function(BenchmarkId::new("lowwater, one group, split", threads), |b| {
+            b.iter_custom(|pairs| lowwater(&on_split, threads, pairs, one));
         });
         rows.bench_function(BenchmarkId::new("one lock", threads), |b| {
             b.iter_custom(|pairs| one_lock(threads, pairs));
@@ -249,6 +307,8 @@ fn add_del(criterion: &mut Criterion) {
             b.iter_custom(|pairs| boxes_one_lock(threads, pairs));
         });
     }
+    rows.finish();
+    print_ratio(&groups);
 }
 
 fn main() {

@@ -35,7 +35,14 @@ fn main() {
                 }
             })
         });
-        println!("    cached {what:<10} {ns:8.1}");
+        let stat = least(ROUNDS, || {
+            ns_each(LOOKUPS, || {
+                for _ in 0..LOOKUPS {
+                    black_box(stage.mount.stat(black_box(path))).expect("memory does not fail");
+                }
+            })
+        });
+        println!("    cached {what:<10} {ns:8.1}   stat {stat:8.1}");
     }
     scaling(&stage);
     println!("bytes of a dentry with a name of up to 32 bytes: {}", Dcache::dentry_bytes());
@@ -53,50 +60,76 @@ fn scaling(stage: &Stage) {
     }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     println!(
-        "lookups of 4 names by threads, M/s on the wall (control: a loop on registers, M turns/s); {cpus} processors"
+        "lookups of 4 names by threads: ns on the processor for each, and times what one thread needs; {cpus} processors"
     );
+    println!("               lookup            stat         missing  stat, own names   a loop on registers");
+    let own: Vec<_> = (0..cpus.max(2))
+        .map(|thread| (0..64).map(|n| format!("/usr/own/{thread}/{n}.h").into_bytes()).collect::<Vec<_>>())
+        .collect();
+    for path in own.iter().flatten() {
+        stage.memory.plant(path, Kind::File).expect("the path is one");
+        drop(stage.mount.lookup(path).expect("memory does not fail"));
+    }
+    let missing: Vec<_> = paths.iter().map(|path| [path, &b"pp"[..]].concat()).collect();
+    let pick = |paths: &[Vec<u8>], n: u64, thread: usize| (n as usize * 7 + thread * 13) % paths.len();
+    let mut alone = None;
     for threads in [1, 2, 4, 8, 16].into_iter().filter(|&n| n <= cpus.max(2)) {
-        let lookups = rate(threads, EACH, |thread| {
-            for n in 0..EACH {
-                let path = &paths[(n as usize * 7 + thread * 13) % paths.len()];
-                drop(black_box(stage.mount.lookup(path)));
-            }
-        });
-        let control = rate(threads, EACH, |_| {
-            let mut x = 1_u64;
-            for _ in 0..EACH {
-                for _ in 0..64 {
-                    x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        let costs = [
+            each_ns(threads, EACH, |thread| {
+                for n in 0..EACH {
+                    drop(black_box(stage.mount.lookup(&paths[pick(&paths, n, thread)])));
                 }
-            }
-        });
-        println!("    {threads:>2} threads {lookups:8.2}   control {control:8.2}");
+            }),
+            each_ns(threads, EACH, |thread| {
+                for n in 0..EACH {
+                    drop(black_box(stage.mount.stat(&paths[pick(&paths, n, thread)])));
+                }
+            }),
+            each_ns(threads, EACH, |thread| {
+                for n in 0..EACH {
+                    drop(black_box(stage.mount.stat(&missing[pick(&missing, n, thread)])));
+                }
+            }),
+            each_ns(threads, EACH, |thread| {
+                for n in 0..EACH {
+                    drop(black_box(stage.mount.stat(&own[thread][pick(&own[thread], n, thread)])));
+                }
+            }),
+            each_ns(threads, EACH, |_| {
+                let mut x = 1_u64;
+                for _ in 0..EACH {
+                    for _ in 0..64 {
+                        x = black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+                    }
+                }
+            }),
+        ];
+        let one = *alone.get_or_insert(costs);
+        let cells = costs.iter().zip(one).map(|(cost, one)| format!("{cost:8.1} x{:5.2}", cost / one));
+        println!("    {threads:>2} threads {}", cells.collect::<Vec<_>>().join("  "));
     }
 }
 
-/// Operations a second of all threads together, in millions; the best of three.
-fn rate(threads: usize, each: u64, work: impl Fn(usize) + Sync) -> f64 {
+/// What one thread runs for each operation while all are at it, in ns on the processor, on average over the threads; the least of
+/// five rounds.
+fn each_ns(threads: usize, each: u64, work: impl Fn(usize) + Sync) -> f64 {
     let once = || {
-        let barrier = Barrier::new(threads + 1);
+        let barrier = Barrier::new(threads);
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
                 .map(|thread| {
                     let (barrier, work) = (&barrier, &work);
                     scope.spawn(move || {
                         barrier.wait();
-                        work(thread);
+                        ns_each(each, || work(thread))
                     })
                 })
                 .collect();
-            barrier.wait();
-            let begun = Instant::now();
-            for worker in workers {
-                worker.join().expect("a worker does not panic");
-            }
-            each as f64 * threads as f64 / begun.elapsed().as_secs_f64() / 1e6
+            let all: f64 = workers.into_iter().map(|worker| worker.join().expect("a worker does not panic")).sum();
+            all / threads as f64
         })
     };
-    (0..3).map(|_| once()).fold(0.0, f64::max)
+    least(5, once)
 }
 
 fn watch(negatives: u64) {

@@ -16,9 +16,13 @@ use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, S
 use lowwater_dcache_model::{Dcache, Kind, Mount, Name};
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// 128 GiB of table: more than Linux takes on any machine.
+const BUCKETS_MAX: u64 = 1 << 34;
 
 /// Floods a dentry cache with names that do not exist.
 #[derive(Parser)]
@@ -27,11 +31,11 @@ struct Args {
     #[arg(long, default_value = "4G", value_parser = parse_bytes)]
     memory: Bytes,
     /// Buckets, instead.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=BUCKETS_MAX))]
     buckets: Option<u64>,
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..))]
     threads: u64,
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     #[arg(long, value_enum, default_value_t = PolicyName::Default)]
     policy: PolicyName,
@@ -111,9 +115,21 @@ impl Backend for Void {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> Result<(), Box<dyn std::error::Error>> {
     let buckets = args.buckets.unwrap_or_else(|| Dcache::kernel_buckets(args.memory)).next_power_of_two();
+    if buckets > BUCKETS_MAX {
+        return Err(format!("--memory {} would have {buckets} buckets; at most {BUCKETS_MAX}", args.memory).into());
+    }
     let directories = if args.adversary == Adversary::OneDirectory { 1 } else { args.directories.max(1) };
     let tree = MemcgTree::default();
     let registry = Registry::new(&tree, 1);
@@ -145,7 +161,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let seconds = begun.elapsed().as_secs_f64();
     report(&args, &dcache, seconds, lookups.load(Relaxed), samples, directories);
     if let Some(file) = &args.plot {
-        plot(file, &curve)?;
+        plot(file, &curve).map_err(|error| format!("cannot plot to {}: {error}", file.display()))?;
     }
     Ok(())
 }
@@ -282,5 +298,8 @@ fn parse_bytes(text: &str) -> Result<Bytes, String> {
         None => (text.to_owned(), 0),
     };
     let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not an amount of memory: 512M, 4G, 3T"))?;
-    number.checked_shl(shift).map(Bytes::new).ok_or_else(|| "that is too much memory".to_owned())
+    number
+        .checked_mul(1 << shift)
+        .map(Bytes::new)
+        .ok_or_else(|| format!("`{text}` is more than can be counted in bytes"))
 }

@@ -18,6 +18,7 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 
 /// Replays recorded path lookups through a dentry cache.
@@ -26,12 +27,12 @@ struct Args {
     /// A recording; `.xz` is unpacked.
     #[arg(default_value = "benches/data/linux-build.rec.xz")]
     recording: PathBuf,
-    /// One policy only: unbounded, three-in-a-row, per-directory, default.
-    #[arg(long)]
+    /// One policy only.
+    #[arg(long, value_parser = ["unbounded", "three-in-a-row", "per-directory", "default"])]
     policy: Option<String>,
     /// One number of buckets only.
-    #[arg(long)]
-    buckets: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 34))]
+    buckets: Option<u64>,
     /// So many random missing names between any two operations.
     #[arg(long, default_value_t = 0)]
     flood: u32,
@@ -43,8 +44,18 @@ struct Args {
     json: bool,
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
     let args = Args::parse();
+    match table(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}: {error}", args.recording.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn table(args: &Args) -> Result<(), Box<dyn Error>> {
     let ops = with_flood(parse(&read(&args.recording)?)?, args.flood);
     let sizes = args.buckets.map_or_else(|| (16..=24).step_by(2).map(|bits| 1 << bits).collect(), |n| vec![n]);
     if !args.json {
@@ -54,6 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         );
     }
     for buckets in sizes {
+        let buckets = usize::try_from(buckets)?;
         let unbounded = replay(&ops, Box::new(Unbounded), buckets)?;
         for policy in policies(args.floors) {
             let name = policy.name();
@@ -136,6 +148,7 @@ fn with_flood(ops: Vec<Op>, each: u32) -> Vec<Op> {
     mixed
 }
 
+/// The text of a recording.
 fn read(path: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut file = BufReader::new(File::open(path)?);
     let mut text = Vec::new();

@@ -177,7 +177,7 @@ fn on_few_buckets_the_default_keeps_useful_negatives_that_three_in_a_row_trims()
     const BUCKETS: usize = 1 << 7;
     let unbounded = machine(BUCKETS, Unbounded);
     let asked = build(&unbounded);
-    let kept = machine(BUCKETS, Probation { probation_floor: 1500, kept_floor: 1500, ..Probation::default() });
+    let kept = machine(BUCKETS, Probation { probation_floor: 1500, kept_floor: 1000, ..Probation::default() });
     assert_eq!(build(&kept), asked, "every useful negative is kept");
     assert!(kept.negatives() < unbounded.negatives() * 6 / 10, "and most of the useless are not");
     let three = build(&machine(BUCKETS, ThreeInARow));

@@ -8,6 +8,7 @@ use crate::dentry::{flag, Dentry, Dir, Kind, Locked};
 use crate::error::{Error, ErrorKind};
 use crate::mount::{Entry, Mount};
 use crate::name::{Key, Name};
+use crate::negative::Settled;
 use crate::path::split_last;
 use lowwater_lru_core::sync::atomic::Ordering;
 use lowwater_lru_core::sync::Arc;
@@ -162,23 +163,34 @@ impl Mount {
             _ => {}
         }
         let number = dir.dentry.directory()?;
-        let victim = entry.dentry.dir().filter(|_| directory);
-        // A directory's own names do not change while it goes.
-        let _victim = victim.map(|victim| victim.changes.write());
-        self.sb.backend.remove(number, name).map_err(|error| not_empty(error, directory))?;
-        self.core.gone(&self.sb, &entry.dentry, directory);
-        self.forget(&entry.dentry);
+        {
+            let victim = entry.dentry.dir().filter(|_| directory);
+            // A directory's own names do not change while it goes.
+            let _victim = victim.map(|victim| victim.changes.write());
+            self.sb.backend.remove(number, name).map_err(|error| not_empty(error, directory))?;
+            self.core.gone(&self.sb, &entry.dentry, directory);
+        }
+        self.forget(entry);
         Ok(())
     }
 
     /// What becomes of a dentry whose name was removed (D21).
     #[doc(alias = "d_delete")]
-    fn forget(&self, dentry: &Arc<Dentry>) {
-        if self.core.on_unlink == OnUnlink::KeepNegative && dentry.count.freeze() {
-            self.core.turn_negative(&self.sb, dentry);
-            dentry.count.thaw();
+    fn forget(&self, entry: Entry<'_>) {
+        let (core, sb) = (&*self.core, &*self.sb);
+        if !entry.dentry.count.freeze() {
+            // Somebody else uses it, and finds what it was.
+            return core.unhash(&entry.dentry);
+        }
+        let stays = core.on_unlink == OnUnlink::KeepNegative
+            && core.policy.keeps_removed(&Settled { core, sb, dentry: &entry.dentry });
+        if stays {
+            core.turn_negative(sb, &entry.dentry);
+            entry.dentry.count.thaw();
         } else {
-            self.core.unhash(dentry);
+            // What is frozen is as good as dead, and nobody saw it so.
+            let dentry = entry.into_dead();
+            core.kill_and_put_parent(sb, &dentry, dentry.lock());
         }
     }
 

@@ -6,7 +6,7 @@ use crate::error::ErrorKind;
 use crate::inode::Inodes;
 use crate::mount::Mount;
 use crate::name::{Key, Name};
-use crate::negative::{NegativePolicy, Probation};
+use crate::negative::{Departed, NegativePolicy, Probation};
 use crate::seq::SeqLock;
 use crate::shrink::{Shrink, BATCH};
 use crate::stats::{Counters, Statistics};
@@ -24,7 +24,7 @@ use std::hash::BuildHasher;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "fs.dentry-negative")]
 pub enum OnUnlink {
-    /// It stays, as a negative: the next who asks is answered from the cache.
+    /// It stays, as a negative, if the policy has room for one that nobody asked for: the next who asks is answered from the cache.
     #[default]
     KeepNegative,
     /// It goes: who creates and removes names that never come back leaves nothing.
@@ -70,6 +70,7 @@ pub(crate) struct Core {
     pub(crate) renames: SeqLock,
     pub(crate) counters: Counters,
     pub(crate) policy: Box<dyn NegativePolicy>,
+    pub(crate) departed: Departed,
     pub(crate) topology: Arc<dyn Topology>,
     pub(crate) on_unlink: OnUnlink,
     /// Held by who moves names between directories.
@@ -159,9 +160,9 @@ impl Dcache {
         self.core.chains.buckets()
     }
 
-    /// Bytes of the table, without what is in it.
+    /// Bytes of the table, without what is in it, and of the memory of names that were trimmed.
     pub fn table_footprint(&self) -> Bytes {
-        self.core.chains.footprint()
+        Bytes::new(self.core.chains.footprint().get() + self.core.departed.footprint() as u64)
     }
 
     /// Bytes of one dentry with a name of up to 32 bytes, with both counts of its `Arc`, its place among its siblings, and what the
@@ -264,8 +265,11 @@ impl Builder {
 
     /// Makes the cache. Allocates the table.
     pub fn build(self) -> Dcache {
+        let chains = Chains::new(self.buckets);
+        let departed = if self.policy.apart() { Departed::new(chains.buckets()) } else { Departed::none() };
         let core = Core {
-            chains: Chains::new(self.buckets),
+            chains,
+            departed,
             secret: RandomState::new().hash_one(0),
             renames: SeqLock::new(),
             counters: Counters::new(),

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `lru` | the list's lock | |
 //! | `link` | the bucket's lock | by lookups, inside a `Reader` |
-//! | `words`, `len`, `hash`, `parent`, the type in `flags` | `state`, between `seq` odd and even | by lookups, checked with `seq` |
+//! | `words`, `len`, `hash`, `parent`, `number`, the type in `flags` | `state`, between `seq` odd and even | by lookups, checked with `seq` |
 //! | `flags`, the rest | `state`, but for `REFERENCED`, which anyone sets | by anyone |
 //! | `count` | anyone | by anyone |
 //! | `place` | the parent's children lock | under it |
@@ -27,12 +27,12 @@ use crate::lockref::LockRef;
 use crate::name::{unpack, Key, Name, INLINE_MAX, WORDS};
 use crate::seq::SeqCount;
 use crate::siblings::Children;
-use crate::stats::Counters;
+use crate::stats::{Counters, Delta};
 use lowwater_lru_core::chains::Link;
 use lowwater_lru_core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use lowwater_lru_core::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use lowwater_lru_core::{chained, linked, Links, Memcg, NodeId};
-use std::sync::OnceLock;
+use once_cell::race::OnceBox;
 
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +69,9 @@ pub(crate) mod flag {
     pub(crate) const IN_LOOKUP: u32 = 1 << 10;
     /// A directory that was removed: nothing is made in it any more.
     pub(crate) const REMOVED: u32 = 1 << 11;
+    /// Two bits: at how many walks in a row one of the kept was found used, less those at which it was not.
+    pub(crate) const MERIT: u32 = 3 << 12;
+    pub(crate) const MERIT_ONE: u32 = 1 << 12;
     /// The high byte is the length of the name.
     pub(crate) const LEN_SHIFT: u32 = 24;
 }
@@ -81,13 +84,15 @@ pub(crate) struct Dentry {
     hash: AtomicU32,
     parent: AtomicUsize,
     words: [AtomicU64; WORDS],
+    /// The inode's, while it is positive.
+    number: AtomicU64,
     flags: AtomicU32,
     pub(crate) count: LockRef,
     /// Where the parent keeps it.
     pub(crate) place: AtomicU32,
     pub(crate) sb: u16,
     pub(crate) node: NodeId,
-    dir: OnceLock<Box<Dir>>,
+    dir: OnceBox<Dir>,
     state: Mutex<State>,
     lru: Links,
     pub(crate) memcg: Memcg,
@@ -149,12 +154,13 @@ impl Dentry {
             hash: AtomicU32::new((key.hash >> 32) as u32),
             parent: AtomicUsize::new(key.parent),
             words: key.words.map(AtomicU64::new),
+            number: AtomicU64::new(0),
             flags: AtomicU32::new(flags | flag::UNHASHED | (key.len() as u32) << flag::LEN_SHIFT),
             count: LockRef::new(1),
             place: AtomicU32::new(0),
             sb,
             node,
-            dir: OnceLock::new(),
+            dir: OnceBox::new(),
             state: Mutex::new(State { parent, inode: None, tail: boxed_tail(key) }),
             lru: Links::new(),
             memcg,
@@ -188,6 +194,20 @@ impl Dentry {
         kind_of(self.flags())
     }
 
+    /// The number of what it stands for, while it is positive.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        // Relaxed: as for `flags`. One in use is not turned negative, so for its user the number stands still.
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Says what it stands for. Under `state`, between `seq` odd and even.
+    pub(crate) fn set_inode(&self, state: &mut State, inode: Arc<Inode>) {
+        // Relaxed: the sequence count orders it.
+        self.number.store(inode.number, Ordering::Relaxed);
+        state.inode = Some(inode);
+    }
+
     /// The hash that chooses the bucket: its high half is all that is kept.
     #[inline]
     pub(crate) fn hash(&self) -> u64 {
@@ -206,7 +226,7 @@ impl Dentry {
     /// The directory's part, if it ever was one.
     #[inline]
     pub(crate) fn dir(&self) -> Option<&Dir> {
-        self.dir.get().map(|dir| &**dir)
+        self.dir.get()
     }
 
     pub(crate) fn make_dir(&self) -> &Dir {
@@ -284,7 +304,15 @@ impl Dentry {
 
     /// Clears and sets flags, and keeps the counters exact (invariant 2). Under `state`.
     #[doc(alias = "D_FLAG_VERIFY")]
-    pub(crate) fn change(&self, _state: &mut State, clear: u32, set: u32, counters: &Counters) {
+    pub(crate) fn change(&self, state: &mut State, clear: u32, set: u32, counters: &Counters) {
+        let mut delta = Delta::default();
+        self.change_in(state, clear, set, &mut delta);
+        counters.add(self.addr(), delta);
+    }
+
+    /// As [`change`](Self::change), for who counts many before telling the counters.
+    #[inline]
+    pub(crate) fn change_in(&self, _state: &mut State, clear: u32, set: u32, delta: &mut Delta) {
         // Relaxed: written under the lock; who reads without it checks `seq` or brings a fence. An exchange, because anyone may
         // set REFERENCED meanwhile.
         let mut before = self.flags.load(Ordering::Relaxed);
@@ -292,7 +320,7 @@ impl Dentry {
             let after = before & !clear | set;
             // Relaxed: as above.
             match self.flags.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => break counters.moved(self.addr(), before, after),
+                Ok(_) => break delta.moved(before, after),
                 Err(now) => before = now,
             }
         }

@@ -49,7 +49,7 @@ pub use backend::Backend;
 pub use dcache::{Builder, Dcache, OnUnlink};
 pub use dentry::Kind;
 pub use error::{Error, ErrorKind};
-pub use mount::{DirEntry, Entry, Mount};
+pub use mount::{DirEntry, Entry, Mount, Stat};
 pub use name::{Name, NAME_MAX};
 pub use negative::NegativePolicy;
 pub use path::PATH_MAX;

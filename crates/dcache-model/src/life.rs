@@ -21,6 +21,7 @@ use crate::error::ErrorKind;
 use crate::inode::Inode;
 use crate::name::Key;
 use crate::negative::Settled;
+use crate::stats::Delta;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::chains::Reader;
 use lowwater_lru_core::sync::atomic::{fence, Ordering};
@@ -79,8 +80,9 @@ impl Core {
             }
         }
         dentry.seq.write(|| {
-            state.inode = Some(inode);
-            dentry.change(&mut state, flag::TYPE | flag::KEPT | flag::SETTLED | flag::REMOVED, set, &self.counters);
+            dentry.set_inode(&mut state, inode);
+            let clear = flag::TYPE | flag::KEPT | flag::MERIT | flag::SETTLED | flag::REMOVED;
+            dentry.change(&mut state, clear, set, &self.counters);
         });
         drop(state);
         drop(listed);
@@ -165,17 +167,30 @@ impl Core {
         if settled {
             self.policy.settled(&Settled { core: self, sb, dentry });
         }
-        (!keep && dentry.count.kill()).then(|| self.kill(sb, dentry, dentry.lock())).flatten()
+        if keep || !dentry.count.kill() {
+            return None;
+        }
+        let mut delta = Delta::default();
+        let parent = self.kill(sb, dentry, dentry.lock(), &mut delta);
+        self.counters.add(dentry.addr(), delta);
+        parent
     }
 
     /// Takes a dentry off its list, unless it is on somebody's private one. The list's handle is to be dropped without locks.
     #[doc(alias = "d_lru_del")]
     pub(crate) fn unlist(&self, sb: &SuperBlock, dentry: &Dentry, state: &mut State) -> Option<Arc<Dentry>> {
+        let mut delta = Delta::default();
+        let listed = self.unlist_in(sb, dentry, state, &mut delta);
+        self.counters.add(dentry.addr(), delta);
+        listed
+    }
+
+    fn unlist_in(&self, sb: &SuperBlock, dentry: &Dentry, state: &mut State, delta: &mut Delta) -> Option<Arc<Dentry>> {
         if dentry.flags() & (flag::LRU_LIST | flag::SHRINK_LIST) != flag::LRU_LIST {
             return None;
         }
         let listed = sb.list(dentry.flags()).del(dentry);
-        dentry.change(state, flag::LRU_LIST, 0, &self.counters);
+        dentry.change_in(state, flag::LRU_LIST, 0, delta);
         listed
     }
 
@@ -195,19 +210,32 @@ impl Core {
     }
 
     pub(crate) fn kill_and_put_parent(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, state: Locked<'_>) {
-        if let Some(parent) = self.kill(sb, dentry, state) {
+        let mut delta = Delta::default();
+        self.kill_in(sb, dentry, state, &mut delta);
+        self.counters.add(dentry.addr(), delta);
+    }
+
+    /// As [`kill_and_put_parent`](Self::kill_and_put_parent), for who kills many before telling the counters.
+    pub(crate) fn kill_in(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, state: Locked<'_>, delta: &mut Delta) {
+        if let Some(parent) = self.kill(sb, dentry, state, delta) {
             self.put(sb, &parent);
         }
     }
 
     /// Ends a dentry whose count the caller took to dead, and whose lock it holds. The parent comes back, of which it was a user.
     #[doc(alias = "__dentry_kill")]
-    fn kill(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, mut state: Locked<'_>) -> Option<Arc<Dentry>> {
-        let listed = self.unlist(sb, dentry, &mut state);
+    fn kill(
+        &self,
+        sb: &SuperBlock,
+        dentry: &Arc<Dentry>,
+        mut state: Locked<'_>,
+        delta: &mut Delta,
+    ) -> Option<Arc<Dentry>> {
+        let listed = self.unlist_in(sb, dentry, &mut state, delta);
         let hashed = !dentry.has(flag::UNHASHED);
         // Whoever has it on a private list sees that it is dead, and only drops it.
         let lists = flag::LRU_LIST | flag::SHRINK_LIST;
-        dentry.seq.write(|| dentry.change(&mut state, lists, flag::UNHASHED | flag::KILLED, &self.counters));
+        dentry.seq.write(|| dentry.change_in(&mut state, lists, flag::UNHASHED | flag::KILLED, delta));
         if hashed {
             self.chains.remove(dentry.hash(), dentry);
         }
@@ -225,7 +253,7 @@ impl Core {
             dir.gone.notify_all();
             drop(child);
         }
-        self.counters.died(dentry.addr());
+        delta.died();
         parent
     }
 

@@ -5,7 +5,7 @@
 //! | 0 | unused, cached | `get` to 1; `kill` to dead |
 //! | 1 .. 2^31 - 2 | users, children among them | `get`, `put` |
 //! | 2^31 - 1 | stuck: counted no more, never freed (D25) | nobody |
-//! | 2^31 | dead: nobody comes in again (D7); or frozen, for an instant, by its only user | the freezer, by `thaw` |
+//! | 2^31 | dead: nobody comes in again (D7); or frozen, for an instant, by its only user | the freezer, by `thaw`, or by killing what it froze |
 //!
 //! The kernel keeps the dentry's lock and this count in one word, so that who holds the lock sees the count stand still. Here the
 //! decision itself is the exchange to dead; no lock is needed for it, and none stops a user.

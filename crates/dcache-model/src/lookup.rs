@@ -5,7 +5,7 @@
 //! ```text
 //!     for each name:   find the child on its chain     child.seq begun, then its name, parent and type are read
 //!                      parent.seq unchanged?           so the child was the parent's when we came to it (D6)
-//!     at the end:      take a count, child.seq unchanged?
+//!     at the end:      take a count, or only a copy of what it stands for; child.seq unchanged?
 //! ```
 //!
 //! Every step is checked against the one before, hand over hand; if one fails, or a name is not found, the walk begins again with
@@ -24,16 +24,16 @@ mod loom;
 
 use crate::dentry::{flag, kind_of, Dentry, Dir, Kind};
 use crate::error::ErrorKind;
-use crate::mount::{Entry, Mount};
+use crate::mount::{Entry, Mount, Stat};
 use crate::name::{Key, Name};
 use crate::path::{check, is_end, step, Step};
-use lowwater_lru_core::chains::Reader;
+use lowwater_lru_core::chains::{Found, Reader};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::Memcg;
 
 /// How a walk without locks ended.
-enum Fast<'m> {
-    Found(Entry<'m>),
+enum Fast<T> {
+    Found(T),
     Missing,
     /// It could not be sure.
     Again,
@@ -44,19 +44,38 @@ impl Mount {
     #[inline]
     pub(crate) fn resolve(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
         check(path)?;
-        match self.walk_fast(path)? {
+        let take = |found: &Found<'_, Dentry>, _| found.count.get().then(|| self.entry(found.to_arc()));
+        match self.walk_fast(path, take)? {
             Fast::Found(entry) => Ok(Some(entry)),
             Fast::Missing => Ok(None),
-            Fast::Again => match self.walk_slow(path, group) {
-                // A directory on the way was removed while we were in it.
-                Err(ErrorKind::NotFound) => Ok(None),
-                result => result,
-            },
+            Fast::Again => self.walk_slow(path, group),
         }
     }
 
+    /// A copy of what a path stands for.
+    #[inline]
+    pub(crate) fn resolve_stat(&self, path: &[u8], group: &Memcg) -> Result<Option<Stat>, ErrorKind> {
+        check(path)?;
+        let copy = |found: &Found<'_, Dentry>, kind| {
+            found.touch();
+            Some(Stat { kind, inode: found.number() })
+        };
+        match self.walk_fast(path, copy)? {
+            Fast::Found(stat) => Ok(Some(stat)),
+            Fast::Missing => Ok(None),
+            Fast::Again => Ok(self.walk_slow(path, group)?.map(|entry| entry.stat())),
+        }
+    }
+
+    /// `take` is asked for what is wanted of the positive at the end; `None` if it cannot be had. What it says is thrown away where
+    /// the positive changed meanwhile.
+    #[inline]
     #[doc(alias = "LOOKUP_RCU")]
-    fn walk_fast(&self, path: &[u8]) -> Result<Fast<'_>, ErrorKind> {
+    fn walk_fast<T>(
+        &self,
+        path: &[u8],
+        take: impl FnOnce(&Found<'_, Dentry>, Kind) -> Option<T>,
+    ) -> Result<Fast<T>, ErrorKind> {
         let reader = Reader::enter();
         let core = &*self.core;
         let root = self.sb.root();
@@ -82,40 +101,41 @@ impl Mount {
             }
             let flags = found.flags();
             let kind = kind_of(flags);
-            let next = match step(rest)? {
-                _ if kind.is_none() => None,
-                None => {
-                    if !rest.is_empty() && kind != Some(Kind::Directory) {
-                        return Ok(Fast::Again);
-                    }
-                    if !found.count.get() {
-                        return Ok(Fast::Again);
-                    }
-                    let entry = self.entry(found.to_arc());
-                    // Dropping the entry takes the count back.
-                    let again = found.seq.retry(seq);
-                    return Ok(if again { Fast::Again } else { Fast::Found(entry) });
+            let next = step(rest)?;
+            let Some(kind) = kind else {
+                if found.seq.retry(seq) {
+                    return Ok(Fast::Again);
                 }
-                Some((Step::Down(next), behind)) if kind == Some(Kind::Directory) => Some((next, behind)),
-                Some(_) => return Ok(Fast::Again),
+                found.touch();
+                return Ok(Fast::Missing);
             };
             match next {
                 None => {
-                    if found.seq.retry(seq) {
+                    if !rest.is_empty() && kind != Kind::Directory {
                         return Ok(Fast::Again);
                     }
-                    found.touch();
-                    return Ok(Fast::Missing);
+                    let taken = take(&found, kind);
+                    // An entry that is dropped takes its count back.
+                    return Ok(taken.filter(|_| !found.seq.retry(seq)).map_or(Fast::Again, Fast::Found));
                 }
-                Some((next, behind)) => {
+                Some((Step::Down(next), behind)) if kind == Kind::Directory => {
                     (dir, dir_seq, name, rest) = (found.get(), seq, next, behind);
                 }
+                Some(_) => return Ok(Fast::Again),
             }
         }
     }
 
     #[cold]
     fn walk_slow(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
+        match self.walk_by_name(path, group) {
+            // A directory on the way was removed while we were in it.
+            Err(ErrorKind::NotFound) => Ok(None),
+            result => result,
+        }
+    }
+
+    fn walk_by_name(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
         let root = self.sb.root();
         // The mount holds its root, so it is not dead.
         root.count.get();

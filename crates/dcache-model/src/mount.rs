@@ -31,10 +31,22 @@ pub struct DirEntry {
     pub kind: Kind,
 }
 
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stat {
+    /// What it is.
+    pub kind: Kind,
+    /// Its number.
+    pub inode: u64,
+}
+
 /// A name in use: it stays in the cache, with what it stands for, until this is dropped.
 pub struct Entry<'m> {
     pub(crate) mount: &'m Mount,
     pub(crate) dentry: Arc<Dentry>,
+    /// It took the dentry to dead, and is none of its users any more.
+    dead: bool,
 }
 
 impl Mount {
@@ -43,7 +55,8 @@ impl Mount {
     }
 
     /// Finds what a path stands for; `None` if it, or a directory on the way, does not exist. Answered from the cache without a
-    /// lock and without writing a shared line but the entry's own, if every name on the way is cached.
+    /// lock and without writing a shared line but the entry's own, if every name on the way is cached; [`stat`](Self::stat) does not
+    /// write that either.
     ///
     /// # Errors
     ///
@@ -61,6 +74,32 @@ impl Mount {
     /// As `lookup`.
     pub fn lookup_for(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, Error> {
         self.resolve(path, group).map_err(|kind| kind.at(path))
+    }
+
+    /// What a path stands for, at one time during the call; `None` if it, or a directory on the way, does not exist. Unlike
+    /// [`lookup`](Self::lookup) it does not keep the name in use. Answered from the cache it writes nothing that another thread reads
+    /// (but the mark of use, where a walk cleared it), so threads that ask for the same names do not wait for each other.
+    ///
+    /// ```
+    /// # use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
+    /// # use lowwater_lru_core::MemcgTree;
+    /// # use lowwater_shrinker::Registry;
+    /// # let tree = MemcgTree::default();
+    /// # let registry = Registry::new(&tree, 1);
+    /// # let mount = Dcache::builder().build().mount(std::sync::Arc::new(Memory::new()), &registry, tree.root())?;
+    /// let made = mount.create(b"/hosts")?.inode();
+    /// let stat = mount.stat(b"/hosts")?.unwrap();
+    /// assert_eq!((stat.kind, stat.inode), (Kind::File, made));
+    /// assert!(mount.stat(b"/missing")?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    #[doc(alias = "vfs_statx")]
+    pub fn stat(&self, path: &[u8]) -> Result<Option<Stat>, Error> {
+        self.resolve_stat(path, &self.sb.group).map_err(|kind| kind.at(path))
     }
 
     /// The names in a directory, as the backend has them.
@@ -100,7 +139,7 @@ impl Mount {
     }
 
     pub(crate) fn entry(&self, dentry: Arc<Dentry>) -> Entry<'_> {
-        Entry { mount: self, dentry }
+        Entry { mount: self, dentry, dead: false }
     }
 }
 
@@ -126,6 +165,11 @@ impl fmt::Debug for Mount {
 // === impl Entry ===
 
 impl Entry<'_> {
+    /// What it stands for, and its number.
+    pub fn stat(&self) -> Stat {
+        Stat { kind: self.kind(), inode: self.inode() }
+    }
+
     /// What it stands for. A name that is removed while it is in use still stands for what it was.
     pub fn kind(&self) -> Kind {
         // Only entries of positives are made, and one in use is not turned negative.
@@ -134,7 +178,7 @@ impl Entry<'_> {
 
     /// The number of what it stands for.
     pub fn inode(&self) -> u64 {
-        self.dentry.lock().inode.as_ref().map_or(0, |inode| inode.number)
+        self.dentry.number()
     }
 
     /// Its name now; a rename changes it.
@@ -146,6 +190,12 @@ impl Entry<'_> {
     #[doc(alias = "DCACHE_FSNOTIFY_PARENT_WATCHED")]
     pub fn is_watched(&self) -> bool {
         self.dentry.has(flag::PARENT_WATCHED)
+    }
+
+    /// For the only user, who has frozen the dentry: leaves it to be killed.
+    pub(crate) fn into_dead(mut self) -> Arc<Dentry> {
+        self.dead = true;
+        Arc::clone(&self.dentry)
     }
 
     /// Finds a name in this directory, as [`Mount::lookup`].
@@ -167,7 +217,9 @@ impl Entry<'_> {
 impl Drop for Entry<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.mount.core.put(&self.mount.sb, &self.dentry);
+        if !self.dead {
+            self.mount.core.put(&self.mount.sb, &self.dentry);
+        }
     }
 }
 
@@ -182,7 +234,7 @@ impl Dentry {
     pub(crate) fn directory(&self) -> Result<u64, ErrorKind> {
         match self.kind() {
             None => Err(ErrorKind::NotFound),
-            Some(Kind::Directory) => self.lock().inode.as_ref().map(|inode| inode.number).ok_or(ErrorKind::NotFound),
+            Some(Kind::Directory) => Ok(self.number()),
             Some(_) => Err(ErrorKind::NotADirectory),
         }
     }

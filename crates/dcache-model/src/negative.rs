@@ -7,11 +7,13 @@
 //! | [`PerDirectory`] | n a directory | n a directory |
 //! | [`Probation`], the default | a share of what the group holds in positives, or a floor | the share of its own group |
 
+mod departed;
 mod per_directory;
 mod probation;
 mod three_in_a_row;
 mod unbounded;
 
+pub(crate) use departed::Departed;
 pub use per_directory::PerDirectory;
 pub use probation::Probation;
 pub use three_in_a_row::ThreeInARow;
@@ -22,10 +24,11 @@ use crate::dentry::{flag, Dentry};
 use crate::siblings::Children;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::chains::Reader;
+use lowwater_lru_core::sync::atomic::Ordering;
 use lowwater_lru_core::sync::Arc;
 use std::fmt;
 
-/// Which negatives stay. Called without locks.
+/// Which negatives stay.
 pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// A name for people.
     fn name(&self) -> &'static str;
@@ -35,8 +38,14 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
         false
     }
 
-    /// A new negative is on its list. May kill it, and others.
+    /// A new negative is on its list. May kill it, and others: called without locks.
     fn settled(&self, negative: &Settled<'_>);
+
+    /// A name was removed, nobody else uses it, and nobody asked for it: may it stay as a negative? Only answers: its directory is
+    /// kept from changing meanwhile.
+    fn keeps_removed(&self, _removed: &Settled<'_>) -> bool {
+        true
+    }
 
     /// The most negatives that one group on one node keeps at rest, in a cache of `buckets` that holds `positives` and in which
     /// negatives are spread over `directories`; `None` for no bound. Threads add one each while they work.
@@ -54,7 +63,7 @@ pub struct Situation {
     pub directories: u64,
 }
 
-/// A negative that was just put on its list, and what a policy may do about it.
+/// A negative that was just put on its list, or a name about to be one, and what a policy may do about it.
 pub struct Settled<'a> {
     pub(crate) core: &'a Core,
     pub(crate) sb: &'a SuperBlock,
@@ -62,13 +71,15 @@ pub struct Settled<'a> {
 }
 
 /// Dentries that a trim looks at before it takes one that was asked for again.
-const LOOKS: usize = 8;
-/// A list is trimmed when it is this much over its limit, or a quarter if that is less, so that the walk pays.
+const LOOKS: u64 = 8;
+/// One in so many that a directory pays with is remembered.
+const REMEMBERED: u32 = 16;
+/// A group is trimmed when it is this much over its room, or as much as may be on probation if that is less, so that the walk pays.
 const TRIM_BATCH: u64 = 32;
 
 /// How much that is.
-fn trim_batch(limit: u64) -> u64 {
-    (limit / 4).clamp(1, TRIM_BATCH)
+fn trim_batch(probation: u64) -> u64 {
+    probation.clamp(1, TRIM_BATCH)
 }
 
 impl Settled<'_> {
@@ -95,42 +106,55 @@ impl Settled<'_> {
 
     /// If its directory has more than `limit` negatives, kills one of its group's: the clock's next that nobody asked for again. O(1).
     pub fn trim_directory(&self, limit: usize) {
-        self.trim_directory_of(|_| 0, limit);
+        if self.trim_directory_of(|_| (0, limit), 1, |_| ()) == Some(0) {
+            // All that were looked at are somebody else's, or were asked for again: then the new one goes.
+            self.kill(self.dentry, true);
+        }
     }
 
-    /// As [`trim_directory`](Self::trim_directory), of the directory's negatives that are on probation; those that were asked for
-    /// again come off it.
-    pub fn trim_directory_probation(&self, limit: usize) {
-        self.trim_directory_of(|children| children.kept, limit);
-    }
-
-    fn trim_directory_of(&self, spared: impl Fn(&Children) -> usize, limit: usize) {
+    /// Kills up to `over` of a directory's, as the clock's hand meets them. `share` says which do not count, and how many others
+    /// may stay. How many were killed; `None` if there are no more than may stay.
+    fn trim_directory_of(
+        &self,
+        share: impl Fn(&Children) -> (usize, usize),
+        over: u64,
+        killed_one: impl Fn(&Dentry),
+    ) -> Option<u64> {
         let parent = self.dentry.lock().parent.clone();
-        let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) else { return };
-        for _ in 0..LOOKS {
+        let dir = parent.as_ref().and_then(|parent| parent.dir())?;
+        let mut killed = None;
+        for _ in 0..over.saturating_mul(LOOKS) {
             let victim = {
                 let mut children = dir.children.lock();
-                if children.negatives() - spared(&children) <= limit {
-                    return;
+                let (spared, limit) = share(&children);
+                if children.negatives() - spared <= limit {
+                    return killed.filter(|&killed| killed > 0);
                 }
-                let Some(victim) = children.next_negative() else { return };
-                Arc::clone(victim)
+                Arc::clone(children.next_negative()?)
             };
+            let killed = killed.get_or_insert(0);
             let probation = self.sb.apart && !victim.has(flag::KEPT);
             if victim.memcg != self.dentry.memcg || self.sb.apart && !probation {
                 continue;
             }
             if self.kill(&victim, false) {
-                return;
-            }
-            if probation && victim.has(flag::REFERENCED) {
+                killed_one(&victim);
+                *killed += 1;
+                if *killed == over {
+                    break;
+                }
+            } else if probation && victim.has(flag::REFERENCED) {
                 self.core.promote_early(self.sb, &victim);
             } else if !Arc::ptr_eq(&victim, self.dentry) {
                 self.core.forgive(&victim);
             }
         }
-        // All that were looked at are somebody else's, or were asked for again: then the new one goes.
-        self.kill(self.dentry, true);
+        killed
+    }
+
+    /// How many its group has on probation on its node.
+    pub fn on_probation(&self) -> u64 {
+        self.sb.probation.count_one(&self.dentry.memcg, self.dentry.node)
     }
 
     /// How many positives its group has on its node that nobody uses.
@@ -138,15 +162,40 @@ impl Settled<'_> {
         self.sb.dentries.count_one(&self.dentry.memcg, self.dentry.node)
     }
 
-    /// Takes the oldest off probation when there are more than `probation`: those that were asked for again are kept, the
-    /// others killed; then the oldest of the kept, when there are more than `kept`.
-    pub fn trim_group(&self, probation: u64, kept: u64) {
-        let (memcg, node) = (&self.dentry.memcg, self.dentry.node);
-        let over = self.sb.probation.count_one(memcg, node).saturating_sub(probation);
-        if over >= trim_batch(probation) {
-            self.core.end_probation(self.sb, memcg, node, over);
+    /// If its name is among the last that were trimmed in a group with so much room, it was asked for again: it counts as used.
+    pub fn recall(&self, room: u64) {
+        if self.core.departed.recall(self.dentry.hash(), &self.dentry.memcg, room) {
+            self.dentry.touch();
+            self.core.counters.recalled(self.dentry.addr());
         }
-        let over = self.sb.kept.count_one(memcg, node).saturating_sub(kept);
+    }
+
+    /// Trims the group's negatives on this node to `probation + kept` when there are some more: first those on probation in the
+    /// directory of the new one, if that has more than `directory` there, and more than were kept of it; then the group's oldest
+    /// beyond `probation`, of which those that were asked for again are kept; then the kept.
+    pub fn trim_group(&self, probation: u64, kept: u64, directory: u64) {
+        let (memcg, node, room) = (&self.dentry.memcg, self.dentry.node, probation + kept);
+        let mut over = (self.on_probation() + self.sb.kept.count_one(memcg, node)).saturating_sub(room);
+        if over < trim_batch(probation) {
+            return;
+        }
+        let share = |children: &Children| (children.kept, children.kept.max(directory as usize));
+        // A few are remembered, so that a directory whose names come round gets its share in time; not all, or a flood in one
+        // would make its group forget the others'.
+        let remember = |dentry: &Dentry| {
+            // Relaxed: it is dead, and any number does.
+            if dentry.place.load(Ordering::Relaxed).is_multiple_of(REMEMBERED) {
+                self.core.departed.remember(dentry.hash(), memcg, room);
+            }
+        };
+        over -= self.trim_directory_of(share, over, remember).unwrap_or(0);
+        // Who is kept takes as much room as before, so a second turn looks for what the first did not kill.
+        for _ in 0..2 {
+            let oldest = over.min(self.on_probation().saturating_sub(probation));
+            if oldest > 0 {
+                over -= self.core.end_probation(self.sb, memcg, node, oldest, room);
+            }
+        }
         if over > 0 {
             self.core.trim_kept(self.sb, memcg, node, over);
         }

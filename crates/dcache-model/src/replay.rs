@@ -146,9 +146,8 @@ pub fn backend_for(ops: &[Op]) -> std::io::Result<Memory> {
 ///
 /// Only those of a backend that fails.
 pub fn run(ops: &[Op], mount: &Mount, backend: &Memory) -> Result<Tally, crate::Error> {
-    const SAMPLE_EVERY: usize = 256;
     let mut tally = Tally::default();
-    for (n, op) in ops.iter().enumerate() {
+    for op in ops {
         match op {
             Op::Lookup(path, _) => {
                 let before = backend.lookups();
@@ -169,9 +168,7 @@ pub fn run(ops: &[Op], mount: &Mount, backend: &Memory) -> Result<Tally, crate::
                 pass_over(mount.rename(from, to))?;
             }
         }
-        if n % SAMPLE_EVERY == 0 {
-            tally.negatives_max = tally.negatives_max.max(mount.core.counters.read().nr_negative);
-        }
+        tally.negatives_max = tally.negatives_max.max(mount.core.counters.read().nr_negative);
     }
     let state = mount.core.counters.read();
     tally.negatives = state.nr_negative;

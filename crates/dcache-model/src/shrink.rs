@@ -6,7 +6,9 @@
 use crate::dcache::Core;
 use crate::dentry::{flag, Dentry, Locked};
 use crate::siblings::Which;
+use crate::stats::Delta;
 use crate::superblock::SuperBlock;
+use lowwater_lru_core::chains::Reader;
 use lowwater_lru_core::sync::atomic::{fence, Ordering};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::{Isolated, ListLru, Memcg, NodeId};
@@ -61,6 +63,8 @@ fn proportion(nr_to_scan: u64, dentries: u64, inodes: u64) -> (u64, u64) {
 enum Second {
     /// It goes to the young end.
     Chance,
+    /// It goes to the young end, and so it does as often again, at most three times, when it was not used.
+    Merit,
     /// It comes off probation.
     Promote,
     /// Nothing: there are too many.
@@ -83,28 +87,32 @@ impl Core {
         node: NodeId,
         left: &mut u64,
     ) -> u64 {
-        let (old, _) = self.isolate(list, memcg, node, left, Second::Chance);
-        self.dispose(sb, old)
+        let (old, _) = self.isolate(list, memcg, node, left, u64::MAX, Second::Chance);
+        self.dispose(sb, old, |_| ())
     }
 
-    /// Ends the probation of the oldest: kept if they were asked for again, else killed.
-    pub(crate) fn end_probation(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, mut look: u64) {
-        let (old, promoted) = self.isolate(&sb.probation, memcg, node, &mut look, Second::Promote);
+    /// Ends the probation of the oldest: kept if they were asked for again, else killed, and remembered among the group's last
+    /// `room`. How many were killed.
+    pub(crate) fn end_probation(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, mut look: u64, room: u64) -> u64 {
+        let (old, promoted) = self.isolate(&sb.probation, memcg, node, &mut look, u64::MAX, Second::Promote);
         for dentry in promoted {
             self.promote(sb, &dentry);
         }
-        self.trim(sb, old);
+        self.trim(sb, old, |dentry| self.departed.remember(dentry.hash(), memcg, room))
     }
 
-    /// Takes `over` off the kept, those used lately last.
+    /// Takes `over` off the kept, those of the least merit first. They are not remembered: in a round that is longer than the room
+    /// each would come back just in time to push out the next.
     pub(crate) fn trim_kept(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, over: u64) {
-        let mut look = over;
-        let (old, _) = self.isolate(&sb.kept, memcg, node, &mut look, Second::Chance);
+        /// Looks for each that must go.
+        const LOOKS: u64 = 16;
+        let mut looks = over.saturating_mul(LOOKS);
+        let (old, _) = self.isolate(&sb.kept, memcg, node, &mut looks, over, Second::Merit);
         let mut missing = over.saturating_sub(old.len() as u64);
-        self.trim(sb, old);
+        self.trim(sb, old, |_| ());
         // Who uses everything all the time does not thereby own everything: the second look is without a chance.
-        let (old, _) = self.isolate(&sb.kept, memcg, node, &mut missing, Second::None);
-        self.trim(sb, old);
+        let (old, _) = self.isolate(&sb.kept, memcg, node, &mut missing, u64::MAX, Second::None);
+        self.trim(sb, old, |_| ());
     }
 
     fn isolate(
@@ -113,62 +121,88 @@ impl Core {
         memcg: &Memcg,
         node: NodeId,
         left: &mut u64,
+        wanted: u64,
         second: Second,
     ) -> (Isolated<Dentry>, Isolated<Dentry>) {
         let (mut old, mut promoted) = (Isolated::new(), Isolated::new());
         if *left == 0 {
             return (old, promoted);
         }
+        let mut delta = Delta::default();
         list.walk_one(memcg, node, left, |it| {
+            if old.len() as u64 == wanted {
+                return it.unlock().stop();
+            }
             let dentry = it.item();
             let Some(mut state) = dentry.try_lock() else { return it.skip() };
+            let flags = dentry.flags();
+            let (used, merit) = (flags & flag::REFERENCED != 0, flags & flag::MERIT);
             // One in use goes along with the old: `dispose` sees that it is, and it comes back with its last user.
-            let again = dentry.has(flag::REFERENCED) && dentry.count.users() == Some(0) && second != Second::None;
-            let clear = if again { flag::REFERENCED } else { 0 };
-            let set = if again && second == Second::Chance { 0 } else { flag::SHRINK_LIST };
-            dentry.change(&mut state, clear, set, &self.counters);
-            drop(state);
-            match (again, second) {
-                (true, Second::Chance) => it.rotate(),
-                (true, _) => it.isolate(&mut promoted),
-                _ => it.isolate(&mut old),
+            let idle = dentry.count.users() == Some(0);
+            let (stays, merit) = match second {
+                Second::Merit if used => (idle, (merit + flag::MERIT_ONE).min(flag::MERIT)),
+                Second::Merit => (idle && merit != 0, merit.saturating_sub(flag::MERIT_ONE)),
+                Second::Chance | Second::Promote => (idle && used, merit),
+                Second::None => (false, merit),
+            };
+            let promote = stays && second == Second::Promote;
+            if stays && !promote {
+                dentry.change_in(&mut state, flag::REFERENCED | flag::MERIT, merit, &mut delta);
+                drop(state);
+                return it.rotate();
             }
+            let clear = if promote { flag::REFERENCED } else { 0 };
+            dentry.change_in(&mut state, clear, flag::SHRINK_LIST, &mut delta);
+            drop(state);
+            it.isolate(if promote { &mut promoted } else { &mut old })
         });
+        self.counters.add(std::ptr::from_ref(list).addr(), delta);
         (old, promoted)
     }
 
-    /// Kills what a walk isolated, but for those that somebody uses. How many.
+    /// Kills what a walk isolated, but for those that somebody uses, and shows each of the killed. How many.
     #[doc(alias = "shrink_dentry_list")]
-    fn dispose(&self, sb: &SuperBlock, mut old: Isolated<Dentry>) -> u64 {
-        /// Buckets that are fetched ahead: each is a miss, and so many misses are waited for at once.
-        const AHEAD: usize = 16;
+    fn dispose(&self, sb: &SuperBlock, mut old: Isolated<Dentry>, killed_one: impl Fn(&Dentry)) -> u64 {
+        /// Chains that are fetched ahead: each is a miss or two, and so many misses are waited for at once.
+        const AHEAD: usize = 32;
         let mut killed = 0;
         let mut window = Vec::with_capacity(AHEAD);
         while !old.is_empty() {
+            // One for all: what each removal enters is then inside already.
+            let _reader = Reader::enter();
+            let mut delta = Delta::default();
             window.extend(old.by_ref().take(AHEAD));
             for dentry in &window {
                 self.chains.prefetch(dentry.hash());
             }
-            for dentry in window.drain(..) {
-                killed += u64::from(self.dispose_one(sb, &dentry));
+            for dentry in &window {
+                self.chains.prefetch_first(dentry.hash());
             }
+            for dentry in window.drain(..) {
+                if self.dispose_one(sb, &dentry, &mut delta) {
+                    killed += 1;
+                    killed_one(&dentry);
+                }
+            }
+            self.counters.add(std::ptr::from_ref(sb).addr(), delta);
         }
         killed
     }
 
-    fn trim(&self, sb: &SuperBlock, old: Isolated<Dentry>) {
-        let killed = self.dispose(sb, old);
+    fn trim(&self, sb: &SuperBlock, old: Isolated<Dentry>, killed_one: impl Fn(&Dentry)) -> u64 {
+        let killed = self.dispose(sb, old, killed_one);
         self.counters.trimmed(killed);
+        killed
     }
 
-    fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool {
+    fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, delta: &mut Delta) -> bool {
         let mut state = dentry.lock();
         loop {
             if dentry.count.kill() {
-                self.kill_and_put_parent(sb, dentry, state);
+                self.kill_in(sb, dentry, state, delta);
                 return true;
             }
-            dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, 0, &self.counters);
+            dentry.change_in(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, 0, delta);
             // SeqCst: meets the fence in `put_one`; see life.rs.
             fence(Ordering::SeqCst);
             if dentry.count.users() != Some(0) {
@@ -202,7 +236,7 @@ impl Core {
         if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
             dir.children.lock().kept += 1;
         }
-        dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, kept, &self.counters);
+        dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST | flag::MERIT, kept, &self.counters);
         self.counters.promoted(dentry.addr());
         // SeqCst: meets the fence in `put_one`; see life.rs. In use, its last user lists it.
         fence(Ordering::SeqCst);

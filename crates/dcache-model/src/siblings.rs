@@ -37,6 +37,14 @@ pub(crate) enum Which {
     Negative,
 }
 
+/// What is on a page.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Has {
+    used: bool,
+    positive: bool,
+    negative: bool,
+}
+
 #[derive(Default)]
 struct Page {
     slots: Vec<Option<Arc<Dentry>>>,
@@ -44,6 +52,12 @@ struct Page {
     positive: u64,
     /// Is it in `open`, or the page that is being filled?
     open: bool,
+}
+
+impl Page {
+    fn has(&self) -> Has {
+        Has { used: self.used != 0, positive: self.positive != 0, negative: self.used & !self.positive != 0 }
+    }
 }
 
 /// See the module. Guarded by the directory's lock.
@@ -84,6 +98,7 @@ impl Children {
     pub(crate) fn insert(&mut self, child: Arc<Dentry>) -> u32 {
         let p = self.page_with_room();
         let page = &mut self.pages[p];
+        let before = page.has();
         let at = (!page.used).trailing_zeros() as usize;
         if at == page.slots.len() {
             page.slots.push(None);
@@ -91,7 +106,7 @@ impl Children {
         page.slots[at] = Some(child);
         page.used |= 1 << at;
         self.len += 1;
-        self.mark(p);
+        self.mark(p, before);
         (p * PAGE + at) as u32
     }
 
@@ -99,6 +114,7 @@ impl Children {
     pub(crate) fn remove(&mut self, place: u32) -> Option<Arc<Dentry>> {
         let (p, at) = split(place);
         let page = self.pages.get_mut(p)?;
+        let before = page.has();
         let child = page.slots.get_mut(at)?.take()?;
         page.used &= !(1 << at);
         self.len -= 1;
@@ -113,7 +129,7 @@ impl Children {
             page.open = true;
             self.open.push(p as u32);
         }
-        self.mark(p);
+        self.mark(p, before);
         Some(child)
     }
 
@@ -126,9 +142,10 @@ impl Children {
         debug_assert!(page.used & 1 << at != 0, "only a child is marked");
         let was = page.positive & 1 << at != 0;
         if was != positive {
+            let before = page.has();
             page.positive ^= 1 << at;
             self.positives = if positive { self.positives + 1 } else { self.positives - 1 };
-            self.mark(p);
+            self.mark(p, before);
         }
     }
 
@@ -190,11 +207,15 @@ impl Children {
         assert_eq!((self.len, self.positives), (len, positives), "children are counted");
     }
 
-    fn mark(&mut self, p: usize) {
-        let page = &self.pages[p];
-        self.used.set(p, page.used != 0);
-        self.positive.set(p, page.positive != 0);
-        self.negative.set(p, page.used & !page.positive != 0);
+    /// Marks a page for what it has now, and had not `before`, or the other way.
+    fn mark(&mut self, p: usize, before: Has) {
+        let now = self.pages[p].has();
+        if now == before {
+            return;
+        }
+        self.used.set(p, now.used);
+        self.positive.set(p, now.positive);
+        self.negative.set(p, now.negative);
     }
 
     fn page_with_room(&mut self) -> usize {

@@ -14,6 +14,7 @@ struct Shard {
     negatives: AtomicI64,
     trimmed: AtomicU64,
     promoted: AtomicU64,
+    recalled: AtomicU64,
     backend: AtomicU64,
 }
 
@@ -34,6 +35,8 @@ pub struct Statistics {
     pub trimmed: u64,
     /// Negatives that came off probation.
     pub promoted: u64,
+    /// Negatives that came back soon after their probation ended.
+    pub recalled: u64,
     /// Questions to backends for one name.
     pub backend_lookups: u64,
 }
@@ -50,48 +53,47 @@ impl Counters {
         Self((0..SHARDS).map(|_| CachePadded::default()).collect())
     }
 
-    /// The flags of a dentry changed.
+    /// What became of one or of many.
     #[inline]
-    pub(crate) fn moved(&self, addr: usize, before: u32, after: u32) {
+    pub(crate) fn add(&self, addr: usize, delta: Delta) {
         let shard = self.shard(addr);
-        // Relaxed: sums are read when they are asked for, and order nothing.
-        let unused = i64::from(is_unused(after)) - i64::from(is_unused(before));
-        if unused != 0 {
-            shard.unused.fetch_add(unused, Ordering::Relaxed);
-        }
-        let negatives = i64::from(is_cached_negative(after)) - i64::from(is_cached_negative(before));
-        if negatives != 0 {
-            shard.negatives.fetch_add(negatives, Ordering::Relaxed);
+        let parts =
+            [(&shard.dentries, delta.dentries), (&shard.unused, delta.unused), (&shard.negatives, delta.negatives)];
+        for (part, change) in parts {
+            if change != 0 {
+                // Relaxed: sums are read when they are asked for, and order nothing.
+                part.fetch_add(change, Ordering::Relaxed);
+            }
         }
     }
 
     pub(crate) fn born(&self, addr: usize) {
-        // Relaxed: as in `moved`.
+        // Relaxed: as in `add`.
         self.shard(addr).dentries.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn died(&self, addr: usize) {
-        // Relaxed: as in `moved`.
-        self.shard(addr).dentries.fetch_sub(1, Ordering::Relaxed);
-    }
-
     pub(crate) fn trimmed(&self, negatives: u64) {
-        // Relaxed: as in `moved`.
+        // Relaxed: as in `add`.
         self.0[0].trimmed.fetch_add(negatives, Ordering::Relaxed);
     }
 
     pub(crate) fn promoted(&self, addr: usize) {
-        // Relaxed: as in `moved`.
+        // Relaxed: as in `add`.
         self.shard(addr).promoted.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn recalled(&self, addr: usize) {
+        // Relaxed: as in `add`.
+        self.shard(addr).recalled.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn asked_backend(&self, addr: usize) {
-        // Relaxed: as in `moved`.
+        // Relaxed: as in `add`.
         self.shard(addr).backend.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn read(&self) -> Statistics {
-        // Relaxed: as in `moved`. A sum read while parts move may be below 0 for an instant, as in the kernel.
+        // Relaxed: as in `add`. A sum read while parts move may be below 0 for an instant, as in the kernel.
         let sum = |part: fn(&Shard) -> &AtomicI64| {
             self.0.iter().map(|shard| part(shard).load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
         };
@@ -103,6 +105,7 @@ impl Counters {
             nr_negative: sum(|shard| &shard.negatives),
             trimmed: total(|shard| &shard.trimmed),
             promoted: total(|shard| &shard.promoted),
+            recalled: total(|shard| &shard.recalled),
             backend_lookups: total(|shard| &shard.backend),
         }
     }
@@ -110,6 +113,27 @@ impl Counters {
     fn shard(&self, addr: usize) -> &Shard {
         // Dentries are some 192 bytes apart: the bits above choose.
         &self.0[(addr >> 8) % self.0.len()]
+    }
+}
+
+/// A change of the counters by many dentries, to be added at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Delta {
+    dentries: i64,
+    unused: i64,
+    negatives: i64,
+}
+
+impl Delta {
+    /// The flags of one changed.
+    #[inline]
+    pub(crate) fn moved(&mut self, before: u32, after: u32) {
+        self.unused += i64::from(is_unused(after)) - i64::from(is_unused(before));
+        self.negatives += i64::from(is_cached_negative(after)) - i64::from(is_cached_negative(before));
+    }
+
+    pub(crate) fn died(&mut self) {
+        self.dentries -= 1;
     }
 }
 

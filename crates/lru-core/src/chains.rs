@@ -249,15 +249,15 @@ impl<T: Chained> Chains<T> {
     /// Begins to fetch the head of a chain that will be wanted soon. No more than a hint.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        let head = &self.heads[self.bucket(hash)];
-        #[cfg(all(target_arch = "x86_64", not(miri), not(lowwater_loom)))]
-        {
-            use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-            // SAFETY: every x86-64 processor has the instruction, and it faults on no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(ptr::from_ref(head).cast()) };
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri), not(lowwater_loom))))]
-        let _ = head;
+        fetch(ptr::from_ref(&self.heads[self.bucket(hash)]));
+    }
+
+    /// Begins to fetch the first object of a chain, whose head was [prefetched](Self::prefetch). No more than a hint.
+    #[inline]
+    pub fn prefetch_first(&self, hash: u64) {
+        // Relaxed: the object is not looked at.
+        let first = untagged(self.heads[self.bucket(hash)].load(Ordering::Relaxed));
+        fetch(first.cast_const());
     }
 
     /// The chain of a hash: its high bits.
@@ -375,6 +375,19 @@ impl<T> fmt::Debug for Link<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("linked", &self.is_linked()).finish_non_exhaustive()
     }
+}
+
+/// Begins to bring what is at an address, if anything is, into the processor's cache.
+#[inline]
+fn fetch<T>(ptr: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(lowwater_loom)))]
+    {
+        use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+        // SAFETY: every x86-64 processor has the instruction, and it faults on no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(ptr.cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(lowwater_loom))))]
+    let _ = ptr;
 }
 
 fn tagged<T>(ptr: *mut T) -> *mut T {

@@ -10,7 +10,7 @@
 //! | [`memcg`] | a group, whose limits count its bytes, in itself and in all groups above |
 //! | [`topology`] | a node, asked of the machine |
 //! | [`list`] | links inside itself, and an owner while it is on a list |
-//! | [`list_lru`] | the list of its group on its node, made when it is first needed; a place in a walk, oldest first |
+//! | [`list_lru`] | the list of its group on its node, made when it is first needed, split when threads contend for it; a place in a walk, oldest first on each part |
 //! | [`sync`] | every lock and atomic of the above, in three versions: user space, bare metal, model check |
 //! | [`unit`](mod@unit) | bytes and nodes, as types that cannot be taken for counts |
 //!

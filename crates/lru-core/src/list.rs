@@ -145,6 +145,17 @@ impl RawList {
         *other = Self::new();
     }
 
+    /// Moves everything on `other` behind our last, in order. O(1).
+    ///
+    /// # Safety
+    ///
+    /// As for [`splice_front`](Self::splice_front).
+    pub(crate) unsafe fn splice_back(&mut self, other: &mut RawList) {
+        core::mem::swap(self, other);
+        // SAFETY: the caller's promise is the same for the two in either order.
+        unsafe { self.splice_front(other) };
+    }
+
     /// Panics unless the list holds together and has `len` elements, not counting the marks of walks.
     ///
     /// # Safety

@@ -13,7 +13,20 @@
 //! * The first add makes the list, and those of the group's ancestors before it, outside every lock; [`ListLru::prepare`] does it
 //!   ahead for callers that cannot.
 //! * An item knows its list. So removing needs no group and cannot name the wrong one.
+//! * A list for which threads contend is split, by itself, and joined again when it is quiet; see below.
 //! * A group's end moves its lists to its parent in O(lists of that group), each whole, however long it is.
+//!
+//! # A list that is split
+//!
+//! When adds to one (group, node) found its lock taken 64 times between two [sweeps](sweep()), it gets parts beside it, at most as
+//! many as processors (and 32), of 128 bytes each. Adds go to the part of their processor; removing finds an item where it is. A
+//! sweep joins the parts again when all but the busiest were little used since the last, and the group's end does in any case.
+//! A split needs memory. Where there is none, the list stays as it is.
+//!
+//! The counts are sums, and the promises are the same but for the order of a walk: **oldest first on each, and round and round from
+//! one to the next.** A walk of all items shows those of one after those of another. A walk of some shows of each its share: as many
+//! of a hundred as it holds of a hundred, so that what is shown is about what is oldest. The next one begins with the one behind that at
+//! which the last ended. When parts are joined, what they hold goes one after the other behind what was there before the split.
 //!
 //! # How this differs from the kernel's `list_lru`
 //!
@@ -22,6 +35,7 @@
 //! 3. `del` takes no group and no node; the kernel corrupts a list when given the wrong ones, this cannot be.
 //! 4. The callback's verdict is typed (see [`walk`]): returning with the lock in the wrong state does not compile.
 //! 5. Listeners hear of 0 -> 1 under the list's lock, so never about a group whose offline is over.
+//! 6. A contended list is split; in the kernel it has one lock, whatever happens.
 
 mod boxed;
 mod cursor;
@@ -33,6 +47,7 @@ mod one;
 mod pairs;
 mod prepared;
 mod raw;
+mod split;
 mod sweep;
 mod table;
 pub mod walk;
@@ -52,6 +67,7 @@ pub(crate) use boxed::try_box;
 pub(crate) use one::One;
 pub(crate) use pairs::Pairs;
 pub(crate) use raw::reparent_group;
+pub(crate) use split::{Part, Split};
 pub(crate) use table::Table;
 
 use crate::list::{Handle, Linked};
@@ -156,7 +172,8 @@ impl<T: Linked> ListLru<T> {
     /// Adds an item as the youngest of its group on `node`. The list owns it until it is removed.
     ///
     /// If the group is dying, or there is no memory for its list, the nearest ancestor that has one takes the item. O(1); the first
-    /// time for a (group, node) O(depth of the group) and the only time that this allocates.
+    /// time for a (group, node) O(depth of the group). Allocates then, and when it splits a list for which threads contend
+    /// ([module](self)), which it does holding no lock, and does without where it is refused.
     ///
     /// # Errors
     ///
@@ -197,7 +214,7 @@ impl<T: Linked> ListLru<T> {
         Some(unsafe { T::Handle::from_raw(object) })
     }
 
-    /// How many items the group's own list holds on `node`. O(1), without a lock; 0 while it has no list, and once it is dying
+    /// How many items the group's own list holds on `node`. O(1) (O(parts) when it is split), without a lock; 0 while it has no list, and once it is dying
     /// and its items are its parent's (L2).
     #[doc(alias = "list_lru_count_one")]
     pub fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
@@ -210,8 +227,8 @@ impl<T: Linked> ListLru<T> {
         self.raw.count_node(node)
     }
 
-    /// Makes the group's list on `node`, so that `add` will not allocate while the answer is kept; a dying group's nearest
-    /// online ancestor's, to which `add` would go. O(depth of the group).
+    /// Makes the group's list on `node`, so that `add` needs no memory while the answer is kept; a dying group's nearest online
+    /// ancestor's, to which `add` would go. (One that splits the list asks for some, and does without.) O(depth of the group).
     ///
     /// # Errors
     ///
@@ -223,7 +240,7 @@ impl<T: Linked> ListLru<T> {
     }
 
     /// Walks the group's list on `node`, oldest first, and does with each item what `callback` says ([`walk`] has the table).
-    /// Returns how many were removed.
+    /// Returns how many were removed. A list that is split is walked part by part ([module](self)).
     ///
     /// At most `nr_to_walk` items are shown, which falls by one for each, removed or not: it is scanned, not freed (L11). An item
     /// is not shown twice unless the callback asks for it; a walk whose callback gave the lock back goes on where it was. The callback runs under the list's lock: it must be short, must not
@@ -253,12 +270,13 @@ impl<T: Linked> ListLru<T> {
         groups.iter().map(|memcg| self.raw.walk_one(memcg, node, nr_to_walk, &mut callback)).sum()
     }
 
-    /// What these lists cost beyond the items: this structure, its table, 64 bytes for each (group, node).
+    /// What these lists cost beyond the items: this structure, its table, 64 bytes for each (group, node), and parts of split ones.
+    /// O(1); O(lists) while one is split.
     pub fn footprint(&self) -> Bytes {
         Bytes::new((size_of::<Self>() + size_of::<RawListLru>() + self.raw.bytes()) as u64)
     }
 
-    /// How many (group, node) lists exist.
+    /// How many (group, node) lists exist; a split one is one.
     pub fn pairs(&self) -> usize {
         self.raw.pairs()
     }

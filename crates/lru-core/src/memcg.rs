@@ -96,6 +96,8 @@ pub(crate) struct MemcgCore {
     parent: Option<Memcg>,
     name: Box<str>,
     id: MemcgId,
+    /// Where tables look for it first: computed once, as every add asks.
+    spread: u16,
     depth: u8,
     dying: AtomicBool,
     pairs: Pairs,
@@ -283,6 +285,12 @@ impl Memcg {
         Self(Arc::new(core))
     }
 
+    /// [`MemcgId::spread`] of its id.
+    #[inline]
+    pub(crate) fn spread(&self) -> u16 {
+        self.0.spread
+    }
+
     fn core(&self) -> &MemcgCore {
         &self.0
     }
@@ -337,6 +345,7 @@ impl MemcgCore {
             parent: parent.cloned(),
             name: name.into(),
             id,
+            spread: id.spread(),
             depth: parent.map_or(0, |parent| parent.0.depth + 1),
             dying: AtomicBool::new(false),
             pairs: Pairs::new(),

@@ -55,17 +55,21 @@ pub(crate) trait Retired: Send + Sized + 'static {
     )]
     fn queue(queues: &mut Queues) -> &mut Queue<Self>;
 
-    /// Frees what was retired.
+    /// Frees it: a box, unless it says otherwise.
     ///
     /// # Safety
     ///
-    /// `this` came from [`Box::into_raw`](alloc::boxed::Box::into_raw), or whatever the kind's own version says; no reader sees it.
+    /// It was retired, and no reader sees it any more.
     unsafe fn free(this: *mut Self) {
-        // SAFETY: it came from a box, says the caller.
+        // SAFETY: what is retired came from a box.
         drop(unsafe { alloc::boxed::Box::from_raw(this) });
     }
 
     /// Tells a model checker that it is about to be freed, so that a reader who may still look at it is found out.
+    ///
+    /// # Safety
+    ///
+    /// As for [`free`](Self::free).
     #[cfg(lowwater_loom)]
-    fn assert_unread(&mut self);
+    unsafe fn assert_unread(this: *mut Self);
 }

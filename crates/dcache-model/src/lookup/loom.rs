@@ -1,11 +1,12 @@
 //! A lookup without locks beside a dentry that turns positive and is then renamed. Two threads, all executions with two preemptions.
 
 use crate::dentry::{flag, kind_of, Dentry, Kind};
+use crate::inode::Inodes;
 use crate::name::{Key, Name};
 use crate::stats::Counters;
 use lowwater_lru_core::chains::{Chains, Reader};
 use lowwater_lru_core::sync::{thread, with_mutant, Arc};
-use lowwater_lru_core::{MemcgTree, NodeId};
+use lowwater_lru_core::{ListLru, MemcgTree, NodeId};
 
 fn key(name: &[u8]) -> Key<'_> {
     // One hash for both names: the chain is not what is looked at here.
@@ -19,6 +20,7 @@ fn check() {
         let tree = MemcgTree::new(1);
         let chains = Arc::new(Chains::<Dentry>::new(1));
         let counters = Arc::new(Counters::new());
+        let inode = Inodes::new(ListLru::new()).get(7, Kind::File, tree.root(), NodeId::ZERO);
         let dentry = Arc::new(Dentry::new(&key(b"a"), None, 0, tree.root().clone(), NodeId::ZERO, 0));
         dentry.change(&mut dentry.lock(), flag::UNHASHED, 0, &counters);
         chains.insert(dentry.hash(), dentry.clone()).ok().unwrap();
@@ -26,7 +28,10 @@ fn check() {
             let (dentry, counters) = (dentry.clone(), counters.clone());
             thread::spawn(move || {
                 let mut state = dentry.lock();
-                dentry.seq.write(|| dentry.change(&mut state, flag::TYPE, 1, &counters));
+                dentry.seq.write(|| {
+                    dentry.set_inode(&mut state, inode);
+                    dentry.change(&mut state, flag::TYPE, 1, &counters);
+                });
                 dentry.seq.write(|| dentry.set_key(&mut state, &key(b"b")));
             })
         };
@@ -36,9 +41,13 @@ fn check() {
             let wanted = key(b"b");
             let found = chains.find(wanted.hash, &reader, |child| child.matches(&wanted).map(|s| seq = s).is_some());
             if let Some(found) = found {
-                let kind = kind_of(found.flags());
+                let (kind, number) = (kind_of(found.flags()), found.number());
                 if !found.seq.retry(seq) {
-                    assert_eq!(kind, Some(Kind::File), "under its new name it always was a file (D3, D6)");
+                    assert_eq!(
+                        (kind, number),
+                        (Some(Kind::File), 7),
+                        "under its new name it always was a file (D3, D6)"
+                    );
                 }
             }
         }

@@ -77,6 +77,90 @@ fn d24_the_default_holds_its_bound_under_every_adversary() {
     }
 }
 
+/// Hits among `names` in as many directories, asked for in rounds, in the last of `rounds`.
+fn hits_in_rounds(stage: &Stage, names: u64, directories: u64, rounds: u64) -> u64 {
+    for n in 0..directories {
+        drop(stage.mount.mkdir(format!("/{n}").as_bytes()).unwrap());
+    }
+    let mut before = 0;
+    for _ in 0..rounds {
+        before = stage.memory.lookups();
+        (0..names).for_each(|n| stage.missing(format!("/{}/{n}", n % directories).as_bytes()));
+    }
+    stage.assert_valid();
+    names - (stage.memory.lookups() - before)
+}
+
+#[test]
+fn of_a_round_that_is_longer_than_there_is_room_a_part_is_kept() {
+    // A queue alone, by age or by last use, would lose each name just before it is due.
+    let stage = Stage::new(1 << 12, Probation { kept_floor: 64, ..Probation::default() });
+    let hits = hits_in_rounds(&stage, 100, 100, 20);
+    assert!(stage.dcache.statistics().recalled > 0);
+    assert!(hits > 40, "{hits} of 100, with room for 72");
+}
+
+#[test]
+fn a_directory_whose_names_come_round_gets_room_in_time() {
+    let stage = Stage::new(1 << 12, Probation { kept_floor: 64, ..Probation::default() });
+    // Others' names have all the room, and are not asked for any more.
+    (0..64).for_each(|n| (0..2).for_each(|_| stage.missing(format!("/stale-{n}").as_bytes())));
+    flood(&stage, 100, 1);
+    let hits = hits_in_rounds(&stage, 50, 1, 200);
+    assert!(hits > 40, "{hits} of 50, with room for 72");
+}
+
+#[test]
+fn who_was_used_in_many_rounds_outlasts_who_was_used_in_one() {
+    let stage = Stage::new(1 << 12, Probation { kept_floor: 64, ..Probation::default() });
+    drop(stage.mount.mkdir(b"/d").unwrap());
+    let twice = |name: String| (0..2).for_each(|_| stage.missing(name.as_bytes()));
+    // The hot ones are used once in a while; between, twice as many as there is room for, each asked for twice.
+    for n in 0..20 {
+        (0..16).for_each(|hot| twice(format!("/d/hot-{hot}")));
+        (0..32).for_each(|cold| twice(format!("/d/cold-{n}-{cold}")));
+    }
+    (0..100).for_each(|cold| twice(format!("/d/other-{cold}")));
+    let before = stage.memory.lookups();
+    (0..16).for_each(|hot| stage.missing(format!("/d/hot-{hot}").as_bytes()));
+    assert_eq!(stage.memory.lookups(), before, "merit lasts for a while");
+    (0..20_000).for_each(|cold| twice(format!("/d/flood-{cold}")));
+    (0..16).for_each(|hot| stage.missing(format!("/d/hot-{hot}").as_bytes()));
+    assert_eq!(stage.memory.lookups(), before + 20_016, "and not for ever");
+    stage.assert_valid();
+}
+
+#[test]
+fn d21_removed_names_push_out_nobody() {
+    let stage = Stage::new(64, Probation::default());
+    (0..6).for_each(|n| stage.missing(format!("/asked-{n}").as_bytes()));
+    for n in 0..1000 {
+        drop(stage.mount.create(format!("/{n}").as_bytes()).unwrap());
+    }
+    for n in 0..1000 {
+        stage.mount.unlink(format!("/{n}").as_bytes()).unwrap();
+    }
+    stage.assert_valid();
+    assert_eq!(
+        stage.dcache.statistics().nr_negative,
+        8,
+        "those asked for, and as many of the removed as there was room for"
+    );
+    let before = stage.memory.lookups();
+    (0..6).for_each(|n| stage.missing(format!("/asked-{n}").as_bytes()));
+    (0..2).for_each(|n| stage.missing(format!("/{n}").as_bytes()));
+    assert_eq!(stage.memory.lookups(), before);
+    stage.missing(b"/999");
+    assert_eq!(stage.memory.lookups(), before + 1, "forgotten, and asked for");
+    // One that somebody uses is what it was until they let go, and gone then.
+    let held = stage.mount.create(b"/held").unwrap();
+    stage.mount.unlink(b"/held").unwrap();
+    stage.missing(b"/held");
+    assert_eq!(held.kind(), crate::Kind::File);
+    drop(held);
+    stage.assert_valid();
+}
+
 #[test]
 fn d24_a_flood_costs_another_group_nothing() {
     let policy = Probation { probation_floor: 2000, kept_floor: 2000, ..Probation::default() };

@@ -10,6 +10,7 @@ use std::io;
 #[derive(Clone, Debug)]
 enum Op {
     Lookup(Vec<u8>),
+    Stat(Vec<u8>),
     Create(Vec<u8>),
     Mkdir(Vec<u8>),
     Unlink(Vec<u8>),
@@ -147,6 +148,7 @@ fn path() -> impl Strategy<Value = Vec<u8>> {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => path().prop_map(Op::Lookup),
+        3 => path().prop_map(Op::Stat),
         4 => path().prop_map(Op::Create),
         6 => path().prop_map(Op::Mkdir),
         3 => path().prop_map(Op::Unlink),
@@ -173,6 +175,13 @@ fn check(policy: Box<dyn NegativePolicy>, on_unlink: OnUnlink, ops: Vec<Op>) -> 
     for op in ops {
         let (mine, theirs) = match &op {
             Op::Lookup(path) => (told(mount.lookup(path), |e| e.map(|e| e.kind())), model.lookup(path)),
+            Op::Stat(path) => {
+                let stat = mount.stat(path);
+                if let (Ok(Some(stat)), Ok(Some(entry))) = (&stat, mount.lookup(path)) {
+                    prop_assert_eq!(*stat, entry.stat(), "a copy is what is there (D6)");
+                }
+                (told(stat, |stat| stat.map(|stat| stat.kind)), model.lookup(path))
+            }
             Op::Create(path) => (told(mount.create(path), |e| Some(e.kind())), model.make(path, Kind::File)),
             Op::Mkdir(path) => (told(mount.mkdir(path), |e| Some(e.kind())), model.make(path, Kind::Directory)),
             Op::Unlink(path) => (told(mount.unlink(path), |()| None), model.remove(path, false)),

@@ -93,6 +93,7 @@ fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_o
                     n = (n + 1) % 8;
                     let path = format!("/a/stays-{n}");
                     assert!(stage.mount.lookup(path.as_bytes()).unwrap().is_some(), "{path} exists throughout (D4)");
+                    assert!(stage.mount.stat(path.as_bytes()).unwrap().is_some(), "{path} exists throughout (D4)");
                     // At most one rename between two looks moves it from what is asked second to what was asked first; then a
                     // third look finds it. Whoever finds it holds what it was looked up as (D6).
                     if let Some(entry) = stage.mount.lookup(b"/b/x").unwrap() {
@@ -102,6 +103,35 @@ fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_o
             });
         }
         renamer.join().unwrap();
+    });
+    stage.assert_valid();
+}
+
+#[test]
+fn d6_a_copy_was_so_at_one_time() {
+    let stage = Stage::new(2, Unbounded);
+    let path = b"/x";
+    // The tree counts its things up: even numbers for files, odd ones for directories.
+    let file = stage.mount.create(path).unwrap().inode();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..ROUNDS {
+                stage.mount.unlink(path).unwrap();
+                drop(stage.mount.mkdir(path).unwrap());
+                stage.mount.rmdir(path).unwrap();
+                drop(stage.mount.create(path).unwrap());
+            }
+            done.store(true, Relaxed);
+        });
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                if let Some(stat) = stage.mount.stat(path).unwrap() {
+                    let kind = if (stat.inode - file).is_multiple_of(2) { Kind::File } else { Kind::Directory };
+                    assert_eq!(stat.kind, kind, "the number is of the thing (D6)");
+                }
+            }
+        });
     });
     stage.assert_valid();
 }

@@ -34,8 +34,10 @@ impl Retired for Directory {
     }
 
     #[cfg(lowwater_loom)]
-    fn assert_unread(&mut self) {
-        for segment in &mut self.segments {
+    unsafe fn assert_unread(this: *mut Self) {
+        // SAFETY: it is live, says the caller, who alone has it.
+        let this = unsafe { &mut *this };
+        for segment in &mut this.segments {
             segment.with_mut(|_| ());
         }
     }

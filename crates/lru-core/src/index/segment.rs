@@ -86,10 +86,12 @@ impl Retired for Segment {
     }
 
     #[cfg(lowwater_loom)]
-    fn assert_unread(&mut self) {
-        let first = ptr::from_mut(self).wrapping_add(1).cast::<Bucket>();
-        for bucket in 0..buckets(self.class) {
-            // SAFETY: it is ours alone.
+    unsafe fn assert_unread(this: *mut Self) {
+        let first = this.wrapping_add(1).cast::<Bucket>();
+        // SAFETY: it is live, says the caller, who alone has it.
+        let class = unsafe { &*this }.class;
+        for bucket in 0..buckets(class) {
+            // SAFETY: it is the caller's alone.
             unsafe { &mut *first.add(bucket) }.assert_unread();
         }
     }

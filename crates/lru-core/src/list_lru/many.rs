@@ -37,7 +37,7 @@ impl<T: Linked> ListLru<T> {
             let guard = pin();
             // SAFETY: the items are ours, so they are live.
             let object = unsafe { oldest.as_ref() };
-            let mut list = match self.raw.lock_to_add(object, memcg, node, &guard) {
+            let mut list = match self.raw.lock_to_add(object, memcg, node, false, &guard) {
                 Ok(list) => list,
                 Err(Refused::Linked | Refused::NoMemory | Refused::Full) => return Err(AllocError),
             };

@@ -4,19 +4,24 @@
 //!     published --(reparent, sweep or list drop: drained, Dead)--> dead --(unpublished, last reference gone)--> retired
 //! ```
 //!
+//! A list for which threads contend gets [parts](super::split) beside it, which are lists of the same kind. For what is said
+//! here a part is a child's list, and the list that was split its parent's.
+//!
 //! # Invariants
 //!
 //! 1. While not dead, `nr_items` is the number of items on `list`. Dead: `list` is empty, `nr_items` is 0, and
-//!    `forward` leads to the parent group's list, which took the items over (and may be dead by now, too). (L1)
+//!    `forward` leads to the parent group's list, or from a part to the list it is a part of, which took the items over (and
+//!    may be dead by now, too). (L1)
 //! 2. An item whose home this is lies on [`effective`](super::RawListLru::lock_effective_of) of this: on this while it is not
 //!    dead, else on what the chain of forwards ends in. So the lock of the effective list guards such an item's links.
-//! 3. `refs` is 1 while the table holds this, plus the items whose home this is, plus the lists of child groups that are in
-//!    the table or forward to this and are not retired, plus the [`Prepared`](super::Prepared) for it. It is guarded by the
-//!    lock of the effective list.
+//! 3. `refs` is 1 while the table holds this (a part: while its [`Split`](super::Split) is in the table), plus the items whose
+//!    home this is, plus the lists of child groups and the parts that are in the table or forward to this and are not retired,
+//!    plus the [`Prepared`](super::Prepared) for it. It is guarded by the lock of the effective list.
 //! 4. `memcg` is there while `refs` is not 0.
 //! 5. `node` and `memcg_id`, the key, never change.
 
 use super::pairs::ChainLinks;
+use super::split::Part;
 use super::RawListLru;
 use crate::list::{Links, RawList};
 use crate::memcg::MemcgId;
@@ -28,15 +33,24 @@ use crate::{Memcg, NodeId};
 use core::ptr::{self, NonNull};
 
 /// Whose list, and on which node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) node: NodeId,
+    /// The id's hash.
+    pub(crate) spread: u16,
     pub(crate) memcg: MemcgId,
+}
+
+impl PartialEq for Key {
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        (self.node, self.memcg) == (other.node, other.memcg)
+    }
 }
 
 impl Key {
     pub(crate) fn new(memcg: &Memcg, node: NodeId) -> Self {
-        Self { node, memcg: memcg.id() }
+        Self { node, spread: memcg.spread(), memcg: memcg.id() }
     }
 }
 
@@ -57,15 +71,25 @@ pub(crate) struct One {
     pub(super) chain: ChainLinks,
 }
 
-/// Where a list stands in its life. Guarded by its lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// In use.
-    Live,
+/// Where a list stands in its life, in one byte. Guarded by its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+struct State(u8);
+
+impl State {
+    /// In use, and no add had to wait for its lock since the last sweep.
+    const LIVE: Self = Self(0);
+    /// In use, and so many adds had to wait since the last sweep that it is to be split. What is between the two counts them.
+    const CONTENDED: Self = Self(64);
     /// A sweep found it empty, and since then nothing was added: the next sweep gives it back.
-    Idle,
+    const IDLE: Self = Self(65);
+    /// In use, with parts beside it.
+    const SPLIT: Self = Self(66);
+    /// A part, in use.
+    const PART: Self = Self(67);
     /// Its items are the parent's, for good.
-    Dead,
+    const DEAD: Self = Self(68);
+    /// A part, whose items are for good on the list it is a part of.
+    const DEAD_PART: Self = Self(69);
 }
 
 // SAFETY: every cell is guarded by a lock that its invariant names; `owner` is a list that outlives its published parts.
@@ -83,8 +107,9 @@ impl Retired for One {
     }
 
     #[cfg(lowwater_loom)]
-    fn assert_unread(&mut self) {
-        self.owner.with_mut(|_| ());
+    unsafe fn assert_unread(this: *mut Self) {
+        // SAFETY: it is live, says the caller.
+        unsafe { &(*this).owner }.with_mut(|_| ());
     }
 }
 
@@ -98,7 +123,7 @@ impl One {
     pub(super) fn new(memcg: &Memcg, node: NodeId, owner: *const RawListLru) -> Self {
         Self {
             lock: RawLock::new(),
-            state: UnsafeCell::new(State::Live),
+            state: UnsafeCell::new(State::LIVE),
             node,
             memcg_id: memcg.id(),
             nr_items: AtomicU32::new(0),
@@ -110,9 +135,14 @@ impl One {
         }
     }
 
+    /// A part of the list of this group on this node.
+    pub(super) fn new_part(memcg: &Memcg, node: NodeId, owner: *const RawListLru) -> Self {
+        Self { state: UnsafeCell::new(State::PART), ..Self::new(memcg, node, owner) }
+    }
+
     #[inline]
     pub(super) fn key(&self) -> Key {
-        Key { node: self.node, memcg: self.memcg_id }
+        Key { node: self.node, spread: self.memcg_id.spread(), memcg: self.memcg_id }
     }
 
     /// The list this is a part of.
@@ -136,6 +166,14 @@ impl One {
         self.owner(); // So that a model checker knows that it is read from here on.
         self.lock.lock();
         Locked { one: self, released: ptr::null(), guard }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub(super) fn try_lock<'a>(&'a self, guard: &'a Guard) -> Option<Locked<'a>> {
+        #[cfg(lowwater_loom)]
+        self.owner(); // As in `lock`.
+        self.lock.try_lock().then(|| Locked { one: self, released: ptr::null(), guard })
     }
 
     /// The group, for who knows that this is published.
@@ -166,7 +204,46 @@ impl<'a> Locked<'a> {
 
     #[inline]
     pub(super) fn is_dead(&self) -> bool {
-        self.state() == State::Dead
+        self.state() >= State::DEAD
+    }
+
+    /// Are there parts beside it?
+    #[inline]
+    pub(super) fn is_split(&self) -> bool {
+        self.state() == State::SPLIT
+    }
+
+    /// Counts that an add had to wait for the lock; says whether the list is to be split now.
+    pub(super) fn count_miss(&mut self) -> bool {
+        let state = self.state();
+        if state >= State::CONTENDED {
+            return false;
+        }
+        let state = State(state.0 + 1);
+        let is_due = state == State::CONTENDED;
+        // Whether that comes off or not, the next try is as many waits away.
+        self.set_state(if is_due { State::LIVE } else { state });
+        is_due
+    }
+
+    /// Begins to count anew how many had to wait.
+    pub(super) fn forget_misses(&mut self) {
+        if self.state() < State::CONTENDED {
+            self.set_state(State::LIVE);
+        }
+    }
+
+    /// From here on there are so many parts beside it, each of which counts on it. Not for dead ones.
+    pub(super) fn begin_parts(&mut self, parts: usize) {
+        if !crate::mutated!("parts_uncounted") {
+            (0..parts).for_each(|_| self.get());
+        }
+        self.set_state(State::SPLIT);
+    }
+
+    /// Its last part was taken over.
+    pub(super) fn end_parts(&mut self) {
+        self.set_state(State::LIVE);
     }
 
     #[inline]
@@ -217,8 +294,8 @@ impl<'a> Locked<'a> {
         self.set_nr_items(n + 1);
         self.get();
         // Not always: the key beside it would have to wait for the store.
-        if n == 0 && self.state() == State::Idle {
-            self.set_state(State::Live);
+        if n == 0 && self.state() == State::IDLE {
+            self.set_state(State::LIVE);
         }
         Some(FirstItem(n == 0))
     }
@@ -234,11 +311,11 @@ impl<'a> Locked<'a> {
     /// What a sweep makes of it. What is empty for the first time is marked. The owner's writer lock is held, so that no
     /// child's list comes to count on it.
     pub(super) fn idleness(&mut self) -> Idleness {
-        if self.is_dead() || self.one.nr_items() != 0 {
+        if self.state() > State::IDLE || self.one.nr_items() != 0 {
             return Idleness::Busy;
         }
-        if self.state() == State::Live {
-            self.set_state(State::Idle);
+        if self.state() != State::IDLE {
+            self.set_state(State::IDLE);
             return Idleness::Marked;
         }
         // SAFETY: this is not dead, so its lock guards its `refs` (invariant 3).
@@ -283,28 +360,29 @@ impl<'a> Locked<'a> {
         this.refs.with_mut(|r| unsafe { *r = left });
         if left == 0 {
             // SAFETY: the last reference was given up, and this is its effective list.
-            unsafe { self.release(one) };
+            self.released = unsafe { Self::release(one, self.released) };
         }
     }
 
-    /// Joins `one` to what is retired when the lock is given back, and gives up what it counts on.
+    /// Joins `one` to what is retired when the lock is given back, and gives up what it counts on. Takes and gives what is joined
+    /// as a value: borrowed, the right to the lock would live in memory on every way, not only on this one.
     ///
     /// # Safety
     ///
-    /// The `refs` of `one` are 0, and this is its effective list.
+    /// The `refs` of `one` are 0, and the lock of its effective list is held.
     #[cold]
     #[inline(never)]
-    unsafe fn release(&mut self, mut one: *const One) {
+    unsafe fn release(mut one: *const One, mut released: *const One) -> *const One {
         loop {
             // SAFETY: it is retired only by who releases it, and that is us.
             let this = unsafe { &*one };
             // SAFETY: it is dead (else the table's reference were left), and its `forward` does not change any more.
             let forward = this.chain.next.with(|next| unsafe { *next });
             // SAFETY: `refs` is 0, so it is ours (invariant 3).
-            this.chain.prev.with_mut(|prev| unsafe { *prev = self.released.cast_mut() });
-            self.released = one;
+            this.chain.prev.with_mut(|prev| unsafe { *prev = released.cast_mut() });
+            released = one;
             if forward.is_null() {
-                return;
+                return released;
             }
             // SAFETY: it counts the reference of what forwards to it, which is given up here.
             let next = unsafe { &*forward };
@@ -313,25 +391,35 @@ impl<'a> Locked<'a> {
             // SAFETY: as above.
             next.refs.with_mut(|r| unsafe { *r = left });
             if left != 0 {
-                return;
+                return released;
             }
             one = forward;
         }
     }
 
-    /// Moves everything from `child` here, in order, to the cold end (L9), and marks `child` dead.
+    /// Moves everything from `child` here, in order: a group's to the cold end (L9), a part's to the other. Marks `child` dead.
     ///
-    /// The child's group must be dying and its lock be held; `child` is on no chain any more, and counts as one of our `refs`
-    /// since it was published.
+    /// The child's group must be dying, or its part be out of the table; it is on no chain any more, and counts as one of our
+    /// `refs` since it was published.
     pub(super) fn take_over(&mut self, child: &mut Locked<'_>) -> FirstItem {
         let moved = child.one.nr_items();
         let had = self.one.nr_items();
-        // SAFETY: both locks are held.
-        child.with_list(|from| self.with_list(|to| unsafe { to.splice_front(from) }));
+        let is_part = child.state() == State::PART;
+        child.with_list(|from| {
+            self.with_list(|to| {
+                if is_part {
+                    // SAFETY: both locks are held.
+                    unsafe { to.splice_back(from) };
+                } else {
+                    // SAFETY: as above.
+                    unsafe { to.splice_front(from) };
+                }
+            });
+        });
         self.set_nr_items(had.checked_add(moved).expect("two lists of at most ITEMS_MAX items each"));
         child.set_nr_items(0);
-        if moved != 0 {
-            self.set_state(State::Live);
+        if moved != 0 && self.state() == State::IDLE {
+            self.set_state(State::LIVE);
         }
         // INVARIANT 3: it counted as a child's list, and counts as a forward from here on.
         child.kill(self.one);
@@ -347,9 +435,15 @@ impl<'a> Locked<'a> {
 
     /// Marks this dead; it must be empty, and on no chain any more.
     pub(super) fn kill(&mut self, forward: *const One) {
-        self.set_state(State::Dead);
+        self.set_state(if self.state() == State::PART { State::DEAD_PART } else { State::DEAD });
         // SAFETY: this is on no chain, so from here on `next` is `forward`, guarded by the lock that we hold.
         self.one.chain.next.with_mut(|next| unsafe { *next = forward.cast_mut() });
+    }
+
+    /// Panics unless invariant 1 holds, and `parts` is whether there are parts beside it.
+    pub(super) fn assert_valid_with(&mut self, parts: bool) {
+        assert_eq!(self.is_split(), parts, "a list's state must say whether the table knows parts of it");
+        self.assert_valid();
     }
 
     /// Panics unless invariant 1 holds.
@@ -384,7 +478,7 @@ impl Drop for Locked<'_> {
         // SAFETY: the lock is held.
         unsafe { self.one.lock.unlock() };
         if !self.released.is_null() {
-            self.retire_released();
+            Self::retire_released(self.released, self.guard);
         }
     }
 }
@@ -392,8 +486,7 @@ impl Drop for Locked<'_> {
 impl Locked<'_> {
     #[cold]
     #[inline(never)]
-    fn retire_released(&mut self) {
-        let mut released = self.released;
+    fn retire_released(mut released: *const One, guard: &Guard) {
         while !released.is_null() {
             // SAFETY: `refs` is 0, so we alone own it (invariant 3).
             let one = unsafe { &*released };
@@ -402,8 +495,14 @@ impl Locked<'_> {
             // The group's handle goes now, not a grace period later, so that its id can return at once.
             // SAFETY: as above; readers that still see it dead do not look at `memcg`.
             drop(one.memcg.with_mut(|m| unsafe { (*m).take() }));
-            // SAFETY: it left the table and no item names it as home, so no new reader finds it; it came from a box.
-            unsafe { self.guard.retire(released.cast_mut()) };
+            // SAFETY: as above.
+            if one.state.with(|s| unsafe { *s }) == State::DEAD_PART {
+                // SAFETY: as below; by its state it is a part.
+                unsafe { guard.retire(Part::of(released)) };
+            } else {
+                // SAFETY: it left the table and no item names it as home, so no new reader finds it; it came from a box.
+                unsafe { guard.retire(released.cast_mut()) };
+            }
             released = next;
         }
     }

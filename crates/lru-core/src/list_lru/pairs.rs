@@ -40,6 +40,10 @@ impl Pairs {
     pub(super) fn lock(&self) -> MutexGuard<'_, Chain> {
         self.0.lock()
     }
+
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Chain>> {
+        self.0.try_lock()
+    }
 }
 
 impl Chain {

@@ -5,8 +5,8 @@
 //!     Memcg::pairs: group -> its Ones  the same Ones, for the group's end
 //! ```
 //!
-//! Lock order: the caller's own locks, a group's `pairs`, `writer`, a list's lock, an ancestor's list's lock. Whoever listens
-//! ([`Occupancy`]) is called under a list's lock, so its locks come last.
+//! Lock order: the caller's own locks, a group's `pairs`, `writer`, a list's lock, its parts' (one at a time), an ancestor's list's
+//! lock. Whoever listens ([`Occupancy`]) is called under a list's lock, so its locks come last.
 //!
 //! # A group dies while somebody adds to it (R1, R2)
 //!
@@ -20,6 +20,8 @@
 //!
 //! It is drained and marked dead before it is unpublished. So whoever finds it locks it and either comes before the drain, or
 //! sees the mark; and whoever does not find it any more finds everything at the parent's already.
+//!
+//! Where a list has [parts](super::split), its lock is held until they are empty, too.
 //!
 //! # A sweep gives an empty list back while somebody adds to it
 //!
@@ -35,17 +37,20 @@
 //! is drained. A child's list counts as a reference on its parent's from the moment it is published, under the writer lock;
 //! so what a sweep takes out has no child, and ancestors are there for as long as they are needed (L6).
 
-use super::boxed::try_box;
-use super::one::{FirstItem, Idleness, Key, Locked};
-use super::pairs::Chain;
-use super::table::Table;
-use super::{Occupancy, One};
-use crate::list::{Links, RawList};
+mod making;
+mod splitting;
+
+pub(crate) use making::reparent_group;
+pub(super) use splitting::Round;
+
+use super::one::{FirstItem, Key, Locked};
+use super::table::{Pair, Table, TableRef};
+use super::{Occupancy, One, Split};
+use crate::list::Links;
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::{Arc, Mutex, MutexGuard};
+use crate::sync::{Arc, Mutex};
 use crate::{Memcg, NodeId};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 
@@ -62,6 +67,8 @@ struct Writer {
     live: u32,
     /// Slots that are not null: lists, and marks of lists that went.
     used: u32,
+    /// Lists that have parts.
+    split: u32,
 }
 
 impl Writer {
@@ -70,7 +77,7 @@ impl Writer {
         (self.live < PAIRS_MAX).then(|| Table::capacity_for(self.live as usize + 1))
     }
 
-    fn has_room(&self, table: &Table) -> bool {
+    fn has_room(&self, table: TableRef<'_>) -> bool {
         (self.used as usize) < Table::used_max(table.capacity())
     }
 }
@@ -99,7 +106,11 @@ pub(super) enum Refused {
 
 impl RawListLru {
     pub(super) fn new(occupancy: Option<Arc<dyn Occupancy>>) -> Self {
-        Self { table: AtomicPtr::new(ptr::null_mut()), writer: Mutex::new(Writer { live: 0, used: 0 }), occupancy }
+        Self {
+            table: AtomicPtr::new(ptr::null_mut()),
+            writer: Mutex::new(Writer { live: 0, used: 0, split: 0 }),
+            occupancy,
+        }
     }
 
     /// Links an object at the end of its group's list.
@@ -113,16 +124,23 @@ impl RawListLru {
         // SAFETY: the caller owns the object.
         let object = unsafe { links.as_ref() };
         let guard = pin();
-        if let Some(one) = self.lookup(Key::new(memcg, node), &guard) {
-            let list = one.lock(&guard);
-            if !list.is_dead() {
-                return self.add_to::<UNIQUE>(list, object, links);
+        let one = match self.lookup(Key::new(memcg, node), &guard) {
+            Some(Pair::One(one)) => Some(one),
+            Some(Pair::Split(split)) => Some(split.here()),
+            None => None,
+        };
+        let mut missed = false;
+        if let Some(one) = one {
+            match one.try_lock(&guard) {
+                Some(list) if !list.is_dead() => return self.add_to::<UNIQUE>(list, object, links),
+                Some(_dead) => {}
+                None => missed = true,
             }
         }
-        self.add_slow::<UNIQUE>(object, links, memcg, node, &guard)
+        self.add_slow::<UNIQUE>(object, links, memcg, node, missed, &guard)
     }
 
-    /// The list is not there, or not any more.
+    /// The list is not there, or not any more; or somebody has it.
     #[cold]
     #[inline(never)]
     fn add_slow<const UNIQUE: bool>(
@@ -131,9 +149,10 @@ impl RawListLru {
         links: NonNull<Links>,
         memcg: &Memcg,
         node: NodeId,
+        missed: bool,
         guard: &Guard,
     ) -> Result<(), Refused> {
-        let list = self.lock_to_add(object, memcg, node, guard)?;
+        let list = self.lock_to_add(object, memcg, node, missed, guard)?;
         #[cfg(lowwater_loom)]
         if crate::mutated!("bit_of_the_passed") && list.memcg() != memcg {
             return self.add_and_announce_for(memcg, list, object, links);
@@ -142,7 +161,8 @@ impl RawListLru {
     }
 
     /// `links` are those of `object`, as the pointer under which the list is to own it.
-    #[inline]
+    // Always: handed over in memory, the lock would be read again before it is written, which costs more than all the rest.
+    #[inline(always)]
     fn add_to<const UNIQUE: bool>(
         &self,
         mut list: Locked<'_>,
@@ -205,73 +225,94 @@ impl RawListLru {
         guard: &'a Guard,
     ) -> Option<Locked<'a>> {
         loop {
-            let home = links.home();
             if let Some(list) = held.take() {
-                if ptr::eq(list.one(), home) {
+                if ptr::eq(list.one(), links.home()) {
                     return Some(list);
                 }
             }
-            if home.is_null() || home == Links::PRIVATE {
-                return None;
-            }
+            let home = self.home_of(links)?;
             // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
-            let one = unsafe { &*home };
-            if !ptr::eq(one.owner(), self) {
-                return None;
-            }
-            let list = Self::lock_effective_of(one, guard);
-            if links.home() == home {
+            let list = Self::lock_effective_of(unsafe { &*home }, guard);
+            if ptr::eq(links.home(), home) {
                 return Some(list);
             }
+            // Ask again: each turn somebody else got something done.
         }
     }
 
-    /// Unlinks an object, if it is on this list: the pointer under which it was added.
+    /// Unlinks an object, if it is on one of these lists: the pointer under which it was added.
     #[inline]
     pub(super) fn del(&self, links: &Links) -> Option<NonNull<Links>> {
         let guard = pin();
-        loop {
-            let home = links.home();
-            if home.is_null() || home == Links::PRIVATE {
-                return None;
-            }
-            // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
-            let one = unsafe { &*home };
-            if !ptr::eq(one.owner(), self) {
-                return None;
-            }
-            let mut list = one.lock(&guard);
-            if list.is_dead() {
-                list = Self::lock_effective_slow(list, &guard);
-            }
-            if links.home() == home {
-                #[cfg(lowwater_loom)]
-                if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
-                    // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
-                    if let Some(parent) = self.parent_of(list.memcg(), list.one().key().node, &guard) {
-                        list.move_count_to(parent);
-                    }
-                }
-                // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
-                return Some(unsafe { list.unlink(links, ptr::null_mut()) });
-            }
-            // It left, or was added elsewhere, before we had the lock. Ask again: each turn somebody else got something done.
+        let home = self.home_of(links)?;
+        // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
+        let list = unsafe { &*home }.lock(&guard);
+        if !list.is_dead() && ptr::eq(links.home(), home) {
+            return Some(self.take_off(list, links, &guard));
         }
+        drop(list);
+        self.del_slow(links, &guard)
+    }
+
+    /// It left, its list is dead, or it was added elsewhere before we had the lock.
+    #[cold]
+    #[inline(never)]
+    fn del_slow(&self, links: &Links, guard: &Guard) -> Option<NonNull<Links>> {
+        let list = self.lock_home(links, None, guard)?;
+        Some(self.take_off(list, links, guard))
+    }
+
+    /// The home of an object, if that is one of these lists.
+    #[inline]
+    fn home_of(&self, links: &Links) -> Option<*const One> {
+        let home = links.home();
+        if home.is_null() || home == Links::PRIVATE {
+            return None;
+        }
+        // SAFETY: an item's home is not retired while the item is on a list, and the caller is in the read side.
+        let owner = unsafe { &*home }.owner();
+        ptr::eq(owner, self).then_some(home.cast_const())
+    }
+
+    /// Unlinks an object that is on this list.
+    #[inline(always)] // As `add_to`.
+    fn take_off(&self, mut list: Locked<'_>, links: &Links, _guard: &Guard) -> NonNull<Links> {
+        #[cfg(lowwater_loom)]
+        if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
+            // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
+            if let Some(parent) = self.parent_of(list.memcg(), list.one().key().node, _guard) {
+                list.move_count_to(parent);
+            }
+        }
+        // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
+        unsafe { list.unlink(links, ptr::null_mut()) }
     }
 
     /// How many items the group's own list holds.
     pub(super) fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
         let guard = pin();
-        self.lookup(Key::new(memcg, node), &guard).map_or(0, |one| u64::from(one.nr_items()))
+        let key = Key::new(memcg, node);
+        loop {
+            match self.lookup(key, &guard) {
+                None => return 0,
+                Some(Pair::One(one)) => return one.nr_items().into(),
+                Some(Pair::Split(split)) => {
+                    let n = split.nr_items();
+                    if !self.has_ended(split, &guard) {
+                        return n;
+                    }
+                }
+            }
+        }
     }
 
     /// How many items there are on a node.
     pub(super) fn count_node(&self, node: NodeId) -> u64 {
         let guard = pin();
         let Some(table) = self.table(&guard) else { return 0 };
-        // SAFETY: what the table holds is live in the read side.
-        let ones = table.iter().map(|one| unsafe { &*one });
-        ones.filter(|one| one.key().node == node).map(|one| u64::from(one.nr_items())).sum()
+        // SAFETY: we are in the read side.
+        let pairs = table.iter().map(|slot| unsafe { slot.pair() });
+        pairs.filter(|pair| pair.whole().key().node == node).map(Pair::nr_items).sum()
     }
 
     /// Makes the list to which `add` would add, and counts a reference on it. `None` without memory.
@@ -279,7 +320,7 @@ impl RawListLru {
         let guard = pin();
         let mut group = memcg;
         loop {
-            match self.lookup(Key::new(group, node), &guard) {
+            match self.whole(Key::new(group, node), &guard) {
                 Some(one) => {
                     let mut list = one.lock(&guard);
                     if !list.is_dead() {
@@ -310,18 +351,11 @@ impl RawListLru {
         unsafe { list.put(one) };
     }
 
-    /// The group's own list, locked; `None` if it has none, or if its items are its parent's by now.
-    pub(super) fn lock_one<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Option<Locked<'a>> {
-        let list = self.lookup(Key::new(memcg, node), guard)?.lock(guard);
-        (!list.is_dead()).then_some(list)
-    }
-
     /// The groups that have a list on a node.
     pub(super) fn groups_on(&self, node: NodeId) -> Vec<Memcg> {
         let _writer = self.writer.lock();
         let guard = pin();
-        // SAFETY: what the table holds is live.
-        let ones = self.table(&guard).into_iter().flat_map(Table::iter).map(|one| unsafe { &*one });
+        let ones = self.wholes(&guard);
         // SAFETY: the writer lock is held, and `one` is in the table.
         ones.filter(|one| one.key().node == node).map(|one| unsafe { one.memcg_of_published() }.clone()).collect()
     }
@@ -330,7 +364,11 @@ impl RawListLru {
     pub(super) fn bytes(&self) -> usize {
         let writer = self.writer.lock();
         let guard = pin();
-        writer.live as usize * size_of::<One>() + self.table(&guard).map_or(0, Table::bytes)
+        let parts = match writer.split {
+            0 => 0,
+            _ => self.splits(&guard).map(Split::bytes).sum(),
+        };
+        writer.live as usize * size_of::<One>() + self.table(&guard).map_or(0, TableRef::bytes) + parts
     }
 
     /// How many (group, node) lists exist.
@@ -341,39 +379,72 @@ impl RawListLru {
     // === finding and locking ===
 
     #[inline]
-    fn table<'a>(&self, _guard: &'a Guard) -> Option<&'a Table> {
-        // Acquire: meets the Release in `make_room`, so that the array is seen filled.
+    fn table<'a>(&self, _guard: &'a Guard) -> Option<TableRef<'a>> {
+        // Acquire: meets the Release in `replace_table`, so that the array is seen filled.
         let table = self.table.load(Ordering::Acquire);
         // SAFETY: a published table is live in the read side.
-        (!table.is_null()).then(|| unsafe { &*table })
+        NonNull::new(table).map(|table| unsafe { TableRef::of(table) })
     }
 
     #[inline]
-    fn lookup<'a>(&self, key: Key, guard: &'a Guard) -> Option<&'a One> {
-        let one = self.table(guard)?.get(key);
+    fn lookup<'a>(&self, key: Key, guard: &'a Guard) -> Option<Pair<'a>> {
         // SAFETY: what the table holds is live in the read side.
-        (!one.is_null()).then(|| unsafe { &*one })
+        self.table(guard)?.get(key).map(|slot| unsafe { slot.pair() })
     }
 
-    /// The list to which an object of `memcg` goes: its own, made now if need be; else its nearest ancestor's.
+    /// The list itself, with or without parts beside it.
+    fn whole<'a>(&self, key: Key, guard: &'a Guard) -> Option<&'a One> {
+        self.lookup(key, guard).map(Pair::whole)
+    }
+
+    /// All lists, without the parts.
+    fn wholes<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a One> {
+        // SAFETY: what the table holds is live in the read side.
+        self.table(guard).into_iter().flat_map(TableRef::iter).map(|slot| unsafe { slot.pair() }.whole())
+    }
+
+    fn splits<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a Split> {
+        // SAFETY: as in `wholes`.
+        let pairs = self.table(guard).into_iter().flat_map(TableRef::iter).map(|slot| unsafe { slot.pair() });
+        pairs.filter_map(|pair| match pair {
+            Pair::Split(split) => Some(split),
+            Pair::One(_) => None,
+        })
+    }
+
+    /// The list to which an object of `memcg` goes: its own, made now if need be; else its nearest ancestor's. `missed`: the
+    /// caller has found it taken already.
     pub(super) fn lock_to_add<'a>(
         &'a self,
         object: &Links,
         memcg: &Memcg,
         node: NodeId,
+        mut missed: bool,
         guard: &'a Guard,
     ) -> Result<Locked<'a>, Refused> {
         let mut group = memcg;
         let mut may_populate = true;
         loop {
             match self.lookup(Key::new(group, node), guard) {
-                Some(one) => {
-                    let list = one.lock(guard);
+                Some(pair) => {
+                    let list = match pair {
+                        Pair::One(one) => {
+                            let mut list = one.lock(guard);
+                            if core::mem::take(&mut missed) && list.count_miss() {
+                                drop(list);
+                                self.split(group, node, guard);
+                                continue;
+                            }
+                            list
+                        }
+                        Pair::Split(split) if core::mem::take(&mut missed) => split.elsewhere().lock(guard),
+                        Pair::Split(split) => split.here().lock(guard),
+                    };
                     if !list.is_dead() {
                         return Ok(list);
                     }
                     if group.is_online() {
-                        continue; // It was idle, and is out of the table by now.
+                        continue; // It was idle, or a part, and is out of the table by now.
                     }
                 }
                 // No list is made for an object that will not be on it.
@@ -411,7 +482,7 @@ impl RawListLru {
     /// The list of a published list's parent, which counts it (One's invariant 3); `None` for the root's.
     fn parent_of<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Option<&'a One> {
         let parent = memcg.parent()?;
-        let one = self.lookup(Key::new(parent, node), guard);
+        let one = self.whole(Key::new(parent, node), guard);
         Some(one.expect("a populated group's parent is populated (L6)"))
     }
 
@@ -422,293 +493,39 @@ impl RawListLru {
         }
     }
 
-    // === making and unmaking ===
-
-    /// Makes the lists of a group and of its ancestors, those first (L6).
-    #[cold]
-    fn populate(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
-        let populated = self.populate_from_above(memcg, node, guard);
-        if populated.is_err() {
-            // Room that was made for a list that did not come.
-            let writer = self.writer.lock();
-            if writer.live == 0 {
-                self.replace_table(ptr::null_mut(), guard);
-            }
-        }
-        populated
-    }
-
-    fn populate_from_above(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<(), Unpopulated> {
-        loop {
-            let mut farthest = memcg;
-            while let Some(parent) = farthest.parent() {
-                if self.lookup(Key::new(parent, node), guard).is_some() {
-                    break;
-                }
-                farthest = parent;
-            }
-            let published = self.publish(farthest, node, guard)?;
-            if published && farthest == memcg {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Makes one list, unless it is there. `false`: its parent's is not there, or not any more. Memory is got outside the locks.
-    fn publish(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> Result<bool, Unpopulated> {
-        let key = Key::new(memcg, node);
-        let mut one = Some(try_box(One::new(memcg, node, self)).ok_or(Unpopulated::NoMemory)?);
-        loop {
-            {
-                let mut chain = memcg.pairs().lock();
-                if chain.closed && !crate::mutated!("populate_without_dying_check") {
-                    return Err(Unpopulated::Closed);
-                }
-                let mut writer = self.writer.lock();
-                if self.lookup(key, guard).is_some() {
-                    return Ok(true);
-                }
-                if let Some(table) = self.table(guard).filter(|t| writer.has_room(t)) {
-                    if let Some(parent) = memcg.parent() {
-                        // The chain is open, so the parent does not die before we are done; and no sweep is in here. So what
-                        // the table holds is not dead.
-                        match self.lookup(Key::new(parent, node), guard) {
-                            Some(parent) => parent.lock(guard).get(),
-                            None if crate::mutated!("populate_without_parent") => {}
-                            None => return Ok(false),
-                        }
-                    }
-                    let one = Box::into_raw(one.take().expect("published once"));
-                    // SAFETY: it is new, on no chain, and stays until unpublished, which takes it off the chain first.
-                    unsafe { chain.push(one) };
-                    table.insert(key, one, &mut writer.used);
-                    writer.live += 1;
-                    return Ok(true);
-                }
-            }
-            self.make_room(guard)?;
-        }
-    }
-
-    /// Replaces the table by one that has room for at least one more, and not much more than that.
-    fn make_room(&self, guard: &Guard) -> Result<(), Unpopulated> {
-        let needed = self.writer.lock().capacity_needed().ok_or(Unpopulated::NoMemory)?;
-        let table = Table::try_new(needed).ok_or(Unpopulated::NoMemory)?;
-        let mut writer = self.writer.lock();
-        if writer.capacity_needed().is_none_or(|needed| needed > table.capacity()) {
-            return Ok(()); // Others were faster; the caller looks again.
-        }
-        let mut used = 0;
-        for one in self.table(guard).iter().flat_map(|old| old.iter()) {
-            // SAFETY: what the table holds is live; the key never changes.
-            table.insert(unsafe { (*one).key() }, one, &mut used);
-        }
-        writer.used = used;
-        self.replace_table(Box::into_raw(table), guard);
-        Ok(())
-    }
-
-    /// The caller holds the writer lock.
-    fn replace_table(&self, new: *mut Table, guard: &Guard) {
-        // Release: meets the Acquire in `table`. Acquire: we free what others published.
-        let ordering = if crate::mutated!("table_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
-        let old = self.table.swap(new, ordering);
-        if !old.is_null() {
-            // SAFETY: it came from a box, and readers that enter from now on find the new one.
-            unsafe { guard.retire(old) };
-        }
-    }
-
-    /// Takes a dead list out of the table, and gives up the table's reference. All of it under the writer lock: once that is
-    /// free, nothing of this touches the structure any more, and it may be dropped.
-    fn unpublish(&self, one: &One, guard: &Guard) {
-        let mut writer = self.writer.lock();
-        self.take_out(one, &mut writer, guard);
-        Self::put_of_table(one, &writer, guard);
-    }
-
-    fn take_out(&self, one: &One, writer: &mut Writer, guard: &Guard) {
-        if let Some(table) = self.table(guard) {
-            table.remove(one.key(), ptr::from_ref(one).cast_mut());
-        }
-        writer.live -= 1;
-        if writer.live == 0 {
-            writer.used = 0;
-            self.replace_table(ptr::null_mut(), guard);
-        }
-    }
-
-    /// Gives up the table's reference on a list that was taken out; the writer lock is held.
-    fn put_of_table(one: &One, _writer: &MutexGuard<'_, Writer>, guard: &Guard) {
-        let mut list = Self::lock_effective_of(one, guard);
-        // SAFETY: the table's reference is given up, and this is the effective list.
-        unsafe { list.put(one) };
-    }
-
-    /// Hands the items of a dying group's list to its parent's, and unmakes it. The group's chain is closed and locked, and
-    /// `one` just taken off it.
-    fn reparent(&self, one: &One, dying: &Memcg, guard: &Guard) {
-        if crate::mutated!("erase_before_drain") {
-            self.take_out(one, &mut self.writer.lock(), guard);
-        }
-        {
-            let mut child = one.lock(guard);
-            let parent = self.parent_of(dying, one.key().node, guard).expect("the root does not die");
-            let mut parent = parent.lock(guard);
-            let first = parent.take_over(&mut child);
-            if crate::mutated!("bit_of_the_dying") {
-                self.occupancy.iter().for_each(|occupancy| occupancy.occupied(dying, one.key().node));
-                let FirstItem(_) = first;
-            } else {
-                self.announce(first, &parent);
-            }
-        }
-        if crate::mutated!("erase_before_drain") {
-            Self::put_of_table(one, &self.writer.lock(), guard);
-        } else {
-            self.unpublish(one, guard);
-        }
-    }
-
-    /// Gives the list back if it has been idle since the last sweep. Its group's chain is locked and open, and `one` on it.
-    pub(super) fn sweep(&self, one: &One, chain: &mut Chain, guard: &Guard) -> Idleness {
-        if one.nr_items() != 0 {
-            return Idleness::Busy;
-        }
-        let mut writer = self.writer.lock();
-        let mut list = one.lock(guard);
-        let found = list.idleness();
-        if found == Idleness::Idle {
-            let parent = self.parent_of(list.memcg(), one.key().node, guard);
-            // SAFETY: it is published, so it is on its group's chain.
-            unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
-            list.kill(parent.map_or(ptr::null(), ptr::from_ref));
-            // Before its lock is free: who sees it dead does not find it again.
-            self.take_out(one, &mut writer, guard);
-            drop(list);
-            Self::put_of_table(one, &writer, guard);
-        }
-        found
-    }
-
-    /// Gives back room that the table does not need any more, if there is memory to do so.
-    pub(super) fn shrink_table(&self, guard: &Guard) {
-        let needed = || self.writer.lock().capacity_needed();
-        if self.table(guard).is_some_and(|table| needed().is_some_and(|needed| table.capacity() > 4 * needed)) {
-            // Without memory it stays as large as it is.
-            let _ = self.make_room(guard);
-        }
-    }
-
-    /// Unmakes every list and gives every item to `free`, as the pointer under which it was added. The caller has the only
-    /// access, except for groups that go offline meanwhile.
-    pub(super) fn drain(&mut self, mut free: impl FnMut(NonNull<Links>)) {
-        // Children first: until then every group that goes offline meanwhile finds its parent's list to hand its items to.
-        for depth in (0..=self.depth_max()).rev() {
-            let mut slot = 0;
-            while let Some(next) = self.drain_one(slot, depth, &mut free) {
-                slot = next;
-            }
-        }
-    }
-
-    /// Levels below the root of the deepest group that has a list.
-    fn depth_max(&self) -> usize {
-        let _writer = self.writer.lock();
-        let guard = pin();
-        // SAFETY: what the table holds is live.
-        let ones = self.table(&guard).into_iter().flat_map(Table::iter).map(|one| unsafe { &*one });
-        // SAFETY: the writer lock is held, and `one` is in the table.
-        ones.map(|one| unsafe { one.memcg_of_published() }.depth()).max().unwrap_or(0)
-    }
-
-    /// Unmakes the first list in the table from `slot` on that is of a group of this depth; the slot to go on from.
-    fn drain_one(&mut self, slot: usize, depth: usize, free: &mut impl FnMut(NonNull<Links>)) -> Option<usize> {
-        let guard = pin();
-        let (slot, one, memcg) = {
-            let _writer = self.writer.lock();
-            let is_turn = |one: &*mut One| {
-                // SAFETY: what the table holds is live.
-                let one = unsafe { &**one };
-                // SAFETY: the writer lock is held, and `one` is in the table.
-                unsafe { one.memcg_of_published() }.depth() == depth
-            };
-            let (slot, one) = self.table(&guard)?.find_from(slot, is_turn)?;
-            // SAFETY: what the table holds is live in the read side.
-            let one = unsafe { &*one };
-            // SAFETY: the writer lock is held, and `one` is in the table.
-            (slot, one, unsafe { one.memcg_of_published() }.clone())
-        };
-        let mut chain = memcg.pairs().lock();
-        let mut list = one.lock(&guard);
-        if list.is_dead() {
-            return Some(slot); // Its group went offline meanwhile, and unpublished it before it gave us the chain.
-        }
-        // SAFETY: it is not dead, so it is published and on the chain.
-        unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
-        let mut items = RawList::new();
-        while let Some(first) = NonNull::new(list.with_list(|l| l.first())) {
-            // SAFETY: it is on the list, so it is live.
-            let links = unsafe { first.as_ref() };
-            // SAFETY: it is on this list, whose lock we hold.
-            let pushed = unsafe { list.unlink(links, Links::PRIVATE) };
-            // SAFETY: it was unlinked, and nobody touches private links but we.
-            unsafe { items.push_back(pushed.as_ptr()) };
-        }
-        list.kill(self.parent_of(&memcg, one.key().node, &guard).map_or(ptr::null(), ptr::from_ref));
-        drop(list);
-        self.unpublish(one, &guard);
-        drop(chain);
-        // The owner's code runs without any of our locks.
-        // SAFETY: the list is ours alone.
-        while let Some(links) = unsafe { items.pop_front() }.and_then(NonNull::new) {
-            // SAFETY: lists own their items, so it is live.
-            unsafe { links.as_ref() }.set_home(ptr::null_mut());
-            free(links);
-        }
-        Some(slot)
-    }
-
     /// Panics unless the structure holds together. Takes every lock, one after the other; for tests.
     pub(super) fn assert_valid(&self) {
         let writer = self.writer.lock();
         let guard = pin();
-        let ones: Vec<_> = self.table(&guard).iter().flat_map(|table| table.iter()).collect();
+        let slots: Vec<_> = self.table(&guard).iter().flat_map(|table| table.iter()).collect();
         assert_eq!(
-            ones.len(),
+            slots.len(),
             writer.live as usize,
             "the table must hold as many lists as were published and not unpublished"
         );
-        assert_eq!(self.table(&guard).is_none(), ones.is_empty(), "a list without parts must have no table");
-        for one in ones {
-            // SAFETY: what the table holds is live.
-            let one = unsafe { &*one };
+        assert_eq!(self.table(&guard).is_none(), slots.is_empty(), "lists that are none must have no table");
+        assert_eq!(self.splits(&guard).count(), writer.split as usize, "as many lists must have parts as were split");
+        for slot in slots {
+            // SAFETY: we are in the read side.
+            let pair = unsafe { slot.pair() };
+            let one = pair.whole();
             // SAFETY: the writer lock is held, and `one` is in the table.
             let memcg = unsafe { one.memcg_of_published() };
             if let Some(parent) = memcg.parent() {
                 let parent = self.lookup(Key::new(parent, one.key().node), &guard);
                 assert!(parent.is_some() || !memcg.is_online(), "a populated group's parent must be populated (L6)");
             }
-            one.lock(&guard).assert_valid();
+            one.lock(&guard).assert_valid_with(matches!(pair, Pair::Split(_)));
+            for part in pair.lists().skip(1) {
+                assert_eq!(
+                    (part.key(), part.owner()),
+                    (one.key(), one.owner()),
+                    "a part must be of its list's group and node"
+                );
+                let mut part = part.lock(&guard);
+                assert!(!part.is_dead(), "what the table holds must not be dead");
+                part.assert_valid();
+            }
         }
-    }
-}
-
-/// Moves the lists of a dying group to its nearest ancestor's. O(lists of the group), however many items are on them.
-pub(crate) fn reparent_group(dying: &Memcg) {
-    let guard = pin();
-    dying.pairs().lock().closed = true;
-    loop {
-        let mut chain = dying.pairs().lock();
-        if chain.first().is_null() {
-            return;
-        }
-        // SAFETY: what is on the chain is live, and not freed before we leave the read side.
-        let one = unsafe { &*chain.first() };
-        // SAFETY: it is the first of this chain.
-        unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
-        // SAFETY: it is in its owner's table, so the owner does not finish dropping before it has had this chain's lock.
-        let owner = unsafe { &*one.owner() };
-        owner.reparent(one, dying, &guard);
     }
 }

@@ -5,6 +5,8 @@
 //! finds marked, since nothing was added between two rounds, it gives back: a list that fills and empties all the time is not
 //! made again and again.
 //!
+//! It also joins what was split and is quiet ([`split`](super::split)), and begins to count anew how often adds had to wait.
+//!
 //! Nobody registers: every group chains its own lists ([`Pairs`](super::Pairs)).
 
 use super::one::Idleness;
@@ -23,6 +25,9 @@ pub struct Swept {
 
 /// Gives back the lists of `root` and the groups below it that nothing was added to since the last sweep, and that hold
 /// nothing: of all [`ListLru`](crate::ListLru)s and nodes, children's before their parents'.
+///
+/// The parts of a list that was [split](super#a-list-that-is-split) are joined when all but the busiest were little used since
+/// the last sweep, and not at the first one after the split.
 ///
 /// A list somebody [prepared](crate::ListLru::prepare) stays for as long as that is kept, an ancestor's as long as a child's.
 /// O(groups + their lists); holds a group's chain of lists while it is there, so that first adds of that group wait.

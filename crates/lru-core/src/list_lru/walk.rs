@@ -13,6 +13,9 @@
 //! | `LRU_REMOVED_RETRY` | [`it.remove()`](Isolate::remove), then `.retry()` | given back |
 //! | `LRU_STOP` | [`it.unlock().stop()`](Unlocked::stop) | given back |
 //!
+//! A walk of a list that is split goes round: the list and its parts, each once, each oldest first, and of each its share of what
+//! is to be shown. No part ends meanwhile but by the group's death, which ends the walk.
+//!
 //! A verdict is bound to its call by a lifetime, so that none can be kept for later:
 //!
 //! ```compile_fail
@@ -30,7 +33,8 @@
 
 use super::cursor::Cursor;
 use super::one::Locked;
-use super::{Isolated, RawListLru};
+use super::raw::{RawListLru, Round};
+use super::Isolated;
 use crate::list::{Handle, Linked, Links};
 use crate::rcu::pin;
 use crate::sync::Arc;
@@ -38,6 +42,7 @@ use crate::{Memcg, NodeId};
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
+use core::ops::ControlFlow;
 use core::ptr::NonNull;
 
 /// Ties a value to one call of the callback: neither shorter nor longer will do.
@@ -174,13 +179,47 @@ impl RawListLru {
         nr_to_walk: &mut u64,
         mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
     ) -> u64 {
+        let mut removed = 0;
+        let Some(mut round) = Round::begin(self, memcg, node) else {
+            let _end = self.walk_list(memcg, node, 0, nr_to_walk, &mut removed, &mut callback);
+            return removed;
+        };
+        let whole = *nr_to_walk;
+        for _ in 0..round.lists {
+            let (index, items) = round.turn();
+            let share = match whole >= round.items {
+                true => *nr_to_walk,
+                // No more than `whole`, which is less than the items there are; rounded up, so that all shares are enough.
+                false => (u128::from(whole) * u128::from(items)).div_ceil(u128::from(round.items)) as u64,
+            };
+            let given = share.min(*nr_to_walk);
+            let mut left = given;
+            let end = self.walk_list(memcg, node, index, &mut left, &mut removed, &mut callback);
+            *nr_to_walk -= given - left;
+            if end.is_break() || *nr_to_walk == 0 {
+                break;
+            }
+        }
+        removed
+    }
+
+    /// Walks one list: that of the group on the node, or by its number one of its parts. `Break`: a verdict ended the walk.
+    fn walk_list<T: Linked>(
+        &self,
+        memcg: &Memcg,
+        node: NodeId,
+        index: usize,
+        nr_to_walk: &mut u64,
+        removed: &mut u64,
+        mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
+    ) -> ControlFlow<()> {
         let cursor = Cursor::new();
-        let (mut removed, mut begun) = (0, None);
+        let mut begun = None;
         'relock: while *nr_to_walk > 0 {
             let guard = pin();
             let (mut list, mut next, mut left) = match begun {
                 None => {
-                    let Some(mut list) = self.lock_one(memcg, node, &guard) else { break };
+                    let Some(mut list) = self.lock_one(memcg, node, index, &guard) else { break };
                     let (first, all) = (list.with_list(|l| l.first()), list.one().nr_items());
                     (list, first, all)
                 }
@@ -200,7 +239,7 @@ impl RawListLru {
                 left -= 1;
                 *nr_to_walk -= 1;
                 let verdict = callback(Isolate { list, links, cursor: &cursor, item: PhantomData, call: PhantomData });
-                removed += u64::from(verdict.removed);
+                *removed += u64::from(verdict.removed);
                 match verdict.then {
                     Then::GoOn(held) => list = held,
                     Then::Retry => {
@@ -208,12 +247,12 @@ impl RawListLru {
                         begun = Some(left + u32::from(!verdict.removed));
                         continue 'relock;
                     }
-                    Then::Stop => return removed,
+                    Then::Stop => return ControlFlow::Break(()),
                 }
             }
             break;
         }
-        removed
+        ControlFlow::Continue(())
     }
 }
 

@@ -30,6 +30,12 @@ use core::fmt;
 pub struct MemcgId(u32);
 
 impl MemcgId {
+    /// A hash of it. Ids are dense, and who uses a thing may be every n-th: neighbours and such shall spread alike.
+    pub(crate) fn spread(self) -> u16 {
+        // Fibonacci hashing.
+        (u64::from(self.0).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 48) as u16
+    }
+
     /// The root of every tree.
     pub const ROOT: Self = Self(0);
 

@@ -71,20 +71,19 @@ impl Stamp {
 pub(crate) fn flush() {}
 
 impl Guard {
-    /// Frees the box behind `ptr` once every reader that may have seen it is gone.
+    /// Frees what is behind `ptr` once every reader that may have seen it is gone.
     ///
     /// # Safety
     ///
-    /// `ptr` came from [`Box::into_raw`](alloc::boxed::Box::into_raw), is unreachable for readers that pin from now on, and is
-    /// retired once.
+    /// `ptr` is what [`Retired::free`] frees, is unreachable for readers that pin from now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         #[cfg(lowwater_loom)]
         if crate::mutated!("free_without_waiting") {
-            // SAFETY: it came from a box. It is not really freed, so that whoever still reads it can be found out.
-            return unsafe { (*ptr).assert_unread() };
+            // SAFETY: it is live. It is not really freed, so that whoever still reads it can be found out.
+            return unsafe { T::assert_unread(ptr) };
         }
         let mut garbage = DOMAIN.garbage.lock();
-        // SAFETY: it came from a box and is retired, says the caller.
+        // SAFETY: it is retired, says the caller.
         unsafe { T::queue(&mut garbage).push(ptr) };
     }
 }

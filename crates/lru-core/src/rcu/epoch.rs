@@ -2,7 +2,6 @@
 
 use super::Retired;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 /// Proof that the thread is inside the read side.
@@ -46,11 +45,11 @@ pub(crate) fn flush() {
 }
 
 impl Guard {
-    /// Frees the box behind `ptr` once every reader that may have seen it is gone.
+    /// Frees what is behind `ptr` once every reader that may have seen it is gone.
     ///
     /// # Safety
     ///
-    /// `ptr` came from [`Box::into_raw`], is unreachable for readers that pin from now on, and is retired once.
+    /// `ptr` is what [`Retired::free`] frees, is unreachable for readers that pin from now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let free = move || {
             // SAFETY: `ptr` is retired once, says the caller; the epoch says that nobody reads it.

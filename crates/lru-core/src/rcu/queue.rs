@@ -2,7 +2,7 @@
 
 use super::Retired;
 use crate::index::{Directory, Segment};
-use crate::list_lru::{One, Table};
+use crate::list_lru::{One, Part, Split, Table};
 use crate::slab::Numbers;
 use core::ptr;
 
@@ -18,6 +18,8 @@ unsafe impl<T: Retired> Send for Queue<T> {}
 /// All kinds that there are.
 pub(crate) struct Queues {
     pub(crate) ones: Queue<One>,
+    pub(crate) parts: Queue<Part>,
+    pub(crate) splits: Queue<Split>,
     pub(crate) tables: Queue<Table>,
     pub(crate) segments: Queue<Segment>,
     pub(crate) directories: Queue<Directory>,
@@ -30,6 +32,8 @@ impl Queues {
     pub(super) const fn new() -> Self {
         Self {
             ones: Queue::new(),
+            parts: Queue::new(),
+            splits: Queue::new(),
             tables: Queue::new(),
             segments: Queue::new(),
             directories: Queue::new(),
@@ -44,7 +48,8 @@ impl Queues {
         let things = self.things.len;
         #[cfg(not(all(test, feature = "std", not(lowwater_loom))))]
         let things = 0;
-        self.ones.len + self.tables.len + self.segments.len + self.directories.len + self.numbers.len + things
+        let lists = self.ones.len + self.parts.len + self.splits.len + self.tables.len;
+        lists + self.segments.len + self.directories.len + self.numbers.len + things
     }
 
     /// Takes everything out.
@@ -56,6 +61,8 @@ impl Queues {
     #[cfg(all(not(lowwater_loom), feature = "std"))]
     pub(super) fn append(&mut self, other: Self) {
         self.ones.append(other.ones);
+        self.parts.append(other.parts);
+        self.splits.append(other.splits);
         self.tables.append(other.tables);
         self.segments.append(other.segments);
         self.directories.append(other.directories);
@@ -72,6 +79,10 @@ impl Queues {
     pub(super) unsafe fn free(self) {
         // SAFETY: no reader sees any of it, says the caller.
         unsafe { self.ones.free() };
+        // SAFETY: as above.
+        unsafe { self.parts.free() };
+        // SAFETY: as above.
+        unsafe { self.splits.free() };
         // SAFETY: as above.
         unsafe { self.tables.free() };
         // SAFETY: as above.
@@ -97,7 +108,7 @@ impl<T: Retired> Queue<T> {
     ///
     /// # Safety
     ///
-    /// `thing` is what [`Retired::free`] takes, and is retired: nobody uses its link, and nobody else frees it.
+    /// `thing` is what [`Retired::free`] frees, and is retired: nobody uses its link, and nobody else frees it.
     pub(super) unsafe fn push(&mut self, thing: *mut T) {
         // SAFETY: it is live, says the caller.
         let link = unsafe { &*thing }.link();
@@ -134,9 +145,11 @@ impl<T: Retired> Queue<T> {
     unsafe fn free(mut self) {
         while let Some(thing) = self.pop() {
             #[cfg(lowwater_loom)]
-            // SAFETY: it is ours, and no reader sees it, says the caller.
-            unsafe { &mut *thing }.assert_unread();
-            // SAFETY: no reader sees it, says the caller.
+            // SAFETY: it was retired, and no reader sees it, says the caller.
+            unsafe {
+                T::assert_unread(thing);
+            };
+            // SAFETY: as above.
             unsafe { T::free(thing) };
         }
     }

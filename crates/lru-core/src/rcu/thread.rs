@@ -130,14 +130,14 @@ pub(crate) fn flush() {
 }
 
 impl Guard {
-    /// Frees the box behind `ptr` once every reader that may have seen it is gone. Needs no memory.
+    /// Frees what is behind `ptr` once every reader that may have seen it is gone. Needs no memory.
     ///
     /// # Safety
     ///
-    /// `ptr` came from [`Box::into_raw`], is unreachable for readers that pin from now on, and is retired once.
+    /// `ptr` is what [`Retired::free`] frees, is unreachable for readers that pin from now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let mut garbage = DOMAIN.garbage.lock();
-        // SAFETY: it came from a box and is retired, says the caller.
+        // SAFETY: it is retired, says the caller.
         unsafe { T::queue(&mut garbage.queues).push(ptr) };
         if garbage.is_due() && !self.mark.is_null() {
             // Not now: as long as we are inside, it would wait for ourselves.

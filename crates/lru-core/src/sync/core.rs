@@ -130,6 +130,12 @@ pub(crate) mod raw {
             self.0.lock();
         }
 
+        /// Takes the lock if it is free.
+        #[inline]
+        pub fn try_lock(&self) -> bool {
+            self.0.try_lock()
+        }
+
         /// Gives the lock back.
         ///
         /// # Safety

@@ -154,7 +154,15 @@ pub(crate) mod raw {
 
         /// Waits for the lock and takes it.
         pub fn lock(&self) {
-            let guard = self.inner.lock().expect("loom mutexes are not poisoned");
+            self.keep(self.inner.lock().expect("loom mutexes are not poisoned"));
+        }
+
+        /// Takes the lock if it is free.
+        pub fn try_lock(&self) -> bool {
+            self.inner.try_lock().map(|guard| self.keep(guard)).is_ok()
+        }
+
+        fn keep(&self, guard: ::loom::sync::MutexGuard<'_, ()>) {
             // SAFETY: only the lifetime changes; the mutex is boxed and is dropped after the guard (field order).
             let guard = unsafe {
                 core::mem::transmute::<::loom::sync::MutexGuard<'_, ()>, ::loom::sync::MutexGuard<'static, ()>>(guard)

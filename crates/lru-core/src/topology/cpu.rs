@@ -13,6 +13,18 @@ pub(crate) fn count() -> usize {
     }
 }
 
+/// How many processors this thread may run on, where it is known. Allocates nothing.
+pub(crate) fn allowed() -> usize {
+    #[cfg(all(feature = "std", target_os = "linux", not(lowwater_loom)))]
+    {
+        rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize)
+    }
+    #[cfg(not(all(feature = "std", target_os = "linux", not(lowwater_loom))))]
+    {
+        count()
+    }
+}
+
 /// The operating system's number of the processor that runs this thread, where it tells: 1-2 ns on Linux.
 #[inline]
 pub(crate) fn current() -> Option<usize> {
@@ -42,4 +54,14 @@ fn thread() -> usize {
 #[cfg(any(not(feature = "std"), lowwater_loom))]
 fn thread() -> usize {
     0
+}
+
+/// A number that stays with a thread mostly, where nobody can be asked who runs: made of where its stack lies.
+#[cfg(not(any(feature = "std", test)))]
+#[inline]
+pub(crate) fn stack() -> usize {
+    let here = 0_u8;
+    // Stacks lie 16 KiB apart, or many times that; so all bits above shall count.
+    let hash = ((&raw const here).addr() as u64 >> 14).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (hash >> 32) as usize
 }

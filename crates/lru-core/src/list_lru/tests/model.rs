@@ -1,7 +1,9 @@
 //! A random history against a model that is plain enough to be believed; the eager twin runs beside.
 
 use super::{item, numbers, Item};
+use crate::list_lru::boxed::fault;
 use crate::list_lru::eager::{Eager, Turn};
+use crate::list_lru::split::set_place;
 use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -13,21 +15,63 @@ const NODES: u16 = 2;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    Create { parent: usize },
-    Offline { group: usize },
-    Prepare { group: usize, node: u16 },
-    Add { item: usize, group: usize, node: u16 },
-    Del { item: usize },
-    Walk { group: usize, node: u16, nr: u64, verdicts: u16 },
-    Sweep { group: usize },
+    Create {
+        parent: usize,
+    },
+    Offline {
+        group: usize,
+    },
+    /// `refuse`: so many allocations succeed, then one does not.
+    Prepare {
+        group: usize,
+        node: u16,
+        refuse: Option<usize>,
+    },
+    /// `place`: the processor's number, by which a part is chosen.
+    Add {
+        item: usize,
+        group: usize,
+        node: u16,
+        place: usize,
+        refuse: Option<usize>,
+    },
+    Del {
+        item: usize,
+    },
+    Walk {
+        group: usize,
+        node: u16,
+        nr: u64,
+        verdicts: u16,
+    },
+    Sweep {
+        group: usize,
+    },
+    Split {
+        group: usize,
+        node: u16,
+        refuse: Option<usize>,
+    },
+    EndParts {
+        group: usize,
+        node: u16,
+    },
+}
+
+/// Mostly nothing is refused.
+fn refuse() -> impl Strategy<Value = Option<usize>> {
+    prop_oneof![3 => Just(None), 1 => (0..6_usize).prop_map(Some)]
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         2 => any::<usize>().prop_map(|parent| Op::Create { parent }),
         2 => any::<usize>().prop_map(|group| Op::Offline { group }),
-        1 => (any::<usize>(), 0..NODES).prop_map(|(group, node)| Op::Prepare { group, node }),
-        6 => (0..ITEMS, any::<usize>(), 0..NODES).prop_map(|(item, group, node)| Op::Add { item, group, node }),
+        1 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::Prepare { group, node, refuse }),
+        6 => (0..ITEMS, any::<usize>(), 0..NODES, any::<usize>(), refuse())
+            .prop_map(|(item, group, node, place, refuse)| Op::Add { item, group, node, place: place & 0xff, refuse }),
+        3 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::Split { group, node, refuse }),
+        1 => (any::<usize>(), 0..NODES).prop_map(|(group, node)| Op::EndParts { group, node }),
         4 => (0..ITEMS).prop_map(|item| Op::Del { item }),
         2 => any::<usize>().prop_map(|group| Op::Sweep { group }),
         2 => (any::<usize>(), 0..NODES, 0..8_u64, any::<u16>())
@@ -35,14 +79,90 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Groups by number; lists by (group, node), oldest first.
+/// Groups by number; lists by (group, node).
 #[derive(Default)]
 struct Model {
     parent: Vec<usize>,
     online: Vec<bool>,
-    lists: BTreeMap<(usize, u16), VecDeque<usize>>,
+    lists: BTreeMap<(usize, u16), Lists>,
     /// Lists that the last sweep found empty, and nothing was added to since.
     idle: BTreeSet<(usize, u16)>,
+    /// Lists that had parts, so that their order is not the one in which items came.
+    mixed: BTreeSet<(usize, u16)>,
+}
+
+/// A list and its parts, each oldest first.
+#[derive(Default)]
+struct Lists {
+    whole: VecDeque<usize>,
+    parts: Vec<VecDeque<usize>>,
+    /// Where the next walk begins: 0 is the list itself.
+    next: usize,
+    /// A sweep has seen the parts.
+    is_swept: bool,
+}
+
+impl Lists {
+    fn len(&self) -> usize {
+        self.all().map(VecDeque::len).sum()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &VecDeque<usize>> {
+        core::iter::once(&self.whole).chain(&self.parts)
+    }
+
+    fn all_mut(&mut self) -> impl Iterator<Item = &mut VecDeque<usize>> {
+        core::iter::once(&mut self.whole).chain(&mut self.parts)
+    }
+
+    /// What a walk shows, in its order.
+    fn in_order(&self) -> impl Iterator<Item = usize> + '_ {
+        let (before, from) = (self.all().take(self.next), self.all().skip(self.next));
+        from.chain(before).flatten().copied()
+    }
+
+    fn add(&mut self, item: usize, place: usize) {
+        match self.parts.len() {
+            0 => self.whole.push_back(item),
+            n => self.parts[place % n].push_back(item),
+        }
+    }
+
+    fn end_parts(&mut self) {
+        self.parts.drain(..).for_each(|mut part| self.whole.append(&mut part));
+        self.next = 0;
+    }
+
+    /// What a walk does: what is removed and what is rotated, in the order shown.
+    fn walk(&mut self, nr: usize, verdicts: u16) -> (Vec<usize>, Vec<usize>, usize) {
+        let (mut gone, mut turned, mut turn, mut left) = (Vec::new(), Vec::new(), 0, nr);
+        let (all, lists) = (self.len(), 1 + self.parts.len());
+        for _ in 0..lists {
+            let index = self.next;
+            self.next = (index + 1) % lists;
+            let list = index.checked_sub(1).map_or(&mut self.whole, |part| &mut self.parts[part]);
+            let share = if nr >= all { left } else { (nr * list.len()).div_ceil(all) };
+            let shown = share.min(left).min(list.len());
+            let (mut kept, mut rotated) = (VecDeque::new(), VecDeque::new());
+            for item in list.drain(..shown).collect::<Vec<_>>() {
+                match verdicts >> (2 * turn) & 3 {
+                    0 => gone.push(item),
+                    1 => rotated.push_back(item),
+                    _ => kept.push_back(item),
+                }
+                turn += 1;
+            }
+            turned.extend(&rotated);
+            kept.append(list);
+            kept.append(&mut rotated);
+            *list = kept;
+            left -= shown;
+            if left == 0 {
+                break;
+            }
+        }
+        (gone, turned, nr - left)
+    }
 }
 
 impl Model {
@@ -61,23 +181,36 @@ impl Model {
     }
 
     fn sweep(&mut self, top: usize) {
-        let is_meant = |key: &(usize, u16)| self.lists[key].is_empty() && self.is_below(key.0, top);
-        let empty: Vec<_> = self.lists.keys().copied().filter(is_meant).collect();
+        let below: Vec<_> = self.lists.keys().copied().filter(|key| self.is_below(key.0, top)).collect();
+        for key in &below {
+            let list = self.lists.get_mut(key).unwrap();
+            // The first time after a split it is not said to be quiet.
+            if core::mem::replace(&mut list.is_swept, true) && !list.parts.is_empty() {
+                list.end_parts();
+            }
+        }
+        let is_meant = |key: &(usize, u16)| self.lists[key].len() == 0 && self.lists[key].parts.is_empty();
+        let empty: Vec<_> = below.into_iter().filter(is_meant).collect();
         // A child's number is greater than its parent's.
         for key in empty.into_iter().rev() {
             let is_child = |&(g, n): &(usize, u16)| g != 0 && (self.parent[g], n) == key;
             if !self.lists.keys().any(is_child) && self.idle.remove(&key) {
                 self.lists.remove(&key);
+                self.mixed.remove(&key);
             } else {
                 self.idle.insert(key);
             }
         }
     }
 
-    /// Lists of a group and its ancestors (L6).
-    fn populate(&mut self, mut group: usize, node: u16) {
+    /// After a refused allocation: what was made of the lists that were wanted. No other was, and none went (L6, L17).
+    fn populate_as_seen(&mut self, lru: &ListLru<Item>, groups: &[Memcg], mut group: usize, node: u16) {
         loop {
-            self.lists.entry((group, node)).or_default();
+            let is_there = lru.is_populated(&groups[group], NodeId::new(node));
+            assert!(is_there || !self.lists.contains_key(&(group, node)), "what was there stays");
+            if is_there {
+                self.lists.entry((group, node)).or_default();
+            }
             if group == 0 {
                 return;
             }
@@ -86,9 +219,15 @@ impl Model {
     }
 }
 
+fn sorted(mut numbers: Vec<usize>) -> Vec<usize> {
+    numbers.sort_unstable();
+    numbers
+}
+
 fn run(ops: Vec<Op>) {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
+    let empty = lru.footprint();
     let eager = Arc::new(Eager::<Item>::new(usize::from(NODES)));
     tree.add_hook(eager.clone());
     let items: Vec<Arc<Item>> = (0..ITEMS).map(item).collect();
@@ -123,36 +262,81 @@ fn run(ops: Vec<Op>) {
                         if let Some(mut list) = model.lists.remove(&(group, node)) {
                             model.idle.remove(&(group, node));
                             let parents = model.lists.get_mut(&(parent, node)).expect("L6");
-                            if !list.is_empty() {
+                            list.end_parts();
+                            if list.len() != 0 {
                                 model.idle.remove(&(parent, node));
+                                if model.mixed.contains(&(group, node)) {
+                                    model.mixed.insert((parent, node));
+                                }
                             }
-                            list.append(parents);
-                            *parents = list;
+                            model.mixed.remove(&(group, node));
+                            list.whole.append(&mut parents.whole);
+                            parents.whole = list.whole;
                         }
                     }
                 }
             }
-            Op::Prepare { group, node } => {
+            Op::Prepare { group, node, refuse } => {
                 let group = group % groups.len();
-                drop(lru.prepare(&groups[group], NodeId::new(node)).unwrap());
-                model.populate(model.effective(group), node);
-            }
-            Op::Add { item, group, node } => {
-                let group = group % groups.len();
-                let linked = model.lists.values().any(|list| list.contains(&item));
-                let result = lru.add(items[item].clone(), &groups[group], NodeId::new(node));
-                assert_eq!(result.is_ok(), !linked, "L4");
-                let twin = eager.add(twins[item].clone(), &groups[group], NodeId::new(node));
-                assert_eq!(twin.is_ok(), !linked, "L4");
                 let effective = model.effective(group);
+                let refuse = refuse.unwrap_or(usize::MAX);
+                let (prepared, refused) =
+                    fault::after(refuse, || lru.prepare(&groups[group], NodeId::new(node)).is_ok());
+                assert_eq!(prepared, !refused, "L17");
+                model.populate_as_seen(&lru, &groups, effective, node);
+                assert!(model.lists.contains_key(&(effective, node)) || refused, "L17");
+            }
+            Op::Add { item, group, node, place, refuse } => {
+                let group = group % groups.len();
+                let linked = model.lists.values().any(|list| list.all().any(|list| list.contains(&item)));
+                let mut effective = model.effective(group);
+                set_place(place);
+                let add = || lru.add(items[item].clone(), &groups[group], NodeId::new(node)).is_ok();
+                let (added, refused) = fault::after(refuse.unwrap_or(usize::MAX), add);
                 if !linked {
-                    model.populate(effective, node);
-                    model.lists.get_mut(&(effective, node)).unwrap().push_back(item);
+                    model.populate_as_seen(&lru, &groups, effective, node);
+                    // A dying group's list is refused before it is known that none is to be made.
+                    assert!(model.lists.contains_key(&(effective, node)) || refused, "L17");
+                    while effective != 0 && !model.lists.contains_key(&(effective, node)) {
+                        effective = model.parent[effective];
+                    }
+                    assert_eq!(added, model.lists.contains_key(&(effective, node)), "an ancestor's list will do");
+                } else {
+                    assert!(!added, "L4");
+                }
+                if added {
+                    model.lists.get_mut(&(effective, node)).unwrap().add(item, place);
                     model.idle.remove(&(effective, node));
                 }
+                if added || linked {
+                    let twin = eager.add(twins[item].clone(), &groups[effective], NodeId::new(node));
+                    assert_eq!(twin.is_ok(), !linked, "L4");
+                }
+            }
+            Op::Split { group, node, refuse } => {
+                let group = group % groups.len();
+                let expected = model.lists.get(&(group, node)).is_some_and(|list| list.parts.is_empty());
+                let split = || lru.split_now(&groups[group], NodeId::new(node));
+                let (split, refused) = fault::after(refuse.unwrap_or(usize::MAX), split);
+                assert_eq!(split, expected && !refused, "L17");
+                if split {
+                    let parts = lru.parts(&groups[group], NodeId::new(node));
+                    assert!(parts.is_power_of_two() && parts > 1);
+                    let list = model.lists.get_mut(&(group, node)).unwrap();
+                    list.parts.resize(parts, VecDeque::new());
+                    list.is_swept = false;
+                    model.mixed.insert((group, node));
+                    model.idle.remove(&(group, node));
+                }
+            }
+            Op::EndParts { group, node } => {
+                let group = group % groups.len();
+                let list = model.lists.get_mut(&(group, node)).filter(|list| !list.parts.is_empty());
+                assert_eq!(lru.end_parts_now(&groups[group], NodeId::new(node)), list.is_some());
+                list.into_iter().for_each(Lists::end_parts);
             }
             Op::Del { item } => {
-                let list = model.lists.values_mut().find(|list| list.contains(&item));
+                let list = model.lists.values_mut().flat_map(Lists::all_mut).find(|list| list.contains(&item));
                 assert_eq!(lru.del(&items[item]).is_some(), list.is_some(), "L4");
                 assert_eq!(eager.del(&twins[item]).is_some(), list.is_some(), "L4");
                 if let Some(list) = list {
@@ -162,21 +346,10 @@ fn run(ops: Vec<Op>) {
             Op::Sweep { .. } => {} // Below.
             Op::Walk { group, node, nr, verdicts } => {
                 let group = group % groups.len();
-                let mut empty = VecDeque::new();
+                let is_mixed = model.mixed.contains(&(group, node));
+                let mut empty = Lists::default();
                 let list = model.lists.get_mut(&(group, node)).unwrap_or(&mut empty);
-                let shown = (nr as usize).min(list.len());
-                let (mut kept, mut rotated, mut gone) = (VecDeque::new(), VecDeque::new(), Vec::new());
-                for turn in 0..shown {
-                    let item = list.pop_front().unwrap();
-                    match verdicts >> (2 * turn) & 3 {
-                        0 => gone.push(item),
-                        1 => rotated.push_back(item),
-                        _ => kept.push_back(item),
-                    }
-                }
-                kept.append(list);
-                kept.append(&mut rotated);
-                *list = kept;
+                let (gone, turned, shown) = list.walk(nr as usize, verdicts);
 
                 let (mut private, mut turn, mut nr_to_walk) = (Isolated::new(), 0, nr);
                 let removed = lru.walk_one(&groups[group], NodeId::new(node), &mut nr_to_walk, |it| {
@@ -191,18 +364,20 @@ fn run(ops: Vec<Op>) {
                 assert_eq!((removed as usize, nr_to_walk), (gone.len(), nr - shown as u64), "L11");
                 assert_eq!(private.map(|it| it.number).collect::<Vec<_>>(), gone, "L13");
 
-                let (mut turn, mut twins_nr_to_walk) = (0, nr);
-                let twins_gone = eager.walk_one(&groups[group], NodeId::new(node), &mut twins_nr_to_walk, |_| {
-                    let verdict = verdicts >> (2 * turn) & 3;
-                    turn += 1;
-                    match verdict {
-                        0 => Turn::Remove,
-                        1 => Turn::Rotate,
+                // The twin has no parts: what is done with which item is told by its number.
+                let mut twins_nr_to_walk = if is_mixed { u64::MAX } else { nr };
+                let twins_gone =
+                    eager.walk_one(&groups[group], NodeId::new(node), &mut twins_nr_to_walk, |it| match it.number {
+                        n if gone.contains(&n) => Turn::Remove,
+                        n if turned.contains(&n) => Turn::Rotate,
                         _ => Turn::Skip,
-                    }
-                });
-                assert_eq!(twins_nr_to_walk, nr_to_walk, "L11");
-                assert!(twins_gone.iter().map(|it| it.number).eq(gone), "L13");
+                    });
+                let twins_gone: Vec<_> = twins_gone.iter().map(|it| it.number).collect();
+                if is_mixed {
+                    assert_eq!(sorted(twins_gone), sorted(gone), "L13");
+                } else {
+                    assert_eq!((twins_nr_to_walk, twins_gone), (nr_to_walk, gone), "L11, L13");
+                }
             }
         }
         if let Op::Sweep { group } = op {
@@ -216,16 +391,22 @@ fn run(ops: Vec<Op>) {
         assert_eq!(lru.pairs(), model.lists.len(), "L16");
         for (g, group) in groups.iter().enumerate() {
             for node in 0..NODES {
-                let expected = model.lists.get(&(g, node)).cloned().unwrap_or_default();
+                let list = model.lists.get(&(g, node));
+                let expected: Vec<_> = list.into_iter().flat_map(Lists::in_order).collect();
                 assert_eq!(lru.count_one(group, NodeId::new(node)), expected.len() as u64, "L1, L2");
-                assert!(numbers(&lru, group, NodeId::new(node)).iter().eq(&expected), "L9, L13");
+                assert_eq!(numbers(&lru, group, NodeId::new(node)), expected, "L9, L13");
+                assert_eq!(lru.parts(group, NodeId::new(node)), list.map_or(0, |list| list.parts.len()));
                 assert_eq!(eager.count_one(group, NodeId::new(node)), expected.len() as u64, "L1, L2");
                 let mut twins = Vec::new();
                 eager.walk_one(group, NodeId::new(node), &mut u64::MAX.clone(), |it| {
                     twins.push(it.number);
                     Turn::Skip
                 });
-                assert!(twins.iter().eq(&expected), "L9, L13");
+                if model.mixed.contains(&(g, node)) {
+                    assert_eq!(sorted(twins), sorted(expected), "L9");
+                } else {
+                    assert_eq!(twins, expected, "L9, L13");
+                }
             }
         }
         for node in 0..NODES {
@@ -238,6 +419,13 @@ fn run(ops: Vec<Op>) {
             );
         }
     }
+    // What a history leaves when nothing is kept (L16): no list, no part, no table.
+    items.iter().for_each(|it| drop(lru.del(it)));
+    while crate::list_lru::sweep(tree.root()) != Default::default() || lru.pairs() != 0 {}
+    assert_eq!(lru.footprint(), empty);
+    twins.iter().enumerate().step_by(2).for_each(|(n, it)| {
+        let _ = (eager.del(it), lru.add(items[n].clone(), tree.root(), NodeId::ZERO));
+    });
     drop(lru);
     drop((tree, eager));
     assert!(items.iter().chain(&twins).all(|it| Arc::strong_count(it) == 1), "L20");

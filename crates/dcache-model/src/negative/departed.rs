@@ -1,0 +1,135 @@
+//! The memory of names that did not get through probation: who comes back soon was asked for twice, though it was away meanwhile.
+//!
+//! With it probation can be short. A name that is asked for again after a time longer than the queue, but shorter than this
+//! memory, comes back as one that was used, and is kept.
+//!
+//! ```text
+//!     sets   ......|  group 3: 16 sets  |.......|  group 7: 16 sets  |....     each set: the marks of the last 8
+//! ```
+//!
+//! A table of a fixed size, a byte for each bucket of the cache. A group uses a window of it that is as long as its room for
+//! negatives, or up to twice that, at a place that follows from its number: so a flood forgets its own group's names, and another's only where two
+//! windows lie over each other. A mark is 32 bits of the name's hash; one that is wrong keeps a name a little longer, no more. Nothing
+//! is locked: a mark that is lost between two writers is one that was not remembered.
+
+use lowwater_lru_core::sync::atomic::{AtomicU32, Ordering};
+use lowwater_lru_core::Memcg;
+
+/// Marks of a set: half a line.
+const WAYS: usize = 8;
+/// Buckets for which there is one set.
+const BUCKETS_PER_SET: usize = WAYS * size_of::<u32>();
+/// Sets at least: the windows of a few groups.
+const SETS_MIN: usize = 64;
+
+#[derive(Default)]
+#[repr(align(32))]
+struct Set([AtomicU32; WAYS]);
+
+/// See the module.
+pub(crate) struct Departed {
+    /// A power of two, or none.
+    sets: Box<[Set]>,
+}
+
+impl Departed {
+    pub(crate) fn new(buckets: usize) -> Self {
+        let sets = (buckets / BUCKETS_PER_SET).next_power_of_two().max(SETS_MIN);
+        Self { sets: (0..sets).map(|_| Set::default()).collect() }
+    }
+
+    /// For a policy that does not ask.
+    pub(crate) fn none() -> Self {
+        Self { sets: Box::default() }
+    }
+
+    pub(crate) fn footprint(&self) -> usize {
+        size_of_val(&*self.sets)
+    }
+
+    /// A name left. The oldest of its set is forgotten.
+    pub(crate) fn remember(&self, hash: u64, group: &Memcg, room: u64) {
+        let Some(set) = self.set(hash, group, room) else { return };
+        let mut mark = mark(hash);
+        for way in &set.0 {
+            // Relaxed: a hint; nothing is read on its strength. Here and below.
+            let older = way.load(Ordering::Relaxed);
+            way.store(mark, Ordering::Relaxed);
+            mark = older;
+            if older == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Did this name leave lately? Then it is forgotten.
+    pub(crate) fn recall(&self, hash: u64, group: &Memcg, room: u64) -> bool {
+        let Some(set) = self.set(hash, group, room) else { return false };
+        let wanted = mark(hash);
+        // Relaxed: as above.
+        let Some(way) = set.0.iter().find(|way| way.load(Ordering::Relaxed) == wanted) else { return false };
+        way.store(0, Ordering::Relaxed);
+        true
+    }
+
+    fn set(&self, hash: u64, group: &Memcg, room: u64) -> Option<&Set> {
+        /// Spreads windows over the table, wherever the numbers of the groups lie.
+        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mask = self.sets.len().checked_sub(1)?;
+        let window = usize::try_from(room / WAYS as u64).ok()?.clamp(1, mask + 1).next_power_of_two();
+        let begin = (u64::from(group.id().get()).wrapping_mul(SPREAD) >> 32) as usize;
+        // The bucket is the hash's high bits, so these are others.
+        let at = (hash >> 32) as usize & (window - 1);
+        self.sets.get(begin.wrapping_add(at) & mask)
+    }
+}
+
+/// Not 0, which is no name.
+fn mark(hash: u64) -> u32 {
+    ((hash >> 32) as u32).max(1)
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use lowwater_lru_core::MemcgTree;
+
+    fn hash(n: u64) -> u64 {
+        n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    #[test]
+    fn who_left_lately_is_recalled_once() {
+        let (departed, tree) = (Departed::new(1 << 16), MemcgTree::new(1));
+        for n in 1..=64 {
+            departed.remember(hash(n), tree.root(), 128);
+        }
+        let recalled = |from, to| (from..=to).filter(|&n| departed.recall(hash(n), tree.root(), 128)).count();
+        assert!(recalled(1, 64) > 56, "sets are filled nearly evenly");
+        assert_eq!(recalled(1, 64), 0, "once");
+        for n in 1..=10_000 {
+            departed.remember(hash(n), tree.root(), 128);
+        }
+        assert_eq!(recalled(1, 9_000), 0, "it is the last that are remembered");
+        assert!(recalled(9_001, 10_000) <= 128);
+    }
+
+    #[test]
+    fn d24_a_group_forgets_its_own() {
+        let (departed, tree) = (Departed::new(1 << 16), MemcgTree::new(1));
+        let (quiet, noisy) = (tree.root().create("quiet").unwrap(), tree.root().create("noisy").unwrap());
+        departed.remember(hash(1), &quiet, 128);
+        for n in 2..10_000 {
+            departed.remember(hash(n), &noisy, 128);
+        }
+        assert!(departed.recall(hash(1), &quiet, 128));
+    }
+
+    #[test]
+    fn a_small_table_is_one_window() {
+        let (departed, tree) = (Departed::new(1), MemcgTree::new(1));
+        departed.remember(hash(1), tree.root(), u64::MAX);
+        assert!(departed.recall(hash(1), tree.root(), u64::MAX));
+        assert!(!Departed::none().recall(hash(1), tree.root(), 1));
+    }
+}

@@ -1,0 +1,331 @@
+//! A list for which threads contend: parts beside it, of which each thread uses the one of its processor.
+//!
+//! ```text
+//!     one list  --adds waited for its lock 64 times between two sweeps-->  the list, and a part for each processor
+//!               <--few adds between two sweeps; offline; drop------------
+//! ```
+//!
+//! A part is a [`One`] of the same key on cache lines of its own, and to the list what a child group's list is to its parent's: it
+//! counts as a reference, and when it ends, it forwards there. So an item knows its part as it knows any list, and removing
+//! is what it always is. What was on the list stays there; what is added goes to the parts.
+//!
+//! The parts stand in a [`Split`], to which the slot of the table leads in place of the list. Nothing but that slot, which is only
+//! read, is shared by threads that add and remove.
+//!
+//! # Invariants
+//!
+//! 1. The slot leads to the split if and only if the list's state says so. Both change under the lock of the group's chain, the
+//!    writer lock and the lock of the list: that of the list first, then the parts', one after the other.
+//! 2. When the parts end, the list's lock is held from before the slot leads back to it until the last part is empty. So whoever
+//!    finds a dead part finds its items on the list, as soon as that one's lock is had; and whoever does not find the split any more
+//!    finds all items on the list.
+//! 3. While a walk goes round, no sweep ends the parts: an item does not change places under it, unless its group dies.
+
+use super::boxed::{try_box, try_vec};
+use super::one::{Key, Locked, One};
+use super::RawListLru;
+use crate::rcu::{Queue, Queues, Retired};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::UnsafeCell;
+use crate::{Memcg, NodeId};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ptr::{self, NonNull};
+
+/// More parts are not made, however many processors there are.
+pub(super) const PARTS_MAX: usize = 32;
+
+/// Fewer adds than this to all parts but the busiest, between two sweeps, and the parts end.
+const QUIET: u32 = 1024;
+
+/// A part: a list, two cache lines long, so that neither a neighbour nor the processor's fetching by pairs of lines gets in its way.
+#[repr(C, align(128))]
+pub(crate) struct Part {
+    one: One,
+    /// How often somebody came to add, since the last sweep. Not exact: two that come at once may count one.
+    adds: AtomicU32,
+    /// For who frees it.
+    retired: UnsafeCell<*mut Part>,
+}
+
+/// See the module.
+pub(crate) struct Split {
+    key: Key,
+    whole: *const One,
+    /// As many as a power of two.
+    parts: Vec<NonNull<Part>>,
+    /// Guarded by the lock of the list.
+    rounds: UnsafeCell<Rounds>,
+    /// For who frees it.
+    retired: UnsafeCell<*mut Split>,
+}
+
+/// What walks and the end of the parts need to know of each other.
+#[derive(Default)]
+struct Rounds {
+    /// Walks that go round now.
+    walks: u32,
+    /// Where the next one begins: 0 is the list itself.
+    next: usize,
+    /// The parts have ended.
+    ended: bool,
+}
+
+// SAFETY: all cells are guarded by its list's lock, or used by who frees it alone.
+unsafe impl Send for Part {}
+// SAFETY: as for Send.
+unsafe impl Sync for Part {}
+// SAFETY: what it points to may be used from any thread; `rounds` is guarded by a lock, `retired` used by who frees it alone.
+unsafe impl Send for Split {}
+// SAFETY: as for Send.
+unsafe impl Sync for Split {}
+
+impl Retired for Part {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.retired
+    }
+
+    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
+        &mut queues.parts
+    }
+
+    #[cfg(lowwater_loom)]
+    unsafe fn assert_unread(this: *mut Self) {
+        // SAFETY: the list is the first field, and live, says the caller.
+        unsafe { One::assert_unread(this.cast()) };
+    }
+}
+
+impl Retired for Split {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.retired
+    }
+
+    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
+        &mut queues.splits
+    }
+
+    #[cfg(lowwater_loom)]
+    unsafe fn assert_unread(this: *mut Self) {
+        // SAFETY: it is live, says the caller.
+        unsafe { &(*this).rounds }.with_mut(|_| ());
+    }
+}
+
+impl Part {
+    fn try_new(memcg: &Memcg, node: NodeId, owner: *const RawListLru) -> Option<NonNull<Self>> {
+        let one = One::new_part(memcg, node, owner);
+        // Its first sweep finds it busy: what it saw of the parts' life was too short to tell.
+        let part = Self { one, adds: AtomicU32::new(QUIET), retired: UnsafeCell::new(ptr::null_mut()) };
+        let part = Box::into_raw(try_box(part)?);
+        // For `of`.
+        part.expose_provenance();
+        NonNull::new(part)
+    }
+
+    /// The part whose list this is.
+    pub(super) fn of(one: *const One) -> *mut Self {
+        // The list is the first field. Through a reference to the list one may not reach the rest, which is freed with it.
+        ptr::with_exposed_provenance_mut(one.addr())
+    }
+
+    /// Its list, for an add.
+    #[inline]
+    fn count_add(&self) -> &One {
+        // Relaxed: nothing is read on the strength of it. Not a read-modify-write, which would cost as much as a lock.
+        let adds = self.adds.load(Ordering::Relaxed);
+        // Relaxed: as above.
+        self.adds.store(adds.saturating_add(1), Ordering::Relaxed);
+        &self.one
+    }
+}
+
+impl Split {
+    /// So many parts for the list of a group on a node; `None` without memory.
+    pub(super) fn try_new(memcg: &Memcg, whole: &One, parts: usize) -> Option<Box<Self>> {
+        debug_assert!(parts.is_power_of_two(), "a part is chosen by a mask");
+        let mut split = try_box(Self {
+            key: whole.key(),
+            whole,
+            parts: Vec::new(),
+            rounds: UnsafeCell::new(Rounds::default()),
+            retired: UnsafeCell::new(ptr::null_mut()),
+        })?;
+        split.parts = try_vec(parts)?;
+        for _ in 0..parts {
+            let Some(part) = Part::try_new(memcg, whole.key().node, whole.owner()) else {
+                split.discard();
+                return None;
+            };
+            split.parts.push(part);
+        }
+        Some(split)
+    }
+
+    /// Frees one that was not published, and its parts.
+    pub(super) fn discard(self) {
+        for part in &self.parts {
+            // SAFETY: it came from a box, and nobody saw it.
+            drop(unsafe { Box::from_raw(part.as_ptr()) });
+        }
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> Key {
+        self.key
+    }
+
+    /// The list that was split.
+    #[inline]
+    pub(super) fn whole(&self) -> &One {
+        // SAFETY: a split is retired before its list, and whoever has a reference is in the read side.
+        unsafe { &*self.whole }
+    }
+
+    /// The parts' lists.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &One> {
+        (0..self.parts.len()).map(|n| &self.part(n).one)
+    }
+
+    /// The list itself and its parts, by number.
+    pub(super) fn list(&self, index: usize) -> &One {
+        match index.checked_sub(1) {
+            None => self.whole(),
+            Some(part) => &self.part(part).one,
+        }
+    }
+
+    #[inline]
+    fn part(&self, n: usize) -> &Part {
+        // SAFETY: its parts are retired after the split, and whoever has a reference to that is in the read side.
+        unsafe { self.parts[n & (self.parts.len() - 1)].as_ref() }
+    }
+
+    /// This thread's part, for an add. It may be dead.
+    #[inline]
+    pub(super) fn here(&self) -> &One {
+        self.part(place::get()).count_add()
+    }
+
+    /// As [`here`](Self::here), after somebody was found there: from now on the thread's part is another.
+    pub(super) fn elsewhere(&self) -> &One {
+        self.part(place::next(place::get())).count_add()
+    }
+
+    /// How many items are on the list and its parts, without a lock. Not while the parts end: see `RawListLru::count_one`.
+    pub(super) fn nr_items(&self) -> u64 {
+        self.parts().map(|part| u64::from(part.nr_items())).sum::<u64>() + u64::from(self.whole().nr_items())
+    }
+
+    /// Bytes of the parts and of what joins them.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.parts.capacity() * size_of::<NonNull<Part>>() + self.parts.len() * size_of::<Part>()
+    }
+
+    /// Shall the parts end? They were little used since the last time this was asked, and no walk goes round. `whole` is its list.
+    pub(super) fn is_quiet(&self, whole: &mut Locked<'_>) -> bool {
+        let (mut all, mut most) = (0_u64, 0);
+        for n in 0..self.parts.len() {
+            // Relaxed: as in `count_add`.
+            let adds = self.part(n).adds.swap(0, Ordering::Relaxed);
+            all += u64::from(adds);
+            most = most.max(adds);
+        }
+        let walks = self.with_rounds(whole, |rounds| rounds.walks);
+        (walks == 0 || crate::mutated!("end_parts_under_a_walk")) && all - u64::from(most) < u64::from(QUIET)
+    }
+
+    /// Counts a walk in: where it is to begin, and how many lists there are. `None`: the parts have ended. `whole` is its list.
+    pub(super) fn begin_round(&self, whole: &mut Locked<'_>) -> Option<(usize, usize)> {
+        let lists = 1 + self.parts.len();
+        self.with_rounds(whole, |rounds| {
+            rounds.walks += u32::from(!rounds.ended);
+            (!rounds.ended).then_some((rounds.next % lists, lists))
+        })
+    }
+
+    /// Counts a walk out, and says where the next one begins. `whole` is its list.
+    pub(super) fn end_round(&self, whole: &mut Locked<'_>, next: usize) {
+        self.with_rounds(whole, |rounds| {
+            rounds.walks -= 1;
+            rounds.next = next;
+        });
+    }
+
+    /// The parts have ended. `whole` is its list.
+    pub(super) fn set_ended(&self, whole: &mut Locked<'_>) {
+        self.with_rounds(whole, |rounds| rounds.ended = true);
+    }
+
+    fn with_rounds<R>(&self, whole: &mut Locked<'_>, f: impl FnOnce(&mut Rounds) -> R) -> R {
+        debug_assert!(
+            ptr::eq(whole.one(), self.whole),
+            "the rounds are guarded by the lock of the list that was split"
+        );
+        // SAFETY: the lock is held, and `whole` is borrowed for as long as the reference lives.
+        self.rounds.with_mut(|rounds| f(unsafe { &mut *rounds }))
+    }
+}
+
+/// How many parts are worth having.
+pub(super) fn parts_wanted() -> usize {
+    crate::topology::cpu::allowed().next_power_of_two().clamp(2, PARTS_MAX)
+}
+
+/// Which part a thread uses: as its processor's number says when it first asks, and again whenever it finds the part taken. So
+/// threads that run at the same time come apart, and one that nobody meets need not ask.
+mod place {
+    #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
+    extern crate std;
+
+    #[cfg(not(any(feature = "std", test)))]
+    pub(super) use crate::topology::cpu::stack as get;
+
+    #[cfg(not(any(feature = "std", test)))]
+    pub(super) fn next(place: usize) -> usize {
+        place.wrapping_add(1)
+    }
+
+    #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
+    std::thread_local! { static PLACE: core::cell::Cell<usize> = const { core::cell::Cell::new(UNKNOWN) }; }
+
+    // In a model each thread says which it uses.
+    #[cfg(all(any(feature = "std", test), lowwater_loom))]
+    loom::thread_local! { static PLACE: core::cell::Cell<usize> = core::cell::Cell::new(0); }
+
+    #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
+    const UNKNOWN: usize = usize::MAX;
+
+    #[cfg(any(feature = "std", test))]
+    #[inline]
+    pub(super) fn get() -> usize {
+        let place = PLACE.with(core::cell::Cell::get);
+        #[cfg(not(lowwater_loom))]
+        if place == UNKNOWN {
+            return set(crate::topology::cpu::hint());
+        }
+        place
+    }
+
+    /// The place to use in place of one that is taken: the processor's, or if it was that, the one behind it.
+    #[cfg(any(feature = "std", test))]
+    pub(super) fn next(place: usize) -> usize {
+        let here = crate::topology::cpu::hint();
+        set(if here == place { here + 1 } else { here })
+    }
+
+    #[cfg(any(feature = "std", test))]
+    #[cold]
+    pub(super) fn set(place: usize) -> usize {
+        // One bit less, so that it is not taken for unknown.
+        let place = place & (usize::MAX >> 1);
+        PLACE.with(|own| own.set(place));
+        place
+    }
+}
+
+/// From here on this thread uses this part.
+#[cfg(test)]
+pub(super) fn set_place(place: usize) {
+    place::set(place);
+}

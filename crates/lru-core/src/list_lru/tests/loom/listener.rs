@@ -1,0 +1,67 @@
+//! Whoever listens knows of what is not empty (L10).
+
+use super::{check, world_heard_by, N0};
+use crate::list_lru::tests::{item, Item};
+use crate::sync::atomic::{fence, AtomicBool, Ordering};
+use crate::sync::with_mutant;
+use crate::{ListLru, Memcg, NodeId, Occupancy};
+use alloc::sync::Arc;
+use loom::thread;
+
+/// A listener of one bit, as small as can be.
+pub(super) struct Bit(pub(super) AtomicBool);
+
+impl Occupancy for Bit {
+    fn occupied(&self, _memcg: &Memcg, _node: NodeId) {
+        if !crate::mutated!("listener_without_fence") {
+            // SeqCst: between the count (stored by the list) and the bit; meets the fence in `clear_if_empty`.
+            fence(Ordering::SeqCst);
+        }
+        // Relaxed: ordered by the fence.
+        if !self.0.load(Ordering::Relaxed) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Bit {
+    pub(super) fn clear_if_empty(&self, lru: &ListLru<Item>, memcg: &Memcg) {
+        // Relaxed: ordered by the fence.
+        self.0.store(false, Ordering::Relaxed);
+        // SeqCst: between the bit and the count; meets the fence in `occupied`. It has no twin here: `count_one` enters the read
+        // side, whose own fence happens to stand in for it. Listeners must not rely on that.
+        fence(Ordering::SeqCst);
+        if !crate::mutated!("clear_without_count") && lru.count_one(memcg, N0) != 0 {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// L10: the bit, for an add beside a clear.
+fn add_beside_clear() {
+    let bit = Arc::new(Bit(AtomicBool::new(true)));
+    let w = world_heard_by(Some(bit.clone()));
+    drop(w.lru.prepare(w.tree.root(), N0).unwrap());
+    let other = thread::spawn(move || w.lru.add(item(0), w.tree.root(), N0).unwrap());
+    bit.clear_if_empty(&w.lru, w.tree.root());
+    other.join().unwrap();
+    assert!(bit.0.load(Ordering::Relaxed), "an object must not be hidden");
+    w.end();
+}
+
+#[test]
+fn l10_an_object_is_never_hidden() {
+    check(add_beside_clear);
+}
+
+#[test]
+#[should_panic]
+fn l10_but_is_without_the_listeners_fence() {
+    with_mutant("listener_without_fence", || check(add_beside_clear));
+}
+
+#[test]
+#[should_panic]
+fn l10_but_is_without_the_second_count() {
+    with_mutant("clear_without_count", || check(add_beside_clear));
+}

@@ -1,0 +1,331 @@
+//! The races of a group's end (R1 to R11), and the orderings that were wrong once.
+
+use super::{check, world, World, N0};
+use crate::list_lru::tests::{item, Item};
+use crate::sync::atomic::Ordering;
+use crate::sync::with_mutant;
+use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy, OfflineHook};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use loom::thread;
+
+/// R1: an add that populates, beside the end of the group.
+fn add_beside_offline() {
+    let w = world();
+    let other = { thread::spawn(move || w.child.offline().unwrap()) };
+    w.lru.add(item(0), &w.child, N0).unwrap();
+    other.join().unwrap();
+    assert_eq!((w.lru.count_one(&w.child, N0), w.lru.count_one(w.tree.root(), N0)), (0, 1));
+    assert_eq!(w.lru.pairs(), 1, "a dead group is not populated (L7, L8)");
+    w.end();
+}
+
+#[test]
+fn r1_an_add_beside_offline_ends_at_the_parent() {
+    check(add_beside_offline);
+}
+
+/// R2: a del beside the splice.
+fn del_beside_offline() {
+    let w = world();
+    let it = item(0);
+    w.lru.add(it.clone(), &w.child, N0).unwrap();
+    let other = { thread::spawn(move || w.child.offline().unwrap()) };
+    assert!(w.lru.del(&it).is_some(), "it is on a list throughout");
+    other.join().unwrap();
+    assert_eq!(w.lru.count_node(N0), 0);
+    w.end();
+}
+
+#[test]
+fn r2_r8_a_del_beside_offline_finds_its_item() {
+    check(del_beside_offline);
+}
+
+/// R8: a list found in the table, beside its end.
+fn lookup_beside_offline() {
+    let w = world();
+    drop(w.lru.prepare(&w.child, N0).unwrap());
+    let other = thread::spawn(move || w.child.offline().unwrap());
+    w.lru.add(item(0), &w.child, N0).unwrap();
+    other.join().unwrap();
+    assert_eq!(w.lru.count_one(w.tree.root(), N0), 1);
+    w.end();
+}
+
+#[test]
+fn r8_a_list_is_freed_after_its_readers() {
+    check(lookup_beside_offline);
+}
+
+#[test]
+#[should_panic]
+fn r8_and_is_read_after_its_end_when_freed_at_once() {
+    with_mutant("free_without_waiting", || check(lookup_beside_offline));
+}
+
+#[test]
+#[should_panic]
+fn r8_and_when_readers_enter_relaxed() {
+    with_mutant("pin_relaxed", || check(lookup_beside_offline));
+}
+
+#[test]
+#[should_panic]
+fn r8_and_when_readers_leave_relaxed() {
+    with_mutant("unpin_relaxed", || check(lookup_beside_offline));
+}
+
+#[test]
+#[should_panic]
+fn r8_and_when_the_collector_looks_relaxed() {
+    with_mutant("collect_relaxed", || check(lookup_beside_offline));
+}
+
+#[test]
+fn r7_a_walk_beside_offline_shows_an_item_once() {
+    check(|| {
+        let w = world();
+        w.lru.add(item(0), &w.child, N0).unwrap();
+        let other = { thread::spawn(move || w.child.offline().unwrap()) };
+        let mut private = Isolated::new();
+        let mut removed = w.lru.walk_one(&w.child, N0, &mut 1, |it| it.isolate(&mut private));
+        other.join().unwrap();
+        removed += w.lru.walk_one(w.tree.root(), N0, &mut 1, |it| it.isolate(&mut private));
+        assert_eq!((removed, private.len()), (1, 1));
+        w.end();
+    });
+}
+
+/// R2: looks for the one item there is, on the child's list and then on its parent's.
+fn look_beside_offline() {
+    let w = world();
+    w.lru.add(item(0), &w.child, N0).unwrap();
+    let other = thread::spawn(move || w.child.offline().unwrap());
+    let mut shown = 0;
+    for group in [&w.child, w.tree.root()] {
+        w.lru.walk_one(group, N0, &mut 1, |it| {
+            shown += 1;
+            it.skip()
+        });
+    }
+    assert_ne!(shown, 0, "an item is not out of sight between two lists");
+    other.join().unwrap();
+    w.end();
+}
+
+#[test]
+fn r2_an_item_is_in_sight_while_its_group_ends() {
+    check(look_beside_offline);
+}
+
+/// Linux 6.13 to 7.1.
+#[test]
+#[should_panic]
+fn r2_and_is_not_when_the_slot_is_erased_before_the_drain() {
+    with_mutant("erase_before_drain", || check(look_beside_offline));
+}
+
+#[test]
+#[should_panic]
+fn r1_and_a_dead_group_is_populated_without_the_dying_check() {
+    with_mutant("populate_without_dying_check", || check(add_beside_offline));
+}
+
+/// A bit for each of the two groups.
+#[derive(Default)]
+struct Bits {
+    root: core::sync::atomic::AtomicBool,
+    child: core::sync::atomic::AtomicBool,
+}
+
+impl Occupancy for Bits {
+    fn occupied(&self, memcg: &Memcg, _node: NodeId) {
+        let bit = if memcg.depth() == 0 { &self.root } else { &self.child };
+        bit.store(true, Ordering::Relaxed);
+    }
+}
+
+fn bits_and_world() -> (Arc<Bits>, &'static World) {
+    let bits = Arc::new(Bits::default());
+    let tree = MemcgTree::new(1);
+    let child = tree.root().create("c").unwrap();
+    let lru = ListLru::with_occupancy(bits.clone());
+    (bits, Box::leak(Box::new(World { tree, child, lru })))
+}
+
+/// R3: an add that may walk up, beside the end of its group.
+fn bit_beside_offline() {
+    let (bits, w) = bits_and_world();
+    let other = thread::spawn(move || w.child.offline().unwrap());
+    w.lru.add(item(0), &w.child, N0).unwrap();
+    other.join().unwrap();
+    assert_eq!(w.lru.count_one(w.tree.root(), N0), 1);
+    assert!(bits.root.load(Ordering::Relaxed), "the bit is of the group whose list it is (L10)");
+    w.end();
+}
+
+#[test]
+fn r3_l10_the_bit_is_the_effective_groups() {
+    check(bit_beside_offline);
+}
+
+/// Linux 4.19 to 7.1.
+#[test]
+#[should_panic]
+fn r3_and_is_lost_when_it_is_that_of_the_group_that_was_passed() {
+    with_mutant("bit_of_the_passed", || check(bit_beside_offline));
+}
+
+#[test]
+#[should_panic]
+fn r3_and_is_lost_when_a_drain_sets_that_of_the_dying() {
+    with_mutant("bit_of_the_dying", || check(bit_beside_offline));
+}
+
+/// R4: who hears of the end finds the items at the parent's already.
+#[test]
+fn r4_lists_are_reparented_before_anybody_hears_of_it() {
+    struct Hears(&'static ListLru<Item>, Arc<core::sync::atomic::AtomicBool>);
+    impl OfflineHook for Hears {
+        fn offline(&self, dying: &Memcg, parent: &Memcg) {
+            assert_eq!(self.0.count_one(dying, N0), 0);
+            self.1.store(true, Ordering::Relaxed);
+            self.0.walk_one(parent, N0, &mut 1, |it| it.skip());
+        }
+    }
+    check(|| {
+        let w = world();
+        let heard = Arc::new(core::sync::atomic::AtomicBool::new(false));
+        w.tree.add_hook(Arc::new(Hears(&w.lru, heard.clone())));
+        let it = item(0);
+        w.lru.add(it.clone(), &w.child, N0).unwrap();
+        let other = thread::spawn(move || w.child.offline().unwrap());
+        assert!(w.lru.del(&it).is_some());
+        other.join().unwrap();
+        assert!(heard.load(Ordering::Relaxed));
+        w.end();
+    });
+}
+
+/// R6: a del beside the drain; then all counts are of what is there.
+#[test]
+fn r6_l1_a_del_counts_off_the_list_that_has_the_item() {
+    check(del_and_count_beside_offline);
+}
+
+fn del_and_count_beside_offline() {
+    let w = world();
+    let (mine, stays) = (item(0), item(1));
+    w.lru.add(mine.clone(), &w.child, N0).unwrap();
+    w.lru.add(stays, &w.child, N0).unwrap();
+    let other = thread::spawn(move || w.child.offline().unwrap());
+    assert!(w.lru.del(&mine).is_some());
+    assert!(w.lru.count_one(w.tree.root(), N0) <= 2, "never huge (L2)");
+    other.join().unwrap();
+    assert_eq!(w.lru.count_one(w.tree.root(), N0), 1);
+    w.end();
+}
+
+/// Linux until 5.16.
+#[test]
+#[should_panic]
+fn r6_and_not_when_the_id_is_the_parents_before_the_drain() {
+    with_mutant("count_of_the_parent", || check(del_and_count_beside_offline));
+}
+
+/// R7: the callback gives the lock back, the group ends, the walk goes on.
+#[test]
+fn r7_l12_a_walk_that_gave_the_lock_back_ends_though_its_group_does() {
+    check(|| {
+        let w = world();
+        w.lru.add(item(0), &w.child, N0).unwrap();
+        let other = thread::spawn(move || w.child.offline().unwrap());
+        let mut shown = 0;
+        w.lru.walk_one(&w.child, N0, &mut 2, |it| {
+            shown += 1;
+            it.unlock().retry()
+        });
+        assert!(shown <= 2);
+        other.join().unwrap();
+        assert_eq!(w.lru.count_one(w.tree.root(), N0), 1, "what was not shown is at the parent's");
+        w.end();
+    });
+}
+
+/// R9: the lists end while the group does.
+#[test]
+fn r9_l20_a_drop_beside_offline_frees_every_item_once() {
+    check(|| {
+        let tree = MemcgTree::new(1);
+        let child = tree.root().create("c").unwrap();
+        let lru = ListLru::<Item>::new();
+        let it = item(0);
+        lru.add(it.clone(), &child, N0).unwrap();
+        let other = {
+            let child = child.clone();
+            thread::spawn(move || child.offline().unwrap())
+        };
+        drop(lru);
+        other.join().unwrap();
+        assert!(!it.links.is_linked());
+        assert_eq!(Arc::strong_count(&it), 1);
+        // A story that failed is not taken down.
+        core::mem::forget((tree, child));
+    });
+}
+
+/// R10: an item that names a dead group goes, and with it the id, while a new group takes one.
+#[test]
+fn r10_l18_an_id_is_given_again_only_when_nothing_names_it() {
+    check(|| {
+        let w = world();
+        let it = item(0);
+        let dead = w.tree.root().create("d").unwrap();
+        let id = dead.id();
+        w.lru.add(it.clone(), &dead, N0).unwrap();
+        dead.offline().unwrap();
+        drop(dead);
+        let other = {
+            let it = it.clone();
+            thread::spawn(move || assert!(w.lru.del(&it).is_some()))
+        };
+        let heir = w.tree.root().create("h").unwrap();
+        assert_eq!(w.lru.count_one(&heir, N0), 0, "it starts clean");
+        let linked = it.links.is_linked();
+        assert!(!linked || heir.id() != id, "one id, two groups");
+        other.join().unwrap();
+        w.end();
+    });
+}
+
+/// R11: totals beside a drain; exact again when it is over (L3).
+#[test]
+fn r11_l3_totals_after_a_drain_are_what_is_there() {
+    check(|| {
+        let w = world();
+        w.lru.add(item(0), &w.child, N0).unwrap();
+        let other = thread::spawn(move || w.child.offline().unwrap());
+        assert!(w.lru.count_node(N0) <= 2, "never huge");
+        other.join().unwrap();
+        assert_eq!(w.lru.count_node(N0), 1);
+        w.end();
+    });
+}
+
+/// R7, in the open: the group ends while the walk has given the lock back, and its mark goes along.
+#[test]
+fn r7_a_mark_that_goes_to_the_parent_is_taken_back() {
+    check(|| {
+        let w = world();
+        w.lru.add(item(0), &w.child, N0).unwrap();
+        w.lru.add(item(1), &w.child, N0).unwrap();
+        let other = thread::spawn(move || w.child.offline().unwrap());
+        w.lru.walk_one(&w.child, N0, &mut 2, |it| {
+            let (_gone, unlocked) = it.remove();
+            unlocked.retry()
+        });
+        other.join().unwrap();
+        w.end();
+    });
+}

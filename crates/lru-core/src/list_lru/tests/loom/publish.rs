@@ -1,0 +1,105 @@
+//! What one thread makes, another finds without a lock, as it was made.
+
+use super::{check, world, N0};
+use crate::list_lru::tests::item;
+use crate::sync::with_mutant;
+use crate::NodeId;
+use loom::thread;
+
+/// A list made by one thread, found by another without a lock.
+fn publish_beside_lookup() {
+    let w = world();
+    drop(w.lru.prepare(w.tree.root(), N0).unwrap());
+    let other = { thread::spawn(move || drop(w.lru.prepare(w.tree.root(), NodeId::new(1)).unwrap())) };
+    w.lru.walk_one(w.tree.root(), NodeId::new(1), &mut 1, |it| it.skip());
+    other.join().unwrap();
+    w.end();
+}
+
+#[test]
+fn a_published_list_is_seen_as_it_was_made() {
+    check(publish_beside_lookup);
+}
+
+#[test]
+#[should_panic]
+fn and_not_when_the_table_is_swapped_relaxed() {
+    with_mutant("table_relaxed", || check(publish_beside_lookup));
+}
+
+/// As above, but into a free slot of the same table.
+fn insert_beside_lookup() {
+    let w = world();
+    drop(w.lru.prepare(w.tree.root(), N0).unwrap());
+    drop(w.lru.prepare(w.tree.root(), NodeId::new(1)).unwrap());
+    drop(w.lru.prepare(w.tree.root(), NodeId::new(2)).unwrap());
+    let other = { thread::spawn(move || drop(w.lru.prepare(w.tree.root(), NodeId::new(3)).unwrap())) };
+    w.lru.walk_one(w.tree.root(), NodeId::new(3), &mut 1, |it| it.skip());
+    other.join().unwrap();
+    w.end();
+}
+
+#[test]
+fn an_inserted_list_is_seen_as_it_was_made() {
+    check(insert_beside_lookup);
+}
+
+#[test]
+#[should_panic]
+fn and_not_when_it_is_published_relaxed() {
+    with_mutant("publish_relaxed", || check(insert_beside_lookup));
+}
+
+/// An item that leaves one list and joins another on two threads.
+fn from_list_to_list() {
+    let w = world();
+    let second = world();
+    drop(second.lru.prepare(w.tree.root(), N0).unwrap());
+    let it = item(0);
+    w.lru.add(it.clone(), w.tree.root(), N0).unwrap();
+    let other = {
+        let it = it.clone();
+        thread::spawn(move || assert!(w.lru.del(&it).is_some()))
+    };
+    let moved = second.lru.add(it.clone(), w.tree.root(), N0).is_ok();
+    other.join().unwrap();
+    assert_eq!(second.lru.count_node(N0), u64::from(moved));
+    second.end();
+    w.end();
+}
+
+#[test]
+fn an_item_moves_between_lists_without_a_race_on_its_links() {
+    check(from_list_to_list);
+}
+
+#[test]
+#[should_panic]
+fn and_races_when_it_is_let_go_relaxed() {
+    with_mutant("unlink_relaxed", || check(from_list_to_list));
+}
+
+/// An item found by its home alone, on a list that another thread just made.
+fn del_beside_first_add() {
+    let w = world();
+    let it = item(0);
+    let other = {
+        let it = it.clone();
+        thread::spawn(move || w.lru.add(it, w.tree.root(), N0).unwrap())
+    };
+    let removed = w.lru.del(&it).is_some();
+    other.join().unwrap();
+    assert_eq!(w.lru.count_node(N0), u64::from(!removed));
+    w.end();
+}
+
+#[test]
+fn a_list_found_through_its_item_is_seen_as_it_was_made() {
+    check(del_beside_first_add);
+}
+
+#[test]
+#[should_panic]
+fn and_not_when_the_item_is_claimed_relaxed() {
+    with_mutant("claim_relaxed", || check(del_beside_first_add));
+}

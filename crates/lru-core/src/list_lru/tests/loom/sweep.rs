@@ -1,0 +1,90 @@
+//! What is given back, beside those who come to use it.
+
+use super::{check, world, World, N0};
+use crate::list_lru::tests::item;
+use crate::list_lru::{sweep::sweep_group, Swept};
+use crate::sync::with_mutant;
+use loom::thread;
+
+/// A world whose root has an empty list that the last sweep marked.
+fn idle_world() -> &'static World {
+    let w = world();
+    drop(w.lru.prepare(w.tree.root(), N0).unwrap());
+    sweep_group(w.tree.root(), &mut Swept::default());
+    w
+}
+
+fn add_beside_sweep() {
+    let w = idle_world();
+    let other = thread::spawn(move || sweep_group(w.tree.root(), &mut Swept::default()));
+    w.lru.add(item(0), w.tree.root(), N0).unwrap();
+    other.join().unwrap();
+    assert_eq!((w.lru.count_one(w.tree.root(), N0), w.lru.pairs()), (1, 1));
+    w.end();
+}
+
+#[test]
+fn an_add_beside_a_sweep_finds_a_list_or_makes_one() {
+    check(add_beside_sweep);
+}
+
+/// R5: the parent's list is swept while the child's is made.
+fn populate_beside_sweep() {
+    let w = idle_world();
+    let other = thread::spawn(move || sweep_group(w.tree.root(), &mut Swept::default()));
+    w.lru.add(item(0), &w.child, N0).unwrap();
+    other.join().unwrap();
+    w.lru.assert_valid(); // L6
+    w.child.offline().unwrap();
+    assert_eq!(w.lru.count_one(w.tree.root(), N0), 1);
+    w.end();
+}
+
+#[test]
+fn r5_l6_a_populated_group_has_populated_ancestors_beside_a_sweep() {
+    check(populate_beside_sweep);
+}
+
+#[test]
+#[should_panic]
+fn r5_and_not_when_the_parents_list_is_not_looked_for_again() {
+    with_mutant("populate_without_parent", || check(populate_beside_sweep));
+}
+
+#[test]
+fn an_offline_beside_a_sweep_loses_nothing() {
+    check(|| {
+        let w = world();
+        drop(w.lru.prepare(&w.child, N0).unwrap());
+        sweep_group(&w.child, &mut Swept::default());
+        let other = thread::spawn(move || {
+            sweep_group(&w.child, &mut Swept::default());
+        });
+        w.child.offline().unwrap();
+        other.join().unwrap();
+        assert_eq!(w.lru.pairs(), 1);
+        w.end();
+    });
+}
+
+fn prepare_beside_sweep() {
+    let w = idle_world();
+    let other = thread::spawn(move || sweep_group(w.tree.root(), &mut Swept::default()));
+    let prepared = w.lru.prepare(w.tree.root(), N0).unwrap();
+    other.join().unwrap();
+    sweep_group(w.tree.root(), &mut Swept::default());
+    assert_eq!(w.lru.pairs(), 1);
+    drop(prepared);
+    w.end();
+}
+
+#[test]
+fn a_promise_beside_a_sweep_is_kept() {
+    check(prepare_beside_sweep);
+}
+
+#[test]
+#[should_panic]
+fn and_not_when_a_swept_list_is_taken_for_a_dying_groups() {
+    with_mutant("swept_means_dying", || check(prepare_beside_sweep));
+}

@@ -1,0 +1,367 @@
+//! A list for which threads contend gets parts, and loses them when it is quiet; what a list promises holds for all of them.
+
+use super::{item, numbers, Item};
+use crate::list_lru::boxed::fault;
+use crate::list_lru::split::{set_place, Part};
+use crate::list_lru::{sweep, Swept};
+use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+const N0: NodeId = NodeId::ZERO;
+
+/// A group whose list was split after it got items `0..whole`; on each of two parts there are two more.
+fn split_lists(whole: usize) -> (MemcgTree, Memcg, ListLru<Item>, Vec<Arc<Item>>) {
+    let tree = MemcgTree::default();
+    let group = tree.root().create("g").unwrap();
+    let lru = ListLru::new();
+    let items: Vec<_> = (0..whole + 4).map(item).collect();
+    items[..whole].iter().for_each(|it| lru.add(it.clone(), &group, N0).unwrap());
+    drop(lru.prepare(&group, N0).unwrap());
+    assert!(lru.split_now(&group, N0));
+    for (n, it) in items[whole..].iter().enumerate() {
+        set_place(n % 2);
+        lru.add(it.clone(), &group, N0).unwrap();
+    }
+    lru.assert_valid();
+    (tree, group, lru, items)
+}
+
+#[test]
+fn threads_that_meet_split_a_list_and_sweeps_join_it_again() {
+    let tree = MemcgTree::default();
+    let group = tree.root().create("g").unwrap();
+    let lru = ListLru::<Item>::new();
+    let it = item(0);
+    lru.add(it.clone(), &group, N0).unwrap();
+    let before = lru.footprint();
+    thread::scope(|s| {
+        s.spawn(|| {
+            while lru.parts(&group, N0) == 0 {
+                lru.walk_one(&group, N0, &mut 1, |it| {
+                    thread::sleep(core::time::Duration::from_micros(200));
+                    it.skip()
+                });
+            }
+        });
+        let mine = item(1);
+        while lru.parts(&group, N0) == 0 {
+            lru.add(mine.clone(), &group, N0).unwrap();
+            lru.del(&mine).unwrap();
+        }
+    });
+    let parts = lru.parts(&group, N0);
+    assert!(lru.footprint().get() - before.get() >= (parts * size_of::<Part>()) as u64, "a split is counted");
+    assert_eq!((numbers(&lru, &group, N0), lru.pairs()), (Vec::from([0]), 2));
+    lru.assert_valid();
+    sweep(tree.root());
+    assert_eq!(lru.parts(&group, N0), parts, "one sweep has not seen enough of them");
+    sweep(tree.root());
+    assert_eq!((lru.parts(&group, N0), lru.footprint()), (0, before));
+    assert_eq!(numbers(&lru, &group, N0), [0]);
+    lru.assert_valid();
+}
+
+#[test]
+fn parts_stay_while_more_than_one_is_used() {
+    let (tree, group, lru, _items) = split_lists(0);
+    sweep(tree.root());
+    let busy = |places: &[usize]| {
+        let it = item(100);
+        for n in 0..10_000 {
+            set_place(places[n % places.len()]);
+            lru.add(it.clone(), &group, N0).unwrap();
+            lru.del(&it).unwrap();
+        }
+        sweep(tree.root());
+        lru.parts(&group, N0) != 0
+    };
+    assert!(busy(&[0, 1]));
+    assert!(!busy(&[1]), "one thread alone has nobody to keep apart from");
+}
+
+#[test]
+fn a_list_is_no_larger_for_it_and_a_part_has_lines_of_its_own() {
+    #[cfg(all(feature = "std", target_pointer_width = "64"))]
+    assert_eq!((size_of::<crate::list_lru::One>(), size_of::<crate::list_lru::Split>()), (64, 64));
+    assert_eq!((size_of::<Part>(), align_of::<Part>()), (128, 128));
+}
+
+#[test]
+fn l13_a_walk_goes_round_and_shows_of_each_its_share() {
+    let (_tree, group, lru, _items) = split_lists(4);
+    assert_eq!(lru.count_one(&group, N0), 8, "L1");
+    assert_eq!(numbers(&lru, &group, N0), [0, 1, 2, 3, 4, 6, 5, 7], "the list, then its parts");
+    let shown = |nr: u64| {
+        let mut shown = Vec::new();
+        let mut left = nr;
+        lru.walk_one(&group, N0, &mut left, |it| {
+            shown.push(it.item().number);
+            it.skip()
+        });
+        assert_eq!(left, 0, "L11");
+        shown
+    };
+    assert_eq!(shown(4), [0, 1, 4, 5], "half of each");
+    assert_eq!(shown(1), [0]);
+    assert_eq!(shown(1), [4], "the next walk begins behind where the last one ended");
+    assert_eq!(shown(1), [5]);
+    assert_eq!(shown(2), [0, 4]);
+}
+
+#[test]
+fn l11_l12_verdicts_hold_on_parts() {
+    let (_tree, group, lru, items) = split_lists(2);
+    let (mut private, mut shown) = (Isolated::new(), Vec::new());
+    let mut nr = 100;
+    let removed = lru.walk_one(&group, N0, &mut nr, |it| {
+        let number = it.item().number;
+        shown.push(number);
+        match number {
+            2 => it.rotate(),
+            3 if shown.iter().filter(|&&n| n == 3).count() == 1 => it.unlock().retry(),
+            4 => {
+                let (_gone, unlocked) = it.remove();
+                unlocked.retry()
+            }
+            _ => it.isolate(&mut private),
+        }
+    });
+    assert_eq!(shown, [0, 1, 2, 4, 3, 3, 5]);
+    assert_eq!((removed, nr), (5, 93));
+    assert_eq!(numbers(&lru, &group, N0), [2]);
+    lru.assert_valid();
+    assert!(items[3].links.is_linked() && !items[4].links.is_linked());
+    let mut shown = 0;
+    lru.walk_one(&group, N0, &mut 100, |it| {
+        shown += 1;
+        it.unlock().stop()
+    });
+    assert_eq!(shown, 1, "the end of a walk is the end of the round");
+}
+
+#[test]
+fn l17_each_allocation_of_a_split_may_fail() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let it = item(0);
+    lru.add(it.clone(), tree.root(), N0).unwrap();
+    let before = lru.footprint();
+    let mut nth = 0;
+    while fault::after(nth, || lru.split_now(tree.root(), N0)).1 {
+        assert_eq!((lru.footprint(), lru.parts(tree.root(), N0)), (before, 0));
+        assert_eq!(numbers(&lru, tree.root(), N0), [0]);
+        lru.assert_valid();
+        nth += 1;
+    }
+    assert_eq!(nth, 2 + lru.parts(tree.root(), N0), "one for each part, and two for what joins them");
+    assert!(lru.del(&it).is_some());
+}
+
+#[test]
+fn l9_l16_a_group_that_ends_takes_its_parts_along() {
+    let (tree, group, lru, items) = split_lists(2);
+    let root = item(99);
+    lru.add(root.clone(), tree.root(), N0).unwrap();
+    group.offline().unwrap();
+    assert_eq!(numbers(&lru, tree.root(), N0), [0, 1, 2, 4, 3, 5, 99]);
+    assert_eq!((lru.count_one(&group, N0), lru.pairs()), (0, 1));
+    lru.assert_valid();
+    assert!(!lru.split_now(&group, N0), "L8");
+    // Their homes are parts that are dead, of a list that is.
+    assert!(items.iter().all(|it| lru.del(it).is_some()));
+    lru.assert_valid();
+    assert!(lru.del(&root).is_some());
+    drop((group, root));
+    assert_eq!(super::ids(&tree), 1, "nothing names the group");
+    while sweep(tree.root()) != Swept::default() {}
+    assert_eq!(lru.footprint(), ListLru::<Item>::new().footprint());
+}
+
+#[test]
+fn a_group_ends_into_a_parent_that_has_parts() {
+    let (_tree, parent, lru, items) = split_lists(1);
+    let child = parent.create("c").unwrap();
+    let it = item(50);
+    lru.add(it.clone(), &child, N0).unwrap();
+    child.offline().unwrap();
+    assert_eq!(numbers(&lru, &parent, N0), [50, 0, 1, 3, 2, 4], "the cold end of the list itself (L9)");
+    lru.assert_valid();
+    parent.offline().unwrap();
+    lru.assert_valid();
+    assert!(items.iter().chain([&it]).all(|it| lru.del(it).is_some()));
+    lru.assert_valid();
+}
+
+#[test]
+fn l20_lists_that_are_dropped_drop_what_is_on_parts() {
+    let (tree, group, lru, items) = split_lists(3);
+    drop(lru);
+    assert!(items.iter().all(|it| Arc::strong_count(it) == 1));
+    group.offline().unwrap();
+    drop(group);
+    assert_eq!(super::ids(&tree), 1);
+}
+
+#[test]
+fn parts_do_not_end_under_a_walk_and_their_items_are_not_shown_twice() {
+    let (tree, group, lru, _items) = split_lists(2);
+    let mut shown = Vec::new();
+    sweep(tree.root());
+    lru.walk_one(&group, N0, &mut 100, |it| {
+        shown.push(it.item().number);
+        let unlocked = it.unlock();
+        sweep(tree.root());
+        assert!(!lru.end_parts_now(&group, N0));
+        unlocked.stop()
+    });
+    assert_ne!(lru.parts(&group, N0), 0);
+    let panics = core::panic::AssertUnwindSafe(|| {
+        lru.walk_one(&group, N0, &mut 100, |it| -> crate::Verdict<'_> {
+            let _unlocked = it.unlock();
+            panic!("the callback's own fault")
+        })
+    });
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert!(lru.end_parts_now(&group, N0), "a walk that panicked is over, too");
+    lru.assert_valid();
+}
+
+#[test]
+fn r7_a_walk_on_a_part_whose_group_dies_is_over() {
+    let (tree, group, lru, _items) = split_lists(1);
+    let mut shown = Vec::new();
+    lru.walk_one(&group, N0, &mut 100, |it| {
+        shown.push(it.item().number);
+        if shown.len() < 3 {
+            return it.skip();
+        }
+        let unlocked = it.unlock();
+        group.offline().unwrap();
+        lru.assert_valid();
+        unlocked.retry()
+    });
+    assert_eq!(shown, [0, 1, 3]);
+    assert_eq!(numbers(&lru, tree.root(), N0), [0, 1, 3, 2, 4]);
+    lru.assert_valid();
+}
+
+#[test]
+fn l10_the_first_item_of_any_part_is_told() {
+    #[derive(Default)]
+    struct Ear(AtomicUsize);
+    impl Occupancy for Ear {
+        fn occupied(&self, memcg: &Memcg, node: NodeId) {
+            assert_eq!((memcg.path(), node), ("/g".into(), N0));
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let tree = MemcgTree::default();
+    let group = tree.root().create("g").unwrap();
+    let ear = Arc::new(Ear::default());
+    let lru = ListLru::<Item>::with_occupancy(ear.clone());
+    let heard = || ear.0.swap(0, Ordering::Relaxed);
+    drop(lru.prepare(&group, N0).unwrap());
+    assert!(lru.split_now(&group, N0));
+    let add = |number, place| {
+        set_place(place);
+        lru.add(item(number), &group, N0).unwrap();
+    };
+    add(0, 0);
+    assert_eq!(heard(), 1);
+    add(1, 0);
+    assert_eq!(heard(), 0);
+    add(2, 1);
+    assert_eq!(heard(), 1, "who cleared the bit after the first one's end may have counted before this");
+    assert!(lru.end_parts_now(&group, N0));
+    assert_eq!(heard(), 1);
+    assert_eq!(lru.count_one(&group, N0), 3);
+}
+
+#[test]
+fn a_prepared_list_and_many_at_once_know_of_parts() {
+    let (tree, group, lru, items) = split_lists(2);
+    let prepared = lru.prepare(&group, N0).unwrap();
+    set_place(0);
+    let mut batch: Isolated<Item> = (100..300).map(item).collect();
+    assert_eq!(lru.add_many(&mut batch, &group, N0), Ok(200));
+    assert_eq!(lru.count_one(&group, N0), 206);
+    assert_eq!(lru.count_node(N0), 206, "L3");
+    let mut gone = Isolated::new();
+    assert_eq!(lru.del_many(items.iter().map(|it| &**it), &mut gone), 6);
+    lru.assert_valid();
+    let mut rest = Isolated::new();
+    assert_eq!(lru.walk_node(N0, &mut u64::MAX.clone(), |it| it.isolate(&mut rest)), 200);
+    assert!(rest.map(|it| it.number).eq(100..300));
+    for _ in 0..4 {
+        sweep(tree.root());
+    }
+    assert_eq!((lru.parts(&group, N0), lru.pairs()), (0, 2), "it is promised, but not its parts");
+    drop(prepared);
+    while sweep(tree.root()) != Swept::default() {}
+    assert_eq!(lru.pairs(), 0);
+}
+
+#[test]
+fn l4_l9_threads_that_add_remove_and_walk_beside_splits_lose_nothing() {
+    const ITEMS: usize = 256;
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let items: Vec<_> = (0..ITEMS).map(item).collect();
+    let done = AtomicBool::new(false);
+    let (added, removed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|s| {
+        let workers: Vec<_> = (0..3_usize)
+            .map(|t| {
+                let (tree, lru, items, added, removed) = (&tree, &lru, &items, &added, &removed);
+                s.spawn(move || {
+                    for round in 0..150 {
+                        set_place(t + round);
+                        let group = tree.root().create("g").unwrap_or_else(|_| tree.root().clone());
+                        for it in items.iter().skip(t).step_by(2) {
+                            added.fetch_add(usize::from(lru.add(it.clone(), &group, N0).is_ok()), Ordering::Relaxed);
+                        }
+                        lru.split_now(&group, N0);
+                        for it in items.iter().skip(round % 5).step_by(3) {
+                            removed.fetch_add(usize::from(lru.del(it).is_some()), Ordering::Relaxed);
+                        }
+                        let (mut private, mut turn) = (Isolated::new(), 0);
+                        lru.walk_one(&group, N0, &mut 40, |it| {
+                            turn += 1;
+                            match turn % 4 {
+                                0 => it.isolate(&mut private),
+                                1 => it.rotate(),
+                                2 => it.unlock().retry(),
+                                _ => it.skip(),
+                            }
+                        });
+                        removed.fetch_add(private.count(), Ordering::Relaxed);
+                        if group != *tree.root() {
+                            group.offline().unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        s.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                lru.split_now(tree.root(), N0);
+                assert!(lru.count_node(N0) <= 2 * ITEMS as u64, "never huge (L2)");
+                thread::yield_now();
+                sweep(tree.root());
+                lru.end_parts_now(tree.root(), N0);
+            }
+        });
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+    });
+    lru.assert_valid();
+    let left = added.into_inner() - removed.into_inner();
+    assert_eq!(lru.count_node(N0), left as u64, "L9: what came and did not go is there");
+    assert_eq!(items.iter().filter(|it| lru.del(it).is_some()).count(), left);
+    assert_eq!(super::ids(&tree), 1, "every group ended and nothing names them");
+    while sweep(tree.root()) != Swept::default() {}
+    assert_eq!(lru.footprint(), ListLru::<Item>::new().footprint());
+}
