@@ -196,7 +196,7 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let value = self.look(key, |entry| {
-            entry.mark_used();
+            self.inner.core.queues.used(entry);
             entry.value.clone()
         });
         self.inner.core.counters.looked_up(value.is_some());
@@ -301,7 +301,7 @@ where
         let expires = self.inner.core.expiry(time_to_live);
         let touched = self.look(key, |entry| {
             entry.expire_at(expires);
-            entry.mark_used();
+            self.inner.core.queues.used(entry);
         });
         touched.is_some()
     }

@@ -91,8 +91,9 @@ impl<K, V> Entry<K, V> {
     }
 
     /// See [`queue`](Self::queue).
-    pub(super) fn move_to_main(&self) {
-        self.state.update(|bits| Some(bits | IN_MAIN));
+    pub(super) fn set_queue(&self, queue: Queue) {
+        let in_main = if queue == Queue::Main { IN_MAIN } else { 0 };
+        self.state.update(|bits| Some(bits & !IN_MAIN | in_main));
     }
 
     /// Why it was taken out; told by whoever does, under its segment's lock, to whoever has its handle.

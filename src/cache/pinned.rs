@@ -59,7 +59,7 @@ where
         let found = core.find(core.hash(key), key, &self.guard);
         let value = match found {
             Found::Live(entry) => {
-                entry.mark_used();
+                core.queues.used(entry);
                 Some(&entry.value)
             }
             Found::Expired(_) | Found::Nothing => None,

@@ -364,23 +364,21 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
     {
         let (core, runtime, node) = (&self.core, &self.runtime, self.node());
         let came_back = core.queues.came_back(hash, group, node);
-        if core.queues.learns() {
-            let marks = runtime.reclaimer().watermarks();
-            let up = || std::iter::successors(Some(group), |memcg| memcg.parent());
-            let is_short = |memcg: &Memcg, usage: Bytes| {
-                let after = usage.saturating_add(bytes);
-                after > memcg.high() || marks.is_near(after, memcg.max())
-            };
-            // What is in stock is not used yet; most inserts come by without having to ask for it.
-            let short = |memcg: &&Memcg| {
-                let usage = memcg.usage();
-                is_short(memcg, usage) && is_short(memcg, usage.saturating_sub(memcg.in_stock()))
-            };
-            if let Some(limit) = up().find(short) {
-                // For what never fits, nobody shall go.
-                if up().all(|memcg| bytes <= memcg.max()) {
-                    core.make_room(&Want { runtime, memcg: group, limit, node, came_back, random: hash });
-                }
+        let marks = runtime.reclaimer().watermarks();
+        let up = || std::iter::successors(Some(group), |memcg| memcg.parent());
+        let is_short = |memcg: &Memcg, usage: Bytes| {
+            let after = usage.saturating_add(bytes);
+            after > memcg.high() || marks.is_near(after, memcg.max())
+        };
+        // What is in stock is not used yet; most inserts come by without having to ask for it.
+        let short = |memcg: &&Memcg| {
+            let usage = memcg.usage();
+            is_short(memcg, usage) && is_short(memcg, usage.saturating_sub(memcg.in_stock()))
+        };
+        if let Some(limit) = up().find(short) {
+            // For what never fits, nobody shall go.
+            if up().all(|memcg| bytes <= memcg.max()) {
+                core.make_room(&Want { runtime, memcg: group, limit, node, came_back, random: hash });
             }
         }
         core.queues.choose(group, node, came_back)

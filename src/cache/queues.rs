@@ -20,7 +20,9 @@
 //! While memory is still being filled, what finds probation full goes to main at once. Later it would have to come back to get there; and
 //! a loop that is longer than the cache finds what came first still there, where a queue would have let go of all of it.
 //!
-//! With [`Eviction::SecondChance`] everything is in main, and one use is counted.
+//! The other orders are fixed, and use the same lists in their own way ([`Eviction`]): with [`S3Fifo`](Eviction::S3Fifo) the line between the
+//! queues stays; with [`SecondChance`](Eviction::SecondChance) and [`Lru`](Eviction::Lru) everything is in main; with
+//! [`Sieve`](Eviction::Sieve) the two are what its hand has yet to pass, and what it has passed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -40,8 +42,17 @@ pub enum Eviction {
     /// share of the short one follows the workload.
     #[default]
     Adaptive,
-    /// One queue; what was used since it was last looked at goes round once more. Remembers nothing of what left.
+    /// The same queues, where the short one has always a tenth (S3-FIFO).
+    S3Fifo,
+    /// One queue, and a hand that goes round from the oldest to the youngest: what was used since it came by stays where it is (SIEVE).
+    /// Remembers nothing of what left, as all that follow.
+    Sieve,
+    /// One queue; what was used since it was last looked at goes round once more (CLOCK).
+    #[doc(alias = "Clock")]
     SecondChance,
+    /// One queue; every use moves an entry behind all others, with the list's lock. For comparison, and for those who need to be able to
+    /// tell what goes next.
+    Lru,
 }
 
 /// Which of the two.
@@ -70,12 +81,23 @@ pub(super) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     eviction: Eviction,
 }
 
+/// What becomes of an entry that was looked at.
+enum Fate {
+    Goes,
+    /// As the youngest of its queue, with so many uses left.
+    Stays(u8),
+    /// To the other queue.
+    Moves,
+}
+
 /// What one turn of letting go came to.
 pub(super) struct Turn<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     /// Off their list, to be taken out of the index and freed.
     pub(super) old: Isolated<Entry<K, V>>,
-    /// Off probation, to be put in main if they are still in the index.
-    pub(super) promoted: Isolated<Entry<K, V>>,
+    /// Off their list, to be put on the other if they are still in the index.
+    pub(super) moved: Isolated<Entry<K, V>>,
+    /// ... which is this one.
+    pub(super) to: Queue,
     /// How many were looked at.
     pub(super) scanned: u64,
 }
@@ -99,9 +121,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// What is learnt of each tenant is learnt by these.
-    pub(super) fn learns(&self) -> bool {
-        self.eviction == Eviction::Adaptive
+    /// Is what was let go remembered? Only then can be told who would use more memory.
+    pub(super) fn remembers(&self) -> bool {
+        matches!(self.eviction, Eviction::Adaptive | Eviction::S3Fifo)
     }
 
     /// What is known of `memcg`.
@@ -117,22 +139,44 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     /// Did `memcg` let go of the key of this hash, so lately that it would have been kept with a little more memory? Then that is
     /// learnt, and the key forgotten.
     pub(super) fn came_back(&self, hash: u64, memcg: &Memcg, node: NodeId) -> bool {
-        let Some(ghost) = self.ghosts.take(hash).filter(|_| self.learns()) else { return false };
-        self.tenants.of(memcg).came_back(ghost, self.count(memcg, node))
+        let Some(ghost) = self.ghosts.take(hash).filter(|_| self.remembers()) else { return false };
+        self.tenants.of(memcg).came_back(ghost, self.count(memcg, node), self.eviction == Eviction::Adaptive)
     }
 
     /// The queue for an entry that is new.
     pub(super) fn choose(&self, memcg: &Memcg, node: NodeId, came_back: bool) -> Queue {
-        if !self.learns() || came_back {
-            return Queue::Main;
+        match self.eviction {
+            Eviction::Adaptive | Eviction::S3Fifo if came_back => Queue::Main,
+            Eviction::Adaptive => {
+                let tenant = self.tenants.get(memcg);
+                let probation = self.probation.count_one(memcg, node);
+                let is_full = || probation >= self.allowed(tenant, probation + self.main.count_one(memcg, node));
+                if tenant.map_or(true, Tenant::is_filling) && is_full() {
+                    Queue::Main
+                } else {
+                    Queue::Probation
+                }
+            }
+            Eviction::S3Fifo => Queue::Probation,
+            Eviction::Sieve => self.ahead_of_the_hand(memcg, node),
+            Eviction::SecondChance | Eviction::Lru => Queue::Main,
         }
-        let tenant = self.tenants.get(memcg);
-        let probation = self.probation.count_one(memcg, node);
-        let filling = tenant.map_or(true, Tenant::is_filling);
-        if filling && probation >= self.allowed(tenant, probation + self.main.count_one(memcg, node)) {
-            Queue::Main
-        } else {
-            Queue::Probation
+    }
+
+    /// Marks a use.
+    #[inline]
+    pub(super) fn used(&self, entry: &Entry<K, V>) {
+        entry.mark_used();
+        if self.eviction == Eviction::Lru {
+            self.main.touch(entry);
+        }
+    }
+
+    /// What SIEVE's hand has yet to pass of a tenant's entries on a node.
+    fn ahead_of_the_hand(&self, memcg: &Memcg, node: NodeId) -> Queue {
+        match self.tenants.get(memcg).is_some_and(|tenant| tenant.is_turned(node)) {
+            false => Queue::Probation,
+            true => Queue::Main,
         }
     }
 
@@ -181,46 +225,77 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
 
     /// Looks at up to `nr` entries of a group on a node, of the queue whose turn it is.
     pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Moment) -> Turn<K, V> {
-        let (mut old, mut promoted) = (Isolated::new(), Isolated::new());
-        let probation = self.probation.count_one(memcg, node);
-        let main = self.main.count_one(memcg, node);
-        let allowed = self.allowed(self.tenants.get(memcg), probation + main);
-        let over = probation.saturating_sub(allowed);
-        let mut left;
-        let asked;
-        if over > 0 || main == 0 {
-            asked = nr.min(over.max(TURN_MIN));
-            left = asked;
-            self.probation.walk_one(memcg, node, &mut left, |it| {
-                let entry = it.item();
-                if !entry.expires().is_past(now) && entry.uses() >= PROMOTE_USES {
-                    entry.pay_uses(0);
-                    it.isolate(&mut promoted)
+        match self.eviction {
+            Eviction::Adaptive | Eviction::S3Fifo => {
+                let probation = self.probation.count_one(memcg, node);
+                let main = self.main.count_one(memcg, node);
+                let over = probation.saturating_sub(self.allowed(self.tenants.get(memcg), probation + main));
+                if over > 0 || main == 0 {
+                    let nr = nr.min(over.max(TURN_MIN));
+                    self.walk(Queue::Probation, memcg, node, nr, now, |uses| match uses {
+                        ..PROMOTE_USES => Fate::Goes,
+                        _ => Fate::Moves,
+                    })
                 } else {
-                    it.isolate(&mut old)
+                    self.walk(Queue::Main, memcg, node, nr, now, |uses| {
+                        uses.checked_sub(1).map_or(Fate::Goes, Fate::Stays)
+                    })
                 }
-            });
-        } else {
-            asked = nr;
-            left = asked;
-            let counted = if self.eviction == Eviction::SecondChance { 1 } else { u8::MAX };
-            self.main.walk_one(memcg, node, &mut left, |it| {
-                let entry = it.item();
-                let uses = entry.uses().min(counted);
-                if !entry.expires().is_past(now) && uses > 0 {
-                    entry.pay_uses(uses - 1);
-                    it.rotate()
-                } else {
-                    it.isolate(&mut old)
+            }
+            Eviction::SecondChance => self.walk(Queue::Main, memcg, node, nr, now, |uses| match uses {
+                0 => Fate::Goes,
+                _ => Fate::Stays(0),
+            }),
+            Eviction::Lru => self.walk(Queue::Main, memcg, node, nr, now, |_| Fate::Goes),
+            Eviction::Sieve => {
+                if self.lists(self.ahead_of_the_hand(memcg, node)).count_one(memcg, node) == 0 {
+                    self.tenants.of(memcg).turn(node);
                 }
-            });
+                self.walk(self.ahead_of_the_hand(memcg, node), memcg, node, nr, now, |uses| match uses {
+                    0 => Fate::Goes,
+                    _ => Fate::Moves,
+                })
+            }
         }
-        Turn { old, promoted, scanned: asked - left }
+    }
+
+    /// Looks at up to `nr` entries of a queue, the oldest first. What has expired goes.
+    fn walk(
+        &self,
+        queue: Queue,
+        memcg: &Memcg,
+        node: NodeId,
+        nr: u64,
+        now: Moment,
+        fate: impl Fn(u8) -> Fate,
+    ) -> Turn<K, V> {
+        let (mut old, mut moved) = (Isolated::new(), Isolated::new());
+        let mut left = nr;
+        self.lists(queue).walk_one(memcg, node, &mut left, |it| {
+            let entry = it.item();
+            match fate(entry.uses()) {
+                Fate::Stays(uses) if !entry.expires().is_past(now) => {
+                    entry.pay_uses(uses);
+                    it.rotate()
+                }
+                Fate::Moves if !entry.expires().is_past(now) => {
+                    entry.pay_uses(0);
+                    it.isolate(&mut moved)
+                }
+                _ => it.isolate(&mut old),
+            }
+        });
+        let to = match queue {
+            Queue::Probation => Queue::Main,
+            Queue::Main => Queue::Probation,
+        };
+        Turn { old, moved, to, scanned: nr - left }
     }
 
     /// Remembers the key of this hash, which `queue` of `memcg` on `node` let go for its memory.
     pub(super) fn remember(&self, hash: u64, queue: Queue, memcg: &Memcg, node: NodeId) {
-        if self.learns() {
+        // A fixed line learns nothing from what main let go.
+        if self.remembers() && (self.eviction == Eviction::Adaptive || queue == Queue::Probation) {
             if let Some(ghost) = self.tenants.of(memcg).let_go(queue, self.count(memcg, node)) {
                 self.ghosts.remember(hash, ghost, self.len());
             }

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | of a key that its tenant let go lately | the next tenant, in turn, by size: this one has shown that it would use more |
 //! | of any other key | a tenant that inserts nothing any more, if there is one; else the tenant itself |
+//! | in an order that remembers nothing of what left | the next tenant, in turn, by size |
 //!
 //! So memory moves one entry for each hit that a little more of it would have brought, from all by their size. Where that comes to rest
 //! every tenant has the same number of such near misses per byte: none would gain more by a byte than another loses. It cannot move faster
@@ -91,7 +92,7 @@ where
             // Somebody else is choosing: then the tenant pays, which is right most of the time.
             if let Some(mut hands) = self.hands.0.try_lock() {
                 hands.last = hands.last.max(want.memcg.id().get());
-                let paid = if want.came_back || own < OWN_MIN {
+                let paid = if want.came_back || own < OWN_MIN || !self.queues.remembers() {
                     self.next_pays(&mut hands, want)
                 } else {
                     self.idle_pays(&mut hands, want)

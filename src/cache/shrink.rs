@@ -49,17 +49,17 @@ where
         self.queues.count_is(self.counters.len());
         let (mut scanned, mut freed) = (0, 0);
         while scanned < nr {
-            let Turn { old, promoted, scanned: turn } = self.queues.turn(memcg, node, nr - scanned, now);
+            let Turn { old, moved, to, scanned: turn } = self.queues.turn(memcg, node, nr - scanned, now);
             if turn == 0 {
                 break;
             }
             scanned += turn;
-            if !promoted.is_empty() {
-                self.queues.prepare(Queue::Main, memcg, node);
+            if !moved.is_empty() {
+                self.queues.prepare(to, memcg, node);
             }
             let mut bytes = Bytes::ZERO;
-            for entry in promoted {
-                if let Some(entry) = self.promote(entry, memcg, node) {
+            for entry in moved {
+                if let Some(entry) = self.move_to(to, entry, memcg, node) {
                     bytes = bytes.saturating_add(self.let_go(entry, memcg, node, now));
                 }
             }
@@ -72,9 +72,9 @@ where
         (scanned, freed)
     }
 
-    /// Puts an entry that a walk took off probation on the main queue. It comes back if somebody has taken it out of the index, or there
+    /// Puts an entry that a walk took off the one queue on the other. It comes back if somebody has taken it out of the index, or there
     /// is no list to be had.
-    fn promote(&self, entry: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Option<Handle<K, V>> {
+    fn move_to(&self, queue: Queue, entry: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Option<Handle<K, V>> {
         let Some(hash) = self.hash_again(&entry.key) else { return Some(entry) };
         let mut entry = Some(entry);
         let address = entry.as_deref().map(std::ptr::from_ref);
@@ -84,7 +84,7 @@ where
             &guard,
             |there| Some(std::ptr::from_ref(there)) == address,
             |there| {
-                there.move_to_main();
+                there.set_queue(queue);
                 if let Some(handle) = entry.take() {
                     entry = self.queues.add(handle, memcg, node).err().map(lowwater_lru_core::AddError::into_handle);
                 }

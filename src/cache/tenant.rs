@@ -1,13 +1,13 @@
 //! What a cache has learnt of each tenant, by what came back after it was let go.
 //!
-//! 32 bytes for a tenant, in pages of tenants with neighbouring ids. There is nothing until something was let go, and a page until the
+//! 40 bytes for a tenant, in pages of tenants with neighbouring ids. There is nothing until something was let go, and a page until the
 //! cache is dropped. All of it are tallies that make a guess better: everything is Relaxed, a lost step is no harm, and nothing is read
 //! through them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use lowwater_lru_core::{Memcg, MemcgId};
+use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 
 use super::ghost::{Ghost, TIMES};
 use super::queues::Queue;
@@ -59,6 +59,8 @@ pub(super) struct Tenant {
     inserts: AtomicU32,
     /// What `inserts` was when somebody last looked whether the tenant is idle.
     seen: AtomicU32,
+    /// With SIEVE, a bit for each node: main is what the hand has yet to pass there, and not probation.
+    turned: AtomicU64,
 }
 
 impl Tenants {
@@ -109,12 +111,12 @@ impl Tenant {
         (!self.passes_through() || clock % PASSING_ONE_IN == 0).then(|| Ghost { queue, time: self.ticks(clock) })
     }
 
-    /// A key is inserted that was let go: is that still news, for a tenant that has `entries`? Then it learns from it.
+    /// A key is inserted that was let go: is that still news, for a tenant that has `entries`? Then it learns from it, if it does.
     ///
     /// Probation's ghosts count for as long as half as many again were let go as the tenant has: one that comes back by then would be
     /// kept by a cache two and a half times as large, and was used twice in that time. Main's count for a tenth. Where the line between
     /// the two queues should be is told only by those near it: what came back within a tenth of the tenant's size.
-    pub(super) fn came_back(&self, ghost: Ghost, entries: u64) -> bool {
+    pub(super) fn came_back(&self, ghost: Ghost, entries: u64, learns: bool) -> bool {
         let clock = self.let_go[ghost.queue as usize].load(Ordering::Relaxed);
         let age = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % TIMES) << self.shift();
         let entries = entries.max(SIZE_MIN);
@@ -129,7 +131,7 @@ impl Tenant {
         // Of what passes through, only a part was remembered.
         let counts = if self.passes_through() { PASSING_ONE_IN } else { 1 };
         self.wanted.store(self.wanted.load(Ordering::Relaxed).saturating_add(counts), Ordering::Relaxed);
-        if age <= near {
+        if learns && age <= near {
             self.learn(ghost.queue, entries);
         }
         true
@@ -170,6 +172,16 @@ impl Tenant {
         idle
     }
 
+    /// Has SIEVE's hand gone round an odd number of times? Nodes beyond 64 share bits, which costs a lap.
+    pub(super) fn is_turned(&self, node: NodeId) -> bool {
+        self.turned.load(Ordering::Relaxed) >> (node.index() % 64) & 1 == 1
+    }
+
+    /// The hand begins again.
+    pub(super) fn turn(&self, node: NodeId) {
+        self.turned.fetch_xor(1 << (node.index() % 64), Ordering::Relaxed);
+    }
+
     /// Makes ticks coarse enough that the oldest ghost that counts is told from one a lap later, and not much coarser. When that
     /// changes, ghosts get another age than they have; it does when a tenant has become twice as large.
     fn fit_clock(&self, entries: u64) {
@@ -192,6 +204,7 @@ impl Tenant {
     fn forget(&self) {
         let all = [&self.share, &self.shift, &self.lately, &self.wanted, &self.inserts, &self.seen];
         all.into_iter().chain(&self.let_go).for_each(|tally| tally.store(0, Ordering::Relaxed));
+        self.turned.store(0, Ordering::Relaxed);
     }
 }
 
@@ -228,13 +241,13 @@ mod tests {
         for _ in 0..10_000 {
             let ghost = tenant.let_go(Queue::Probation, 1_000);
             if let Some(ghost) = ghost {
-                assert!(tenant.came_back(ghost, 1_000));
+                assert!(tenant.came_back(ghost, 1_000, true));
             }
         }
         assert_eq!(tenant.share_of(1_000), 899);
         for _ in 0..10_000 {
             if let Some(ghost) = tenant.let_go(Queue::Main, 1_000) {
-                assert!(tenant.came_back(ghost, 1_000));
+                assert!(tenant.came_back(ghost, 1_000, true));
             }
         }
         assert_eq!(tenant.share_of(1_000), 9);
@@ -248,9 +261,9 @@ mod tests {
             for _ in 0..counts - 1 {
                 tenant.let_go(queue, 1_000);
             }
-            assert!(tenant.came_back(ghost, 1_000));
+            assert!(tenant.came_back(ghost, 1_000, true));
             tenant.let_go(queue, 1_000);
-            assert!(!tenant.came_back(ghost, 1_000), "{queue:?}");
+            assert!(!tenant.came_back(ghost, 1_000, true), "{queue:?}");
         }
     }
 
@@ -262,7 +275,7 @@ mod tests {
         assert!((100..200).contains(&remembered), "first {JUDGED_BY}, then one in {PASSING_ONE_IN}: {remembered}");
         for _ in 0..64 {
             if let Some(ghost) = tenant.let_go(Queue::Probation, 1_000) {
-                tenant.came_back(ghost, 1_000);
+                tenant.came_back(ghost, 1_000, true);
             }
         }
         assert!(!tenant.passes_through());
@@ -279,10 +292,10 @@ mod tests {
         for _ in 0..many {
             tenant.let_go(Queue::Probation, many);
         }
-        assert!(tenant.came_back(ghost, many), "a million of a million let go since");
+        assert!(tenant.came_back(ghost, many, true), "a million of a million let go since");
         for _ in 0..many {
             tenant.let_go(Queue::Probation, many);
         }
-        assert!(!tenant.came_back(ghost, many), "two millions");
+        assert!(!tenant.came_back(ghost, many, true), "two millions");
     }
 }

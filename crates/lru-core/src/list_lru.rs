@@ -50,6 +50,7 @@ mod raw;
 mod split;
 mod sweep;
 mod table;
+mod touch;
 pub mod walk;
 mod whose;
 
