@@ -27,8 +27,10 @@ mod load;
 mod pinned;
 mod place;
 mod queues;
+mod room;
 mod shrink;
 mod stats;
+mod thread;
 mod time;
 mod walk;
 
@@ -41,6 +43,7 @@ pub use pinned::Pinned;
 pub use place::{Computed, Current, Op, Place};
 pub use queues::Eviction;
 pub use stats::{CacheStats, RemovalCause};
+pub use walk::{Iter, Visit};
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;

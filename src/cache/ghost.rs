@@ -17,10 +17,10 @@ use super::queues::Queue;
 const WAYS: usize = 4;
 /// Slots for each entry that the cache holds: two queues' ghosts, and room for the uneven filling of buckets.
 const SLOTS_PER_ENTRY: usize = 3;
-/// What a table costs an entry, between the sizes that it takes.
-pub(super) const BYTES_PER_ENTRY: usize = SLOTS_PER_ENTRY * size_of::<AtomicU32>() * 3 / 2;
-/// A table that is so many times too large is made smaller.
-const SLACK_MAX: usize = 8;
+/// What a table costs an entry.
+pub(super) const BYTES_PER_ENTRY: usize = SLOTS_PER_ENTRY * size_of::<AtomicU32>();
+/// A table that is so many times too large is made smaller, and one that is as much too small, larger.
+const SLACK_MAX: usize = 2;
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 64;
 /// Times on a slot's clock, of which half are past: so finely can age be told.
@@ -54,6 +54,14 @@ impl Ghosts {
         table.put(hash, queue, left);
     }
 
+    /// Brings the line of a hash closer.
+    pub(super) fn prefetch(&self, hash: u64) {
+        let table = self.table.read();
+        if !table.slots.is_empty() {
+            lowwater_lru_core::prefetch(&table.bucket(hash)[0]);
+        }
+    }
+
     /// Forgets everything, and gives the memory back.
     pub(super) fn forget(&self) {
         *self.table.write() = Table::default();
@@ -77,14 +85,15 @@ impl Table {
     /// Is the table large enough for a cache of so many entries, and not much larger?
     fn fits(&self, len: usize) -> bool {
         let want = len * SLOTS_PER_ENTRY;
-        self.slots.len() >= want / 2 && (SLOTS_MIN..=SLACK_MAX * want.max(SLOTS_MIN)).contains(&self.slots.len())
+        self.slots.len() >= want / SLACK_MAX
+            && (SLOTS_MIN..=SLACK_MAX * want.max(SLOTS_MIN)).contains(&self.slots.len())
     }
 
     fn resize(&mut self, len: usize) {
         if self.fits(len) {
             return; // Another thread was faster.
         }
-        let slots = (len * SLOTS_PER_ENTRY).next_power_of_two().max(SLOTS_MIN);
+        let slots = (len * SLOTS_PER_ENTRY).next_multiple_of(WAYS).max(SLOTS_MIN);
         // What was remembered is forgotten: the clock ticks differently now.
         self.slots = (0..slots).map(|_| AtomicU32::new(0)).collect();
         self.tick = (slots as u64 * 2 / TIMES).max(1);
@@ -125,7 +134,8 @@ impl Table {
 
     fn bucket(&self, hash: u64) -> &[AtomicU32] {
         let buckets = self.slots.len() / WAYS;
-        let first = (hash as usize & (buckets - 1)) * WAYS;
+        // Any number of buckets: the low half of the hash, taken as a fraction of them.
+        let first = ((hash & 0xffff_ffff) * buckets as u64 >> 32) as usize * WAYS;
         &self.slots[first..first + WAYS]
     }
 }
@@ -153,7 +163,7 @@ mod tests {
     use super::*;
 
     fn hash(n: u64) -> u64 {
-        n.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ n << 40
+        (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32) ^ n << 40
     }
 
     #[test]
@@ -180,7 +190,7 @@ mod tests {
         let slots = || ghosts.table.read().slots.len();
         let mut n = 0;
         for (len, expected) in
-            [(0, 64), (10, 64), (1_000, 4_096), (2_000, 4_096), (3_000, 16_384), (100, 512), (0, 512)]
+            [(0, 64), (10, 64), (1_000, 3_000), (2_000, 3_000), (3_000, 9_000), (100, 300), (50, 300), (0, 64)]
         {
             n += 1;
             ghosts.remember(hash(n), Queue::Main, len);

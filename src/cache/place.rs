@@ -13,7 +13,7 @@ use super::error::{InsertError, Reason};
 use super::load::Boarded;
 use super::queues::Queues;
 use super::stats::RemovalCause;
-use super::time::Moment;
+use super::time::{Moment, Now};
 use super::{Cache, Ended, Found, Inner};
 
 /// A key's place in a cache; from [`Cache::entry`]. Nothing is looked up or locked until one of its verbs is called.
@@ -50,7 +50,7 @@ where
 /// What is under a key.
 pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     entry: &'a Entry<K, V>,
-    now: Moment,
+    now: Now,
     queues: &'a Queues<K, V>,
     root: &'a Memcg,
     group: OnceCell<Memcg>,
@@ -309,14 +309,16 @@ where
     /// Weighs and charges a value, and makes an entry that is nowhere yet. It stays charged.
     fn make(&self, key: K, value: V, hash: u64, group: &Memcg, expires: Moment) -> Result<Handle<K, V>, Unput<K, V>> {
         let inner = &self.inner;
+        inner.core.queues.prefetch(hash);
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
         let bytes = rounded(bytes);
-        if let Err(reason) = inner.charge(group, bytes) {
+        let node = inner.node();
+        if let Err(reason) = self.charge(group, bytes, node) {
             inner.core.counters.rejected();
             return Err(Unput { reason: Some(reason), key, value });
         }
         let queue = inner.core.queues.admit(hash);
-        inner.core.index.slab().alloc(Entry::new(key, value, expires, bytes, queue), inner.node()).map_err(|entry| {
+        inner.core.index.slab().alloc(Entry::new(key, value, expires, bytes, queue), node).map_err(|entry| {
             group.uncharge(bytes);
             Unput { reason: Some(no_memory(group)), key: entry.key, value: entry.value }
         })
@@ -390,16 +392,5 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
         } else {
             self.runtime.topology().current()
         }
-    }
-
-    /// Takes bytes for an entry, and frees some if they are not there.
-    fn charge(&self, group: &Memcg, bytes: Bytes) -> Result<(), Reason> {
-        self.runtime.charge(group, bytes).map_err(|over| {
-            let (group, max) = (over.memcg.path(), over.memcg.max());
-            match bytes > max {
-                true => Reason::TooLarge { bytes, group, max },
-                false => Reason::NoRoom { bytes, group },
-            }
-        })
     }
 }

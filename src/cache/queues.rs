@@ -25,7 +25,7 @@ use lowwater_lru_core::{AddError, Isolated, ListLru, Memcg, NodeId, Occupancy};
 
 use super::entry::{Entry, Handle};
 use super::ghost::Ghosts;
-use super::time::Moment;
+use super::time::Now;
 
 /// The order in which entries are let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -121,6 +121,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
+    /// Says that a key of this hash will be admitted or remembered soon.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if self.eviction != Eviction::SecondChance {
+            self.ghosts.prefetch(hash);
+        }
+    }
+
     /// Tells how many entries the cache holds.
     pub(super) fn count_is(&self, len: usize) {
         // Relaxed: a number that bounds ages and steps.
@@ -183,7 +191,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Looks at up to `nr` entries of a group on a node, of the queue whose turn it is.
-    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Moment) -> Turn<K, V> {
+    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Now) -> Turn<K, V> {
         let (mut old, mut promoted) = (Isolated::new(), Isolated::new());
         let probation = self.probation.count_one(memcg, node);
         let main = self.main.count_one(memcg, node);

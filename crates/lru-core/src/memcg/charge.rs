@@ -75,6 +75,13 @@ impl Memcg {
         }
     }
 
+    /// Charges `bytes` if this processor has them in stock for this group: they were counted when they came there. False: nothing is
+    /// charged; [`try_charge`](Self::try_charge) may do it. For callers that rather give something back than take stock.
+    #[inline]
+    pub fn try_charge_from_stock(&self, bytes: Bytes) -> bool {
+        self.tree().stock().take_if_there(self, bytes.get())
+    }
+
     #[cold]
     fn try_charge_slow(&self, bytes: Bytes, take: Take) -> Result<Charged, OverLimit> {
         let stock = self.tree().stock();
