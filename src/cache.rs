@@ -32,6 +32,7 @@ mod room;
 mod shrink;
 mod stats;
 mod tenant;
+mod thread;
 mod time;
 mod walk;
 
@@ -44,6 +45,7 @@ pub use pinned::Pinned;
 pub use place::{Computed, Current, Op, Place};
 pub use queues::Eviction;
 pub use stats::{CacheStats, RemovalCause};
+pub use walk::{Iter, Visit};
 
 #[cfg(feature = "async")]
 use std::future::Future;

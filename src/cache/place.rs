@@ -10,10 +10,9 @@ use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
 
 use super::entry::{rounded, Entry, Handle};
 use super::error::{InsertError, Reason};
-use super::queues::{Queue, Queues};
-use super::room::Want;
+use super::queues::Queues;
 use super::stats::RemovalCause;
-use super::time::Moment;
+use super::time::{Moment, Now};
 use super::{Cache, Ended, Found, Inner};
 
 /// A key's place in a cache; from [`Cache::entry`]. Nothing is looked up or locked until one of its verbs is called.
@@ -50,7 +49,7 @@ where
 /// What is under a key.
 pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     entry: &'a Entry<K, V>,
-    now: Moment,
+    now: Now,
     queues: &'a Queues<K, V>,
     root: &'a Memcg,
     group: OnceCell<Memcg>,
@@ -273,14 +272,17 @@ where
     /// Weighs and charges a value, and makes an entry that is nowhere yet. It stays charged.
     fn make(&self, key: K, value: V, hash: u64, group: &Memcg, expires: Moment) -> Result<Handle<K, V>, Unput<K, V>> {
         let inner = &self.inner;
+        inner.core.queues.prefetch(hash);
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
         let bytes = rounded(bytes);
-        let queue = inner.prepare(group, hash, bytes);
-        if let Err(reason) = inner.charge(group, bytes) {
+        let node = inner.node();
+        let came_back = inner.core.queues.came_back(hash, group, node);
+        if let Err(reason) = self.charge(group, bytes, node, came_back, hash) {
             inner.core.counters.rejected();
             return Err(Unput { reason: Some(reason), key, value });
         }
-        inner.core.index.slab().alloc(Entry::new(key, value, expires, bytes, queue), inner.node()).map_err(|entry| {
+        let queue = inner.core.queues.choose(group, node, came_back);
+        inner.core.index.slab().alloc(Entry::new(key, value, expires, bytes, queue), node).map_err(|entry| {
             group.uncharge(bytes);
             Unput { reason: Some(no_memory(group)), key: entry.key, value: entry.value }
         })
@@ -354,44 +356,5 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
         } else {
             self.runtime.topology().current()
         }
-    }
-
-    /// Makes room for `bytes` more of `group` if memory is nearly used up, and chooses the queue for an entry that is new.
-    fn prepare(&self, group: &Memcg, hash: u64, bytes: Bytes) -> Queue
-    where
-        K: Hash,
-        S: BuildHasher,
-    {
-        let (core, runtime, node) = (&self.core, &self.runtime, self.node());
-        let came_back = core.queues.came_back(hash, group, node);
-        let marks = runtime.reclaimer().watermarks();
-        let up = || std::iter::successors(Some(group), |memcg| memcg.parent());
-        let is_short = |memcg: &Memcg, usage: Bytes| {
-            let after = usage.saturating_add(bytes);
-            after > memcg.high() || marks.is_near(after, memcg.max())
-        };
-        // What is in stock is not used yet; most inserts come by without having to ask for it.
-        let short = |memcg: &&Memcg| {
-            let usage = memcg.usage();
-            is_short(memcg, usage) && is_short(memcg, usage.saturating_sub(memcg.in_stock()))
-        };
-        if let Some(limit) = up().find(short) {
-            // For what never fits, nobody shall go.
-            if up().all(|memcg| bytes <= memcg.max()) {
-                core.make_room(&Want { runtime, memcg: group, limit, node, came_back, random: hash });
-            }
-        }
-        core.queues.choose(group, node, came_back)
-    }
-
-    /// Takes bytes for an entry, and frees some if they are not there.
-    fn charge(&self, group: &Memcg, bytes: Bytes) -> Result<(), Reason> {
-        self.runtime.charge(group, bytes).map_err(|over| {
-            let (group, max) = (over.memcg.path(), over.memcg.max());
-            match bytes > max {
-                true => Reason::TooLarge { bytes, group, max },
-                false => Reason::NoRoom { bytes, group },
-            }
-        })
     }
 }

@@ -32,7 +32,7 @@ use lowwater_lru_core::{AddError, Isolated, ListLru, Memcg, NodeId, Occupancy};
 use super::entry::{Entry, Handle};
 use super::ghost::Ghosts;
 use super::tenant::{Tenant, Tenants};
-use super::time::Moment;
+use super::time::Now;
 
 /// The order in which entries are let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -185,6 +185,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         tenant.map_or_else(|| Tenant::default().share_of(entries), |tenant| tenant.share_of(entries)).max(PROBATION_MIN)
     }
 
+    /// Says that a key of this hash will be admitted or remembered soon.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if self.remembers() {
+            self.ghosts.prefetch(hash);
+        }
+    }
+
     /// Tells how many entries the cache holds.
     pub(super) fn count_is(&self, len: usize) {
         // Relaxed: a number that bounds ages and steps.
@@ -224,7 +232,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Looks at up to `nr` entries of a group on a node, of the queue whose turn it is.
-    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Moment) -> Turn<K, V> {
+    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Now) -> Turn<K, V> {
         match self.eviction {
             Eviction::Adaptive | Eviction::S3Fifo => {
                 let probation = self.probation.count_one(memcg, node);
@@ -266,7 +274,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         memcg: &Memcg,
         node: NodeId,
         nr: u64,
-        now: Moment,
+        now: Now,
         fate: impl Fn(u8) -> Fate,
     ) -> Turn<K, V> {
         let (mut old, mut moved) = (Isolated::new(), Isolated::new());

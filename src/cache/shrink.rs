@@ -3,14 +3,17 @@
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-use lowwater_lru_core::{pin, Bytes, Memcg, NodeId};
+use lowwater_lru_core::{pin, Bytes, Isolated, Memcg, NodeId};
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
 use super::entry::{Entry, Handle};
 use super::queues::{Queue, Turn};
 use super::stats::RemovalCause;
-use super::time::Moment;
+use super::time::Now;
 use super::Core;
+
+/// Entries that are asked for ahead.
+const AHEAD: usize = 8;
 
 impl<K, V, S> Shrinker for Core<K, V, S>
 where
@@ -59,14 +62,13 @@ where
             }
             let mut bytes = Bytes::ZERO;
             for entry in moved {
-                if let Some(entry) = self.move_to(to, entry, memcg, node) {
-                    bytes = bytes.saturating_add(self.let_go(entry, memcg, node, now));
+                let hash = self.hash_again(&entry.key);
+                if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
+                    bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, node, now));
                 }
             }
             freed += old.len() as u64;
-            for entry in old {
-                bytes = bytes.saturating_add(self.let_go(entry, memcg, node, now));
-            }
+            bytes = bytes.saturating_add(self.let_all_go(old, memcg, node, now));
             memcg.uncharge(bytes);
         }
         (scanned, freed)
@@ -74,8 +76,15 @@ where
 
     /// Puts an entry that a walk took off the one queue on the other. It comes back if somebody has taken it out of the index, or there
     /// is no list to be had.
-    fn move_to(&self, queue: Queue, entry: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Option<Handle<K, V>> {
-        let Some(hash) = self.hash_again(&entry.key) else { return Some(entry) };
+    fn move_to(
+        &self,
+        queue: Queue,
+        entry: Handle<K, V>,
+        hash: Option<u64>,
+        memcg: &Memcg,
+        node: NodeId,
+    ) -> Option<Handle<K, V>> {
+        let Some(hash) = hash else { return Some(entry) };
         let mut entry = Some(entry);
         let address = entry.as_deref().map(std::ptr::from_ref);
         let guard = pin();
@@ -93,11 +102,34 @@ where
         entry
     }
 
-    /// Takes an isolated entry out of the index, unless somebody was faster, and ends it. Says what it was charged for.
-    fn let_go(&self, entry: Handle<K, V>, memcg: &Memcg, node: NodeId, now: Moment) -> Bytes {
+    /// Lets isolated entries go, a few at a time: the lines that each needs are asked for before the first is touched.
+    fn let_all_go(&self, mut entries: Isolated<Entry<K, V>>, memcg: &Memcg, node: NodeId, now: Now) -> Bytes {
+        let mut bytes = Bytes::ZERO;
+        while !entries.is_empty() {
+            let mut batch: [_; AHEAD] = std::array::from_fn(|_| None);
+            let guard = pin();
+            for place in &mut batch {
+                let Some(entry) = entries.pop() else { break };
+                let hash = self.hash_again(&entry.key);
+                if let Some(hash) = hash {
+                    self.index.prefetch(hash, &guard);
+                    self.queues.prefetch(hash);
+                }
+                *place = Some((entry, hash));
+            }
+            drop(guard);
+            for (entry, hash) in batch.into_iter().flatten() {
+                bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, node, now));
+            }
+        }
+        bytes
+    }
+
+    /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends it. Says what it was charged for.
+    fn let_go(&self, entry: Handle<K, V>, hash: Option<u64>, memcg: &Memcg, node: NodeId, now: Now) -> Bytes {
         let charge = entry.charge();
         // Without a hash it stays in the index, and so in memory.
-        let Some(hash) = self.hash_again(&entry.key) else { return charge };
+        let Some(hash) = hash else { return charge };
         let cause = if entry.expires().is_past(now) { RemovalCause::Expired } else { RemovalCause::Size };
         let address: *const _ = &*entry;
         let guard = pin();

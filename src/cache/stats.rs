@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-use crossbeam_utils::CachePadded;
+use super::thread::{self, Number};
 
 /// Why an entry left the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,19 +47,21 @@ pub struct CacheStats {
     pub drop_panics: u64,
 }
 
-/// What is counted often is counted in as many places, so that threads seldom write to one line.
-const STRIPES: usize = 16;
+/// What is counted often is counted by each thread on a line of its own, as long as there are lines; the others share a few.
+const SHARED: usize = 4;
+const STRIPES: usize = thread::OWN + SHARED;
 
 /// Costs little before the first count.
 #[derive(Default)]
 pub(super) struct Counters {
-    stripes: OnceLock<Box<[CachePadded<Stripe>; STRIPES]>>,
+    stripes: OnceLock<Box<[Stripe; STRIPES]>>,
     rejected: AtomicU64,
     loads: AtomicU64,
     listener_panics: AtomicU64,
 }
 
 #[derive(Default)]
+#[repr(align(64))]
 struct Stripe {
     hits: AtomicU64,
     misses: AtomicU64,
@@ -74,12 +76,11 @@ struct Stripe {
 impl Counters {
     #[inline]
     pub(super) fn looked_up(&self, hit: bool) {
-        let stripe = self.here();
-        add(if hit { &stripe.hits } else { &stripe.misses });
+        self.count(|stripe| if hit { &stripe.hits } else { &stripe.misses });
     }
 
     pub(super) fn inserted(&self) {
-        add(&self.here().inserts);
+        self.count(|stripe| &stripe.inserts);
     }
 
     pub(super) fn rejected(&self) {
@@ -95,8 +96,7 @@ impl Counters {
     }
 
     pub(super) fn removed(&self, cause: RemovalCause) {
-        let stripe = self.here();
-        add(match cause {
+        self.count(|stripe| match cause {
             RemovalCause::Expired => &stripe.expired,
             RemovalCause::Explicit => &stripe.removed,
             RemovalCause::Replaced => &stripe.replaced,
@@ -136,21 +136,20 @@ impl Counters {
     }
 
     #[inline]
-    fn here(&self) -> &Stripe {
-        &self.stripes.get_or_init(Box::default)[stripe()]
+    fn count(&self, which: impl FnOnce(&Stripe) -> &AtomicU64) {
+        let stripes = self.stripes.get_or_init(Box::default);
+        match thread::number() {
+            // No other thread writes here, so no exchange is needed; it would keep the next lookup from beginning before it is done.
+            Number::Own(at) => {
+                let counter = which(&stripes[at]);
+                counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }
+            Number::Shared(at) => add(which(&stripes[thread::OWN + at % SHARED])),
+        }
     }
 }
 
 #[inline]
 fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
-}
-
-/// The calling thread's stripe: from the address of a thread-local, which differs between threads that live at one time.
-fn stripe() -> usize {
-    thread_local! { static HERE: u8 = const { 0 } }
-    HERE.with(|here| {
-        let address = std::ptr::from_ref(here).addr() as u64;
-        (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 60) as usize
-    })
 }

@@ -1,21 +1,29 @@
 //! When entries expire, in four bytes.
 //!
-//! Time is counted in ticks of 4 ms since the cache was made. A moment is rounded up to a tick, so an entry lives at least as long as
-//! was asked, and at most a tick longer. The count goes round after 198 days, and is read as being within 99 days of now: a time to
-//! live of more than that is for ever, and an entry that expired and was not met by any lookup or walk for 99 days would be alive again.
+//! Time is counted since the cache was made: in ticks of 4 ms for what expires within 40 days, in seconds for what expires later. A moment
+//! is rounded up, so an entry lives at least as long as was asked, and at most a tick longer. Seconds last for 68 years; what is further
+//! off is never. The count of ticks goes round after 99 days: an entry that expired, and was not met by any lookup or walk for 49
+//! days after that, would be taken for alive again for as long.
 
 use std::time::{Duration, Instant};
 
 /// Nanoseconds in a tick.
-const TICK: u128 = 4_000_000;
-/// Ticks that can be told from the past.
-const AHEAD_MAX: u128 = (1 << 31) - 1;
+const TICK: u64 = 4_000_000;
+const SECOND: u64 = 1_000_000_000;
+/// Says that a moment is told in seconds.
+const SECONDS: u32 = 1 << 31;
+/// What is further off is told in seconds.
+const FAR: u64 = 40 * 86_400 * SECOND;
 
-/// A tick; 0 is the moment that does not come.
+/// A moment that may come; 0 is the one that does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment(u32);
 
-/// Where ticks are counted from.
+/// The moment that is now: nanoseconds since the clock was started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now(u64);
+
+/// Where time is counted from.
 #[derive(Debug)]
 pub(super) struct Clock(Instant);
 
@@ -36,14 +44,44 @@ impl Moment {
     }
 
     /// Has it come?
-    pub(super) fn is_past(self, now: Self) -> bool {
-        !self.is_never() && now.0.wrapping_sub(self.0) as i32 >= 0
+    pub(super) fn is_past(self, now: Now) -> bool {
+        if self.0 & SECONDS != 0 {
+            return now.0 / SECOND >= u64::from(self.0 & !SECONDS);
+        }
+        !self.is_never() && self.ticks_from(now) <= 0
     }
 
-    /// How long it is until then; none if it does not come.
-    pub(super) fn left(self, now: Self) -> Option<Duration> {
-        let ticks = self.0.wrapping_sub(now.0) as i32;
-        (!self.is_never()).then(|| Duration::from_nanos(u64::from(ticks.max(0) as u32) * TICK as u64))
+    /// How long it is until then, a tick less at most, and not more than was asked; none if it does not come.
+    pub(super) fn left(self, now: Now) -> Option<Duration> {
+        if self.is_never() {
+            return None;
+        }
+        let left = if self.0 & SECONDS != 0 {
+            (u64::from(self.0 & !SECONDS) * SECOND).saturating_sub(SECOND + now.0)
+        } else {
+            (u64::try_from(self.ticks_from(now)).unwrap_or(0) * TICK).saturating_sub(TICK + now.0 % TICK)
+        };
+        Some(Duration::from_nanos(left))
+    }
+
+    /// Ticks until then; they go round.
+    fn ticks_from(self, now: Now) -> i32 {
+        let now = (now.0 / TICK) as u32;
+        // Of 31 bits, the highest is the sign.
+        (self.0.wrapping_sub(now) << 1) as i32 >> 1
+    }
+
+    /// The first that can be told at or after so many nanoseconds.
+    fn at(nanoseconds: u128, now: Now) -> Self {
+        let Some(at) = u64::try_from(nanoseconds).ok() else { return Self::NEVER };
+        if at - now.0 > FAR {
+            let seconds = u32::try_from(at.div_ceil(SECOND)).unwrap_or(u32::MAX);
+            return if seconds < SECONDS { Self(seconds | SECONDS) } else { Self::NEVER };
+        }
+        match at.div_ceil(TICK) as u32 & !SECONDS {
+            0 => Self(1),
+            ticks => Self(ticks),
+        }
     }
 }
 
@@ -52,22 +90,14 @@ impl Clock {
         Self(Instant::now())
     }
 
-    /// The tick that is now.
-    pub(super) fn now(&self) -> Moment {
-        Moment((self.0.elapsed().as_nanos() / TICK) as u32)
+    pub(super) fn now(&self) -> Now {
+        Now(self.0.elapsed().as_nanos() as u64)
     }
 
-    /// The first tick that is at least `time` from now; never, if that is too far off.
+    /// The first moment that is at least `time` from now; never, if that is too far off.
     pub(super) fn after(&self, time: Duration) -> Moment {
-        let (now, time) = (self.0.elapsed().as_nanos(), time.as_nanos());
-        let at = (now + time).div_ceil(TICK);
-        if at - now / TICK > AHEAD_MAX {
-            return Moment::NEVER;
-        }
-        Moment(match at as u32 {
-            0 => 1,
-            at => at,
-        })
+        let now = self.now();
+        Moment::at(u128::from(now.0) + time.as_nanos(), now)
     }
 }
 
@@ -75,18 +105,27 @@ impl Clock {
 mod tests {
     use super::*;
 
+    const DAY: u64 = 86_400 * SECOND;
+
     #[test]
-    fn moments_come_in_time_and_go_round() {
+    fn moments_come_no_earlier_than_asked_and_a_tick_later_at_most() {
+        for begin in [0, 1, 3 * TICK + 7, 98 * DAY + 5, 99 * DAY, 500 * DAY + 11] {
+            for time in [0, 1, TICK, 5_000_000, 100 * SECOND, 39 * DAY, 41 * DAY, 3_000 * DAY] {
+                let at = Moment::at(u128::from(begin + time), Now(begin));
+                let tick = if time > FAR { SECOND } else { TICK };
+                assert!(!at.is_never() && at.is_past(Now(begin + time + 2 * tick)), "{begin} {time}");
+                assert!(time == 0 || !at.is_past(Now(begin + time - 1)), "{begin} {time}");
+                let left = at.left(Now(begin)).expect("it comes").as_nanos() as u64;
+                assert!(left <= time && left + 2 * tick >= time, "{begin} {time} {left}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_far_off_never_comes() {
         let clock = Clock::start();
-        let soon = clock.after(Duration::from_millis(20));
-        assert!(!soon.is_past(clock.now()));
-        assert!(soon.left(clock.now()).is_some_and(|left| left <= Duration::from_millis(24)));
-        std::thread::sleep(Duration::from_millis(25));
-        assert!(soon.is_past(clock.now()));
-        assert!(clock.after(Duration::from_secs(200 * 86_400)).is_never());
+        assert!(clock.after(Duration::MAX).is_never());
+        assert!(clock.after(Duration::from_secs(100 * 365 * 86_400)).is_never());
         assert!(!Moment::NEVER.is_past(clock.now()) && Moment::NEVER.left(clock.now()).is_none());
-        let (before, after) = (Moment(u32::MAX - 5), Moment(7));
-        assert!(before.is_past(after) && !after.is_past(before));
-        assert_eq!(after.left(before), Some(Duration::from_millis(13 * 4)));
     }
 }

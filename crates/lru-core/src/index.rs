@@ -342,7 +342,7 @@ impl<T: Slotted> Index<T> {
             // SAFETY: callers have a guard, or the only access.
             let view = unsafe { directory.view(at) };
             f(view);
-            at += 1 << (directory.depth - view.header().depth.min(directory.depth));
+            at += 1 << (directory.depth() - view.header().depth.min(directory.depth()));
         }
     }
 

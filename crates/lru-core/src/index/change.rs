@@ -129,7 +129,7 @@ impl<T: Slotted> Index<T> {
         let directory = self.directory.load(Ordering::Relaxed);
         // SAFETY: it is there, as it has a segment, and is not retired before another is published, under this lock.
         let directory = unsafe { &*directory };
-        depth < directory.depth || directory.len() <= growth.segments * PLACES_PER_SEGMENT
+        depth < directory.depth() || directory.len() <= growth.segments * PLACES_PER_SEGMENT
     }
 
     /// Publishes what takes a segment's place.
@@ -146,8 +146,8 @@ impl<T: Slotted> Index<T> {
         let nr = by.len();
         // SAFETY: as in `may_split`.
         let old = unsafe { &*directory };
-        if nr == 2 && header.depth == old.depth {
-            let double = Directory::try_new(old.depth + 1, |at| old.raw(at / 2)).ok_or(AllocError)?;
+        if nr == 2 && header.depth == old.depth() {
+            let double = Directory::try_new(old.depth() + 1, |at| old.raw(at / 2)).ok_or(AllocError)?;
             let double = Box::into_raw(double);
             // Release: meets the Acquire in `directory`.
             let ordering = if crate::mutated!("directory_relaxed") { Ordering::Relaxed } else { Ordering::Release };
@@ -162,7 +162,7 @@ impl<T: Slotted> Index<T> {
             let (class, depth, prefix) = new.what();
             let new = tagged(new.publish(), class);
             let first = directory.index(prefix);
-            for at in first..first + (1 << (directory.depth - depth)) {
+            for at in first..first + (1 << (directory.depth() - depth)) {
                 directory.set(at, new);
             }
         }
@@ -187,7 +187,7 @@ impl<T: Slotted> Index<T> {
         while at < directory.len() {
             let segment = untagged(directory.raw(at));
             // SAFETY: it is not freed yet.
-            at += 1 << (directory.depth - unsafe { &*segment }.depth);
+            at += 1 << (directory.depth() - unsafe { &*segment }.depth);
             // SAFETY: the directory had it, in all of its places that were just passed, and nobody else has access.
             unsafe { <Segment as crate::rcu::Retired>::free(segment) };
         }

@@ -13,7 +13,8 @@ const CLASS: usize = 63;
 
 /// An array of segments by the first `depth` bits of a hash. Replaced by one of twice the length when a segment needs one bit more.
 pub(crate) struct Directory {
-    pub(super) depth: u8,
+    /// Never changes; a cell only so that model checks see who reads it before it is published.
+    depth: UnsafeCell<u8>,
     segments: Box<[AtomicPtr<Segment>]>,
     /// For who frees it.
     retired: UnsafeCell<*mut Directory>,
@@ -51,7 +52,18 @@ impl Directory {
         segments.try_reserve_exact(len).ok()?;
         segments.extend((0..len).map(|at| AtomicPtr::new(segment(at))));
         let segments = segments.into_boxed_slice();
-        crate::list_lru::try_box(Self { depth, segments, retired: UnsafeCell::new(ptr::null_mut()) })
+        crate::list_lru::try_box(Self {
+            depth: UnsafeCell::new(depth),
+            segments,
+            retired: UnsafeCell::new(ptr::null_mut()),
+        })
+    }
+
+    /// How many bits of a hash it goes by.
+    #[inline]
+    pub(super) fn depth(&self) -> u8 {
+        // SAFETY: nobody writes it after `try_new`.
+        self.depth.with(|depth| unsafe { *depth })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -61,7 +73,7 @@ impl Directory {
     /// Which is that of `hash`.
     #[inline]
     pub(super) fn index(&self, hash: u64) -> usize {
-        (hash >> 1 >> (63 - u32::from(self.depth))) as usize
+        (hash >> 1 >> (63 - u32::from(self.depth()))) as usize
     }
 
     /// What is at `at`: a segment's address and its class.

@@ -30,7 +30,7 @@ pub(super) const fn buckets(class: Class) -> usize {
 /// Objects in a segment of this class, so that few are far from their bucket.
 pub(super) const fn len_max(class: Class) -> usize {
     if cfg!(lowwater_loom) {
-        return WAYS;
+        return buckets(class) * WAYS;
     }
     buckets(class) * WAYS / 6 * 5
 }
@@ -52,6 +52,9 @@ pub(crate) struct Segment {
     state: UnsafeCell<State>,
     /// For who frees it.
     retired: UnsafeCell<*mut Segment>,
+    /// Never changes: so that a model check sees who comes before it is published.
+    #[cfg(lowwater_loom)]
+    made: UnsafeCell<()>,
 }
 
 /// Guarded by the lock.
@@ -123,6 +126,8 @@ impl New {
             prefix,
             state: UnsafeCell::new(State { len: 0, dead: false }),
             retired: UnsafeCell::new(ptr::null_mut()),
+            #[cfg(lowwater_loom)]
+            made: UnsafeCell::new(()),
         };
         // SAFETY: it is fresh memory of the right layout.
         unsafe { this.write(segment) };
@@ -208,6 +213,8 @@ impl<'g> View<'g> {
     /// The first object of `hash` that `is_wanted`, for a reader.
     #[inline]
     pub(super) fn find<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
+        #[cfg(lowwater_loom)]
+        self.header().made.with(|_| ());
         let tag = tag(hash);
         for at in self.probe(hash) {
             match self.bucket(at).find(tag, &mut is_wanted) {

@@ -81,6 +81,23 @@ impl Memcg {
         }
     }
 
+    /// Charges `bytes` if this processor has them in stock for this group: they were counted when they came there. False: nothing is
+    /// charged; [`try_charge`](Self::try_charge) may do it. For callers that rather give something back than take stock.
+    #[inline]
+    pub fn try_charge_from_stock(&self, bytes: Bytes) -> bool {
+        self.tree().stock().take_if_there(self, bytes.get())
+    }
+
+    /// As [`try_charge`](Self::try_charge), and takes nothing for the stock: for callers that give something back for what they take,
+    /// near a limit. O(depth).
+    ///
+    /// # Errors
+    ///
+    /// [`OverLimit`], with the group that refused.
+    pub fn try_charge_exactly(&self, bytes: Bytes) -> Result<Charged, OverLimit> {
+        self.try_charge_slow(bytes, Take::ChargeExactly)
+    }
+
     #[cold]
     fn try_charge_slow(&self, bytes: Bytes, take: Take) -> Result<Charged, OverLimit> {
         let stock = self.tree().stock();

@@ -73,6 +73,17 @@ impl Stock {
         }
     }
 
+    /// Takes `bytes` for `memcg` from the slot of this processor, if they are there; nobody remembers that they were asked for.
+    pub(crate) fn take_if_there(&self, memcg: &Memcg, bytes: u64) -> bool {
+        self.here().is_some_and(|mut slot| {
+            let is_there = slot.bytes >= bytes && slot.memcg.as_ref() == Some(memcg);
+            if is_there {
+                slot.bytes -= bytes;
+            }
+            is_there
+        })
+    }
+
     /// Puts bytes that are charged to `memcg` into the slot of this processor, in place of what another group has there.
     /// False: they are still the caller's.
     pub(crate) fn put(&self, memcg: &Memcg, bytes: u64) -> bool {

@@ -71,8 +71,8 @@ mod system {
     use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 
     pub(super) const BLOCK: usize = 2 << 20;
-    /// A slab that has so many blocks asks for huge pages: an eighth of its memory at most is not used yet.
-    const HUGE_FROM: usize = 8;
+    /// A slab that has more blocks asks for huge pages: a fifth of its memory at most is not used yet.
+    const HUGE_FROM: usize = 4;
     const NONE: u32 = u32::MAX;
 
     pub(super) struct Blocks {

@@ -64,7 +64,7 @@ proptest! {
                 Op::Visit => {
                     let (mut cursor, mut seen) = (Cursor::new(), Vec::new());
                     while !cursor.is_done() {
-                        index.visit(&mut cursor, &pin(), |entry| seen.push((entry.key, entry.value)));
+                        index.visit(&mut cursor, &pin(), |entry| seen.push((entry.key, entry.value())));
                     }
                     seen.sort_unstable();
                     prop_assert_eq!(seen, map.iter().map(|(&k, &v)| (k, v)).collect::<BTreeMap<_, _>>().into_iter().collect::<Vec<_>>());
@@ -115,12 +115,12 @@ fn an_add_that_refuses_changes_nothing() {
         |e, _| e.key == 1,
         &hasher,
         |slot, old| {
-            assert_eq!(old.map(|old| old.value), Some(10));
+            assert_eq!(old.map(Entry::value), Some(10));
             Err::<(), _>(slot)
         },
     );
     let Err(PutError::Refused(slot)) = refused else { panic!("it was refused") };
-    assert_eq!(slot.into_inner().map(|entry| entry.value).ok(), Some(11), "nobody saw it");
+    assert_eq!(slot.into_inner().map(|entry| entry.value()).ok(), Some(11), "nobody saw it");
     assert_eq!(get(&index, 1, hash, &guard), Some(10));
     let again = index.put(first, hash(1), &guard, |e, _| e.key == 1, &hasher, |slot, _| Ok(slot));
     let Err(PutError::Indexed(first)) = again else { panic!("it is in the index") };

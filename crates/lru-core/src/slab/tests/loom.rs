@@ -1,10 +1,13 @@
 //! Every interleaving of small stories, and what is wrong when one thing is left out.
 
-use super::*;
+use crate::slab::{Slab, Slot, SlotState};
 use crate::sync::atomic::AtomicPtr;
 use crate::sync::{with_mutant, UnsafeCell};
+use crate::{pin, Links, NodeId};
+use ::loom::thread;
 use alloc::boxed::Box;
-use loom::thread;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// An object that a model checker watches: read by readers, written when it is dropped.
 struct Watched {
@@ -37,7 +40,7 @@ fn watched(slab: &Slab<Watched>, content: u32) -> Slot<Watched> {
 fn check(story: impl Fn() + Sync + Send + 'static) {
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();
-    loom::model(move || {
+    ::loom::model(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         story();
     });
