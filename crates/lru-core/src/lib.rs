@@ -51,6 +51,7 @@
 //! |---|---|
 //! | `std` (default) | parking_lot's locks, a read side that costs two stores (crossbeam-epoch where the system does not help), the topology of Linux' sysfs |
 //! | `hwloc` | the topology as the C library of that name sees it, and synthetic ones |
+//! | `embedder` | without `std`: locks and read side from outside, as in a kernel (`embedder`) |
 //!
 //! Without `std` the crate needs `core`, `alloc` and 64-bit atomics: locks spin, and memory that leaves a list is freed by the last
 //! reader. `--cfg lowwater_loom` builds it on loom; it is not meant for programs.
@@ -65,6 +66,8 @@ extern crate alloc;
 extern crate std;
 
 pub mod chains;
+#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+pub mod embedder;
 pub mod list;
 pub mod list_lru;
 pub mod memcg;
