@@ -77,6 +77,8 @@ rust() {
     local flags=(-Crelocation-model=static -Ccode-model=kernel -Cforce-unwind-tables=no -Cjump-tables=no)
     flags+=(-Zcf-protection=branch -Zfunction-return=thunk-extern -Zretpoline-external-thunk -Zplt=yes)
     flags+=(-Zdirect-access-external-data=yes -Zfunction-sections=no)
+    # Where the library is built anyway, an Arc can say that there is no memory.
+    flags+=(--cfg=lowwater_try_arc)
     (cd examples/kernel_module/rust && RUSTFLAGS="${flags[*]}" CARGO_TARGET_DIR="$kept/rust" \
         cargo build --locked --quiet --release --target x86_64-unknown-none -Zbuild-std=core,alloc) || return 1
     local archive="$kept/rust/x86_64-unknown-none/release/liblowwater_kernel.a"
@@ -87,6 +89,13 @@ rust() {
 }
 (rust) || exit 1
 [ -s "$kept/rust.o" ] || exit 0 # skipped
+
+# Every place that could panic is known, with the reason why it does not.
+python3 ci/tools/panics.py "$kept/rust.o" "$PWD" >"$work/panics"
+if grep -vxFf <(grep -v '^#' examples/kernel_module/panics.txt | grep .) "$work/panics"; then
+    fail "the above could panic, and examples/kernel_module/panics.txt does not say why not"
+fi
+echo "ok: $(wc -l <"$work/panics") places that could panic, all with a reason"
 
 # The modules.
 build="$kept/build"
@@ -118,7 +127,7 @@ chmod +x "$root/init"
 # guest NODES LOADS ROUNDS ARGUMENT...: boots a guest with so many nodes; its figures are in $work/figures afterwards, the kernel's log
 # in $work/console.
 guest() {
-    local nodes="$1" loads="$2" rounds="$3" cpus=4 mib=2048 numa=() n began=$SECONDS
+    local nodes="$1" loads="$2" rounds="$3" mib=2048 numa=() n began=$SECONDS
     shift 3
     for ((n = 0; n < nodes; n++)); do
         numa+=(-object "memory-backend-ram,id=m$n,size=$((mib / nodes))M")
@@ -153,6 +162,7 @@ expect() {
 }
 
 SECONDS=0 # Only the guests count.
+cpus=4
 for nodes in "${nodes_of_guests[@]}"; do
     echo "== $nodes nodes, $loads loads, $objects objects; ns are of an emulated processor"
     guest "$nodes" "$loads" "$rounds" -accel "${VM_ACCEL:-tcg,thread=multi}"
@@ -164,12 +174,19 @@ for nodes in "${nodes_of_guests[@]}"; do
     expect objects_left '==' 0
     expect allocations_left '==' 0
     expect adds_refused '==' 0
+    # Where every few allocations fail, too.
+    expect scarce_starts_refused '>=' 10
+    expect scarce_loads '==' 3
+    expect scarce_adds_refused '>=' 1
+    expect scarce_objects_left '==' 0
+    expect scarce_allocations_left '==' 0
+    expect scarce_counts_right '==' 3
 done
 
 # A nanosecond is an instruction there, however busy this machine is.
 echo "== instructions of an add and a del"
-pairs=10000
-guest 1 0 1 -accel tcg,thread=single -icount shift=0,sleep=off
+pairs=10000 cpus=1
+guest 1 0 2 -accel tcg,thread=single -icount shift=0,sleep=off
 for span in 16 1000 20000; do
     expect "pair_ratio_$span" '<=' 1.2
 done

@@ -50,14 +50,20 @@ head -n 1 <&3
 LOAD
 chmod +x /load
 
-# under_load: one load of the module: all tasks fill it, and when it is full use it while everything is dropped, over and over.
+# under_load [N]: one load of the module: all tasks fill it, and when it is full use it while everything is dropped, over and over.
 under_load() {
-    insmod /lowwater.ko || echo "failed insmod"
+    insmod /lowwater.ko || return 1
+    # From here on every n-th allocation fails.
+    echo ${1:-0} >/sys/module/lowwater/parameters/fail_every
     rm -f /go /arrived
     touch /arrived
     number=0
     while [ $number -lt $tasks ]; do
-        task $number /load /proc/lowwater "fill $((objects / tasks))" wait "churn $objects" >/said.$number 2>&1 &
+        {
+            task $number /load /proc/lowwater "fill $((objects / tasks))" wait "churn $objects" >/said.$number 2>&1
+            # Also where the module could not even be opened.
+            echo >>/arrived
+        } &
         number=$((number + 1))
     done
     while [ "$(wc -l </arrived)" -lt $tasks ]; do usleep 100000; done
@@ -77,10 +83,18 @@ under_load() {
 said() { dmesg | sed -n "s/.*] lowwater: $1.*/\1 \2/p"; }
 sum() { awk '{ sum += $1 } END { print sum + 0 }'; }
 
+# log_bad: counts the lines in the log that should not be there, and shows some.
+bad='BUG|Oops|WARNING|general protection|Call Trace|corruption|stall|Objects remaining|lockup|must not happen|hung_task|refcount_t|UBSAN'
+log_lines_bad=0
+log_bad() {
+    log_lines_bad=$((log_lines_bad + $(dmesg | grep -cE "$bad")))
+    dmesg | grep -E "$bad" | head -20
+}
+
 dropped=0
 done=0
 while [ $done -lt $loads ]; do
-    under_load
+    under_load || echo "failed insmod"
     done=$((done + 1))
 done
 if [ $loads -gt 0 ]; then
@@ -97,11 +111,44 @@ if [ $loads -gt 0 ]; then
     echo "counts_right $(said '\([0-9]*\) on lists, \([0-9-]*\) alive' | awk '$1 == $2 { right++ } END { print right + 0 }')"
 fi
 
+# The same where allocations of the Rust side fail: each that the start makes, one at a time, and then every few while it is used. Then
+# adds are refused and groups are not made, but what is there is right.
+scarce() {
+    dmesg -c >/dev/null
+    refused=0
+    every=1
+    while ! insmod /lowwater.ko fail_every=$every 2>/dev/null; do
+        refused=$((refused + 1))
+        every=$((every + 1))
+        [ $every -lt 200 ] || break
+    done
+    rmmod lowwater
+    echo "scarce_starts_refused $refused"
+    echo "scarce_starts_allocations_left $(said '\(-\?[0-9]*\) allocations left\(\)' | sum)"
+    dmesg | grep -E "$bad"
+    dmesg -c >/dev/null
+    for every in 2 3 7; do
+        under_load $every >/dev/null
+    done
+    echo "scarce_loads $(said '\(-\?[0-9]*\) allocations left\(\)' | wc -l)"
+    echo "scarce_adds_refused $(said 'end: -\?\([0-9]*\) objects left, \([0-9]*\) adds refused' | awk '{ sum += $2 } END { print sum + 0 }')"
+    echo "scarce_objects_left $(said 'end: \(-\?[0-9]*\) objects left, \([0-9]*\) adds refused' | sum)"
+    echo "scarce_allocations_left $(said '\(-\?[0-9]*\) allocations left\(\)' | sum)"
+    echo "scarce_counts_right $(said '\([0-9]*\) on lists, \([0-9-]*\) alive' | awk '$1 == $2 { right++ } END { print right + 0 }')"
+}
+if [ $loads -gt 0 ]; then
+    log_bad
+    objects=$((objects / 10))
+    scarce
+fi
+
 # The time of one add and del, in the same guest: the modules in turn, the lowest of the rounds each.
 round=0
 while [ $round -lt $rounds ]; do
     for module in lowwater "lowwater_peer known=1" lowwater_peer; do
         insmod /${module%% *}.ko $(echo $module | cut -s -d" " -f2)
+        # What the kernel has to do for a new module is over then.
+        sleep 0.5
         for span in $spans; do
             task 0 /load /proc/${module%% *} "fill 20000" "pairs 1000 $span" "pairs $pairs $span" >/said
             sed "s/.*ns_per_pair/${module/ /_} $span/" /said >>/alone
@@ -122,9 +169,8 @@ for span in $spans; do
     echo "pair_ratio_$span $(awk "BEGIN { print $ours / $known }")"
 done
 
-bad='BUG|Oops|WARNING|general protection|Call Trace|corruption|stall|Objects remaining|lockup|must not happen|hung_task|refcount_t|UBSAN'
-echo "log_lines_bad $(dmesg | grep -cE "$bad")"
-dmesg | grep -E "$bad" | head -20
+log_bad
+echo "log_lines_bad $log_lines_bad"
 echo "end 1"
 sync
 poweroff -f

