@@ -58,7 +58,8 @@ impl Words {
                 if words.try_reserve_exact(2).is_err() {
                     return false;
                 }
-                words.push((other.0, AtomicU64::new(core::mem::take(other.1.get_mut()))));
+                // Relaxed: under `&mut` nobody else is here.
+                words.push((other.0, AtomicU64::new(other.1.load(Ordering::Relaxed))));
                 // There is room.
                 let _ = fallible::try_insert(&mut words, at, word);
                 *self = Self::Many(words);

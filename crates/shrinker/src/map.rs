@@ -166,9 +166,16 @@ impl Map {
             tried = self.try_set(at, node, key);
         }
         if let Tried::NoMemory = tried {
-            // Release: meets the Acquire in `take_lost`, so that who counts because of it counts what the caller added.
-            self.node(node).lost.store(true, Ordering::Release);
+            self.lose(node);
         }
+    }
+
+    /// Remembers that something on this node could not be.
+    #[cold]
+    fn lose(&self, node: NodeId) {
+        // Release: meets the Acquire in `take_lost`, so that who counts because of it counts what the caller added.
+        let ordering = if mutated!("lost_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.node(node).lost.store(true, ordering);
     }
 
     /// Was something lost on this node since the last time this was asked?

@@ -194,3 +194,32 @@ fn s17_no_bit_is_set_for_an_id_that_is_closed() {
         map.close(heir);
     });
 }
+
+/// There is no memory for a bit: who finds the node's mark counts what the caller added.
+fn lost_meets_find() {
+    ::loom::model(|| {
+        let (map, list) = (Arc::new(Map::new(1)), List::new(0));
+        let adder = {
+            let (map, list) = (Arc::clone(&map), Arc::clone(&list));
+            thread::spawn(move || {
+                list.add();
+                map.lose(N0);
+            })
+        };
+        let found = map.take_lost(N0);
+        assert!(!found || list.count() == 1, "the mark is seen, and the object is not");
+        adder.join().unwrap();
+        assert!(found || map.take_lost(N0), "the mark is lost itself");
+    });
+}
+
+#[test]
+fn what_was_lost_is_found_again() {
+    lost_meets_find();
+}
+
+#[test]
+#[should_panic(expected = "the mark is seen, and the object is not")]
+fn lost_without_release() {
+    with_mutant("lost_relaxed", lost_meets_find);
+}
