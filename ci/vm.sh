@@ -69,7 +69,10 @@ if [[ $parts == *numa* ]]; then
     executable() { cargo test --quiet --no-run --message-format=json "$@" | grep -o '"executable":"[^"]*"' | cut -d'"' -f4; }
     cp "$(executable -p lowwater-shrinker --test numa)" "$work/numa"
     cp "$(executable -p lowwater-lru-core --lib)" "$work/core"
-    programs+=("$work/numa" "$work/core")
+    bench="$(cargo bench --quiet --no-run --message-format=json -p lowwater-lru-core --bench remote_node |
+        grep -o '"executable":"[^"]*"' | cut -d'"' -f4)"
+    cp "$bench" "$work/remote_node"
+    programs+=("$work/numa" "$work/core" "$work/remote_node")
 fi
 SECONDS=0 # Only the guests count.
 
@@ -112,6 +115,8 @@ if [ "$tests" ]; then
         echo "numa_exit $?"
         /core --test-threads=1 topology
         echo "topology_exit $?"
+        /remote_node --bench
+        echo "remote_node_exit $?"
         echo "end 1"
     } >/dev/ttyS1 2>&1
     poweroff -f
@@ -186,6 +191,7 @@ if [[ $parts == *numa* ]]; then
         expect nodes '==' "$nodes"
         expect numa_exit '==' 0
         expect topology_exit '==' 0
+        expect remote_node_exit '==' 0
         ran="$(grep -c "numa: .* on $nodes nodes$" "$work/figures")" || true
         [ "$ran" -ge $((nodes > 1 ? 3 : 2)) ] || fail "the tests did not see $nodes nodes"
     done
