@@ -2,7 +2,7 @@
 //!
 //! `ci/vm.sh` runs this in guests with 1, 2 and 4 nodes. On a machine with one, or without `/sys/devices/system/node`, what needs two
 //! says so and passes.
-#![cfg(target_os = "linux")]
+#![cfg(all(target_os = "linux", feature = "std", not(lowwater_loom)))]
 
 use std::fs;
 use std::hint::black_box;

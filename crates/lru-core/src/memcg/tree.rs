@@ -76,7 +76,7 @@ impl MemcgTree {
     }
 
     /// A tree whose ids are all below `end`.
-    #[cfg(test)]
+    #[cfg(all(test, not(lowwater_loom)))]
     pub(crate) fn with_ids(stock_slots: usize, end: u32) -> Self {
         Self::try_with_ids(stock_slots, end).unwrap_or_else(|_| abort::<Tree>())
     }
