@@ -177,7 +177,7 @@ for nodes in "${nodes_of_guests[@]}"; do
     # Where every few allocations fail, too.
     expect scarce_starts_refused '>=' 10
     expect scarce_loads '==' 3
-    expect scarce_adds_refused '>=' 1
+    expect scarce_allocations_refused '>=' 3
     expect scarce_objects_left '==' 0
     expect scarce_allocations_left '==' 0
     expect scarce_counts_right '==' 3

@@ -136,7 +136,7 @@ static void stop(void)
 	}
 	lowwater_stop(lowwater);
 	lowwater_shim_drain();
-	pr_info(NAME ": %ld allocations left\n", lowwater_shim_allocations());
+	pr_info(NAME ": %ld allocations left, %ld refused\n", lowwater_shim_allocations(), lowwater_shim_refusals());
 }
 
 static int __init cache_init(void)

@@ -131,6 +131,7 @@ scarce() {
         under_load $every >/dev/null
     done
     echo "scarce_loads $(said '\(-\?[0-9]*\) allocations left\(\)' | wc -l)"
+    echo "scarce_allocations_refused $(said '-\?\([0-9]*\) allocations left, \([0-9]*\) refused' | awk '{ sum += $2 } END { print sum + 0 }')"
     echo "scarce_adds_refused $(said 'end: -\?\([0-9]*\) objects left, \([0-9]*\) adds refused' | awk '{ sum += $2 } END { print sum + 0 }')"
     echo "scarce_objects_left $(said 'end: \(-\?[0-9]*\) objects left, \([0-9]*\) adds refused' | sum)"
     echo "scarce_allocations_left $(said '\(-\?[0-9]*\) allocations left\(\)' | sum)"

@@ -43,5 +43,7 @@ void lowwater_object_free(struct lowwater_links *links);
 void lowwater_shim_drain(void);
 /* shim.c: how many pieces of memory the Rust side has. */
 long lowwater_shim_allocations(void);
+/* shim.c: how many it was refused, because of fail_every. */
+long lowwater_shim_refusals(void);
 
 #endif

@@ -29,14 +29,17 @@ static ulong fail_every;
 module_param(fail_every, ulong, 0644);
 MODULE_PARM_DESC(fail_every, "Refuse every n-th allocation of the Rust side, to try what happens; 0: none");
 static atomic_long_t asked;
+static atomic_long_t refusals;
 
 /* Under spin locks, in reclaim, anywhere but in interrupts. What it is for copes without. */
 void *lowwater_shim_alloc(size_t size)
 {
 	void *memory;
 
-	if (fail_every && !((unsigned long)atomic_long_inc_return(&asked) % fail_every))
+	if (fail_every && !((unsigned long)atomic_long_inc_return(&asked) % fail_every)) {
+		atomic_long_inc(&refusals);
 		return NULL;
+	}
 	memory = kmalloc(size, GFP_ATOMIC | __GFP_NOWARN);
 
 	if (memory)
@@ -53,6 +56,11 @@ void lowwater_shim_free(void *memory)
 long lowwater_shim_allocations(void)
 {
 	return atomic_long_read(&allocations);
+}
+
+long lowwater_shim_refusals(void)
+{
+	return atomic_long_read(&refusals);
 }
 
 size_t lowwater_shim_processor(void)
