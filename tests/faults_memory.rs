@@ -157,7 +157,9 @@ fn failing(nth: usize, f: impl FnOnce() -> bool) -> bool {
 }
 
 /// What is tried: each sets up, does its one thing with the N-th allocation failing, and checks what is there. True: it was told.
-const OPERATIONS: [(&str, fn(usize) -> bool); 14] = [
+type Operation = (&'static str, fn(usize) -> bool);
+
+const OPERATIONS: [Operation; 14] = [
     ("list add", |nth| {
         let (tree, lru, it) = (MemcgTree::new(2), ListLru::<Item>::new(), item());
         let group = group(&tree);
