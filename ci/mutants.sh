@@ -13,4 +13,15 @@ tool cargo-mutants
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
 only=()
 for name in "$@"; do only+=(--re "$name"); done
-cargo mutants --workspace --jobs 1 --no-times --output "${CARGO_TARGET_DIR:-target}" ${only[@]+"${only[@]}"}
+mutants() {
+    cargo mutants --workspace --jobs 1 --no-times --output "${CARGO_TARGET_DIR:-target}" ${only[@]+"${only[@]}"} "$@"
+}
+# First the tests beside the code, which are quick to build; then all of the package's, for what those let through. Exit status 2 and 3:
+# some were not caught, or ran for ever.
+code=0
+mutants -- --lib || code=$?
+case "$code" in
+0) ;;
+2 | 3) mutants --iterate -- --lib --tests ;;
+*) exit "$code" ;;
+esac

@@ -29,7 +29,7 @@ impl Caches {
             PressureConfig { settle: ms(50), quiet: ms(300), step_time: ms(100), ..PressureConfig::default() };
         let runtime = Runtime::builder().budget(BUDGET).pressure(pressure).topology(Arc::new(Fixed::new(2)));
         let runtime = runtime.build().expect("a budget and three threads");
-        let cache = Cache::builder(&runtime).weigher(|_, v: &Box<[u8]>| Bytes::new(v.len() as u64));
+        let cache = Cache::<u64, Box<[u8]>>::builder(&runtime).weigher(|_, v| Bytes::new(v.len() as u64));
         let cache = cache.build().expect("one shrinker");
         Self { runtime, cache }
     }

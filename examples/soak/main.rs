@@ -108,7 +108,7 @@ fn soak(args: &Args) -> Result<(), String> {
             lists.check();
             names.check();
             outcome = served.as_ref().map_or(Ok(()), Served::check);
-            if second % EMPTY_EVERY == 0 {
+            if second.is_multiple_of(EMPTY_EVERY) {
                 let bytes = [caches.empty(), lists.empty(), names.empty()];
                 outcome = outcome.and_then(|()| watch.emptied(bytes));
             }
