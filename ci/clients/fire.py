@@ -40,11 +40,19 @@ class Server:
         self.http = None
         self.port = port
         if port is None:
-            first = self.process.stdout.readline().decode()
-            self.port = int(first.rsplit(":", 1)[1])
-            if "--http" in flags:
-                line = next(line for line in iter(self.process.stdout.readline, b"") if line.startswith(b"http "))
-                self.http = int(re.search(rb":(\d+)/", line)[1])
+            try:
+                self.greeted("--http" in flags)
+            except BaseException:
+                self.process.kill()
+                raise
+
+    def greeted(self, http):
+        """Where it listens, as it says on stdout."""
+        first = self.process.stdout.readline().decode()
+        self.port = int(first.rsplit(":", 1)[1])
+        if http:
+            line = next(line for line in iter(self.process.stdout.readline, b"") if line.startswith(b"http "))
+            self.http = int(re.search(rb":(\d+)/", line)[1])
 
     def __enter__(self):
         return self
