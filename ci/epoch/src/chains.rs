@@ -16,21 +16,33 @@ struct Object(UnsafeCell<u64>);
 /// Freed so far, in all executions: that anything is, is checked, too.
 static FREED: AtomicUsize = AtomicUsize::new(0);
 
+/// What nobody may read any more is no number now; loom says if somebody does.
+///
+/// # Safety
+///
+/// `object` is a boxed `Object`.
+unsafe fn spoil(object: *mut ()) {
+    // SAFETY: says the caller.
+    let object = unsafe { &*object.cast::<Object>() };
+    // SAFETY: loom says if it is not ours alone.
+    object.0.with_mut(|number| unsafe { *number = 0 });
+}
+
 /// # Safety
 ///
 /// `object` is a boxed `Object` that nobody reads any more.
 unsafe fn free(object: *mut ()) {
     // SAFETY: says the caller.
-    let object = unsafe { Box::from_raw(object.cast::<Object>()) };
-    // SAFETY: it is ours alone; loom says if it is not.
-    object.0.with_mut(|number| unsafe { *number = 0 });
+    unsafe { spoil(object) };
+    // SAFETY: says the caller.
+    drop(unsafe { Box::from_raw(object.cast::<Object>()) });
     FREED.fetch_add(1, Relaxed);
 }
 
 /// A reader follows a pointer while another thread takes it away and lets it be freed.
 fn check(at_once: bool) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2);
+    model.preemption_bound = model.preemption_bound.or(Some(1));
     model.check(move || {
         let object = Box::new(Object(UnsafeCell::new(7)));
         let head = Arc::new(AtomicPtr::new(Box::into_raw(object)));
@@ -41,8 +53,9 @@ fn check(at_once: bool) {
                 // AcqRel: as `chains` unlinks.
                 let object = head.swap(std::ptr::null_mut(), Ordering::AcqRel);
                 if at_once {
-                    // SAFETY: it is not: that is what the twin is for.
-                    unsafe { free(object.cast()) };
+                    // The memory stays, so that it is loom that sees the reader there.
+                    // SAFETY: it is boxed.
+                    unsafe { spoil(object.cast()) };
                 } else {
                     // SAFETY: unreachable for those who pin from now on, and given once.
                     unsafe { guard.retire_by(object.cast(), free) };
