@@ -24,12 +24,12 @@ chosen=()
 for package in "$@"; do chosen+=(-p "$package"); done
 
 target=x86_64-unknown-linux-gnu
-# Tests that limit the address space say so, and skip: a sanitizer takes most of it.
+# Tests of the allocator, and those that limit the address space, say so and skip.
 export LOWWATER_SANITIZER="$kind"
 # Reports with lines, and tests in an order that can be had again. Fewer cases: each is some ten times as slow.
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only PROPTEST_CASES="${PROPTEST_CASES:-32}"
 folder=(--target-dir "${CARGO_TARGET_DIR:-target}/sanitize-$kind" --target "$target")
-tests=("${chosen[@]}" --lib --tests "${folder[@]}")
+tests=("${chosen[@]}" --lib --tests --no-fail-fast "${folder[@]}")
 
 case "$kind" in
 address) RUSTFLAGS="-Zsanitizer=address" cargo +nightly test "${tests[@]}" ;;
