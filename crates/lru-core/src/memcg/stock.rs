@@ -18,6 +18,7 @@ use alloc::boxed::Box;
 use core::ops::DerefMut;
 use crossbeam_utils::CachePadded;
 
+use crate::fallible::try_slice;
 use crate::memcg::Memcg;
 use crate::mutated;
 use crate::sync::Mutex;
@@ -53,8 +54,9 @@ pub(crate) enum Take {
 }
 
 impl Stock {
-    pub(crate) fn new(slots: usize) -> Self {
-        Self { slots: (0..slots).map(|_| CachePadded::new(Mutex::new(Slot::default()))).collect() }
+    /// None without memory.
+    pub(crate) fn try_new(slots: usize) -> Option<Self> {
+        Some(Self { slots: try_slice(slots, |_| CachePadded::new(Mutex::new(Slot::default())))? })
     }
 
     /// Takes `bytes` for `memcg` from the slot of this processor, or says what to do instead. Never waits.
