@@ -62,6 +62,11 @@ impl Ghosts {
         }
     }
 
+    /// Bytes of the table.
+    pub(super) fn footprint(&self) -> usize {
+        size_of_val(&*self.table.read().slots)
+    }
+
     /// Forgets everything, and gives the memory back.
     pub(super) fn forget(&self) {
         *self.table.write() = Table::default();
@@ -135,7 +140,7 @@ impl Table {
     fn bucket(&self, hash: u64) -> &[AtomicU32] {
         let buckets = self.slots.len() / WAYS;
         // Any number of buckets: the low half of the hash, taken as a fraction of them.
-        let first = ((hash & 0xffff_ffff) * buckets as u64 >> 32) as usize * WAYS;
+        let first = (((hash & 0xffff_ffff) * buckets as u64) >> 32) as usize * WAYS;
         &self.slots[first..first + WAYS]
     }
 }

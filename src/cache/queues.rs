@@ -238,6 +238,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
+    /// Bytes of ghosts, and of the lists beyond their groups' own.
+    pub(super) fn footprint(&self) -> usize {
+        self.ghosts.footprint() + (self.probation.footprint().get() + self.main.footprint().get()) as usize
+    }
+
     /// Forgets what left.
     pub(super) fn forget(&self) {
         self.ghosts.forget();

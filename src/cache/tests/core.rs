@@ -169,6 +169,30 @@ fn an_entry_costs_what_it_is_said_to() {
 }
 
 #[test]
+fn a_cache_costs_what_is_in_it() {
+    let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    assert!(cache.footprint() < Bytes::new(1536), "an empty cache: {}", cache.footprint());
+    let tenant = runtime.group("tenant").unwrap();
+    cache.insert(0, 0).unwrap();
+    let before = cache.footprint();
+    cache.entry(1).group(&tenant).insert(1).unwrap();
+    assert!(
+        cache.footprint().get() - before.get() <= 256,
+        "a tenant's first entry: {} after {before}",
+        cache.footprint()
+    );
+    (0..200_000).for_each(|key| drop(cache.insert(key, key)));
+    let full = cache.footprint().get();
+    assert!(full / 200_000 <= 64, "{full}");
+    cache.clear();
+    // Other tests' readers come and go.
+    while cache.footprint().get() > full / 8 {
+        cache.collect();
+    }
+}
+
+#[test]
 fn readers_beside_a_shrink_and_writers_see_only_what_was_put_there() {
     let cache = cache_of(Bytes::mib(8));
     let stop = AtomicBool::new(false);

@@ -2,7 +2,6 @@
 
 use super::Retired;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 /// Proof that the thread is inside the read side.
@@ -50,7 +49,7 @@ impl Guard {
     ///
     /// # Safety
     ///
-    /// `ptr` came from [`Box::into_raw`], is unreachable for readers that pin from now on, and is retired once.
+    /// `ptr` is what `Retired::free` takes, is unreachable for readers that pin from now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let free = move || {
             // SAFETY: `ptr` is retired once, says the caller; the epoch says that nobody reads it.

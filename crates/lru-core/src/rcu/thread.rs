@@ -134,7 +134,7 @@ impl Guard {
     ///
     /// # Safety
     ///
-    /// `ptr` came from [`Box::into_raw`], is unreachable for readers that pin from now on, and is retired once.
+    /// `ptr` is what `Retired::free` takes, is unreachable for readers that pin from now on, and is retired once.
     pub(crate) unsafe fn retire<T: Retired>(&self, ptr: *mut T) {
         let mut garbage = DOMAIN.garbage.lock();
         // SAFETY: it came from a box and is retired, says the caller.
