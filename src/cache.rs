@@ -50,6 +50,7 @@ pub use walk::{Iter, Visit};
 #[cfg(feature = "async")]
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,8 +101,8 @@ type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 ///
 /// An entry that leaves is uncharged at once. Its memory is used again, and its key and value dropped, when every reader that may have
 /// found it has left, and a few others have left the cache after it: a 32nd of the entries (32 to 1,024) or 256 KiB for each of a few
-/// threads. Readers that stay inside hold back more; when that comes to a 16th of the budget, and at least 4 MiB, inserts wait for
-/// them, and then are refused. [`collect`](Self::collect) drops at once what can be.
+/// threads. Readers that stay inside hold back more; when that comes to a 16th of the budget, and at least 4 MiB, inserts let
+/// them run; at four times as much inserts wait, as long as a charge may take, and then are refused. [`collect`](Self::collect) drops at once what can be.
 pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHashBuilder> {
     inner: Arc<Inner<K, V, S>>,
 }
@@ -132,13 +133,15 @@ struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     counters: Counters,
     hasher: S,
     clock: Clock,
+    /// The most entries there were since memory was last given back by the allocator.
+    most: AtomicUsize,
 }
 
 /// What a lookup came to.
 enum Found<'c, 'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     Live(&'g Entry<K, V>),
     /// It had expired, and was taken out.
-    Expired(Option<Ended<'c, K, V, S>>),
+    Expired(Maybe<'c, K, V, S>),
     Nothing,
 }
 
@@ -149,6 +152,12 @@ struct Ended<'c, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     entry: Option<Handle<K, V>>,
     memcg: Memcg,
 }
+
+/// An entry that was taken out, unless a walk has it, which then ends it.
+type Maybe<'c, K, V, S> = Option<Ended<'c, K, V, S>>;
+
+/// An entry that was taken out, to look at, and to be ended.
+type TakenOut<'c, 'g, K, V, S> = (&'g Entry<K, V>, Maybe<'c, K, V, S>);
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Ended<'_, K, V, S> {
     fn drop(&mut self) {
@@ -323,6 +332,18 @@ where
         self.inner.core.index.slab().collect()
     }
 
+    /// Memory that the cache itself has from the system: entries and free room between them, index, ghosts. Not what keys and values own,
+    /// nor what its groups cost. O(entries / 500).
+    pub fn footprint(&self) -> Bytes {
+        let core = &self.inner.core;
+        let own = size_of::<Inner<K, V, S>>()
+            + size_of::<Core<K, V, S>>()
+            + core.counters.footprint()
+            + core.queues.footprint();
+        let parts = core.index.slab().footprint().saturating_add(core.index.footprint());
+        parts.saturating_add(Bytes::new(own as u64))
+    }
+
     /// How many entries there are, expired ones that nobody has met yet included. O(1).
     pub fn len(&self) -> usize {
         self.inner.core.counters.len()
@@ -409,7 +430,7 @@ where
         guard: &'g Guard,
         is: impl Fn(&Entry<K, V>) -> bool,
         cause: impl FnOnce(&Entry<K, V>) -> RemovalCause,
-    ) -> Option<(&'g Entry<K, V>, Option<Ended<'c, K, V, S>>)> {
+    ) -> Option<TakenOut<'c, 'g, K, V, S>> {
         let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);
         self.index.remove(hash, guard, is, &hasher, |entry| {
             entry.set_cause(cause(entry));
@@ -431,7 +452,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     }
 
     /// Takes an entry off its list that is being taken out of the index; none if a walk has it, which will end it.
-    fn off_its_list(&self, entry: &Entry<K, V>) -> Option<Ended<'_, K, V, S>> {
+    fn off_its_list(&self, entry: &Entry<K, V>) -> Maybe<'_, K, V, S> {
         let (entry, memcg) = self.queues.del(entry)?;
         Some(Ended { core: self, entry: Some(entry), memcg })
     }

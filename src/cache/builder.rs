@@ -1,6 +1,7 @@
 //! How a cache is made.
 
 use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -146,6 +147,7 @@ where
             counters: Counters::default(),
             hasher: self.hasher,
             clock: Clock::start(),
+            most: AtomicUsize::new(0),
         });
         let hook = self.runtime.tree().add_hook(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);

@@ -85,6 +85,11 @@ impl Ghosts {
         }
     }
 
+    /// Bytes of the table.
+    pub(super) fn footprint(&self) -> usize {
+        size_of_val(&**self.slots.read())
+    }
+
     /// Forgets everything, and gives the memory back.
     pub(super) fn forget(&self) {
         *self.slots.write() = Box::default();
@@ -109,7 +114,7 @@ fn resize(slots: &mut Box<[AtomicU32]>, len: usize) {
 /// Of any number of buckets: the low half of the hash, taken as a fraction of them.
 fn bucket(slots: &[AtomicU32], hash: u64) -> &[AtomicU32] {
     let buckets = (slots.len() / WAYS) as u64;
-    let first = ((hash & 0xffff_ffff) * buckets >> 32) as usize * WAYS;
+    let first = (((hash & 0xffff_ffff) * buckets) >> 32) as usize * WAYS;
     &slots[first..first + WAYS]
 }
 

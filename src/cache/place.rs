@@ -13,7 +13,7 @@ use super::error::{InsertError, Reason};
 use super::queues::Queues;
 use super::stats::RemovalCause;
 use super::time::{Moment, Now};
-use super::{Cache, Ended, Found, Inner};
+use super::{Cache, Found, Inner, Maybe};
 
 /// A key's place in a cache; from [`Cache::entry`]. Nothing is looked up or locked until one of its verbs is called.
 ///
@@ -231,6 +231,9 @@ impl Drop for Refund<'_> {
     }
 }
 
+/// The value that another took the place of, and what is to be dropped when no guard is held.
+type Put<'c, K, V, S> = (Option<V>, Maybe<'c, K, V, S>);
+
 /// The group itself, or if it is dying, the one above it that is not.
 fn online(group: &Memcg) -> Cow<'_, Memcg> {
     if group.is_online() {
@@ -297,7 +300,7 @@ where
         group: &Memcg,
         guard: &Guard,
         expect: &Expect<'_, K, V>,
-    ) -> Result<(Option<V>, Option<Ended<'c, K, V, S>>), Unput<K, V>> {
+    ) -> Result<Put<'c, K, V, S>, Unput<K, V>> {
         let core = &self.inner.core;
         let node = entry.node();
         // So that nothing is allocated for the list under the segment's lock.

@@ -310,6 +310,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
+    /// Bytes of ghosts, of what is known of tenants, and of the lists beyond their groups' own.
+    pub(super) fn footprint(&self) -> usize {
+        self.ghosts.footprint()
+            + self.tenants.footprint()
+            + (self.probation.footprint().get() + self.main.footprint().get()) as usize
+    }
+
     /// Forgets what left.
     pub(super) fn forget(&self) {
         self.ghosts.forget();

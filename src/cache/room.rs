@@ -52,9 +52,11 @@ const PASSING_PAYS: u32 = 8;
 const VISIT_PARTS: u64 = 32;
 const VISITS_A_ROUND: u64 = 2_048;
 
-/// What may wait for readers: so much, or this part of the budget.
+/// What may wait for readers before inserts help: so much, or this part of the budget.
 const WAITING_MIN: Bytes = Bytes::mib(4);
 const WAITING_PARTS: u64 = 16;
+/// What may wait for them at all, in terms of that.
+const WAITING_TIMES: u64 = 4;
 
 /// What a charge may take more than it needs.
 const STOCK: Bytes = Bytes::kib(32);
@@ -106,8 +108,8 @@ where
         hash: u64,
     ) -> Result<(), Reason> {
         let (core, runtime) = (&self.inner.core, &self.inner.runtime);
-        if core.index.slab().waiting() > self.waiting_max() {
-            self.wait_for_readers(group, bytes)?;
+        if core.index.slab().waiting() > self.waiting_low() {
+            self.help_readers(group, bytes)?;
         }
         // Who would use more shall not live on what was taken from himself.
         if !came_back && group.try_charge_from_stock(bytes) {
@@ -157,23 +159,28 @@ where
         short
     }
 
-    /// What may wait for readers before inserts do.
-    fn waiting_max(&self) -> Bytes {
+    /// What may wait for readers before inserts help.
+    fn waiting_low(&self) -> Bytes {
         match self.inner.runtime.root().max() {
             Bytes::MAX => Bytes::MAX,
             budget => WAITING_MIN.max(Bytes::new(budget.get() / WAITING_PARTS)),
         }
     }
 
-    /// Waits until readers have let go of what left, for as long as a charge may take.
+    /// Lets readers run, and frees what they have let go of. Where that does not help, and much waits, this goes on for as long as a charge
+    /// may take.
     #[cold]
-    fn wait_for_readers(&self, group: &Memcg, bytes: Bytes) -> Result<(), Reason> {
+    fn help_readers(&self, group: &Memcg, bytes: Bytes) -> Result<(), Reason> {
+        let most = Bytes::new(self.waiting_low().get().saturating_mul(WAITING_TIMES));
         let deadline = Instant::now() + self.inner.runtime.direct_time_max();
-        while self.collect() > self.waiting_max() {
+        while self.collect() > self.waiting_low() {
+            std::thread::yield_now();
+            if self.inner.core.index.slab().waiting() <= most {
+                break;
+            }
             if Instant::now() >= deadline {
                 return Err(Reason::NoRoom { bytes, group: group.path() });
             }
-            std::thread::yield_now();
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
 
 use lowwater_lru_core::{pin, Bytes, Isolated, Memcg, NodeId};
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
@@ -12,6 +13,8 @@ use super::stats::RemovalCause;
 use super::time::Now;
 use super::Core;
 
+/// A cache of so many entries is worth asking the allocator to give back what the index had.
+const TRIM_FROM: usize = 1 << 17;
 /// Entries that are asked for ahead.
 const AHEAD: usize = 8;
 
@@ -33,6 +36,7 @@ where
         let (scanned, freed) = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
         if sc.flags().contains(Reclaim::BACKGROUND) && freed != 0 {
             self.index.slab().collect();
+            self.trim();
         }
         sc.set_nr_scanned(scanned);
         Scan::Freed(freed)
@@ -142,6 +146,18 @@ where
         drop(guard);
         self.end(entry);
         charge
+    }
+
+    /// Makes the allocator give back what the index does not need any more, when half of the entries have gone. The slab needs no asking.
+    fn trim(&self) {
+        let len = self.counters.len();
+        // Relaxed, both: a number that says when; two who ask at once do no harm.
+        let most = self.most.fetch_max(len, Ordering::Relaxed).max(len);
+        if most >= TRIM_FROM && len <= most / 2 {
+            self.most.store(len, Ordering::Relaxed);
+            #[cfg(all(target_os = "linux", target_env = "gnu"))]
+            lowwater_lru_core::trim::malloc_trim(Bytes::ZERO);
+        }
     }
 
     /// The hash of a key that was hashed before. If that panics now, its entry cannot be found, and stays where it is.

@@ -104,6 +104,11 @@ impl Counters {
         });
     }
 
+    /// Bytes of what was allocated for counting.
+    pub(super) fn footprint(&self) -> usize {
+        self.stripes.get().map_or(0, |stripes| size_of_val(&**stripes))
+    }
+
     /// Entries that came and did not go.
     pub(super) fn len(&self) -> usize {
         let all = self.read();

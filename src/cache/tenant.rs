@@ -78,6 +78,14 @@ impl Tenants {
         &tenants[at]
     }
 
+    /// Bytes of it all.
+    pub(super) fn footprint(&self) -> usize {
+        self.pages.get().map_or(0, |pages| {
+            let tenants: usize = pages.iter().filter_map(OnceLock::get).map(|tenants| tenants.len()).sum();
+            size_of_val(&**pages) + tenants * size_of::<Tenant>()
+        })
+    }
+
     /// Forgets a group whose end has come: its id may be another's next.
     pub(super) fn forget(&self, memcg: &Memcg) {
         if let Some(tenant) = self.get(memcg) {

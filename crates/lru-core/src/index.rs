@@ -386,9 +386,11 @@ impl<T: Slotted> Index<T> {
 
     /// The object of a number that was read in the read side, or under a segment's lock.
     #[inline]
-    fn object<'g>(&'g self, number: u32) -> &'g T {
+    fn object(&self, number: u32) -> &T {
         // SAFETY: it is in the index, or was when the caller came into the read side: it is not freed before that is left.
-        unsafe { self.slab.shared().at(number).as_ref() }
+        let object = unsafe { self.slab.shared().at(number) };
+        // SAFETY: as above; objects in an index are only shared.
+        unsafe { object.as_ref() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the index and the slab promise, seen from the cache: borrowed values, walks over everything, keys that misbehave, memory.
 
 use super::{cache_of, entry_bytes};
-use crate::cache::{Reason, RemovalCause, Visit};
+use crate::cache::{RemovalCause, Visit};
 use crate::{Bytes, Cache, Runtime};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -116,22 +116,6 @@ fn keys_that_panic_harm_nobody_else_and_leave_nothing_charged() {
 }
 
 #[test]
-fn what_readers_hold_back_is_bounded() {
-    let budget = Bytes::mib(2);
-    let runtime = Runtime::builder().budget(budget).direct_time_max(Duration::from_millis(2)).build().unwrap();
-    let cache =
-        Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, v| Bytes::new(v.capacity() as u64)).build().unwrap();
-    let pinned = cache.pin();
-    let refused = (0..20_000).find_map(|key| cache.insert(key, vec![0; 1_000]).err());
-    assert!(matches!(refused.unwrap().reason, Reason::NoRoom { .. }), "6 MiB wait for us");
-    drop(pinned);
-    // Other tests' readers come and go.
-    while cache.insert(1, vec![1]).is_err() {
-        std::thread::yield_now();
-    }
-}
-
-#[test]
 fn values_are_dropped_once_each() {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {
@@ -166,6 +150,30 @@ fn a_tick_is_all_that_a_time_to_live_is_late() {
 fn an_entry_costs_what_it_is_said_to() {
     assert_eq!(Cache::<u64, u64>::ENTRY_BYTES.get(), 48 + 8 + 12);
     assert!(entry_bytes() > 0);
+}
+
+#[test]
+fn a_cache_costs_what_is_in_it() {
+    let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    assert!(cache.footprint() < Bytes::new(1536), "an empty cache: {}", cache.footprint());
+    let tenant = runtime.group("tenant").unwrap();
+    cache.insert(0, 0).unwrap();
+    let before = cache.footprint();
+    cache.entry(1).group(&tenant).insert(1).unwrap();
+    assert!(
+        cache.footprint().get() - before.get() <= 256,
+        "a tenant's first entry: {} after {before}",
+        cache.footprint()
+    );
+    (0..200_000).for_each(|key| drop(cache.insert(key, key)));
+    let full = cache.footprint().get();
+    assert!(full / 200_000 <= 64, "{full}");
+    cache.clear();
+    // Other tests' readers come and go.
+    while cache.footprint().get() > full / 8 {
+        cache.collect();
+    }
 }
 
 #[test]

@@ -134,7 +134,9 @@ impl New {
         let first = this.as_ptr().wrapping_add(1).cast::<Bucket>();
         for bucket in 0..buckets(class) {
             // SAFETY: the layout has room for so many behind the segment.
-            unsafe { first.add(bucket).write(Bucket::new()) };
+            let bucket = unsafe { first.add(bucket) };
+            // SAFETY: it is fresh memory, aligned as the segment is.
+            unsafe { bucket.write(Bucket::new()) };
         }
         Some(Self(this))
     }
@@ -199,7 +201,9 @@ impl<'g> View<'g> {
     fn bucket(self, at: usize) -> &'g Bucket {
         let buckets = self.at.as_ptr().wrapping_add(1).cast::<Bucket>();
         // SAFETY: its buckets come behind it, and callers count modulo how many there are.
-        unsafe { &*buckets.add(at) }
+        let bucket = unsafe { buckets.add(at) };
+        // SAFETY: it was made with the segment, which is not freed meanwhile; all in it is atomic.
+        unsafe { &*bucket }
     }
 
     /// Buckets from that of `hash` on, all of them once.

@@ -3,9 +3,10 @@
 use super::*;
 use crate::index::Cursor;
 use crate::pin;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 #[derive(Clone, Debug)]
 enum Op {
