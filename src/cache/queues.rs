@@ -131,6 +131,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.tenants.of(memcg)
     }
 
+    /// To be told of every insert. Says whether more memory would earn `memcg` next to nothing.
+    pub(super) fn inserts(&self, memcg: &Memcg) -> bool {
+        self.tenants.get(memcg).is_some_and(|tenant| {
+            tenant.inserts();
+            tenant.passes_through()
+        })
+    }
+
     /// A group's end has come.
     pub(super) fn forget_tenant(&self, memcg: &Memcg) {
         self.tenants.forget(memcg);

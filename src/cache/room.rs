@@ -11,8 +11,9 @@
 //!
 //! So memory moves one entry for each hit that a little more of it would have brought, from all by their size. Where that comes to rest
 //! every tenant has the same number of such near misses per byte: none would gain more by a byte than another loses. It cannot move faster
-//! than keys come back. A tenant that scans has nothing coming back and pays for itself; when next to nothing of what it let go is ever
-//! wanted it pays an eighth more than it takes, until it has a few entries left, as long as others take what it gives.
+//! than keys come back. A tenant that scans has nothing coming back and pays for itself; and when next to nothing of what it let go is ever
+//! wanted, memory is used up for it a little sooner than for others: so it pays more than it takes, others take that, and it comes down to
+//! a few entries.
 //!
 //! Nobody pays who is within his `min` or `low`. What this does not find, the charge's own direct reclaim will.
 //!
@@ -44,10 +45,8 @@ const ROOMS_MAX: u32 = 2;
 const VISITS_MAX: u32 = 8;
 /// A tenant with fewer entries does not pay for itself, or it would never have more.
 const OWN_MIN: u64 = 8;
-/// One who only passes through keeps so many.
-const PASSING_MIN: u64 = 64;
-/// ... and pays one more in so many inserts.
-const PASSING_PAYS: u32 = 8;
+/// One who only passes through leaves this part of what all may have.
+const LEFT_PARTS: u64 = 64;
 /// A tenant whose turn it is lets go of one entry in so many, or in a larger cache of one in so many of all there are.
 const VISIT_PARTS: u64 = 32;
 const VISITS_A_ROUND: u64 = 2_048;
@@ -88,6 +87,8 @@ struct Want<'a> {
     node: NodeId,
     /// Of a key that was let go lately.
     came_back: bool,
+    /// Of a tenant to whom memory would earn nothing.
+    passes: bool,
     /// A number that is different for each insert.
     random: u64,
 }
@@ -111,19 +112,20 @@ where
         if core.index.slab().waiting() > self.waiting_low() {
             self.help_readers(group, bytes)?;
         }
-        // Who would use more shall not live on what was taken from himself.
-        if !came_back && group.try_charge_from_stock(bytes) {
+        // Who would use more shall not live on what was taken from himself; and who only passes through shall not have what is free.
+        let passes = core.queues.inserts(group);
+        if !came_back && !passes && group.try_charge_from_stock(bytes) {
             return Ok(());
         }
         for _ in 0..ROOMS_MAX {
-            let Some(limit) = self.short(group, bytes) else { break };
-            core.make_room(&Want { runtime, memcg: group, limit, node, came_back, random: hash });
+            let Some(limit) = self.short(group, bytes, passes) else { break };
+            core.make_room(&Want { runtime, memcg: group, limit, node, came_back, passes, random: hash });
         }
         if group.try_charge_from_stock(bytes) {
             return Ok(());
         }
         // What is taken for the stock would be used up before anybody made room for it.
-        if self.short(group, bytes.saturating_add(STOCK)).is_some() && group.try_charge_exactly(bytes).is_ok() {
+        if self.short(group, bytes.saturating_add(STOCK), passes).is_some() && group.try_charge_exactly(bytes).is_ok() {
             runtime.reclaimer().charged(group);
             return Ok(());
         }
@@ -136,11 +138,13 @@ where
         })
     }
 
-    /// The nearest group whose memory is nearly used up, if there is one, and the entry is not one that never fits.
-    fn short<'a>(&self, group: &'a Memcg, bytes: Bytes) -> Option<&'a Memcg> {
+    /// The nearest group whose memory is nearly used up, if there is one, and the entry is not one that never fits. For who only `passes`
+    /// it is used up sooner where others want it, too.
+    fn short<'a>(&self, group: &'a Memcg, bytes: Bytes, passes: bool) -> Option<&'a Memcg> {
         let marks = self.inner.runtime.reclaimer().watermarks();
         let is_short = |memcg: &Memcg, usage: Bytes| {
-            let after = usage.saturating_add(bytes);
+            let left = if passes && memcg != group { memcg.max().get() / LEFT_PARTS } else { 0 };
+            let after = usage.saturating_add(bytes).saturating_add(Bytes::new(left));
             after > memcg.high() || marks.is_near(after, memcg.max())
         };
         let mut above = Some(group);
@@ -194,8 +198,6 @@ where
 {
     /// Lets a few entries go; see the module.
     fn make_room(&self, want: &Want<'_>) {
-        let tenant = self.queues.tenant(want.memcg);
-        let inserts = tenant.inserts();
         let own = self.queues.count(want.memcg, want.node);
         let others = self.queues.len() as u64 > own && want.memcg != want.limit;
         let protected = others && is_protected(want.memcg, want.limit);
@@ -203,7 +205,8 @@ where
             // Somebody else is choosing: then the tenant pays, which is right most of the time.
             if let Some(mut hands) = self.hands.0.try_lock() {
                 hands.last = hands.last.max(want.memcg.id().get());
-                let others_pay = want.came_back || own < OWN_MIN || protected || !self.queues.remembers();
+                let is_small = own < OWN_MIN && !want.passes;
+                let others_pay = want.came_back || is_small || protected || !self.queues.remembers();
                 let paid = if others_pay { self.next_pays(&mut hands, want) } else { self.idle_pays(&mut hands, want) };
                 if paid {
                     return;
@@ -214,9 +217,6 @@ where
             return;
         }
         self.pays(want.memcg, want.node, own);
-        if others && own > PASSING_MIN && inserts % PASSING_PAYS == 0 && tenant.passes_through() {
-            self.pays(want.memcg, want.node, own);
-        }
     }
 
     /// A few turns of one tenant. Did it let anything go?

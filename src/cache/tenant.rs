@@ -55,10 +55,8 @@ pub(super) struct Tenant {
     /// Of those let go lately: how many, and how many were wanted again.
     lately: AtomicU32,
     wanted: AtomicU32,
-    /// Inserts while memory was nearly used up.
-    inserts: AtomicU32,
-    /// What `inserts` was when somebody last looked whether the tenant is idle.
-    seen: AtomicU32,
+    /// Not 0: something was inserted since somebody last looked whether the tenant is idle.
+    inserted: AtomicU32,
     /// With SIEVE, a bit for each node: main is what the hand has yet to pass there, and not probation.
     turned: AtomicU64,
 }
@@ -167,16 +165,19 @@ impl Tenant {
         self.let_go.iter().all(|queue| queue.load(Ordering::Relaxed) == 0)
     }
 
-    /// Counts an insert. Says how many there were before.
-    pub(super) fn inserts(&self) -> u32 {
-        bump(&self.inserts)
+    /// To be told of every insert.
+    #[inline]
+    pub(super) fn inserts(&self) {
+        // Mostly it is set, and the line stays where it is.
+        if self.inserted.load(Ordering::Relaxed) == 0 {
+            self.inserted.store(1, Ordering::Relaxed);
+        }
     }
 
     /// Has nothing been inserted since this was last asked?
     pub(super) fn is_idle(&self) -> bool {
-        let inserts = self.inserts.load(Ordering::Relaxed);
-        let idle = self.seen.load(Ordering::Relaxed) == inserts;
-        self.seen.store(inserts, Ordering::Relaxed);
+        let idle = self.inserted.load(Ordering::Relaxed) == 0;
+        self.inserted.store(0, Ordering::Relaxed);
         idle
     }
 
@@ -210,7 +211,7 @@ impl Tenant {
     }
 
     fn forget(&self) {
-        let all = [&self.share, &self.shift, &self.lately, &self.wanted, &self.inserts, &self.seen];
+        let all = [&self.share, &self.shift, &self.lately, &self.wanted, &self.inserted];
         all.into_iter().chain(&self.let_go).for_each(|tally| tally.store(0, Ordering::Relaxed));
         self.turned.store(0, Ordering::Relaxed);
     }

@@ -134,6 +134,6 @@ fn a_tenant_that_scans_costs_the_others_nothing() {
     let (hot_beside, quiet_beside, held) = hits_of_the_quiet(true);
     assert!(hot > 99.5 && hot_beside > 99.5, "the hot ones keep all they have: {hot}, {hot_beside}");
     assert!((20.0..80.0).contains(&quiet), "{quiet}");
-    assert!(quiet_beside > quiet - 2.0, "{quiet_beside} beside a scan, {quiet} without");
+    assert!(quiet_beside > quiet - 3.0, "{quiet_beside} beside a scan, {quiet} without");
     assert!(held < 1_000, "the scanner has {held} of 20,000");
 }
