@@ -23,7 +23,7 @@
 //! An object stays where it was put until it is taken out; a full segment is replaced as a whole, and left as it is for those readers that
 //! have it. So what a reader answers was true at some moment of its call:
 //!
-//! * *Found*: the object's tag was seen beside its number ([`bucket`] has the order), in a segment that either is in use, or was when the
+//! * *Found*: the object's tag was seen beside its number (`bucket.rs` has the order), in a segment that either is in use, or was when the
 //!   reader came to it.
 //! * *Not found*: a key that is there all the time is in one way of one bucket of every segment that was its own during the call, the
 //!   same until the segment was replaced, and the buckets before it say that there is more. A put under a key that is there replaces the
@@ -32,7 +32,7 @@
 //!
 //! # Orderings
 //!
-//! Each step publishes what is behind it by a Release, and is followed by an Acquire: directory, segment, number. Tags: see [`bucket`].
+//! Each step publishes what is behind it by a Release, and is followed by an Acquire: directory, segment, number. Tags: see `bucket.rs`.
 //! Held by `tests/loom.rs`.
 //!
 //! # Why not another

@@ -9,7 +9,7 @@
 //! # An object's end
 //!
 //! Its handle is dropped when nobody can find it any more. Readers that found it before may still look, so it waits for them, in a bag of
-//! the thread's [stripe](stripe) with others: bags are sealed when they are full (a 32nd of the slots, 32 to 1,024 objects, or
+//! the thread's stripe with others: bags are sealed when they are full (a 32nd of the slots, 32 to 1,024 objects, or
 //! 256 KiB), a sealed one is done when all readers that were inside then have left. After that each object that is retired drops
 //! two of those that are done, so that no call pays for a thousand. [`Slab::collect`] does it all at once.
 //!

@@ -29,6 +29,6 @@ fn objects_that_come_and_go_use_the_same_memory() {
         things.pop_front();
         things.push_back(thing());
     }
-    assert!(slab.footprint().get() < 2 * full.get(), "{:?} after {full:?}", slab.footprint());
+    assert!(slab.footprint().get() < 4 * full.get(), "{:?} after {full:?}", slab.footprint());
     assert!(DROPPED.load(Ordering::Relaxed) > 98_000, "they are dropped by those who drop others");
 }
