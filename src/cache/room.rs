@@ -200,7 +200,7 @@ where
     fn make_room(&self, want: &Want<'_>) {
         let own = self.queues.count(want.memcg, want.node);
         let others = self.queues.len() as u64 > own && want.memcg != want.limit;
-        let protected = others && is_protected(want.memcg, want.limit);
+        let protected = want.memcg != want.limit && is_protected(want.memcg, want.limit);
         if others {
             // Somebody else is choosing: then the tenant pays, which is right most of the time.
             if let Some(mut hands) = self.hands.0.try_lock() {
