@@ -41,8 +41,9 @@ proptest! {
     fn a_history_is_a_maps(ops in prop::collection::vec(op(), 1..40), hash in 0..HASHES.len()) {
         let hash = &HASHES[hash];
         let hasher = |entry: &Entry| hash(entry.key);
-        let index = Index::<Entry>::new();
+        // Before the index, which so goes first: what is in an index is not freed.
         let (mut map, mut handles) = (HashMap::<u64, u64>::new(), HashMap::new());
+        let index = Index::<Entry>::new();
         for op in ops {
             let mut put = |key, value, map: &mut HashMap<_, _>| {
                 let (replaced, slot) = put(&index, key, value, hash, &pin(), |slot, _| slot);
@@ -83,9 +84,9 @@ proptest! {
 #[test]
 fn a_large_index_is_lean_and_shrinks() {
     let hash = &HASHES[0];
+    let mut handles = Vec::new();
     let index = Index::<Entry>::new();
     assert!(index.footprint().get() < 300);
-    let mut handles = Vec::new();
     let n = 200_000;
     for key in 0..n {
         handles.push(put(&index, key, key, hash, &pin(), |slot, _| slot).1);
@@ -130,8 +131,8 @@ fn an_add_that_refuses_changes_nothing() {
 
 #[test]
 fn a_hash_that_panics_while_a_segment_grows_changes_nothing() {
-    let index = Index::<Entry>::new();
     let mut handles = Vec::new();
+    let index = Index::<Entry>::new();
     let armed = core::cell::Cell::new(false);
     let hash = |key: u64| {
         assert!(!(armed.get() && key == 3), "the key's own fault");
