@@ -112,8 +112,7 @@ impl World {
 
     fn register(&mut self, how: usize) {
         let shelf = Arc::new(Shelf { list: OnceLock::new(), stubborn: AtomicBool::new(how % 5 == 0) });
-        // Of those that cost nothing, or more than 4, a pass at the highest pressure takes a part only.
-        let builder = self.registry.builder("shelf").batch(1 + how as u64 % 40).seeks(1 + how as u32 % 4);
+        let builder = self.registry.builder("shelf").batch(1 + how as u64 % 40).seeks(how as u32 % 9);
         let prepared = builder.alloc().expect("ids are not used up");
         assert!(shelf.list.set(ListLru::with_occupancy(prepared.occupancy())).is_ok());
         let registration = prepared.register(Arc::clone(&shelf) as Arc<dyn Shrinker>);

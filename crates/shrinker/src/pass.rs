@@ -44,7 +44,7 @@ impl Pass<'_> {
             root: self.root,
             node: self.node,
             flags: self.flags,
-            size: Size::Priority(self.priority),
+            size: if self.protect == Protect::Nothing { Size::Drop } else { Size::Priority(self.priority) },
             who: Resume::Pass,
             protect: self.protect,
             only: self.only,
