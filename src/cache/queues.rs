@@ -159,7 +159,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                 let tenant = self.tenants.get(memcg);
                 let probation = self.probation.count_one(memcg, node);
                 let is_full = || probation >= self.allowed(tenant, probation + self.main.count_one(memcg, node));
-                if tenant.map_or(true, Tenant::is_filling) && is_full() {
+                if tenant.is_none_or(Tenant::is_filling) && is_full() {
                     Queue::Main
                 } else {
                     Queue::Probation
