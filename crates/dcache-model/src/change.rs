@@ -86,7 +86,7 @@ impl Mount {
     }
 
     /// The directory of a path, and the name in it.
-    fn place<'p>(&self, path: &'p [u8]) -> Result<(Entry<'_>, Name<'p>), ErrorKind> {
+    pub(crate) fn place<'p>(&self, path: &'p [u8]) -> Result<(Entry<'_>, Name<'p>), ErrorKind> {
         let (dir, name) = split_last(path)?;
         let dir = if dir.is_empty() { b"/" } else { dir };
         let dir = self.resolve(dir, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;

@@ -18,6 +18,7 @@ mod mount;
 mod lookup;
 
 mod change;
+mod invalidate;
 
 mod dentry;
 mod lockref;

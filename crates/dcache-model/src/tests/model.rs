@@ -20,6 +20,8 @@ enum Op {
     Watch(Vec<u8>),
     Shrink,
     ShrinkTree(Vec<u8>),
+    Invalidate(Vec<u8>),
+    InvalidateNegatives(Vec<u8>),
 }
 
 /// The tree, plainly: full paths, each with what it is and which file.
@@ -158,6 +160,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => path().prop_map(Op::Watch),
         1 => Just(Op::Shrink),
         1 => path().prop_map(Op::ShrinkTree),
+        2 => path().prop_map(Op::Invalidate),
+        1 => path().prop_map(Op::InvalidateNegatives),
     ]
 }
 
@@ -202,6 +206,20 @@ fn check(policy: Box<dyn NegativePolicy>, on_unlink: OnUnlink, ops: Vec<Op>) -> 
             }
             Op::ShrinkTree(path) => {
                 let _ = mount.shrink_tree(path);
+                (Ok(None), Ok(None))
+            }
+            // The backend did not change: neither does any answer.
+            Op::Invalidate(path) => {
+                let before = stage.dcache.statistics().nr_dentry;
+                if mount.invalidate(path).is_ok_and(|had| had) {
+                    prop_assert!(stage.dcache.statistics().nr_dentry < before, "nobody uses it");
+                }
+                (Ok(None), Ok(None))
+            }
+            Op::InvalidateNegatives(path) => {
+                if mount.invalidate_negatives(path).is_ok() {
+                    prop_assert_eq!(mount.invalidate_negatives(path).ok(), Some(0), "none is left");
+                }
                 (Ok(None), Ok(None))
             }
         };
