@@ -25,6 +25,7 @@ mod lockref;
 mod seq;
 mod siblings;
 
+mod charge;
 mod inode;
 mod life;
 
