@@ -13,7 +13,8 @@ use lowwater::cache::Eviction;
 use lowwater::{Bytes, Cache, Runtime, Watermarks};
 
 const SIZES_PERCENT: [f64; 4] = [0.1, 1.0, 5.0, 10.0];
-const ORDERS: [Eviction; 2] = [Eviction::SecondChance, Eviction::Adaptive];
+const ORDERS: [Eviction; 5] =
+    [Eviction::Lru, Eviction::SecondChance, Eviction::Sieve, Eviction::S3Fifo, Eviction::Adaptive];
 
 fn main() {
     // cargo passes `--bench`; the first word that is no flag is the folder.
@@ -28,7 +29,7 @@ fn main() {
         Err(why) => return println!("no traces: {}: {why}", folder.display()),
     };
 
-    println!("{:20} {:>6} {:>9} {:>13} {:>13}", "trace", "size %", "entries", "second chance", "adaptive");
+    println!("{:20} {:>6} {:>9}{}", "trace", "size %", "entries", cells(ORDERS.map(|order| format!("{order:?}"))));
     let mut sums = [0.0; ORDERS.len()];
     for trace in &traces {
         let keys = match keys_of(trace) {
@@ -40,12 +41,16 @@ fn main() {
             let entries = ((distinct as f64 * percent / 100.0) as u64).max(2);
             let ratios = ORDERS.map(|order| hit_percent(&keys, entries, order));
             let name = trace.file_stem().unwrap_or_default().to_string_lossy();
-            println!("{name:20} {percent:>6} {entries:>9} {:>13.2} {:>13.2}", ratios[0], ratios[1]);
+            println!("{name:20} {percent:>6} {entries:>9}{}", cells(ratios.map(|ratio| format!("{ratio:.2}"))));
             sums.iter_mut().zip(ratios).for_each(|(sum, ratio)| *sum += ratio);
         }
     }
     let runs = (traces.len() * SIZES_PERCENT.len()) as f64;
-    println!("{:20} {:>6} {:>9} {:>13.2} {:>13.2}", "mean", "", "", sums[0] / runs, sums[1] / runs);
+    println!("{:20} {:>6} {:>9}{}", "mean", "", "", cells(sums.map(|sum| format!("{:.2}", sum / runs))));
+}
+
+fn cells(texts: [String; ORDERS.len()]) -> String {
+    texts.iter().map(|text| format!(" {text:>12}")).collect()
 }
 
 fn traces_in(folder: &Path) -> std::io::Result<Vec<PathBuf>> {

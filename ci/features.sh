@@ -8,6 +8,7 @@
 # | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
 # | lowwater | hwloc | builds |
 # | lowwater | fuse | without warnings; ci/fuse.sh uses it |
+# | lowwater | async | its tests |
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
@@ -20,6 +21,6 @@ cargo test -p lowwater-shrinker --no-default-features --lib --test every
 packages pkg-config libhwloc-dev libudev-dev
 cargo test -p lowwater-lru-core --features hwloc topology
 cargo check -p lowwater --features hwloc --all-targets
-
+cargo test -p lowwater --features async --test async_loads
 component clippy
 cargo clippy -p lowwater --features fuse --example fuse_mirror -- -D warnings

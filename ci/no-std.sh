@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/rust.bash
+. ci/tools/source.bash
 
 std_less=(-p lowwater-lru-core -p lowwater-shrinker --no-default-features)
 
@@ -29,3 +30,23 @@ check_on() {
 check_on x86_64-unknown-none "${std_less[@]}"
 check_on x86_64-apple-darwin --workspace --lib
 check_on x86_64-pc-windows-gnu --workspace --lib
+
+# Bare metal with 32 bits and without 64-bit atomics, and the library built from source: nothing of a prebuilt one is needed, and an
+# Arc can say that there is no memory. (For x86_64-unknown-none ci/kmod.sh does that.)
+bare32=riscv32imac-unknown-none-elf
+work="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
+if (rust_from_source "$work/rust-source"); then
+    (
+        rust_from_source "$work/rust-source"
+        for features in "" lowwater-lru-core/embedder; do
+            RUSTFLAGS=--cfg=lowwater_try_arc cargo check --target "$bare32" --target-dir "$work/from-source" \
+                -Zbuild-std=core,alloc "${std_less[@]}" --features "$features"
+            echo "builds for $bare32 with its library from source${features:+, with $features}"
+        done
+    )
+elif target thumbv7m-none-eabi; then
+    check_on thumbv7m-none-eabi "${std_less[@]}"
+    echo "NOT CHECKED with the library from source, which cannot be had"
+else
+    echo "NOT CHECKED on 32 bits: neither Rust's library in source nor a prebuilt one can be had"
+fi

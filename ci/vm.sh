@@ -4,14 +4,20 @@
 # must go on serving meanwhile. The first guest does not look at its group and is killed, which shows that the limit is real; the last
 # two have memory.high instead, of which the kernel tells when it is met; one of them hears nothing but that its tasks wait.
 #
+# Real nodes: in guests with 1, 2 and 4 of them the tests of crates/shrinker/tests/numa.rs, which on most machines have one node to look at:
+# memory that is allocated, and comes back, on its node; a full node that evicts nobody on others; reclaimers on their processors.
+#
+# ci/vm.sh [pressure|numa]: only that part.
+#
 # Needs QEMU, busybox and cpio, which it installs where it can, and a kernel: the file in $VM_KERNEL, or Debian's cloud
 # kernel, which is downloaded and unpacked, not installed. Without them it is skipped, and says so. Emulated, as it is unless
-# $VM_ACCEL says "kvm" (which not every machine that offers it survives), a guest takes about 15 s; all of it is given 170.
+# $VM_ACCEL says "kvm" (which not every machine that offers it survives), a guest takes about 15 s; all of it is given 220.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 
-seconds_max=170
+seconds_max=220
+parts="${1:-pressure numa}"
 target="${CARGO_TARGET_DIR:-target}"
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
@@ -51,16 +57,31 @@ kernel() {
 }
 vmlinuz="$(kernel)" || skip "a kernel for the guest (no Debian cloud kernel can be downloaded; set VM_KERNEL to a bzImage)"
 
-cargo build --quiet --release --example pressure_probe
+# Only what is asked for is built: the example needs far more than the tests.
+programs=()
+if [[ $parts == *pressure* ]]; then
+    cargo build --quiet --release --example pressure_probe
+    cp "$target/release/examples/pressure_probe" "$work/probe"
+    programs+=("$work/probe")
+fi
+if [[ $parts == *numa* ]]; then
+    # executable ARGUMENT...: the file of a test.
+    executable() { cargo test --quiet --no-run --message-format=json "$@" | grep -o '"executable":"[^"]*"' | cut -d'"' -f4; }
+    cp "$(executable -p lowwater-shrinker --test numa)" "$work/numa"
+    cp "$(executable -p lowwater-lru-core --lib)" "$work/core"
+    bench="$(cargo bench --quiet --no-run --message-format=json -p lowwater-lru-core --bench remote_node |
+        grep -o '"executable":"[^"]*"' | cut -d'"' -f4)"
+    cp "$bench" "$work/remote_node"
+    programs+=("$work/numa" "$work/core" "$work/remote_node")
+fi
 SECONDS=0 # Only the guests count.
-probe="$target/release/examples/pressure_probe"
 
 # The guest's files: busybox, the program and its libraries.
 root="$work/root"
 mkdir -p "$root"/{bin,proc,sys,dev}
 cp "$(command -v busybox)" "$root/bin/busybox"
-cp "$probe" "$root/probe"
-ldd "$probe" | grep -oE '/[^ ]+' | while read -r library; do
+cp "${programs[@]}" "$root/"
+for program in "${programs[@]}"; do ldd "$program"; done | grep -oE '/[^ ]+' | sort -u | while read -r library; do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
 done
@@ -84,8 +105,22 @@ for word in $(cat /proc/cmdline); do
     probe.max=*) echo ${word#*=} >$outer/memory.max ;;
     probe.high=*) echo ${word#*=} >$outer/memory.high ;;
     probe.arg=*) args="$args ${word#*=}" ;;
+    tests) tests=yes ;;
     esac
 done
+if [ "$tests" ]; then
+    {
+        echo "nodes $(ls -d /sys/devices/system/node/node[0-9]* | wc -l)"
+        /numa --nocapture --test-threads=1
+        echo "numa_exit $?"
+        /core --test-threads=1 topology
+        echo "topology_exit $?"
+        /remote_node --bench
+        echo "remote_node_exit $?"
+        echo "end 1"
+    } >/dev/ttyS1 2>&1
+    poweroff -f
+fi
 (echo 0 >$outer/inner/cgroup.procs && exec /probe $args) </dev/null >/dev/ttyS1 2>&1
 {
     echo "exit $?"
@@ -148,6 +183,20 @@ went_well() {
         expect "${phase}_lost" '<=' "$(figure "${phase}_values") / 100"
     done
 }
+
+if [[ $parts == *numa* ]]; then
+    for nodes in 1 2 4; do
+        echo "== $nodes nodes, their memory and their processors"
+        guest "$nodes" tests
+        expect nodes '==' "$nodes"
+        expect numa_exit '==' 0
+        expect topology_exit '==' 0
+        expect remote_node_exit '==' 0
+        ran="$(grep -c "numa: .* on $nodes nodes$" "$work/figures")" || true
+        [ "$ran" -ge $((nodes > 1 ? 3 : 2)) ] || fail "the tests did not see $nodes nodes"
+    done
+fi
+[[ $parts == *pressure* ]] || exit 0
 
 echo "== 1 node, memory.max=96M, not looking"
 guest 1 probe.max=96M probe.arg=--plain probe.arg=--megabytes probe.arg=300

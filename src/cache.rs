@@ -1,56 +1,72 @@
 //! A keyed cache whose memory belongs to tenants and gives way under pressure.
 //!
 //! ```text
-//!     get    index (hash, one shard's read lock) -> entry: mark it used. No list, no group, no counter of the entry's tenant.
-//!     insert weigh -> charge the group (may reclaim) -> index, and the list of (group, node), under one shard's lock
+//!     get    index (hash, no lock) -> entry: mark it used, if that is news. No list, no group, no counter of the entry's tenant.
+//!     insert weigh -> charge the group (may evict, may reclaim) -> slot of this node -> index, and the list of (group, node),
+//!            under one segment's lock
 //!     evict  reclaimer or direct reclaim -> shrinker -> walk of (group, node), oldest first (`queues` says in which order):
-//!            used since? kept, further up.  else: off the list; lock dropped; out of the index; listener; freed
+//!            used since? kept, further up.  else: off the list; lock dropped; out of the index; listener; retired
 //! ```
 //!
-//! # Who removes an entry
+//! # Who ends an entry
 //!
-//! Whoever takes it out of the index, which one thread does, under its shard's lock. That thread tells the listener. An entry is on its
-//! list for as long as it is in the index, but for the moment between being isolated by a walk and being taken out. Its bytes
-//! stay charged until its memory is really freed, by the last reader that holds it.
+//! An entry has one handle: a list has it, or who took it off. Who takes an entry out of the index, which one thread does, under its
+//! segment's lock, says why, and takes the handle off the list; a walk that has isolated the entry keeps it. Whoever then has
+//! the handle ends the entry: gives its charge back, tells the listener, retires it. Its memory is used again when the readers that
+//! may have found it have left, so it is charged a little shorter than it is there: see [`Cache`] for how much that may be.
 //!
-//! Lock order: shard, then list. A walk holds a list's lock and takes no shard's. Weigher, loader, listener, and the values' own
-//! `Clone` and `Drop` run without any lock.
+//! Lock order: segment, then list. A walk holds a list's lock and takes no segment's. Weigher, loader, listener, and the values' own
+//! `Drop` run without any lock; a value's `Clone` inside the read side, where it holds back the memory of entries that leave meanwhile.
+//! Keys' `Hash` and `Eq` may run under a segment's lock; if they panic, nothing is changed.
 
 mod builder;
 mod entry;
 mod error;
+mod fill;
 mod ghost;
-mod index;
 mod load;
+mod pinned;
 mod place;
 mod queues;
+mod room;
 mod shrink;
 mod stats;
+mod tenant;
+mod thread;
+mod time;
+mod walk;
 
 #[cfg(test)]
 mod tests;
 
 pub use builder::{CacheBuilder, NoWeigher};
 pub use error::{BuildError, InsertError, Reason};
+pub use pinned::Pinned;
 pub use place::{Computed, Current, Op, Place};
 pub use queues::Eviction;
 pub use stats::{CacheStats, RemovalCause};
+pub use walk::{Iter, Visit};
 
+#[cfg(feature = "async")]
+use std::future::Future;
 use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use equivalent::Equivalent;
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::index::Cursor;
+use lowwater_lru_core::{pin, Bytes, Guard, HookId, Index, Memcg, NodeId, OfflineHook};
 use lowwater_shrinker::Registration;
 
 use crate::Runtime;
-use entry::Entry;
-use index::Index;
+use entry::{Entry, Handle};
 use load::Flights;
 use queues::Queues;
+use room::Hands;
 use stats::Counters;
+use time::{Clock, Moment};
 
 /// What a key and a value own beyond their own size.
 type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
@@ -78,8 +94,15 @@ type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 ///
 /// # Consistency
 ///
-/// Operations on one key are linearizable. [`len`](Self::len), [`clear`](Self::clear) and [`stats`](Self::stats) go over the shards one
-/// by one, and may see some of what others do meanwhile.
+/// Operations on one key are linearizable. [`len`](Self::len), [`clear`](Self::clear), [`retain`](Self::retain) and
+/// [`stats`](Self::stats) go from part to part, and may see some of what others do meanwhile.
+///
+/// # Memory
+///
+/// An entry that leaves is uncharged at once. Its memory is used again, and its key and value dropped, when every reader that may have
+/// found it has left, and a few others have left the cache after it: a 32nd of the entries (32 to 1,024) or 256 KiB for each of a few
+/// threads. Readers that stay inside hold back more; when that comes to a 16th of the budget, and at least 4 MiB, inserts let
+/// them run; at four times as much inserts wait, as long as a charge may take, and then are refused. [`collect`](Self::collect) drops at once what can be.
 pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHashBuilder> {
     inner: Arc<Inner<K, V, S>>,
 }
@@ -88,23 +111,61 @@ pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = Default
 struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     // First: after it is dropped no callback uses the core.
     registration: Registration,
-    core: Arc<Core<K, V>>,
+    core: Arc<Core<K, V, S>>,
+    /// By which the core hears of groups that end.
+    hook: HookId,
     flights: Flights<K, V>,
-    hasher: S,
     group: Memcg,
     time_to_live: Option<Duration>,
+    /// Then nobody needs to be asked which.
+    one_node: bool,
     weigher: Weigher<K, V>,
     runtime: Runtime,
 }
 
 /// The part that the reclaimer works on.
-struct Core<K: Send + Sync, V: Send + Sync> {
-    index: Index<K, V>,
+struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    // First: what is in an index is not freed, whatever becomes of its handle.
+    index: Index<Entry<K, V>>,
     queues: Queues<K, V>,
+    hands: Hands,
     listener: Option<Listener<K, V>>,
     counters: Counters,
-    /// Times are kept as nanoseconds since this moment.
-    epoch: Instant,
+    hasher: S,
+    clock: Clock,
+    /// The most entries there were since memory was last given back by the allocator.
+    most: AtomicUsize,
+}
+
+/// What a lookup came to.
+enum Found<'c, 'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    Live(&'g Entry<K, V>),
+    /// It had expired, and was taken out.
+    Expired(Maybe<'c, K, V, S>),
+    Nothing,
+}
+
+/// An entry that was taken out of the index and off its list, and the group that was charged for it. When this is dropped it ends; that
+/// should be where no guard is held.
+struct Ended<'c, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    core: &'c Core<K, V, S>,
+    entry: Option<Handle<K, V>>,
+    memcg: Memcg,
+}
+
+/// An entry that was taken out, unless a walk has it, which then ends it.
+type Maybe<'c, K, V, S> = Option<Ended<'c, K, V, S>>;
+
+/// An entry that was taken out, to look at, and to be ended.
+type TakenOut<'c, 'g, K, V, S> = (&'g Entry<K, V>, Maybe<'c, K, V, S>);
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Ended<'_, K, V, S> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take() {
+            self.memcg.uncharge(entry.charge());
+            self.core.end(entry);
+        }
+    }
 }
 
 impl<K, V> Cache<K, V>
@@ -137,16 +198,20 @@ where
     pub const ENTRY_BYTES: Bytes = Bytes::new(Entry::<K, V>::BYTES);
 
     /// The value of `key`, if it is there and has not expired. The entry counts as used.
+    ///
+    /// No lock is taken, and nothing is written that other readers write, but for the first few uses of an entry. To ask for many,
+    /// or to look at a value without cloning it, [`pin`](Self::pin).
+    #[inline]
     pub fn get<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let found = self.find(key);
-        self.inner.core.counters.looked_up(found.is_some());
-        found.map(|entry| {
-            entry.mark_used();
+        let value = self.look(key, |entry| {
+            self.inner.core.queues.used(entry);
             entry.value.clone()
-        })
+        });
+        self.inner.core.counters.looked_up(value.is_some());
+        value
     }
 
     /// The value of `key`, without counting it as used, or as a hit or a miss.
@@ -154,7 +219,7 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.find(key).map(|entry| entry.value.clone())
+        self.look(key, |entry| entry.value.clone())
     }
 
     /// Is `key` there? Does not count as use.
@@ -162,7 +227,7 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.find(key).is_some()
+        self.look(key, |_| ()).is_some()
     }
 
     /// Puts a value under `key`, for the cache's own group and its own time to live. Returns the value that was there.
@@ -184,6 +249,31 @@ where
         self.entry(key).or_insert_with(load)
     }
 
+    /// The value of `key`, or that of `load`, as [`get_or_insert_with`](Self::get_or_insert_with), if `load` has one.
+    ///
+    /// ```
+    /// # use lowwater::{Bytes, Cache, Runtime};
+    /// # let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+    /// let cache = Cache::<String, u64>::builder(&runtime).weigher(|k, _| Bytes::new(k.capacity() as u64)).build()?;
+    /// assert!(cache.try_get_or_insert_with("x".into(), || "x".parse::<u64>()).is_err());
+    /// assert_eq!(cache.try_get_or_insert_with("x".into(), || "7".parse::<u64>()), Ok(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What `load` says. Then nothing is kept, and another of those who wait calls theirs.
+    pub fn try_get_or_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        self.entry(key).or_try_insert_with(load)
+    }
+
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a task. See [`Place::or_insert_with_async`]; one that may fail is
+    /// [`Place::or_try_insert_with_async`].
+    #[cfg(feature = "async")]
+    pub async fn get_or_insert_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
+        self.entry(key).or_insert_with_async(load).await
+    }
+
     /// The place of `key`: to insert with a group and a time of its own, or to compute a value from the one that is there.
     pub fn entry(&self, key: K) -> Place<'_, K, V, S> {
         Place::new(self, key)
@@ -195,10 +285,23 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let core = &self.inner.core;
-        let entry = core.index.remove(self.hash(key), key, &core.queues)?;
-        let cause = if entry.has_expired(core.now()) { RemovalCause::Expired } else { RemovalCause::Explicit };
-        core.removed(&entry, cause);
-        (cause == RemovalCause::Explicit).then(|| entry.value.clone())
+        let (hash, guard) = (core.hash(key), pin());
+        let mut cause = RemovalCause::Explicit;
+        let (entry, ended) = core.take_out(
+            hash,
+            &guard,
+            |entry| key.equivalent(&entry.key),
+            |entry| {
+                if core.has_expired(entry) {
+                    cause = RemovalCause::Expired;
+                }
+                cause
+            },
+        )?;
+        let value = (cause == RemovalCause::Explicit).then(|| entry.value.clone());
+        drop(guard);
+        drop(ended);
+        value
     }
 
     /// Gives `key` a new time to live, none for ever; the entry counts as used. False if it is not there.
@@ -206,24 +309,44 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let core = &self.inner.core;
-        self.find(key).is_some_and(|entry| {
-            entry.expire_at(time_to_live.map(|time| core.after(time)));
-            entry.mark_used();
-            true
-        })
+        let expires = self.inner.core.expiry(time_to_live);
+        let touched = self.look(key, |entry| {
+            entry.expire_at(expires);
+            self.inner.core.queues.used(entry);
+        });
+        touched.is_some()
     }
 
-    /// Takes everything out. The listener is told of each entry. Locks each shard for a few entries at a time.
+    /// Takes everything out. The listener is told of each entry. Locks the place of one entry at a time, and gives their memory back to
+    /// the system.
     pub fn clear(&self) {
-        let core = &self.inner.core;
-        core.index.drain(&core.queues, |entry| core.removed(&entry, RemovalCause::Explicit));
-        core.queues.forget();
+        self.retain(|_, _| false);
+        self.inner.core.queues.forget();
     }
 
-    /// How many entries there are, expired ones that nobody has met yet included. O(shards).
+    /// Drops the keys and values of entries that have left, as far as no reader holds them back, and gives memory that is not used to
+    /// the system. Says how much had to stay. O(what waits).
+    ///
+    /// Those who take entries out do this little by little, and the reclaimer when it has made room; it is for who wants it now.
+    pub fn collect(&self) -> Bytes {
+        self.inner.core.index.slab().collect()
+    }
+
+    /// Memory that the cache itself has from the system: entries and free room between them, index, ghosts. Not what keys and values own,
+    /// nor what its groups cost. O(entries / 500).
+    pub fn footprint(&self) -> Bytes {
+        let core = &self.inner.core;
+        let own = size_of::<Inner<K, V, S>>()
+            + size_of::<Core<K, V, S>>()
+            + core.counters.footprint()
+            + core.queues.footprint();
+        let parts = core.index.slab().footprint().saturating_add(core.index.footprint());
+        parts.saturating_add(Bytes::new(own as u64))
+    }
+
+    /// How many entries there are, expired ones that nobody has met yet included. O(1).
     pub fn len(&self) -> usize {
-        self.inner.core.index.len()
+        self.inner.core.counters.len()
     }
 
     /// Is there none?
@@ -249,53 +372,128 @@ where
 
     /// What was done so far.
     pub fn stats(&self) -> CacheStats {
-        self.inner.core.counters.read()
+        let core = &self.inner.core;
+        CacheStats { drop_panics: core.index.slab().drop_panics(), ..core.counters.read() }
     }
 
-    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
-        self.inner.hasher.hash_one(key)
-    }
-
-    /// The live entry of `key`. One that has expired is taken out on the way.
-    fn find<Q>(&self, key: &Q) -> Option<Arc<Entry<K, V>>>
+    /// What `f` says of the live entry of `key`. One that has expired is taken out on the way.
+    #[inline]
+    fn look<Q, R>(&self, key: &Q, f: impl FnOnce(&Entry<K, V>) -> R) -> Option<R>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let entry = self.inner.core.index.get(self.hash(key), key)?;
-        self.inner.core.live(entry)
+        let core = &self.inner.core;
+        let (hash, guard) = (core.hash(key), pin());
+        match core.find(hash, key, &guard) {
+            Found::Live(entry) => Some(f(entry)),
+            Found::Nothing => None,
+            Found::Expired(ended) => {
+                drop(guard);
+                drop(ended);
+                None
+            }
+        }
     }
 }
 
-impl<K: Send + Sync, V: Send + Sync> Core<K, V> {
-    /// Nanoseconds since the epoch.
-    fn now(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+impl<K, V, S> Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    #[inline]
+    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
+        self.hasher.hash_one(key)
     }
 
-    /// The moment `time` from now; one too far off to be told is never.
-    fn after(&self, time: Duration) -> u64 {
-        u64::try_from(time.as_nanos()).map_or(u64::MAX, |ns| self.now().saturating_add(ns))
-    }
-
-    /// The entry, unless it has expired; then it is taken out.
-    fn live(&self, entry: Arc<Entry<K, V>>) -> Option<Arc<Entry<K, V>>> {
-        if !entry.may_expire() || !entry.has_expired(self.now()) {
-            return Some(entry);
+    /// The entry of `key`.
+    #[inline]
+    fn find<'c: 'g, 'g, Q>(&'c self, hash: u64, key: &Q, guard: &'g Guard) -> Found<'c, 'g, K, V, S>
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        let Some(entry) = self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) else {
+            return Found::Nothing;
+        };
+        if !self.has_expired(entry) {
+            return Found::Live(entry);
         }
-        if self.index.remove_same(&entry, &self.queues) {
-            self.removed(&entry, RemovalCause::Expired);
-        }
-        None
+        let ended = self.take_out(hash, guard, |there| std::ptr::eq(there, entry), |_| RemovalCause::Expired);
+        Found::Expired(ended.and_then(|(_, ended)| ended))
     }
 
-    /// To be called by whoever took `entry` out of the index, without a lock.
-    fn removed(&self, entry: &Entry<K, V>, cause: RemovalCause) {
+    /// Takes the entry out of the index that `is` wanted, and off its list. What is not on its list is a walk's, which will end it.
+    fn take_out<'c: 'g, 'g>(
+        &'c self,
+        hash: u64,
+        guard: &'g Guard,
+        is: impl Fn(&Entry<K, V>) -> bool,
+        cause: impl FnOnce(&Entry<K, V>) -> RemovalCause,
+    ) -> Option<TakenOut<'c, 'g, K, V, S>> {
+        let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);
+        self.index.remove(hash, guard, is, &hasher, |entry| {
+            entry.set_cause(cause(entry));
+            self.off_its_list(entry)
+        })
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
+    #[inline]
+    fn has_expired(&self, entry: &Entry<K, V>) -> bool {
+        let expires = entry.expires();
+        !expires.is_never() && expires.is_past(self.clock.now())
+    }
+
+    /// When what has so much time expires.
+    fn expiry(&self, time_to_live: Option<Duration>) -> Moment {
+        time_to_live.map_or(Moment::NEVER, |time| self.clock.after(time))
+    }
+
+    /// Takes an entry off its list that is being taken out of the index; none if a walk has it, which will end it.
+    fn off_its_list(&self, entry: &Entry<K, V>) -> Maybe<'_, K, V, S> {
+        let (entry, memcg) = self.queues.del(entry)?;
+        Some(Ended { core: self, entry: Some(entry), memcg })
+    }
+
+    /// Ends an entry that was taken out of the index and off its list, and that its group is not charged for any more, or soon will not be.
+    /// Not to be called with a lock or a guard.
+    fn end(&self, entry: Handle<K, V>) {
+        let cause = entry.cause();
         self.counters.removed(cause);
-        let Some(listener) = &self.listener else { return };
-        let tell = std::panic::AssertUnwindSafe(|| listener(&entry.key, &entry.value, cause));
-        if std::panic::catch_unwind(tell).is_err() {
-            self.counters.listener_panicked();
+        if let Some(listener) = &self.listener {
+            let tell = std::panic::AssertUnwindSafe(|| listener(&entry.key, &entry.value, cause));
+            if std::panic::catch_unwind(tell).is_err() {
+                self.counters.listener_panicked();
+            }
         }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, S> {
+    /// Gives the charges back. The entries go with the lists, when the index is gone.
+    fn drop(&mut self) {
+        let (mut at, guard) = (Cursor::new(), pin());
+        while !at.is_done() {
+            self.index.visit(&mut at, &guard, |entry| {
+                if let Some(memcg) = self.queues.whose(entry) {
+                    memcg.uncharge(entry.charge());
+                }
+            });
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> OfflineHook for Core<K, V, S> {
+    fn offline(&self, dying: &Memcg, _parent: &Memcg) {
+        self.queues.forget_tenant(dying);
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Inner<K, V, S> {
+    fn drop(&mut self) {
+        self.runtime.tree().remove_hook(self.hook);
     }
 }
 
@@ -310,7 +508,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for 
         f.debug_struct("Cache")
             .field("name", &self.inner.registration.name())
             .field("group", &self.inner.group)
-            .field("len", &self.inner.core.index.len())
+            .field("len", &self.inner.core.counters.len())
             .finish_non_exhaustive()
     }
 }

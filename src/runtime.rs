@@ -172,6 +172,11 @@ impl Runtime {
         group.try_charge(bytes).map(|_| ())
     }
 
+    /// How long a charge may take that finds no room.
+    pub(crate) fn direct_time_max(&self) -> Duration {
+        self.inner.direct_time_max
+    }
+
     /// The root group: its `max` is the budget that holds now.
     pub fn root(&self) -> &Memcg {
         self.inner.tree.root()

@@ -1,5 +1,6 @@
 //! The flags, spelled as memcached spells them, and what they amount to.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
@@ -120,7 +121,14 @@ pub struct Settings {
 ///
 /// A sentence: which flag, and what it should have been.
 pub fn read() -> Result<Settings, String> {
-    Args::parse().settings()
+    parse(std::env::args_os()).unwrap_or_else(|why| why.exit())
+}
+
+/// Reads these words, the program's name first: what the parser says to flags it cannot read, and to `-h`; then what they amount to.
+pub fn parse<W: Into<OsString> + Clone>(
+    words: impl IntoIterator<Item = W>,
+) -> Result<Result<Settings, String>, clap::Error> {
+    Ok(Args::try_parse_from(words)?.settings())
 }
 
 impl Args {
@@ -207,7 +215,7 @@ mod tests {
 
     fn settings(flags: &[&str]) -> Result<Settings, String> {
         let flags = ["cache_server"].iter().chain(flags);
-        Args::try_parse_from(flags).map_err(|why| why.to_string())?.settings()
+        parse(flags).map_err(|why| why.to_string())?
     }
 
     fn places(settings: &Settings) -> Vec<Place> {

@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod control;
+mod crawl;
 mod delete;
 mod get;
 mod log_in;
@@ -67,6 +68,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
         Command::TenantSet { name, limits } => control::tenant_set(session, name, limits),
         Command::TenantList => control::tenant_list(session),
         Command::WatchEvictions => return watch::evictions(session).await,
+        Command::Crawl { crawl, everything } => crawl::crawl(session, crawl, everything).await?,
         Command::Quit => return Ok(Next::Close),
         Command::Store(_) => unreachable!("the decoder keeps store commands until their value is there"),
     }
@@ -81,7 +83,8 @@ fn concerns_all(command: &Command<'_>) -> bool {
         | Command::MemoryLimit { .. }
         | Command::TenantSet { .. }
         | Command::TenantList
-        | Command::WatchEvictions => true,
+        | Command::WatchEvictions
+        | Command::Crawl { .. } => true,
         Command::Stats { topic, .. } => matches!(topic, Some(b"tenants" | b"detail" | b"reset")),
         _ => false,
     }

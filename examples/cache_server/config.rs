@@ -90,7 +90,12 @@ pub fn read(path: &Path, delimiter: u8) -> Result<Vec<(String, Limits)>, ConfigE
     }
 }
 
-fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limits)>, ConfigError> {
+/// Reads the text of `file`, which is named in errors.
+///
+/// # Errors
+///
+/// A line that cannot be understood.
+pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limits)>, ConfigError> {
     let mut tenants: Vec<(String, Limits)> = Vec::new();
     for (index, text) in text.lines().enumerate() {
         let wrong = |field: &str, why: String| ConfigError::Line {

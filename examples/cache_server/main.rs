@@ -20,6 +20,7 @@
 //!   tenant list                        who is there, with what limits, and how much they use
 //!   cache_memlimit 128                 another budget, in megabytes
 //!   watch evictions                    a line for each value that has to make room
+//!   lru_crawler metadump all           a line for each value there is
 //! ```
 //!
 //! # How we differ from memcached 1.6.18
@@ -31,8 +32,8 @@
 //!    base64; there, as it is, line ends included.
 //! 2. Marking a value stale, or noting who won it, replaces it, which takes its bytes a second time for a moment. Where there is no room
 //!    even so, nobody wins, and what was to be stale is gone. With `-M`, an `incr` may find no room for the same reason.
-//! 3. There is one slab class, 1, and no crawler: `lru_crawler metadump` answers as a memcached without one does. Of the things to
-//!    watch there are evictions, whose `ttl` is not known (-1).
+//! 3. There is one slab class, 1. `lru_crawler` goes over everything in no order, whatever was asked for before. Of the things to watch
+//!    there are evictions, whose `ttl` is not known (-1).
 //! 4. A connection that belongs to a tenant is refused what concerns all: `flush_all`, `verbosity`, limits, and others' statistics.
 
 #![forbid(unsafe_code)]

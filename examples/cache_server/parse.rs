@@ -99,6 +99,22 @@ pub enum Command<'a> {
     },
     TenantList,
     WatchEvictions,
+    /// `lru_crawler`; not of everything, that is of nothing.
+    Crawl {
+        crawl: Crawl,
+        everything: bool,
+    },
+}
+
+/// What is done with each value there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crawl {
+    /// `metadump`: a line about it.
+    Describe,
+    /// `mgdump`: the command that reads it.
+    Name,
+    /// `crawl`: it is let go if its time is over.
+    Expire,
 }
 
 /// The six commands that bring a value.
@@ -179,7 +195,7 @@ pub enum Refusal {
     BadDataChunk,
     TenantUsage,
     WatchEvictionsOnly,
-    CrawlerDisabled,
+    BadClass,
     TooLarge,
     /// The connection is closed after this one: nobody knows where the next command starts.
     LineTooLong,
@@ -199,7 +215,7 @@ impl Refusal {
             Self::BadDataChunk => "CLIENT_ERROR bad data chunk",
             Self::TenantUsage => "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>...",
             Self::WatchEvictionsOnly => "CLIENT_ERROR only evictions can be watched here",
-            Self::CrawlerDisabled => "CLIENT_ERROR lru crawler disabled",
+            Self::BadClass => "BADCLASS invalid class id",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::LineTooLong => "CLIENT_ERROR line too long",
             Self::Meta(fault) => fault.text(),

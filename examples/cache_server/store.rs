@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lowwater::cache::{Op, Reason};
+use lowwater::cache::{Op, Reason, Visit};
 use lowwater::pressure::{PressureConfig, Psi, Trigger};
 use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 use tokio::sync::mpsc;
@@ -174,6 +174,18 @@ impl Store {
             Op::Keep
         });
         seen
+    }
+
+    /// The keys of a part of all values, to be asked for until [`Visit::is_done`].
+    pub fn keys(&self, at: &mut Visit) -> Vec<Box<[u8]>> {
+        let mut keys = Vec::new();
+        self.cache.visit(at, |key, _| keys.push(key.clone()));
+        keys
+    }
+
+    /// Lets go of every value whose time is over.
+    pub fn expire_all(&self) {
+        self.cache.retain(|_, _| true);
     }
 
     /// Gives the value under `key` another time, which is a use of it; whether there is one.

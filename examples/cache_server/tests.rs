@@ -446,16 +446,18 @@ fn stats_tell_of_the_shrinker_and_of_reclaim() {
         client.say(&format!("set t:{n} 0 0 10000\r\n{value}\r\n"), "STORED\r\n");
     }
     let number = |client: &mut Client, topic: &str, name: &str| client.stat(topic, name).parse::<u64>().unwrap();
-    let freed = number(&mut client, "stats shrinkers", "values-0:freed");
-    assert!(freed >= 95, "2 MB went into 1 MB, and {freed} values had to go");
+    let evictions = number(&mut client, "stats", "evictions");
+    assert!(evictions >= 95, "2 MB went into 1 MB, and {evictions} values had to go");
     let objects = number(&mut client, "stats shrinkers", "values-0:objects");
-    assert!((1..=200 - 95).contains(&objects), "{objects} values are there");
+    assert!((50..=200 - 95).contains(&objects), "{objects} values are there");
     assert_eq!(number(&mut client, "stats shrinkers", "values-0:live_pairs"), 1);
-    // The reclaimer was told; when it runs is the machine's affair.
+    // Writers made that room themselves. What is too much from one moment to the next is the reclaimer's.
+    client.say("tenant set t max=200K\r\n", "OK\r\n");
     let deadline = Instant::now() + Duration::from_secs(10);
-    while number(&mut client, "stats reclaim", "node0:wakeups") == 0 {
+    while number(&mut client, "stats shrinkers", "values-0:freed") < objects - 20 {
         assert!(Instant::now() < deadline, "the reclaimer never woke");
         thread::sleep(Duration::from_millis(10));
     }
+    assert!(number(&mut client, "stats reclaim", "node0:wakeups") > 0);
     assert_eq!(number(&mut client, "stats reclaim", "limit_maxbytes"), 1 << 20);
 }

@@ -60,7 +60,7 @@ impl Watchers {
 }
 
 /// A key as it stands in a line: what is not plain as `%41`.
-fn uri_encoded(key: &[u8]) -> String {
+pub fn uri_encoded(key: &[u8]) -> String {
     let mut text = String::with_capacity(key.len());
     for &byte in key {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -3,18 +3,29 @@
 
 #![forbid(unsafe_code)]
 
+pub mod dcache;
 pub mod list_lru;
+pub mod map;
 pub mod pressure;
 pub mod protocol;
+pub mod settings;
 pub mod text;
 
 /// The example's own files, as they stand there.
 #[path = "../../examples/cache_server"]
-#[expect(dead_code, unused_imports, reason = "the parser's files are taken whole, and only the parser is fuzzed")]
+#[expect(dead_code, unused_imports, reason = "the files are taken whole, and only what parses is fuzzed")]
 mod server {
+    pub mod args;
+    pub mod auth;
+    pub mod config;
+    pub mod listen;
+    pub mod options;
     pub mod parse;
+    pub mod scope;
     pub mod stash;
+    pub mod stream;
+    pub mod tenant;
     pub mod value;
 }
 // Where those files look for each other.
-use server::{stash, value};
+use server::{auth, config, listen, options, parse, scope, stash, stream, tenant, value};

@@ -104,7 +104,7 @@ fn step(
         }
         2 => {
             let node = NodeId::new(feed.byte()? as u16 % NODES);
-            lru.prepare(&groups[group], node).expect("there is memory");
+            drop(lru.prepare(&groups[group], node).expect("there is memory"));
         }
         3..=5 => {
             let (item, node) = (feed.byte()? % ITEMS, feed.byte()? as u16 % NODES);

@@ -1,6 +1,6 @@
 //! Each body on inputs that are always the same: random bytes, and pieces of what the body understands.
 
-use lowwater_fuzz::{list_lru, pressure, protocol, text};
+use lowwater_fuzz::{dcache, list_lru, map, pressure, protocol, settings, text};
 
 /// xorshift64*: the same bytes on every run.
 struct Random(u64);
@@ -115,5 +115,83 @@ fn the_kernels_texts_are_read_or_refused() {
     let mut random = Random(4);
     for _ in 0..10_000 {
         pressure::check(&random.pieces(&pieces));
+    }
+}
+
+#[test]
+fn registries_hide_nothing() {
+    let mut random = Random(5);
+    for _ in 0..300 {
+        map::check(&random.bytes(400));
+    }
+}
+
+#[test]
+fn mounts_are_the_maps() {
+    let mut random = Random(6);
+    for _ in 0..300 {
+        dcache::check(&random.bytes(400));
+    }
+}
+
+#[test]
+fn operators_are_told() {
+    let pieces = [
+        "-p",
+        "\n",
+        "-l",
+        "127.0.0.1",
+        ":",
+        "[::1]",
+        "tag_a_:",
+        "-m",
+        "64",
+        "-I",
+        "1k",
+        "-c",
+        "-D",
+        "=",
+        "-o",
+        "modern,",
+        "--http",
+        "-vv",
+        "-U0",
+        "shop",
+        " low=8M",
+        " max=1",
+        "\nshop min=",
+        "#",
+        "18446744073709551616",
+        "-a",
+        "-Y",
+        "x",
+        "\t",
+    ];
+    let mut random = Random(7);
+    for which in 0..2_000 {
+        let mut text = vec![which as u8];
+        text.extend(random.pieces(&pieces));
+        settings::check(&text);
+    }
+}
+
+/// What the fuzzer has once found, and must not again.
+#[test]
+fn regressions() {
+    type Body = fn(&[u8]);
+    let bodies: [(&str, Body); 7] = [
+        ("dcache", dcache::check),
+        ("list_lru", list_lru::check),
+        ("map", map::check),
+        ("pressure", pressure::check),
+        ("protocol", protocol::check),
+        ("settings", settings::check),
+        ("text", text::check),
+    ];
+    for (name, body) in bodies {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions").join(name);
+        for file in std::fs::read_dir(&folder).into_iter().flatten() {
+            body(&std::fs::read(file.unwrap().path()).unwrap());
+        }
     }
 }

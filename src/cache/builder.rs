@@ -1,17 +1,19 @@
 //! How a cache is made.
 
 use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::{Bytes, Index, Memcg};
 
 use super::error::BuildError;
-use super::index::Index;
 use super::load::Flights;
 use super::queues::{Eviction, Queues};
+use super::room::Hands;
 use super::stats::Counters;
+use super::time::Clock;
 use super::{Cache, Core, Inner, Listener, RemovalCause, Weigher};
 use crate::Runtime;
 
@@ -120,7 +122,7 @@ impl<K, V, S> CacheBuilder<K, V, Weigher<K, V>, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
-    S: BuildHasher,
+    S: BuildHasher + Send + Sync + 'static,
 {
     /// Makes the cache and registers it with the runtime.
     ///
@@ -140,18 +142,23 @@ where
         let core = Arc::new(Core {
             index: Index::new(),
             queues: Queues::new(&prepared.occupancy(), self.eviction),
+            hands: Hands::default(),
             listener: self.listener,
             counters: Counters::default(),
-            epoch: Instant::now(),
+            hasher: self.hasher,
+            clock: Clock::start(),
+            most: AtomicUsize::new(0),
         });
+        let hook = self.runtime.tree().add_hook(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {
             registration,
             core,
+            hook,
             flights: Flights::default(),
-            hasher: self.hasher,
             group,
             time_to_live: self.time_to_live,
+            one_node: self.runtime.topology().nodes() == 1,
             weigher: self.weigher,
             runtime: self.runtime,
         };

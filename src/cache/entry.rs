@@ -1,139 +1,169 @@
 //! One entry: a key, a value, and what is known about them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use lowwater_lru_core::{linked, Bytes, Links, Memcg};
+use lowwater_lru_core::slab::SlotState;
+use lowwater_lru_core::{slotted, Bytes, Links, Slot};
 
 use super::queues::Queue;
+use super::stats::RemovalCause;
+use super::time::Moment;
 
-/// An entry. On a list of its group while it is in the index.
+/// An entry, in a slot of its cache's slab. In the index until it is taken out; its handle is on a list of its group, or with whoever
+/// took it off.
+// In this order, so that what a reader wants lies together; 32 bytes and the key and the value.
+#[repr(C)]
 pub(super) struct Entry<K, V> {
-    links: Links,
-    pub(super) hash: u64,
-    /// Nanoseconds since the cache's epoch at which it expires; [`NEVER`].
-    expires: AtomicU64,
-    /// Reads that were not paid for yet by being kept, up to [`USES_MAX`].
-    uses: AtomicU8,
-    /// On the main queue's lists; else on those of the probation queue.
-    in_main: AtomicBool,
-    charge: Charge,
     pub(super) key: K,
     pub(super) value: V,
+    expires: AtomicU32,
+    charge: Charge,
+    /// Uses, queue, cause.
+    state: SlotState,
+    links: Links,
 }
 
-linked!(impl[K: Send + Sync, V: Send + Sync] for Entry<K, V> { links, handle: Arc<Entry<K, V>> });
+slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Entry<K, V> { links, state, weight: |e| e.charge().get() });
 
-/// The moment that does not come.
-const NEVER: u64 = u64::MAX;
-/// Reads that count.
-const USES_MAX: u8 = 3;
+/// The handle of an entry.
+pub(super) type Handle<K, V> = Slot<Entry<K, V>>;
+
+/// Bytes in three bytes: exact below a MiB, then rounded up by less than a part in 2^18.
+#[derive(Clone, Copy)]
+struct Charge([u8; 3]);
+
+/// Reads that were not paid for yet by being kept: two bits.
+const USES: u8 = 3;
+/// On the main queue's lists; else on those of the probation queue.
+const IN_MAIN: u8 = 1 << 2;
+/// Why it was taken out of the index: two bits.
+const CAUSE_SHIFT: u32 = 3;
+const CAUSE: u8 = 3 << CAUSE_SHIFT;
+/// By number.
+const CAUSES: [RemovalCause; 4] =
+    [RemovalCause::Size, RemovalCause::Expired, RemovalCause::Explicit, RemovalCause::Replaced];
+
+/// What an entry costs in the index, where a bucket of 64 bytes for twelve is between 5/12 and 5/6 full, and mostly above 3/5; and its
+/// part of what slabs keep at hand.
+const INDEX_BYTES: usize = 8;
 
 impl<K, V> Entry<K, V> {
-    /// What an entry costs beyond what its key and value own: itself, the two counts of its `Arc`, its slot in the index, which is a
-    /// pointer and a byte in a table between 7/16 and 7/8 full, and its part of the ghosts.
-    pub(super) const BYTES: u64 =
-        (size_of::<Self>() + 2 * size_of::<usize>() + 16 + super::ghost::BYTES_PER_ENTRY) as u64;
+    /// What an entry costs beyond what its key and value own: itself, its place in the index, and its part of the ghosts.
+    pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + super::ghost::BYTES_PER_ENTRY) as u64;
 
-    pub(super) fn new(key: K, value: V, hash: u64, expires: Option<u64>, charge: Charge) -> Self {
-        Self {
-            links: Links::new(),
-            hash,
-            expires: AtomicU64::new(expires.unwrap_or(NEVER)),
-            uses: AtomicU8::new(0),
-            in_main: AtomicBool::new(false),
-            charge,
-            key,
-            value,
-        }
+    /// `charge` as [`rounded`] made it.
+    pub(super) fn new(key: K, value: V, expires: Moment, charge: Bytes, queue: Queue) -> Self {
+        let state = SlotState::new(if queue == Queue::Main { IN_MAIN } else { 0 });
+        let expires = AtomicU32::new(expires.raw());
+        Self { key, value, expires, charge: Charge::pack(charge.get()), state, links: Links::new() }
     }
 
-    pub(super) fn group(&self) -> &Memcg {
-        &self.charge.group
+    /// What its group was charged for it.
+    pub(super) fn charge(&self) -> Bytes {
+        Bytes::new(self.charge.unpack())
     }
 
     /// Leaves the line alone when enough is counted already, which is what it mostly is for entries that are read a lot.
+    #[inline]
     pub(super) fn mark_used(&self) {
-        // Relaxed: a hint to a walk that may come now or later; nothing is read through it. Of two uses at once one may be lost.
-        let uses = self.uses.load(Ordering::Relaxed);
-        if uses < USES_MAX {
-            self.uses.store(uses + 1, Ordering::Relaxed);
+        if self.state.bits() & USES < USES {
+            self.state.update(|bits| (bits & USES < USES).then_some(bits + 1));
         }
     }
 
     /// Reads that count.
     pub(super) fn uses(&self) -> u8 {
-        // Relaxed: as above.
-        self.uses.load(Ordering::Relaxed)
+        self.state.bits() & USES
     }
 
     /// Takes so many reads as paid for.
     pub(super) fn pay_uses(&self, left: u8) {
-        // Relaxed: as above.
-        self.uses.store(left, Ordering::Relaxed);
+        self.state.update(|bits| Some(bits & !USES | left));
     }
 
-    /// Whose list it is on, or goes to. Changed only under its shard's lock.
+    /// Whose list it is on, or goes to. Changed only under its segment's lock.
     pub(super) fn queue(&self) -> Queue {
-        // Relaxed: guarded by the shard's lock.
-        if self.in_main.load(Ordering::Relaxed) {
-            Queue::Main
-        } else {
+        if self.state.bits() & IN_MAIN == 0 {
             Queue::Probation
+        } else {
+            Queue::Main
         }
     }
 
     /// See [`queue`](Self::queue).
     pub(super) fn set_queue(&self, queue: Queue) {
-        // Relaxed: guarded by the shard's lock, or the entry is nobody else's yet.
-        self.in_main.store(queue == Queue::Main, Ordering::Relaxed);
+        let in_main = if queue == Queue::Main { IN_MAIN } else { 0 };
+        self.state.update(|bits| Some(bits & !IN_MAIN | in_main));
     }
 
-    pub(super) fn may_expire(&self) -> bool {
-        self.expires() != NEVER
+    /// Why it was taken out; told by whoever does, under its segment's lock, to whoever has its handle.
+    pub(super) fn cause(&self) -> RemovalCause {
+        CAUSES[usize::from(self.state.bits() >> CAUSE_SHIFT & 3)]
     }
 
-    pub(super) fn has_expired(&self, now: u64) -> bool {
-        self.expires() <= now
+    /// See [`cause`](Self::cause).
+    pub(super) fn set_cause(&self, cause: RemovalCause) {
+        let number = CAUSES.iter().position(|&c| c == cause).unwrap_or(0) as u8;
+        self.state.update(|bits| Some(bits & !CAUSE | number << CAUSE_SHIFT));
     }
 
-    /// When it expires; none if it does not.
-    pub(super) fn expires_at(&self) -> Option<u64> {
-        Some(self.expires()).filter(|&at| at != NEVER)
-    }
-
-    pub(super) fn expire_at(&self, at: Option<u64>) {
+    /// When it expires.
+    #[inline]
+    pub(super) fn expires(&self) -> Moment {
         // Relaxed: the time stands for itself.
-        self.expires.store(at.unwrap_or(NEVER), Ordering::Relaxed);
+        Moment::from_raw(self.expires.load(Ordering::Relaxed))
     }
 
-    fn expires(&self) -> u64 {
+    pub(super) fn expire_at(&self, at: Moment) {
         // Relaxed: the time stands for itself.
-        self.expires.load(Ordering::Relaxed)
-    }
-
-    /// The value, from whoever has the only handle.
-    pub(super) fn into_value(self) -> V {
-        self.value
+        self.expires.store(at.raw(), Ordering::Relaxed);
     }
 }
 
-/// Bytes taken from a group, given back on drop.
-#[derive(Debug)]
-pub(super) struct Charge {
-    group: Memcg,
-    bytes: Bytes,
+/// As many bytes as an entry can remember having been charged for: these, or a few more.
+pub(super) fn rounded(bytes: Bytes) -> Bytes {
+    Bytes::new(Charge::pack(bytes.get()).unpack())
 }
 
 impl Charge {
-    /// For bytes that were charged to `group` just now.
-    pub(super) fn of(group: Memcg, bytes: Bytes) -> Self {
-        Self { group, bytes }
+    /// Four bits say by how often two more the other twenty are to be shifted.
+    const MANTISSA: u32 = 20;
+
+    fn pack(bytes: u64) -> Self {
+        let mut shifts = 0_u32;
+        let fits = |shifts: u32| bytes.div_ceil(1 << (2 * shifts)) < 1 << Self::MANTISSA;
+        while shifts < 15 && !fits(shifts) {
+            shifts += 1;
+        }
+        let mantissa = bytes.div_ceil(1 << (2 * shifts)).min((1 << Self::MANTISSA) - 1) as u32;
+        let [a, b, c, _] = (mantissa | shifts << Self::MANTISSA).to_le_bytes();
+        Self([a, b, c])
+    }
+
+    fn unpack(self) -> u64 {
+        let [a, b, c] = self.0;
+        let packed = u32::from_le_bytes([a, b, c, 0]);
+        u64::from(packed & ((1 << Self::MANTISSA) - 1)) << (2 * (packed >> Self::MANTISSA))
     }
 }
 
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.group.uncharge(self.bytes);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_costs_32_bytes_and_what_is_in_it() {
+        assert_eq!(size_of::<Entry<u64, u64>>(), 48);
+        assert_eq!(size_of::<Entry<[u64; 3], [u64; 3]>>(), 80);
+    }
+
+    #[test]
+    fn a_charge_is_never_less_and_hardly_more() {
+        for bytes in (0..1 << 20).step_by(977).chain((0..48).map(|bit| (1 << bit) + 12_345)) {
+            let charged = rounded(Bytes::new(bytes)).get();
+            assert!(charged >= bytes && charged - bytes <= bytes >> 18, "{charged} for {bytes}");
+            assert!(bytes >= 1 << 20 || charged == bytes);
+            assert_eq!(rounded(Bytes::new(charged)).get(), charged);
+        }
     }
 }

@@ -1,13 +1,13 @@
-//! Keys that left, remembered for a while: a miss on one of them says which queue was too short.
+//! Keys that left, remembered for a while: an insert of one of them says which queue was too short, and who needs more memory.
 //!
-//! A table of four-byte slots in buckets of four: sixteen bits of the key's hash, and when it left, on a clock that ticks by
-//! evictions. A bucket that is full forgets its oldest. A ghost counts as long as no more entries left by the same queue since than the
-//! cache holds. Two keys in 16,000 are taken for each other; that costs one wrong guess each.
+//! A table of four-byte slots in buckets of four: sixteen bits of the key's hash, the queue, and when it left, on its
+//! [tenant](super::tenant)'s clock, who says how long it counts. A bucket that is full forgets what came first. Two keys in 16,000 are
+//! taken for each other; that costs one wrong guess each.
 //!
 //! There is no table until something is evicted. It follows the number of entries, up and down, and every entry is charged for its
 //! part of it ([`BYTES_PER_ENTRY`]): when memory is short is when ghosts are made, and no time to ask for more.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::RwLock;
 
@@ -17,125 +17,118 @@ use super::queues::Queue;
 const WAYS: usize = 4;
 /// Slots for each entry that the cache holds: two queues' ghosts, and room for the uneven filling of buckets.
 const SLOTS_PER_ENTRY: usize = 3;
-/// What a table costs an entry, between the sizes that it takes.
-pub(super) const BYTES_PER_ENTRY: usize = SLOTS_PER_ENTRY * size_of::<AtomicU32>() * 3 / 2;
-/// A table that is so many times too large is made smaller.
-const SLACK_MAX: usize = 8;
+/// What a table costs an entry.
+pub(super) const BYTES_PER_ENTRY: usize = SLOTS_PER_ENTRY * size_of::<AtomicU32>();
+/// A table that is so many times too large is made smaller, and one that is as much too small, larger. Then it begins empty.
+const SLACK_MAX: usize = 2;
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 64;
-/// Times on a slot's clock, of which half are past: so finely can age be told.
-const TIMES: u64 = 1 << 13;
+/// Times on the clock of a ghost, after which they begin again.
+pub(super) const TIMES: u32 = 1 << 13;
+
+/// An entry that left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ghost {
+    /// Which queue let it go.
+    pub(super) queue: Queue,
+    /// When, on its tenant's clock; less than [`TIMES`].
+    pub(super) time: u32,
+}
 
 /// See the module.
 #[derive(Default)]
 pub(super) struct Ghosts {
-    table: RwLock<Table>,
-    /// Evictions so far, by queue.
-    left: [AtomicU64; 2],
-}
-
-#[derive(Default)]
-struct Table {
-    slots: Box<[AtomicU32]>,
-    /// Evictions in one tick of a slot's clock.
-    tick: u64,
+    slots: RwLock<Box<[AtomicU32]>>,
 }
 
 impl Ghosts {
-    /// Remembers the key of this hash, which left by `queue` a cache that holds `len` entries.
-    pub(super) fn remember(&self, hash: u64, queue: Queue, len: usize) {
-        let left = self.left[queue as usize].fetch_add(1, Ordering::Relaxed); // Relaxed: a clock, not a guard.
-        let mut table = self.table.read();
-        if !table.fits(len) {
-            drop(table);
-            self.table.write().resize(len);
-            table = self.table.read();
+    /// Remembers the key of this hash, which left a cache that holds `len` entries.
+    pub(super) fn remember(&self, hash: u64, ghost: Ghost, len: usize) {
+        let mut slots = self.slots.read();
+        if !fits(slots.len(), len) {
+            drop(slots);
+            resize(&mut self.slots.write(), len);
+            slots = self.slots.read();
         }
-        table.put(hash, queue, left);
+        // Relaxed, all of these: a slot stands for itself; of two who write a bucket, either may win.
+        let mut moved = pack(hash, ghost);
+        for slot in bucket(&slots, hash) {
+            let there = slot.load(Ordering::Relaxed);
+            slot.store(moved, Ordering::Relaxed);
+            if there == 0 {
+                break;
+            }
+            moved = there;
+        }
+    }
+
+    /// What is known of the key of this hash; it is forgotten.
+    pub(super) fn take(&self, hash: u64) -> Option<Ghost> {
+        let slots = self.slots.read();
+        if slots.is_empty() {
+            return None;
+        }
+        // Relaxed: as above.
+        let found = bucket(&slots, hash).iter().find_map(|slot| {
+            let ghost = unpack(hash, slot.load(Ordering::Relaxed))?;
+            slot.store(0, Ordering::Relaxed);
+            Some(ghost)
+        });
+        found
+    }
+
+    /// Brings the line of a hash closer.
+    pub(super) fn prefetch(&self, hash: u64) {
+        let slots = self.slots.read();
+        if !slots.is_empty() {
+            lowwater_lru_core::prefetch(&bucket(&slots, hash)[0]);
+        }
+    }
+
+    /// Bytes of the table.
+    pub(super) fn footprint(&self) -> usize {
+        size_of_val(&**self.slots.read())
     }
 
     /// Forgets everything, and gives the memory back.
     pub(super) fn forget(&self) {
-        *self.table.write() = Table::default();
-    }
-
-    /// The queue by which the key of this hash left, if that was not long ago; it is forgotten.
-    pub(super) fn take(&self, hash: u64, len: usize) -> Option<Queue> {
-        let table = self.table.read();
-        if table.slots.is_empty() {
-            return None;
-        }
-        let left = [Queue::Probation, Queue::Main].map(|queue| {
-            // Relaxed: as above.
-            self.left[queue as usize].load(Ordering::Relaxed)
-        });
-        table.take(hash, left, len as u64)
+        *self.slots.write() = Box::default();
     }
 }
 
-impl Table {
-    /// Is the table large enough for a cache of so many entries, and not much larger?
-    fn fits(&self, len: usize) -> bool {
-        let want = len * SLOTS_PER_ENTRY;
-        self.slots.len() >= want / 2 && (SLOTS_MIN..=SLACK_MAX * want.max(SLOTS_MIN)).contains(&self.slots.len())
-    }
+/// Are so many slots enough for so many entries, and not many more?
+fn fits(slots: usize, len: usize) -> bool {
+    let want = len * SLOTS_PER_ENTRY;
+    slots >= want / SLACK_MAX && (SLOTS_MIN..=SLACK_MAX * want.max(SLOTS_MIN)).contains(&slots)
+}
 
-    fn resize(&mut self, len: usize) {
-        if self.fits(len) {
-            return; // Another thread was faster.
-        }
-        let slots = (len * SLOTS_PER_ENTRY).next_power_of_two().max(SLOTS_MIN);
-        // What was remembered is forgotten: the clock ticks differently now.
-        self.slots = (0..slots).map(|_| AtomicU32::new(0)).collect();
-        self.tick = (slots as u64 * 2 / TIMES).max(1);
+/// Makes a table for so many entries.
+fn resize(slots: &mut Box<[AtomicU32]>, len: usize) {
+    // Another thread may have been faster.
+    if !fits(slots.len(), len) {
+        let count = (len * SLOTS_PER_ENTRY).next_multiple_of(WAYS).max(SLOTS_MIN);
+        *slots = (0..count).map(|_| AtomicU32::new(0)).collect();
     }
+}
 
-    fn put(&self, hash: u64, queue: Queue, left: u64) {
-        let now = self.time(left);
-        let ghost = pack(hash, queue, now);
-        let bucket = self.bucket(hash);
-        // Relaxed, all of these: a slot stands for itself; of two who write one, either may win.
-        let age = |slot: &AtomicU32| match slot.load(Ordering::Relaxed) {
-            0 => TIMES as u32,
-            old => age(now, old),
-        };
-        if let Some(oldest) = bucket.iter().max_by_key(|slot| age(slot)) {
-            oldest.store(ghost, Ordering::Relaxed);
-        }
-    }
-
-    fn take(&self, hash: u64, left: [u64; 2], len: u64) -> Option<Queue> {
-        for slot in self.bucket(hash) {
-            // Relaxed: as in `put`.
-            let ghost = slot.load(Ordering::Relaxed);
-            if ghost == 0 || ghost >> 16 != tag(hash) {
-                continue;
-            }
-            let queue = if ghost & QUEUE == 0 { Queue::Probation } else { Queue::Main };
-            slot.store(0, Ordering::Relaxed);
-            let age = u64::from(age(self.time(left[queue as usize]), ghost)) * self.tick;
-            return (age <= len).then_some(queue);
-        }
-        None
-    }
-
-    fn time(&self, left: u64) -> u32 {
-        (left / self.tick % TIMES) as u32
-    }
-
-    fn bucket(&self, hash: u64) -> &[AtomicU32] {
-        let buckets = self.slots.len() / WAYS;
-        let first = (hash as usize & (buckets - 1)) * WAYS;
-        &self.slots[first..first + WAYS]
-    }
+/// Of any number of buckets: the low half of the hash, taken as a fraction of them.
+fn bucket(slots: &[AtomicU32], hash: u64) -> &[AtomicU32] {
+    let buckets = (slots.len() / WAYS) as u64;
+    let first = (((hash & 0xffff_ffff) * buckets) >> 32) as usize * WAYS;
+    &slots[first..first + WAYS]
 }
 
 // A slot: tag 16 | taken 1 | queue 1 | time 13 (with a bit to spare); 0 is none, which `TAKEN` keeps others from being.
 const TAKEN: u32 = 1 << 15;
 const QUEUE: u32 = 1 << 14;
 
-fn pack(hash: u64, queue: Queue, time: u32) -> u32 {
-    tag(hash) << 16 | TAKEN | if queue == Queue::Main { QUEUE } else { 0 } | time
+fn pack(hash: u64, ghost: Ghost) -> u32 {
+    tag(hash) << 16 | TAKEN | if ghost.queue == Queue::Main { QUEUE } else { 0 } | (ghost.time % TIMES)
+}
+
+fn unpack(hash: u64, slot: u32) -> Option<Ghost> {
+    let queue = if slot & QUEUE == 0 { Queue::Probation } else { Queue::Main };
+    (slot != 0 && slot >> 16 == tag(hash)).then_some(Ghost { queue, time: slot % TIMES })
 }
 
 /// Other bits than those that choose the bucket.
@@ -143,51 +136,59 @@ fn tag(hash: u64) -> u32 {
     (hash >> 48) as u32
 }
 
-/// Ticks between then and now, on a clock that goes round.
-fn age(now: u32, ghost: u32) -> u32 {
-    now.wrapping_sub(ghost) % TIMES as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn hash(n: u64) -> u64 {
-        n.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ n << 40
+        (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32) ^ n << 40
+    }
+
+    fn left(time: u32) -> Ghost {
+        Ghost { queue: Queue::Probation, time }
     }
 
     #[test]
-    fn a_ghost_is_found_once_with_its_queue_and_forgotten_in_time() {
+    fn a_ghost_is_found_once_with_its_queue_and_time() {
         let ghosts = Ghosts::default();
-        assert_eq!(ghosts.take(hash(1), 1000), None);
-        ghosts.remember(hash(1), Queue::Probation, 1000);
-        ghosts.remember(hash(2), Queue::Main, 1000);
-        assert_eq!(ghosts.take(hash(1), 1000), Some(Queue::Probation));
-        assert_eq!(ghosts.take(hash(1), 1000), None);
-        assert_eq!(ghosts.take(hash(2), 1000), Some(Queue::Main));
-        ghosts.remember(hash(3), Queue::Main, 1000);
-        for n in 10..1_500 {
-            ghosts.remember(hash(n), Queue::Main, 1000);
+        assert_eq!(ghosts.take(hash(1)), None);
+        for n in 0..1_000 {
+            let queue = if n % 3 == 0 { Queue::Main } else { Queue::Probation };
+            ghosts.remember(hash(n), Ghost { queue, time: n as u32 }, 1_000);
         }
-        assert_eq!(ghosts.take(hash(3), 1000), None, "more left since than the cache holds");
-        let found = (500..1_500).filter(|&n| ghosts.take(hash(n), 1000).is_some()).count();
-        assert!(found > 900, "of the last 1,000, {found} are remembered");
+        let found = (0..1_000).filter_map(|n| Some((n, ghosts.take(hash(n))?))).collect::<Vec<_>>();
+        assert!(found.len() > 900, "{}", found.len());
+        for (n, ghost) in found {
+            assert_eq!((ghost.queue == Queue::Main, ghost.time), (n % 3 == 0, n as u32));
+            assert_eq!(ghosts.take(hash(n)), None);
+        }
+    }
+
+    #[test]
+    fn a_full_bucket_forgets_what_came_first() {
+        let ghosts = Ghosts::default();
+        // The same low bits, other high ones.
+        let key = |n: u64| n << 48 | 5;
+        (1..=6).for_each(|n| ghosts.remember(key(n), left(n as u32), 10));
+        let known: Vec<_> = (1..=6).filter(|&n| ghosts.take(key(n)).is_some()).collect();
+        assert_eq!(known, [3, 4, 5, 6]);
     }
 
     #[test]
     fn the_table_follows_the_number_of_entries() {
         let ghosts = Ghosts::default();
-        let slots = || ghosts.table.read().slots.len();
+        let slots = || ghosts.slots.read().len();
         let mut n = 0;
         for (len, expected) in
-            [(0, 64), (10, 64), (1_000, 4_096), (2_000, 4_096), (3_000, 16_384), (100, 512), (0, 512)]
+            [(0, 64), (10, 64), (1_000, 3_000), (2_000, 3_000), (3_000, 9_000), (100, 300), (50, 300), (0, 64)]
         {
             n += 1;
-            ghosts.remember(hash(n), Queue::Main, len);
+            ghosts.remember(hash(n), left(0), len);
             assert_eq!(slots(), expected, "for {len} entries");
+            assert!(ghosts.take(hash(n)).is_some());
         }
         ghosts.forget();
         assert_eq!(slots(), 0);
-        assert_eq!(ghosts.take(hash(n), 100), None);
+        assert_eq!(ghosts.take(hash(n)), None);
     }
 }

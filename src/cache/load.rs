@@ -1,21 +1,23 @@
 //! One load for many who wait (single flight).
 //!
-//! A flight is found by its key's hash. Two keys of one hash share a flight at worst: whoever waited for the other's key finds that out
-//! and starts again. So no key needs to be cloned.
+//! A flight is found by its key's hash, and holds its key while it loads: whoever comes for another key of that hash loads alone. Threads
+//! wait asleep, tasks by their wakers; both may wait for the same load.
 
-use std::sync::Arc;
+#[cfg(feature = "async")]
+use std::future::poll_fn;
+use std::sync::{Arc, OnceLock};
+#[cfg(feature = "async")]
+use std::task::{Poll, Waker};
 
 use dashmap::{DashMap, Entry as Slot};
 use parking_lot::{Condvar, Mutex};
 
-use super::entry::Entry;
-
-/// The loads that are under way.
-pub(super) struct Flights<K, V>(DashMap<u64, Arc<Flight<K, V>>>);
+/// The loads that are under way. Costs nothing before the first.
+pub(super) struct Flights<K, V>(OnceLock<DashMap<u64, Arc<Flight<K, V>>>>);
 
 impl<K, V> Default for Flights<K, V> {
     fn default() -> Self {
-        Self(DashMap::new())
+        Self(OnceLock::new())
     }
 }
 
@@ -23,12 +25,17 @@ impl<K, V> Default for Flights<K, V> {
 struct Flight<K, V> {
     state: Mutex<State<K, V>>,
     landed: Condvar,
+    /// Tasks that wait. Taken after the state's lock.
+    #[cfg(feature = "async")]
+    wakers: Mutex<Vec<Waker>>,
 }
 
 enum State<K, V> {
-    InAir,
-    /// The loaded entry, kept in the cache or not.
-    Landed(Arc<Entry<K, V>>),
+    InAir(K),
+    /// The key is being put in the cache.
+    Landing,
+    /// What was loaded, kept in the cache or not.
+    Landed(Arc<V>),
     /// The loader panicked.
     Lost,
 }
@@ -37,57 +44,139 @@ enum State<K, V> {
 pub(super) enum Boarded<'a, K, V> {
     /// Load, and [`land`](Pilot::land) it.
     Pilot(Pilot<'a, K, V>),
-    /// This was loaded, perhaps for another key of the same hash.
-    Passenger(Arc<Entry<K, V>>),
-    /// The one who loaded gave up; ask again.
-    Lost,
+    /// This was loaded.
+    Passenger(Arc<V>),
+    /// Ask again: the one who loaded gave up, or was about to land.
+    Again(K),
+    /// The flight is another key's.
+    Alone(K),
 }
 
 /// The duty to load. Dropped without landing, it lets another try.
 pub(super) struct Pilot<'a, K, V> {
-    flights: &'a Flights<K, V>,
+    flights: &'a DashMap<u64, Arc<Flight<K, V>>>,
     hash: u64,
     flight: Arc<Flight<K, V>>,
 }
 
-impl<K, V> Flights<K, V> {
-    /// Joins the flight of `hash`: waits for it, or starts it.
-    pub(super) fn board(&self, hash: u64) -> Boarded<'_, K, V> {
-        let flight = match self.0.entry(hash) {
-            Slot::Occupied(slot) => Arc::clone(slot.get()),
-            Slot::Vacant(slot) => {
-                let flight = Arc::new(Flight { state: Mutex::new(State::InAir), landed: Condvar::new() });
-                slot.insert(Arc::clone(&flight));
-                return Boarded::Pilot(Pilot { flights: self, hash, flight });
-            }
+/// A flight of somebody else, and the key of who waits for it.
+struct Waiting<K, V> {
+    flight: Arc<Flight<K, V>>,
+    key: Option<K>,
+    /// The flight is known to be this key's.
+    is_ours: bool,
+}
+
+impl<K: Eq, V> Flights<K, V> {
+    /// Joins the flight of `key`: waits for it, or starts it.
+    pub(super) fn board(&self, hash: u64, key: K) -> Boarded<'_, K, V> {
+        let mut waiting = match self.meet(hash, key) {
+            Ok(pilot) => return Boarded::Pilot(pilot),
+            Err(waiting) => waiting,
         };
+        let flight = Arc::clone(&waiting.flight);
         let mut state = flight.state.lock();
         loop {
-            match &*state {
-                State::InAir => flight.landed.wait(&mut state),
-                State::Landed(entry) => return Boarded::Passenger(Arc::clone(entry)),
-                State::Lost => return Boarded::Lost,
+            match waiting.ask(&state) {
+                Some(boarded) => return boarded,
+                None => flight.landed.wait(&mut state),
+            }
+        }
+    }
+
+    /// As [`board`](Self::board), for a task.
+    #[cfg(feature = "async")]
+    pub(super) async fn board_async(&self, hash: u64, key: K) -> Boarded<'_, K, V> {
+        let mut waiting = match self.meet(hash, key) {
+            Ok(pilot) => return Boarded::Pilot(pilot),
+            Err(waiting) => waiting,
+        };
+        let flight = Arc::clone(&waiting.flight);
+        poll_fn(|context| {
+            let state = flight.state.lock();
+            if let Some(boarded) = waiting.ask(&state) {
+                return Poll::Ready(boarded);
+            }
+            // Under the state's lock, so before whoever lands looks for wakers.
+            let mut wakers = flight.wakers.lock();
+            if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                wakers.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Starts a flight for `key`, or finds the one that there is.
+    fn meet(&self, hash: u64, key: K) -> Result<Pilot<'_, K, V>, Waiting<K, V>> {
+        let flights = self.0.get_or_init(DashMap::new);
+        match flights.entry(hash) {
+            Slot::Occupied(slot) => Err(Waiting { flight: Arc::clone(slot.get()), key: Some(key), is_ours: false }),
+            Slot::Vacant(slot) => {
+                let flight = Arc::new(Flight {
+                    state: Mutex::new(State::InAir(key)),
+                    landed: Condvar::new(),
+                    #[cfg(feature = "async")]
+                    wakers: Mutex::default(),
+                });
+                slot.insert(Arc::clone(&flight));
+                Ok(Pilot { flights, hash, flight })
             }
         }
     }
 }
 
+impl<K: Eq, V> Waiting<K, V> {
+    /// What there is for who waits; none yet. Not to be asked again after an answer.
+    fn ask<'a>(&mut self, state: &State<K, V>) -> Option<Boarded<'a, K, V>> {
+        let answer: fn(K) -> Boarded<'a, K, V> = match state {
+            State::InAir(theirs) if !self.is_ours && Some(theirs) != self.key.as_ref() => Boarded::Alone,
+            State::InAir(_) => {
+                self.is_ours = true;
+                return None;
+            }
+            State::Landing => return None,
+            State::Landed(value) if self.is_ours => return Some(Boarded::Passenger(Arc::clone(value))),
+            State::Landed(_) | State::Lost => Boarded::Again,
+        };
+        self.key.take().map(answer)
+    }
+}
+
 impl<K, V> Pilot<'_, K, V> {
+    /// Shows the key.
+    pub(super) fn with_key<R>(&self, f: impl FnOnce(&K) -> R) -> R {
+        match &*self.flight.state.lock() {
+            State::InAir(key) => f(key),
+            State::Landing | State::Landed(_) | State::Lost => unreachable!("the pilot has not landed"),
+        }
+    }
+
+    /// Takes the key; from here on the flight is about to land.
+    pub(super) fn take_key(&self) -> K {
+        match std::mem::replace(&mut *self.flight.state.lock(), State::Landing) {
+            State::InAir(key) => key,
+            State::Landing | State::Landed(_) | State::Lost => unreachable!("the pilot has not landed"),
+        }
+    }
+
     /// Tells those who wait.
-    pub(super) fn land(self, entry: Arc<Entry<K, V>>) {
-        *self.flight.state.lock() = State::Landed(entry);
+    pub(super) fn land(self, value: V) {
+        *self.flight.state.lock() = State::Landed(Arc::new(value));
     }
 }
 
 impl<K, V> Drop for Pilot<'_, K, V> {
     fn drop(&mut self) {
         // Out of the map first: whoever comes from here on finds the entry in the cache, or starts a flight of its own.
-        self.flights.0.remove(&self.hash);
+        self.flights.remove(&self.hash);
         let mut state = self.flight.state.lock();
-        if matches!(*state, State::InAir) {
+        if !matches!(*state, State::Landed(_)) {
             *state = State::Lost;
         }
         drop(state);
         self.flight.landed.notify_all();
+        #[cfg(feature = "async")]
+        std::mem::take(&mut *self.flight.wakers.lock()).into_iter().for_each(Waker::wake);
     }
 }

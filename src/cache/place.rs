@@ -1,17 +1,19 @@
 //! The place of a key: inserting with a group and a time of its own, and computing a value from the one that is there.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::hash::{BuildHasher, Hash};
-use std::sync::Arc;
 use std::time::Duration;
 
-use lowwater_lru_core::{AddError, Bytes, Memcg};
+use lowwater_lru_core::index::PutError;
+use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
 
-use super::entry::{Charge, Entry};
+use super::entry::{rounded, Entry, Handle};
 use super::error::{InsertError, Reason};
-use super::index::{Expect, Refused};
-use super::load::Boarded;
+use super::queues::Queues;
 use super::stats::RemovalCause;
-use super::Cache;
+use super::time::{Moment, Now};
+use super::{Cache, Found, Inner, Maybe};
 
 /// A key's place in a cache; from [`Cache::entry`]. Nothing is looked up or locked until one of its verbs is called.
 ///
@@ -38,16 +40,19 @@ where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
 {
-    cache: &'a Cache<K, V, S>,
-    key: K,
-    group: Memcg,
-    time_to_live: Option<Duration>,
+    pub(super) cache: &'a Cache<K, V, S>,
+    pub(super) key: K,
+    pub(super) group: &'a Memcg,
+    pub(super) time_to_live: Option<Duration>,
 }
 
 /// What is under a key.
-pub struct Current<'a, K, V> {
+pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     entry: &'a Entry<K, V>,
-    now: u64,
+    now: Now,
+    queues: &'a Queues<K, V>,
+    root: &'a Memcg,
+    group: OnceCell<Memcg>,
 }
 
 /// What is to be done with a key.
@@ -76,7 +81,7 @@ pub enum Computed<V> {
     Kept,
 }
 
-impl<K, V> Current<'_, K, V> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Current<'_, K, V> {
     /// The value.
     pub fn value(&self) -> &V {
         &self.entry.value
@@ -84,12 +89,12 @@ impl<K, V> Current<'_, K, V> {
 
     /// The time it has left; none if it does not expire.
     pub fn time_left(&self) -> Option<Duration> {
-        self.entry.expires_at().map(|at| Duration::from_nanos(at.saturating_sub(self.now)))
+        self.entry.expires().left(self.now)
     }
 
-    /// The group it belongs to.
+    /// The group it belongs to; the root for one that is just being evicted.
     pub fn group(&self) -> &Memcg {
-        self.entry.group()
+        self.group.get_or_init(|| self.queues.whose(self.entry).unwrap_or_else(|| self.root.clone()))
     }
 }
 
@@ -101,12 +106,12 @@ where
 {
     pub(super) fn new(cache: &'a Cache<K, V, S>, key: K) -> Self {
         let inner = &cache.inner;
-        Self { cache, key, group: inner.group.clone(), time_to_live: inner.time_to_live }
+        Self { cache, key, group: &inner.group, time_to_live: inner.time_to_live }
     }
 
     /// The group that is charged for what is inserted; the cache's own by default.
-    pub fn group(mut self, group: &Memcg) -> Self {
-        self.group = group.clone();
+    pub fn group(mut self, group: &'a Memcg) -> Self {
+        self.group = group;
         self
     }
 
@@ -128,52 +133,12 @@ where
     ///
     /// [`InsertError`] says why, and gives the value back. What was there still is.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
-        let expires = self.time_to_live.map(|time| self.cache.inner.core.after(time));
-        let hash = self.cache.hash(&self.key);
-        let entry = self.cache.make(self.key, value, hash, &self.group, expires).map_err(Unmade::into_error)?;
-        match self.cache.put(entry, &Expect::Any) {
-            Ok(replaced) => Ok(replaced),
-            Err(Refused::List(refused)) => Err(no_list(refused)),
-            Err(Refused::Changed(_)) => unreachable!("anything was expected"),
-        }
-    }
-
-    /// The value there, or that of `load`; see [`Cache::get_or_insert_with`].
-    pub fn or_insert_with(self, load: impl FnOnce() -> V) -> V {
-        let cache = self.cache;
-        let hash = cache.hash(&self.key);
-        loop {
-            if let Some(value) = cache.get(&self.key) {
-                return value;
-            }
-            match cache.inner.flights.board(hash) {
-                Boarded::Pilot(pilot) => {
-                    // Somebody may have landed between our look and our boarding.
-                    if let Some(value) = cache.peek(&self.key) {
-                        return value;
-                    }
-                    let value = load();
-                    cache.inner.core.counters.loaded();
-                    let expires = self.time_to_live.map(|time| cache.inner.core.after(time));
-                    let entry = match cache.make(self.key, value, hash, &self.group, expires) {
-                        Ok(entry) => entry,
-                        Err(unmade) => {
-                            // Those who wait get it all the same.
-                            let value = unmade.value.clone();
-                            pilot.land(Arc::new(unmade.into_uncharged(hash, &self.group)));
-                            return value;
-                        }
-                    };
-                    let value = entry.value.clone();
-                    // An insert that came meanwhile is younger than our load.
-                    let _kept = cache.put(Arc::clone(&entry), &Expect::Vacant);
-                    pilot.land(entry);
-                    return value;
-                }
-                Boarded::Passenger(entry) if entry.key == self.key => return entry.value.clone(),
-                Boarded::Passenger(_) | Boarded::Lost => {}
-            }
-        }
+        let expires = self.cache.inner.core.expiry(self.time_to_live);
+        let hash = self.cache.inner.core.hash(&self.key);
+        self.cache.make_and_put(self.key, value, hash, self.group, expires, &Expect::Any).map_err(|unput| {
+            let reason = unput.reason.expect("anything was expected");
+            InsertError { reason, value: unput.value }
+        })
     }
 
     /// Asks `f` what to do with what is there, and does it, as one step for everybody else.
@@ -189,38 +154,97 @@ where
         F: FnMut(Option<Current<'_, K, V>>) -> Op<V>,
     {
         let (cache, core) = (self.cache, &self.cache.inner.core);
-        let hash = cache.hash(&self.key);
+        let hash = core.hash(&self.key);
+        let (queues, root) = (&core.queues, cache.inner.runtime.root());
         loop {
-            let there = cache.find(&self.key);
-            let op = f(there.as_deref().map(|entry| Current { entry, now: core.now() }));
-            let (value, update) = match (op, &there) {
-                (Op::Put(value), _) => (value, false),
-                (Op::Update(value), _) => (value, true),
-                (Op::Remove, Some(entry)) => {
-                    if core.index.remove_same(entry, &core.queues) {
-                        core.removed(entry, RemovalCause::Explicit);
-                        return Ok(Computed::Removed(entry.value.clone()));
-                    }
+            // Until the answer is carried out, so that an entry that is the same is the same.
+            let guard = pin();
+            let there = match core.find(hash, &self.key, &guard) {
+                Found::Live(entry) => Some(entry),
+                Found::Nothing => None,
+                Found::Expired(ended) => {
+                    drop(guard);
+                    drop(ended);
                     continue;
+                }
+            };
+            let now = core.clock.now();
+            let op = f(there.map(|entry| Current { entry, now, queues, root, group: OnceCell::new() }));
+            let (value, expires) = match (op, there) {
+                (Op::Update(value), Some(entry)) => (value, entry.expires()),
+                (Op::Put(value) | Op::Update(value), _) => (value, core.expiry(self.time_to_live)),
+                (Op::Remove, Some(entry)) => {
+                    let is_it = |there: &_| std::ptr::eq(there, entry);
+                    let Some((_, ended)) = core.take_out(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
+                        continue;
+                    };
+                    let value = entry.value.clone();
+                    drop(guard);
+                    drop(ended);
+                    return Ok(Computed::Removed(value));
                 }
                 (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
             };
-            let expires = match &there {
-                Some(entry) if update => entry.expires_at(),
-                _ => self.time_to_live.map(|time| core.after(time)),
-            };
-            let entry = cache.make(self.key, value, hash, &self.group, expires).map_err(Unmade::into_error)?;
-            let expect = there.as_ref().map_or(Expect::Vacant, Expect::Same);
-            match cache.put(entry, &expect) {
-                Ok(None) => return Ok(Computed::Inserted),
-                Ok(Some(old)) => return Ok(Computed::Replaced(old)),
-                Err(Refused::List(refused)) => return Err(no_list(refused)),
-                Err(Refused::Changed(entry)) => {
-                    self.key = Arc::into_inner(entry).expect("an entry that was not put in has one handle").key;
+            let expect = there.map_or(Expect::Vacant, Expect::Same);
+            let group = online(self.group);
+            let made = cache.make(self.key, value, hash, &group, expires);
+            match made.and_then(|entry| cache.put(entry, hash, &group, &guard, &expect)) {
+                Ok((old, ended)) => {
+                    drop(guard);
+                    drop(ended);
+                    return Ok(old.map_or(Computed::Inserted, Computed::Replaced));
                 }
+                Err(Unput { reason: Some(reason), value, .. }) => return Err(InsertError { reason, value }),
+                Err(Unput { reason: None, key, .. }) => self.key = key,
             }
         }
     }
+}
+
+/// What must be under the key for a value to be put there.
+pub(super) enum Expect<'g, K, V> {
+    /// Whatever there is.
+    Any,
+    /// Nothing.
+    Vacant,
+    /// This entry, and no other.
+    Same(&'g Entry<K, V>),
+}
+
+/// A value that was not put in.
+pub(super) struct Unput<K, V> {
+    /// None: there is not what was expected.
+    reason: Option<Reason>,
+    key: K,
+    value: V,
+}
+
+/// Bytes that were taken for an entry, given back when this is dropped.
+struct Refund<'a> {
+    group: &'a Memcg,
+    bytes: Bytes,
+}
+
+impl Drop for Refund<'_> {
+    fn drop(&mut self) {
+        self.group.uncharge(self.bytes);
+    }
+}
+
+/// The value that another took the place of, and what is to be dropped when no guard is held.
+type Put<'c, K, V, S> = (Option<V>, Maybe<'c, K, V, S>);
+
+/// The group itself, or if it is dying, the one above it that is not.
+fn online(group: &Memcg) -> Cow<'_, Memcg> {
+    if group.is_online() {
+        Cow::Borrowed(group)
+    } else {
+        Cow::Owned(group.nearest_online())
+    }
+}
+
+fn no_memory(group: &Memcg) -> Reason {
+    Reason::NoMemory { group: group.path() }
 }
 
 impl<K, V, S> Cache<K, V, S>
@@ -229,67 +253,111 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Weighs, charges, and makes an entry that is nowhere yet.
-    fn make(
+    /// Makes an entry, and puts it in its place; the value it replaced.
+    pub(super) fn make_and_put(
         &self,
         key: K,
         value: V,
         hash: u64,
         group: &Memcg,
-        expires: Option<u64>,
-    ) -> Result<Arc<Entry<K, V>>, Unmade<K, V>> {
-        let bytes = (self.inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
-        let group = group.nearest_online();
-        if let Err(over) = self.inner.runtime.charge(&group, bytes) {
-            self.inner.core.counters.rejected();
-            let (group, max) = (over.memcg.path(), over.memcg.max());
-            let reason =
-                if bytes > max { Reason::TooLarge { bytes, group, max } } else { Reason::NoRoom { bytes, group } };
-            return Err(Unmade { reason, key, value });
-        }
-        Ok(Arc::new(Entry::new(key, value, hash, expires, Charge::of(group, bytes))))
+        expires: Moment,
+        expect: &Expect<'_, K, V>,
+    ) -> Result<Option<V>, Unput<K, V>> {
+        let group = online(group);
+        let entry = self.make(key, value, hash, &group, expires)?;
+        let guard = pin();
+        let (replaced, ended) = self.put(entry, hash, &group, &guard, expect)?;
+        drop(guard);
+        drop(ended);
+        Ok(replaced)
     }
 
-    /// Puts an entry in its place, if what is there is what was expected; the value it replaced.
-    fn put(&self, entry: Arc<Entry<K, V>>, expect: &Expect<'_, K, V>) -> Result<Option<V>, Refused<K, V>> {
+    /// Weighs and charges a value, and makes an entry that is nowhere yet. It stays charged.
+    fn make(&self, key: K, value: V, hash: u64, group: &Memcg, expires: Moment) -> Result<Handle<K, V>, Unput<K, V>> {
+        let inner = &self.inner;
+        inner.core.queues.prefetch(hash);
+        let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
+        let bytes = rounded(bytes);
+        let node = inner.node();
+        let came_back = inner.core.queues.came_back(hash, group, node);
+        if let Err(reason) = self.charge(group, bytes, node, came_back, hash) {
+            inner.core.counters.rejected();
+            return Err(Unput { reason: Some(reason), key, value });
+        }
+        let queue = inner.core.queues.choose(group, node, came_back);
+        inner.core.index.slab().alloc(Entry::new(key, value, expires, bytes, queue), node).map_err(|entry| {
+            group.uncharge(bytes);
+            Unput { reason: Some(no_memory(group)), key: entry.key, value: entry.value }
+        })
+    }
+
+    /// Puts an entry in its place, if what is there is what was expected; the value that it replaced, and what is to be ended when
+    /// the guard is gone.
+    fn put<'c>(
+        &'c self,
+        entry: Handle<K, V>,
+        hash: u64,
+        group: &Memcg,
+        guard: &Guard,
+        expect: &Expect<'_, K, V>,
+    ) -> Result<Put<'c, K, V, S>, Unput<K, V>> {
         let core = &self.inner.core;
-        let node = self.inner.runtime.topology().current();
-        // So that nothing is allocated for the list under the shard's lock.
-        core.queues.admit(&entry, core.index.len());
-        core.queues.prepare(entry.queue(), entry.group(), node);
-        let replaced = core.index.put(entry, expect, &core.queues, node)?;
-        core.counters.inserted();
-        let Some(old) = replaced else { return Ok(None) };
-        if old.has_expired(core.now()) {
-            core.removed(&old, RemovalCause::Expired);
-            return Ok(None);
+        let node = entry.node();
+        // So that nothing is allocated for the list under the segment's lock.
+        core.queues.prepare(entry.queue(), group, node);
+        let mut refused = None;
+        let mut cause = RemovalCause::Replaced;
+        let is = |there: &Entry<K, V>, new: &Entry<K, V>| there.key == new.key;
+        let hasher = |entry: &Entry<K, V>| core.hash(&entry.key);
+        // Unless a key's own code panics, in which case the entry is gone.
+        let refund = Refund { group, bytes: entry.charge() };
+        let put = core.index.put(entry, hash, guard, is, &hasher, |entry, there| {
+            let expected = match (expect, there) {
+                (Expect::Any, _) | (Expect::Vacant, None) => true,
+                (Expect::Same(same), Some(there)) => std::ptr::eq(*same, there),
+                (Expect::Vacant, Some(_)) | (Expect::Same(_), None) => false,
+            };
+            if !expected {
+                return Err(entry);
+            }
+            core.queues.add(entry, group, node).map_err(|error| {
+                refused = Some(no_memory(group));
+                error.into_handle()
+            })?;
+            Ok(there.and_then(|there| {
+                if core.has_expired(there) {
+                    cause = RemovalCause::Expired;
+                }
+                there.set_cause(cause);
+                core.off_its_list(there)
+            }))
+        });
+        match put {
+            Ok((there, ended)) => {
+                std::mem::forget(refund);
+                core.counters.inserted();
+                let there = there.filter(|_| cause == RemovalCause::Replaced);
+                Ok((there.map(|there| there.value.clone()), ended))
+            }
+            Err(error) => {
+                let (reason, entry) = match error {
+                    PutError::Refused(entry) => (refused, entry),
+                    PutError::NoMemory(entry) | PutError::Indexed(entry) => (Some(no_memory(group)), entry),
+                };
+                let Ok(Entry { key, value, .. }) = entry.into_inner() else { unreachable!("nobody saw it") };
+                Err(Unput { reason, key, value })
+            }
         }
-        core.removed(&old, RemovalCause::Replaced);
-        Ok(Some(old.value.clone()))
     }
 }
 
-/// An entry for which there was no room.
-struct Unmade<K, V> {
-    reason: Reason,
-    key: K,
-    value: V,
-}
-
-impl<K, V> Unmade<K, V> {
-    fn into_error(self) -> InsertError<V> {
-        InsertError { reason: self.reason, value: self.value }
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
+    /// Where this thread's entries go.
+    fn node(&self) -> NodeId {
+        if self.one_node {
+            NodeId::ZERO
+        } else {
+            self.runtime.topology().current()
+        }
     }
-
-    /// An entry that is never put in the cache, so nobody pays for it.
-    fn into_uncharged(self, hash: u64, group: &Memcg) -> Entry<K, V> {
-        Entry::new(self.key, self.value, hash, None, Charge::of(group.clone(), Bytes::ZERO))
-    }
-}
-
-fn no_list<K, V: Clone>(refused: AddError<Arc<Entry<K, V>>>) -> InsertError<V> {
-    let entry = refused.into_handle();
-    let group = entry.group().path();
-    let value = Arc::try_unwrap(entry).map_or_else(|shared| shared.value.clone(), Entry::into_value);
-    InsertError { reason: Reason::NoMemory { group }, value }
 }

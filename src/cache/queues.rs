@@ -14,17 +14,25 @@
 //! ```
 //!
 //! New entries are on probation, where most that are read once only leave again without having cost a used one its place (the S3-FIFO
-//! queues, with a share that adapts as in ARC). A read only counts up, and moves nothing.
+//! queues, with a share that adapts as in ARC). A read only counts up, and moves nothing. Each tenant has queues, a share, and a clock of
+//! its own ([`tenant`](super::tenant)): what one reads does not change what another keeps.
 //!
-//! With [`Eviction::SecondChance`] everything is in main, and one use is counted.
+//! While memory is still being filled, what finds probation full goes to main at once. Later it would have to come back to get there; and
+//! a loop that is longer than the cache finds what came first still there, where a queue would have let go of all of it.
+//!
+//! The other orders are fixed, and use the same lists in their own way ([`Eviction`]): with [`S3Fifo`](Eviction::S3Fifo) the line between the
+//! queues stays; with [`SecondChance`](Eviction::SecondChance) and [`Lru`](Eviction::Lru) everything is in main; with
+//! [`Sieve`](Eviction::Sieve) the two are what its hand has yet to pass, and what it has passed.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use lowwater_lru_core::{AddError, Isolated, ListLru, Memcg, NodeId, Occupancy};
 
-use super::entry::Entry;
+use super::entry::{Entry, Handle};
 use super::ghost::Ghosts;
+use super::tenant::{Tenant, Tenants};
+use super::time::Now;
 
 /// The order in which entries are let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -34,8 +42,17 @@ pub enum Eviction {
     /// share of the short one follows the workload.
     #[default]
     Adaptive,
-    /// One queue; what was used since it was last looked at goes round once more. Remembers nothing of what left.
+    /// The same queues, where the short one has always a tenth (S3-FIFO).
+    S3Fifo,
+    /// One queue, and a hand that goes round from the oldest to the youngest: what was used since it came by stays where it is (SIEVE).
+    /// Remembers nothing of what left, as all that follow.
+    Sieve,
+    /// One queue; what was used since it was last looked at goes round once more (CLOCK).
+    #[doc(alias = "Clock")]
     SecondChance,
+    /// One queue; every use moves an entry behind all others, with the list's lock. For comparison, and for those who need to be able to
+    /// tell what goes next.
+    Lru,
 }
 
 /// Which of the two.
@@ -47,50 +64,52 @@ pub(super) enum Queue {
 
 /// Reads on probation that make an entry worth keeping.
 const PROMOTE_USES: u8 = 2;
-/// A share of everything, in fixed point.
-const ALL: u32 = 1 << 20;
-/// Probation's share: at first, at least, at most.
-const SHARE_FIRST: u32 = ALL / 10;
-const SHARE_MIN: u32 = ALL / 100;
-const SHARE_MAX: u32 = ALL / 10 * 9;
 /// Entries of probation in one turn, at least, so that not every entry needs a turn of its own.
 const TURN_MIN: u64 = 8;
 /// Entries of a group on a node that may be on probation whatever the share: a tenant with three entries shall not lose the one
 /// that was just written because a tenth of three is none.
-const PROBATION_MIN: u64 = 4;
-/// How often the other queue's ghosts count, at most, when one of the fewer is met.
-const WEIGHT_MAX: u64 = 10;
+const PROBATION_MIN: u64 = 1;
 
 /// See the module.
-pub(super) struct Queues<K: Send + Sync, V: Send + Sync> {
+pub(super) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     probation: ListLru<Entry<K, V>>,
     main: ListLru<Entry<K, V>>,
     ghosts: Ghosts,
-    /// Of all entries of a group on a node, those that may be on probation, of [`ALL`].
-    share: AtomicU32,
-    /// Ghosts met, by queue; halved now and then.
-    met: [AtomicU32; 2],
+    tenants: Tenants,
+    /// How many entries the cache held, when last somebody counted: every time some are evicted.
+    len: AtomicUsize,
     eviction: Eviction,
 }
 
+/// What becomes of an entry that was looked at.
+enum Fate {
+    Goes,
+    /// As the youngest of its queue, with so many uses left.
+    Stays(u8),
+    /// To the other queue.
+    Moves,
+}
+
 /// What one turn of letting go came to.
-pub(super) struct Turn<K: Send + Sync, V: Send + Sync> {
+pub(super) struct Turn<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     /// Off their list, to be taken out of the index and freed.
     pub(super) old: Isolated<Entry<K, V>>,
-    /// Off probation, to be put in main if they are still in the index.
-    pub(super) promoted: Isolated<Entry<K, V>>,
+    /// Off their list, to be put on the other if they are still in the index.
+    pub(super) moved: Isolated<Entry<K, V>>,
+    /// ... which is this one.
+    pub(super) to: Queue,
     /// How many were looked at.
     pub(super) scanned: u64,
 }
 
-impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     pub(super) fn new(occupancy: &Arc<dyn Occupancy>, eviction: Eviction) -> Self {
         Self {
             probation: ListLru::with_occupancy(Arc::clone(occupancy)),
             main: ListLru::with_occupancy(Arc::clone(occupancy)),
             ghosts: Ghosts::default(),
-            share: AtomicU32::new(SHARE_FIRST),
-            met: [AtomicU32::new(0), AtomicU32::new(0)],
+            tenants: Tenants::default(),
+            len: AtomicUsize::new(0),
             eviction,
         }
     }
@@ -102,54 +121,118 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
         }
     }
 
-    /// Chooses the queue for an entry that is new, and learns from it if its key left not long ago.
-    pub(super) fn admit(&self, entry: &Entry<K, V>, len: usize) {
-        if self.eviction == Eviction::SecondChance {
-            return entry.set_queue(Queue::Main);
-        }
-        if let Some(queue) = self.ghosts.take(entry.hash, len) {
-            self.learn(queue, len as u64);
-            entry.set_queue(Queue::Main);
+    /// Is what was let go remembered? Only then can be told who would use more memory.
+    pub(super) fn remembers(&self) -> bool {
+        matches!(self.eviction, Eviction::Adaptive | Eviction::S3Fifo)
+    }
+
+    /// What is known of `memcg`.
+    pub(super) fn tenant(&self, memcg: &Memcg) -> &Tenant {
+        self.tenants.of(memcg)
+    }
+
+    /// To be told of every insert. Says whether more memory would earn `memcg` next to nothing.
+    pub(super) fn inserts(&self, memcg: &Memcg) -> bool {
+        self.tenants.get(memcg).is_some_and(|tenant| {
+            tenant.inserts();
+            tenant.passes_through()
+        })
+    }
+
+    /// A group's end has come.
+    pub(super) fn forget_tenant(&self, memcg: &Memcg) {
+        self.tenants.forget(memcg);
+    }
+
+    /// Did `memcg` let go of the key of this hash, so lately that it would have been kept with a little more memory? Then that is
+    /// learnt, and the key forgotten.
+    pub(super) fn came_back(&self, hash: u64, memcg: &Memcg, node: NodeId) -> bool {
+        let Some(ghost) = self.ghosts.take(hash).filter(|_| self.remembers()) else { return false };
+        self.tenants.of(memcg).came_back(ghost, self.count(memcg, node), self.eviction == Eviction::Adaptive)
+    }
+
+    /// The queue for an entry that is new.
+    pub(super) fn choose(&self, memcg: &Memcg, node: NodeId, came_back: bool) -> Queue {
+        match self.eviction {
+            Eviction::Adaptive | Eviction::S3Fifo if came_back => Queue::Main,
+            Eviction::Adaptive => {
+                let tenant = self.tenants.get(memcg);
+                let probation = self.probation.count_one(memcg, node);
+                let is_full = || probation >= self.allowed(tenant, probation + self.main.count_one(memcg, node));
+                if tenant.is_none_or(Tenant::is_filling) && is_full() {
+                    Queue::Main
+                } else {
+                    Queue::Probation
+                }
+            }
+            Eviction::S3Fifo => Queue::Probation,
+            Eviction::Sieve => self.ahead_of_the_hand(memcg, node),
+            Eviction::SecondChance | Eviction::Lru => Queue::Main,
         }
     }
 
-    /// A key was missed that `queue` let go: it should have been longer.
-    fn learn(&self, queue: Queue, len: u64) {
-        let other = match queue {
-            Queue::Probation => Queue::Main,
-            Queue::Main => Queue::Probation,
-        };
-        // Relaxed, all of these: tallies that make a guess better; a lost step is no harm.
-        let mine = self.met[queue as usize].fetch_add(1, Ordering::Relaxed) + 1;
-        let theirs = self.met[other as usize].load(Ordering::Relaxed);
-        if u64::from(mine) + u64::from(theirs) > len.max(64) {
-            self.met[queue as usize].store(mine / 2, Ordering::Relaxed);
-            self.met[other as usize].store(theirs / 2, Ordering::Relaxed);
+    /// Marks a use.
+    #[inline]
+    pub(super) fn used(&self, entry: &Entry<K, V>) {
+        entry.mark_used();
+        if self.eviction == Eviction::Lru {
+            self.main.touch(entry);
         }
-        let weight = u64::from(theirs / mine.max(1)).clamp(1, WEIGHT_MAX);
-        let step = u32::try_from(u64::from(ALL) * weight / len.max(1)).unwrap_or(ALL);
-        let share = self.share.load(Ordering::Relaxed);
-        let share = match queue {
-            Queue::Probation => share.saturating_add(step).min(SHARE_MAX),
-            Queue::Main => share.saturating_sub(step).max(SHARE_MIN),
-        };
-        self.share.store(share, Ordering::Relaxed);
     }
 
-    /// Makes the list to which [`add`](Self::add) will add, so that this allocates nothing.
+    /// What SIEVE's hand has yet to pass of a tenant's entries on a node.
+    fn ahead_of_the_hand(&self, memcg: &Memcg, node: NodeId) -> Queue {
+        match self.tenants.get(memcg).is_some_and(|tenant| tenant.is_turned(node)) {
+            false => Queue::Probation,
+            true => Queue::Main,
+        }
+    }
+
+    /// Of so many entries of a tenant on a node, those that may be on probation.
+    fn allowed(&self, tenant: Option<&Tenant>, entries: u64) -> u64 {
+        tenant.map_or_else(|| Tenant::default().share_of(entries), |tenant| tenant.share_of(entries)).max(PROBATION_MIN)
+    }
+
+    /// Says that a key of this hash will be admitted or remembered soon.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if self.remembers() {
+            self.ghosts.prefetch(hash);
+        }
+    }
+
+    /// Tells how many entries the cache holds.
+    pub(super) fn count_is(&self, len: usize) {
+        // Relaxed: a number that bounds ages and steps.
+        self.len.store(len, Ordering::Relaxed);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        // Relaxed: as in `count_is`.
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Makes the list to which [`add`](Self::add) will add, so that this allocates nothing. Asks for nothing where it holds something.
     pub(super) fn prepare(&self, queue: Queue, memcg: &Memcg, node: NodeId) {
-        // If there is no memory, `add` says so.
-        let _made = self.lists(queue).prepare(memcg, node);
+        if self.lists(queue).count_one(memcg, node) == 0 {
+            // If there is no memory, `add` says so.
+            let _made = self.lists(queue).prepare(memcg, node);
+        }
     }
 
-    /// Puts an entry on its queue. Under its shard's lock.
-    pub(super) fn add(&self, entry: &Arc<Entry<K, V>>, node: NodeId) -> Result<(), AddError<Arc<Entry<K, V>>>> {
-        self.lists(entry.queue()).add(Arc::clone(entry), entry.group(), node)
+    /// Puts an entry on its queue. Under its segment's lock.
+    pub(super) fn add(&self, entry: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Result<(), AddError<Handle<K, V>>> {
+        self.lists(entry.queue()).add(entry, memcg, node)
     }
 
-    /// Takes an entry off its queue; none if a walk has it. Under its shard's lock.
-    pub(super) fn del(&self, entry: &Entry<K, V>) -> Option<Arc<Entry<K, V>>> {
-        self.lists(entry.queue()).del(entry)
+    /// Takes an entry off its queue, and says whose it was; none if a walk has it. Under its segment's lock.
+    pub(super) fn del(&self, entry: &Entry<K, V>) -> Option<(Handle<K, V>, Memcg)> {
+        self.lists(entry.queue()).del_whose(entry)
+    }
+
+    /// On whose list an entry is; none if a walk has it.
+    pub(super) fn whose(&self, entry: &Entry<K, V>) -> Option<Memcg> {
+        self.lists(entry.queue()).whose(entry)
     }
 
     pub(super) fn count(&self, memcg: &Memcg, node: NodeId) -> u64 {
@@ -157,51 +240,89 @@ impl<K: Send + Sync, V: Send + Sync> Queues<K, V> {
     }
 
     /// Looks at up to `nr` entries of a group on a node, of the queue whose turn it is.
-    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: u64) -> Turn<K, V> {
-        let (mut old, mut promoted) = (Isolated::new(), Isolated::new());
-        let probation = self.probation.count_one(memcg, node);
-        let main = self.main.count_one(memcg, node);
-        // Relaxed: a guess.
-        let share = (probation + main) * u64::from(self.share.load(Ordering::Relaxed)) / u64::from(ALL);
-        let allowed = share.max(PROBATION_MIN);
-        let over = probation.saturating_sub(allowed);
-        let mut left;
-        let asked;
-        if over > 0 || main == 0 {
-            asked = nr.min(over.max(TURN_MIN));
-            left = asked;
-            self.probation.walk_one(memcg, node, &mut left, |it| {
-                let entry = it.item();
-                if !entry.has_expired(now) && entry.uses() >= PROMOTE_USES {
-                    entry.pay_uses(0);
-                    it.isolate(&mut promoted)
+    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Now) -> Turn<K, V> {
+        match self.eviction {
+            Eviction::Adaptive | Eviction::S3Fifo => {
+                let probation = self.probation.count_one(memcg, node);
+                let main = self.main.count_one(memcg, node);
+                let over = probation.saturating_sub(self.allowed(self.tenants.get(memcg), probation + main));
+                if over > 0 || main == 0 {
+                    let nr = nr.min(over.max(TURN_MIN));
+                    self.walk(Queue::Probation, memcg, node, nr, now, |uses| match uses {
+                        ..PROMOTE_USES => Fate::Goes,
+                        _ => Fate::Moves,
+                    })
                 } else {
-                    it.isolate(&mut old)
+                    self.walk(Queue::Main, memcg, node, nr, now, |uses| {
+                        uses.checked_sub(1).map_or(Fate::Goes, Fate::Stays)
+                    })
                 }
-            });
-        } else {
-            asked = nr;
-            left = asked;
-            let counted = if self.eviction == Eviction::SecondChance { 1 } else { u8::MAX };
-            self.main.walk_one(memcg, node, &mut left, |it| {
-                let entry = it.item();
-                let uses = entry.uses().min(counted);
-                if !entry.has_expired(now) && uses > 0 {
-                    entry.pay_uses(uses - 1);
-                    it.rotate()
-                } else {
-                    it.isolate(&mut old)
+            }
+            Eviction::SecondChance => self.walk(Queue::Main, memcg, node, nr, now, |uses| match uses {
+                0 => Fate::Goes,
+                _ => Fate::Stays(0),
+            }),
+            Eviction::Lru => self.walk(Queue::Main, memcg, node, nr, now, |_| Fate::Goes),
+            Eviction::Sieve => {
+                if self.lists(self.ahead_of_the_hand(memcg, node)).count_one(memcg, node) == 0 {
+                    self.tenants.of(memcg).turn(node);
                 }
-            });
+                self.walk(self.ahead_of_the_hand(memcg, node), memcg, node, nr, now, |uses| match uses {
+                    0 => Fate::Goes,
+                    _ => Fate::Moves,
+                })
+            }
         }
-        Turn { old, promoted, scanned: asked - left }
     }
 
-    /// Remembers an entry that was let go for its memory.
-    pub(super) fn remember(&self, entry: &Entry<K, V>, len: usize) {
-        if self.eviction != Eviction::SecondChance {
-            self.ghosts.remember(entry.hash, entry.queue(), len);
+    /// Looks at up to `nr` entries of a queue, the oldest first. What has expired goes.
+    fn walk(
+        &self,
+        queue: Queue,
+        memcg: &Memcg,
+        node: NodeId,
+        nr: u64,
+        now: Now,
+        fate: impl Fn(u8) -> Fate,
+    ) -> Turn<K, V> {
+        let (mut old, mut moved) = (Isolated::new(), Isolated::new());
+        let mut left = nr;
+        self.lists(queue).walk_one(memcg, node, &mut left, |it| {
+            let entry = it.item();
+            match fate(entry.uses()) {
+                Fate::Stays(uses) if !entry.expires().is_past(now) => {
+                    entry.pay_uses(uses);
+                    it.rotate()
+                }
+                Fate::Moves if !entry.expires().is_past(now) => {
+                    entry.pay_uses(0);
+                    it.isolate(&mut moved)
+                }
+                _ => it.isolate(&mut old),
+            }
+        });
+        let to = match queue {
+            Queue::Probation => Queue::Main,
+            Queue::Main => Queue::Probation,
+        };
+        Turn { old, moved, to, scanned: nr - left }
+    }
+
+    /// Remembers the key of this hash, which `queue` of `memcg` on `node` let go for its memory.
+    pub(super) fn remember(&self, hash: u64, queue: Queue, memcg: &Memcg, node: NodeId) {
+        // A fixed line learns nothing from what main let go.
+        if self.remembers() && (self.eviction == Eviction::Adaptive || queue == Queue::Probation) {
+            if let Some(ghost) = self.tenants.of(memcg).let_go(queue, self.count(memcg, node)) {
+                self.ghosts.remember(hash, ghost, self.len());
+            }
         }
+    }
+
+    /// Bytes of ghosts, of what is known of tenants, and of the lists beyond their groups' own.
+    pub(super) fn footprint(&self) -> usize {
+        self.ghosts.footprint()
+            + self.tenants.footprint()
+            + (self.probation.footprint().get() + self.main.footprint().get()) as usize
     }
 
     /// Forgets what left.

@@ -1,16 +1,29 @@
 //! The cache as a shrinker: how much it holds for a group on a node, and letting the oldest of it go.
 
+use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use lowwater_shrinker::{Count, Scan, ShrinkControl, Shrinker};
+use lowwater_lru_core::{pin, Bytes, Isolated, Memcg, NodeId};
+use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
-use super::entry::Entry;
-use super::queues::Queue;
+use super::entry::{Entry, Handle};
+use super::queues::{Queue, Turn};
 use super::stats::RemovalCause;
+use super::time::Now;
 use super::Core;
 
-impl<K: Send + Sync, V: Send + Sync> Shrinker for Core<K, V> {
+/// A cache of so many entries is worth asking the allocator to give back what the index had.
+const TRIM_FROM: usize = 1 << 17;
+/// Entries that are asked for ahead.
+const AHEAD: usize = 8;
+
+impl<K, V, S> Shrinker for Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync,
+{
     fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
         match self.queues.count(sc.memcg(), sc.node()) {
             0 => Count::Empty,
@@ -20,48 +33,135 @@ impl<K: Send + Sync, V: Send + Sync> Shrinker for Core<K, V> {
 
     /// Turn by turn, as the queues have it, until as many were looked at as was asked.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
-        let now = self.now();
-        let (mut scanned, mut freed) = (0, 0);
-        while scanned < sc.nr_to_scan() {
-            let turn = self.queues.turn(sc.memcg(), sc.node(), sc.nr_to_scan() - scanned, now);
-            if turn.scanned == 0 {
-                break;
-            }
-            scanned += turn.scanned;
-            if !turn.promoted.is_empty() {
-                self.queues.prepare(Queue::Main, sc.memcg(), sc.node());
-            }
-            for entry in turn.promoted {
-                self.index.promote(&entry, &self.queues, sc.node());
-                self.let_go(entry);
-            }
-            freed += turn.old.len() as u64;
-            for entry in turn.old {
-                self.evict(entry, now);
-            }
+        let (scanned, freed) = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
+        if sc.flags().contains(Reclaim::BACKGROUND) && freed != 0 {
+            self.index.slab().collect();
+            self.trim();
         }
         sc.set_nr_scanned(scanned);
         Scan::Freed(freed)
     }
 }
 
-impl<K: Send + Sync, V: Send + Sync> Core<K, V> {
-    /// Takes an isolated entry out of the index, unless somebody was faster, and frees it.
-    fn evict(&self, entry: Arc<Entry<K, V>>, now: u64) {
-        let cause = if entry.has_expired(now) { RemovalCause::Expired } else { RemovalCause::Size };
-        if self.index.remove_same(&entry, &self.queues) {
-            if cause == RemovalCause::Size {
-                self.queues.remember(&entry, self.index.len());
+impl<K, V, S> Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Looks at up to `nr` of the oldest entries of a group on a node, and lets those go that were not used. How many it looked at, and
+    /// how many of these it took off their list for good.
+    pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> (u64, u64) {
+        let now = self.clock.now();
+        self.queues.count_is(self.counters.len());
+        let (mut scanned, mut freed) = (0, 0);
+        while scanned < nr {
+            let Turn { old, moved, to, scanned: turn } = self.queues.turn(memcg, node, nr - scanned, now);
+            if turn == 0 {
+                break;
             }
-            self.removed(&entry, cause);
+            scanned += turn;
+            if !moved.is_empty() {
+                self.queues.prepare(to, memcg, node);
+            }
+            let mut bytes = Bytes::ZERO;
+            for entry in moved {
+                let hash = self.hash_again(&entry.key);
+                if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
+                    bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, node, now));
+                }
+            }
+            freed += old.len() as u64;
+            bytes = bytes.saturating_add(self.let_all_go(old, memcg, node, now));
+            memcg.uncharge(bytes);
         }
-        self.let_go(entry);
+        (scanned, freed)
     }
 
-    /// Drops a handle, perhaps the last. The value's own drop is the user's code; a panic in it is not the reclaimer's.
-    fn let_go(&self, entry: Arc<Entry<K, V>>) {
-        if catch_unwind(AssertUnwindSafe(|| drop(entry))).is_err() {
-            self.counters.drop_panicked();
+    /// Puts an entry that a walk took off the one queue on the other. It comes back if somebody has taken it out of the index, or there
+    /// is no list to be had.
+    fn move_to(
+        &self,
+        queue: Queue,
+        entry: Handle<K, V>,
+        hash: Option<u64>,
+        memcg: &Memcg,
+        node: NodeId,
+    ) -> Option<Handle<K, V>> {
+        let Some(hash) = hash else { return Some(entry) };
+        let mut entry = Some(entry);
+        let address = entry.as_deref().map(std::ptr::from_ref);
+        let guard = pin();
+        self.index.with(
+            hash,
+            &guard,
+            |there| Some(std::ptr::from_ref(there)) == address,
+            |there| {
+                there.set_queue(queue);
+                if let Some(handle) = entry.take() {
+                    entry = self.queues.add(handle, memcg, node).err().map(lowwater_lru_core::AddError::into_handle);
+                }
+            },
+        );
+        entry
+    }
+
+    /// Lets isolated entries go, a few at a time: the lines that each needs are asked for before the first is touched.
+    fn let_all_go(&self, mut entries: Isolated<Entry<K, V>>, memcg: &Memcg, node: NodeId, now: Now) -> Bytes {
+        let mut bytes = Bytes::ZERO;
+        while !entries.is_empty() {
+            let mut batch: [_; AHEAD] = std::array::from_fn(|_| None);
+            let guard = pin();
+            for place in &mut batch {
+                let Some(entry) = entries.pop() else { break };
+                let hash = self.hash_again(&entry.key);
+                if let Some(hash) = hash {
+                    self.index.prefetch(hash, &guard);
+                    self.queues.prefetch(hash);
+                }
+                *place = Some((entry, hash));
+            }
+            drop(guard);
+            for (entry, hash) in batch.into_iter().flatten() {
+                bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, node, now));
+            }
         }
+        bytes
+    }
+
+    /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends it. Says what it was charged for.
+    fn let_go(&self, entry: Handle<K, V>, hash: Option<u64>, memcg: &Memcg, node: NodeId, now: Now) -> Bytes {
+        let charge = entry.charge();
+        // Without a hash it stays in the index, and so in memory.
+        let Some(hash) = hash else { return charge };
+        let cause = if entry.expires().is_past(now) { RemovalCause::Expired } else { RemovalCause::Size };
+        let address: *const _ = &*entry;
+        let guard = pin();
+        let is_it = |there: &_| std::ptr::eq(there, address);
+        let hasher = |there: &Entry<K, V>| self.hash(&there.key);
+        let removed = self.index.remove(hash, &guard, is_it, &hasher, |there| there.set_cause(cause));
+        if removed.is_some() && cause == RemovalCause::Size {
+            self.queues.remember(hash, entry.queue(), memcg, node);
+        }
+        drop(guard);
+        self.end(entry);
+        charge
+    }
+
+    /// Makes the allocator give back what the index does not need any more, when half of the entries have gone. The slab needs no asking.
+    fn trim(&self) {
+        let len = self.counters.len();
+        // Relaxed, both: a number that says when; two who ask at once do no harm.
+        let most = self.most.fetch_max(len, Ordering::Relaxed).max(len);
+        if most >= TRIM_FROM && len <= most / 2 {
+            self.most.store(len, Ordering::Relaxed);
+            #[cfg(all(target_os = "linux", target_env = "gnu"))]
+            lowwater_lru_core::trim::malloc_trim(Bytes::ZERO);
+        }
+    }
+
+    /// The hash of a key that was hashed before. If that panics now, its entry cannot be found, and stays where it is.
+    fn hash_again(&self, key: &K) -> Option<u64> {
+        catch_unwind(AssertUnwindSafe(|| self.hash(key))).ok()
     }
 }

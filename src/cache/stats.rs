@@ -1,8 +1,9 @@
 //! What was done, and why entries left.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 
-use crossbeam_utils::CachePadded;
+use super::thread::{self, Number};
 
 /// Why an entry left the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,90 +47,114 @@ pub struct CacheStats {
     pub drop_panics: u64,
 }
 
-/// Lookups are counted in as many places, so that reading threads seldom write to one line.
-const STRIPES: usize = 16;
+/// What is counted often is counted by each thread on a line of its own, as long as there are lines; the others share a few.
+const SHARED: usize = 4;
+const STRIPES: usize = thread::OWN + SHARED;
 
+/// Costs little before the first count.
 #[derive(Default)]
 pub(super) struct Counters {
-    lookups: [CachePadded<Lookups>; STRIPES],
-    inserts: AtomicU64,
+    stripes: OnceLock<Box<[Stripe; STRIPES]>>,
     rejected: AtomicU64,
+    loads: AtomicU64,
+    listener_panics: AtomicU64,
+}
+
+#[derive(Default)]
+#[repr(align(64))]
+struct Stripe {
+    hits: AtomicU64,
+    misses: AtomicU64,
+    inserts: AtomicU64,
     evictions: AtomicU64,
     expired: AtomicU64,
     removed: AtomicU64,
     replaced: AtomicU64,
-    loads: AtomicU64,
-    listener_panics: AtomicU64,
-    drop_panics: AtomicU64,
-}
-
-#[derive(Default)]
-struct Lookups {
-    hits: AtomicU64,
-    misses: AtomicU64,
 }
 
 // Relaxed, all of them: numbers to look at; nothing is decided by them.
 impl Counters {
+    #[inline]
     pub(super) fn looked_up(&self, hit: bool) {
-        let lookups = &self.lookups[stripe()];
-        let counter = if hit { &lookups.hits } else { &lookups.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.count(|stripe| if hit { &stripe.hits } else { &stripe.misses });
     }
 
     pub(super) fn inserted(&self) {
-        self.inserts.fetch_add(1, Ordering::Relaxed);
+        self.count(|stripe| &stripe.inserts);
     }
 
     pub(super) fn rejected(&self) {
-        self.rejected.fetch_add(1, Ordering::Relaxed);
+        add(&self.rejected);
     }
 
     pub(super) fn loaded(&self) {
-        self.loads.fetch_add(1, Ordering::Relaxed);
+        add(&self.loads);
     }
 
     pub(super) fn listener_panicked(&self) {
-        self.listener_panics.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn drop_panicked(&self) {
-        self.drop_panics.fetch_add(1, Ordering::Relaxed);
+        add(&self.listener_panics);
     }
 
     pub(super) fn removed(&self, cause: RemovalCause) {
-        let counter = match cause {
-            RemovalCause::Expired => &self.expired,
-            RemovalCause::Explicit => &self.removed,
-            RemovalCause::Replaced => &self.replaced,
-            RemovalCause::Size => &self.evictions,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.count(|stripe| match cause {
+            RemovalCause::Expired => &stripe.expired,
+            RemovalCause::Explicit => &stripe.removed,
+            RemovalCause::Replaced => &stripe.replaced,
+            RemovalCause::Size => &stripe.evictions,
+        });
+    }
+
+    /// Bytes of what was allocated for counting.
+    pub(super) fn footprint(&self) -> usize {
+        self.stripes.get().map_or(0, |stripes| size_of_val(&**stripes))
+    }
+
+    /// Entries that came and did not go.
+    pub(super) fn len(&self) -> usize {
+        let all = self.read();
+        let gone = all.evictions + all.expired + all.removed + all.replaced;
+        all.inserts.saturating_sub(gone) as usize
     }
 
     pub(super) fn read(&self) -> CacheStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        CacheStats {
-            hits: self.lookups.iter().map(|l| get(&l.hits)).sum(),
-            misses: self.lookups.iter().map(|l| get(&l.misses)).sum(),
-            inserts: get(&self.inserts),
+        let mut all = CacheStats {
             rejected: get(&self.rejected),
-            evictions: get(&self.evictions),
-            expired: get(&self.expired),
-            removed: get(&self.removed),
-            replaced: get(&self.replaced),
             loads: get(&self.loads),
             listener_panics: get(&self.listener_panics),
-            drop_panics: get(&self.drop_panics),
+            ..CacheStats::default()
+        };
+        let Some(stripes) = self.stripes.get() else { return all };
+        // What goes, before what comes: nothing goes that did not come before.
+        for stripe in &**stripes {
+            all.evictions += get(&stripe.evictions);
+            all.expired += get(&stripe.expired);
+            all.removed += get(&stripe.removed);
+            all.replaced += get(&stripe.replaced);
+        }
+        for stripe in &**stripes {
+            all.inserts += get(&stripe.inserts);
+            all.hits += get(&stripe.hits);
+            all.misses += get(&stripe.misses);
+        }
+        all
+    }
+
+    #[inline]
+    fn count(&self, which: impl FnOnce(&Stripe) -> &AtomicU64) {
+        let stripes = self.stripes.get_or_init(Box::default);
+        match thread::number() {
+            // No other thread writes here, so no exchange is needed; it would keep the next lookup from beginning before it is done.
+            Number::Own(at) => {
+                let counter = which(&stripes[at]);
+                counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            }
+            Number::Shared(at) => add(which(&stripes[thread::OWN + at % SHARED])),
         }
     }
 }
 
-/// The calling thread's stripe: from the address of a thread-local, which differs between threads that live at one time.
-fn stripe() -> usize {
-    thread_local! { static HERE: u8 = const { 0 } }
-    HERE.with(|here| {
-        let address = std::ptr::from_ref(here).addr() as u64;
-        (address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 60) as usize
-    })
+#[inline]
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,7 +1,9 @@
 //! What a cache must hold: contents, bytes, causes, tenants, and who is harmed by whom.
 
 mod behave;
+mod core;
 mod model;
+mod orders;
 mod tenants;
 mod threads;
 
@@ -21,5 +23,13 @@ fn cache_of(budget: Bytes) -> Cache<u64, Vec<u8>> {
 }
 
 fn entry_bytes() -> u64 {
-    Cache::<u64, Vec<u8>>::ENTRY_BYTES.get()
+    entry_bytes_of::<u64, Vec<u8>>()
+}
+
+fn entry_bytes_of<K, V>() -> u64
+where
+    K: std::hash::Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    Cache::<K, V>::ENTRY_BYTES.get()
 }

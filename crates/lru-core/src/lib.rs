@@ -51,13 +51,15 @@
 //! |---|---|
 //! | `std` (default) | parking_lot's locks, a read side that costs two stores (crossbeam-epoch where the system does not help), the topology of Linux' sysfs |
 //! | `hwloc` | the topology as the C library of that name sees it, and synthetic ones |
+//! | `embedder` | without `std`: locks and read side from outside, as in a kernel (`embedder`) |
 //!
-//! Without `std` the crate needs `core`, `alloc` and 64-bit atomics: locks spin, and memory that leaves a list is freed by the last
-//! reader. `--cfg lowwater_loom` builds it on loom; it is not meant for programs.
+//! Without `std` the crate needs `core`, `alloc` and atomic pointers: locks spin, and memory that leaves a list is freed by the last
+//! reader. Where 64-bit atomics are missing, portable-atomic stands in. `--cfg lowwater_loom` builds it on loom; it is not meant for programs.
 //!
 //! Unsafe code stands here and nowhere else in the project: each block is one operation, with the reason why it is sound.
 
 #![no_std]
+#![cfg_attr(lowwater_try_arc, feature(allocator_api))]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 
 extern crate alloc;
@@ -65,18 +67,29 @@ extern crate alloc;
 extern crate std;
 
 pub mod chains;
+#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+pub mod embedder;
+pub mod fallible;
+mod guard;
+pub mod index;
 pub mod list;
 pub mod list_lru;
 pub mod memcg;
+mod prefetch;
 mod rcu;
+pub mod slab;
 pub mod sync;
 pub mod topology;
 #[cfg(all(feature = "std", target_os = "linux", target_env = "gnu"))]
 pub mod trim;
 pub mod unit;
 
+pub use guard::{pin, Guard};
+pub use index::Index;
 pub use list::{Handle, Linked, Links};
 pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Prepared, Unlocked, Verdict};
 pub use memcg::*;
+pub use prefetch::prefetch;
+pub use slab::{Slab, Slot};
 pub use topology::Topology;
 pub use unit::{Bytes, NodeId, ParseBytesError};

@@ -50,7 +50,9 @@ mod raw;
 mod split;
 mod sweep;
 mod table;
+mod touch;
 pub mod walk;
+mod whose;
 
 #[cfg(test)]
 mod tests;
@@ -62,9 +64,7 @@ pub use prepared::Prepared;
 pub use sweep::{sweep, Swept};
 pub use walk::{Isolate, Unlocked, Verdict};
 
-#[cfg(all(not(lowwater_loom), feature = "std"))]
-#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
-pub(crate) use boxed::try_box;
+pub use boxed::try_box;
 pub(crate) use one::One;
 pub(crate) use pairs::Pairs;
 pub(crate) use raw::reparent_group;
@@ -163,6 +163,26 @@ impl<T: Linked> ListLru<T> {
     /// Lists that nobody listens to.
     pub fn new() -> Self {
         Self { raw: Box::new(RawListLru::new(None)), items: PhantomData }
+    }
+
+    /// As [`new`](Self::new), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] without memory.
+    pub fn try_new() -> Result<Self, AllocError> {
+        let raw = try_box(RawListLru::new(None)).ok_or(AllocError)?;
+        Ok(Self { raw, items: PhantomData })
+    }
+
+    /// As [`with_occupancy`](Self::with_occupancy), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] without memory.
+    pub fn try_with_occupancy(occupancy: Arc<dyn Occupancy>) -> Result<Self, AllocError> {
+        let raw = try_box(RawListLru::new(Some(occupancy))).ok_or(AllocError)?;
+        Ok(Self { raw, items: PhantomData })
     }
 
     /// Lists that tell `occupancy` when one of them goes from empty to not empty.

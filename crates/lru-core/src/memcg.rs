@@ -50,6 +50,7 @@ use core::hash::{Hash, Hasher};
 
 use self::limit::Limits;
 use self::tree::Tree;
+use crate::fallible::try_arc;
 use crate::list_lru::Pairs;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::Arc;
@@ -141,6 +142,9 @@ pub enum MemcgError {
     /// The group is dying already.
     #[error("the group has been taken offline already")]
     AlreadyDying,
+    /// There is no memory for the group, or for its place in the tree.
+    #[error("no memory for the group: have something reclaimed, and try again")]
+    NoMemory,
     /// The [`MemcgTree`] has been dropped.
     #[error("the tree of this group is gone: nothing can be made or taken offline in it any more")]
     TreeGone,
@@ -160,7 +164,8 @@ impl Memcg {
     ///
     /// [`BadName`](MemcgError::BadName) unless `name` is 1 to [`NAME_MAX`](Self::NAME_MAX) bytes without `/`,
     /// [`NameTaken`](MemcgError::NameTaken), [`Dying`](MemcgError::Dying) if this group is,
-    /// [`TooDeep`](MemcgError::TooDeep), [`OutOfIds`](MemcgError::OutOfIds), [`TreeGone`](MemcgError::TreeGone).
+    /// [`TooDeep`](MemcgError::TooDeep), [`OutOfIds`](MemcgError::OutOfIds), [`NoMemory`](MemcgError::NoMemory),
+    /// [`TreeGone`](MemcgError::TreeGone).
     #[doc(alias = "mem_cgroup_css_alloc")]
     pub fn create(&self, name: &str) -> Result<Memcg, MemcgError> {
         Tree::create(self, name)
@@ -281,8 +286,9 @@ impl Memcg {
         core::ptr::from_ref(self.core()).addr()
     }
 
-    fn new(core: MemcgCore) -> Self {
-        Self(Arc::new(core))
+    /// Without memory the core is dropped.
+    fn try_new(core: MemcgCore) -> Result<Self, MemcgError> {
+        try_arc(core).map(Self).ok_or(MemcgError::NoMemory)
     }
 
     /// [`MemcgId::spread`] of its id.
@@ -337,13 +343,13 @@ impl fmt::Debug for Memcg {
 // === impl MemcgCore ===
 
 impl MemcgCore {
-    fn new(tree: Arc<Tree>, parent: Option<&Memcg>, id: MemcgId, name: &str) -> Self {
+    fn new(tree: Arc<Tree>, parent: Option<&Memcg>, id: MemcgId, name: Box<str>) -> Self {
         Self {
             usage: AtomicU64::new(0),
             limits: Limits::new(),
             tree,
             parent: parent.cloned(),
-            name: name.into(),
+            name,
             id,
             spread: id.spread(),
             depth: parent.map_or(0, |parent| parent.0.depth + 1),

@@ -9,6 +9,7 @@
 //! | `std` on Linux | [`marks`]: readers mark a line of their own; `membarrier` is the fence when something is freed | two stores; a fence where a kernel or a sandbox has no `membarrier` |
 //! | `std` elsewhere, or `--cfg lowwater_epoch` | crossbeam-epoch's default collector | a fence |
 //! | without `std`, and under loom | readers are counted; the last one out frees | one shared counter |
+//! | without `std`, with `embedder` | the embedder's: a kernel's RCU | what that costs |
 //!
 //! crossbeam-epoch is the well-kept library for this, and what is used where the system does not help. On Linux two things speak
 //! for marks: an add and a del each pin and do little else, so a fence in each is a third of their time; and crossbeam-epoch
@@ -18,8 +19,10 @@
 //! Nothing that is retired needs its destructor to run early: what must be given back at once (a group's handle, so that its id
 //! returns) is taken out before.
 
-#[cfg(any(lowwater_loom, not(feature = "std")))]
+#[cfg(any(lowwater_loom, not(any(feature = "std", feature = "embedder"))))]
 mod count;
+#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+mod embedded;
 #[cfg(all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))))]
 mod epoch;
 #[cfg(any(
@@ -35,13 +38,17 @@ mod queue;
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 mod thread;
 
-#[cfg(any(lowwater_loom, not(feature = "std")))]
-pub(crate) use count::{flush, pin, Guard};
+#[cfg(any(lowwater_loom, not(any(feature = "std", feature = "embedder"))))]
+pub(crate) use count::{flush, pin, seal, Guard, Stamp};
+#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+pub(crate) use embedded::{flush, pin, seal, Guard, Stamp};
+#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+pub use embedded::{readers_left, waiting};
 #[cfg(all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))))]
-pub(crate) use epoch::{flush, pin, Guard};
+pub(crate) use epoch::{flush, pin, seal, Guard, Stamp};
 pub(crate) use queue::{Queue, Queues};
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
-pub(crate) use thread::{flush, pin, Guard};
+pub(crate) use thread::{flush, pin, seal, Guard, Stamp};
 
 /// A thing that can be retired.
 pub(crate) trait Retired: Send + Sized + 'static {

@@ -3,7 +3,8 @@
 //! | build | locks | atomics | who |
 //! |---|---|---|---|
 //! | `std` (default) | parking_lot | core | user space |
-//! | without `std` | a spin lock | core | kernels, bare metal |
+//! | without `std` | a spin lock | core | bare metal |
+//! | without `std`, with `embedder` | the embedder's | core | kernels |
 //! | `--cfg lowwater_loom` | loom's | loom's | model checks |
 //!
 //! Only this module and its parts name loom, parking_lot or `std::sync`; the crates above use [`sync`](self) as well, so that

@@ -43,6 +43,7 @@ fn allocations(work: impl FnOnce()) -> u64 {
 }
 
 #[test]
+#[cfg_attr(lowwater_epoch, ignore = "crossbeam-epoch allocates for what it remembers")]
 fn l19_add_and_del_allocate_nothing_once_the_list_is_there() {
     let tree = MemcgTree::default();
     let group = tree.root().create("group").unwrap();

@@ -8,6 +8,7 @@
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
+use lowwater_lru_core::fallible;
 use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
 
 /// Bits in a word.
@@ -48,20 +49,24 @@ enum Words {
 }
 
 impl Words {
-    fn insert(&mut self, at: usize, word: Word) {
-        *self = match core::mem::take(self) {
-            Self::None => Self::One([word]),
+    /// False without memory; then nothing has changed.
+    fn try_insert(&mut self, at: usize, word: Word) -> bool {
+        match self {
+            Self::None => *self = Self::One([word]),
             Self::One([other]) => {
-                let mut words = Vec::with_capacity(2);
-                words.push(other);
-                words.insert(at, word);
-                Self::Many(words)
+                let mut words = Vec::new();
+                if words.try_reserve_exact(2).is_err() {
+                    return false;
+                }
+                // Relaxed: under `&mut` nobody else is here.
+                words.push((other.0, AtomicU64::new(other.1.load(Ordering::Relaxed))));
+                // There is room.
+                let _ = fallible::try_insert(&mut words, at, word);
+                *self = Self::Many(words);
             }
-            Self::Many(mut words) => {
-                words.insert(at, word);
-                Self::Many(words)
-            }
-        };
+            Self::Many(words) => return fallible::try_insert(words, at, word).is_ok(),
+        }
+        true
     }
 
     fn retain(&mut self, mut stays: impl FnMut(&Word) -> bool) {
@@ -109,16 +114,18 @@ impl Bitmap {
         Some(Bit { word: &self.words[at].1, mask: 1 << (id % BITS) })
     }
 
-    /// The place of bit `id`; makes its word if need be. O(words).
-    pub(crate) fn make(&mut self, id: u32) -> Bit<'_> {
+    /// The place of bit `id`; makes its word if need be. None without memory. O(words).
+    pub(crate) fn make(&mut self, id: u32) -> Option<Bit<'_>> {
         let at = match self.words.binary_search_by_key(&(id / BITS), |w| w.0) {
             Ok(at) => at,
             Err(at) => {
-                self.words.insert(at, (id / BITS, AtomicU64::new(0)));
+                if !self.words.try_insert(at, (id / BITS, AtomicU64::new(0))) {
+                    return None;
+                }
                 at
             }
         };
-        Bit { word: &self.words[at].1, mask: 1 << (id % BITS) }
+        Some(Bit { word: &self.words.get(at)?.1, mask: 1 << (id % BITS) })
     }
 
     /// Is bit `id` set?
@@ -126,7 +133,7 @@ impl Bitmap {
         self.find(id).is_some_and(|bit| bit.is_set())
     }
 
-    /// Adds the set bits in `range` to `ids`, in order. O(words + bits).
+    /// Adds the set bits in `range` to `ids`, in order, as far as there is memory for them. O(words + bits).
     pub(crate) fn collect(&self, range: RangeInclusive<u32>, ids: &mut Vec<u32>) {
         if range.is_empty() {
             return;
@@ -141,27 +148,29 @@ impl Bitmap {
             while bits != 0 {
                 let id = index * BITS + bits.trailing_zeros();
                 bits &= bits - 1;
-                if range.contains(&id) {
-                    ids.push(id);
+                if range.contains(&id) && fallible::try_push(ids, id).is_err() {
+                    return;
                 }
             }
         }
     }
 
-    /// Sets bit `id`. O(words) where its word is new.
-    pub(crate) fn insert(&mut self, id: u32) {
-        let bit = self.make(id);
+    /// Sets bit `id`; false without memory. O(words) where its word is new.
+    pub(crate) fn insert(&mut self, id: u32) -> bool {
+        let Some(bit) = self.make(id) else { return false };
         // Relaxed: under `&mut` nobody else is here.
         bit.word.fetch_or(bit.mask, Ordering::Relaxed);
+        true
     }
 
     /// Clears bit `id`, and gives its word back if that was the last in it. O(words) then.
     pub(crate) fn remove(&mut self, id: u32) {
         let Ok(at) = self.words.binary_search_by_key(&(id / BITS), |w| w.0) else { return };
         let mask = 1 << (id % BITS);
+        let Some((index, word)) = self.words.get(at) else { return };
         // Relaxed: as in `insert`.
-        if self.words[at].1.fetch_and(!mask, Ordering::Relaxed) & !mask == 0 {
-            let index = self.words[at].0;
+        if word.fetch_and(!mask, Ordering::Relaxed) & !mask == 0 {
+            let index = *index;
             self.words.retain(|word| word.0 != index);
         }
     }
@@ -234,7 +243,7 @@ mod tests {
             for op in ops {
                 match op {
                     Op::Set(id) => {
-                        let bit = map.make(id);
+                        let bit = map.make(id).unwrap();
                         bit.word.fetch_or(bit.mask, Ordering::Relaxed);
                         model.insert(id);
                     }

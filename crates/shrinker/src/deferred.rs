@@ -40,13 +40,14 @@ impl Debts {
     /// owed stays for those who pay, and only what is carried is taken.
     pub(crate) fn take(&mut self, id: u32, all: bool) -> Debt {
         let Ok(at) = self.0.binary_search_by_key(&id, |d| d.0) else { return Debt::NONE };
+        let Some((_, debt)) = self.0.get_mut(at) else { return Debt::NONE };
         if mutated!("take_debt_without_exchange") {
-            return self.0[at].1;
+            return *debt;
         }
-        if all || self.0[at].1.owed == 0 {
-            return self.0.remove(at).1;
+        if all || debt.owed == 0 {
+            return self.0.remove(at).map_or(Debt::NONE, |(_, debt)| debt);
         }
-        Debt { owed: 0, carry: core::mem::take(&mut self.0[at].1.carry) }
+        Debt { owed: 0, carry: core::mem::take(&mut debt.carry) }
     }
 
     /// Takes up to `max` objects of what is owed; leaves the rest, and what is carried, which belongs to whoever passes next.
@@ -58,6 +59,7 @@ impl Debts {
     }
 
     /// Adds to the debt. What is owed stops at `owed_max`, what is carried at the largest number. Says what is owed now.
+    /// Forgiven where there is no memory to note it.
     pub(crate) fn add(&mut self, id: u32, debt: Debt, owed_max: u64) -> u64 {
         if debt.is_none() {
             return self.owed(id);
@@ -65,11 +67,11 @@ impl Debts {
         let at = match self.0.binary_search_by_key(&id, |d| d.0) {
             Ok(at) => at,
             Err(at) => {
-                self.0.insert(at, (id, Debt::NONE));
+                self.0.try_insert(at, (id, Debt::NONE));
                 at
             }
         };
-        let sum = &mut self.0[at].1;
+        let Some((_, sum)) = self.0.get_mut(at).filter(|debt| debt.0 == id) else { return 0 };
         sum.owed = sum.owed.saturating_add(debt.owed).min(owed_max);
         sum.carry = sum.carry.saturating_add(debt.carry);
         let sum = *sum;

@@ -9,6 +9,9 @@ pub enum AllocError {
     /// As many shrinkers exist as there are ids.
     #[error("all {} shrinker ids are in use: drop registrations that are no longer needed", u32::MAX)]
     OutOfIds,
+    /// There is no memory for the registry or the shrinker's entry.
+    #[error("no memory for the shrinker: have something reclaimed, and try again")]
+    NoMemory,
 }
 
 /// A registration could not end here.

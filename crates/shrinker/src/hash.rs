@@ -45,6 +45,11 @@ pub(crate) fn shrink_after_removal<K: Eq + Hash, V>(map: &mut HashMap<K, V, IdHa
     if map.is_empty() {
         *map = HashMap::default();
     } else if map.len() < map.capacity() / 16 {
-        map.shrink_to(map.len() * 2);
+        let mut smaller = HashMap::default();
+        // Without memory to move to it stays as it is.
+        if smaller.try_reserve(map.len() * 2).is_ok() {
+            smaller.extend(map.drain());
+            *map = smaller;
+        }
     }
 }

@@ -50,6 +50,9 @@ impl IdPool {
     /// Gives an id back.
     pub(crate) fn put(&mut self, id: ShrinkerId) {
         debug_assert!(id.0 < self.next && !self.free.iter().any(|Reverse(f)| *f == id.0), "id {id} was not in use");
+        if self.free.try_reserve(1).is_err() {
+            return; // Nobody has it again, until all ids are free for another reason.
+        }
         self.free.push(Reverse(id.0));
         if self.free.len() == self.next as usize {
             *self = Self::default();

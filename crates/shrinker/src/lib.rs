@@ -28,6 +28,7 @@ mod reclaimer;
 
 mod direct;
 mod every;
+mod lost;
 mod pass;
 mod work;
 

@@ -72,16 +72,16 @@ use core::ops::{DerefMut, RangeInclusive};
 
 use hashbrown::hash_map::Entry;
 use lowwater_lru_core::sync::{
-    atomic::{fence, Ordering},
+    atomic::{fence, AtomicBool, Ordering},
     Mutex, RwLock,
 };
-use lowwater_lru_core::{mutated, Bytes, Memcg, MemcgId, NodeId};
+use lowwater_lru_core::{fallible, mutated, Bytes, Memcg, MemcgId, NodeId};
 
 use crate::bitmap::Bit;
 use crate::deferred::Debt;
 use crate::hash::shrink_after_removal;
 use crate::stats::{PairStats, Visited};
-use index::Index;
+use index::{Index, Noted};
 use summary::Summary;
 use unit::{Unit, Units};
 
@@ -98,6 +98,8 @@ pub(crate) struct Map {
 struct NodeMap {
     shards: [RwLock<Units>; SHARDS],
     summary: Mutex<Summary>,
+    /// Was there a bit that could not be set for want of memory?
+    lost: AtomicBool,
 }
 
 /// What a try at a group found.
@@ -106,15 +108,24 @@ enum Tried {
     Done,
     /// The group has died; its nearest online ancestor has its lists.
     Dying,
+    /// There is no memory.
+    NoMemory,
 }
 
 impl Map {
+    #[cfg(test)]
     pub(crate) fn new(nodes: usize) -> Self {
+        Self::try_new(nodes).unwrap()
+    }
+
+    /// None without memory.
+    pub(crate) fn try_new(nodes: usize) -> Option<Self> {
         let node = |_| NodeMap {
             shards: core::array::from_fn(|_| RwLock::new(Units::default())),
             summary: Mutex::new(Summary::default()),
+            lost: AtomicBool::new(false),
         };
-        Self { nodes: (0..nodes).map(node).collect(), index: Index::new() }
+        Some(Self { nodes: fallible::try_slice(nodes, node)?, index: Index::try_new()? })
     }
 
     pub(crate) fn nodes(&self) -> usize {
@@ -123,8 +134,8 @@ impl Map {
 
     // === ids ===
 
-    /// Opens an id: from here on its bits can be set.
-    pub(crate) fn open(&self, id: u32) -> Key {
+    /// Opens an id: from here on its bits can be set. None without memory.
+    pub(crate) fn open(&self, id: u32) -> Option<Key> {
         self.index.open(id)
     }
 
@@ -145,14 +156,33 @@ impl Map {
     /// When the bit is set already: one read lock, one fence, no store.
     #[doc(alias = "set_shrinker_bit")]
     pub(crate) fn set(&self, memcg: &Memcg, node: NodeId, key: Key) {
-        if let Tried::Done = self.try_set(memcg, node, key) {
-            return;
-        }
+        let mut tried = self.try_set(memcg, node, key);
+        let mut above;
+        let mut at = memcg;
         // Bounded by the depth of the tree: each round starts from an ancestor of the last.
-        let mut above = memcg.nearest_online();
-        while let Tried::Dying = self.try_set(&above, node, key) {
-            above = above.nearest_online();
+        while let Tried::Dying = tried {
+            above = at.nearest_online();
+            at = &above;
+            tried = self.try_set(at, node, key);
         }
+        if let Tried::NoMemory = tried {
+            self.lose(node);
+        }
+    }
+
+    /// Remembers that something on this node could not be.
+    #[cold]
+    fn lose(&self, node: NodeId) {
+        // Release: meets the Acquire in `take_lost`, so that who counts because of it counts what the caller added.
+        let ordering = if mutated!("lost_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.node(node).lost.store(true, ordering);
+    }
+
+    /// Was something lost on this node since the last time this was asked?
+    pub(crate) fn take_lost(&self, node: NodeId) -> bool {
+        let lost = &self.node(node).lost;
+        // Relaxed: only whether to do the exchange, which is dear and nearly always in vain. Acquire: meets the Release in `set`.
+        lost.load(Ordering::Relaxed) && lost.swap(false, Ordering::Acquire)
     }
 
     fn try_set(&self, memcg: &Memcg, node: NodeId, key: Key) -> Tried {
@@ -162,10 +192,10 @@ impl Map {
                 // SeqCst: between the caller's count and our load; meets the fence in `clear`.
                 fence(Ordering::SeqCst);
             }
-            if !bit.is_set() {
-                self.mark(bit, memcg, node, key, &mut self.index.lock(key.id));
+            if bit.is_set() {
+                return Tried::Done;
             }
-            return Tried::Done;
+            return self.mark(bit, memcg, node, key, &mut self.index.lock(key.id));
         }
         self.set_slow(memcg, node, key)
     }
@@ -184,25 +214,42 @@ impl Map {
         if !index.is_open(key) {
             return Tried::Done;
         }
+        if units.try_reserve(1).is_err() {
+            return Tried::NoMemory;
+        }
         let unit = match units.entry(memcg.id()) {
             Entry::Occupied(unit) => unit.into_mut(),
             Entry::Vacant(vacant) => {
                 // INVARIANT 2: unit and way are made together.
-                on_node.summary.lock().link(memcg);
+                if !on_node.summary.lock().link(memcg) {
+                    return Tried::NoMemory;
+                }
                 vacant.insert(Unit::new(memcg.clone()))
             }
         };
-        let bit = unit.words.make(key.id);
-        self.mark(bit, memcg, node, key, &mut index);
-        Tried::Done
+        let tried = match unit.words.make(key.id) {
+            Some(bit) => self.mark(bit, memcg, node, key, &mut index),
+            None => Tried::NoMemory,
+        };
+        if let Tried::NoMemory = tried {
+            drop(index);
+            // The caller has a handle on the group, so the one in the unit is not the last.
+            drop(on_node.tidy(&mut units, memcg.id()));
+        }
+        tried
     }
 
     /// Sets a bit that was seen clear. INVARIANT 4 and 5: under the index shard's lock, with the pair, if the id is open.
-    fn mark(&self, bit: Bit<'_>, memcg: &Memcg, node: NodeId, key: Key, index: &mut index::Shard) {
-        if index.insert(key, node, memcg.id()) {
-            // Relaxed: a pass that sees the bit and finds nothing yet clears it, and its second count is ordered by the
-            // fences (see the module's Orderings); other changes of the bit are ordered by the index shard's lock.
-            bit.word.fetch_or(bit.mask, Ordering::Relaxed);
+    fn mark(&self, bit: Bit<'_>, memcg: &Memcg, node: NodeId, key: Key, index: &mut index::Shard) -> Tried {
+        match index.insert(key, node, memcg.id()) {
+            Noted::Yes => {
+                // Relaxed: a pass that sees the bit and finds nothing yet clears it, and its second count is ordered by the
+                // fences (see the module's Orderings); other changes of the bit are ordered by the index shard's lock.
+                bit.word.fetch_or(bit.mask, Ordering::Relaxed);
+                Tried::Done
+            }
+            Noted::Foreign => Tried::Done,
+            Noted::NoMemory => Tried::NoMemory,
         }
     }
 
@@ -291,7 +338,12 @@ impl Map {
     /// Who owes something for this group on this node.
     pub(crate) fn debtors(&self, memcg: &Memcg, node: NodeId) -> Vec<u32> {
         let units = self.node(node).shard(memcg.id()).read();
-        units.get(&memcg.id()).map_or_else(Vec::new, |unit| unit.debts.lock().debtors().collect())
+        let mut ids = Vec::new();
+        if let Some(unit) = units.get(&memcg.id()) {
+            // As far as there is memory: the others wait for the next time.
+            let _ = unit.debts.lock().debtors().try_for_each(|id| fallible::try_push(&mut ids, id));
+        }
+        ids
     }
 
     /// Objects owed for this group on this node.
@@ -314,13 +366,10 @@ impl Map {
         for n in 0..self.nodes.len() {
             let node = NodeId::new(n as u16);
             let Some(mut unit) = self.node(node).remove_unit(dying) else { continue };
-            let mut ids = Vec::new();
-            unit.words.collect(0..=u32::MAX, &mut ids);
-            let mut keys = Vec::with_capacity(ids.len());
-            for id in ids {
-                keys.extend(self.index.lock(id).remove(id, node, dying.id()));
-            }
-            for key in keys {
+            let mut last = None;
+            while let Some(id) = unit.words.next_after(last) {
+                last = Some(id);
+                let Some(key) = self.index.lock(id).remove(id, node, dying.id()) else { continue };
                 // A bit in vain where the list was empty costs one call, and the debt is kept until then.
                 self.set(parent, node, key);
                 let debt = unit.debts.get_mut().take(key.id, true);

@@ -44,7 +44,7 @@ impl Pass<'_> {
             root: self.root,
             node: self.node,
             flags: self.flags,
-            size: Size::Priority(self.priority),
+            size: if self.protect == Protect::Nothing { Size::Drop } else { Size::Priority(self.priority) },
             who: Resume::Pass,
             protect: self.protect,
             only: self.only,
@@ -125,6 +125,7 @@ impl Round<'_> {
         if !self.root.is_online() {
             return false;
         }
+        crate::lost::find(self.inner, self.node);
         work.forget_now();
         let map = &self.inner.map;
         let start = map.summary(self.node).resume(self.root.id(), self.who);
@@ -132,7 +133,7 @@ impl Round<'_> {
         let mut last = None;
         let mut skipped = false;
         let mut ids = Vec::new();
-        for stop in Tour::new(map, self.root, self.node, start.clone()) {
+        for stop in Tour::new(map, self.root, self.node, start.as_ref().and_then(Position::try_clone)) {
             match shelter(&stop.memcg, self.root, self.protect) {
                 Some(found) if found == layer => {}
                 Some(_) => {
@@ -148,7 +149,7 @@ impl Round<'_> {
             }
             if self.who == Resume::Direct && last.is_none() {
                 // Others that start meanwhile go to the next group.
-                self.stop_at(Some(self.position(&stop.memcg, u32::MAX)));
+                self.stop_at(self.position(&stop.memcg, u32::MAX));
             }
             let (inner, memcg, node, flags, size) = (self.inner, &stop.memcg, self.node, self.flags, self.size);
             let visit = Visit { inner, memcg, node, flags, size, bits: true, indebted };
@@ -156,8 +157,8 @@ impl Round<'_> {
             for id in &ids {
                 if work.bound().is_some() {
                     self.stop_at(match visited {
-                        Some(id) => Some(self.position(memcg, id)),
-                        None => last.map_or(start, |(memcg, id)| Some(self.position(&memcg, id))),
+                        Some(id) => self.position(memcg, id),
+                        None => last.map_or(start, |(memcg, id)| self.position(&memcg, id)),
                     });
                     return skipped;
                 }
@@ -172,13 +173,14 @@ impl Round<'_> {
             // A pass that came all the way round begins from the top.
             Resume::Pass if start.is_some() => self.stop_at(None),
             Resume::Pass => {}
-            Resume::Direct => self.stop_at(last.map_or(start, |(memcg, id)| Some(self.position(&memcg, id)))),
+            Resume::Direct => self.stop_at(last.map_or(start, |(memcg, id)| self.position(&memcg, id))),
         }
         skipped
     }
 
-    fn position(&self, memcg: &Memcg, id: u32) -> Position {
-        Position { path: path(self.root.id(), memcg), id }
+    /// None without memory: then the next round begins from the top.
+    fn position(&self, memcg: &Memcg, id: u32) -> Option<Position> {
+        Some(Position { path: path(self.root.id(), memcg)?, id })
     }
 
     fn stop_at(&self, position: Option<Position>) {

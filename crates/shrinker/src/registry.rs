@@ -29,6 +29,7 @@ mod tests;
 pub use builder::{Prepared, ShrinkerBuilder};
 pub use config::RegistryConfig;
 pub(crate) use entry::{Entry, Held, Panicked};
+pub(crate) use gate::Gate;
 pub use registration::Registration;
 pub use scope::NoReclaim;
 pub(crate) use select::Only;
@@ -38,7 +39,9 @@ use alloc::{
     sync::{Arc, Weak},
     vec::Vec,
 };
+use core::alloc::Layout;
 
+use lowwater_lru_core::fallible::{try_arc, try_shrink};
 use lowwater_lru_core::list_lru::{self, Swept};
 use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
 use lowwater_lru_core::sync::{Mutex, RwLock};
@@ -47,6 +50,7 @@ use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
 use crate::budget::Kick;
 use crate::control::{Reclaim, ShrinkControl};
 use crate::direct::DirectOutcome;
+use crate::error::AllocError;
 use crate::every::Every;
 use crate::id::{IdPool, ShrinkerId};
 use crate::map::Map;
@@ -127,19 +131,35 @@ impl Registry {
 
     /// A registry for the groups of `tree`, as `config` has it.
     pub fn with_config(tree: &MemcgTree, config: RegistryConfig) -> Self {
-        let map = Arc::new(Map::new(config.topology.nodes()));
-        tree.add_hook(Arc::new(Hook(Arc::downgrade(&map))));
+        Self::try_with_config(tree, config).unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<Inner>()))
+    }
+
+    /// As [`with_config`](Self::with_config), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::NoMemory`].
+    pub fn try_with_config(tree: &MemcgTree, config: RegistryConfig) -> Result<Self, AllocError> {
+        Self::try_make(tree, config).ok_or(AllocError::NoMemory)
+    }
+
+    fn try_make(tree: &MemcgTree, config: RegistryConfig) -> Option<Self> {
+        let map = try_arc(Map::try_new(config.topology.nodes())?)?;
+        let hook = try_arc(Hook(Arc::downgrade(&map)))?;
         let inner = Inner {
             map,
             root: tree.root().clone(),
             config,
-            scopes: Scopes::new(),
+            scopes: Scopes::try_new()?,
             debt_listener: RwLock::new(None),
             foreground_calls: AtomicU64::new(0),
             ids: Mutex::new(IdPool::default()),
             slots: RwLock::new(Vec::new()),
         };
-        Self { inner: Arc::new(inner) }
+        let inner = try_arc(inner)?;
+        // Last: it stays for as long as the tree.
+        tree.try_add_hook(hook).ok()?;
+        Some(Self { inner })
     }
 
     /// Begins a shrinker. The name is for people; two may have the same.
@@ -355,18 +375,23 @@ impl Inner {
         self.slots.read().len() as u32
     }
 
-    fn publish(&self, entry: &Arc<Entry>) {
+    /// False without memory.
+    fn publish(&self, entry: &Arc<Entry>) -> bool {
         let mut slots = self.slots.write();
         let at = entry.key.id as usize;
-        if slots.len() <= at {
+        let more = (at + 1).saturating_sub(slots.len());
+        if slots.try_reserve(more).is_err() {
+            return false;
+        }
+        if more > 0 {
             slots.resize_with(at + 1, || None);
         }
-        slots[at] = Some(Arc::clone(entry));
+        slots.get_mut(at).map(|slot| *slot = Some(Arc::clone(entry))).is_some()
     }
 
     fn withdraw(&self, entry: &Entry) {
         let mut slots = self.slots.write();
-        let gone = slots[entry.key.id as usize].take();
+        let gone = slots.get_mut(entry.key.id as usize).and_then(Option::take);
         while slots.last().is_some_and(Option::is_none) {
             slots.pop();
         }
@@ -374,7 +399,7 @@ impl Inner {
             *slots = Vec::new();
         } else if slots.len() < slots.capacity() / 4 {
             let twice = slots.len() * 2;
-            slots.shrink_to(twice);
+            try_shrink(&mut slots, twice);
         }
         drop(slots);
         drop(gone);

@@ -29,11 +29,16 @@ const SCANS_MAX: u32 = 1 << 20;
 /// others before it takes more from this one.
 const SHARE_PARTS: u64 = 16;
 
+/// The dearest objects of which one pass at the highest priority takes all.
+const SEEKS_ALL_MAX: u32 = 4;
+
 /// How much to scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Size {
     /// What the policy says at this priority.
     Priority(u8),
+    /// All there is, however dear it is to make again: what the policy says at the highest priority of objects that are not dear.
+    Drop,
     /// A small share; debts do not count.
     Share,
     /// What is owed, and nothing else.
@@ -108,8 +113,8 @@ impl Visit<'_> {
             Ok(Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
                 match self.size {
-                    Size::Priority(priority) => {
-                        self.by_policy(&held, freeable, priority, sc.is_deferred(), &mut visited, work);
+                    Size::Priority(_) | Size::Drop => {
+                        self.by_policy(&held, freeable, sc.is_deferred(), &mut visited, work);
                     }
                     Size::Share => self.share(&held, freeable, sc.is_deferred(), &mut visited, work),
                     Size::Owed if sc.is_deferred() => {}
@@ -160,19 +165,15 @@ impl Visit<'_> {
         true
     }
 
-    fn by_policy(
-        &self,
-        held: &Held,
-        freeable: u64,
-        priority: u8,
-        deferred: bool,
-        visited: &mut Visited,
-        work: &mut Work<'_>,
-    ) {
+    fn by_policy(&self, held: &Held, freeable: u64, deferred: bool, visited: &mut Visited, work: &mut Work<'_>) {
         let (map, policy) = (&self.inner.map, &self.inner.config.policy);
         let background = self.flags.contains(Reclaim::BACKGROUND);
         let options = &held.options;
-        let ask = Ask { freeable, priority, seeks: options.seeks, batch: options.batch, background };
+        let (priority, seeks) = match self.size {
+            Size::Priority(priority) => (priority, options.seeks),
+            _ => (0, options.seeks.clamp(1, SEEKS_ALL_MAX)),
+        };
+        let ask = Ask { freeable, priority, seeks, batch: options.batch, background };
         let debt = match self.indebted {
             true => map.take_debt(self.memcg, self.node, held.key.id, policy.pays(background)),
             false => Debt::NONE,

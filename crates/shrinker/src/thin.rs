@@ -4,19 +4,25 @@ use alloc::{boxed::Box, vec::Vec};
 use core::mem::size_of;
 use core::ops::{Deref, DerefMut};
 
+use lowwater_lru_core::fallible;
+
 /// See the module.
 #[derive(Debug)]
 #[expect(clippy::box_collection, reason = "one word instead of three, for what hardly ever holds anything")]
 pub(crate) struct Thin<T>(Option<Box<Vec<T>>>);
 
 impl<T> Thin<T> {
-    pub(crate) fn insert(&mut self, at: usize, value: T) {
-        self.0.get_or_insert_default().insert(at, value);
+    /// False without memory.
+    pub(crate) fn try_insert(&mut self, at: usize, value: T) -> bool {
+        if self.0.is_none() {
+            self.0 = fallible::try_box(Vec::new());
+        }
+        self.0.as_mut().is_some_and(|all| fallible::try_insert(all, at, value).is_ok())
     }
 
     /// Takes one out. The memory stays until [`retain`](Self::retain) finds nothing: it is likely needed again.
-    pub(crate) fn remove(&mut self, at: usize) -> T {
-        self.0.as_mut().expect("what is removed is there").remove(at)
+    pub(crate) fn remove(&mut self, at: usize) -> Option<T> {
+        self.0.as_mut().filter(|all| at < all.len()).map(|all| all.remove(at))
     }
 
     /// Keeps those that `stays` names; gives the memory back when that is none.

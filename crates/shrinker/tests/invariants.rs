@@ -527,6 +527,10 @@ fn a_registration_cannot_end_inside_its_own_callback() {
 
 #[test]
 fn dropping_a_registration_inside_its_own_callback_panics_and_does_not_hang() {
+    if std::env::var_os("LOWWATER_SANITIZER").is_some() {
+        // What cannot end stays, with all that it holds: a leak, and the caller's own.
+        return println!("skipped: it leaks by intent");
+    }
     let (tree, registry, shelf, registration) = one_shelf();
     let slot = std::sync::Mutex::new(Some(registration));
     shelf

@@ -111,3 +111,18 @@ fn a_pass_over_a_part_takes_its_part_at_that_priority() {
     assert_eq!(progress.freed, 6 * OBJECTS / 4);
     assert_eq!(world.left()[1], FULL);
 }
+
+#[test]
+fn a_drop_takes_all_however_dear() {
+    for seeks in [0, 1, 4, 5, 100, u32::MAX] {
+        for objects in [1, 2, 1_000] {
+            let tree = MemcgTree::new(0);
+            let registry = Registry::new(&tree, 1);
+            let shelf = Arc::new(Shelf::of_bytes(0));
+            let _registration = shelf.register(registry.builder("dear").seeks(seeks).alloc().unwrap());
+            shelf.add(tree.root(), NodeId::ZERO, objects);
+            assert_eq!(registry.drop_caches(), objects, "seeks {seeks}");
+            assert_eq!(shelf.len(tree.root(), NodeId::ZERO), 0);
+        }
+    }
+}

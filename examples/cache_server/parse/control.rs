@@ -2,7 +2,11 @@
 
 use super::line::noreply;
 use super::number::unsigned32;
-use super::{Command, Keys, Refusal, Refused};
+use super::{Command, Crawl, Keys, Refusal, Refused};
+use crate::value::SLAB_CLASS;
+
+/// memcached's largest class.
+const CLASS_MAX: u32 = 63;
 
 /// `cache_memlimit <megabytes> [noreply]`
 pub(super) fn memory_limit<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
@@ -49,10 +53,22 @@ pub(super) fn watch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> 
     }
 }
 
-/// `lru_crawler ...`: there is none, which is what memcached says when it runs without.
+/// `lru_crawler metadump|mgdump|crawl all|hash|<class>[,<class>]*`. There is one class, and what is said of others is said of nothing.
 pub(super) fn lru_crawler<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
-    match arguments {
-        [b"crawl" | b"metadump" | b"mgdump", _] => Err(Refusal::CrawlerDisabled.into()),
-        _ => Err(Refusal::Unknown.into()),
+    let [verb, classes] = arguments else { return Err(Refusal::Unknown.into()) };
+    let crawl = match *verb {
+        b"metadump" => Crawl::Describe,
+        b"mgdump" => Crawl::Name,
+        b"crawl" => Crawl::Expire,
+        _ => return Err(Refusal::Unknown.into()),
+    };
+    let is_class = |word: &[u8]| unsigned32(word).is_some_and(|class| (1..=CLASS_MAX).contains(&class));
+    match *classes {
+        b"all" | b"hash" => Ok(Command::Crawl { crawl, everything: true }),
+        list if list.split(|byte| *byte == b',').all(is_class) => {
+            let everything = list.split(|byte| *byte == b',').any(|class| unsigned32(class) == Some(SLAB_CLASS));
+            Ok(Command::Crawl { crawl, everything })
+        }
+        _ => Err(Refusal::BadClass.into()),
     }
 }

@@ -124,3 +124,54 @@ fn a_full_server_without_evictions_says_so() {
     assert!(write(&mut client, "small:", 2) <= 2);
     assert_eq!(client.stat("stats", "evictions"), "0");
 }
+
+#[test]
+fn a_dump_shows_every_value_once() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    for n in 0..3_000 {
+        client.say(&format!("set k{n} 0 {} 1\r\nv\r\n", if n % 2 == 0 { 0 } else { 1_000 }), "STORED\r\n");
+    }
+    client.say("set a%b 0 0 1\r\nv\r\n", "STORED\r\n");
+    client.say("get k7\r\n", "VALUE k7 0 1\r\nv\r\nEND\r\n");
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    client.0.write_all(b"lru_crawler metadump all\r\n").unwrap();
+    let mut seen = std::collections::HashMap::new();
+    loop {
+        let line = client.line();
+        if line == "END\r\n" {
+            break;
+        }
+        let fields: std::collections::HashMap<_, _> = line
+            .trim_end()
+            .split(' ')
+            .map(|word| word.split_once('=').expect("name=value"))
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .collect();
+        assert_eq!(seen.insert(fields["key"].clone(), fields), None, "{line}");
+    }
+    assert_eq!(seen.len(), 3_001);
+    assert_eq!((&*seen["k0"]["exp"], &*seen["k0"]["fetch"], &*seen["k7"]["fetch"]), ("-1", "no", "yes"));
+    let expires: u64 = seen["k7"]["exp"].parse().unwrap();
+    assert!((now + 900..=now + 1_010).contains(&expires), "{expires}, and it is {now}");
+    assert!(seen.contains_key("a%25b"));
+
+    client.0.write_all(b"lru_crawler mgdump hash\r\n").unwrap();
+    let named = std::iter::from_fn(|| Some(client.line()).filter(|line| line != "EN\r\n"))
+        .collect::<std::collections::HashSet<_>>();
+    assert!(named.len() == 3_001 && named.contains("mg a%b\r\n"));
+    client.say("lru_crawler metadump 2,3\r\n", "END\r\n");
+    client.say("lru_crawler metadump 0\r\n", "BADCLASS invalid class id\r\n");
+}
+
+#[test]
+fn a_crawl_lets_go_of_what_is_over() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    client.say("set stays 0 0 1\r\nv\r\n", "STORED\r\n");
+    client.say("set goes 0 1 1\r\nv\r\n", "STORED\r\n");
+    assert_eq!(client.stat("stats", "curr_items"), "2");
+    thread::sleep(Duration::from_millis(1_200));
+    client.say("lru_crawler crawl all\r\n", "OK\r\n");
+    assert_eq!(client.stat("stats", "curr_items"), "1");
+}

@@ -1,7 +1,7 @@
 //! Tenants: who pays, who is protected, who borrows.
 
 use super::{cache_of, entry_bytes};
-use crate::{Bytes, Memcg};
+use crate::{Bytes, Memcg, Runtime};
 
 fn fill(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg, keys: std::ops::Range<u64>) {
     for key in keys {
@@ -79,4 +79,61 @@ fn many_small_tenants_all_give_and_the_youngest_is_there() {
             assert!(cache.contains_key(&key));
         }
     }
+}
+
+/// What share of their requests the quiet tenants' keys answered, while one tenant scans with every second request, or not at all.
+/// Of 100 tenants two are hot, with nine requests in ten; the others' keys are used the less the higher they are. And how many entries the
+/// scanner has at the end.
+fn hits_of_the_quiet(scan: bool) -> (f64, f64, u64) {
+    const KEYS: u64 = 1_000;
+    let runtime = Runtime::builder()
+        .budget(Bytes::new(20_000 * (entry_bytes() + 8)))
+        .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
+        .build()
+        .unwrap();
+    let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
+        .weigher(|_, v| Bytes::new(v.capacity() as u64))
+        .build()
+        .unwrap();
+    let tenants: Vec<_> = (0..=100).map(|i| runtime.group(&format!("t{i}")).unwrap()).collect();
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut next = move |below: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % below
+    };
+    let ask = |tenant: usize, key: u64| {
+        let key = tenant as u64 * 1_000_000_000 + key;
+        let hit = cache.get(&key).is_some();
+        if !hit {
+            cache.entry(key).group(&tenants[tenant]).insert(vec![0; 8]).unwrap();
+        }
+        u64::from(hit)
+    };
+    let (mut hot, mut quiet) = ((0, 0), (0, 0));
+    for round in 0..800_000 {
+        if scan {
+            ask(100, round);
+        }
+        let (tenant, tally) = if next(10) > 0 { (next(2), &mut hot) } else { (2 + next(98), &mut quiet) };
+        // The square of a fraction: small keys more often.
+        let key = next(KEYS) * next(KEYS) / KEYS;
+        let hit = ask(tenant as usize, key);
+        if round > 700_000 {
+            *tally = (tally.0 + hit, tally.1 + 1);
+        }
+    }
+    let percent = |(hits, all): (u64, u64)| 100.0 * hits as f64 / all as f64;
+    (percent(hot), percent(quiet), cache.len_of(&tenants[100]))
+}
+
+#[test]
+fn a_tenant_that_scans_costs_the_others_nothing() {
+    let (hot, quiet, _) = hits_of_the_quiet(false);
+    let (hot_beside, quiet_beside, held) = hits_of_the_quiet(true);
+    assert!(hot > 99.5 && hot_beside > 99.5, "the hot ones keep all they have: {hot}, {hot_beside}");
+    assert!((20.0..80.0).contains(&quiet), "{quiet}");
+    assert!(quiet_beside > quiet - 3.0, "{quiet_beside} beside a scan, {quiet} without");
+    assert!(held < 1_000, "the scanner has {held} of 20,000");
 }

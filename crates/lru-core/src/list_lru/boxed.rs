@@ -1,4 +1,4 @@
-//! Memory that may be refused.
+//! Memory that may be refused. See [`fallible`](crate::fallible).
 
 use alloc::alloc::alloc;
 use alloc::boxed::Box;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::alloc::Layout;
 
 /// [`Box::new`], with `None` instead of an abort where there is no memory.
-pub(crate) fn try_box<T>(value: T) -> Option<Box<T>> {
+pub fn try_box<T>(value: T) -> Option<Box<T>> {
     const { assert!(size_of::<T>() != 0, "the allocator is not asked for nothing") };
     #[cfg(test)]
     if fault::is_now() {

@@ -56,6 +56,12 @@ impl Memcg {
         Bytes::new(self.core().usage.load(Ordering::Relaxed))
     }
 
+    /// Of [`usage`](Self::usage), what is not used yet, but in this processor's stock for this group or one below it. Zero also while
+    /// another thread is at that stock. O(depth).
+    pub fn in_stock(&self) -> Bytes {
+        Bytes::new(self.tree().stock().below(self))
+    }
+
     /// Charges `bytes` to this group and all groups above it, if no `max` on the way refuses.
     ///
     /// Small charges are mostly served from the stock of this processor, without touching a shared line; a charge from stock
@@ -73,6 +79,23 @@ impl Memcg {
             Take::Taken => Ok(Charged::Within),
             take => self.try_charge_slow(bytes, take),
         }
+    }
+
+    /// Charges `bytes` if this processor has them in stock for this group: they were counted when they came there. False: nothing is
+    /// charged; [`try_charge`](Self::try_charge) may do it. For callers that rather give something back than take stock.
+    #[inline]
+    pub fn try_charge_from_stock(&self, bytes: Bytes) -> bool {
+        self.tree().stock().take_if_there(self, bytes.get())
+    }
+
+    /// As [`try_charge`](Self::try_charge), and takes nothing for the stock: for callers that give something back for what they take,
+    /// near a limit. O(depth).
+    ///
+    /// # Errors
+    ///
+    /// [`OverLimit`], with the group that refused.
+    pub fn try_charge_exactly(&self, bytes: Bytes) -> Result<Charged, OverLimit> {
+        self.try_charge_slow(bytes, Take::ChargeExactly)
     }
 
     #[cold]

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::fallible::{try_arc, try_push};
 use crate::memcg::Memcg;
 use crate::sync::{Arc, Mutex};
 
@@ -26,25 +27,31 @@ type Entry = (HookId, Arc<dyn OfflineHook>);
 pub(crate) struct Hooks(Mutex<State>);
 
 struct State {
-    list: Arc<Vec<Entry>>,
+    /// None: empty.
+    list: Option<Arc<Vec<Entry>>>,
     next: u64,
 }
 
 impl Hooks {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(State { list: Arc::new(Vec::new()), next: 0 }))
+        Self(Mutex::new(State { list: None, next: 0 }))
     }
 
-    pub(crate) fn add(&self, hook: Arc<dyn OfflineHook>) -> HookId {
+    /// None without memory.
+    pub(crate) fn try_add(&self, hook: Arc<dyn OfflineHook>) -> Option<HookId> {
         let mut state = self.0.lock();
         let id = HookId(state.next);
+        let mut list = Vec::new();
+        list.try_reserve_exact(state.len() + 1).ok()?;
+        list.extend(state.iter().cloned());
+        try_push(&mut list, (id, hook)).ok()?;
+        let list = try_arc(list)?;
         state.next += 1;
-        let list = state.list.iter().cloned().chain([(id, hook)]).collect();
-        let old = core::mem::replace(&mut state.list, Arc::new(list));
+        let old = state.list.replace(list);
         // The old list may hold the last reference to a hook, whose drop is its owner's code: not under our lock.
         drop(state);
         drop(old);
-        id
+        Some(id)
     }
 
     pub(crate) fn remove(&self, id: HookId) {
@@ -53,27 +60,42 @@ impl Hooks {
 
     /// Forgets every hook.
     pub(crate) fn clear(&self) {
-        self.retain(|_| false);
+        let old = self.0.lock().list.take();
+        drop(old);
     }
 
     fn retain(&self, keep: impl Fn(&Entry) -> bool) {
         let mut state = self.0.lock();
-        let list = state.list.iter().filter(|entry| keep(entry)).cloned().collect();
-        let old = core::mem::replace(&mut state.list, Arc::new(list));
+        let list: Vec<Entry> = state.iter().filter(|entry| keep(entry)).cloned().collect();
+        let list = (!list.is_empty()).then(|| Arc::new(list));
+        let old = core::mem::replace(&mut state.list, list);
         drop(state);
         drop(old);
     }
 
     /// Calls every hook that is there now, without a lock.
     pub(crate) fn call(&self, dying: &Memcg, parent: &Memcg) {
-        let list = Arc::clone(&self.0.lock().list);
-        for (_, hook) in list.iter() {
+        let list = self.0.lock().list.clone();
+        for (_, hook) in list.iter().flat_map(|list| list.iter()) {
             hook.offline(dying, parent);
         }
     }
 
     /// Bytes allocated for the list, without the hooks themselves.
     pub(crate) fn allocated(&self) -> usize {
-        crate::memcg::tree::arc_size::<Vec<Entry>>() + self.0.lock().list.capacity() * size_of::<Entry>()
+        let size = |list: &Arc<Vec<Entry>>| {
+            crate::memcg::tree::arc_size::<Vec<Entry>>() + list.capacity() * size_of::<Entry>()
+        };
+        self.0.lock().list.as_ref().map_or(0, size)
+    }
+}
+
+impl State {
+    fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.list.iter().flat_map(|list| list.iter())
+    }
+
+    fn len(&self) -> usize {
+        self.list.as_ref().map_or(0, |list| list.len())
     }
 }

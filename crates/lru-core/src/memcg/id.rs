@@ -17,7 +17,7 @@
 //! Taking and giving back cost one word a level: 2 words for up to 4,096 groups, 4 for 16 million. The memory is one bit for
 //! each id up to the highest in use, and a 63rd of that on top.
 
-use alloc::vec;
+use crate::fallible::{try_push, try_shrink};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -63,6 +63,15 @@ impl fmt::Display for MemcgId {
     }
 }
 
+/// Why there is no id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoId {
+    /// All are used.
+    AllUsed,
+    /// There is no memory for the bitmap.
+    NoMemory,
+}
+
 /// Bits in a word of the bitmap, and words under a word of a summary.
 const WORD_BITS: usize = u64::BITS as usize;
 
@@ -83,24 +92,30 @@ pub(crate) struct IdPool {
 impl IdPool {
     /// A pool of the ids below `end`, none of them used.
     pub(crate) fn new(end: u32) -> Self {
-        Self { levels: vec![vec![0]], end }
+        Self { levels: Vec::new(), end }
     }
 
-    /// Takes the lowest free id; `None` when all are used.
-    pub(crate) fn take(&mut self) -> Option<u32> {
-        if self.levels.last().is_some_and(|top| top[0] == u64::MAX) {
-            // The new level's only bit is set by invariant 2: the word below is full.
-            self.levels.push(vec![1]);
+    /// Takes the lowest free id.
+    pub(crate) fn take(&mut self) -> Result<u32, NoId> {
+        let full = self.levels.last().map(|top| top.first() == Some(&u64::MAX));
+        if full != Some(false) {
+            // A new level's only bit is set by invariant 2, if there is a word below: that is full.
+            let mut level = Vec::new();
+            let room = level.try_reserve_exact(1).and_then(|()| self.levels.try_reserve_exact(1));
+            room.map_err(|_| NoId::NoMemory)?;
+            try_push(&mut level, u64::from(full.is_some())).map_err(|_| NoId::NoMemory)?;
+            try_push(&mut self.levels, level).map_err(|_| NoId::NoMemory)?;
         }
         let mut at = 0;
         for level in self.levels.iter_mut().rev() {
             if at == level.len() {
-                level.push(0);
+                // Where a level below finds no memory after this, the word is one that no word is below of.
+                try_push(level, 0).map_err(|_| NoId::NoMemory)?;
             }
             // By invariant 2 this word has a zero bit: either it is the top (checked above), or its bit above is zero.
             at = at * WORD_BITS + level[at].trailing_ones() as usize;
         }
-        let id = u32::try_from(at).ok().filter(|id| *id < self.end)?;
+        let id = u32::try_from(at).ok().filter(|id| *id < self.end).ok_or(NoId::AllUsed)?;
         for level in &mut self.levels {
             let word = &mut level[at / WORD_BITS];
             *word |= 1 << (at % WORD_BITS);
@@ -110,7 +125,7 @@ impl IdPool {
             }
             at /= WORD_BITS;
         }
-        Some(id)
+        Ok(id)
     }
 
     /// Gives an id back.
@@ -132,7 +147,8 @@ impl IdPool {
     /// Is this id in use?
     pub(crate) fn is_used(&self, id: u32) -> bool {
         let at = id as usize;
-        self.levels[0].get(at / WORD_BITS).is_some_and(|word| word & 1 << (at % WORD_BITS) != 0)
+        let words = self.levels.first().map_or(&[][..], |words| words);
+        words.get(at / WORD_BITS).is_some_and(|word| word & 1 << (at % WORD_BITS) != 0)
     }
 
     /// Gives the memory for ids from `len` on back; none of those is in use.
@@ -142,7 +158,7 @@ impl IdPool {
         for level in &mut self.levels {
             debug_assert!(level.iter().skip(words).all(|word| *word == 0), "ids beyond {len} are in use");
             level.truncate(words);
-            level.shrink_to_fit();
+            try_shrink(level, words);
             height += 1;
             if words == 1 {
                 break;
@@ -151,7 +167,7 @@ impl IdPool {
         }
         // INVARIANT 3: the first level of one word is the top, unless that word is full; then `take` puts the level back.
         self.levels.truncate(height);
-        self.levels.shrink_to_fit();
+        try_shrink(&mut self.levels, height);
     }
 
     /// Bytes this pool has allocated.
@@ -163,7 +179,7 @@ impl IdPool {
     /// Checks the invariants.
     #[cfg(test)]
     pub(crate) fn assert_valid(&self) {
-        assert_eq!(self.levels.last().map(Vec::len), Some(1), "the top level is one word");
+        assert!(self.levels.last().is_none_or(|top| top.len() == 1), "the top level is one word");
         for pair in self.levels.windows(2) {
             for bit in 0..pair[1].len() * WORD_BITS {
                 let marked = pair[1][bit / WORD_BITS] & 1 << (bit % WORD_BITS) != 0;
@@ -183,16 +199,17 @@ mod tests {
     #[test]
     fn ids_run_out_and_come_back() {
         let mut pool = IdPool::new(3);
-        assert_eq!([pool.take(), pool.take(), pool.take(), pool.take()], [Some(0), Some(1), Some(2), None]);
+        let none = Err(NoId::AllUsed);
+        assert_eq!([pool.take(), pool.take(), pool.take(), pool.take()], [Ok(0), Ok(1), Ok(2), none]);
         pool.put(1);
-        assert_eq!([pool.take(), pool.take()], [Some(1), None]);
+        assert_eq!([pool.take(), pool.take()], [Ok(1), none]);
     }
 
     #[test]
     fn a_pool_that_grew_two_summaries_shrinks_to_one_word() {
         let mut pool = IdPool::new(u32::MAX);
         for id in 0..5_000 {
-            assert_eq!(pool.take(), Some(id));
+            assert_eq!(pool.take(), Ok(id));
         }
         pool.assert_valid();
         assert_eq!(pool.levels.len(), 3);
@@ -202,7 +219,7 @@ mod tests {
         pool.shrink_to(10);
         pool.assert_valid();
         assert_eq!(pool.allocated(), 8 + size_of::<Vec<u64>>());
-        assert_eq!(pool.take(), Some(10));
+        assert_eq!(pool.take(), Ok(10));
     }
 
     proptest! {
@@ -216,7 +233,7 @@ mod tests {
                     Some(_) => {}
                     None => {
                         let lowest = (0..150).find(|id| !used.contains(id));
-                        prop_assert_eq!(pool.take(), lowest);
+                        prop_assert_eq!(pool.take().ok(), lowest);
                         used.extend(lowest);
                     }
                 }

@@ -124,7 +124,8 @@ impl Guarantee {
             let claim = self.claim_now(memcg);
             // AcqRel: of two refreshes at once the later meets the earlier's Release here, and so sees below at least the usage
             // and setting that the earlier saw: it cannot leave an older claim behind.
-            let told = self.claim.swap(claim, Ordering::AcqRel);
+            let ordering = if mutated!("claim swap relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
+            let told = self.claim.swap(claim, ordering);
             // Relaxed: a sum of differences, whose order does not matter; wrapping, since a difference may be negative.
             in_parent.children.fetch_add(claim.wrapping_sub(told), Ordering::Relaxed);
             if self.claim_now(memcg) == claim || mutated!("refresh once") {

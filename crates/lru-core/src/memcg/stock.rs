@@ -18,6 +18,7 @@ use alloc::boxed::Box;
 use core::ops::DerefMut;
 use crossbeam_utils::CachePadded;
 
+use crate::fallible::try_slice;
 use crate::memcg::Memcg;
 use crate::mutated;
 use crate::sync::Mutex;
@@ -53,8 +54,9 @@ pub(crate) enum Take {
 }
 
 impl Stock {
-    pub(crate) fn new(slots: usize) -> Self {
-        Self { slots: (0..slots).map(|_| CachePadded::new(Mutex::new(Slot::default()))).collect() }
+    /// None without memory.
+    pub(crate) fn try_new(slots: usize) -> Option<Self> {
+        Some(Self { slots: try_slice(slots, |_| CachePadded::new(Mutex::new(Slot::default())))? })
     }
 
     /// Takes `bytes` for `memcg` from the slot of this processor, or says what to do instead. Never waits.
@@ -71,6 +73,17 @@ impl Stock {
         } else {
             Take::ChargeExactly
         }
+    }
+
+    /// Takes `bytes` for `memcg` from the slot of this processor, if they are there; nobody remembers that they were asked for.
+    pub(crate) fn take_if_there(&self, memcg: &Memcg, bytes: u64) -> bool {
+        self.here().is_some_and(|mut slot| {
+            let is_there = slot.bytes >= bytes && slot.memcg.as_ref() == Some(memcg);
+            if is_there {
+                slot.bytes -= bytes;
+            }
+            is_there
+        })
     }
 
     /// Puts bytes that are charged to `memcg` into the slot of this processor, in place of what another group has there.
@@ -94,6 +107,12 @@ impl Stock {
     pub(crate) fn put_back(&self, memcg: &Memcg, bytes: u64) -> bool {
         // INVARIANT 2, 3: a slot that holds the group is not closed, and not drained yet if the group is dying.
         self.here().is_some_and(|mut slot| slot.memcg.as_ref() == Some(memcg) && slot.add(bytes))
+    }
+
+    /// The bytes of `memcg` and the groups below it in the slot of this processor. None if somebody is in it.
+    pub(crate) fn below(&self, memcg: &Memcg) -> u64 {
+        let is_below = |slot: &Slot| slot.memcg.as_ref().is_some_and(|group| group.is_descendant_of(memcg));
+        self.here().filter(|slot| is_below(slot)).map_or(0, |slot| slot.bytes)
     }
 
     /// Empties each slot whose group `drained` asks for. Waits for whoever is in a slot; nobody stays there.

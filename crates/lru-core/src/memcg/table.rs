@@ -29,7 +29,8 @@ use alloc::vec::Vec;
 use core::hash::BuildHasher as _;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::memcg::id::IdPool;
+use crate::fallible::try_shrink;
+use crate::memcg::id::{IdPool, NoId};
 use crate::memcg::{Memcg, MemcgError};
 
 /// No group.
@@ -98,8 +99,16 @@ impl Table {
     /// Takes an id for a group of this name below `parent` (none: the root), if such a group may be made.
     pub(crate) fn reserve(&mut self, parent: Option<&Memcg>, name: &str) -> Result<u32, MemcgError> {
         self.may_create(parent, name)?;
-        let id = self.ids.take().ok_or(MemcgError::OutOfIds)?;
-        if id as usize >= self.slots.len() {
+        let id = self.ids.take().map_err(|none| match none {
+            NoId::AllUsed => MemcgError::OutOfIds,
+            NoId::NoMemory => MemcgError::NoMemory,
+        })?;
+        let more = (id as usize + 1).saturating_sub(self.slots.len());
+        if more > 0 {
+            if self.slots.try_reserve(more).is_err() {
+                self.ids.put(id);
+                return Err(MemcgError::NoMemory);
+            }
             self.slots.resize_with(id as usize + 1, || VACANT);
         }
         self.alive += 1;
@@ -116,6 +125,8 @@ impl Table {
             let parent = parent.id().get();
             let hash = hash(&self.hasher, parent, memcg.name());
             let (slots, hasher) = (&self.slots, &self.hasher);
+            let room = self.names.try_reserve(1, |id| slot_hash(slots, hasher, *id));
+            room.map_err(|_| MemcgError::NoMemory)?;
             self.names.insert_unique(hash, id, |id| slot_hash(slots, hasher, *id));
             self.slots[id as usize].parent = parent;
             self.push_child(parent, id);
@@ -232,11 +243,26 @@ impl Table {
         let only_root = len == 1;
         if only_root || self.slots.capacity() > SHRINK_FROM && len * SHRINK_AT <= self.slots.capacity() {
             // Twice what is needed, so that the next few groups do not allocate again.
-            self.slots.shrink_to((2 * len).max(SLOTS_MIN));
+            try_shrink(&mut self.slots, (2 * len).max(SLOTS_MIN));
             self.ids.shrink_to(len);
-            let (slots, hasher) = (&self.slots, &self.hasher);
-            self.names.shrink_to(2 * self.names.len(), |id| slot_hash(slots, hasher, *id));
+            self.shrink_names();
         }
+    }
+
+    /// Moves the names to a table that fits, if there is memory for it.
+    fn shrink_names(&mut self) {
+        let (slots, hasher) = (&self.slots, &self.hasher);
+        let hash_of = |id: &u32| slot_hash(slots, hasher, *id);
+        let mut smaller = HashTable::new();
+        if !self.names.is_empty() && smaller.try_reserve(2 * self.names.len(), hash_of).is_err()
+            || smaller.allocation_size() >= self.names.allocation_size()
+        {
+            return;
+        }
+        for id in &self.names {
+            smaller.insert_unique(hash_of(id), *id, hash_of);
+        }
+        self.names = smaller;
     }
 
     /// Bytes of the groups' names, of all groups that have a handle somewhere, and of this table; with the number of groups.

@@ -19,6 +19,7 @@
 
 use core::fmt;
 
+use crate::fallible::{abort, try_arc, try_str};
 use crate::memcg::hook::Hooks;
 use crate::memcg::stock::Stock;
 use crate::memcg::table::Table;
@@ -62,15 +63,31 @@ impl MemcgTree {
     ///
     /// A slot costs 128 bytes, and may hold back up to 32 KiB of one group.
     pub fn new(stock_slots: usize) -> Self {
-        Self::with_ids(stock_slots, u32::MAX)
+        Self::try_new(stock_slots).unwrap_or_else(|_| abort::<Tree>())
+    }
+
+    /// As [`new`](Self::new), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`](MemcgError::NoMemory).
+    pub fn try_new(stock_slots: usize) -> Result<Self, MemcgError> {
+        Self::try_with_ids(stock_slots, u32::MAX)
     }
 
     /// A tree whose ids are all below `end`.
+    #[cfg(all(test, not(lowwater_loom)))]
     pub(crate) fn with_ids(stock_slots: usize, end: u32) -> Self {
-        let tree =
-            Arc::new(Tree { table: RwLock::new(Table::new(end)), stock: Stock::new(stock_slots), hooks: Hooks::new() });
-        let root = tree.insert(None, "").expect("an empty tree takes a root");
-        Self { root }
+        Self::try_with_ids(stock_slots, end).unwrap_or_else(|_| abort::<Tree>())
+    }
+
+    fn try_with_ids(stock_slots: usize, end: u32) -> Result<Self, MemcgError> {
+        let stock = Stock::try_new(stock_slots).ok_or(MemcgError::NoMemory)?;
+        let tree = Tree { table: RwLock::new(Table::new(end)), stock, hooks: Hooks::new() };
+        let tree = try_arc(tree).ok_or(MemcgError::NoMemory)?;
+        // An empty tree takes a root, if there is memory.
+        let root = tree.insert(None, "")?;
+        Ok(Self { root })
     }
 
     /// The root group: it has no name, no parent, and cannot go offline.
@@ -101,7 +118,16 @@ impl MemcgTree {
 
     /// Adds a hook that is called whenever a group goes offline, after those that were added before it.
     pub fn add_hook(&self, hook: Arc<dyn OfflineHook>) -> HookId {
-        self.tree().hooks.add(hook)
+        self.try_add_hook(hook).unwrap_or_else(|_| abort::<Tree>())
+    }
+
+    /// As [`add_hook`](Self::add_hook), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`](MemcgError::NoMemory); the hook is dropped.
+    pub fn try_add_hook(&self, hook: Arc<dyn OfflineHook>) -> Result<HookId, MemcgError> {
+        self.tree().hooks.try_add(hook).ok_or(MemcgError::NoMemory)
     }
 
     /// Removes a hook. A group that is going offline on another thread right now may still call it.
@@ -183,8 +209,13 @@ impl Tree {
 
     fn insert(self: &Arc<Self>, parent: Option<&Memcg>, name: &str) -> Result<Memcg, MemcgError> {
         let id = self.table.write().reserve(parent, name)?;
-        // The group is made without the lock. From here on its drop gives the id back.
-        let memcg = Memcg::new(MemcgCore::new(Arc::clone(self), parent, MemcgId::new(id), name));
+        // The group is made without the lock.
+        let Some(own_name) = try_str(name) else {
+            self.release(MemcgId::new(id), name);
+            return Err(MemcgError::NoMemory);
+        };
+        // From here on its drop gives the id back.
+        let memcg = Memcg::try_new(MemcgCore::new(Arc::clone(self), parent, MemcgId::new(id), own_name))?;
         let linked = self.table.write().link(&memcg);
         linked.map(|()| memcg)
     }

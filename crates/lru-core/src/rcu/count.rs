@@ -45,6 +45,28 @@ pub(crate) fn pin() -> Guard {
     Guard(())
 }
 
+/// A moment, after which readers are waited for.
+#[derive(Clone, Debug)]
+pub(crate) struct Stamp(());
+
+/// The moment that is now: what was made unreachable before, inside the read side, by this thread or under a lock that it took
+/// since, may be freed once this [`is_past`](Stamp::is_past).
+pub(crate) fn seal() -> Stamp {
+    Stamp(())
+}
+
+impl Stamp {
+    /// Is nobody inside? Then every reader has left that was inside at the stamp. See the module's table: who made the thing
+    /// unreachable has left since, so a 0 that is read here is no older than that.
+    pub(crate) fn is_past(&self) -> bool {
+        if crate::mutated!("stamp_without_waiting") {
+            return true;
+        }
+        // Acquire: meets the Release in the guard's drop, so that readers' last reads come before the freeing.
+        DOMAIN.readers.load(Ordering::Acquire) == 0
+    }
+}
+
 /// Frees what can be freed: here that is done as soon as it can be.
 pub(crate) fn flush() {}
 

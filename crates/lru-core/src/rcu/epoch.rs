@@ -1,6 +1,8 @@
 //! Where the system does not help: crossbeam-epoch.
 
 use super::Retired;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use alloc::sync::Arc;
 
 /// Proof that the thread is inside the read side.
 pub(crate) struct Guard(crossbeam_epoch::Guard);
@@ -9,6 +11,32 @@ pub(crate) struct Guard(crossbeam_epoch::Guard);
 #[inline]
 pub(crate) fn pin() -> Guard {
     Guard(crossbeam_epoch::pin())
+}
+
+/// A moment, after which readers are waited for.
+#[derive(Clone, Debug)]
+pub(crate) struct Stamp(Arc<AtomicBool>);
+
+/// The moment that is now: what was made unreachable before, by this thread or under a lock that it took since, may be freed once
+/// this [`is_past`](Stamp::is_past).
+pub(crate) fn seal() -> Stamp {
+    let past = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&past);
+    let guard = crossbeam_epoch::pin();
+    // Release: meets the Acquire in `is_past`.
+    guard.defer(move || theirs.store(true, Ordering::Release));
+    guard.flush();
+    Stamp(past)
+}
+
+impl Stamp {
+    /// Has every reader left that was inside then?
+    pub(crate) fn is_past(&self) -> bool {
+        // The collector moves on when threads come and go.
+        crossbeam_epoch::pin().flush();
+        // Acquire: meets the Release in `seal`.
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// Frees what can be freed: gives this thread's part to the collector, which does it in time.

@@ -70,6 +70,13 @@ impl Time {
         self.0.load(Ordering::Relaxed)
     }
 
+    /// The time now, for who has no lock. What is stamped earlier was unreachable before.
+    #[cfg(not(lowwater_loom))]
+    pub(super) fn now(&self) -> u64 {
+        // Acquire: meets the Release in `move_on`, so that what the fence after this is for comes before it.
+        self.0.load(Ordering::Acquire)
+    }
+
     /// Moves on from `stamp`, which is now. The caller holds the lock. What is stamped so may be freed if, after a heavy fence,
     /// all marks are [past](Mark::is_past) it.
     pub(super) fn move_on(&self, stamp: u64) {

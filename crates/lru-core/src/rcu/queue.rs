@@ -1,7 +1,9 @@
 //! What was retired and waits for its readers: linked through the things themselves, so that retiring never needs memory.
 
 use super::Retired;
+use crate::index::{Directory, Segment};
 use crate::list_lru::{One, Part, Split, Table};
+use crate::slab::Numbers;
 use core::ptr;
 
 /// Things of one kind, the last retired first.
@@ -19,6 +21,9 @@ pub(crate) struct Queues {
     pub(crate) parts: Queue<Part>,
     pub(crate) splits: Queue<Split>,
     pub(crate) tables: Queue<Table>,
+    pub(crate) segments: Queue<Segment>,
+    pub(crate) directories: Queue<Directory>,
+    pub(crate) numbers: Queue<Numbers>,
     #[cfg(all(test, feature = "std", not(lowwater_loom)))]
     pub(crate) things: Queue<thing::Thing>,
 }
@@ -30,6 +35,9 @@ impl Queues {
             parts: Queue::new(),
             splits: Queue::new(),
             tables: Queue::new(),
+            segments: Queue::new(),
+            directories: Queue::new(),
+            numbers: Queue::new(),
             #[cfg(all(test, feature = "std", not(lowwater_loom)))]
             things: Queue::new(),
         }
@@ -40,7 +48,8 @@ impl Queues {
         let things = self.things.len;
         #[cfg(not(all(test, feature = "std", not(lowwater_loom))))]
         let things = 0;
-        self.ones.len + self.parts.len + self.splits.len + self.tables.len + things
+        let lists = self.ones.len + self.parts.len + self.splits.len + self.tables.len;
+        lists + self.segments.len + self.directories.len + self.numbers.len + things
     }
 
     /// Takes everything out.
@@ -55,6 +64,9 @@ impl Queues {
         self.parts.append(other.parts);
         self.splits.append(other.splits);
         self.tables.append(other.tables);
+        self.segments.append(other.segments);
+        self.directories.append(other.directories);
+        self.numbers.append(other.numbers);
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         self.things.append(other.things);
     }
@@ -73,6 +85,12 @@ impl Queues {
         unsafe { self.splits.free() };
         // SAFETY: as above.
         unsafe { self.tables.free() };
+        // SAFETY: as above.
+        unsafe { self.segments.free() };
+        // SAFETY: as above.
+        unsafe { self.directories.free() };
+        // SAFETY: as above.
+        unsafe { self.numbers.free() };
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         // SAFETY: as above.
         unsafe {

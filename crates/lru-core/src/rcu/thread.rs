@@ -20,7 +20,7 @@ const BATCH: usize = 64;
 
 static DOMAIN: Domain = Domain {
     time: Time::new(),
-    readers: Mutex::new(Readers { marks: Vec::new(), fenced: None }),
+    readers: Mutex::new(Readers { marks: Vec::new(), fenced: None, reached: 0 }),
     strays: AtomicUsize::new(0),
     garbage: Mutex::new(Garbage { queues: Queues::new(), due_at: BATCH }),
 };
@@ -45,6 +45,8 @@ struct Readers {
     marks: Vec<*const Mark>,
     /// Must readers bring fences? `None` until the first asks.
     fenced: Option<bool>,
+    /// What is stamped earlier than this has had its heavy fence.
+    reached: u64,
 }
 
 // SAFETY: marks are live while they are here, and what may be done through a shared one is what `Mark` allows any thread.
@@ -99,6 +101,27 @@ fn pin_slow() -> Guard {
     // SeqCst: between the count and what the reader follows; meets the heavy fence, as a mark's light one does.
     fence(Ordering::SeqCst);
     Guard { mark: ptr::null() }
+}
+
+/// A moment, after which readers are waited for.
+#[derive(Clone, Debug)]
+pub(crate) struct Stamp(u64);
+
+/// The moment that is now: what was made unreachable before, by this thread or under a lock that it took since, may be freed once
+/// this [`is_past`](Stamp::is_past).
+pub(crate) fn seal() -> Stamp {
+    let _garbage = DOMAIN.garbage.lock();
+    let stamp = DOMAIN.time.stamp();
+    DOMAIN.time.move_on(stamp);
+    Stamp(stamp)
+}
+
+impl Stamp {
+    /// Has every reader left that was inside then? Never true for a thread that is inside itself since then. A heavy fence the
+    /// first time, then O(threads).
+    pub(crate) fn is_past(&self) -> bool {
+        DOMAIN.is_reached(self.0)
+    }
 }
 
 /// Frees what can be freed, without waiting for a batch.
@@ -180,6 +203,25 @@ impl Domain {
             // To be stamped again, not before there is twice as much: a reader that stays must not make each retiring O(all).
             self.garbage.lock().append(gone);
         }
+    }
+
+    /// As [`are_past`](Self::are_past), with one heavy fence for all stamps that were given out before it: a reader that came in
+    /// after it does not find the thing, and the marks of those before it are seen from then on, however late one looks.
+    fn is_reached(&self, stamp: u64) -> bool {
+        let mut readers = self.readers.lock();
+        if readers.reached <= stamp {
+            let now = self.time.now();
+            // SeqCst: as in `are_past`.
+            fence(Ordering::SeqCst);
+            if readers.fenced == Some(false) && !heavy_fence::run() {
+                return false;
+            }
+            readers.reached = now;
+        }
+        // Acquire: meets the Release of a stray's end.
+        self.strays.load(Ordering::Acquire) == 0
+            // SAFETY: marks are live while they are registered, and the lock is held.
+            && readers.marks.iter().all(|&mark| unsafe { &*mark }.is_past(stamp))
     }
 
     /// Has every reader left, or come in, after what is stamped so was unreachable?

@@ -32,7 +32,14 @@ pub(crate) fn current() -> Option<usize> {
     {
         Some(rustix::thread::sched_getcpu())
     }
-    #[cfg(not(all(feature = "std", target_os = "linux", not(lowwater_loom))))]
+    #[cfg(all(not(feature = "std"), feature = "embedder", not(lowwater_loom)))]
+    {
+        Some(crate::embedder::hooks::__lowwater_processor())
+    }
+    #[cfg(not(any(
+        all(feature = "std", target_os = "linux", not(lowwater_loom)),
+        all(not(feature = "std"), feature = "embedder", not(lowwater_loom))
+    )))]
     {
         None
     }

@@ -55,7 +55,8 @@ impl Registry {
         for (memcg, node) in self.inner.map.pairs_of(id.get()) {
             let sc = ShrinkControl::count(&memcg, node, Reclaim::FOREGROUND);
             let Ok(count) = held.count(&sc) else { continue };
-            let line = lines.entry(path(MemcgId::ROOT, &memcg)).or_insert_with(|| (memcg, vec![0; self.nodes()]));
+            let Some(path) = path(MemcgId::ROOT, &memcg) else { continue };
+            let line = lines.entry(path).or_insert_with(|| (memcg, vec![0; self.nodes()]));
             line.1[node.index()] = count.objects();
         }
         let mut text = String::new();

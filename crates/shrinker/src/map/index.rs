@@ -10,7 +10,7 @@ use core::ops::DerefMut;
 
 use hashbrown::{HashMap, HashSet};
 use lowwater_lru_core::sync::Mutex;
-use lowwater_lru_core::{MemcgId, NodeId};
+use lowwater_lru_core::{fallible, MemcgId, NodeId};
 
 use crate::hash::{shrink_after_removal, IdHasher};
 
@@ -44,6 +44,17 @@ struct Pairs {
 
 type Pair = (NodeId, MemcgId);
 
+/// Was a pair noted?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Noted {
+    /// It is there.
+    Yes,
+    /// The id is not, or no longer, this owner's.
+    Foreign,
+    /// There is no memory.
+    NoMemory,
+}
+
 /// The pairs of a shrinker that one group uses, as a container's own file system is, cost nothing beyond this.
 #[derive(Default)]
 enum Set {
@@ -54,15 +65,28 @@ enum Set {
 }
 
 impl Set {
-    fn insert(&mut self, pair: Pair) {
+    /// False without memory; then nothing has changed.
+    fn try_insert(&mut self, pair: Pair) -> bool {
         match self {
             Self::None => *self = Self::One(pair),
             Self::One(one) if *one == pair => {}
-            Self::One(one) => *self = Self::Many(Box::new([*one, pair].into_iter().collect())),
+            Self::One(one) => {
+                let mut set = HashSet::default();
+                if set.try_reserve(2).is_err() {
+                    return false;
+                }
+                set.extend([*one, pair]);
+                let Some(set) = fallible::try_box(set) else { return false };
+                *self = Self::Many(set);
+            }
             Self::Many(set) => {
+                if set.try_reserve(1).is_err() {
+                    return false;
+                }
                 set.insert(pair);
             }
         }
+        true
     }
 
     fn remove(&mut self, pair: Pair) {
@@ -78,12 +102,13 @@ impl Set {
         }
     }
 
-    fn take(self) -> Vec<Pair> {
-        match self {
-            Self::None => Vec::new(),
-            Self::One(pair) => [pair].into(),
-            Self::Many(set) => set.into_iter().collect(),
-        }
+    fn take(self) -> impl Iterator<Item = Pair> {
+        let (one, many) = match self {
+            Self::None => (None, None),
+            Self::One(pair) => (Some(pair), None),
+            Self::Many(set) => (None, Some(set)),
+        };
+        one.into_iter().chain(many.into_iter().flat_map(|set| *set))
     }
 
     #[cfg(all(test, not(lowwater_loom)))]
@@ -113,31 +138,34 @@ impl Set {
 }
 
 impl Index {
-    pub(super) fn new() -> Self {
-        Self((0..SHARDS).map(|_| Mutex::new(Shard::default())).collect())
+    /// None without memory.
+    pub(super) fn try_new() -> Option<Self> {
+        Some(Self(fallible::try_slice(SHARDS, |_| Mutex::new(Shard::default()))?))
     }
 
     pub(super) fn lock(&self, id: u32) -> impl DerefMut<Target = Shard> + '_ {
         self.0[id as usize % SHARDS].lock()
     }
 
-    pub(super) fn open(&self, id: u32) -> Key {
+    /// None without memory.
+    pub(super) fn open(&self, id: u32) -> Option<Key> {
         let mut shard = self.lock(id);
+        shard.open.try_reserve(1).ok()?;
         shard.serial += 1;
         let serial = shard.serial;
         let old = shard.open.insert(id, Pairs { serial, set: Set::default() });
         debug_assert!(old.is_none(), "id {id} is given out while it is in use");
-        Key { id, serial }
+        Some(Key { id, serial })
     }
 
     /// The pairs that were set; none is set from here on.
-    pub(super) fn close(&self, key: Key) -> Vec<Pair> {
+    pub(super) fn close(&self, key: Key) -> impl Iterator<Item = Pair> {
         let mut shard = self.lock(key.id);
-        if !shard.is_open(key) {
-            return Vec::new();
+        let mut set = Set::None;
+        if shard.is_open(key) {
+            set = shard.open.remove(&key.id).map(|pairs| pairs.set).unwrap_or_default();
+            shrink_after_removal(&mut shard.open);
         }
-        let set = shard.open.remove(&key.id).map(|pairs| pairs.set).unwrap_or_default();
-        shrink_after_removal(&mut shard.open);
         set.take()
     }
 
@@ -177,14 +205,14 @@ impl Shard {
         self.open.get(&key.id).is_some_and(|pairs| pairs.serial == key.serial)
     }
 
-    /// Notes a pair; false if the id is not, or no longer, this owner's.
-    pub(super) fn insert(&mut self, key: Key, node: NodeId, memcg: MemcgId) -> bool {
+    /// Notes a pair.
+    pub(super) fn insert(&mut self, key: Key, node: NodeId, memcg: MemcgId) -> Noted {
         match self.open.get_mut(&key.id) {
-            Some(pairs) if pairs.serial == key.serial => {
-                pairs.set.insert((node, memcg));
-                true
-            }
-            _ => false,
+            Some(pairs) if pairs.serial == key.serial => match pairs.set.try_insert((node, memcg)) {
+                true => Noted::Yes,
+                false => Noted::NoMemory,
+            },
+            _ => Noted::Foreign,
         }
     }
 

@@ -47,7 +47,7 @@ fn add_meets_clear() {
     ::loom::model(|| {
         let tree = MemcgTree::new(0);
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
-        let key = map.open(0);
+        let key = map.open(0).unwrap();
         map.set(tree.root(), N0, key);
         let adder = {
             let (map, list, root) = (Arc::clone(&map), Arc::clone(&list), tree.root().clone());
@@ -87,7 +87,7 @@ fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
     ::loom::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
-        let (near, far, other) = (map.open(1), map.open(100), map.open(2));
+        let (near, far, other) = (map.open(1).unwrap(), map.open(100).unwrap(), map.open(2).unwrap());
         map.set(tree.root(), N0, near);
         let adder = {
             let (map, root) = (Arc::clone(&map), tree.root().clone());
@@ -111,7 +111,7 @@ fn s11_a_unit_that_is_removed_takes_no_bit_along() {
     ::loom::model(|| {
         let tree = MemcgTree::new(0);
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
-        let (ours, theirs) = (map.open(0), map.open(1));
+        let (ours, theirs) = (map.open(0).unwrap(), map.open(1).unwrap());
         map.set(tree.root(), N0, ours);
         let adder = {
             let (map, root) = (Arc::clone(&map), tree.root().clone());
@@ -133,7 +133,7 @@ fn s11_r3_a_bit_set_on_a_dying_group_is_its_parents() {
     ::loom::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
-        let key = map.open(0);
+        let key = map.open(0).unwrap();
         let child = tree.root().create("c").unwrap();
         let adder = {
             let (map, child) = (Arc::clone(&map), child.clone());
@@ -154,7 +154,7 @@ fn s18_no_debt_is_lost_in_a_death() {
     ::loom::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
-        let key = map.open(0);
+        let key = map.open(0).unwrap();
         let child = tree.root().create("c").unwrap();
         map.set(&child, N0, key);
         map.set(tree.root(), N0, key);
@@ -181,16 +181,45 @@ fn s17_no_bit_is_set_for_an_id_that_is_closed() {
     ::loom::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
-        let key = map.open(0);
+        let key = map.open(0).unwrap();
         let adder = {
             let (map, root) = (Arc::clone(&map), tree.root().clone());
             thread::spawn(move || map.set(&root, N0, key))
         };
         map.close(key);
-        let heir = map.open(0);
+        let heir = map.open(0).unwrap();
         adder.join().unwrap();
         assert!(!map.is_set(tree.root(), N0, 0), "the heir inherits a bit");
         assert_eq!(map.live(), (0, 0));
         map.close(heir);
     });
+}
+
+/// There is no memory for a bit: who finds the node's mark counts what the caller added.
+fn lost_meets_find() {
+    ::loom::model(|| {
+        let (map, list) = (Arc::new(Map::new(1)), List::new(0));
+        let adder = {
+            let (map, list) = (Arc::clone(&map), Arc::clone(&list));
+            thread::spawn(move || {
+                list.add();
+                map.lose(N0);
+            })
+        };
+        let found = map.take_lost(N0);
+        assert!(!found || list.count() == 1, "the mark is seen, and the object is not");
+        adder.join().unwrap();
+        assert!(found || map.take_lost(N0), "the mark is lost itself");
+    });
+}
+
+#[test]
+fn what_was_lost_is_found_again() {
+    lost_meets_find();
+}
+
+#[test]
+#[should_panic(expected = "the mark is seen, and the object is not")]
+fn lost_without_release() {
+    with_mutant("lost_relaxed", lost_meets_find);
 }

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
+use lowwater_lru_core::fallible::{try_box, try_push};
 use lowwater_lru_core::{Memcg, MemcgId};
 
 use crate::bitmap::Bitmap;
@@ -17,7 +18,7 @@ use crate::hash::{shrink_after_removal, IdHasher};
 pub(crate) type Path = Vec<MemcgId>;
 
 /// Up to where a round has come: to this group, and in it to this shrinker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) path: Path,
     pub(crate) id: u32,
@@ -55,25 +56,52 @@ fn resume_bytes(resume: &[Option<Position>; 2]) -> usize {
     size_of_val(resume) + paths.sum::<usize>()
 }
 
-/// Where `memcg` stands below `root`. O(depth).
-pub(crate) fn path(root: MemcgId, memcg: &Memcg) -> Path {
+/// Where `memcg` stands below `root`; none without memory. O(depth).
+pub(crate) fn path(root: MemcgId, memcg: &Memcg) -> Option<Path> {
     let mut path = Path::new();
     let mut at = memcg;
     while at.id() != root {
-        path.push(at.id());
+        try_push(&mut path, at.id()).ok()?;
         let Some(parent) = at.parent() else { break };
         at = parent;
     }
     path.reverse();
-    path
+    Some(path)
+}
+
+/// A copy of a path; none without memory.
+fn copy(path: &[MemcgId]) -> Option<Path> {
+    let mut copy = Path::new();
+    copy.try_reserve_exact(path.len()).ok()?;
+    path.iter().try_for_each(|step| try_push(&mut copy, *step)).ok()?;
+    Some(copy)
+}
+
+impl Position {
+    /// A copy; none without memory.
+    pub(crate) fn try_clone(&self) -> Option<Self> {
+        Some(Self { path: copy(&self.path)?, id: self.id })
+    }
 }
 
 impl Summary {
-    /// The group holds something now: its way is made, up to the first ancestor that has one. O(depth) at most.
-    pub(super) fn link(&mut self, memcg: &Memcg) {
+    /// The group holds something now: its way is made, up to the first ancestor that has one. False without memory; then nothing
+    /// has changed. O(depth) at most.
+    pub(super) fn link(&mut self, memcg: &Memcg) -> bool {
+        let made = self.try_link(memcg);
+        if !made {
+            self.unlink(memcg);
+        }
+        made
+    }
+
+    fn try_link(&mut self, memcg: &Memcg) -> bool {
         let mut below = None;
         let mut at = Some(memcg);
         while let Some(group) = at {
+            if self.ways.try_reserve(1).is_err() {
+                return false;
+            }
             let mut known = true;
             let way = self.ways.entry(group.id()).or_insert_with(|| {
                 known = false;
@@ -81,14 +109,19 @@ impl Summary {
             });
             match below {
                 None => way.live = true,
-                Some(child) => way.children.insert(MemcgId::get(child)),
+                Some(child) => {
+                    if !way.children.insert(MemcgId::get(child)) {
+                        return false;
+                    }
+                }
             }
             if known {
-                return;
+                return true;
             }
             below = Some(group.id());
             at = group.parent();
         }
+        true
     }
 
     /// The group holds nothing any more: its way goes, and those above that led only to it. O(depth) at most.
@@ -115,7 +148,7 @@ impl Summary {
     }
 
     /// Adds up to `max` live groups of `root`'s subtree to `found`, in pre-order: those after `after` (all if `None`), and
-    /// before `until`. O(depth) for the first, and then as good as O(1) a group.
+    /// before `until`; as far as there is memory for them. O(depth) for the first, and then as good as O(1) a group.
     pub(crate) fn collect(
         &self,
         root: MemcgId,
@@ -125,27 +158,27 @@ impl Summary {
         found: &mut Vec<Memcg>,
     ) {
         let Some(mut way) = self.ways.get(&root) else { return };
-        let mut path: Path = after.map_or_else(Vec::new, <[_]>::to_vec);
-        if after.is_none() && until != Some(&[]) && way.live {
-            found.push(way.memcg.clone());
+        let Some(mut path) = after.map_or(Some(Path::new()), copy) else { return };
+        if after.is_none() && until != Some(&[]) && way.live && try_push(found, way.memcg.clone()).is_err() {
+            return;
         }
         // The child last seen below the end of `path`; none yet, or the first step of `after` that does not lead on any more
         // (the group is gone, and its id may mean another by now).
         let there = self.there(root, &path);
         let mut seen = path.drain(there..).next();
-        if let Some(last) = path.last() {
-            way = &self.ways[last];
+        if let Some(below) = path.last().and_then(|last| self.ways.get(last)) {
+            way = below;
         }
         while found.len() < max {
             match way.children.next_after(seen.map(MemcgId::get)).map(MemcgId::new) {
                 Some(child) => {
-                    path.push(child);
-                    if until.is_some_and(|until| path.as_slice() >= until) {
+                    if try_push(&mut path, child).is_err() || until.is_some_and(|until| path.as_slice() >= until) {
                         return;
                     }
-                    let below = &self.ways[&child];
-                    if below.live {
-                        found.push(below.memcg.clone());
+                    // INVARIANT 3: a child has a way.
+                    let Some(below) = self.ways.get(&child) else { return };
+                    if below.live && try_push(found, below.memcg.clone()).is_err() {
+                        return;
                     }
                     if below.children.is_empty() {
                         seen = path.pop();
@@ -158,7 +191,9 @@ impl Summary {
                     if seen.is_none() {
                         return;
                     }
-                    way = &self.ways[path.last().unwrap_or(&root)];
+                    // INVARIANT 3: what leads to a way has one.
+                    let Some(above) = self.ways.get(path.last().unwrap_or(&root)) else { return };
+                    way = above;
                 }
             }
         }
@@ -187,14 +222,17 @@ impl Summary {
 
     /// Where rounds from `root` stopped.
     pub(crate) fn resume(&self, root: MemcgId, who: Resume) -> Option<Position> {
-        self.ways.get(&root)?.resume.as_ref()?[who as usize].clone()
+        self.ways.get(&root)?.resume.as_ref()?[who as usize].as_ref()?.try_clone()
     }
 
-    /// Notes where a round from `root` stopped. Forgotten when the subtree is empty.
+    /// Notes where a round from `root` stopped. Forgotten when the subtree is empty, or there is no memory.
     pub(crate) fn set_resume(&mut self, root: MemcgId, who: Resume, position: Option<Position>) {
         if let Some(way) = self.ways.get_mut(&root) {
             if position.is_some() || way.resume.is_some() {
-                let resume = way.resume.get_or_insert_default();
+                if way.resume.is_none() {
+                    way.resume = try_box([None, None]);
+                }
+                let Some(resume) = &mut way.resume else { return };
                 resume[who as usize] = position;
                 if resume.iter().all(Option::is_none) {
                     way.resume = None;

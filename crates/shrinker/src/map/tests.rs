@@ -94,7 +94,7 @@ proptest! {
     fn s16_s17_s18_s25_a_map_is_a_set_of_triples_with_debts(ops in proptest::collection::vec(op(), 1..120)) {
         let (_tree, groups) = tree();
         let map = Map::new(NODES.into());
-        let mut keys: HashMap<u32, Key> = (0..66).map(|id| (id, map.open(id))).collect();
+        let mut keys: HashMap<u32, Key> = (0..66).map(|id| (id, map.open(id).unwrap())).collect();
         // (group, node, shrinker) -> owed
         let mut model: BTreeMap<(usize, u16, u32), u64> = BTreeMap::new();
         let online = |g: usize| groups.iter().position(|m| *m == groups[g].nearest_online()).unwrap();
@@ -143,7 +143,7 @@ proptest! {
                     map.assert_valid();
                     // The old owner's lists are still there, and still report.
                     map.set(&groups[0], NodeId::ZERO, old);
-                    keys.insert(id, map.open(id));
+                    keys.insert(id, map.open(id).unwrap());
                     map.set(&groups[0], NodeId::ZERO, old);
                     model.retain(|(_, _, other), _| *other != id);
                 }
@@ -175,7 +175,7 @@ proptest! {
     ) {
         let (_tree, groups) = tree();
         let map = Map::new(1);
-        let keys: Vec<Key> = (0..3).map(|id| map.open(id)).collect();
+        let keys: Vec<Key> = (0..3).map(|id| map.open(id).unwrap()).collect();
         for g in &live {
             for key in &keys {
                 map.set(&groups[*g], NodeId::ZERO, *key);
@@ -234,7 +234,7 @@ fn a_place_in_a_tour_is_not_mistaken_for_a_group_elsewhere_that_got_its_id() {
     assert_eq!(elsewhere.id(), id, "the id is reused");
     let below = elsewhere.create("below").unwrap();
     let map = Map::new(1);
-    let key = map.open(1);
+    let key = map.open(1).unwrap();
     for memcg in [&a, &elsewhere, &below] {
         map.set(memcg, NodeId::ZERO, key);
     }
@@ -246,7 +246,7 @@ fn a_place_in_a_tour_is_not_mistaken_for_a_group_elsewhere_that_got_its_id() {
 fn a_registry_that_is_gone_holds_no_group() {
     let tree = MemcgTree::new(0);
     let map = Map::new(1);
-    let key = map.open(0);
+    let key = map.open(0).unwrap();
     let group = tree.root().create("g").unwrap();
     let id = group.id();
     map.set(&group, NodeId::ZERO, key);

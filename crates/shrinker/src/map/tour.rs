@@ -58,7 +58,10 @@ impl<'a> Tour<'a> {
     /// A round that begins after `start`, or with `root` itself.
     pub(crate) fn new(map: &'a Map, root: &Memcg, node: NodeId, start: Option<Position>) -> Self {
         let leg = if start.is_some() { Leg::Head } else { Leg::After };
-        let last = start.as_ref().map(|start| start.path.clone());
+        // Without memory for a copy it begins with `root` itself.
+        let start = start.and_then(|start| Some((start.try_clone()?.path, start)));
+        let (last, start) = start.map_or((None, None), |(last, start)| (Some(last), Some(start)));
+        let leg = if start.is_some() { leg } else { Leg::After };
         Self { map, root: root.id(), node, start, leg, last, waiting: Vec::new() }
     }
 
@@ -71,7 +74,7 @@ impl<'a> Tour<'a> {
         summary.collect(self.root, self.last.as_deref(), until, GROUPS_AT_ONCE, &mut self.waiting);
         drop(summary);
         self.waiting.reverse();
-        self.last = Some(path(self.root, self.waiting.first()?));
+        self.last = Some(path(self.root, self.waiting.first()?)?);
         self.waiting.pop()
     }
 

@@ -52,6 +52,13 @@ impl Watermarks {
         max < Bytes::MAX && usage > max.saturating_sub(self.low_gap(max))
     }
 
+    /// Is it nearly time to start? Half way between where reclaim stops and where it starts: who makes room for itself here leaves the
+    /// reclaimer nothing to do.
+    pub fn is_near(&self, usage: Bytes, max: Bytes) -> bool {
+        let below = max.saturating_sub(self.low_gap(max)).saturating_sub(self.target(max));
+        max < Bytes::MAX && usage > self.target(max).saturating_add(Bytes::new(below.get() / 2))
+    }
+
     /// The usage at which reclaim stops; no bound without a limit.
     pub fn target(&self, max: Bytes) -> Bytes {
         if max == Bytes::MAX {
@@ -73,11 +80,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn reclaim_that_has_reached_its_target_does_not_start_again(low: u64, high: u64, max: u64) {
+        fn reclaim_that_has_reached_its_target_does_not_start_again(low: u64, high: u64, max: u64, usage: u64) {
             let marks = Watermarks { low_gap: Bytes::new(low), high_gap: Bytes::new(high) };
-            let max = Bytes::new(max);
+            let (max, usage) = (Bytes::new(max), Bytes::new(usage));
             prop_assert!(marks.target(max) <= max);
             prop_assert!(!marks.is_low(marks.target(max), max));
+            prop_assert!(!marks.is_near(marks.target(max), max));
+            prop_assert!(!marks.is_low(usage, max) || marks.is_near(usage, max));
         }
     }
 }

@@ -126,11 +126,14 @@ impl Reclaimer {
     }
 
     /// To be called after a charge: wakes the threads if `memcg` or a group above it has come near its `max`, or above its
-    /// `high`. O(depth), and three loads a level where it has not.
+    /// `high`. What is only in stock on this processor does not count. O(depth), and three loads a level where it has not.
     pub fn charged(&self, memcg: &Memcg) {
         let mut at = Some(memcg);
         while let Some(group) = at {
-            let usage = group.usage();
+            let mut usage = group.usage();
+            if usage > group.high() || self.watermarks.is_low(usage, group.max()) {
+                usage = usage.saturating_sub(group.in_stock());
+            }
             if usage > group.high() {
                 self.wake(group, Reason::High);
             }

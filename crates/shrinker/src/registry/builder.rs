@@ -2,13 +2,15 @@
 
 use alloc::{boxed::Box, sync::Arc};
 
+use core::alloc::Layout;
+use lowwater_lru_core::fallible::{try_arc, try_str};
 use lowwater_lru_core::{Memcg, NodeId, Occupancy};
 
 use super::entry::Entry;
 use super::options::Options;
 use super::registration::Registration;
 use super::select::Caches;
-use super::Inner;
+use super::{Gate, Inner};
 use crate::error::AllocError;
 use crate::id::ShrinkerId;
 use crate::map::{Key, Map};
@@ -42,13 +44,14 @@ use crate::shrinker::Shrinker;
 #[must_use = "a builder does nothing until `alloc`"]
 pub struct ShrinkerBuilder<'a> {
     inner: &'a Arc<Inner>,
-    name: Box<str>,
+    /// None: there was no memory for it.
+    name: Option<Box<str>>,
     options: Options,
 }
 
 impl<'a> ShrinkerBuilder<'a> {
     pub(super) fn new(inner: &'a Arc<Inner>, name: &str) -> Self {
-        Self { inner, name: name.into(), options: Options::default() }
+        Self { inner, name: try_str(name), options: Options::default() }
     }
 
     /// What it costs to make an object again, 2 by default: a cache whose objects cost twice as much gives half as much. 0
@@ -90,14 +93,19 @@ impl<'a> ShrinkerBuilder<'a> {
     ///
     /// # Errors
     ///
-    /// [`AllocError::OutOfIds`].
+    /// [`AllocError::OutOfIds`], [`AllocError::NoMemory`].
     #[doc(alias = "shrinker_alloc")]
     pub fn alloc(self) -> Result<Prepared, AllocError> {
+        let name = self.name.ok_or(AllocError::NoMemory)?;
         let id = self.inner.ids.lock().take().ok_or(AllocError::OutOfIds)?;
-        let key = self.inner.map.open(id.get());
+        let Some(key) = self.inner.map.open(id.get()) else {
+            self.inner.ids.lock().put(id);
+            return Err(AllocError::NoMemory);
+        };
         let claim = Claim { inner: Arc::clone(self.inner), key };
-        let listener = Arc::new(Listener { map: Arc::clone(&self.inner.map), key, options: self.options });
-        Ok(Prepared { claim, name: self.name, options: self.options, listener })
+        let listener = Listener { map: Arc::clone(&self.inner.map), key, options: self.options };
+        let listener = try_arc(listener).ok_or(AllocError::NoMemory)?;
+        Ok(Prepared { claim, name, options: self.options, listener })
     }
 }
 
@@ -148,7 +156,17 @@ impl Prepared {
     /// or after this.
     #[doc(alias = "shrinker_register")]
     pub fn register(self, shrinker: Arc<dyn Shrinker>) -> Registration {
+        self.try_register(shrinker).unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<Entry>()))
+    }
+
+    /// As [`register`](Self::register), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::NoMemory`]; the id is given back.
+    pub fn try_register(self, shrinker: Arc<dyn Shrinker>) -> Result<Registration, AllocError> {
         let Self { claim, name, options, listener } = self;
+        let gate = try_arc(Gate::default()).ok_or(AllocError::NoMemory)?;
         let inner = Arc::clone(&claim.inner);
         if !options.memcg_aware {
             let nodes = if options.numa_aware { inner.map.nodes() } else { 1 };
@@ -156,10 +174,13 @@ impl Prepared {
                 listener.occupied(&inner.root, NodeId::new(node as u16));
             }
         }
-        let entry = Arc::new(Entry::new(name, claim.key, options, shrinker));
+        let entry = Entry::new(name, claim.key, options, gate, shrinker);
+        let entry = try_arc(entry).ok_or(AllocError::NoMemory)?;
         // Publication comes last: whoever finds the entry finds it whole (S20).
-        inner.publish(&entry);
-        Registration::new(entry, claim)
+        if !inner.publish(&entry) {
+            return Err(AllocError::NoMemory);
+        }
+        Ok(Registration::new(entry, claim))
     }
 }
 

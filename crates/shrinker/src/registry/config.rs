@@ -3,9 +3,11 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use lowwater_lru_core::fallible::try_arc;
 use lowwater_lru_core::topology::{Fixed, Topology};
 
 use crate::budget::{Fair, Policy};
+use crate::error::AllocError;
 use crate::work::Clock;
 
 /// Objects that one call of direct reclaim scans at most, where nothing else is said.
@@ -57,9 +59,23 @@ impl RegistryConfig {
         let clock = Some(Arc::new(crate::work::SystemClock::default()) as Arc<dyn Clock>);
         #[cfg(not(feature = "std"))]
         let clock = None;
+        Self::made(topology, Arc::new(Fair), clock)
+    }
+
+    /// As [`with_topology`](Self::with_topology), without a clock, for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::NoMemory`].
+    pub fn try_with_topology(topology: Arc<dyn Topology>) -> Result<Self, AllocError> {
+        let policy = try_arc(Fair).ok_or(AllocError::NoMemory)?;
+        Ok(Self::made(topology, policy, None))
+    }
+
+    fn made(topology: Arc<dyn Topology>, policy: Arc<dyn Policy>, clock: Option<Arc<dyn Clock>>) -> Self {
         Self {
             topology,
-            policy: Arc::new(Fair),
+            policy,
             clock,
             direct_scan_max: DIRECT_SCAN_MAX,
             direct_time_max_ns: DIRECT_TIME_MAX_NS,

@@ -41,8 +41,14 @@ struct Inside {
 pub(crate) struct Panicked;
 
 impl Entry {
-    pub(crate) fn new(name: Box<str>, key: Key, options: Options, shrinker: Arc<dyn Shrinker>) -> Self {
-        Self { name, key, options, gate: Arc::new(Gate::default()), aside: AtomicBool::new(false), shrinker }
+    pub(crate) fn new(
+        name: Box<str>,
+        key: Key,
+        options: Options,
+        gate: Arc<Gate>,
+        shrinker: Arc<dyn Shrinker>,
+    ) -> Self {
+        Self { name, key, options, gate, aside: AtomicBool::new(false), shrinker }
     }
 
     /// Goes in, if the gate is open and the shrinker is well.

@@ -16,7 +16,7 @@ use alloc::{boxed::Box, vec::Vec};
 
 #[cfg(any(feature = "std", lowwater_loom))]
 use lowwater_lru_core::sync::Condvar;
-use lowwater_lru_core::{mutated, sync::Mutex};
+use lowwater_lru_core::{fallible, mutated, sync::Mutex};
 
 use super::caller::Caller;
 use crate::error::UnregisterError;
@@ -52,11 +52,16 @@ impl Callers {
         self.one.as_ref() == Some(caller) || self.more.as_ref().is_some_and(|more| more.contains(caller))
     }
 
-    fn push(&mut self, caller: Caller) {
-        match self.one {
-            None => self.one = Some(caller),
-            Some(_) => self.more.get_or_insert_default().push(caller),
+    /// False without memory.
+    fn try_push(&mut self, caller: Caller) -> bool {
+        if self.one.is_none() {
+            self.one = Some(caller);
+            return true;
         }
+        if self.more.is_none() {
+            self.more = fallible::try_box(Vec::new());
+        }
+        self.more.as_mut().is_some_and(|more| fallible::try_push(more, caller).is_ok())
     }
 
     /// Takes a caller off who is inside.
@@ -65,9 +70,11 @@ impl Callers {
             self.one = None;
             return;
         }
-        let more = self.more.as_mut().expect("who leaves has entered");
-        let at = more.iter().position(|other| other == caller).expect("who leaves has entered");
-        more.swap_remove(at);
+        // They are there: who leaves has entered.
+        let Some(more) = &mut self.more else { return };
+        if let Some(at) = more.iter().position(|other| other == caller) {
+            more.swap_remove(at);
+        }
         if more.is_empty() {
             self.more = None;
         }
@@ -83,7 +90,8 @@ impl Callers {
 }
 
 impl Gate {
-    /// Lets the calling thread in, unless the gate is closed or the thread is inside already. Who is let in must
+    /// Lets the calling thread in, unless the gate is closed, the thread is inside already, or others are and there is no memory to
+    /// note one more. Who is let in must
     /// [`leave`](Self::leave).
     pub(crate) fn enter(&self) -> bool {
         let caller = Caller::current();
@@ -91,8 +99,7 @@ impl Gate {
         if (state.closed && !mutated!("enter_closed")) || (Caller::KNOWN && state.inside.contains(&caller)) {
             return false;
         }
-        state.inside.push(caller);
-        true
+        state.inside.try_push(caller)
     }
 
     pub(crate) fn leave(&self, visited: &Visited) {

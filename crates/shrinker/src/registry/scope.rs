@@ -7,6 +7,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::hash::BuildHasher;
 use core::marker::PhantomData;
 
+use lowwater_lru_core::fallible;
 use lowwater_lru_core::sync::Mutex;
 
 use super::caller::Caller;
@@ -26,8 +27,9 @@ impl Scopes {
 }
 
 impl Scopes {
-    pub(crate) fn new() -> Self {
-        Self((0..SHARDS).map(|_| Mutex::new(Vec::new())).collect())
+    /// None without memory.
+    pub(crate) fn try_new() -> Option<Self> {
+        Some(Self(fallible::try_slice(SHARDS, |_| Mutex::new(Vec::new()))?))
     }
 
     /// Enters a scope.
@@ -41,10 +43,9 @@ impl Scopes {
     pub(crate) fn enter_first(&self) -> Option<NoReclaim<'_>> {
         let caller = Caller::current();
         let mut inside = self.shard(caller).lock();
-        if Caller::KNOWN && inside.contains(&caller) {
+        if Caller::KNOWN && inside.contains(&caller) || fallible::try_push(&mut inside, caller).is_err() {
             return None;
         }
-        inside.push(caller);
         Some(NoReclaim { scopes: self, caller, not_send: PhantomData })
     }
 
@@ -70,8 +71,10 @@ pub struct NoReclaim<'a> {
 impl Drop for NoReclaim<'_> {
     fn drop(&mut self) {
         let mut inside = self.scopes.shard(self.caller).lock();
-        let at = inside.iter().position(|other| *other == self.caller).expect("who leaves a scope has entered it");
-        inside.swap_remove(at);
+        // It is there: who leaves has entered.
+        if let Some(at) = inside.iter().position(|other| *other == self.caller) {
+            inside.swap_remove(at);
+        }
     }
 }
 

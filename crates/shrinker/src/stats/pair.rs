@@ -35,15 +35,18 @@ impl Seen {
 pub(crate) struct SeenBy(Thin<(u32, Seen)>);
 
 impl SeenBy {
+    /// Nothing where there is no memory to note it.
     pub(crate) fn add(&mut self, id: u32, counted: u64, visited: &Visited) {
         let at = match self.0.binary_search_by_key(&id, |seen| seen.0) {
             Ok(at) => at,
             Err(at) => {
-                self.0.insert(at, (id, Seen::default()));
+                self.0.try_insert(at, (id, Seen::default()));
                 at
             }
         };
-        self.0[at].1.add(counted, visited);
+        if let Some((_, seen)) = self.0.get_mut(at).filter(|seen| seen.0 == id) {
+            seen.add(counted, visited);
+        }
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<Seen> {

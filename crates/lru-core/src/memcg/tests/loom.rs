@@ -122,6 +122,12 @@ fn of_two_refreshes_the_newer_claim_stays_needs_a_second_look() {
 }
 
 #[test]
+#[should_panic(expected = "counts other claims than its children have")]
+fn of_two_refreshes_the_newer_claim_stays_needs_the_swap_to_order_them() {
+    with_mutant("claim swap relaxed", refreshes_meet);
+}
+
+#[test]
 fn a_dying_group_keeps_no_claim() {
     loom::model(|| {
         let tree = MemcgTree::new(0);

@@ -17,6 +17,36 @@ fn four_described_nodes() {
     assert!(!topology.is_this_machine(), "binding to it would do nothing and say Ok");
 }
 
+/// Machines from one node to more than any has today, with and without a level between.
+#[test]
+fn up_to_sixty_four_described_nodes() {
+    for (description, nodes, cpus) in [
+        ("numa:1 core:4 pu:1", 1, 4),
+        ("numa:2 core:3 pu:2", 2, 6),
+        ("pack:4 numa:2 core:4 pu:2", 8, 8),
+        ("pack:8 numa:4 core:1 pu:1", 32, 1),
+        ("numa:64 core:4 pu:2", 64, 8),
+        ("pack:16 numa:4 core:16 pu:2", 64, 32),
+    ] {
+        let topology = Hwloc::synthetic(description).unwrap();
+        assert_eq!(topology.nodes(), nodes, "{description}");
+        for index in 0..nodes {
+            let node = NodeId::new(index as u16);
+            let own = index * cpus..(index + 1) * cpus;
+            assert_eq!(topology.cpus_of(node), own.collect::<std::vec::Vec<_>>(), "{description}: node {index}");
+            assert!(topology.cpus_of(node).iter().all(|cpu| topology.machine.node_of(Some(*cpu)) == node));
+            for other in (0..nodes).map(|other| NodeId::new(other as u16)) {
+                assert_eq!(topology.distance(node, other) == LOCAL_DISTANCE, node == other, "{description}");
+            }
+        }
+        assert_eq!(
+            topology.machine.node_of(Some(nodes * cpus)),
+            NodeId::ZERO,
+            "{description}: a processor beyond the last"
+        );
+    }
+}
+
 #[test]
 fn a_description_that_is_none() {
     for description in ["", "numa:four", "nonsense", "pu:0", "a\0b"] {

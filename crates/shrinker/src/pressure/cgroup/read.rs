@@ -160,6 +160,14 @@ impl Cgroup {
         Ok(limits)
     }
 
+    /// Whether its directory can still be seen.
+    pub(in super::super) fn must_be_there(&self) -> Result<(), CgroupError> {
+        match fs::metadata(self.directory()) {
+            Ok(_) => Ok(()),
+            Err(source) => Err(CgroupError::Read { file: self.directory().into(), source }),
+        }
+    }
+
     /// What it uses and the kernel cannot take back by itself: all that is charged, less files in the page cache and the kernel's
     /// own caches. None where the kernel does not count.
     ///

@@ -169,7 +169,13 @@ impl Watched {
     pub(super) fn look(&mut self, now_ns: u64) -> Result<Seen, CgroupError> {
         if now_ns >= self.limit_due {
             self.limit_due = now_ns.saturating_add(LIMIT_EVERY.as_nanos() as u64);
-            self.limits = self.cgroup.limits()?;
+            let limits = self.cgroup.limits()?;
+            // Without the directory there is no limit to be read, which does not mean that there is none: it was unmounted, or the
+            // group is gone and we are in another.
+            if !self.limits.is_empty() && limits.is_empty() {
+                self.cgroup.must_be_there()?;
+            }
+            self.limits = limits;
         }
         let mut seen = Seen { level: Level::Calm, usage: Bytes::ZERO, excess: Bytes::ZERO };
         let mut left_least = Bytes::MAX;

@@ -1,0 +1,119 @@
+//! What does the keyed cache cost beyond what is in it, and how long do its calls take at their worst?
+//!
+//! | `cargo bench --bench cache_bounds -- ..` | what |
+//! |---|---|
+//! | `memory [N]` | resident bytes an entry of u64 to u64, allocator included, of N (10,000,000) |
+//! | `insert` | a new key in a full cache of 1,000,000: how long one insert takes |
+//! | `shrink` | 2,000,000 entries to a tenth while a thread reads those that will stay: how long one get takes, and how much of what was freed the system has back |
+//! | `shrink random` | the same, while it reads all of them at random for a second before: those that stay lie everywhere |
+//!
+//! Times are of the clock: where the machine has other work, the largest are those of threads that were not running.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lowwater::{Bytes, Cache, Runtime};
+
+type Numbers = Cache<u64, u64>;
+
+fn cache(entries: u64) -> Numbers {
+    let budget = Bytes::new(Numbers::ENTRY_BYTES.get() * entries);
+    let runtime = Runtime::builder().budget(budget).build().expect("a budget that is not 0");
+    Cache::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().expect("there are ids")
+}
+
+/// Keys in an order that no prefetcher guesses.
+fn key(n: u64) -> u64 {
+    n.wrapping_mul(0xD6E8_FEB8_6659_FD93)
+}
+
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").expect("Linux tells what is resident");
+    pages.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("the second number") * 4096
+}
+
+fn fill(cache: &Numbers, keys: std::ops::Range<u64>) {
+    keys.for_each(|n| drop(cache.insert(key(n), n)));
+}
+
+fn print_times(what: &str, mut times: Vec<u64>) {
+    times.sort_unstable();
+    let at = |part: f64| times[((times.len() as f64 * part) as usize).min(times.len() - 1)];
+    let (half, most, tail, last) = (at(0.5), at(0.99), at(0.999), at(1.0));
+    println!("{what}: {half} ns, 99 % {most}, 99.9 % {tail}, largest {last} (of {})", times.len());
+}
+
+fn memory(entries: u64) {
+    let cache = cache(entries / 10 * 11);
+    fill(&cache, 0..1);
+    let before = resident();
+    fill(&cache, 1..entries);
+    let an_entry = (resident() - before) as f64 / entries as f64;
+    println!("{} entries: {an_entry:.2} bytes each, {:.2} beyond the payload of 16", cache.len(), an_entry - 16.0);
+}
+
+fn insert() {
+    const ENTRIES: u64 = 1_000_000;
+    let cache = cache(ENTRIES);
+    fill(&cache, 0..2 * ENTRIES);
+    let timed = |n: u64| {
+        let begin = Instant::now();
+        drop(cache.insert(key(n), n));
+        begin.elapsed().as_nanos() as u64
+    };
+    print_times("insert into a full cache", (2 * ENTRIES..6 * ENTRIES).map(timed).collect());
+}
+
+fn shrink(random: bool) {
+    const ENTRIES: u64 = 2_000_000;
+    const LOOKS_MAX: usize = 20_000_000;
+    let empty = resident();
+    let cache = cache(ENTRIES / 10 * 11);
+    fill(&cache, 0..ENTRIES);
+    let full = resident();
+    let stop = AtomicBool::new(false);
+    let (first, pause) = if random { (0, 1_000) } else { (ENTRIES / 10 * 9, 50) };
+    thread::scope(|s| {
+        let reader = s.spawn(|| {
+            let (mut times, mut n) = (Vec::with_capacity(LOOKS_MAX), 1_u64);
+            while !stop.load(Ordering::Relaxed) && times.len() < LOOKS_MAX {
+                n = n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let wanted = key(first + (n >> 33) % (ENTRIES - first));
+                let begin = Instant::now();
+                black_box(cache.get(&wanted));
+                times.push(begin.elapsed().as_nanos() as u64);
+            }
+            times
+        });
+        thread::sleep(Duration::from_millis(pause));
+        let target = Bytes::new(Numbers::ENTRY_BYTES.get() * ENTRIES / 10);
+        let begin = Instant::now();
+        cache.runtime().set_budget(target);
+        while cache.runtime().root().usage() > target {
+            thread::sleep(Duration::from_millis(1));
+        }
+        println!("shrunk in {:?}", begin.elapsed());
+        stop.store(true, Ordering::Relaxed);
+        print_times("a get meanwhile", reader.join().expect("the reader does not panic"));
+    });
+    thread::sleep(Duration::from_millis(300));
+    let (left, now) = (cache.len() as u64, resident());
+    let freed = (full - empty) as f64 * (ENTRIES - left) as f64 / ENTRIES as f64;
+    let back = (full as f64 - now as f64) / freed * 100.0;
+    println!("{left} entries left; of {:.0} MB that they leave {back:.0} % are the system's", freed / 1e6);
+    println!("the cache's own account: {}", cache.footprint());
+}
+
+fn main() {
+    let arguments: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["memory"] => memory(10_000_000),
+        ["memory", entries] => memory(entries.parse().expect("memory N: a number of entries")),
+        ["insert"] => insert(),
+        ["shrink"] => shrink(false),
+        ["shrink", "random"] => shrink(true),
+        _ => println!("cargo bench --bench cache_bounds -- memory [N] | insert | shrink [random]"),
+    }
+}

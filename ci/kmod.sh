@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# lru-core and the shrinker's step inside a real kernel: builds examples/kernel_module for Debian's 6.12 kernel and loads it in QEMU
+# guests, over and over: four tasks, each in a control group of its own, fill it and then add and delete, while everything is dropped
+# with `echo 2 > /proc/sys/vm/drop_caches`. At the end nothing may be left, and the kernel's log must be clean. Then the time of
+# an add and a del beside the kernel's own list_lru (peer.c), in the same guest.
+#
+# ci/kmod.sh [--all]: bounded (2 nodes, 3 loads, 100,000 objects), or 1, 2 and 4 nodes, 20 loads, 1,000,000 objects.
+# KMOD_NODES, KMOD_LOADS, KMOD_OBJECTS, KMOD_SECONDS change the parts.
+#
+# Needs QEMU, busybox, cpio, make, gcc, a Rust library in source, and Debian's kernel with its headers; installs or downloads what is
+# missing where it can (kernel and headers are unpacked, not installed). Without them it is skipped, and says so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/tools/apt.bash
+. ci/tools/source.bash
+
+nodes_of_guests=(${KMOD_NODES:-2}) loads=${KMOD_LOADS:-3} objects=${KMOD_OBJECTS:-100000} seconds_max=${KMOD_SECONDS:-170}
+rounds=${KMOD_ROUNDS:-3} pairs=${KMOD_PAIRS:-100000}
+if [ "${1:-}" = --all ]; then
+    nodes_of_guests=(${KMOD_NODES:-1 2 4}) loads=${KMOD_LOADS:-20} objects=${KMOD_OBJECTS:-1000000}
+    seconds_max=${KMOD_SECONDS:-3600} rounds=${KMOD_ROUNDS:-10}
+fi
+
+target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
+kept="$target/kmod"
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+
+skip() {
+    echo "skipped: lru-core inside a kernel needs $*"
+    exit 0
+}
+fail() {
+    echo "failed: $*" >&2
+    exit 1
+}
+
+[ "$(uname -m)" = x86_64 ] || skip "an x86-64 machine"
+for tool in qemu-system-x86_64 busybox cpio make gcc-12 python3; do
+    command -v "$tool" >/dev/null || packages qemu-system-x86 busybox-static cpio make gcc-12 python3 || true
+    command -v "$tool" >/dev/null || skip "$tool (Debian: qemu-system-x86 busybox-static cpio make gcc-12), which cannot be installed"
+done
+[ -e /usr/include/libelf.h ] || packages libelf-dev || true
+
+# kernel: Debian's newest 6.12 and its headers, downloaded once, to $kept/VERSION. Says VERSION.
+kernel() {
+    local version root part
+    version="$(find "$kept" -maxdepth 1 -name '6.12*' -printf '%f\n' 2>/dev/null | sort -V | tail -1)"
+    if [ -z "$version" ]; then
+        version="$(apt-cache pkgnames linux-headers-6.12. | sed -n 's/^linux-headers-\(6\.12.*\)-cloud-amd64$/\1/p' | sort -V | tail -1)"
+        [ -n "$version" ] || return 1
+        root="$kept/new"
+        rm -rf "$root"
+        mkdir -p "$root"
+        (cd "$work" && apt-get -o APT::Sandbox::User=root download -qq "linux-image-$version-cloud-amd64-unsigned" \
+            "linux-headers-$version-cloud-amd64" "linux-headers-$version-common" "linux-kbuild-$version" >&2) || return 1
+        for part in "$work"/linux-*.deb; do
+            dpkg-deb -x "$part" "$root" || return 1
+        done
+        # The headers name each other by where they would be installed.
+        echo "include $kept/$version/usr/src/linux-headers-$version-common/Makefile" \
+            >"$root/usr/src/linux-headers-$version-cloud-amd64/Makefile"
+        # Without its types, which would need pahole, modules have none; nobody asks for them.
+        rm -rf "$root/lib/modules" "$root/usr/src/linux-headers-$version-cloud-amd64/vmlinux"
+        mv "$root" "$kept/$version"
+    fi
+    echo "$version"
+}
+mkdir -p "$kept"
+version="$(kernel)" || skip "Debian's 6.12 kernel and its headers, which cannot be downloaded"
+vmlinuz="$(echo "$kept/$version"/boot/vmlinuz-*)"
+echo "kernel $version"
+
+# The Rust side, one object file: its library is built for a kernel too.
+rust() {
+    rust_from_source "$target/rust-source" || skip "Rust's library in source (Debian: rustc-web rust-web-src), which cannot be downloaded"
+    local flags=(-Crelocation-model=static -Ccode-model=kernel -Cforce-unwind-tables=no -Cjump-tables=no)
+    flags+=(-Zcf-protection=branch -Zfunction-return=thunk-extern -Zretpoline-external-thunk -Zplt=yes)
+    flags+=(-Zdirect-access-external-data=yes -Zfunction-sections=no)
+    # Where the library is built anyway, an Arc can say that there is no memory.
+    flags+=(--cfg=lowwater_try_arc)
+    (cd examples/kernel_module/rust && RUSTFLAGS="${flags[*]}" CARGO_TARGET_DIR="$kept/rust" \
+        cargo build --locked --quiet --release --target x86_64-unknown-none -Zbuild-std=core,alloc) || return 1
+    local archive="$kept/rust/x86_64-unknown-none/release/liblowwater_kernel.a"
+    # Only our own: what the archive has of compiler_builtins, kernels have better.
+    ar t "$archive" | grep '^lowwater_kernel' >"$work/members"
+    [ "$(wc -l <"$work/members")" = 1 ] || fail "the Rust side is not one object file"
+    ar p "$archive" "$(cat "$work/members")" >"$kept/rust.o"
+}
+(rust) || exit 1
+[ -s "$kept/rust.o" ] || exit 0 # skipped
+
+# Every place that could panic is known, with the reason why it does not.
+python3 ci/tools/panics.py "$kept/rust.o" "$PWD" >"$work/panics"
+if grep -vxFf <(grep -v '^#' examples/kernel_module/panics.txt | grep .) "$work/panics"; then
+    fail "the above could panic, and examples/kernel_module/panics.txt does not say why not"
+fi
+echo "ok: $(wc -l <"$work/panics") places that could panic, all with a reason"
+
+# The modules.
+build="$kept/build"
+mkdir -p "$build"
+cp examples/kernel_module/{Kbuild,*.c,*.h} "$build/"
+if ! cmp -s "$kept/rust.o" "$build/rust.o"; then
+    cp "$kept/rust.o" "$build/rust.o"
+fi
+: >"$build/.rust.o.cmd"
+make -C "$kept/$version/usr/src/linux-headers-$version-cloud-amd64" M="$build" modules >"$work/make" 2>&1 ||
+    { cat "$work/make" >&2; fail "the modules do not build"; }
+if grep -iE 'warning|undefined' "$work/make" | grep -v 'the compiler differs'; then
+    cat "$work/make" >&2
+    fail "the modules build with warnings"
+fi
+for module in lowwater lowwater_peer; do
+    echo "built $module.ko, $(stat -c %s "$build/$module.ko") bytes"
+done
+
+# The guest's files.
+root="$work/root"
+mkdir -p "$root"/{bin,proc,sys,dev}
+cp "$(command -v busybox)" "$root/bin/busybox"
+cp "$build"/*.ko "$root/"
+cp examples/kernel_module/guest.sh "$root/init"
+chmod +x "$root/init"
+(cd "$root" && find . | cpio -o -H newc 2>/dev/null | gzip -1) >"$work/initrd"
+
+# guest NODES LOADS ROUNDS ARGUMENT...: boots a guest with so many nodes; its figures are in $work/figures afterwards, the kernel's log
+# in $work/console.
+guest() {
+    local nodes="$1" loads="$2" rounds="$3" mib=2048 numa=() n began=$SECONDS
+    shift 3
+    for ((n = 0; n < nodes; n++)); do
+        numa+=(-object "memory-backend-ram,id=m$n,size=$((mib / nodes))M")
+        numa+=(-numa "node,nodeid=$n,cpus=$((n * cpus / nodes))-$(((n + 1) * cpus / nodes - 1)),memdev=m$n")
+    done
+    : >"$work/figures"
+    timeout "$((seconds_max - SECONDS))" qemu-system-x86_64 -M q35 "$@" -cpu max \
+        -smp "$cpus,sockets=$nodes,cores=$((cpus / nodes)),threads=1" -m "${mib}M" "${numa[@]}" \
+        -display none -nodefaults -no-reboot -serial "file:$work/console" -serial "file:$work/figures" \
+        -kernel "$vmlinuz" -initrd "$work/initrd" \
+        -append "console=ttyS0 loglevel=5 panic=-1 oops=panic random.trust_cpu=on ${KMOD_APPEND:-} \
+            kmod.loads=$loads kmod.objects=$objects kmod.rounds=$rounds kmod.pairs=$pairs" </dev/null >"$work/qemu" 2>&1 ||
+        { tail -n 60 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done $seconds_max s after all began"; }
+    tr -d '\r' <"$work/figures" >"$work/clean" && mv "$work/clean" "$work/figures"
+    sed "s/^/    /" "$work/figures"
+    grep -q '^end 1$' "$work/figures" || { tail -n 60 "$work/console" >&2; fail "the guest stopped early"; }
+    echo "    guest_seconds $((SECONDS - began))"
+    # The log has no line that should not be there.
+    expect nodes '==' "$nodes"
+    expect log_lines_bad '==' 0
+    ! grep '^failed' "$work/figures" || fail "something in the guest"
+}
+
+# figure NAME: its value.
+figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$work/figures"; }
+# expect NAME OPERATOR VALUE
+expect() {
+    local value
+    value="$(figure "$1")" || fail "no figure $1"
+    awk "BEGIN { exit !($value $2 $3) }" || { tail -n 40 "$work/console" >&2; fail "$1 is $value, which is not $2 $3"; }
+    echo "ok: $1 $value $2 $3"
+}
+
+SECONDS=0 # Only the guests count.
+cpus=4
+for nodes in "${nodes_of_guests[@]}"; do
+    echo "== $nodes nodes, $loads loads, $objects objects; ns are of an emulated processor"
+    guest "$nodes" "$loads" "$rounds" -accel "${VM_ACCEL:-tcg,thread=multi}"
+    expect loads '==' "$loads"
+    expect full_at_least '==' "$((objects / 4 * 4))"
+    expect dropped '>=' "$loads"
+    # Counts are exact, and nothing is left: no object, no memory of the Rust side's.
+    expect counts_right '==' "$loads"
+    expect objects_left '==' 0
+    expect allocations_left '==' 0
+    expect adds_refused '==' 0
+    # Where every few allocations fail, too.
+    expect scarce_starts_refused '>=' 10
+    expect scarce_loads '==' 3
+    expect scarce_allocations_refused '>=' 3
+    expect scarce_objects_left '==' 0
+    expect scarce_allocations_left '==' 0
+    expect scarce_counts_right '==' 3
+done
+
+# A nanosecond is an instruction there, however busy this machine is.
+echo "== instructions of an add and a del"
+pairs=10000 cpus=1
+guest 1 0 2 -accel tcg,thread=single -icount shift=0,sleep=off
+for span in 16 1000 20000; do
+    expect "pair_ratio_$span" '<=' 1.2
+done

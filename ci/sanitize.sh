@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The tests of the crates with unsafe code below or in them, under the sanitizers. There are no suppressions.
+#
+# | kind | finds | with |
+# |---|---|---|
+# | address | use after free, out of bounds, double free | nightly |
+# | leak | what is never freed | nightly |
+# | thread | races, as far as they happen; on crossbeam-epoch, since fences and membarrier are not seen | Debian's rustc-web, its library built from source |
+# | memory | use of what was never written | the same |
+# | careful | the library's own debug assertions | cargo-careful, the same |
+# | valgrind | what address finds, in the plain build | valgrind |
+#
+# ci/sanitize.sh KIND [PACKAGE...]: lowwater-lru-core and lowwater-shrinker by default.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. ci/tools/apt.bash
+. ci/tools/cargo.bash
+. ci/tools/rustc-web.bash
+
+kind="${1:?address, leak, thread, memory, careful or valgrind}"
+shift
+[ $# -gt 0 ] || set -- lowwater-lru-core lowwater-shrinker
+chosen=()
+for package in "$@"; do chosen+=(-p "$package"); done
+
+target=x86_64-unknown-linux-gnu
+# Tests of the allocator, and those that limit the address space, say so and skip.
+export LOWWATER_SANITIZER="$kind"
+# Reports with lines, and tests in an order that can be had again. Fewer cases: each is some ten times as slow.
+export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only PROPTEST_CASES="${PROPTEST_CASES:-32}"
+folder=(--target-dir "${CARGO_TARGET_DIR:-target}/sanitize-$kind" --target "$target")
+tests=("${chosen[@]}" --lib --tests --no-fail-fast "${folder[@]}")
+
+case "$kind" in
+address) RUSTFLAGS="-Zsanitizer=address" cargo +nightly test "${tests[@]}" ;;
+leak) RUSTFLAGS="-Zsanitizer=leak" cargo +nightly test "${tests[@]}" ;;
+thread)
+    rustc_web_get
+    RUSTFLAGS="-Zsanitizer=thread --cfg lowwater_epoch" cargo_web test -Zbuild-std "${tests[@]}"
+    ;;
+memory)
+    rustc_web_get
+    RUSTFLAGS="-Zsanitizer=memory -Zsanitizer-memory-track-origins" cargo_web test -Zbuild-std "${tests[@]}"
+    ;;
+careful)
+    rustc_web_get
+    tool cargo-careful
+    cargo_web careful test "${tests[@]}"
+    ;;
+valgrind)
+    command -v valgrind >/dev/null || packages valgrind
+    export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --quiet --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --fair-sched=yes"
+    # What counts allocations counts valgrind's, too.
+    cargo test "${chosen[@]}" --lib "${folder[@]}"
+    ;;
+*) echo "ci/sanitize.sh: no kind $kind"; exit 2 ;;
+esac

@@ -1,0 +1,32 @@
+# For the scripts above: Debian's rustc for browsers, which is newer than its others and comes with the source of its library, so that
+# the library can be built with a sanitizer (`-Zbuild-std`), without rustup's rust-src. Unpacked, not installed; 140 MB down, 1 GB on
+# disk. Sourced, not run; expects ci/tools/cargo.bash.
+
+rustc_web="${LOWWATER_RUSTC_WEB:-$tools/rustc-web}"
+
+# rustc_web_get: unpacks it if it is missing.
+rustc_web_get() {
+    [ -x "$rustc_web/usr/bin/rustc" ] && return
+    local downloads runtime
+    downloads="$(mktemp -d)"
+    (
+        cd "$downloads"
+        apt-get update -qq
+        local library llvm
+        library="$(apt-cache depends rustc-web | sed -n 's/.*Depends: \(libstd-rust-web-[0-9.]*\)$/\1/p')"
+        llvm="$(apt-cache depends rustc-web | sed -n 's/.*Depends: libllvm\([0-9]*\)$/\1/p')"
+        apt-get -o APT::Sandbox::User=root download -qq rustc-web rust-web-src libstd-rust-web-dev "$library" "libllvm$llvm" "llvm-$llvm"
+        for package in *.deb; do dpkg-deb -x "$package" "$rustc_web"; done
+    )
+    rm -rf "$downloads"
+    # Debian leaves the sanitizers' runtimes out; those of the nightly compiler fit where both have the same LLVM.
+    runtime="$(rustc +nightly --print sysroot)/lib/rustlib/x86_64-unknown-linux-gnu/lib"
+    for sanitizer in asan lsan msan tsan; do
+        cp "$runtime/librustc-nightly_rt.$sanitizer.a" "$rustc_web/usr/lib/rustlib/x86_64-unknown-linux-gnu/lib/librustc-stable_rt.$sanitizer.a"
+    done
+}
+
+# cargo_web ARGUMENT...: cargo with that compiler, unstable flags allowed.
+cargo_web() {
+    LD_LIBRARY_PATH="$rustc_web/usr/lib/x86_64-linux-gnu:$rustc_web/usr/lib" RUSTC_BOOTSTRAP=1 RUSTC="$rustc_web/usr/bin/rustc" cargo "$@"
+}

@@ -1,0 +1,243 @@
+//! Backends that block, lie, or die in the middle of a change: whoever called meets the fault, the cache stays whole, and the other names
+//! are served. Backends that fail as they may are in `src/tests/rules.rs`.
+
+#![cfg(not(lowwater_loom))]
+
+use lowwater_dcache_model::backend::{Memory, Node};
+use lowwater_dcache_model::{Backend, Dcache, Kind, Mount, Name};
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::MemcgTree;
+use lowwater_shrinker::Registry;
+use std::io;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{mpsc, Arc, Mutex};
+use std::time::Duration;
+
+/// Longer than any machine takes, unless something does not happen at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+type Before = dyn Fn(&str, &[u8]) -> Option<io::Error> + Send + Sync;
+type After = dyn Fn(&str, &[u8], Node) -> Node + Send + Sync;
+
+/// A tree in memory with somebody in front of it.
+struct Bent {
+    memory: Memory,
+    before: Box<Before>,
+    after: Box<After>,
+}
+
+impl Bent {
+    fn at(&self, what: &str, name: Name<'_>) -> io::Result<()> {
+        (self.before)(what, name.bytes()).map_or(Ok(()), Err)
+    }
+}
+
+impl Backend for Bent {
+    fn root(&self) -> io::Result<Node> {
+        self.memory.root()
+    }
+    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>> {
+        self.at("lookup", name)?;
+        Ok(self.memory.lookup(dir, name)?.map(|node| (self.after)("lookup", name.bytes(), node)))
+    }
+    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<Node> {
+        self.at("create", name)?;
+        let made = self.memory.create(dir, name, kind)?;
+        self.at("created", name)?;
+        Ok((self.after)("create", name.bytes(), made))
+    }
+    fn remove(&self, dir: u64, name: Name<'_>) -> io::Result<()> {
+        self.at("remove", name)?;
+        self.memory.remove(dir, name)?;
+        self.at("removed", name)
+    }
+    fn rename(&self, from: (u64, Name<'_>), to: (u64, Name<'_>)) -> io::Result<()> {
+        self.at("rename", from.1)?;
+        self.memory.rename(from, to)?;
+        self.at("renamed", from.1)
+    }
+    fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()> {
+        self.at("link", name)?;
+        self.memory.link(file, dir, name)?;
+        self.at("linked", name)
+    }
+    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, Node)>> {
+        self.memory.read_dir(dir)
+    }
+}
+
+struct Stage {
+    mount: Mount,
+    dcache: Dcache,
+    registry: Registry,
+    _tree: MemcgTree,
+}
+
+impl Stage {
+    fn new(before: Box<Before>, after: Box<After>) -> Self {
+        let tree = MemcgTree::default();
+        let registry = Registry::new(&tree, 1);
+        let dcache = Dcache::builder().buckets(64).topology(Arc::new(Fixed::new(1))).build();
+        let memory = Memory::new();
+        for path in [&b"/d/file"[..], b"/d/other", b"/e/file", b"/die", b"/slow/x"] {
+            memory.plant(path, Kind::File).unwrap();
+        }
+        let mount = dcache.mount(Arc::new(Bent { memory, before, after }), &registry, tree.root()).unwrap();
+        Self { mount, dcache, registry, _tree: tree }
+    }
+
+    fn honest(before: Box<Before>) -> Self {
+        Self::new(before, Box::new(|_, _, node| node))
+    }
+
+    fn assert_valid(&self) {
+        let census = self.mount.assert_valid();
+        let state = self.dcache.statistics();
+        assert_eq!(
+            (state.nr_dentry, state.nr_unused, state.nr_negative),
+            (census.dentries, census.unused, census.negatives)
+        );
+    }
+
+    /// Everything can be dropped, and asked for again.
+    fn assert_usable(&self) {
+        self.assert_valid();
+        while self.registry.drop_caches() > 0 {}
+        self.assert_valid();
+        assert_eq!(self.dcache.statistics().nr_dentry, 1, "nobody holds a name, so the root alone is left");
+        assert!(self.mount.lookup(b"/e/file").unwrap().is_some());
+        assert!(self.mount.lookup(b"/e/none").unwrap().is_none());
+        drop(self.mount.create(b"/e/new").unwrap());
+        self.mount.rename(b"/e/new", b"/d/newer").unwrap();
+        self.mount.unlink(b"/d/newer").unwrap();
+        self.assert_valid();
+    }
+}
+
+#[test]
+fn a_backend_that_dies_before_or_after_any_change_keeps_no_lock() {
+    let places = ["lookup", "create", "created", "remove", "removed", "rename", "renamed", "link", "linked"];
+    for place in places {
+        let armed = Arc::new(AtomicU64::new(0));
+        let arm = Arc::clone(&armed);
+        let stage = Stage::honest(Box::new(move |what, _| {
+            assert!(what != place || arm.swap(0, Relaxed) == 0, "the backend dies at {what}");
+            None
+        }));
+        let mount = &stage.mount;
+        let calls: [(&str, &dyn Fn()); 7] = [
+            ("lookup", &|| drop(mount.lookup(b"/d/absent").unwrap())),
+            ("lookup", &|| drop(mount.lookup(b"/d/file").unwrap())),
+            ("create", &|| drop(mount.create(b"/d/made").unwrap())),
+            ("create", &|| drop(mount.mkdir(b"/d/dir").unwrap())),
+            ("link", &|| drop(mount.link(b"/d/file", b"/d/linked").unwrap())),
+            ("rename", &|| mount.rename(b"/d/other", b"/e/moved").unwrap()),
+            ("remove", &|| mount.unlink(b"/d/file").unwrap()),
+        ];
+        let mut died = 0;
+        for (of, call) in calls {
+            armed.store(u64::from(place.starts_with(of)), Relaxed);
+            let result = catch_unwind(AssertUnwindSafe(call));
+            died += u64::from(result.is_err());
+            armed.store(0, Relaxed);
+            stage.assert_valid();
+        }
+        assert!(died > 0, "nobody died at {place}");
+        stage.assert_usable();
+    }
+}
+
+#[test]
+fn a_backend_that_fails_after_it_has_changed_is_shown_as_it_is() {
+    for place in ["created", "removed", "renamed", "linked"] {
+        let stage = Stage::honest(Box::new(move |what, _| (what == place).then(|| io::Error::other("EIO"))));
+        let mount = &stage.mount;
+        let error = match place {
+            "created" => mount.create(b"/d/made").map(drop),
+            "removed" => mount.unlink(b"/d/file"),
+            "renamed" => mount.rename(b"/d/other", b"/e/moved"),
+            _ => mount.link(b"/d/file", b"/d/linked").map(drop),
+        };
+        let error = error.unwrap_err();
+        assert!(error.to_string().contains("EIO") && error.to_string().contains("/d/"), "{error}");
+        stage.assert_valid();
+        // When nothing is remembered any more, what is there is shown.
+        while stage.registry.drop_caches() > 0 {}
+        let there = |path: &[u8]| mount.lookup(path).unwrap().is_some();
+        match place {
+            "created" => assert!(there(b"/d/made")),
+            "removed" => assert!(!there(b"/d/file")),
+            "renamed" => assert!(there(b"/e/moved") && !there(b"/d/other")),
+            _ => assert!(there(b"/d/linked")),
+        }
+        stage.assert_valid();
+    }
+}
+
+#[test]
+fn a_backend_that_blocks_on_one_name_serves_the_others() {
+    let (tell, entered) = mpsc::channel();
+    let (leave, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let stage = Stage::honest(Box::new(move |what, name| {
+        if what == "lookup" && name == b"x" {
+            tell.send(()).unwrap();
+            wait.lock().unwrap().recv().unwrap();
+        }
+        None
+    }));
+    drop(stage.mount.lookup(b"/d/file").unwrap());
+    std::thread::scope(|s| {
+        let slow = s.spawn(|| stage.mount.lookup(b"/slow/x").unwrap().is_some());
+        entered.recv_timeout(PATIENCE).unwrap();
+        assert!(stage.mount.lookup(b"/d/file").unwrap().is_some());
+        assert!(stage.mount.lookup(b"/d/none").unwrap().is_none());
+        drop(stage.mount.create(b"/e/made").unwrap());
+        stage.mount.rename(b"/e/made", b"/d/moved").unwrap();
+        stage.registry.drop_caches();
+        assert!(stage.mount.lookup(b"/d/moved").unwrap().is_some());
+        leave.send(()).unwrap();
+        assert!(slow.join().unwrap());
+    });
+    stage.assert_valid();
+}
+
+#[test]
+fn a_backend_that_lies_about_numbers_and_kinds_harms_itself_only() {
+    let calls = AtomicU64::new(0);
+    let lie = move |_: &str, _: &[u8], node: Node| match calls.fetch_add(1, Relaxed) % 4 {
+        0 => Node { inode: 7, ..node },
+        1 => Node { kind: if node.kind == Kind::File { Kind::Directory } else { Kind::File }, ..node },
+        2 => Node { inode: 0, kind: Kind::Directory },
+        _ => node,
+    };
+    let stage = Stage::new(Box::new(|_, _| None), Box::new(lie));
+    let paths: Vec<Vec<u8>> = (0..200_u32)
+        .map(|n| match n % 5 {
+            0 => format!("/d/{n}"),
+            1 => "/d/file".into(),
+            2 => format!("/e/file/{n}"),
+            3 => format!("/d/{}", n - 3),
+            _ => "/e/file".into(),
+        })
+        .map(String::into_bytes)
+        .collect();
+    for path in &paths {
+        let mount = &stage.mount;
+        // Any answer will do, as long as there is one.
+        let _ = mount.lookup(path).map(drop);
+        let _ = mount.create(path).map(drop);
+        let _ = mount.rename(path, b"/d/renamed");
+        let _ = mount.link(b"/d/renamed", path).map(drop);
+        let _ = mount.readdir(path);
+        let _ = mount.unlink(path);
+        let _ = mount.rmdir(path);
+        stage.assert_valid();
+    }
+    while stage.registry.drop_caches() > 0 {}
+    stage.assert_valid();
+    let Stage { mount, dcache, .. } = stage;
+    drop(mount);
+    assert_eq!(dcache.statistics().nr_dentry, 0);
+}

@@ -1,0 +1,423 @@
+//! From key to object: a hash table that readers read without a lock and without writing, and that never does much at once.
+//!
+//! ```text
+//!     hash:  first bits -> directory -> segment     middle bits -> bucket     last bits: tag
+//!
+//!     directory  an array of segments, twice as long whenever a segment has used up its bits
+//!     segment    up to 96 buckets and a lock for those who change it; full: replaced by a larger one, or by two
+//!     bucket     a cache line: 12 tags, 12 numbers of objects, and how many more are further on
+//! ```
+//!
+//! The index does not know what a key is: callers bring the hash, and say which object they mean. Objects live in the index's own
+//! [`Slab`]; somebody else, such as a list, owns their handles. So an object is in two places, and whoever takes it out of the index, which
+//! one thread does, is the one to end it.
+//!
+//! # How much at once
+//!
+//! A put or a removal works in one segment, under its lock: one line, or a few. Now and then the segment is full, or much too large: then
+//! the at most 960 objects in it are put into one or two others, which costs a look at each. A directory is doubled by copying: 16 bytes
+//! for 500 objects. Objects whose hashes do not differ (a bad hasher) make one segment larger and larger, which stays correct.
+//!
+//! # What a reader sees
+//!
+//! An object stays where it was put until it is taken out; a full segment is replaced as a whole, and left as it is for those readers that
+//! have it. So what a reader answers was true at some moment of its call:
+//!
+//! * *Found*: the object's tag was seen beside its number (`bucket.rs` has the order), in a segment that either is in use, or was when the
+//!   reader came to it.
+//! * *Not found*: a key that is there all the time is in one way of one bucket of every segment that was its own during the call, the
+//!   same until the segment was replaced, and the buckets before it say that there is more. A put under a key that is there replaces the
+//!   number in its way, by one store. If it was taken out and put in elsewhere while the reader looked, it was not there in between.
+//! * A directory that was replaced, or a segment, was in use when the reader found it, which was during the call.
+//!
+//! # Orderings
+//!
+//! Each step publishes what is behind it by a Release, and is followed by an Acquire: directory, segment, number. Tags: see `bucket.rs`.
+//! Held by `tests/loom.rs`.
+//!
+//! # Why not another
+//!
+//! A table behind sharded locks makes every reader write to a shared line, and grows by moving everything under one lock. Tables of others
+//! without locks (papaya, scc, flurry) own what is in them, so they cannot hold objects that a list owns; and they forget nothing.
+
+mod bucket;
+mod change;
+mod directory;
+mod segment;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use directory::Directory;
+pub(crate) use segment::Segment;
+
+use crate::guard::Guard;
+use crate::slab::{Shared, Slab, Slot, Slotted};
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::Mutex;
+use crate::{AllocError, Bytes};
+use change::Growth;
+use core::fmt;
+use core::ptr;
+use segment::{Locked, View};
+
+/// See the [module](self).
+///
+/// ```
+/// use lowwater_lru_core::{index::Index, pin, slab::SlotState, slotted, Links, NodeId};
+///
+/// struct Entry {
+///     links: Links,
+///     state: SlotState,
+///     key: u64,
+///     value: String,
+/// }
+/// slotted!(impl[] for Entry { links, state, weight: |entry| (size_of_val(entry) + entry.value.capacity()) as u64 });
+///
+/// let hash = |entry: &Entry| entry.key; // Better: a hash of it.
+/// let index = Index::<Entry>::new();
+/// let entry = Entry { links: Links::new(), state: SlotState::new(0), key: 7, value: "seven".into() };
+/// let slot = index.slab().alloc(entry, NodeId::ZERO).map_err(|_| "no memory")?;
+///
+/// let guard = pin();
+/// // A list would own the handle; here a variable does.
+/// let (replaced, slot) = index.put(slot, 7, &guard, |there, new| there.key == new.key, &hash, |slot, _| Ok(slot)).unwrap();
+/// assert!(replaced.is_none());
+/// assert_eq!(index.get(7, &guard, |entry| entry.key == 7).unwrap().value, "seven");
+/// assert!(index.remove(7, &guard, |entry| entry.key == 7, &hash, |_| ()).is_some());
+/// drop(slot); // Freed when its readers have left.
+/// # Ok::<(), &str>(())
+/// ```
+pub struct Index<T: Slotted> {
+    directory: AtomicPtr<Directory>,
+    growth: Mutex<Growth>,
+    slab: Slab<T>,
+}
+
+/// An object was not put in; its handle is given back.
+#[derive(thiserror::Error)]
+pub enum PutError<T: Slotted> {
+    /// There is no memory for the index to grow.
+    #[error("no memory for an index to grow")]
+    NoMemory(Slot<T>),
+    /// The caller's own `add` refused.
+    #[error("the object was refused by what was to own it")]
+    Refused(Slot<T>),
+    /// It is in an index already.
+    #[error("the object is in an index already")]
+    Indexed(Slot<T>),
+}
+
+impl<T: Slotted> fmt::Debug for PutError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoMemory(_) => "NoMemory",
+            Self::Refused(_) => "Refused",
+            Self::Indexed(_) => "Indexed",
+        })
+    }
+}
+
+/// How far a walk over an index has come.
+#[derive(Clone, Debug)]
+pub struct Cursor(Option<u64>);
+
+impl Cursor {
+    /// At the beginning.
+    pub const fn new() -> Self {
+        Self(Some(0))
+    }
+
+    /// Was everything seen?
+    pub const fn is_done(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl Default for Cursor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Spreads a hash over all bits: hashers are allowed to leave some of them poor.
+#[inline]
+fn mix(hash: u64) -> u64 {
+    let hash = (hash ^ hash >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    hash ^ hash >> 29
+}
+
+impl<T: Slotted> Index<T> {
+    /// An empty index, and its slab: a few hundred bytes.
+    pub fn new() -> Self {
+        Self { directory: AtomicPtr::new(ptr::null_mut()), growth: Mutex::new(Growth::new()), slab: Slab::new() }
+    }
+
+    /// Where the objects live that can be put in.
+    pub fn slab(&self) -> &Slab<T> {
+        &self.slab
+    }
+
+    /// The object of `hash` that `is` wanted. No lock, nothing written.
+    #[inline]
+    pub fn get<'g>(&'g self, hash: u64, guard: &'g Guard, is: impl Fn(&T) -> bool) -> Option<&'g T> {
+        let hash = mix(hash);
+        self.view(hash, guard)?.find(hash, |number| {
+            let object = self.object(number);
+            is(object).then_some(object)
+        })
+    }
+
+    /// Brings the line of a hash closer, for who will ask for it soon.
+    #[inline]
+    pub fn prefetch(&self, hash: u64, guard: &Guard) {
+        let hash = mix(hash);
+        if let Some(view) = self.view(hash, guard) {
+            view.prefetch(hash);
+        }
+    }
+
+    /// Puts an object in, in the place of the one of `hash` that `is` the same by key (asked with that one, and with the new one), if
+    /// there is one. Returns that one, and what `add` returned.
+    ///
+    /// `add` is called under a lock, with the handle and the one that is there: it is to put the handle where it belongs (and, if
+    /// another is replaced, take that one's handle off), or give it back, and then nothing is changed. `hasher` says the hash of any object.
+    ///
+    /// `is` and `hasher` may panic, and nothing is changed. All three must not use this index.
+    ///
+    /// # Errors
+    ///
+    /// [`PutError`] says why, with the handle.
+    pub fn put<'g, R>(
+        &'g self,
+        slot: Slot<T>,
+        hash: u64,
+        guard: &'g Guard,
+        is: impl Fn(&T, &T) -> bool,
+        hasher: &impl Fn(&T) -> u64,
+        add: impl FnOnce(Slot<T>, Option<&'g T>) -> Result<R, Slot<T>>,
+    ) -> Result<(Option<&'g T>, R), PutError<T>> {
+        assert!(slot.is_of(&self.slab), "an object can be put in the index only whose slab it is in");
+        if slot.state().is_indexed() {
+            return Err(PutError::Indexed(slot));
+        }
+        let hash = mix(hash);
+        let (mut segment, there, place) = loop {
+            let Ok(mut segment) = self.lock(hash, guard) else { return Err(PutError::NoMemory(slot)) };
+            if let Some(place) = segment.find(hash, |number| is(self.object(number), &slot)) {
+                let there = self.object(segment.number(place));
+                break (segment, Some(there), place);
+            }
+            let room = segment.room(hash);
+            match room {
+                Some(place) if !segment.is_full() => break (segment, None, place),
+                _ => {}
+            }
+            match (self.grow(&mut segment, guard, hasher), room) {
+                (Ok(()), _) => {}
+                // It is fuller than it should be, until there is memory.
+                (Err(AllocError), Some(place)) => break (segment, None, place),
+                (Err(AllocError), None) => return Err(PutError::NoMemory(slot)),
+            }
+        };
+        let object = slot.0;
+        // SAFETY: it has a handle.
+        let number = unsafe { Shared::number(object) };
+        let was_seen = slot.state().was_seen();
+        slot.state().enter();
+        let added = match add(slot, there) {
+            Ok(added) => added,
+            Err(slot) => {
+                // Another one's state says nothing of ours, which then stays as it is, and lives for ever.
+                if slot.0 == object && !was_seen {
+                    slot.state().withdraw();
+                } else if slot.0 == object {
+                    slot.state().leave();
+                }
+                return Err(PutError::Refused(slot));
+            }
+        };
+        match there {
+            Some(there) => {
+                segment.replace(place, number);
+                there.state().leave();
+            }
+            None => segment.put(hash, place, number),
+        }
+        Ok((there, added))
+    }
+
+    /// Takes the object of `hash` out that `is` wanted, and calls `gone` with it, under the same lock. What `gone` returned comes with
+    /// the object, which stays where it is while the guard is there.
+    ///
+    /// The object's end is the caller's: its handle, wherever it is, is to be dropped. `gone` must not use this index.
+    pub fn remove<'g, R>(
+        &'g self,
+        hash: u64,
+        guard: &'g Guard,
+        is: impl Fn(&T) -> bool,
+        hasher: &impl Fn(&T) -> u64,
+        gone: impl FnOnce(&'g T) -> R,
+    ) -> Option<(&'g T, R)> {
+        let hash = mix(hash);
+        let mut segment = self.lock_there(hash, guard)?;
+        let place = segment.find(hash, |number| is(self.object(number)))?;
+        let object = self.object(segment.number(place));
+        segment.take(hash, place);
+        object.state().leave();
+        let result = gone(object);
+        if segment.is_sparse() {
+            // Without memory it stays as large as it is.
+            let _shrunk = self.shrink(&mut segment, guard, hasher);
+        }
+        Some((object, result))
+    }
+
+    /// Calls `f` with the object of `hash` that `is` wanted, under the lock under which it would be taken out.
+    pub fn with<'g, R>(
+        &'g self,
+        hash: u64,
+        guard: &'g Guard,
+        is: impl Fn(&T) -> bool,
+        f: impl FnOnce(&'g T) -> R,
+    ) -> Option<R> {
+        let hash = mix(hash);
+        let segment = self.lock_there(hash, guard)?;
+        let place = segment.find(hash, |number| is(self.object(number)))?;
+        Some(f(self.object(segment.number(place))))
+    }
+
+    /// Shows the objects of the next segment, without a lock: at most some 1,100, but for bad hashers.
+    ///
+    /// Over a whole walk, each object that is in the index throughout is shown once; one that comes, goes or is replaced meanwhile
+    /// may be or not. `f` may use the index.
+    pub fn visit<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T)) {
+        let Some(from) = cursor.0 else { return };
+        let Some(view) = self.view(from, guard) else { return cursor.0 = None };
+        let header = view.header();
+        view.each(|number| f(self.object(number)));
+        // Segments are split, and never joined: the next one begins where this one ends.
+        let end = header
+            .prefix
+            .checked_add((1 << 63) >> header.depth)
+            .and_then(|mid| mid.checked_add((1 << 63) >> header.depth));
+        cursor.0 = end;
+    }
+
+    /// Memory that the index has for itself, without its slab. O(segments).
+    pub fn footprint(&self) -> Bytes {
+        let guard = crate::pin();
+        let Some(directory) = self.directory(&guard) else { return Bytes::new(size_of::<Self>() as u64) };
+        let mut bytes = size_of::<Self>() + directory.bytes();
+        self.each_segment(directory, |view| bytes += segment::bytes(view.class()));
+        Bytes::new(bytes as u64)
+    }
+
+    /// Checks the structure; `hasher` says the hash of any object. Locks each segment; for tests.
+    ///
+    /// # Panics
+    ///
+    /// When something is wrong, with a sentence that says what should hold.
+    pub fn assert_valid(&self, hasher: &impl Fn(&T) -> u64) {
+        let guard = crate::pin();
+        let Some(directory) = self.directory(&guard) else { return };
+        let mut segments = 0;
+        self.each_segment(directory, |view| {
+            let locked = view.lock();
+            if !locked.is_dead() {
+                locked.assert_valid(|number| {
+                    let object = self.object(number);
+                    assert!(object.state().is_indexed(), "what is in an index says so");
+                    mix(hasher(object))
+                });
+            }
+            segments += 1;
+        });
+        assert!(segments <= directory.len(), "no more segments than places");
+        self.slab.assert_valid();
+    }
+
+    fn each_segment(&self, directory: &Directory, mut f: impl FnMut(View<'_>)) {
+        let mut at = 0;
+        while at < directory.len() {
+            // SAFETY: callers have a guard, or the only access.
+            let view = unsafe { directory.view(at) };
+            f(view);
+            at += 1 << (directory.depth() - view.header().depth.min(directory.depth()));
+        }
+    }
+
+    #[inline]
+    fn directory<'g>(&self, _guard: &'g Guard) -> Option<&'g Directory> {
+        // Acquire: meets the Release in `set_directory`, so that the array is seen filled.
+        let directory = self.directory.load(Ordering::Acquire);
+        // SAFETY: a published directory is live in the read side.
+        (!directory.is_null()).then(|| unsafe { &*directory })
+    }
+
+    #[inline]
+    fn view<'g>(&self, hash: u64, guard: &'g Guard) -> Option<View<'g>> {
+        let directory = self.directory(guard)?;
+        // SAFETY: what it holds is live in the read side.
+        Some(unsafe { directory.view(directory.index(hash)) })
+    }
+
+    /// The segment of a hash, locked; none if there is none at all.
+    #[inline]
+    fn lock_there<'g>(&self, hash: u64, guard: &'g Guard) -> Option<Locked<'g>> {
+        loop {
+            let segment = self.view(hash, guard)?.lock();
+            if !segment.is_dead() {
+                return Some(segment);
+            }
+            // Replaced while we waited; the directory has another by now.
+        }
+    }
+
+    /// The segment of a hash, locked; made if it is the first.
+    #[inline]
+    fn lock<'g>(&self, hash: u64, guard: &'g Guard) -> Result<Locked<'g>, AllocError> {
+        loop {
+            match self.lock_there(hash, guard) {
+                Some(segment) => return Ok(segment),
+                None => self.begin()?,
+            }
+        }
+    }
+
+    /// The object of a number that was read in the read side, or under a segment's lock.
+    #[inline]
+    fn object(&self, number: u32) -> &T {
+        // SAFETY: it is in the index, or was when the caller came into the read side: it is not freed before that is left.
+        let object = unsafe { self.slab.shared().at(number) };
+        // SAFETY: as above; objects in an index are only shared.
+        unsafe { object.as_ref() }
+    }
+}
+
+impl<T: Slotted> Default for Index<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Slotted> Drop for Index<T> {
+    /// What is in it is not any more; the objects live on with their handles. O(objects).
+    fn drop(&mut self) {
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
+        let guard = crate::pin();
+        if let Some(directory) = self.directory(&guard) {
+            self.each_segment(directory, |view| view.each(|number| self.object(number).state().leave()));
+        }
+        drop(guard);
+        self.free();
+    }
+}
+
+impl<T: Slotted> fmt::Debug for Index<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("slab", &self.slab).finish_non_exhaustive()
+    }
+}

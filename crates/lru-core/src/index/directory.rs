@@ -1,0 +1,127 @@
+//! From the first bits of a hash to its segment.
+
+use super::segment::{Class, Segment, View};
+use crate::rcu::{Queue, Queues, Retired};
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::UnsafeCell;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ptr::{self, NonNull};
+
+/// The low bits of a segment's address, where its class is kept.
+const CLASS: usize = 63;
+
+/// An array of segments by the first `depth` bits of a hash. Replaced by one of twice the length when a segment needs one bit more.
+pub(crate) struct Directory {
+    /// Never changes; a cell only so that model checks see who reads it before it is published.
+    depth: UnsafeCell<u8>,
+    segments: Box<[AtomicPtr<Segment>]>,
+    /// For who frees it.
+    retired: UnsafeCell<*mut Directory>,
+}
+
+// SAFETY: segments may be used from any thread, and `retired` is used only by who frees the directory.
+unsafe impl Send for Directory {}
+// SAFETY: as for Send.
+unsafe impl Sync for Directory {}
+
+impl Retired for Directory {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.retired
+    }
+
+    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
+        &mut queues.directories
+    }
+
+    #[cfg(lowwater_loom)]
+    unsafe fn assert_unread(this: *mut Self) {
+        // SAFETY: it is live, says the caller, who alone has it.
+        let this = unsafe { &mut *this };
+        for segment in &mut this.segments {
+            segment.with_mut(|_| ());
+        }
+    }
+}
+
+impl Directory {
+    /// One whose segments are all `segment`, or twice those of `old`; none without memory.
+    pub(super) fn try_new(depth: u8, segment: impl Fn(usize) -> *mut Segment) -> Option<Box<Self>> {
+        let len = 1 << depth;
+        let mut segments = Vec::new();
+        segments.try_reserve_exact(len).ok()?;
+        segments.extend((0..len).map(|at| AtomicPtr::new(segment(at))));
+        let segments = segments.into_boxed_slice();
+        crate::list_lru::try_box(Self {
+            depth: UnsafeCell::new(depth),
+            segments,
+            retired: UnsafeCell::new(ptr::null_mut()),
+        })
+    }
+
+    /// How many bits of a hash it goes by.
+    #[inline]
+    pub(super) fn depth(&self) -> u8 {
+        // SAFETY: nobody writes it after `try_new`.
+        self.depth.with(|depth| unsafe { *depth })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Which is that of `hash`.
+    #[inline]
+    pub(super) fn index(&self, hash: u64) -> usize {
+        (hash >> 1 >> (63 - u32::from(self.depth()))) as usize
+    }
+
+    /// What is at `at`: a segment's address and its class.
+    #[inline]
+    pub(super) fn raw(&self, at: usize) -> *mut Segment {
+        // Acquire: meets the Release in `set`, so that the segment is seen as it was made.
+        self.segments[at].load(Ordering::Acquire)
+    }
+
+    /// # Safety
+    ///
+    /// Segments that are here are not freed during `'g`.
+    #[inline]
+    pub(super) unsafe fn view<'g>(&self, at: usize) -> View<'g> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { view(self.raw(at)) }
+    }
+
+    /// Puts a segment at `at`, as [`tagged`] gives it.
+    pub(super) fn set(&self, at: usize, segment: *mut Segment) {
+        // Release: meets the Acquire in `raw`.
+        let ordering = if crate::mutated!("segment_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.segments[at].store(segment, ordering);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.segments)
+    }
+}
+
+/// A segment's address with its class.
+pub(super) fn tagged(segment: *mut Segment, class: Class) -> *mut Segment {
+    segment.map_addr(|address| address | usize::from(class))
+}
+
+/// A segment's address without.
+pub(super) fn untagged(segment: *mut Segment) -> *mut Segment {
+    segment.map_addr(|address| address & !CLASS)
+}
+
+/// # Safety
+///
+/// `raw` came from [`tagged`], of a segment that is not freed during `'g`.
+#[inline]
+pub(super) unsafe fn view<'g>(raw: *mut Segment) -> View<'g> {
+    let class = (raw.addr() & CLASS) as Class;
+    // SAFETY: a segment's address is not null.
+    let at = unsafe { NonNull::new_unchecked(untagged(raw)) };
+    // SAFETY: the class was put there with it; the rest says the caller.
+    unsafe { View::new(at, class) }
+}

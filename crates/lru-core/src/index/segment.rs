@@ -1,0 +1,394 @@
+//! A small hash table with a lock: those objects whose hashes begin with the same bits.
+//!
+//! An object stays in the way where it was put. A segment that must grow, shrink or split is replaced by another, under its lock,
+//! and stays as it is for the readers that have it.
+
+use super::bucket::{tag, Bucket, WAYS};
+use crate::rcu::{Queue, Queues, Retired};
+use crate::sync::raw::RawLock;
+use crate::sync::UnsafeCell;
+use alloc::alloc::{alloc, dealloc};
+use core::alloc::Layout;
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+
+/// How many buckets a segment may have: 1, 2, 3, 4, 6, 8, 12, .., from class 1 on.
+pub(super) type Class = u8;
+/// The class of the smallest.
+pub(super) const CLASS_MIN: Class = 1;
+/// From here on a full segment is split, if that helps: 96 buckets.
+pub(super) const CLASS_SPLIT: Class = if cfg!(lowwater_loom) { 1 } else { 13 };
+/// The largest there can be, for objects whose hashes do not differ.
+pub(super) const CLASS_MAX: Class = 57;
+
+/// Buckets of a class.
+#[inline]
+pub(super) const fn buckets(class: Class) -> usize {
+    ((2 | (class as usize & 1)) << (class >> 1)) >> 1
+}
+
+/// Objects in a segment of this class, so that few are far from their bucket.
+pub(super) const fn len_max(class: Class) -> usize {
+    if cfg!(lowwater_loom) {
+        return buckets(class) * WAYS;
+    }
+    buckets(class) * WAYS / 6 * 5
+}
+
+/// The smallest class for so many objects.
+pub(super) fn class_for(len: usize) -> Class {
+    (CLASS_MIN..CLASS_MAX).find(|&class| len_max(class) >= len).unwrap_or(CLASS_MAX)
+}
+
+/// See the module. The buckets come behind it.
+#[repr(C, align(64))]
+pub(crate) struct Segment {
+    pub(super) lock: RawLock,
+    pub(super) class: Class,
+    /// How many bits its objects' hashes share.
+    pub(super) depth: u8,
+    /// Those bits, the first ones of a word.
+    pub(super) prefix: u64,
+    state: UnsafeCell<State>,
+    /// For who frees it.
+    retired: UnsafeCell<*mut Segment>,
+    /// Never changes: so that a model check sees who comes before it is published.
+    #[cfg(lowwater_loom)]
+    made: UnsafeCell<()>,
+}
+
+/// Guarded by the lock.
+pub(super) struct State {
+    pub(super) len: usize,
+    /// Was it replaced?
+    pub(super) dead: bool,
+}
+
+// SAFETY: `state` is guarded by the lock, `retired` used only by who frees it; all else never changes, or is atomic.
+unsafe impl Send for Segment {}
+// SAFETY: as for Send.
+unsafe impl Sync for Segment {}
+
+impl Retired for Segment {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.retired
+    }
+
+    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
+        &mut queues.segments
+    }
+
+    unsafe fn free(this: *mut Self) {
+        // SAFETY: it is live until now.
+        let class = unsafe { &*this }.class;
+        // SAFETY: a segment has a header that may need to be dropped; nobody reads it, says the caller. (Buckets have nothing to drop.)
+        unsafe { this.drop_in_place() };
+        let layout = layout(class).expect("as when it was made");
+        // SAFETY: it was allocated with this layout.
+        unsafe { dealloc(this.cast(), layout) };
+    }
+
+    #[cfg(lowwater_loom)]
+    unsafe fn assert_unread(this: *mut Self) {
+        let first = this.wrapping_add(1).cast::<Bucket>();
+        // SAFETY: it is live, says the caller, who alone has it.
+        let class = unsafe { &*this }.class;
+        for bucket in 0..buckets(class) {
+            // SAFETY: it is the caller's alone.
+            unsafe { &mut *first.add(bucket) }.assert_unread();
+        }
+    }
+}
+
+/// Bytes of a segment of this class.
+pub(super) fn bytes(class: Class) -> usize {
+    layout(class).map_or(0, |layout| layout.size())
+}
+
+fn layout(class: Class) -> Option<Layout> {
+    let size = buckets(class).checked_mul(size_of::<Bucket>())?.checked_add(size_of::<Segment>())?;
+    Layout::from_size_align(size, align_of::<Segment>()).ok()
+}
+
+/// A segment that was not published yet.
+pub(super) struct New(NonNull<Segment>);
+
+impl New {
+    /// An empty segment; none without memory.
+    pub(super) fn try_new(class: Class, depth: u8, prefix: u64) -> Option<Self> {
+        let layout = layout(class)?;
+        // SAFETY: the size is not 0.
+        let this = NonNull::new(unsafe { alloc(layout) }.cast::<Segment>())?;
+        let segment = Segment {
+            lock: RawLock::new(),
+            class,
+            depth,
+            prefix,
+            state: UnsafeCell::new(State { len: 0, dead: false }),
+            retired: UnsafeCell::new(ptr::null_mut()),
+            #[cfg(lowwater_loom)]
+            made: UnsafeCell::new(()),
+        };
+        // SAFETY: it is fresh memory of the right layout.
+        unsafe { this.write(segment) };
+        let first = this.as_ptr().wrapping_add(1).cast::<Bucket>();
+        for bucket in 0..buckets(class) {
+            // SAFETY: the layout has room for so many behind the segment.
+            let bucket = unsafe { first.add(bucket) };
+            // SAFETY: it is fresh memory, aligned as the segment is.
+            unsafe { bucket.write(Bucket::new()) };
+        }
+        Some(Self(this))
+    }
+
+    /// Its class, depth and prefix.
+    pub(super) fn what(&self) -> (Class, u8, u64) {
+        // SAFETY: it is ours.
+        let header = unsafe { self.0.as_ref() };
+        (header.class, header.depth, header.prefix)
+    }
+
+    pub(super) fn publish(self) -> *mut Segment {
+        let this = self.0.as_ptr();
+        core::mem::forget(self);
+        this
+    }
+
+    /// It, while nobody else sees it.
+    pub(super) fn locked(&self) -> Locked<'_> {
+        // SAFETY: it is not freed while `self` is there.
+        let header = unsafe { self.0.as_ref() };
+        // SAFETY: as above.
+        unsafe { View::new(self.0, header.class) }.lock()
+    }
+}
+
+impl Drop for New {
+    fn drop(&mut self) {
+        // SAFETY: it was not published.
+        unsafe { Segment::free(self.0.as_ptr()) };
+    }
+}
+
+/// A segment that stays at least as long as `'g`.
+#[derive(Clone, Copy)]
+pub(super) struct View<'g> {
+    at: NonNull<Segment>,
+    /// Its class, which a reader has from the directory.
+    class: Class,
+    guard: PhantomData<&'g Segment>,
+}
+
+impl<'g> View<'g> {
+    /// # Safety
+    ///
+    /// The segment is of this class and not freed during `'g`.
+    #[inline]
+    pub(super) unsafe fn new(at: NonNull<Segment>, class: Class) -> Self {
+        Self { at, class, guard: PhantomData }
+    }
+
+    pub(super) fn header(self) -> &'g Segment {
+        // SAFETY: it is not freed meanwhile.
+        unsafe { self.at.as_ref() }
+    }
+
+    pub(super) fn class(self) -> Class {
+        self.class
+    }
+
+    #[inline]
+    fn bucket(self, at: usize) -> &'g Bucket {
+        let buckets = self.at.as_ptr().wrapping_add(1).cast::<Bucket>();
+        // SAFETY: its buckets come behind it, and callers count modulo how many there are.
+        let bucket = unsafe { buckets.add(at) };
+        // SAFETY: it was made with the segment, which is not freed meanwhile; all in it is atomic.
+        unsafe { &*bucket }
+    }
+
+    /// Buckets from that of `hash` on, all of them once.
+    #[inline]
+    fn probe(self, hash: u64) -> impl Iterator<Item = usize> {
+        let nr = buckets(self.class);
+        let home = home(hash, nr);
+        (home..nr).chain(0..home)
+    }
+
+    /// The first object of `hash` that `is_wanted`, for a reader.
+    #[inline]
+    pub(super) fn find<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
+        #[cfg(lowwater_loom)]
+        self.header().made.with(|_| ());
+        let tag = tag(hash);
+        for at in self.probe(hash) {
+            match self.bucket(at).find(tag, &mut is_wanted) {
+                Ok(found) => return Some(found),
+                Err(true) => {}
+                Err(false) => break,
+            }
+        }
+        None
+    }
+
+    /// Every number, for a reader.
+    pub(super) fn each(self, mut f: impl FnMut(u32)) {
+        (0..buckets(self.class)).for_each(|at| self.bucket(at).each(&mut f));
+    }
+
+    /// Brings the line closer in which a reader of `hash` looks first.
+    #[inline]
+    pub(super) fn prefetch(self, hash: u64) {
+        crate::prefetch::prefetch(self.bucket(home(hash, buckets(self.class))));
+    }
+
+    #[inline]
+    pub(super) fn lock(self) -> Locked<'g> {
+        self.header().lock.lock();
+        Locked(self)
+    }
+}
+
+/// A segment whose lock is held; given back on drop.
+pub(super) struct Locked<'g>(View<'g>);
+
+/// Where in a segment.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    bucket: usize,
+    way: usize,
+}
+
+impl<'g> Locked<'g> {
+    pub(super) fn view(&self) -> View<'g> {
+        self.0
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        // SAFETY: the lock is held.
+        self.0.header().state.with(|state| unsafe { (*state).len })
+    }
+
+    #[inline]
+    fn set_len(&mut self, len: usize) {
+        // SAFETY: the lock is held.
+        self.0.header().state.with_mut(|state| unsafe { (*state).len = len });
+    }
+
+    #[inline]
+    pub(super) fn is_dead(&self) -> bool {
+        // SAFETY: the lock is held.
+        self.0.header().state.with(|state| unsafe { (*state).dead })
+    }
+
+    /// It was replaced; nothing in it changes any more.
+    pub(super) fn kill(&mut self) {
+        // SAFETY: the lock is held.
+        self.0.header().state.with_mut(|state| unsafe { (*state).dead = true });
+    }
+
+    /// Is it time for a larger one?
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= len_max(self.0.class)
+    }
+
+    /// Is it much too large?
+    #[inline]
+    pub(super) fn is_sparse(&self) -> bool {
+        self.0.class > CLASS_MIN && self.len() * 4 < len_max(self.0.class)
+    }
+
+    /// Where the object of `hash` is that `is_wanted`.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> bool) -> Option<Place> {
+        let tag = tag(hash);
+        for at in self.0.probe(hash) {
+            let bucket = self.0.bucket(at);
+            if let Some(way) = bucket.way_of(tag, &mut is_wanted) {
+                return Some(Place { bucket: at, way });
+            }
+            if bucket.passed() == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    pub(super) fn number(&self, at: Place) -> u32 {
+        self.0.bucket(at.bucket).number(at.way)
+    }
+
+    /// A free place for `hash`.
+    #[inline]
+    pub(super) fn room(&self, hash: u64) -> Option<Place> {
+        self.0.probe(hash).find_map(|bucket| Some(Place { bucket, way: self.0.bucket(bucket).free_way()? }))
+    }
+
+    /// Puts a number into a place that [`room`](Self::room) gave for this hash.
+    #[inline]
+    pub(super) fn put(&mut self, hash: u64, at: Place, number: u32) {
+        for passed in self.0.probe(hash).take_while(|&bucket| bucket != at.bucket) {
+            self.0.bucket(passed).pass();
+        }
+        self.0.bucket(at.bucket).put(at.way, tag(hash), number);
+        self.set_len(self.len() + 1);
+    }
+
+    #[inline]
+    pub(super) fn replace(&mut self, at: Place, number: u32) {
+        self.0.bucket(at.bucket).replace(at.way, number);
+    }
+
+    /// Empties the place where an object of `hash` is.
+    #[inline]
+    pub(super) fn take(&mut self, hash: u64, at: Place) {
+        self.0.bucket(at.bucket).take(at.way);
+        for passed in self.0.probe(hash).take_while(|&bucket| bucket != at.bucket) {
+            self.0.bucket(passed).unpass();
+        }
+        self.set_len(self.len() - 1);
+    }
+
+    /// Panics unless what is in it is where it should be; `hash` of a number.
+    pub(super) fn assert_valid(&self, hash: impl Fn(u32) -> u64) {
+        let nr = buckets(self.0.class);
+        let mut passed = alloc::vec![0_u32; nr];
+        let mut len = 0;
+        let header = self.0.header();
+        assert_eq!(header.class, self.0.class, "a directory knows its segments' classes");
+        for at in 0..nr {
+            self.0.bucket(at).each(|number| {
+                let hash = hash(number);
+                assert_eq!(
+                    hash >> 1 >> (63 - header.depth) << 1 << (63 - header.depth),
+                    header.prefix,
+                    "the prefix is shared"
+                );
+                for before in self.0.probe(hash).take_while(|&bucket| bucket != at) {
+                    passed[before] += 1;
+                }
+                len += 1;
+            });
+        }
+        assert_eq!(len, self.len(), "objects are counted");
+        for (at, passed) in passed.into_iter().enumerate() {
+            assert_eq!(self.0.bucket(at).passed(), passed, "objects beyond their bucket are counted");
+        }
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the lock is held.
+        unsafe { self.0.header().lock.unlock() };
+    }
+}
+
+/// The bucket of a hash among so many.
+#[inline]
+fn home(hash: u64, nr: usize) -> usize {
+    // The middle bits: the first ones choose the segment, the last ones are the tag.
+    (((hash >> 8 & 0xffff_ffff) * nr as u64) >> 32) as usize
+}

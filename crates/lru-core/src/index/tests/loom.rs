@@ -1,0 +1,257 @@
+//! Every interleaving of small stories. A segment is one bucket of two here, so that the third object splits it.
+
+use super::*;
+use crate::pin;
+use crate::sync::with_mutant;
+use ::loom::thread;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+fn check(story: impl Fn() + Sync + Send + 'static) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    ::loom::model(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        story();
+    });
+    assert!(runs.load(Ordering::Relaxed) > 1, "a story with one interleaving checks nothing");
+}
+
+/// Leaked until [`end`]: a story that fails is not taken down, as loom may not be called while it is unwound.
+fn index() -> &'static Index<Entry> {
+    Box::leak(Box::new(Index::new()))
+}
+
+fn end(index: &'static Index<Entry>, handles: Vec<Slot<Entry>>) {
+    index.assert_valid(&|entry: &Entry| hash(entry.key));
+    // SAFETY: it came from `Box::leak`, the story's other threads are joined, and this is its end.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop(handles);
+}
+
+/// Keys below 256 have one tag each; bit 7 of a key is the first bit of what its hash becomes, more or less.
+fn hash(key: u64) -> u64 {
+    key.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+fn add(index: &'static Index<Entry>, key: u64, value: u64) -> Slot<Entry> {
+    put(index, key, value, &hash, &pin(), |slot, _| slot).1
+}
+
+fn look(index: &'static Index<Entry>, key: u64) -> Option<u64> {
+    get(index, key, &hash, &pin())
+}
+
+/// A reader beside the first put of its key finds nothing, or the entry as it was made; and once it is found it stays so.
+fn a_reader_beside_a_put() {
+    let index = index();
+    let handles = Vec::from([add(index, 1, 10)]);
+    let reader = thread::spawn(move || {
+        let first = look(index, 2);
+        assert!(matches!(first, None | Some(20)), "{first:?}");
+        assert!(first.is_none() || look(index, 2).is_some(), "what was found is still there");
+        assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
+    });
+    let mut handles = handles;
+    handles.push(add(index, 2, 20));
+    reader.join().unwrap();
+    end(index, handles);
+}
+
+#[test]
+fn a_reader_beside_a_put_finds_all_of_it_or_nothing() {
+    check(a_reader_beside_a_put);
+}
+
+/// A reader beside a put that replaces: it finds the one or the other, as they were made.
+fn a_reader_beside_a_replacement() {
+    let index = index();
+    let first = add(index, 1, 10);
+    let reader = thread::spawn(move || {
+        let found = look(index, 1);
+        assert!(matches!(found, Some(10 | 11)), "{found:?}");
+    });
+    let second = add(index, 1, 11);
+    reader.join().unwrap();
+    end(index, Vec::from([first, second]));
+}
+
+#[test]
+fn a_reader_beside_a_replacement_finds_one_of_the_two() {
+    check(a_reader_beside_a_replacement);
+}
+
+#[test]
+#[should_panic]
+fn and_less_when_numbers_are_published_relaxed() {
+    with_mutant("number_relaxed", || check(a_reader_beside_a_replacement));
+}
+
+/// An entry ends, and another of the same tag comes into its way: nobody who sees that one's tag follows the old number.
+fn a_reader_beside_a_new_tenant_of_a_way() {
+    let index = index();
+    let same = |_: u64| 7;
+    let first = put(index, 1, 10, &same, &pin(), |slot, _| slot).1;
+    let reader = thread::spawn(move || {
+        let found = get(index, 2, &same, &pin());
+        assert!(matches!(found, None | Some(20)), "{found:?}");
+    });
+    let second = entry(index, 2, 20);
+    remove(index, 1, &same, &pin());
+    drop(first);
+    index.slab().collect();
+    let hasher = |_: &Entry| 7;
+    let guard = pin();
+    let Ok((_, second)) = index.put(second, 7, &guard, |a, b| a.key == b.key, &hasher, |slot, _| Ok(slot)) else {
+        panic!("nothing refuses")
+    };
+    drop(guard);
+    reader.join().unwrap();
+    // SAFETY: as in `end`, which would ask for other hashes.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop(second);
+}
+
+#[test]
+fn a_number_is_followed_with_its_own_tag() {
+    check(a_reader_beside_a_new_tenant_of_a_way);
+}
+
+#[test]
+#[should_panic]
+fn or_another_is_when_tags_are_published_relaxed() {
+    with_mutant("tag_relaxed", || check(a_reader_beside_a_new_tenant_of_a_way));
+}
+
+/// Three keys, of which the first is alone in its half of the hashes: a segment that is full of two of them splits.
+fn keys() -> [u64; 3] {
+    let half = |key: &u64| crate::index::mix(hash(*key)) >> 63;
+    let of = |wanted| (1..).filter(move |key| half(key) == wanted);
+    let (mut low, mut high) = (of(0), of(1));
+    [low.next(), high.next(), high.next()].map(|key| key.expect("there are enough"))
+}
+
+/// A segment that splits, and a directory that doubles, hide nothing that is there throughout.
+fn a_reader_beside_a_split() {
+    let (index, [one, two, three]) = (index(), keys());
+    let mut handles: Vec<_> = [add(index, one, 10), add(index, two, 20)].into();
+    let reader = thread::spawn(move || {
+        assert_eq!(look(index, one), Some(10), "what is there throughout is found");
+    });
+    handles.push(add(index, three, 30));
+    reader.join().unwrap();
+    assert_eq!([one, two, three].map(|key| look(index, key)), [Some(10), Some(20), Some(30)]);
+    end(index, handles);
+}
+
+#[test]
+fn a_split_hides_nothing_from_a_reader() {
+    check(a_reader_beside_a_split);
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_the_directory_is_published_relaxed() {
+    with_mutant("directory_relaxed", || check(a_reader_beside_a_split));
+}
+
+/// Three keys of one hash: the segment grows, and the directory stays.
+fn a_reader_beside_a_growth() {
+    let index = index();
+    let same = |_: u64| 7;
+    let mut handles: Vec<_> = [1, 2].map(|key| put(index, key, key * 10, &same, &pin(), |slot, _| slot).1).into();
+    let reader = thread::spawn(move || {
+        assert_eq!(get(index, 1, &same, &pin()), Some(10), "what is there throughout is found");
+    });
+    handles.push(put(index, 3, 30, &same, &pin(), |slot, _| slot).1);
+    reader.join().unwrap();
+    assert_eq!([1, 2, 3].map(|key| get(index, key, &same, &pin())), [Some(10), Some(20), Some(30)]);
+    // SAFETY: as in `end`, which would ask for other hashes.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop(handles);
+}
+
+#[test]
+fn a_growth_hides_nothing_from_a_reader() {
+    check(a_reader_beside_a_growth);
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_segments_are_published_relaxed() {
+    with_mutant("segment_relaxed", || check(a_reader_beside_a_growth));
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_the_old_one_is_not_waited_for() {
+    with_mutant("free_without_waiting", || check(a_reader_beside_a_split));
+}
+
+/// Of two puts of one key, one replaces the other; a reader finds one of them once it has found any.
+#[test]
+fn of_two_puts_of_one_key_one_replaces_the_other() {
+    check(|| {
+        let index = index();
+        let other = thread::spawn(move || {
+            let (replaced, slot) = put(index, 1, 11, &hash, &pin(), |slot, _| slot);
+            (replaced, slot)
+        });
+        let (replaced, mine) = put(index, 1, 10, &hash, &pin(), |slot, _| slot);
+        let (theirs_replaced, theirs) = other.join().unwrap();
+        let there = look(index, 1);
+        assert!(
+            (replaced, theirs_replaced, there) == (None, Some(10), Some(11))
+                || (replaced, theirs_replaced, there) == (Some(11), None, Some(10)),
+            "{replaced:?} {theirs_replaced:?} {there:?}"
+        );
+        end(index, Vec::from([mine, theirs]));
+    });
+}
+
+/// A key that is taken out, and another of the same tag put in its way: who finds that one finds it again.
+fn a_reader_beside_a_way_that_changes_hands() {
+    let index = index();
+    let same_tag = |_: u64| 7;
+    let first = put(index, 1, 10, &same_tag, &pin(), |slot, _| slot).1;
+    let reader = thread::spawn(move || {
+        let found = get(index, 257, &same_tag, &pin());
+        if found.is_some() {
+            let again = get(index, 257, &same_tag, &pin());
+            assert_eq!(again, Some(20), "what was found is still there");
+        }
+    });
+    assert_eq!(remove(index, 1, &same_tag, &pin()), Some(10));
+    let second = put(index, 257, 20, &same_tag, &pin(), |slot, _| slot).1;
+    reader.join().unwrap();
+    // SAFETY: as in `end`, which would ask for other hashes.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop([first, second]);
+}
+
+#[test]
+fn what_is_found_is_found_again() {
+    check(a_reader_beside_a_way_that_changes_hands);
+}
+
+#[test]
+#[should_panic]
+fn but_not_without_the_second_look() {
+    with_mutant("without_second_look", || check(a_reader_beside_a_way_that_changes_hands));
+}
+
+/// A removal beside a put that splits: what was to go is gone, and what was to come is there.
+#[test]
+fn a_removal_beside_a_split_takes_it_out_once() {
+    check(|| {
+        let (index, [one, two, three]) = (index(), keys());
+        let mut handles: Vec<_> = [add(index, one, 10), add(index, two, 20)].into();
+        let other = thread::spawn(move || remove(index, one, &hash, &pin()));
+        handles.push(add(index, three, 30));
+        assert_eq!(other.join().unwrap(), Some(10));
+        assert_eq!([one, two, three].map(|key| look(index, key)), [None, Some(20), Some(30)]);
+        end(index, handles);
+    });
+}

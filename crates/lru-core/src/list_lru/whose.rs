@@ -1,0 +1,52 @@
+//! Taking an item off, and learning whose list it was on.
+
+use super::ListLru;
+use crate::list::{Handle, Linked};
+use crate::rcu::pin;
+use crate::Memcg;
+use core::ptr::{self, NonNull};
+
+impl<T: Linked> ListLru<T> {
+    /// On whose list an item is; none if on none of these. True for no longer than it takes to ask.
+    pub fn whose(&self, item: &T) -> Option<Memcg> {
+        // SAFETY: the links are a part of `item`, which is borrowed.
+        let links = unsafe { T::links(NonNull::from(item)).as_ref() };
+        let guard = pin();
+        let list = self.raw.lock_home(links, None, &guard)?;
+        Some(list.memcg().clone())
+    }
+
+    /// As [`del`](Self::del), and says on whose list the item was: the group it was added for, or the ancestor that took that one's
+    /// items over. What the item was charged for is counted there.
+    ///
+    /// ```
+    /// use lowwater_lru_core::{linked, Links, ListLru, MemcgTree, NodeId};
+    /// use std::sync::Arc;
+    ///
+    /// struct Page(Links);
+    /// linked!(impl[] for Page { 0, handle: Arc<Page> });
+    ///
+    /// let tree = MemcgTree::default();
+    /// let tenant = tree.root().create("tenant")?;
+    /// let (lru, page) = (ListLru::<Page>::new(), Arc::new(Page(Links::new())));
+    /// lru.add(page.clone(), &tenant, NodeId::ZERO)?;
+    /// tenant.offline()?;
+    /// let (_, whose) = lru.del_whose(&page).unwrap();
+    /// assert_eq!(&whose, tree.root());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn del_whose(&self, item: &T) -> Option<(T::Handle, Memcg)> {
+        // SAFETY: the links are a part of `item`, which is borrowed.
+        let links = unsafe { T::links(NonNull::from(item)).as_ref() };
+        let guard = pin();
+        let mut list = self.raw.lock_home(links, None, &guard)?;
+        let memcg = list.memcg().clone();
+        // SAFETY: the item is on this list, whose lock we hold.
+        let pushed = unsafe { list.unlink(links, ptr::null_mut()) };
+        drop(list);
+        // SAFETY: only a `T`'s links are on these lists.
+        let object = unsafe { T::from_links(pushed) };
+        // SAFETY: the list owned the item by this handle, and gave it up.
+        Some((unsafe { T::Handle::from_raw(object) }, memcg))
+    }
+}

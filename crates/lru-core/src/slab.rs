@@ -1,0 +1,189 @@
+//! Slots of one size for objects that readers look at without a lock.
+//!
+//! ```text
+//!     Slab --> chunks of 64 KiB of one node's memory, in blocks of 2 MiB from the system
+//!                header | slot | slot | slot ..      a chunk goes back to the system when all its slots are free
+//!     Slot --> the one handle of an object; dropped: the object is retired
+//! ```
+//!
+//! # An object's end
+//!
+//! Its handle is dropped when nobody can find it any more. Readers that found it before may still look, so it waits for them, in a bag of
+//! the thread's stripe with others: bags are sealed when they are full (a 32nd of the slots, 32 to 1,024 objects, or
+//! 256 KiB), a sealed one is done when all readers that were inside then have left. After that each object that is retired drops
+//! two of those that are done, so that no call pays for a thousand. [`Slab::collect`] does it all at once.
+//!
+//! Objects are dropped without a lock, on the thread that happens to; with `std` a panic is caught and counted.
+//!
+//! # How much waits
+//!
+//! An open bag for each stripe (two for each processor), and what readers hold back: [`Slab::waiting`] says how many bytes are
+//! sealed and not done. Who has a bound on memory asks it before making more.
+//!
+//! # Why not Arc
+//!
+//! A count in each object is a line that every reader writes. And an allocator gives back to the system what it wants when it wants; a
+//! shrink must lower what is resident.
+
+mod blocks;
+mod chunk;
+mod free;
+mod numbers;
+mod pool;
+mod shared;
+mod slot;
+mod state;
+mod stripe;
+mod stripes;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use numbers::Numbers;
+pub(crate) use shared::Shared;
+pub use slot::Slot;
+pub use state::SlotState;
+
+use crate::list::Linked;
+use crate::sync::atomic::Ordering;
+use crate::{Bytes, NodeId};
+use alloc::boxed::Box;
+use core::fmt;
+use core::ptr::NonNull;
+
+/// An object that can live in a [`Slab`]. Do not implement it by hand: [`slotted!`](crate::slotted) does.
+///
+/// # Safety
+///
+/// `state` is always the same [`SlotState`], a part of the object.
+pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
+    /// The object's byte of state.
+    fn state(&self) -> &SlotState;
+
+    /// About how many bytes of memory end with the object.
+    fn weight(&self) -> u64;
+}
+
+/// Implements [`Linked`](crate::Linked), with [`Slot`] for a handle, and [`Slotted`] for a type with a field of type
+/// [`Links`](crate::Links) and one of type [`SlotState`].
+///
+/// ```
+/// #![forbid(unsafe_code)]
+/// use lowwater_lru_core::{slab::SlotState, slotted, Links};
+///
+/// struct Entry<K: Send + Sync + 'static> {
+///     links: Links,
+///     state: SlotState,
+///     key: K,
+/// }
+/// slotted!(impl[K: Send + Sync + 'static] for Entry<K> { links, state, weight: |entry| size_of_val(entry) as u64 });
+/// ```
+#[macro_export]
+macro_rules! slotted {
+    (impl[$($generics:tt)*] for $type:ty { $links:tt, $state:tt, weight: $weight:expr $(,)? }) => {
+        $crate::linked!(impl[$($generics)*] for $type { $links, handle: $crate::slab::Slot<Self> });
+
+        // SAFETY: it is a field of the object.
+        unsafe impl<$($generics)*> $crate::slab::Slotted for $type {
+            #[inline]
+            fn state(&self) -> &$crate::slab::SlotState {
+                &self.$state
+            }
+
+            #[inline]
+            fn weight(&self) -> u64 {
+                let weight: fn(&Self) -> u64 = $weight;
+                weight(self)
+            }
+        }
+    };
+}
+
+/// See the [module](self).
+pub struct Slab<T: Slotted> {
+    shared: NonNull<Shared<T>>,
+}
+
+// SAFETY: objects are Send and Sync (bounds of `Slotted`); everything else is behind locks and atomics.
+unsafe impl<T: Slotted> Send for Slab<T> {}
+// SAFETY: as for Send.
+unsafe impl<T: Slotted> Sync for Slab<T> {}
+
+impl<T: Slotted> Slab<T> {
+    /// An empty slab: a few hundred bytes.
+    pub fn new() -> Self {
+        Self { shared: NonNull::from(Box::leak(Box::new(Shared::new()))) }
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Shared<T> {
+        // SAFETY: it lives at least until we close it.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// Puts an object into a slot of `node`'s memory. O(1); now and then a chunk is made.
+    ///
+    /// # Errors
+    ///
+    /// The object, if there is no memory.
+    #[inline]
+    pub fn alloc(&self, value: T, node: NodeId) -> Result<Slot<T>, T> {
+        self.shared().alloc(node, value).map(Slot)
+    }
+
+    /// Drops everything that no reader holds back, and gives chunks that are empty to the system. Says what had to stay.
+    ///
+    /// O(what waits). Inside a [`Guard`](crate::Guard) of this thread nothing that was retired under it goes.
+    pub fn collect(&self) -> Bytes {
+        Bytes::new(self.shared().collect())
+    }
+
+    /// The [weight](Slotted::weight) of what waits for readers; what is in open bags is not counted.
+    pub fn waiting(&self) -> Bytes {
+        // Relaxed: a number to look at.
+        Bytes::new(self.shared().waiting.load(Ordering::Relaxed))
+    }
+
+    /// Objects whose `Drop` panicked.
+    pub fn drop_panics(&self) -> u64 {
+        // Relaxed: a number to look at.
+        self.shared().drop_panics.load(Ordering::Relaxed)
+    }
+
+    /// Memory that the slab has: chunks, used or not, and what it needs itself.
+    pub fn footprint(&self) -> Bytes {
+        Bytes::new(self.shared().footprint() as u64)
+    }
+
+    /// Checks the structure, for tests.
+    ///
+    /// # Panics
+    ///
+    /// When something is wrong, with a sentence that says what should hold.
+    pub fn assert_valid(&self) {
+        self.shared().assert_valid();
+    }
+}
+
+impl<T: Slotted> Default for Slab<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Slotted> Drop for Slab<T> {
+    /// Objects that still have a handle stay, and are dropped with it, at once.
+    fn drop(&mut self) {
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
+        // SAFETY: it came from a box and is not used any more. Readers' references to objects borrow what owns the slab, or a handle.
+        unsafe { Shared::close(self.shared) };
+    }
+}
+
+impl<T: Slotted> fmt::Debug for Slab<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slab").field("footprint", &self.footprint()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! How a chunk is laid out: a header, then slots of one size. It is aligned to the size of a full one, so that a slot's address leads
+//! to the header by a mask.
+
+use crate::NodeId;
+
+/// The least size of a full chunk.
+const FULL_MIN: usize = 64 << 10;
+/// The size of a slab's first chunk; each is as large as all before, up to a full one.
+const FIRST: usize = 1 << 10;
+/// Slots that the smallest chunk has at least.
+const SLOTS_MIN: usize = 4;
+
+/// What a slot's address leads to. Never changes while the chunk lives.
+pub(super) struct Header {
+    /// The slab that the chunk belongs to, as `*const Shared<T>`.
+    pub(super) slab: *const (),
+    pub(super) number: u32,
+    pub(super) node: NodeId,
+}
+
+/// The sizes for one type.
+#[derive(Clone, Copy)]
+pub(super) struct Geometry {
+    /// Of a slot.
+    pub(super) slot: usize,
+    /// From the chunk to its first slot.
+    pub(super) first: usize,
+    /// Of a full chunk, and what every chunk is aligned to.
+    pub(super) full: usize,
+    /// Bits of a slot's number inside its chunk.
+    pub(super) bits: u32,
+}
+
+impl Geometry {
+    pub(super) const fn of<T>() -> Self {
+        assert!(size_of::<T>() >= size_of::<*const ()>(), "a free slot holds a pointer");
+        let slot = size_of::<T>();
+        let first = size_of::<Header>().next_multiple_of(align_of::<T>());
+        let wanted = first + 16 * slot;
+        let full = if wanted > FULL_MIN { wanted.next_power_of_two() } else { FULL_MIN };
+        let bits = usize::BITS - ((full - first) / slot - 1).leading_zeros();
+        Self { slot, first, full, bits }
+    }
+
+    /// Slots of a chunk of so many bytes.
+    pub(super) const fn slots(&self, bytes: usize) -> usize {
+        (bytes - self.first) / self.slot
+    }
+
+    /// The size of the next chunk of a slab that has so many bytes in chunks.
+    pub(super) fn next(&self, have: usize) -> usize {
+        let least = (self.first + SLOTS_MIN * self.slot).max(FIRST);
+        if have >= self.full {
+            self.full
+        } else {
+            have.max(least).next_power_of_two().min(self.full)
+        }
+    }
+
+    /// How many chunks can be told apart.
+    pub(super) const fn chunks_max(&self) -> usize {
+        1 << (32 - self.bits)
+    }
+}

@@ -1,0 +1,66 @@
+//! From a chunk's number to the chunk, without a lock.
+
+use crate::rcu::{Queue, Queues, Retired};
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::UnsafeCell;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ptr;
+
+/// An array of chunks, replaced by a larger one when it is full.
+pub(crate) struct Numbers {
+    chunks: Box<[AtomicPtr<u8>]>,
+    /// For who frees it.
+    retired: UnsafeCell<*mut Numbers>,
+}
+
+// SAFETY: what the array holds is used as the slab says, from any thread; `retired` is used only by who frees it.
+unsafe impl Send for Numbers {}
+// SAFETY: as for Send.
+unsafe impl Sync for Numbers {}
+
+impl Retired for Numbers {
+    fn link(&self) -> &UnsafeCell<*mut Self> {
+        &self.retired
+    }
+
+    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
+        &mut queues.numbers
+    }
+
+    #[cfg(lowwater_loom)]
+    unsafe fn assert_unread(this: *mut Self) {
+        // SAFETY: it is live, says the caller, who alone has it.
+        let this = unsafe { &mut *this };
+        for chunk in &mut this.chunks {
+            chunk.with_mut(|_| ());
+        }
+    }
+}
+
+impl Numbers {
+    /// An array of so many, with those of `old`; none without memory.
+    pub(super) fn try_new(len: usize, old: Option<&Self>) -> Option<Box<Self>> {
+        let mut chunks = Vec::new();
+        chunks.try_reserve_exact(len).ok()?;
+        // Acquire: as in `get`.
+        chunks.extend(old.iter().flat_map(|old| &old.chunks).map(|c| AtomicPtr::new(c.load(Ordering::Acquire))));
+        chunks.extend((chunks.len()..len).map(|_| AtomicPtr::new(ptr::null_mut())));
+        crate::list_lru::try_box(Self { chunks: chunks.into_boxed_slice(), retired: UnsafeCell::new(ptr::null_mut()) })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    #[inline]
+    pub(super) fn get(&self, number: usize) -> *mut u8 {
+        // Acquire: meets the Release in `set`, so that the chunk is seen as it was made.
+        self.chunks[number].load(Ordering::Acquire)
+    }
+
+    pub(super) fn set(&self, number: usize, chunk: *mut u8) {
+        // Release: meets the Acquire in `get`.
+        self.chunks[number].store(chunk, Ordering::Release);
+    }
+}

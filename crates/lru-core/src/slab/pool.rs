@@ -1,0 +1,264 @@
+//! The chunks of a slab, and the slots in them that nobody has.
+//!
+//! A chunk with free slots is in a bin by how full it is; slots are taken from the fullest, so that the emptiest can empty.
+
+use super::blocks::{Blocks, Memory};
+use super::chunk::{Geometry, Header};
+use super::free::{Free, FreeList};
+use super::numbers::Numbers;
+use crate::rcu::pin;
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::NodeId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::ptr::NonNull;
+
+const NONE: u32 = u32::MAX;
+/// Bins of a node: the emptiest first.
+const BINS: usize = 4;
+
+/// See the module. Behind the slab's lock.
+pub(super) struct Pool {
+    geometry: Geometry,
+    chunks: Vec<Chunk>,
+    /// The first number without a chunk; the others are joined to it.
+    unused: u32,
+    bins: Vec<[u32; BINS]>,
+    blocks: Blocks,
+    /// Bytes of all chunks.
+    pub(super) bytes: usize,
+    /// Slots of all chunks.
+    pub(super) slots: usize,
+    /// Slots of all chunks that nobody has.
+    pub(super) free: usize,
+    /// Has the slab's owner dropped it?
+    pub(super) closed: bool,
+}
+
+struct Chunk {
+    memory: Option<Memory>,
+    /// Slots that were had and came back.
+    back: FreeList,
+    /// Slots that nobody had yet begin here.
+    fresh: u32,
+    slots: u32,
+    free: u32,
+    node: u16,
+    /// In which bin; [`BINS`]: in none.
+    bin: u8,
+    prev: u32,
+    next: u32,
+}
+
+// SAFETY: what is in here is memory that nobody else uses, from whichever thread.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    pub(super) fn new(geometry: Geometry) -> Self {
+        Self {
+            geometry,
+            chunks: Vec::new(),
+            unused: NONE,
+            bins: Vec::new(),
+            blocks: Blocks::new(),
+            bytes: 0,
+            slots: 0,
+            free: 0,
+            closed: false,
+        }
+    }
+
+    /// Moves up to `nr` free slots of the node's chunks to `to`. False if there is not one, and no memory for more.
+    pub(super) fn take(
+        &mut self,
+        nr: u32,
+        node: NodeId,
+        numbers: &AtomicPtr<Numbers>,
+        slab: *const (),
+        to: &mut FreeList,
+    ) -> bool {
+        let before = to.len();
+        while to.len() < before + nr {
+            let Some(at) = self.fullest(node) else {
+                // Not for more than one that is needed.
+                if to.len() > before || self.add(node, numbers, slab).is_none() {
+                    break;
+                }
+                continue;
+            };
+            let geometry = self.geometry;
+            let chunk = &mut self.chunks[at as usize];
+            let wanted = (before + nr - to.len()).min(chunk.free);
+            for _ in 0..wanted {
+                let slot = chunk.back.pop().unwrap_or_else(|| {
+                    let base = chunk.memory.as_ref().expect("a chunk in a bin has memory").base;
+                    let offset = geometry.first + chunk.fresh as usize * geometry.slot;
+                    chunk.fresh += 1;
+                    // SAFETY: it has free slots and none that came back, so `fresh` is one of its slots.
+                    unsafe { base.add(offset) }.cast()
+                });
+                // SAFETY: it is a slot that nobody has.
+                unsafe { to.push(slot) };
+            }
+            chunk.free -= wanted;
+            self.free -= wanted as usize;
+            self.rebin(at);
+        }
+        to.len() > before
+    }
+
+    /// Takes a slot back; gives its chunk back if it was the last.
+    ///
+    /// # Safety
+    ///
+    /// It came from [`take`](Self::take), and nobody uses it.
+    pub(super) unsafe fn put(&mut self, slot: NonNull<Free>, header: &Header, numbers: &AtomicPtr<Numbers>) {
+        let at = header.number;
+        let chunk = &mut self.chunks[at as usize];
+        // SAFETY: nobody uses it, says the caller.
+        unsafe { chunk.back.push(slot) };
+        chunk.free += 1;
+        self.free += 1;
+        if chunk.free < chunk.slots {
+            return self.rebin(at);
+        }
+        let (slots, bin) = (chunk.slots as usize, chunk.bin);
+        let memory = chunk.memory.take().expect("its slots were had");
+        if usize::from(bin) < BINS {
+            self.unlink(at);
+        }
+        self.chunks[at as usize].next = core::mem::replace(&mut self.unused, at);
+        self.slots -= slots;
+        self.free -= slots;
+        self.bytes -= memory.bytes;
+        let guard = pin();
+        // Acquire: as in `at` of the slab.
+        let array = numbers.load(Ordering::Acquire);
+        // SAFETY: the array is not retired before another is published, which is done under this lock.
+        unsafe { &*array }.set(at as usize, core::ptr::null_mut());
+        drop(guard);
+        // SAFETY: it came from there, and none of its slots is used: readers left each before it was freed.
+        unsafe { self.blocks.put(memory, &self.geometry) };
+    }
+
+    /// Bytes of this and its tables.
+    pub(super) fn footprint(&self) -> usize {
+        self.bytes + self.chunks.capacity() * size_of::<Chunk>() + self.bins.capacity() * size_of::<[u32; BINS]>()
+    }
+
+    fn fullest(&self, node: NodeId) -> Option<u32> {
+        self.bins.get(node.index())?.iter().rev().copied().find(|&at| at != NONE)
+    }
+
+    /// Makes a chunk.
+    fn add(&mut self, node: NodeId, numbers: &AtomicPtr<Numbers>, slab: *const ()) -> Option<()> {
+        let at = if self.unused == NONE { self.chunks.len() } else { self.unused as usize };
+        if at >= self.geometry.chunks_max() {
+            return None;
+        }
+        if at == self.chunks.len() {
+            self.chunks.try_reserve(1).ok()?;
+        }
+        if self.bins.len() <= node.index() {
+            self.bins.try_reserve(node.index() + 1 - self.bins.len()).ok()?;
+            self.bins.resize(node.index() + 1, [NONE; BINS]);
+        }
+        let array = Self::room(at, numbers)?;
+        let memory = self.blocks.get(self.geometry.next(self.bytes), &self.geometry)?;
+        let slots = self.geometry.slots(memory.bytes) as u32;
+        let base = memory.base;
+        // SAFETY: the chunk begins with room for its header, and is nobody else's yet.
+        unsafe { base.cast::<Header>().write(Header { slab, number: at as u32, node }) };
+        self.bytes += memory.bytes;
+        self.slots += slots as usize;
+        self.free += slots as usize;
+        let chunk = Chunk {
+            memory: Some(memory),
+            back: FreeList::new(),
+            fresh: 0,
+            slots,
+            free: slots,
+            node: node.get(),
+            bin: BINS as u8,
+            prev: NONE,
+            next: NONE,
+        };
+        if at == self.chunks.len() {
+            self.chunks.push(chunk);
+        } else {
+            self.unused = core::mem::replace(&mut self.chunks[at], chunk).next;
+        }
+        // SAFETY: the array is not retired before another is published, which is done under this lock.
+        unsafe { &*array }.set(at, base.as_ptr());
+        self.rebin(at as u32);
+        Some(())
+    }
+
+    /// The array of chunks, with room for number `at`.
+    fn room(at: usize, numbers: &AtomicPtr<Numbers>) -> Option<*mut Numbers> {
+        // Relaxed: published under this lock.
+        let old = numbers.load(Ordering::Relaxed);
+        // SAFETY: as in `add`.
+        let array = (!old.is_null()).then(|| unsafe { &*old });
+        let len = array.map_or(0, Numbers::len);
+        if at < len {
+            return Some(old);
+        }
+        let new = Box::into_raw(Numbers::try_new((len * 2).max(4), array)?);
+        let guard = pin();
+        // Release: meets the Acquire in `at` of the slab, so that the array is seen filled.
+        numbers.store(new, Ordering::Release);
+        if !old.is_null() {
+            // SAFETY: it came from a box, and readers that enter from now on find the new one.
+            unsafe { guard.retire(old) };
+        }
+        Some(new)
+    }
+
+    /// Puts a chunk in the bin where it belongs.
+    fn rebin(&mut self, at: u32) {
+        let chunk = &self.chunks[at as usize];
+        let bin = match chunk.free {
+            0 => BINS,
+            free => ((chunk.slots - free) as usize * BINS / chunk.slots as usize).min(BINS - 1),
+        };
+        if bin == usize::from(chunk.bin) {
+            return;
+        }
+        if usize::from(chunk.bin) < BINS {
+            self.unlink(at);
+        }
+        self.chunks[at as usize].bin = bin as u8;
+        if bin < BINS {
+            let head = &mut self.bins[usize::from(self.chunks[at as usize].node)][bin];
+            let next = core::mem::replace(head, at);
+            (self.chunks[at as usize].prev, self.chunks[at as usize].next) = (NONE, next);
+            if next != NONE {
+                self.chunks[next as usize].prev = at;
+            }
+        }
+    }
+
+    fn unlink(&mut self, at: u32) {
+        let Chunk { prev, next, node, bin, .. } = self.chunks[at as usize];
+        match prev {
+            NONE => self.bins[usize::from(node)][usize::from(bin)] = next,
+            prev => self.chunks[prev as usize].next = next,
+        }
+        if next != NONE {
+            self.chunks[next as usize].prev = prev;
+        }
+        self.chunks[at as usize].bin = BINS as u8;
+    }
+
+    /// Panics unless the counts agree.
+    pub(super) fn assert_valid(&self) {
+        let chunks = || self.chunks.iter().filter(|chunk| chunk.memory.is_some());
+        assert_eq!(chunks().map(|c| c.slots as usize).sum::<usize>(), self.slots, "slots are counted");
+        assert_eq!(chunks().map(|c| c.free as usize).sum::<usize>(), self.free, "free slots are counted");
+        for chunk in chunks() {
+            assert_eq!(chunk.back.len() + chunk.slots - chunk.fresh, chunk.free, "what is free came back or is fresh");
+            assert!(chunk.free < chunk.slots, "an empty chunk is given back");
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! What a slab and the handles of its objects share. It goes with the last of them.
+
+use super::chunk::{Geometry, Header};
+use super::free::Free;
+use super::numbers::Numbers;
+use super::pool::Pool;
+use super::stripe::{Bag, Stripe};
+use super::stripes::Stripes;
+use super::Slotted;
+use crate::list::Links;
+use crate::rcu;
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard};
+use crate::NodeId;
+use alloc::boxed::Box;
+use core::marker::PhantomData;
+use core::ptr::{self, NonNull};
+
+/// Of all slots, those whose objects may wait before they are sealed.
+const OPEN_PARTS: usize = 32;
+/// The least and the most of them.
+const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 32 };
+const OPEN_MAX: usize = 1024;
+/// And the most bytes of them.
+const OPEN_BYTES_MAX: u64 = 256 << 10;
+/// How often a stripe looks whether the readers have left: every so many objects that are retired.
+const LOOK_EVERY: u32 = 64;
+/// Objects that are dropped for each one that is retired.
+const DROP_PER_RETIRE: usize = 2;
+/// Free slots that a stripe keeps at hand, and how many it gets and gives at once.
+const FREE_MAX: u32 = 512;
+const REFILL_MAX: usize = 128;
+/// A slab of so many slots has stripes.
+const SPREAD_FROM: usize = 1024;
+/// Objects that are dropped at once when everything is collected.
+const COLLECT: usize = 64;
+
+/// See the module.
+pub(crate) struct Shared<T: Slotted> {
+    numbers: AtomicPtr<Numbers>,
+    pub(super) stripes: Stripes,
+    pool: Mutex<Pool>,
+    /// Slots of all chunks.
+    slots: AtomicUsize,
+    /// Bytes of objects that are sealed and wait for readers.
+    pub(super) waiting: AtomicU64,
+    /// Is there more than one node?
+    mixed: AtomicBool,
+    pub(super) drop_panics: AtomicU64,
+    objects: PhantomData<T>,
+}
+
+impl<T: Slotted> Shared<T> {
+    const GEOMETRY: Geometry = Geometry::of::<T>();
+
+    pub(super) fn new() -> Self {
+        Self {
+            numbers: AtomicPtr::new(ptr::null_mut()),
+            stripes: Stripes::new(),
+            pool: Mutex::new(Pool::new(Self::GEOMETRY)),
+            slots: AtomicUsize::new(0),
+            waiting: AtomicU64::new(0),
+            mixed: AtomicBool::new(false),
+            drop_panics: AtomicU64::new(0),
+            objects: PhantomData,
+        }
+    }
+
+    // === slots and numbers ===
+
+    /// # Safety
+    ///
+    /// The object is in a slab, and its slot is not free.
+    #[inline]
+    pub(super) unsafe fn header<'a>(object: NonNull<T>) -> &'a Header {
+        let chunk = object.as_ptr().map_addr(|address| address & !(Self::GEOMETRY.full - 1)).cast::<Header>();
+        // SAFETY: chunks are aligned to the size of a full one and no larger; one begins with its header, and is there while
+        // one of its slots is not free.
+        unsafe { &*chunk }
+    }
+
+    /// The number of an object of this slab.
+    ///
+    /// # Safety
+    ///
+    /// As for [`header`](Self::header).
+    #[inline]
+    pub(crate) unsafe fn number(object: NonNull<T>) -> u32 {
+        let offset = (object.as_ptr().addr() & (Self::GEOMETRY.full - 1)) - Self::GEOMETRY.first;
+        // SAFETY: the caller's promise is the same.
+        let header = unsafe { Self::header(object) };
+        header.number << Self::GEOMETRY.bits | (offset / Self::GEOMETRY.slot) as u32
+    }
+
+    /// The object of this number.
+    ///
+    /// # Safety
+    ///
+    /// The number is one of this slab's, of an object whose slot is not free; the caller is in the read side, or otherwise knows that
+    /// it stays so.
+    #[inline]
+    pub(crate) unsafe fn at(&self, number: u32) -> NonNull<T> {
+        // Acquire: meets the Release in `Pool::room`, so that the array is seen filled.
+        let array = self.numbers.load(Ordering::Acquire);
+        // SAFETY: an array is there since the first chunk, and is not freed while readers may see it.
+        let chunk = unsafe { &*array }.get((number >> Self::GEOMETRY.bits) as usize);
+        let slot = (number & ((1 << Self::GEOMETRY.bits) - 1)) as usize;
+        // SAFETY: the slot is one of the chunk's, says the caller.
+        let object = unsafe { chunk.add(Self::GEOMETRY.first + slot * Self::GEOMETRY.slot) };
+        // SAFETY: a chunk that has a slot which is not free is not null.
+        unsafe { NonNull::new_unchecked(object.cast()) }
+    }
+
+    // === giving slots out ===
+
+    pub(super) fn alloc(&self, node: NodeId, value: T) -> Result<NonNull<T>, T> {
+        let Some(slot) = self.slot(node) else { return Err(value) };
+        let object = slot.cast::<T>();
+        // SAFETY: the slot is ours, large enough, and aligned.
+        unsafe { object.write(value) };
+        Ok(object)
+    }
+
+    #[inline]
+    fn slot(&self, node: NodeId) -> Option<NonNull<Free>> {
+        let mut stripe = self.stripes.here().lock();
+        if stripe.node == node {
+            if let Some(slot) = stripe.free.pop() {
+                return Some(slot);
+            }
+        }
+        self.refill(&mut stripe, node)
+    }
+
+    #[cold]
+    fn refill(&self, stripe: &mut Stripe, node: NodeId) -> Option<NonNull<Free>> {
+        let mut pool = self.pool.lock();
+        if stripe.node != node {
+            // Relaxed: once set it stays; a slot that is missed goes to another node's use once.
+            self.mixed.store(true, Ordering::Relaxed);
+            self.flush(stripe, &mut pool, 0);
+            stripe.node = node;
+        }
+        let nr = (pool.slots / 16).clamp(1, REFILL_MAX) as u32;
+        let slab = ptr::from_ref(self).cast();
+        let before = pool.slots;
+        let got = pool.take(nr, node, &self.numbers, slab, &mut stripe.free);
+        if pool.slots != before {
+            self.count(&pool);
+        }
+        got.then(|| stripe.free.pop()).flatten()
+    }
+
+    fn count(&self, pool: &MutexGuard<'_, Pool>) {
+        // Relaxed: a number that bounds a batch.
+        self.slots.store(pool.slots, Ordering::Relaxed);
+        if pool.slots >= SPREAD_FROM {
+            self.stripes.spread();
+        }
+    }
+
+    // === taking them back ===
+
+    /// Drops an object, and has its slot used again, when its readers have left.
+    ///
+    /// # Safety
+    ///
+    /// The object was given out by a slab, nobody has it any more, and no reader that enters from now on finds it.
+    pub(super) unsafe fn retire(object: NonNull<T>) {
+        // SAFETY: its slot is not free.
+        let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+        // SAFETY: a slab's shared part is there while one of its slots is not free.
+        let this = unsafe { &*shared };
+        let mut stripe = this.stripes.here().lock();
+        if stripe.closed {
+            drop(stripe);
+            // SAFETY: the slab was dropped, so no reader is in it; the object is the caller's.
+            unsafe { this.drop_object(object) };
+            // SAFETY: it was dropped just now, and nobody else knows the slot.
+            return unsafe { Self::give_back(object) };
+        }
+        // SAFETY: nobody else touches it.
+        let bytes = unsafe { object.as_ref() }.weight();
+        // SAFETY: the object is the caller's, and goes over to the bag.
+        unsafe { stripe.open.push(T::links(object), bytes) };
+        if stripe.open.bytes >= OPEN_BYTES_MAX || stripe.open.len as usize >= this.open_max() {
+            this.seal(&mut stripe);
+        } else if stripe.open.len % LOOK_EVERY == 0 {
+            this.advance(&mut stripe);
+        }
+        if stripe.passed.len != 0 {
+            this.drop_some(stripe);
+        }
+    }
+
+    /// How many objects may be in an open bag.
+    fn open_max(&self) -> usize {
+        // Relaxed: as in `count`.
+        (self.slots.load(Ordering::Relaxed) / OPEN_PARTS).clamp(OPEN_MIN, OPEN_MAX)
+    }
+
+    /// Closes the open bag, and moves on what can be.
+    fn seal(&self, stripe: &mut Stripe) {
+        // Relaxed: a number to look at.
+        self.waiting.fetch_add(stripe.open.bytes, Ordering::Relaxed);
+        stripe.seal(rcu::seal());
+        self.advance(stripe);
+    }
+
+    fn advance(&self, stripe: &mut Stripe) {
+        let bytes = stripe.advance();
+        if bytes != 0 {
+            // Relaxed: a number to look at.
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Drops some of the objects whose readers have left, without the lock.
+    #[inline]
+    fn drop_some<'a>(&'a self, mut stripe: MutexGuard<'a, Stripe>) {
+        if !core::mem::needs_drop::<T>() {
+            for _ in 0..DROP_PER_RETIRE {
+                let Some(links) = stripe.passed.pop() else { break };
+                self.take_back(&mut stripe, links);
+            }
+            return;
+        }
+        let batch: [_; DROP_PER_RETIRE] = core::array::from_fn(|_| stripe.passed.pop());
+        drop(stripe);
+        for links in batch.into_iter().flatten() {
+            // SAFETY: only a `T`'s links are in bags.
+            let object = unsafe { T::from_links(links) };
+            // SAFETY: nobody has it, and its readers have left.
+            unsafe { self.drop_object(object) };
+        }
+        let mut stripe = self.stripes.here().lock();
+        for links in batch.into_iter().flatten() {
+            self.take_back(&mut stripe, links);
+        }
+    }
+
+    /// Takes the slot of a dropped object back.
+    fn take_back(&self, stripe: &mut Stripe, links: NonNull<Links>) {
+        // SAFETY: only a `T`'s links are in bags.
+        let object = unsafe { T::from_links(links) };
+        // Relaxed: as in `refill`.
+        // SAFETY: its slot is not free yet.
+        let is_ours = !self.mixed.load(Ordering::Relaxed) || unsafe { Self::header(object) }.node == stripe.node;
+        if stripe.closed || !is_ours {
+            // SAFETY: it was dropped, and nobody else knows the slot.
+            return unsafe { Self::give_back(object) };
+        }
+        // SAFETY: it was dropped, and nobody else knows the slot.
+        unsafe { stripe.free.push(object.cast()) };
+        if stripe.free.len() > FREE_MAX {
+            self.flush(stripe, &mut self.pool.lock(), FREE_MAX / 2);
+        }
+    }
+
+    /// Gives a stripe's free slots back but for so many.
+    fn flush(&self, stripe: &mut Stripe, pool: &mut MutexGuard<'_, Pool>, keep: u32) {
+        let before = pool.slots;
+        while stripe.free.len() > keep {
+            let Some(slot) = stripe.free.pop() else { break };
+            // SAFETY: its slot is not free for the pool.
+            let header = unsafe { Self::header(slot.cast()) };
+            // SAFETY: it came from the pool, and nobody uses it.
+            unsafe { pool.put(slot, header, &self.numbers) };
+        }
+        if pool.slots != before {
+            self.count(pool);
+        }
+    }
+
+    /// Gives one slot back to the pool, and with the last one of a slab that is closed, the slab.
+    ///
+    /// # Safety
+    ///
+    /// The slot is one of a slab's, not free, what was in it is gone, and nobody else knows it.
+    pub(super) unsafe fn give_back(object: NonNull<T>) {
+        // SAFETY: its slot is not free.
+        let header = unsafe { Self::header(object) };
+        let shared = header.slab.cast::<Self>();
+        // SAFETY: a slab's shared part is there while one of its slots is not free.
+        let this = unsafe { &*shared };
+        let mut pool = this.pool.lock();
+        // SAFETY: it came from the pool, and nobody uses it.
+        unsafe { pool.put(object.cast(), header, &this.numbers) };
+        let is_last = pool.closed && pool.free == pool.slots;
+        drop(pool);
+        if is_last {
+            // SAFETY: it came from a box; its owner is gone, and so is every object: nobody is left who could reach it.
+            drop(unsafe { Box::from_raw(shared.cast_mut()) });
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Nobody has the object, its readers have left, and it is not used afterwards.
+    unsafe fn drop_object(&self, object: NonNull<T>) {
+        if !core::mem::needs_drop::<T>() {
+            return;
+        }
+        // SAFETY: nobody has it, says the caller.
+        let drop_it = || unsafe { object.drop_in_place() };
+        #[cfg(any(feature = "std", lowwater_loom))]
+        if std::panic::catch_unwind(core::panic::AssertUnwindSafe(drop_it)).is_err() {
+            // Relaxed: a number to look at.
+            self.drop_panics.fetch_add(1, Ordering::Relaxed);
+        }
+        #[cfg(not(any(feature = "std", lowwater_loom)))]
+        drop_it();
+    }
+
+    // === all at once ===
+
+    /// Seals everything, drops what can be dropped, and gives free slots back. What had to stay, in bytes.
+    pub(super) fn collect(&self) -> u64 {
+        for stripe in self.stripes.all() {
+            let mut locked = stripe.lock();
+            if locked.open.len != 0 {
+                self.seal(&mut locked);
+            } else {
+                self.advance(&mut locked);
+            }
+            drop(locked);
+            self.empty(stripe);
+        }
+        // Relaxed: a number to look at.
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Drops what a stripe's readers have left, and gives its free slots back.
+    fn empty(&self, stripe: &Mutex<Stripe>) {
+        // Each turn makes the bag smaller; what others add meanwhile is theirs to drop.
+        let mut left = stripe.lock().passed.len as usize;
+        loop {
+            let mut batch: [Option<NonNull<Links>>; COLLECT] = [None; COLLECT];
+            let mut locked = stripe.lock();
+            for slot in batch.iter_mut().take(left) {
+                *slot = locked.passed.pop();
+            }
+            self.flush(&mut locked, &mut self.pool.lock(), 0);
+            drop(locked);
+            left = left.saturating_sub(COLLECT);
+            for links in batch.into_iter().flatten() {
+                // SAFETY: only a `T`'s links are in bags.
+                let object = unsafe { T::from_links(links) };
+                // SAFETY: nobody has it, and its readers have left.
+                unsafe { self.drop_object(object) };
+                // SAFETY: it was dropped just now, and nobody else knows the slot.
+                unsafe { Self::give_back(object) };
+            }
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The owner is gone, and with it every reader.
+    ///
+    /// # Safety
+    ///
+    /// `this` came from a box; the caller does not use it afterwards. No reader has a reference to one of its objects.
+    pub(super) unsafe fn close(this: NonNull<Self>) {
+        // SAFETY: it lives at least until the pool is closed below.
+        let shared = unsafe { this.as_ref() };
+        for stripe in shared.stripes.all() {
+            let mut locked = stripe.lock();
+            locked.closed = true;
+            let mut all = core::mem::replace(&mut locked.open, Bag::new());
+            for (mut bag, _) in locked.sealed.iter_mut().filter_map(Option::take) {
+                all.append(&mut bag);
+            }
+            all.append(&mut locked.passed);
+            shared.flush(&mut locked, &mut shared.pool.lock(), 0);
+            drop(locked);
+            while let Some(links) = all.pop() {
+                // SAFETY: only a `T`'s links are in bags.
+                let object = unsafe { T::from_links(links) };
+                // SAFETY: nobody has it, and there are no readers, says the caller.
+                unsafe { shared.drop_object(object) };
+                // SAFETY: it was dropped just now, and nobody else knows the slot. The pool is not closed yet.
+                unsafe { Self::give_back(object) };
+            }
+        }
+        let mut pool = shared.pool.lock();
+        pool.closed = true;
+        let is_last = pool.free == pool.slots;
+        drop(pool);
+        if is_last {
+            // SAFETY: it came from a box, says the caller; no object is left that leads to it.
+            drop(unsafe { Box::from_raw(this.as_ptr()) });
+        }
+    }
+
+    /// Bytes of memory that this has.
+    pub(super) fn footprint(&self) -> usize {
+        size_of::<Self>() + self.stripes.footprint() + self.pool.lock().footprint()
+    }
+
+    /// Slots that are not free, those at hand in stripes included.
+    #[cfg(test)]
+    pub(super) fn out(&self) -> usize {
+        let pool = self.pool.lock();
+        pool.slots - pool.free
+    }
+
+    pub(super) fn assert_valid(&self) {
+        self.pool.lock().assert_valid();
+    }
+}
+
+impl<T: Slotted> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // Relaxed: nobody else has access.
+        let array = self.numbers.load(Ordering::Relaxed);
+        if !array.is_null() {
+            // SAFETY: it came from a box, and is not retired; nobody else has access.
+            drop(unsafe { Box::from_raw(array) });
+        }
+    }
+}

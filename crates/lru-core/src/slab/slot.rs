@@ -1,0 +1,107 @@
+//! The handle of an object in a slab.
+
+use super::shared::Shared;
+use super::{Slab, Slotted};
+use crate::list::Handle;
+use crate::NodeId;
+use core::fmt;
+use core::ops::Deref;
+use core::ptr::NonNull;
+
+/// An object in a [`Slab`](super::Slab), and the right to say when it ends.
+///
+/// There is one for each object. When it is dropped, the object is dropped and its slot used again as soon as every reader that may have
+/// found it has left. Unless the object is in an [`Index`](crate::Index): then it stays there, and is lost to everybody else; take it
+/// out first.
+///
+/// It is a [`Handle`]: a list can own it.
+pub struct Slot<T: Slotted>(pub(crate) NonNull<T>);
+
+// SAFETY: it owns an object that is Send and Sync (bounds of `Slotted`); the slab it goes back to is behind locks.
+unsafe impl<T: Slotted> Send for Slot<T> {}
+// SAFETY: as for Send.
+unsafe impl<T: Slotted> Sync for Slot<T> {}
+
+impl<T: Slotted> Slot<T> {
+    /// The node whose memory it is in.
+    pub fn node(&self) -> NodeId {
+        // SAFETY: the object is in a slab, as is every object that has such a handle.
+        unsafe { Shared::<T>::header(self.0) }.node
+    }
+
+    /// Is it one of this slab's?
+    pub(crate) fn is_of(&self, slab: &Slab<T>) -> bool {
+        // SAFETY: as in `node`.
+        let header = unsafe { Shared::<T>::header(self.0) };
+        core::ptr::eq(header.slab.cast(), slab.shared())
+    }
+
+    /// The object itself, if it never was in an index; else nobody may move it.
+    ///
+    /// # Errors
+    ///
+    /// The handle, when readers may look at the object.
+    pub fn into_inner(self) -> Result<T, Self> {
+        if self.state().was_seen() {
+            return Err(self);
+        }
+        let object = self.0;
+        core::mem::forget(self);
+        // SAFETY: the handle was the only one, nobody else has ever seen the object, and its slot is given back below.
+        let value = unsafe { object.read() };
+        // SAFETY: it was moved out, and nobody else knows the slot.
+        unsafe { Shared::give_back(object) };
+        Ok(value)
+    }
+}
+
+impl<T: Slotted> Deref for Slot<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the object lives while it has its handle.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T: Slotted> Drop for Slot<T> {
+    fn drop(&mut self) {
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
+        if self.state().is_indexed() {
+            // Readers find it, and for all we know for ever: it stays. Only a hash that changes, or panics, leads here.
+            return;
+        }
+        // SAFETY: the handle was the only one, and no index has the object any more.
+        unsafe { Shared::retire(self.0) };
+    }
+}
+
+// SAFETY: an object neither moves nor is freed while its handle is there, turned into a pointer or not; the pointer is the one that the
+// slab gave out, for all of the object.
+unsafe impl<T: Slotted> Handle for Slot<T> {
+    type Target = T;
+    // There is one handle, and only it can be added to a list.
+    const UNIQUE: bool = true;
+
+    #[inline]
+    fn into_raw(self) -> NonNull<T> {
+        let object = self.0;
+        core::mem::forget(self);
+        object
+    }
+
+    #[inline]
+    unsafe fn from_raw(raw: NonNull<T>) -> Self {
+        Self(raw)
+    }
+}
+
+impl<T: Slotted + fmt::Debug> fmt::Debug for Slot<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

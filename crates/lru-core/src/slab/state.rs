@@ -1,0 +1,73 @@
+//! A byte inside each object of a slab: two bits of ours, six of the owner's.
+
+use crate::sync::atomic::{AtomicU8, Ordering};
+use core::fmt;
+
+/// Is the object in an index? Then it is not freed, whoever drops its [`Slot`](super::Slot).
+const INDEXED: u8 = 1 << 7;
+/// Was it ever? Then readers may look at it.
+const SEEN: u8 = 1 << 6;
+
+/// One byte of state inside an object that lives in a [`Slab`](super::Slab): six bits are the owner's, to do with what it wants.
+pub struct SlotState(AtomicU8);
+
+impl SlotState {
+    /// The bits that are the owner's.
+    pub const OWN: u8 = SEEN - 1;
+
+    /// The state of an object that is nowhere yet; of `bits` only [`OWN`](Self::OWN) are kept.
+    pub fn new(bits: u8) -> Self {
+        Self(AtomicU8::new(bits & Self::OWN))
+    }
+
+    /// The owner's bits.
+    #[inline]
+    pub fn bits(&self) -> u8 {
+        // Relaxed: hints; what must be seen with them has its own order.
+        self.0.load(Ordering::Relaxed) & Self::OWN
+    }
+
+    /// Changes the owner's bits as `change` says, which may be asked again if another thread changes them meanwhile; none: they
+    /// stay. Of what it says only [`OWN`](Self::OWN) are kept.
+    #[inline]
+    pub fn update(&self, mut change: impl FnMut(u8) -> Option<u8>) {
+        // Relaxed: as in `bits`; the exchange is of one word.
+        let _unchanged = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| {
+            change(all & Self::OWN).map(|bits| all & !Self::OWN | bits & Self::OWN)
+        });
+    }
+
+    pub(crate) fn is_indexed(&self) -> bool {
+        // Relaxed: who drops the handle got it from whoever took the object out, or is the one.
+        self.0.load(Ordering::Relaxed) & INDEXED != 0
+    }
+
+    pub(crate) fn was_seen(&self) -> bool {
+        // Relaxed: as in `is_indexed`.
+        self.0.load(Ordering::Relaxed) & SEEN != 0
+    }
+
+    /// Before it is put in. The caller has the object alone.
+    pub(crate) fn enter(&self) {
+        // Relaxed: as in `is_indexed`.
+        self.0.fetch_or(INDEXED | SEEN, Ordering::Relaxed);
+    }
+
+    /// It was not put in after all; nobody saw it.
+    pub(crate) fn withdraw(&self) {
+        // Relaxed: as in `is_indexed`.
+        self.0.fetch_and(!(INDEXED | SEEN), Ordering::Relaxed);
+    }
+
+    /// After it was taken out.
+    pub(crate) fn leave(&self) {
+        // Release: who sees it gone from the index by this, and retires it, does so after it was taken out.
+        self.0.fetch_and(!INDEXED, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for SlotState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SlotState").field(&self.bits()).finish()
+    }
+}

@@ -1,0 +1,116 @@
+//! A part of a slab for some of the threads, so that two meet seldom: free slots at hand, and objects that wait for their readers.
+//!
+//! ```text
+//!     retire --> open --full--> sealed, with the moment --readers left--> passed --dropped, a few at a time--> free --> alloc
+//! ```
+
+use super::free::FreeList;
+use crate::list::{Links, RawList};
+use crate::rcu::Stamp;
+use crate::NodeId;
+use core::ptr::NonNull;
+
+/// Objects that nobody can find any more, joined by their own links.
+pub(super) struct Bag {
+    list: RawList,
+    pub(super) len: u32,
+    pub(super) bytes: u64,
+}
+
+// SAFETY: a bag owns its objects, of a type that is Send (a bound of `Slotted`).
+unsafe impl Send for Bag {}
+
+impl Bag {
+    pub(super) const fn new() -> Self {
+        Self { list: RawList::new(), len: 0, bytes: 0 }
+    }
+
+    /// # Safety
+    ///
+    /// The links are those of an object that the bag owns from now on.
+    #[inline]
+    pub(super) unsafe fn push(&mut self, links: NonNull<Links>, bytes: u64) {
+        // SAFETY: the object is on no list: its handle was the caller's.
+        unsafe { self.list.push_back(links.as_ptr()) };
+        self.len += 1;
+        self.bytes += bytes;
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) -> Option<NonNull<Links>> {
+        // SAFETY: the bag owns what is on it.
+        let links = unsafe { self.list.pop_front() }.and_then(NonNull::new)?;
+        self.len -= 1;
+        Some(links)
+    }
+
+    pub(super) fn append(&mut self, other: &mut Self) {
+        let mut other = core::mem::replace(other, Self::new());
+        // SAFETY: both own what is on them.
+        unsafe { self.list.splice_front(&mut other.list) };
+        self.len += other.len;
+        self.bytes += other.bytes;
+    }
+}
+
+/// See the module.
+pub(super) struct Stripe {
+    pub(super) free: FreeList,
+    /// Of which node the free slots are.
+    pub(super) node: NodeId,
+    pub(super) open: Bag,
+    /// Two moments: the older, and the latest, which all that comes later joins.
+    pub(super) sealed: [Option<(Bag, Stamp)>; 2],
+    pub(super) passed: Bag,
+    pub(super) closed: bool,
+}
+
+// SAFETY: free slots are memory that nobody uses.
+unsafe impl Send for Stripe {}
+
+impl Stripe {
+    pub(super) fn new() -> Self {
+        Self {
+            free: FreeList::new(),
+            node: NodeId::ZERO,
+            open: Bag::new(),
+            sealed: [None, None],
+            passed: Bag::new(),
+            closed: false,
+        }
+    }
+
+    /// Closes the open bag. `stamp` is a moment after its last object was made unreachable.
+    pub(super) fn seal(&mut self, stamp: Stamp) {
+        let mut bag = core::mem::replace(&mut self.open, Bag::new());
+        if self.sealed[0].is_none() {
+            self.sealed[0] = Some((bag, stamp));
+        } else {
+            if let Some((waiting, _)) = &mut self.sealed[1] {
+                bag.append(waiting);
+            }
+            self.sealed[1] = Some((bag, stamp));
+        }
+    }
+
+    /// Moves those whose readers have left on; how many bytes that were.
+    pub(super) fn advance(&mut self) -> u64 {
+        let mut bytes = 0;
+        // The later moment first: if it is past, so is the other.
+        for at in [1, 0] {
+            if self.sealed[at].as_ref().is_some_and(|(_, stamp)| stamp.is_past()) {
+                for sealed in &mut self.sealed[..=at] {
+                    if let Some((mut bag, _)) = sealed.take() {
+                        bytes += bag.bytes;
+                        self.passed.append(&mut bag);
+                    }
+                }
+                break;
+            }
+        }
+        if self.sealed[0].is_none() {
+            self.sealed.swap(0, 1);
+        }
+        bytes
+    }
+}

@@ -1,0 +1,99 @@
+//! The stripes of a slab: one at first, one for each few threads when it is worth it.
+
+use super::stripe::Stripe;
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::Mutex;
+use alloc::boxed::Box;
+use core::ptr;
+use crossbeam_utils::CachePadded;
+
+/// At most so many.
+const MAX: usize = 64;
+
+type More = Box<[CachePadded<Mutex<Stripe>>]>;
+
+pub(super) struct Stripes {
+    first: Mutex<Stripe>,
+    /// The others; null until there are some.
+    more: AtomicPtr<More>,
+}
+
+impl Stripes {
+    pub(super) fn new() -> Self {
+        Self { first: Mutex::new(Stripe::new()), more: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// That of this thread.
+    #[inline]
+    pub(super) fn here(&self) -> &Mutex<Stripe> {
+        match self.more() {
+            None => &self.first,
+            Some(more) => &more[thread_number() & (more.len() - 1)],
+        }
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Mutex<Stripe>> {
+        core::iter::once(&self.first).chain(self.more().into_iter().flatten().map(|stripe| &**stripe))
+    }
+
+    #[inline]
+    fn more(&self) -> Option<&More> {
+        // Acquire: meets the Release in `spread`, so that the stripes are seen as they were made.
+        let more = self.more.load(Ordering::Acquire);
+        // SAFETY: once set, it stays until this is dropped.
+        (!more.is_null()).then(|| unsafe { &*more })
+    }
+
+    /// Makes the others, if they are not there. What is in the first stays there until somebody collects.
+    pub(super) fn spread(&self) {
+        if self.more().is_some() {
+            return;
+        }
+        let nr = (2 * crate::topology::cpu::count()).next_power_of_two().min(MAX);
+        let stripes: More = (0..nr).map(|_| CachePadded::new(Mutex::new(Stripe::new()))).collect();
+        let stripes = Box::into_raw(Box::new(stripes));
+        // Release: meets the Acquire in `more`. Relaxed on failure: somebody was faster, and nothing is read.
+        if self.more.compare_exchange(ptr::null_mut(), stripes, Ordering::Release, Ordering::Relaxed).is_err() {
+            // SAFETY: it was made above, and nobody has seen it.
+            drop(unsafe { Box::from_raw(stripes) });
+        }
+    }
+
+    pub(super) fn footprint(&self) -> usize {
+        self.more().map_or(0, |more| size_of::<More>() + size_of_val(&**more))
+    }
+}
+
+impl Drop for Stripes {
+    fn drop(&mut self) {
+        // Relaxed: we have the only access.
+        let more = self.more.load(Ordering::Relaxed);
+        if !more.is_null() {
+            // SAFETY: it came from a box, and nobody else has access.
+            drop(unsafe { Box::from_raw(more) });
+        }
+    }
+}
+
+/// A number that threads which run at the same time rarely share.
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+#[inline]
+fn thread_number() -> usize {
+    use crate::sync::atomic::AtomicUsize;
+    use core::cell::Cell;
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    std::thread_local! { static HERE: Cell<usize> = const { Cell::new(0) }; }
+    let number = HERE.get();
+    if number != 0 {
+        return number;
+    }
+    // Relaxed: a number of one's own, and nothing else.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    HERE.set(number);
+    number
+}
+
+#[cfg(any(not(feature = "std"), lowwater_loom))]
+fn thread_number() -> usize {
+    crate::topology::cpu::hint()
+}

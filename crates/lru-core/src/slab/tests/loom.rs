@@ -1,0 +1,111 @@
+//! Every interleaving of small stories, and what is wrong when one thing is left out.
+
+use crate::slab::{Slab, Slot, SlotState};
+use crate::sync::atomic::AtomicPtr;
+use crate::sync::{with_mutant, UnsafeCell};
+use crate::{pin, Links, NodeId};
+use ::loom::thread;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// An object that a model checker watches: read by readers, written when it is dropped.
+struct Watched {
+    links: Links,
+    state: SlotState,
+    content: UnsafeCell<u32>,
+}
+
+// SAFETY: loom checks each access to the cell; that is the test.
+unsafe impl Sync for Watched {}
+// SAFETY: as for Sync.
+unsafe impl Send for Watched {}
+
+crate::slotted!(impl[] for Watched { links, state, weight: |_| 1 });
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !crate::sync::unwinding() {
+            // SAFETY: none; loom says whether somebody still reads it.
+            self.content.with_mut(|content| unsafe { *content = 0 });
+        }
+    }
+}
+
+fn watched(slab: &Slab<Watched>, content: u32) -> Slot<Watched> {
+    let watched = Watched { links: Links::new(), state: SlotState::new(0), content: UnsafeCell::new(content) };
+    slab.alloc(watched, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
+}
+
+fn check(story: impl Fn() + Sync + Send + 'static) {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = runs.clone();
+    ::loom::model(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        story();
+    });
+    assert!(runs.load(Ordering::Relaxed) > 1, "a story with one interleaving checks nothing");
+}
+
+/// An object that a reader finds through a pointer is not dropped, nor its slot used for another, while the reader looks.
+fn a_reader_beside_an_end() {
+    let slab: &'static Slab<Watched> = Box::leak(Box::new(Slab::new()));
+    let first = watched(slab, 1);
+    let place: &'static AtomicPtr<Watched> = Box::leak(Box::new(AtomicPtr::new(first.0.as_ptr())));
+    let reader = thread::spawn(move || {
+        let guard = pin();
+        let found = place.load(Ordering::Acquire);
+        if !found.is_null() {
+            // SAFETY: none; loom says whether it is dropped meanwhile.
+            let content = unsafe { &*found }.content.with(|content| unsafe { *content });
+            assert_eq!(content, 1, "it is the one that was there");
+        }
+        drop(guard);
+    });
+    {
+        let guard = pin();
+        place.store(core::ptr::null_mut(), Ordering::Release);
+        drop(guard);
+    }
+    drop(first);
+    slab.collect();
+    drop(watched(slab, 2));
+    reader.join().unwrap();
+    slab.collect();
+    slab.assert_valid();
+    assert_eq!(slab.shared().out(), 0, "the chunk went back");
+    // SAFETY: it came from `Box::leak`, and the other thread is joined.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
+    // SAFETY: as above.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(place).cast_mut()) });
+}
+
+#[test]
+fn an_object_is_dropped_after_its_readers() {
+    check(a_reader_beside_an_end);
+}
+
+#[test]
+#[should_panic]
+fn and_before_when_nobody_waits() {
+    with_mutant("stamp_without_waiting", || check(a_reader_beside_an_end));
+}
+
+/// Two threads retire, and a third thing is made: slots and chunks go from hand to hand under locks.
+#[test]
+fn two_ends_at_once_leave_the_slab_in_order() {
+    check(|| {
+        let slab: &'static Slab<Watched> = Box::leak(Box::new(Slab::new()));
+        let (one, two) = (watched(slab, 1), watched(slab, 2));
+        let other = thread::spawn(move || drop(one));
+        drop(two);
+        let three = watched(slab, 3);
+        other.join().unwrap();
+        drop(three);
+        slab.collect();
+        slab.assert_valid();
+        assert_eq!(slab.shared().out(), 0);
+        // SAFETY: it came from `Box::leak`, and the other thread is joined.
+        drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
+    });
+}

@@ -1,0 +1,157 @@
+//! One property, one test.
+
+use crate::slab::{Slab, Slot, SlotState};
+use crate::{pin, Links, NodeId};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts those of its kind that were dropped.
+struct Thing {
+    links: Links,
+    state: SlotState,
+    number: usize,
+    dropped: Arc<AtomicUsize>,
+}
+
+crate::slotted!(impl[] for Thing { links, state, weight: |thing| size_of_val(thing) as u64 });
+
+impl Drop for Thing {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        assert!(self.number != PANICS, "its own fault");
+    }
+}
+
+const PANICS: usize = usize::MAX;
+
+fn thing(slab: &Slab<Thing>, number: usize, dropped: &Arc<AtomicUsize>) -> Slot<Thing> {
+    let thing = Thing { links: Links::new(), state: SlotState::new(0), number, dropped: Arc::clone(dropped) };
+    slab.alloc(thing, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
+}
+
+/// Other tests' readers come and go.
+fn eventually(is: impl Fn() -> bool) {
+    while !is() {
+        crate::sync::yield_now();
+    }
+}
+
+#[test]
+fn an_empty_slab_and_its_first_object_cost_little() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    assert!(slab.footprint().get() < 600, "{:?}", slab.footprint());
+    let _thing = thing(&slab, 1, &dropped);
+    assert!(slab.footprint().get() < 600 + 1536, "{:?}", slab.footprint());
+}
+
+#[test]
+fn what_is_dropped_is_dropped_once_and_its_memory_goes_back() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things: Vec<_> = (0..20_000).map(|number| thing(&slab, number, &dropped)).collect();
+    slab.assert_valid();
+    assert!(things.iter().enumerate().all(|(number, thing)| thing.number == number && thing.node() == NodeId::ZERO));
+    let full = slab.footprint();
+    things.truncate(2_000);
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 18_000);
+    slab.assert_valid();
+    assert!(slab.footprint().get() * 4 < full.get(), "{:?} of {full:?}", slab.footprint());
+    things.extend((2_000..20_000).map(|number| thing(&slab, number, &dropped)));
+    assert!(slab.footprint().get() <= full.get() + (2 << 20));
+    drop(things);
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 38_000);
+    assert_eq!(slab.shared().out(), 0);
+    slab.assert_valid();
+}
+
+#[test]
+fn nothing_is_dropped_while_a_reader_is_inside() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..5_000).map(|number| thing(&slab, number, &dropped)).collect();
+    let guard = pin();
+    drop(things);
+    assert!(slab.collect().get() > 0 && slab.waiting().get() > 0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 0);
+    drop(guard);
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!((dropped.load(Ordering::Relaxed), slab.waiting().get()), (5_000, 0));
+}
+
+#[test]
+fn an_object_that_no_index_had_can_be_moved_out() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let inner = thing(&slab, 7, &dropped).into_inner().ok().expect("nobody saw it");
+    assert_eq!((inner.number, dropped.load(Ordering::Relaxed)), (7, 0));
+    let seen = thing(&slab, 8, &dropped);
+    seen.state.enter();
+    seen.state.leave();
+    assert!(seen.into_inner().is_err());
+}
+
+#[test]
+fn handles_outlive_the_slab() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..3_000).map(|number| thing(&slab, number, &dropped)).collect();
+    drop((0..10).map(|number| thing(&slab, number, &dropped)).collect::<Vec<_>>());
+    drop(slab);
+    assert_eq!(dropped.load(Ordering::Relaxed), 10);
+    assert_eq!(things[2_999].number, 2_999);
+    drop(things);
+    assert_eq!(dropped.load(Ordering::Relaxed), 3_010, "there is nobody to wait for");
+}
+
+// Without `std` nobody can catch it.
+#[cfg(feature = "std")]
+#[test]
+fn a_drop_that_panics_is_counted_and_harms_nobody() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    (0..100).for_each(|n| drop(thing(&slab, if n % 10 == 0 { PANICS } else { n }, &dropped)));
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!((dropped.load(Ordering::Relaxed), slab.drop_panics()), (100, 10));
+    slab.assert_valid();
+}
+
+#[test]
+fn slots_are_of_the_node_that_was_asked_for() {
+    let (slab, dropped) = (Slab::<Thing>::new(), Arc::<AtomicUsize>::default());
+    let node = |n: usize| NodeId::new((n % 3) as u16);
+    for round in 0..4 {
+        let things: Vec<_> = (0..1_000)
+            .map(|number| {
+                let dropped = Arc::clone(&dropped);
+                let thing = Thing { links: Links::new(), state: SlotState::new(0), number, dropped };
+                slab.alloc(thing, node(number)).unwrap_or_else(|_| panic!("memory"))
+            })
+            .collect();
+        assert!(things.iter().all(|thing| thing.node() == node(thing.number)), "in round {round}");
+        slab.assert_valid();
+    }
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!(slab.shared().out(), 0);
+}
+
+#[test]
+fn threads_that_allocate_and_retire_lose_nothing() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    std::thread::scope(|s| {
+        for t in 0..4 {
+            let (slab, dropped) = (&slab, &dropped);
+            s.spawn(move || {
+                let mut mine = Vec::new();
+                for step in 0..20_000 {
+                    mine.push(thing(slab, t << 32 | step, dropped));
+                    if step % 3 != 0 {
+                        let at = (step * 7_919) % mine.len();
+                        let gone = mine.swap_remove(at);
+                        assert_eq!(gone.number >> 32, t);
+                    }
+                }
+            });
+        }
+    });
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!((dropped.load(Ordering::Relaxed), slab.shared().out()), (80_000, 0));
+    slab.assert_valid();
+}

@@ -1,0 +1,72 @@
+//! The embedder's lock.
+
+use crate::embedder::{hooks, LockSpace};
+
+/// The embedder's lock.
+#[derive(Debug)]
+pub struct RawMutex(LockSpace);
+
+// SAFETY: every call goes to the embedder's lock, which is a `lock_api::RawMutex` itself.
+unsafe impl lock_api::RawMutex for RawMutex {
+    const INIT: Self = Self(LockSpace::new());
+    // A kernel's lock may have to be given back by who took it.
+    type GuardMarker = lock_api::GuardNoSend;
+
+    #[inline]
+    fn lock(&self) {
+        hooks::__lowwater_lock(&self.0);
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        hooks::__lowwater_try_lock(&self.0)
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // SAFETY: the caller holds the lock.
+        unsafe { hooks::__lowwater_unlock(&self.0) }
+    }
+}
+
+/// The embedder's lock, for readers as for writers: one at a time.
+#[derive(Debug)]
+pub struct RawRwLock(RawMutex);
+
+// SAFETY: whoever is inside holds the mutex, so a writer is alone.
+unsafe impl lock_api::RawRwLock for RawRwLock {
+    const INIT: Self = Self(<RawMutex as lock_api::RawMutex>::INIT);
+    type GuardMarker = lock_api::GuardNoSend;
+
+    #[inline]
+    fn lock_shared(&self) {
+        lock_api::RawMutex::lock(&self.0);
+    }
+
+    #[inline]
+    fn try_lock_shared(&self) -> bool {
+        lock_api::RawMutex::try_lock(&self.0)
+    }
+
+    #[inline]
+    unsafe fn unlock_shared(&self) {
+        // SAFETY: who is inside holds the mutex.
+        unsafe { lock_api::RawMutex::unlock(&self.0) }
+    }
+
+    #[inline]
+    fn lock_exclusive(&self) {
+        lock_api::RawMutex::lock(&self.0);
+    }
+
+    #[inline]
+    fn try_lock_exclusive(&self) -> bool {
+        lock_api::RawMutex::try_lock(&self.0)
+    }
+
+    #[inline]
+    unsafe fn unlock_exclusive(&self) {
+        // SAFETY: who is inside holds the mutex.
+        unsafe { lock_api::RawMutex::unlock(&self.0) }
+    }
+}

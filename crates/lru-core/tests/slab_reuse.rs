@@ -1,0 +1,34 @@
+//! Objects that come and go use the same memory. In a process of its own: other tests' readers would hold it back.
+
+#![cfg(not(lowwater_loom))]
+
+use lowwater_lru_core::slab::{Slab, SlotState};
+use lowwater_lru_core::{slotted, Links, NodeId};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+struct Thing(Links, SlotState);
+
+slotted!(impl[] for Thing { 0, 1, weight: |thing| size_of_val(thing) as u64 });
+
+impl Drop for Thing {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn objects_that_come_and_go_use_the_same_memory() {
+    let slab = Slab::new();
+    let thing = || slab.alloc(Thing(Links::new(), SlotState::new(0)), NodeId::ZERO).ok().expect("memory");
+    let mut things: VecDeque<_> = (0..1_000).map(|_| thing()).collect();
+    let full = slab.footprint();
+    for _ in 1_000..100_000 {
+        things.pop_front();
+        things.push_back(thing());
+    }
+    assert!(slab.footprint().get() < 4 * full.get(), "{:?} after {full:?}", slab.footprint());
+    assert!(DROPPED.load(Ordering::Relaxed) > 98_000, "they are dropped by those who drop others");
+}

@@ -1,0 +1,219 @@
+//! This machine's own nodes: where objects are, who reclaims them, and whether their memory comes back there.
+//!
+//! `ci/vm.sh` runs this in guests with 1, 2 and 4 nodes. On a machine with one, or without `/sys/devices/system/node`, what needs two
+//! says so and passes.
+#![cfg(all(target_os = "linux", feature = "std", not(lowwater_loom)))]
+
+use std::fs;
+use std::hint::black_box;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lowwater_lru_core::topology::{Sysfs, Topology};
+use lowwater_lru_core::{linked, Bytes, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId};
+use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::{
+    Count, Reclaim, Reclaimer, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker, Work,
+};
+use rustix::thread::{sched_setaffinity, CpuSet};
+
+/// One object's memory: more than 32 MiB, from which on glibc always takes it from the system, and gives it back there at once.
+const OBJECT: usize = 33 << 20;
+/// Objects on each node.
+const OBJECTS: u64 = 2;
+/// What other programs and the tests' own threads may take or give meanwhile.
+const SLACK: u64 = 12 << 20;
+
+struct Object {
+    links: Links,
+    memory: Vec<u8>,
+}
+
+linked!(impl[] for Object { links, handle: Box<Object> });
+
+/// A cache of such objects.
+struct Cache(ListLru<Object>);
+
+impl Shrinker for Cache {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        match self.0.count_one(sc.memcg(), sc.node()) {
+            0 => Count::Empty,
+            n => Count::Objects(n),
+        }
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        let mut left = sc.nr_to_scan();
+        let mut old = Isolated::new();
+        let freed = self.0.walk_one(sc.memcg(), sc.node(), &mut left, |it| it.isolate(&mut old));
+        for object in old {
+            sc.memcg().uncharge(Bytes::new(object.memory.len() as u64));
+        }
+        Scan::Freed(freed)
+    }
+}
+
+/// The memory of a node is everybody's: one test at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+struct World {
+    topology: Arc<Sysfs>,
+    tree: MemcgTree,
+    registry: Registry,
+    cache: Arc<Cache>,
+    _registration: Registration,
+}
+
+/// None where there is no `/sys/devices/system/node`.
+fn world() -> Option<World> {
+    let Ok(topology) = Sysfs::detect() else {
+        println!("skipped: this system does not tell its nodes");
+        return None;
+    };
+    let topology = Arc::new(topology);
+    let tree = MemcgTree::new(0);
+    let registry = Registry::with_config(&tree, RegistryConfig::with_topology(topology.clone()));
+    let prepared = registry.builder("objects").alloc().unwrap();
+    let cache = Arc::new(Cache(ListLru::with_occupancy(prepared.occupancy())));
+    let _registration = prepared.register(cache.clone());
+    Some(World { topology, tree, registry, cache, _registration })
+}
+
+impl World {
+    fn nodes(&self) -> impl Iterator<Item = NodeId> {
+        (0..self.topology.nodes() as u16).map(NodeId::new)
+    }
+
+    /// Those of its processors and its own memory.
+    fn own_nodes(&self) -> Vec<NodeId> {
+        self.nodes().filter(|node| self.on(*node, || self.topology.current() == *node).unwrap_or(false)).collect()
+    }
+
+    /// Runs on a thread that is bound to the node's processors; none if there are none for us.
+    fn on<R: Send>(&self, node: NodeId, run: impl FnOnce() -> R + Send) -> Option<R> {
+        let mut cpus = CpuSet::new();
+        self.topology.cpus_of(node).iter().for_each(|cpu| cpus.set(*cpu));
+        std::thread::scope(|scope| {
+            let bound = scope.spawn(|| (cpus.count() > 0 && sched_setaffinity(None, &cpus).is_ok()).then(run));
+            bound.join().unwrap()
+        })
+    }
+
+    /// Makes objects on a node, from there, and says on which node's lists they came.
+    fn fill(&self, memcg: &Memcg, node: NodeId) {
+        self.on(node, || {
+            for _ in 0..OBJECTS {
+                memcg.try_charge(Bytes::new(OBJECT as u64)).map(drop).unwrap();
+                let object = Box::new(Object { links: Links::new(), memory: black_box(vec![1; OBJECT]) });
+                self.cache.0.add(object, memcg, self.topology.current()).unwrap();
+            }
+        });
+    }
+
+    /// Bytes of programs' memory on a node.
+    fn used(&self, node: NodeId) -> u64 {
+        let file = format!("/sys/devices/system/node/node{}/meminfo", self.topology.os_node(node));
+        let text = fs::read_to_string(file).unwrap();
+        let line = text.lines().find(|line| line.contains("AnonPages:")).unwrap();
+        line.split_whitespace().rev().nth(1).unwrap().parse::<u64>().unwrap() << 10
+    }
+
+    /// Waits until as much is used on the node as is said, give or take: the system counts by the batch.
+    fn wait_used(&self, what: &str, node: NodeId, wanted: u64) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.used(node).abs_diff(wanted) > SLACK {
+            assert!(Instant::now() < end, "{what}: node {node} uses {} bytes and not about {wanted}", self.used(node));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn said(what: &str, nodes: usize) {
+    println!("numa: {what} on {nodes} nodes");
+}
+
+#[test]
+fn objects_are_on_the_node_they_were_allocated_on_and_their_memory_comes_back_there() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = world() else { return };
+    let group = world.tree.root().create("group").unwrap();
+    let nodes = world.own_nodes();
+    let before: Vec<u64> = nodes.iter().map(|node| world.used(*node)).collect();
+    for node in &nodes {
+        world.fill(&group, *node);
+        assert_eq!(world.cache.0.count_one(&group, *node), OBJECTS, "node {node}: all objects are on its list");
+    }
+    for (node, before) in nodes.iter().zip(&before) {
+        world.wait_used("filled", *node, before + OBJECTS * OBJECT as u64);
+    }
+    // Node by node: the memory of those that were not asked stays.
+    for (at, node) in nodes.iter().enumerate() {
+        let done = world.registry.shrink(world.tree.root(), *node, 0, Reclaim::KSWAPD, &mut Work::unlimited());
+        assert_eq!(done.freed, OBJECTS);
+        for (other, (node, before)) in nodes.iter().zip(&before).enumerate() {
+            let left = if other <= at { 0 } else { OBJECTS };
+            assert_eq!(world.cache.0.count_one(&group, *node), left);
+            world.wait_used("reclaimed", *node, before + left * OBJECT as u64);
+        }
+    }
+    said("memory came and went", nodes.len());
+}
+
+#[test]
+fn a_full_node_does_not_evict_anothers_objects() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = world() else { return };
+    let nodes = world.own_nodes();
+    let group = world.tree.root().create("group").unwrap();
+    nodes.iter().for_each(|node| world.fill(&group, *node));
+    let (full, others) = nodes.split_first().unwrap();
+    // As often as it is asked, and more than the node has.
+    for _ in 0..3 {
+        world.registry.shrink(world.tree.root(), *full, 0, Reclaim::KSWAPD, &mut Work::objects(2 * OBJECTS));
+    }
+    assert_eq!(world.cache.0.count_one(&group, *full), 0);
+    for node in others {
+        assert_eq!(world.cache.0.count_one(&group, *node), OBJECTS, "node {node} lost objects for node {full}");
+    }
+    // Direct reclaim takes from where the thread is, before it goes elsewhere.
+    if let Some(near) = others.first() {
+        world.on(*near, || {
+            world
+                .registry
+                .direct_reclaim(&group, Reclaim::FOREGROUND, &|| world.cache.0.count_one(&group, *near) < OBJECTS)
+        });
+        assert!(world.cache.0.count_one(&group, *near) < OBJECTS);
+        for node in &others[1..] {
+            assert_eq!(world.cache.0.count_one(&group, *node), OBJECTS, "node {node} gave for a thread on node {near}");
+        }
+        said("others kept theirs", nodes.len());
+    } else {
+        println!("skipped: that others keep theirs needs two nodes");
+    }
+}
+
+#[test]
+fn reclaimers_run_on_their_nodes_processors() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = world() else { return };
+    let reclaimer =
+        Reclaimer::start(&world.registry, world.topology.clone(), Watermarks::for_budget(Bytes::mib(64))).unwrap();
+    let end = Instant::now() + Duration::from_secs(10);
+    while reclaimer.stats().iter().filter(|stats| stats.pinned).count() < world.topology.nodes() {
+        assert!(Instant::now() < end, "reclaimers are not bound: {:?}", reclaimer.stats());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut seen = 0;
+    for task in fs::read_dir("/proc/self/task").unwrap() {
+        let task = task.unwrap().path();
+        let Ok(name) = fs::read_to_string(task.join("comm")) else { continue };
+        let Some(node) = name.trim_end().strip_prefix("lowwater/").and_then(|n| n.parse().ok()) else { continue };
+        let status = fs::read_to_string(task.join("status")).unwrap();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+        let allowed = lowwater_lru_core::topology::parse_list(allowed.trim()).unwrap();
+        assert_eq!(allowed, world.topology.cpus_of(NodeId::new(node)), "reclaimer of node {node}");
+        seen += 1;
+    }
+    assert_eq!(seen, world.topology.nodes(), "each node has a reclaimer");
+    said("reclaimers are bound", seen);
+}

@@ -1,0 +1,65 @@
+//! `lru_crawler`: going over all values, a few at a time, while others are served.
+
+use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lowwater::cache::Visit;
+
+use crate::connection::Session;
+use crate::expiry::Expiry;
+use crate::parse::{item_bytes, Crawl};
+use crate::store::There;
+use crate::value::{Value, SLAB_CLASS};
+use crate::watch::uri_encoded;
+
+/// Shows each value there is, or lets go of those whose time is over. One that is there throughout is shown once.
+pub async fn crawl(session: &mut Session, crawl: Crawl, everything: bool) -> io::Result<()> {
+    let server = std::sync::Arc::clone(&session.server);
+    if crawl == Crawl::Expire {
+        if everything {
+            server.store.expire_all();
+        }
+        session.output.line("OK");
+        return Ok(());
+    }
+    let mut at = Visit::new();
+    while everything && !at.is_done() {
+        for key in server.store.keys(&mut at) {
+            match crawl {
+                Crawl::Name => {
+                    session.output.push(b"mg ");
+                    session.output.push(&key);
+                    session.output.push(b"\r\n");
+                }
+                _ => {
+                    let seen = server.store.inspect(&key, |There { value, left }| (value.clone(), Expiry::from(left)));
+                    if let Some((value, expiry)) = seen {
+                        let line = describe(&key, &value, expiry, server.store.idle_seconds(&value));
+                        session.output.push(line.as_bytes());
+                    }
+                }
+            }
+            if session.output.is_full() {
+                session.flush().await?;
+            }
+        }
+        // Others' turn, also where all of this fits in the socket's buffer.
+        tokio::task::yield_now().await;
+    }
+    session.output.line(if crawl == Crawl::Name { "EN" } else { "END" });
+    Ok(())
+}
+
+/// memcached's line. Times are Unix times; -1 for a value that lives for ever.
+fn describe(key: &[u8], value: &Value, expiry: Expiry, idle_seconds: u32) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let expires = expiry.seconds_left().map_or(-1, |left| (now.as_secs() + left) as i64);
+    format!(
+        "key={} exp={expires} la={} cas={} fetch={} cls={SLAB_CLASS} size={}\n",
+        uri_encoded(key),
+        now.saturating_sub(Duration::from_secs(idle_seconds.into())).as_secs(),
+        value.unique,
+        if value.data.seen.fetched() { "yes" } else { "no" },
+        item_bytes(key, value.flags, value.data.len()),
+    )
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// What lowwater asks of the kernel, and only that. Locks and RCU's read side are called directly, from rust/src/kernel.rs.
+
+#include <linux/atomic.h>
+#include <linux/bug.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+
+#include "lowwater.h"
+
+#if defined(CONFIG_DEBUG_SPINLOCK) || defined(CONFIG_DEBUG_LOCK_ALLOC) || defined(CONFIG_PREEMPT_RT) || !defined(CONFIG_SMP)
+#error "rust/src/kernel.rs takes a spin lock for one word that is 0 when free"
+#endif
+static_assert(sizeof(raw_spinlock_t) == 4);
+
+void *lowwater_shim_alloc(size_t size);
+void lowwater_shim_free(void *memory);
+void lowwater_shim_after_readers(void);
+size_t lowwater_shim_processor(void);
+void __noreturn lowwater_shim_bug(const char *file, size_t len, u32 line);
+
+/* Allocations that have not been freed. */
+static atomic_long_t allocations;
+/* Every so many allocations fail. */
+static ulong fail_every;
+module_param(fail_every, ulong, 0644);
+MODULE_PARM_DESC(fail_every, "Refuse every n-th allocation of the Rust side, to try what happens; 0: none");
+static atomic_long_t asked;
+static atomic_long_t refusals;
+
+/* Under spin locks, in reclaim, anywhere but in interrupts. What it is for copes without. */
+void *lowwater_shim_alloc(size_t size)
+{
+	void *memory;
+
+	if (fail_every && !((unsigned long)atomic_long_inc_return(&asked) % fail_every)) {
+		atomic_long_inc(&refusals);
+		return NULL;
+	}
+	memory = kmalloc(size, GFP_ATOMIC | __GFP_NOWARN);
+
+	if (memory)
+		atomic_long_inc(&allocations);
+	return memory;
+}
+
+void lowwater_shim_free(void *memory)
+{
+	atomic_long_dec(&allocations);
+	kfree(memory);
+}
+
+long lowwater_shim_allocations(void)
+{
+	return atomic_long_read(&allocations);
+}
+
+long lowwater_shim_refusals(void)
+{
+	return atomic_long_read(&refusals);
+}
+
+size_t lowwater_shim_processor(void)
+{
+	return raw_smp_processor_id();
+}
+
+static void readers_left(struct work_struct *work)
+{
+	lowwater_readers_left();
+}
+
+static struct rcu_work grace = {
+	.work = __WORK_INITIALIZER(grace.work, readers_left),
+};
+
+/* Only one question at a time is asked, so one work is enough; it runs where locks may be taken and memory be freed. */
+void lowwater_shim_after_readers(void)
+{
+	queue_rcu_work(system_unbound_wq, &grace);
+}
+
+void lowwater_shim_drain(void)
+{
+	while (lowwater_waiting())
+		flush_rcu_work(&grace);
+	/* The work that freed the last of it may still be returning. */
+	flush_rcu_work(&grace);
+}
+
+void __noreturn lowwater_shim_bug(const char *file, size_t len, u32 line)
+{
+	pr_emerg("lowwater: this must not happen: %.*s:%u\n", (int)len, file, line);
+	BUG();
+}

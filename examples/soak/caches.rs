@@ -1,0 +1,131 @@
+//! A keyed cache whose tenants come and go, under pressure that does, too.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lowwater::pressure::{Level, PressureConfig};
+use lowwater::topology::Fixed;
+use lowwater::{Bytes, Cache, Runtime};
+
+use crate::pace::Random;
+use crate::Step;
+
+const BUDGET: Bytes = Bytes::mib(16);
+const VALUE_BYTES: u64 = 300;
+const KEYS: u64 = 100_000;
+const TENANTS: u64 = 40;
+/// What the background is allowed to be late.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct Caches {
+    runtime: Runtime,
+    cache: Cache<u64, Box<[u8]>>,
+}
+
+impl Caches {
+    pub fn new() -> Self {
+        let ms = Duration::from_millis;
+        let pressure =
+            PressureConfig { settle: ms(50), quiet: ms(300), step_time: ms(100), ..PressureConfig::default() };
+        let runtime = Runtime::builder().budget(BUDGET).pressure(pressure).topology(Arc::new(Fixed::new(2)));
+        let runtime = runtime.build().expect("a budget and three threads");
+        let cache = Cache::<u64, Box<[u8]>>::builder(&runtime).weigher(|_, v| Bytes::new(v.len() as u64));
+        let cache = cache.build().expect("one shrinker");
+        Self { runtime, cache }
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// Values for tenants, of which now and then one ends and comes back with other limits.
+    pub fn tenants(&self, seed: u64) -> Step<'_> {
+        let mut random = Random::new(seed);
+        Box::new(move || {
+            let tenant = random.of(TENANTS);
+            // Another worker may be ending it just now: then its entries are the parent's.
+            let Ok(group) = self.runtime.group(&format!("tenant/{tenant}")) else { return };
+            for _ in 0..20 {
+                let key = random.of(KEYS);
+                match random.of(8) {
+                    0 => drop(self.cache.remove(&key)),
+                    1 => drop(
+                        self.cache.entry(key).group(&group).time_to_live(Duration::from_millis(200)).insert(value()),
+                    ),
+                    2..=4 => drop(self.cache.get(&key)),
+                    // There may be no room; then it is given back.
+                    _ => drop(self.cache.entry(key).group(&group).insert(value())),
+                }
+            }
+            match random.of(50) {
+                0 => drop(self.runtime.end_group(&group)),
+                1 => group.set_max(Bytes::kib(64 + random.of(4096))),
+                2 => group.set_low(Bytes::kib(random.of(512))),
+                3 => group.set_max(Bytes::MAX),
+                _ => {}
+            }
+        })
+    }
+
+    /// Pressure by hand, other budgets, drops.
+    pub fn pressure(&self) -> Step<'_> {
+        let mut random = Random::new(99);
+        let mut due = Instant::now();
+        Box::new(move || {
+            std::thread::sleep(due.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
+            if Instant::now() < due {
+                return;
+            }
+            due = Instant::now() + Duration::from_millis(100 + random.of(400));
+            let pressure = self.runtime.pressure().expect("it was asked for");
+            match random.of(10) {
+                0 => pressure.raise(Level::Critical),
+                1 | 2 => pressure.raise(Level::Medium),
+                3 => self.runtime.set_budget(Bytes::mib(4 + random.of(12))),
+                4 => self.runtime.set_budget(BUDGET),
+                5 => drop(self.runtime.drop_caches()),
+                6 => drop(self.runtime.reclaim(self.runtime.root(), Bytes::mib(1))),
+                _ => drop(self.runtime.stats()),
+            }
+        })
+    }
+
+    /// What is charged is what is there; the budget is kept.
+    pub fn check(&self) {
+        let start = Instant::now();
+        loop {
+            // Reclaimer threads go on while everything else stands still: it must be exact when they pause.
+            self.runtime.tree().drain_stock();
+            let each = VALUE_BYTES + Cache::<u64, Box<[u8]>>::ENTRY_BYTES.get();
+            let (used, there) = (self.runtime.root().usage().get(), self.cache.len() as u64 * each);
+            if used == there {
+                break;
+            }
+            assert!(start.elapsed() < PATIENCE, "{used} bytes are charged, and {there} are there");
+            std::thread::yield_now();
+        }
+        assert!(self.runtime.root().usage() <= BUDGET, "the budget is {BUDGET}");
+        let stats = self.runtime.stats();
+        assert!(stats.registry.shrinkers.iter().all(|s| s.panics == 0 && !s.set_aside), "nobody panics");
+    }
+
+    /// Ends all tenants and drops everything: how many bytes our own structures take then.
+    pub fn empty(&self) -> u64 {
+        self.cache.clear();
+        for tenant in 0..TENANTS {
+            if let Some(group) = self.runtime.find_group(&format!("tenant/{tenant}")) {
+                self.runtime.end_group(&group).expect("it has no children");
+            }
+        }
+        let start = Instant::now();
+        while self.runtime.registry().sweep() != Default::default() || self.runtime.tree().len() > 2 {
+            assert!(start.elapsed() < PATIENCE, "{} groups are still there", self.runtime.tree().len());
+        }
+        assert!(self.cache.is_empty());
+        self.runtime.tree().footprint().get() + self.runtime.registry().footprint().get()
+    }
+}
+
+fn value() -> Box<[u8]> {
+    vec![7; VALUE_BYTES as usize].into()
+}

@@ -1,0 +1,132 @@
+//! Everything at once, for hours: tenants that come and go, pressure that rises and falls, shrinkers that register and leave, a dentry
+//! cache, and a cache_server under load. Each second all of it is stopped and looked at.
+//!
+//! ```text
+//!     tenants   values in a Cache for groups that live for a moment    every second   bytes charged = bytes there
+//!     pressure  levels by hand, budgets, drops, reclaim by hand            |          lists, names: whole, and counted one by one
+//!     lists     items on a ListLru, of groups in three generations         |          every object is alive that should be, no other
+//!     churn     shrinkers with lists of their own, and their ends          |          bits for all that hold something
+//!     names     lookups, floods of missing names, changes                  '-> log    resident memory of us and of the server
+//!     server    clients of a cache_server, a process of its own
+//! ```
+//!
+//! Every so often all is emptied: then the footprint must be what it was the first time. At the end, and only then, resident memory is
+//! judged: a line through the later three quarters must not rise by more than the noise.
+//!
+//! `ci/soak.sh MINUTES` builds and runs it.
+
+#![forbid(unsafe_code)]
+
+mod caches;
+mod lists;
+mod names;
+mod pace;
+mod server;
+mod watch;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::RwLock;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use caches::Caches;
+use lists::Lists;
+use names::Names;
+use pace::Pace;
+use server::Served;
+use watch::Watch;
+
+/// Between two times that everything is emptied.
+const EMPTY_EVERY: u64 = 20;
+
+/// Runs everything for a while and checks it every second.
+#[derive(Debug, Parser)]
+struct Args {
+    /// How long
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(10..))]
+    seconds: u64,
+
+    /// Of one processor, how much the threads of this process take together, in percent
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    cpu: u32,
+
+    /// A cache_server to be started and loaded, too
+    #[arg(long, value_name = "path")]
+    server: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match soak(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("soak: FAILED: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a worker does, one small step each time.
+type Step<'a> = Box<dyn FnMut() + Send + 'a>;
+
+fn soak(args: &Args) -> Result<(), String> {
+    let (caches, lists, names) = (Caches::new(), Lists::new(), Names::new());
+    let served = args.server.as_deref().map(Served::start).transpose()?;
+    let mut workers: Vec<(&str, Step<'_>)> = vec![
+        ("tenants", caches.tenants(1)),
+        ("tenants", caches.tenants(2)),
+        ("pressure", caches.pressure()),
+        ("lists", lists.items(3)),
+        ("lists", lists.items(4)),
+        ("churn", lists.churn(caches.runtime())),
+        ("names", names.users(5)),
+        ("names", names.users(6)),
+    ];
+    if let Some(served) = &served {
+        workers.push(("server", served.client(7)?));
+        workers.push(("server", served.client(8)?));
+    }
+    let share = f64::from(args.cpu) / 100.0 / workers.len() as f64;
+
+    // Held for reading by each step, for writing while nothing may move.
+    let world = RwLock::new(());
+    let pace = Pace::new(share);
+    let mut watch = Watch::new(served.as_ref().map(Served::pid));
+    std::thread::scope(|s| {
+        let mut outcome = Ok(());
+        let handles: Vec<_> =
+            workers.into_iter().map(|(name, step)| (name, s.spawn(|| pace.go_on(&world, step)))).collect();
+        let (start, mut second) = (Instant::now(), 0);
+        while outcome.is_ok() && second < args.seconds && !handles.iter().any(|(_, handle)| handle.is_finished()) {
+            second += 1;
+            let due = Duration::from_secs(second);
+            std::thread::sleep(due.saturating_sub(start.elapsed()));
+            let still = world.write().expect("a worker that panics is found below");
+            caches.check();
+            lists.check();
+            names.check();
+            outcome = served.as_ref().map_or(Ok(()), Served::check);
+            if second.is_multiple_of(EMPTY_EVERY) {
+                let bytes = [caches.empty(), lists.empty(), names.empty()];
+                outcome = outcome.and_then(|()| watch.emptied(bytes));
+            }
+            drop(still);
+            watch.look(second);
+        }
+        pace.stop();
+        for (name, handle) in handles {
+            match handle.join() {
+                Ok(steps) => watch.did(name, steps),
+                Err(_) => outcome = Err(format!("a worker of {name} panicked")),
+            }
+        }
+        outcome
+    })?;
+    if let Some(served) = served {
+        served.stop()?;
+    }
+    drop((caches, lists, names));
+    watch.judge()
+}

@@ -1,0 +1,164 @@
+//! A cache_server in a process of its own, and clients that load it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use crate::pace::Random;
+use crate::Step;
+
+const MEGABYTES: u64 = 16;
+/// More kilobytes than that.
+const FILL: u64 = 24_000;
+/// An answer takes no longer, on any machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct Served {
+    child: Child,
+    port: u16,
+    /// Asked for numbers when nothing else is.
+    control: Mutex<Client>,
+}
+
+struct Client {
+    stream: TcpStream,
+    replies: BufReader<TcpStream>,
+}
+
+impl Served {
+    pub fn start(path: &Path) -> Result<Self, String> {
+        let mut command = Command::new(path);
+        command.args(["-p", "0", "-t", "2", "-m", &MEGABYTES.to_string()]).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|why| format!("{}: {why}", path.display()))?;
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let _ = out.read_line(&mut line);
+        let port = line.trim().rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        let Some(port) = port else {
+            let _ = child.kill();
+            return Err(format!("{} does not say where it listens, but {line:?}", path.display()));
+        };
+        let mut control = Client::connect(port)?;
+        // Full from the beginning, so that all growth is seen.
+        for n in 0..FILL {
+            let told = control.ask(&format!("set t{}:fill{n} 0 0 1000\r\n{}\r\n", n % 8, "x".repeat(1_000)));
+            assert!(told == "STORED\r\n", "the server answered {told:?}");
+        }
+        Ok(Self { child, port, control: Mutex::new(control) })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sets and gets of some tenants, limits that change; and each connection is left after a while for another.
+    pub fn client(&self, seed: u64) -> Result<Step<'_>, String> {
+        let mut random = Random::new(seed);
+        let mut client = Client::connect(self.port)?;
+        let mut left = 1_000;
+        Ok(Box::new(move || {
+            left -= 1;
+            if left == 0 {
+                left = 200 + random.of(2_000);
+                client = Client::connect(self.port).expect("there is room for two");
+            }
+            let key = format!("t{}:{}", random.of(8), random.of(20_000));
+            let len = random.of(2_000) as usize;
+            let told = match random.of(200) {
+                0 => client.ask(&format!("tenant set t{} low=64k max={}k\r\n", random.of(8), 512 + random.of(8_192))),
+                1 => client.ask(&format!("delete {key}\r\n")),
+                2..=100 => client.ask(&format!("set {key} 0 {} {len}\r\n{}\r\n", random.of(30), "x".repeat(len))),
+                _ => client.get(&key),
+            };
+            assert!(!told.is_empty() && !told.contains("ERROR"), "the server answered {told:?}");
+        }))
+    }
+
+    /// It is there, and holds no more than it may.
+    pub fn check(&self) -> Result<(), String> {
+        let mut control = self.control.lock().map_err(|_| "a check panicked")?;
+        let bytes = control.stat("bytes")?;
+        if bytes > MEGABYTES << 20 {
+            return Err(format!("the server holds {bytes} bytes, with -m {MEGABYTES}"));
+        }
+        Ok(())
+    }
+
+    /// SIGTERM: it has to end with 0.
+    pub fn stop(mut self) -> Result<(), String> {
+        let told = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        told.map_err(|why| format!("kill: {why}"))?;
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait().map_err(|why| why.to_string())? {
+                return if status.success() { Ok(()) } else { Err(format!("the server ended with {status}")) };
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Err("the server does not end".into())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // Nothing is left behind, whatever went wrong; it may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Client {
+    fn connect(port: u16) -> Result<Self, String> {
+        let connect = || {
+            let stream = TcpStream::connect(("127.0.0.1", port))?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            Ok::<_, std::io::Error>(Self { replies: BufReader::new(stream.try_clone()?), stream })
+        };
+        connect().map_err(|why| format!("a client of port {port}: {why}"))
+    }
+
+    fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).expect("the server takes it");
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.replies.read_line(&mut line).expect("the server answers");
+        line
+    }
+
+    fn ask(&mut self, text: &str) -> String {
+        self.send(text);
+        self.line()
+    }
+
+    fn get(&mut self, key: &str) -> String {
+        let head = self.ask(&format!("get {key}\r\n"));
+        if head == "END\r\n" {
+            return head;
+        }
+        let len: u64 = head.trim().rsplit(' ').next().and_then(|len| len.parse().ok()).expect("VALUE key flags bytes");
+        let mut value = Vec::new();
+        (&mut self.replies).take(len + 2).read_to_end(&mut value).expect("the server answers");
+        assert!(value[..len as usize].iter().all(|byte| *byte == b'x'), "not what was set");
+        self.line()
+    }
+
+    fn stat(&mut self, name: &str) -> Result<u64, String> {
+        self.send("stats\r\n");
+        let mut found = None;
+        loop {
+            let line = self.line();
+            match line.trim().split(' ').collect::<Vec<_>>()[..] {
+                ["STAT", stat, value] if stat == name => found = value.parse().ok(),
+                ["END"] => return found.ok_or(format!("stats do not tell {name}")),
+                ["STAT", ..] => {}
+                _ => return Err(format!("stats say {line:?}")),
+            }
+        }
+    }
+}

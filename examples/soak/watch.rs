@@ -1,0 +1,102 @@
+//! What is kept of each second, and the judgement at the end.
+
+use std::collections::BTreeMap;
+
+/// Before that, allocators and tables find their size.
+const WARM_UP: f64 = 0.25;
+/// A line that rises by less than that over the whole run, in kB, is noise whatever its other noise is.
+const GROWTH_MAX: f64 = 4096.0;
+
+pub struct Watch {
+    server: Option<u32>,
+    /// Second, our resident kB, the server's.
+    resident: Vec<(u64, [f64; 2])>,
+    /// Bytes of our structures when all is empty: caches, lists, names.
+    empty: Vec<[u64; 3]>,
+    steps: BTreeMap<String, u64>,
+}
+
+impl Watch {
+    pub fn new(server: Option<u32>) -> Self {
+        Self { server, resident: Vec::new(), empty: Vec::new(), steps: BTreeMap::new() }
+    }
+
+    /// Everything was emptied: that must be as small as the first times.
+    pub fn emptied(&mut self, bytes: [u64; 3]) -> Result<(), String> {
+        self.empty.push(bytes);
+        // What grows once, such as the room for the most shrinkers there were, has grown by then.
+        let Some(first) = self.empty.get(2) else { return Ok(()) };
+        if bytes.iter().zip(first).any(|(now, first)| *now > first + first / 2 + 4096) {
+            return Err(format!("empty, and yet the footprint grows: {first:?} bytes the third time, {bytes:?} now"));
+        }
+        Ok(())
+    }
+
+    /// A second went well.
+    pub fn look(&mut self, second: u64) {
+        let ours = resident("self");
+        let theirs = self.server.map_or(0.0, |pid| resident(&pid.to_string()));
+        self.resident.push((second, [ours, theirs]));
+        if second.is_multiple_of(60) || second == 10 {
+            let empty = self.empty.last().copied().unwrap_or_default();
+            println!(
+                "{second:6} s  all well; resident {ours:.0} kB, the server {theirs:.0} kB; {empty:?} bytes when empty"
+            );
+        }
+    }
+
+    pub fn did(&mut self, name: &str, steps: u64) {
+        *self.steps.entry(name.into()).or_default() += steps;
+    }
+
+    /// Says what was seen; an error if memory grew.
+    pub fn judge(self) -> Result<(), String> {
+        let steps: Vec<_> = self.steps.iter().map(|(name, steps)| format!("{name} {steps}")).collect();
+        println!(
+            "checked {} times, emptied {} times; steps: {}",
+            self.resident.len(),
+            self.empty.len(),
+            steps.join(", ")
+        );
+        if let (Some(first), Some(last)) = (self.empty.first(), self.empty.last()) {
+            println!("footprint when empty: {first:?} bytes the first time, {last:?} the last");
+        }
+        let warm = (self.resident.len() as f64 * WARM_UP) as usize;
+        let later = &self.resident[warm..];
+        for (which, name) in ["resident", "the server's"].into_iter().enumerate() {
+            let points: Vec<_> = later.iter().map(|(second, kb)| (*second as f64, kb[which])).collect();
+            let (slope, noise) = line(&points);
+            let seconds = points.last().map_or(0.0, |last| last.0 - points[0].0);
+            let most = points.iter().map(|point| point.1).fold(0.0, f64::max);
+            println!(
+                "{name}: at most {most:.0} kB, slope {:+.1} kB an hour over {seconds:.0} s, points lie {noise:.0} kB from the line",
+                slope * 3600.0
+            );
+            // A short run's slope is its noise: judged is what the line has risen in all.
+            if slope * seconds > GROWTH_MAX.max(3.0 * noise) {
+                return Err(format!("{name} memory grows by {:.0} kB in {seconds:.0} s", slope * seconds));
+            }
+        }
+        println!("soak: all held");
+        Ok(())
+    }
+}
+
+/// The line of least squares: its slope, and how far the points lie from it.
+fn line(points: &[(f64, f64)]) -> (f64, f64) {
+    let n = points.len().max(1) as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (x, y) = (mean(|p| p.0), mean(|p| p.1));
+    let over = points.iter().map(|p| (p.0 - x) * (p.1 - y)).sum::<f64>();
+    let under = points.iter().map(|p| (p.0 - x).powi(2)).sum::<f64>();
+    let slope = if under > 0.0 { over / under } else { 0.0 };
+    let noise = points.iter().map(|p| (p.1 - y - slope * (p.0 - x)).powi(2)).sum::<f64>() / n;
+    (slope, noise.sqrt())
+}
+
+/// A process's resident memory, in kB.
+fn resident(process: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let field = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    field.and_then(|field| field.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0.0)
+}

@@ -1,0 +1,121 @@
+//! Any history of a mount, against a map of paths that is plain enough to be believed.
+//!
+//! 1. What is there is found, as what it is; what is not is not; changes succeed or fail as in the map.
+//! 2. Everything is whole, and the counters are what is there (D9).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lowwater_dcache_model::backend::Memory;
+use lowwater_dcache_model::negative::{PerDirectory, Probation, ThreeInARow, Unbounded};
+use lowwater_dcache_model::{Dcache, Kind, Mount};
+use lowwater_lru_core::{topology::Fixed, MemcgTree};
+use lowwater_shrinker::Registry;
+
+type Paths = BTreeMap<Vec<u8>, Kind>;
+
+/// See the module.
+pub fn check(data: &[u8]) {
+    let Some((how, data)) = data.split_first() else { return };
+    let tree = MemcgTree::default();
+    let registry = Registry::new(&tree, 1);
+    let builder = Dcache::builder().buckets(8).topology(Arc::new(Fixed::new(1)));
+    let builder = match how % 4 {
+        0 => builder.policy(Unbounded),
+        1 => builder.policy(ThreeInARow),
+        2 => builder.policy(PerDirectory(2)),
+        _ => builder.policy(Probation::default()),
+    };
+    let dcache = builder.build();
+    let mount = dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).expect("its root is there");
+    let mut paths = Paths::new();
+    let mut feed = data.iter().copied();
+    while step(&mut feed, &mount, &registry, &mut paths).is_some() {
+        let (census, state) = (mount.assert_valid(), dcache.statistics());
+        assert_eq!(
+            (state.nr_dentry, state.nr_unused, state.nr_negative),
+            (census.dentries, census.unused, census.negatives),
+            "2"
+        );
+    }
+    for (path, kind) in &paths {
+        assert_eq!(mount.lookup(path).expect("memory does not fail").map(|entry| entry.kind()), Some(*kind), "1");
+    }
+    drop(mount);
+    assert_eq!(dcache.statistics().nr_dentry, 0, "2: nothing is left");
+}
+
+/// A path of one to three names, each one of six.
+fn path(feed: &mut impl Iterator<Item = u8>) -> Option<Vec<u8>> {
+    let byte = usize::from(feed.next()?);
+    let mut path = Vec::new();
+    for depth in 0..1 + byte % 3 {
+        path.extend([b'/', b"abcdef"[(byte >> (2 * depth)) % 6]]);
+    }
+    Some(path)
+}
+
+/// Is there a directory for this path to be in?
+fn has_parent(paths: &Paths, path: &[u8]) -> bool {
+    let above = &path[..path.len() - 2];
+    above.is_empty() || paths.get(above) == Some(&Kind::Directory)
+}
+
+fn has_children(paths: &Paths, path: &[u8]) -> bool {
+    paths.keys().any(|other| other.len() > path.len() && other.starts_with(path))
+}
+
+/// One operation; none when the feed has ended.
+fn step(feed: &mut impl Iterator<Item = u8>, mount: &Mount, registry: &Registry, paths: &mut Paths) -> Option<()> {
+    let (op, at) = (feed.next()?, path(feed)?);
+    let there = paths.get(&at).copied();
+    let may_make = there.is_none() && has_parent(paths, &at);
+    match op % 10 {
+        0..=3 => {
+            let found = mount.lookup(&at).ok().flatten().map(|entry| entry.kind());
+            assert_eq!(found, there, "1: {}", at.escape_ascii());
+        }
+        4 => {
+            assert_eq!(mount.create(&at).is_ok(), may_make, "1");
+            may_make.then(|| paths.insert(at, Kind::File));
+        }
+        5 => {
+            assert_eq!(mount.mkdir(&at).is_ok(), may_make, "1");
+            may_make.then(|| paths.insert(at, Kind::Directory));
+        }
+        6 => {
+            let may = there == Some(Kind::File);
+            assert_eq!(mount.unlink(&at).is_ok(), may, "1");
+            may.then(|| paths.remove(&at));
+        }
+        7 => {
+            let may = there == Some(Kind::Directory) && !has_children(paths, &at);
+            assert_eq!(mount.rmdir(&at).is_ok(), may, "1");
+            may.then(|| paths.remove(&at));
+        }
+        8 => {
+            let to = path(feed)?;
+            let into_itself = to.starts_with(&at);
+            if paths.contains_key(&to) || into_itself {
+                return Some(()); // Many rules, and the crate's own model knows them.
+            }
+            let may = there.is_some() && has_parent(paths, &to);
+            assert_eq!(mount.rename(&at, &to).is_ok(), may, "1");
+            if may {
+                let moved: Vec<_> = paths.keys().filter(|path| path.starts_with(&at)).cloned().collect();
+                for from in moved {
+                    let kind = paths.remove(&from).expect("just seen");
+                    paths.insert([&to, &from[at.len()..]].concat(), kind);
+                }
+            }
+        }
+        _ if op >= 128 => drop(registry.drop_caches()),
+        _ => {
+            let listed = mount.readdir(&at).map(|entries| entries.len()).ok();
+            let below = |path: &&Vec<u8>| path.len() == at.len() + 2 && path.starts_with(&at);
+            let expected = (there == Some(Kind::Directory)).then(|| paths.keys().filter(below).count());
+            assert_eq!(listed, expected, "1");
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,88 @@
+//! Many lookups at once, and values looked at where they are.
+
+use std::hash::{BuildHasher, Hash};
+
+use equivalent::Equivalent;
+use lowwater_lru_core::{pin, Guard};
+
+use super::{Cache, Found};
+
+/// A cache that this thread reads: from [`Cache::pin`]. What it finds stays where it is until this is dropped.
+///
+/// Short is good: the memory of entries that leave any cache meanwhile waits for it. What leaves does leave, though: a value that is
+/// borrowed here may have been evicted or replaced, and is the one that was there when it was asked for.
+///
+/// ```
+/// use lowwater::{Bytes, Cache, Runtime};
+///
+/// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+/// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| Bytes::new(text.capacity() as u64)).build()?;
+/// cache.insert(1, "one".into())?;
+/// cache.insert(2, "two".into())?;
+///
+/// let pinned = cache.pin();
+/// let lengths: usize = [1, 2, 3].iter().filter_map(|key| pinned.get(key)).map(String::len).sum();
+/// assert_eq!(lengths, 6);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Pinned<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    pub(super) cache: &'a Cache<K, V, S>,
+    pub(super) guard: Guard,
+}
+
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Lets this thread look many keys up, and at values without cloning them.
+    #[inline]
+    pub fn pin(&self) -> Pinned<'_, K, V, S> {
+        Pinned { cache: self, guard: pin() }
+    }
+}
+
+impl<K, V, S> Pinned<'_, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// As [`Cache::get`], borrowed.
+    #[inline]
+    pub fn get<Q>(&self, key: &Q) -> Option<&V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let core = &self.cache.inner.core;
+        let found = core.find(core.hash(key), key, &self.guard);
+        let value = match found {
+            Found::Live(entry) => {
+                core.queues.used(entry);
+                Some(&entry.value)
+            }
+            Found::Expired(_) | Found::Nothing => None,
+        };
+        core.counters.looked_up(value.is_some());
+        value
+    }
+
+    /// As [`Cache::peek`], borrowed.
+    pub fn peek<Q>(&self, key: &Q) -> Option<&V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let core = &self.cache.inner.core;
+        match core.find(core.hash(key), key, &self.guard) {
+            Found::Live(entry) => Some(&entry.value),
+            Found::Expired(_) | Found::Nothing => None,
+        }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for Pinned<'_, K, V, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pinned").field("cache", self.cache).finish_non_exhaustive()
+    }
+}

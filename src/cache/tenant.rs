@@ -1,0 +1,311 @@
+//! What a cache has learnt of each tenant, by what came back after it was let go.
+//!
+//! 40 bytes for a tenant, in pages of tenants with neighbouring ids. There is nothing until something was let go, and a page until the
+//! cache is dropped. All of it are tallies that make a guess better: everything is Relaxed, a lost step is no harm, and nothing is read
+//! through them.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use lowwater_lru_core::{Memcg, MemcgId, NodeId};
+
+use super::ghost::{Ghost, TIMES};
+use super::queues::Queue;
+
+/// A share of everything, in fixed point.
+const ALL: u32 = 1 << 20;
+/// Probation's share of a tenant's entries: at first, at least, at most.
+const SHARE_FIRST: u32 = ALL / 10;
+const SHARE_MIN: u32 = ALL / 100;
+const SHARE_MAX: u32 = ALL / 10 * 9;
+/// A tenant with fewer entries is judged as if it had so many: a handful says nothing.
+const SIZE_MIN: u64 = 64;
+/// Of the entries let go lately, one in so many has to be wanted again, or the tenant is only passing through.
+const EARNS_ONE_IN: u32 = 64;
+/// So many let go are enough to judge by.
+const JUDGED_BY: u32 = 64;
+/// Tallies of what happened lately are halved at so many.
+const LATELY_MAX: u32 = 256;
+/// Of what a tenant lets go that only passes through, one in so many is remembered, in case that changes.
+const PASSING_ONE_IN: u32 = 16;
+/// The clock's steps that one tick of a ghost's time is made of, at most: 2 to the power of this.
+const SHIFT_MAX: u32 = 24;
+
+/// Tenants of the first page; each page has twice as many as the one before.
+const PAGE_FIRST: usize = 16;
+const PAGES: usize = 29;
+
+type Page = OnceLock<Box<[Tenant]>>;
+
+/// What was learnt of all of them.
+#[derive(Default)]
+pub(super) struct Tenants {
+    pages: OnceLock<Box<[Page; PAGES]>>,
+}
+
+/// One tenant. See the module.
+#[derive(Default)]
+pub(super) struct Tenant {
+    /// Entries let go so far, by queue: the clock that tells a ghost's age.
+    let_go: [AtomicU32; 2],
+    /// Probation's share, less [`SHARE_FIRST`], so that zero is a beginning.
+    share: AtomicU32,
+    /// Steps of the clock in one tick, as a power of two.
+    shift: AtomicU32,
+    /// Of those let go lately: how many, and how many were wanted again.
+    lately: AtomicU32,
+    wanted: AtomicU32,
+    /// Not 0: something was inserted since somebody last looked whether the tenant is idle.
+    inserted: AtomicU32,
+    /// With SIEVE, a bit for each node: main is what the hand has yet to pass there, and not probation.
+    turned: AtomicU64,
+}
+
+impl Tenants {
+    /// What is known of `memcg`, if anything can be.
+    pub(super) fn get(&self, memcg: &Memcg) -> Option<&Tenant> {
+        let (page, at) = place(memcg.id());
+        self.pages.get()?[page].get().map(|tenants| &tenants[at])
+    }
+
+    /// What is known of `memcg`.
+    pub(super) fn of(&self, memcg: &Memcg) -> &Tenant {
+        let (page, at) = place(memcg.id());
+        let pages = self.pages.get_or_init(Box::default);
+        let tenants = pages[page].get_or_init(|| (0..PAGE_FIRST << page).map(|_| Tenant::default()).collect());
+        &tenants[at]
+    }
+
+    /// Bytes of it all.
+    pub(super) fn footprint(&self) -> usize {
+        self.pages.get().map_or(0, |pages| {
+            let tenants: usize = pages.iter().filter_map(OnceLock::get).map(|tenants| tenants.len()).sum();
+            size_of_val(&**pages) + tenants * size_of::<Tenant>()
+        })
+    }
+
+    /// Forgets a group whose end has come: its id may be another's next.
+    pub(super) fn forget(&self, memcg: &Memcg) {
+        if let Some(tenant) = self.get(memcg) {
+            tenant.forget();
+        }
+    }
+}
+
+/// Page, and place on it.
+fn place(id: MemcgId) -> (usize, usize) {
+    let at = id.get() as usize + PAGE_FIRST;
+    let page = (at.ilog2() - PAGE_FIRST.ilog2()) as usize;
+    (page, at - (PAGE_FIRST << page))
+}
+
+impl Tenant {
+    /// Of so many entries, those that may be on probation.
+    pub(super) fn share_of(&self, entries: u64) -> u64 {
+        let share = self.share.load(Ordering::Relaxed).wrapping_add(SHARE_FIRST);
+        entries * u64::from(share) / u64::from(ALL)
+    }
+
+    /// An entry was let go for its memory by `queue`, of a tenant that has `entries`. The ghost to be remembered, if one is.
+    pub(super) fn let_go(&self, queue: Queue, entries: u64) -> Option<Ghost> {
+        let clock = bump(&self.let_go[queue as usize]);
+        if bump(&self.lately) >= LATELY_MAX {
+            halve(&self.lately);
+            halve(&self.wanted);
+        }
+        self.fit_clock(entries);
+        (!self.passes_through() || clock.is_multiple_of(PASSING_ONE_IN))
+            .then(|| Ghost { queue, time: self.ticks(clock) })
+    }
+
+    /// A key is inserted that was let go: is that still news, for a tenant that has `entries`? Then it learns from it, if it does.
+    ///
+    /// Probation's ghosts count for as long as half as many again were let go as the tenant has: one that comes back by then would be
+    /// kept by a cache two and a half times as large, and was used twice in that time. Main's count for a tenth. Where the line between
+    /// the two queues should be is told only by those near it: what came back within a tenth of the tenant's size.
+    pub(super) fn came_back(&self, ghost: Ghost, entries: u64, learns: bool) -> bool {
+        let clock = self.let_go[ghost.queue as usize].load(Ordering::Relaxed);
+        let age = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % TIMES) << self.shift();
+        let entries = entries.max(SIZE_MIN);
+        let near = entries / 10;
+        let limit = match ghost.queue {
+            Queue::Probation => entries + entries / 2,
+            Queue::Main => near,
+        };
+        if age > limit {
+            return false;
+        }
+        // Of what passes through, only a part was remembered.
+        let counts = if self.passes_through() { PASSING_ONE_IN } else { 1 };
+        self.wanted.store(self.wanted.load(Ordering::Relaxed).saturating_add(counts), Ordering::Relaxed);
+        if learns && age <= near {
+            self.learn(ghost.queue, entries);
+        }
+        true
+    }
+
+    /// `queue` should have been longer by one.
+    fn learn(&self, queue: Queue, entries: u64) {
+        let step = (u64::from(ALL) / entries) as u32;
+        let share = self.share.load(Ordering::Relaxed).wrapping_add(SHARE_FIRST);
+        let share = match queue {
+            Queue::Probation => share.saturating_add(step).min(SHARE_MAX),
+            Queue::Main => share.saturating_sub(step).max(SHARE_MIN),
+        };
+        self.share.store(share.wrapping_sub(SHARE_FIRST), Ordering::Relaxed);
+    }
+
+    /// Was next to nothing of what it let go lately wanted again? More memory would earn it nothing.
+    pub(super) fn passes_through(&self) -> bool {
+        let lately = self.lately.load(Ordering::Relaxed);
+        lately >= JUDGED_BY && self.wanted.load(Ordering::Relaxed) * EARNS_ONE_IN < lately
+    }
+
+    /// Has nothing been let go yet? Then its memory is still being filled.
+    pub(super) fn is_filling(&self) -> bool {
+        self.let_go.iter().all(|queue| queue.load(Ordering::Relaxed) == 0)
+    }
+
+    /// To be told of every insert.
+    #[inline]
+    pub(super) fn inserts(&self) {
+        // Mostly it is set, and the line stays where it is.
+        if self.inserted.load(Ordering::Relaxed) == 0 {
+            self.inserted.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Has nothing been inserted since this was last asked?
+    pub(super) fn is_idle(&self) -> bool {
+        let idle = self.inserted.load(Ordering::Relaxed) == 0;
+        self.inserted.store(0, Ordering::Relaxed);
+        idle
+    }
+
+    /// Has SIEVE's hand gone round an odd number of times? Nodes beyond 64 share bits, which costs a lap.
+    pub(super) fn is_turned(&self, node: NodeId) -> bool {
+        self.turned.load(Ordering::Relaxed) >> (node.index() % 64) & 1 == 1
+    }
+
+    /// The hand begins again.
+    pub(super) fn turn(&self, node: NodeId) {
+        self.turned.fetch_xor(1 << (node.index() % 64), Ordering::Relaxed);
+    }
+
+    /// Makes ticks coarse enough that the oldest ghost that counts is told from one a lap later, and not much coarser. When that
+    /// changes, ghosts get another age than they have; it does when a tenant has become twice as large.
+    fn fit_clock(&self, entries: u64) {
+        let span = entries.max(SIZE_MIN) * 4;
+        let wanted = span.ilog2().saturating_sub(TIMES.ilog2()).min(SHIFT_MAX);
+        let shift = self.shift();
+        if wanted > shift || wanted + 1 < shift {
+            self.shift.store(wanted, Ordering::Relaxed);
+        }
+    }
+
+    fn shift(&self) -> u32 {
+        self.shift.load(Ordering::Relaxed)
+    }
+
+    fn ticks(&self, clock: u32) -> u32 {
+        (clock >> self.shift()) % TIMES
+    }
+
+    fn forget(&self) {
+        let all = [&self.share, &self.shift, &self.lately, &self.wanted, &self.inserted];
+        all.into_iter().chain(&self.let_go).for_each(|tally| tally.store(0, Ordering::Relaxed));
+        self.turned.store(0, Ordering::Relaxed);
+    }
+}
+
+/// One more. What it was before.
+fn bump(tally: &AtomicU32) -> u32 {
+    let before = tally.load(Ordering::Relaxed);
+    tally.store(before.wrapping_add(1), Ordering::Relaxed);
+    before
+}
+
+fn halve(tally: &AtomicU32) {
+    tally.store(tally.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_hold_every_id_once() {
+        let mut places = std::collections::HashSet::new();
+        for id in 0..100_000_u32 {
+            let (page, at) = place(MemcgId::new(id));
+            assert!(at < PAGE_FIRST << page);
+            assert!(places.insert((page, at)));
+        }
+        assert!(place(MemcgId::new(u32::MAX)).0 < PAGES);
+    }
+
+    #[test]
+    fn a_share_follows_what_comes_back_soon_and_stays_in_its_bounds() {
+        let tenant = Tenant::default();
+        assert_eq!(tenant.share_of(1_000), 99);
+        for _ in 0..10_000 {
+            let ghost = tenant.let_go(Queue::Probation, 1_000);
+            if let Some(ghost) = ghost {
+                assert!(tenant.came_back(ghost, 1_000, true));
+            }
+        }
+        assert_eq!(tenant.share_of(1_000), 899);
+        for _ in 0..10_000 {
+            if let Some(ghost) = tenant.let_go(Queue::Main, 1_000) {
+                assert!(tenant.came_back(ghost, 1_000, true));
+            }
+        }
+        assert_eq!(tenant.share_of(1_000), 9);
+    }
+
+    #[test]
+    fn a_ghost_counts_for_as_long_as_its_queue_says() {
+        for (queue, counts) in [(Queue::Probation, 1_500), (Queue::Main, 100)] {
+            let tenant = Tenant::default();
+            let ghost = tenant.let_go(queue, 1_000).expect("nothing is known against it");
+            for _ in 0..counts - 1 {
+                tenant.let_go(queue, 1_000);
+            }
+            assert!(tenant.came_back(ghost, 1_000, true));
+            tenant.let_go(queue, 1_000);
+            assert!(!tenant.came_back(ghost, 1_000, true), "{queue:?}");
+        }
+    }
+
+    #[test]
+    fn one_who_only_passes_is_known_and_may_better() {
+        let tenant = Tenant::default();
+        let remembered = (0..1_600).filter(|_| tenant.let_go(Queue::Probation, 1_000).is_some()).count();
+        assert!(tenant.passes_through());
+        assert!((100..200).contains(&remembered), "first {JUDGED_BY}, then one in {PASSING_ONE_IN}: {remembered}");
+        for _ in 0..64 {
+            if let Some(ghost) = tenant.let_go(Queue::Probation, 1_000) {
+                tenant.came_back(ghost, 1_000, true);
+            }
+        }
+        assert!(!tenant.passes_through());
+        tenant.forget();
+        assert!(!tenant.passes_through() && tenant.is_filling());
+    }
+
+    #[test]
+    fn the_clock_of_a_large_tenant_ticks_slower_and_still_tells() {
+        let tenant = Tenant::default();
+        let many = 1_000_000;
+        tenant.let_go(Queue::Probation, many);
+        let ghost = tenant.let_go(Queue::Probation, many).expect("nothing is known against it");
+        for _ in 0..many {
+            tenant.let_go(Queue::Probation, many);
+        }
+        assert!(tenant.came_back(ghost, many, true), "a million of a million let go since");
+        for _ in 0..many {
+            tenant.let_go(Queue::Probation, many);
+        }
+        assert!(!tenant.came_back(ghost, many, true), "two millions");
+    }
+}

@@ -1,0 +1,209 @@
+//! What the index and the slab promise, seen from the cache: borrowed values, walks over everything, keys that misbehave, memory.
+
+use super::{cache_of, entry_bytes};
+use crate::cache::{RemovalCause, Visit};
+use crate::{Bytes, Cache, Runtime};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+#[test]
+fn a_borrowed_value_stays_though_its_entry_leaves() {
+    let cache = cache_of(Bytes::mib(1));
+    cache.insert(1, vec![1]).unwrap();
+    cache.insert(2, vec![2]).unwrap();
+    let pinned = cache.pin();
+    let (one, two) = (pinned.get(&1).unwrap(), pinned.peek(&2).unwrap());
+    assert!(pinned.get(&3).is_none());
+    cache.insert(1, vec![3]).unwrap();
+    cache.remove(&2);
+    assert_eq!((one, two), (&vec![1], &vec![2]));
+    assert_eq!((pinned.get(&1), pinned.get(&2)), (Some(&vec![3]), None));
+    assert!(cache.collect() > Bytes::ZERO, "they wait for us");
+    drop(pinned);
+    assert_eq!((cache.stats().hits, cache.stats().misses), (2, 2));
+}
+
+#[test]
+fn a_walk_shows_each_live_entry_once() {
+    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    for key in 0..5_000 {
+        cache.insert(key, 2 * key).unwrap();
+    }
+    cache.entry(7).time_to_live(Duration::ZERO).insert(7).unwrap();
+    std::thread::sleep(Duration::from_millis(5));
+    let (mut at, mut seen, mut steps) = (Visit::new(), HashMap::new(), 0);
+    while !at.is_done() {
+        cache.visit(&mut at, |&key, &value| assert!(seen.insert(key, value).is_none(), "{key} twice"));
+        steps += 1;
+    }
+    assert!(steps > 4, "a little at a time: {steps}");
+    let pinned = cache.pin();
+    let all: HashMap<_, _> = pinned.iter().map(|(&key, &value)| (key, value)).collect();
+    assert_eq!(all, seen);
+    assert_eq!(all, (0..5_000).filter(|&key| key != 7).map(|key| (key, 2 * key)).collect());
+}
+
+#[test]
+fn retain_takes_out_what_is_not_wanted_and_says_so() {
+    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let told = Arc::new(AtomicUsize::new(0));
+    let theirs = told.clone();
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| Bytes::ZERO)
+        .eviction_listener(move |key, _, cause| {
+            assert!(key % 3 != 0 && cause == RemovalCause::Explicit);
+            theirs.fetch_add(1, Ordering::Relaxed);
+        })
+        .build()
+        .unwrap();
+    (0..3_000).for_each(|key| drop(cache.insert(key, key)));
+    cache.retain(|key, _| key % 3 == 0);
+    assert_eq!((cache.len(), told.load(Ordering::Relaxed)), (1_000, 2_000));
+    assert!((0..3_000).all(|key| cache.contains_key(&key) == (key % 3 == 0)));
+    let panicking =
+        std::panic::AssertUnwindSafe(|| cache.retain(|key, _| *key != 1_500 || panic!("the caller's own fault")));
+    assert!(std::panic::catch_unwind(panicking).is_err());
+    assert_eq!(cache.len(), 1_000);
+}
+
+thread_local! { static ARMED: Cell<bool> = const { Cell::new(false) }; }
+
+/// A key whose code panics when it is told to.
+#[derive(Debug)]
+struct Touchy(u64);
+
+impl Hash for Touchy {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        assert!(!ARMED.get() || self.0 != 13, "the key's own fault");
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Touchy {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(!ARMED.get() || self.0 != 14, "the key's own fault");
+        self.0 == other.0
+    }
+}
+
+impl Eq for Touchy {}
+
+#[test]
+fn keys_that_panic_harm_nobody_else_and_leave_nothing_charged() {
+    let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+    let cache = Cache::<Touchy, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let usage = || {
+        runtime.tree().drain_stock();
+        runtime.root().usage()
+    };
+    (0..20).for_each(|key| drop(cache.insert(Touchy(key), key)));
+    let before = usage();
+    ARMED.set(true);
+    for key in [13, 14] {
+        let insert = std::panic::AssertUnwindSafe(|| cache.insert(Touchy(key), 0));
+        assert!(std::panic::catch_unwind(insert).is_err(), "{key}");
+        assert_eq!((usage(), cache.len()), (before, 20));
+    }
+    assert!((0..12).all(|key| cache.get(&Touchy(key)) == Some(key)), "no lock is left behind");
+    ARMED.set(false);
+    assert!((0..20).all(|key| cache.remove(&Touchy(key)) == Some(key)));
+    assert_eq!(usage(), Bytes::ZERO);
+}
+
+#[test]
+fn values_are_dropped_once_each() {
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let runtime = Runtime::builder().budget(Bytes::kib(256)).build().unwrap();
+    let cache = Cache::<u64, Arc<Counted>>::builder(&runtime).weigher(|_, _| Bytes::new(100)).build().unwrap();
+    for n in 0..20_000_u64 {
+        drop(cache.insert(n % 7_000, Arc::new(Counted(dropped.clone()))));
+    }
+    drop(cache);
+    drop(runtime);
+    assert_eq!(dropped.load(Ordering::Relaxed), 20_000);
+}
+
+#[test]
+fn a_tick_is_all_that_a_time_to_live_is_late() {
+    let cache = cache_of(Bytes::mib(1));
+    let begin = std::time::Instant::now();
+    cache.entry(1).time_to_live(Duration::from_millis(30)).insert(vec![]).unwrap();
+    let mut last = begin.elapsed();
+    while cache.peek(&1).is_some() {
+        last = begin.elapsed();
+    }
+    assert!(begin.elapsed() >= Duration::from_millis(30), "not earlier than asked: {last:?}");
+}
+
+#[test]
+fn an_entry_costs_what_it_is_said_to() {
+    assert_eq!(Cache::<u64, u64>::ENTRY_BYTES.get(), 48 + 8 + 12);
+    assert!(entry_bytes() > 0);
+}
+
+#[test]
+fn a_cache_costs_what_is_in_it() {
+    let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    assert!(cache.footprint() < Bytes::new(1536), "an empty cache: {}", cache.footprint());
+    let tenant = runtime.group("tenant").unwrap();
+    cache.insert(0, 0).unwrap();
+    let before = cache.footprint();
+    cache.entry(1).group(&tenant).insert(1).unwrap();
+    assert!(
+        cache.footprint().get() - before.get() <= 256,
+        "a tenant's first entry: {} after {before}",
+        cache.footprint()
+    );
+    (0..200_000).for_each(|key| drop(cache.insert(key, key)));
+    let full = cache.footprint().get();
+    assert!(full / 200_000 <= 64, "{full}");
+    cache.clear();
+    // Other tests' readers come and go.
+    while cache.footprint().get() > full / 8 {
+        cache.collect();
+    }
+}
+
+#[test]
+fn readers_beside_a_shrink_and_writers_see_only_what_was_put_there() {
+    let cache = cache_of(Bytes::mib(8));
+    let stop = AtomicBool::new(false);
+    let wrong = Mutex::new(None);
+    std::thread::scope(|s| {
+        for t in 0..2_u64 {
+            let (cache, stop, wrong) = (&cache, &stop, &wrong);
+            s.spawn(move || {
+                let mut key = t + 1;
+                while !stop.load(Ordering::Relaxed) {
+                    key = key.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let asked = (key >> 33) % 40_000;
+                    if let Some(value) = cache.pin().get(&asked) {
+                        if value.len() != 8 || value[..] != asked.to_le_bytes() {
+                            *wrong.lock().unwrap() = Some((asked, value.clone()));
+                        }
+                    }
+                }
+            });
+        }
+        for round in 0..4 {
+            (0..40_000_u64).for_each(|key| drop(cache.insert(key, key.to_le_bytes().to_vec())));
+            cache.runtime().set_budget(if round % 2 == 0 { Bytes::kib(512) } else { Bytes::mib(8) });
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(wrong.into_inner().unwrap(), None);
+    cache.inner.core.queues.assert_valid();
+    cache.inner.core.index.assert_valid(&|entry| cache.inner.core.hash(&entry.key));
+}

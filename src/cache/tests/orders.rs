@@ -1,0 +1,181 @@
+//! Each order against a plain model of it, for one tenant that is full: the same accesses, the same hits.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::entry_bytes_of;
+use crate::cache::Eviction;
+use crate::{Bytes, Cache, Runtime, Watermarks};
+
+/// Entries that fit.
+const ROOM: usize = 50;
+
+/// A model: is the key there? If not, it is now.
+trait Model {
+    fn ask(&mut self, key: u64) -> bool;
+}
+
+#[derive(Default)]
+struct Lru(VecDeque<u64>);
+
+impl Model for Lru {
+    fn ask(&mut self, key: u64) -> bool {
+        let at = self.0.iter().position(|&there| there == key);
+        if let Some(at) = at {
+            self.0.remove(at);
+        } else if self.0.len() == ROOM {
+            self.0.pop_front();
+        }
+        self.0.push_back(key);
+        at.is_some()
+    }
+}
+
+#[derive(Default)]
+struct Clock(VecDeque<(u64, bool)>);
+
+impl Model for Clock {
+    fn ask(&mut self, key: u64) -> bool {
+        if let Some((_, used)) = self.0.iter_mut().find(|(there, _)| *there == key) {
+            *used = true;
+            return true;
+        }
+        while self.0.len() == ROOM {
+            match self.0.pop_front() {
+                Some((old, true)) => self.0.push_back((old, false)),
+                _ => break,
+            }
+        }
+        self.0.push_back((key, false));
+        false
+    }
+}
+
+/// One queue, the oldest first, and where the hand stands.
+#[derive(Default)]
+struct Sieve {
+    queue: Vec<(u64, bool)>,
+    hand: usize,
+}
+
+impl Model for Sieve {
+    fn ask(&mut self, key: u64) -> bool {
+        if let Some((_, used)) = self.queue.iter_mut().find(|(there, _)| *there == key) {
+            *used = true;
+            return true;
+        }
+        while self.queue.len() == ROOM {
+            if self.hand == self.queue.len() {
+                self.hand = 0;
+            }
+            if std::mem::take(&mut self.queue[self.hand].1) {
+                self.hand += 1;
+            } else {
+                self.queue.remove(self.hand);
+            }
+        }
+        self.queue.push((key, false));
+        false
+    }
+}
+
+#[derive(Default)]
+struct S3Fifo {
+    uses: HashMap<u64, u8>,
+    probation: VecDeque<u64>,
+    main: VecDeque<u64>,
+    /// And how many had left probation when it left.
+    left: HashMap<u64, usize>,
+    clock: usize,
+}
+
+impl Model for S3Fifo {
+    fn ask(&mut self, key: u64) -> bool {
+        if let Some(uses) = self.uses.get_mut(&key) {
+            *uses = (*uses + 1).min(3);
+            return true;
+        }
+        // As it was before anything is let go for it: with 64 at least as the size, half as much again.
+        let came_back = self.left.remove(&key).is_some_and(|then| self.clock - 1 - then < 96);
+        while self.uses.len() == ROOM {
+            if self.probation.len() > (ROOM / 10).max(1) || self.main.is_empty() {
+                let old = self.probation.pop_front().unwrap();
+                if self.uses[&old] >= 2 {
+                    self.uses.insert(old, 0);
+                    self.main.push_back(old);
+                } else {
+                    self.uses.remove(&old);
+                    self.left.insert(old, self.clock);
+                    self.clock += 1;
+                }
+            } else {
+                let old = self.main.pop_front().unwrap();
+                match self.uses[&old] {
+                    0 => drop(self.uses.remove(&old)),
+                    uses => {
+                        self.uses.insert(old, uses - 1);
+                        self.main.push_back(old);
+                    }
+                }
+            }
+        }
+        self.uses.insert(key, 0);
+        if came_back { &mut self.main } else { &mut self.probation }.push_back(key);
+        false
+    }
+}
+
+/// Hits of the model, hits of the cache, and requests where they differ.
+fn differ(order: Eviction, model: &mut dyn Model) -> (u32, u32, u32) {
+    let budget = Bytes::new(ROOM as u64 * entry_bytes_of::<u64, u64>());
+    let runtime = Runtime::builder()
+        .budget(budget)
+        .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
+        .watermarks(Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO })
+        .build()
+        .unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).eviction(order).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let (mut random, mut ours, mut theirs, mut differ) = (88_172_645_463_325_252_u64, 0, 0, 0);
+    for _ in 0..20_000 {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        // The square of a fraction: small keys more often.
+        let key = (random % 500) * (random >> 32) % 500;
+        let (hit, expected) = (cache.get(&key).is_some(), model.ask(key));
+        if !hit {
+            cache.insert(key, key).expect("one goes for each that comes");
+        }
+        ours += u32::from(hit);
+        theirs += u32::from(expected);
+        differ += u32::from(hit != expected);
+    }
+    assert_eq!(cache.len(), ROOM);
+    (theirs, ours, differ)
+}
+
+/// The cache tells ghosts by a part of their hash, and their age in ticks: allow for requests where that shows.
+fn assert_follows(order: Eviction, model: &mut dyn Model) {
+    let (theirs, ours, differ) = differ(order, model);
+    assert!((1_000..15_000).contains(&theirs), "{order:?}: {theirs}");
+    assert!(differ < 20_000 / 50, "{order:?}: {theirs} hits of the model, {ours} of the cache, {differ} not the same");
+}
+
+#[test]
+fn lru_lets_go_what_was_used_longest_ago() {
+    assert_follows(Eviction::Lru, &mut Lru::default());
+}
+
+#[test]
+fn second_chance_is_clock() {
+    assert_follows(Eviction::SecondChance, &mut Clock::default());
+}
+
+#[test]
+fn sieve_leaves_what_was_used_where_it_is() {
+    assert_follows(Eviction::Sieve, &mut Sieve::default());
+}
+
+#[test]
+fn s3_fifo_has_a_tenth_on_probation() {
+    assert_follows(Eviction::S3Fifo, &mut S3Fifo::default());
+}

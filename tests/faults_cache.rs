@@ -1,0 +1,292 @@
+//! What users' own code does to a cache: keys, values, weighers, loaders and listeners that panic, block or lie; tenants whose limits
+//! are lowered below what they use. Whoever called meets the fault; the bytes stay exact, and the rest goes on.
+//!
+//! Beside it: a loader, weigher, listener or drop that panics, and a listener that re-enters (`src/cache/tests/behave.rs`).
+
+use lowwater::topology::Fixed;
+use lowwater::{Bytes, Cache, Runtime};
+use std::hash::{Hash, Hasher};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{mpsc, Arc};
+use std::time::{Duration, Instant};
+
+/// Longer than any machine takes, unless something does not happen at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn runtime(budget: Bytes) -> Runtime {
+    Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn used(runtime: &Runtime) -> u64 {
+    runtime.tree().drain_stock();
+    runtime.root().usage().get()
+}
+
+/// Panics at the `n`-th use of a key or value from now on; 0: never.
+static BOMB: AtomicU64 = AtomicU64::new(0);
+
+fn tick() {
+    if BOMB.load(Relaxed) > 0 && BOMB.fetch_sub(1, Relaxed) == 1 {
+        std::panic::panic_any("the key's or value's own fault");
+    }
+}
+
+#[derive(Debug)]
+struct Key(u64);
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        tick();
+        (self.0 % 7).hash(state); // Collisions, so that keys are compared.
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        tick();
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+#[derive(Debug)]
+struct Value(u64);
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        tick();
+        Self(self.0)
+    }
+}
+
+#[test]
+fn a_key_or_value_that_panics_anywhere_leaves_the_cache_whole() {
+    const KEYS: u64 = 40;
+    const EACH: u64 = 100;
+    let runtime = runtime(Bytes::mib(1));
+    let cache = Cache::<Key, Value>::builder(&runtime).weigher(|_, _| Bytes::new(EACH)).build().unwrap();
+    let each = EACH + Cache::<Key, Value>::ENTRY_BYTES.get();
+    let operations: [&dyn Fn(u64); 7] = [
+        &|n| assert!(cache.insert(Key(n), Value(n)).is_ok()),
+        &|n| assert!(cache.get(&Key(n)).is_none_or(|value| value.0 == n)),
+        &|n| assert!(cache.remove(&Key(n)).is_none_or(|value| value.0 == n)),
+        &|n| assert_eq!(cache.get_or_insert_with(Key(n), || Value(n)).0, n),
+        &|n| drop(cache.entry(Key(n)).and_compute(|_| lowwater::cache::Op::Put(Value(n)))),
+        &|n| drop(cache.entry(Key(n)).and_compute(|_| lowwater::cache::Op::Remove)),
+        &|n| assert!(cache.touch(&Key(n), None) || !cache.contains_key(&Key(n))),
+    ];
+    let mut panics = 0;
+    for (which, operation) in operations.iter().enumerate() {
+        for n in 0..KEYS {
+            for nth in 1.. {
+                BOMB.store(nth, Relaxed);
+                let result = catch_unwind(AssertUnwindSafe(|| operation(n)));
+                let went_off = BOMB.swap(0, Relaxed) == 0;
+                assert_eq!(result.is_err(), went_off, "operation {which} on key {n}");
+                assert_eq!(used(&runtime), cache.len() as u64 * each, "operation {which} on key {n}, bomb {nth}");
+                if !went_off {
+                    break;
+                }
+                panics += 1;
+            }
+        }
+    }
+    assert!(panics > 1_000, "{panics} panics");
+    // All keys can be written, read and removed, and reclaim takes what is left.
+    for n in 0..KEYS {
+        cache.insert(Key(n), Value(n)).unwrap();
+        assert_eq!(cache.get(&Key(n)).unwrap().0, n);
+    }
+    assert_eq!(cache.len() as u64, KEYS);
+    while runtime.drop_caches() > 0 {}
+    assert_eq!((cache.len(), used(&runtime)), (0, 0));
+}
+
+#[test]
+fn a_closure_that_panics_in_a_compute_leaves_what_was_there() {
+    let runtime = runtime(Bytes::mib(1));
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    cache.insert(1, 10).unwrap();
+    let before = used(&runtime);
+    for key in [1, 2] {
+        let died = std::thread::scope(|s| {
+            let compute = || cache.entry(key).and_compute(|_| std::panic::panic_any("the closure's own fault"));
+            s.spawn(compute).join().is_err()
+        });
+        assert!(died);
+    }
+    assert_eq!((cache.get(&1), cache.get(&2), cache.len()), (Some(10), None, 1));
+    assert_eq!(used(&runtime), before);
+}
+
+#[test]
+fn a_weigher_that_lies_is_believed_once_and_the_bytes_stay_exact() {
+    let runtime = runtime(Bytes::kib(64));
+    let calls = AtomicU64::new(0);
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(move |_, _| match calls.fetch_add(1, Relaxed) % 4 {
+            0 => Bytes::ZERO,
+            1 => Bytes::MAX,
+            2 => Bytes::new(u64::MAX / 2),
+            _ => Bytes::new(1_000),
+        })
+        .build()
+        .unwrap();
+    let (mut kept, mut refused) = (0, 0);
+    for key in 0..4_000 {
+        match cache.insert(key, key) {
+            Ok(_) => kept += 1,
+            Err(error) => {
+                assert!(error.to_string().contains("does not fit"), "{error}");
+                assert_eq!(error.value, key);
+                refused += 1;
+            }
+        }
+        assert!(runtime.root().usage() <= Bytes::kib(64));
+    }
+    assert_eq!((kept, refused), (2_000, 2_000));
+    cache.clear();
+    assert_eq!(used(&runtime), 0, "what was charged is given back, whatever a second call would say");
+}
+
+#[test]
+fn a_loader_that_blocks_holds_up_those_of_its_key_only() {
+    let runtime = runtime(Bytes::mib(1));
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let (leave, wait) = mpsc::channel::<()>();
+    let (tell, entered) = mpsc::channel();
+    std::thread::scope(|s| {
+        let cache = &cache;
+        let slow = s.spawn(move || {
+            cache.get_or_insert_with(1, || {
+                tell.send(()).unwrap();
+                wait.recv().unwrap();
+                10
+            })
+        });
+        entered.recv_timeout(PATIENCE).unwrap();
+        for key in 2..1_000 {
+            assert_eq!(cache.get_or_insert_with(key, || key), key);
+        }
+        // Its own key, too, for those who do not load.
+        assert_eq!(cache.get(&1), None);
+        cache.insert(1, 11).unwrap();
+        assert_eq!(cache.get(&1), Some(11));
+        runtime.drop_caches();
+        cache.insert(1, 12).unwrap();
+        leave.send(()).unwrap();
+        slow.join().unwrap();
+        assert_eq!(cache.get(&1), Some(12), "an insert that came meanwhile is younger than the load");
+    });
+}
+
+#[test]
+fn a_listener_that_blocks_holds_up_nobody_who_has_room() {
+    let runtime = runtime(Bytes::kib(256));
+    let (leave, wait) = mpsc::channel::<()>();
+    let (tell, entered) = mpsc::channel();
+    let wait = std::sync::Mutex::new(wait);
+    let first = AtomicBool::new(true);
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| Bytes::new(1_000))
+        .eviction_listener(move |_, _, _| {
+            if first.swap(false, Relaxed) {
+                tell.send(()).unwrap();
+                let _ = wait.lock().unwrap().recv();
+            }
+        })
+        .build()
+        .unwrap();
+    for key in 0..100 {
+        cache.insert(key, key).unwrap();
+    }
+    std::thread::scope(|s| {
+        let stuck = s.spawn(|| runtime.drop_caches());
+        entered.recv_timeout(PATIENCE).unwrap();
+        for key in 1_000..1_100 {
+            cache.insert(key, key).unwrap();
+            assert_eq!(cache.get(&key), Some(key));
+        }
+        let group = runtime.group("other").unwrap();
+        cache.entry(5).group(&group).insert(5).unwrap();
+        assert_eq!(cache.remove(&5), Some(5));
+        runtime.end_group(&group).unwrap();
+        drop(group);
+        leave.send(()).unwrap();
+        stuck.join().unwrap();
+    });
+    cache.clear();
+    assert_eq!(used(&runtime), 0);
+}
+
+#[test]
+fn a_tenants_limit_below_its_use_brings_it_down_and_no_other() {
+    let runtime = runtime(Bytes::mib(4));
+    let cache =
+        Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, v| Bytes::new(v.capacity() as u64)).build().unwrap();
+    let (shop, blog) = (runtime.group("shop").unwrap(), runtime.group("blog").unwrap());
+    for key in 0..1_000 {
+        cache.entry(key).group(&shop).insert(vec![0; 500]).unwrap();
+        cache.entry(key + 10_000).group(&blog).insert(vec![0; 500]).unwrap();
+    }
+    let blogs = cache.len_of(&blog);
+    for max in [Bytes::kib(256), Bytes::kib(64), Bytes::kib(4)] {
+        shop.set_max(max);
+        // Whoever inserts pays a little; nobody else needs to do anything.
+        until("the shop is below its new limit", || {
+            let _ = cache.entry(1).group(&shop).insert(vec![0; 500]);
+            runtime.tree().drain_stock();
+            shop.usage() <= max
+        });
+        assert_eq!((cache.len_of(&blog), blogs), (1_000, 1_000), "the other keeps all");
+        cache.entry(2).group(&shop).insert(vec![0; 500]).unwrap();
+    }
+    shop.set_max(Bytes::ZERO);
+    let error = cache.entry(3).group(&shop).insert(vec![7; 500]).unwrap_err();
+    assert!(error.to_string().contains("group /shop") && error.value == [7; 500], "{error}");
+    let left = |key: u64| cache.get(&(key + 10_000)).is_some();
+    assert!((0..1_000).all(left));
+    shop.set_max(Bytes::MAX);
+    cache.entry(3).group(&shop).insert(vec![0; 500]).unwrap();
+}
+
+#[test]
+fn a_tenant_that_ends_beside_its_writers_leaves_its_entries_to_the_parent() {
+    let runtime = runtime(Bytes::mib(1));
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::new(10)).build().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        let writer = s.spawn(|| {
+            for key in 0.. {
+                let group = runtime.group("short");
+                let Ok(group) = group else { continue };
+                cache.entry(key % 500).group(&group).insert(key).unwrap();
+                if stop.load(Relaxed) {
+                    break;
+                }
+            }
+        });
+        for _ in 0..200 {
+            if let Some(group) = runtime.find_group("short") {
+                let _ = runtime.end_group(&group);
+            }
+            std::thread::yield_now();
+        }
+        stop.store(true, Relaxed);
+        writer.join().unwrap();
+    });
+    let each = 10 + Cache::<u64, u64>::ENTRY_BYTES.get();
+    assert_eq!(used(&runtime), cache.len() as u64 * each);
+    cache.clear();
+    assert_eq!(used(&runtime), 0);
+}

@@ -1,0 +1,357 @@
+//! No memory: each allocation of each operation fails once, in a process of its own.
+//!
+//! There are two good ends. The operation does without, or tells its caller by its error; then everything is as exact as before and
+//! the next try succeeds. Or the allocation is one that Rust's standard library ends the process for, with a message; the operations
+//! for which that must not happen are named below ([`NEVER_ABORTS`]). Everything else fails the test: a panic, a hang, a wrong count,
+//! a fault in memory, an error that says nothing.
+//!
+//! `cargo test --test faults_memory -- --nocapture` prints where the process would end. Beside it: the lists and their tables,
+//! in one process (`lru-core/tests/list_lru_alloc.rs`).
+
+use lowwater::topology::Fixed;
+use lowwater::{
+    linked, Bytes, Cache, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Registry, Runtime, Scan,
+};
+use lowwater::{Reclaim, ShrinkControl, Shrinker};
+use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+
+const N0: NodeId = NodeId::ZERO;
+/// The child's order: `OPERATION:N`, the operation to be done with its N-th allocation failing.
+const ORDER: &str = "LOWWATER_FAIL";
+
+/// What must go on or tell its caller at every allocation that fails: all that reclaim does, since it runs because there is no memory,
+/// and what stands on the paths between a cache and its lists.
+const NEVER_ABORTS: [&str; 5] = ["list add", "list add many", "list walk", "charge", "cache get"];
+
+/// An operation that allocates more often than that does the same again and again.
+const NTH_MAX: usize = 40;
+
+struct Faulty;
+
+thread_local! {
+    /// This many more allocations of this thread succeed, then one fails.
+    static FAIL_AFTER: Cell<Option<usize>> = const { Cell::new(None) };
+    static FAILED: Cell<bool> = const { Cell::new(false) };
+}
+
+fn fails_now() -> bool {
+    let Ok(Some(n)) = FAIL_AFTER.try_with(Cell::get) else { return false };
+    FAIL_AFTER.set(n.checked_sub(1));
+    if n == 0 {
+        FAILED.set(true);
+        // If the process ends here, this is the last that is heard of it.
+        eprintln!("site: {}", site(&Backtrace::force_capture().to_string()));
+    }
+    n == 0
+}
+
+/// The innermost function of ours on the stack.
+fn site(stack: &str) -> String {
+    let ours = |line: &&str| line.contains("lowwater") && !line.contains("faults_memory");
+    let names = stack.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit()));
+    let name = names.filter_map(|line| line.split_once(": ").map(|(_, name)| name)).find(ours);
+    name.unwrap_or("the test itself").to_string()
+}
+
+// SAFETY: every call goes to `System` unchanged, or answers null, which an allocator may at any time.
+unsafe impl GlobalAlloc for Faulty {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if fails_now() {
+            return std::ptr::null_mut();
+        }
+        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: `ptr` came from `System` with this layout, since `alloc` goes there.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static FAULTY: Faulty = Faulty;
+
+struct Item(Links);
+
+linked!(impl[] for Item { 0, handle: Arc<Item> });
+
+fn item() -> Arc<Item> {
+    Arc::new(Item(Links::new()))
+}
+
+/// A cache of items that is nothing but a list and a shrinker.
+#[derive(Default)]
+struct Shelf(OnceLock<ListLru<Item>>);
+
+impl Shelf {
+    fn list(&self) -> &ListLru<Item> {
+        self.0.get().unwrap()
+    }
+}
+
+impl Shrinker for Shelf {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        match self.list().count_one(sc.memcg(), sc.node()) {
+            0 => Count::Empty,
+            n => Count::Objects(n),
+        }
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        let mut gone = Isolated::new();
+        let freed = self.list().walk_one(sc.memcg(), sc.node(), &mut sc.nr_to_scan(), |it| it.isolate(&mut gone));
+        sc.set_nr_scanned(freed);
+        Scan::Freed(freed)
+    }
+}
+
+fn group(tree: &MemcgTree) -> Memcg {
+    tree.root().create("a").unwrap().create("b").unwrap()
+}
+
+type ShelfWorld = (MemcgTree, Memcg, Registry, Arc<Shelf>, lowwater::Registration);
+
+/// A tree, a registry, and a shelf in it with `items` for a group.
+fn shelf(items: usize) -> ShelfWorld {
+    let tree = MemcgTree::new(2);
+    let group = group(&tree);
+    let registry = Registry::new(&tree, 1);
+    let shelf = Arc::new(Shelf::default());
+    let prepared = registry.builder("shelf").alloc().unwrap();
+    assert!(shelf.0.set(ListLru::with_occupancy(prepared.occupancy())).is_ok());
+    let registration = prepared.register(Arc::clone(&shelf) as Arc<dyn Shrinker>);
+    for _ in 0..items {
+        shelf.list().add(item(), &group, N0).unwrap();
+    }
+    (tree, group, registry, shelf, registration)
+}
+
+type Pages = Cache<u64, Vec<u8>>;
+
+fn cache() -> (Runtime, Pages) {
+    let runtime = Runtime::builder().budget(Bytes::mib(1)).topology(Arc::new(Fixed::new(1))).build().unwrap();
+    let cache = Pages::builder(&runtime).weigher(|_, v| Bytes::new(v.capacity() as u64)).build().unwrap();
+    (runtime, cache)
+}
+
+fn cache_is_exact(cache: &Pages) {
+    let values: usize = (0..2_000).filter_map(|key| cache.peek(&key)).map(|v| v.capacity()).sum();
+    cache.runtime().tree().drain_stock();
+    let used = cache.runtime().root().usage().get();
+    assert_eq!(used, values as u64 + cache.len() as u64 * Pages::ENTRY_BYTES.get());
+}
+
+/// Runs `f` with the allocation that was ordered failing. Whether `f` told of it is what it returns.
+fn failing(nth: usize, f: impl FnOnce() -> bool) -> bool {
+    FAIL_AFTER.set(Some(nth));
+    let told = f();
+    FAIL_AFTER.set(None);
+    told
+}
+
+/// What is tried: each sets up, does its one thing with the N-th allocation failing, and checks what is there. True: it was told.
+type Operation = (&'static str, fn(usize) -> bool);
+
+const OPERATIONS: [Operation; 14] = [
+    ("list add", |nth| {
+        let (tree, lru, it) = (MemcgTree::new(2), ListLru::<Item>::new(), item());
+        let group = group(&tree);
+        let told = failing(nth, || lru.add(it.clone(), &group, N0).is_err());
+        lru.assert_valid();
+        assert_eq!((lru.count_node(N0), Arc::strong_count(&it)), (u64::from(!told), 2 - usize::from(told)));
+        assert!(!told || lru.add(it, &group, N0).is_ok());
+        told
+    }),
+    ("list add many", |nth| {
+        let (tree, lru) = (MemcgTree::new(2), ListLru::<Item>::new());
+        let group = group(&tree);
+        let mut items = Isolated::new();
+        (0..10).for_each(|_| items.push(item()).map_err(drop).unwrap());
+        let told = failing(nth, || lru.add_many(&mut items, &group, N0).is_err());
+        lru.assert_valid();
+        assert_eq!(lru.count_node(N0) as usize + items.count(), 10, "nothing is lost");
+        told
+    }),
+    ("list walk", |nth| {
+        let (tree, lru) = (MemcgTree::new(2), ListLru::<Item>::new());
+        let group = group(&tree);
+        (0..10).for_each(|_| lru.add(item(), &group, N0).map_err(drop).unwrap());
+        let mut gone = Isolated::new();
+        let told = failing(nth, || lru.walk_one(&group, N0, &mut 5, |it| it.isolate(&mut gone)) != 5);
+        lru.assert_valid();
+        assert_eq!(lru.count_one(&group, N0), 5);
+        told
+    }),
+    ("group create", |nth| {
+        let tree = MemcgTree::new(2);
+        let told = failing(nth, || tree.root().create("g").is_err());
+        let there = tree.root().child("g").is_some();
+        assert_eq!((there, tree.len()), (!told, 2 - usize::from(told)));
+        told
+    }),
+    ("group end", |nth| {
+        let (tree, group, _registry, shelf, _registration) = shelf(10);
+        let parent = group.parent().unwrap().clone();
+        let told = failing(nth, || group.offline().is_err());
+        shelf.list().assert_valid();
+        let at = if told { &group } else { &parent };
+        assert_eq!(shelf.list().count_one(at, N0), 10);
+        drop(tree);
+        told
+    }),
+    ("charge", |nth| {
+        let tree = MemcgTree::new(2);
+        let group = group(&tree);
+        let told = failing(nth, || group.try_charge(Bytes::kib(100)).is_err());
+        tree.drain_stock();
+        assert_eq!(group.usage(), if told { Bytes::ZERO } else { Bytes::kib(100) });
+        told
+    }),
+    ("register", |nth| {
+        let tree = MemcgTree::new(2);
+        let registry = Registry::new(&tree, 1);
+        let shelf = Arc::new(Shelf::default());
+        let mut registration = None;
+        let told = failing(nth, || match registry.builder("late").alloc() {
+            Ok(prepared) => {
+                registration = Some(prepared.register(Arc::clone(&shelf) as Arc<dyn Shrinker>));
+                false
+            }
+            Err(_) => true,
+        });
+        assert_eq!(registry.snapshot().shrinkers.len(), usize::from(!told));
+        told
+    }),
+    ("first object of a group", |nth| {
+        let (_tree, group, registry, shelf, _registration) = shelf(0);
+        let told = failing(nth, || shelf.list().add(item(), &group, N0).is_err());
+        assert_eq!(registry.drop_caches(), u64::from(!told), "no object is hidden (S11)");
+        told
+    }),
+    ("pass", |nth| {
+        let (_tree, group, registry, shelf, _registration) = shelf(1_000);
+        let mut freed = 0;
+        failing(nth, || {
+            let mut work = lowwater_shrinker::Work::unlimited();
+            freed = registry.shrink(registry.root(), N0, 2, Reclaim::KSWAPD, &mut work).freed;
+            false
+        });
+        shelf.list().assert_valid();
+        assert_eq!(shelf.list().count_one(&group, N0), 1_000 - freed);
+        assert_eq!(registry.drop_caches(), 1_000 - freed);
+        false
+    }),
+    ("direct reclaim", |nth| {
+        let (_tree, group, registry, shelf, _registration) = shelf(1_000);
+        let mut freed = 0;
+        failing(nth, || {
+            freed = registry.direct_reclaim(registry.root(), Reclaim::FOREGROUND, &|| false).freed;
+            false
+        });
+        assert_eq!(shelf.list().count_one(&group, N0), 1_000 - freed);
+        assert_eq!(registry.drop_caches(), 1_000 - freed);
+        false
+    }),
+    ("cache insert", |nth| {
+        let (runtime, cache) = cache();
+        (0..1_000).for_each(|key| drop(cache.insert(key, vec![0; 100]).unwrap()));
+        let group = runtime.group("late").unwrap();
+        let value = vec![0; 300];
+        let told = failing(nth, || cache.entry(1_500).group(&group).insert(value).is_err());
+        cache_is_exact(&cache);
+        assert_eq!(cache.peek(&1_500).is_some(), !told);
+        told
+    }),
+    ("cache get", |nth| {
+        let (_runtime, cache) = cache();
+        (0..100).for_each(|key| drop(cache.insert(key, Vec::new()).unwrap()));
+        let told = failing(nth, || (0..200).filter(|key| cache.get(key).is_some()).count() != 100);
+        cache_is_exact(&cache);
+        told
+    }),
+    ("dentry lookup", |nth| {
+        let (_tree, dcache, mount, _registry) = names();
+        let told = failing(nth, || mount.lookup(b"/there/missing").is_err() || mount.lookup(b"/there/file").is_err());
+        let census = mount.assert_valid();
+        assert_eq!(dcache.statistics().nr_dentry, census.dentries);
+        assert!(mount.lookup(b"/there/file").unwrap().is_some());
+        told
+    }),
+    ("dentry create", |nth| {
+        let (_tree, dcache, mount, registry) = names();
+        let told = failing(nth, || mount.create(b"/there/new").is_err());
+        assert_eq!(dcache.statistics().nr_dentry, mount.assert_valid().dentries);
+        // What the backend has is what is shown, whether we were told or not.
+        let there = mount.lookup(b"/there/new").unwrap().is_some();
+        while registry.drop_caches() > 0 {}
+        assert_eq!(mount.lookup(b"/there/new").unwrap().is_some(), there);
+        told
+    }),
+];
+
+fn names() -> (MemcgTree, Dcache, lowwater_dcache_model::Mount, Registry) {
+    let tree = MemcgTree::new(2);
+    let registry = Registry::new(&tree, 1);
+    let dcache = Dcache::builder().buckets(64).topology(Arc::new(Fixed::new(1))).build();
+    let memory = Arc::new(Memory::new());
+    memory.plant(b"/there/file", Kind::File).unwrap();
+    let mount = dcache.mount(memory, &registry, tree.root()).unwrap();
+    (tree, dcache, mount, registry)
+}
+
+#[test]
+fn no_allocation_that_fails_loses_anything() {
+    if let Ok(order) = std::env::var(ORDER) {
+        return child(&order);
+    }
+    for (name, _) in OPERATIONS {
+        let (mut sites, mut survived) = (BTreeMap::new(), 0);
+        for nth in 0..NTH_MAX {
+            let out = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "no_allocation_that_fails_loses_anything", "--test-threads=1", "--nocapture"])
+                .env(ORDER, format!("{name}:{nth}"))
+                .env("RUST_BACKTRACE", "0")
+                .output()
+                .unwrap();
+            let (said, err) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+            if said.contains("outcome: no allocation failed") {
+                assert!(nth > 0 || NEVER_ABORTS.contains(&name), "{name} allocates nothing, so nothing was tried");
+                break;
+            }
+            if out.status.success() && said.contains("outcome: went on") {
+                survived += 1;
+                continue;
+            }
+            assert!(
+                err.contains("memory allocation of ") && !err.contains("panicked"),
+                "{name}, allocation {nth}: {}\n{said}{err}",
+                out.status
+            );
+            let site = err.lines().find_map(|line| line.strip_prefix("site: ")).unwrap_or("?").to_string();
+            *sites.entry(site).or_insert(0) += 1;
+        }
+        let aborts: usize = sites.values().sum();
+        println!("{name}: {survived} told or done without, {aborts} end the process");
+        sites.iter().for_each(|(site, times)| println!("    {times} in {site}"));
+        assert!(aborts == 0 || !NEVER_ABORTS.contains(&name), "{name} must not end the process");
+    }
+}
+
+fn child(order: &str) {
+    let (name, nth) = order.split_once(':').unwrap();
+    let (_, operation) = OPERATIONS.iter().find(|(other, _)| *other == name).unwrap();
+    // What a thread or the program allocates once is not the operation's.
+    operation(usize::MAX);
+    FAILED.set(false);
+    let told = operation(nth.parse().unwrap());
+    let failed = FAILED.get();
+    assert!(failed || !told, "{name} tells of a failure that was not");
+    println!("outcome: {}", if failed { "went on" } else { "no allocation failed" });
+}
