@@ -7,10 +7,12 @@
 # | lowwater-lru-core, lowwater-shrinker | none | the tests that need no thread identity, on the spin lock and the counted read side |
 # | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
 # | lowwater | hwloc | builds |
+# | lowwater | fuse | without warnings; ci/fuse.sh uses it |
 # | lowwater | async | its tests |
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
+. ci/tools/rust.bash
 
 cargo test -p lowwater-lru-core --no-default-features
 # Without `std` one thread cannot be told from another, so tests/invariants.rs, which re-enters on purpose, is left out.
@@ -20,3 +22,5 @@ packages pkg-config libhwloc-dev libudev-dev
 cargo test -p lowwater-lru-core --features hwloc topology
 cargo check -p lowwater --features hwloc --all-targets
 cargo test -p lowwater --features async --test async_loads
+component clippy
+cargo clippy -p lowwater --features fuse --example fuse_mirror -- -D warnings
