@@ -56,7 +56,7 @@ where
         self.queues.count_is(self.counters.len());
         let (mut scanned, mut freed) = (0, 0);
         while scanned < nr {
-            let Turn { old, moved, to, scanned: turn } = self.queues.turn(memcg, node, nr - scanned, now);
+            let Turn { old, moved, to, entries, scanned: turn } = self.queues.turn(memcg, node, nr - scanned, now);
             if turn == 0 {
                 break;
             }
@@ -68,11 +68,11 @@ where
             for entry in moved {
                 let hash = self.hash_again(&entry.key);
                 if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
-                    bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, node, now));
+                    bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, entries, now));
                 }
             }
             freed += old.len() as u64;
-            bytes = bytes.saturating_add(self.let_all_go(old, memcg, node, now));
+            bytes = bytes.saturating_add(self.let_all_go(old, memcg, entries, now));
             memcg.uncharge(bytes);
         }
         (scanned, freed)
@@ -107,13 +107,13 @@ where
     }
 
     /// Lets isolated entries go, a few at a time: the lines that each needs are asked for before the first is touched.
-    fn let_all_go(&self, mut entries: Isolated<Entry<K, V>>, memcg: &Memcg, node: NodeId, now: Now) -> Bytes {
+    fn let_all_go(&self, mut old: Isolated<Entry<K, V>>, memcg: &Memcg, entries: u64, now: Now) -> Bytes {
         let mut bytes = Bytes::ZERO;
-        while !entries.is_empty() {
+        while !old.is_empty() {
             let mut batch: [_; AHEAD] = std::array::from_fn(|_| None);
             let guard = pin();
             for place in &mut batch {
-                let Some(entry) = entries.pop() else { break };
+                let Some(entry) = old.pop() else { break };
                 let hash = self.hash_again(&entry.key);
                 if let Some(hash) = hash {
                     self.index.prefetch(hash, &guard);
@@ -123,14 +123,14 @@ where
             }
             drop(guard);
             for (entry, hash) in batch.into_iter().flatten() {
-                bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, node, now));
+                bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, entries, now));
             }
         }
         bytes
     }
 
     /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends it. Says what it was charged for.
-    fn let_go(&self, entry: Handle<K, V>, hash: Option<u64>, memcg: &Memcg, node: NodeId, now: Now) -> Bytes {
+    fn let_go(&self, entry: Handle<K, V>, hash: Option<u64>, memcg: &Memcg, entries: u64, now: Now) -> Bytes {
         let charge = entry.charge();
         // Without a hash it stays in the index, and so in memory.
         let Some(hash) = hash else { return charge };
@@ -141,7 +141,7 @@ where
         let hasher = |there: &Entry<K, V>| self.hash(&there.key);
         let removed = self.index.remove(hash, &guard, is_it, &hasher, |there| there.set_cause(cause));
         if removed.is_some() && cause == RemovalCause::Size {
-            self.queues.remember(hash, entry.queue(), memcg, node);
+            self.queues.remember(hash, entry.queue(), memcg, entries);
         }
         drop(guard);
         self.end(entry);
