@@ -12,7 +12,7 @@ use super::entry::{rounded, Entry, Handle};
 use super::error::{InsertError, Reason};
 use super::queues::Queues;
 use super::stats::RemovalCause;
-use super::time::{Moment, Now};
+use super::time::{Lifetime, Moment, Now};
 use super::{Cache, Found, Inner, Maybe};
 
 /// A key's place in a cache; from [`Cache::entry`]. Nothing is looked up or locked until one of its verbs is called.
@@ -43,7 +43,7 @@ where
     pub(super) cache: &'a Cache<K, V, S>,
     pub(super) key: K,
     pub(super) group: &'a Memcg,
-    pub(super) time_to_live: Option<Duration>,
+    pub(super) lifetime: Lifetime,
 }
 
 /// What is under a key.
@@ -106,7 +106,7 @@ where
 {
     pub(super) fn new(cache: &'a Cache<K, V, S>, key: K) -> Self {
         let inner = &cache.inner;
-        Self { cache, key, group: &inner.group, time_to_live: inner.time_to_live }
+        Self { cache, key, group: &inner.group, lifetime: inner.lifetime }
     }
 
     /// The group that is charged for what is inserted; the cache's own by default.
@@ -115,15 +115,15 @@ where
         self
     }
 
-    /// How long what is inserted lives; the cache's own time by default.
+    /// How long what is inserted lives, used or not; the cache's own time by default.
     pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.time_to_live = Some(time);
+        self.lifetime = Lifetime::Fixed(time);
         self
     }
 
     /// What is inserted lives until it is evicted, whatever the cache's own time is.
     pub fn forever(mut self) -> Self {
-        self.time_to_live = None;
+        self.lifetime = Lifetime::Forever;
         self
     }
 
@@ -133,7 +133,7 @@ where
     ///
     /// [`InsertError`] says why, and gives the value back. What was there still is.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
-        let expires = self.cache.inner.core.expiry(self.time_to_live);
+        let expires = self.cache.inner.core.clock.end_of(self.lifetime);
         let hash = self.cache.inner.core.hash(&self.key);
         self.cache.make_and_put(self.key, value, hash, self.group, expires, &Expect::Any).map_err(|unput| {
             let reason = unput.reason.expect("anything was expected");
@@ -172,7 +172,7 @@ where
             let op = f(there.map(|entry| Current { entry, now, queues, root, group: OnceCell::new() }));
             let (value, expires) = match (op, there) {
                 (Op::Update(value), Some(entry)) => (value, entry.expires()),
-                (Op::Put(value) | Op::Update(value), _) => (value, core.expiry(self.time_to_live)),
+                (Op::Put(value) | Op::Update(value), _) => (value, core.clock.end_of(self.lifetime)),
                 (Op::Remove, Some(entry)) => {
                     let is_it = |there: &_| std::ptr::eq(there, entry);
                     let Some((_, ended)) = core.take_out(hash, &guard, is_it, |_| RemovalCause::Explicit) else {

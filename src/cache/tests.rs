@@ -6,6 +6,7 @@ mod model;
 mod orders;
 mod tenants;
 mod threads;
+mod times;
 
 use crate::{Bytes, Cache, Runtime};
 
