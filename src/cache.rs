@@ -24,6 +24,7 @@ mod entry;
 mod error;
 mod fill;
 mod ghost;
+mod keep;
 mod load;
 mod pinned;
 mod place;
@@ -60,8 +61,10 @@ use lowwater_lru_core::index::Cursor;
 use lowwater_lru_core::{pin, Bytes, Guard, HookId, Index, Memcg, NodeId, OfflineHook};
 use lowwater_shrinker::Registration;
 
+use crate::runtime::ChoresId;
 use crate::Runtime;
 use entry::{Entry, Handle};
+use keep::Rounds;
 use load::Flights;
 use queues::Queues;
 use room::Hands;
@@ -114,6 +117,8 @@ struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     core: Arc<Core<K, V, S>>,
     /// By which the core hears of groups that end.
     hook: HookId,
+    /// By which the keeper knows the core.
+    chores: ChoresId,
     flights: Flights<K, V>,
     group: Memcg,
     /// Of entries that name no other.
@@ -137,6 +142,7 @@ struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     time_to_idle: Option<Duration>,
     /// The most entries there were since memory was last given back by the allocator.
     most: AtomicUsize,
+    rounds: Rounds,
 }
 
 /// What a lookup came to.
@@ -317,6 +323,7 @@ where
             entry.expire_at(expires);
             self.inner.core.queues.used(entry);
         });
+        self.inner.says(expires);
         touched.is_some()
     }
 
@@ -503,6 +510,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Offline
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Inner<K, V, S> {
     fn drop(&mut self) {
+        self.runtime.keeper().remove(self.chores);
         self.runtime.tree().remove_hook(self.hook);
     }
 }

@@ -9,6 +9,7 @@ use hashbrown::DefaultHashBuilder;
 use lowwater_lru_core::{Bytes, Index, Memcg};
 
 use super::error::BuildError;
+use super::keep::Rounds;
 use super::load::Flights;
 use super::queues::{Eviction, Queues};
 use super::room::Hands;
@@ -188,13 +189,16 @@ where
             clock: Clock::start(),
             time_to_idle: self.time_to_idle,
             most: AtomicUsize::new(0),
+            rounds: Rounds::default(),
         });
         let hook = self.runtime.tree().add_hook(Arc::clone(&core) as _);
+        let chores = self.runtime.keeper().add(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {
             registration,
             core,
             hook,
+            chores,
             flights: Flights::default(),
             group,
             lifetime,

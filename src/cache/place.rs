@@ -302,7 +302,7 @@ where
         expect: &Expect<'_, K, V>,
     ) -> Result<Put<'c, K, V, S>, Unput<K, V>> {
         let core = &self.inner.core;
-        let node = entry.node();
+        let (node, expires) = (entry.node(), entry.expires());
         // So that nothing is allocated for the list under the segment's lock.
         core.queues.prepare(entry.queue(), group, node);
         let mut refused = None;
@@ -336,6 +336,7 @@ where
             Ok((there, ended)) => {
                 std::mem::forget(refund);
                 core.counters.inserted();
+                self.inner.says(expires);
                 let there = there.filter(|_| cause == RemovalCause::Replaced);
                 Ok((there.map(|there| there.value.clone()), ended))
             }

@@ -2,6 +2,7 @@
 
 mod behave;
 mod core;
+mod keep;
 mod model;
 mod orders;
 mod tenants;

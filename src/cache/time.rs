@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 /// Nanoseconds in a tick.
 const TICK: u64 = 4_000_000;
 const SECOND: u64 = 1_000_000_000;
+/// The same.
+pub(super) const TICK_TIME: Duration = Duration::from_nanos(TICK);
 /// Says that a moment is told in seconds.
 const SECONDS: u32 = 1 << 31;
 /// Says that a use pushes it on.
@@ -81,6 +83,30 @@ impl Moment {
             (u64::try_from(self.ticks_from(now)).unwrap_or(0) * TICK).saturating_sub(TICK + now.0 % TICK)
         };
         Some(Duration::from_nanos(left))
+    }
+
+    /// Does it come before the other, as seen when either was told? Never comes last.
+    pub(super) fn is_sooner_than(self, other: Self) -> bool {
+        match (self.is_never(), other.is_never()) {
+            (true, _) => false,
+            (false, true) => true,
+            _ => match (self.0 & SECONDS, other.0 & SECONDS) {
+                // Of 30 bits, the highest is the sign.
+                (0, 0) => ((self.0.wrapping_sub(other.0) << 2) as i32) < 0,
+                (0, _) => true,
+                (_, 0) => false,
+                _ => self.0 & NUMBER < other.0 & NUMBER,
+            },
+        }
+    }
+
+    /// That which comes first.
+    pub(super) fn sooner(a: Self, b: Self) -> Self {
+        if b.is_sooner_than(a) {
+            b
+        } else {
+            a
+        }
     }
 
     /// Does a use push it on?
@@ -169,6 +195,21 @@ mod tests {
                 assert_eq!(at.idling().left(Now(begin)), at.left(Now(begin)));
                 assert!(at.idling().idles() && !at.idles());
                 assert_eq!(at.idling().is_past(Now(begin + time)), at.is_past(Now(begin + time)));
+            }
+        }
+    }
+
+    #[test]
+    fn moments_are_told_apart_by_which_comes_first() {
+        for begin in [0, 20 * DAY, 49 * DAY, 50 * DAY - 7, 98 * DAY] {
+            let times = [4 * TICK, 100 * SECOND, 19 * DAY, 21 * DAY, 3_000 * DAY];
+            let mut moments: Vec<_> = times.map(|time| Moment::at(u128::from(begin + time), Now(begin))).into();
+            moments.push(Moment::NEVER);
+            for (i, a) in moments.iter().enumerate() {
+                for (j, b) in moments.iter().enumerate() {
+                    assert_eq!(a.is_sooner_than(*b), i < j, "{begin} {i} {j}");
+                    assert_eq!(Moment::sooner(*a, *b), moments[i.min(j)]);
+                }
             }
         }
     }
