@@ -30,6 +30,7 @@ mod pinned;
 mod place;
 mod queues;
 mod room;
+mod save;
 mod shrink;
 mod stats;
 mod tenant;
@@ -45,6 +46,7 @@ pub use error::{BuildError, InsertError, Reason};
 pub use pinned::Pinned;
 pub use place::{Computed, Current, Op, Place};
 pub use queues::Eviction;
+pub use save::{Loaded, Meta};
 pub use stats::{CacheStats, RemovalCause};
 pub use walk::{Iter, Visit};
 

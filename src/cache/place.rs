@@ -219,6 +219,13 @@ pub(super) struct Unput<K, V> {
     value: V,
 }
 
+impl<K, V> Unput<K, V> {
+    /// Was something else there than was expected?
+    pub(super) fn found_another(&self) -> bool {
+        self.reason.is_none()
+    }
+}
+
 /// Bytes that were taken for an entry, given back when this is dropped.
 struct Refund<'a> {
     group: &'a Memcg,
@@ -232,7 +239,7 @@ impl Drop for Refund<'_> {
 }
 
 /// The value that another took the place of, and what is to be dropped when no guard is held.
-type Put<'c, K, V, S> = (Option<V>, Maybe<'c, K, V, S>);
+pub(super) type Put<'c, K, V, S> = (Option<V>, Maybe<'c, K, V, S>);
 
 /// The group itself, or if it is dying, the one above it that is not.
 fn online(group: &Memcg) -> Cow<'_, Memcg> {
@@ -273,7 +280,14 @@ where
     }
 
     /// Weighs and charges a value, and makes an entry that is nowhere yet. It stays charged.
-    fn make(&self, key: K, value: V, hash: u64, group: &Memcg, expires: Moment) -> Result<Handle<K, V>, Unput<K, V>> {
+    pub(super) fn make(
+        &self,
+        key: K,
+        value: V,
+        hash: u64,
+        group: &Memcg,
+        expires: Moment,
+    ) -> Result<Handle<K, V>, Unput<K, V>> {
         let inner = &self.inner;
         inner.core.queues.prefetch(hash);
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
@@ -293,7 +307,7 @@ where
 
     /// Puts an entry in its place, if what is there is what was expected; the value that it replaced, and what is to be ended when
     /// the guard is gone.
-    fn put<'c>(
+    pub(super) fn put<'c>(
         &'c self,
         entry: Handle<K, V>,
         hash: u64,

@@ -5,6 +5,7 @@ mod core;
 mod keep;
 mod model;
 mod orders;
+mod save;
 mod tenants;
 mod threads;
 mod times;

@@ -169,6 +169,16 @@ impl Clock {
         }
     }
 
+    /// When what has so much time left expires; that of an idle time, perhaps.
+    pub(super) fn end_after(&self, left: Option<Duration>, idles: bool) -> Moment {
+        let at = left.map_or(Moment::NEVER, |left| self.after(left));
+        if idles {
+            at.idling()
+        } else {
+            at
+        }
+    }
+
     /// The new end of what idles until `at`, and was used just now; none where it need not be told.
     pub(super) fn pushed_on(&self, at: Moment, idle: Duration) -> Option<Moment> {
         let is_due = at.idles() && at.left(self.now()).is_some_and(|left| left < idle);
