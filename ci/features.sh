@@ -7,7 +7,7 @@
 # | lowwater-lru-core, lowwater-shrinker | none | the tests that need no thread identity, on the spin lock and the counted read side |
 # | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
 # | lowwater | hwloc | builds |
-# | lowwater | async | its tests |
+# | lowwater | async, metrics | their tests |
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
@@ -20,3 +20,4 @@ packages pkg-config libhwloc-dev libudev-dev
 cargo test -p lowwater-lru-core --features hwloc topology
 cargo check -p lowwater --features hwloc --all-targets
 cargo test -p lowwater --features async --test async_loads
+cargo test -p lowwater --features metrics --lib metrics

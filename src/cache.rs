@@ -26,6 +26,8 @@ mod fill;
 mod ghost;
 mod keep;
 mod load;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod pinned;
 mod place;
 mod queues;

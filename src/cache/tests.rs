@@ -3,6 +3,8 @@
 mod behave;
 mod core;
 mod keep;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod model;
 mod orders;
 mod save;
