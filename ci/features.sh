@@ -8,9 +8,11 @@
 # | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
 # | lowwater | hwloc | builds |
 # | lowwater | async, metrics | their tests |
+# | lowwater | fuse | without warnings; ci/fuse.sh uses it |
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
+. ci/tools/rust.bash
 
 cargo test -p lowwater-lru-core --no-default-features
 # Without `std` one thread cannot be told from another, so tests/invariants.rs, which re-enters on purpose, is left out.
@@ -21,3 +23,5 @@ cargo test -p lowwater-lru-core --features hwloc topology
 cargo check -p lowwater --features hwloc --all-targets
 cargo test -p lowwater --features async --test async_loads
 cargo test -p lowwater --features metrics --lib metrics
+component clippy
+cargo clippy -p lowwater --features fuse --example fuse_mirror -- -D warnings

@@ -4,10 +4,10 @@
 
 pub mod cpu;
 
-use lowwater::{MemcgTree, Registry};
+use lowwater::{Bytes, MemcgTree, Registry};
 use lowwater_dcache_model::backend::Memory;
 use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
-use lowwater_dcache_model::{Dcache, Mount};
+use lowwater_dcache_model::{Builder, Dcache, Mount};
 use std::sync::Arc;
 
 /// A cache with one mount of a tree in memory.
@@ -22,9 +22,21 @@ pub struct Stage {
 
 impl Stage {
     pub fn new(buckets: usize, policy: Box<dyn NegativePolicy>) -> Self {
+        Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy), None)
+    }
+
+    /// One that charges names to a group, with so much room.
+    pub fn charged(buckets: usize, policy: Box<dyn NegativePolicy>, room: Bytes) -> Self {
+        Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy).charge(true), Some(room))
+    }
+
+    fn build(builder: Builder, room: Option<Bytes>) -> Self {
         let tree = MemcgTree::default();
+        if let Some(room) = room {
+            tree.root().set_max(room);
+        }
         let registry = Registry::new(&tree, 1);
-        let dcache = Dcache::builder().buckets(buckets).boxed_policy(policy).build();
+        let dcache = builder.build();
         let memory = Arc::new(Memory::new());
         let mount = dcache.mount(memory.clone(), &registry, tree.root()).expect("a tree in memory has a root");
         Self { mount, dcache, registry, memory, _tree: tree }

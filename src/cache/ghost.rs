@@ -123,7 +123,7 @@ const TAKEN: u32 = 1 << 15;
 const QUEUE: u32 = 1 << 14;
 
 fn pack(hash: u64, ghost: Ghost) -> u32 {
-    tag(hash) << 16 | TAKEN | if ghost.queue == Queue::Main { QUEUE } else { 0 } | ghost.time % TIMES
+    tag(hash) << 16 | TAKEN | if ghost.queue == Queue::Main { QUEUE } else { 0 } | (ghost.time % TIMES)
 }
 
 fn unpack(hash: u64, slot: u32) -> Option<Ghost> {

@@ -68,7 +68,7 @@ const PROMOTE_USES: u8 = 2;
 const TURN_MIN: u64 = 8;
 /// Entries of a group on a node that may be on probation whatever the share: a tenant with three entries shall not lose the one
 /// that was just written because a tenth of three is none.
-const PROBATION_MIN: u64 = 1;
+const PROBATION_MIN: u64 = 4;
 
 /// See the module.
 pub(super) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
@@ -159,7 +159,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                 let tenant = self.tenants.get(memcg);
                 let probation = self.probation.count_one(memcg, node);
                 let is_full = || probation >= self.allowed(tenant, probation + self.main.count_one(memcg, node));
-                if tenant.map_or(true, Tenant::is_filling) && is_full() {
+                if tenant.is_none_or(Tenant::is_filling) && is_full() {
                     Queue::Main
                 } else {
                     Queue::Probation

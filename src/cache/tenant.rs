@@ -114,7 +114,8 @@ impl Tenant {
             halve(&self.wanted);
         }
         self.fit_clock(entries);
-        (!self.passes_through() || clock % PASSING_ONE_IN == 0).then(|| Ghost { queue, time: self.ticks(clock) })
+        (!self.passes_through() || clock.is_multiple_of(PASSING_ONE_IN))
+            .then(|| Ghost { queue, time: self.ticks(clock) })
     }
 
     /// A key is inserted that was let go: is that still news, for a tenant that has `entries`? Then it learns from it, if it does.

@@ -25,7 +25,8 @@ pub struct Node {
 /// What is behind the cache: a file system, an object store, a zone.
 ///
 /// For one directory, `lookup` runs on any number of threads, the calls that change names on one and without `lookup`s beside it.
-/// A backend that changes by itself makes cached answers old; that is for who mounts it to know.
+/// A backend that changes by itself makes cached answers old; that is for who mounts it to know, and to
+/// [invalidate](crate::Mount::invalidate).
 pub trait Backend: Send + Sync {
     /// The root directory.
     fn root(&self) -> io::Result<Node>;

@@ -86,7 +86,7 @@ impl Mount {
     }
 
     /// The directory of a path, and the name in it.
-    fn place<'p>(&self, path: &'p [u8]) -> Result<(Entry<'_>, Name<'p>), ErrorKind> {
+    pub(crate) fn place<'p>(&self, path: &'p [u8]) -> Result<(Entry<'_>, Name<'p>), ErrorKind> {
         let (dir, name) = split_last(path)?;
         let dir = if dir.is_empty() { b"/" } else { dir };
         let dir = self.resolve(dir, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
@@ -139,7 +139,9 @@ impl Mount {
                 self.entry(dentry)
             }
             None => {
-                let dentry = self.core.alloc(&self.sb, dir, &self.core.key(dir, name), &self.sb.group, 0);
+                let (group, key) = (&self.sb.group, self.core.key(dir, name));
+                let room = self.core.room(&self.sb, group, key.len());
+                let dentry = self.core.alloc(&self.sb, dir, &key, group, room.take());
                 self.core.instantiate(&self.sb, &dentry, inode);
                 self.core.hash(&dentry);
                 self.entry(dentry)
@@ -292,6 +294,7 @@ impl Core {
     ) {
         let entered = to.count.get();
         debug_assert!(entered, "the caller uses the directory");
+        let before = dentry.bytes();
         let from = self.renames.write(|| {
             let (mut state, mut other) = lock_two(dentry, target);
             self.chains.remove(dentry.hash(), dentry);
@@ -312,6 +315,7 @@ impl Core {
             debug_assert!(inserted.is_ok(), "it was taken off its chain above");
             from
         });
+        self.recharge(sb, dentry, before);
         if let Some(from) = from {
             self.put(sb, &from);
         }

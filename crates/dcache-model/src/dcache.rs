@@ -73,6 +73,8 @@ pub(crate) struct Core {
     pub(crate) departed: Departed,
     pub(crate) topology: Arc<dyn Topology>,
     pub(crate) on_unlink: OnUnlink,
+    /// Are dentries charged to their groups?
+    pub(crate) charges: bool,
     /// Held by who moves names between directories.
     #[doc(alias = "s_vfs_rename_mutex")]
     pub(crate) topmost: Mutex<()>,
@@ -86,6 +88,7 @@ pub struct Builder {
     policy: Box<dyn NegativePolicy>,
     topology: Option<Arc<dyn Topology>>,
     on_unlink: OnUnlink,
+    charges: bool,
 }
 
 /// Buckets where nothing is said: 32 MiB of table would be too much for a guest, 2^16 chains are half a megabyte.
@@ -99,6 +102,7 @@ impl Dcache {
             policy: Box::new(Probation::default()),
             topology: None,
             on_unlink: OnUnlink::default(),
+            charges: false,
         }
     }
 
@@ -263,6 +267,15 @@ impl Builder {
         self
     }
 
+    /// Charges each name's bytes to the group that it is counted for, [`dentry_bytes`](Dcache::dentry_bytes) and what a long name
+    /// takes; no, if nothing is said. A lookup whose group is at its `max` makes room among the group's own names, negatives first;
+    /// if it finds none, it is answered all the same, and the name is not kept.
+    #[doc(alias = "SLAB_ACCOUNT")]
+    pub fn charge(mut self, charge: bool) -> Self {
+        self.charges = charge;
+        self
+    }
+
     /// Makes the cache. Allocates the table.
     pub fn build(self) -> Dcache {
         let chains = Chains::new(self.buckets);
@@ -276,6 +289,7 @@ impl Builder {
             policy: self.policy,
             topology: self.topology.unwrap_or_else(topology::detect),
             on_unlink: self.on_unlink,
+            charges: self.charges,
             topmost: Mutex::new(()),
             supers: RwLock::new(Vec::new()),
         };

@@ -20,7 +20,8 @@
 //! 1. `LRU_LIST` is set exactly while the dentry is on a list or on somebody's private list; then `SHRINK_LIST` is set, too (D8).
 //! 2. The counters say how many dentries have `LRU_LIST`, and how many negatives have it without `SHRINK_LIST` (D9).
 //! 3. A child is one of its parent's users (D12).
-//! 4. Not in use, not dead, hashed: then it is on a list, or its last user is just putting it there.
+//! 4. Not in use, not dead, hashed: then it is on a list, or its last user is just putting it there, or, with `DONT_KEEP`, killing it.
+//! 5. `CHARGED` is set exactly while its bytes, for the name that it has, are charged to its group; a rename changes both.
 
 use crate::inode::Inode;
 use crate::lockref::LockRef;
@@ -72,6 +73,11 @@ pub(crate) mod flag {
     /// Two bits: at how many walks in a row one of the kept was found used, less those at which it was not.
     pub(crate) const MERIT: u32 = 3 << 12;
     pub(crate) const MERIT_ONE: u32 = 1 << 12;
+    /// Its bytes are charged to its group.
+    pub(crate) const CHARGED: u32 = 1 << 14;
+    /// Its group had no room for it: it goes with its last user.
+    #[doc(alias = "DCACHE_DONTCACHE")]
+    pub(crate) const DONT_KEEP: u32 = 1 << 15;
     /// The high byte is the length of the name.
     pub(crate) const LEN_SHIFT: u32 = 24;
 }

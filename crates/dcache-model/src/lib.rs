@@ -18,12 +18,14 @@ mod mount;
 mod lookup;
 
 mod change;
+mod invalidate;
 
 mod dentry;
 mod lockref;
 mod seq;
 mod siblings;
 
+mod charge;
 mod inode;
 mod life;
 

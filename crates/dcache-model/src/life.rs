@@ -135,7 +135,7 @@ impl Core {
         // SeqCst: meets the fence in `dispose`; see the module.
         fence(Ordering::SeqCst);
         const RETAINED: u32 = flag::LRU_LIST | flag::REFERENCED;
-        if dentry.flags() & (RETAINED | flag::UNHASHED) == RETAINED {
+        if dentry.flags() & (RETAINED | flag::UNHASHED | flag::DONT_KEEP) == RETAINED {
             return None;
         }
         self.put_slow(sb, dentry)
@@ -148,7 +148,7 @@ impl Core {
         if dentry.count.users() != Some(0) {
             return None;
         }
-        let mut keep = !dentry.has(flag::UNHASHED);
+        let mut keep = !dentry.has(flag::UNHASHED | flag::DONT_KEEP);
         let mut settled = false;
         if keep && dentry.has(flag::LRU_LIST) {
             dentry.touch();
@@ -253,6 +253,7 @@ impl Core {
             dir.gone.notify_all();
             drop(child);
         }
+        dentry.uncharge();
         delta.died();
         parent
     }

@@ -194,6 +194,8 @@ impl Mount {
             return Err(ErrorKind::NotFound);
         }
         let part = dir.make_dir();
+        // Before the lock: it may have to kill others.
+        let room = self.core.room(&self.sb, group, key.len());
         let asked = {
             let mut in_lookup = part.in_lookup.lock();
             loop {
@@ -211,7 +213,7 @@ impl Mount {
                 } else if let Some(dentry) = self.core.d_lookup(key) {
                     return Ok(dentry);
                 } else {
-                    let dentry = self.core.alloc(&self.sb, dir, key, group, flag::IN_LOOKUP);
+                    let dentry = self.core.alloc(&self.sb, dir, key, group, flag::IN_LOOKUP | room.take());
                     in_lookup.asked.push(Arc::clone(&dentry));
                     break dentry;
                 }

@@ -29,6 +29,9 @@ pub struct DirEntry {
     pub name: Box<[u8]>,
     /// What it stands for.
     pub kind: Kind,
+    /// The number of what it stands for.
+    #[doc(alias = "d_ino")]
+    pub inode: u64,
 }
 
 /// What a name stands for.
@@ -112,7 +115,7 @@ impl Mount {
             let entry = self.resolve(path, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
             let number = entry.dentry.directory()?;
             let names = self.sb.backend.read_dir(number)?;
-            Ok(names.into_iter().map(|(name, node)| DirEntry { name, kind: node.kind }).collect())
+            Ok(names.into_iter().map(|(name, node)| DirEntry { name, kind: node.kind, inode: node.inode }).collect())
         };
         read().map_err(|kind: ErrorKind| kind.at(path))
     }

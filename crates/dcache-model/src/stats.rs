@@ -16,6 +16,7 @@ struct Shard {
     promoted: AtomicU64,
     recalled: AtomicU64,
     backend: AtomicU64,
+    refused: AtomicU64,
 }
 
 /// See the module.
@@ -39,6 +40,8 @@ pub struct Statistics {
     pub recalled: u64,
     /// Questions to backends for one name.
     pub backend_lookups: u64,
+    /// Names that were not kept, as their group had no room.
+    pub refused: u64,
 }
 
 impl fmt::Display for Statistics {
@@ -87,6 +90,11 @@ impl Counters {
         self.shard(addr).recalled.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn refused(&self, addr: usize) {
+        // Relaxed: as in `add`.
+        self.shard(addr).refused.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn asked_backend(&self, addr: usize) {
         // Relaxed: as in `add`.
         self.shard(addr).backend.fetch_add(1, Ordering::Relaxed);
@@ -107,6 +115,7 @@ impl Counters {
             promoted: total(|shard| &shard.promoted),
             recalled: total(|shard| &shard.recalled),
             backend_lookups: total(|shard| &shard.backend),
+            refused: total(|shard| &shard.refused),
         }
     }
 

@@ -11,7 +11,9 @@
 //! | D18, D19, D20, D24 | `floods` |
 //! | D23 | `threads` |
 //! | D25 | `lockref`, `rules` |
+//! | memory of groups | `charges`, `model` |
 
+mod charges;
 mod floods;
 mod model;
 mod rules;

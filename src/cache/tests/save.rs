@@ -69,7 +69,7 @@ fn what_is_loaded_is_what_was_saved() {
 fn a_smaller_budget_keeps_what_was_used() {
     let runtime = runtime_of(Bytes::mib(4));
     let cache = cache_in(&runtime);
-    let hot = |key: u64| key % 8 == 0;
+    let hot = |key: u64| key.is_multiple_of(8);
     for key in 0..4_000 {
         cache.insert(key, vec![0; 100]).unwrap();
         (0..3 * u64::from(hot(key))).for_each(|_| assert!(cache.get(&key).is_some()));

@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// A directory tree of the operating system's. Symbolic links are told, not followed; other mounts below are not entered.
 ///
-/// What others change in it meanwhile is not noticed: cached answers stay until they are given up.
+/// What others change in it meanwhile is not noticed: cached answers stay until they are given up, or
+/// [invalidated](crate::Mount::invalidate).
 #[derive(Debug)]
 pub struct Files {
     root: Node,
@@ -48,6 +49,13 @@ impl Files {
         Ok(dir.join(OsStr::from_bytes(name.bytes())))
     }
 
+    /// What a thing is here: the root of another mount is nothing that is entered.
+    fn node(&self, meta: &Metadata) -> Node {
+        let node = node(meta);
+        let kind = if meta.dev() == self.device { node.kind } else { Kind::Other };
+        Node { kind, ..node }
+    }
+
     fn learn(&self, path: PathBuf, meta: &Metadata) -> Node {
         let node = node(meta);
         self.paths.write().insert(node.inode, path);
@@ -63,7 +71,7 @@ impl Backend for Files {
     fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>> {
         let path = self.path(dir, name)?;
         match fs::symlink_metadata(&path) {
-            Ok(meta) if meta.dev() != self.device => Ok(Some(Node { inode: meta.ino(), kind: Kind::Other })),
+            Ok(meta) if meta.dev() != self.device => Ok(Some(self.node(&meta))),
             Ok(meta) => Ok(Some(self.learn(path, &meta))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -118,8 +126,12 @@ impl Backend for Files {
         let mut names = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
-            let meta = entry.metadata()?;
-            names.push((entry.file_name().into_vec().into(), node(&meta)));
+            match entry.metadata() {
+                Ok(meta) => names.push((entry.file_name().into_vec().into(), self.node(&meta))),
+                // It was removed meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(names)
     }

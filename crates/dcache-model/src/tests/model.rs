@@ -3,6 +3,7 @@
 use super::Stage;
 use crate::negative::{PerDirectory, Probation, ThreeInARow, Unbounded};
 use crate::{ErrorKind, Kind, NegativePolicy, OnUnlink};
+use lowwater_lru_core::Bytes;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::io;
@@ -20,6 +21,8 @@ enum Op {
     Watch(Vec<u8>),
     Shrink,
     ShrinkTree(Vec<u8>),
+    Invalidate(Vec<u8>),
+    InvalidateNegatives(Vec<u8>),
 }
 
 /// The tree, plainly: full paths, each with what it is and which file.
@@ -158,6 +161,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => path().prop_map(Op::Watch),
         1 => Just(Op::Shrink),
         1 => path().prop_map(Op::ShrinkTree),
+        2 => path().prop_map(Op::Invalidate),
+        1 => path().prop_map(Op::InvalidateNegatives),
     ]
 }
 
@@ -168,8 +173,17 @@ fn told<T>(result: Result<T, crate::Error>, kind: impl FnOnce(T) -> Option<Kind>
     })
 }
 
-fn check(policy: Box<dyn NegativePolicy>, on_unlink: OnUnlink, ops: Vec<Op>) -> Result<(), TestCaseError> {
-    let stage = Stage::build(crate::Dcache::builder().buckets(4).boxed_policy(policy).on_unlink(on_unlink));
+fn check(
+    policy: Box<dyn NegativePolicy>,
+    on_unlink: OnUnlink,
+    room: Option<u64>,
+    ops: Vec<Op>,
+) -> Result<(), TestCaseError> {
+    let builder = crate::Dcache::builder().buckets(4).boxed_policy(policy).on_unlink(on_unlink);
+    let stage = Stage::build(builder.charge(room.is_some()));
+    if let Some(dentries) = room {
+        stage.tree.root().set_max(Bytes::new(dentries * crate::Dcache::dentry_bytes() as u64));
+    }
     let mount = &stage.mount;
     let mut model = Model::default();
     for op in ops {
@@ -204,14 +218,33 @@ fn check(policy: Box<dyn NegativePolicy>, on_unlink: OnUnlink, ops: Vec<Op>) -> 
                 let _ = mount.shrink_tree(path);
                 (Ok(None), Ok(None))
             }
+            // The backend did not change: neither does any answer.
+            Op::Invalidate(path) => {
+                let before = stage.dcache.statistics().nr_dentry;
+                if mount.invalidate(path).is_ok_and(|had| had) {
+                    prop_assert!(stage.dcache.statistics().nr_dentry < before, "nobody uses it");
+                }
+                (Ok(None), Ok(None))
+            }
+            Op::InvalidateNegatives(path) => {
+                if mount.invalidate_negatives(path).is_ok() {
+                    prop_assert_eq!(mount.invalidate_negatives(path).ok(), Some(0), "none is left");
+                }
+                (Ok(None), Ok(None))
+            }
         };
         prop_assert_eq!(mine, theirs, "{:?}", op);
         stage.assert_valid();
+        prop_assert!(stage.tree.root().usage() <= stage.tree.root().max());
     }
     for (path, (kind, _)) in &model.names {
         let entry = mount.lookup(path).unwrap().expect("what the model has is there");
         prop_assert_eq!(entry.kind(), *kind);
     }
+    let Stage { mount, tree, .. } = stage;
+    drop(mount);
+    tree.drain_stock();
+    prop_assert_eq!(tree.root().usage(), Bytes::ZERO, "what was charged is given back");
     Ok(())
 }
 
@@ -225,6 +258,7 @@ proptest! {
         ops in prop::collection::vec(op(), 1..STEPS),
         policy in 0..4_usize,
         keep in prop::bool::ANY,
+        room in prop::option::of(0..12_u64),
     ) {
         let tight = Probation { probation_floor: 2, kept_floor: 2, ..Probation::default() };
         let policy: Box<dyn NegativePolicy> = match policy {
@@ -233,6 +267,6 @@ proptest! {
             2 => Box::new(PerDirectory(2)),
             _ => Box::new(tight),
         };
-        check(policy, if keep { OnUnlink::KeepNegative } else { OnUnlink::Forget }, ops)?;
+        check(policy, if keep { OnUnlink::KeepNegative } else { OnUnlink::Forget }, room, ops)?;
     }
 }

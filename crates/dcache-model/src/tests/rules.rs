@@ -218,3 +218,53 @@ fn buckets_are_as_the_kernel_sizes_them() {
         [1 << 19, 1 << 20, 1 << 23, 1 << 24, 1 << 26]
     );
 }
+
+#[test]
+fn what_the_backend_made_by_itself_is_found_once_the_negatives_are_given_up() {
+    let stage = Stage::new(16, Unbounded);
+    drop(stage.mount.create(b"/there").unwrap());
+    drop(stage.mount.mkdir(b"/d").unwrap());
+    stage.missing(b"/d/below");
+    for n in 0..200 {
+        stage.missing(format!("/{n}").as_bytes());
+    }
+    stage.missing(b"/7");
+    stage.memory.plant(b"/7", Kind::File).unwrap();
+    stage.memory.plant(b"/9/x", Kind::File).unwrap();
+    stage.missing(b"/7");
+    let before = stage.memory.lookups();
+    assert_eq!(stage.mount.invalidate_negatives(b"/").unwrap(), 200);
+    assert_eq!(stage.mount.invalidate_negatives(b"/9").unwrap(), 0, "nothing is cached there");
+    stage.assert_valid();
+    assert!(stage.mount.stat(b"/7").unwrap().is_some());
+    assert!(stage.mount.stat(b"/9/x").unwrap().is_some());
+    assert!(stage.mount.stat(b"/there").unwrap().is_some());
+    stage.missing(b"/d/below");
+    assert_eq!(stage.memory.lookups() - before, 3, "7, 9 and x; positives stayed, and what is in other directories");
+    assert_eq!(stage.mount.invalidate_negatives(b"/missing").unwrap(), 0);
+    let error = stage.mount.invalidate_negatives(b"/there").unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::NotADirectory));
+    stage.assert_valid();
+}
+
+#[test]
+fn a_name_that_was_replaced_is_asked_for_again() {
+    let stage = Stage::new(16, Unbounded);
+    drop(stage.mount.mkdir(b"/d").unwrap());
+    drop(stage.mount.create(b"/d/a").unwrap());
+    stage.missing(b"/d/b");
+    let held = stage.mount.create(b"/d/c").unwrap();
+    let before = stage.memory.lookups();
+    assert!(stage.mount.invalidate(b"/d").unwrap());
+    assert_eq!(held.kind(), Kind::File, "who uses a name keeps what it was");
+    assert!(stage.mount.stat(b"/d/a").unwrap().is_some());
+    stage.missing(b"/d/b");
+    assert_eq!(stage.memory.lookups() - before, 3, "d, a and b");
+    assert!(stage.mount.invalidate(b"/d/b").unwrap(), "a negative, too");
+    assert!(!stage.mount.invalidate(b"/d/b").unwrap(), "nothing is cached for it now");
+    assert!(!stage.mount.invalidate(b"/nowhere/b").unwrap());
+    let error = stage.mount.invalidate(b"/").unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::InvalidName));
+    drop(held);
+    stage.assert_valid();
+}

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const ROUNDS: usize = if cfg!(miri) { 5 } else { 3000 };
 
-/// A tree in memory that takes its time over each question.
+/// A tree in memory that takes its time over each question, so that the answer is old when it comes.
 struct Slow(Memory, AtomicU64);
 
 impl Backend for Slow {
@@ -21,8 +21,9 @@ impl Backend for Slow {
     }
     fn lookup(&self, dir: u64, name: Name<'_>) -> std::io::Result<Option<Node>> {
         self.1.fetch_add(1, Relaxed);
+        let answer = self.0.lookup(dir, name);
         std::thread::sleep(Duration::from_millis(20));
-        self.0.lookup(dir, name)
+        answer
     }
     fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> std::io::Result<Node> {
         self.0.create(dir, name, kind)
@@ -245,4 +246,42 @@ fn d9_d20_and_beside_trims_of_chains() {
 #[test]
 fn d9_d20_and_beside_trims_of_directories_and_groups() {
     storm(Box::new(Probation { probation_floor: 10, kept_floor: 10, ..Probation::default() }));
+}
+
+#[test]
+fn after_an_invalidation_no_older_answer_is_cached() {
+    const NAMES: u64 = if cfg!(miri) { 3 } else { 20 };
+    let tree = MemcgTree::default();
+    let registry = Registry::new(&tree, 1);
+    let dcache = Dcache::builder().buckets(64).policy(Unbounded).build();
+    let slow = Arc::new(Slow(Memory::new(), AtomicU64::new(0)));
+    let mount = dcache.mount(slow.clone(), &registry, tree.root()).unwrap();
+    let (at, done) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Relaxed) {
+                    let _ = mount.stat(format!("/{}", at.load(Relaxed)).as_bytes()).unwrap();
+                }
+            });
+        }
+        for n in 0..NAMES {
+            at.store(n, Relaxed);
+            // The question is under way now.
+            std::thread::sleep(Duration::from_millis(5 + n / 2));
+            let name = format!("/{n}");
+            slow.0.plant(name.as_bytes(), Kind::File).unwrap();
+            let one = n % 2 == 0 && mount.invalidate(name.as_bytes()).is_ok();
+            if !one {
+                mount.invalidate_negatives(b"/").unwrap();
+            }
+            let found = mount.stat(name.as_bytes()).unwrap().is_some();
+            if !found {
+                done.store(true, Relaxed);
+            }
+            assert!(found, "{n} was there before its negative was given up");
+        }
+        done.store(true, Relaxed);
+    });
+    mount.assert_valid();
 }

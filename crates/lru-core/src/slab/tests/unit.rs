@@ -102,6 +102,8 @@ fn handles_outlive_the_slab() {
     assert_eq!(dropped.load(Ordering::Relaxed), 3_010, "there is nobody to wait for");
 }
 
+// Without `std` nobody can catch it.
+#[cfg(feature = "std")]
 #[test]
 fn a_drop_that_panics_is_counted_and_harms_nobody() {
     let (slab, dropped) = (Slab::new(), Arc::default());

@@ -1,0 +1,187 @@
+//! Dentries as memory of their group.
+
+use super::Stage;
+use crate::negative::{Probation, Unbounded};
+use crate::{Dcache, Kind, NegativePolicy};
+use lowwater_lru_core::{Bytes, Memcg};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+const ONE: u64 = Dcache::dentry_bytes() as u64;
+
+fn stage(policy: impl NegativePolicy + 'static, dentries: u64) -> Stage {
+    let stage = Stage::build(Dcache::builder().buckets(64).policy(policy).charge(true));
+    stage.tree.root().set_max(Bytes::new(dentries * ONE));
+    stage
+}
+
+fn usage(group: &Memcg, stage: &Stage) -> u64 {
+    stage.tree.drain_stock();
+    group.usage().get()
+}
+
+#[test]
+fn a_dentry_is_charged_as_long_as_it_lives() {
+    let stage = stage(Unbounded, 1000);
+    let group = stage.tree.root().create("shop").unwrap();
+    drop(stage.mount.mkdir(b"/d").unwrap());
+    stage.missing(b"/d/a");
+    assert_eq!(usage(stage.tree.root(), &stage), 2 * ONE);
+    assert!(stage.mount.lookup_for(b"/d/b", &group).unwrap().is_none());
+    assert_eq!(usage(&group, &stage), ONE, "who asks first pays");
+    assert!(stage.mount.lookup(b"/d/b").unwrap().is_none());
+    assert_eq!(usage(stage.tree.root(), &stage), 3 * ONE, "once");
+
+    let long = [&b"/d/"[..], &[b'x'; 200]].concat();
+    drop(stage.mount.create(&long).unwrap());
+    let with_long = usage(stage.tree.root(), &stage);
+    assert!(
+        (4 * ONE + 168..4 * ONE + 300).contains(&with_long),
+        "{with_long}: the part of the name that is apart, too"
+    );
+    stage.mount.rename(&long, b"/d/short").unwrap();
+    let before = usage(stage.tree.root(), &stage);
+    stage.mount.rename(b"/d/short", &long).unwrap();
+    assert!(usage(stage.tree.root(), &stage) > before, "a longer name is charged");
+    assert_eq!(stage.mount.shrink_tree(b"/").unwrap(), 4, "d, a, b and the file");
+    assert_eq!(usage(stage.tree.root(), &stage), 0);
+    stage.assert_valid();
+}
+
+#[test]
+fn a_lookup_at_the_limit_takes_the_groups_own_negatives_first() {
+    const FILES: u64 = 30;
+    // Not the policy's bound is tried here.
+    let stage = stage(Probation { probation_floor: 1000, kept_floor: 1000, ..Probation::default() }, 50);
+    for n in 0..FILES {
+        drop(stage.mount.create(format!("/there-{n}").as_bytes()).unwrap());
+    }
+    for n in 0..2000 {
+        stage.missing(format!("/{n}").as_bytes());
+        assert!(stage.tree.root().usage() <= stage.tree.root().max());
+    }
+    let state = stage.dcache.statistics();
+    assert_eq!(state.refused, 0, "nobody was sent away");
+    assert!((1 + 45..=1 + 50).contains(&state.nr_dentry), "{}: a few go at a time", state.nr_dentry);
+    let before = stage.memory.lookups();
+    for n in 0..FILES {
+        assert!(stage.mount.stat(format!("/there-{n}").as_bytes()).unwrap().is_some());
+    }
+    assert_eq!(stage.memory.lookups(), before, "no positive had to go");
+    stage.assert_valid();
+}
+
+#[test]
+fn others_do_not_pay_for_a_group_at_its_limit() {
+    let stage = stage(Unbounded, 1000);
+    let (small, other) = (stage.tree.root().create("small").unwrap(), stage.tree.root().create("other").unwrap());
+    small.set_max(Bytes::new(5 * ONE));
+    for n in 0..100 {
+        assert!(stage.mount.lookup_for(format!("/other-{n}").as_bytes(), &other).unwrap().is_none());
+    }
+    for n in 0..100 {
+        assert!(stage.mount.lookup_for(format!("/small-{n}").as_bytes(), &small).unwrap().is_none());
+    }
+    assert_eq!(usage(&other, &stage), 100 * ONE);
+    assert!((ONE..=5 * ONE).contains(&usage(&small, &stage)));
+    assert_eq!(stage.dcache.statistics().refused, 0);
+    stage.assert_valid();
+}
+
+#[test]
+fn with_everything_in_use_a_lookup_is_answered_and_not_kept() {
+    let stage = stage(Unbounded, 3);
+    for path in [&b"/a"[..], b"/b", b"/c", b"/d/x", b"/d/y"] {
+        stage.memory.plant(path, Kind::File).unwrap();
+    }
+    let held: Vec<_> = [&b"/a"[..], b"/b", b"/c"].map(|path| stage.mount.lookup(path).unwrap().unwrap()).into();
+    assert!(stage.mount.stat(b"/d/x").unwrap().is_some());
+    stage.missing(b"/none");
+    let state = stage.dcache.statistics();
+    assert_eq!((state.refused, state.nr_dentry), (3, 1 + 3), "d, x and none are gone again");
+
+    // One directory in use is one, charged or not.
+    let dir = stage.mount.lookup(b"/d").unwrap().unwrap();
+    let file = stage.mount.create(b"/d/new").unwrap();
+    assert_eq!(dir.child(b"new").unwrap().unwrap().inode(), file.inode());
+    drop(file);
+    stage.mount.unlink(b"/d/new").unwrap();
+    assert!(dir.child(b"new").unwrap().is_none());
+    stage.assert_valid();
+    drop(dir);
+    assert_eq!(stage.dcache.statistics().nr_dentry, 1 + 3);
+
+    drop(held);
+    assert!(stage.mount.stat(b"/d/x").unwrap().is_some());
+    let before = stage.memory.lookups();
+    assert!(stage.mount.stat(b"/d/x").unwrap().is_some());
+    assert_eq!(stage.memory.lookups(), before, "what is not in use made room");
+    stage.assert_valid();
+}
+
+#[test]
+fn a_rename_without_room_keeps_the_name_until_it_is_let_go_of() {
+    // Listed and in use, and more than a lookup looks at for room.
+    const OTHERS: u64 = 200;
+    let stage = stage(Unbounded, OTHERS + 2);
+    let others: Vec<_> = (0..OTHERS)
+        .map(|n| {
+            let path = format!("/{n}").into_bytes();
+            drop(stage.mount.create(&path).unwrap());
+            stage.mount.lookup(&path).unwrap()
+        })
+        .collect();
+    drop(stage.mount.create(b"/a").unwrap());
+    let held = stage.mount.lookup(b"/a").unwrap().unwrap();
+    let long = [&b"/"[..], &[b'x'; 250]].concat();
+    stage.mount.rename(b"/a", &long).unwrap();
+    assert_eq!(stage.mount.lookup(&long).unwrap().unwrap().inode(), held.inode());
+    assert!(stage.tree.root().usage() <= stage.tree.root().max());
+    assert!(stage.mount.stat(&long).unwrap().is_some(), "which marks it as used");
+    drop(held);
+    assert_eq!(stage.dcache.statistics().nr_dentry, 1 + OTHERS);
+    drop(others);
+    assert!(stage.mount.stat(&long).unwrap().is_some());
+    stage.assert_valid();
+    stage.mount.shrink_tree(b"/").unwrap();
+    assert_eq!(usage(stage.tree.root(), &stage), 0);
+}
+
+#[test]
+fn threads_at_the_limit_stay_below_it_and_get_right_answers() {
+    const NAMES: u64 = if cfg!(miri) { 20 } else { 3000 };
+    let stage = stage(Probation::default(), 40);
+    for n in 0..10 {
+        stage.memory.plant(format!("/d{n}/file").as_bytes(), Kind::File).unwrap();
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..3)
+            .map(|thread| {
+                let mount = &stage.mount;
+                scope.spawn(move || {
+                    for n in 0..NAMES {
+                        let dir = n % 10;
+                        assert!(mount.stat(format!("/d{dir}/file").as_bytes()).unwrap().is_some());
+                        assert!(mount.lookup(format!("/d{dir}/{}", n * thread).as_bytes()).unwrap().is_none());
+                        let mine = format!("/d{dir}/mine-{thread}");
+                        drop(mount.create(mine.as_bytes()).unwrap());
+                        mount.unlink(mine.as_bytes()).unwrap();
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(Relaxed) {
+                assert!(stage.tree.root().usage() <= stage.tree.root().max());
+                stage.registry.drop_caches();
+            }
+        });
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        done.store(true, Relaxed);
+    });
+    stage.assert_valid();
+    stage.mount.shrink_tree(b"/").unwrap();
+    assert_eq!(usage(stage.tree.root(), &stage), 0);
+}

@@ -1,0 +1,135 @@
+//! A directory, mirrored read-only at a mount point, with the dentry cache in between: names that do not exist are answered from it,
+//! and a flood of them cannot fill it.
+//!
+//! ```text
+//! cargo run --release --features fuse --example fuse_mirror -- /usr/include /mnt/include --statistics
+//! ```
+//!
+//! Linux, `/dev/fuse`, and either the right to mount or `fusermount3` (Debian's package fuse3). SIGINT and SIGTERM unmount; SIGUSR1
+//! prints the counters. Only who mounted it can look in.
+//!
+//! # What is cached where, and for how long
+//!
+//! | | by the kernel | here |
+//! |---|---|---|
+//! | a name that exists | `--entry-timeout`, 1 s | until memory is short, but compared with the directory at each lookup that comes here |
+//! | a name that does not | never: it would not bound them | as the policy says, until its directory changed |
+//! | times, sizes, modes | `--entry-timeout`, 1 s | never |
+//! | contents | while a file is open | never |
+//!
+//! So a file that somebody makes in the mirrored directory is seen at most `--check-after` later (1 s), where the mirror had said that
+//! there is none: that often the times of a directory are compared with those of the last look, and if they differ, its negatives are
+//! given up. Times that are younger than 2 s prove nothing, as the next change may get the same: then they are given up each time. A
+//! file that is removed or replaced is noticed at most `--entry-timeout` later.
+//!
+//! Other mounts below the directory are not entered, and not listed.
+
+#![forbid(unsafe_code)]
+
+#[path = "fuse_mirror/args.rs"]
+mod args;
+#[path = "fuse_mirror/mirror.rs"]
+mod mirror;
+#[path = "fuse_mirror/nodes.rs"]
+mod nodes;
+#[path = "fuse_mirror/served.rs"]
+mod served;
+
+use args::Args;
+use clap::Parser;
+use fuser::{Config, MountOption, Session};
+use mirror::Mirror;
+use rustix::mount::UnmountFlags;
+use served::Served;
+use std::error::Error;
+use std::io;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{signal, SignalKind};
+use tokio::sync::oneshot;
+
+/// After it was detached, how long users of the mount may take to leave.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => match runtime.block_on(run(&args)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&*error),
+        },
+        Err(error) => fail(&error),
+    }
+}
+
+fn fail(error: &dyn Error) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::FAILURE
+}
+
+async fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    let (source, point) = args.places()?;
+    let mirror = Arc::new(Mirror::new(&source, args)?);
+    // Before it is mounted: a signal that comes just then must not leave the mount behind.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut tell = signal(SignalKind::user_defined1())?;
+
+    let config = config(&source, args.threads);
+    let mut session = Session::new(Served::new(Arc::clone(&mirror)), &point, &config)
+        .map_err(|error| args::cannot_mount(&point, &error))?;
+    let mut unmounter = session.unmount_callable();
+    let (ended, mut end) = oneshot::channel();
+    std::thread::spawn(move || ended.send(session.run()));
+    println!("serving {} at {}", source.display(), point.display());
+
+    let result = loop {
+        tokio::select! {
+            // Somebody else unmounted it.
+            result = &mut end => break result?,
+            _ = tell.recv() => println!("{}", mirror.report()),
+            _ = interrupt.recv() => break leave(&point, unmounter.unmount(), end).await,
+            _ = terminate.recv() => break leave(&point, unmounter.unmount(), end).await,
+        }
+    };
+    if args.statistics {
+        println!("{}", mirror.report());
+    }
+    Ok(result?)
+}
+
+fn config(source: &Path, threads: usize) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::RO,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+        MountOption::DefaultPermissions,
+        // A comma would end the name where the options are one string.
+        MountOption::FSName(source.to_string_lossy().replace(',', "?")),
+        MountOption::Subtype("lowwater".into()),
+    ];
+    config.n_threads = Some(threads);
+    config
+}
+
+/// Waits for the end of the session. A mount that is in use is detached: nobody finds it any more.
+async fn leave(point: &Path, unmounted: io::Result<()>, end: oneshot::Receiver<io::Result<()>>) -> io::Result<()> {
+    if let Err(error) = unmounted {
+        eprintln!("{}: {error}; detaching it", point.display());
+        if rustix::mount::unmount(point, UnmountFlags::DETACH).is_err() {
+            let status = Command::new("fusermount3").args(["-u", "-z"]).arg(point).status()?;
+            if !status.success() {
+                return Err(io::Error::other(format!("{} is still mounted: {error}", point.display())));
+            }
+        }
+    }
+    match tokio::time::timeout(LEAVE_WITHIN, end).await {
+        Ok(result) => result.map_err(io::Error::other)?,
+        Err(_) => {
+            eprintln!("{}: still in use; who uses it gets errors from now on", point.display());
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The files and directories that the kernel knows by number, until it says that it forgot them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// What the kernel calls the root.
+pub const ROOT: u64 = 1;
+
+/// A file or directory that the kernel knows.
+pub struct Node {
+    /// From the mirror's root, with a leading slash.
+    pub path: Box<[u8]>,
+    /// Its number in the directory that is mirrored.
+    pub inode: u64,
+    pub seen: Mutex<Seen>,
+}
+
+/// When a directory was last looked at for changes, and the times that it had.
+#[derive(Default)]
+pub struct Seen {
+    pub at: Option<Instant>,
+    /// `None` while they prove nothing.
+    pub times: Option<[i64; 4]>,
+}
+
+struct Known {
+    node: Arc<Node>,
+    lookups: u64,
+}
+
+/// See the module.
+pub struct Nodes {
+    root: u64,
+    known: Mutex<HashMap<u64, Known>>,
+}
+
+impl Node {
+    fn new(path: &[u8], inode: u64) -> Arc<Self> {
+        Arc::new(Self { path: path.into(), inode, seen: Mutex::default() })
+    }
+}
+
+impl Nodes {
+    pub fn new(root: u64) -> Self {
+        // Nobody tells the kernel of the root, so nobody makes it forget it.
+        let known = [(ROOT, Known { node: Node::new(b"/", root), lookups: u64::MAX })].into();
+        Self { root, known: Mutex::new(known) }
+    }
+
+    /// The kernel's number: the mirrored directory's own, but the root changes places with 1.
+    pub fn id(&self, inode: u64) -> u64 {
+        match inode {
+            _ if inode == self.root => ROOT,
+            ROOT => self.root,
+            _ => inode,
+        }
+    }
+
+    pub fn get(&self, id: u64) -> Option<Arc<Node>> {
+        self.lock().get(&id).map(|known| Arc::clone(&known.node))
+    }
+
+    /// The kernel is told of a node, once more, at this path: the last name by which a file with many, or one that was moved, was
+    /// found.
+    pub fn tell(&self, inode: u64, path: &[u8]) {
+        let id = self.id(inode);
+        if id == ROOT {
+            return;
+        }
+        let mut all = self.lock();
+        let known = all.entry(id).or_insert_with(|| Known { node: Node::new(path, inode), lookups: 0 });
+        if *known.node.path != *path {
+            known.node = Node::new(path, inode);
+        }
+        known.lookups += 1;
+    }
+
+    /// The kernel forgot so many of the times that it was told.
+    pub fn forget(&self, id: u64, lookups: u64) {
+        let mut all = self.lock();
+        let Some(known) = all.get_mut(&id).filter(|_| id != ROOT) else { return };
+        known.lookups = known.lookups.saturating_sub(lookups);
+        if known.lookups == 0 {
+            all.remove(&id);
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
