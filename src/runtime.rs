@@ -139,6 +139,8 @@ impl Runtime {
 
     /// Ends a group: its objects become its parent's, its id returns when the last of them is gone. O(lists of the group).
     ///
+    /// Entries that shall go with it: [`drop_group`](Self::drop_group).
+    ///
     /// # Errors
     ///
     /// Those of [`Memcg::offline`]: the root, a group with children, one that was ended already.

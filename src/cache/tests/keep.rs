@@ -173,3 +173,20 @@ fn a_group_that_is_being_dropped_takes_nothing() {
     until("the end", || !tenant.is_online());
     assert!(runtime.group("a/t").is_ok());
 }
+
+#[test]
+fn a_group_that_is_ended_while_it_is_dropped_leaves_its_parents_entries_alone() {
+    let cache = cache_of(Bytes::mib(64));
+    let runtime = cache.runtime().clone();
+    for round in 0..10 {
+        let (parent, tenant) = (runtime.group("p").unwrap(), runtime.group("p/t").unwrap());
+        for key in 0..5_000 {
+            cache.entry(key).group(if key < 100 { &parent } else { &tenant }).insert(vec![round; 10]).unwrap();
+        }
+        runtime.drop_group(&tenant).unwrap();
+        let ended = runtime.end_group(&tenant);
+        until("the end", || !tenant.is_online() && !runtime.keeper().drops(&tenant));
+        assert!((0..100).all(|key| cache.contains_key(&key)), "{ended:?} in round {round}");
+        assert_eq!(cache.len_of(&parent), cache.len() as u64, "what was left is the parent's");
+    }
+}
