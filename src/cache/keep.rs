@@ -153,9 +153,10 @@ where
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64 {
         let mut nr = 0;
         for queue in [Queue::Probation, Queue::Main] {
-            let entries = self.queues.take(queue, group, node, BATCH);
-            nr += entries.len() as u64;
-            group.uncharge(self.let_all_go(entries, group, node, |_| RemovalCause::Explicit));
+            let old = self.queues.take(queue, group, node, BATCH);
+            nr += old.len() as u64;
+            // Nothing of it is remembered, so it does not matter how many there were.
+            group.uncharge(self.let_all_go(old, group, 0, |_| RemovalCause::Explicit));
         }
         nr
     }

@@ -98,6 +98,8 @@ pub(super) struct Turn<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     pub(super) moved: Isolated<Entry<K, V>>,
     /// ... which is this one.
     pub(super) to: Queue,
+    /// How many the group had on the node before, where its order remembers what left.
+    pub(super) entries: u64,
     /// How many were looked at.
     pub(super) scanned: u64,
 }
@@ -157,12 +159,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             Eviction::Adaptive | Eviction::S3Fifo if came_back => Queue::Main,
             Eviction::Adaptive => {
                 let tenant = self.tenants.get(memcg);
+                if tenant.is_some_and(|tenant| !tenant.is_filling()) {
+                    return Queue::Probation;
+                }
                 let probation = self.probation.count_one(memcg, node);
-                let is_full = || probation >= self.allowed(tenant, probation + self.main.count_one(memcg, node));
-                if tenant.is_none_or(Tenant::is_filling) && is_full() {
-                    Queue::Main
-                } else {
-                    Queue::Probation
+                match probation >= self.allowed(tenant, probation + self.main.count_one(memcg, node)) {
+                    true => Queue::Main,
+                    false => Queue::Probation,
                 }
             }
             Eviction::S3Fifo => Queue::Probation,
@@ -246,7 +249,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                 let probation = self.probation.count_one(memcg, node);
                 let main = self.main.count_one(memcg, node);
                 let over = probation.saturating_sub(self.allowed(self.tenants.get(memcg), probation + main));
-                if over > 0 || main == 0 {
+                let turn = if over > 0 || main == 0 {
                     let nr = nr.min(over.max(TURN_MIN));
                     self.walk(Queue::Probation, memcg, node, nr, now, |uses| match uses {
                         ..PROMOTE_USES => Fate::Goes,
@@ -256,7 +259,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                     self.walk(Queue::Main, memcg, node, nr, now, |uses| {
                         uses.checked_sub(1).map_or(Fate::Goes, Fate::Stays)
                     })
-                }
+                };
+                Turn { entries: probation + main, ..turn }
             }
             Eviction::SecondChance => self.walk(Queue::Main, memcg, node, nr, now, |uses| match uses {
                 0 => Fate::Goes,
@@ -305,7 +309,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             Queue::Probation => Queue::Main,
             Queue::Main => Queue::Probation,
         };
-        Turn { old, moved, to, scanned: nr - left }
+        Turn { old, moved, to, entries: 0, scanned: nr - left }
     }
 
     /// Takes up to `nr` entries off a queue, whatever they are.
@@ -315,11 +319,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         taken
     }
 
-    /// Remembers the key of this hash, which `queue` of `memcg` on `node` let go for its memory.
-    pub(super) fn remember(&self, hash: u64, queue: Queue, memcg: &Memcg, node: NodeId) {
+    /// Remembers the key of this hash, which `queue` of `memcg` let go for its memory, when it had so many entries.
+    pub(super) fn remember(&self, hash: u64, queue: Queue, memcg: &Memcg, entries: u64) {
         // A fixed line learns nothing from what main let go.
         if self.remembers() && (self.eviction == Eviction::Adaptive || queue == Queue::Probation) {
-            if let Some(ghost) = self.tenants.of(memcg).let_go(queue, self.count(memcg, node)) {
+            if let Some(ghost) = self.tenants.of(memcg).let_go(queue, entries) {
                 self.ghosts.remember(hash, ghost, self.len());
             }
         }

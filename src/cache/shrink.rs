@@ -59,7 +59,7 @@ where
         self.queues.count_is(self.counters.len());
         let (mut scanned, mut freed) = (0, 0);
         while scanned < nr {
-            let Turn { old, moved, to, scanned: turn } = self.queues.turn(memcg, node, nr - scanned, now);
+            let Turn { old, moved, to, entries, scanned: turn } = self.queues.turn(memcg, node, nr - scanned, now);
             if turn == 0 {
                 break;
             }
@@ -71,11 +71,11 @@ where
             for entry in moved {
                 let hash = self.hash_again(&entry.key);
                 if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
-                    bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, node, why));
+                    bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, entries, why));
                 }
             }
             freed += old.len() as u64;
-            bytes = bytes.saturating_add(self.let_all_go(old, memcg, node, why));
+            bytes = bytes.saturating_add(self.let_all_go(old, memcg, entries, why));
             memcg.uncharge(bytes);
         }
         (scanned, freed)
@@ -109,20 +109,21 @@ where
         entry
     }
 
-    /// Lets isolated entries go, a few at a time: the lines that each needs are asked for before the first is touched.
+    /// Lets isolated entries of a group that had so many go, a few at a time: the lines that each needs are asked for before the first is
+    /// touched.
     pub(super) fn let_all_go(
         &self,
-        mut entries: Isolated<Entry<K, V>>,
+        mut old: Isolated<Entry<K, V>>,
         memcg: &Memcg,
-        node: NodeId,
+        entries: u64,
         why: impl Fn(&Entry<K, V>) -> RemovalCause,
     ) -> Bytes {
         let mut bytes = Bytes::ZERO;
-        while !entries.is_empty() {
+        while !old.is_empty() {
             let mut batch: [_; AHEAD] = std::array::from_fn(|_| None);
             let guard = pin();
             for place in &mut batch {
-                let Some(entry) = entries.pop() else { break };
+                let Some(entry) = old.pop() else { break };
                 let hash = self.hash_again(&entry.key);
                 if let Some(hash) = hash {
                     self.index.prefetch(hash, &guard);
@@ -132,7 +133,7 @@ where
             }
             drop(guard);
             for (entry, hash) in batch.into_iter().flatten() {
-                bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, node, &why));
+                bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, entries, &why));
             }
         }
         bytes
@@ -144,7 +145,7 @@ where
         entry: Handle<K, V>,
         hash: Option<u64>,
         memcg: &Memcg,
-        node: NodeId,
+        entries: u64,
         why: impl Fn(&Entry<K, V>) -> RemovalCause,
     ) -> Bytes {
         let charge = entry.charge();
@@ -157,7 +158,7 @@ where
         let hasher = |there: &Entry<K, V>| self.hash(&there.key);
         let removed = self.index.remove(hash, &guard, is_it, &hasher, |there| there.set_cause(cause));
         if removed.is_some() && cause == RemovalCause::Size {
-            self.queues.remember(hash, entry.queue(), memcg, node);
+            self.queues.remember(hash, entry.queue(), memcg, entries);
         }
         drop(guard);
         self.end(entry);
