@@ -7,8 +7,8 @@
 # | lowwater-lru-core, lowwater-shrinker | none | the tests that need no thread identity, on the spin lock and the counted read side |
 # | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
 # | lowwater | hwloc | builds |
+# | lowwater | async, metrics | their tests |
 # | lowwater | fuse | without warnings; ci/fuse.sh uses it |
-# | lowwater | async | its tests |
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
@@ -22,5 +22,6 @@ packages pkg-config libhwloc-dev libudev-dev
 cargo test -p lowwater-lru-core --features hwloc topology
 cargo check -p lowwater --features hwloc --all-targets
 cargo test -p lowwater --features async --test async_loads
+cargo test -p lowwater --features metrics --lib metrics
 component clippy
 cargo clippy -p lowwater --features fuse --example fuse_mirror -- -D warnings

@@ -24,11 +24,15 @@ mod entry;
 mod error;
 mod fill;
 mod ghost;
+mod keep;
 mod load;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod pinned;
 mod place;
 mod queues;
 mod room;
+mod save;
 mod shrink;
 mod stats;
 mod tenant;
@@ -44,6 +48,7 @@ pub use error::{BuildError, InsertError, Reason};
 pub use pinned::Pinned;
 pub use place::{Computed, Current, Op, Place};
 pub use queues::Eviction;
+pub use save::{Loaded, Meta};
 pub use stats::{CacheStats, RemovalCause};
 pub use walk::{Iter, Visit};
 
@@ -60,13 +65,15 @@ use lowwater_lru_core::index::Cursor;
 use lowwater_lru_core::{pin, Bytes, Guard, HookId, Index, Memcg, NodeId, OfflineHook};
 use lowwater_shrinker::Registration;
 
+use crate::runtime::ChoresId;
 use crate::Runtime;
 use entry::{Entry, Handle};
+use keep::Rounds;
 use load::Flights;
 use queues::Queues;
 use room::Hands;
 use stats::Counters;
-use time::{Clock, Moment};
+use time::{Clock, Lifetime};
 
 /// What a key and a value own beyond their own size.
 type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
@@ -114,9 +121,12 @@ struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     core: Arc<Core<K, V, S>>,
     /// By which the core hears of groups that end.
     hook: HookId,
+    /// By which the keeper knows the core.
+    chores: ChoresId,
     flights: Flights<K, V>,
     group: Memcg,
-    time_to_live: Option<Duration>,
+    /// Of entries that name no other.
+    lifetime: Lifetime,
     /// Then nobody needs to be asked which.
     one_node: bool,
     weigher: Weigher<K, V>,
@@ -133,8 +143,10 @@ struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     counters: Counters,
     hasher: S,
     clock: Clock,
+    time_to_idle: Option<Duration>,
     /// The most entries there were since memory was last given back by the allocator.
     most: AtomicUsize,
+    rounds: Rounds,
 }
 
 /// What a lookup came to.
@@ -207,7 +219,7 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let value = self.look(key, |entry| {
-            self.inner.core.queues.used(entry);
+            self.inner.core.used(entry);
             entry.value.clone()
         });
         self.inner.core.counters.looked_up(value.is_some());
@@ -230,7 +242,7 @@ where
         self.look(key, |_| ()).is_some()
     }
 
-    /// Puts a value under `key`, for the cache's own group and its own time to live. Returns the value that was there.
+    /// Puts a value under `key`, for the cache's own group and its own time. Returns the value that was there.
     ///
     /// For another group or time, see [`entry`](Self::entry).
     ///
@@ -304,16 +316,18 @@ where
         value
     }
 
-    /// Gives `key` a new time to live, none for ever; the entry counts as used. False if it is not there.
+    /// Gives `key` a new time to live, none for ever; the entry counts as used. False if it is not there. An idle time that it had is
+    /// over: the new one counts, however often it is used.
     pub fn touch<Q>(&self, key: &Q, time_to_live: Option<Duration>) -> bool
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let expires = self.inner.core.expiry(time_to_live);
+        let expires = self.inner.core.clock.end_of(time_to_live.map_or(Lifetime::Forever, Lifetime::Fixed));
         let touched = self.look(key, |entry| {
             entry.expire_at(expires);
             self.inner.core.queues.used(entry);
         });
+        self.inner.says(expires);
         touched.is_some()
     }
 
@@ -446,9 +460,16 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         !expires.is_never() && expires.is_past(self.clock.now())
     }
 
-    /// When what has so much time expires.
-    fn expiry(&self, time_to_live: Option<Duration>) -> Moment {
-        time_to_live.map_or(Moment::NEVER, |time| self.clock.after(time))
+    /// Marks a use.
+    #[inline]
+    fn used(&self, entry: &Entry<K, V>) {
+        self.queues.used(entry);
+        if let Some(idle) = self.time_to_idle {
+            let at = entry.expires();
+            if let Some(end) = self.clock.pushed_on(at, idle) {
+                entry.push_on(at, end);
+            }
+        }
     }
 
     /// Takes an entry off its list that is being taken out of the index; none if a walk has it, which will end it.
@@ -493,6 +514,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Offline
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Inner<K, V, S> {
     fn drop(&mut self) {
+        self.runtime.keeper().remove(self.chores);
         self.runtime.tree().remove_hook(self.hook);
     }
 }

@@ -48,6 +48,8 @@ pub use lowwater_lru_core::{
     linked, topology, Bytes, Isolate, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy, Topology, Verdict,
 };
 pub use lowwater_shrinker::pressure::{self, Watermarks};
+#[cfg(feature = "metrics")]
+pub use lowwater_shrinker::Labels;
 pub use lowwater_shrinker::{
     Caches, Count, NodeStats, PairStats, Reclaim, Reclaimer, Registration, Registry, RegistryStats, Scan, Select,
     ShrinkControl, Shrinker, ShrinkerStats,

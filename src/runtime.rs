@@ -7,6 +7,7 @@
 //!       topology   which node a thread is on
 //!       registry   who can give memory back, and for whom
 //!       reclaimer  a thread a node, that makes them
+//!       keeper     a thread that lets go of what has expired, and of what dropped groups had
 //!       pressure   hears the machine, and lowers the budget for a while (only if the builder was told to)
 //! ```
 //!
@@ -27,8 +28,10 @@
 //! see [`pressure::Target`](crate::pressure::Target).
 
 mod builder;
+mod keeper;
 
 pub use builder::{BuildError, RuntimeBuilder};
+pub(crate) use keeper::{Chores, ChoresId, Next};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +40,8 @@ use dashmap::DashMap;
 use lowwater_lru_core::{Bytes, Memcg, MemcgError, MemcgTree, OverLimit, Topology};
 use lowwater_shrinker::pressure::{Monitor, PressureStats, Reason};
 use lowwater_shrinker::{DirectStop, NodeStats, Reclaim, Reclaimer, Registry, RegistryStats};
+
+use keeper::Keeper;
 
 /// Rounds of direct reclaim that a charge may make even if its time is over: a thread that was not running for a while has had
 /// the time, but not the use of it.
@@ -60,6 +65,8 @@ pub struct Runtime {
 }
 
 struct Inner {
+    // Before all it works on; it holds nothing of ours.
+    keeper: Keeper,
     // First, so that its thread, which holds the reclaimer too, is joined before that goes.
     pressure: Option<Monitor>,
     // Next, so that its threads are joined before what they work on goes.
@@ -102,7 +109,7 @@ impl Runtime {
     /// # Errors
     ///
     /// [`MemcgError::BadName`] for an empty name on the path or one too long, [`MemcgError::Dying`] if a group above it is being
-    /// ended right now.
+    /// ended right now, or it is itself being [dropped](Self::drop_group).
     pub fn group(&self, path: &str) -> Result<Memcg, MemcgError> {
         let path = path.strip_prefix('/').unwrap_or(path);
         if let Some(group) = self.inner.groups.get(path).filter(|group| group.is_online()) {
@@ -111,8 +118,16 @@ impl Runtime {
         let mut group = self.root().clone();
         for name in path.split('/') {
             group = child(&group, name)?;
+            if self.inner.keeper.drops(&group) {
+                return Err(MemcgError::Dying);
+            }
         }
         self.inner.groups.insert(path.into(), group.clone());
+        // It may have been dropped between.
+        if self.inner.keeper.drops(&group) {
+            self.forget_group(&group);
+            return Err(MemcgError::Dying);
+        }
         Ok(group)
     }
 
@@ -124,13 +139,71 @@ impl Runtime {
 
     /// Ends a group: its objects become its parent's, its id returns when the last of them is gone. O(lists of the group).
     ///
+    /// Entries that shall go with it: [`drop_group`](Self::drop_group).
+    ///
     /// # Errors
     ///
     /// Those of [`Memcg::offline`]: the root, a group with children, one that was ended already.
     pub fn end_group(&self, group: &Memcg) -> Result<(), MemcgError> {
         group.offline()?;
-        self.inner.groups.remove_if(group.path().trim_start_matches('/'), |_, found| found == group);
+        self.forget_group(group);
         Ok(())
+    }
+
+    /// Ends a group and lets go of all that caches have for it, in the background: O(1) here, however much that is.
+    ///
+    /// With [`end_group`](Self::end_group) the entries become the parent's, and stay. Here they leave, as by [`Cache::remove`](crate::Cache::remove):
+    /// a few at a time, half a millisecond of work between rests. Until one has left, it is found. From now on nothing can be charged to the group (its
+    /// `max` is 0), so inserts for it are refused; and [`group`](Self::group) says that it is dying, until the name is free again. That
+    /// is when its last entry has left, or up to 100 ms later where charges remain that belong to no entry: these, and objects on lists
+    /// of others, are the parent's then. An insert that was under way may leave an entry to the parent. Should the group be given a child
+    /// meanwhile, it ends when that has.
+    ///
+    /// ```
+    /// use lowwater::{Bytes, Cache, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+    /// let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build()?;
+    /// let tenant = runtime.group("tenant")?;
+    /// cache.entry(1).group(&tenant).insert(1)?;
+    ///
+    /// runtime.drop_group(&tenant)?;
+    /// while runtime.find_group("tenant").is_some() {
+    ///     std::thread::yield_now();
+    /// }
+    /// assert_eq!((cache.get(&1), cache.len()), (None, 0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`end_group`](Self::end_group). Nothing is changed then.
+    pub fn drop_group(&self, group: &Memcg) -> Result<(), MemcgError> {
+        if group.parent().is_none() {
+            return Err(MemcgError::Root);
+        }
+        if !group.children().is_empty() {
+            return Err(MemcgError::HasChildren);
+        }
+        if !group.is_online() || self.inner.keeper.drops(group) {
+            return Err(MemcgError::AlreadyDying);
+        }
+        // First, so that what is found to be empty stays so.
+        group.set_max(Bytes::ZERO);
+        if !self.inner.keeper.drop_group(group) {
+            return Err(MemcgError::AlreadyDying);
+        }
+        self.forget_group(group);
+        Ok(())
+    }
+
+    /// The name does not lead to the group any more.
+    fn forget_group(&self, group: &Memcg) {
+        self.inner.groups.remove_if(group.path().trim_start_matches('/'), |_, found| found == group);
+    }
+
+    pub(crate) fn keeper(&self) -> &Keeper {
+        &self.inner.keeper
     }
 
     /// Takes `bytes` for `group`, and frees some if they are not there. Give them back with [`Memcg::uncharge`].

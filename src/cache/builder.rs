@@ -9,11 +9,12 @@ use hashbrown::DefaultHashBuilder;
 use lowwater_lru_core::{Bytes, Index, Memcg};
 
 use super::error::BuildError;
+use super::keep::Rounds;
 use super::load::Flights;
 use super::queues::{Eviction, Queues};
 use super::room::Hands;
 use super::stats::Counters;
-use super::time::Clock;
+use super::time::{Clock, Lifetime};
 use super::{Cache, Core, Inner, Listener, RemovalCause, Weigher};
 use crate::Runtime;
 
@@ -28,6 +29,7 @@ pub struct CacheBuilder<K, V, W = NoWeigher, S = DefaultHashBuilder> {
     name: String,
     group: Option<Memcg>,
     time_to_live: Option<Duration>,
+    time_to_idle: Option<Duration>,
     seeks: Option<u32>,
     eviction: Eviction,
     listener: Option<Listener<K, V>>,
@@ -42,6 +44,7 @@ impl<K, V> CacheBuilder<K, V> {
             name: "cache".into(),
             group: None,
             time_to_live: None,
+            time_to_idle: None,
             seeks: None,
             eviction: Eviction::default(),
             listener: None,
@@ -67,6 +70,32 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// How long entries live that name no time of their own; for ever by default.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
+        self
+    }
+
+    /// How long entries stay that nobody uses, and that have no time of their own: at least so long after the last use, and an eighth
+    /// longer at most. For ever by default.
+    ///
+    /// A use is what counts as one for eviction ([`Cache::get`], and not [`Cache::peek`]). It writes to the entry when an eighth of the
+    /// time has passed since one did. An entry has room for one time: where [`Place::time_to_live`](super::Place::time_to_live),
+    /// [`Place::forever`](super::Place::forever) or [`Cache::touch`] gives it another, that counts, and uses do not push it on.
+    ///
+    /// ```
+    /// use lowwater::{Bytes, Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+    /// let sessions = Cache::<u64, String>::builder(&runtime)
+    ///     .weigher(|_, text| Bytes::new(text.capacity() as u64))
+    ///     .time_to_idle(Duration::from_secs(1800))
+    ///     .build()?;
+    /// sessions.insert(7, "basket".into())?;
+    /// // Half an hour from now.
+    /// assert!(sessions.get(&7).is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn time_to_idle(mut self, time: Duration) -> Self {
+        self.time_to_idle = Some(time);
         self
     }
 
@@ -97,12 +126,14 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self,
         weigher: impl Fn(&K, &V) -> Bytes + Send + Sync + 'static,
     ) -> CacheBuilder<K, V, Weigher<K, V>, S> {
-        let Self { runtime, name, group, time_to_live, seeks, eviction, listener, weigher: _, hasher } = self;
+        let Self { runtime, name, group, time_to_live, time_to_idle, seeks, eviction, listener, weigher: _, hasher } =
+            self;
         CacheBuilder {
             runtime,
             name,
             group,
             time_to_live,
+            time_to_idle,
             seeks,
             eviction,
             listener,
@@ -113,8 +144,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
 
     /// How keys are hashed. The default is fast and seeded at random.
     pub fn hasher<H: BuildHasher>(self, hasher: H) -> CacheBuilder<K, V, W, H> {
-        let Self { runtime, name, group, time_to_live, seeks, eviction, listener, weigher, hasher: _ } = self;
-        CacheBuilder { runtime, name, group, time_to_live, seeks, eviction, listener, weigher, hasher }
+        let Self { runtime, name, group, time_to_live, time_to_idle, seeks, eviction, listener, weigher, hasher: _ } =
+            self;
+        CacheBuilder { runtime, name, group, time_to_live, time_to_idle, seeks, eviction, listener, weigher, hasher }
     }
 }
 
@@ -134,6 +166,14 @@ where
         if !group.is_descendant_of(self.runtime.root()) {
             return Err(BuildError::ForeignGroup(group.path()));
         }
+        let lifetime = match (self.time_to_live, self.time_to_idle) {
+            (None, None) => Lifetime::Forever,
+            (Some(time), None) => Lifetime::Fixed(time),
+            (None, Some(time)) => Lifetime::Idle(time),
+            (Some(time_to_live), Some(time_to_idle)) => {
+                return Err(BuildError::TwoTimes { time_to_live, time_to_idle });
+            }
+        };
         let mut builder = self.runtime.registry().builder(&self.name);
         if let Some(seeks) = self.seeks {
             builder = builder.seeks(seeks);
@@ -147,17 +187,21 @@ where
             counters: Counters::default(),
             hasher: self.hasher,
             clock: Clock::start(),
+            time_to_idle: self.time_to_idle,
             most: AtomicUsize::new(0),
+            rounds: Rounds::default(),
         });
         let hook = self.runtime.tree().add_hook(Arc::clone(&core) as _);
+        let chores = self.runtime.keeper().add(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {
             registration,
             core,
             hook,
+            chores,
             flights: Flights::default(),
             group,
-            time_to_live: self.time_to_live,
+            lifetime,
             one_node: self.runtime.topology().nodes() == 1,
             weigher: self.weigher,
             runtime: self.runtime,
@@ -172,6 +216,7 @@ impl<K, V, W, S> std::fmt::Debug for CacheBuilder<K, V, W, S> {
             .field("name", &self.name)
             .field("group", &self.group)
             .field("time_to_live", &self.time_to_live)
+            .field("time_to_idle", &self.time_to_idle)
             .finish_non_exhaustive()
     }
 }

@@ -118,6 +118,12 @@ impl<K, V> Entry<K, V> {
         // Relaxed: the time stands for itself.
         self.expires.store(at.raw(), Ordering::Relaxed);
     }
+
+    /// Expires then, unless somebody has said something else since it was to expire at `from`.
+    pub(super) fn push_on(&self, from: Moment, to: Moment) {
+        // Relaxed, both: the time stands for itself. If another was faster, that is as good.
+        let _pushed = self.expires.compare_exchange(from.raw(), to.raw(), Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 /// As many bytes as an entry can remember having been charged for: these, or a few more.

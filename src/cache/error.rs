@@ -1,5 +1,7 @@
 //! What can go wrong, with the value given back.
 
+use std::time::Duration;
+
 use lowwater_lru_core::Bytes;
 
 /// A cache cannot be made.
@@ -12,6 +14,17 @@ pub enum BuildError {
     /// The group given is not one of the runtime's.
     #[error("the group {0} does not belong to the runtime's tree")]
     ForeignGroup(String),
+    /// An entry has room for one time, and both were asked for.
+    #[error(
+        "an entry has one time: time_to_live ({time_to_live:?}) and time_to_idle ({time_to_idle:?}) cannot both be the \
+         cache's; leave one out, and give entries that are to live for a fixed time theirs with Place::time_to_live"
+    )]
+    TwoTimes {
+        /// The time to live that was asked for.
+        time_to_live: Duration,
+        /// The idle time that was asked for.
+        time_to_idle: Duration,
+    },
 }
 
 /// Why a value was not kept.

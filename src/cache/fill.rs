@@ -50,18 +50,18 @@ where
             if let Some(value) = self.cache.get(&self.key) {
                 return Ok(value);
             }
-            let Self { cache, key, group, time_to_live } = self;
+            let Self { cache, key, group, lifetime } = self;
             match cache.next(cache.inner.flights.board(hash, key)) {
                 Next::Done(value) => return Ok(value),
                 Next::Load(duty) => {
                     let value = load()?;
                     cache.inner.core.counters.loaded();
-                    let expires = cache.inner.core.expiry(time_to_live);
+                    let expires = cache.inner.core.clock.end_of(lifetime);
                     return Ok(duty.done(value, |key, value| {
                         let _kept = cache.make_and_put(key, value, hash, group, expires, &Expect::Vacant);
                     }));
                 }
-                Next::Again(key) => self = Self { cache, key, group, time_to_live },
+                Next::Again(key) => self = Self { cache, key, group, lifetime },
             }
         }
     }
@@ -89,18 +89,18 @@ where
             if let Some(value) = self.cache.get(&self.key) {
                 return Ok(value);
             }
-            let Self { cache, key, group, time_to_live } = self;
+            let Self { cache, key, group, lifetime } = self;
             match cache.next(cache.inner.flights.board_async(hash, key).await) {
                 Next::Done(value) => return Ok(value),
                 Next::Load(duty) => {
                     let value = load.await?;
                     cache.inner.core.counters.loaded();
-                    let expires = cache.inner.core.expiry(time_to_live);
+                    let expires = cache.inner.core.clock.end_of(lifetime);
                     return Ok(duty.done(value, |key, value| {
                         let _kept = cache.make_and_put(key, value, hash, group, expires, &Expect::Vacant);
                     }));
                 }
-                Next::Again(key) => self = Self { cache, key, group, time_to_live },
+                Next::Again(key) => self = Self { cache, key, group, lifetime },
             }
         }
     }

@@ -59,7 +59,7 @@ where
         let found = core.find(core.hash(key), key, &self.guard);
         let value = match found {
             Found::Live(entry) => {
-                core.queues.used(entry);
+                core.used(entry);
                 Some(&entry.value)
             }
             Found::Expired(_) | Found::Nothing => None,

@@ -12,7 +12,7 @@ use super::entry::{rounded, Entry, Handle};
 use super::error::{InsertError, Reason};
 use super::queues::Queues;
 use super::stats::RemovalCause;
-use super::time::{Moment, Now};
+use super::time::{Lifetime, Moment, Now};
 use super::{Cache, Found, Inner, Maybe};
 
 /// A key's place in a cache; from [`Cache::entry`]. Nothing is looked up or locked until one of its verbs is called.
@@ -43,7 +43,7 @@ where
     pub(super) cache: &'a Cache<K, V, S>,
     pub(super) key: K,
     pub(super) group: &'a Memcg,
-    pub(super) time_to_live: Option<Duration>,
+    pub(super) lifetime: Lifetime,
 }
 
 /// What is under a key.
@@ -106,7 +106,7 @@ where
 {
     pub(super) fn new(cache: &'a Cache<K, V, S>, key: K) -> Self {
         let inner = &cache.inner;
-        Self { cache, key, group: &inner.group, time_to_live: inner.time_to_live }
+        Self { cache, key, group: &inner.group, lifetime: inner.lifetime }
     }
 
     /// The group that is charged for what is inserted; the cache's own by default.
@@ -115,15 +115,15 @@ where
         self
     }
 
-    /// How long what is inserted lives; the cache's own time by default.
+    /// How long what is inserted lives, used or not; the cache's own time by default.
     pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.time_to_live = Some(time);
+        self.lifetime = Lifetime::Fixed(time);
         self
     }
 
     /// What is inserted lives until it is evicted, whatever the cache's own time is.
     pub fn forever(mut self) -> Self {
-        self.time_to_live = None;
+        self.lifetime = Lifetime::Forever;
         self
     }
 
@@ -133,7 +133,7 @@ where
     ///
     /// [`InsertError`] says why, and gives the value back. What was there still is.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
-        let expires = self.cache.inner.core.expiry(self.time_to_live);
+        let expires = self.cache.inner.core.clock.end_of(self.lifetime);
         let hash = self.cache.inner.core.hash(&self.key);
         self.cache.make_and_put(self.key, value, hash, self.group, expires, &Expect::Any).map_err(|unput| {
             let reason = unput.reason.expect("anything was expected");
@@ -172,7 +172,7 @@ where
             let op = f(there.map(|entry| Current { entry, now, queues, root, group: OnceCell::new() }));
             let (value, expires) = match (op, there) {
                 (Op::Update(value), Some(entry)) => (value, entry.expires()),
-                (Op::Put(value) | Op::Update(value), _) => (value, core.expiry(self.time_to_live)),
+                (Op::Put(value) | Op::Update(value), _) => (value, core.clock.end_of(self.lifetime)),
                 (Op::Remove, Some(entry)) => {
                     let is_it = |there: &_| std::ptr::eq(there, entry);
                     let Some((_, ended)) = core.take_out(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
@@ -219,6 +219,13 @@ pub(super) struct Unput<K, V> {
     value: V,
 }
 
+impl<K, V> Unput<K, V> {
+    /// Was something else there than was expected?
+    pub(super) fn found_another(&self) -> bool {
+        self.reason.is_none()
+    }
+}
+
 /// Bytes that were taken for an entry, given back when this is dropped.
 struct Refund<'a> {
     group: &'a Memcg,
@@ -232,7 +239,7 @@ impl Drop for Refund<'_> {
 }
 
 /// The value that another took the place of, and what is to be dropped when no guard is held.
-type Put<'c, K, V, S> = (Option<V>, Maybe<'c, K, V, S>);
+pub(super) type Put<'c, K, V, S> = (Option<V>, Maybe<'c, K, V, S>);
 
 /// The group itself, or if it is dying, the one above it that is not.
 fn online(group: &Memcg) -> Cow<'_, Memcg> {
@@ -273,7 +280,14 @@ where
     }
 
     /// Weighs and charges a value, and makes an entry that is nowhere yet. It stays charged.
-    fn make(&self, key: K, value: V, hash: u64, group: &Memcg, expires: Moment) -> Result<Handle<K, V>, Unput<K, V>> {
+    pub(super) fn make(
+        &self,
+        key: K,
+        value: V,
+        hash: u64,
+        group: &Memcg,
+        expires: Moment,
+    ) -> Result<Handle<K, V>, Unput<K, V>> {
         let inner = &self.inner;
         inner.core.queues.prefetch(hash);
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
@@ -293,7 +307,7 @@ where
 
     /// Puts an entry in its place, if what is there is what was expected; the value that it replaced, and what is to be ended when
     /// the guard is gone.
-    fn put<'c>(
+    pub(super) fn put<'c>(
         &'c self,
         entry: Handle<K, V>,
         hash: u64,
@@ -302,7 +316,7 @@ where
         expect: &Expect<'_, K, V>,
     ) -> Result<Put<'c, K, V, S>, Unput<K, V>> {
         let core = &self.inner.core;
-        let node = entry.node();
+        let (node, expires) = (entry.node(), entry.expires());
         // So that nothing is allocated for the list under the segment's lock.
         core.queues.prepare(entry.queue(), group, node);
         let mut refused = None;
@@ -336,6 +350,7 @@ where
             Ok((there, ended)) => {
                 std::mem::forget(refund);
                 core.counters.inserted();
+                self.inner.says(expires);
                 let there = there.filter(|_| cause == RemovalCause::Replaced);
                 Ok((there.map(|there| there.value.clone()), ended))
             }

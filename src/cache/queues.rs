@@ -312,6 +312,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         Turn { old, moved, to, entries: 0, scanned: nr - left }
     }
 
+    /// Takes up to `nr` entries off a queue, whatever they are.
+    pub(super) fn take(&self, queue: Queue, memcg: &Memcg, node: NodeId, nr: u64) -> Isolated<Entry<K, V>> {
+        let (mut taken, mut left) = (Isolated::new(), nr);
+        self.lists(queue).walk_one(memcg, node, &mut left, |it| it.isolate(&mut taken));
+        taken
+    }
+
     /// Remembers the key of this hash, which `queue` of `memcg` let go for its memory, when it had so many entries.
     pub(super) fn remember(&self, hash: u64, queue: Queue, memcg: &Memcg, entries: u64) {
         // A fixed line learns nothing from what main let go.

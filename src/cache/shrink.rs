@@ -10,7 +10,6 @@ use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 use super::entry::{Entry, Handle};
 use super::queues::{Queue, Turn};
 use super::stats::RemovalCause;
-use super::time::Now;
 use super::Core;
 
 /// A cache of so many entries is worth asking the allocator to give back what the index had.
@@ -53,6 +52,10 @@ where
     /// how many of these it took off their list for good.
     pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> (u64, u64) {
         let now = self.clock.now();
+        let why = |entry: &Entry<K, V>| match entry.expires().is_past(now) {
+            true => RemovalCause::Expired,
+            false => RemovalCause::Size,
+        };
         self.queues.count_is(self.counters.len());
         let (mut scanned, mut freed) = (0, 0);
         while scanned < nr {
@@ -68,11 +71,11 @@ where
             for entry in moved {
                 let hash = self.hash_again(&entry.key);
                 if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
-                    bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, entries, now));
+                    bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, entries, why));
                 }
             }
             freed += old.len() as u64;
-            bytes = bytes.saturating_add(self.let_all_go(old, memcg, entries, now));
+            bytes = bytes.saturating_add(self.let_all_go(old, memcg, entries, why));
             memcg.uncharge(bytes);
         }
         (scanned, freed)
@@ -106,8 +109,15 @@ where
         entry
     }
 
-    /// Lets isolated entries go, a few at a time: the lines that each needs are asked for before the first is touched.
-    fn let_all_go(&self, mut old: Isolated<Entry<K, V>>, memcg: &Memcg, entries: u64, now: Now) -> Bytes {
+    /// Lets isolated entries of a group that had so many go, a few at a time: the lines that each needs are asked for before the first is
+    /// touched.
+    pub(super) fn let_all_go(
+        &self,
+        mut old: Isolated<Entry<K, V>>,
+        memcg: &Memcg,
+        entries: u64,
+        why: impl Fn(&Entry<K, V>) -> RemovalCause,
+    ) -> Bytes {
         let mut bytes = Bytes::ZERO;
         while !old.is_empty() {
             let mut batch: [_; AHEAD] = std::array::from_fn(|_| None);
@@ -123,18 +133,25 @@ where
             }
             drop(guard);
             for (entry, hash) in batch.into_iter().flatten() {
-                bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, entries, now));
+                bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, entries, &why));
             }
         }
         bytes
     }
 
     /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends it. Says what it was charged for.
-    fn let_go(&self, entry: Handle<K, V>, hash: Option<u64>, memcg: &Memcg, entries: u64, now: Now) -> Bytes {
+    fn let_go(
+        &self,
+        entry: Handle<K, V>,
+        hash: Option<u64>,
+        memcg: &Memcg,
+        entries: u64,
+        why: impl Fn(&Entry<K, V>) -> RemovalCause,
+    ) -> Bytes {
         let charge = entry.charge();
         // Without a hash it stays in the index, and so in memory.
         let Some(hash) = hash else { return charge };
-        let cause = if entry.expires().is_past(now) { RemovalCause::Expired } else { RemovalCause::Size };
+        let cause = why(&entry);
         let address: *const _ = &*entry;
         let guard = pin();
         let is_it = |there: &_| std::ptr::eq(there, address);
@@ -149,7 +166,7 @@ where
     }
 
     /// Makes the allocator give back what the index does not need any more, when half of the entries have gone. The slab needs no asking.
-    fn trim(&self) {
+    pub(super) fn trim(&self) {
         let len = self.counters.len();
         // Relaxed, both: a number that says when; two who ask at once do no harm.
         let most = self.most.fetch_max(len, Ordering::Relaxed).max(len);
@@ -161,7 +178,7 @@ where
     }
 
     /// The hash of a key that was hashed before. If that panics now, its entry cannot be found, and stays where it is.
-    fn hash_again(&self, key: &K) -> Option<u64> {
+    pub(super) fn hash_again(&self, key: &K) -> Option<u64> {
         catch_unwind(AssertUnwindSafe(|| self.hash(key))).ok()
     }
 }

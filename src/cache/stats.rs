@@ -11,7 +11,7 @@ use super::thread::{self, Number};
 pub enum RemovalCause {
     /// Its time was over.
     Expired,
-    /// Somebody removed it.
+    /// Somebody removed it, or dropped its group.
     Explicit,
     /// Another value was put under its key.
     Replaced,

@@ -2,10 +2,15 @@
 
 mod behave;
 mod core;
+mod keep;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod model;
 mod orders;
+mod save;
 mod tenants;
 mod threads;
+mod times;
 
 use crate::{Bytes, Cache, Runtime};
 

@@ -11,6 +11,7 @@ use lowwater_shrinker::pressure::{
 };
 use lowwater_shrinker::{Reclaimer, Registry, RegistryConfig, StartError};
 
+use super::keeper::Keeper;
 use super::{Inner, Runtime};
 
 /// How long one charge reclaims for itself, where nothing else is said: what Redis allows itself.
@@ -39,6 +40,9 @@ pub enum BuildError {
     /// A reclaimer thread does not start.
     #[error("the reclaimer does not start: {0}")]
     Start(#[from] StartError),
+    /// The thread for what is done in idle time does not start.
+    #[error("no thread for idle work: {0}; raise the limit on threads (ulimit -u, pids.max)")]
+    Keeper(#[source] std::io::Error),
     /// A source of pressure cannot be watched.
     #[error("pressure cannot be watched: {0}")]
     Pressure(#[from] MonitorError),
@@ -163,7 +167,7 @@ impl RuntimeBuilder {
         self.monitor.get_or_insert_default()
     }
 
-    /// Makes the runtime and starts its threads: one a node, and one that watches for pressure if it was told to.
+    /// Makes the runtime and starts its threads: one a node, one for what is done in idle time, and one that watches for pressure if it was told to.
     ///
     /// # Errors
     ///
@@ -190,7 +194,9 @@ impl RuntimeBuilder {
         let reclaimer = Arc::new(Reclaimer::start(&registry, Arc::clone(&topology), watermarks)?);
         let monitor = |config| Monitor::start(tree.root(), budget, Arc::clone(&reclaimer), config);
         let pressure = self.monitor.map(monitor).transpose()?;
-        let inner = Inner { pressure, reclaimer, registry, groups: DashMap::new(), topology, direct_time_max, tree };
+        let keeper = Keeper::start(topology.nodes()).map_err(BuildError::Keeper)?;
+        let inner =
+            Inner { keeper, pressure, reclaimer, registry, groups: DashMap::new(), topology, direct_time_max, tree };
         Ok(Runtime { inner: Arc::new(inner) })
     }
 }

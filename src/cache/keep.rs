@@ -1,0 +1,168 @@
+//! Letting go in idle time: of what has expired though nobody met it, and of what belonged to a group that was dropped.
+//!
+//! An entry has no room for links of a timer wheel, and a wheel that only names entries would have to name those, too, that have long been
+//! replaced. So all entries are gone over, a part of the index at a time, by the runtime's keeper thread. A round begins when the first
+//! time is over that is known of: the soonest that the last round saw, or that was said since. Where nothing has a time there is none.
+//!
+//! # How late
+//!
+//! A round begins [`PERIOD`] after the last one began, at the earliest, and takes 20 times what going over all entries takes. An entry leaves
+//! after its time is over, when the next round comes by: so within a period and two rounds.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{fence, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use lowwater_lru_core::index::Cursor;
+use lowwater_lru_core::{pin, Memcg, NodeId};
+use parking_lot::Mutex;
+
+use super::queues::Queue;
+use super::time::{Moment, TICK_TIME};
+use super::{Core, Inner, RemovalCause};
+use crate::runtime::{Chores, Next};
+
+/// From the beginning of one round to that of the next, at least.
+const PERIOD: Duration = Duration::from_millis(250);
+/// Entries taken off a list under its lock at once.
+const BATCH: u64 = 64;
+/// Many have expired where one in so many has.
+const MANY_ONE_IN: usize = 4;
+
+/// How far the keeper has come.
+#[derive(Default)]
+pub(super) struct Rounds {
+    /// The soonest time that was said since the last round began.
+    said: AtomicU32,
+    round: Mutex<Round>,
+}
+
+struct Round {
+    /// None between two rounds.
+    at: Option<Cursor>,
+    /// The soonest time that was seen.
+    seen: Moment,
+    began: Option<Instant>,
+    freed: bool,
+}
+
+impl Default for Round {
+    fn default() -> Self {
+        Self { at: None, seen: Moment::NEVER, began: None, freed: false }
+    }
+}
+
+impl Rounds {
+    /// An entry that is in the index expires then. True if the keeper is to be told.
+    #[inline]
+    pub(super) fn says(&self, at: Moment) -> bool {
+        if at.is_never() {
+            return false;
+        }
+        // SeqCst: meets the one in `begin`. Either we see that a round has begun, and say the time to the next one, or that round sees the
+        // entry.
+        fence(Ordering::SeqCst);
+        // Relaxed, all: the time stands for itself, and the fences order it with the entry.
+        let mut said = self.said.load(Ordering::Relaxed);
+        while at.is_sooner_than(Moment::from_raw(said)) {
+            match self.said.compare_exchange_weak(said, at.raw(), Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(other) => said = other,
+            }
+        }
+        false
+    }
+
+    /// A round begins: what is said from now on is for the next.
+    fn begin(&self) {
+        // Relaxed: as in `says`.
+        self.said.store(Moment::NEVER.raw(), Ordering::Relaxed);
+        // SeqCst: meets the one in `says`.
+        fence(Ordering::SeqCst);
+    }
+
+    fn said(&self) -> Moment {
+        // Relaxed: as in `says`.
+        Moment::from_raw(self.said.load(Ordering::Relaxed))
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
+    /// An entry that is in the index expires then.
+    #[inline]
+    pub(super) fn says(&self, at: Moment) {
+        if self.core.rounds.says(at) {
+            self.runtime.keeper().nudge();
+        }
+    }
+}
+
+impl<K, V, S> Chores for Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher + Send + Sync,
+{
+    fn let_expired_go(&self) -> Next {
+        let mut round = self.rounds.round.lock();
+        let now = self.clock.now();
+        if round.at.is_none() {
+            let next = Moment::sooner(round.seen, self.rounds.said());
+            let Some(left) = next.left(now) else { return Next::Told };
+            let rest = round.began.map_or(Duration::ZERO, |began| PERIOD.saturating_sub(began.elapsed()));
+            if !next.is_past(now) || !rest.is_zero() {
+                // It may be told a tick too short.
+                return Next::In(rest.max(left + 2 * TICK_TIME));
+            }
+            self.rounds.begin();
+            *round = Round { at: Some(Cursor::new()), began: Some(Instant::now()), ..Round::default() };
+        }
+        let Round { at: Some(at), seen, .. } = &mut *round else { unreachable!("a round was begun") };
+        // Ended after the guard, also when the key's own code panics.
+        let mut gone = Vec::new();
+        let (guard, mut expired, mut looked) = (pin(), Vec::new(), 0);
+        self.index.visit(at, &guard, |entry| {
+            looked += 1;
+            match entry.expires() {
+                at if at.is_past(now) => expired.push(entry),
+                at => *seen = Moment::sooner(*seen, at),
+            }
+        });
+        let is_done = at.is_done();
+        let many = !expired.is_empty() && expired.len() >= looked / MANY_ONE_IN;
+        for entry in expired {
+            let Some(hash) = self.hash_again(&entry.key) else { continue };
+            let is_it = |there: &_| std::ptr::eq(there, entry) && entry.expires().is_past(now);
+            let taken = self.take_out(hash, &guard, is_it, |_| RemovalCause::Expired);
+            round.freed |= taken.is_some();
+            gone.extend(taken.and_then(|(_, ended)| ended));
+        }
+        let freed = round.freed;
+        if is_done {
+            round.at = None;
+        }
+        drop(guard);
+        drop(round);
+        drop(gone);
+        if is_done && freed {
+            self.settle();
+        }
+        Next::Now { many }
+    }
+
+    fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64 {
+        let mut nr = 0;
+        for queue in [Queue::Probation, Queue::Main] {
+            let old = self.queues.take(queue, group, node, BATCH);
+            nr += old.len() as u64;
+            // Nothing of it is remembered, so it does not matter how many there were.
+            group.uncharge(self.let_all_go(old, group, 0, |_| RemovalCause::Explicit));
+        }
+        nr
+    }
+
+    fn settle(&self) {
+        self.index.slab().collect();
+        self.trim();
+    }
+}

@@ -1,0 +1,192 @@
+//! What leaves in idle time: expired entries that nobody meets, and those of groups that were dropped.
+
+use super::cache_of;
+use crate::cache::{Reason, RemovalCause};
+use crate::{Bytes, Cache, Runtime};
+use lowwater_lru_core::MemcgError;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::thread::ThreadId;
+use std::time::{Duration, Instant};
+
+/// Waits for what happens in the background.
+fn until(what: &str, is: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < Duration::from_secs(60), "it does not come: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn usage(cache: &Cache<u64, Vec<u8>>) -> Bytes {
+    cache.runtime().tree().drain_stock();
+    cache.runtime().root().usage()
+}
+
+#[test]
+fn what_expired_leaves_though_nobody_meets_it() {
+    let cache = cache_of(Bytes::mib(64));
+    for key in 0..10_000 {
+        cache.entry(key).time_to_live(Duration::from_millis(20)).insert(vec![0; 100]).unwrap();
+    }
+    for key in 10_000..10_100 {
+        cache.insert(key, vec![0; 100]).unwrap();
+        cache.entry(key + 100).time_to_live(Duration::from_secs(3_600)).insert(vec![0; 100]).unwrap();
+    }
+    until("expiry", || cache.stats().expired == 10_000);
+    assert_eq!(cache.len(), 200);
+    assert!((10_000..10_200).all(|key| cache.contains_key(&key)), "nothing else went");
+    assert_eq!(usage(&cache).get(), 200 * (100 + super::entry_bytes()));
+    until("memory", || cache.inner.core.index.slab().waiting() == Bytes::ZERO);
+}
+
+#[test]
+fn a_time_that_is_said_later_is_kept_too() {
+    let cache = cache_of(Bytes::mib(16));
+    cache.entry(0).time_to_live(Duration::from_secs(3_600)).insert(vec![]).unwrap();
+    for round in 1..4 {
+        cache.entry(1).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();
+        until("a new entry", || cache.stats().expired == 2 * round - 1);
+        cache.insert(2, vec![]).unwrap();
+        assert!(cache.touch(&2, Some(Duration::from_millis(1))));
+        until("a touched entry", || cache.stats().expired == 2 * round);
+    }
+    assert_eq!(cache.len(), 1);
+}
+
+#[test]
+fn rounds_come_only_when_a_time_is_over() {
+    let cache = cache_of(Bytes::mib(16));
+    let next = || crate::runtime::Chores::let_expired_go(&*cache.inner.core);
+    (0..1_000).for_each(|key| drop(cache.insert(key, vec![])));
+    assert_eq!(next(), crate::runtime::Next::Told, "nothing has a time");
+    cache.entry(1).time_to_live(Duration::from_secs(3_600)).insert(vec![]).unwrap();
+    let crate::runtime::Next::In(time) = next() else { panic!("an hour off") };
+    assert!(time > Duration::from_secs(3_500));
+}
+
+#[test]
+fn threads_that_insert_with_times_leave_nothing_behind() {
+    let cache = cache_of(Bytes::mib(64));
+    std::thread::scope(|s| {
+        for thread in 0..4 {
+            let cache = &cache;
+            s.spawn(move || {
+                for key in 0..5_000_u64 {
+                    let time = Duration::from_millis(key % 600);
+                    cache.entry(thread * 10_000 + key).time_to_live(time).insert(vec![0; 10]).unwrap();
+                    if key % 1_000 == 0 {
+                        std::thread::sleep(Duration::from_millis(50));
+                    }
+                }
+            });
+        }
+    });
+    until("the last", || cache.is_empty());
+    assert_eq!((cache.stats().expired, usage(&cache)), (20_000, Bytes::ZERO));
+}
+
+#[test]
+fn a_cache_can_go_while_its_entries_expire() {
+    for _ in 0..20 {
+        let cache = cache_of(Bytes::mib(16));
+        for key in 0..2_000 {
+            cache.entry(key).time_to_live(Duration::ZERO).insert(vec![0; 10]).unwrap();
+        }
+        let runtime = cache.runtime().clone();
+        drop(cache);
+        runtime.tree().drain_stock();
+        assert_eq!(runtime.root().usage(), Bytes::ZERO);
+    }
+}
+
+/// Counts where it is dropped.
+struct Counted(ThreadId, Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if std::thread::current().id() == self.0 {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_dropped_group_is_emptied_in_the_background() {
+    const ENTRIES: u64 = 100_000;
+    let runtime = Runtime::builder().budget(Bytes::mib(256)).build().unwrap();
+    let (here, on_us) = (std::thread::current().id(), Arc::new(AtomicUsize::new(0)));
+    let told = on_us.clone();
+    let cache = Cache::<u64, Arc<Counted>>::builder(&runtime)
+        .weigher(|_, _| Bytes::new(64))
+        .eviction_listener(move |key, _, cause| {
+            assert!(*key < ENTRIES && cause == RemovalCause::Explicit);
+            told.fetch_add(usize::from(std::thread::current().id() == here), Ordering::Relaxed);
+        })
+        .build()
+        .unwrap();
+    let (tenant, other) = (runtime.group("t").unwrap(), runtime.group("other").unwrap());
+    let value = || Arc::new(Counted(here, on_us.clone()));
+    for key in 0..ENTRIES {
+        cache.entry(key).group(&tenant).insert(value()).unwrap();
+    }
+    // Used ones go as well.
+    (0..1_000).for_each(|_| (0..5).for_each(|key| drop(cache.get(&key))));
+    for key in ENTRIES..ENTRIES + 1_000 {
+        cache.entry(key).group(&other).insert(value()).unwrap();
+    }
+    runtime.drop_group(&tenant).unwrap();
+    assert_eq!(on_us.load(Ordering::Relaxed), 0, "not one on the thread that asked");
+    assert_eq!(runtime.drop_group(&tenant), Err(MemcgError::AlreadyDying));
+    until("the name", || runtime.group("t").is_ok_and(|again| again != tenant));
+    assert_eq!((cache.len_of(&tenant), cache.len()), (0, 1_000));
+    assert!((ENTRIES..ENTRIES + 1_000).all(|key| cache.contains_key(&key)), "the others' are all there");
+    assert_eq!((tenant.usage(), tenant.is_online()), (Bytes::ZERO, false));
+    let id = tenant.id();
+    drop(tenant);
+    until("the id", || runtime.tree().get(id).is_none_or(|group| group.name() != "t" || group.is_online()));
+    assert_eq!(on_us.load(Ordering::Relaxed), 0);
+    until("memory", || cache.collect() == Bytes::ZERO);
+}
+
+#[test]
+fn a_group_that_is_being_dropped_takes_nothing() {
+    let cache = cache_of(Bytes::mib(16));
+    let runtime = cache.runtime().clone();
+    let tenant = runtime.group("a/t").unwrap();
+    cache.entry(1).group(&tenant).insert(vec![0; 10]).unwrap();
+    assert_eq!(runtime.drop_group(runtime.root()), Err(MemcgError::Root));
+    assert_eq!(runtime.drop_group(&runtime.group("a").unwrap()), Err(MemcgError::HasChildren));
+    // A child keeps it from ending, so that we can look.
+    runtime.drop_group(&tenant).unwrap();
+    let child = tenant.create("child");
+    if child.is_ok() && tenant.is_online() {
+        assert_eq!(runtime.group("a/t"), Err(MemcgError::Dying));
+        assert_eq!(runtime.group("a/t/x"), Err(MemcgError::Dying));
+        let error = cache.entry(2).group(&tenant).insert(vec![0; 100_000]).unwrap_err();
+        assert!(matches!(error.reason, Reason::TooLarge { max: Bytes::ZERO, .. }), "{error}");
+    }
+    until("entries", || cache.is_empty());
+    if let Ok(child) = child {
+        runtime.end_group(&child).unwrap();
+    }
+    until("the end", || !tenant.is_online());
+    assert!(runtime.group("a/t").is_ok());
+}
+
+#[test]
+fn a_group_that_is_ended_while_it_is_dropped_leaves_its_parents_entries_alone() {
+    let cache = cache_of(Bytes::mib(64));
+    let runtime = cache.runtime().clone();
+    for round in 0..10 {
+        let (parent, tenant) = (runtime.group("p").unwrap(), runtime.group("p/t").unwrap());
+        for key in 0..5_000 {
+            cache.entry(key).group(if key < 100 { &parent } else { &tenant }).insert(vec![round; 10]).unwrap();
+        }
+        runtime.drop_group(&tenant).unwrap();
+        let ended = runtime.end_group(&tenant);
+        until("the end", || !tenant.is_online() && !runtime.keeper().drops(&tenant));
+        assert!((0..100).all(|key| cache.contains_key(&key)), "{ended:?} in round {round}");
+        assert_eq!(cache.len_of(&parent), cache.len() as u64, "what was left is the parent's");
+    }
+}

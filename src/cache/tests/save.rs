@@ -1,0 +1,110 @@
+//! Saved, and loaded again.
+
+use crate::cache::{Loaded, Meta};
+use crate::{Bytes, Cache, Runtime};
+use std::time::Duration;
+
+type Saved = Vec<(u64, Vec<u8>, Meta)>;
+
+fn cache_in(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
+    Cache::<u64, Vec<u8>>::builder(runtime).weigher(|_, v| Bytes::new(v.capacity() as u64)).build().unwrap()
+}
+
+fn runtime_of(budget: Bytes) -> Runtime {
+    Runtime::builder().budget(budget).build().unwrap()
+}
+
+fn saved(cache: &Cache<u64, Vec<u8>>) -> Saved {
+    let mut all = Vec::new();
+    let save = |key: &u64, value: &Vec<u8>, meta: &Meta| {
+        all.push((*key, value.clone(), meta.clone()));
+        Ok::<(), ()>(())
+    };
+    assert_eq!(cache.save(save), Ok(cache.len() as u64));
+    all.sort_by_key(|(key, ..)| *key);
+    all
+}
+
+#[test]
+fn what_is_loaded_is_what_was_saved() {
+    let runtime = runtime_of(Bytes::mib(16));
+    let cache = cache_in(&runtime);
+    let tenant = runtime.group("shop/carts").unwrap();
+    let hour = Duration::from_secs(3_600);
+    for key in 0..2_000 {
+        let place = cache.entry(key).group(if key % 2 == 0 { &tenant } else { runtime.root() });
+        let place = if key % 3 == 0 { place.time_to_live(hour) } else { place };
+        place.insert(vec![key as u8; 10]).unwrap();
+        (0..key % 4).for_each(|_| assert!(cache.get(&key).is_some()));
+    }
+    let all = saved(&cache);
+    for (key, value, meta) in &all {
+        assert_eq!(*value, [*key as u8; 10]);
+        assert_eq!(meta.group, if key % 2 == 0 { "/shop/carts" } else { "/" });
+        assert_eq!(u64::from(meta.heat % 4), key % 4);
+        assert_eq!(meta.time_left.is_some_and(|left| left <= hour && left > hour / 2), key % 3 == 0);
+    }
+    let other = runtime_of(Bytes::mib(16));
+    let again = cache_in(&other);
+    again.insert(5, vec![99]).unwrap();
+    let mut gone = all[7].clone();
+    gone.2.time_left = Some(Duration::ZERO);
+    gone.0 = 1_000_000;
+    let loaded = again.load(all.iter().cloned().chain([gone]));
+    assert_eq!(loaded, Loaded { put: 1_999, present: 1, expired: 1, refused: 0, evicted: 0 });
+    assert_eq!(again.get(&5), Some(vec![99]), "what is there is younger");
+    again.remove(&5);
+    let mut without = all.clone();
+    without.remove(5);
+    let cold = |all: Saved| -> Saved {
+        // While memory is being filled, what is new may be on either queue; and time goes by.
+        let rounded = |meta: Meta| Meta { time_left: meta.time_left.map(|_| hour), heat: meta.heat % 4, ..meta };
+        all.into_iter().map(|(key, value, meta)| (key, value, rounded(meta))).collect()
+    };
+    assert_eq!(cold(saved(&again)), cold(without));
+    assert_eq!(again.len_of(&other.find_group("shop/carts").unwrap()), 1_000);
+}
+
+#[test]
+fn a_smaller_budget_keeps_what_was_used() {
+    let runtime = runtime_of(Bytes::mib(4));
+    let cache = cache_in(&runtime);
+    let hot = |key: u64| key.is_multiple_of(8);
+    for key in 0..4_000 {
+        cache.insert(key, vec![0; 100]).unwrap();
+        (0..3 * u64::from(hot(key))).for_each(|_| assert!(cache.get(&key).is_some()));
+    }
+    let mut all = saved(&cache);
+    all.sort_by_key(|(.., meta)| meta.heat % 4);
+    let small = runtime_of(Bytes::kib(200));
+    let again = cache_in(&small);
+    let loaded = again.load(all);
+    assert!(small.root().usage() <= Bytes::kib(200));
+    assert_eq!(loaded.put + loaded.refused, 4_000);
+    assert_eq!(loaded.put - loaded.evicted, again.len() as u64);
+    assert_eq!(loaded.did_not_fit(), 4_000 - again.len() as u64);
+    let kept = (0..4_000).filter(|key| hot(*key) && again.contains_key(key)).count();
+    assert!(kept >= 400, "of 500 hot ones in room for a thousand: {kept} of {}", again.len());
+}
+
+#[test]
+fn the_first_error_ends_it_and_a_bad_group_is_refused() {
+    let runtime = runtime_of(Bytes::mib(4));
+    let cache = cache_in(&runtime);
+    (0..10).for_each(|key| drop(cache.insert(key, vec![])));
+    let mut left = 3;
+    let save = |_: &u64, _: &Vec<u8>, _: &Meta| {
+        left -= 1;
+        if left > 0 {
+            Ok(())
+        } else {
+            Err("full")
+        }
+    };
+    assert_eq!(cache.save(save), Err("full"));
+    assert_eq!(left, 0);
+    let meta = Meta { group: "a//b".into(), heat: 255, ..Meta::default() };
+    let good = Meta { group: "/a".into(), heat: 255, ..Meta::default() };
+    let loaded = cache.load([(100, vec![], meta), (101, vec![], good)]);
+    assert_eq!((loaded.refused, loaded.put), (1, 1));
+}

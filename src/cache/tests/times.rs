@@ -1,0 +1,83 @@
+//! Times: idle ones.
+
+use crate::cache::{BuildError, Op};
+use crate::{Bytes, Cache, Runtime};
+use std::time::{Duration, Instant};
+
+const IDLE: Duration = Duration::from_millis(400);
+
+fn idling() -> Cache<u64, u64> {
+    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).time_to_idle(IDLE).build().unwrap()
+}
+
+/// What the entry has left.
+fn left(cache: &Cache<u64, u64>, key: u64) -> Option<Duration> {
+    let mut left = None;
+    let look = |current: Option<crate::cache::Current<'_, u64, u64>>| {
+        left = current.expect("it is there").time_left();
+        Op::Keep
+    };
+    cache.entry(key).and_compute(look).unwrap();
+    left
+}
+
+#[test]
+fn what_is_used_stays_and_what_is_not_expires() {
+    let cache = idling();
+    (0..4).for_each(|key| drop(cache.insert(key, key)));
+    let start = Instant::now();
+    while start.elapsed() < 2 * IDLE {
+        let used = Instant::now();
+        assert!(cache.get(&0).is_some() || used.elapsed() > IDLE);
+        assert!(cache.pin().get(&1).is_some() || used.elapsed() > IDLE);
+        cache.peek(&2);
+        std::thread::sleep(IDLE / 20);
+    }
+    let there = [0, 1, 2, 3].map(|key| cache.contains_key(&key));
+    assert_eq!(there, [true, true, false, false], "a peek is no use");
+}
+
+#[test]
+fn a_use_writes_when_a_part_of_the_time_has_passed() {
+    let cache = idling();
+    cache.insert(1, 1).unwrap();
+    let before = left(&cache, 1).unwrap();
+    assert!(before > IDLE && before <= IDLE + IDLE / 8);
+    cache.get(&1);
+    assert!(left(&cache, 1).unwrap() <= before, "just put in: not pushed on");
+    std::thread::sleep(IDLE / 4);
+    assert!(left(&cache, 1).unwrap() < IDLE);
+    cache.get(&1);
+    assert!(left(&cache, 1).unwrap() > IDLE, "pushed on");
+}
+
+#[test]
+fn a_time_of_its_own_is_not_pushed_on() {
+    let cache = idling();
+    let hour = Duration::from_secs(3_600);
+    let most = IDLE * 3 / 4;
+    cache.entry(1).time_to_live(most).insert(1).unwrap();
+    cache.entry(2).forever().insert(2).unwrap();
+    cache.insert(3, 3).unwrap();
+    assert!(cache.touch(&3, Some(hour)));
+    (1..4).for_each(|key| assert_eq!(cache.get(&key), Some(key)));
+    assert!(left(&cache, 1).unwrap() <= most);
+    assert_eq!(left(&cache, 2), None);
+    assert!(left(&cache, 3).unwrap() > hour / 2);
+    assert!(cache.touch(&3, None));
+    assert_eq!(left(&cache, 3), None);
+    cache.entry(1).and_compute(|_| Op::Update(9)).unwrap();
+    cache.get(&1);
+    assert!(left(&cache, 1).unwrap() <= most, "an update keeps the time, and what kind it is");
+}
+
+#[test]
+fn two_times_are_one_too_many() {
+    let runtime = Runtime::builder().build().unwrap();
+    let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO);
+    let error = builder.time_to_live(2 * IDLE).time_to_idle(IDLE).build().unwrap_err();
+    assert_eq!(error, BuildError::TwoTimes { time_to_live: 2 * IDLE, time_to_idle: IDLE });
+    let text = error.to_string();
+    assert!(text.contains("time_to_live (800ms)") && text.contains("time_to_idle (400ms)"), "{text}");
+}
