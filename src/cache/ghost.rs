@@ -5,9 +5,11 @@
 //! taken for each other; that costs one wrong guess each.
 //!
 //! There is no table until something is evicted. It follows the number of entries, up and down, and every entry is charged for its
-//! part of it ([`BYTES_PER_ENTRY`]): when memory is short is when ghosts are made, and no time to ask for more.
+//! part of it ([`BYTES_PER_ENTRY`]): when memory is short is when ghosts are made, and no time to ask for more. It is made of blocks, each
+//! when it is first needed, so that no insert has to wait for a large one to be cleared.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::OnceLock;
 
 use parking_lot::RwLock;
 
@@ -21,6 +23,8 @@ const SLOTS_PER_ENTRY: usize = 3;
 pub(super) const BYTES_PER_ENTRY: usize = SLOTS_PER_ENTRY * size_of::<AtomicU32>();
 /// A table that is so many times too large is made smaller, and one that is as much too small, larger. Then it begins empty.
 const SLACK_MAX: usize = 2;
+/// Slots of a block, at most: 16 KiB.
+const BLOCK: usize = 1 << 12;
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 64;
 /// Times on the clock of a ghost, after which they begin again.
@@ -38,21 +42,27 @@ pub(super) struct Ghost {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Ghosts {
-    slots: RwLock<Box<[AtomicU32]>>,
+    table: RwLock<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    slots: usize,
+    blocks: Box<[OnceLock<Box<[AtomicU32]>>]>,
 }
 
 impl Ghosts {
     /// Remembers the key of this hash, which left a cache that holds `len` entries.
     pub(super) fn remember(&self, hash: u64, ghost: Ghost, len: usize) {
-        let mut slots = self.slots.read();
-        if !fits(slots.len(), len) {
-            drop(slots);
-            resize(&mut self.slots.write(), len);
-            slots = self.slots.read();
+        let mut table = self.table.read();
+        if !fits(table.slots, len) {
+            drop(table);
+            self.resize(len);
+            table = self.table.read();
         }
         // Relaxed, all of these: a slot stands for itself; of two who write a bucket, either may win.
         let mut moved = pack(hash, ghost);
-        for slot in bucket(&slots, hash) {
+        for slot in table.bucket(hash) {
             let there = slot.load(Ordering::Relaxed);
             slot.store(moved, Ordering::Relaxed);
             if there == 0 {
@@ -64,12 +74,9 @@ impl Ghosts {
 
     /// What is known of the key of this hash; it is forgotten.
     pub(super) fn take(&self, hash: u64) -> Option<Ghost> {
-        let slots = self.slots.read();
-        if slots.is_empty() {
-            return None;
-        }
+        let table = self.table.read();
         // Relaxed: as above.
-        let found = bucket(&slots, hash).iter().find_map(|slot| {
+        let found = table.bucket_if_there(hash)?.iter().find_map(|slot| {
             let ghost = unpack(hash, slot.load(Ordering::Relaxed))?;
             slot.store(0, Ordering::Relaxed);
             Some(ghost)
@@ -79,20 +86,60 @@ impl Ghosts {
 
     /// Brings the line of a hash closer.
     pub(super) fn prefetch(&self, hash: u64) {
-        let slots = self.slots.read();
-        if !slots.is_empty() {
-            lowwater_lru_core::prefetch(&bucket(&slots, hash)[0]);
+        if let Some(bucket) = self.table.read().bucket_if_there(hash) {
+            lowwater_lru_core::prefetch(&bucket[0]);
         }
     }
 
     /// Bytes of the table.
     pub(super) fn footprint(&self) -> usize {
-        size_of_val(&**self.slots.read())
+        let table = self.table.read();
+        let blocks = table.blocks.iter().filter_map(OnceLock::get).map(|block| size_of_val(&**block)).sum::<usize>();
+        size_of_val(&*table.blocks) + blocks
     }
 
     /// Forgets everything, and gives the memory back.
     pub(super) fn forget(&self) {
-        *self.slots.write() = Box::default();
+        self.replace(Table::default());
+    }
+
+    fn resize(&self, len: usize) {
+        let slots = (len * SLOTS_PER_ENTRY).next_multiple_of(WAYS).max(SLOTS_MIN);
+        let blocks = (0..slots.div_ceil(BLOCK)).map(|_| OnceLock::new()).collect();
+        let mut table = self.table.write();
+        // Another thread may have been faster.
+        if !fits(table.slots, len) {
+            let old = std::mem::replace(&mut *table, Table { slots, blocks });
+            drop(table);
+            drop(old);
+        }
+    }
+
+    /// The old one is dropped without the lock.
+    fn replace(&self, new: Table) {
+        let old = std::mem::replace(&mut *self.table.write(), new);
+        drop(old);
+    }
+}
+
+impl Table {
+    /// Of any number of buckets: the low half of the hash, taken as a fraction of them. Block, and place of the bucket's first slot there.
+    fn place(&self, hash: u64) -> (usize, usize) {
+        let buckets = (self.slots / WAYS) as u64;
+        let first = (((hash & 0xffff_ffff) * buckets) >> 32) as usize * WAYS;
+        (first / BLOCK, first % BLOCK)
+    }
+
+    fn bucket(&self, hash: u64) -> &[AtomicU32] {
+        let (block, first) = self.place(hash);
+        let slots = (self.slots - block * BLOCK).min(BLOCK);
+        let block = self.blocks[block].get_or_init(|| (0..slots).map(|_| AtomicU32::new(0)).collect());
+        &block[first..first + WAYS]
+    }
+
+    fn bucket_if_there(&self, hash: u64) -> Option<&[AtomicU32]> {
+        let (block, first) = self.place(hash);
+        Some(&self.blocks.get(block)?.get()?[first..first + WAYS])
     }
 }
 
@@ -100,22 +147,6 @@ impl Ghosts {
 fn fits(slots: usize, len: usize) -> bool {
     let want = len * SLOTS_PER_ENTRY;
     slots >= want / SLACK_MAX && (SLOTS_MIN..=SLACK_MAX * want.max(SLOTS_MIN)).contains(&slots)
-}
-
-/// Makes a table for so many entries.
-fn resize(slots: &mut Box<[AtomicU32]>, len: usize) {
-    // Another thread may have been faster.
-    if !fits(slots.len(), len) {
-        let count = (len * SLOTS_PER_ENTRY).next_multiple_of(WAYS).max(SLOTS_MIN);
-        *slots = (0..count).map(|_| AtomicU32::new(0)).collect();
-    }
-}
-
-/// Of any number of buckets: the low half of the hash, taken as a fraction of them.
-fn bucket(slots: &[AtomicU32], hash: u64) -> &[AtomicU32] {
-    let buckets = (slots.len() / WAYS) as u64;
-    let first = (((hash & 0xffff_ffff) * buckets) >> 32) as usize * WAYS;
-    &slots[first..first + WAYS]
 }
 
 // A slot: tag 16 | taken 1 | queue 1 | time 13 (with a bit to spare); 0 is none, which `TAKEN` keeps others from being.
@@ -152,12 +183,12 @@ mod tests {
     fn a_ghost_is_found_once_with_its_queue_and_time() {
         let ghosts = Ghosts::default();
         assert_eq!(ghosts.take(hash(1)), None);
-        for n in 0..1_000 {
+        for n in 0..5_000 {
             let queue = if n % 3 == 0 { Queue::Main } else { Queue::Probation };
-            ghosts.remember(hash(n), Ghost { queue, time: n as u32 }, 1_000);
+            ghosts.remember(hash(n), Ghost { queue, time: n as u32 }, 5_000);
         }
-        let found = (0..1_000).filter_map(|n| Some((n, ghosts.take(hash(n))?))).collect::<Vec<_>>();
-        assert!(found.len() > 900, "{}", found.len());
+        let found = (0..5_000).filter_map(|n| Some((n, ghosts.take(hash(n))?))).collect::<Vec<_>>();
+        assert!(found.len() > 4_500, "{}", found.len());
         for (n, ghost) in found {
             assert_eq!((ghost.queue == Queue::Main, ghost.time), (n % 3 == 0, n as u32));
             assert_eq!(ghosts.take(hash(n)), None);
@@ -177,7 +208,7 @@ mod tests {
     #[test]
     fn the_table_follows_the_number_of_entries() {
         let ghosts = Ghosts::default();
-        let slots = || ghosts.slots.read().len();
+        let slots = || ghosts.table.read().slots;
         let mut n = 0;
         for (len, expected) in
             [(0, 64), (10, 64), (1_000, 3_000), (2_000, 3_000), (3_000, 9_000), (100, 300), (50, 300), (0, 64)]
