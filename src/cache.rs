@@ -20,6 +20,7 @@
 //! Keys' `Hash` and `Eq` may run under a segment's lock; if they panic, nothing is changed.
 
 mod builder;
+mod charge;
 mod entry;
 mod error;
 mod fill;

@@ -137,3 +137,35 @@ fn a_tenant_that_scans_costs_the_others_nothing() {
     assert!(quiet_beside > quiet - 3.0, "{quiet_beside} beside a scan, {quiet} without");
     assert!(held < 1_000, "the scanner has {held} of 20,000");
 }
+
+#[test]
+fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
+    let runtime = Runtime::builder()
+        .budget(Bytes::mib(2))
+        .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
+        .build()
+        .unwrap();
+    let here = std::thread::current().id();
+    let gone = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let theirs = std::sync::Arc::clone(&gone);
+    let cache = crate::Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| Bytes::new(100))
+        .eviction_listener(move |_, _, _| {
+            if std::thread::current().id() == here {
+                theirs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            }
+        })
+        .build()
+        .unwrap();
+    let tenants: Vec<_> = (0..10).map(|i| runtime.group(&format!("t{i}")).unwrap()).collect();
+    let mut total = 0;
+    for key in 0..60_000_u64 {
+        // A third of them again, so that keys come back as well.
+        let (key, tenant) = (if key % 3 == 0 { key / 3 % 15_000 } else { key }, &tenants[(key * key % 10) as usize]);
+        cache.entry(key).group(tenant).insert(key).unwrap();
+        let now = gone.swap(0, std::sync::atomic::Ordering::Relaxed);
+        assert!(now <= 16 + 1, "key {key}: {now}, that which it replaced included");
+        total += now;
+    }
+    assert!(total > 20_000, "inserts made the room: {total}");
+}
