@@ -10,11 +10,10 @@
 //! after its time is over, when the next round comes by: so within a period and two rounds.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{fence, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::{pin, Memcg, NodeId};
+use lowwater_lru_core::{pin, Memcg, NodeId, Soonest};
 use parking_lot::Mutex;
 
 use super::queues::Queue;
@@ -33,7 +32,7 @@ const MANY_ONE_IN: usize = 4;
 #[derive(Default)]
 pub(super) struct Rounds {
     /// The soonest time that was said since the last round began.
-    said: AtomicU32,
+    said: Soonest,
     round: Mutex<Round>,
 }
 
@@ -56,36 +55,16 @@ impl Rounds {
     /// An entry that is in the index expires then. True if the keeper is to be told.
     #[inline]
     pub(super) fn says(&self, at: Moment) -> bool {
-        if at.is_never() {
-            return false;
-        }
-        // SeqCst: meets the one in `begin`. Either we see that a round has begun, and say the time to the next one, or that round sees the
-        // entry.
-        fence(Ordering::SeqCst);
-        // Relaxed, all: the time stands for itself, and the fences order it with the entry.
-        let mut said = self.said.load(Ordering::Relaxed);
-        while at.is_sooner_than(Moment::from_raw(said)) {
-            match self.said.compare_exchange_weak(said, at.raw(), Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(other) => said = other,
-            }
-        }
-        false
-    }
-
-    /// A round begins: what is said from now on is for the next.
-    fn begin(&self) {
-        // Relaxed: as in `says`.
-        self.said.store(Moment::NEVER.raw(), Ordering::Relaxed);
-        // SeqCst: meets the one in `says`.
-        fence(Ordering::SeqCst);
+        let is_sooner = |ours, said| Moment::from_raw(ours).is_sooner_than(Moment::from_raw(said));
+        !at.is_never() && self.said.says(at.raw(), is_sooner)
     }
 
     fn said(&self) -> Moment {
-        // Relaxed: as in `says`.
-        Moment::from_raw(self.said.load(Ordering::Relaxed))
+        Moment::from_raw(self.said.said())
     }
 }
+
+const _: () = assert!(Moment::NEVER.raw() == Soonest::NOTHING, "what was not said is never");
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
     /// An entry that is in the index expires then.
@@ -114,7 +93,7 @@ where
                 // It may be told a tick too short.
                 return Next::In(rest.max(left + 2 * TICK_TIME));
             }
-            self.rounds.begin();
+            self.rounds.said.begin();
             *round = Round { at: Some(Cursor::new()), began: Some(Instant::now()), ..Round::default() };
         }
         let Round { at: Some(at), seen, .. } = &mut *round else { unreachable!("a round was begun") };

@@ -51,7 +51,7 @@ pub(super) struct Clock(Instant);
 impl Moment {
     pub(super) const NEVER: Self = Self(0);
 
-    pub(super) fn raw(self) -> u32 {
+    pub(super) const fn raw(self) -> u32 {
         self.0
     }
 

@@ -150,7 +150,7 @@ mod loom {
 
     /// One comes in while another ends it: exactly one of them gets what it asked for. Two threads, all executions.
     fn check() {
-        ::loom::model(|| {
+        lowwater_lru_core::sync::model(|| {
             let count = Arc::new(LockRef::new(0));
             let other = {
                 let count = count.clone();

@@ -112,7 +112,7 @@ mod loom {
 
     /// A reader and a writer of two words. Two threads, all executions.
     fn check() {
-        ::loom::model(|| {
+        lowwater_lru_core::sync::model(|| {
             let pair = Arc::new(Pair { seq: SeqCount::new(), a: AtomicU32::new(0), b: AtomicU32::new(0) });
             let writer = {
                 let pair = pair.clone();

@@ -78,6 +78,7 @@ pub mod memcg;
 mod prefetch;
 mod rcu;
 pub mod slab;
+mod soonest;
 pub mod sync;
 pub mod topology;
 #[cfg(all(feature = "std", target_os = "linux", target_env = "gnu"))]
@@ -91,5 +92,6 @@ pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, 
 pub use memcg::*;
 pub use prefetch::prefetch;
 pub use slab::{Slab, Slot};
+pub use soonest::Soonest;
 pub use topology::Topology;
 pub use unit::{Bytes, NodeId, ParseBytesError};

@@ -24,6 +24,8 @@ mod std;
 
 mod cell;
 mod mutant;
+#[cfg(lowwater_loom)]
+mod story;
 
 #[cfg(all(not(lowwater_loom), not(feature = "std")))]
 pub use self::core::*;
@@ -36,3 +38,5 @@ pub use cell::UnsafeCell;
 pub use mutant::mutated;
 #[cfg(lowwater_loom)]
 pub use mutant::with_mutant;
+#[cfg(lowwater_loom)]
+pub use story::model;

@@ -44,7 +44,7 @@ fn clear_if_empty(map: &Map, memcg: &Memcg, key: Key, list: &List) {
 
 /// An add meets a pass that clears the bit which an earlier add left.
 fn add_meets_clear() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
         let key = map.open(0).unwrap();
@@ -84,7 +84,7 @@ fn an_object_is_hidden_without_the_fence_in_clear() {
 /// theirs.
 #[test]
 fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
         let (near, far, other) = (map.open(1).unwrap(), map.open(100).unwrap(), map.open(2).unwrap());
@@ -108,7 +108,7 @@ fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
 /// The pass finds a unit empty and removes it, while an add comes.
 #[test]
 fn s11_a_unit_that_is_removed_takes_no_bit_along() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
         let (ours, theirs) = (map.open(0).unwrap(), map.open(1).unwrap());
@@ -130,7 +130,7 @@ fn s11_a_unit_that_is_removed_takes_no_bit_along() {
 /// An add tells late of a group that has died meanwhile, or is dying now.
 #[test]
 fn s11_r3_a_bit_set_on_a_dying_group_is_its_parents() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
         let key = map.open(0).unwrap();
@@ -151,7 +151,7 @@ fn s11_r3_a_bit_set_on_a_dying_group_is_its_parents() {
 /// A debt is put back while its group dies: it is owed by the parent in the end, once.
 #[test]
 fn s18_no_debt_is_lost_in_a_death() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
         let key = map.open(0).unwrap();
@@ -178,7 +178,7 @@ fn s18_no_debt_is_lost_in_a_death() {
 /// A shrinker's id ends while one of its lists tells of an object.
 #[test]
 fn s17_no_bit_is_set_for_an_id_that_is_closed() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
         let key = map.open(0).unwrap();
@@ -197,7 +197,7 @@ fn s17_no_bit_is_set_for_an_id_that_is_closed() {
 
 /// There is no memory for a bit: who finds the node's mark counts what the caller added.
 fn lost_meets_find() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
         let adder = {
             let (map, list) = (Arc::clone(&map), Arc::clone(&list));

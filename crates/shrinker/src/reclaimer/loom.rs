@@ -9,7 +9,7 @@ use lowwater_lru_core::MemcgTree;
 /// Two charges ask for reclaim, one after the other; the thread serves a request and may sleep again, but never with usage
 /// left that it has not seen.
 fn charge_meets_thread() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let wake = Arc::new(Wake::default());
         let (usage, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -55,7 +55,7 @@ fn a_wake_up_is_lost_without_the_fence_in_take() {
 
 /// A thread waits, or is about to; the first request that comes wakes it.
 fn request_meets_sleeper() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let wake = Arc::new(Wake::default());
         let thread = {

@@ -44,7 +44,7 @@ fn pass(registry: &Registry) -> Progress {
 
 /// A pass is under way while the registration is dropped.
 fn pass_meets_unregister() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let prepared = registry.builder("owned").alloc().unwrap();
@@ -77,7 +77,7 @@ fn s14_a_callback_runs_too_late_if_nobody_waits_for_it() {
 
 /// A pass finds a list empty while an object is added.
 fn pass_meets_add() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let prepared = registry.builder("owned").alloc().unwrap();
@@ -120,7 +120,7 @@ fn s14_a_callback_runs_too_late_if_a_closed_gate_lets_in() {
 
 /// A pass meets a shrinker whose lists are filled already, while it is being registered.
 fn pass_meets_register() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let prepared = registry.builder("late").alloc().unwrap();
@@ -169,7 +169,7 @@ impl Shrinker for Plenty {
 
 /// Two threads pay at once, and a third call sees to the rest.
 fn payers_meet() {
-    ::loom::model(|| {
+    lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let prepared = registry.builder("plenty").alloc().unwrap();

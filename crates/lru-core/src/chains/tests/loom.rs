@@ -5,7 +5,7 @@ use crate::sync::{thread, with_mutant};
 
 /// A reader on the chain while the object it finds is removed, and its successor inserted.
 fn check() {
-    ::loom::model(|| {
+    crate::sync::model(|| {
         let table = Arc::new(Chains::<Item>::new(1));
         let old = item(1);
         table.insert(0, old.clone()).ok().unwrap();
@@ -50,7 +50,7 @@ fn not_if_it_is_released_at_once() {
 /// Two threads insert one object into two tables: one succeeds, and it is found there.
 #[test]
 fn an_object_is_claimed_once() {
-    ::loom::model(|| {
+    crate::sync::model(|| {
         let (a, b) = (Arc::new(Chains::<Item>::new(1)), Arc::new(Chains::<Item>::new(1)));
         let x = item(1);
         let other = {

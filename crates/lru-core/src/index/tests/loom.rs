@@ -2,22 +2,10 @@
 
 use super::*;
 use crate::pin;
-use crate::sync::with_mutant;
+use crate::sync::{model, with_mutant};
 use ::loom::thread;
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
-
-fn check(story: impl Fn() + Sync + Send + 'static) {
-    let runs = Arc::new(AtomicUsize::new(0));
-    let counted = runs.clone();
-    ::loom::model(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        story();
-    });
-    assert!(runs.load(Ordering::Relaxed) > 1, "a story with one interleaving checks nothing");
-}
 
 /// Leaked until [`end`]: a story that fails is not taken down, as loom may not be called while it is unwound.
 fn index() -> &'static Index<Entry> {
@@ -62,7 +50,7 @@ fn a_reader_beside_a_put() {
 
 #[test]
 fn a_reader_beside_a_put_finds_all_of_it_or_nothing() {
-    check(a_reader_beside_a_put);
+    model(a_reader_beside_a_put);
 }
 
 /// A reader beside a put that replaces: it finds the one or the other, as they were made.
@@ -80,13 +68,13 @@ fn a_reader_beside_a_replacement() {
 
 #[test]
 fn a_reader_beside_a_replacement_finds_one_of_the_two() {
-    check(a_reader_beside_a_replacement);
+    model(a_reader_beside_a_replacement);
 }
 
 #[test]
 #[should_panic]
 fn and_less_when_numbers_are_published_relaxed() {
-    with_mutant("number_relaxed", || check(a_reader_beside_a_replacement));
+    with_mutant("number_relaxed", || model(a_reader_beside_a_replacement));
 }
 
 /// An entry ends, and another of the same tag comes into its way: nobody who sees that one's tag follows the old number.
@@ -116,13 +104,13 @@ fn a_reader_beside_a_new_tenant_of_a_way() {
 
 #[test]
 fn a_number_is_followed_with_its_own_tag() {
-    check(a_reader_beside_a_new_tenant_of_a_way);
+    model(a_reader_beside_a_new_tenant_of_a_way);
 }
 
 #[test]
 #[should_panic]
 fn or_another_is_when_tags_are_published_relaxed() {
-    with_mutant("tag_relaxed", || check(a_reader_beside_a_new_tenant_of_a_way));
+    with_mutant("tag_relaxed", || model(a_reader_beside_a_new_tenant_of_a_way));
 }
 
 /// Three keys, of which the first is alone in its half of the hashes: a segment that is full of two of them splits.
@@ -148,13 +136,13 @@ fn a_reader_beside_a_split() {
 
 #[test]
 fn a_split_hides_nothing_from_a_reader() {
-    check(a_reader_beside_a_split);
+    model(a_reader_beside_a_split);
 }
 
 #[test]
 #[should_panic]
 fn but_it_does_when_the_directory_is_published_relaxed() {
-    with_mutant("directory_relaxed", || check(a_reader_beside_a_split));
+    with_mutant("directory_relaxed", || model(a_reader_beside_a_split));
 }
 
 /// Three keys of one hash: the segment grows, and the directory stays.
@@ -175,25 +163,25 @@ fn a_reader_beside_a_growth() {
 
 #[test]
 fn a_growth_hides_nothing_from_a_reader() {
-    check(a_reader_beside_a_growth);
+    model(a_reader_beside_a_growth);
 }
 
 #[test]
 #[should_panic]
 fn but_it_does_when_segments_are_published_relaxed() {
-    with_mutant("segment_relaxed", || check(a_reader_beside_a_growth));
+    with_mutant("segment_relaxed", || model(a_reader_beside_a_growth));
 }
 
 #[test]
 #[should_panic]
 fn but_it_does_when_the_old_one_is_not_waited_for() {
-    with_mutant("free_without_waiting", || check(a_reader_beside_a_split));
+    with_mutant("free_without_waiting", || model(a_reader_beside_a_split));
 }
 
 /// Of two puts of one key, one replaces the other; a reader finds one of them once it has found any.
 #[test]
 fn of_two_puts_of_one_key_one_replaces_the_other() {
-    check(|| {
+    model(|| {
         let index = index();
         let other = thread::spawn(move || {
             let (replaced, slot) = put(index, 1, 11, &hash, &pin(), |slot, _| slot);
@@ -233,19 +221,19 @@ fn a_reader_beside_a_way_that_changes_hands() {
 
 #[test]
 fn what_is_found_is_found_again() {
-    check(a_reader_beside_a_way_that_changes_hands);
+    model(a_reader_beside_a_way_that_changes_hands);
 }
 
 #[test]
 #[should_panic]
 fn but_not_without_the_second_look() {
-    with_mutant("without_second_look", || check(a_reader_beside_a_way_that_changes_hands));
+    with_mutant("without_second_look", || model(a_reader_beside_a_way_that_changes_hands));
 }
 
 /// A removal beside a put that splits: what was to go is gone, and what was to come is there.
 #[test]
 fn a_removal_beside_a_split_takes_it_out_once() {
-    check(|| {
+    model(|| {
         let (index, [one, two, three]) = (index(), keys());
         let mut handles: Vec<_> = [add(index, one, 10), add(index, two, 20)].into();
         let other = thread::spawn(move || remove(index, one, &hash, &pin()));

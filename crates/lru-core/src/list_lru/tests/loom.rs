@@ -8,7 +8,7 @@ mod split;
 mod sweep;
 
 use super::{item, Item};
-use crate::sync::atomic::Ordering;
+use crate::sync::model;
 use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -43,19 +43,9 @@ impl World {
     }
 }
 
-fn check(story: impl Fn() + Sync + Send + 'static) {
-    let runs = Arc::new(core::sync::atomic::AtomicUsize::new(0));
-    let counted = runs.clone();
-    loom::model(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
-        story();
-    });
-    assert!(runs.load(Ordering::Relaxed) > 1, "a story with one interleaving checks nothing");
-}
-
 #[test]
 fn l4_of_two_adds_of_one_item_one_is_true() {
-    check(|| {
+    model(|| {
         let w = world();
         drop(w.lru.prepare(w.tree.root(), N0).unwrap());
         let it = item(0);
@@ -72,7 +62,7 @@ fn l4_of_two_adds_of_one_item_one_is_true() {
 
 #[test]
 fn l4_l14_of_a_del_and_a_walk_one_gets_the_item() {
-    check(|| {
+    model(|| {
         let w = world();
         let it = item(0);
         w.lru.add(it.clone(), w.tree.root(), N0).unwrap();
@@ -89,7 +79,7 @@ fn l4_l14_of_a_del_and_a_walk_one_gets_the_item() {
 
 #[test]
 fn l14_of_two_walks_that_retry_one_gets_the_item() {
-    check(|| {
+    model(|| {
         let w = world();
         w.lru.add(item(0), w.tree.root(), N0).unwrap();
         let walk = move || {

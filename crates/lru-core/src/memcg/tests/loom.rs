@@ -14,7 +14,7 @@ fn b(n: u64) -> Bytes {
 // === charge against charge ===
 
 fn charges_meet_at_max() {
-    loom::model(|| {
+    crate::sync::model(|| {
         let tree = MemcgTree::new(0);
         let a = tree.root().create("a").unwrap();
         a.set_max(b(100));
@@ -48,7 +48,7 @@ fn usage_is_never_above_max_needs_the_exchange() {
 /// The limit is one level up, so a charge that fails has something to take back.
 #[test]
 fn a_refused_charge_leaves_nothing() {
-    loom::model(|| {
+    crate::sync::model(|| {
         let tree = MemcgTree::new(0);
         let [x, y] = ["x", "y"].map(|name| tree.root().create(name).unwrap());
         tree.root().set_max(b(100));
@@ -67,7 +67,7 @@ fn a_refused_charge_leaves_nothing() {
 // === claims ===
 
 fn charge_meets_setting() {
-    loom::model(|| {
+    crate::sync::model(|| {
         let tree = MemcgTree::new(0);
         let a = tree.root().create("a").unwrap();
         let other = thread::spawn({
@@ -94,7 +94,7 @@ fn a_claim_is_not_lost_between_charge_and_setting_needs_the_fence() {
 }
 
 fn refreshes_meet() {
-    loom::model(|| {
+    crate::sync::model(|| {
         let tree = MemcgTree::new(0);
         let a = tree.root().create("a").unwrap();
         a.set_low(b(100));
@@ -129,7 +129,7 @@ fn of_two_refreshes_the_newer_claim_stays_needs_the_swap_to_order_them() {
 
 #[test]
 fn a_dying_group_keeps_no_claim() {
-    loom::model(|| {
+    crate::sync::model(|| {
         let tree = MemcgTree::new(0);
         let a = tree.root().create("a").unwrap();
         let other = thread::spawn({
@@ -146,7 +146,7 @@ fn a_dying_group_keeps_no_claim() {
 // === stock ===
 
 fn stock_meets_offline() {
-    loom::model(|| {
+    crate::sync::model(|| {
         let tree = MemcgTree::new(1);
         let a = tree.root().create("a").unwrap();
         // The second charge in a row takes stock.
@@ -180,7 +180,7 @@ fn no_stock_outlives_its_group_needs_the_question_under_the_lock() {
 /// One thread ends a group, the other looks it up and makes a new one.
 #[test]
 fn no_id_names_two_groups() {
-    loom::model(|| {
+    crate::sync::model(|| {
         let tree = Arc::new(MemcgTree::new(0));
         let a = tree.root().create("a").unwrap();
         let id = a.id();
@@ -205,7 +205,7 @@ fn no_id_names_two_groups() {
 /// Only one of a new child and its parent's offline can succeed.
 #[test]
 fn no_child_is_made_below_a_dying_group() {
-    loom::model(|| {
+    crate::sync::model(|| {
         let tree = MemcgTree::new(0);
         let a = tree.root().create("a").unwrap();
         let other = thread::spawn({

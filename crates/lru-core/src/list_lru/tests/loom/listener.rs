@@ -1,9 +1,9 @@
 //! Whoever listens knows of what is not empty (L10).
 
-use super::{check, world_heard_by, N0};
+use super::{world_heard_by, N0};
 use crate::list_lru::tests::{item, Item};
 use crate::sync::atomic::{fence, AtomicBool, Ordering};
-use crate::sync::with_mutant;
+use crate::sync::{model, with_mutant};
 use crate::{ListLru, Memcg, NodeId, Occupancy};
 use alloc::sync::Arc;
 use loom::thread;
@@ -51,17 +51,17 @@ fn add_beside_clear() {
 
 #[test]
 fn l10_an_object_is_never_hidden() {
-    check(add_beside_clear);
+    model(add_beside_clear);
 }
 
 #[test]
 #[should_panic]
 fn l10_but_is_without_the_listeners_fence() {
-    with_mutant("listener_without_fence", || check(add_beside_clear));
+    with_mutant("listener_without_fence", || model(add_beside_clear));
 }
 
 #[test]
 #[should_panic]
 fn l10_but_is_without_the_second_count() {
-    with_mutant("clear_without_count", || check(add_beside_clear));
+    with_mutant("clear_without_count", || model(add_beside_clear));
 }

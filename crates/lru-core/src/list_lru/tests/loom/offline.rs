@@ -1,9 +1,9 @@
 //! The races of a group's end (R1 to R11), and the orderings that were wrong once.
 
-use super::{check, world, World, N0};
+use super::{world, World, N0};
 use crate::list_lru::tests::{item, Item};
 use crate::sync::atomic::Ordering;
-use crate::sync::with_mutant;
+use crate::sync::{model, with_mutant};
 use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy, OfflineHook};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -22,7 +22,7 @@ fn add_beside_offline() {
 
 #[test]
 fn r1_an_add_beside_offline_ends_at_the_parent() {
-    check(add_beside_offline);
+    model(add_beside_offline);
 }
 
 /// R2: a del beside the splice.
@@ -39,7 +39,7 @@ fn del_beside_offline() {
 
 #[test]
 fn r2_r8_a_del_beside_offline_finds_its_item() {
-    check(del_beside_offline);
+    model(del_beside_offline);
 }
 
 /// R8: a list found in the table, beside its end.
@@ -55,36 +55,36 @@ fn lookup_beside_offline() {
 
 #[test]
 fn r8_a_list_is_freed_after_its_readers() {
-    check(lookup_beside_offline);
+    model(lookup_beside_offline);
 }
 
 #[test]
 #[should_panic]
 fn r8_and_is_read_after_its_end_when_freed_at_once() {
-    with_mutant("free_without_waiting", || check(lookup_beside_offline));
+    with_mutant("free_without_waiting", || model(lookup_beside_offline));
 }
 
 #[test]
 #[should_panic]
 fn r8_and_when_readers_enter_relaxed() {
-    with_mutant("pin_relaxed", || check(lookup_beside_offline));
+    with_mutant("pin_relaxed", || model(lookup_beside_offline));
 }
 
 #[test]
 #[should_panic]
 fn r8_and_when_readers_leave_relaxed() {
-    with_mutant("unpin_relaxed", || check(lookup_beside_offline));
+    with_mutant("unpin_relaxed", || model(lookup_beside_offline));
 }
 
 #[test]
 #[should_panic]
 fn r8_and_when_the_collector_looks_relaxed() {
-    with_mutant("collect_relaxed", || check(lookup_beside_offline));
+    with_mutant("collect_relaxed", || model(lookup_beside_offline));
 }
 
 #[test]
 fn r7_a_walk_beside_offline_shows_an_item_once() {
-    check(|| {
+    model(|| {
         let w = world();
         w.lru.add(item(0), &w.child, N0).unwrap();
         let other = { thread::spawn(move || w.child.offline().unwrap()) };
@@ -116,20 +116,20 @@ fn look_beside_offline() {
 
 #[test]
 fn r2_an_item_is_in_sight_while_its_group_ends() {
-    check(look_beside_offline);
+    model(look_beside_offline);
 }
 
 /// Linux 6.13 to 7.1.
 #[test]
 #[should_panic]
 fn r2_and_is_not_when_the_slot_is_erased_before_the_drain() {
-    with_mutant("erase_before_drain", || check(look_beside_offline));
+    with_mutant("erase_before_drain", || model(look_beside_offline));
 }
 
 #[test]
 #[should_panic]
 fn r1_and_a_dead_group_is_populated_without_the_dying_check() {
-    with_mutant("populate_without_dying_check", || check(add_beside_offline));
+    with_mutant("populate_without_dying_check", || model(add_beside_offline));
 }
 
 /// A bit for each of the two groups.
@@ -167,20 +167,20 @@ fn bit_beside_offline() {
 
 #[test]
 fn r3_l10_the_bit_is_the_effective_groups() {
-    check(bit_beside_offline);
+    model(bit_beside_offline);
 }
 
 /// Linux 4.19 to 7.1.
 #[test]
 #[should_panic]
 fn r3_and_is_lost_when_it_is_that_of_the_group_that_was_passed() {
-    with_mutant("bit_of_the_passed", || check(bit_beside_offline));
+    with_mutant("bit_of_the_passed", || model(bit_beside_offline));
 }
 
 #[test]
 #[should_panic]
 fn r3_and_is_lost_when_a_drain_sets_that_of_the_dying() {
-    with_mutant("bit_of_the_dying", || check(bit_beside_offline));
+    with_mutant("bit_of_the_dying", || model(bit_beside_offline));
 }
 
 /// R4: who hears of the end finds the items at the parent's already.
@@ -194,7 +194,7 @@ fn r4_lists_are_reparented_before_anybody_hears_of_it() {
             self.0.walk_one(parent, N0, &mut 1, |it| it.skip());
         }
     }
-    check(|| {
+    model(|| {
         let w = world();
         let heard = Arc::new(core::sync::atomic::AtomicBool::new(false));
         w.tree.add_hook(Arc::new(Hears(&w.lru, heard.clone())));
@@ -211,7 +211,7 @@ fn r4_lists_are_reparented_before_anybody_hears_of_it() {
 /// R6: a del beside the drain; then all counts are of what is there.
 #[test]
 fn r6_l1_a_del_counts_off_the_list_that_has_the_item() {
-    check(del_and_count_beside_offline);
+    model(del_and_count_beside_offline);
 }
 
 fn del_and_count_beside_offline() {
@@ -231,13 +231,13 @@ fn del_and_count_beside_offline() {
 #[test]
 #[should_panic]
 fn r6_and_not_when_the_id_is_the_parents_before_the_drain() {
-    with_mutant("count_of_the_parent", || check(del_and_count_beside_offline));
+    with_mutant("count_of_the_parent", || model(del_and_count_beside_offline));
 }
 
 /// R7: the callback gives the lock back, the group ends, the walk goes on.
 #[test]
 fn r7_l12_a_walk_that_gave_the_lock_back_ends_though_its_group_does() {
-    check(|| {
+    model(|| {
         let w = world();
         w.lru.add(item(0), &w.child, N0).unwrap();
         let other = thread::spawn(move || w.child.offline().unwrap());
@@ -256,7 +256,7 @@ fn r7_l12_a_walk_that_gave_the_lock_back_ends_though_its_group_does() {
 /// R9: the lists end while the group does.
 #[test]
 fn r9_l20_a_drop_beside_offline_frees_every_item_once() {
-    check(|| {
+    model(|| {
         let tree = MemcgTree::new(1);
         let child = tree.root().create("c").unwrap();
         let lru = ListLru::<Item>::new();
@@ -278,7 +278,7 @@ fn r9_l20_a_drop_beside_offline_frees_every_item_once() {
 /// R10: an item that names a dead group goes, and with it the id, while a new group takes one.
 #[test]
 fn r10_l18_an_id_is_given_again_only_when_nothing_names_it() {
-    check(|| {
+    model(|| {
         let w = world();
         let it = item(0);
         let dead = w.tree.root().create("d").unwrap();
@@ -302,7 +302,7 @@ fn r10_l18_an_id_is_given_again_only_when_nothing_names_it() {
 /// R11: totals beside a drain; exact again when it is over (L3).
 #[test]
 fn r11_l3_totals_after_a_drain_are_what_is_there() {
-    check(|| {
+    model(|| {
         let w = world();
         w.lru.add(item(0), &w.child, N0).unwrap();
         let other = thread::spawn(move || w.child.offline().unwrap());
@@ -316,7 +316,7 @@ fn r11_l3_totals_after_a_drain_are_what_is_there() {
 /// R7, in the open: the group ends while the walk has given the lock back, and its mark goes along.
 #[test]
 fn r7_a_mark_that_goes_to_the_parent_is_taken_back() {
-    check(|| {
+    model(|| {
         let w = world();
         w.lru.add(item(0), &w.child, N0).unwrap();
         w.lru.add(item(1), &w.child, N0).unwrap();

@@ -1,8 +1,8 @@
 //! What one thread makes, another finds without a lock, as it was made.
 
-use super::{check, world, N0};
+use super::{world, N0};
 use crate::list_lru::tests::item;
-use crate::sync::with_mutant;
+use crate::sync::{model, with_mutant};
 use crate::NodeId;
 use loom::thread;
 
@@ -18,13 +18,13 @@ fn publish_beside_lookup() {
 
 #[test]
 fn a_published_list_is_seen_as_it_was_made() {
-    check(publish_beside_lookup);
+    model(publish_beside_lookup);
 }
 
 #[test]
 #[should_panic]
 fn and_not_when_the_table_is_swapped_relaxed() {
-    with_mutant("table_relaxed", || check(publish_beside_lookup));
+    with_mutant("table_relaxed", || model(publish_beside_lookup));
 }
 
 /// As above, but into a free slot of the same table.
@@ -41,13 +41,13 @@ fn insert_beside_lookup() {
 
 #[test]
 fn an_inserted_list_is_seen_as_it_was_made() {
-    check(insert_beside_lookup);
+    model(insert_beside_lookup);
 }
 
 #[test]
 #[should_panic]
 fn and_not_when_it_is_published_relaxed() {
-    with_mutant("publish_relaxed", || check(insert_beside_lookup));
+    with_mutant("publish_relaxed", || model(insert_beside_lookup));
 }
 
 /// An item that leaves one list and joins another on two threads.
@@ -70,13 +70,13 @@ fn from_list_to_list() {
 
 #[test]
 fn an_item_moves_between_lists_without_a_race_on_its_links() {
-    check(from_list_to_list);
+    model(from_list_to_list);
 }
 
 #[test]
 #[should_panic]
 fn and_races_when_it_is_let_go_relaxed() {
-    with_mutant("unlink_relaxed", || check(from_list_to_list));
+    with_mutant("unlink_relaxed", || model(from_list_to_list));
 }
 
 /// An item found by its home alone, on a list that another thread just made.
@@ -95,11 +95,11 @@ fn del_beside_first_add() {
 
 #[test]
 fn a_list_found_through_its_item_is_seen_as_it_was_made() {
-    check(del_beside_first_add);
+    model(del_beside_first_add);
 }
 
 #[test]
 #[should_panic]
 fn and_not_when_the_item_is_claimed_relaxed() {
-    with_mutant("claim_relaxed", || check(del_beside_first_add));
+    with_mutant("claim_relaxed", || model(del_beside_first_add));
 }

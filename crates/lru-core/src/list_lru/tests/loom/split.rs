@@ -1,11 +1,11 @@
 //! Lists that are split, and joined again, under those who use them.
 
 use super::listener::Bit;
-use super::{check, world, world_heard_by, World, N0};
+use super::{world, world_heard_by, World, N0};
 use crate::list_lru::split::set_place;
 use crate::list_lru::tests::item;
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::with_mutant;
+use crate::sync::{model, with_mutant};
 use crate::{ListLru, Occupancy};
 use alloc::sync::Arc;
 use loom::thread;
@@ -46,18 +46,18 @@ fn add_beside_split() {
 
 #[test]
 fn an_add_beside_a_split_is_on_the_list_or_on_a_part() {
-    check(add_beside_split);
+    model(add_beside_split);
 }
 
 #[test]
 #[should_panic]
 fn and_finds_a_part_that_is_not_made_when_parts_are_published_relaxed() {
-    with_mutant("split_relaxed", || check(add_beside_split));
+    with_mutant("split_relaxed", || model(add_beside_split));
 }
 
 #[test]
 fn l4_a_del_beside_a_split_finds_its_item() {
-    check(|| {
+    model(|| {
         let w = world();
         let it = item(0);
         w.lru.add(it.clone(), &w.child, N0).unwrap();
@@ -71,7 +71,7 @@ fn l4_a_del_beside_a_split_finds_its_item() {
 
 #[test]
 fn l13_a_walk_beside_a_split_shows_an_item_once() {
-    check(|| {
+    model(|| {
         let w = world();
         w.lru.add(item(0), &w.child, N0).unwrap();
         let other = thread::spawn(move || {
@@ -97,13 +97,13 @@ fn offline_beside_split() {
 
 #[test]
 fn r1_l8_a_list_is_not_split_whose_group_dies() {
-    check(offline_beside_split);
+    model(offline_beside_split);
 }
 
 #[test]
 #[should_panic]
 fn r1_and_is_when_it_is_split_without_the_chain() {
-    with_mutant("split_without_chain", || check(offline_beside_split));
+    with_mutant("split_without_chain", || model(offline_beside_split));
 }
 
 // === the end of parts, beside ===
@@ -119,19 +119,19 @@ fn add_beside_end() {
 
 #[test]
 fn r8_an_add_beside_the_end_of_parts_finds_where_to_go() {
-    check(add_beside_end);
+    model(add_beside_end);
 }
 
 #[test]
 #[should_panic]
 fn and_looks_for_ever_when_parts_die_before_they_are_out() {
-    with_mutant("parts_die_before_they_are_out", || check(add_beside_end));
+    with_mutant("parts_die_before_they_are_out", || model(add_beside_end));
 }
 
 #[test]
 #[should_panic]
 fn r8_and_reads_a_part_after_its_end_when_it_is_freed_at_once() {
-    with_mutant("free_without_waiting", || check(add_beside_end));
+    with_mutant("free_without_waiting", || model(add_beside_end));
 }
 
 fn del_beside_end() {
@@ -147,13 +147,13 @@ fn del_beside_end() {
 
 #[test]
 fn l4_a_del_beside_the_end_of_parts_finds_its_item() {
-    check(del_beside_end);
+    model(del_beside_end);
 }
 
 #[test]
 #[should_panic]
 fn l4_and_not_when_the_list_does_not_count_its_parts() {
-    with_mutant("parts_uncounted", || check(del_beside_end));
+    with_mutant("parts_uncounted", || model(del_beside_end));
 }
 
 fn walk_beside_end() {
@@ -169,13 +169,13 @@ fn walk_beside_end() {
 
 #[test]
 fn l11_a_walk_beside_the_end_of_parts_shows_each_item_once() {
-    check(walk_beside_end);
+    model(walk_beside_end);
 }
 
 #[test]
 #[should_panic]
 fn l11_and_not_when_parts_end_under_it() {
-    with_mutant("end_parts_under_a_walk", || check(walk_beside_end));
+    with_mutant("end_parts_under_a_walk", || model(walk_beside_end));
 }
 
 fn count_beside_end() {
@@ -190,19 +190,19 @@ fn count_beside_end() {
 
 #[test]
 fn l2_a_count_beside_the_end_of_parts_is_never_too_high() {
-    check(count_beside_end);
+    model(count_beside_end);
 }
 
 #[test]
 #[should_panic]
 fn l2_but_is_without_the_second_look() {
-    with_mutant("count_without_second_look", || check(count_beside_end));
+    with_mutant("count_without_second_look", || model(count_beside_end));
 }
 
 #[test]
 #[should_panic]
 fn l2_but_is_without_the_fence() {
-    with_mutant("end_parts_without_fence", || check(count_beside_end));
+    with_mutant("end_parts_without_fence", || model(count_beside_end));
 }
 
 // === who listens ===
@@ -219,13 +219,13 @@ fn add_to_part_beside_clear() {
 
 #[test]
 fn l10_an_object_on_a_part_is_not_hidden() {
-    check(add_to_part_beside_clear);
+    model(add_to_part_beside_clear);
 }
 
 #[test]
 #[should_panic]
 fn l10_but_is_without_the_listeners_fence() {
-    with_mutant("listener_without_fence", || check(add_to_part_beside_clear));
+    with_mutant("listener_without_fence", || model(add_to_part_beside_clear));
 }
 
 fn clear_beside_end() {
@@ -241,20 +241,20 @@ fn clear_beside_end() {
 
 #[test]
 fn l10_an_object_that_goes_from_a_part_to_the_list_is_not_hidden() {
-    check(clear_beside_end);
+    model(clear_beside_end);
 }
 
 #[test]
 #[should_panic]
 fn l10_but_is_when_the_end_of_parts_is_not_told() {
-    with_mutant("end_parts_in_silence", || check(clear_beside_end));
+    with_mutant("end_parts_in_silence", || model(clear_beside_end));
 }
 
 // === the end of the group ===
 
 #[test]
 fn r1_an_add_to_a_part_beside_offline_ends_at_the_parent() {
-    check(|| {
+    model(|| {
         let w = split_world();
         let other = thread::spawn(move || w.child.offline().unwrap());
         w.lru.add(item(0), &w.child, N0).unwrap();
@@ -266,7 +266,7 @@ fn r1_an_add_to_a_part_beside_offline_ends_at_the_parent() {
 
 #[test]
 fn r2_r8_a_del_from_a_part_beside_offline_finds_its_item() {
-    check(|| {
+    model(|| {
         let w = split_world();
         let it = item(0);
         w.lru.add(it.clone(), &w.child, N0).unwrap();
@@ -290,11 +290,11 @@ fn look_beside_offline() {
 
 #[test]
 fn r2_an_item_on_a_part_is_in_sight_while_its_group_ends() {
-    check(look_beside_offline);
+    model(look_beside_offline);
 }
 
 #[test]
 #[should_panic]
 fn r2_and_is_not_when_a_dead_part_is_taken_for_the_end() {
-    with_mutant("dead_part_without_waiting", || check(look_beside_offline));
+    with_mutant("dead_part_without_waiting", || model(look_beside_offline));
 }

@@ -1,9 +1,9 @@
 //! What is given back, beside those who come to use it.
 
-use super::{check, world, World, N0};
+use super::{world, World, N0};
 use crate::list_lru::tests::item;
 use crate::list_lru::{sweep::sweep_group, Swept};
-use crate::sync::with_mutant;
+use crate::sync::{model, with_mutant};
 use loom::thread;
 
 /// A world whose root has an empty list that the last sweep marked.
@@ -25,7 +25,7 @@ fn add_beside_sweep() {
 
 #[test]
 fn an_add_beside_a_sweep_finds_a_list_or_makes_one() {
-    check(add_beside_sweep);
+    model(add_beside_sweep);
 }
 
 /// R5: the parent's list is swept while the child's is made.
@@ -42,18 +42,18 @@ fn populate_beside_sweep() {
 
 #[test]
 fn r5_l6_a_populated_group_has_populated_ancestors_beside_a_sweep() {
-    check(populate_beside_sweep);
+    model(populate_beside_sweep);
 }
 
 #[test]
 #[should_panic]
 fn r5_and_not_when_the_parents_list_is_not_looked_for_again() {
-    with_mutant("populate_without_parent", || check(populate_beside_sweep));
+    with_mutant("populate_without_parent", || model(populate_beside_sweep));
 }
 
 #[test]
 fn an_offline_beside_a_sweep_loses_nothing() {
-    check(|| {
+    model(|| {
         let w = world();
         drop(w.lru.prepare(&w.child, N0).unwrap());
         sweep_group(&w.child, &mut Swept::default());
@@ -80,11 +80,11 @@ fn prepare_beside_sweep() {
 
 #[test]
 fn a_promise_beside_a_sweep_is_kept() {
-    check(prepare_beside_sweep);
+    model(prepare_beside_sweep);
 }
 
 #[test]
 #[should_panic]
 fn and_not_when_a_swept_list_is_taken_for_a_dying_groups() {
-    with_mutant("swept_means_dying", || check(prepare_beside_sweep));
+    with_mutant("swept_means_dying", || model(prepare_beside_sweep));
 }
