@@ -35,6 +35,8 @@ mod marks;
     expect(dead_code, reason = "crossbeam-epoch keeps itself what waits")
 )]
 mod queue;
+#[cfg(any(lowwater_loom, not(feature = "std")))]
+pub(crate) mod readers;
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 mod thread;
 

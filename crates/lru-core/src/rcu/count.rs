@@ -1,38 +1,29 @@
-//! Readers are counted; whoever finds nobody inside frees.
-//!
-//! # Orderings
-//!
-//! ```text
-//!     last reader out, or an earlier one       a reader
-//!       make the thing unreachable
-//!       readers -= 1  (Release)                  readers += 1  (Acquire)
-//!       readers == 0? free                       follow the pointer
-//! ```
-//!
-//! - If the new reader counts itself before the last one leaves, that one is not the last, and nobody frees.
-//! - If it does so after, its Acquire meets the Release of everyone who left before, and it no longer finds the thing. That the
-//!   collector then reads a 0 which is out of date does no harm.
-//! - Who retires a thing is inside itself, and hands it over under a lock; so a collector that finds the thing sees at least
-//!   that reader counted.
-//!
-//! While there always is a reader nothing is freed: what an embedder gains by bringing its own.
+//! Readers are [counted](super::readers); what is retired is [queued](super::queue) through itself.
 
+use super::readers::{Garbage, Readers};
 use super::{Queues, Retired};
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::Mutex;
-
-/// The count of readers, and what waits for them to leave.
-struct Domain {
-    readers: AtomicUsize,
-    garbage: Mutex<Queues>,
-}
 
 #[cfg(not(lowwater_loom))]
-static DOMAIN: Domain = Domain { readers: AtomicUsize::new(0), garbage: Mutex::new(Queues::new()) };
+static READERS: Readers<Queues> = Readers::new(Queues::new());
 
 #[cfg(lowwater_loom)]
 ::loom::lazy_static! {
-    static ref DOMAIN: Domain = Domain { readers: AtomicUsize::new(0), garbage: Mutex::new(Queues::new()) };
+    static ref READERS: Readers<Queues> = Readers::new(Queues::new());
+}
+
+impl Garbage for Queues {
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn take(&mut self) -> Self {
+        Queues::take(self)
+    }
+
+    unsafe fn free(self) {
+        // SAFETY: no reader sees any of it, says the caller.
+        unsafe { Queues::free(self) };
+    }
 }
 
 /// Proof that the thread is inside the read side.
@@ -40,8 +31,7 @@ pub(crate) struct Guard(());
 
 /// Enters the read side.
 pub(crate) fn pin() -> Guard {
-    // Acquire: meets the Release in the guard's drop; see the module's table.
-    DOMAIN.readers.fetch_add(1, if crate::mutated!("pin_relaxed") { Ordering::Relaxed } else { Ordering::Acquire });
+    READERS.enter();
     Guard(())
 }
 
@@ -56,14 +46,9 @@ pub(crate) fn seal() -> Stamp {
 }
 
 impl Stamp {
-    /// Is nobody inside? Then every reader has left that was inside at the stamp. See the module's table: who made the thing
-    /// unreachable has left since, so a 0 that is read here is no older than that.
+    /// Has everybody left who was inside at the stamp?
     pub(crate) fn is_past(&self) -> bool {
-        if crate::mutated!("stamp_without_waiting") {
-            return true;
-        }
-        // Acquire: meets the Release in the guard's drop, so that readers' last reads come before the freeing.
-        DOMAIN.readers.load(Ordering::Acquire) == 0
+        crate::mutated!("stamp_without_waiting") || READERS.are_gone()
     }
 }
 
@@ -82,22 +67,9 @@ impl Guard {
             // SAFETY: it is live. It is not really freed, so that whoever still reads it can be found out.
             return unsafe { T::assert_unread(ptr) };
         }
-        let mut garbage = DOMAIN.garbage.lock();
+        let mut garbage = READERS.garbage();
         // SAFETY: it is retired, says the caller.
         unsafe { T::queue(&mut garbage).push(ptr) };
-    }
-}
-
-impl Domain {
-    #[cold]
-    fn collect(&self) {
-        let mut garbage = self.garbage.lock();
-        // Acquire: meets the Release in the guard's drop, so that readers' last reads come before the freeing.
-        let ordering = if crate::mutated!("collect_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
-        if self.readers.load(ordering) == 0 {
-            // SAFETY: it was unreachable before it was put here, and by the table above no reader inside can hold it.
-            unsafe { garbage.take().free() };
-        }
     }
 }
 
@@ -107,13 +79,6 @@ impl Drop for Guard {
         if crate::sync::unwinding() {
             return;
         }
-        // Release: meets the Acquire in `pin` and in `collect`.
-        let ordering = if crate::mutated!("unpin_relaxed") { Ordering::Relaxed } else { Ordering::Release };
-        if DOMAIN.readers.fetch_sub(1, ordering) == 1 {
-            let waiting = DOMAIN.garbage.lock().len() != 0;
-            if waiting {
-                DOMAIN.collect();
-            }
-        }
+        READERS.leave();
     }
 }

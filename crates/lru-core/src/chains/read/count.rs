@@ -1,46 +1,40 @@
-//! Readers are counted; whoever finds nobody inside frees.
-//!
-//! # Orderings
-//!
-//! ```text
-//!     last reader out, or an earlier one       a reader
-//!       make the thing unreachable
-//!       readers -= 1  (Release)                  readers += 1  (Acquire)
-//!       readers == 0? free                       follow the pointer
-//! ```
-//!
-//! - If the new reader counts itself before the last one leaves, that one is not the last, and nobody frees.
-//! - If it does so after, its Acquire meets the Release of everyone who left before, and it no longer finds the thing. That the
-//!   collector then reads a 0 which is out of date does no harm.
-//! - Who retires a thing is inside itself, and hands it over under a lock; so a collector that finds the thing sees at least
-//!   that reader counted.
-//!
-//! While there always is a reader nothing is freed: what an embedder gains by bringing its own.
+//! Readers are counted, as [`rcu::readers`](crate::rcu::readers) has it.
 
-use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::Mutex;
+use crate::rcu::readers::{Garbage, Readers};
 use alloc::vec::Vec;
 
-struct Garbage {
+/// What is to be called with what.
+struct Call {
     ptr: *mut (),
     free: unsafe fn(*mut ()),
 }
 
 // SAFETY: only things that another thread may free are retired (a promise to `retire_by`).
-unsafe impl Send for Garbage {}
+unsafe impl Send for Call {}
 
-/// The count of readers, and what waits for them to leave.
-struct Domain {
-    readers: AtomicUsize,
-    garbage: Mutex<Vec<Garbage>>,
+impl Garbage for Vec<Call> {
+    fn is_empty(&self) -> bool {
+        Vec::is_empty(self)
+    }
+
+    fn take(&mut self) -> Self {
+        core::mem::take(self)
+    }
+
+    unsafe fn free(self) {
+        for call in self {
+            // SAFETY: no reader sees it, says the caller; and it is called once, as it is taken out.
+            unsafe { (call.free)(call.ptr) };
+        }
+    }
 }
 
 #[cfg(not(lowwater_loom))]
-static DOMAIN: Domain = Domain { readers: AtomicUsize::new(0), garbage: Mutex::new(Vec::new()) };
+static READERS: Readers<Vec<Call>> = Readers::new(Vec::new());
 
 #[cfg(lowwater_loom)]
 ::loom::lazy_static! {
-    static ref DOMAIN: Domain = Domain { readers: AtomicUsize::new(0), garbage: Mutex::new(Vec::new()) };
+    static ref READERS: Readers<Vec<Call>> = Readers::new(Vec::new());
 }
 
 /// Proof that the thread is inside the read side.
@@ -48,8 +42,7 @@ pub(in crate::chains) struct Guard(());
 
 /// Enters the read side.
 pub(in crate::chains) fn pin() -> Guard {
-    // Acquire: meets the Release in the guard's drop; see the module's table.
-    DOMAIN.readers.fetch_add(1, if crate::mutated!("pin_relaxed") { Ordering::Relaxed } else { Ordering::Acquire });
+    READERS.enter();
     Guard(())
 }
 
@@ -61,23 +54,9 @@ impl Guard {
     ///
     /// What `ptr` names is unreachable for readers that pin from now on; `free` may be called with it once, on any thread.
     pub(in crate::chains) unsafe fn retire_by(&self, ptr: *mut (), free: unsafe fn(*mut ())) {
-        let mut garbage = DOMAIN.garbage.lock();
+        let mut garbage = READERS.garbage();
         if garbage.try_reserve(1).is_ok() {
-            garbage.push(Garbage { ptr, free });
-        }
-    }
-}
-
-impl Domain {
-    #[cold]
-    fn collect(&self) {
-        let mut garbage = self.garbage.lock();
-        // Acquire: meets the Release in the guard's drop, so that readers' last reads come before the freeing.
-        if self.readers.load(Ordering::Acquire) == 0 {
-            for g in garbage.drain(..) {
-                // SAFETY: `g` was unreachable before it was put here, and by the table above no reader inside can hold it.
-                unsafe { (g.free)(g.ptr) };
-            }
+            garbage.push(Call { ptr, free });
         }
     }
 }
@@ -88,13 +67,6 @@ impl Drop for Guard {
         if crate::sync::unwinding() {
             return;
         }
-        // Release: meets the Acquire in `pin` and in `collect`.
-        let ordering = if crate::mutated!("unpin_relaxed") { Ordering::Relaxed } else { Ordering::Release };
-        if DOMAIN.readers.fetch_sub(1, ordering) == 1 {
-            let waiting = !DOMAIN.garbage.lock().is_empty();
-            if waiting {
-                DOMAIN.collect();
-            }
-        }
+        READERS.leave();
     }
 }

@@ -47,6 +47,18 @@ fn not_if_it_is_released_at_once() {
     with_mutant("chain_release_at_once", check);
 }
 
+#[test]
+#[should_panic]
+fn not_if_readers_leave_relaxed() {
+    with_mutant("unpin_relaxed", check);
+}
+
+#[test]
+#[should_panic]
+fn not_if_it_is_collected_relaxed() {
+    with_mutant("collect_relaxed", check);
+}
+
 /// Two threads insert one object into two tables: one succeeds, and it is found there.
 #[test]
 fn an_object_is_claimed_once() {

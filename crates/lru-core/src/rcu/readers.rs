@@ -1,0 +1,100 @@
+//! Readers are counted; whoever finds nobody inside frees.
+//!
+//! # Orderings
+//!
+//! ```text
+//!     last reader out, or an earlier one       a reader
+//!       make the thing unreachable
+//!       readers -= 1  (Release)                  readers += 1  (Acquire)
+//!       readers == 0? free                       follow the pointer
+//! ```
+//!
+//! - If the new reader counts itself before the last one leaves, that one is not the last, and nobody frees.
+//! - If it does so after, its Acquire meets the Release of everyone who left before, and it no longer finds the thing. That the
+//!   collector then reads a 0 which is out of date does no harm.
+//! - Who retires a thing is inside itself, and hands it over under a lock; so a collector that finds the thing sees at least
+//!   that reader counted.
+//!
+//! While there always is a reader nothing is freed: what an embedder gains by bringing its own.
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard};
+
+/// What waits for readers.
+pub(crate) trait Garbage: Sized {
+    /// Is there none?
+    fn is_empty(&self) -> bool;
+
+    /// Takes all.
+    fn take(&mut self) -> Self;
+
+    /// Frees it.
+    ///
+    /// # Safety
+    ///
+    /// No reader sees any of it.
+    unsafe fn free(self);
+}
+
+/// The count of readers, and what waits for them to leave.
+pub(crate) struct Readers<G> {
+    inside: AtomicUsize,
+    garbage: Mutex<G>,
+}
+
+impl<G: Garbage> Readers<G> {
+    /// Nobody is inside.
+    #[cfg(not(lowwater_loom))]
+    pub(crate) const fn new(garbage: G) -> Self {
+        Self { inside: AtomicUsize::new(0), garbage: Mutex::new(garbage) }
+    }
+
+    /// Nobody is inside.
+    #[cfg(lowwater_loom)]
+    pub(crate) fn new(garbage: G) -> Self {
+        Self { inside: AtomicUsize::new(0), garbage: Mutex::new(garbage) }
+    }
+
+    /// Comes in.
+    pub(crate) fn enter(&self) {
+        // Acquire: meets the Release in `leave`; see the module's table.
+        self.inside.fetch_add(1, if crate::mutated!("pin_relaxed") { Ordering::Relaxed } else { Ordering::Acquire });
+    }
+
+    /// Goes out; the last one frees.
+    pub(crate) fn leave(&self) {
+        // Release: meets the Acquire in `enter` and in `are_gone`.
+        let ordering = if crate::mutated!("unpin_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        if self.inside.fetch_sub(1, ordering) == 1 {
+            let waits = !self.garbage.lock().is_empty();
+            if waits {
+                self.collect();
+            }
+        }
+    }
+
+    /// Where what is unreachable is put, by somebody who is inside.
+    pub(crate) fn garbage(&self) -> MutexGuard<'_, G> {
+        self.garbage.lock()
+    }
+
+    /// Is nobody inside? Then everybody has left who was, and so have those who made something unreachable before: a 0 that is read
+    /// here is no older than that.
+    pub(crate) fn are_gone(&self) -> bool {
+        // Acquire: meets the Release in `leave`, so that readers' last reads come before the freeing.
+        let ordering = if crate::mutated!("collect_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
+        self.inside.load(ordering) == 0
+    }
+
+    #[cold]
+    fn collect(&self) {
+        let mut garbage = self.garbage.lock();
+        if self.are_gone() {
+            let gone = garbage.take();
+            // What is freed may have something to retire itself.
+            drop(garbage);
+            // SAFETY: it was unreachable before it was put here, and by the table above no reader inside can hold it.
+            unsafe { gone.free() };
+        }
+    }
+}
