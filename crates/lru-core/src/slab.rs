@@ -9,16 +9,18 @@
 //! # An object's end
 //!
 //! Its handle is dropped when nobody can find it any more. Readers that found it before may still look, so it waits for them, in a bag of
-//! the thread's stripe with others: bags are sealed when they are full (a 32nd of the slots, 32 to 1,024 objects, or
-//! 256 KiB), a sealed one is done when all readers that were inside then have left. After that each object that is retired drops
-//! two of those that are done, so that no call pays for a thousand. [`Slab::collect`] does it all at once.
+//! the thread's stripe with others: bags are sealed when they are full (a 64th of the slots, 16 to 1,024 objects, or
+//! 128 KiB), a sealed one is done when all readers that were inside then have left. To know that takes a fence on every processor that runs
+//! a thread of ours, 20 us where another is: so it is asked for the second sealed bag, or when somebody else's fence will do. After
+//! that each object that is retired drops two of those that are done, so that no call pays for a thousand. [`Slab::collect`] does it all
+//! at once.
 //!
 //! Objects are dropped without a lock, on the thread that happens to; with `std` a panic is caught and counted.
 //!
 //! # How much waits
 //!
-//! An open bag for each stripe (two for each processor), and what readers hold back: [`Slab::waiting`] says how many bytes are
-//! sealed and not done. Who has a bound on memory asks it before making more.
+//! An open bag and a sealed one for each stripe (two for each processor), and what readers hold back: [`Slab::waiting`] says how many bytes
+//! are sealed and not done. Who has a bound on memory asks it before making more.
 //!
 //! # Why not Arc
 //!

@@ -117,6 +117,11 @@ pub(crate) fn seal() -> Stamp {
 }
 
 impl Stamp {
+    /// Can [`is_past`](Self::is_past) be asked without a heavy fence, because somebody has run one since?
+    pub(crate) fn is_fenced(&self) -> bool {
+        DOMAIN.readers.lock().reached > self.0
+    }
+
     /// Has every reader left that was inside then? Never true for a thread that is inside itself since then. A heavy fence the
     /// first time, then O(threads).
     pub(crate) fn is_past(&self) -> bool {

@@ -17,16 +17,16 @@ use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
 /// Of all slots, those whose objects may wait before they are sealed.
-const OPEN_PARTS: usize = 32;
+const OPEN_PARTS: usize = 64;
 /// The least and the most of them.
-const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 32 };
+const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
 const OPEN_MAX: usize = 1024;
 /// And the most bytes of them.
-const OPEN_BYTES_MAX: u64 = 256 << 10;
-/// How often a stripe looks whether the readers have left: every so many objects that are retired.
+const OPEN_BYTES_MAX: u64 = 128 << 10;
+/// How often a stripe looks whether the readers have left what is fenced: every so many objects that are retired.
 const LOOK_EVERY: u32 = 64;
-/// Objects that are dropped for each one that is retired.
-const DROP_PER_RETIRE: usize = 2;
+/// Objects that are dropped for each one that is retired, at most.
+const DROPS_MAX: usize = 2;
 /// Free slots that a stripe keeps at hand, and how many it gets and gives at once.
 const FREE_MAX: u32 = 512;
 const REFILL_MAX: usize = 128;
@@ -186,7 +186,7 @@ impl<T: Slotted> Shared<T> {
         if stripe.open.bytes >= OPEN_BYTES_MAX || stripe.open.len as usize >= this.open_max() {
             this.seal(&mut stripe);
         } else if stripe.open.len % LOOK_EVERY == 0 {
-            this.advance(&mut stripe);
+            this.advance(&mut stripe, false);
         }
         if stripe.passed.len != 0 {
             this.drop_some(stripe);
@@ -199,19 +199,29 @@ impl<T: Slotted> Shared<T> {
         (self.slots.load(Ordering::Relaxed) / OPEN_PARTS).clamp(OPEN_MIN, OPEN_MAX)
     }
 
-    /// Closes the open bag, and moves on what can be.
+    /// Closes the open bag, and moves on what can be. A fence on every processor takes 20 us where other threads run, so there is one for two
+    /// bags; or for more, where other stripes' fences come in between.
     fn seal(&self, stripe: &mut Stripe) {
         // Relaxed: a number to look at.
         self.waiting.fetch_add(stripe.open.bytes, Ordering::Relaxed);
-        stripe.seal(rcu::seal());
-        self.advance(stripe);
+        let is_second = stripe.seal(rcu::seal());
+        self.advance(stripe, is_second);
     }
 
-    fn advance(&self, stripe: &mut Stripe) {
-        let bytes = stripe.advance();
+    fn advance(&self, stripe: &mut Stripe, may_fence: bool) {
+        let bytes = stripe.advance(may_fence);
         if bytes != 0 {
             // Relaxed: a number to look at.
             self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// How many objects to drop for one that is retired: one, so that slots come back as they are needed; more, when many bags passed at once.
+    fn due(&self, stripe: &Stripe) -> usize {
+        if stripe.passed.len as usize > 2 * self.open_max() {
+            DROPS_MAX
+        } else {
+            1
         }
     }
 
@@ -219,13 +229,14 @@ impl<T: Slotted> Shared<T> {
     #[inline]
     fn drop_some<'a>(&'a self, mut stripe: MutexGuard<'a, Stripe>) {
         if !core::mem::needs_drop::<T>() {
-            for _ in 0..DROP_PER_RETIRE {
+            for _ in 0..self.due(&stripe) {
                 let Some(links) = stripe.passed.pop() else { break };
                 self.take_back(&mut stripe, links);
             }
             return;
         }
-        let batch: [_; DROP_PER_RETIRE] = core::array::from_fn(|_| stripe.passed.pop());
+        let due = self.due(&stripe);
+        let batch: [_; DROPS_MAX] = core::array::from_fn(|n| (n < due).then(|| stripe.passed.pop()).flatten());
         drop(stripe);
         for links in batch.into_iter().flatten() {
             // SAFETY: only a `T`'s links are in bags.
@@ -320,9 +331,8 @@ impl<T: Slotted> Shared<T> {
             let mut locked = stripe.lock();
             if locked.open.len != 0 {
                 self.seal(&mut locked);
-            } else {
-                self.advance(&mut locked);
             }
+            self.advance(&mut locked, true);
             drop(locked);
             self.empty(stripe);
         }

@@ -80,25 +80,28 @@ impl Stripe {
         }
     }
 
-    /// Closes the open bag. `stamp` is a moment after its last object was made unreachable.
-    pub(super) fn seal(&mut self, stamp: Stamp) {
+    /// Closes the open bag. `stamp` is a moment after its last object was made unreachable. Does another one wait already?
+    pub(super) fn seal(&mut self, stamp: Stamp) -> bool {
         let mut bag = core::mem::replace(&mut self.open, Bag::new());
         if self.sealed[0].is_none() {
             self.sealed[0] = Some((bag, stamp));
+            false
         } else {
             if let Some((waiting, _)) = &mut self.sealed[1] {
                 bag.append(waiting);
             }
             self.sealed[1] = Some((bag, stamp));
+            true
         }
     }
 
-    /// Moves those whose readers have left on; how many bytes that were.
-    pub(super) fn advance(&mut self) -> u64 {
+    /// Moves those whose readers have left on; how many bytes that were. A fence that reaches every processor is run only if `may_fence`;
+    /// without it, one that somebody else has run since will do.
+    pub(super) fn advance(&mut self, may_fence: bool) -> u64 {
         let mut bytes = 0;
         // The later moment first: if it is past, so is the other.
         for at in [1, 0] {
-            if self.sealed[at].as_ref().is_some_and(|(_, stamp)| stamp.is_past()) {
+            if self.sealed[at].as_ref().is_some_and(|(_, stamp)| (may_fence || stamp.is_fenced()) && stamp.is_past()) {
                 for sealed in &mut self.sealed[..=at] {
                     if let Some((mut bag, _)) = sealed.take() {
                         bytes += bag.bytes;
