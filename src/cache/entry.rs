@@ -96,6 +96,12 @@ impl<K, V> Entry<K, V> {
         self.state.update(|bits| Some(bits & !IN_MAIN | in_main));
     }
 
+    /// Takes over what reads have earned the one whose place this takes, before it is on a list: reads, and `queue`.
+    pub(super) fn inherit(&self, from: &Self, queue: Queue) {
+        self.pay_uses(from.uses().max(self.uses()));
+        self.set_queue(queue);
+    }
+
     /// Why it was taken out; told by whoever does, under its segment's lock, to whoever has its handle.
     pub(super) fn cause(&self) -> RemovalCause {
         CAUSES[usize::from(self.state.bits() >> CAUSE_SHIFT & 3)]

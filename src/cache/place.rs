@@ -334,6 +334,8 @@ where
             if !expected {
                 return Err(entry);
             }
+            // The list of its queue may have to be made here after all, if that one was another group's.
+            there.inspect(|there| core.queues.inherit(&entry, there));
             core.queues.add(entry, group, node).map_err(|error| {
                 refused = Some(no_memory(group));
                 error.into_handle()

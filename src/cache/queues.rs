@@ -14,7 +14,8 @@
 //! ```
 //!
 //! New entries are on probation, where most that are read once only leave again without having cost a used one its place (the S3-FIFO
-//! queues, with a share that adapts as in ARC). A read only counts up, and moves nothing. Each tenant has queues, a share, and a clock of
+//! queues, with a share that adapts as in ARC). A read only counts up, and moves nothing. A new value for a key that is there goes behind the
+//! queue where the old one was, with the reads that it had; the write itself earns nothing. Each tenant has queues, a share, and a clock of
 //! its own ([`tenant`](super::tenant)): what one reads does not change what another keeps.
 //!
 //! While memory is still being filled, what finds probation full goes to main at once. Later it would have to come back to get there; and
@@ -194,6 +195,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     /// Of so many entries of a tenant on a node, those that may be on probation.
     fn allowed(&self, tenant: Option<&Tenant>, entries: u64) -> u64 {
         tenant.map_or_else(|| Tenant::default().share_of(entries), |tenant| tenant.share_of(entries)).max(PROBATION_MIN)
+    }
+
+    /// An entry that is on no list yet takes the place of another: what reads have earned the key goes over to it. A write earns nothing.
+    pub(super) fn inherit(&self, new: &Entry<K, V>, old: &Entry<K, V>) {
+        let is_main = self.remembers() && old.queue() == Queue::Main;
+        new.inherit(old, if is_main { Queue::Main } else { new.queue() });
     }
 
     /// Says that a key of this hash will be admitted or remembered soon.
