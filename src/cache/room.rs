@@ -155,8 +155,9 @@ where
         if there.is_none() || hands.idle || hands.pace >= self.queues.len() as u64 / tenants {
             hands.pace = 0;
             hands.looked_at = if hands.looked_at >= hands.last { 0 } else { hands.looked_at + 1 };
-            let next = want.runtime.tree().get(MemcgId::new(hands.looked_at));
-            hands.idle = next.is_some_and(|memcg| self.queues.tenant(&memcg).is_idle());
+            // Only who has something is worth remembering.
+            let next = self.payer(hands.looked_at, want);
+            hands.idle = next.is_some_and(|(memcg, ..)| self.queues.tenant(&memcg).is_idle());
         }
         false
     }

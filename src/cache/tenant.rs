@@ -1,7 +1,8 @@
 //! What a cache has learnt of each tenant, by what came back after it was let go.
 //!
-//! 40 bytes for a tenant, in pages of tenants with neighbouring ids. There is nothing until something was let go, and a page until the
-//! cache is dropped. All of it are tallies that make a guess better: everything is Relaxed, a lost step is no harm, and nothing is read
+//! 40 bytes for a tenant, in pages of 32 tenants with neighbouring ids. There is nothing until something was let go; then a page stays until
+//! the cache is dropped. The directory of pages is itself made in parts, each twice as long as the one before, of 16 bytes a page: so what the
+//! first word of a tenant costs hardly depends on its id. All of it are tallies that make a guess better: everything is Relaxed, a lost step is no harm, and nothing is read
 //! through them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -31,16 +32,20 @@ const PASSING_ONE_IN: u32 = 16;
 /// The clock's steps that one tick of a ghost's time is made of, at most: 2 to the power of this.
 const SHIFT_MAX: u32 = 24;
 
-/// Tenants of the first page; each page has twice as many as the one before.
-const PAGE_FIRST: usize = 16;
-const PAGES: usize = 29;
+/// Tenants of a page.
+const PAGE: usize = 32;
+/// Pages of the directory's first part; each part has twice as many as the one before.
+const PART_FIRST: usize = 4;
+/// Enough for every id.
+const PARTS: usize = 26;
 
-type Page = OnceLock<Box<[Tenant]>>;
+type Page = OnceLock<Box<[Tenant; PAGE]>>;
+type Part = OnceLock<Box<[Page]>>;
 
 /// What was learnt of all of them.
 #[derive(Default)]
 pub(super) struct Tenants {
-    pages: OnceLock<Box<[Page; PAGES]>>,
+    parts: OnceLock<Box<[Part; PARTS]>>,
 }
 
 /// One tenant. See the module.
@@ -64,24 +69,26 @@ pub(super) struct Tenant {
 impl Tenants {
     /// What is known of `memcg`, if anything can be.
     pub(super) fn get(&self, memcg: &Memcg) -> Option<&Tenant> {
-        let (page, at) = place(memcg.id());
-        self.pages.get()?[page].get().map(|tenants| &tenants[at])
+        let Place { part, page, at } = Place::of(memcg.id());
+        Some(&self.parts.get()?[part].get()?[page].get()?[at])
     }
 
     /// What is known of `memcg`.
     pub(super) fn of(&self, memcg: &Memcg) -> &Tenant {
-        let (page, at) = place(memcg.id());
-        let pages = self.pages.get_or_init(Box::default);
-        let tenants = pages[page].get_or_init(|| (0..PAGE_FIRST << page).map(|_| Tenant::default()).collect());
-        &tenants[at]
+        let Place { part, page, at } = Place::of(memcg.id());
+        let parts = self.parts.get_or_init(Box::default);
+        let pages = parts[part].get_or_init(|| (0..PART_FIRST << part).map(|_| Page::new()).collect());
+        &pages[page].get_or_init(Box::default)[at]
     }
 
     /// Bytes of it all.
     pub(super) fn footprint(&self) -> usize {
-        self.pages.get().map_or(0, |pages| {
-            let tenants: usize = pages.iter().filter_map(OnceLock::get).map(|tenants| tenants.len()).sum();
-            size_of_val(&**pages) + tenants * size_of::<Tenant>()
-        })
+        let Some(parts) = self.parts.get() else { return 0 };
+        let parts = || parts.iter().filter_map(OnceLock::get);
+        let pages = parts().flat_map(|part| part.iter().filter_map(OnceLock::get));
+        size_of::<[Part; PARTS]>()
+            + parts().map(|part| size_of_val(&**part)).sum::<usize>()
+            + pages.map(|page| size_of_val(&**page)).sum::<usize>()
     }
 
     /// Forgets a group whose end has come: its id may be another's next.
@@ -92,11 +99,20 @@ impl Tenants {
     }
 }
 
-/// Page, and place on it.
-fn place(id: MemcgId) -> (usize, usize) {
-    let at = id.get() as usize + PAGE_FIRST;
-    let page = (at.ilog2() - PAGE_FIRST.ilog2()) as usize;
-    (page, at - (PAGE_FIRST << page))
+/// Where a tenant is.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Place {
+    part: usize,
+    page: usize,
+    at: usize,
+}
+
+impl Place {
+    fn of(id: MemcgId) -> Self {
+        let (page, at) = (id.get() as usize / PAGE + PART_FIRST, id.get() as usize % PAGE);
+        let part = (page.ilog2() - PART_FIRST.ilog2()) as usize;
+        Self { part, page: page - (PART_FIRST << part), at }
+    }
 }
 
 impl Tenant {
@@ -237,11 +253,28 @@ mod tests {
     fn pages_hold_every_id_once() {
         let mut places = std::collections::HashSet::new();
         for id in 0..100_000_u32 {
-            let (page, at) = place(MemcgId::new(id));
-            assert!(at < PAGE_FIRST << page);
-            assert!(places.insert((page, at)));
+            let place = Place::of(MemcgId::new(id));
+            assert!(place.page < PART_FIRST << place.part && place.at < PAGE);
+            assert!(places.insert(place));
         }
-        assert!(place(MemcgId::new(u32::MAX)).0 < PAGES);
+        assert_eq!(Place::of(MemcgId::new(u32::MAX)).part, PARTS - 1);
+    }
+
+    #[test]
+    fn a_high_id_costs_little_more_than_a_low_one() {
+        use lowwater_lru_core::MemcgTree;
+
+        let tree = MemcgTree::new(1);
+        let groups: Vec<_> = (0..50_000).map(|n| tree.root().create(&format!("g{n}")).unwrap()).collect();
+        let footprint = |memcg| {
+            let tenants = Tenants::default();
+            assert!(tenants.get(memcg).is_none());
+            tenants.of(memcg).inserts();
+            assert!(!tenants.get(memcg).unwrap().is_idle());
+            tenants.footprint()
+        };
+        let (low, high) = (footprint(&groups[0]), footprint(&groups[49_999]));
+        assert!(low <= 2_048 && high <= low + 16 * 50_000 / PAGE, "{low} and {high} bytes");
     }
 
     #[test]
