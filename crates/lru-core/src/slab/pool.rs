@@ -111,9 +111,8 @@ impl Pool {
     ///
     /// # Safety
     ///
-    /// It came from [`take`](Self::take), and nobody uses it.
-    pub(super) unsafe fn put(&mut self, slot: NonNull<Free>, header: &Header, numbers: &AtomicPtr<Numbers>) {
-        let at = header.number;
+    /// It came from [`take`](Self::take), of the chunk of number `at`, and nobody uses it.
+    pub(super) unsafe fn put(&mut self, slot: NonNull<Free>, at: u32, numbers: &AtomicPtr<Numbers>) {
         let chunk = &mut self.chunks[at as usize];
         // SAFETY: nobody uses it, says the caller.
         unsafe { chunk.back.push(slot) };

@@ -19,7 +19,7 @@ use core::ptr::{self, NonNull};
 /// Of all slots, those whose objects may wait before they are sealed.
 const OPEN_PARTS: usize = 32;
 /// The least and the most of them.
-const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 32 };
+pub(super) const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 32 };
 const OPEN_MAX: usize = 1024;
 /// And the most bytes of them.
 const OPEN_BYTES_MAX: u64 = 256 << 10;
@@ -174,10 +174,8 @@ impl<T: Slotted> Shared<T> {
         let mut stripe = this.stripes.here().lock();
         if stripe.closed {
             drop(stripe);
-            // SAFETY: the slab was dropped, so no reader is in it; the object is the caller's.
-            unsafe { this.drop_object(object) };
-            // SAFETY: it was dropped just now, and nobody else knows the slot.
-            return unsafe { Self::give_back(object) };
+            // SAFETY: the slab was dropped, so no reader is in it; the object is the caller's. No lock is held.
+            return unsafe { Self::end(object) };
         }
         // SAFETY: nobody else touches it.
         let bytes = unsafe { object.as_ref() }.weight();
@@ -188,9 +186,20 @@ impl<T: Slotted> Shared<T> {
         } else if stripe.open.len % LOOK_EVERY == 0 {
             this.advance(&mut stripe);
         }
-        if stripe.passed.len != 0 {
-            this.drop_some(stripe);
+        if stripe.passed.len == 0 {
+            return;
         }
+        if !core::mem::needs_drop::<T>() {
+            for _ in 0..DROP_PER_RETIRE {
+                let Some(links) = stripe.passed.pop() else { break };
+                this.take_back(&mut stripe, links);
+            }
+            return;
+        }
+        let batch = core::array::from_fn(|_| stripe.passed.pop());
+        drop(stripe);
+        // SAFETY: they were of the stripe of this slab, so nobody has them; and their readers have left.
+        unsafe { Self::drop_some(shared, batch) };
     }
 
     /// How many objects may be in an open bag.
@@ -207,7 +216,7 @@ impl<T: Slotted> Shared<T> {
         self.advance(stripe);
     }
 
-    fn advance(&self, stripe: &mut Stripe) {
+    pub(super) fn advance(&self, stripe: &mut Stripe) {
         let bytes = stripe.advance();
         if bytes != 0 {
             // Relaxed: a number to look at.
@@ -215,38 +224,46 @@ impl<T: Slotted> Shared<T> {
         }
     }
 
-    /// Drops some of the objects whose readers have left, without the lock.
+    /// Drops objects without a lock, and then takes their slots back, under one. The slab may be dropped meanwhile: then it goes with
+    /// the last slot, and is not used after that.
+    ///
+    /// # Safety
+    ///
+    /// They are this slab's, at least one; nobody has them, and their readers have left.
     #[inline]
-    fn drop_some<'a>(&'a self, mut stripe: MutexGuard<'a, Stripe>) {
-        if !core::mem::needs_drop::<T>() {
-            for _ in 0..DROP_PER_RETIRE {
-                let Some(links) = stripe.passed.pop() else { break };
-                self.take_back(&mut stripe, links);
-            }
-            return;
-        }
-        let batch: [_; DROP_PER_RETIRE] = core::array::from_fn(|_| stripe.passed.pop());
-        drop(stripe);
+    unsafe fn drop_some(this: *const Self, batch: [Option<NonNull<Links>>; DROP_PER_RETIRE]) {
         for links in batch.into_iter().flatten() {
             // SAFETY: only a `T`'s links are in bags.
             let object = unsafe { T::from_links(links) };
-            // SAFETY: nobody has it, and its readers have left.
-            unsafe { self.drop_object(object) };
+            // SAFETY: nobody has it, and its readers have left, says the caller.
+            unsafe { Self::drop_object(object) };
         }
-        let mut stripe = self.stripes.here().lock();
+        // SAFETY: a slab's shared part is there while one of its slots is not free.
+        let shared = unsafe { &*this };
+        let mut stripe = shared.stripes.here().lock();
+        if !stripe.closed {
+            // The pool is closed after all stripes, so not while this one is held.
+            batch.into_iter().flatten().for_each(|links| shared.take_back(&mut stripe, links));
+            return;
+        }
+        // Given back, not kept: the stripe may go with the last slot.
+        let _held = crate::mutated!("slots_back_under_lock").then_some(stripe);
         for links in batch.into_iter().flatten() {
-            self.take_back(&mut stripe, links);
+            // SAFETY: only a `T`'s links are in bags.
+            let object = unsafe { T::from_links(links) };
+            // SAFETY: it was dropped above, and nobody else knows the slot.
+            unsafe { Self::give_back(object) };
         }
     }
 
-    /// Takes the slot of a dropped object back.
+    /// Takes the slot of a dropped object back, into a stripe that is not closed.
     fn take_back(&self, stripe: &mut Stripe, links: NonNull<Links>) {
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
         // Relaxed: as in `refill`.
         // SAFETY: its slot is not free yet.
         let is_ours = !self.mixed.load(Ordering::Relaxed) || unsafe { Self::header(object) }.node == stripe.node;
-        if stripe.closed || !is_ours {
+        if !is_ours {
             // SAFETY: it was dropped, and nobody else knows the slot.
             return unsafe { Self::give_back(object) };
         }
@@ -263,16 +280,17 @@ impl<T: Slotted> Shared<T> {
         while stripe.free.len() > keep {
             let Some(slot) = stripe.free.pop() else { break };
             // SAFETY: its slot is not free for the pool.
-            let header = unsafe { Self::header(slot.cast()) };
+            let number = unsafe { Self::header(slot.cast()) }.number;
             // SAFETY: it came from the pool, and nobody uses it.
-            unsafe { pool.put(slot, header, &self.numbers) };
+            unsafe { pool.put(slot, number, &self.numbers) };
         }
         if pool.slots != before {
             self.count(pool);
         }
     }
 
-    /// Gives one slot back to the pool, and with the last one of a slab that is closed, the slab.
+    /// Gives one slot back to the pool, and with the last one of a slab that is closed, the slab: unless the caller knows that there are
+    /// other slots which are not free, or that the pool is not closed, it does not use the slab afterwards, nor hold one of its locks.
     ///
     /// # Safety
     ///
@@ -285,7 +303,7 @@ impl<T: Slotted> Shared<T> {
         let this = unsafe { &*shared };
         let mut pool = this.pool.lock();
         // SAFETY: it came from the pool, and nobody uses it.
-        unsafe { pool.put(object.cast(), header, &this.numbers) };
+        unsafe { pool.put(object.cast(), header.number, &this.numbers) };
         let is_last = pool.closed && pool.free == pool.slots;
         drop(pool);
         if is_last {
@@ -294,10 +312,24 @@ impl<T: Slotted> Shared<T> {
         }
     }
 
+    /// Drops an object, and gives its slot back, with what [`give_back`](Self::give_back) says of the slab.
+    ///
+    /// # Safety
+    ///
+    /// Nobody has the object, its readers have left, and it is not used afterwards. No lock of the slab is held.
+    unsafe fn end(object: NonNull<T>) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { Self::drop_object(object) };
+        // SAFETY: it was dropped just now, and nobody else knows the slot.
+        unsafe { Self::give_back(object) };
+    }
+
+    /// Its slot, which is not free yet, keeps the slab there, whatever the object's `Drop` does.
+    ///
     /// # Safety
     ///
     /// Nobody has the object, its readers have left, and it is not used afterwards.
-    unsafe fn drop_object(&self, object: NonNull<T>) {
+    unsafe fn drop_object(object: NonNull<T>) {
         if !core::mem::needs_drop::<T>() {
             return;
         }
@@ -305,8 +337,12 @@ impl<T: Slotted> Shared<T> {
         let drop_it = || unsafe { object.drop_in_place() };
         #[cfg(any(feature = "std", lowwater_loom))]
         if std::panic::catch_unwind(core::panic::AssertUnwindSafe(drop_it)).is_err() {
+            // SAFETY: its slot is not free.
+            let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+            // SAFETY: a slab's shared part is there while one of its slots is not free.
+            let this = unsafe { &*shared };
             // Relaxed: a number to look at.
-            self.drop_panics.fetch_add(1, Ordering::Relaxed);
+            this.drop_panics.fetch_add(1, Ordering::Relaxed);
         }
         #[cfg(not(any(feature = "std", lowwater_loom)))]
         drop_it();
@@ -346,10 +382,8 @@ impl<T: Slotted> Shared<T> {
             for links in batch.into_iter().flatten() {
                 // SAFETY: only a `T`'s links are in bags.
                 let object = unsafe { T::from_links(links) };
-                // SAFETY: nobody has it, and its readers have left.
-                unsafe { self.drop_object(object) };
-                // SAFETY: it was dropped just now, and nobody else knows the slot.
-                unsafe { Self::give_back(object) };
+                // SAFETY: nobody has it, its readers have left, and the lock was given back. The pool is not closed: the caller has the slab.
+                unsafe { Self::end(object) };
             }
             if left == 0 {
                 return;
@@ -378,10 +412,8 @@ impl<T: Slotted> Shared<T> {
             while let Some(links) = all.pop() {
                 // SAFETY: only a `T`'s links are in bags.
                 let object = unsafe { T::from_links(links) };
-                // SAFETY: nobody has it, and there are no readers, says the caller.
-                unsafe { shared.drop_object(object) };
-                // SAFETY: it was dropped just now, and nobody else knows the slot. The pool is not closed yet.
-                unsafe { Self::give_back(object) };
+                // SAFETY: nobody has it, there are no readers, says the caller, and the lock was given back. The pool is not closed yet.
+                unsafe { Self::end(object) };
             }
         }
         let mut pool = shared.pool.lock();

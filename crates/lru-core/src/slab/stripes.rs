@@ -66,6 +66,9 @@ impl Stripes {
 
 impl Drop for Stripes {
     fn drop(&mut self) {
+        if cfg!(any(debug_assertions, lowwater_loom)) {
+            assert!(self.all().all(|stripe| stripe.try_lock().is_some()), "nobody holds a stripe that goes");
+        }
         // Relaxed: we have the only access.
         let more = self.more.load(Ordering::Relaxed);
         if !more.is_null() {
