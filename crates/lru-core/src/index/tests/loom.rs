@@ -243,3 +243,34 @@ fn a_removal_beside_a_split_takes_it_out_once() {
         end(index, handles);
     });
 }
+
+/// One thread takes an entry out, and another, who has its handle, drops that as soon as it may: a reader who comes then does not find it.
+fn an_end_beside_a_removal() {
+    let index = index();
+    let handle = add(index, 1, 10);
+    let remover = thread::spawn(move || remove(index, 1, &hash, &pin()));
+    let reader = thread::spawn(move || {
+        let found = look(index, 1);
+        assert!(matches!(found, None | Some(10)), "{found:?}");
+    });
+    let mut handles = Vec::new();
+    if handle.state.is_indexed() {
+        handles.push(handle);
+    } else {
+        drop(handle);
+    }
+    assert_eq!(remover.join().unwrap(), Some(10));
+    reader.join().unwrap();
+    end(index, handles);
+}
+
+#[test]
+fn an_entry_that_says_it_is_out_is_out() {
+    model(an_end_beside_a_removal);
+}
+
+#[test]
+#[should_panic]
+fn but_not_when_it_is_asked_relaxed() {
+    with_mutant("indexed_relaxed", || model(an_end_beside_a_removal));
+}
