@@ -147,6 +147,9 @@ impl<T: Slotted> Shared<T> {
         let got = pool.take(nr, node, &self.numbers, slab, &mut stripe.free);
         if pool.slots != before {
             self.count(&pool);
+            if pool.slots >= SPREAD_FROM {
+                self.stripes.spread();
+            }
         }
         got.then(|| stripe.free.pop()).flatten()
     }
@@ -154,9 +157,6 @@ impl<T: Slotted> Shared<T> {
     fn count(&self, pool: &MutexGuard<'_, Pool>) {
         // Relaxed: a number that bounds a batch.
         self.slots.store(pool.slots, Ordering::Relaxed);
-        if pool.slots >= SPREAD_FROM {
-            self.stripes.spread();
-        }
     }
 
     // === taking them back ===

@@ -1,6 +1,7 @@
 //! The stripes of a slab: one at first, one for each few threads when it is worth it.
 
 use super::stripe::Stripe;
+use crate::fallible::{try_box, try_slice};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
@@ -44,19 +45,19 @@ impl Stripes {
         (!more.is_null()).then(|| unsafe { &*more })
     }
 
-    /// Makes the others, if they are not there. What is in the first stays there until somebody collects.
+    /// Makes the others, if they are not there and there is memory. What is in the first stays there until somebody collects.
+    ///
+    /// For who has the slab and holds the pool's lock: beside the slab's end somebody could find stripes that nobody closes.
     pub(super) fn spread(&self) {
         if self.more().is_some() {
             return;
         }
-        let nr = (2 * crate::topology::cpu::count()).next_power_of_two().min(MAX);
-        let stripes: More = (0..nr).map(|_| CachePadded::new(Mutex::new(Stripe::new()))).collect();
-        let stripes = Box::into_raw(Box::new(stripes));
-        // Release: meets the Acquire in `more`. Relaxed on failure: somebody was faster, and nothing is read.
-        if self.more.compare_exchange(ptr::null_mut(), stripes, Ordering::Release, Ordering::Relaxed).is_err() {
-            // SAFETY: it was made above, and nobody has seen it.
-            drop(unsafe { Box::from_raw(stripes) });
-        }
+        let nr = (2 * crate::topology::cpu::allowed()).next_power_of_two().min(MAX);
+        let stripes: Option<More> = try_slice(nr, |_| CachePadded::new(Mutex::new(Stripe::new())));
+        // Without memory threads meet in the first; the next chunk asks again.
+        let Some(stripes) = stripes.and_then(try_box) else { return };
+        // Release: meets the Acquire in `more`. Nobody else stores: the pool's lock is held.
+        self.more.store(Box::into_raw(stripes), Ordering::Release);
     }
 
     pub(super) fn footprint(&self) -> usize {
