@@ -77,6 +77,15 @@ fn and_less_when_numbers_are_published_relaxed() {
     with_mutant("number_relaxed", || model(a_reader_beside_a_replacement));
 }
 
+/// Puts an entry in that is there already, among those whose hash is 7.
+fn enter(index: &'static Index<Entry>, slot: Slot<Entry>) -> Slot<Entry> {
+    let (guard, hasher) = (pin(), |_: &Entry| 7);
+    match index.put(slot, 7, &guard, |a, b| a.key == b.key, &hasher, |slot, _| Ok(slot)) {
+        Ok((_, slot)) => slot,
+        Err(_) => panic!("nothing refuses"),
+    }
+}
+
 /// An entry ends, and another of the same tag comes into its way: nobody who sees that one's tag follows the old number.
 fn a_reader_beside_a_new_tenant_of_a_way() {
     let index = index();
@@ -90,12 +99,7 @@ fn a_reader_beside_a_new_tenant_of_a_way() {
     remove(index, 1, &same, &pin());
     drop(first);
     index.slab().collect();
-    let hasher = |_: &Entry| 7;
-    let guard = pin();
-    let Ok((_, second)) = index.put(second, 7, &guard, |a, b| a.key == b.key, &hasher, |slot, _| Ok(slot)) else {
-        panic!("nothing refuses")
-    };
-    drop(guard);
+    let second = enter(index, second);
     reader.join().unwrap();
     // SAFETY: as in `end`, which would ask for other hashes.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
@@ -273,4 +277,73 @@ fn an_entry_that_says_it_is_out_is_out() {
 #[should_panic]
 fn but_not_when_it_is_asked_relaxed() {
     with_mutant("indexed_relaxed", || model(an_end_beside_a_removal));
+}
+
+/// A way changes hands as in `a_reader_beside_a_new_tenant_of_a_way`, and then something else in the same word does: a neighbour, or the
+/// count of who is further on. Who sees the new tenant's tag by that does not follow the old number.
+fn a_reader_beside_a_word_that_changes(then: fn(&'static Index<Entry>) -> Option<Slot<Entry>>) {
+    let index = index();
+    let mut handles: Vec<_> = [1, 2, 3].map(|key| put(index, key, key * 10, &same, &pin(), |slot, _| slot).1).into();
+    let reader = thread::spawn(move || {
+        let found = get(index, 4, &same, &pin());
+        assert!(matches!(found, None | Some(40)), "{found:?}");
+    });
+    let new = entry(index, 4, 40);
+    remove(index, 2, &same, &pin());
+    drop(handles.remove(1));
+    index.slab().collect();
+    handles.push(enter(index, new));
+    handles.extend(then(index));
+    reader.join().unwrap();
+    index.assert_valid(&|_| 7);
+    // SAFETY: as in `end`, which would ask for other hashes.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop(handles);
+}
+
+fn same(_: u64) -> u64 {
+    7
+}
+
+fn a_reader_beside_a_neighbours_end() {
+    a_reader_beside_a_word_that_changes(|index| {
+        assert_eq!(remove(index, 1, &same, &pin()), Some(10));
+        None
+    });
+}
+
+fn a_reader_beside_one_that_goes_further_on() {
+    a_reader_beside_a_word_that_changes(|index| Some(put(index, 5, 50, &same, &pin(), |slot, _| slot).1));
+}
+
+fn a_reader_beside_the_end_of_one_further_on() {
+    a_reader_beside_a_word_that_changes(|index| {
+        assert_eq!(remove(index, 3, &same, &pin()), Some(30));
+        None
+    });
+}
+
+#[test]
+fn a_tag_is_published_by_whoever_stores_its_word() {
+    model(a_reader_beside_a_neighbours_end);
+    model(a_reader_beside_one_that_goes_further_on);
+    model(a_reader_beside_the_end_of_one_further_on);
+}
+
+#[test]
+#[should_panic]
+fn but_not_by_a_neighbours_end_that_is_relaxed() {
+    with_mutant("take_relaxed", || model(a_reader_beside_a_neighbours_end));
+}
+
+#[test]
+#[should_panic]
+fn but_not_by_one_that_goes_further_on_relaxed() {
+    with_mutant("pass_relaxed", || model(a_reader_beside_one_that_goes_further_on));
+}
+
+#[test]
+#[should_panic]
+fn but_not_by_the_end_of_one_further_on_relaxed() {
+    with_mutant("unpass_relaxed", || model(a_reader_beside_the_end_of_one_further_on));
 }
