@@ -53,7 +53,8 @@ impl<T: Slotted> Index<T> {
         };
         growth.segments = 1;
         // Release: meets the Acquire in `directory`.
-        self.directory.store(Box::into_raw(directory), Ordering::Release);
+        let ordering = if crate::mutated!("first_directory_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.directory.store(Box::into_raw(directory), ordering);
         Ok(())
     }
 

@@ -43,8 +43,8 @@ impl Numbers {
     pub(super) fn try_new(len: usize, old: Option<&Self>) -> Option<Box<Self>> {
         let mut chunks = Vec::new();
         chunks.try_reserve_exact(len).ok()?;
-        // Acquire: as in `get`.
-        chunks.extend(old.iter().flat_map(|old| &old.chunks).map(|c| AtomicPtr::new(c.load(Ordering::Acquire))));
+        // Relaxed: they change under the pool's lock.
+        chunks.extend(old.iter().flat_map(|old| &old.chunks).map(|c| AtomicPtr::new(c.load(Ordering::Relaxed))));
         chunks.extend((chunks.len()..len).map(|_| AtomicPtr::new(ptr::null_mut())));
         crate::list_lru::try_box(Self { chunks: chunks.into_boxed_slice(), retired: UnsafeCell::new(ptr::null_mut()) })
     }
@@ -55,12 +55,12 @@ impl Numbers {
 
     #[inline]
     pub(super) fn get(&self, number: usize) -> *mut u8 {
-        // Acquire: meets the Release in `set`, so that the chunk is seen as it was made.
-        self.chunks[number].load(Ordering::Acquire)
+        // Relaxed: whoever has the number of an object got it after the object was made, in a chunk that was here before, and stays.
+        self.chunks[number].load(Ordering::Relaxed)
     }
 
     pub(super) fn set(&self, number: usize, chunk: *mut u8) {
-        // Release: meets the Acquire in `get`.
-        self.chunks[number].store(chunk, Ordering::Release);
+        // Relaxed: as in `get`. It is taken away when none of its slots was in use, and so none of its numbers.
+        self.chunks[number].store(chunk, Ordering::Relaxed);
     }
 }

@@ -17,6 +17,9 @@ const NONE: u32 = u32::MAX;
 /// Bins of a node: the emptiest first.
 const BINS: usize = 4;
 
+/// Chunks that the first array has room for.
+const LEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 4 };
+
 /// See the module. Behind the slab's lock.
 pub(super) struct Pool {
     geometry: Geometry,
@@ -203,10 +206,10 @@ impl Pool {
         if at < len {
             return Some(old);
         }
-        let new = Box::into_raw(Numbers::try_new((len * 2).max(4), array)?);
+        let new = Box::into_raw(Numbers::try_new((len * 2).max(LEN_MIN), array)?);
         let guard = pin();
         // Release: meets the Acquire in `at` of the slab, so that the array is seen filled.
-        numbers.store(new, Ordering::Release);
+        numbers.store(new, if crate::mutated!("numbers_relaxed") { Ordering::Relaxed } else { Ordering::Release });
         if !old.is_null() {
             // SAFETY: it came from a box, and readers that enter from now on find the new one.
             unsafe { guard.retire(old) };

@@ -31,7 +31,7 @@ const DROP_PER_RETIRE: usize = 2;
 const FREE_MAX: u32 = 512;
 const REFILL_MAX: usize = 128;
 /// A slab of so many slots has stripes.
-const SPREAD_FROM: usize = 1024;
+const SPREAD_FROM: usize = if cfg!(lowwater_loom) { 1 } else { 1024 };
 /// Objects that are dropped at once when everything is collected.
 const COLLECT: usize = 64;
 
@@ -100,7 +100,8 @@ impl<T: Slotted> Shared<T> {
     /// it stays so.
     #[inline]
     pub(crate) unsafe fn at(&self, number: u32) -> NonNull<T> {
-        // Acquire: meets the Release in `Pool::room`, so that the array is seen filled.
+        // Acquire: meets the Release in `Pool::room`, so that the array is seen filled. It may be a later one than that in which the number's
+        // chunk was first.
         let array = self.numbers.load(Ordering::Acquire);
         // SAFETY: an array is there since the first chunk, and is not freed while readers may see it.
         let chunk = unsafe { &*array }.get((number >> Self::GEOMETRY.bits) as usize);
@@ -429,6 +430,12 @@ impl<T: Slotted> Shared<T> {
     /// Bytes of memory that this has.
     pub(super) fn footprint(&self) -> usize {
         size_of::<Self>() + self.stripes.footprint() + self.pool.lock().footprint()
+    }
+
+    /// Slots that no stripe has.
+    #[cfg(all(test, lowwater_loom))]
+    pub(crate) fn free(&self) -> usize {
+        self.pool.lock().free
     }
 
     /// Slots that are not free, those at hand in stripes included.

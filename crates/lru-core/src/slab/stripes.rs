@@ -11,7 +11,12 @@ use crossbeam_utils::CachePadded;
 /// At most so many.
 const MAX: usize = 64;
 
-type More = Box<[CachePadded<Mutex<Stripe>>]>;
+struct More {
+    stripes: Box<[CachePadded<Mutex<Stripe>>]>,
+    /// Never changes: so that a model check sees who comes before they are published.
+    #[cfg(lowwater_loom)]
+    made: crate::sync::UnsafeCell<()>,
+}
 
 pub(super) struct Stripes {
     first: Mutex<Stripe>,
@@ -29,7 +34,7 @@ impl Stripes {
     pub(super) fn here(&self) -> &Mutex<Stripe> {
         match self.more() {
             None => &self.first,
-            Some(more) => &more[thread_number() & (more.len() - 1)],
+            Some(stripes) => &stripes[thread_number() & (stripes.len() - 1)],
         }
     }
 
@@ -38,11 +43,14 @@ impl Stripes {
     }
 
     #[inline]
-    fn more(&self) -> Option<&More> {
+    fn more(&self) -> Option<&[CachePadded<Mutex<Stripe>>]> {
         // Acquire: meets the Release in `spread`, so that the stripes are seen as they were made.
         let more = self.more.load(Ordering::Acquire);
         // SAFETY: once set, it stays until this is dropped.
-        (!more.is_null()).then(|| unsafe { &*more })
+        let more = (!more.is_null()).then(|| unsafe { &*more })?;
+        #[cfg(lowwater_loom)]
+        more.made.with(|_| ());
+        Some(&more.stripes)
     }
 
     /// Makes the others, if they are not there and there is memory. What is in the first stays there until somebody collects.
@@ -53,15 +61,21 @@ impl Stripes {
             return;
         }
         let nr = (2 * crate::topology::cpu::allowed()).next_power_of_two().min(MAX);
-        let stripes: Option<More> = try_slice(nr, |_| CachePadded::new(Mutex::new(Stripe::new())));
         // Without memory threads meet in the first; the next chunk asks again.
-        let Some(stripes) = stripes.and_then(try_box) else { return };
+        let Some(stripes) = try_slice(nr, |_| CachePadded::new(Mutex::new(Stripe::new()))) else { return };
+        let more = More {
+            stripes,
+            #[cfg(lowwater_loom)]
+            made: crate::sync::UnsafeCell::new(()),
+        };
+        let Some(more) = try_box(more) else { return };
         // Release: meets the Acquire in `more`. Nobody else stores: the pool's lock is held.
-        self.more.store(Box::into_raw(stripes), Ordering::Release);
+        let ordering = if crate::mutated!("stripes_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.more.store(Box::into_raw(more), ordering);
     }
 
     pub(super) fn footprint(&self) -> usize {
-        self.more().map_or(0, |more| size_of::<More>() + size_of_val(&**more))
+        self.more().map_or(0, |more| size_of::<More>() + size_of_val(more))
     }
 }
 

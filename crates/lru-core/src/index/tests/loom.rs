@@ -347,3 +347,54 @@ fn but_not_by_one_that_goes_further_on_relaxed() {
 fn but_not_by_the_end_of_one_further_on_relaxed() {
     with_mutant("unpass_relaxed", || model(a_reader_beside_the_end_of_one_further_on));
 }
+
+/// A reader beside the first put of all finds nothing, or the entry in a directory and a segment as they were made.
+fn a_reader_beside_the_first_put() {
+    let index = index();
+    let reader = thread::spawn(move || {
+        let found = look(index, 1);
+        assert!(matches!(found, None | Some(10)), "{found:?}");
+    });
+    let handle = add(index, 1, 10);
+    reader.join().unwrap();
+    end(index, Vec::from([handle]));
+}
+
+#[test]
+fn a_reader_beside_the_first_put_finds_all_of_it_or_nothing() {
+    model(a_reader_beside_the_first_put);
+}
+
+#[test]
+#[should_panic]
+fn but_not_when_the_first_directory_is_published_relaxed() {
+    with_mutant("first_directory_relaxed", || model(a_reader_beside_the_first_put));
+}
+
+/// A reader beside an entry for which the slab makes a chunk, and a longer array of chunks: it finds that one, and those before it.
+fn a_reader_beside_a_new_chunk() {
+    let index = index();
+    let mut handles = Vec::from([add(index, 1, 10)]);
+    while index.slab().shared().free() > 0 {
+        handles.push(entry(index, 3, 30));
+    }
+    let reader = thread::spawn(move || {
+        let found = look(index, 2);
+        assert!(matches!(found, None | Some(20)), "{found:?}");
+        assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
+    });
+    handles.push(add(index, 2, 20));
+    reader.join().unwrap();
+    end(index, handles);
+}
+
+#[test]
+fn a_new_chunk_hides_nothing_from_a_reader() {
+    model(a_reader_beside_a_new_chunk);
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_numbers_are_published_relaxed() {
+    with_mutant("numbers_relaxed", || model(a_reader_beside_a_new_chunk));
+}
