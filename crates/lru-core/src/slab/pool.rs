@@ -133,12 +133,10 @@ impl Pool {
         self.slots -= slots;
         self.free -= slots;
         self.bytes -= memory.bytes;
-        let guard = pin();
-        // Acquire: as in `at` of the slab.
-        let array = numbers.load(Ordering::Acquire);
+        // Relaxed: published under this lock.
+        let array = numbers.load(Ordering::Relaxed);
         // SAFETY: the array is not retired before another is published, which is done under this lock.
         unsafe { &*array }.set(at as usize, core::ptr::null_mut());
-        drop(guard);
         // SAFETY: it came from there, and none of its slots is used: readers left each before it was freed.
         unsafe { self.blocks.put(memory, &self.geometry) };
     }
@@ -207,6 +205,7 @@ impl Pool {
             return Some(old);
         }
         let new = Box::into_raw(Numbers::try_new((len * 2).max(LEN_MIN), array)?);
+        // Left under this lock, which may free what others retired: memory, and not often, as each array is twice as long.
         let guard = pin();
         // Release: meets the Acquire in `at` of the slab, so that the array is seen filled.
         numbers.store(new, if crate::mutated!("numbers_relaxed") { Ordering::Relaxed } else { Ordering::Release });
