@@ -6,9 +6,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use lowwater_lru_core::index::Index;
 use lowwater_lru_core::list_lru::sweep;
 use lowwater_lru_core::slab::{Slab, Slot, SlotState};
-use lowwater_lru_core::{slotted, Links, MemcgTree, NodeId};
+use lowwater_lru_core::{pin, slotted, Bytes, Links, MemcgTree, NodeId};
 
 struct Faulty;
 
@@ -109,4 +110,68 @@ fn a_slab_that_is_refused_memory_once_loses_nothing_and_goes_on() {
     drop(footprints);
     settle();
     assert_eq!(ALLOCATED.get(), before);
+}
+
+/// Bytes allocated by this thread since `before`.
+fn since(before: isize) -> u64 {
+    u64::try_from(ALLOCATED.get() - before).expect("nothing was freed that was there before")
+}
+
+/// A full chunk, which on Linux comes from the system, not from the allocator.
+const CHUNK: u64 = 64 << 10;
+
+/// Bytes of the footprint that came from the allocator.
+fn allocated(footprint: Bytes, full_chunks: u64) -> u64 {
+    footprint.get() - if cfg!(all(target_os = "linux", not(miri))) { full_chunks * CHUNK } else { 0 }
+}
+
+#[test]
+fn a_slabs_footprint_is_what_is_allocated() {
+    let _alone = alone();
+    let before = ALLOCATED.get();
+    let slab = Slab::new();
+    assert_eq!(slab.footprint().get(), since(before), "a new slab");
+    let mut things = Vec::with_capacity(40_000);
+    let vec = (things.capacity() * size_of::<Slot<Thing>>()) as u64;
+    // The smaller chunks are as large together as a full one; then each step of the footprint by more than that is a full one.
+    let (mut chunks, mut last) = (0, slab.footprint().get());
+    for nr in 0..things.capacity() {
+        things.push(thing(&slab).unwrap());
+        let now = slab.footprint().get();
+        chunks += u64::from(now >= last + CHUNK);
+        if now != last {
+            settle();
+            assert_eq!(allocated(slab.footprint(), chunks) + vec, since(before), "{nr} objects");
+        }
+        last = now;
+    }
+    assert!(chunks > 15, "{chunks}: there is more than one array of chunks");
+    things.clear();
+    while slab.collect().get() != 0 {}
+    settle();
+    assert_eq!(slab.footprint().get() + vec, since(before), "without an object and without a chunk");
+    drop((slab, things));
+    assert_eq!(ALLOCATED.get(), before);
+}
+
+#[test]
+fn an_indexs_footprint_is_what_is_allocated() {
+    let _alone = alone();
+    let index = Box::new(Index::<Thing>::new());
+    let mut handles = Vec::with_capacity(10_000);
+    let things: Vec<_> = (0..handles.capacity()).map(|_| thing(index.slab()).unwrap()).collect();
+    settle();
+    let (none, before) = (index.footprint(), ALLOCATED.get());
+    let hash = |thing: &Thing| std::ptr::from_ref(thing).addr() as u64;
+    for thing in things {
+        let (of, guard) = (hash(&thing), pin());
+        let (_, handle) = index.put(thing, of, &guard, |_, _| false, &hash, |slot, _| Ok(slot)).unwrap();
+        handles.push(handle);
+        drop(guard);
+        if handles.len() % 97 == 0 {
+            settle();
+            assert_eq!(index.footprint().get() - none.get(), since(before), "{} objects", handles.len());
+        }
+    }
+    assert!(index.footprint().get() > 50_000, "{:?}", index.footprint());
 }

@@ -53,6 +53,10 @@ impl Numbers {
         self.chunks.len()
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.chunks)
+    }
+
     #[inline]
     pub(super) fn get(&self, number: usize) -> *mut u8 {
         // Relaxed: whoever has the number of an object got it after the object was made, in a chunk that was here before, and stays.

@@ -141,9 +141,14 @@ impl Pool {
         unsafe { self.blocks.put(memory, &self.geometry) };
     }
 
-    /// Bytes of this and its tables.
-    pub(super) fn footprint(&self) -> usize {
-        self.bytes + self.chunks.capacity() * size_of::<Chunk>() + self.bins.capacity() * size_of::<[u32; BINS]>()
+    /// Bytes of all chunks and of what leads to them, but for this itself.
+    pub(super) fn footprint(&self, numbers: &AtomicPtr<Numbers>) -> usize {
+        // Relaxed: published under this lock.
+        let array = numbers.load(Ordering::Relaxed);
+        // SAFETY: the array is not retired before another is published, which is done under this lock.
+        let array = (!array.is_null()).then(|| unsafe { &*array });
+        let tables = self.chunks.capacity() * size_of::<Chunk>() + self.bins.capacity() * size_of::<[u32; BINS]>();
+        self.bytes + tables + array.map_or(0, Numbers::bytes) + self.blocks.footprint()
     }
 
     fn fullest(&self, node: NodeId) -> Option<u32> {

@@ -181,8 +181,9 @@ impl<T: Slotted> Shared<T> {
         // SAFETY: nobody else touches it.
         let bytes = unsafe { object.as_ref() }.weight();
         // SAFETY: the object is the caller's, and goes over to the bag.
-        unsafe { stripe.open.push(T::links(object), bytes) };
-        if stripe.open.bytes >= OPEN_BYTES_MAX || stripe.open.len as usize >= this.open_max() {
+        unsafe { stripe.open.push(T::links(object)) };
+        stripe.open_bytes += bytes;
+        if stripe.open_bytes >= OPEN_BYTES_MAX || stripe.open.len as usize >= this.open_max() {
             this.seal(&mut stripe);
         } else if stripe.open.len % LOOK_EVERY == 0 {
             this.advance(&mut stripe);
@@ -212,7 +213,7 @@ impl<T: Slotted> Shared<T> {
     /// Closes the open bag, and moves on what can be.
     fn seal(&self, stripe: &mut Stripe) {
         // Relaxed: a number to look at.
-        self.waiting.fetch_add(stripe.open.bytes, Ordering::Relaxed);
+        self.waiting.fetch_add(stripe.open_bytes, Ordering::Relaxed);
         stripe.seal(rcu::seal());
         self.advance(stripe);
     }
@@ -404,8 +405,8 @@ impl<T: Slotted> Shared<T> {
             let mut locked = stripe.lock();
             locked.closed = true;
             let mut all = core::mem::replace(&mut locked.open, Bag::new());
-            for (mut bag, _) in locked.sealed.iter_mut().filter_map(Option::take) {
-                all.append(&mut bag);
+            for mut sealed in locked.sealed.iter_mut().filter_map(Option::take) {
+                all.append(&mut sealed.bag);
             }
             all.append(&mut locked.passed);
             shared.flush(&mut locked, &mut shared.pool.lock(), 0);
@@ -427,9 +428,9 @@ impl<T: Slotted> Shared<T> {
         }
     }
 
-    /// Bytes of memory that this has.
+    /// Bytes of memory that this has. An array of chunks that was replaced, and waits for readers, is not counted.
     pub(super) fn footprint(&self) -> usize {
-        size_of::<Self>() + self.stripes.footprint() + self.pool.lock().footprint()
+        size_of::<Self>() + self.stripes.footprint() + self.pool.lock().footprint(&self.numbers)
     }
 
     /// Slots that no stripe has.
