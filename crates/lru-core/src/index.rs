@@ -182,11 +182,18 @@ impl<T: Slotted> Index<T> {
     /// `add` is called under a lock, with the handle and the one that is there: it is to put the handle where it belongs (and, if
     /// another is replaced, take that one's handle off), or give it back, and then nothing is changed. `hasher` says the hash of any object.
     ///
+    /// The handle of the one that is replaced is to be dropped after this returns: inside `add` that one is in the index still, and would
+    /// stay where it is for ever (see [`Slot`]).
+    ///
     /// `is` and `hasher` may panic, and nothing is changed. All three must not use this index.
     ///
     /// # Errors
     ///
     /// [`PutError`] says why, with the handle.
+    ///
+    /// # Panics
+    ///
+    /// If the object is in another slab than this index's.
     pub fn put<'g, R>(
         &'g self,
         slot: Slot<T>,
@@ -348,7 +355,7 @@ impl<T: Slotted> Index<T> {
 
     #[inline]
     fn directory<'g>(&self, _guard: &'g Guard) -> Option<&'g Directory> {
-        // Acquire: meets the Release in `set_directory`, so that the array is seen filled.
+        // Acquire: meets the Release in `begin` and in `replace`, so that the array is seen filled.
         let directory = self.directory.load(Ordering::Acquire);
         // SAFETY: a published directory is live in the read side.
         (!directory.is_null()).then(|| unsafe { &*directory })
