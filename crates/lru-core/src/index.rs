@@ -149,7 +149,20 @@ fn mix(hash: u64) -> u64 {
 impl<T: Slotted> Index<T> {
     /// An empty index, and its slab: a few hundred bytes.
     pub fn new() -> Self {
-        Self { directory: AtomicPtr::new(ptr::null_mut()), growth: Mutex::new(Growth::new()), slab: Slab::new() }
+        Self::of(Slab::new())
+    }
+
+    /// As [`new`](Self::new), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] without memory.
+    pub fn try_new() -> Result<Self, AllocError> {
+        Slab::try_new().map(Self::of)
+    }
+
+    fn of(slab: Slab<T>) -> Self {
+        Self { directory: AtomicPtr::new(ptr::null_mut()), growth: Mutex::new(Growth::new()), slab }
     }
 
     /// Where the objects live that can be put in.

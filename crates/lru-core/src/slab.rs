@@ -43,9 +43,10 @@ pub(crate) use shared::Shared;
 pub use slot::Slot;
 pub use state::SlotState;
 
+use crate::fallible::try_box;
 use crate::list::Linked;
 use crate::sync::atomic::Ordering;
-use crate::{Bytes, NodeId};
+use crate::{AllocError, Bytes, NodeId};
 use alloc::boxed::Box;
 use core::fmt;
 use core::ptr::NonNull;
@@ -112,6 +113,16 @@ impl<T: Slotted> Slab<T> {
     /// An empty slab: a few hundred bytes.
     pub fn new() -> Self {
         Self { shared: NonNull::from(Box::leak(Box::new(Shared::new()))) }
+    }
+
+    /// As [`new`](Self::new), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] without memory.
+    pub fn try_new() -> Result<Self, AllocError> {
+        let shared = try_box(Shared::new()).ok_or(AllocError)?;
+        Ok(Self { shared: NonNull::from(Box::leak(shared)) })
     }
 
     #[inline]

@@ -6,7 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lowwater_lru_core::index::Index;
+use lowwater_lru_core::index::{Index, PutError};
 use lowwater_lru_core::list_lru::sweep;
 use lowwater_lru_core::slab::{Slab, Slot, SlotState};
 use lowwater_lru_core::{pin, slotted, Bytes, Links, MemcgTree, NodeId};
@@ -174,4 +174,59 @@ fn an_indexs_footprint_is_what_is_allocated() {
         }
     }
     assert!(index.footprint().get() > 50_000, "{:?}", index.footprint());
+}
+
+const ENTRIES: usize = 1_200;
+
+fn hash(thing: &Thing) -> u64 {
+    std::ptr::from_ref(thing).addr() as u64
+}
+
+/// Fills an index and empties it again; how often there was no memory, and the index.
+fn fill_and_empty(handles: &mut Vec<Slot<Thing>>) -> (usize, Index<Thing>) {
+    let mut refused = 0;
+    let index = Index::try_new().unwrap_or_else(|_| {
+        refused += 1;
+        Index::new()
+    });
+    while handles.len() < ENTRIES {
+        let Some(thing) = thing(index.slab()) else {
+            refused += 1;
+            continue;
+        };
+        let (of, guard) = (hash(&thing), pin());
+        match index.put(thing, of, &guard, |_, _| false, &hash, |slot, _| Ok(slot)) {
+            Ok((_, handle)) => handles.push(handle),
+            Err(PutError::NoMemory(_)) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    for handle in handles.drain(..) {
+        let guard = pin();
+        let is = |thing: &Thing| std::ptr::eq(thing, &*handle);
+        assert!(index.get(hash(&handle), &guard, is).is_some(), "it is found");
+        assert!(index.remove(hash(&handle), &guard, is, &hash, |_| ()).is_some(), "it is taken out");
+    }
+    (refused, index)
+}
+
+#[test]
+fn an_index_that_is_refused_memory_once_loses_nothing_and_goes_on() {
+    let _alone = alone();
+    let before = ALLOCATED.get();
+    let (mut handles, mut seen, mut unseen) = (Vec::with_capacity(ENTRIES), 0, 0);
+    for nth in 0.. {
+        let ((refused, index), came) = refused_after(nth, || fill_and_empty(&mut handles));
+        index.assert_valid(&hash);
+        assert!(refused <= usize::from(came), "{refused} of the one ({nth})");
+        (seen, unseen) = (seen + refused, unseen + usize::from(came) - refused);
+        while index.slab().collect().get() != 0 {}
+        if !came {
+            break;
+        }
+    }
+    assert!(seen > 10 && unseen > 10, "{seen} were told, {unseen} could be done without");
+    drop(handles);
+    settle();
+    assert_eq!(ALLOCATED.get(), before);
 }

@@ -1,10 +1,10 @@
 //! From a chunk's number to the chunk, without a lock.
 
+use crate::fallible::{try_box, try_slice};
 use crate::rcu::{Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::UnsafeCell;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::ptr;
 
 /// An array of chunks, replaced by a larger one when it is full.
@@ -41,12 +41,12 @@ impl Retired for Numbers {
 impl Numbers {
     /// An array of so many, with those of `old`; none without memory.
     pub(super) fn try_new(len: usize, old: Option<&Self>) -> Option<Box<Self>> {
-        let mut chunks = Vec::new();
-        chunks.try_reserve_exact(len).ok()?;
-        // Relaxed: they change under the pool's lock.
-        chunks.extend(old.iter().flat_map(|old| &old.chunks).map(|c| AtomicPtr::new(c.load(Ordering::Relaxed))));
-        chunks.extend((chunks.len()..len).map(|_| AtomicPtr::new(ptr::null_mut())));
-        crate::list_lru::try_box(Self { chunks: chunks.into_boxed_slice(), retired: UnsafeCell::new(ptr::null_mut()) })
+        let chunk = |at: usize| {
+            let chunk = old.and_then(|old| old.chunks.get(at));
+            // Relaxed: they change under the pool's lock.
+            AtomicPtr::new(chunk.map_or(ptr::null_mut(), |chunk| chunk.load(Ordering::Relaxed)))
+        };
+        try_box(Self { chunks: try_slice(len, chunk)?, retired: UnsafeCell::new(ptr::null_mut()) })
     }
 
     pub(super) fn len(&self) -> usize {

@@ -165,6 +165,7 @@ impl Pool {
             self.chunks.try_reserve(1).ok()?;
         }
         if self.bins.len() <= node.index() {
+            // What follows has room, here and for chunks: it allocates nothing.
             self.bins.try_reserve(node.index() + 1 - self.bins.len()).ok()?;
             self.bins.resize(node.index() + 1, [NONE; BINS]);
         }
