@@ -42,12 +42,16 @@
 
 mod bucket;
 mod change;
+mod cursor;
 mod directory;
+mod put_error;
 mod segment;
 #[cfg(test)]
 mod tests;
 
+pub use cursor::Cursor;
 pub(crate) use directory::Directory;
+pub use put_error::PutError;
 pub(crate) use segment::Segment;
 
 use crate::guard::Guard;
@@ -91,52 +95,6 @@ pub struct Index<T: Slotted> {
     directory: AtomicPtr<Directory>,
     growth: Mutex<Growth>,
     slab: Slab<T>,
-}
-
-/// An object was not put in; its handle is given back.
-#[derive(thiserror::Error)]
-pub enum PutError<T: Slotted> {
-    /// There is no memory for the index to grow.
-    #[error("no memory for an index to grow")]
-    NoMemory(Slot<T>),
-    /// The caller's own `add` refused.
-    #[error("the object was refused by what was to own it")]
-    Refused(Slot<T>),
-    /// It is in an index already.
-    #[error("the object is in an index already")]
-    Indexed(Slot<T>),
-}
-
-impl<T: Slotted> fmt::Debug for PutError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoMemory(_) => "NoMemory",
-            Self::Refused(_) => "Refused",
-            Self::Indexed(_) => "Indexed",
-        })
-    }
-}
-
-/// How far a walk over an index has come.
-#[derive(Clone, Debug)]
-pub struct Cursor(Option<u64>);
-
-impl Cursor {
-    /// At the beginning.
-    pub const fn new() -> Self {
-        Self(Some(0))
-    }
-
-    /// Was everything seen?
-    pub const fn is_done(&self) -> bool {
-        self.0.is_none()
-    }
-}
-
-impl Default for Cursor {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// Spreads a hash over all bits: hashers are allowed to leave some of them poor.
