@@ -95,7 +95,7 @@ impl Retired for Segment {
         let class = unsafe { &*this }.class;
         for bucket in 0..buckets(class) {
             // SAFETY: it is the caller's alone.
-            unsafe { &mut *first.add(bucket) }.assert_unread();
+            unsafe { &mut *first.wrapping_add(bucket) }.assert_unread();
         }
     }
 }
