@@ -138,7 +138,8 @@ impl<T: Slotted> Slab<T> {
     /// The object, if there is no memory.
     #[inline]
     pub fn alloc(&self, value: T, node: NodeId) -> Result<Slot<T>, T> {
-        self.shared().alloc(node, value).map(Slot)
+        // SAFETY: it came from a box, and we own it.
+        unsafe { Shared::alloc(self.shared, node, value) }.map(Slot)
     }
 
     /// Drops everything that no reader holds back, and gives chunks that are empty to the system. Says what had to stay.

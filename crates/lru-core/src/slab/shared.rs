@@ -114,8 +114,16 @@ impl<T: Slotted> Shared<T> {
 
     // === giving slots out ===
 
-    pub(super) fn alloc(&self, node: NodeId, value: T) -> Result<NonNull<T>, T> {
-        let Some(slot) = self.slot(node) else { return Err(value) };
+    /// Puts an object into a slot. `this` goes into the headers of chunks, so that the last handle can free what is behind it: that is why
+    /// it is no reference.
+    ///
+    /// # Safety
+    ///
+    /// `this` came from a box, whose owner is there.
+    #[inline]
+    pub(super) unsafe fn alloc(this: NonNull<Self>, node: NodeId, value: T) -> Result<NonNull<T>, T> {
+        // SAFETY: it is live, says the caller.
+        let Some(slot) = unsafe { this.as_ref() }.slot(node, this) else { return Err(value) };
         let object = slot.cast::<T>();
         // SAFETY: the slot is ours, large enough, and aligned.
         unsafe { object.write(value) };
@@ -123,18 +131,18 @@ impl<T: Slotted> Shared<T> {
     }
 
     #[inline]
-    fn slot(&self, node: NodeId) -> Option<NonNull<Free>> {
+    fn slot(&self, node: NodeId, this: NonNull<Self>) -> Option<NonNull<Free>> {
         let mut stripe = self.stripes.here().lock();
         if stripe.node == node {
             if let Some(slot) = stripe.free.pop() {
                 return Some(slot);
             }
         }
-        self.refill(&mut stripe, node)
+        self.refill(&mut stripe, node, this)
     }
 
     #[cold]
-    fn refill(&self, stripe: &mut Stripe, node: NodeId) -> Option<NonNull<Free>> {
+    fn refill(&self, stripe: &mut Stripe, node: NodeId, this: NonNull<Self>) -> Option<NonNull<Free>> {
         let mut pool = self.pool.lock();
         if stripe.node != node {
             // Relaxed: once set it stays; a slot that is missed goes to another node's use once.
@@ -143,7 +151,7 @@ impl<T: Slotted> Shared<T> {
             stripe.node = node;
         }
         let nr = (pool.slots / 16).clamp(1, REFILL_MAX) as u32;
-        let slab = ptr::from_ref(self).cast();
+        let slab = this.as_ptr().cast_const().cast();
         let before = pool.slots;
         let got = pool.take(nr, node, &self.numbers, slab, &mut stripe.free);
         if pool.slots != before {
