@@ -171,7 +171,7 @@ impl<T: Slotted> Index<T> {
         segment.kill();
         // SAFETY: the directory does not have it any more, nor does a later one; it is not used after its lock is given back, but
         // by readers.
-        unsafe { guard.0.retire(ptr::from_ref(header).cast_mut()) };
+        unsafe { guard.0.retire(segment.view().as_ptr()) };
         Ok(())
     }
 

@@ -188,6 +188,11 @@ impl<'g> View<'g> {
         Self { at, class, guard: PhantomData }
     }
 
+    /// For who retires it: a reference to the header is no right to its buckets, nor to free it.
+    pub(super) fn as_ptr(self) -> *mut Segment {
+        self.at.as_ptr()
+    }
+
     pub(super) fn header(self) -> &'g Segment {
         // SAFETY: it is not freed meanwhile.
         unsafe { self.at.as_ref() }
