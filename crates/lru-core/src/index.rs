@@ -42,12 +42,16 @@
 
 mod bucket;
 mod change;
+mod cursor;
 mod directory;
+mod put_error;
 mod segment;
 #[cfg(test)]
 mod tests;
 
+pub use cursor::Cursor;
 pub(crate) use directory::Directory;
+pub use put_error::PutError;
 pub(crate) use segment::Segment;
 
 use crate::guard::Guard;
@@ -93,52 +97,6 @@ pub struct Index<T: Slotted> {
     slab: Slab<T>,
 }
 
-/// An object was not put in; its handle is given back.
-#[derive(thiserror::Error)]
-pub enum PutError<T: Slotted> {
-    /// There is no memory for the index to grow.
-    #[error("no memory for an index to grow")]
-    NoMemory(Slot<T>),
-    /// The caller's own `add` refused.
-    #[error("the object was refused by what was to own it")]
-    Refused(Slot<T>),
-    /// It is in an index already.
-    #[error("the object is in an index already")]
-    Indexed(Slot<T>),
-}
-
-impl<T: Slotted> fmt::Debug for PutError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoMemory(_) => "NoMemory",
-            Self::Refused(_) => "Refused",
-            Self::Indexed(_) => "Indexed",
-        })
-    }
-}
-
-/// How far a walk over an index has come.
-#[derive(Clone, Debug)]
-pub struct Cursor(Option<u64>);
-
-impl Cursor {
-    /// At the beginning.
-    pub const fn new() -> Self {
-        Self(Some(0))
-    }
-
-    /// Was everything seen?
-    pub const fn is_done(&self) -> bool {
-        self.0.is_none()
-    }
-}
-
-impl Default for Cursor {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Spreads a hash over all bits: hashers are allowed to leave some of them poor.
 #[inline]
 fn mix(hash: u64) -> u64 {
@@ -149,7 +107,20 @@ fn mix(hash: u64) -> u64 {
 impl<T: Slotted> Index<T> {
     /// An empty index, and its slab: a few hundred bytes.
     pub fn new() -> Self {
-        Self { directory: AtomicPtr::new(ptr::null_mut()), growth: Mutex::new(Growth::new()), slab: Slab::new() }
+        Self::of(Slab::new())
+    }
+
+    /// As [`new`](Self::new), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] without memory.
+    pub fn try_new() -> Result<Self, AllocError> {
+        Slab::try_new().map(Self::of)
+    }
+
+    fn of(slab: Slab<T>) -> Self {
+        Self { directory: AtomicPtr::new(ptr::null_mut()), growth: Mutex::new(Growth::new()), slab }
     }
 
     /// Where the objects live that can be put in.
@@ -182,11 +153,18 @@ impl<T: Slotted> Index<T> {
     /// `add` is called under a lock, with the handle and the one that is there: it is to put the handle where it belongs (and, if
     /// another is replaced, take that one's handle off), or give it back, and then nothing is changed. `hasher` says the hash of any object.
     ///
+    /// The handle of the one that is replaced is to be dropped after this returns: inside `add` that one is in the index still, and would
+    /// stay where it is for ever (see [`Slot`]).
+    ///
     /// `is` and `hasher` may panic, and nothing is changed. All three must not use this index.
     ///
     /// # Errors
     ///
     /// [`PutError`] says why, with the handle.
+    ///
+    /// # Panics
+    ///
+    /// If the object is in another slab than this index's.
     pub fn put<'g, R>(
         &'g self,
         slot: Slot<T>,
@@ -348,7 +326,7 @@ impl<T: Slotted> Index<T> {
 
     #[inline]
     fn directory<'g>(&self, _guard: &'g Guard) -> Option<&'g Directory> {
-        // Acquire: meets the Release in `set_directory`, so that the array is seen filled.
+        // Acquire: meets the Release in `begin` and in `replace`, so that the array is seen filled.
         let directory = self.directory.load(Ordering::Acquire);
         // SAFETY: a published directory is live in the read side.
         (!directory.is_null()).then(|| unsafe { &*directory })

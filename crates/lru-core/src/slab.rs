@@ -45,9 +45,10 @@ pub(crate) use shared::Shared;
 pub use slot::Slot;
 pub use state::SlotState;
 
+use crate::fallible::try_box;
 use crate::list::Linked;
 use crate::sync::atomic::Ordering;
-use crate::{Bytes, NodeId};
+use crate::{AllocError, Bytes, NodeId};
 use alloc::boxed::Box;
 use core::fmt;
 use core::ptr::NonNull;
@@ -116,6 +117,16 @@ impl<T: Slotted> Slab<T> {
         Self { shared: NonNull::from(Box::leak(Box::new(Shared::new()))) }
     }
 
+    /// As [`new`](Self::new), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError`] without memory.
+    pub fn try_new() -> Result<Self, AllocError> {
+        let shared = try_box(Shared::new()).ok_or(AllocError)?;
+        Ok(Self { shared: NonNull::from(Box::leak(shared)) })
+    }
+
     #[inline]
     pub(crate) fn shared(&self) -> &Shared<T> {
         // SAFETY: it lives at least until we close it.
@@ -129,7 +140,8 @@ impl<T: Slotted> Slab<T> {
     /// The object, if there is no memory.
     #[inline]
     pub fn alloc(&self, value: T, node: NodeId) -> Result<Slot<T>, T> {
-        self.shared().alloc(node, value).map(Slot)
+        // SAFETY: it came from a box, and we own it.
+        unsafe { Shared::alloc(self.shared, node, value) }.map(Slot)
     }
 
     /// Drops everything that no reader holds back, and gives chunks that are empty to the system. Says what had to stay.

@@ -17,6 +17,8 @@
 //!   not find yet.
 //! - A number is never followed without its tag, so it is one of an object that was in the index after this reader came in. It is not
 //!   freed before the reader leaves.
+//! - A store changes one tag, or the count, and stores the whole word. So each is a Release: who sees another way's tag by it has what came
+//!   before that tag. The count itself needs no order: it goes up before the tag of who is further on is there, and down after.
 
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -24,6 +26,8 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(super) const WAYS: usize = if cfg!(lowwater_loom) { 2 } else { 12 };
 /// Of a word of tags, the first way's.
 const FIRST: u64 = 0x0101_0101_0101_0101;
+/// Of the bytes of both words, the first way's tag. In a model check all tags share a word with the count, as some do elsewhere.
+const FIRST_AT: usize = if cfg!(lowwater_loom) { 8 } else { 0 };
 const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 
 /// See the module.
@@ -84,7 +88,7 @@ impl Bucket {
                 }
                 for way in ways {
                     // Acquire: meets the Release in `replace`, for a number that is younger than the tag we saw.
-                    let number = self.numbers[at * 8 + way].load(Ordering::Acquire);
+                    let number = self.numbers[at * 8 + way - FIRST_AT].load(Ordering::Acquire);
                     let Some(found) = is_wanted(number) else { continue };
                     // Relaxed: not before the number's Acquire.
                     let still = (word.load(Ordering::Relaxed) >> (way * 8) as u32) as u8;
@@ -102,8 +106,9 @@ impl Bucket {
     /// Every number, for a reader.
     pub(super) fn each(&self, mut f: impl FnMut(u32)) {
         for way in 0..WAYS {
+            let at = way + FIRST_AT;
             // Acquire: as in `find`.
-            if self.tags[way / 8].load(Ordering::Acquire) >> (way % 8 * 8) as u32 & 0xff != 0 {
+            if self.tags[at / 8].load(Ordering::Acquire) >> (at % 8 * 8) as u32 & 0xff != 0 {
                 // Acquire: as in `find`.
                 f(self.numbers[way].load(Ordering::Acquire));
             }
@@ -122,7 +127,7 @@ impl Bucket {
                 ways.0 &= u64::from(u32::MAX);
             }
             for way in ways {
-                let way = at * 8 + way;
+                let way = at * 8 + way - FIRST_AT;
                 if is_wanted(self.number(way)) {
                     return Some(way);
                 }
@@ -134,8 +139,8 @@ impl Bucket {
     /// A way without an object.
     #[inline]
     pub(super) fn free_way(&self) -> Option<usize> {
-        let first = zeros(self.tags[0].load(Ordering::Relaxed)).next();
-        let second = || zeros(self.tags[1].load(Ordering::Relaxed) | !0 << 32).next().map(|way| way + 8);
+        let first = zeros(self.tags[0].load(Ordering::Relaxed)).next().and_then(|at| at.checked_sub(FIRST_AT));
+        let second = || zeros(self.tags[1].load(Ordering::Relaxed) | !0 << 32).next().map(|at| at + 8 - FIRST_AT);
         first.or_else(second).filter(|&way| way < WAYS)
     }
 
@@ -161,13 +166,14 @@ impl Bucket {
 
     #[inline]
     pub(super) fn take(&self, way: usize) {
-        // Release: what was done before comes before; who frees the object has the read side's order besides.
-        self.set_tag(way, 0, Ordering::Release);
+        // Release: the neighbours' tags are stored with it, and meet the Acquire in `find`. Who frees the object has the read side's order.
+        self.set_tag(way, 0, if crate::mutated!("take_relaxed") { Ordering::Relaxed } else { Ordering::Release });
     }
 
     #[inline]
     fn set_tag(&self, way: usize, tag: u8, ordering: Ordering) {
-        let (word, shift) = (&self.tags[way / 8], (way % 8 * 8) as u32);
+        let at = way + FIRST_AT;
+        let (word, shift) = (&self.tags[at / 8], (at % 8 * 8) as u32);
         let tags = word.load(Ordering::Relaxed) & !(0xff << shift) | u64::from(tag) << shift;
         word.store(tags, ordering);
     }
@@ -176,8 +182,9 @@ impl Bucket {
     #[inline]
     pub(super) fn pass(&self) {
         let tags = self.tags[1].load(Ordering::Relaxed);
-        // Release: before the object's tag, for who looks on by this count. It is not read under this: a way's tag is.
-        self.tags[1].store(tags + (1 << 32), Ordering::Release);
+        // Release: tags are stored with it, as in `take`.
+        let ordering = if crate::mutated!("pass_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.tags[1].store(tags + (1 << 32), ordering);
     }
 
     /// Counts one less.
@@ -185,7 +192,8 @@ impl Bucket {
     pub(super) fn unpass(&self) {
         let tags = self.tags[1].load(Ordering::Relaxed);
         // Release: as in `pass`.
-        self.tags[1].store(tags - (1 << 32), Ordering::Release);
+        let ordering = if crate::mutated!("unpass_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.tags[1].store(tags - (1 << 32), ordering);
     }
 
     /// How many objects that belong here are further on.
@@ -195,6 +203,6 @@ impl Bucket {
 
     #[cfg(lowwater_loom)]
     pub(super) fn assert_unread(&mut self) {
-        self.tags[0].with_mut(|_| ());
+        self.tags.iter_mut().for_each(|word| word.with_mut(|_| ()));
     }
 }

@@ -53,7 +53,8 @@ impl<T: Slotted> Index<T> {
         };
         growth.segments = 1;
         // Release: meets the Acquire in `directory`.
-        self.directory.store(Box::into_raw(directory), Ordering::Release);
+        let ordering = if crate::mutated!("first_directory_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.directory.store(Box::into_raw(directory), ordering);
         Ok(())
     }
 
@@ -170,7 +171,7 @@ impl<T: Slotted> Index<T> {
         segment.kill();
         // SAFETY: the directory does not have it any more, nor does a later one; it is not used after its lock is given back, but
         // by readers.
-        unsafe { guard.0.retire(ptr::from_ref(header).cast_mut()) };
+        unsafe { guard.0.retire(segment.view().as_ptr()) };
         Ok(())
     }
 

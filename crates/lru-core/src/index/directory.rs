@@ -1,11 +1,11 @@
 //! From the first bits of a hash to its segment.
 
 use super::segment::{Class, Segment, View};
+use crate::fallible::{try_box, try_slice};
 use crate::rcu::{Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::UnsafeCell;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 
 /// The low bits of a segment's address, where its class is kept.
@@ -47,16 +47,8 @@ impl Retired for Directory {
 impl Directory {
     /// One whose segments are all `segment`, or twice those of `old`; none without memory.
     pub(super) fn try_new(depth: u8, segment: impl Fn(usize) -> *mut Segment) -> Option<Box<Self>> {
-        let len = 1 << depth;
-        let mut segments = Vec::new();
-        segments.try_reserve_exact(len).ok()?;
-        segments.extend((0..len).map(|at| AtomicPtr::new(segment(at))));
-        let segments = segments.into_boxed_slice();
-        crate::list_lru::try_box(Self {
-            depth: UnsafeCell::new(depth),
-            segments,
-            retired: UnsafeCell::new(ptr::null_mut()),
-        })
+        let segments = try_slice(1 << depth, |at| AtomicPtr::new(segment(at)))?;
+        try_box(Self { depth: UnsafeCell::new(depth), segments, retired: UnsafeCell::new(ptr::null_mut()) })
     }
 
     /// How many bits of a hash it goes by.

@@ -95,7 +95,7 @@ impl Retired for Segment {
         let class = unsafe { &*this }.class;
         for bucket in 0..buckets(class) {
             // SAFETY: it is the caller's alone.
-            unsafe { &mut *first.add(bucket) }.assert_unread();
+            unsafe { &mut *first.wrapping_add(bucket) }.assert_unread();
         }
     }
 }
@@ -186,6 +186,11 @@ impl<'g> View<'g> {
     #[inline]
     pub(super) unsafe fn new(at: NonNull<Segment>, class: Class) -> Self {
         Self { at, class, guard: PhantomData }
+    }
+
+    /// For who retires it: a reference to the header is no right to its buckets, nor to free it.
+    pub(super) fn as_ptr(self) -> *mut Segment {
+        self.at.as_ptr()
     }
 
     pub(super) fn header(self) -> &'g Segment {

@@ -29,6 +29,14 @@ impl Blocks {
         }
     }
 
+    /// Bytes that it takes to know the blocks.
+    pub(super) fn footprint(&self) -> usize {
+        #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
+        return self.system.footprint();
+        #[cfg(not(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri))))]
+        0
+    }
+
     /// Memory of so many bytes, aligned to a full chunk.
     pub(super) fn get(&mut self, bytes: usize, geometry: &Geometry) -> Option<Memory> {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
@@ -99,6 +107,10 @@ mod system {
     impl Blocks {
         pub(super) const fn new() -> Self {
             Self { blocks: Vec::new(), roomy: NONE, unused: NONE, mapped: 0 }
+        }
+
+        pub(super) fn footprint(&self) -> usize {
+            self.blocks.capacity() * size_of::<Block>()
         }
 
         pub(super) fn get(&mut self, bytes: usize) -> Option<(NonNull<u8>, u32)> {

@@ -1,10 +1,10 @@
 //! From a chunk's number to the chunk, without a lock.
 
+use crate::fallible::{try_box, try_slice};
 use crate::rcu::{Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::UnsafeCell;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::ptr;
 
 /// An array of chunks, replaced by a larger one when it is full.
@@ -41,26 +41,30 @@ impl Retired for Numbers {
 impl Numbers {
     /// An array of so many, with those of `old`; none without memory.
     pub(super) fn try_new(len: usize, old: Option<&Self>) -> Option<Box<Self>> {
-        let mut chunks = Vec::new();
-        chunks.try_reserve_exact(len).ok()?;
-        // Acquire: as in `get`.
-        chunks.extend(old.iter().flat_map(|old| &old.chunks).map(|c| AtomicPtr::new(c.load(Ordering::Acquire))));
-        chunks.extend((chunks.len()..len).map(|_| AtomicPtr::new(ptr::null_mut())));
-        crate::list_lru::try_box(Self { chunks: chunks.into_boxed_slice(), retired: UnsafeCell::new(ptr::null_mut()) })
+        let chunk = |at: usize| {
+            let chunk = old.and_then(|old| old.chunks.get(at));
+            // Relaxed: they change under the pool's lock.
+            AtomicPtr::new(chunk.map_or(ptr::null_mut(), |chunk| chunk.load(Ordering::Relaxed)))
+        };
+        try_box(Self { chunks: try_slice(len, chunk)?, retired: UnsafeCell::new(ptr::null_mut()) })
     }
 
     pub(super) fn len(&self) -> usize {
         self.chunks.len()
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + size_of_val(&*self.chunks)
+    }
+
     #[inline]
     pub(super) fn get(&self, number: usize) -> *mut u8 {
-        // Acquire: meets the Release in `set`, so that the chunk is seen as it was made.
-        self.chunks[number].load(Ordering::Acquire)
+        // Relaxed: whoever has the number of an object got it after the object was made, in a chunk that was here before, and stays.
+        self.chunks[number].load(Ordering::Relaxed)
     }
 
     pub(super) fn set(&self, number: usize, chunk: *mut u8) {
-        // Release: meets the Acquire in `get`.
-        self.chunks[number].store(chunk, Ordering::Release);
+        // Relaxed: as in `get`. It is taken away when none of its slots was in use, and so none of its numbers.
+        self.chunks[number].store(chunk, Ordering::Relaxed);
     }
 }

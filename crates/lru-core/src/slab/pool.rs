@@ -17,6 +17,9 @@ const NONE: u32 = u32::MAX;
 /// Bins of a node: the emptiest first.
 const BINS: usize = 4;
 
+/// Chunks that the first array has room for.
+const LEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 4 };
+
 /// See the module. Behind the slab's lock.
 pub(super) struct Pool {
     geometry: Geometry,
@@ -111,9 +114,8 @@ impl Pool {
     ///
     /// # Safety
     ///
-    /// It came from [`take`](Self::take), and nobody uses it.
-    pub(super) unsafe fn put(&mut self, slot: NonNull<Free>, header: &Header, numbers: &AtomicPtr<Numbers>) {
-        let at = header.number;
+    /// It came from [`take`](Self::take), of the chunk of number `at`, and nobody uses it.
+    pub(super) unsafe fn put(&mut self, slot: NonNull<Free>, at: u32, numbers: &AtomicPtr<Numbers>) {
         let chunk = &mut self.chunks[at as usize];
         // SAFETY: nobody uses it, says the caller.
         unsafe { chunk.back.push(slot) };
@@ -131,19 +133,22 @@ impl Pool {
         self.slots -= slots;
         self.free -= slots;
         self.bytes -= memory.bytes;
-        let guard = pin();
-        // Acquire: as in `at` of the slab.
-        let array = numbers.load(Ordering::Acquire);
+        // Relaxed: published under this lock.
+        let array = numbers.load(Ordering::Relaxed);
         // SAFETY: the array is not retired before another is published, which is done under this lock.
         unsafe { &*array }.set(at as usize, core::ptr::null_mut());
-        drop(guard);
         // SAFETY: it came from there, and none of its slots is used: readers left each before it was freed.
         unsafe { self.blocks.put(memory, &self.geometry) };
     }
 
-    /// Bytes of this and its tables.
-    pub(super) fn footprint(&self) -> usize {
-        self.bytes + self.chunks.capacity() * size_of::<Chunk>() + self.bins.capacity() * size_of::<[u32; BINS]>()
+    /// Bytes of all chunks and of what leads to them, but for this itself.
+    pub(super) fn footprint(&self, numbers: &AtomicPtr<Numbers>) -> usize {
+        // Relaxed: published under this lock.
+        let array = numbers.load(Ordering::Relaxed);
+        // SAFETY: the array is not retired before another is published, which is done under this lock.
+        let array = (!array.is_null()).then(|| unsafe { &*array });
+        let tables = self.chunks.capacity() * size_of::<Chunk>() + self.bins.capacity() * size_of::<[u32; BINS]>();
+        self.bytes + tables + array.map_or(0, Numbers::bytes) + self.blocks.footprint()
     }
 
     fn fullest(&self, node: NodeId) -> Option<u32> {
@@ -160,6 +165,7 @@ impl Pool {
             self.chunks.try_reserve(1).ok()?;
         }
         if self.bins.len() <= node.index() {
+            // What follows has room, here and for chunks: it allocates nothing.
             self.bins.try_reserve(node.index() + 1 - self.bins.len()).ok()?;
             self.bins.resize(node.index() + 1, [NONE; BINS]);
         }
@@ -204,10 +210,11 @@ impl Pool {
         if at < len {
             return Some(old);
         }
-        let new = Box::into_raw(Numbers::try_new((len * 2).max(4), array)?);
+        let new = Box::into_raw(Numbers::try_new((len * 2).max(LEN_MIN), array)?);
+        // Left under this lock, which may free what others retired: memory, and not often, as each array is twice as long.
         let guard = pin();
         // Release: meets the Acquire in `at` of the slab, so that the array is seen filled.
-        numbers.store(new, Ordering::Release);
+        numbers.store(new, if crate::mutated!("numbers_relaxed") { Ordering::Relaxed } else { Ordering::Release });
         if !old.is_null() {
             // SAFETY: it came from a box, and readers that enter from now on find the new one.
             unsafe { guard.retire(old) };

@@ -19,7 +19,7 @@ use core::ptr::{self, NonNull};
 /// Of all slots, those whose objects may wait before they are sealed.
 const OPEN_PARTS: usize = 64;
 /// The least and the most of them.
-const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
+pub(super) const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
 const OPEN_MAX: usize = 1024;
 /// And the most bytes of them.
 const OPEN_BYTES_MAX: u64 = 128 << 10;
@@ -31,7 +31,7 @@ const DROPS_MAX: usize = 2;
 const FREE_MAX: u32 = 512;
 const REFILL_MAX: usize = 128;
 /// A slab of so many slots has stripes.
-const SPREAD_FROM: usize = 1024;
+const SPREAD_FROM: usize = if cfg!(lowwater_loom) { 1 } else { 1024 };
 /// Objects that are dropped at once when everything is collected.
 const COLLECT: usize = 64;
 
@@ -100,7 +100,8 @@ impl<T: Slotted> Shared<T> {
     /// it stays so.
     #[inline]
     pub(crate) unsafe fn at(&self, number: u32) -> NonNull<T> {
-        // Acquire: meets the Release in `Pool::room`, so that the array is seen filled.
+        // Acquire: meets the Release in `Pool::room`, so that the array is seen filled. It may be a later one than that in which the number's
+        // chunk was first.
         let array = self.numbers.load(Ordering::Acquire);
         // SAFETY: an array is there since the first chunk, and is not freed while readers may see it.
         let chunk = unsafe { &*array }.get((number >> Self::GEOMETRY.bits) as usize);
@@ -113,8 +114,16 @@ impl<T: Slotted> Shared<T> {
 
     // === giving slots out ===
 
-    pub(super) fn alloc(&self, node: NodeId, value: T) -> Result<NonNull<T>, T> {
-        let Some(slot) = self.slot(node) else { return Err(value) };
+    /// Puts an object into a slot. `this` goes into the headers of chunks, so that the last handle can free what is behind it: that is why
+    /// it is no reference.
+    ///
+    /// # Safety
+    ///
+    /// `this` came from a box, whose owner is there.
+    #[inline]
+    pub(super) unsafe fn alloc(this: NonNull<Self>, node: NodeId, value: T) -> Result<NonNull<T>, T> {
+        // SAFETY: it is live, says the caller.
+        let Some(slot) = unsafe { this.as_ref() }.slot(node, this) else { return Err(value) };
         let object = slot.cast::<T>();
         // SAFETY: the slot is ours, large enough, and aligned.
         unsafe { object.write(value) };
@@ -122,18 +131,18 @@ impl<T: Slotted> Shared<T> {
     }
 
     #[inline]
-    fn slot(&self, node: NodeId) -> Option<NonNull<Free>> {
+    fn slot(&self, node: NodeId, this: NonNull<Self>) -> Option<NonNull<Free>> {
         let mut stripe = self.stripes.here().lock();
         if stripe.node == node {
             if let Some(slot) = stripe.free.pop() {
                 return Some(slot);
             }
         }
-        self.refill(&mut stripe, node)
+        self.refill(&mut stripe, node, this)
     }
 
     #[cold]
-    fn refill(&self, stripe: &mut Stripe, node: NodeId) -> Option<NonNull<Free>> {
+    fn refill(&self, stripe: &mut Stripe, node: NodeId, this: NonNull<Self>) -> Option<NonNull<Free>> {
         let mut pool = self.pool.lock();
         if stripe.node != node {
             // Relaxed: once set it stays; a slot that is missed goes to another node's use once.
@@ -142,11 +151,14 @@ impl<T: Slotted> Shared<T> {
             stripe.node = node;
         }
         let nr = (pool.slots / 16).clamp(1, REFILL_MAX) as u32;
-        let slab = ptr::from_ref(self).cast();
+        let slab = this.as_ptr().cast_const().cast();
         let before = pool.slots;
         let got = pool.take(nr, node, &self.numbers, slab, &mut stripe.free);
         if pool.slots != before {
             self.count(&pool);
+            if pool.slots >= SPREAD_FROM {
+                self.stripes.spread();
+            }
         }
         got.then(|| stripe.free.pop()).flatten()
     }
@@ -154,9 +166,6 @@ impl<T: Slotted> Shared<T> {
     fn count(&self, pool: &MutexGuard<'_, Pool>) {
         // Relaxed: a number that bounds a batch.
         self.slots.store(pool.slots, Ordering::Relaxed);
-        if pool.slots >= SPREAD_FROM {
-            self.stripes.spread();
-        }
     }
 
     // === taking them back ===
@@ -174,23 +183,34 @@ impl<T: Slotted> Shared<T> {
         let mut stripe = this.stripes.here().lock();
         if stripe.closed {
             drop(stripe);
-            // SAFETY: the slab was dropped, so no reader is in it; the object is the caller's.
-            unsafe { this.drop_object(object) };
-            // SAFETY: it was dropped just now, and nobody else knows the slot.
-            return unsafe { Self::give_back(object) };
+            // SAFETY: the slab was dropped, so no reader is in it; the object is the caller's. No lock is held.
+            return unsafe { Self::end(object) };
         }
         // SAFETY: nobody else touches it.
         let bytes = unsafe { object.as_ref() }.weight();
         // SAFETY: the object is the caller's, and goes over to the bag.
-        unsafe { stripe.open.push(T::links(object), bytes) };
-        if stripe.open.bytes >= OPEN_BYTES_MAX || stripe.open.len as usize >= this.open_max() {
+        unsafe { stripe.open.push(T::links(object)) };
+        stripe.open_bytes += bytes;
+        if stripe.open_bytes >= OPEN_BYTES_MAX || stripe.open.len as usize >= this.open_max() {
             this.seal(&mut stripe);
         } else if stripe.open.len % LOOK_EVERY == 0 {
             this.advance(&mut stripe, false);
         }
-        if stripe.passed.len != 0 {
-            this.drop_some(stripe);
+        if stripe.passed.len == 0 {
+            return;
         }
+        let due = this.due(&stripe);
+        if !core::mem::needs_drop::<T>() {
+            for _ in 0..due {
+                let Some(links) = stripe.passed.pop() else { break };
+                this.take_back(&mut stripe, links);
+            }
+            return;
+        }
+        let batch = core::array::from_fn(|n| (n < due).then(|| stripe.passed.pop()).flatten());
+        drop(stripe);
+        // SAFETY: they were of the stripe of this slab, so nobody has them; and their readers have left.
+        unsafe { Self::drop_some(shared, batch) };
     }
 
     /// How many objects may be in an open bag.
@@ -203,12 +223,12 @@ impl<T: Slotted> Shared<T> {
     /// bags; or for more, where other stripes' fences come in between.
     fn seal(&self, stripe: &mut Stripe) {
         // Relaxed: a number to look at.
-        self.waiting.fetch_add(stripe.open.bytes, Ordering::Relaxed);
+        self.waiting.fetch_add(stripe.open_bytes, Ordering::Relaxed);
         let is_second = stripe.seal(rcu::seal());
         self.advance(stripe, is_second);
     }
 
-    fn advance(&self, stripe: &mut Stripe, may_fence: bool) {
+    pub(super) fn advance(&self, stripe: &mut Stripe, may_fence: bool) {
         let bytes = stripe.advance(may_fence);
         if bytes != 0 {
             // Relaxed: a number to look at.
@@ -225,39 +245,46 @@ impl<T: Slotted> Shared<T> {
         }
     }
 
-    /// Drops some of the objects whose readers have left, without the lock.
+    /// Drops objects without a lock, and then takes their slots back, under one. The slab may be dropped meanwhile: then it goes with
+    /// the last slot, and is not used after that.
+    ///
+    /// # Safety
+    ///
+    /// They are this slab's, at least one; nobody has them, and their readers have left.
     #[inline]
-    fn drop_some<'a>(&'a self, mut stripe: MutexGuard<'a, Stripe>) {
-        if !core::mem::needs_drop::<T>() {
-            for _ in 0..self.due(&stripe) {
-                let Some(links) = stripe.passed.pop() else { break };
-                self.take_back(&mut stripe, links);
-            }
-            return;
-        }
-        let due = self.due(&stripe);
-        let batch: [_; DROPS_MAX] = core::array::from_fn(|n| (n < due).then(|| stripe.passed.pop()).flatten());
-        drop(stripe);
+    unsafe fn drop_some(this: *const Self, batch: [Option<NonNull<Links>>; DROPS_MAX]) {
         for links in batch.into_iter().flatten() {
             // SAFETY: only a `T`'s links are in bags.
             let object = unsafe { T::from_links(links) };
-            // SAFETY: nobody has it, and its readers have left.
-            unsafe { self.drop_object(object) };
+            // SAFETY: nobody has it, and its readers have left, says the caller.
+            unsafe { Self::drop_object(object) };
         }
-        let mut stripe = self.stripes.here().lock();
+        // SAFETY: a slab's shared part is there while one of its slots is not free.
+        let shared = unsafe { &*this };
+        let mut stripe = shared.stripes.here().lock();
+        if !stripe.closed {
+            // The pool is closed after all stripes, so not while this one is held.
+            batch.into_iter().flatten().for_each(|links| shared.take_back(&mut stripe, links));
+            return;
+        }
+        // Given back, not kept: the stripe may go with the last slot.
+        let _held = crate::mutated!("slots_back_under_lock").then_some(stripe);
         for links in batch.into_iter().flatten() {
-            self.take_back(&mut stripe, links);
+            // SAFETY: only a `T`'s links are in bags.
+            let object = unsafe { T::from_links(links) };
+            // SAFETY: it was dropped above, and nobody else knows the slot.
+            unsafe { Self::give_back(object) };
         }
     }
 
-    /// Takes the slot of a dropped object back.
+    /// Takes the slot of a dropped object back, into a stripe that is not closed.
     fn take_back(&self, stripe: &mut Stripe, links: NonNull<Links>) {
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
         // Relaxed: as in `refill`.
         // SAFETY: its slot is not free yet.
         let is_ours = !self.mixed.load(Ordering::Relaxed) || unsafe { Self::header(object) }.node == stripe.node;
-        if stripe.closed || !is_ours {
+        if !is_ours {
             // SAFETY: it was dropped, and nobody else knows the slot.
             return unsafe { Self::give_back(object) };
         }
@@ -274,16 +301,17 @@ impl<T: Slotted> Shared<T> {
         while stripe.free.len() > keep {
             let Some(slot) = stripe.free.pop() else { break };
             // SAFETY: its slot is not free for the pool.
-            let header = unsafe { Self::header(slot.cast()) };
+            let number = unsafe { Self::header(slot.cast()) }.number;
             // SAFETY: it came from the pool, and nobody uses it.
-            unsafe { pool.put(slot, header, &self.numbers) };
+            unsafe { pool.put(slot, number, &self.numbers) };
         }
         if pool.slots != before {
             self.count(pool);
         }
     }
 
-    /// Gives one slot back to the pool, and with the last one of a slab that is closed, the slab.
+    /// Gives one slot back to the pool, and with the last one of a slab that is closed, the slab: unless the caller knows that there are
+    /// other slots which are not free, or that the pool is not closed, it does not use the slab afterwards, nor hold one of its locks.
     ///
     /// # Safety
     ///
@@ -296,7 +324,7 @@ impl<T: Slotted> Shared<T> {
         let this = unsafe { &*shared };
         let mut pool = this.pool.lock();
         // SAFETY: it came from the pool, and nobody uses it.
-        unsafe { pool.put(object.cast(), header, &this.numbers) };
+        unsafe { pool.put(object.cast(), header.number, &this.numbers) };
         let is_last = pool.closed && pool.free == pool.slots;
         drop(pool);
         if is_last {
@@ -305,10 +333,24 @@ impl<T: Slotted> Shared<T> {
         }
     }
 
+    /// Drops an object, and gives its slot back, with what [`give_back`](Self::give_back) says of the slab.
+    ///
+    /// # Safety
+    ///
+    /// Nobody has the object, its readers have left, and it is not used afterwards. No lock of the slab is held.
+    unsafe fn end(object: NonNull<T>) {
+        // SAFETY: the caller's promise is the same.
+        unsafe { Self::drop_object(object) };
+        // SAFETY: it was dropped just now, and nobody else knows the slot.
+        unsafe { Self::give_back(object) };
+    }
+
+    /// Its slot, which is not free yet, keeps the slab there, whatever the object's `Drop` does.
+    ///
     /// # Safety
     ///
     /// Nobody has the object, its readers have left, and it is not used afterwards.
-    unsafe fn drop_object(&self, object: NonNull<T>) {
+    unsafe fn drop_object(object: NonNull<T>) {
         if !core::mem::needs_drop::<T>() {
             return;
         }
@@ -316,8 +358,12 @@ impl<T: Slotted> Shared<T> {
         let drop_it = || unsafe { object.drop_in_place() };
         #[cfg(any(feature = "std", lowwater_loom))]
         if std::panic::catch_unwind(core::panic::AssertUnwindSafe(drop_it)).is_err() {
+            // SAFETY: its slot is not free.
+            let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+            // SAFETY: a slab's shared part is there while one of its slots is not free.
+            let this = unsafe { &*shared };
             // Relaxed: a number to look at.
-            self.drop_panics.fetch_add(1, Ordering::Relaxed);
+            this.drop_panics.fetch_add(1, Ordering::Relaxed);
         }
         #[cfg(not(any(feature = "std", lowwater_loom)))]
         drop_it();
@@ -356,10 +402,8 @@ impl<T: Slotted> Shared<T> {
             for links in batch.into_iter().flatten() {
                 // SAFETY: only a `T`'s links are in bags.
                 let object = unsafe { T::from_links(links) };
-                // SAFETY: nobody has it, and its readers have left.
-                unsafe { self.drop_object(object) };
-                // SAFETY: it was dropped just now, and nobody else knows the slot.
-                unsafe { Self::give_back(object) };
+                // SAFETY: nobody has it, its readers have left, and the lock was given back. The pool is not closed: the caller has the slab.
+                unsafe { Self::end(object) };
             }
             if left == 0 {
                 return;
@@ -379,8 +423,8 @@ impl<T: Slotted> Shared<T> {
             let mut locked = stripe.lock();
             locked.closed = true;
             let mut all = core::mem::replace(&mut locked.open, Bag::new());
-            for (mut bag, _) in locked.sealed.iter_mut().filter_map(Option::take) {
-                all.append(&mut bag);
+            for mut sealed in locked.sealed.iter_mut().filter_map(Option::take) {
+                all.append(&mut sealed.bag);
             }
             all.append(&mut locked.passed);
             shared.flush(&mut locked, &mut shared.pool.lock(), 0);
@@ -388,10 +432,8 @@ impl<T: Slotted> Shared<T> {
             while let Some(links) = all.pop() {
                 // SAFETY: only a `T`'s links are in bags.
                 let object = unsafe { T::from_links(links) };
-                // SAFETY: nobody has it, and there are no readers, says the caller.
-                unsafe { shared.drop_object(object) };
-                // SAFETY: it was dropped just now, and nobody else knows the slot. The pool is not closed yet.
-                unsafe { Self::give_back(object) };
+                // SAFETY: nobody has it, there are no readers, says the caller, and the lock was given back. The pool is not closed yet.
+                unsafe { Self::end(object) };
             }
         }
         let mut pool = shared.pool.lock();
@@ -404,9 +446,15 @@ impl<T: Slotted> Shared<T> {
         }
     }
 
-    /// Bytes of memory that this has.
+    /// Bytes of memory that this has. An array of chunks that was replaced, and waits for readers, is not counted.
     pub(super) fn footprint(&self) -> usize {
-        size_of::<Self>() + self.stripes.footprint() + self.pool.lock().footprint()
+        size_of::<Self>() + self.stripes.footprint() + self.pool.lock().footprint(&self.numbers)
+    }
+
+    /// Slots that no stripe has.
+    #[cfg(all(test, lowwater_loom))]
+    pub(crate) fn free(&self) -> usize {
+        self.pool.lock().free
     }
 
     /// Slots that are not free, those at hand in stripes included.

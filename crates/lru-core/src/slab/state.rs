@@ -38,30 +38,31 @@ impl SlotState {
     }
 
     pub(crate) fn is_indexed(&self) -> bool {
-        // Relaxed: who drops the handle got it from whoever took the object out, or is the one.
-        self.0.load(Ordering::Relaxed) & INDEXED != 0
+        // Acquire: meets the Release in `leave`, so that who finds it in no index, and retires it, does so after it was taken out.
+        let ordering = if crate::mutated!("indexed_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
+        self.0.load(ordering) & INDEXED != 0
     }
 
     pub(crate) fn was_seen(&self) -> bool {
-        // Relaxed: as in `is_indexed`.
+        // Relaxed: set by who had the handle, which came from there; it stays, unless nobody saw the object.
         self.0.load(Ordering::Relaxed) & SEEN != 0
     }
 
     /// Before it is put in. The caller has the object alone.
     pub(crate) fn enter(&self) {
-        // Relaxed: as in `is_indexed`.
+        // Relaxed: who has the handle next gets it from the caller.
         self.0.fetch_or(INDEXED | SEEN, Ordering::Relaxed);
     }
 
     /// It was not put in after all; nobody saw it.
     pub(crate) fn withdraw(&self) {
-        // Relaxed: as in `is_indexed`.
+        // Relaxed: as in `enter`.
         self.0.fetch_and(!(INDEXED | SEEN), Ordering::Relaxed);
     }
 
     /// After it was taken out.
     pub(crate) fn leave(&self) {
-        // Release: who sees it gone from the index by this, and retires it, does so after it was taken out.
+        // Release: meets the Acquire in `is_indexed`.
         self.0.fetch_and(!INDEXED, Ordering::Release);
     }
 }

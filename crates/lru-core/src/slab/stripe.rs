@@ -14,7 +14,14 @@ use core::ptr::NonNull;
 pub(super) struct Bag {
     list: RawList,
     pub(super) len: u32,
-    pub(super) bytes: u64,
+}
+
+/// A bag that is closed.
+pub(super) struct Sealed {
+    pub(super) bag: Bag,
+    /// What its objects weigh.
+    bytes: u64,
+    stamp: Stamp,
 }
 
 // SAFETY: a bag owns its objects, of a type that is Send (a bound of `Slotted`).
@@ -22,18 +29,17 @@ unsafe impl Send for Bag {}
 
 impl Bag {
     pub(super) const fn new() -> Self {
-        Self { list: RawList::new(), len: 0, bytes: 0 }
+        Self { list: RawList::new(), len: 0 }
     }
 
     /// # Safety
     ///
     /// The links are those of an object that the bag owns from now on.
     #[inline]
-    pub(super) unsafe fn push(&mut self, links: NonNull<Links>, bytes: u64) {
+    pub(super) unsafe fn push(&mut self, links: NonNull<Links>) {
         // SAFETY: the object is on no list: its handle was the caller's.
         unsafe { self.list.push_back(links.as_ptr()) };
         self.len += 1;
-        self.bytes += bytes;
     }
 
     #[inline]
@@ -49,7 +55,6 @@ impl Bag {
         // SAFETY: both own what is on them.
         unsafe { self.list.splice_front(&mut other.list) };
         self.len += other.len;
-        self.bytes += other.bytes;
     }
 }
 
@@ -59,8 +64,10 @@ pub(super) struct Stripe {
     /// Of which node the free slots are.
     pub(super) node: NodeId,
     pub(super) open: Bag,
+    /// What the objects in the open bag weigh.
+    pub(super) open_bytes: u64,
     /// Two moments: the older, and the latest, which all that comes later joins.
-    pub(super) sealed: [Option<(Bag, Stamp)>; 2],
+    pub(super) sealed: [Option<Sealed>; 2],
     pub(super) passed: Bag,
     pub(super) closed: bool,
 }
@@ -74,6 +81,7 @@ impl Stripe {
             free: FreeList::new(),
             node: NodeId::ZERO,
             open: Bag::new(),
+            open_bytes: 0,
             sealed: [None, None],
             passed: Bag::new(),
             closed: false,
@@ -82,15 +90,17 @@ impl Stripe {
 
     /// Closes the open bag. `stamp` is a moment after its last object was made unreachable. Does another one wait already?
     pub(super) fn seal(&mut self, stamp: Stamp) -> bool {
-        let mut bag = core::mem::replace(&mut self.open, Bag::new());
+        let bag = core::mem::replace(&mut self.open, Bag::new());
+        let mut sealed = Sealed { bag, bytes: core::mem::take(&mut self.open_bytes), stamp };
         if self.sealed[0].is_none() {
-            self.sealed[0] = Some((bag, stamp));
+            self.sealed[0] = Some(sealed);
             false
         } else {
-            if let Some((waiting, _)) = &mut self.sealed[1] {
-                bag.append(waiting);
+            if let Some(waiting) = &mut self.sealed[1] {
+                sealed.bag.append(&mut waiting.bag);
+                sealed.bytes += waiting.bytes;
             }
-            self.sealed[1] = Some((bag, stamp));
+            self.sealed[1] = Some(sealed);
             true
         }
     }
@@ -101,11 +111,12 @@ impl Stripe {
         let mut bytes = 0;
         // The later moment first: if it is past, so is the other.
         for at in [1, 0] {
-            if self.sealed[at].as_ref().is_some_and(|(_, stamp)| (may_fence || stamp.is_fenced()) && stamp.is_past()) {
+            let is_past = |sealed: &Sealed| (may_fence || sealed.stamp.is_fenced()) && sealed.stamp.is_past();
+            if self.sealed[at].as_ref().is_some_and(is_past) {
                 for sealed in &mut self.sealed[..=at] {
-                    if let Some((mut bag, _)) = sealed.take() {
-                        bytes += bag.bytes;
-                        self.passed.append(&mut bag);
+                    if let Some(mut sealed) = sealed.take() {
+                        bytes += sealed.bytes;
+                        self.passed.append(&mut sealed.bag);
                     }
                 }
                 break;

@@ -1,6 +1,7 @@
 //! The stripes of a slab: one at first, one for each few threads when it is worth it.
 
 use super::stripe::Stripe;
+use crate::fallible::{try_box, try_slice};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
@@ -10,7 +11,12 @@ use crossbeam_utils::CachePadded;
 /// At most so many.
 const MAX: usize = 64;
 
-type More = Box<[CachePadded<Mutex<Stripe>>]>;
+struct More {
+    stripes: Box<[CachePadded<Mutex<Stripe>>]>,
+    /// Never changes: so that a model check sees who comes before they are published.
+    #[cfg(lowwater_loom)]
+    made: crate::sync::UnsafeCell<()>,
+}
 
 pub(super) struct Stripes {
     first: Mutex<Stripe>,
@@ -28,7 +34,7 @@ impl Stripes {
     pub(super) fn here(&self) -> &Mutex<Stripe> {
         match self.more() {
             None => &self.first,
-            Some(more) => &more[thread_number() & (more.len() - 1)],
+            Some(stripes) => &stripes[thread_number() & (stripes.len() - 1)],
         }
     }
 
@@ -37,35 +43,47 @@ impl Stripes {
     }
 
     #[inline]
-    fn more(&self) -> Option<&More> {
+    fn more(&self) -> Option<&[CachePadded<Mutex<Stripe>>]> {
         // Acquire: meets the Release in `spread`, so that the stripes are seen as they were made.
         let more = self.more.load(Ordering::Acquire);
         // SAFETY: once set, it stays until this is dropped.
-        (!more.is_null()).then(|| unsafe { &*more })
+        let more = (!more.is_null()).then(|| unsafe { &*more })?;
+        #[cfg(lowwater_loom)]
+        more.made.with(|_| ());
+        Some(&more.stripes)
     }
 
-    /// Makes the others, if they are not there. What is in the first stays there until somebody collects.
+    /// Makes the others, if they are not there and there is memory. What is in the first stays there until somebody collects.
+    ///
+    /// For who has the slab and holds the pool's lock: beside the slab's end somebody could find stripes that nobody closes.
     pub(super) fn spread(&self) {
         if self.more().is_some() {
             return;
         }
-        let nr = (2 * crate::topology::cpu::count()).next_power_of_two().min(MAX);
-        let stripes: More = (0..nr).map(|_| CachePadded::new(Mutex::new(Stripe::new()))).collect();
-        let stripes = Box::into_raw(Box::new(stripes));
-        // Release: meets the Acquire in `more`. Relaxed on failure: somebody was faster, and nothing is read.
-        if self.more.compare_exchange(ptr::null_mut(), stripes, Ordering::Release, Ordering::Relaxed).is_err() {
-            // SAFETY: it was made above, and nobody has seen it.
-            drop(unsafe { Box::from_raw(stripes) });
-        }
+        let nr = (2 * crate::topology::cpu::allowed()).next_power_of_two().min(MAX);
+        // Without memory threads meet in the first; the next chunk asks again.
+        let Some(stripes) = try_slice(nr, |_| CachePadded::new(Mutex::new(Stripe::new()))) else { return };
+        let more = More {
+            stripes,
+            #[cfg(lowwater_loom)]
+            made: crate::sync::UnsafeCell::new(()),
+        };
+        let Some(more) = try_box(more) else { return };
+        // Release: meets the Acquire in `more`. Nobody else stores: the pool's lock is held.
+        let ordering = if crate::mutated!("stripes_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.more.store(Box::into_raw(more), ordering);
     }
 
     pub(super) fn footprint(&self) -> usize {
-        self.more().map_or(0, |more| size_of::<More>() + size_of_val(&**more))
+        self.more().map_or(0, |more| size_of::<More>() + size_of_val(more))
     }
 }
 
 impl Drop for Stripes {
     fn drop(&mut self) {
+        if cfg!(any(debug_assertions, lowwater_loom)) {
+            assert!(self.all().all(|stripe| stripe.try_lock().is_some()), "nobody holds a stripe that goes");
+        }
         // Relaxed: we have the only access.
         let more = self.more.load(Ordering::Relaxed);
         if !more.is_null() {

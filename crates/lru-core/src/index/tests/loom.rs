@@ -77,6 +77,15 @@ fn and_less_when_numbers_are_published_relaxed() {
     with_mutant("number_relaxed", || model(a_reader_beside_a_replacement));
 }
 
+/// Puts an entry in that is there already, among those whose hash is 7.
+fn enter(index: &'static Index<Entry>, slot: Slot<Entry>) -> Slot<Entry> {
+    let (guard, hasher) = (pin(), |_: &Entry| 7);
+    match index.put(slot, 7, &guard, |a, b| a.key == b.key, &hasher, |slot, _| Ok(slot)) {
+        Ok((_, slot)) => slot,
+        Err(_) => panic!("nothing refuses"),
+    }
+}
+
 /// An entry ends, and another of the same tag comes into its way: nobody who sees that one's tag follows the old number.
 fn a_reader_beside_a_new_tenant_of_a_way() {
     let index = index();
@@ -90,12 +99,7 @@ fn a_reader_beside_a_new_tenant_of_a_way() {
     remove(index, 1, &same, &pin());
     drop(first);
     index.slab().collect();
-    let hasher = |_: &Entry| 7;
-    let guard = pin();
-    let Ok((_, second)) = index.put(second, 7, &guard, |a, b| a.key == b.key, &hasher, |slot, _| Ok(slot)) else {
-        panic!("nothing refuses")
-    };
-    drop(guard);
+    let second = enter(index, second);
     reader.join().unwrap();
     // SAFETY: as in `end`, which would ask for other hashes.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
@@ -242,4 +246,155 @@ fn a_removal_beside_a_split_takes_it_out_once() {
         assert_eq!([one, two, three].map(|key| look(index, key)), [None, Some(20), Some(30)]);
         end(index, handles);
     });
+}
+
+/// One thread takes an entry out, and another, who has its handle, drops that as soon as it may: a reader who comes then does not find it.
+fn an_end_beside_a_removal() {
+    let index = index();
+    let handle = add(index, 1, 10);
+    let remover = thread::spawn(move || remove(index, 1, &hash, &pin()));
+    let reader = thread::spawn(move || {
+        let found = look(index, 1);
+        assert!(matches!(found, None | Some(10)), "{found:?}");
+    });
+    let mut handles = Vec::new();
+    if handle.state.is_indexed() {
+        handles.push(handle);
+    } else {
+        drop(handle);
+    }
+    assert_eq!(remover.join().unwrap(), Some(10));
+    reader.join().unwrap();
+    end(index, handles);
+}
+
+#[test]
+fn an_entry_that_says_it_is_out_is_out() {
+    model(an_end_beside_a_removal);
+}
+
+#[test]
+#[should_panic]
+fn but_not_when_it_is_asked_relaxed() {
+    with_mutant("indexed_relaxed", || model(an_end_beside_a_removal));
+}
+
+/// A way changes hands as in `a_reader_beside_a_new_tenant_of_a_way`, and then something else in the same word does: a neighbour, or the
+/// count of who is further on. Who sees the new tenant's tag by that does not follow the old number.
+fn a_reader_beside_a_word_that_changes(then: fn(&'static Index<Entry>) -> Option<Slot<Entry>>) {
+    let index = index();
+    let mut handles: Vec<_> = [1, 2, 3].map(|key| put(index, key, key * 10, &same, &pin(), |slot, _| slot).1).into();
+    let reader = thread::spawn(move || {
+        let found = get(index, 4, &same, &pin());
+        assert!(matches!(found, None | Some(40)), "{found:?}");
+    });
+    let new = entry(index, 4, 40);
+    remove(index, 2, &same, &pin());
+    drop(handles.remove(1));
+    index.slab().collect();
+    handles.push(enter(index, new));
+    handles.extend(then(index));
+    reader.join().unwrap();
+    index.assert_valid(&|_| 7);
+    // SAFETY: as in `end`, which would ask for other hashes.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop(handles);
+}
+
+fn same(_: u64) -> u64 {
+    7
+}
+
+fn a_reader_beside_a_neighbours_end() {
+    a_reader_beside_a_word_that_changes(|index| {
+        assert_eq!(remove(index, 1, &same, &pin()), Some(10));
+        None
+    });
+}
+
+fn a_reader_beside_one_that_goes_further_on() {
+    a_reader_beside_a_word_that_changes(|index| Some(put(index, 5, 50, &same, &pin(), |slot, _| slot).1));
+}
+
+fn a_reader_beside_the_end_of_one_further_on() {
+    a_reader_beside_a_word_that_changes(|index| {
+        assert_eq!(remove(index, 3, &same, &pin()), Some(30));
+        None
+    });
+}
+
+#[test]
+fn a_tag_is_published_by_whoever_stores_its_word() {
+    model(a_reader_beside_a_neighbours_end);
+    model(a_reader_beside_one_that_goes_further_on);
+    model(a_reader_beside_the_end_of_one_further_on);
+}
+
+#[test]
+#[should_panic]
+fn but_not_by_a_neighbours_end_that_is_relaxed() {
+    with_mutant("take_relaxed", || model(a_reader_beside_a_neighbours_end));
+}
+
+#[test]
+#[should_panic]
+fn but_not_by_one_that_goes_further_on_relaxed() {
+    with_mutant("pass_relaxed", || model(a_reader_beside_one_that_goes_further_on));
+}
+
+#[test]
+#[should_panic]
+fn but_not_by_the_end_of_one_further_on_relaxed() {
+    with_mutant("unpass_relaxed", || model(a_reader_beside_the_end_of_one_further_on));
+}
+
+/// A reader beside the first put of all finds nothing, or the entry in a directory and a segment as they were made.
+fn a_reader_beside_the_first_put() {
+    let index = index();
+    let reader = thread::spawn(move || {
+        let found = look(index, 1);
+        assert!(matches!(found, None | Some(10)), "{found:?}");
+    });
+    let handle = add(index, 1, 10);
+    reader.join().unwrap();
+    end(index, Vec::from([handle]));
+}
+
+#[test]
+fn a_reader_beside_the_first_put_finds_all_of_it_or_nothing() {
+    model(a_reader_beside_the_first_put);
+}
+
+#[test]
+#[should_panic]
+fn but_not_when_the_first_directory_is_published_relaxed() {
+    with_mutant("first_directory_relaxed", || model(a_reader_beside_the_first_put));
+}
+
+/// A reader beside an entry for which the slab makes a chunk, and a longer array of chunks: it finds that one, and those before it.
+fn a_reader_beside_a_new_chunk() {
+    let index = index();
+    let mut handles = Vec::from([add(index, 1, 10)]);
+    while index.slab().shared().free() > 0 {
+        handles.push(entry(index, 3, 30));
+    }
+    let reader = thread::spawn(move || {
+        let found = look(index, 2);
+        assert!(matches!(found, None | Some(20)), "{found:?}");
+        assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
+    });
+    handles.push(add(index, 2, 20));
+    reader.join().unwrap();
+    end(index, handles);
+}
+
+#[test]
+fn a_new_chunk_hides_nothing_from_a_reader() {
+    model(a_reader_beside_a_new_chunk);
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_numbers_are_published_relaxed() {
+    with_mutant("numbers_relaxed", || model(a_reader_beside_a_new_chunk));
 }

@@ -157,3 +157,11 @@ fn a_hash_that_panics_while_a_segment_grows_changes_nothing() {
     handles.push(put(&index, 500, 5, &hash, &guard, |slot, _| slot).1);
     assert_eq!(get(&index, 500, &hash, &guard), Some(5));
 }
+
+#[test]
+#[should_panic = "an object can be put in the index only whose slab it is in"]
+fn an_object_of_another_slab_is_not_put_in() {
+    let (index, other) = (Index::<Entry>::new(), Index::<Entry>::new());
+    let hasher = |entry: &Entry| entry.key;
+    let _ = index.put(entry(&other, 1, 10), 1, &pin(), |_, _| false, &hasher, |slot, _| Ok(slot));
+}

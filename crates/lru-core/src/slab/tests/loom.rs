@@ -98,3 +98,47 @@ fn two_ends_at_once_leave_the_slab_in_order() {
         drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
     });
 }
+
+/// Handles are dropped beside the end of their slab. Whoever gives the last slot back takes the slab along, and holds none of its locks.
+fn ends_beside_the_end_of_the_slab() {
+    let slab = Slab::new();
+    let handles = [watched(&slab, 1), watched(&slab, 2)];
+    let other = thread::spawn(move || drop(handles));
+    drop(slab);
+    other.join().unwrap();
+}
+
+#[test]
+fn a_slab_ends_beside_its_objects() {
+    model(ends_beside_the_end_of_the_slab);
+}
+
+#[test]
+#[should_panic]
+fn but_not_under_its_own_lock() {
+    with_mutant("slots_back_under_lock", || model(ends_beside_the_end_of_the_slab));
+}
+
+/// Two threads make the first objects, and one of them the stripes.
+fn a_first_object_beside_another() {
+    let slab: &'static Slab<Watched> = Box::leak(Box::new(Slab::new()));
+    let other = thread::spawn(move || watched(slab, 1));
+    let mine = watched(slab, 2);
+    drop((mine, other.join().unwrap()));
+    slab.collect();
+    slab.assert_valid();
+    assert_eq!(slab.shared().out(), 0);
+    // SAFETY: it came from `Box::leak`, and the other thread is joined.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
+}
+
+#[test]
+fn stripes_are_seen_as_they_were_made() {
+    model(a_first_object_beside_another);
+}
+
+#[test]
+#[should_panic]
+fn but_not_when_they_are_published_relaxed() {
+    with_mutant("stripes_relaxed", || model(a_first_object_beside_another));
+}

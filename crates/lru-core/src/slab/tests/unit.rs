@@ -1,6 +1,7 @@
 //! One property, one test.
 
 use crate::slab::{Slab, Slot, SlotState};
+use crate::sync::Mutex;
 use crate::{pin, Links, NodeId};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -100,6 +101,46 @@ fn handles_outlive_the_slab() {
     assert_eq!(things[2_999].number, 2_999);
     drop(things);
     assert_eq!(dropped.load(Ordering::Relaxed), 3_010, "there is nobody to wait for");
+}
+
+/// Drops the slab that it is in, if it is the first to be asked.
+struct Owner {
+    links: Links,
+    state: SlotState,
+    slab: Arc<Mutex<Option<Slab<Owner>>>>,
+}
+
+crate::slotted!(impl[] for Owner { links, state, weight: |owner| size_of_val(owner) as u64 });
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let slab = self.slab.lock().take();
+        drop(slab);
+    }
+}
+
+#[test]
+fn a_slab_may_end_while_its_objects_are_dropped() {
+    let (slab, place) = (Slab::new(), Arc::default());
+    let owner = |_| {
+        let owner = Owner { links: Links::new(), state: SlotState::new(0), slab: Arc::clone(&place) };
+        slab.alloc(owner, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
+    };
+    let mut owners: Vec<_> = (0..super::super::shared::OPEN_MIN + 2).map(owner).collect();
+    let last = owners.pop();
+    drop(owners);
+    let pass = || {
+        slab.shared().stripes.all().any(|stripe| {
+            let mut stripe = stripe.lock();
+            slab.shared().advance(&mut stripe, true);
+            stripe.passed.len >= 2
+        })
+    };
+    eventually(pass);
+    *place.lock() = Some(slab);
+    // Two others end, of which the first drops the slab and everything else, so that these two are the last to give their slots back.
+    drop(last);
+    assert_eq!(Arc::strong_count(&place), 1, "everything was dropped");
 }
 
 // Without `std` nobody can catch it.

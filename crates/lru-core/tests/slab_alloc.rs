@@ -1,0 +1,232 @@
+//! Slabs and indexes against an allocator that counts and that fails.
+
+#![cfg(all(feature = "std", not(lowwater_loom)))]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lowwater_lru_core::index::{Index, PutError};
+use lowwater_lru_core::list_lru::sweep;
+use lowwater_lru_core::slab::{Slab, Slot, SlotState};
+use lowwater_lru_core::{pin, slotted, Bytes, Links, MemcgTree, NodeId};
+
+struct Faulty;
+
+thread_local! {
+    static ALLOCATED: Cell<isize> = const { Cell::new(0) };
+    /// This many more allocations succeed, then one fails; `None`: all succeed.
+    static FAIL_AFTER: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+fn add(bytes: isize) {
+    // A thread that is ending has no counter any more, and no test to tell.
+    let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + bytes));
+}
+
+fn fails_now() -> bool {
+    let fails = FAIL_AFTER.try_with(|after| {
+        let left = after.get();
+        after.set(left.and_then(|n| n.checked_sub(1)));
+        left == Some(0)
+    });
+    fails.unwrap_or(false)
+}
+
+// SAFETY: every call goes to `System` unchanged, or answers null, which an allocator may at any time.
+unsafe impl GlobalAlloc for Faulty {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if fails_now() {
+            return std::ptr::null_mut();
+        }
+        add(layout.size() as isize);
+        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        add(-(layout.size() as isize));
+        // SAFETY: `ptr` came from `System` with this layout, since `alloc` goes there.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static FAULTY: Faulty = Faulty;
+
+struct Thing(Links, SlotState);
+
+slotted!(impl[] for Thing { 0, 1, weight: |thing| size_of_val(thing) as u64 });
+
+fn thing(slab: &Slab<Thing>) -> Option<Slot<Thing>> {
+    slab.alloc(Thing(Links::new(), SlotState::new(0)), NodeId::ZERO).ok()
+}
+
+/// Frees what was retired.
+fn settle() {
+    sweep(MemcgTree::new(0).root());
+}
+
+/// One test at a time: what one retires another would free, and count.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    settle();
+    guard
+}
+
+/// Runs `f`, in which so many allocations succeed and then one fails. Says whether it came to that.
+fn refused_after<R>(n: usize, f: impl FnOnce() -> R) -> (R, bool) {
+    FAIL_AFTER.set(Some(n));
+    let result = f();
+    (result, FAIL_AFTER.take().is_none())
+}
+
+const THINGS: usize = 3_000;
+
+#[test]
+fn a_slab_that_is_refused_memory_once_loses_nothing_and_goes_on() {
+    let _alone = alone();
+    let before = ALLOCATED.get();
+    let (mut footprints, mut unseen) = (Vec::with_capacity(200), 0);
+    for nth in 0.. {
+        let slab = Slab::new();
+        let mut things = Vec::with_capacity(THINGS);
+        let fill = || (0..THINGS).for_each(|_| things.extend(thing(&slab)));
+        let ((), came) = refused_after(nth, fill);
+        slab.assert_valid();
+        assert!(things.len() >= THINGS - 1, "one is refused at most ({nth})");
+        unseen += usize::from(came && things.len() == THINGS);
+        things.extend((things.len()..THINGS).filter_map(|_| thing(&slab)));
+        assert_eq!(things.len(), THINGS);
+        footprints.push(slab.footprint());
+        if !came {
+            break;
+        }
+    }
+    assert!(footprints.len() > 10, "{footprints:?}");
+    assert!(footprints.iter().all(|footprint| footprint == &footprints[0]), "all is as with memory: {footprints:?}");
+    assert_eq!(unseen, 2, "stripes, and what leads to them, can be done without for a while");
+    drop(footprints);
+    settle();
+    assert_eq!(ALLOCATED.get(), before);
+}
+
+/// Bytes allocated by this thread since `before`.
+fn since(before: isize) -> u64 {
+    u64::try_from(ALLOCATED.get() - before).expect("nothing was freed that was there before")
+}
+
+/// A full chunk, which on Linux comes from the system, not from the allocator.
+const CHUNK: u64 = 64 << 10;
+
+/// Bytes of the footprint that came from the allocator.
+fn allocated(footprint: Bytes, full_chunks: u64) -> u64 {
+    footprint.get() - if cfg!(all(target_os = "linux", not(miri))) { full_chunks * CHUNK } else { 0 }
+}
+
+#[test]
+fn a_slabs_footprint_is_what_is_allocated() {
+    let _alone = alone();
+    let before = ALLOCATED.get();
+    let slab = Slab::new();
+    assert_eq!(slab.footprint().get(), since(before), "a new slab");
+    let mut things = Vec::with_capacity(40_000);
+    let vec = (things.capacity() * size_of::<Slot<Thing>>()) as u64;
+    // The smaller chunks are as large together as a full one; then each step of the footprint by more than that is a full one.
+    let (mut chunks, mut last) = (0, slab.footprint().get());
+    for nr in 0..things.capacity() {
+        things.push(thing(&slab).unwrap());
+        let now = slab.footprint().get();
+        chunks += u64::from(now >= last + CHUNK);
+        if now != last {
+            settle();
+            assert_eq!(allocated(slab.footprint(), chunks) + vec, since(before), "{nr} objects");
+        }
+        last = now;
+    }
+    assert!(chunks > 15, "{chunks}: there is more than one array of chunks");
+    things.clear();
+    while slab.collect().get() != 0 {}
+    settle();
+    assert_eq!(slab.footprint().get() + vec, since(before), "without an object and without a chunk");
+    drop((slab, things));
+    assert_eq!(ALLOCATED.get(), before);
+}
+
+#[test]
+fn an_indexs_footprint_is_what_is_allocated() {
+    let _alone = alone();
+    let index = Box::new(Index::<Thing>::new());
+    let mut handles = Vec::with_capacity(10_000);
+    let things: Vec<_> = (0..handles.capacity()).map(|_| thing(index.slab()).unwrap()).collect();
+    settle();
+    let (none, before) = (index.footprint(), ALLOCATED.get());
+    let hash = |thing: &Thing| std::ptr::from_ref(thing).addr() as u64;
+    for thing in things {
+        let (of, guard) = (hash(&thing), pin());
+        let (_, handle) = index.put(thing, of, &guard, |_, _| false, &hash, |slot, _| Ok(slot)).unwrap();
+        handles.push(handle);
+        drop(guard);
+        if handles.len() % 97 == 0 {
+            settle();
+            assert_eq!(index.footprint().get() - none.get(), since(before), "{} objects", handles.len());
+        }
+    }
+    assert!(index.footprint().get() > 50_000, "{:?}", index.footprint());
+}
+
+const ENTRIES: usize = 1_200;
+
+fn hash(thing: &Thing) -> u64 {
+    std::ptr::from_ref(thing).addr() as u64
+}
+
+/// Fills an index and empties it again; how often there was no memory, and the index.
+fn fill_and_empty(handles: &mut Vec<Slot<Thing>>) -> (usize, Index<Thing>) {
+    let mut refused = 0;
+    let index = Index::try_new().unwrap_or_else(|_| {
+        refused += 1;
+        Index::new()
+    });
+    while handles.len() < ENTRIES {
+        let Some(thing) = thing(index.slab()) else {
+            refused += 1;
+            continue;
+        };
+        let (of, guard) = (hash(&thing), pin());
+        match index.put(thing, of, &guard, |_, _| false, &hash, |slot, _| Ok(slot)) {
+            Ok((_, handle)) => handles.push(handle),
+            Err(PutError::NoMemory(_)) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    for handle in handles.drain(..) {
+        let guard = pin();
+        let is = |thing: &Thing| std::ptr::eq(thing, &*handle);
+        assert!(index.get(hash(&handle), &guard, is).is_some(), "it is found");
+        assert!(index.remove(hash(&handle), &guard, is, &hash, |_| ()).is_some(), "it is taken out");
+    }
+    (refused, index)
+}
+
+#[test]
+fn an_index_that_is_refused_memory_once_loses_nothing_and_goes_on() {
+    let _alone = alone();
+    let before = ALLOCATED.get();
+    let (mut handles, mut seen, mut unseen) = (Vec::with_capacity(ENTRIES), 0, 0);
+    for nth in 0.. {
+        let ((refused, index), came) = refused_after(nth, || fill_and_empty(&mut handles));
+        index.assert_valid(&hash);
+        assert!(refused <= usize::from(came), "{refused} of the one ({nth})");
+        (seen, unseen) = (seen + refused, unseen + usize::from(came) - refused);
+        while index.slab().collect().get() != 0 {}
+        if !came {
+            break;
+        }
+    }
+    assert!(seen > 10 && unseen > 10, "{seen} were told, {unseen} could be done without");
+    drop(handles);
+    settle();
+    assert_eq!(ALLOCATED.get(), before);
+}
