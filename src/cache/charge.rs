@@ -29,6 +29,8 @@ const STOCK: Bytes = Bytes::kib(32);
 /// What may wait for readers before inserts help: so much, or this part of the budget.
 const WAITING_MIN: Bytes = Bytes::mib(4);
 const WAITING_PARTS: u64 = 16;
+/// Entries that one insert drops for others then.
+const HELP_MAX: usize = 256;
 /// What may wait for them at all, in terms of that.
 const WAITING_TIMES: u64 = 4;
 
@@ -110,15 +112,16 @@ where
         }
     }
 
-    /// Lets readers run, and frees what they have let go of. Where that does not help, and much waits, this goes on for as long as a charge
-    /// may take.
+    /// Lets readers run, and frees a part of what they have let go of; the rest goes with what leaves after it, two for one. Where that does
+    /// not help, and much waits, this goes on for as long as a charge may take.
     #[cold]
     fn help_readers(&self, group: &Memcg, bytes: Bytes) -> Result<(), Reason> {
         let most = Bytes::new(self.waiting_low().get().saturating_mul(WAITING_TIMES));
         let deadline = Instant::now() + self.inner.runtime.direct_time_max();
-        while self.collect() > self.waiting_low() {
+        let slab = self.inner.core.index.slab();
+        while slab.collect_some(HELP_MAX) > self.waiting_low() {
             std::thread::yield_now();
-            if self.inner.core.index.slab().waiting() <= most {
+            if slab.waiting() <= most {
                 break;
             }
             if Instant::now() >= deadline {

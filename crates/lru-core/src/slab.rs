@@ -12,7 +12,7 @@
 //! the thread's stripe with others: bags are sealed when they are full (a 64th of the slots, 16 to 1,024 objects, or
 //! 128 KiB), a sealed one is done when all readers that were inside then have left. To know that takes a fence on every processor that runs
 //! a thread of ours, 20 us where another is: so it is asked for the second sealed bag, or when somebody else's fence will do. After
-//! that each object that is retired drops two of those that are done, so that no call pays for a thousand. [`Slab::collect`] does it all
+//! that each object that is retired drops one or two of those that are done, so that no call pays for a thousand. [`Slab::collect`] does it all
 //! at once.
 //!
 //! Objects are dropped without a lock, on the thread that happens to; with `std` a panic is caught and counted.
@@ -148,7 +148,13 @@ impl<T: Slotted> Slab<T> {
     ///
     /// O(what waits). Inside a [`Guard`](crate::Guard) of this thread nothing that was retired under it goes.
     pub fn collect(&self) -> Bytes {
-        Bytes::new(self.shared().collect())
+        Bytes::new(self.shared().collect(usize::MAX))
+    }
+
+    /// As [`collect`](Self::collect), but drops so many objects at most, for who has no time for all: the others are dropped by those who
+    /// retire more, two for each. O(`objects`).
+    pub fn collect_some(&self, objects: usize) -> Bytes {
+        Bytes::new(self.shared().collect(objects))
     }
 
     /// The [weight](Slotted::weight) of what waits for readers; what is in open bags is not counted.

@@ -371,8 +371,8 @@ impl<T: Slotted> Shared<T> {
 
     // === all at once ===
 
-    /// Seals everything, drops what can be dropped, and gives free slots back. What had to stay, in bytes.
-    pub(super) fn collect(&self) -> u64 {
+    /// Seals everything, drops what can be dropped, `most` objects at most, and gives free slots back. What had to stay, in bytes.
+    pub(super) fn collect(&self, mut most: usize) -> u64 {
         for stripe in self.stripes.all() {
             let mut locked = stripe.lock();
             if locked.open.len != 0 {
@@ -380,16 +380,17 @@ impl<T: Slotted> Shared<T> {
             }
             self.advance(&mut locked, true);
             drop(locked);
-            self.empty(stripe);
+            most -= self.empty(stripe, most);
         }
         // Relaxed: a number to look at.
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Drops what a stripe's readers have left, and gives its free slots back.
-    fn empty(&self, stripe: &Mutex<Stripe>) {
+    /// Drops what a stripe's readers have left, `most` at most, and gives its free slots back. How many it dropped.
+    fn empty(&self, stripe: &Mutex<Stripe>, most: usize) -> usize {
         // Each turn makes the bag smaller; what others add meanwhile is theirs to drop.
-        let mut left = stripe.lock().passed.len as usize;
+        let all = most.min(stripe.lock().passed.len as usize);
+        let mut left = all;
         loop {
             let mut batch: [Option<NonNull<Links>>; COLLECT] = [None; COLLECT];
             let mut locked = stripe.lock();
@@ -406,7 +407,7 @@ impl<T: Slotted> Shared<T> {
                 unsafe { Self::end(object) };
             }
             if left == 0 {
-                return;
+                return all;
             }
         }
     }

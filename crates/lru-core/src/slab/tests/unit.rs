@@ -81,6 +81,25 @@ fn nothing_is_dropped_while_a_reader_is_inside() {
 }
 
 #[test]
+fn who_has_no_time_for_all_drops_some() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..5_000).map(|number| thing(&slab, number, &dropped)).collect();
+    let guard = pin();
+    drop(things);
+    drop(guard);
+    let calls = std::cell::Cell::new(0);
+    eventually(|| {
+        calls.set(calls.get() + 1);
+        slab.collect_some(100).get() == 0
+    });
+    let before = dropped.load(Ordering::Relaxed);
+    assert!((1..=100 * calls.get()).contains(&before), "{before} in {} calls", calls.get());
+    assert_eq!((slab.collect_some(100).get(), dropped.load(Ordering::Relaxed)), (0, before + 100));
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 5_000);
+}
+
+#[test]
 fn an_object_that_no_index_had_can_be_moved_out() {
     let (slab, dropped) = (Slab::new(), Arc::default());
     let inner = thing(&slab, 7, &dropped).into_inner().ok().expect("nobody saw it");
