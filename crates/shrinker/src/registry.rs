@@ -56,7 +56,7 @@ use crate::id::{IdPool, ShrinkerId};
 use crate::map::Map;
 use crate::pass::{Pass, Protect};
 use crate::shrinker::Count;
-use crate::stats::{RegistryStats, ShrinkerStats};
+use crate::stats::{RegistryStats, ShrinkerStats, Visited};
 use crate::work::{Progress, Work};
 use options::Options;
 use scope::Scopes;
@@ -284,14 +284,17 @@ impl Registry {
         let mut stats = self.snapshot();
         let Some(_scope) = self.inner.scopes.enter_first() else { return stats };
         for pair in &mut stats.pairs {
-            let Some(held) = self.inner.lookup(pair.shrinker.get()) else { continue };
+            let Some(mut held) = self.inner.lookup(pair.shrinker.get()) else { continue };
             let sc = ShrinkControl::count(&pair.memcg, pair.node, Reclaim::FOREGROUND);
-            pair.count = match held.count(&sc) {
-                Ok(Count::Empty) => Some(0),
-                Ok(Count::Objects(n)) => Some(n),
-                Ok(Count::Unknown) | Err(Panicked) => None,
+            (pair.count, pair.bytes) = match held.count(&sc).and_then(|count| Ok((count, held.weigh(&sc)?))) {
+                Ok((Count::Empty, bytes)) => (Some(0), bytes),
+                Ok((Count::Objects(n), bytes)) => (Some(n), bytes),
+                Ok((Count::Unknown, bytes)) => (None, bytes),
+                Err(Panicked) => {
+                    self.inner.panicked(&mut held);
+                    (None, None)
+                }
             };
-            pair.bytes = held.weigh(&sc).unwrap_or_default();
         }
         stats
     }
@@ -349,6 +352,18 @@ impl Inner {
     pub(crate) fn lookup(&self, id: u32) -> Option<Held> {
         let slots = self.slots.read();
         slots.get(id as usize)?.as_ref()?.hold()
+    }
+
+    /// A callback panicked: that is counted, and the shrinker set aside.
+    pub(crate) fn panicked(&self, held: &mut Held) {
+        held.visited(Visited { panics: 1, ..Visited::default() });
+        self.set_aside(held);
+    }
+
+    /// The shrinker is not called again, and its bits are no longer kept.
+    fn set_aside(&self, entry: &Entry) {
+        entry.set_aside();
+        self.map.close(entry.key);
     }
 
     /// A thread that needs memory reclaims.

@@ -79,8 +79,8 @@ impl Entry {
         self.aside.load(Ordering::Relaxed)
     }
 
-    /// Nobody shall call it again.
-    pub(crate) fn set_aside(&self) {
+    /// Nobody shall call it again; see [`Inner::set_aside`](super::Inner::set_aside).
+    pub(super) fn set_aside(&self) {
         // Relaxed: see `is_aside`.
         self.aside.store(true, Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ impl core::ops::Deref for Held {
 impl Held {
     /// Notes what was done, to be counted when the gate is left.
     pub(crate) fn visited(&mut self, visited: Visited) {
-        self.inside.visited = visited;
+        self.inside.visited += visited;
     }
 
     pub(crate) fn count(&self, sc: &ShrinkControl<'_>) -> Result<Count, Panicked> {
