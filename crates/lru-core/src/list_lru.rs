@@ -279,7 +279,8 @@ impl<T: Linked> ListLru<T> {
 
     /// Walks the lists of all groups on `node`, in no particular order of groups. Returns how many items were removed.
     ///
-    /// Allocates a list of the groups. `nr_to_walk` is shared among them, and the rules of [`walk_one`](Self::walk_one) hold.
+    /// Allocates a list of the groups, without a lock; where memory does not suffice, those of them are walked for which it does.
+    /// `nr_to_walk` is shared among them, and the rules of [`walk_one`](Self::walk_one) hold.
     #[doc(alias = "list_lru_walk_node")]
     pub fn walk_node(
         &self,

@@ -23,7 +23,7 @@ mod select;
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;
-#[cfg(all(test, not(lowwater_loom)))]
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
 mod tests;
 
 pub use builder::{Prepared, ShrinkerBuilder};
@@ -54,7 +54,6 @@ use crate::error::AllocError;
 use crate::every::Every;
 use crate::id::{IdPool, ShrinkerId};
 use crate::map::Map;
-use crate::pass::{Pass, Protect};
 use crate::shrinker::Count;
 use crate::stats::{RegistryStats, ShrinkerStats, Visited};
 use crate::work::{Progress, Work};
@@ -185,12 +184,7 @@ impl Registry {
     /// (S19), or the thread is inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "shrink_slab")]
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
-        let Some(_scope) = self.inner.scopes.enter_first() else { return Progress::default() };
-        if !flags.contains(Reclaim::BACKGROUND) {
-            self.inner.note_foreground();
-        }
-        let pass = Pass { inner: &self.inner, root, node, priority, flags, protect: Protect::Limits, only: Only::ALL };
-        pass.run(work)
+        self.shrink_selected(&Select::all().memcg(root).node(node), priority, flags, work)
     }
 
     /// Frees all that can be freed, in every group and on every node, protected or not. Says how many objects.

@@ -62,12 +62,6 @@ impl Entry {
         })
     }
 
-    /// The name in debugfs and in traces.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn full_name(&self) -> alloc::string::String {
-        alloc::format!("{}-{}", self.name, self.key.id)
-    }
-
     /// Bytes allocated for it: this, its gate, its listener, its name; not the shrinker.
     pub(crate) fn bytes(&self) -> usize {
         arc_bytes::<Self>() + arc_bytes::<Gate>() + arc_bytes::<super::builder::Listener>() + self.name.len()
