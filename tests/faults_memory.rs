@@ -10,16 +10,19 @@
 
 use lowwater::topology::Fixed;
 use lowwater::{
-    linked, Bytes, Cache, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Registry, Runtime, Scan,
+    linked, Bytes, Cache, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Registry, Runtime, Scan, Select,
 };
 use lowwater::{Reclaim, ShrinkControl, Shrinker};
 use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
+use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::Reclaimer;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 const N0: NodeId = NodeId::ZERO;
 /// The child's order: `OPERATION:N`, the operation to be done with its N-th allocation failing.
@@ -27,10 +30,25 @@ const ORDER: &str = "LOWWATER_FAIL";
 
 /// What must go on or tell its caller at every allocation that fails: all that reclaim does, since it runs because there is no memory,
 /// and what stands on the paths between a cache and its lists.
-const NEVER_ABORTS: [&str; 5] = ["list add", "list add many", "list walk", "charge", "cache get"];
+const NEVER_ABORTS: [&str; 11] = [
+    "list add",
+    "list add many",
+    "list walk",
+    "list walk of a node",
+    "charge",
+    "pass",
+    "direct reclaim",
+    "reclaim of a part",
+    "wake",
+    "sweep",
+    "cache get",
+];
 
 /// An operation that allocates more often than that does the same again and again.
 const NTH_MAX: usize = 40;
+
+/// Longer than any machine takes, unless something does not happen at all.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Faulty;
 
@@ -159,7 +177,7 @@ fn failing(nth: usize, f: impl FnOnce() -> bool) -> bool {
 /// What is tried: each sets up, does its one thing with the N-th allocation failing, and checks what is there. True: it was told.
 type Operation = (&'static str, fn(usize) -> bool);
 
-const OPERATIONS: [Operation; 14] = [
+const OPERATIONS: [Operation; 18] = [
     ("list add", |nth| {
         let (tree, lru, it) = (MemcgTree::new(2), ListLru::<Item>::new(), item());
         let group = group(&tree);
@@ -187,6 +205,16 @@ const OPERATIONS: [Operation; 14] = [
         let told = failing(nth, || lru.walk_one(&group, N0, &mut 5, |it| it.isolate(&mut gone)) != 5);
         lru.assert_valid();
         assert_eq!(lru.count_one(&group, N0), 5);
+        told
+    }),
+    ("list walk of a node", |nth| {
+        let (tree, lru) = (MemcgTree::new(2), ListLru::<Item>::new());
+        let group = group(&tree);
+        (0..10).for_each(|_| lru.add(item(), &group, N0).map_err(drop).unwrap());
+        let mut gone = Isolated::new();
+        let told = failing(nth, || lru.walk_node(N0, &mut 5, |it| it.isolate(&mut gone)) != 5);
+        lru.assert_valid();
+        assert_eq!(lru.count_node(N0) as usize + gone.count(), 10);
         told
     }),
     ("group create", |nth| {
@@ -257,6 +285,51 @@ const OPERATIONS: [Operation; 14] = [
         });
         assert_eq!(shelf.list().count_one(&group, N0), 1_000 - freed);
         assert_eq!(registry.drop_caches(), 1_000 - freed);
+        false
+    }),
+    ("reclaim of a part", |nth| {
+        let (_tree, group, registry, shelf, _registration) = shelf(1_000);
+        // Which the shelf does not give back: so everything is asked for.
+        let _ = group.try_charge(Bytes::new(1_000)).unwrap();
+        failing(nth, || {
+            registry.reclaim_selected(&Select::all().memcg(&group), Bytes::new(1_000));
+            false
+        });
+        shelf.list().assert_valid();
+        let left = shelf.list().count_one(&group, N0);
+        assert_eq!(registry.drop_caches(), left);
+        false
+    }),
+    ("wake", |nth| {
+        let (_tree, group, registry, shelf, _registration) = shelf(1_000);
+        let _ = group.try_charge(Bytes::new(1_000)).unwrap();
+        group.set_high(Bytes::ZERO);
+        let marks = Watermarks::for_budget(Bytes::mib(1));
+        let reclaimer = Reclaimer::start(&registry, Arc::new(Fixed::new(1)), marks).unwrap();
+        failing(nth, || {
+            reclaimer.charged(&group);
+            false
+        });
+        // Who was not heard asks again.
+        reclaimer.charged(&group);
+        let began = Instant::now();
+        while shelf.list().count_one(&group, N0) > 0 {
+            assert!(began.elapsed() < PATIENCE, "nobody reclaims");
+            std::thread::yield_now();
+        }
+        false
+    }),
+    ("sweep", |nth| {
+        let (_tree, _group, registry, shelf, _registration) = shelf(1);
+        assert_eq!(registry.drop_caches(), 1);
+        registry.sweep();
+        failing(nth, || {
+            registry.sweep();
+            false
+        });
+        shelf.list().assert_valid();
+        (0..4).for_each(|_| _ = registry.sweep());
+        assert_eq!(shelf.list().pairs(), 0, "what was left out comes next");
         false
     }),
     ("cache insert", |nth| {

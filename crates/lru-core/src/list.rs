@@ -14,6 +14,7 @@
 mod handle;
 mod links;
 
+pub(crate) use handle::handle_of;
 pub use handle::Handle;
 pub use links::{Linked, Links};
 

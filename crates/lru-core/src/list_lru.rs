@@ -71,13 +71,15 @@ pub(crate) use raw::reparent_group;
 pub(crate) use split::{Part, Split};
 pub(crate) use table::Table;
 
-use crate::list::{Handle, Linked};
+use crate::list::{handle_of, Handle, Linked, Links};
+use crate::rcu::pin;
 use crate::sync::Arc;
 use crate::{Bytes, Memcg, NodeId};
 use alloc::boxed::Box;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
+use one::Locked;
 use raw::{RawListLru, Refused};
 
 /// The LRU lists of one kind of object.
@@ -229,10 +231,8 @@ impl<T: Linked> ListLru<T> {
         let links = T::links(NonNull::from(item));
         // SAFETY: the links are a part of `item`, which is borrowed.
         let pushed = self.raw.del(unsafe { links.as_ref() })?;
-        // SAFETY: only a `T`'s links are on these lists.
-        let object = unsafe { T::from_links(pushed) };
-        // SAFETY: the list owned the item by this handle, and gave it up.
-        Some(unsafe { T::Handle::from_raw(object) })
+        // SAFETY: only a `T`'s links are on these lists, and the list gave it up.
+        Some(unsafe { handle_of::<T>(pushed) })
     }
 
     /// How many items the group's own list holds on `node`. O(1) (O(parts) when it is split), without a lock; 0 while it has no list, and once it is dying
@@ -279,7 +279,8 @@ impl<T: Linked> ListLru<T> {
 
     /// Walks the lists of all groups on `node`, in no particular order of groups. Returns how many items were removed.
     ///
-    /// Allocates a list of the groups. `nr_to_walk` is shared among them, and the rules of [`walk_one`](Self::walk_one) hold.
+    /// Allocates a list of the groups, without a lock; where memory does not suffice, those of them are walked for which it does.
+    /// `nr_to_walk` is shared among them, and the rules of [`walk_one`](Self::walk_one) hold.
     #[doc(alias = "list_lru_walk_node")]
     pub fn walk_node(
         &self,
@@ -289,6 +290,15 @@ impl<T: Linked> ListLru<T> {
     ) -> u64 {
         let groups = self.raw.groups_on(node);
         groups.iter().map(|memcg| self.raw.walk_one(memcg, node, nr_to_walk, &mut callback)).sum()
+    }
+
+    /// Does something with an item's links and the list on which it is, locked; `None` if that is none of these.
+    fn at_home<R>(&self, item: &T, f: impl FnOnce(Locked<'_>, &Links) -> R) -> Option<R> {
+        // SAFETY: the links are a part of `item`, which is borrowed.
+        let links = unsafe { T::links(NonNull::from(item)).as_ref() };
+        let guard = pin();
+        let list = self.raw.lock_home(links, None, &guard)?;
+        Some(f(list, links))
     }
 
     /// What these lists cost beyond the items: this structure, its table, 64 bytes for each (group, node), and parts of split ones.
@@ -323,10 +333,8 @@ impl<T: Linked> Drop for ListLru<T> {
     #[doc(alias = "list_lru_destroy")]
     fn drop(&mut self) {
         self.raw.drain(|links| {
-            // SAFETY: only a `T`'s links are on these lists.
-            let object = unsafe { T::from_links(links) };
-            // SAFETY: the list owned the item by this handle, and gave it up.
-            drop(unsafe { T::Handle::from_raw(object) });
+            // SAFETY: only a `T`'s links are on these lists, and the list gave it up.
+            drop(unsafe { handle_of::<T>(links) });
         });
     }
 }

@@ -7,7 +7,7 @@
 use lowwater_lru_core::NodeId;
 
 use crate::control::{Reclaim, ShrinkControl};
-use crate::registry::Inner;
+use crate::registry::{Inner, Panicked};
 use crate::shrinker::Count;
 
 /// Asks everybody on `node`, if something was lost there since the last time. The thread is in a scope.
@@ -17,7 +17,7 @@ pub(crate) fn find(inner: &Inner, node: NodeId) {
     }
     for memcg in inner.root.descendants() {
         for id in 0..inner.ids_end() {
-            let Some(held) = inner.lookup(id) else { continue };
+            let Some(mut held) = inner.lookup(id) else { continue };
             if held.options.memcg(&memcg) != &memcg || held.options.node(node) != node {
                 continue;
             }
@@ -26,8 +26,42 @@ pub(crate) fn find(inner: &Inner, node: NodeId) {
                 Ok(Count::Empty) => {}
                 // If there is no memory yet, the node remembers it again.
                 Ok(Count::Unknown | Count::Objects(_)) => inner.map.set(&memcg, node, held.key),
-                Err(_panicked) => held.set_aside(),
+                Err(Panicked) => inner.panicked(&mut held),
             }
         }
+    }
+}
+
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use crate::{Registry, Scan, Shrinker, Work};
+    use alloc::sync::Arc;
+    use lowwater_lru_core::MemcgTree;
+
+    struct Bad;
+
+    impl Shrinker for Bad {
+        fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+            std::panic::panic_any("the callback's own fault")
+        }
+
+        fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+            unreachable!("it is never counted")
+        }
+    }
+
+    #[test]
+    fn who_panics_when_asked_for_what_was_lost_is_counted_and_its_bits_go() {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("bad").alloc().unwrap();
+        prepared.occupancy().occupied(tree.root(), NodeId::ZERO);
+        let registration = prepared.register(Arc::new(Bad));
+        registry.inner.map.lose(NodeId::ZERO);
+        registry.shrink(tree.root(), NodeId::ZERO, 12, Reclaim::KSWAPD, &mut Work::unlimited());
+        let stats = registration.stats();
+        assert_eq!((stats.panics, stats.set_aside, stats.in_flight), (1, true, 0));
+        assert_eq!(registry.snapshot().live_pairs, 0, "nobody would ever clear them");
     }
 }

@@ -172,7 +172,7 @@ impl Map {
 
     /// Remembers that something on this node could not be.
     #[cold]
-    fn lose(&self, node: NodeId) {
+    pub(crate) fn lose(&self, node: NodeId) {
         // Release: meets the Acquire in `take_lost`, so that who counts because of it counts what the caller added.
         let ordering = if mutated!("lost_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.node(node).lost.store(true, ordering);

@@ -23,7 +23,7 @@ mod select;
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;
-#[cfg(all(test, not(lowwater_loom)))]
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
 mod tests;
 
 pub use builder::{Prepared, ShrinkerBuilder};
@@ -54,9 +54,8 @@ use crate::error::AllocError;
 use crate::every::Every;
 use crate::id::{IdPool, ShrinkerId};
 use crate::map::Map;
-use crate::pass::{Pass, Protect};
 use crate::shrinker::Count;
-use crate::stats::{RegistryStats, ShrinkerStats};
+use crate::stats::{RegistryStats, ShrinkerStats, Visited};
 use crate::work::{Progress, Work};
 use options::Options;
 use scope::Scopes;
@@ -185,12 +184,7 @@ impl Registry {
     /// (S19), or the thread is inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "shrink_slab")]
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
-        let Some(_scope) = self.inner.scopes.enter_first() else { return Progress::default() };
-        if !flags.contains(Reclaim::BACKGROUND) {
-            self.inner.note_foreground();
-        }
-        let pass = Pass { inner: &self.inner, root, node, priority, flags, protect: Protect::Limits, only: Only::ALL };
-        pass.run(work)
+        self.shrink_selected(&Select::all().memcg(root).node(node), priority, flags, work)
     }
 
     /// Frees all that can be freed, in every group and on every node, protected or not. Says how many objects.
@@ -284,14 +278,17 @@ impl Registry {
         let mut stats = self.snapshot();
         let Some(_scope) = self.inner.scopes.enter_first() else { return stats };
         for pair in &mut stats.pairs {
-            let Some(held) = self.inner.lookup(pair.shrinker.get()) else { continue };
+            let Some(mut held) = self.inner.lookup(pair.shrinker.get()) else { continue };
             let sc = ShrinkControl::count(&pair.memcg, pair.node, Reclaim::FOREGROUND);
-            pair.count = match held.count(&sc) {
-                Ok(Count::Empty) => Some(0),
-                Ok(Count::Objects(n)) => Some(n),
-                Ok(Count::Unknown) | Err(Panicked) => None,
+            (pair.count, pair.bytes) = match held.count(&sc).and_then(|count| Ok((count, held.weigh(&sc)?))) {
+                Ok((Count::Empty, bytes)) => (Some(0), bytes),
+                Ok((Count::Objects(n), bytes)) => (Some(n), bytes),
+                Ok((Count::Unknown, bytes)) => (None, bytes),
+                Err(Panicked) => {
+                    self.inner.panicked(&mut held);
+                    (None, None)
+                }
             };
-            pair.bytes = held.weigh(&sc).unwrap_or_default();
         }
         stats
     }
@@ -349,6 +346,18 @@ impl Inner {
     pub(crate) fn lookup(&self, id: u32) -> Option<Held> {
         let slots = self.slots.read();
         slots.get(id as usize)?.as_ref()?.hold()
+    }
+
+    /// A callback panicked: that is counted, and the shrinker set aside.
+    pub(crate) fn panicked(&self, held: &mut Held) {
+        held.visited(Visited { panics: 1, ..Visited::default() });
+        self.set_aside(held);
+    }
+
+    /// The shrinker is not called again, and its bits are no longer kept.
+    fn set_aside(&self, entry: &Entry) {
+        entry.set_aside();
+        self.map.close(entry.key);
     }
 
     /// A thread that needs memory reclaims.

@@ -109,23 +109,23 @@ impl Visit<'_> {
         let count = held.count(&sc);
         let mut live = true;
         match count {
-            Ok(Count::Empty) => live = self.clear_if_empty(&held, &mut visited),
+            Ok(Count::Empty) => live = self.clear_if_empty(&mut held, &mut visited),
             Ok(Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
                 match self.size {
                     Size::Priority(_) | Size::Drop => {
-                        self.by_policy(&held, freeable, sc.is_deferred(), &mut visited, work);
+                        self.by_policy(&mut held, freeable, sc.is_deferred(), &mut visited, work);
                     }
-                    Size::Share => self.share(&held, freeable, sc.is_deferred(), &mut visited, work),
+                    Size::Share => self.share(&mut held, freeable, sc.is_deferred(), &mut visited, work),
                     Size::Owed if sc.is_deferred() => {}
-                    Size::Owed => self.owed(&held, freeable, &mut visited, work),
+                    Size::Owed => self.owed(&mut held, freeable, &mut visited, work),
                     Size::Nothing => {}
                 }
-                if visited.freed >= freeable && visited.panics == 0 {
-                    live = self.clear_if_empty(&held, &mut visited);
+                if visited.freed >= freeable && !held.is_aside() {
+                    live = self.clear_if_empty(&mut held, &mut visited);
                 }
             }
-            Err(Panicked) => self.set_aside(&held, &mut visited),
+            Err(Panicked) => self.inner.panicked(&mut held),
         }
         visited.back_offs |= u64::from(sc.asks_back_off());
         if let Some(clock) = clock {
@@ -143,7 +143,7 @@ impl Visit<'_> {
     }
 
     /// Nothing seems to be left: the bit goes, unless the second count finds that someone has come. Says whether it is there.
-    fn clear_if_empty(&self, held: &Held, visited: &mut Visited) -> bool {
+    fn clear_if_empty(&self, held: &mut Held, visited: &mut Visited) -> bool {
         if !self.bits {
             // The plain twin: a debt that nothing can pay is forgiven all the same.
             self.inner.map.take_debt(self.memcg, self.node, held.key.id, true);
@@ -160,12 +160,12 @@ impl Visit<'_> {
                 return false;
             }
             Ok(Count::Unknown | Count::Objects(_)) => self.inner.map.set(self.memcg, self.node, held.key),
-            Err(Panicked) => self.set_aside(held, visited),
+            Err(Panicked) => self.inner.panicked(held),
         }
         true
     }
 
-    fn by_policy(&self, held: &Held, freeable: u64, deferred: bool, visited: &mut Visited, work: &mut Work<'_>) {
+    fn by_policy(&self, held: &mut Held, freeable: u64, deferred: bool, visited: &mut Visited, work: &mut Work<'_>) {
         let (map, policy) = (&self.inner.map, &self.inner.config.policy);
         let background = self.flags.contains(Reclaim::BACKGROUND);
         let options = &held.options;
@@ -191,7 +191,7 @@ impl Visit<'_> {
         self.note(held, done, visited);
     }
 
-    fn share(&self, held: &Held, freeable: u64, deferred: bool, visited: &mut Visited, work: &mut Work<'_>) {
+    fn share(&self, held: &mut Held, freeable: u64, deferred: bool, visited: &mut Visited, work: &mut Work<'_>) {
         let share = (freeable / SHARE_PARTS).clamp(1, held.options.batch);
         let plan = Plan { delta: share, total: share, scan_min: 1, rest: 0 };
         trace::start(self, held, 0, freeable, &plan, PRIORITY_DEFAULT);
@@ -211,7 +211,7 @@ impl Visit<'_> {
     }
 
     /// Pays what is owed, as far as it exists. What is carried stays carried.
-    fn owed(&self, held: &Held, freeable: u64, visited: &mut Visited, work: &mut Work<'_>) {
+    fn owed(&self, held: &mut Held, freeable: u64, visited: &mut Visited, work: &mut Work<'_>) {
         let map = &self.inner.map;
         // No more than will be paid now: the rest stays to be seen.
         let debt = map.take_owed(self.memcg, self.node, held.key.id, work.scan_left());
@@ -245,7 +245,7 @@ impl Visit<'_> {
         match held.scan(&mut sc) {
             Ok(Scan::Freed(freed)) => (visited.freed, visited.scanned) = (freed, sc.nr_scanned()),
             Ok(Scan::Stop) => {}
-            Err(Panicked) => self.set_aside(&held, &mut visited),
+            Err(Panicked) => self.inner.panicked(&mut held),
         }
         held.visited(visited);
     }
@@ -290,20 +290,13 @@ impl Visit<'_> {
         done
     }
 
-    fn note(&self, held: &Held, done: Scanned, visited: &mut Visited) {
+    fn note(&self, held: &mut Held, done: Scanned, visited: &mut Visited) {
         visited.freed = done.freed;
         visited.scanned = done.scanned;
         visited.requested = done.requested;
         visited.back_offs = u64::from(done.back_off);
         if done.panicked {
-            self.set_aside(held, visited);
+            self.inner.panicked(held);
         }
-    }
-
-    /// A callback panicked: the shrinker is not called again, and its bits are no longer kept.
-    fn set_aside(&self, held: &Held, visited: &mut Visited) {
-        visited.panics += 1;
-        held.set_aside();
-        self.inner.map.close(held.key);
     }
 }

@@ -82,6 +82,27 @@ fn a_groups_own_high_and_max_are_served_in_the_background() {
 }
 
 #[test]
+fn what_is_only_in_stock_wakes_nobody() {
+    let tree = MemcgTree::new(1);
+    let registry = Registry::new(&tree, 1);
+    let group = tree.root().create("g").unwrap();
+    // Near it with what is in stock, far from it without.
+    tree.root().set_max(Bytes::new(33_000));
+    for _ in 0..2 {
+        let _ = group.try_charge(Bytes::new(100)).unwrap();
+    }
+    group.set_high(Bytes::new(1_000));
+    assert_eq!((group.usage(), group.in_stock()), (Bytes::new(32_868), Bytes::new(32_668)));
+    let reclaimer = start(&registry);
+    reclaimer.charged(&group);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(reclaimer.stats()[0].wakeups, 0);
+    assert!(group.try_charge_from_stock(Bytes::new(801)));
+    reclaimer.charged(&group);
+    wait_until("the thread has woken: a byte more than high is in use", || reclaimer.stats()[0].wakeups > 0);
+}
+
+#[test]
 fn every_tenant_gives_the_same_part() {
     let (tree, registry, shelf, _registration) = world(1);
     let root = tree.root();

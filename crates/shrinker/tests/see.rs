@@ -174,6 +174,50 @@ fn a_survey_asks_for_now_and_a_scope_forbids_it() {
     assert_eq!(registry.survey().pairs[0].count, None);
 }
 
+/// A panic can be caught.
+#[cfg(feature = "std")]
+mod who_panics {
+    use super::*;
+    use lowwater_shrinker::Registration;
+
+    /// Asks a shrinker with two pairs that panics, by something that only looks: it is asked once, counted, set aside, and its bits go.
+    fn when_looked_at(bend: impl Fn(&Shelf), look: impl Fn(&Registry, &Registration)) {
+        let (tree, registry, shelf, registration) = one_shelf();
+        let group = tree.root().create("g").unwrap();
+        shelf.add(tree.root(), N0, 10);
+        shelf.add(&group, N0, 10);
+        bend(&shelf);
+        look(&registry, &registration);
+        let stats = registration.stats();
+        assert_eq!((stats.panics, stats.set_aside, stats.in_flight), (1, true, 0));
+        assert_eq!(shelf.counts.load(Relaxed), 1, "it is not asked for the other pair");
+        assert_eq!(registry.snapshot().live_pairs, 0);
+        registration.unregister().unwrap();
+    }
+
+    fn panic_in_count(shelf: &Shelf) {
+        shelf.count.set(Box::new(|_| std::panic::panic_any("the callback's own fault"))).ok().unwrap();
+    }
+
+    #[test]
+    fn in_a_survey_is_set_aside() {
+        let survey = |registry: &Registry, _: &Registration| {
+            assert!(registry.survey().pairs.iter().all(|pair| (pair.count, pair.bytes) == (None, None)));
+        };
+        when_looked_at(panic_in_count, survey);
+        let weigh = |shelf: &Shelf| shelf.weigh.set(Box::new(|_| std::panic::panic_any("its own fault"))).ok().unwrap();
+        when_looked_at(weigh, survey);
+    }
+
+    #[test]
+    fn when_counted_for_debugfs_is_set_aside() {
+        let count = |registry: &Registry, registration: &Registration| {
+            assert_eq!(registry.debugfs_count(registration.id()), None);
+        };
+        when_looked_at(panic_in_count, count);
+    }
+}
+
 /// Holds the same everywhere, and knows what it weighs.
 struct Heavy(u64);
 

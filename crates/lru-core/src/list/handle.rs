@@ -1,5 +1,6 @@
 //! The pointer by which a list owns what is on it.
 
+use super::{Linked, Links};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
@@ -28,6 +29,19 @@ pub unsafe trait Handle {
     ///
     /// `raw` came from [`into_raw`](Self::into_raw) of the same type, and is taken back once.
     unsafe fn from_raw(raw: NonNull<Self::Target>) -> Self;
+}
+
+/// The handle by which a list owned the object that these links are a part of.
+///
+/// # Safety
+///
+/// The list gave the object up: `links` are those of what the handle was turned into, and it is taken back once.
+#[inline]
+pub(crate) unsafe fn handle_of<T: Linked>(links: NonNull<Links>) -> T::Handle {
+    // SAFETY: they are the links of a `T`, says the caller.
+    let object = unsafe { T::from_links(links) };
+    // SAFETY: the handle was turned into this pointer, and is taken back once, says the caller.
+    unsafe { T::Handle::from_raw(object) }
 }
 
 // SAFETY: a box's content lives at a fixed place until the box is dropped, and `into_raw` does not drop it.

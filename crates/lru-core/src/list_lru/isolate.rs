@@ -1,7 +1,7 @@
 //! Items taken off their list, on a list of one owner: what a walk collects, to be freed when no lock is held.
 
 use super::AddError;
-use crate::list::{Handle, Linked, Links, RawList};
+use crate::list::{handle_of, Handle, Linked, Links, RawList};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
@@ -82,10 +82,8 @@ impl<T: Linked> Isolated<T> {
         let links = self.pop_links()?;
         // SAFETY: the list owned its items, so it is live.
         unsafe { links.as_ref() }.set_home(ptr::null_mut());
-        // SAFETY: what was pushed are the links of a `T`.
-        let object = unsafe { T::from_links(links) };
-        // SAFETY: the handle was turned into this pointer, and the list gives it up.
-        Some(unsafe { T::Handle::from_raw(object) })
+        // SAFETY: what was pushed are the links of a `T`, and the list gives it up.
+        Some(unsafe { handle_of::<T>(links) })
     }
 }
 

@@ -232,7 +232,11 @@ impl RawListLru {
             }
             let home = self.home_of(links)?;
             // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
-            let list = Self::lock_effective_of(unsafe { &*home }, guard);
+            let one = unsafe { &*home };
+            let list = match crate::mutated!("home_without_forward") {
+                true => one.lock(guard),
+                false => Self::lock_effective_of(one, guard),
+            };
             if ptr::eq(links.home(), home) {
                 return Some(list);
             }
@@ -351,13 +355,25 @@ impl RawListLru {
         unsafe { list.put(one) };
     }
 
-    /// The groups that have a list on a node.
+    /// The groups that have a list on a node; as far as there is memory for them, which is asked for without the lock.
     pub(super) fn groups_on(&self, node: NodeId) -> Vec<Memcg> {
-        let _writer = self.writer.lock();
-        let guard = pin();
-        let ones = self.wholes(&guard);
-        // SAFETY: the writer lock is held, and `one` is in the table.
-        ones.filter(|one| one.key().node == node).map(|one| unsafe { one.memcg_of_published() }.clone()).collect()
+        let mut groups = Vec::new();
+        loop {
+            let all = self.pairs();
+            let mut room = all;
+            while groups.try_reserve_exact(room).is_err() {
+                room /= 2;
+            }
+            let writer = self.writer.lock();
+            if room == all && groups.capacity() < writer.live as usize {
+                continue; // Some have come meanwhile.
+            }
+            let guard = pin();
+            let on_node = self.wholes(&guard).filter(|one| one.key().node == node).take(groups.capacity());
+            // SAFETY: the writer lock is held, and `one` is in the table.
+            groups.extend(on_node.map(|one| unsafe { one.memcg_of_published() }.clone()));
+            return groups;
+        }
     }
 
     /// Bytes of what this keeps beyond itself: lists and table.

@@ -21,13 +21,16 @@
 //!    finds all items on the list.
 //! 3. While a walk goes round, no sweep ends the parts: an item does not change places under it, unless its group dies.
 
+mod part;
+mod place;
+
+pub(crate) use part::Part;
+
 use super::boxed::{try_box, try_vec};
 use super::one::{Key, Locked, One};
-use super::RawListLru;
 use crate::rcu::{Queue, Queues, Retired};
-use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::UnsafeCell;
-use crate::{Memcg, NodeId};
+use crate::Memcg;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
@@ -37,16 +40,6 @@ pub(super) const PARTS_MAX: usize = 32;
 
 /// Fewer adds than this to all parts but the busiest, between two sweeps, and the parts end.
 const QUIET: u32 = 1024;
-
-/// A part: a list, two cache lines long, so that neither a neighbour nor the processor's fetching by pairs of lines gets in its way.
-#[repr(C, align(128))]
-pub(crate) struct Part {
-    one: One,
-    /// How often somebody came to add, since the last sweep. Not exact: two that come at once may count one.
-    adds: AtomicU32,
-    /// For who frees it.
-    retired: UnsafeCell<*mut Part>,
-}
 
 /// See the module.
 pub(crate) struct Split {
@@ -71,30 +64,10 @@ struct Rounds {
     ended: bool,
 }
 
-// SAFETY: all cells are guarded by its list's lock, or used by who frees it alone.
-unsafe impl Send for Part {}
-// SAFETY: as for Send.
-unsafe impl Sync for Part {}
 // SAFETY: what it points to may be used from any thread; `rounds` is guarded by a lock, `retired` used by who frees it alone.
 unsafe impl Send for Split {}
 // SAFETY: as for Send.
 unsafe impl Sync for Split {}
-
-impl Retired for Part {
-    fn link(&self) -> &UnsafeCell<*mut Self> {
-        &self.retired
-    }
-
-    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
-        &mut queues.parts
-    }
-
-    #[cfg(lowwater_loom)]
-    unsafe fn assert_unread(this: *mut Self) {
-        // SAFETY: the list is the first field, and live, says the caller.
-        unsafe { One::assert_unread(this.cast()) };
-    }
-}
 
 impl Retired for Split {
     fn link(&self) -> &UnsafeCell<*mut Self> {
@@ -109,34 +82,6 @@ impl Retired for Split {
     unsafe fn assert_unread(this: *mut Self) {
         // SAFETY: it is live, says the caller.
         unsafe { &(*this).rounds }.with_mut(|_| ());
-    }
-}
-
-impl Part {
-    fn try_new(memcg: &Memcg, node: NodeId, owner: *const RawListLru) -> Option<NonNull<Self>> {
-        let one = One::new_part(memcg, node, owner);
-        // Its first sweep finds it busy: what it saw of the parts' life was too short to tell.
-        let part = Self { one, adds: AtomicU32::new(QUIET), retired: UnsafeCell::new(ptr::null_mut()) };
-        let part = Box::into_raw(try_box(part)?);
-        // For `of`.
-        part.expose_provenance();
-        NonNull::new(part)
-    }
-
-    /// The part whose list this is.
-    pub(super) fn of(one: *const One) -> *mut Self {
-        // The list is the first field. Through a reference to the list one may not reach the rest, which is freed with it.
-        ptr::with_exposed_provenance_mut(one.addr())
-    }
-
-    /// Its list, for an add.
-    #[inline]
-    fn count_add(&self) -> &One {
-        // Relaxed: nothing is read on the strength of it. Not a read-modify-write, which would cost as much as a lock.
-        let adds = self.adds.load(Ordering::Relaxed);
-        // Relaxed: as above.
-        self.adds.store(adds.saturating_add(1), Ordering::Relaxed);
-        &self.one
     }
 }
 
@@ -184,14 +129,14 @@ impl Split {
 
     /// The parts' lists.
     pub(super) fn parts(&self) -> impl Iterator<Item = &One> {
-        (0..self.parts.len()).map(|n| &self.part(n).one)
+        (0..self.parts.len()).map(|n| self.part(n).one())
     }
 
     /// The list itself and its parts, by number.
     pub(super) fn list(&self, index: usize) -> &One {
         match index.checked_sub(1) {
             None => self.whole(),
-            Some(part) => &self.part(part).one,
+            Some(part) => self.part(part).one(),
         }
     }
 
@@ -226,8 +171,7 @@ impl Split {
     pub(super) fn is_quiet(&self, whole: &mut Locked<'_>) -> bool {
         let (mut all, mut most) = (0_u64, 0);
         for n in 0..self.parts.len() {
-            // Relaxed: as in `count_add`.
-            let adds = self.part(n).adds.swap(0, Ordering::Relaxed);
+            let adds = self.part(n).take_adds();
             all += u64::from(adds);
             most = most.max(adds);
         }
@@ -270,58 +214,6 @@ impl Split {
 /// How many parts are worth having.
 pub(super) fn parts_wanted() -> usize {
     crate::topology::cpu::allowed().next_power_of_two().clamp(2, PARTS_MAX)
-}
-
-/// Which part a thread uses: as its processor's number says when it first asks, and again whenever it finds the part taken. So
-/// threads that run at the same time come apart, and one that nobody meets need not ask.
-mod place {
-    #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
-    extern crate std;
-
-    #[cfg(not(any(feature = "std", test)))]
-    pub(super) use crate::topology::cpu::stack as get;
-
-    #[cfg(not(any(feature = "std", test)))]
-    pub(super) fn next(place: usize) -> usize {
-        place.wrapping_add(1)
-    }
-
-    #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
-    std::thread_local! { static PLACE: core::cell::Cell<usize> = const { core::cell::Cell::new(UNKNOWN) }; }
-
-    // In a model each thread says which it uses.
-    #[cfg(all(any(feature = "std", test), lowwater_loom))]
-    loom::thread_local! { static PLACE: core::cell::Cell<usize> = core::cell::Cell::new(0); }
-
-    #[cfg(all(any(feature = "std", test), not(lowwater_loom)))]
-    const UNKNOWN: usize = usize::MAX;
-
-    #[cfg(any(feature = "std", test))]
-    #[inline]
-    pub(super) fn get() -> usize {
-        let place = PLACE.with(core::cell::Cell::get);
-        #[cfg(not(lowwater_loom))]
-        if place == UNKNOWN {
-            return set(crate::topology::cpu::hint());
-        }
-        place
-    }
-
-    /// The place to use in place of one that is taken: the processor's, or if it was that, the one behind it.
-    #[cfg(any(feature = "std", test))]
-    pub(super) fn next(place: usize) -> usize {
-        let here = crate::topology::cpu::hint();
-        set(if here == place { here + 1 } else { here })
-    }
-
-    #[cfg(any(feature = "std", test))]
-    #[cold]
-    pub(super) fn set(place: usize) -> usize {
-        // One bit less, so that it is not taken for unknown.
-        let place = place & (usize::MAX >> 1);
-        PLACE.with(|own| own.set(place));
-        place
-    }
 }
 
 /// From here on this thread uses this part.

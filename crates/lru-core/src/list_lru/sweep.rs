@@ -10,6 +10,7 @@
 //! Nobody registers: every group chains its own lists ([`Pairs`](super::Pairs)).
 
 use super::one::Idleness;
+use crate::fallible::try_push;
 use crate::rcu::{flush, pin};
 use crate::Memcg;
 use alloc::vec::Vec;
@@ -30,7 +31,7 @@ pub struct Swept {
 /// the last sweep, and not at the first one after the split.
 ///
 /// A list somebody [prepared](crate::ListLru::prepare) stays for as long as that is kept, an ancestor's as long as a child's.
-/// O(groups + their lists); holds a group's chain of lists while it is there, so that first adds of that group wait.
+/// Without memory for a list of the groups only the first in the order of the tree are looked at. O(groups + their lists); holds a group's chain of lists while it is there, so that first adds of that group wait.
 ///
 /// ```
 /// use lowwater_lru_core::{linked, list_lru, Links, ListLru, MemcgTree, NodeId};
@@ -49,7 +50,12 @@ pub struct Swept {
 /// ```
 pub fn sweep(root: &Memcg) -> Swept {
     // The other way round than pre-order, children come before their parents.
-    let groups: Vec<Memcg> = root.descendants().collect();
+    let mut groups = Vec::new();
+    for memcg in root.descendants() {
+        if try_push(&mut groups, memcg).is_err() {
+            break;
+        }
+    }
     let mut swept = Swept::default();
     for memcg in groups.iter().rev() {
         sweep_group(memcg, &mut swept);

@@ -2,7 +2,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | `model` | L1 to L6, L9, L11, L13, L16, L17, L20: a random history against a plain model, the eager twin beside it, checked after each step |
+//! | `model` | L1 to L7, L9, L11, L13, L16, L17, L20: a random history against a plain model, the eager twin beside it, checked after each step |
 //! | `unit` | L2, L4, L5, L7, L8, L9, L11, L12, L15, L18 (ids), L20: one each |
 //! | `resume` | L11 to L14, R7: walks that give the lock back; many at once |
 //! | `sweep` | L6, L16: what is idle is given back |

@@ -2,8 +2,7 @@
 
 use super::ListLru;
 use crate::list::Linked;
-use crate::rcu::pin;
-use core::ptr::{self, NonNull};
+use core::ptr;
 
 impl<T: Linked> ListLru<T> {
     /// Makes an item the youngest of its list. False if it is on none of these: removed, or isolated by a walk. O(1), with the list's
@@ -32,14 +31,12 @@ impl<T: Linked> ListLru<T> {
     /// ```
     #[doc(alias = "mark_page_accessed")]
     pub fn touch(&self, item: &T) -> bool {
-        // SAFETY: the links are a part of `item`, which is borrowed.
-        let links = unsafe { T::links(NonNull::from(item)).as_ref() };
-        let guard = pin();
-        let Some(mut list) = self.raw.lock_home(links, None, &guard) else { return false };
-        // SAFETY: the item is on this list, whose lock we hold.
-        let pushed = list.with_list(|l| unsafe { l.remove(ptr::from_ref(links)) });
-        // SAFETY: it was just removed.
-        list.with_list(|l| unsafe { l.push_back(pushed) });
-        true
+        let touched = self.at_home(item, |mut list, links| {
+            // SAFETY: the item is on this list, whose lock we hold.
+            let pushed = list.with_list(|l| unsafe { l.remove(ptr::from_ref(links)) });
+            // SAFETY: it was just removed.
+            list.with_list(|l| unsafe { l.push_back(pushed) });
+        });
+        touched.is_some()
     }
 }

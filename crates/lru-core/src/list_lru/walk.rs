@@ -35,7 +35,7 @@ use super::cursor::Cursor;
 use super::one::Locked;
 use super::raw::{RawListLru, Round};
 use super::Isolated;
-use crate::list::{Handle, Linked, Links};
+use crate::list::{handle_of, Linked, Links};
 use crate::rcu::pin;
 use crate::sync::Arc;
 use crate::{Memcg, NodeId};
@@ -136,10 +136,8 @@ impl<'a, T: Linked> Isolate<'a, T> {
         let links = unsafe { self.links.as_ref() };
         // SAFETY: the item is on this list, whose lock we hold.
         let pushed = unsafe { self.list.unlink(links, core::ptr::null_mut()) };
-        // SAFETY: these are the links of a `T`.
-        let object = unsafe { T::from_links(pushed) };
-        // SAFETY: the list owned the item by this handle, and gave it up.
-        let handle = unsafe { T::Handle::from_raw(object) };
+        // SAFETY: these are the links of a `T`, and the list gave it up.
+        let handle = unsafe { handle_of::<T>(pushed) };
         (handle, Unlocked { removed: true, call: PhantomData })
     }
 }

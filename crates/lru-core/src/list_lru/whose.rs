@@ -1,19 +1,14 @@
 //! Taking an item off, and learning whose list it was on.
 
 use super::ListLru;
-use crate::list::{Handle, Linked};
-use crate::rcu::pin;
+use crate::list::{handle_of, Linked};
 use crate::Memcg;
-use core::ptr::{self, NonNull};
+use core::ptr;
 
 impl<T: Linked> ListLru<T> {
     /// On whose list an item is; none if on none of these. True for no longer than it takes to ask.
     pub fn whose(&self, item: &T) -> Option<Memcg> {
-        // SAFETY: the links are a part of `item`, which is borrowed.
-        let links = unsafe { T::links(NonNull::from(item)).as_ref() };
-        let guard = pin();
-        let list = self.raw.lock_home(links, None, &guard)?;
-        Some(list.memcg().clone())
+        self.at_home(item, |list, _| list.memcg().clone())
     }
 
     /// As [`del`](Self::del), and says on whose list the item was: the group it was added for, or the ancestor that took that one's
@@ -36,17 +31,12 @@ impl<T: Linked> ListLru<T> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn del_whose(&self, item: &T) -> Option<(T::Handle, Memcg)> {
-        // SAFETY: the links are a part of `item`, which is borrowed.
-        let links = unsafe { T::links(NonNull::from(item)).as_ref() };
-        let guard = pin();
-        let mut list = self.raw.lock_home(links, None, &guard)?;
-        let memcg = list.memcg().clone();
-        // SAFETY: the item is on this list, whose lock we hold.
-        let pushed = unsafe { list.unlink(links, ptr::null_mut()) };
-        drop(list);
-        // SAFETY: only a `T`'s links are on these lists.
-        let object = unsafe { T::from_links(pushed) };
-        // SAFETY: the list owned the item by this handle, and gave it up.
-        Some((unsafe { T::Handle::from_raw(object) }, memcg))
+        self.at_home(item, |mut list, links| {
+            let memcg = list.memcg().clone();
+            // SAFETY: the item is on this list, whose lock we hold.
+            let pushed = unsafe { list.unlink(links, ptr::null_mut()) };
+            // SAFETY: only a `T`'s links are on these lists, and the list gave it up.
+            (unsafe { handle_of::<T>(pushed) }, memcg)
+        })
     }
 }

@@ -109,7 +109,7 @@ impl Stock {
         self.here().is_some_and(|mut slot| slot.memcg.as_ref() == Some(memcg) && slot.add(bytes))
     }
 
-    /// The bytes of `memcg` and the groups below it in the slot of this processor. None if somebody is in it.
+    /// The bytes of `memcg` and the groups below it in the slot of this processor; 0 also while another thread is in it.
     pub(crate) fn below(&self, memcg: &Memcg) -> u64 {
         let is_below = |slot: &Slot| slot.memcg.as_ref().is_some_and(|group| group.is_descendant_of(memcg));
         self.here().filter(|slot| is_below(slot)).map_or(0, |slot| slot.bytes)

@@ -23,11 +23,18 @@
 //! - A mark of 0, or a later one of the same reader, is read by an Acquire that meets its Release: what it read before, it read
 //!   before the thing is freed.
 //!
-//! Held by the tests below: `a_thing_is_freed_after_its_readers`, and its twins without one of them, which must fail. (The
-//! reader's Acquire has none: in a model its light fence is a real one, and implies it.)
+//! - One heavy fence is enough for all stamps that were given out before it, and marks may be looked at later: a reader that came
+//!   in after the fence does not find the thing, and the marks of those before it are seen from then on ([`Reached`]).
+//!
+//! Held by `marks/tests.rs`: `a_thing_is_freed_after_its_readers`, `one_heavy_fence_is_enough_for_all_that_was_stamped_before`, and
+//! their twins without one of these, which must fail. (The reader's Acquire has none, nor has that of `now`: in a model the fence after
+//! it is a real one, and implies it.)
 
 use crate::sync::atomic::{fence, AtomicU64, Ordering};
 use core::cell::Cell;
+
+#[cfg(all(test, lowwater_loom))]
+mod tests;
 
 /// Outside.
 const OUTSIDE: u64 = 0;
@@ -52,6 +59,12 @@ pub(super) struct Mark {
 // SAFETY: `depth` and `due` are touched only by the thread whose mark it is; the rest is atomic, or never changes.
 unsafe impl Sync for Mark {}
 
+/// What has had its heavy fence. Under a lock, which orders those who look after one fence.
+pub(super) struct Reached {
+    /// Everything that is stamped earlier.
+    before: u64,
+}
+
 impl Time {
     #[cfg(not(lowwater_loom))]
     pub(super) const fn new() -> Self {
@@ -71,8 +84,7 @@ impl Time {
     }
 
     /// The time now, for who has no lock. What is stamped earlier was unreachable before.
-    #[cfg(not(lowwater_loom))]
-    pub(super) fn now(&self) -> u64 {
+    fn now(&self) -> u64 {
         // Acquire: meets the Release in `move_on`, so that what the fence after this is for comes before it.
         self.0.load(Ordering::Acquire)
     }
@@ -82,6 +94,32 @@ impl Time {
     pub(super) fn move_on(&self, stamp: u64) {
         // Release: meets the Acquire in `enter`.
         self.0.store(stamp + 1, if crate::mutated!("time_relaxed") { Ordering::Relaxed } else { Ordering::Release });
+    }
+}
+
+impl Reached {
+    /// Nothing has.
+    pub(super) const fn new() -> Self {
+        Self { before: BEGIN }
+    }
+
+    /// Has what is stamped so had its heavy fence?
+    pub(super) fn has(&self, stamp: u64) -> bool {
+        self.before > stamp
+    }
+
+    /// Sees to it that what is stamped so, before time moved on, has had its heavy fence. False if it cannot be had.
+    pub(super) fn reach(&mut self, stamp: u64, time: &Time, heavy_fence: impl FnOnce() -> bool) -> bool {
+        if self.has(stamp) {
+            return true;
+        }
+        // Before the fence: what is stamped while that lasts may come too late for it.
+        let now = time.now();
+        if !heavy_fence() {
+            return false;
+        }
+        self.before = if crate::mutated!("time_after_fence") { time.now() } else { now };
+        true
     }
 }
 
@@ -149,98 +187,5 @@ impl Mark {
             // SeqCst: the compiler keeps the order; the processor's fence comes from `membarrier`.
             core::sync::atomic::compiler_fence(Ordering::SeqCst);
         }
-    }
-}
-
-#[cfg(all(test, lowwater_loom))]
-mod tests {
-    use super::*;
-    use crate::sync::atomic::AtomicUsize;
-    use crate::sync::{with_mutant, UnsafeCell};
-    use alloc::sync::Arc;
-    use loom::thread;
-
-    /// Two things, one after the other in the same place; each is read under a mark, and "freed" by a write.
-    struct World {
-        time: Time,
-        mark: Mark,
-        place: AtomicUsize,
-        turn: AtomicUsize,
-        things: [UnsafeCell<u32>; 2],
-    }
-
-    // SAFETY: loom checks each access to the cells; that is the test.
-    unsafe impl Sync for World {}
-    // SAFETY: as for Sync.
-    unsafe impl Send for World {}
-
-    fn story() {
-        let w = Arc::new(World {
-            time: Time::new(),
-            mark: Mark::new(true),
-            place: AtomicUsize::new(0),
-            turn: AtomicUsize::new(0),
-            things: [UnsafeCell::new(0), UnsafeCell::new(0)],
-        });
-        let reader = {
-            let w = w.clone();
-            thread::spawn(move || {
-                for _ in 0..2 {
-                    w.turn.fetch_add(1, Ordering::Relaxed);
-                    w.mark.enter(&w.time);
-                    let thing = w.place.load(Ordering::Acquire);
-                    // SAFETY: none; loom says whether it is freed meanwhile.
-                    w.things[thing].with(|p| unsafe { *p });
-                    w.mark.leave();
-                }
-            })
-        };
-        w.place.store(1, Ordering::Release);
-        // Not asked for: loom does not see what a load earlier on the same thread hides.
-        let stamp = BEGIN;
-        w.time.move_on(stamp);
-        // loom does not switch threads at a fence; here it may.
-        w.turn.fetch_add(1, Ordering::Relaxed);
-        if !crate::mutated!("without_heavy_fence") {
-            fence(Ordering::SeqCst);
-        }
-        if w.mark.is_past(stamp) {
-            // SAFETY: none; loom says whether it is still read.
-            w.things[0].with_mut(|p| unsafe { *p = 1 });
-        }
-        reader.join().unwrap();
-    }
-
-    fn check() {
-        crate::sync::model(story);
-    }
-
-    #[test]
-    fn a_thing_is_freed_after_its_readers() {
-        check();
-    }
-
-    #[test]
-    #[should_panic]
-    fn and_before_without_the_readers_fence() {
-        with_mutant("without_light_fence", check);
-    }
-
-    #[test]
-    #[should_panic]
-    fn and_before_without_the_collectors_fence() {
-        with_mutant("without_heavy_fence", check);
-    }
-
-    #[test]
-    #[should_panic]
-    fn and_before_when_readers_leave_relaxed() {
-        with_mutant("leave_relaxed", check);
-    }
-
-    #[test]
-    #[should_panic]
-    fn and_before_when_time_moves_on_relaxed() {
-        with_mutant("time_relaxed", check);
     }
 }

@@ -6,7 +6,7 @@
 //! `membarrier` costs microseconds and reaches every processor that runs a thread of ours, so what is retired is collected by
 //! the [`BATCH`]. Where the system does not have it (Linux before 4.14, a sandbox, another system), readers bring a fence, as told by their mark.
 
-use super::marks::{Mark, Time};
+use super::marks::{Mark, Reached, Time};
 use super::{Queues, Retired};
 use crate::sync::atomic::{fence, AtomicUsize, Ordering};
 use crate::sync::Mutex;
@@ -20,7 +20,7 @@ const BATCH: usize = 64;
 
 static DOMAIN: Domain = Domain {
     time: Time::new(),
-    readers: Mutex::new(Readers { marks: Vec::new(), fenced: None, reached: 0 }),
+    readers: Mutex::new(Readers { marks: Vec::new(), fenced: None, reached: Reached::new() }),
     strays: AtomicUsize::new(0),
     garbage: Mutex::new(Garbage { queues: Queues::new(), due_at: BATCH }),
 };
@@ -45,8 +45,7 @@ struct Readers {
     marks: Vec<*const Mark>,
     /// Must readers bring fences? `None` until the first asks.
     fenced: Option<bool>,
-    /// What is stamped earlier than this has had its heavy fence.
-    reached: u64,
+    reached: Reached,
 }
 
 // SAFETY: marks are live while they are here, and what may be done through a shared one is what `Mark` allows any thread.
@@ -119,7 +118,7 @@ pub(crate) fn seal() -> Stamp {
 impl Stamp {
     /// Can [`is_past`](Self::is_past) be asked without a heavy fence, because somebody has run one since?
     pub(crate) fn is_fenced(&self) -> bool {
-        DOMAIN.readers.lock().reached > self.0
+        DOMAIN.readers.lock().reached.has(self.0)
     }
 
     /// Has every reader left that was inside then? Never true for a thread that is inside itself since then. A heavy fence the
@@ -162,7 +161,7 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         if self.mark.is_null() {
-            // Release: meets the Acquire in `collect`.
+            // Release: meets the Acquire in `is_reached`.
             DOMAIN.strays.fetch_sub(1, Ordering::Release);
         } else {
             // SAFETY: a guard does not leave its thread (it has a raw pointer), whose mark lives as long as its guards.
@@ -201,7 +200,7 @@ impl Domain {
             garbage.due_at = BATCH;
             (garbage.queues.take(), stamp)
         };
-        if self.are_past(stamp) {
+        if self.is_reached(stamp) {
             // SAFETY: it was unreachable when time moved on, and by the marks every reader inside came in after that.
             unsafe { gone.free() };
         } else {
@@ -210,35 +209,18 @@ impl Domain {
         }
     }
 
-    /// As [`are_past`](Self::are_past), with one heavy fence for all stamps that were given out before it: a reader that came in
-    /// after it does not find the thing, and the marks of those before it are seen from then on, however late one looks.
+    /// Has every reader left, or come in, after what is stamped so was unreachable? A heavy fence, unless one came later than the stamp.
     fn is_reached(&self, stamp: u64) -> bool {
         let mut readers = self.readers.lock();
-        if readers.reached <= stamp {
-            let now = self.time.now();
-            // SeqCst: as in `are_past`.
+        let fenced = readers.fenced;
+        let heavy_fence = || {
+            // SeqCst: the heavy fence, as the marks' table has it; enough by itself where readers bring theirs, and for strays.
             fence(Ordering::SeqCst);
-            if readers.fenced == Some(false) && !heavy_fence::run() {
-                return false;
-            }
-            readers.reached = now;
-        }
-        // Acquire: meets the Release of a stray's end.
-        self.strays.load(Ordering::Acquire) == 0
-            // SAFETY: marks are live while they are registered, and the lock is held.
-            && readers.marks.iter().all(|&mark| unsafe { &*mark }.is_past(stamp))
-    }
-
-    /// Has every reader left, or come in, after what is stamped so was unreachable?
-    fn are_past(&self, stamp: u64) -> bool {
-        let readers = self.readers.lock();
-        // SeqCst: the heavy fence, as the marks' table has it; enough by itself where readers bring theirs, and for strays.
-        fence(Ordering::SeqCst);
-        if readers.fenced == Some(false) && !heavy_fence::run() {
-            return false;
-        }
-        // Acquire: meets the Release of a stray's end.
-        self.strays.load(Ordering::Acquire) == 0
+            fenced != Some(false) || heavy_fence::run()
+        };
+        readers.reached.reach(stamp, &self.time, heavy_fence)
+            // Acquire: meets the Release of a stray's end.
+            && self.strays.load(Ordering::Acquire) == 0
             // SAFETY: marks are live while they are registered, and the lock is held.
             && readers.marks.iter().all(|&mark| unsafe { &*mark }.is_past(stamp))
     }

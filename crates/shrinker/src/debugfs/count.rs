@@ -11,7 +11,7 @@ use crate::map::path;
 use crate::registry::Registry;
 
 impl Registry {
-    /// The text of a shrinker's `count` file, or none if no such shrinker can be asked:
+    /// The text of a shrinker's `count` file, or none if no such shrinker can be asked, or it panics:
     ///
     /// ```text
     /// <group id> <objects on node 0> <objects on node 1> ...
@@ -49,12 +49,15 @@ impl Registry {
     #[doc(alias = "shrinker_debugfs_count_show")]
     pub fn debugfs_count(&self, id: ShrinkerId) -> Option<String> {
         let _scope = self.inner.scopes.enter_first()?;
-        let held = self.inner.lookup(id.get())?;
+        let mut held = self.inner.lookup(id.get())?;
         // By path, which is the order of the tree.
         let mut lines: BTreeMap<Vec<MemcgId>, (Memcg, Vec<u64>)> = BTreeMap::new();
         for (memcg, node) in self.inner.map.pairs_of(id.get()) {
             let sc = ShrinkControl::count(&memcg, node, Reclaim::FOREGROUND);
-            let Ok(count) = held.count(&sc) else { continue };
+            let Ok(count) = held.count(&sc) else {
+                self.inner.panicked(&mut held);
+                return None;
+            };
             let Some(path) = path(MemcgId::ROOT, &memcg) else { continue };
             let line = lines.entry(path).or_insert_with(|| (memcg, vec![0; self.nodes()]));
             line.1[node.index()] = count.objects();

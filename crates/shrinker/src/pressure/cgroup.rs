@@ -25,14 +25,14 @@ mod membership;
 mod mount;
 mod stat;
 
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(lowwater_loom)))]
 mod read;
 
 pub use membership::Membership;
 pub use mount::{Mount, Place, Version};
 pub use stat::{Events, Stat};
 
-#[cfg(feature = "std")]
+#[cfg(all(feature = "std", not(lowwater_loom)))]
 pub use read::{Cgroup, CgroupError, Limit};
 
 pub(super) use super::text::limit as parse_limit;

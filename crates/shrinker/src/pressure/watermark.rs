@@ -22,6 +22,8 @@ use lowwater_lru_core::Bytes;
 /// assert!(!marks.is_low(Bytes::mib(62), Bytes::mib(64)));
 /// assert!(marks.is_low(Bytes::mib(63), Bytes::mib(64)));
 /// assert_eq!(marks.target(Bytes::mib(64)), Bytes::mib(60));
+/// assert!(marks.is_near(Bytes::mib(62), Bytes::mib(64)));
+/// assert!(!marks.is_near(Bytes::mib(61), Bytes::mib(64)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "WMARK_LOW")]

@@ -4,6 +4,7 @@ use alloc::{format, sync::Arc, vec::Vec};
 use core::time::Duration;
 use std::time::Instant;
 
+use lowwater_lru_core::fallible::try_push;
 use lowwater_lru_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lowwater_lru_core::sync::thread::{self, JoinHandle};
 use lowwater_lru_core::topology::Topology;
@@ -116,7 +117,8 @@ impl Reclaimer {
     }
 
     /// Says that `memcg` should use less; the threads do the rest. Queues it for each node, or costs a fence and a load a node
-    /// when the same is queued already. Waits for nothing that waits.
+    /// when the same is queued already. Waits for nothing that waits. Without memory to queue it nothing happens: a group that is
+    /// near its limit is asked for again at its next charge.
     #[doc(alias = "wakeup_kswapd")]
     pub fn wake(&self, memcg: &Memcg, reason: Reason) {
         let target = reason.target(memcg, &self.watermarks);
@@ -288,11 +290,12 @@ impl DebtListener for Debtors {
     }
 }
 
-/// A new job, unless one for the group is under way that goes as far.
+/// A new job, unless one for the group is under way that goes as far. Without memory for it there is none: while its reason lasts,
+/// it is asked for again.
 fn add(jobs: &mut Vec<Job>, request: Request, watermarks: &Watermarks) {
     if request.reason == Reason::Debt {
         if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.pays_debts()) {
-            jobs.push(Job::debts(request.memcg));
+            let _ = try_push(jobs, Job::debts(request.memcg));
         }
         return;
     }
@@ -302,7 +305,7 @@ fn add(jobs: &mut Vec<Job>, request: Request, watermarks: &Watermarks) {
         reason => reason.target(&request.memcg, watermarks),
     };
     if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.target().is_some_and(|other| other <= target)) {
-        jobs.push(Job::new(request.memcg, target));
+        let _ = try_push(jobs, Job::new(request.memcg, target));
     }
 }
 

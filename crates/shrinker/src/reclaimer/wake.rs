@@ -21,6 +21,7 @@
 
 use alloc::vec::Vec;
 
+use lowwater_lru_core::fallible::try_push;
 use lowwater_lru_core::sync::{
     atomic::{fence, AtomicU64, Ordering},
     Condvar, Mutex, MutexGuard,
@@ -69,7 +70,8 @@ pub(super) struct Request {
 }
 
 impl Wake {
-    /// Queues a request and wakes the thread. Costs a fence and a load when the same is queued already.
+    /// Queues a request and wakes the thread. Costs a fence and a load when the same is queued already. Without memory for it it
+    /// is not queued: it comes from where memory is short, and comes again.
     pub(super) fn request(&self, memcg: &Memcg, reason: Reason, target: Bytes) {
         let key = key(memcg, reason);
         if !mutated!("wake_without_fence") {
@@ -91,7 +93,12 @@ impl Wake {
             // Two who ask for so many bytes each want both.
             (Some(old), Reason::Manual(bytes)) => old.target = old.target.saturating_sub(bytes),
             (Some(old), _) => old.target = target,
-            (None, _) => state.requests.push(Request { memcg: memcg.clone(), reason, target }),
+            (None, _) => {
+                if try_push(&mut state.requests, Request { memcg: memcg.clone(), reason, target }).is_err() {
+                    // Not noted in `queued`: whoever charges next asks again.
+                    return;
+                }
+            }
         }
         // Relaxed: written only under the lock; who reads it without has its fence.
         self.queued.store(key, Ordering::Relaxed);
@@ -128,8 +135,11 @@ impl Wake {
 
     fn drain(&self, state: &mut State) -> Vec<Request> {
         let mut requests = core::mem::take(&mut state.requests);
-        let soon = core::mem::take(&mut state.soon).into_iter();
-        requests.extend(soon.map(|memcg| Request { memcg, reason: Reason::Debt, target: Bytes::MAX }));
+        // Without memory they wait for the next time.
+        if requests.try_reserve(state.soon.len()).is_ok() {
+            let soon = core::mem::take(&mut state.soon).into_iter();
+            requests.extend(soon.map(|memcg| Request { memcg, reason: Reason::Debt, target: Bytes::MAX }));
+        }
         // Relaxed: ordered by the fence that follows.
         self.queued.store(NONE, Ordering::Relaxed);
         if !mutated!("take_without_fence") {
@@ -155,8 +165,8 @@ impl Wake {
         if state.soon.contains(memcg) {
             return;
         }
-        state.soon.push(memcg.clone());
-        if state.soon.len() == 1 {
+        // Without memory: whoever leaves the next debt tells of it again.
+        if try_push(&mut state.soon, memcg.clone()).is_ok() && state.soon.len() == 1 {
             self.rouse(state);
         }
     }

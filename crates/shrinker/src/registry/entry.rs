@@ -62,12 +62,6 @@ impl Entry {
         })
     }
 
-    /// The name in debugfs and in traces.
-    #[cfg(feature = "tracing")]
-    pub(crate) fn full_name(&self) -> alloc::string::String {
-        alloc::format!("{}-{}", self.name, self.key.id)
-    }
-
     /// Bytes allocated for it: this, its gate, its listener, its name; not the shrinker.
     pub(crate) fn bytes(&self) -> usize {
         arc_bytes::<Self>() + arc_bytes::<Gate>() + arc_bytes::<super::builder::Listener>() + self.name.len()
@@ -79,8 +73,8 @@ impl Entry {
         self.aside.load(Ordering::Relaxed)
     }
 
-    /// Nobody shall call it again.
-    pub(crate) fn set_aside(&self) {
+    /// Nobody shall call it again; see [`Inner::set_aside`](super::Inner::set_aside).
+    pub(super) fn set_aside(&self) {
         // Relaxed: see `is_aside`.
         self.aside.store(true, Ordering::Relaxed);
     }
@@ -103,7 +97,7 @@ impl core::ops::Deref for Held {
 impl Held {
     /// Notes what was done, to be counted when the gate is left.
     pub(crate) fn visited(&mut self, visited: Visited) {
-        self.inside.visited = visited;
+        self.inside.visited += visited;
     }
 
     pub(crate) fn count(&self, sc: &ShrinkControl<'_>) -> Result<Count, Panicked> {

@@ -79,8 +79,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let Err(error) = self.end() else { return };
         if let Some((entry, claim)) = self.live.take() {
-            entry.set_aside();
-            claim.inner.map.close(claim.key);
+            claim.inner.set_aside(&entry);
             // The id stays in use: the entry is still found under it.
             core::mem::forget(claim);
         }

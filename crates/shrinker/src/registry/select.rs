@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use bitflags::bitflags;
+use lowwater_lru_core::fallible::try_push;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use super::{drop_all, Inner, Registry};
@@ -88,11 +89,13 @@ impl<'a> Select<'a> {
         self
     }
 
-    fn nodes(&self, registry: &Registry) -> Vec<NodeId> {
-        match self.node {
-            Some(node) => alloc::vec![node],
-            None => (0..registry.nodes()).map(|n| NodeId::new(n as u16)).collect(),
-        }
+    /// An iterator, and not a list: reclaim asks, which runs because there is no memory.
+    fn nodes(&self, registry: &Registry) -> impl Iterator<Item = NodeId> {
+        let nodes = match self.node {
+            Some(node) => node.index()..node.index() + 1,
+            None => 0..registry.nodes(),
+        };
+        nodes.map(|n| NodeId::new(n as u16))
     }
 }
 
@@ -117,10 +120,9 @@ impl Registry {
     pub fn drop_selected(&self, select: &Select<'_>) -> u64 {
         let Some(_scope) = self.inner.scopes.enter_first() else { return 0 };
         let root = select.memcg.unwrap_or(&self.inner.root);
-        let nodes = select.nodes(self);
         drop_all(|| {
-            nodes.iter().fold(0, |freed: u64, node| {
-                let (node, flags, protect, only) = (*node, Reclaim::KSWAPD, Protect::Nothing, select.only);
+            select.nodes(self).fold(0, |freed: u64, node| {
+                let (flags, protect, only) = (Reclaim::KSWAPD, Protect::Nothing, select.only);
                 let pass = Pass { inner: &self.inner, root, node, priority: 0, flags, protect, only };
                 freed.saturating_add(pass.run(&mut Work::unlimited()).freed)
             })
@@ -130,6 +132,9 @@ impl Registry {
     /// As [`shrink`](Self::shrink), for a part: one pass over each node that is selected.
     pub fn shrink_selected(&self, select: &Select<'_>, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         let Some(_scope) = self.inner.scopes.enter_first() else { return Progress::default() };
+        if !flags.contains(Reclaim::BACKGROUND) {
+            self.inner.note_foreground();
+        }
         let root = select.memcg.unwrap_or(&self.inner.root);
         let mut progress = Progress::default();
         for node in select.nodes(self) {
@@ -140,15 +145,20 @@ impl Registry {
     }
 
     /// As [`reclaim`](Self::reclaim), for a part: until the group's usage has fallen by `bytes`, or nothing more can be freed
-    /// there.
+    /// there. Without memory for a job on each node, on those for which there is.
     pub fn reclaim_selected(&self, select: &Select<'_>, bytes: Bytes) -> Bytes {
         let memcg = select.memcg.unwrap_or(&self.inner.root);
         let before = memcg.usage();
         // No limit is looked at, so the marks do not matter.
         let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
         let target = Reason::Manual(bytes).target(memcg, &marks);
-        let job = |node| (node, Job::new(memcg.clone(), target).only(select.only));
-        let mut jobs: Vec<_> = select.nodes(self).into_iter().map(job).collect();
+        let mut jobs = Vec::new();
+        for node in select.nodes(self) {
+            let job = (node, Job::new(memcg.clone(), target).only(select.only));
+            if try_push(&mut jobs, job).is_err() {
+                break;
+            }
+        }
         for _ in 0..STEPS_MAX {
             jobs.retain_mut(|(node, job)| matches!(job.step(self, *node, SCAN_MAX), Step::Again | Step::BackOff));
             if jobs.is_empty() {

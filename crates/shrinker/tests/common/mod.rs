@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 pub type CountFn = Box<dyn Fn(&ShrinkControl<'_>) -> Option<Count> + Send + Sync>;
+pub type WeighFn = Box<dyn Fn(&ShrinkControl<'_>) -> Option<Bytes> + Send + Sync>;
 pub type ScanFn = Box<dyn Fn(&mut ShrinkControl<'_>) -> Option<Scan> + Send + Sync>;
 
 #[derive(Default)]
@@ -27,6 +28,7 @@ pub struct Shelf {
     /// Instead of the honest answers.
     pub count: OnceLock<CountFn>,
     pub scan: OnceLock<ScanFn>,
+    pub weigh: OnceLock<WeighFn>,
 }
 
 #[derive(Default)]
@@ -129,6 +131,10 @@ impl Shrinker for Shelf {
         }
         sc.set_nr_scanned(freed);
         Scan::Freed(freed)
+    }
+
+    fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<Bytes> {
+        self.weigh.get().and_then(|weigh| weigh(sc))
     }
 }
 

@@ -35,7 +35,12 @@ enum Op {
         place: usize,
         refuse: Option<usize>,
     },
+    /// `whose`: with the group it was on.
     Del {
+        item: usize,
+        whose: bool,
+    },
+    Touch {
         item: usize,
     },
     Walk {
@@ -72,7 +77,8 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(item, group, node, place, refuse)| Op::Add { item, group, node, place: place & 0xff, refuse }),
         3 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::Split { group, node, refuse }),
         1 => (any::<usize>(), 0..NODES).prop_map(|(group, node)| Op::EndParts { group, node }),
-        4 => (0..ITEMS).prop_map(|item| Op::Del { item }),
+        4 => (0..ITEMS, any::<bool>()).prop_map(|(item, whose)| Op::Del { item, whose }),
+        2 => (0..ITEMS).prop_map(|item| Op::Touch { item }),
         2 => any::<usize>().prop_map(|group| Op::Sweep { group }),
         2 => (any::<usize>(), 0..NODES, 0..8_u64, any::<u16>())
             .prop_map(|(group, node, nr, verdicts)| Op::Walk { group, node, nr, verdicts }),
@@ -171,6 +177,14 @@ impl Model {
             group = self.parent[group];
         }
         group
+    }
+
+    /// The group and node on whose list an item is, and the list or the part itself.
+    fn find(&mut self, item: usize) -> Option<((usize, u16), &mut VecDeque<usize>)> {
+        self.lists.iter_mut().find_map(|(key, lists)| {
+            let list = lists.all_mut().find(|list| list.contains(&item))?;
+            Some((*key, list))
+        })
     }
 
     fn is_below(&self, mut group: usize, top: usize) -> bool {
@@ -335,12 +349,29 @@ fn run(ops: Vec<Op>) {
                 assert_eq!(lru.end_parts_now(&groups[group], NodeId::new(node)), list.is_some());
                 list.into_iter().for_each(Lists::end_parts);
             }
-            Op::Del { item } => {
-                let list = model.lists.values_mut().flat_map(Lists::all_mut).find(|list| list.contains(&item));
-                assert_eq!(lru.del(&items[item]).is_some(), list.is_some(), "L4");
-                assert_eq!(eager.del(&twins[item]).is_some(), list.is_some(), "L4");
-                if let Some(list) = list {
+            Op::Del { item, whose } => {
+                let found = model.find(item);
+                let owner = found.as_ref().map(|((group, _), _)| groups[*group].clone());
+                if whose {
+                    let (handle, whose) = lru.del_whose(&items[item]).unzip();
+                    assert_eq!((handle.map(|it| it.number), whose), (found.as_ref().map(|_| item), owner), "L4");
+                } else {
+                    assert_eq!(lru.del(&items[item]).map(|it| it.number), found.as_ref().map(|_| item), "L4");
+                }
+                assert_eq!(eager.del(&twins[item]).is_some(), found.is_some(), "L4");
+                if let Some((_, list)) = found {
                     list.retain(|&i| i != item);
+                }
+            }
+            Op::Touch { item } => {
+                let found = model.find(item);
+                assert_eq!(lru.touch(&items[item]), found.is_some());
+                if let Some(((group, node), list)) = found {
+                    list.retain(|&i| i != item);
+                    list.push_back(item);
+                    // The twin's youngest is what was added last.
+                    let twin = eager.del(&twins[item]).expect("L4");
+                    assert!(eager.add(twin, &groups[group], NodeId::new(node)).is_ok(), "L4");
                 }
             }
             Op::Sweep { .. } => {} // Below.
@@ -389,6 +420,10 @@ fn run(ops: Vec<Op>) {
         }
         lru.assert_valid();
         assert_eq!(lru.pairs(), model.lists.len(), "L16");
+        for (n, it) in items.iter().enumerate() {
+            let group = model.find(n).map(|((group, _), _)| &groups[group]);
+            assert_eq!(lru.whose(it).as_ref(), group, "L7");
+        }
         for (g, group) in groups.iter().enumerate() {
             for node in 0..NODES {
                 let list = model.lists.get(&(g, node));

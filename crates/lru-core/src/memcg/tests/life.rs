@@ -293,6 +293,38 @@ fn no_charge_fails_for_bytes_in_stock() {
 }
 
 #[test]
+fn what_is_in_stock_is_its_groups_and_taken_only_if_it_is_enough() {
+    let tree = MemcgTree::new(1);
+    let a = tree.root().create("a").unwrap();
+    let (ab, c) = (a.create("b").unwrap(), tree.root().create("c").unwrap());
+    assert!(!ab.try_charge_from_stock(b(1)), "there is none");
+    for _ in 0..2 {
+        let _ = ab.try_charge(b(512)).unwrap();
+    }
+    let full = (32 << 10) - 512;
+    let in_stock = || [tree.root(), &a, &ab, &c].map(|memcg| memcg.in_stock().get());
+    assert_eq!(in_stock(), [full, full, full, 0]);
+    let usage = tree.root().usage();
+
+    assert!(!a.try_charge_from_stock(b(1)) && !c.try_charge_from_stock(b(1)), "it is not theirs");
+    assert!(!ab.try_charge_from_stock(b(full + 1)), "it is not enough");
+    assert_eq!((in_stock(), tree.root().usage()), ([full, full, full, 0], usage), "and nothing has changed");
+    assert!(ab.try_charge_from_stock(b(1_000)));
+    assert_eq!(in_stock(), [full - 1_000, full - 1_000, full - 1_000, 0]);
+    assert_eq!(tree.root().usage(), usage, "it was charged before");
+
+    // Whoever comes twice would take a batch.
+    for times in 1..=3 {
+        assert_eq!(c.try_charge_exactly(b(10)), Ok(Charged::Within));
+        assert_eq!((c.usage(), c.in_stock()), (b(times * 10), Bytes::ZERO));
+    }
+    assert_eq!(ab.in_stock(), b(full - 1_000), "nor does it take what another has");
+    a.set_max(a.usage());
+    assert_eq!(ab.try_charge_exactly(b(full - 1_000)), Ok(Charged::Within), "what is in stock makes no charge fail");
+    assert_eq!((ab.in_stock(), ab.try_charge_exactly(b(1)).unwrap_err().memcg), (Bytes::ZERO, a));
+}
+
+#[test]
 fn a_charge_may_be_huge() {
     let tree = MemcgTree::new(1);
     let _ = tree.root().try_charge(b(1)).unwrap();

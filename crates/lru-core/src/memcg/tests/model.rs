@@ -17,6 +17,8 @@ enum Op {
     Offline(usize),
     DropHandle(usize),
     Charge(usize, u64),
+    ChargeExactly(usize, u64),
+    ChargeFromStock(usize, u64),
     /// Uncharges this many 255ths of what is charged.
     Uncharge(usize, u8),
     Set(usize, Limit, u64),
@@ -41,6 +43,8 @@ fn op() -> impl Strategy<Value = Op> {
         2 => group().prop_map(Op::Offline),
         2 => group().prop_map(Op::DropHandle),
         8 => (group(), bytes()).prop_map(|(group, bytes)| Op::Charge(group, bytes)),
+        3 => (group(), bytes()).prop_map(|(group, bytes)| Op::ChargeExactly(group, bytes)),
+        3 => (group(), bytes()).prop_map(|(group, bytes)| Op::ChargeFromStock(group, bytes)),
         4 => (group(), any::<u8>()).prop_map(|(group, part)| Op::Uncharge(group, part)),
         2 => (group(), limit, setting).prop_map(|(group, limit, to)| Op::Set(group, limit, to)),
         1 => Just(Op::Drain),
@@ -145,6 +149,8 @@ impl Model {
             Op::Offline(n) => self.offline(self.pick(n)),
             Op::DropHandle(n) => self.drop_handle(self.pick(n)),
             Op::Charge(n, bytes) => self.charge(self.pick(n), bytes),
+            Op::ChargeExactly(n, bytes) => self.charge_exactly(self.pick(n), bytes),
+            Op::ChargeFromStock(n, bytes) => self.charge_from_stock(self.pick(n), bytes),
             Op::Uncharge(n, part) => {
                 let n = self.pick(n);
                 let bytes = self.group(n).own * u64::from(part) / 255;
@@ -235,6 +241,36 @@ impl Model {
         }
     }
 
+    fn charge_exactly(&mut self, n: usize, bytes: u64) {
+        let Some(handle) = self.handle(n) else { return };
+        let over = |n: &usize| self.charged(*n) + bytes > self.group(*n).max;
+        let refusing: Vec<u32> = self.chain(n).into_iter().filter(over).map(|n| self.group(n).id).collect();
+        let stock = self.tree.in_stock(self.tree.root());
+        match handle.try_charge_exactly(Bytes::new(bytes)) {
+            Ok(charged) => {
+                assert!(refusing.is_empty(), "charged above max");
+                let told = match &charged {
+                    Charged::Within => None,
+                    Charged::AboveHigh(memcg) => Some(memcg.id().get()),
+                };
+                let above = handle.ancestry().find(|memcg| memcg.usage() > memcg.high());
+                assert_eq!(told, above.map(|memcg| memcg.id().get()));
+                self.group_mut(n).own += bytes;
+            }
+            Err(refused) => assert!(refusing.contains(&refused.memcg.id().get()), "{refused:?} has room"),
+        }
+        assert!(self.tree.in_stock(self.tree.root()) <= stock, "it takes nothing for the stock");
+    }
+
+    fn charge_from_stock(&mut self, n: usize, bytes: u64) {
+        let Some(handle) = self.handle(n) else { return };
+        let (usage, stock) = (self.tree.root().usage(), self.tree.in_stock(&handle));
+        let taken = if handle.try_charge_from_stock(Bytes::new(bytes)) { bytes } else { 0 };
+        self.group_mut(n).own += taken;
+        assert_eq!(self.tree.root().usage(), usage, "what is in stock is counted already");
+        assert_eq!(self.tree.in_stock(&handle), stock - taken);
+    }
+
     fn uncharge(&mut self, n: usize, bytes: u64) {
         if let Some(handle) = self.handle(n) {
             handle.uncharge(Bytes::new(bytes));
@@ -275,6 +311,9 @@ impl Model {
             let Some(handle) = self.handle(n) else { continue };
             let (usage, max) = (handle.usage().get(), self.group(n).max);
             assert_eq!(usage, charged + self.tree.in_stock(&handle), "{handle:?}");
+            if self.slots < 2 {
+                assert_eq!(handle.in_stock().get(), self.tree.in_stock(&handle), "{handle:?}: there is one slot, ours");
+            }
             assert!(usage <= max.max(self.group(n).usage_before), "{handle:?} grew above its max");
             self.group_mut(n).usage_before = usage;
             if n > 0 && n % 2 == 1 && self.group(n).online {

@@ -42,6 +42,36 @@ fn r2_r8_a_del_beside_offline_finds_its_item() {
     model(del_beside_offline);
 }
 
+/// R2: a touch beside the splice. The item that was younger is the older one then, wherever both are.
+fn touch_beside_offline() {
+    let w = world();
+    let (touched, other) = (item(0), item(1));
+    w.lru.add(touched.clone(), &w.child, N0).unwrap();
+    w.lru.add(other, &w.child, N0).unwrap();
+    let end = thread::spawn(move || w.child.offline().unwrap());
+    assert!(w.lru.touch(&touched), "it is on a list throughout");
+    end.join().unwrap();
+    assert_eq!(w.lru.whose(&touched).as_ref(), Some(w.tree.root()));
+    let mut is_touched = alloc::vec::Vec::new();
+    w.lru.walk_one(w.tree.root(), N0, &mut 3, |it| {
+        is_touched.push(core::ptr::eq(it.item(), &*touched));
+        it.skip()
+    });
+    assert_eq!(is_touched, [false, true]);
+    w.end();
+}
+
+#[test]
+fn r2_a_touch_beside_offline_moves_its_item() {
+    model(touch_beside_offline);
+}
+
+#[test]
+#[should_panic]
+fn r2_and_loses_it_when_a_dead_lists_forward_is_not_followed() {
+    with_mutant("home_without_forward", || model(touch_beside_offline));
+}
+
 /// R8: a list found in the table, beside its end.
 fn lookup_beside_offline() {
     let w = world();
