@@ -17,7 +17,7 @@ use lowwater_lru_core::{pin, Memcg, NodeId, Soonest};
 use parking_lot::Mutex;
 
 use super::queues::Queue;
-use super::time::{Moment, TICK_TIME};
+use super::time::{Clock, Moment, TICK_TIME};
 use super::{Core, Inner, RemovalCause};
 use crate::runtime::{Chores, Next};
 
@@ -54,8 +54,8 @@ impl Default for Round {
 impl Rounds {
     /// An entry that is in the index expires then. True if the keeper is to be told.
     #[inline]
-    pub(super) fn says(&self, at: Moment) -> bool {
-        let is_sooner = |ours, said| Moment::from_raw(ours).is_sooner_than(Moment::from_raw(said));
+    pub(super) fn says(&self, at: Moment, clock: &Clock) -> bool {
+        let is_sooner = |ours, said| Moment::from_raw(ours).is_sooner_than(Moment::from_raw(said), || clock.now());
         !at.is_never() && self.said.says(at.raw(), is_sooner)
     }
 
@@ -70,7 +70,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
     /// An entry that is in the index expires then.
     #[inline]
     pub(super) fn says(&self, at: Moment) {
-        if self.core.rounds.says(at) {
+        if self.core.rounds.says(at, &self.core.clock) {
             self.runtime.keeper().nudge();
         }
     }
@@ -86,7 +86,7 @@ where
         let mut round = self.rounds.round.lock();
         let now = self.clock.now();
         if round.at.is_none() {
-            let next = Moment::sooner(round.seen, self.rounds.said());
+            let next = Moment::sooner(round.seen, self.rounds.said(), now);
             let Some(left) = next.left(now) else { return Next::Told };
             let rest = round.began.map_or(Duration::ZERO, |began| PERIOD.saturating_sub(began.elapsed()));
             if !next.is_past(now) || !rest.is_zero() {
@@ -104,7 +104,7 @@ where
             looked += 1;
             match entry.expires() {
                 at if at.is_past(now) => expired.push(entry),
-                at => *seen = Moment::sooner(*seen, at),
+                at => *seen = Moment::sooner(*seen, at, now),
             }
         });
         let is_done = at.is_done();

@@ -85,24 +85,27 @@ impl Moment {
         Some(Duration::from_nanos(left))
     }
 
-    /// Does it come before the other, as seen when either was told? Never comes last.
-    pub(super) fn is_sooner_than(self, other: Self) -> bool {
+    /// Does it come before the other? Never comes last. What is told in seconds may have come closer than what is told in ticks: then `now` is
+    /// asked for.
+    pub(super) fn is_sooner_than(self, other: Self, now: impl FnOnce() -> Now) -> bool {
         match (self.is_never(), other.is_never()) {
             (true, _) => false,
             (false, true) => true,
             _ => match (self.0 & SECONDS, other.0 & SECONDS) {
                 // Of 30 bits, the highest is the sign.
                 (0, 0) => ((self.0.wrapping_sub(other.0) << 2) as i32) < 0,
-                (0, _) => true,
-                (_, 0) => false,
-                _ => self.0 & NUMBER < other.0 & NUMBER,
+                (SECONDS, SECONDS) => self.0 & NUMBER < other.0 & NUMBER,
+                _ => {
+                    let now = now();
+                    self.nanoseconds_from(now) < other.nanoseconds_from(now)
+                }
             },
         }
     }
 
     /// That which comes first.
-    pub(super) fn sooner(a: Self, b: Self) -> Self {
-        if b.is_sooner_than(a) {
+    pub(super) fn sooner(a: Self, b: Self, now: Now) -> Self {
+        if b.is_sooner_than(a, || now) {
             b
         } else {
             a
@@ -129,6 +132,14 @@ impl Moment {
         let now = (now.0 / TICK) as u32;
         // Of 30 bits, the highest is the sign.
         (self.0.wrapping_sub(now) << 2) as i32 >> 2
+    }
+
+    /// Until then; it is not never.
+    fn nanoseconds_from(self, now: Now) -> i64 {
+        match self.0 & SECONDS {
+            0 => i64::from(self.ticks_from(now)) * TICK as i64,
+            _ => (u64::from(self.0 & NUMBER) * SECOND) as i64 - now.0 as i64,
+        }
     }
 
     /// The first that can be told at or after so many nanoseconds.
@@ -217,11 +228,15 @@ mod tests {
             moments.push(Moment::NEVER);
             for (i, a) in moments.iter().enumerate() {
                 for (j, b) in moments.iter().enumerate() {
-                    assert_eq!(a.is_sooner_than(*b), i < j, "{begin} {i} {j}");
-                    assert_eq!(Moment::sooner(*a, *b), moments[i.min(j)]);
+                    assert_eq!(a.is_sooner_than(*b, || Now(begin)), i < j, "{begin} {i} {j}");
+                    assert_eq!(Moment::sooner(*a, *b, Now(begin)), moments[i.min(j)]);
                 }
             }
         }
+        // Told when it was far off, it has come close.
+        let (day_22, now) = (Moment::at(u128::from(22 * DAY), Now(0)), Now(20 * DAY));
+        let day_39 = Moment::at(u128::from(39 * DAY), now);
+        assert!(day_22.is_sooner_than(day_39, || now) && !day_39.is_sooner_than(day_22, || now));
     }
 
     #[test]
