@@ -18,7 +18,6 @@
 //! [`Runtime::charge`] takes the bytes from the group and from all above it. Near a limit the reclaimer is woken, which costs the
 //! caller a few loads. At a limit the caller frees a little itself, bounded in objects and in time; if that is not enough it is told so,
 //! and nothing is lost.
-
 //!
 //! # Pressure from outside
 //!
@@ -82,7 +81,7 @@ struct Inner {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuntimeStats {
-    /// Bytes charged, those in per-thread stock included.
+    /// Bytes charged, those in the processors' stock included.
     pub usage: Bytes,
     /// The budget that holds now: less than was asked for while there is pressure, or if the control group leaves less.
     pub budget: Bytes,

@@ -121,7 +121,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// How much memory a key and a value own: on the heap, beyond their own size, which the cache knows
     /// ([`Cache::ENTRY_BYTES`] says how much it adds). `Bytes::ZERO` for those that own nothing.
     ///
-    /// Called once for each insert, before anything is changed, without a lock held.
+    /// Called once for each insert, and for each time that [`and_compute`](crate::cache::Place::and_compute) wants to put a value, before anything is changed and
+    /// without a lock held.
     pub fn weigher(
         self,
         weigher: impl Fn(&K, &V) -> Bytes + Send + Sync + 'static,

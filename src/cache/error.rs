@@ -49,8 +49,8 @@ pub enum Reason {
         /// The group that is full.
         group: String,
     },
-    /// The system gives no memory for a list of the group.
-    #[error("no memory for a list of group {group}")]
+    /// The system gives no memory for the entry, its list, or its place in the index.
+    #[error("no memory for an entry of group {group}")]
     NoMemory {
         /// The group.
         group: String,

@@ -144,7 +144,7 @@ where
     /// Asks `f` what to do with what is there, and does it, as one step for everybody else.
     ///
     /// If another thread changes the key in between, `f` is asked again with what is there then; so it must have no effect but its
-    /// answer. A value that was used here counts as used.
+    /// answer. To look at a value here does not count as a use; a value that is put in the place of another keeps the reads that one had.
     ///
     /// # Errors
     ///
