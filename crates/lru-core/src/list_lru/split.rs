@@ -179,12 +179,14 @@ impl Split {
         (walks == 0 || crate::mutated!("end_parts_under_a_walk")) && all - u64::from(most) < u64::from(QUIET)
     }
 
-    /// Counts a walk in: where it is to begin, and how many lists there are. `None`: the parts have ended. `whole` is its list.
+    /// Counts a walk in: where it is to begin, which is not where another is that goes round, and how many lists there are. `None`: the
+    /// parts have ended. `whole` is its list.
     pub(super) fn begin_round(&self, whole: &mut Locked<'_>) -> Option<(usize, usize)> {
         let lists = 1 + self.parts.len();
         self.with_rounds(whole, |rounds| {
+            let begin = rounds.next + rounds.walks as usize;
             rounds.walks += u32::from(!rounds.ended);
-            (!rounds.ended).then_some((rounds.next % lists, lists))
+            (!rounds.ended).then_some((begin % lists, lists))
         })
     }
 
