@@ -20,6 +20,9 @@
 //! # Bounds
 //!
 //! Room is made once by visiting 17 tenants at most, and lets go of 8 entries, of one tenant; of those visited each looks at 71 at most.
+//!
+//! Inside a callback, as a listener or a value's `Drop` that inserts, none is made: what is inserted there finds room, or is refused.
+//! Otherwise each entry that goes could have another one go, without end.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -81,8 +84,9 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Lets a few entries go; see the module.
+    /// Lets a few entries go; see the module. Nothing if this thread is letting go of some already.
     pub(super) fn make_room(&self, want: &Want<'_>) {
+        let Some(_scope) = want.runtime.registry().first_no_reclaim_scope() else { return };
         let own = self.queues.count(want.memcg, want.node);
         let others = self.queues.len() as u64 > own && want.memcg != want.limit;
         let protected = want.memcg != want.limit && is_protected(want.memcg, want.limit);

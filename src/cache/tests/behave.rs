@@ -3,7 +3,8 @@
 use super::{cache_of, entry_bytes};
 use crate::cache::{Computed, Op, Reason, RemovalCause};
 use crate::{Bytes, Cache, Runtime};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -275,6 +276,46 @@ fn a_listener_may_use_the_cache() {
         cache.insert(key, key).unwrap();
     }
     *slot.lock().unwrap() = None;
+}
+
+/// Eight entries' listeners that each insert two: without a bound each insert would set off the next.
+#[test]
+fn a_listener_may_insert_and_no_insert_begins_another_round() {
+    thread_local! { static DEPTH: Cell<usize> = const { Cell::new(0) } }
+    const ENTRIES: u64 = 500;
+    let runtime = Runtime::builder().budget(Bytes::new(ENTRIES * 200)).build().unwrap();
+    let slot = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
+    let (theirs, next, deepest) = (Arc::clone(&slot), AtomicU64::new(1 << 40), Arc::new(AtomicUsize::new(0)));
+    let (seen, kept) = (Arc::clone(&deepest), Arc::new(AtomicUsize::new(0)));
+    let told = Arc::clone(&kept);
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| Bytes::new(100))
+        .eviction_listener(move |_, _, cause| {
+            let cache = theirs.lock().unwrap().clone();
+            let Some(cache) = cache.filter(|_| cause == RemovalCause::Size && DEPTH.get() < 2) else { return };
+            DEPTH.set(DEPTH.get() + 1);
+            seen.fetch_max(DEPTH.get(), Ordering::Relaxed);
+            for _ in 0..2 {
+                match cache.insert(next.fetch_add(1, Ordering::Relaxed), 0) {
+                    Ok(_) => drop(told.fetch_add(1, Ordering::Relaxed)),
+                    Err(error) => assert!(matches!(error.reason, Reason::NoRoom { .. }), "{error}"),
+                }
+            }
+            DEPTH.set(DEPTH.get() - 1);
+        })
+        .build()
+        .unwrap();
+    *slot.lock().unwrap() = Some(cache.clone());
+    for key in 0..4 * ENTRIES {
+        // What it let go of may have been taken by the listener.
+        let _ = cache.insert(key, key);
+        assert!(runtime.root().usage() <= runtime.root().max());
+    }
+    // From the reclaimer's side, too.
+    runtime.reclaim(runtime.root(), Bytes::new(ENTRIES * 50));
+    *slot.lock().unwrap() = None;
+    assert_eq!(deepest.load(Ordering::Relaxed), 1, "of listeners inside listeners");
+    assert!(kept.load(Ordering::Relaxed) > 0 && cache.len() > 100, "{kept:?} of {}", cache.len());
 }
 
 #[test]
