@@ -369,8 +369,11 @@ where
         self.len() == 0
     }
 
-    /// How many entries `group` itself has here. O(nodes).
+    /// How many entries `group` itself has here; one of another runtime has none. O(nodes).
     pub fn len_of(&self, group: &Memcg) -> u64 {
+        if !group.is_in_tree_of(&self.inner.group) {
+            return 0;
+        }
         let queues = &self.inner.core.queues;
         (0..self.inner.runtime.topology().nodes()).map(|node| queues.count(group, NodeId::new(node as u16))).sum()
     }

@@ -49,6 +49,12 @@ pub enum Reason {
         /// The group that is full.
         group: String,
     },
+    /// The group is one of another runtime.
+    #[error("the group {group} is not of the cache's runtime: take one from there, with Runtime::group")]
+    ForeignGroup {
+        /// The group.
+        group: String,
+    },
     /// The system gives no memory for a list of the group.
     #[error("no memory for a list of group {group}")]
     NoMemory {

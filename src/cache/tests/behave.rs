@@ -3,6 +3,7 @@
 use super::{cache_of, entry_bytes};
 use crate::cache::{Computed, Op, Reason, RemovalCause};
 use crate::{Bytes, Cache, Runtime};
+use lowwater_lru_core::MemcgError;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -324,6 +325,28 @@ fn a_group_of_another_runtime_is_refused() {
     let group = b.group("g").unwrap();
     let result = Cache::<u64, u64>::builder(&a).group(&group).weigher(|_, _| Bytes::ZERO).build();
     assert!(result.unwrap_err().to_string().contains("/g"));
+
+    // The same number as one of ours.
+    let ours = a.group("ours").unwrap();
+    assert_eq!(ours.id(), group.id());
+    let cache = Cache::<u64, u64>::builder(&a).weigher(|_, _| Bytes::new(100)).build().unwrap();
+    cache.entry(1).group(&ours).insert(1).unwrap();
+    let reason = Reason::ForeignGroup { group: "/g".into() };
+    let error = cache.entry(1).group(&group).insert(2).unwrap_err();
+    assert_eq!((&error.reason, error.value), (&reason, 2));
+    assert!(error.to_string().contains("/g"), "{error}");
+    let error = cache.entry(1).group(&group).and_compute(|_| Op::Put(3)).unwrap_err();
+    assert_eq!((&error.reason, error.value), (&reason, 3));
+    assert_eq!(cache.entry(2).group(&group).or_insert_with(|| 4), 4);
+    assert_eq!((cache.get(&1), cache.len(), cache.stats().rejected), (Some(1), 1, 3));
+    assert_eq!((cache.len_of(&ours), cache.len_of(&group)), (1, 0));
+
+    assert_eq!(a.end_group(&group), Err(MemcgError::Foreign));
+    assert_eq!(a.drop_group(&group), Err(MemcgError::Foreign));
+    assert_eq!(a.reclaim(&group, Bytes::mib(1)), Bytes::ZERO);
+    let charge = std::panic::AssertUnwindSafe(|| a.charge(&group, Bytes::new(1)));
+    assert!(std::panic::catch_unwind(charge).is_err());
+    assert!(group.is_online() && group.max() == Bytes::MAX && group.usage() == Bytes::ZERO);
 }
 
 #[test]
