@@ -497,11 +497,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, S> {
-    /// Gives the charges back. The entries go with the lists, when the index is gone.
+    /// Gives the charges back, a part at a time, as all caches of the process wait for who is pinned. The entries go with the lists, when
+    /// the index is gone.
     fn drop(&mut self) {
-        let (mut at, guard) = (Cursor::new(), pin());
+        let mut at = Cursor::new();
         while !at.is_done() {
-            self.index.visit(&mut at, &guard, |entry| {
+            self.index.visit(&mut at, &pin(), |entry| {
                 if let Some(memcg) = self.queues.whose(entry) {
                     memcg.uncharge(entry.charge());
                 }

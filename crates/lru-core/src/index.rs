@@ -407,11 +407,13 @@ impl<T: Slotted> Drop for Index<T> {
         if crate::sync::unwinding() {
             return;
         }
-        let guard = crate::pin();
-        if let Some(directory) = self.directory(&guard) {
+        // Not in the read side, which would hold back what leaves other indices for as long as this takes.
+        // Acquire: as in `directory`.
+        let directory = self.directory.load(Ordering::Acquire);
+        // SAFETY: nobody else is here to replace it, and it is freed below.
+        if let Some(directory) = unsafe { directory.as_ref() } {
             self.each_segment(directory, |view| view.each(|number| self.object(number).state().leave()));
         }
-        drop(guard);
         self.free();
     }
 }
