@@ -257,7 +257,7 @@ where
     /// The value of `key`, or that of `load`, which is called by one of those who ask at the same time; the others wait for it.
     ///
     /// A value that finds no room is returned all the same, and not kept. If `load` panics, another of those who wait calls theirs.
-    /// `load` must not ask this cache for the same key.
+    /// `load` should not ask this cache for the same key: that would not wait for itself, but load once more.
     pub fn get_or_insert_with(&self, key: K, load: impl FnOnce() -> V) -> V {
         self.entry(key).or_insert_with(load)
     }

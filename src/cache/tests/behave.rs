@@ -1,6 +1,8 @@
 //! One behaviour, one test.
 
 use super::{cache_of, entry_bytes};
+use crate::cache::fill::Next;
+use crate::cache::load::Boarded;
 use crate::cache::{Computed, Op, Reason, RemovalCause};
 use crate::{Bytes, Cache, Runtime};
 use lowwater_lru_core::MemcgError;
@@ -205,6 +207,92 @@ fn a_load_without_room_is_returned_to_all_and_not_kept() {
         }
     });
     assert_eq!((loads.into_inner(), cache.len()), (1, 0));
+}
+
+/// What is loaded pushes others out, whose listener asks for the key that is just being put in.
+#[test]
+fn a_listener_may_ask_for_the_key_that_lands() {
+    let runtime = Runtime::builder().budget(Bytes::kib(64)).build().unwrap();
+    let slot = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
+    let (theirs, asked) = (Arc::clone(&slot), Arc::new(AtomicU64::new(0)));
+    let seen = Arc::clone(&asked);
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| Bytes::new(1000))
+        .eviction_listener(move |key, _, _| {
+            let cache = theirs.lock().unwrap().clone();
+            if let Some(cache) = cache.filter(|_| *key > 9) {
+                seen.fetch_add(1, Ordering::Relaxed);
+                // Both, so that two threads ask for each other's.
+                for key in 7..9 {
+                    cache.get_or_insert_with(key, || key);
+                }
+            }
+        })
+        .build()
+        .unwrap();
+    for key in 100..200 {
+        cache.insert(key, key).unwrap();
+    }
+    *slot.lock().unwrap() = Some(cache.clone());
+    let (done, wait) = std::sync::mpsc::channel();
+    for t in 0..2_u64 {
+        let (cache, done) = (cache.clone(), done.clone());
+        std::thread::spawn(move || {
+            for n in 0..1_000 {
+                cache.remove(&(7 + t));
+                assert_eq!(cache.get_or_insert_with(7 + t, || 7 + t), 7 + t);
+                let _ = cache.insert(1_000 + 2 * n + t, 1);
+            }
+            done.send(()).unwrap();
+        });
+    }
+    for _ in 0..2 {
+        wait.recv_timeout(Duration::from_secs(60)).expect("a thread waits for itself, or two for each other");
+    }
+    assert!(asked.load(Ordering::Relaxed) > 100, "{asked:?}: this test shows nothing");
+    *slot.lock().unwrap() = None;
+}
+
+#[test]
+fn a_load_that_asks_for_its_own_key_loads_alone() {
+    let cache = cache_of(Bytes::mib(1));
+    let value = cache.get_or_insert_with(1, || {
+        let mut inner = cache.get_or_insert_with(1, || vec![1]);
+        inner.push(2);
+        inner
+    });
+    assert_eq!((value, cache.get(&1)), (vec![1, 2], Some(vec![1])), "what was there first is younger");
+}
+
+/// A value whose clone asks for its own key.
+#[test]
+fn a_clone_may_ask_for_the_key_that_is_in_flight() {
+    type Once = Option<Box<dyn FnOnce() + Send>>;
+    #[derive(Default)]
+    struct Asks(Arc<Mutex<Once>>);
+    impl Clone for Asks {
+        fn clone(&self) -> Self {
+            let ask = self.0.lock().unwrap().take();
+            if let Some(ask) = ask {
+                ask();
+            }
+            Self(Arc::clone(&self.0))
+        }
+    }
+    let runtime = Runtime::builder().build().unwrap();
+    let cache = Cache::<u64, Asks>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    // It comes between the first look and the load.
+    let pilot = cache.inner.flights.board(cache.inner.core.hash(&1), 1);
+    let theirs = cache.clone();
+    // Though it finds the value, it comes to board first.
+    let ask = move || {
+        let flights = &theirs.inner.flights;
+        assert!(matches!(flights.board(theirs.inner.core.hash(&1), 1), Boarded::Alone(1)));
+    };
+    let slot: Arc<Mutex<Once>> = Arc::new(Mutex::new(Some(Box::new(ask))));
+    cache.insert(1, Asks(Arc::clone(&slot))).unwrap();
+    assert!(matches!(cache.next(cache.inner.core.hash(&1), pilot), Next::Done(_)));
+    assert!(slot.lock().unwrap().is_none(), "it was cloned");
 }
 
 #[test]
