@@ -17,7 +17,8 @@
 //!
 //! Lock order: segment, then list. A walk holds a list's lock and takes no segment's. Weigher, loader, listener, and the values' own
 //! `Drop` run without any lock; a value's `Clone` inside the read side, where it holds back the memory of entries that leave meanwhile.
-//! Keys' `Hash` and `Eq` may run under a segment's lock; if they panic, nothing is changed.
+//! Keys' `Hash` and `Eq` may run under a segment's lock; if they panic, nothing is changed. An entry whose key cannot be hashed any more
+//! stays where it is, charged.
 
 mod builder;
 mod charge;
@@ -56,6 +57,7 @@ pub use walk::{Iter, Visit};
 #[cfg(feature = "async")]
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -449,11 +451,31 @@ where
         is: impl Fn(&Entry<K, V>) -> bool,
         cause: impl FnOnce(&Entry<K, V>) -> RemovalCause,
     ) -> Option<TakenOut<'c, 'g, K, V, S>> {
-        let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);
-        self.index.remove(hash, guard, is, &hasher, |entry| {
+        self.out_of_index(hash, guard, is, |entry| {
             entry.set_cause(cause(entry));
             self.off_its_list(entry)
         })
+    }
+
+    /// Takes the entry out of the index that `is` wanted, and calls `gone` with it under its segment's lock.
+    ///
+    /// Where that makes a segment smaller other keys are hashed, and may panic: that is not the caller's fault, and it stays as large as it is.
+    fn out_of_index<'g, R>(
+        &'g self,
+        hash: u64,
+        guard: &'g Guard,
+        is: impl Fn(&Entry<K, V>) -> bool,
+        gone: impl FnOnce(&'g Entry<K, V>) -> R,
+    ) -> Option<(&'g Entry<K, V>, R)> {
+        let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);
+        let mut taken = None;
+        let tried = catch_unwind(AssertUnwindSafe(|| {
+            self.index.remove(hash, guard, is, &hasher, |entry| taken = Some((entry, gone(entry))))
+        }));
+        match (tried, taken) {
+            (Err(panic), None) => resume_unwind(panic),
+            (_, taken) => taken,
+        }
     }
 }
 
@@ -488,8 +510,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         let cause = entry.cause();
         self.counters.removed(cause);
         if let Some(listener) = &self.listener {
-            let tell = std::panic::AssertUnwindSafe(|| listener(&entry.key, &entry.value, cause));
-            if std::panic::catch_unwind(tell).is_err() {
+            let tell = AssertUnwindSafe(|| listener(&entry.key, &entry.value, cause));
+            if catch_unwind(tell).is_err() {
                 self.counters.listener_panicked();
             }
         }

@@ -133,9 +133,10 @@ where
         let mut nr = 0;
         for queue in [Queue::Probation, Queue::Main] {
             let old = self.queues.take(queue, group, node, BATCH);
-            nr += old.len() as u64;
             // Nothing of it is remembered, so it does not matter how many there were.
-            group.uncharge(self.let_all_go(old, group, 0, |_| RemovalCause::Explicit));
+            let (gone, bytes) = self.let_all_go(old, group, 0, |_| RemovalCause::Explicit);
+            group.uncharge(bytes);
+            nr += gone;
         }
         nr
     }

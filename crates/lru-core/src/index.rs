@@ -249,7 +249,8 @@ impl<T: Slotted> Index<T> {
     /// Takes the object of `hash` out that `is` wanted, and calls `gone` with it, under the same lock. What `gone` returned comes with
     /// the object, which stays where it is while the guard is there.
     ///
-    /// The object's end is the caller's: its handle, wherever it is, is to be dropped. `gone` must not use this index.
+    /// The object's end is the caller's: its handle, wherever it is, is to be dropped. `gone` must not use this index. If `hasher` panics,
+    /// the object has been taken out, and what `gone` returned is dropped, without the lock.
     pub fn remove<'g, R>(
         &'g self,
         hash: u64,
@@ -259,12 +260,14 @@ impl<T: Slotted> Index<T> {
         gone: impl FnOnce(&'g T) -> R,
     ) -> Option<(&'g T, R)> {
         let hash = mix(hash);
+        // Before the lock, so that it is dropped after it, should the hasher panic.
+        let result;
         let mut segment = self.lock_there(hash, guard)?;
         let place = segment.find(hash, |number| is(self.object(number)))?;
         let object = self.object(segment.number(place));
         segment.take(hash, place);
         object.state().leave();
-        let result = gone(object);
+        result = gone(object);
         if segment.is_sparse() {
             // Without memory it stays as large as it is.
             let _shrunk = self.shrink(&mut segment, guard, hasher);
