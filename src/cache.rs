@@ -433,14 +433,29 @@ where
     where
         Q: Equivalent<K> + ?Sized,
     {
-        let Some(entry) = self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) else {
-            return Found::Nothing;
-        };
-        if !self.has_expired(entry) {
-            return Found::Live(entry);
+        loop {
+            let Some(entry) = self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) else {
+                return Found::Nothing;
+            };
+            if !self.has_expired(entry) {
+                return Found::Live(entry);
+            }
+            if let Some((_, ended)) = self.take_expired(hash, guard, entry) {
+                return Found::Expired(ended);
+            }
+            // Somebody else took it out, or gave it a new time.
         }
-        let ended = self.take_out(hash, guard, |there| std::ptr::eq(there, entry), |_| RemovalCause::Expired);
-        Found::Expired(ended.and_then(|(_, ended)| ended))
+    }
+
+    /// Takes this entry out, unless somebody has given it a new time since it was seen to have expired.
+    fn take_expired<'c: 'g, 'g>(
+        &'c self,
+        hash: u64,
+        guard: &'g Guard,
+        entry: &Entry<K, V>,
+    ) -> Option<TakenOut<'c, 'g, K, V, S>> {
+        let is_it = |there: &_| std::ptr::eq(there, entry) && self.has_expired(there);
+        self.take_out(hash, guard, is_it, |_| RemovalCause::Expired)
     }
 
     /// Takes the entry out of the index that `is` wanted, and off its list. What is not on its list is a walk's, which will end it.
