@@ -206,7 +206,7 @@ where
 pub(super) enum Expect<'g, K, V> {
     /// Whatever there is.
     Any,
-    /// Nothing.
+    /// Nothing, or what has expired.
     Vacant,
     /// This entry, and no other.
     Same(&'g Entry<K, V>),
@@ -334,8 +334,9 @@ where
         let put = core.index.put(entry, hash, guard, is, &hasher, |entry, there| {
             let expected = match (expect, there) {
                 (Expect::Any, _) | (Expect::Vacant, None) => true,
+                (Expect::Vacant, Some(there)) => core.has_expired(there),
                 (Expect::Same(same), Some(there)) => std::ptr::eq(*same, there),
-                (Expect::Vacant, Some(_)) | (Expect::Same(_), None) => false,
+                (Expect::Same(_), None) => false,
             };
             if !expected {
                 return Err(entry);

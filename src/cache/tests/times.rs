@@ -95,6 +95,24 @@ fn what_was_given_a_new_time_does_not_expire() {
 }
 
 #[test]
+fn what_is_loaded_takes_the_place_of_what_has_expired() {
+    let cache = idling();
+    let load = || {
+        // It comes while this loads, and is over before it lands. Set here, so that the keeper does not know of it.
+        cache.entry(1).forever().insert(1).unwrap();
+        let core = &cache.inner.core;
+        let guard = lowwater_lru_core::pin();
+        let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("it was put in");
+        entry.expire_at(core.clock.after(Duration::ZERO));
+        std::thread::sleep(Duration::from_millis(9));
+        assert!(core.has_expired(entry));
+        2
+    };
+    assert_eq!(cache.get_or_insert_with(1, load), 2);
+    assert_eq!((cache.get(&1), cache.stats().expired), (Some(2), 1));
+}
+
+#[test]
 fn two_times_are_one_too_many() {
     let runtime = Runtime::builder().build().unwrap();
     let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO);
