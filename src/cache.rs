@@ -17,7 +17,8 @@
 //!
 //! Lock order: segment, then list. A walk holds a list's lock and takes no segment's. Weigher, loader, listener, and the values' own
 //! `Drop` run without any lock; a value's `Clone` inside the read side, where it holds back the memory of entries that leave meanwhile.
-//! Keys' `Hash` and `Eq` may run under a segment's lock; if they panic, nothing is changed.
+//! Keys' `Hash` and `Eq` may run under a segment's lock; if they panic, nothing is changed. An entry whose key cannot be hashed any more
+//! stays where it is, charged.
 
 mod builder;
 mod charge;
@@ -56,6 +57,7 @@ pub use walk::{Iter, Visit};
 #[cfg(feature = "async")]
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::AtomicUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -257,7 +259,7 @@ where
     /// The value of `key`, or that of `load`, which is called by one of those who ask at the same time; the others wait for it.
     ///
     /// A value that finds no room is returned all the same, and not kept. If `load` panics, another of those who wait calls theirs.
-    /// `load` must not ask this cache for the same key.
+    /// `load` should not ask this cache for the same key: that would not wait for itself, but load once more.
     pub fn get_or_insert_with(&self, key: K, load: impl FnOnce() -> V) -> V {
         self.entry(key).or_insert_with(load)
     }
@@ -369,8 +371,11 @@ where
         self.len() == 0
     }
 
-    /// How many entries `group` itself has here. O(nodes).
+    /// How many entries `group` itself has here; one of another runtime has none. O(nodes).
     pub fn len_of(&self, group: &Memcg) -> u64 {
+        if !group.is_in_tree_of(&self.inner.group) {
+            return 0;
+        }
         let queues = &self.inner.core.queues;
         (0..self.inner.runtime.topology().nodes()).map(|node| queues.count(group, NodeId::new(node as u16))).sum()
     }
@@ -428,14 +433,29 @@ where
     where
         Q: Equivalent<K> + ?Sized,
     {
-        let Some(entry) = self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) else {
-            return Found::Nothing;
-        };
-        if !self.has_expired(entry) {
-            return Found::Live(entry);
+        loop {
+            let Some(entry) = self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) else {
+                return Found::Nothing;
+            };
+            if !self.has_expired(entry) {
+                return Found::Live(entry);
+            }
+            if let Some((_, ended)) = self.take_expired(hash, guard, entry) {
+                return Found::Expired(ended);
+            }
+            // Somebody else took it out, or gave it a new time.
         }
-        let ended = self.take_out(hash, guard, |there| std::ptr::eq(there, entry), |_| RemovalCause::Expired);
-        Found::Expired(ended.and_then(|(_, ended)| ended))
+    }
+
+    /// Takes this entry out, unless somebody has given it a new time since it was seen to have expired.
+    fn take_expired<'c: 'g, 'g>(
+        &'c self,
+        hash: u64,
+        guard: &'g Guard,
+        entry: &Entry<K, V>,
+    ) -> Option<TakenOut<'c, 'g, K, V, S>> {
+        let is_it = |there: &_| std::ptr::eq(there, entry) && self.has_expired(there);
+        self.take_out(hash, guard, is_it, |_| RemovalCause::Expired)
     }
 
     /// Takes the entry out of the index that `is` wanted, and off its list. What is not on its list is a walk's, which will end it.
@@ -446,11 +466,31 @@ where
         is: impl Fn(&Entry<K, V>) -> bool,
         cause: impl FnOnce(&Entry<K, V>) -> RemovalCause,
     ) -> Option<TakenOut<'c, 'g, K, V, S>> {
-        let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);
-        self.index.remove(hash, guard, is, &hasher, |entry| {
+        self.out_of_index(hash, guard, is, |entry| {
             entry.set_cause(cause(entry));
             self.off_its_list(entry)
         })
+    }
+
+    /// Takes the entry out of the index that `is` wanted, and calls `gone` with it under its segment's lock.
+    ///
+    /// Where that makes a segment smaller other keys are hashed, and may panic: that is not the caller's fault, and it stays as large as it is.
+    fn out_of_index<'g, R>(
+        &'g self,
+        hash: u64,
+        guard: &'g Guard,
+        is: impl Fn(&Entry<K, V>) -> bool,
+        gone: impl FnOnce(&'g Entry<K, V>) -> R,
+    ) -> Option<(&'g Entry<K, V>, R)> {
+        let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);
+        let mut taken = None;
+        let tried = catch_unwind(AssertUnwindSafe(|| {
+            self.index.remove(hash, guard, is, &hasher, |entry| taken = Some((entry, gone(entry))))
+        }));
+        match (tried, taken) {
+            (Err(panic), None) => resume_unwind(panic),
+            (_, taken) => taken,
+        }
     }
 }
 
@@ -485,8 +525,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         let cause = entry.cause();
         self.counters.removed(cause);
         if let Some(listener) = &self.listener {
-            let tell = std::panic::AssertUnwindSafe(|| listener(&entry.key, &entry.value, cause));
-            if std::panic::catch_unwind(tell).is_err() {
+            let tell = AssertUnwindSafe(|| listener(&entry.key, &entry.value, cause));
+            if catch_unwind(tell).is_err() {
                 self.counters.listener_panicked();
             }
         }
@@ -494,11 +534,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, S> {
-    /// Gives the charges back. The entries go with the lists, when the index is gone.
+    /// Gives the charges back, a part at a time, as all caches of the process wait for who is pinned. The entries go with the lists, when
+    /// the index is gone.
     fn drop(&mut self) {
-        let (mut at, guard) = (Cursor::new(), pin());
+        let mut at = Cursor::new();
         while !at.is_done() {
-            self.index.visit(&mut at, &guard, |entry| {
+            self.index.visit(&mut at, &pin(), |entry| {
                 if let Some(memcg) = self.queues.whose(entry) {
                     memcg.uncharge(entry.charge());
                 }

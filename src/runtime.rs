@@ -142,8 +142,12 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// Those of [`Memcg::offline`]: the root, a group with children, one that was ended already.
+    /// Those of [`Memcg::offline`]: the root, a group with children, one that was ended already; and [`MemcgError::Foreign`] for one of
+    /// another runtime.
     pub fn end_group(&self, group: &Memcg) -> Result<(), MemcgError> {
+        if !self.owns(group) {
+            return Err(MemcgError::Foreign);
+        }
         group.offline()?;
         self.forget_group(group);
         Ok(())
@@ -178,6 +182,9 @@ impl Runtime {
     ///
     /// Those of [`end_group`](Self::end_group). Nothing is changed then.
     pub fn drop_group(&self, group: &Memcg) -> Result<(), MemcgError> {
+        if !self.owns(group) {
+            return Err(MemcgError::Foreign);
+        }
         if group.parent().is_none() {
             return Err(MemcgError::Root);
         }
@@ -194,6 +201,11 @@ impl Runtime {
         }
         self.forget_group(group);
         Ok(())
+    }
+
+    /// Is it a group of this runtime?
+    fn owns(&self, group: &Memcg) -> bool {
+        group.is_in_tree_of(self.root())
     }
 
     /// The name does not lead to the group any more.
@@ -215,7 +227,12 @@ impl Runtime {
     ///
     /// [`OverLimit`] names the group whose `max` was in the way. If `requested` is more than that `max` it never fits; otherwise the
     /// reclaimer is at work, and it is worth trying again in a while.
+    ///
+    /// # Panics
+    ///
+    /// For a group of another runtime, of whose caches this one knows nothing.
     pub fn charge(&self, group: &Memcg, bytes: Bytes) -> Result<(), OverLimit> {
+        assert!(self.owns(group), "charge: the group {} is one of another runtime", group.path());
         let mut deadline = None;
         for round in 1.. {
             let over = match group.try_charge(bytes) {
@@ -305,9 +322,12 @@ impl Runtime {
     }
 
     /// Reclaims `bytes` from `group` and those below it, on this thread, until its usage fell by that or nothing more can be freed.
-    /// Says by how much it fell. Not bounded in time.
+    /// Says by how much it fell; not at all for a group of another runtime. Not bounded in time.
     #[doc(alias = "memory.reclaim")]
     pub fn reclaim(&self, group: &Memcg, bytes: Bytes) -> Bytes {
+        if !self.owns(group) {
+            return Bytes::ZERO;
+        }
         let freed = self.inner.registry.reclaim(group, bytes);
         self.freed(freed);
         freed

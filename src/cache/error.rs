@@ -49,6 +49,12 @@ pub enum Reason {
         /// The group that is full.
         group: String,
     },
+    /// The group is one of another runtime.
+    #[error("the group {group} is not of the cache's runtime: take one from there, with Runtime::group")]
+    ForeignGroup {
+        /// The group.
+        group: String,
+    },
     /// The system gives no memory for the entry, its list, or its place in the index.
     #[error("no memory for an entry of group {group}")]
     NoMemory {

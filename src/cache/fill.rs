@@ -5,12 +5,14 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 
+use lowwater_lru_core::pin;
+
 use super::load::{Boarded, Pilot};
 use super::place::{Expect, Place};
 use super::Cache;
 
 /// What one who asks is to do next.
-enum Next<'a, K, V> {
+pub(super) enum Next<'a, K, V> {
     /// Nothing: this is the value.
     Done(V),
     /// Load it.
@@ -20,7 +22,7 @@ enum Next<'a, K, V> {
 }
 
 /// To load: for all who ask for the key, or for oneself because another key of the same hash is being loaded.
-enum Duty<'a, K, V> {
+pub(super) enum Duty<'a, K, V> {
     ForAll(Pilot<'a, K, V>),
     Alone(K),
 }
@@ -51,7 +53,7 @@ where
                 return Ok(value);
             }
             let Self { cache, key, group, lifetime } = self;
-            match cache.next(cache.inner.flights.board(hash, key)) {
+            match cache.next(hash, cache.inner.flights.board(hash, key)) {
                 Next::Done(value) => return Ok(value),
                 Next::Load(duty) => {
                     let value = load()?;
@@ -90,9 +92,10 @@ where
                 return Ok(value);
             }
             let Self { cache, key, group, lifetime } = self;
-            match cache.next(cache.inner.flights.board_async(hash, key).await) {
+            match cache.next(hash, cache.inner.flights.board_async(hash, key).await) {
                 Next::Done(value) => return Ok(value),
                 Next::Load(duty) => {
+                    duty.is_task();
                     let value = load.await?;
                     cache.inner.core.counters.loaded();
                     let expires = cache.inner.core.clock.end_of(lifetime);
@@ -112,13 +115,17 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    fn next<'a>(&self, boarded: Boarded<'a, K, V>) -> Next<'a, K, V> {
+    pub(super) fn next<'a>(&self, hash: u64, boarded: Boarded<'a, K, V>) -> Next<'a, K, V> {
         match boarded {
-            // Somebody may have landed between our look and our boarding.
-            Boarded::Pilot(pilot) => match pilot.with_key(|key| self.peek(key)) {
-                Some(value) => Next::Done(value),
-                None => Next::Load(Duty::ForAll(pilot)),
-            },
+            // Somebody may have landed between our look and our boarding. What has expired stays where it is until we land.
+            Boarded::Pilot(pilot) => {
+                let (core, guard) = (&self.inner.core, pin());
+                let there = pilot.with_key(|key| core.index.get(hash, &guard, |entry| *key == entry.key));
+                match there.filter(|entry| !core.has_expired(entry)) {
+                    Some(entry) => Next::Done(entry.value.clone()),
+                    None => Next::Load(Duty::ForAll(pilot)),
+                }
+            }
             Boarded::Passenger(value) => Next::Done(V::clone(&value)),
             Boarded::Alone(key) => Next::Load(Duty::Alone(key)),
             Boarded::Again(key) => Next::Again(key),
@@ -127,11 +134,19 @@ where
 }
 
 impl<K, V: Clone> Duty<'_, K, V> {
+    /// A task loads, which may go on on another thread.
+    #[cfg(feature = "async")]
+    fn is_task(&self) {
+        if let Self::ForAll(pilot) = self {
+            pilot.is_task();
+        }
+    }
+
     /// Keeps what was loaded, if there is room for it and no insert came meanwhile, which is younger; and tells those who wait.
     fn done(self, value: V, keep: impl FnOnce(K, V)) -> V {
         match self {
             Self::ForAll(pilot) => {
-                keep(pilot.take_key(), value.clone());
+                pilot.keep(|key| keep(key, value.clone()));
                 pilot.land(value.clone());
             }
             Self::Alone(key) => keep(key, value.clone()),

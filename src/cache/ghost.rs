@@ -60,16 +60,7 @@ impl Ghosts {
             self.resize(len);
             table = self.table.read();
         }
-        // Relaxed, all of these: a slot stands for itself; of two who write a bucket, either may win.
-        let mut moved = pack(hash, ghost);
-        for slot in table.bucket(hash) {
-            let there = slot.load(Ordering::Relaxed);
-            slot.store(moved, Ordering::Relaxed);
-            if there == 0 {
-                break;
-            }
-            moved = there;
-        }
+        table.remember(hash, ghost);
     }
 
     /// What is known of the key of this hash; it is forgotten.
@@ -130,7 +121,25 @@ impl Table {
         (first / BLOCK, first % BLOCK)
     }
 
+    /// Nothing, in a table of no slots: everything is being forgotten.
+    fn remember(&self, hash: u64, ghost: Ghost) {
+        // Relaxed, all of these: a slot stands for itself; of two who write a bucket, either may win.
+        let mut moved = pack(hash, ghost);
+        for slot in self.bucket(hash) {
+            let there = slot.load(Ordering::Relaxed);
+            slot.store(moved, Ordering::Relaxed);
+            if there == 0 {
+                break;
+            }
+            moved = there;
+        }
+    }
+
+    /// Empty if there is none.
     fn bucket(&self, hash: u64) -> &[AtomicU32] {
+        if self.slots == 0 {
+            return &[];
+        }
         let (block, first) = self.place(hash);
         let slots = (self.slots - block * BLOCK).min(BLOCK);
         let block = self.blocks[block].get_or_init(|| (0..slots).map(|_| AtomicU32::new(0)).collect());
@@ -203,6 +212,28 @@ mod tests {
         (1..=6).for_each(|n| ghosts.remember(key(n), left(n as u32), 10));
         let known: Vec<_> = (1..=6).filter(|&n| ghosts.take(key(n)).is_some()).collect();
         assert_eq!(known, [3, 4, 5, 6]);
+    }
+
+    /// As between the two looks of one who makes the table larger, when another forgets.
+    #[test]
+    fn nothing_is_remembered_in_a_table_that_was_just_forgotten() {
+        let table = Table::default();
+        table.remember(hash(1), left(1));
+        assert!(table.bucket_if_there(hash(1)).is_none());
+    }
+
+    #[test]
+    fn who_remembers_and_who_forgets_may_meet() {
+        let ghosts = Ghosts::default();
+        std::thread::scope(|s| {
+            for t in 0..2 {
+                let ghosts = &ghosts;
+                s.spawn(move || (0..5_000).for_each(|n| ghosts.remember(hash(2 * n + t), left(0), 10)));
+            }
+            (0..5_000).for_each(|_| ghosts.forget());
+        });
+        ghosts.remember(hash(1), left(7), 10);
+        assert_eq!(ghosts.take(hash(1)), Some(left(7)));
     }
 
     #[test]

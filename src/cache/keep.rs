@@ -111,8 +111,7 @@ where
         let many = !expired.is_empty() && expired.len() >= looked / MANY_ONE_IN;
         for entry in expired {
             let Some(hash) = self.hash_again(&entry.key) else { continue };
-            let is_it = |there: &_| std::ptr::eq(there, entry) && entry.expires().is_past(now);
-            let taken = self.take_out(hash, &guard, is_it, |_| RemovalCause::Expired);
+            let taken = self.take_expired(hash, &guard, entry);
             round.freed |= taken.is_some();
             gone.extend(taken.and_then(|(_, ended)| ended));
         }
@@ -133,9 +132,10 @@ where
         let mut nr = 0;
         for queue in [Queue::Probation, Queue::Main] {
             let old = self.queues.take(queue, group, node, BATCH);
-            nr += old.len() as u64;
             // Nothing of it is remembered, so it does not matter how many there were.
-            group.uncharge(self.let_all_go(old, group, 0, |_| RemovalCause::Explicit));
+            let (gone, bytes) = self.let_all_go(old, group, 0, |_| RemovalCause::Explicit);
+            group.uncharge(bytes);
+            nr += gone;
         }
         nr
     }

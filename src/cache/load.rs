@@ -2,12 +2,19 @@
 //!
 //! A flight is found by its key's hash, and holds its key while it loads: whoever comes for another key of that hash loads alone. Threads
 //! wait asleep, tasks by their wakers; both may wait for the same load.
+//!
+//! # Who does not wait
+//!
+//! A thread that loads a key and asks for it again would wait for itself, and loads alone. So does a listener, or any other code that is
+//! called while a loaded value is put in the cache, whatever key in flight it asks for: two on two threads could wait for each other.
 
+use std::cell::Cell;
 #[cfg(feature = "async")]
 use std::future::poll_fn;
 use std::sync::{Arc, OnceLock};
 #[cfg(feature = "async")]
 use std::task::{Poll, Waker};
+use std::thread::ThreadId;
 
 use dashmap::{DashMap, Entry as Slot};
 use parking_lot::{Condvar, Mutex};
@@ -31,7 +38,8 @@ struct Flight<K, V> {
 }
 
 enum State<K, V> {
-    InAir(K),
+    /// Loaded by this thread; none if by a task, which may go on on any.
+    InAir(K, Option<ThreadId>),
     /// The key is being put in the cache.
     Landing,
     /// What was loaded, kept in the cache or not.
@@ -48,7 +56,7 @@ pub(super) enum Boarded<'a, K, V> {
     Passenger(Arc<V>),
     /// Ask again: the one who loaded gave up, or was about to land.
     Again(K),
-    /// The flight is another key's.
+    /// The flight is another key's, or is not to be waited for.
     Alone(K),
 }
 
@@ -114,7 +122,7 @@ impl<K: Eq, V> Flights<K, V> {
             Slot::Occupied(slot) => Err(Waiting { flight: Arc::clone(slot.get()), key: Some(key), is_ours: false }),
             Slot::Vacant(slot) => {
                 let flight = Arc::new(Flight {
-                    state: Mutex::new(State::InAir(key)),
+                    state: Mutex::new(State::InAir(key, Some(std::thread::current().id()))),
                     landed: Condvar::new(),
                     #[cfg(feature = "async")]
                     wakers: Mutex::default(),
@@ -130,8 +138,10 @@ impl<K: Eq, V> Waiting<K, V> {
     /// What there is for who waits; none yet. Not to be asked again after an answer.
     fn ask<'a>(&mut self, state: &State<K, V>) -> Option<Boarded<'a, K, V>> {
         let answer: fn(K) -> Boarded<'a, K, V> = match state {
-            State::InAir(theirs) if !self.is_ours && Some(theirs) != self.key.as_ref() => Boarded::Alone,
-            State::InAir(_) => {
+            State::InAir(theirs, _) if !self.is_ours && Some(theirs) != self.key.as_ref() => Boarded::Alone,
+            State::InAir(..) | State::Landing if Landing::is_here() => Boarded::Alone,
+            State::InAir(_, Some(thread)) if *thread == std::thread::current().id() => Boarded::Alone,
+            State::InAir(..) => {
                 self.is_ours = true;
                 return None;
             }
@@ -144,18 +154,28 @@ impl<K: Eq, V> Waiting<K, V> {
 }
 
 impl<K, V> Pilot<'_, K, V> {
-    /// Shows the key.
+    /// Shows the key, under the flight's lock.
     pub(super) fn with_key<R>(&self, f: impl FnOnce(&K) -> R) -> R {
         match &*self.flight.state.lock() {
-            State::InAir(key) => f(key),
+            State::InAir(key, _) => f(key),
             State::Landing | State::Landed(_) | State::Lost => unreachable!("the pilot has not landed"),
         }
     }
 
-    /// Takes the key; from here on the flight is about to land.
-    pub(super) fn take_key(&self) -> K {
-        match std::mem::replace(&mut *self.flight.state.lock(), State::Landing) {
-            State::InAir(key) => key,
+    /// From here on a task loads, which may go on on another thread.
+    #[cfg(feature = "async")]
+    pub(super) fn is_task(&self) {
+        if let State::InAir(_, thread) = &mut *self.flight.state.lock() {
+            *thread = None;
+        }
+    }
+
+    /// The flight is about to land: `keep` is to put the key in the cache.
+    pub(super) fn keep(&self, keep: impl FnOnce(K)) {
+        let before = std::mem::replace(&mut *self.flight.state.lock(), State::Landing);
+        let _here = Landing::begin();
+        match before {
+            State::InAir(key, _) => keep(key),
             State::Landing | State::Landed(_) | State::Lost => unreachable!("the pilot has not landed"),
         }
     }
@@ -171,12 +191,37 @@ impl<K, V> Drop for Pilot<'_, K, V> {
         // Out of the map first: whoever comes from here on finds the entry in the cache, or starts a flight of its own.
         self.flights.remove(&self.hash);
         let mut state = self.flight.state.lock();
-        if !matches!(*state, State::Landed(_)) {
-            *state = State::Lost;
-        }
+        let lost = (!matches!(*state, State::Landed(_))).then(|| std::mem::replace(&mut *state, State::Lost));
         drop(state);
+        // The key, whose drop is somebody's code.
+        drop(lost);
         self.flight.landed.notify_all();
         #[cfg(feature = "async")]
         std::mem::take(&mut *self.flight.wakers.lock()).into_iter().for_each(Waker::wake);
+    }
+}
+
+thread_local! {
+    /// Flights that are landing on this thread, one inside the other.
+    static LANDING: Cell<usize> = const { Cell::new(0) };
+}
+
+/// While this is there, a flight is landing on this thread.
+struct Landing;
+
+impl Landing {
+    fn begin() -> Self {
+        LANDING.set(LANDING.get() + 1);
+        Self
+    }
+
+    fn is_here() -> bool {
+        LANDING.get() > 0
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        LANDING.set(LANDING.get() - 1);
     }
 }

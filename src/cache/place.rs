@@ -109,7 +109,8 @@ where
         Self { cache, key, group: &inner.group, lifetime: inner.lifetime }
     }
 
-    /// The group that is charged for what is inserted; the cache's own by default.
+    /// The group that is charged for what is inserted; the cache's own by default. With one of another runtime, every insert is refused
+    /// ([`Reason::ForeignGroup`]).
     pub fn group(mut self, group: &'a Memcg) -> Self {
         self.group = group;
         self
@@ -205,7 +206,7 @@ where
 pub(super) enum Expect<'g, K, V> {
     /// Whatever there is.
     Any,
-    /// Nothing.
+    /// Nothing, or what has expired.
     Vacant,
     /// This entry, and no other.
     Same(&'g Entry<K, V>),
@@ -289,6 +290,11 @@ where
         expires: Moment,
     ) -> Result<Handle<K, V>, Unput<K, V>> {
         let inner = &self.inner;
+        if !group.is_in_tree_of(&inner.group) {
+            inner.core.counters.rejected();
+            let reason = Reason::ForeignGroup { group: group.path() };
+            return Err(Unput { reason: Some(reason), key, value });
+        }
         inner.core.queues.prefetch(hash);
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
         let bytes = rounded(bytes);
@@ -328,8 +334,9 @@ where
         let put = core.index.put(entry, hash, guard, is, &hasher, |entry, there| {
             let expected = match (expect, there) {
                 (Expect::Any, _) | (Expect::Vacant, None) => true,
+                (Expect::Vacant, Some(there)) => core.has_expired(there),
                 (Expect::Same(same), Some(there)) => std::ptr::eq(*same, there),
-                (Expect::Vacant, Some(_)) | (Expect::Same(_), None) => false,
+                (Expect::Same(_), None) => false,
             };
             if !expected {
                 return Err(entry);

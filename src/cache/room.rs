@@ -20,11 +20,14 @@
 //! # Bounds
 //!
 //! Room is made once by visiting 17 tenants at most, and lets go of 8 entries, of one tenant; of those visited each looks at 71 at most.
+//!
+//! Inside a callback, as a listener or a value's `Drop` that inserts, none is made: what is inserted there finds room, or is refused.
+//! Otherwise each entry that goes could have another one go, without end.
 
 use std::hash::{BuildHasher, Hash};
 
 use lowwater_lru_core::{Memcg, MemcgId, NodeId};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Core;
 use crate::Runtime;
@@ -60,6 +63,14 @@ struct State {
     last: u32,
 }
 
+#[cfg(test)]
+impl Hands {
+    /// For tests: is anybody choosing?
+    pub(super) fn are_held(&self) -> bool {
+        self.0.is_locked()
+    }
+}
+
 /// What room is made for.
 pub(super) struct Want<'a> {
     pub(super) runtime: &'a Runtime,
@@ -81,21 +92,18 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Lets a few entries go; see the module.
+    /// Lets a few entries go; see the module. Nothing if this thread is letting go of some already.
     pub(super) fn make_room(&self, want: &Want<'_>) {
+        let Some(_scope) = want.runtime.registry().first_no_reclaim_scope() else { return };
         let own = self.queues.count(want.memcg, want.node);
         let others = self.queues.len() as u64 > own && want.memcg != want.limit;
         let protected = want.memcg != want.limit && is_protected(want.memcg, want.limit);
         if others {
-            // Somebody else is choosing: then the tenant pays, which is right most of the time.
-            if let Some(mut hands) = self.hands.0.try_lock() {
-                hands.last = hands.last.max(want.memcg.id().get());
-                let is_small = own < OWN_MIN && !want.passes;
-                let others_pay = want.came_back || is_small || protected || !self.queues.remembers();
-                let paid = if others_pay { self.next_pays(&mut hands, want) } else { self.idle_pays(&mut hands, want) };
-                if paid {
-                    return;
-                }
+            let is_small = own < OWN_MIN && !want.passes;
+            let others_pay = want.came_back || is_small || protected || !self.queues.remembers();
+            let paid = if others_pay { self.next_pays(want) } else { self.idle_pays(want) };
+            if paid {
+                return;
             }
         }
         // One with a handful would lose what it just wrote; the charge finds those who have more.
@@ -103,6 +111,14 @@ where
             return;
         }
         self.pays(want.memcg, want.node, own);
+    }
+
+    /// To choose who pays; none while somebody else is choosing: then the tenant pays, which is right most of the time. Given back before
+    /// anything is let go, as listeners and values' drops are somebody's code.
+    fn hands(&self, want: &Want<'_>) -> Option<MutexGuard<'_, State>> {
+        let mut hands = self.hands.0.try_lock()?;
+        hands.last = hands.last.max(want.memcg.id().get());
+        Some(hands)
     }
 
     /// A few turns of one tenant. Did it let anything go?
@@ -120,17 +136,25 @@ where
     }
 
     /// The next tenants in turn, by size.
-    fn next_pays(&self, hands: &mut State, want: &Want<'_>) -> bool {
+    fn next_pays(&self, want: &Want<'_>) -> bool {
         for _ in 0..VISITS_MAX {
-            let giver = self.payer(hands.giver, want);
+            let Some(mut hands) = self.hands(want) else { return false };
+            let id = hands.giver;
             if hands.left > 0 {
                 hands.left -= 1;
                 // Its last entry may be what it just wrote.
-                if let Some((memcg, node, entries)) = giver.as_ref().filter(|(.., entries)| *entries > 1) {
-                    if self.pays(memcg, *node, *entries) {
+                if let Some((memcg, node, entries)) = self.payer(id, want).filter(|(.., entries)| *entries > 1) {
+                    drop(hands);
+                    if self.pays(&memcg, node, entries) {
                         return true;
                     }
+                    let Some(again) = self.hands(want) else { return false };
+                    hands = again;
                 }
+            }
+            if hands.giver != id {
+                // Another has gone on to the next meanwhile.
+                continue;
             }
             hands.giver = if hands.giver >= hands.last { 0 } else { hands.giver + 1 };
             let entries = self.payer(hands.giver, want).map_or(0, |(_, _, entries)| entries);
@@ -141,12 +165,21 @@ where
     }
 
     /// The tenant that is looked at, if it is idle and has anything that was not used lately.
-    fn idle_pays(&self, hands: &mut State, want: &Want<'_>) -> bool {
+    fn idle_pays(&self, want: &Want<'_>) -> bool {
+        let Some(mut hands) = self.hands(want) else { return false };
         hands.pace += 1;
-        let there = self.payer(hands.looked_at, want);
+        let id = hands.looked_at;
+        let there = self.payer(id, want);
         if let Some((memcg, node, entries)) = there.as_ref().filter(|(memcg, ..)| hands.idle && memcg != want.memcg) {
+            drop(hands);
             if self.pays(memcg, *node, *entries) {
                 return true;
+            }
+            let Some(again) = self.hands(want) else { return false };
+            hands = again;
+            if hands.looked_at != id {
+                // Another has gone on to the next meanwhile.
+                return false;
             }
         }
         // One round takes as many inserts as there are entries: who has inserted nothing while all of the cache could have been

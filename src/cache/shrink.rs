@@ -71,12 +71,13 @@ where
             for entry in moved {
                 let hash = self.hash_again(&entry.key);
                 if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
-                    bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, entries, why));
+                    let charge = self.let_go(entry, hash, memcg, entries, why);
+                    bytes = bytes.saturating_add(charge.unwrap_or_default());
                 }
             }
-            freed += old.len() as u64;
-            bytes = bytes.saturating_add(self.let_all_go(old, memcg, entries, why));
-            memcg.uncharge(bytes);
+            let (gone, charges) = self.let_all_go(old, memcg, entries, why);
+            freed += gone;
+            memcg.uncharge(bytes.saturating_add(charges));
         }
         (scanned, freed)
     }
@@ -110,15 +111,15 @@ where
     }
 
     /// Lets isolated entries of a group that had so many go, a few at a time: the lines that each needs are asked for before the first is
-    /// touched.
+    /// touched. How many went, and what they were charged for.
     pub(super) fn let_all_go(
         &self,
         mut old: Isolated<Entry<K, V>>,
         memcg: &Memcg,
         entries: u64,
         why: impl Fn(&Entry<K, V>) -> RemovalCause,
-    ) -> Bytes {
-        let mut bytes = Bytes::ZERO;
+    ) -> (u64, Bytes) {
+        let (mut gone, mut bytes) = (0, Bytes::ZERO);
         while !old.is_empty() {
             let mut batch: [_; AHEAD] = std::array::from_fn(|_| None);
             let guard = pin();
@@ -133,13 +134,17 @@ where
             }
             drop(guard);
             for (entry, hash) in batch.into_iter().flatten() {
-                bytes = bytes.saturating_add(self.let_go(entry, hash, memcg, entries, &why));
+                if let Some(charge) = self.let_go(entry, hash, memcg, entries, &why) {
+                    gone += 1;
+                    bytes = bytes.saturating_add(charge);
+                }
             }
         }
-        bytes
+        (gone, bytes)
     }
 
-    /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends it. Says what it was charged for.
+    /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends it. Says what it was charged for; none
+    /// if it has no hash now, and so stays.
     fn let_go(
         &self,
         entry: Handle<K, V>,
@@ -147,22 +152,33 @@ where
         memcg: &Memcg,
         entries: u64,
         why: impl Fn(&Entry<K, V>) -> RemovalCause,
-    ) -> Bytes {
+    ) -> Option<Bytes> {
         let charge = entry.charge();
-        // Without a hash it stays in the index, and so in memory.
-        let Some(hash) = hash else { return charge };
+        let Some(hash) = hash else { return self.back_on_its_list(entry, memcg) };
         let cause = why(&entry);
         let address: *const _ = &*entry;
         let guard = pin();
         let is_it = |there: &_| std::ptr::eq(there, address);
-        let hasher = |there: &Entry<K, V>| self.hash(&there.key);
-        let removed = self.index.remove(hash, &guard, is_it, &hasher, |there| there.set_cause(cause));
+        let removed = self.out_of_index(hash, &guard, is_it, |there| there.set_cause(cause));
         if removed.is_some() && cause == RemovalCause::Size {
             self.queues.remember(hash, entry.queue(), memcg, entries);
         }
         drop(guard);
         self.end(entry);
-        charge
+        Some(charge)
+    }
+
+    /// What is done with an isolated entry that cannot be found in the index: it stays, charged, and the next walk tries again. Unless
+    /// somebody has taken it out, who has said why; then it is ended, and this says what it was charged for. One that is taken out right
+    /// now may come on its list all the same, until that walk.
+    fn back_on_its_list(&self, entry: Handle<K, V>, memcg: &Memcg) -> Option<Bytes> {
+        let (charge, node) = (entry.charge(), entry.node());
+        if entry.cause() != RemovalCause::Size {
+            self.end(entry);
+            return Some(charge);
+        }
+        // Without memory for a list it is left in the index, and not charged.
+        self.queues.add(entry, memcg, node).is_err().then_some(charge)
     }
 
     /// Makes the allocator give back what the index does not need any more, when half of the entries have gone. The slab needs no asking.
@@ -177,7 +193,7 @@ where
         }
     }
 
-    /// The hash of a key that was hashed before. If that panics now, its entry cannot be found, and stays where it is.
+    /// The hash of a key that was hashed before. If that panics now, its entry cannot be found, and stays.
     pub(super) fn hash_again(&self, key: &K) -> Option<u64> {
         catch_unwind(AssertUnwindSafe(|| self.hash(key))).ok()
     }

@@ -4,6 +4,7 @@
 //! for expired entries 3 times as long where many of those it looks at are, else 19 times, so that looking costs a twentieth of one
 //! processor at most.
 
+use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -68,8 +69,8 @@ struct State {
     caches: Vec<(ChoresId, Arc<dyn Chores>)>,
     last_id: u64,
     at_work: Option<ChoresId>,
-    /// To be emptied and ended.
-    dropped: Vec<Dropped>,
+    /// To be emptied and ended. Only the thread takes some out, or changes their order: which was looked at last is last.
+    dropped: VecDeque<Dropped>,
     told: bool,
     stop: bool,
 }
@@ -121,7 +122,7 @@ impl Keeper {
         if state.dropped.iter().any(|dropped| dropped.group == *group) {
             return false;
         }
-        state.dropped.push(Dropped { group: group.clone(), empty: None });
+        state.dropped.push_back(Dropped { group: group.clone(), empty: None });
         self.shared.tell(state);
         true
     }
@@ -188,26 +189,31 @@ impl Shared {
         groups.into_iter().chain(expired).min()
     }
 
+    /// Works on each dropped group in turn, from the one after that which was worked on last, while there is time.
     fn empty_groups(&self, start: Instant) -> Option<Duration> {
-        let dropped = self.state.lock().dropped.clone();
         let mut wait: Option<Duration> = None;
-        for Dropped { group, empty } in dropped {
+        let nr = self.state.lock().dropped.len();
+        for _ in 0..nr {
             if start.elapsed() >= WORK {
                 return Some(WORK);
             }
+            let Some(Dropped { group, empty }) = self.state.lock().dropped.front().cloned() else { break };
             if !self.empty(&group, start) {
-                self.mark(&group, |dropped| dropped.empty = None);
+                self.turn(None);
                 return Some(WORK);
             }
-            // What is charged and is no entry is on its way to become one, or in stock; or it is somebody else's, and is not waited for.
+            // What is charged and is no entry is on its way to become one; or it is somebody else's, and is not waited for.
             let since = empty.unwrap_or(start);
             let next = if group.usage().get() > 0 && since.elapsed() < SETTLE_MAX {
-                self.mark(&group, |dropped| dropped.empty = Some(since));
+                self.turn(Some(since));
                 SETTLE
             } else if group.offline() == Err(MemcgError::HasChildren) {
+                self.turn(empty);
                 RETRY
             } else {
-                self.state.lock().dropped.retain(|dropped| dropped.group != group);
+                // The handle may be the last.
+                let ended = self.state.lock().dropped.pop_front();
+                drop(ended);
                 self.each(|chores| chores.settle());
                 continue;
             };
@@ -216,9 +222,12 @@ impl Shared {
         wait
     }
 
-    fn mark(&self, group: &Memcg, how: impl FnOnce(&mut Dropped)) {
-        if let Some(dropped) = self.state.lock().dropped.iter_mut().find(|dropped| dropped.group == *group) {
-            how(dropped);
+    /// The first dropped group has had its turn, and is empty since then.
+    fn turn(&self, empty: Option<Instant>) {
+        let dropped = &mut self.state.lock().dropped;
+        if let Some(mut first) = dropped.pop_front() {
+            first.empty = empty;
+            dropped.push_back(first);
         }
     }
 
@@ -277,5 +286,43 @@ impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.shared.state.lock();
         f.debug_struct("Keeper").field("caches", &state.caches.len()).field("dropped", &state.dropped.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Runtime;
+
+    /// Of one group it always finds more.
+    struct Endless(Memcg);
+
+    impl Chores for Endless {
+        fn let_expired_go(&self) -> Next {
+            Next::Told
+        }
+
+        fn let_group_go(&self, group: &Memcg, _: NodeId) -> u64 {
+            u64::from(*group == self.0)
+        }
+
+        fn settle(&self) {}
+    }
+
+    #[test]
+    fn a_group_that_is_never_empty_keeps_no_other_waiting() {
+        let runtime = Runtime::builder().build().unwrap();
+        let [endless, a, b] = ["endless", "a", "b"].map(|name| runtime.group(name).unwrap());
+        let id = runtime.keeper().add(Arc::new(Endless(endless.clone())));
+        for group in [&endless, &a, &b] {
+            runtime.drop_group(group).unwrap();
+        }
+        let start = Instant::now();
+        while a.is_online() || b.is_online() {
+            assert!(start.elapsed() < Duration::from_secs(60), "they wait for one that is not emptied");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(endless.is_online());
+        runtime.keeper().remove(id);
     }
 }

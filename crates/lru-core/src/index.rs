@@ -227,7 +227,8 @@ impl<T: Slotted> Index<T> {
     /// Takes the object of `hash` out that `is` wanted, and calls `gone` with it, under the same lock. What `gone` returned comes with
     /// the object, which stays where it is while the guard is there.
     ///
-    /// The object's end is the caller's: its handle, wherever it is, is to be dropped. `gone` must not use this index.
+    /// The object's end is the caller's: its handle, wherever it is, is to be dropped. `gone` must not use this index. If `hasher` panics,
+    /// the object has been taken out, and what `gone` returned is dropped, without the lock.
     pub fn remove<'g, R>(
         &'g self,
         hash: u64,
@@ -237,12 +238,14 @@ impl<T: Slotted> Index<T> {
         gone: impl FnOnce(&'g T) -> R,
     ) -> Option<(&'g T, R)> {
         let hash = mix(hash);
+        // Before the lock, so that it is dropped after it, should the hasher panic.
+        let result;
         let mut segment = self.lock_there(hash, guard)?;
         let place = segment.find(hash, |number| is(self.object(number)))?;
         let object = self.object(segment.number(place));
         segment.take(hash, place);
         object.state().leave();
-        let result = gone(object);
+        result = gone(object);
         if segment.is_sparse() {
             // Without memory it stays as large as it is.
             let _shrunk = self.shrink(&mut segment, guard, hasher);
@@ -385,11 +388,13 @@ impl<T: Slotted> Drop for Index<T> {
         if crate::sync::unwinding() {
             return;
         }
-        let guard = crate::pin();
-        if let Some(directory) = self.directory(&guard) {
+        // Not in the read side, which would hold back what leaves other indices for as long as this takes.
+        // Acquire: as in `directory`.
+        let directory = self.directory.load(Ordering::Acquire);
+        // SAFETY: nobody else is here to replace it, and it is freed below.
+        if let Some(directory) = unsafe { directory.as_ref() } {
             self.each_segment(directory, |view| view.each(|number| self.object(number).state().leave()));
         }
-        drop(guard);
         self.free();
     }
 }

@@ -145,6 +145,9 @@ pub enum MemcgError {
     /// There is no memory for the group, or for its place in the tree.
     #[error("no memory for the group: have something reclaimed, and try again")]
     NoMemory,
+    /// The group is not of the tree that was asked. Said by those who own a tree and take groups, as lowwater's `Runtime` does.
+    #[error("the group is one of another tree: ask the owner of that")]
+    Foreign,
     /// The [`MemcgTree`] has been dropped.
     #[error("the tree of this group is gone: nothing can be made or taken offline in it any more")]
     TreeGone,
@@ -235,6 +238,12 @@ impl Memcg {
     pub fn is_descendant_of(&self, other: &Memcg) -> bool {
         let levels = self.depth().checked_sub(other.depth());
         levels.is_some_and(|levels| self.ancestry().nth(levels) == Some(other))
+    }
+
+    /// Are both groups of one tree? O(1). Ids and lists are a tree's own: in another they mean somebody else.
+    #[inline]
+    pub fn is_in_tree_of(&self, other: &Memcg) -> bool {
+        Arc::ptr_eq(&self.0.tree, &other.0.tree)
     }
 
     /// The online children, oldest first.

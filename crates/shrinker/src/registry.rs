@@ -238,6 +238,13 @@ impl Registry {
         self.inner.scopes.enter()
     }
 
+    /// As [`no_reclaim_scope`](Self::no_reclaim_scope), unless the thread is inside a callback or a scope already: then it is to let
+    /// nothing go by itself either. For a cache that lets go of its own without being asked, and runs somebody's code for it. None,
+    /// too, without memory.
+    pub fn first_no_reclaim_scope(&self) -> Option<NoReclaim<'_>> {
+        self.inner.scopes.enter_first()
+    }
+
     /// Pays what was left undone for `memcg` itself on `node`, and nothing else, as far as `work` goes: for the background, once
     /// it was told of a debt. Says what was done, and how many objects are still owed. Nothing is taken from a group that is
     /// below its `low`.

@@ -1,9 +1,13 @@
 //! One behaviour, one test.
 
 use super::{cache_of, entry_bytes};
+use crate::cache::fill::Next;
+use crate::cache::load::Boarded;
 use crate::cache::{Computed, Op, Reason, RemovalCause};
 use crate::{Bytes, Cache, Runtime};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use lowwater_lru_core::MemcgError;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -205,6 +209,92 @@ fn a_load_without_room_is_returned_to_all_and_not_kept() {
     assert_eq!((loads.into_inner(), cache.len()), (1, 0));
 }
 
+/// What is loaded pushes others out, whose listener asks for the key that is just being put in.
+#[test]
+fn a_listener_may_ask_for_the_key_that_lands() {
+    let runtime = Runtime::builder().budget(Bytes::kib(64)).build().unwrap();
+    let slot = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
+    let (theirs, asked) = (Arc::clone(&slot), Arc::new(AtomicU64::new(0)));
+    let seen = Arc::clone(&asked);
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| Bytes::new(1000))
+        .eviction_listener(move |key, _, _| {
+            let cache = theirs.lock().unwrap().clone();
+            if let Some(cache) = cache.filter(|_| *key > 9) {
+                seen.fetch_add(1, Ordering::Relaxed);
+                // Both, so that two threads ask for each other's.
+                for key in 7..9 {
+                    cache.get_or_insert_with(key, || key);
+                }
+            }
+        })
+        .build()
+        .unwrap();
+    for key in 100..200 {
+        cache.insert(key, key).unwrap();
+    }
+    *slot.lock().unwrap() = Some(cache.clone());
+    let (done, wait) = std::sync::mpsc::channel();
+    for t in 0..2_u64 {
+        let (cache, done) = (cache.clone(), done.clone());
+        std::thread::spawn(move || {
+            for n in 0..1_000 {
+                cache.remove(&(7 + t));
+                assert_eq!(cache.get_or_insert_with(7 + t, || 7 + t), 7 + t);
+                let _ = cache.insert(1_000 + 2 * n + t, 1);
+            }
+            done.send(()).unwrap();
+        });
+    }
+    for _ in 0..2 {
+        wait.recv_timeout(Duration::from_secs(60)).expect("a thread waits for itself, or two for each other");
+    }
+    assert!(asked.load(Ordering::Relaxed) > 100, "{asked:?}: this test shows nothing");
+    *slot.lock().unwrap() = None;
+}
+
+#[test]
+fn a_load_that_asks_for_its_own_key_loads_alone() {
+    let cache = cache_of(Bytes::mib(1));
+    let value = cache.get_or_insert_with(1, || {
+        let mut inner = cache.get_or_insert_with(1, || vec![1]);
+        inner.push(2);
+        inner
+    });
+    assert_eq!((value, cache.get(&1)), (vec![1, 2], Some(vec![1])), "what was there first is younger");
+}
+
+/// A value whose clone asks for its own key.
+#[test]
+fn a_clone_may_ask_for_the_key_that_is_in_flight() {
+    type Once = Option<Box<dyn FnOnce() + Send>>;
+    #[derive(Default)]
+    struct Asks(Arc<Mutex<Once>>);
+    impl Clone for Asks {
+        fn clone(&self) -> Self {
+            let ask = self.0.lock().unwrap().take();
+            if let Some(ask) = ask {
+                ask();
+            }
+            Self(Arc::clone(&self.0))
+        }
+    }
+    let runtime = Runtime::builder().build().unwrap();
+    let cache = Cache::<u64, Asks>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    // It comes between the first look and the load.
+    let pilot = cache.inner.flights.board(cache.inner.core.hash(&1), 1);
+    let theirs = cache.clone();
+    // Though it finds the value, it comes to board first.
+    let ask = move || {
+        let flights = &theirs.inner.flights;
+        assert!(matches!(flights.board(theirs.inner.core.hash(&1), 1), Boarded::Alone(1)));
+    };
+    let slot: Arc<Mutex<Once>> = Arc::new(Mutex::new(Some(Box::new(ask))));
+    cache.insert(1, Asks(Arc::clone(&slot))).unwrap();
+    assert!(matches!(cache.next(cache.inner.core.hash(&1), pilot), Next::Done(_)));
+    assert!(slot.lock().unwrap().is_none(), "it was cloned");
+}
+
 #[test]
 fn a_loader_that_panics_harms_nobody() {
     let cache = cache_of(Bytes::mib(1));
@@ -277,12 +367,74 @@ fn a_listener_may_use_the_cache() {
     *slot.lock().unwrap() = None;
 }
 
+/// Eight entries' listeners that each insert two: without a bound each insert would set off the next.
+#[test]
+fn a_listener_may_insert_and_no_insert_begins_another_round() {
+    thread_local! { static DEPTH: Cell<usize> = const { Cell::new(0) } }
+    const ENTRIES: u64 = 500;
+    let runtime = Runtime::builder().budget(Bytes::new(ENTRIES * 200)).build().unwrap();
+    let slot = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
+    let (theirs, next, deepest) = (Arc::clone(&slot), AtomicU64::new(1 << 40), Arc::new(AtomicUsize::new(0)));
+    let (seen, kept) = (Arc::clone(&deepest), Arc::new(AtomicUsize::new(0)));
+    let told = Arc::clone(&kept);
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .weigher(|_, _| Bytes::new(100))
+        .eviction_listener(move |_, _, cause| {
+            let cache = theirs.lock().unwrap().clone();
+            let Some(cache) = cache.filter(|_| cause == RemovalCause::Size && DEPTH.get() < 2) else { return };
+            DEPTH.set(DEPTH.get() + 1);
+            seen.fetch_max(DEPTH.get(), Ordering::Relaxed);
+            for _ in 0..2 {
+                match cache.insert(next.fetch_add(1, Ordering::Relaxed), 0) {
+                    Ok(_) => drop(told.fetch_add(1, Ordering::Relaxed)),
+                    Err(error) => assert!(matches!(error.reason, Reason::NoRoom { .. }), "{error}"),
+                }
+            }
+            DEPTH.set(DEPTH.get() - 1);
+        })
+        .build()
+        .unwrap();
+    *slot.lock().unwrap() = Some(cache.clone());
+    for key in 0..4 * ENTRIES {
+        // What it let go of may have been taken by the listener.
+        let _ = cache.insert(key, key);
+        assert!(runtime.root().usage() <= runtime.root().max());
+    }
+    // From the reclaimer's side, too.
+    runtime.reclaim(runtime.root(), Bytes::new(ENTRIES * 50));
+    *slot.lock().unwrap() = None;
+    assert_eq!(deepest.load(Ordering::Relaxed), 1, "of listeners inside listeners");
+    assert!(kept.load(Ordering::Relaxed) > 0 && cache.len() > 100, "{kept:?} of {}", cache.len());
+}
+
 #[test]
 fn a_group_of_another_runtime_is_refused() {
     let (a, b) = (Runtime::builder().build().unwrap(), Runtime::builder().build().unwrap());
     let group = b.group("g").unwrap();
     let result = Cache::<u64, u64>::builder(&a).group(&group).weigher(|_, _| Bytes::ZERO).build();
     assert!(result.unwrap_err().to_string().contains("/g"));
+
+    // The same number as one of ours.
+    let ours = a.group("ours").unwrap();
+    assert_eq!(ours.id(), group.id());
+    let cache = Cache::<u64, u64>::builder(&a).weigher(|_, _| Bytes::new(100)).build().unwrap();
+    cache.entry(1).group(&ours).insert(1).unwrap();
+    let reason = Reason::ForeignGroup { group: "/g".into() };
+    let error = cache.entry(1).group(&group).insert(2).unwrap_err();
+    assert_eq!((&error.reason, error.value), (&reason, 2));
+    assert!(error.to_string().contains("/g"), "{error}");
+    let error = cache.entry(1).group(&group).and_compute(|_| Op::Put(3)).unwrap_err();
+    assert_eq!((&error.reason, error.value), (&reason, 3));
+    assert_eq!(cache.entry(2).group(&group).or_insert_with(|| 4), 4);
+    assert_eq!((cache.get(&1), cache.len(), cache.stats().rejected), (Some(1), 1, 3));
+    assert_eq!((cache.len_of(&ours), cache.len_of(&group)), (1, 0));
+
+    assert_eq!(a.end_group(&group), Err(MemcgError::Foreign));
+    assert_eq!(a.drop_group(&group), Err(MemcgError::Foreign));
+    assert_eq!(a.reclaim(&group, Bytes::mib(1)), Bytes::ZERO);
+    let charge = std::panic::AssertUnwindSafe(|| a.charge(&group, Bytes::new(1)));
+    assert!(std::panic::catch_unwind(charge).is_err());
+    assert!(group.is_online() && group.max() == Bytes::MAX && group.usage() == Bytes::ZERO);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::cache::{RemovalCause, Visit};
 use crate::{Bytes, Cache, Runtime};
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
+use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -113,6 +113,98 @@ fn keys_that_panic_harm_nobody_else_and_leave_nothing_charged() {
     ARMED.set(false);
     assert!((0..20).all(|key| cache.remove(&Touchy(key)) == Some(key)));
     assert_eq!(usage(), Bytes::ZERO);
+}
+
+thread_local! {
+    /// Only this key can be hashed on this thread.
+    static ALONE: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Of these a hasher fails when it is told to: for all keys on all threads, or for all but one on this.
+#[derive(Clone, Default)]
+struct Failing(Arc<AtomicBool>);
+
+struct FailingHasher(u64, Failing);
+
+impl BuildHasher for Failing {
+    type Hasher = FailingHasher;
+
+    fn build_hasher(&self) -> FailingHasher {
+        FailingHasher(0, self.clone())
+    }
+}
+
+impl Hasher for FailingHasher {
+    fn finish(&self) -> u64 {
+        let alone = ALONE.get().is_none_or(|key| key == self.0);
+        assert!(alone && !self.1 .0.load(Ordering::Relaxed), "the hasher's own fault");
+        self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    }
+}
+
+#[test]
+fn an_entry_whose_key_cannot_be_hashed_stays_charged_until_it_can() {
+    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let failing = Failing::default();
+    let cache = Cache::<u64, u64>::builder(&runtime).hasher(failing.clone()).weigher(|_, _| Bytes::new(100));
+    let cache = cache.build().unwrap();
+    let (group, entry) = (runtime.group("g").unwrap(), 100 + Cache::<u64, u64>::ENTRY_BYTES.get());
+    let books = || {
+        runtime.tree().drain_stock();
+        assert_eq!(runtime.root().usage().get(), cache.len() as u64 * entry);
+        assert_eq!(cache.inner.core.queues.count_node(lowwater_lru_core::NodeId::ZERO), cache.len() as u64);
+        cache.len()
+    };
+    for key in 0..100 {
+        cache.entry(key).group(if key < 50 { &group } else { runtime.root() }).insert(key).unwrap();
+    }
+    failing.0.store(true, Ordering::Relaxed);
+    assert_eq!(runtime.drop_caches(), 0, "nothing can be found");
+    assert_eq!(runtime.reclaim(runtime.root(), Bytes::mib(1)), Bytes::ZERO);
+    assert_eq!(books(), 100);
+    runtime.drop_group(&group).unwrap();
+    while group.is_online() {
+        std::thread::yield_now();
+    }
+    failing.0.store(false, Ordering::Relaxed);
+    assert_eq!((books(), cache.len_of(runtime.root())), (100, 100), "those of the group are its parent's");
+    assert_eq!(runtime.drop_caches(), 100);
+    assert_eq!(books(), 0);
+}
+
+#[test]
+fn a_removal_is_done_though_other_keys_cannot_be_hashed() {
+    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let (slot, told) = (Arc::new(Mutex::new(None::<Cache<u64, u64, Failing>>)), Arc::new(AtomicUsize::new(0)));
+    let (theirs, count) = (Arc::clone(&slot), Arc::clone(&told));
+    let cache = Cache::<u64, u64>::builder(&runtime)
+        .hasher(Failing::default())
+        .weigher(|_, _| Bytes::new(100))
+        .eviction_listener(move |key, _, _| {
+            // It would wait for ever for the lock of the segment that was to become smaller.
+            let cache = theirs.lock().unwrap().clone().unwrap();
+            assert_eq!(cache.remove(key), None);
+            count.fetch_add(1, Ordering::Relaxed);
+        })
+        .build()
+        .unwrap();
+    *slot.lock().unwrap() = Some(cache.clone());
+    for key in 0..300 {
+        cache.insert(key, key).unwrap();
+    }
+    for key in 0..300 {
+        ALONE.set(Some(key));
+        assert_eq!(cache.remove(&key), Some(key));
+    }
+    ALONE.set(None);
+    runtime.tree().drain_stock();
+    assert_eq!((cache.len(), runtime.root().usage(), told.load(Ordering::Relaxed)), (0, Bytes::ZERO, 300));
+    assert_eq!(cache.stats().listener_panics, 0);
+    *slot.lock().unwrap() = None;
 }
 
 #[test]

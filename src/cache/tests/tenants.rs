@@ -138,6 +138,43 @@ fn a_tenant_that_scans_costs_the_others_nothing() {
     assert!(held < 1_000, "the scanner has {held} of 20,000");
 }
 
+/// It would keep all other threads' inserts from choosing who pays, for as long as it takes.
+#[test]
+fn no_listener_is_called_while_it_is_chosen_who_pays() {
+    use crate::cache::Eviction;
+    use std::sync::{Arc, Mutex};
+    type Slot = Arc<Mutex<Option<crate::Cache<u64, u64>>>>;
+    // One in which others always pay; one in which the idle do.
+    for order in [Eviction::SecondChance, Eviction::Adaptive] {
+        let runtime = Runtime::builder().budget(Bytes::kib(256)).build().unwrap();
+        let (here, slot) = (std::thread::current().id(), Slot::default());
+        let (theirs, told) = (Arc::clone(&slot), Arc::new(Mutex::new((0, 0))));
+        let seen = Arc::clone(&told);
+        let cache = crate::Cache::<u64, u64>::builder(&runtime)
+            .weigher(|_, _| Bytes::new(100))
+            .eviction(order)
+            .eviction_listener(move |key, _, _| {
+                let cache = theirs.lock().unwrap().clone().expect("it is set");
+                if std::thread::current().id() == here {
+                    let mut told = seen.lock().unwrap();
+                    told.0 += u32::from(*key < 1_000);
+                    told.1 += u32::from(cache.inner.core.hands.are_held());
+                }
+            })
+            .build()
+            .unwrap();
+        *slot.lock().unwrap() = Some(cache.clone());
+        let [idle, busy] = ["idle", "busy"].map(|name| runtime.group(name).unwrap());
+        for key in 0..20_000 {
+            cache.entry(key).group(if key < 1_000 { &idle } else { &busy }).insert(key).unwrap();
+        }
+        let (of_others, held) = *told.lock().unwrap();
+        assert!(of_others > 300, "others paid: {of_others} with {order:?}");
+        assert_eq!(held, 0, "called under the lock, with {order:?}");
+        *slot.lock().unwrap() = None;
+    }
+}
+
 #[test]
 fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
     let runtime = Runtime::builder()

@@ -72,6 +72,46 @@ fn a_time_of_its_own_is_not_pushed_on() {
     assert!(left(&cache, 1).unwrap() <= most, "an update keeps the time, and what kind it is");
 }
 
+/// Between a look that finds an entry expired and its removal somebody may have touched it, and been told that it is there.
+#[test]
+fn what_was_given_a_new_time_does_not_expire() {
+    let cache = idling();
+    let core = &cache.inner.core;
+    cache.entry(1).time_to_live(Duration::from_secs(3_600)).insert(1).unwrap();
+    let (hash, guard) = (core.hash(&1), lowwater_lru_core::pin());
+    let entry = core.index.get(hash, &guard, |entry| entry.key == 1).expect("it was put in");
+    // Set here, so that the keeper does not know of it.
+    entry.expire_at(core.clock.after(Duration::ZERO));
+    std::thread::sleep(Duration::from_millis(9));
+    assert!(core.has_expired(entry));
+    // As by a touch that looked before.
+    entry.expire_at(core.clock.after(Duration::from_secs(3_600)));
+    assert!(core.take_expired(hash, &guard, entry).is_none());
+    assert_eq!(cache.peek(&1), Some(1));
+    entry.expire_at(core.clock.after(Duration::ZERO));
+    std::thread::sleep(Duration::from_millis(9));
+    assert!(core.take_expired(hash, &guard, entry).is_some());
+    assert_eq!(cache.peek(&1), None);
+}
+
+#[test]
+fn what_is_loaded_takes_the_place_of_what_has_expired() {
+    let cache = idling();
+    let load = || {
+        // It comes while this loads, and is over before it lands. Set here, so that the keeper does not know of it.
+        cache.entry(1).forever().insert(1).unwrap();
+        let core = &cache.inner.core;
+        let guard = lowwater_lru_core::pin();
+        let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("it was put in");
+        entry.expire_at(core.clock.after(Duration::ZERO));
+        std::thread::sleep(Duration::from_millis(9));
+        assert!(core.has_expired(entry));
+        2
+    };
+    assert_eq!(cache.get_or_insert_with(1, load), 2);
+    assert_eq!((cache.get(&1), cache.stats().expired), (Some(2), 1));
+}
+
 #[test]
 fn two_times_are_one_too_many() {
     let runtime = Runtime::builder().build().unwrap();

@@ -183,6 +183,11 @@ impl Memcg {
         self.max().min(self.high())
     }
 
+    /// Does no group on the way up use more than its `max`? Then none was lowered below what is used.
+    pub(super) fn is_within_max(&self) -> bool {
+        self.ancestry().all(|memcg| memcg.usage() <= memcg.max())
+    }
+
     fn above_high(&self) -> Option<Memcg> {
         self.ancestry().find(|memcg| memcg.usage() > memcg.high()).cloned()
     }

@@ -228,9 +228,14 @@ impl Memcg {
 
     /// Sets [`max`](Self::max). It may be below what is in use: then charges fail until enough is uncharged. A charge that is
     /// being decided on another thread right now may still go by the old value.
+    ///
+    /// A lower one drains what is in stock of the group and those below it, so that nothing is charged from there either: O(slots).
     pub fn set_max(&self, max: Bytes) {
-        // Relaxed: as in `max`.
-        self.limits().max.store(max.get(), Ordering::Relaxed);
+        // Relaxed: as in `max`; who fills a slot asks for it under that slot's lock, which the drain takes after this.
+        let before = self.limits().max.swap(max.get(), Ordering::Relaxed);
+        if max.get() < before {
+            self.tree().stock().drain(|memcg| memcg.is_descendant_of(self));
+        }
     }
 
     /// What of this group's use is protected from a reclaim that starts at `reclaim_root`: the settings on the way down, cut

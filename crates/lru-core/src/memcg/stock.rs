@@ -13,6 +13,9 @@
 //! 2. A slot holds nothing of a group whose [`offline`](Memcg::offline) has drained it: `put` asks for the state under the
 //!    slot's lock, and the drain takes that lock after the state changed.
 //! 3. A closed slot holds nothing.
+//! 4. A slot holds nothing of a group that uses more than its `max`, or is below one that does: such charges are refused, and what is
+//!    uncharged is subtracted. Only a `max` that is lowered leads there. `put` asks for it under the slot's lock, and
+//!    [`set_max`](Memcg::set_max) drains, which takes that lock, after it has changed; `put_back` finds no slot of the group then.
 
 use alloc::boxed::Box;
 use core::ops::DerefMut;
@@ -90,8 +93,11 @@ impl Stock {
     /// False: they are still the caller's.
     pub(crate) fn put(&self, memcg: &Memcg, bytes: u64) -> bool {
         let Some(mut slot) = self.here() else { return false };
-        // INVARIANT 2, 3: asked under the slot's lock.
+        // INVARIANT 2, 3, 4: asked under the slot's lock.
         if slot.closed || !(memcg.is_online() || mutated!("put for a dying group")) {
+            return false;
+        }
+        if !(memcg.is_within_max() || mutated!("put above a lowered max")) {
             return false;
         }
         if slot.memcg.as_ref() == Some(memcg) {
@@ -105,7 +111,7 @@ impl Stock {
 
     /// Puts bytes that are charged to `memcg` back where it has a slot already. False: they are still the caller's.
     pub(crate) fn put_back(&self, memcg: &Memcg, bytes: u64) -> bool {
-        // INVARIANT 2, 3: a slot that holds the group is not closed, and not drained yet if the group is dying.
+        // INVARIANT 2, 3, 4: a slot that holds the group is not closed, and not drained yet if the group is dying, or its max lowered.
         self.here().is_some_and(|mut slot| slot.memcg.as_ref() == Some(memcg) && slot.add(bytes))
     }
 

@@ -165,3 +165,31 @@ fn an_object_of_another_slab_is_not_put_in() {
     let hasher = |entry: &Entry| entry.key;
     let _ = index.put(entry(&other, 1, 10), 1, &pin(), |_, _| false, &hasher, |slot, _| Ok(slot));
 }
+
+/// What a removal returns is dropped without the segment's lock, and the index goes on, if the hash of another panics.
+#[test]
+fn a_removal_beside_a_hasher_that_panics_is_done() {
+    struct Looks<'a>(&'a Index<Entry>, u64);
+    impl Drop for Looks<'_> {
+        fn drop(&mut self) {
+            let other = self.1 + 1;
+            self.0.with(HASHES[0](other), &pin(), |entry| entry.key == other, |_| ());
+        }
+    }
+    let mut handles = Vec::new();
+    let index = Index::<Entry>::new();
+    (0..400).for_each(|key| handles.push(put(&index, key, key, &HASHES[0], &pin(), |slot, _| slot).1));
+    let fails = |_: &Entry| -> u64 { panic!("the hasher's own fault") };
+    let mut failed = 0;
+    for key in 0..400 {
+        let remove = std::panic::AssertUnwindSafe(|| {
+            index
+                .remove(HASHES[0](key), &pin(), |entry| entry.key == key, &fails, |_| Looks(&index, key))
+                .expect("it was put in");
+        });
+        failed += u32::from(std::panic::catch_unwind(remove).is_err());
+        assert_eq!(get(&index, key, &HASHES[0], &pin()), None);
+    }
+    assert!(failed > 0, "it never became smaller: this test shows nothing");
+    index.assert_valid(&|entry| HASHES[0](entry.key));
+}

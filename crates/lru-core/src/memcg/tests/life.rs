@@ -325,6 +325,25 @@ fn what_is_in_stock_is_its_groups_and_taken_only_if_it_is_enough() {
 }
 
 #[test]
+fn a_lower_max_holds_for_stock_too() {
+    let tree = MemcgTree::new(2);
+    let a = tree.root().create("a").unwrap();
+    let ab = a.create("b").unwrap();
+    let fill = || (0..100).for_each(|_| drop(ab.try_charge(b(10)).unwrap()));
+    fill();
+    assert!(tree.in_stock(&a) > 0, "some is in stock");
+    a.set_max(b(500));
+    assert_eq!((tree.in_stock(&a), a.usage()), (0, b(1_000)));
+    assert_eq!(ab.try_charge(b(1)).unwrap_err().memcg, a);
+    ab.uncharge(b(300));
+    assert_eq!((tree.in_stock(&a), a.usage()), (0, b(700)), "what is uncharged is not put back");
+    assert!(!ab.try_charge_from_stock(b(1)));
+    a.set_max(Bytes::MAX);
+    fill();
+    assert!(tree.in_stock(&a) > 0, "and is again");
+}
+
+#[test]
 fn a_charge_may_be_huge() {
     let tree = MemcgTree::new(1);
     let _ = tree.root().try_charge(b(1)).unwrap();

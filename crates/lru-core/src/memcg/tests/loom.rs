@@ -175,6 +175,37 @@ fn no_stock_outlives_its_group_needs_the_question_under_the_lock() {
     with_mutant("put for a dying group", stock_meets_offline);
 }
 
+fn stock_meets_a_lower_max() {
+    crate::sync::model(|| {
+        let tree = MemcgTree::new(1);
+        let a = tree.root().create("a").unwrap();
+        // The second charge in a row takes stock.
+        let _ = a.try_charge(b(1)).unwrap();
+        let other = thread::spawn({
+            let a = a.clone();
+            move || a.set_max(b(0))
+        });
+        // It may be refused.
+        let bytes = if a.try_charge(b(1)).is_ok() { b(2) } else { b(1) };
+        other.join().unwrap();
+        assert_eq!(tree.root().usage(), bytes, "stock is left above a max");
+        assert!(!a.try_charge_from_stock(b(1)));
+        a.uncharge(bytes);
+        assert_eq!(a.usage(), b(0), "what is uncharged went into stock");
+    });
+}
+
+#[test]
+fn no_stock_is_left_above_a_max_that_is_lowered() {
+    stock_meets_a_lower_max();
+}
+
+#[test]
+#[should_panic(expected = "stock is left above a max")]
+fn no_stock_is_left_above_a_max_that_is_lowered_needs_the_question_under_the_lock() {
+    with_mutant("put above a lowered max", stock_meets_a_lower_max);
+}
+
 // === ids ===
 
 /// One thread ends a group, the other looks it up and makes a new one.

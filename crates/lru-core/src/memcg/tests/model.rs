@@ -221,9 +221,8 @@ impl Model {
         let over = |n: &usize| self.charged(*n) + bytes > self.group(*n).max;
         let refusing: Vec<u32> = self.chain(n).into_iter().filter(over).map(|n| self.group(n).id).collect();
         match handle.try_charge(Bytes::new(bytes)) {
-            // From stock, also a group above its max is served: the bytes are charged already.
             Ok(charged) => {
-                assert!(refusing.is_empty() || self.slots > 0, "charged above max");
+                assert!(refusing.is_empty(), "charged above max");
                 if self.slots == 0 {
                     let above = |n: &usize| self.charged(*n) + bytes > self.group(*n).high;
                     let told = match &charged {

@@ -1,0 +1,38 @@
+//! A large cache that is dropped holds back no other's memory meanwhile. In a process of its own: no other test's readers come between.
+
+use lowwater::{Bytes, Cache, Runtime};
+
+const ENTRIES: u64 = 200_000;
+
+#[test]
+fn a_cache_that_is_dropped_keeps_no_other_from_freeing() {
+    let small = Runtime::builder().build().unwrap();
+    let small = Cache::<u64, u64>::builder(&small).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    // Its usage tells how far the drop has come. One thread may sleep through all of one.
+    let was_freed = (0..50).any(|_| {
+        let runtime = Runtime::builder().build().unwrap();
+        let large = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+        for key in 0..ENTRIES {
+            large.insert(key, key).unwrap();
+        }
+        let begun = || runtime.root().usage() < Bytes::new(ENTRIES * Cache::<u64, u64>::ENTRY_BYTES.get());
+        let over = || runtime.root().usage() <= Bytes::kib(64);
+        assert!(!begun() && !over());
+        std::thread::scope(|s| {
+            s.spawn(move || drop(large));
+            while !begun() {
+                std::hint::spin_loop();
+            }
+            while !over() {
+                small.insert(1, 1).unwrap();
+                small.remove(&1);
+                while small.collect() != Bytes::ZERO && !over() {}
+                if !over() {
+                    return true;
+                }
+            }
+            false
+        })
+    });
+    assert!(was_freed, "what left one cache waited for the end of another");
+}
