@@ -6,12 +6,14 @@
 //!
 //! There is no table until something is evicted. It follows the number of entries, up and down, and every entry is charged for its
 //! part of it ([`BYTES_PER_ENTRY`]): when memory is short is when ghosts are made, and no time to ask for more. It is made of blocks, each
-//! when it is first needed, so that no insert has to wait for a large one to be cleared.
+//! when it is first needed, so that no insert has to wait for a large one to be cleared; those of one that was replaced are freed as they
+//! were made, a few at a time. Readers of the table write nothing that others write.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use parking_lot::RwLock;
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 
 use super::queues::Queue;
 
@@ -27,6 +29,8 @@ const SLACK_MAX: usize = 2;
 const BLOCK: usize = 1 << 12;
 /// Slots of the smallest table.
 const SLOTS_MIN: usize = 64;
+/// Blocks of a table that was replaced which are freed for each ghost.
+const WASTE_PER_GHOST: usize = 2;
 /// Times on the clock of a ghost, after which they begin again.
 pub(super) const TIMES: u32 = 1 << 13;
 
@@ -42,32 +46,46 @@ pub(super) struct Ghost {
 /// See the module.
 #[derive(Default)]
 pub(super) struct Ghosts {
-    table: RwLock<Table>,
+    table: ArcSwapOption<Table>,
 }
 
-#[derive(Default)]
+type Block = Box<[AtomicU32]>;
+
 struct Table {
     slots: usize,
-    blocks: Box<[OnceLock<Box<[AtomicU32]>>]>,
+    blocks: Vec<OnceLock<Block>>,
+    waste: Arc<Waste>,
+}
+
+/// Blocks of tables that were replaced, freed a few at a time.
+#[derive(Default)]
+struct Waste {
+    blocks: Mutex<Vec<OnceLock<Block>>>,
+    /// Is there any? Only so that the lock is mostly not asked for.
+    some: AtomicBool,
 }
 
 impl Ghosts {
     /// Remembers the key of this hash, which left a cache that holds `len` entries.
     pub(super) fn remember(&self, hash: u64, ghost: Ghost, len: usize) {
-        let mut table = self.table.read();
-        if !fits(table.slots, len) {
+        let mut table = self.table.load();
+        if !table.as_ref().is_some_and(|table| fits(table.slots, len)) {
             drop(table);
             self.resize(len);
-            table = self.table.read();
+            table = self.table.load();
         }
-        table.remember(hash, ghost);
+        // None: everything was just forgotten.
+        if let Some(table) = &*table {
+            table.remember(hash, ghost);
+            table.waste.free_some();
+        }
     }
 
     /// What is known of the key of this hash; it is forgotten.
     pub(super) fn take(&self, hash: u64) -> Option<Ghost> {
-        let table = self.table.read();
-        // Relaxed: as above.
-        let found = table.bucket_if_there(hash)?.iter().find_map(|slot| {
+        let table = self.table.load();
+        // Relaxed: as in `Table::remember`.
+        let found = table.as_ref()?.bucket_if_there(hash)?.iter().find_map(|slot| {
             let ghost = unpack(hash, slot.load(Ordering::Relaxed))?;
             slot.store(0, Ordering::Relaxed);
             Some(ghost)
@@ -77,39 +95,71 @@ impl Ghosts {
 
     /// Brings the line of a hash closer.
     pub(super) fn prefetch(&self, hash: u64) {
-        if let Some(bucket) = self.table.read().bucket_if_there(hash) {
+        if let Some(bucket) = self.table.load().as_ref().and_then(|table| table.bucket_if_there(hash)) {
             lowwater_lru_core::prefetch(&bucket[0]);
         }
     }
 
     /// Bytes of the table.
     pub(super) fn footprint(&self) -> usize {
-        let table = self.table.read();
-        let blocks = table.blocks.iter().filter_map(OnceLock::get).map(|block| size_of_val(&**block)).sum::<usize>();
-        size_of_val(&*table.blocks) + blocks
+        self.table.load().as_ref().map_or(0, |table| {
+            let blocks =
+                table.blocks.iter().filter_map(OnceLock::get).map(|block| size_of_val(&**block)).sum::<usize>();
+            size_of::<Table>()
+                + table.blocks.capacity() * size_of::<OnceLock<Block>>()
+                + blocks
+                + table.waste.footprint()
+        })
     }
 
     /// Forgets everything, and gives the memory back.
     pub(super) fn forget(&self) {
-        self.replace(Table::default());
+        self.table.store(None);
     }
 
     fn resize(&self, len: usize) {
+        let old = self.table.load();
+        if old.as_ref().is_some_and(|table| fits(table.slots, len)) {
+            return;
+        }
         let slots = (len * SLOTS_PER_ENTRY).next_multiple_of(WAYS).max(SLOTS_MIN);
         let blocks = (0..slots.div_ceil(BLOCK)).map(|_| OnceLock::new()).collect();
-        let mut table = self.table.write();
-        // Another thread may have been faster.
-        if !fits(table.slots, len) {
-            let old = std::mem::replace(&mut *table, Table { slots, blocks });
-            drop(table);
-            drop(old);
-        }
+        let waste = old.as_ref().map_or_else(Arc::default, |table| Arc::clone(&table.waste));
+        // Another thread may have been faster; then its table is as good.
+        self.table.compare_and_swap(&old, Some(Arc::new(Table { slots, blocks, waste })));
+    }
+}
+
+impl Drop for Table {
+    /// With a table in its place its blocks are freed by those who use that; else at once.
+    fn drop(&mut self) {
+        self.waste.take(std::mem::take(&mut self.blocks));
+    }
+}
+
+impl Waste {
+    fn take(&self, mut more: Vec<OnceLock<Block>>) {
+        self.blocks.lock().append(&mut more);
+        // Relaxed, here and below: a hint.
+        self.some.store(true, Ordering::Relaxed);
     }
 
-    /// The old one is dropped without the lock.
-    fn replace(&self, new: Table) {
-        let old = std::mem::replace(&mut *self.table.write(), new);
-        drop(old);
+    #[inline]
+    fn free_some(&self) {
+        if !self.some.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(mut blocks) = self.blocks.try_lock() else { return };
+        let some: [_; WASTE_PER_GHOST] = std::array::from_fn(|_| blocks.pop());
+        self.some.store(!blocks.is_empty(), Ordering::Relaxed);
+        drop(blocks);
+        drop(some);
+    }
+
+    fn footprint(&self) -> usize {
+        let blocks = self.blocks.lock();
+        let full = blocks.iter().filter_map(OnceLock::get).map(|block| size_of_val(&**block)).sum::<usize>();
+        size_of::<Self>() + blocks.capacity() * size_of::<OnceLock<Block>>() + full
     }
 }
 
@@ -121,7 +171,6 @@ impl Table {
         (first / BLOCK, first % BLOCK)
     }
 
-    /// Nothing, in a table of no slots: everything is being forgotten.
     fn remember(&self, hash: u64, ghost: Ghost) {
         // Relaxed, all of these: a slot stands for itself; of two who write a bucket, either may win.
         let mut moved = pack(hash, ghost);
@@ -135,11 +184,7 @@ impl Table {
         }
     }
 
-    /// Empty if there is none.
     fn bucket(&self, hash: u64) -> &[AtomicU32] {
-        if self.slots == 0 {
-            return &[];
-        }
         let (block, first) = self.place(hash);
         let slots = (self.slots - block * BLOCK).min(BLOCK);
         let block = self.blocks[block].get_or_init(|| (0..slots).map(|_| AtomicU32::new(0)).collect());
@@ -214,14 +259,6 @@ mod tests {
         assert_eq!(known, [3, 4, 5, 6]);
     }
 
-    /// As between the two looks of one who makes the table larger, when another forgets.
-    #[test]
-    fn nothing_is_remembered_in_a_table_that_was_just_forgotten() {
-        let table = Table::default();
-        table.remember(hash(1), left(1));
-        assert!(table.bucket_if_there(hash(1)).is_none());
-    }
-
     #[test]
     fn who_remembers_and_who_forgets_may_meet() {
         let ghosts = Ghosts::default();
@@ -239,7 +276,7 @@ mod tests {
     #[test]
     fn the_table_follows_the_number_of_entries() {
         let ghosts = Ghosts::default();
-        let slots = || ghosts.table.read().slots;
+        let slots = || ghosts.table.load().as_ref().map_or(0, |table| table.slots);
         let mut n = 0;
         for (len, expected) in
             [(0, 64), (10, 64), (1_000, 3_000), (2_000, 3_000), (3_000, 9_000), (100, 300), (50, 300), (0, 64)]
@@ -250,7 +287,34 @@ mod tests {
             assert!(ghosts.take(hash(n)).is_some());
         }
         ghosts.forget();
-        assert_eq!(slots(), 0);
+        assert_eq!((slots(), ghosts.footprint()), (0, 0));
         assert_eq!(ghosts.take(hash(n)), None);
+    }
+
+    #[test]
+    fn a_table_that_was_replaced_is_freed_a_few_blocks_at_a_time() {
+        let ghosts = Ghosts::default();
+        let large = 100 * BLOCK / SLOTS_PER_ENTRY;
+        (0..20_000).for_each(|n| ghosts.remember(hash(n), left(0), large));
+        let full = ghosts.footprint();
+        assert!(full > 90 * BLOCK * 4, "every block is there: {full} bytes");
+        ghosts.remember(hash(0), left(0), 1_000);
+        let replaced = ghosts.footprint();
+        assert!(replaced > full - 3 * BLOCK * 4, "{replaced} of {full} bytes are waste");
+        (0..60).for_each(|n| ghosts.remember(hash(n), left(0), 1_000));
+        assert!(ghosts.footprint() < full / 50, "{} bytes", ghosts.footprint());
+    }
+
+    #[test]
+    fn who_remembers_beside_one_who_forgets_is_not_harmed() {
+        let ghosts = Ghosts::default();
+        std::thread::scope(|s| {
+            s.spawn(|| (0..2_000).for_each(|_| ghosts.forget()));
+            for _ in 0..2 {
+                s.spawn(|| (0..20_000).for_each(|n| ghosts.remember(hash(n), left(0), n as usize % 5_000)));
+            }
+        });
+        ghosts.remember(hash(1), left(7), 10);
+        assert_eq!(ghosts.take(hash(1)), Some(left(7)));
     }
 }
