@@ -46,6 +46,9 @@ use keeper::Keeper;
 /// the time, but not the use of it.
 const ROUNDS_MIN: u32 = 8;
 
+/// The root's [path](Memcg::path).
+const ROOT: &str = "/";
+
 /// One memory budget, and everything that lives in it. A handle: clones are the same runtime. The last one stops the threads.
 ///
 /// ```
@@ -101,18 +104,30 @@ impl Runtime {
         RuntimeBuilder::default()
     }
 
-    /// The group of this path (`shop`, `/shop/carts`), made with all above it if it is not there. Names are up to 255 bytes.
+    /// The group of this path (`shop`, `/shop/carts`; `/` is the root), made with all above it if it is not there. Names are up to 255 bytes.
     ///
     /// O(1) once it is there.
     ///
     /// # Errors
     ///
-    /// [`MemcgError::BadName`] for an empty name on the path or one too long, [`MemcgError::Dying`] if a group above it is being
-    /// ended right now, or it is itself being [dropped](Self::drop_group).
+    /// [`MemcgError::BadName`] for an empty name on the path or one too long, [`MemcgError::TooDeep`] for more than
+    /// [`DEPTH_MAX`](Memcg::DEPTH_MAX) of them; then none is made. [`MemcgError::Dying`] if a group above it is being ended right now, or it
+    /// is itself being [dropped](Self::drop_group).
     pub fn group(&self, path: &str) -> Result<Memcg, MemcgError> {
+        if path == ROOT {
+            return Ok(self.root().clone());
+        }
         let path = path.strip_prefix('/').unwrap_or(path);
         if let Some(group) = self.inner.groups.get(path).filter(|group| group.is_online()) {
             return Ok(group.clone());
+        }
+        for (depth, name) in path.split('/').enumerate() {
+            if depth == Memcg::DEPTH_MAX {
+                return Err(MemcgError::TooDeep);
+            }
+            if name.is_empty() || name.len() > Memcg::NAME_MAX {
+                return Err(MemcgError::BadName);
+            }
         }
         let mut group = self.root().clone();
         for name in path.split('/') {
@@ -130,8 +145,11 @@ impl Runtime {
         Ok(group)
     }
 
-    /// The group of this path, if it is there.
+    /// The group of this path, if it is there; `/` is the root.
     pub fn find_group(&self, path: &str) -> Option<Memcg> {
+        if path == ROOT {
+            return Some(self.root().clone());
+        }
         let path = path.strip_prefix('/').unwrap_or(path);
         path.split('/').try_fold(self.root().clone(), |group, name| group.child(name))
     }

@@ -61,6 +61,9 @@ where
     /// Consistent as [`visit`](Self::visit) is. `save` runs without a lock and may use the cache; while it does, this thread is pinned, for
     /// some hundreds of entries at a time, so it should write to a buffer rather than wait for a disk.
     ///
+    /// An entry that the reclaimer has in its hands at that moment, to let it go or to move it, belongs to no group's list: it is said
+    /// to be of the cache's own.
+    ///
     /// ```
     /// use lowwater::{cache::Meta, Bytes, Cache, Runtime};
     ///
@@ -99,12 +102,12 @@ where
             let now = core.clock.now();
             for entry in part {
                 let expires = entry.expires();
-                // One that a walk has is on its way out, or between two lists; it keeps the group of the one before.
-                let whose = core.queues.whose(entry);
                 if expires.is_past(now) {
                     continue;
                 }
-                if let Some(whose) = whose.filter(|whose| *whose != group) {
+                // One that a walk has is on its way out, or between two lists.
+                let whose = core.queues.whose(entry).unwrap_or_else(|| self.inner.group.clone());
+                if whose != group {
                     meta.group = whose.path();
                     group = whose;
                 }
@@ -134,7 +137,7 @@ where
                 continue;
             }
             if last.as_ref().is_none_or(|(path, group)| *path != meta.group || !group.is_online()) {
-                let Some(group) = self.group_of(&meta) else {
+                let Ok(group) = self.inner.runtime.group(&meta.group) else {
                     loaded.refused += 1;
                     continue;
                 };
@@ -149,13 +152,6 @@ where
         }
         loaded.evicted = core.counters.read().evictions.saturating_sub(evictions);
         loaded
-    }
-
-    fn group_of(&self, meta: &Meta) -> Option<Memcg> {
-        match meta.group.as_str() {
-            "/" => Some(self.inner.runtime.root().clone()),
-            path => self.inner.runtime.group(path).ok(),
-        }
     }
 
     /// Was it put in, or is the key there? None: there was no room.

@@ -275,6 +275,9 @@ impl Memcg {
     /// In this order: the state changes; its stock is drained; its lists are reparented; hooks are called; the tree lets go
     /// of it. O(lists of this group) and the hooks' own cost.
     ///
+    /// Who keeps groups by name, as lowwater's `Runtime` does, has a way of its own to end them (`Runtime::end_group`), by which it lets go
+    /// of its handle, too; a group that is taken offline here is kept in memory by that one until its name is asked for again.
+    ///
     /// # Errors
     ///
     /// [`Root`](MemcgError::Root), [`HasChildren`](MemcgError::HasChildren) also while a child's own `offline` has not

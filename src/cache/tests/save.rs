@@ -1,7 +1,9 @@
 //! Saved, and loaded again.
 
+use crate::cache::queues::Queue;
 use crate::cache::{Loaded, Meta};
 use crate::{Bytes, Cache, Runtime};
+use lowwater_lru_core::{Memcg, MemcgError};
 use std::time::Duration;
 
 type Saved = Vec<(u64, Vec<u8>, Meta)>;
@@ -66,6 +68,26 @@ fn what_is_loaded_is_what_was_saved() {
 }
 
 #[test]
+fn what_a_walk_has_is_saved_for_the_caches_own_group() {
+    let one = std::sync::Arc::new(crate::topology::Fixed::new(1));
+    let runtime = Runtime::builder().topology(one).build().unwrap();
+    let (own, tenant) = (runtime.group("own").unwrap(), runtime.group("tenant").unwrap());
+    let cache = Cache::<u64, Vec<u8>>::builder(&runtime).group(&own).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let queues = &cache.inner.core.queues;
+    for key in 0..100 {
+        cache.entry(key).group(&tenant).insert(vec![]).unwrap();
+    }
+    // As between the two locks of a walk that moves some on.
+    let taken = queues.take(Queue::Probation, &tenant, crate::NodeId::ZERO, 10);
+    assert!(!taken.is_empty());
+    let groups = |group: &str| saved(&cache).iter().filter(|(.., meta)| meta.group == group).count();
+    assert_eq!((groups("/own"), groups("/tenant")), (taken.len(), 100 - taken.len()));
+    let (gone, bytes) = cache.inner.core.let_all_go(taken, &tenant, 0, |_| crate::RemovalCause::Size);
+    tenant.uncharge(bytes);
+    assert_eq!(cache.len() as u64, 100 - gone);
+}
+
+#[test]
 fn a_smaller_budget_keeps_what_was_used() {
     let runtime = runtime_of(Bytes::mib(4));
     let cache = cache_in(&runtime);
@@ -105,6 +127,26 @@ fn the_first_error_ends_it_and_a_bad_group_is_refused() {
     assert_eq!(left, 0);
     let meta = Meta { group: "a//b".into(), heat: 255, ..Meta::default() };
     let good = Meta { group: "/a".into(), heat: 255, ..Meta::default() };
-    let loaded = cache.load([(100, vec![], meta), (101, vec![], good)]);
-    assert_eq!((loaded.refused, loaded.put), (1, 1));
+    let deep = Meta { group: vec!["deep"; 129].join("/"), ..Meta::default() };
+    let loaded = cache.load([(100, vec![], meta), (101, vec![], good), (102, vec![], deep)]);
+    assert_eq!((loaded.refused, loaded.put), (2, 1));
+    assert_eq!(runtime.stats().groups, 2, "the root and /a: nothing is left of those that are refused");
+}
+
+#[test]
+fn groups_are_found_by_the_path_they_say() {
+    let runtime = runtime_of(Bytes::mib(4));
+    let group = runtime.group("a/b").unwrap();
+    for group in [runtime.root(), &group] {
+        assert_eq!(runtime.group(&group.path()).as_ref(), Ok(group));
+        assert_eq!(runtime.find_group(&group.path()).as_ref(), Some(group));
+    }
+    for (path, error) in [("", MemcgError::BadName), ("//", MemcgError::BadName), ("x//y", MemcgError::BadName)] {
+        assert_eq!((runtime.group(path), runtime.find_group(path)), (Err(error), None), "{path}");
+    }
+    let (deepest, deeper) = (vec!["d"; Memcg::DEPTH_MAX].join("/"), vec!["e"; Memcg::DEPTH_MAX + 1].join("/"));
+    assert_eq!(runtime.group(&deeper), Err(MemcgError::TooDeep));
+    assert_eq!(runtime.group(&format!("f/{}", "n".repeat(256))), Err(MemcgError::BadName));
+    assert_eq!(runtime.stats().groups, 3, "none is made of a path that is refused");
+    assert_eq!(runtime.group(&deepest).unwrap().depth(), Memcg::DEPTH_MAX);
 }
