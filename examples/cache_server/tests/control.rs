@@ -119,9 +119,33 @@ fn a_full_server_without_evictions_says_so() {
     client.say("delete k0\r\n", "DELETED\r\n");
     assert_eq!(write(&mut client, "next", 1), 1, "what is deleted makes room");
 
-    client.say("tenant set small max=100K high=10K\r\n", "OK\r\n");
-    client.say("delete k1\r\ndelete k2\r\n", "DELETED\r\nDELETED\r\n");
-    assert!(write(&mut client, "small:", 2) <= 2);
+    client.say("flush_all\r\n", "OK\r\n");
+    assert_eq!(write(&mut client, "again", 1), 1, "what is flushed makes room");
+}
+
+#[test]
+fn a_tenants_max_drops_nothing_either_where_nothing_is_evicted() {
+    let crowd = Limits { max: Bytes::mib(1), ..Limits::default() };
+    let server = Running::start(|settings| {
+        settings.evict = false;
+        settings.limits = vec![("crowd".into(), crowd)];
+    });
+    let mut client = server.connect();
+    let stored = write(&mut client, "crowd:", 300);
+    assert!((90..=103).contains(&stored), "{stored} values of 10 kB fit in 1 MiB");
+    assert_eq!(client.stat("stats tenants", "crowd:items"), stored.to_string());
+    assert_eq!(client.stat("stats tenants", "crowd:max"), (1 << 20).to_string());
+
+    client.say("tenant set crowd min=1K high=100K max=2M\r\n", "OK\r\n");
+    let more = write(&mut client, "crowd:more", 300);
+    assert!((90..=110).contains(&more), "{more} more in 1 MiB more");
+    client.say("tenant set crowd max=1M\r\n", "OK\r\n");
+    assert_eq!(write(&mut client, "crowd:none", 10), 0, "it has more than it may");
+    for (name, value) in [("min", 1 << 10), ("high", 100 << 10), ("max", 1 << 20)] {
+        assert_eq!(client.stat("stats tenants", &format!("crowd:{name}")), value.to_string());
+    }
+    assert_eq!(write(&mut client, "other:", 10), 10, "others go on");
+    assert_eq!(client.stat("stats tenants", "crowd:items"), (stored + more).to_string());
     assert_eq!(client.stat("stats", "evictions"), "0");
 }
 
