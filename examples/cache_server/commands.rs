@@ -53,7 +53,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
         Command::Stats { topic, argument } => stats::stats(session, topic, argument).await?,
         Command::FlushAll { exptime, noreply } => {
             session.tally.count(Counter::CmdFlush);
-            session.server.flush(exptime);
+            session.server.flush(exptime).await;
             answer(session, noreply, "OK");
         }
         Command::Verbosity { level, noreply } => {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lowwater::cache::{Op, Reason, Visit};
+use lowwater::cache::{Current, Op, Reason, Visit};
 use lowwater::pressure::{PressureConfig, Psi, Trigger};
 use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 use tokio::sync::mpsc;
@@ -38,7 +38,10 @@ pub struct Store {
     cache: Values,
     tenants: Arc<Tenants>,
     departures: Arc<Departures>,
+    /// The youngest value's number.
     unique: AtomicU64,
+    /// Values of numbers up to this are not there any more, whether they have been dropped already or not.
+    flushed: AtomicU64,
     /// Uses are noted in seconds since then.
     started: Instant,
     /// Drop values when the memory is full.
@@ -109,6 +112,12 @@ pub struct TenantReport {
     pub limits: Limits,
 }
 
+impl<'a> There<'a> {
+    fn of(current: &'a Current<'_, Box<[u8]>, Value>) -> Self {
+        Self { value: current.value(), left: current.time_left() }
+    }
+}
+
 impl Store {
     /// An empty store.
     ///
@@ -135,8 +144,8 @@ impl Store {
             })
             .build()
             .map_err(|why| why.to_string())?;
-        let (unique, evict) = (AtomicU64::new(0), settings.evict);
-        Ok(Self { runtime, cache, tenants, departures, unique, started, evict })
+        let (unique, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
+        Ok(Self { runtime, cache, tenants, departures, unique, flushed, started, evict })
     }
 
     /// The value under `key`, to be read: counts for its tenant, and as a use of the value.
@@ -148,14 +157,14 @@ impl Store {
 
     /// As [`get`](Self::get), but what was noted of its last use can still be seen, until [`used`](Self::used).
     pub fn find(&self, key: &[u8]) -> Option<Value> {
-        let value = self.cache.get(key);
+        let value = self.cache.get(key).filter(|value| self.is_there(value));
         self.tenants.count_read(key, value.is_some());
         value
     }
 
     /// As [`get`](Self::get), but no use of the value.
     pub fn peek(&self, key: &[u8]) -> Option<Value> {
-        let value = self.cache.peek(key);
+        let value = self.cache.peek(key).filter(|value| self.is_there(value));
         self.tenants.count_read(key, value.is_some());
         value
     }
@@ -170,7 +179,7 @@ impl Store {
         let mut seen = None;
         // Nothing is put there, so nothing can be in its way.
         let _kept = self.cache.entry(key.into()).and_compute(|current| {
-            seen = current.map(|there| look(There { value: there.value(), left: there.time_left() }));
+            seen = current.filter(|there| self.is_there(there.value())).map(|there| look(There::of(&there)));
             Op::Keep
         });
         seen
@@ -179,7 +188,11 @@ impl Store {
     /// The keys of a part of all values, to be asked for until [`Visit::is_done`].
     pub fn keys(&self, at: &mut Visit) -> Vec<Box<[u8]>> {
         let mut keys = Vec::new();
-        self.cache.visit(at, |key, _| keys.push(key.clone()));
+        self.cache.visit(at, |key, value| {
+            if self.is_there(value) {
+                keys.push(key.clone());
+            }
+        });
         keys
     }
 
@@ -190,7 +203,7 @@ impl Store {
 
     /// Gives the value under `key` another time, which is a use of it; whether there is one.
     pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
-        let Some(value) = self.cache.peek(key) else { return false };
+        let Some(value) = self.cache.peek(key).filter(|value| self.is_there(value)) else { return false };
         self.used(&value);
         self.expire(key, expiry)
     }
@@ -206,7 +219,7 @@ impl Store {
 
     /// Drops the value under `key`; whether there was one.
     pub fn remove(&self, key: &[u8]) -> bool {
-        self.cache.remove(key).is_some()
+        self.cache.remove(key).is_some_and(|value| self.is_there(&value))
     }
 
     /// Changes what is under `key`, atomically: `edit` sees the value there and decides. If another client changes it in between,
@@ -267,7 +280,7 @@ impl Store {
         let mut full = false;
         let mut answer = None;
         let done = place.and_compute(|current| {
-            let there = current.as_ref().map(|there| There { value: there.value(), left: there.time_left() });
+            let there = current.as_ref().filter(|there| self.is_there(there.value())).map(There::of);
             let (edit, said) = missing.take().filter(|_| there.is_none()).unwrap_or_else(|| edit(there));
             answer = Some(said);
             match edit {
@@ -333,9 +346,21 @@ impl Store {
         }
     }
 
-    /// Drops every value.
-    pub fn clear(&self) {
-        self.cache.clear();
+    /// From now on, no value that was put there before is there. Their memory comes back with [`drop_flushed`](Self::drop_flushed).
+    pub fn flush(&self) {
+        // Release: meets the Acquire in `is_there`. Of two flushes the younger holds.
+        self.flushed.fetch_max(self.number(), Ordering::Release);
+    }
+
+    /// Drops the values that [`flush`](Self::flush) has ended.
+    pub fn drop_flushed(&self) {
+        self.cache.retain(|_, value| self.is_there(value));
+    }
+
+    /// Whether no flush has ended it.
+    fn is_there(&self, value: &Value) -> bool {
+        // Acquire: meets the Release in `flush`. Who hears of a flush from whoever asked for it finds nothing from before.
+        value.unique > self.flushed.load(Ordering::Acquire)
     }
 
     pub fn totals(&self) -> Totals {
@@ -439,4 +464,49 @@ fn idle_seconds(value: &Value, started: Instant) -> u32 {
 
 fn seconds_since(started: Instant) -> u32 {
     started.elapsed().as_secs() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
+        let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
+        let store = Store::new(&settings).unwrap();
+        let stash = Arc::new(crate::stash::Stash::new(0));
+        let put = |expected: Option<&'static [u8]>, bytes: &'static [u8]| {
+            let data = Arc::new(Data::copy(bytes, &stash));
+            let edit = |there: Option<There<'_>>| {
+                assert_eq!(there.map(|there| there.value.data.front().to_vec()).as_deref(), expected);
+                (Edit::Put(store.value(0, Marks::default(), Arc::clone(&data))), ())
+            };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(store.update(b"k", Expiry::Never, edit)).unwrap();
+        };
+        let keys = || store.keys(&mut Visit::new());
+        let is_gone = || {
+            store.get(b"k").is_none()
+                && store.find(b"k").is_none()
+                && store.peek(b"k").is_none()
+                && store.inspect(b"k", |_| ()).is_none()
+                && !store.touch(b"k", Expiry::Never)
+                && keys().is_empty()
+        };
+        put(None, b"1");
+        put(Some(b"1"), b"2");
+        assert_eq!(keys().len(), 1);
+        store.flush();
+        assert!(is_gone());
+        put(None, b"3");
+        store.drop_flushed();
+        assert!(store.get(b"k").is_some(), "what came after the flush stays");
+        store.flush();
+        assert_eq!((is_gone(), store.totals().items), (true, 1));
+        assert!(!store.remove(b"k"));
+        put(None, b"4");
+        store.flush();
+        store.drop_flushed();
+        assert_eq!(store.totals().items, 0);
+    }
 }

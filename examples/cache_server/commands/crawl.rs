@@ -17,7 +17,7 @@ pub async fn crawl(session: &mut Session, crawl: Crawl, everything: bool) -> io:
     let server = std::sync::Arc::clone(&session.server);
     if crawl == Crawl::Expire {
         if everything {
-            server.store.expire_all();
+            server.expire_all().await;
         }
         session.output.line("OK");
         return Ok(());
