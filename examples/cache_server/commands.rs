@@ -15,7 +15,7 @@ mod watch;
 use std::io;
 
 pub use log_in::log_in;
-pub use store::{store, too_large};
+pub use store::{no_room, store, too_large};
 
 use crate::connection::{Next, Session};
 use crate::parse::Command;

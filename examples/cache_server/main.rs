@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod arrival;
 mod auth;
 mod commands;
 mod config;

@@ -14,6 +14,7 @@ use tokio::sync::{watch, Notify};
 use tokio::task::{AbortHandle, JoinSet};
 
 use crate::args::Settings;
+use crate::arrival::Arrivals;
 use crate::connection;
 use crate::expiry::Expiry;
 use crate::http;
@@ -39,6 +40,7 @@ pub struct Server {
     pub settings: Settings,
     pub store: Store,
     pub stash: Arc<Stash>,
+    pub arrivals: Arc<Arrivals>,
     pub counters: Counters,
     /// What `stats detail` shows.
     pub prefixes: Prefixes,
@@ -161,8 +163,10 @@ impl Server {
     }
 
     fn new(settings: Settings) -> Result<Self, String> {
+        let store = Store::new(&settings)?;
         Ok(Self {
-            store: Store::new(&settings)?,
+            arrivals: Arrivals::new(store.runtime(), settings.evict, settings.item_bytes_max),
+            store,
             stash: Arc::new(Stash::new(settings.budget.get() / STASH_SHARE)),
             counters: Counters::default(),
             prefixes: Prefixes::new(settings.delimiter),

@@ -14,6 +14,7 @@ use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 use tokio::sync::mpsc;
 
 use crate::args::Settings;
+use crate::arrival::Claim;
 use crate::config::Limits;
 use crate::expiry::Expiry;
 use crate::tenant::{Tenant, Tenants};
@@ -24,8 +25,8 @@ use crate::watch::Watchers;
 type Values = Cache<Box<[u8]>, Value, RandomState>;
 
 /// When there is no room at the moment, a store waits for the reclaimer: so long, so many times.
-const ROOM_PAUSE: Duration = Duration::from_millis(1);
-const ROOM_TRIES_MAX: u32 = 500;
+pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
+pub const ROOM_TRIES_MAX: u32 = 500;
 
 /// Memory is short when tasks of the machine wait for it longer than this in a window; the kernel lets everybody ask for windows of 2 s.
 const STALL_MAX: Duration = Duration::from_millis(150);
@@ -235,12 +236,31 @@ impl Store {
         &self,
         key: &[u8],
         expiry: Expiry,
+        edit: impl FnMut(Option<There<'_>>) -> (Edit, R),
+    ) -> Result<R, NoMemory> {
+        self.update_with(key, expiry, Claim::default(), edit).await
+    }
+
+    /// As [`update`](Self::update), with a value that has just arrived, and what it was charged for until now.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn update_with<R>(
+        &self,
+        key: &[u8],
+        expiry: Expiry,
+        mut claim: Claim,
         mut edit: impl FnMut(Option<There<'_>>) -> (Edit, R),
     ) -> Result<R, NoMemory> {
         for _ in 0..ROOM_TRIES_MAX {
+            claim.uncharge();
             match self.try_update(key, expiry, &mut edit) {
                 Ok(answer) => return Ok(answer),
-                Err(Reason::NoRoom { .. }) if self.evict => tokio::time::sleep(ROOM_PAUSE).await,
+                Err(Reason::NoRoom { .. }) if self.evict => {
+                    claim.recharge();
+                    tokio::time::sleep(ROOM_PAUSE).await;
+                }
                 Err(_) => return Err(NoMemory),
             }
         }

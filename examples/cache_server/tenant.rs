@@ -166,7 +166,7 @@ impl Tenant {
     pub fn has_room(&self, bytes: Bytes) -> bool {
         let fits = |group: &Memcg, max| group.usage().saturating_add(bytes) <= max;
         let mut above = std::iter::successors(self.group.parent(), |group| group.parent());
-        fits(&self.group, self.limits.lock().max) && above.all(|group| fits(&group, group.max()))
+        fits(&self.group, self.limits.lock().max) && above.all(|group| fits(group, group.max()))
     }
 }
 

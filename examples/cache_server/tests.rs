@@ -247,6 +247,60 @@ fn many_large_values_come_back_whole() {
 }
 
 #[test]
+fn values_that_never_arrive_are_bounded_and_given_back() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    client.say("set half 0 0 3\r\nold\r\nset other 0 0 3\r\nold\r\n", "STORED\r\nSTORED\r\n");
+    // Half of 8 MiB is room for four of them, and one may have more.
+    let mut held = Vec::new();
+    for n in 1..=5 {
+        let mut half = server.connect();
+        half.0.write_all(format!("set held{n} 0 0 1000000\r\n{}", "x".repeat(999_000)).as_bytes()).unwrap();
+        let sent = Instant::now();
+        while server.server.arrivals.bytes() < Bytes::new(n * (999_000 - (16 << 10))) {
+            assert!(sent.elapsed() < Duration::from_secs(10), "{n}: {}", server.server.arrivals.bytes());
+            thread::sleep(Duration::from_millis(5));
+        }
+        held.push(half);
+    }
+    let used = client.stat("stats", "bytes").parse::<u64>().unwrap();
+    assert!(used > 4_900_000, "{used} bytes: what arrives is in the budget");
+
+    let no_room = "SERVER_ERROR out of memory storing object\r\n";
+    let large = "x".repeat(1_000_000);
+    client.say(&format!("set half 0 0 1000000\r\n{large}\r\n"), no_room);
+    client.say(&format!("ms half 1000000\r\n{large}\r\n"), no_room);
+    client.say(&format!("add other 0 0 1000000\r\n{large}\r\n"), no_room);
+    client.say("get half other\r\n", "VALUE other 0 3\r\nold\r\nEND\r\n");
+    assert_eq!(client.stat("stats", "store_no_memory"), "3");
+    client.say("set small 0 0 3\r\nnew\r\n", "STORED\r\n");
+    drop(held);
+    let left = Instant::now();
+    while server.server.arrivals.bytes() > Bytes::ZERO {
+        assert!(left.elapsed() < Duration::from_secs(10), "{} bytes are kept", server.server.arrivals.bytes());
+        thread::sleep(Duration::from_millis(5));
+    }
+    client.say(&format!("set half 0 0 1000000\r\n{large}\r\n"), "STORED\r\n");
+    client.say("flush_all\r\n", "OK\r\n");
+    server.server.store.runtime().tree().drain_stock();
+    assert_eq!(client.stat("stats", "bytes"), "0");
+}
+
+#[test]
+fn a_large_value_waits_for_others_that_arrive() {
+    let server = Running::start(|_| {});
+    let large = "x".repeat(1_000_000);
+    thread::scope(|scope| {
+        for n in 0..12 {
+            let mut client = server.connect();
+            let text = format!("set k{n} 0 0 1000000\r\n{large}\r\n");
+            scope.spawn(move || (0..5).for_each(|_| client.say(&text, "STORED\r\n")));
+        }
+    });
+    assert_eq!(server.server.arrivals.bytes(), Bytes::ZERO);
+}
+
+#[test]
 fn values_expire() {
     let server = Running::start(|_| {});
     let mut client = server.connect();

@@ -33,7 +33,7 @@ pub fn check(data: &[u8]) {
 
 /// All steps of `chunks`, as text.
 fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-    let mut decoder = Decoder::new(ITEM_BYTES_MAX, &Arc::new(Stash::new(1 << 20)));
+    let mut decoder = Decoder::new(ITEM_BYTES_MAX, &Arc::new(Stash::new(1 << 20)), None);
     let mut buffer: Vec<u8> = Vec::new();
     let mut steps = Vec::new();
     for chunk in chunks {
@@ -50,7 +50,7 @@ fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
             steps.push(match step {
                 Step::Store(block) => {
                     let head = format!("{:?} {:?} {} {}", block.verb, block.key, block.flags, block.noreply);
-                    format!("{head} {:?}", block.into_data().pieces_from(0).flatten().collect::<Vec<_>>())
+                    format!("{head} {:?}", block.into_data().0.pieces_from(0).flatten().collect::<Vec<_>>())
                 }
                 step => format!("{step:?}"),
             });
