@@ -75,6 +75,14 @@ pub struct There<'a> {
     pub left: Option<Duration>,
 }
 
+/// One of all keys.
+#[derive(Debug)]
+pub struct Listed {
+    pub key: Box<[u8]>,
+    /// It came in base64.
+    pub binary: bool,
+}
+
 /// What an update does with the value under its key.
 #[derive(Clone, Debug)]
 pub enum Edit {
@@ -187,11 +195,11 @@ impl Store {
     }
 
     /// The keys of a part of all values, to be asked for until [`Visit::is_done`].
-    pub fn keys(&self, at: &mut Visit) -> Vec<Box<[u8]>> {
+    pub fn keys(&self, at: &mut Visit) -> Vec<Listed> {
         let mut keys = Vec::new();
         self.cache.visit(at, |key, value| {
             if self.is_there(value) {
-                keys.push(key.clone());
+                keys.push(Listed { key: key.clone(), binary: value.marks.binary });
             }
         });
         keys

@@ -189,6 +189,23 @@ fn a_dump_shows_every_value_once() {
 }
 
 #[test]
+fn a_dump_is_a_line_a_key_whatever_is_in_it() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    let key = b"x\r\nflush_all\r\ny";
+    let mut text = Vec::new();
+    crate::parse::base64::encode(key, &mut text);
+    let text = String::from_utf8(text).unwrap();
+    client.say(&format!("ms {text} 1 b\r\nv\r\n"), "HD\r\n");
+    client.say("lru_crawler mgdump all\r\n", &format!("mg {text} b\r\nEN\r\n"));
+    client.say(&format!("mg {text} b v k\r\n"), &format!("VA 1 k{text} b\r\nv\r\n"));
+    client.0.write_all(b"lru_crawler metadump all\r\n").unwrap();
+    let line = client.line();
+    assert!(line.starts_with("key=x%0D%0Aflush_all%0D%0Ay exp=-1 "), "{line}");
+    client.hear("END\r\n");
+}
+
+#[test]
 fn a_crawl_lets_go_of_what_is_over() {
     let server = Running::start(|_| {});
     let mut client = server.connect();
