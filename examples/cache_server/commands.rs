@@ -66,7 +66,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
         Command::MetaNoop => session.output.line("MN"),
         Command::MemoryLimit { megabytes, noreply } => control::memory_limit(session, megabytes, noreply),
         Command::TenantSet { name, limits } => control::tenant_set(session, name, limits),
-        Command::TenantList => control::tenant_list(session),
+        Command::TenantList => control::tenant_list(session).await?,
         Command::WatchEvictions => return watch::evictions(session).await,
         Command::Crawl { crawl, everything } => crawl::crawl(session, crawl, everything).await?,
         Command::Quit => return Ok(Next::Close),

@@ -358,8 +358,8 @@ impl Store {
         Ok(())
     }
 
-    /// From now on, a line for each value that has to make room.
-    pub fn watch_evictions(&self) -> mpsc::Receiver<String> {
+    /// From now on, a line for each value that has to make room; none if too many watch already.
+    pub fn watch_evictions(&self) -> Option<mpsc::Receiver<String>> {
         self.departures.watchers.join()
     }
 
