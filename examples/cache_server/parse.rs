@@ -27,6 +27,8 @@ mod line;
 mod meta;
 pub mod number;
 #[cfg(test)]
+mod steps;
+#[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
