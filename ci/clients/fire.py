@@ -257,6 +257,42 @@ def slow_loris(server, seconds=4):
     return "400 clients at 20 bytes a second, %d writes refused" % gone
 
 
+def unfinished(server):
+    """Values that stop just before their end: what they take is bounded, and comes back."""
+    client, held = server.client(), []
+
+    def send(n):
+        sock = server.connect()
+        sock.sendall(b"set held%d 0 0 1000000\r\n" % n + b"x" * 999_000)
+        held.append(sock)
+
+    def arriving():
+        client.socket.sendall(b"stats reclaim\r\n")
+        stats = dict(line.split(b" ")[1:3] for line in iter(client.replies.readline, b"END\r\n"))
+        return int(stats[b"arriving_bytes"]) / (1 << 20)
+
+    threads = [threading.Thread(target=send, args=(n,)) for n in range(400)]
+    for thread in threads:
+        thread.start()
+    most, until = 0, time.monotonic() + 3
+    # What was sent lies in the kernel's buffers for a while.
+    while any(thread.is_alive() for thread in threads) or time.monotonic() < until:
+        most = max(most, arriving())
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
+    check(len(held) == 400, "only %d were sent" % len(held))
+    check(0 < most < 34, "%.0f MB of 64 are taken by what is not there yet" % most)
+    for sock in held:
+        sock.close()
+    until = time.monotonic() + PATIENCE
+    while arriving() > 0:
+        check(time.monotonic() < until, "%.1f MB are kept for values that will not come" % arriving())
+        time.sleep(0.05)
+    client.in_step()
+    return "400 values stopped just before their end, %.0f MB at most" % most
+
+
 def half_open(server):
     before = server.files()
     pieces = [b"", b"get", b"set k 0 0 10\r\nhalf", b"set k 0 0 10\r\n", b"ms k 5\r\nabc", b"get k\r\nget", b"\r", b"mg"]
@@ -515,6 +551,7 @@ def main():
             ("HTTP tells no key or value", lambda: tells_no_secrets(server)),
             ("keys and lengths at the edge", lambda: edges(server)),
             ("half-open sockets", lambda: half_open(server)),
+            ("unfinished values", lambda: unfinished(server)),
             ("slow loris", lambda: slow_loris(server)),
             ("pipelined flood", lambda: flood(server)),
             ("random bytes", lambda: random_bytes(server, options.megabytes)),

@@ -15,7 +15,7 @@ mod watch;
 use std::io;
 
 pub use log_in::log_in;
-pub use store::{store, too_large};
+pub use store::{no_room, store, too_large};
 
 use crate::connection::{Next, Session};
 use crate::parse::Command;
@@ -53,7 +53,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
         Command::Stats { topic, argument } => stats::stats(session, topic, argument).await?,
         Command::FlushAll { exptime, noreply } => {
             session.tally.count(Counter::CmdFlush);
-            session.server.flush(exptime);
+            session.server.flush(exptime).await;
             answer(session, noreply, "OK");
         }
         Command::Verbosity { level, noreply } => {
@@ -66,7 +66,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
         Command::MetaNoop => session.output.line("MN"),
         Command::MemoryLimit { megabytes, noreply } => control::memory_limit(session, megabytes, noreply),
         Command::TenantSet { name, limits } => control::tenant_set(session, name, limits),
-        Command::TenantList => control::tenant_list(session),
+        Command::TenantList => control::tenant_list(session).await?,
         Command::WatchEvictions => return watch::evictions(session).await,
         Command::Crawl { crawl, everything } => crawl::crawl(session, crawl, everything).await?,
         Command::Quit => return Ok(Next::Close),

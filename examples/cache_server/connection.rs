@@ -1,7 +1,7 @@
 //! One client: bytes in, commands, replies out in batches.
 //!
 //! Everything a connection holds is bounded: the input by the longest line (values leave it as they arrive), the value in
-//! progress by `-I`, the output by [`Output::is_full`]. A connection that waits for its client holds no input buffer at all.
+//! progress by `-I` and by what all of them may have ([`arrival`](crate::arrival)), the output by [`Output::is_full`]. A connection that waits for its client holds no input buffer at all.
 //!
 //! When the server closes, what had come in by then is still read and answered; what is incomplete is dropped.
 
@@ -18,6 +18,7 @@ use crate::reply::Output;
 use crate::scope::Scope;
 use crate::server::{Seat, Server, CLOSE_TIME_MAX};
 use crate::stats::{Counter, Tally};
+use crate::store::{ROOM_PAUSE, ROOM_TRIES_MAX};
 use crate::stream::Stream;
 
 /// Taken when the first bytes arrive; enough for many commands.
@@ -32,7 +33,7 @@ const READS_PER_TURN: u32 = 16;
 /// Serves one client until it leaves, errs beyond repair, or the server closes.
 pub async fn serve(seat: Seat, stream: Stream, scope: Scope, closing: watch::Receiver<()>) {
     let server = Arc::clone(seat.server());
-    let decoder = Decoder::new(server.settings.item_bytes_max, &server.stash);
+    let decoder = Decoder::new(server.settings.item_bytes_max, &server.stash, Some(&server.arrivals));
     let session = Session {
         output: Output::default(),
         tally: Tally::default(),
@@ -135,6 +136,7 @@ impl Connection {
     /// Serves all commands that are complete, and writes their replies.
     async fn serve_input(&mut self) -> io::Result<Next> {
         let mut used = 0;
+        let mut waits = 0;
         let mut next = Next::Serve;
         while next == Next::Serve {
             if let Some(gate) = &mut self.gate {
@@ -168,6 +170,17 @@ impl Connection {
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
                 Step::Store(block) => commands::store(&mut self.session, *block).await,
+                // As for a value that is there whole: it waits for room, and is then refused.
+                Step::NoRoom if self.session.server.settings.evict && waits < ROOM_TRIES_MAX => {
+                    waits += 1;
+                    self.session.flush().await?;
+                    tokio::time::sleep(ROOM_PAUSE).await;
+                    continue;
+                }
+                Step::NoRoom => match self.decoder.give_up() {
+                    Some(block) => commands::no_room(&mut self.session, *block),
+                    None => Next::Serve,
+                },
                 Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, &key, noreply),
             };
             if self.session.output.is_full() {

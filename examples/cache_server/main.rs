@@ -35,10 +35,21 @@
 //! 3. There is one slab class, 1. `lru_crawler` goes over everything in no order, whatever was asked for before. Of the things to watch
 //!    there are evictions, whose `ttl` is not known (-1).
 //! 4. A connection that belongs to a tenant is refused what concerns all: `flush_all`, `verbosity`, limits, and others' statistics.
+//! 5. There are commands more: `tenant`, `stats tenants`, `stats shrinkers`, `stats reclaim`, and `lru_crawler mgdump`, which later
+//!    memcacheds have. Where they are not known, as here `shutdown`, `slabs`, `lru`, `extstore`, `refresh_certs` and the other settings of
+//!    `lru_crawler`, the answer is `ERROR`. `stats conns` and `stats sizes` tell nothing, `stats cachedump` is refused, `stats settings`
+//!    has the lines that mean something here. `version` answers `1.6.18-lowwater-` and this example's own.
+//! 6. `flush_all` and `lru_crawler crawl` answer when they are done; of the first, all see the effect at once. There, they answer before,
+//!    and a second crawl is told `BUSY`. Dumps may be pipelined behind other commands; there, a `metadump` may not.
+//! 7. A value takes memory as it comes, not when it is announced, so it may be told that there is none in the middle of its block; the rest
+//!    is swallowed. Values that are still arriving have half the budget at most, and one of them more.
+//! 8. With `-M`, a tenant's `max` bounds what it stores, and drops nothing either; its `min`, `low` and `high` mean nothing. When many
+//!    store at once, it may have one value more for each thread but one.
 
 #![forbid(unsafe_code)]
 
 mod args;
+mod arrival;
 mod auth;
 mod commands;
 mod config;

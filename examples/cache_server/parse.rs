@@ -15,8 +15,9 @@
 //! 3. Keys with control characters are refused, as its `protocol.txt` says; there, they are taken. Keys in base64 may have any bytes.
 //! 4. A line that is too long is answered before the connection closes; a `get` may have 256 KiB of keys, not any number.
 //! 5. A `get` with a bad key gets its error; there, replies of earlier commands that were still waiting are lost with it.
+//! 6. A value that is too large is refused when its line has come; there, when its block has.
 //!
-//! All other replies are equal byte for byte; `ci/memcached.sh` compares them.
+//! Of the commands that both have, all other replies to a line are equal byte for byte; `ci/memcached.sh` compares them.
 
 pub mod base64;
 mod control;
@@ -25,6 +26,8 @@ mod gate;
 mod line;
 mod meta;
 pub mod number;
+#[cfg(test)]
+mod steps;
 #[cfg(test)]
 mod tests;
 

@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::sync::{watch, Notify};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use crate::args::Settings;
+use crate::arrival::Arrivals;
 use crate::connection;
 use crate::expiry::Expiry;
 use crate::http;
@@ -38,6 +40,7 @@ pub struct Server {
     pub settings: Settings,
     pub store: Store,
     pub stash: Arc<Stash>,
+    pub arrivals: Arc<Arrivals>,
     pub counters: Counters,
     /// What `stats detail` shows.
     pub prefixes: Prefixes,
@@ -48,8 +51,10 @@ pub struct Server {
     pub http: Option<SocketAddr>,
     connections: AtomicU64,
     verbosity: AtomicU8,
-    /// A new `flush_all` takes the place of one that is waiting for its time.
-    flushes: AtomicU64,
+    /// The `flush_all` that waits for its time.
+    flush_later: Mutex<Option<AbortHandle>>,
+    /// Who goes over all values.
+    pub walking: Arc<tokio::sync::Mutex<()>>,
     /// Told when the last connection closed.
     idle: Notify,
 }
@@ -158,8 +163,10 @@ impl Server {
     }
 
     fn new(settings: Settings) -> Result<Self, String> {
+        let store = Store::new(&settings)?;
         Ok(Self {
-            store: Store::new(&settings)?,
+            arrivals: Arrivals::new(store.runtime(), settings.evict, settings.item_bytes_max),
+            store,
             stash: Arc::new(Stash::new(settings.budget.get() / STASH_SHARE)),
             counters: Counters::default(),
             prefixes: Prefixes::new(settings.delimiter),
@@ -168,7 +175,8 @@ impl Server {
             http: None,
             connections: AtomicU64::new(0),
             verbosity: AtomicU8::new(settings.verbosity),
-            flushes: AtomicU64::new(0),
+            flush_later: Mutex::default(),
+            walking: Arc::default(),
             idle: Notify::new(),
             settings,
         })
@@ -198,22 +206,51 @@ impl Server {
         }
     }
 
-    /// Empties the store now, or when `exptime` comes.
-    pub fn flush(self: &Arc<Self>, exptime: i64) {
-        // Relaxed: only that the numbers differ matters.
-        let flush = self.flushes.fetch_add(1, Ordering::Relaxed) + 1;
-        let time = match Expiry::of(exptime) {
-            Expiry::Never | Expiry::Past => return self.store.clear(),
-            Expiry::In(time) => time,
-        };
-        let server = Arc::downgrade(self);
-        tokio::spawn(async move {
-            tokio::time::sleep(time).await;
-            // Relaxed: as above.
-            if let Some(server) = server.upgrade().filter(|server| server.flushes.load(Ordering::Relaxed) == flush) {
-                server.store.clear();
+    /// Empties the store now, which is done when this resolves, or when `exptime` comes. The last one counts: one that was waiting for
+    /// its time is forgotten.
+    pub async fn flush(self: &Arc<Self>, exptime: i64) {
+        let later = match Expiry::of(exptime) {
+            Expiry::Never | Expiry::Past => None,
+            Expiry::In(time) => {
+                let server = Arc::downgrade(self);
+                let task = tokio::spawn(async move {
+                    tokio::time::sleep(time).await;
+                    if let Some(server) = server.upgrade() {
+                        server.flush_now().await;
+                    }
+                });
+                Some(task.abort_handle())
             }
+        };
+        let is_now = later.is_none();
+        if let Some(before) = std::mem::replace(&mut *self.flush_later.lock(), later) {
+            before.abort();
+        }
+        if is_now {
+            self.flush_now().await;
+        }
+    }
+
+    async fn flush_now(self: &Arc<Self>) {
+        self.store.flush();
+        self.walk(Store::drop_flushed).await;
+    }
+
+    /// Lets go of every value whose time is over.
+    pub async fn expire_all(self: &Arc<Self>) {
+        self.walk(Store::expire_all).await;
+    }
+
+    /// Goes over all values, which takes long where there are many: on a thread that serves nobody, one walk at a time.
+    async fn walk(self: &Arc<Self>, walk: fn(&Store)) {
+        let alone = Arc::clone(&self.walking).lock_owned().await;
+        let server = Arc::clone(self);
+        let walked = tokio::task::spawn_blocking(move || {
+            walk(&server.store);
+            drop(alone);
         });
+        // There is no answer; an error says that the server closes.
+        let _ = walked.await;
     }
 
     fn admit(self: &Arc<Self>) -> Option<Seat> {

@@ -44,6 +44,12 @@ impl Stash {
         // Whatever is left is freed here, outside the lock.
         drop(given);
     }
+
+    /// How many pieces there are.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.pieces.lock().len()
+    }
 }
 
 #[cfg(test)]
@@ -54,11 +60,11 @@ mod tests {
     fn a_stash_is_bounded_and_hands_out_empty_pieces() {
         let stash = Stash::new(3 * PIECE_BYTES as u64);
         stash.give(vec![vec![7; PIECE_BYTES].into(); 5]);
-        assert_eq!(stash.pieces.lock().len(), 3);
+        assert_eq!(stash.len(), 3);
         for left in [2, 1, 0, 0] {
             let piece = stash.take();
             assert_eq!((piece.len(), piece.capacity()), (0, PIECE_BYTES));
-            assert_eq!(stash.pieces.lock().len(), left);
+            assert_eq!(stash.len(), left);
         }
     }
 }

@@ -186,6 +186,7 @@ pub fn reclaim(server: &Server, out: &mut Output) {
     let stats = server.store.runtime().stats();
     stat(out, "bytes", stats.usage.get());
     stat(out, "limit_maxbytes", stats.budget.get());
+    stat(out, "arriving_bytes", server.arrivals.bytes().get());
     stat(out, "groups", stats.groups);
     stat(out, "live_pairs", stats.registry.live_pairs);
     stat(out, "live_groups", stats.registry.live_groups);

@@ -8,12 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lowwater::cache::{Op, Reason, Visit};
+use lowwater::cache::{Current, Op, Reason, Visit};
 use lowwater::pressure::{PressureConfig, Psi, Trigger};
 use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 use tokio::sync::mpsc;
 
 use crate::args::Settings;
+use crate::arrival::Claim;
 use crate::config::Limits;
 use crate::expiry::Expiry;
 use crate::tenant::{Tenant, Tenants};
@@ -24,8 +25,8 @@ use crate::watch::Watchers;
 type Values = Cache<Box<[u8]>, Value, RandomState>;
 
 /// When there is no room at the moment, a store waits for the reclaimer: so long, so many times.
-const ROOM_PAUSE: Duration = Duration::from_millis(1);
-const ROOM_TRIES_MAX: u32 = 500;
+pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
+pub const ROOM_TRIES_MAX: u32 = 500;
 
 /// Memory is short when tasks of the machine wait for it longer than this in a window; the kernel lets everybody ask for windows of 2 s.
 const STALL_MAX: Duration = Duration::from_millis(150);
@@ -38,7 +39,10 @@ pub struct Store {
     cache: Values,
     tenants: Arc<Tenants>,
     departures: Arc<Departures>,
+    /// The youngest value's number.
     unique: AtomicU64,
+    /// Values of numbers up to this are not there any more, whether they have been dropped already or not.
+    flushed: AtomicU64,
     /// Uses are noted in seconds since then.
     started: Instant,
     /// Drop values when the memory is full.
@@ -69,6 +73,14 @@ pub struct There<'a> {
     pub value: &'a Value,
     /// None: it does not expire.
     pub left: Option<Duration>,
+}
+
+/// One of all keys.
+#[derive(Debug)]
+pub struct Listed {
+    pub key: Box<[u8]>,
+    /// It came in base64.
+    pub binary: bool,
 }
 
 /// What an update does with the value under its key.
@@ -109,6 +121,12 @@ pub struct TenantReport {
     pub limits: Limits,
 }
 
+impl<'a> There<'a> {
+    fn of(current: &'a Current<'_, Box<[u8]>, Value>) -> Self {
+        Self { value: current.value(), left: current.time_left() }
+    }
+}
+
 impl Store {
     /// An empty store.
     ///
@@ -135,8 +153,8 @@ impl Store {
             })
             .build()
             .map_err(|why| why.to_string())?;
-        let (unique, evict) = (AtomicU64::new(0), settings.evict);
-        Ok(Self { runtime, cache, tenants, departures, unique, started, evict })
+        let (unique, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
+        Ok(Self { runtime, cache, tenants, departures, unique, flushed, started, evict })
     }
 
     /// The value under `key`, to be read: counts for its tenant, and as a use of the value.
@@ -148,14 +166,14 @@ impl Store {
 
     /// As [`get`](Self::get), but what was noted of its last use can still be seen, until [`used`](Self::used).
     pub fn find(&self, key: &[u8]) -> Option<Value> {
-        let value = self.cache.get(key);
+        let value = self.cache.get(key).filter(|value| self.is_there(value));
         self.tenants.count_read(key, value.is_some());
         value
     }
 
     /// As [`get`](Self::get), but no use of the value.
     pub fn peek(&self, key: &[u8]) -> Option<Value> {
-        let value = self.cache.peek(key);
+        let value = self.cache.peek(key).filter(|value| self.is_there(value));
         self.tenants.count_read(key, value.is_some());
         value
     }
@@ -170,16 +188,20 @@ impl Store {
         let mut seen = None;
         // Nothing is put there, so nothing can be in its way.
         let _kept = self.cache.entry(key.into()).and_compute(|current| {
-            seen = current.map(|there| look(There { value: there.value(), left: there.time_left() }));
+            seen = current.filter(|there| self.is_there(there.value())).map(|there| look(There::of(&there)));
             Op::Keep
         });
         seen
     }
 
     /// The keys of a part of all values, to be asked for until [`Visit::is_done`].
-    pub fn keys(&self, at: &mut Visit) -> Vec<Box<[u8]>> {
+    pub fn keys(&self, at: &mut Visit) -> Vec<Listed> {
         let mut keys = Vec::new();
-        self.cache.visit(at, |key, _| keys.push(key.clone()));
+        self.cache.visit(at, |key, value| {
+            if self.is_there(value) {
+                keys.push(Listed { key: key.clone(), binary: value.marks.binary });
+            }
+        });
         keys
     }
 
@@ -190,7 +212,7 @@ impl Store {
 
     /// Gives the value under `key` another time, which is a use of it; whether there is one.
     pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
-        let Some(value) = self.cache.peek(key) else { return false };
+        let Some(value) = self.cache.peek(key).filter(|value| self.is_there(value)) else { return false };
         self.used(&value);
         self.expire(key, expiry)
     }
@@ -206,7 +228,7 @@ impl Store {
 
     /// Drops the value under `key`; whether there was one.
     pub fn remove(&self, key: &[u8]) -> bool {
-        self.cache.remove(key).is_some()
+        self.cache.remove(key).is_some_and(|value| self.is_there(&value))
     }
 
     /// Changes what is under `key`, atomically: `edit` sees the value there and decides. If another client changes it in between,
@@ -222,12 +244,31 @@ impl Store {
         &self,
         key: &[u8],
         expiry: Expiry,
+        edit: impl FnMut(Option<There<'_>>) -> (Edit, R),
+    ) -> Result<R, NoMemory> {
+        self.update_with(key, expiry, Claim::default(), edit).await
+    }
+
+    /// As [`update`](Self::update), with a value that has just arrived, and what it was charged for until now.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub async fn update_with<R>(
+        &self,
+        key: &[u8],
+        expiry: Expiry,
+        mut claim: Claim,
         mut edit: impl FnMut(Option<There<'_>>) -> (Edit, R),
     ) -> Result<R, NoMemory> {
         for _ in 0..ROOM_TRIES_MAX {
+            claim.uncharge();
             match self.try_update(key, expiry, &mut edit) {
                 Ok(answer) => return Ok(answer),
-                Err(Reason::NoRoom { .. }) if self.evict => tokio::time::sleep(ROOM_PAUSE).await,
+                Err(Reason::NoRoom { .. }) if self.evict => {
+                    claim.recharge();
+                    tokio::time::sleep(ROOM_PAUSE).await;
+                }
                 Err(_) => return Err(NoMemory),
             }
         }
@@ -267,7 +308,7 @@ impl Store {
         let mut full = false;
         let mut answer = None;
         let done = place.and_compute(|current| {
-            let there = current.as_ref().map(|there| There { value: there.value(), left: there.time_left() });
+            let there = current.as_ref().filter(|there| self.is_there(there.value())).map(There::of);
             let (edit, said) = missing.take().filter(|_| there.is_none()).unwrap_or_else(|| edit(there));
             answer = Some(said);
             match edit {
@@ -317,8 +358,8 @@ impl Store {
         Ok(())
     }
 
-    /// From now on, a line for each value that has to make room.
-    pub fn watch_evictions(&self) -> mpsc::Receiver<String> {
+    /// From now on, a line for each value that has to make room; none if too many watch already.
+    pub fn watch_evictions(&self) -> Option<mpsc::Receiver<String>> {
         self.departures.watchers.join()
     }
 
@@ -333,9 +374,21 @@ impl Store {
         }
     }
 
-    /// Drops every value.
-    pub fn clear(&self) {
-        self.cache.clear();
+    /// From now on, no value that was put there before is there. Their memory comes back with [`drop_flushed`](Self::drop_flushed).
+    pub fn flush(&self) {
+        // Release: meets the Acquire in `is_there`. Of two flushes the younger holds.
+        self.flushed.fetch_max(self.number(), Ordering::Release);
+    }
+
+    /// Drops the values that [`flush`](Self::flush) has ended.
+    pub fn drop_flushed(&self) {
+        self.cache.retain(|_, value| self.is_there(value));
+    }
+
+    /// Whether no flush has ended it.
+    fn is_there(&self, value: &Value) -> bool {
+        // Acquire: meets the Release in `flush`. Who hears of a flush from whoever asked for it finds nothing from before.
+        value.unique > self.flushed.load(Ordering::Acquire)
     }
 
     pub fn totals(&self) -> Totals {
@@ -439,4 +492,49 @@ fn idle_seconds(value: &Value, started: Instant) -> u32 {
 
 fn seconds_since(started: Instant) -> u32 {
     started.elapsed().as_secs() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
+        let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
+        let store = Store::new(&settings).unwrap();
+        let stash = Arc::new(crate::stash::Stash::new(0));
+        let put = |expected: Option<&'static [u8]>, bytes: &'static [u8]| {
+            let data = Arc::new(Data::copy(bytes, &stash));
+            let edit = |there: Option<There<'_>>| {
+                assert_eq!(there.map(|there| there.value.data.front().to_vec()).as_deref(), expected);
+                (Edit::Put(store.value(0, Marks::default(), Arc::clone(&data))), ())
+            };
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(store.update(b"k", Expiry::Never, edit)).unwrap();
+        };
+        let keys = || store.keys(&mut Visit::new());
+        let is_gone = || {
+            store.get(b"k").is_none()
+                && store.find(b"k").is_none()
+                && store.peek(b"k").is_none()
+                && store.inspect(b"k", |_| ()).is_none()
+                && !store.touch(b"k", Expiry::Never)
+                && keys().is_empty()
+        };
+        put(None, b"1");
+        put(Some(b"1"), b"2");
+        assert_eq!(keys().len(), 1);
+        store.flush();
+        assert!(is_gone());
+        put(None, b"3");
+        store.drop_flushed();
+        assert!(store.get(b"k").is_some(), "what came after the flush stays");
+        store.flush();
+        assert_eq!((is_gone(), store.totals().items), (true, 1));
+        assert!(!store.remove(b"k"));
+        put(None, b"4");
+        store.flush();
+        store.drop_flushed();
+        assert_eq!(store.totals().items, 0);
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 use lowwater::{Bytes, Memcg, Runtime};
+use parking_lot::Mutex;
 
 use crate::config::Limits;
 
@@ -25,6 +26,8 @@ pub struct Tenant {
     pub hits: AtomicU64,
     pub misses: AtomicU64,
     pub evictions: AtomicU64,
+    /// As they were given; what the group is told of them is in [`Tenant::set_limits`].
+    limits: Mutex<Limits>,
     /// Its values are dropped when memory is short.
     evict: bool,
 }
@@ -129,30 +132,41 @@ impl Tenants {
 impl Tenant {
     fn of(group: Memcg, evict: bool) -> Self {
         let tally = AtomicU64::default;
-        let tenant = Self { group, hits: tally(), misses: tally(), evictions: tally(), evict };
+        let limits = Mutex::default();
+        let tenant = Self { group, hits: tally(), misses: tally(), evictions: tally(), limits, evict };
         tenant.set_limits(Limits::default());
         tenant
     }
 
     /// Its limits, as they were given.
     pub fn limits(&self) -> Limits {
-        let group = &self.group;
-        let min = if self.evict { group.min() } else { Bytes::ZERO };
-        Limits { min, low: group.low(), high: group.high(), max: group.max() }
+        *self.limits.lock()
     }
 
-    /// Gives it others. Where nothing is evicted, all it has is protected, and nothing is trimmed.
+    /// Gives it others.
+    ///
+    /// Where nothing is evicted, the group keeps `low` only: all it has is protected, nothing is trimmed, and its `max` is not the group's.
+    /// For a group that comes near its own `max` makes room among its own, whom nothing protects from that.
     pub fn set_limits(&self, limits: Limits) {
-        self.group.set_max(limits.max);
-        self.group.set_high(if self.evict { limits.high } else { Bytes::MAX });
-        self.group.set_low(limits.low);
-        self.group.set_min(if self.evict { limits.min } else { Bytes::MAX });
+        // Held to the end: of two who set at once, one sets everything last.
+        let mut given = self.limits.lock();
+        let unlimited = Limits { min: Bytes::MAX, low: limits.low, ..Limits::default() };
+        let Limits { min, low, high, max } = if self.evict { limits } else { unlimited };
+        self.group.set_max(max);
+        self.group.set_high(high);
+        self.group.set_low(low);
+        self.group.set_min(min);
+        *given = limits;
     }
 
-    /// Whether `bytes` more fit in its limit and those above without anything being dropped.
+    /// Whether `bytes` more fit in its `max` and those above without anything being dropped.
+    ///
+    /// It is asked before they are charged, so those who ask at the same time may all be told yes: where nothing is evicted, a tenant may
+    /// have one value more than its `max` allows for each thread but one.
     pub fn has_room(&self, bytes: Bytes) -> bool {
-        let fits = |group: &Memcg| group.usage().saturating_add(bytes) <= group.max();
-        std::iter::successors(Some(&self.group), |group| group.parent()).all(fits)
+        let fits = |group: &Memcg, max| group.usage().saturating_add(bytes) <= max;
+        let mut above = std::iter::successors(self.group.parent(), |group| group.parent());
+        fits(&self.group, self.limits.lock().max) && above.all(|group| fits(group, group.max()))
     }
 }
 
@@ -203,6 +217,20 @@ mod tests {
         tenants.count_read(b"guess:a", false);
         assert_eq!(tenants.all().len(), 1);
         assert_eq!(tenants.all()[0].misses.load(Ordering::Relaxed), 1, "the default tenant answers for it");
+    }
+
+    #[test]
+    fn where_nothing_is_evicted_its_max_is_the_tenants_own() {
+        let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+        let given = Limits { min: Bytes::kib(1), low: Bytes::kib(2), high: Bytes::kib(3), max: Bytes::kib(4) };
+        let tenants = Tenants::new(&runtime, b':', &[("shop".into(), given)], false).unwrap();
+        let shop = tenants.of(b"shop:a");
+        assert_eq!(shop.limits(), given);
+        assert_eq!((shop.group.min(), shop.group.high(), shop.group.max()), (Bytes::MAX, Bytes::MAX, Bytes::MAX));
+        assert!(shop.has_room(Bytes::kib(4)) && !shop.has_room(Bytes::kib(5)));
+        shop.set_limits(Limits { max: Bytes::mib(2), ..given });
+        assert!(shop.has_room(Bytes::kib(5)) && !shop.has_room(Bytes::kib(1025)), "the budget still holds");
+        assert_eq!((shop.limits().max, shop.group.max()), (Bytes::mib(2), Bytes::MAX));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod meta;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc;
+use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use crate::listen::Listen;
 use crate::server::Server;
 
 struct Running {
+    server: Arc<Server>,
     address: SocketAddr,
     http: Option<SocketAddr>,
     addresses: Vec<SocketAddr>,
@@ -55,15 +56,16 @@ impl Running {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let (server, listeners) = Server::open(settings).await.unwrap();
-                tell.send((server.addresses.clone(), server.http)).unwrap();
+                tell.send(Arc::clone(&server)).unwrap();
                 let stopped = async {
                     let _ = stopped.await;
                 };
                 server.run(listeners, stopped).await;
             });
         });
-        let (addresses, http) = told.recv().unwrap();
-        Self { address: addresses[0], addresses, http, stop: Some(stop), thread: Some(thread) }
+        let server = told.recv().unwrap();
+        let (addresses, http) = (server.addresses.clone(), server.http);
+        Self { server, address: addresses[0], addresses, http, stop: Some(stop), thread: Some(thread) }
     }
 
     fn connect(&self) -> Client {
@@ -245,6 +247,60 @@ fn many_large_values_come_back_whole() {
 }
 
 #[test]
+fn values_that_never_arrive_are_bounded_and_given_back() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    client.say("set half 0 0 3\r\nold\r\nset other 0 0 3\r\nold\r\n", "STORED\r\nSTORED\r\n");
+    // Half of 8 MiB is room for four of them, and one may have more.
+    let mut held = Vec::new();
+    for n in 1..=5 {
+        let mut half = server.connect();
+        half.0.write_all(format!("set held{n} 0 0 1000000\r\n{}", "x".repeat(999_000)).as_bytes()).unwrap();
+        let sent = Instant::now();
+        while server.server.arrivals.bytes() < Bytes::new(n * (999_000 - (16 << 10))) {
+            assert!(sent.elapsed() < Duration::from_secs(10), "{n}: {}", server.server.arrivals.bytes());
+            thread::sleep(Duration::from_millis(5));
+        }
+        held.push(half);
+    }
+    let used = client.stat("stats", "bytes").parse::<u64>().unwrap();
+    assert!(used > 4_900_000, "{used} bytes: what arrives is in the budget");
+
+    let no_room = "SERVER_ERROR out of memory storing object\r\n";
+    let large = "x".repeat(1_000_000);
+    client.say(&format!("set half 0 0 1000000\r\n{large}\r\n"), no_room);
+    client.say(&format!("ms half 1000000\r\n{large}\r\n"), no_room);
+    client.say(&format!("add other 0 0 1000000\r\n{large}\r\n"), no_room);
+    client.say("get half other\r\n", "VALUE other 0 3\r\nold\r\nEND\r\n");
+    assert_eq!(client.stat("stats", "store_no_memory"), "3");
+    client.say("set small 0 0 3\r\nnew\r\n", "STORED\r\n");
+    drop(held);
+    let left = Instant::now();
+    while server.server.arrivals.bytes() > Bytes::ZERO {
+        assert!(left.elapsed() < Duration::from_secs(10), "{} bytes are kept", server.server.arrivals.bytes());
+        thread::sleep(Duration::from_millis(5));
+    }
+    client.say(&format!("set half 0 0 1000000\r\n{large}\r\n"), "STORED\r\n");
+    client.say("flush_all\r\n", "OK\r\n");
+    server.server.store.runtime().tree().drain_stock();
+    assert_eq!(client.stat("stats", "bytes"), "0");
+}
+
+#[test]
+fn a_large_value_waits_for_others_that_arrive() {
+    let server = Running::start(|_| {});
+    let large = "x".repeat(1_000_000);
+    thread::scope(|scope| {
+        for n in 0..12 {
+            let mut client = server.connect();
+            let text = format!("set k{n} 0 0 1000000\r\n{large}\r\n");
+            scope.spawn(move || (0..5).for_each(|_| client.say(&text, "STORED\r\n")));
+        }
+    });
+    assert_eq!(server.server.arrivals.bytes(), Bytes::ZERO);
+}
+
+#[test]
 fn values_expire() {
     let server = Running::start(|_| {});
     let mut client = server.connect();
@@ -255,6 +311,56 @@ fn values_expire() {
     client.say("get k kept\r\n", "VALUE k 0 2\r\nxy\r\nVALUE kept 0 1\r\nx\r\nEND\r\n");
     thread::sleep(Duration::from_millis(1200));
     client.say("get k kept\r\n", "VALUE kept 0 1\r\nx\r\nEND\r\n");
+}
+
+#[test]
+fn the_last_flush_counts() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    let set = "set k 0 0 1\r\nx\r\n";
+    let got = "VALUE k 0 1\r\nx\r\nEND\r\n";
+    // A thousand that wait are one.
+    client.say(&"flush_all 1\r\n".repeat(1000), &"OK\r\n".repeat(1000));
+    client.say("flush_all 1000\r\n", "OK\r\n");
+    client.say(set, "STORED\r\n");
+    thread::sleep(Duration::from_millis(1200));
+    client.say("get k\r\n", got);
+    client.say("flush_all 1 noreply\r\n", "");
+    client.say("flush_all noreply\r\n", "");
+    client.say("get k\r\n", "END\r\n");
+    client.say(set, "STORED\r\n");
+    thread::sleep(Duration::from_millis(1200));
+    client.say("get k\r\n", got);
+    client.say("flush_all 1\r\n", "OK\r\n");
+    client.say("get k\r\n", got);
+    thread::sleep(Duration::from_millis(1200));
+    client.say("get k\r\n", "END\r\n");
+    assert_eq!(client.stat("stats", "curr_items"), "0");
+}
+
+#[test]
+fn a_flush_takes_effect_before_memory_comes_back_and_nobody_else_waits() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    client.say("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    // As if somebody went over very many values.
+    let walking = server.server.walking.blocking_lock();
+    // More than the server has threads.
+    let mut others: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    for other in &mut others {
+        other.0.write_all(b"flush_all\r\nlru_crawler crawl all\r\n").unwrap();
+    }
+    let sent = Instant::now();
+    while server.server.store.peek(b"k").is_some() {
+        assert!(sent.elapsed() < Duration::from_secs(10), "it is still there");
+    }
+    client.say("mn\r\nget k\r\nset new 0 0 1\r\nx\r\n", "MN\r\nEND\r\nSTORED\r\n");
+    assert_eq!(client.stat("stats", "curr_items"), "2");
+    drop(walking);
+    for other in &mut others {
+        other.hear("OK\r\nOK\r\n");
+    }
+    assert!(server.server.store.totals().items < 2, "what was flushed is not kept");
 }
 
 #[test]

@@ -214,14 +214,37 @@ impl Builder {
 
     /// Whether all bytes have come.
     pub fn is_complete(&self) -> bool {
-        self.full.len() * PIECE_BYTES + self.piece.len() == self.length
+        self.missing() == 0
+    }
+
+    /// How many have come.
+    pub fn len(&self) -> usize {
+        self.full.len() * PIECE_BYTES + self.piece.len()
+    }
+
+    /// How many are still to come.
+    pub fn missing(&self) -> usize {
+        self.length - self.len()
     }
 
     /// The value.
-    pub fn finish(self) -> Data {
-        let full =
-            (!self.full.is_empty()).then(|| Box::new(Full { pieces: self.full.into_boxed_slice(), stash: self.stash }));
-        Data { full, tail: self.piece.into_boxed_slice(), seen: Seen::default() }
+    pub fn finish(mut self) -> Data {
+        let pieces = std::mem::take(&mut self.full).into_boxed_slice();
+        let full = (!pieces.is_empty()).then(|| Box::new(Full { pieces, stash: Arc::clone(&self.stash) }));
+        Data { full, tail: std::mem::take(&mut self.piece).into_boxed_slice(), seen: Seen::default() }
+    }
+}
+
+/// What has come of a value that does not come to its end.
+impl Drop for Builder {
+    fn drop(&mut self) {
+        if self.piece.capacity() == PIECE_BYTES {
+            self.piece.resize(PIECE_BYTES, 0);
+            self.full.push(std::mem::take(&mut self.piece).into_boxed_slice());
+        }
+        if !self.full.is_empty() {
+            self.stash.give(std::mem::take(&mut self.full));
+        }
     }
 }
 
@@ -256,6 +279,31 @@ mod tests {
                 assert!(bytes(&joined, 0) == [&pattern[..length], b"tail"].concat());
             }
         }
+    }
+
+    #[test]
+    fn a_value_that_does_not_come_to_its_end_gives_its_pieces_back() {
+        let stash = Arc::new(Stash::new(1 << 20));
+        for (length, come, pieces) in [
+            (10 * PIECE_BYTES, 0, 0),
+            (10 * PIECE_BYTES, 1, 1),
+            (10 * PIECE_BYTES, 3 * PIECE_BYTES, 3),
+            (10 * PIECE_BYTES, 3 * PIECE_BYTES + 1, 4),
+            // The tail is no piece.
+            (3 * PIECE_BYTES + 2, 3 * PIECE_BYTES + 1, 4),
+        ] {
+            let mut builder = Builder::new(length, &stash);
+            builder.extend(&vec![7; come]);
+            assert_eq!((builder.len(), builder.missing()), (come, length - come));
+            drop(builder);
+            assert_eq!(stash.len(), pieces);
+        }
+        let mut builder = Builder::new(3 * PIECE_BYTES, &stash);
+        builder.extend(&[7; 3 * PIECE_BYTES]);
+        let data = builder.finish();
+        assert_eq!(stash.len(), 1, "what has come to its end keeps them");
+        drop(data);
+        assert_eq!(stash.len(), 4);
     }
 
     #[test]

@@ -11,8 +11,11 @@ use tokio::sync::mpsc;
 
 use crate::value::{Value, SLAB_CLASS};
 
-/// Lines that wait for one watcher.
-const QUEUE_LINES: usize = 4096;
+/// Lines that wait for one watcher: with the longest keys, less than a megabyte.
+const QUEUE_LINES: usize = 1024;
+
+/// memcached's own bound on watchers.
+const WATCHERS_MAX: usize = 20;
 
 /// The queues of those who watch.
 #[derive(Debug, Default)]
@@ -24,14 +27,18 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// One more.
-    pub fn join(&self) -> mpsc::Receiver<String> {
+    /// One more, if there are not too many.
+    pub fn join(&self) -> Option<mpsc::Receiver<String>> {
         let (queue, sightings) = mpsc::channel(QUEUE_LINES);
         let mut queues = self.queues.lock();
+        queues.retain(|queue| !queue.is_closed());
+        if queues.len() >= WATCHERS_MAX {
+            return None;
+        }
         queues.push(queue);
         // Relaxed: an eviction at the same moment may or may not be seen.
         self.count.store(queues.len(), Ordering::Relaxed);
-        sightings
+        Some(sightings)
     }
 
     /// Tells of an eviction: memcached's line.
@@ -86,7 +93,7 @@ mod tests {
         let data = Arc::new(Data::copy(b"abc", &Arc::new(Stash::new(0))));
         let value = Value { flags: 0, marks: Marks::default(), unique: 1, data };
         watchers.evicted(b"unseen", &value, 0);
-        let mut slow = watchers.join();
+        let mut slow = watchers.join().unwrap();
         for _ in 0..QUEUE_LINES + 10 {
             watchers.evicted(b"a b", &value, 7);
         }
@@ -96,5 +103,14 @@ mod tests {
         drop(slow);
         watchers.evicted(b"k", &value, 7);
         assert!(watchers.queues.lock().is_empty(), "who has left is forgotten");
+    }
+
+    #[test]
+    fn watchers_are_bounded() {
+        let watchers = Watchers::default();
+        let mut watching: Vec<_> = (0..WATCHERS_MAX).map(|_| watchers.join().unwrap()).collect();
+        assert!(watchers.join().is_none());
+        watching.pop();
+        assert!(watchers.join().is_some(), "who has left makes room, whether something was seen since or not");
     }
 }

@@ -16,6 +16,7 @@ pub mod text;
 #[expect(dead_code, unused_imports, reason = "the files are taken whole, and only what parses is fuzzed")]
 mod server {
     pub mod args;
+    pub mod arrival;
     pub mod auth;
     pub mod config;
     pub mod listen;
@@ -28,4 +29,4 @@ mod server {
     pub mod value;
 }
 // Where those files look for each other.
-use server::{auth, config, listen, options, parse, scope, stash, stream, tenant, value};
+use server::{arrival, auth, config, listen, options, parse, scope, stash, stream, tenant, value};

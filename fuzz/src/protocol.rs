@@ -6,10 +6,8 @@
 //! 4. In sync: a command that comes behind the bytes, and behind what ends an open line or block, is understood; unless the decoder gave
 //!    the connection up, or is throwing away a value that is longer still.
 
-use std::sync::Arc;
-
-use crate::server::parse::{Decoder, Step};
-use crate::stash::Stash;
+#[path = "../../examples/cache_server/parse/steps.rs"]
+mod steps;
 
 const ITEM_BYTES_MAX: usize = 10_000;
 
@@ -31,31 +29,6 @@ pub fn check(data: &[u8]) {
     assert!(is_excused || last.is_some_and(|last| last == "Command(Version)"), "4: {last:?} after {followed:?}");
 }
 
-/// All steps of `chunks`, as text.
 fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-    let mut decoder = Decoder::new(ITEM_BYTES_MAX, &Arc::new(Stash::new(1 << 20)));
-    let mut buffer: Vec<u8> = Vec::new();
-    let mut steps = Vec::new();
-    for chunk in chunks {
-        buffer.extend_from_slice(chunk);
-        let mut used = 0;
-        loop {
-            let (taken, step) = decoder.step(&buffer[used..]);
-            used += taken;
-            assert!(used <= buffer.len(), "2: a step takes no more than there is");
-            if matches!(step, Step::More) {
-                break;
-            }
-            assert!(taken > 0, "2: {step:?} took nothing");
-            steps.push(match step {
-                Step::Store(block) => {
-                    let head = format!("{:?} {:?} {} {}", block.verb, block.key, block.flags, block.noreply);
-                    format!("{head} {:?}", block.into_data().pieces_from(0).flatten().collect::<Vec<_>>())
-                }
-                step => format!("{step:?}"),
-            });
-        }
-        buffer.drain(..used);
-    }
-    steps
+    steps::steps(ITEM_BYTES_MAX, chunks)
 }

@@ -1,5 +1,7 @@
 //! What an administrator does: the budget, and the tenants' limits, while clients go on.
 
+use std::io;
+
 use lowwater::Bytes;
 
 use super::answer;
@@ -53,14 +55,18 @@ fn set(session: &Session, name: &[u8], limits: Keys<'_>) -> Result<(), String> {
     store.set_limits(name, limits)
 }
 
-/// `tenant list`: a line for each, in the words of `tenant set`, and what it uses.
-pub fn tenant_list(session: &mut Session) {
+/// `tenant list`: a line for each, in the words of `tenant set`, and what it uses; written out as they are made.
+pub async fn tenant_list(session: &mut Session) -> io::Result<()> {
     for tenant in session.server.store.tenants() {
         let Limits { min, low, high, max } = tenant.limits;
         session.output.format(format_args!(
             "TENANT {} min={min} low={low} high={high} max={max} bytes={} items={}",
             tenant.name, tenant.bytes, tenant.items,
         ));
+        if session.output.is_full() {
+            session.flush().await?;
+        }
     }
     session.output.line("END");
+    Ok(())
 }

@@ -7,8 +7,8 @@ use lowwater::cache::Visit;
 
 use crate::connection::Session;
 use crate::expiry::Expiry;
-use crate::parse::{item_bytes, Crawl};
-use crate::store::There;
+use crate::parse::{base64, item_bytes, Crawl};
+use crate::store::{Listed, There};
 use crate::value::{Value, SLAB_CLASS};
 use crate::watch::uri_encoded;
 
@@ -17,20 +17,16 @@ pub async fn crawl(session: &mut Session, crawl: Crawl, everything: bool) -> io:
     let server = std::sync::Arc::clone(&session.server);
     if crawl == Crawl::Expire {
         if everything {
-            server.store.expire_all();
+            server.expire_all().await;
         }
         session.output.line("OK");
         return Ok(());
     }
     let mut at = Visit::new();
     while everything && !at.is_done() {
-        for key in server.store.keys(&mut at) {
+        for Listed { key, binary } in server.store.keys(&mut at) {
             match crawl {
-                Crawl::Name => {
-                    session.output.push(b"mg ");
-                    session.output.push(&key);
-                    session.output.push(b"\r\n");
-                }
+                Crawl::Name => session.output.push(&name(&key, binary)),
                 _ => {
                     let seen = server.store.inspect(&key, |There { value, left }| (value.clone(), Expiry::from(left)));
                     if let Some((value, expiry)) = seen {
@@ -50,6 +46,19 @@ pub async fn crawl(session: &mut Session, crawl: Crawl, everything: bool) -> io:
     Ok(())
 }
 
+/// The command that reads it. A key that is not text goes in base64, or it could be more than one line.
+fn name(key: &[u8], binary: bool) -> Vec<u8> {
+    let mut line = b"mg ".to_vec();
+    if binary || key.iter().any(|b| b.is_ascii_control() || *b == b' ') {
+        base64::encode(key, &mut line);
+        line.extend(b" b");
+    } else {
+        line.extend(key);
+    }
+    line.extend(b"\r\n");
+    line
+}
+
 /// memcached's line. Times are Unix times; -1 for a value that lives for ever.
 fn describe(key: &[u8], value: &Value, expiry: Expiry, idle_seconds: u32) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -62,4 +71,22 @@ fn describe(key: &[u8], value: &Value, expiry: Expiry, idle_seconds: u32) -> Str
         if value.data.seen.fetched() { "yes" } else { "no" },
         item_bytes(key, value.flags, value.data.len()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_one_line_whatever_the_key() {
+        for (key, binary, line) in [
+            (&b"shop:k\xff"[..], false, &b"mg shop:k\xff\r\n"[..]),
+            (b"foo", true, b"mg Zm9v b\r\n"),
+            // A tenant may be called so on the command line.
+            (b"my shop:k", false, b"mg bXkgc2hvcDpr b\r\n"),
+            (b"a\r\nb", false, b"mg YQ0KYg== b\r\n"),
+        ] {
+            assert_eq!(name(key, binary).escape_ascii().to_string(), line.escape_ascii().to_string());
+        }
+    }
 }

@@ -23,7 +23,7 @@ pub async fn stats(session: &mut Session, topic: Option<&[u8]>, argument: Option
         Some(b"tenants") => return tenants(session).await,
         // What a slab allocator would have to tell; there is none here.
         Some(b"slabs" | b"sizes" | b"conns") => output.line("END"),
-        Some(b"detail") => detail::detail(session, argument),
+        Some(b"detail") => return detail::detail(session, argument).await,
         Some(b"items") => items::items(session),
         Some(b"cachedump") => output.line("CLIENT_ERROR stats cachedump not allowed"),
         Some(_) => output.line("ERROR"),

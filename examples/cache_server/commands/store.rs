@@ -9,7 +9,7 @@ use crate::parse::{item_bytes, Block, Keys, MetaStore, Refusal, Verb};
 use crate::prefix::Deed;
 use crate::server::Server;
 use crate::stats::Counter;
-use crate::store::{Edit, There};
+use crate::store::{Edit, NoMemory, There};
 use crate::value::{Data, Marks, Value};
 
 /// memcached's four answers.
@@ -26,13 +26,14 @@ pub async fn store(session: &mut Session, block: Block) -> Next {
     let Block { verb, flags, exptime, unique, noreply, .. } = block;
     let (key, meta) = (block.key.clone(), block.meta.clone());
     let binary = meta.as_ref().is_some_and(|meta| meta.binary);
+    let (data, claim) = block.into_data();
     let new = New {
         verb,
         unique,
         flags,
         marks: Marks { binary, ..Marks::default() },
         invalidate: meta.as_ref().is_some_and(|meta| meta.invalidate),
-        data: Arc::new(block.into_data()),
+        data: Arc::new(data),
     };
     let server = Arc::clone(&session.server);
     server.note(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), new.data.len()));
@@ -51,7 +52,7 @@ pub async fn store(session: &mut Session, block: Block) -> Next {
     };
     let name = session.scope.name(&key);
     server.prefixes.count(&name, Deed::Set);
-    match server.store.update(&name, Expiry::of(exptime), edit).await {
+    match server.store.update_with(&name, Expiry::of(exptime), claim, edit).await {
         Ok((outcome, number)) => {
             if verb == Verb::Cas {
                 session.tally.count(match outcome {
@@ -65,16 +66,7 @@ pub async fn store(session: &mut Session, block: Block) -> Next {
                 None => answer(session, noreply, outcome.text()),
             }
         }
-        Err(why) => {
-            // As memcached: a set that failed leaves no old value behind, which its client believes to be gone.
-            if verb == Verb::Set || meta.is_some() {
-                server.store.remove(&name);
-            }
-            session.tally.count(Counter::StoreNoMemory);
-            if !noreply {
-                session.output.format(format_args!("SERVER_ERROR {why}"));
-            }
-        }
+        Err(why) => refuse(session, verb, &key, meta.is_some(), noreply, &why),
     }
     Next::Serve
 }
@@ -93,6 +85,24 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: Ou
         }
     }
     out.line("");
+}
+
+/// Refuses a value for whose bytes there was no room while they arrived; the decoder swallows what is still to come.
+pub fn no_room(session: &mut Session, block: Block) -> Next {
+    session.tally.count(Counter::CmdSet);
+    refuse(session, block.verb, &block.key, block.meta.is_some(), block.noreply, &NoMemory);
+    Next::Serve
+}
+
+fn refuse(session: &mut Session, verb: Verb, key: &[u8], is_meta: bool, noreply: bool, why: &NoMemory) {
+    // As memcached: a set that failed leaves no old value behind, which its client believes to be gone.
+    if verb == Verb::Set || is_meta {
+        session.server.store.remove(&session.scope.name(key));
+    }
+    session.tally.count(Counter::StoreNoMemory);
+    if !noreply {
+        session.output.format(format_args!("SERVER_ERROR {why}"));
+    }
 }
 
 /// Refuses a value that is larger than any may be; its bytes are swallowed by the decoder.

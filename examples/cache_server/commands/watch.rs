@@ -4,9 +4,12 @@ use std::io;
 
 use crate::connection::{Next, Session};
 
-/// Says `OK`, and then what is seen. What comes in is thrown away.
+/// Says `OK`, or that too many watch, and then what is seen. What comes in is thrown away.
 pub async fn evictions(session: &mut Session) -> io::Result<Next> {
-    let mut sightings = session.server.store.watch_evictions();
+    let Some(mut sightings) = session.server.store.watch_evictions() else {
+        session.output.line("WATCHER_TOO_MANY log watcher limit reached");
+        return Ok(Next::Serve);
+    };
     session.output.line("OK");
     session.flush().await?;
     let mut input = Vec::with_capacity(1024);

@@ -19,8 +19,14 @@ pub fn text(server: &Server) -> String {
         server.started.elapsed().as_secs(),
     );
     page.one("lowwater_server_connections", "gauge", "Connections open now", server.connections());
-    page.one("lowwater_bytes", "gauge", "Bytes charged to all tenants", totals.bytes);
-    page.one("lowwater_limit_bytes", "gauge", "Bytes that all tenants may use", server.settings.budget.get());
+    page.one("lowwater_bytes", "gauge", "Bytes charged to all tenants, and to values that are arriving", totals.bytes);
+    page.one("lowwater_limit_bytes", "gauge", "Bytes that all tenants may use", server.store.budget().get());
+    page.one(
+        "lowwater_arriving_bytes",
+        "gauge",
+        "Bytes charged to values that are not there whole yet",
+        server.arrivals.bytes().get(),
+    );
     page.one("lowwater_items", "gauge", "Values in the cache", totals.items);
     page.one(
         "lowwater_evictions_total",

@@ -6,13 +6,15 @@
 //! # Invariants
 //!
 //! 1. The steps depend on the bytes alone, not on how they were split: `split_anywhere_same_steps`.
-//! 2. A step other than `More` takes at least one byte, so a finite input has finitely many steps.
-//! 3. Memory for a value is taken as its bytes arrive, one piece ahead, never by the length that was announced.
+//! 2. A step other than `More` and `NoRoom` takes at least one byte, so a finite input has finitely many steps.
+//! 3. Memory for a value is taken as its bytes arrive, one piece ahead, never by the length that was announced; it is counted (see
+//!    [`Arrivals`]) before.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::{line, Command, MetaStore, Refusal, Refused, Verb};
+use crate::arrival::{Arrivals, Claim};
 use crate::stash::Stash;
 use crate::value::{Builder, Data};
 
@@ -31,6 +33,8 @@ pub struct Decoder {
     item_bytes_max: usize,
     /// Where values take their pieces from.
     stash: Arc<Stash>,
+    /// Who counts what arrives; nobody, if none.
+    arrivals: Option<Arc<Arrivals>>,
     state: State,
     /// How far the line in front was searched for its end, so that slow arrival does not make the search quadratic.
     searched: usize,
@@ -56,6 +60,8 @@ pub enum Step<'a> {
     Store(Box<Block>),
     /// A store command whose value is larger than any may be; the value is swallowed by later steps.
     TooLarge { verb: Verb, key: Cow<'a, [u8]>, noreply: bool },
+    /// There is no room for more of a value. The same input again may find some; or the value is [given up](Decoder::give_up).
+    NoRoom,
     /// A line, or a block, that gets an error reply.
     Refused(Refused),
 }
@@ -72,33 +78,64 @@ pub struct Block {
     /// Of an `ms`.
     pub meta: Option<Box<MetaStore>>,
     value: Builder,
+    claim: Claim,
     /// The two bytes behind the value, as far as they have come.
     end: [u8; 2],
     end_length: usize,
 }
 
 impl Block {
-    /// The value, complete.
-    pub fn into_data(self) -> Data {
-        self.value.finish()
+    /// The value, complete, and what it has been counted for so far.
+    pub fn into_data(self) -> (Data, Claim) {
+        (self.value.finish(), self.claim)
     }
 
-    /// Takes what belongs to this block from the front of `input`; true: it is complete.
-    fn take(&mut self, input: &[u8]) -> (usize, bool) {
+    /// Takes what belongs to this block from the front of `input`: how much, and how it stands then.
+    fn take(&mut self, input: &[u8]) -> (usize, Progress) {
+        if !self.claim.reach(self.value.len() + input.len().min(self.value.missing())) {
+            return (0, Progress::NoRoom);
+        }
         let mut taken = self.value.extend(input);
         while self.value.is_complete() && self.end_length < self.end.len() && taken < input.len() {
             self.end[self.end_length] = input[taken];
             self.end_length += 1;
             taken += 1;
         }
-        (taken, self.end_length == self.end.len())
+        (taken, if self.missing() == 0 { Progress::Complete } else { Progress::More })
     }
+
+    /// Bytes that are still to come.
+    fn missing(&self) -> usize {
+        self.value.missing() + self.end.len() - self.end_length
+    }
+}
+
+/// How a block stands.
+enum Progress {
+    More,
+    Complete,
+    NoRoom,
 }
 
 impl Decoder {
     /// Items (key, value and memcached's own header) of more than `item_bytes_max` bytes are too large.
-    pub fn new(item_bytes_max: usize, stash: &Arc<Stash>) -> Self {
-        Self { item_bytes_max, stash: Arc::clone(stash), state: State::Line, searched: 0 }
+    pub fn new(item_bytes_max: usize, stash: &Arc<Stash>, arrivals: Option<&Arc<Arrivals>>) -> Self {
+        let (stash, arrivals) = (Arc::clone(stash), arrivals.cloned());
+        Self { item_bytes_max, stash, arrivals, state: State::Line, searched: 0 }
+    }
+
+    /// Gives up the value that is arriving: what is still to come of it is swallowed by later steps.
+    pub fn give_up(&mut self) -> Option<Box<Block>> {
+        match std::mem::replace(&mut self.state, State::Line) {
+            State::Block(block) => {
+                self.state = State::Swallow(block.missing());
+                Some(block)
+            }
+            state => {
+                self.state = state;
+                None
+            }
+        }
     }
 
     /// Takes one step: how many bytes of `input` were used up, and what they said.
@@ -106,10 +143,11 @@ impl Decoder {
         match &mut self.state {
             State::Line => self.line(input),
             State::Block(block) => {
-                let (taken, complete) = block.take(input);
-                if !complete {
-                    return (taken, Step::More);
-                }
+                let taken = match block.take(input) {
+                    (taken, Progress::More) => return (taken, Step::More),
+                    (taken, Progress::NoRoom) => return (taken, Step::NoRoom),
+                    (taken, Progress::Complete) => taken,
+                };
                 match std::mem::replace(&mut self.state, State::Line) {
                     State::Block(block) if &block.end == b"\r\n" => (taken, Step::Store(block)),
                     State::Block(block) => {
@@ -166,6 +204,7 @@ impl Decoder {
                     noreply: store.noreply,
                     meta: store.meta,
                     value: Builder::new(store.length, &self.stash),
+                    claim: Claim::new(self.arrivals.as_ref(), store.length),
                     end: [0; 2],
                     end_length: 0,
                 }));

@@ -16,37 +16,8 @@ use crate::stash::Stash;
 
 const ITEM_BYTES_MAX: usize = 10_000;
 
-/// All steps of `chunks`, as text; what is left over at the end as well.
 fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-    let mut decoder = Decoder::new(ITEM_BYTES_MAX, &Arc::new(Stash::new(1 << 20)));
-    let mut buffer: Vec<u8> = Vec::new();
-    let mut steps = Vec::new();
-    for chunk in chunks {
-        buffer.extend_from_slice(chunk);
-        let mut used = 0;
-        loop {
-            let (taken, step) = decoder.step(&buffer[used..]);
-            used += taken;
-            assert!(used <= buffer.len(), "a step takes no more than there is");
-            if matches!(step, Step::More) {
-                break;
-            }
-            assert!(taken > 0, "invariant 2: {step:?} took nothing");
-            steps.push(match step {
-                Step::Store(block) => {
-                    let head = format!(
-                        "{:?} {:?} {} {} {} {} {:?}",
-                        block.verb, block.key, block.flags, block.exptime, block.unique, block.noreply, block.meta
-                    );
-                    let bytes: Vec<u8> = block.into_data().pieces_from(0).flatten().copied().collect();
-                    format!("{head} {}", bytes.escape_ascii())
-                }
-                step => format!("{step:?}"),
-            });
-        }
-        buffer.drain(..used);
-    }
-    steps
+    super::steps::steps(ITEM_BYTES_MAX, chunks)
 }
 
 fn one(line: &str) -> Result<Command<'_>, Refused> {
@@ -179,6 +150,27 @@ fn a_bad_data_chunk_ends_where_its_length_says() {
     assert!(steps[0].contains("BadDataChunk"));
     assert!(steps[1].contains("Unknown"), "what stands behind it is a line of its own, as in memcached");
     assert_eq!(steps[2], "Command(Version)");
+}
+
+#[test]
+fn a_value_for_which_there_is_no_room_is_swallowed_once_it_is_given_up() {
+    let runtime = lowwater::Runtime::builder().budget(lowwater::Bytes::kib(64)).build().unwrap();
+    let arrivals = crate::arrival::Arrivals::new(&runtime, true, 0);
+    for come in [1, 20_000, 49_152, 100_000, 100_001, 100_002] {
+        let mut decoder = Decoder::new(1 << 20, &Arc::new(Stash::new(0)), Some(&arrivals));
+        let input = [&b"set k 0 0 100000\r\n"[..], &[b'x'; 100_000], b"\r\nversion\r\n"].concat();
+        let (used, step) = decoder.step(&input[..18 + come]);
+        assert!(matches!(step, Step::More | Step::NoRoom), "{come}: {step:?}");
+        let (taken, step) = decoder.step(&input[used..]);
+        assert!(matches!((taken, step), (0, Step::NoRoom)), "however often it is asked");
+        let block = decoder.give_up().unwrap();
+        assert_eq!((block.verb, &*block.key), (Verb::Set, &b"k"[..]));
+        assert!(decoder.give_up().is_none(), "once");
+        let (_, step) = decoder.step(&input[used..]);
+        assert!(matches!(step, Step::Command(Command::Version)), "{come}: {step:?}");
+        drop(block);
+        assert_eq!(arrivals.bytes(), lowwater::Bytes::ZERO);
+    }
 }
 
 #[test]

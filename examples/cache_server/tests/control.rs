@@ -119,9 +119,33 @@ fn a_full_server_without_evictions_says_so() {
     client.say("delete k0\r\n", "DELETED\r\n");
     assert_eq!(write(&mut client, "next", 1), 1, "what is deleted makes room");
 
-    client.say("tenant set small max=100K high=10K\r\n", "OK\r\n");
-    client.say("delete k1\r\ndelete k2\r\n", "DELETED\r\nDELETED\r\n");
-    assert!(write(&mut client, "small:", 2) <= 2);
+    client.say("flush_all\r\n", "OK\r\n");
+    assert_eq!(write(&mut client, "again", 1), 1, "what is flushed makes room");
+}
+
+#[test]
+fn a_tenants_max_drops_nothing_either_where_nothing_is_evicted() {
+    let crowd = Limits { max: Bytes::mib(1), ..Limits::default() };
+    let server = Running::start(|settings| {
+        settings.evict = false;
+        settings.limits = vec![("crowd".into(), crowd)];
+    });
+    let mut client = server.connect();
+    let stored = write(&mut client, "crowd:", 300);
+    assert!((90..=103).contains(&stored), "{stored} values of 10 kB fit in 1 MiB");
+    assert_eq!(client.stat("stats tenants", "crowd:items"), stored.to_string());
+    assert_eq!(client.stat("stats tenants", "crowd:max"), (1 << 20).to_string());
+
+    client.say("tenant set crowd min=1K high=100K max=2M\r\n", "OK\r\n");
+    let more = write(&mut client, "crowd:more", 300);
+    assert!((90..=110).contains(&more), "{more} more in 1 MiB more");
+    client.say("tenant set crowd max=1M\r\n", "OK\r\n");
+    assert_eq!(write(&mut client, "crowd:none", 10), 0, "it has more than it may");
+    for (name, value) in [("min", 1 << 10), ("high", 100 << 10), ("max", 1 << 20)] {
+        assert_eq!(client.stat("stats tenants", &format!("crowd:{name}")), value.to_string());
+    }
+    assert_eq!(write(&mut client, "other:", 10), 10, "others go on");
+    assert_eq!(client.stat("stats tenants", "crowd:items"), (stored + more).to_string());
     assert_eq!(client.stat("stats", "evictions"), "0");
 }
 
@@ -162,6 +186,23 @@ fn a_dump_shows_every_value_once() {
     assert!(named.len() == 3_001 && named.contains("mg a%b\r\n"));
     client.say("lru_crawler metadump 2,3\r\n", "END\r\n");
     client.say("lru_crawler metadump 0\r\n", "BADCLASS invalid class id\r\n");
+}
+
+#[test]
+fn a_dump_is_a_line_a_key_whatever_is_in_it() {
+    let server = Running::start(|_| {});
+    let mut client = server.connect();
+    let key = b"x\r\nflush_all\r\ny";
+    let mut text = Vec::new();
+    crate::parse::base64::encode(key, &mut text);
+    let text = String::from_utf8(text).unwrap();
+    client.say(&format!("ms {text} 1 b\r\nv\r\n"), "HD\r\n");
+    client.say("lru_crawler mgdump all\r\n", &format!("mg {text} b\r\nEN\r\n"));
+    client.say(&format!("mg {text} b v k\r\n"), &format!("VA 1 k{text} b\r\nv\r\n"));
+    client.0.write_all(b"lru_crawler metadump all\r\n").unwrap();
+    let line = client.line();
+    assert!(line.starts_with("key=x%0D%0Aflush_all%0D%0Ay exp=-1 "), "{line}");
+    client.hear("END\r\n");
 }
 
 #[test]

@@ -1,23 +1,30 @@
 //! `stats detail on | off | dump`
 
+use std::io;
+
 use crate::connection::Session;
 
-/// Answers as memcached does.
-pub fn detail(session: &mut Session, argument: Option<&[u8]>) {
-    let Session { output: out, server, .. } = session;
+/// Answers as memcached does. Of prefixes there may be tens of thousands: written out as their lines are made.
+pub async fn detail(session: &mut Session, argument: Option<&[u8]>) -> io::Result<()> {
     match argument {
         Some(b"on") => {
-            server.prefixes.switch(true);
-            out.line("OK");
+            session.server.prefixes.switch(true);
+            session.output.line("OK");
         }
         Some(b"off") => {
-            server.prefixes.switch(false);
-            out.line("OK");
+            session.server.prefixes.switch(false);
+            session.output.line("OK");
         }
         Some(b"dump") => {
-            server.prefixes.lines().iter().for_each(|line| out.line(line));
-            out.line("END");
+            for line in session.server.prefixes.lines() {
+                session.output.line(&line);
+                if session.output.is_full() {
+                    session.flush().await?;
+                }
+            }
+            session.output.line("END");
         }
-        _ => out.line("CLIENT_ERROR usage: stats detail on|off|dump"),
+        _ => session.output.line("CLIENT_ERROR usage: stats detail on|off|dump"),
     }
+    Ok(())
 }
