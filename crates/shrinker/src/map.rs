@@ -424,6 +424,16 @@ impl Map {
         pairs
     }
 
+    /// What the pairs of `root` and all below it held on a node when they were visited last. O(live pairs on the node), no callback.
+    pub(crate) fn held(&self, root: &Memcg, node: NodeId) -> u64 {
+        let shards = self.node(node).shards.iter();
+        shards.fold(0, |sum: u64, shard| {
+            let units = shard.read();
+            let below = units.values().filter(|unit| unit.memcg.is_descendant_of(root));
+            below.fold(sum, |sum, unit| sum.saturating_add(unit.seen.lock().counted()))
+        })
+    }
+
     /// The groups and nodes for which `id` may hold something. O(its own pairs).
     pub(crate) fn pairs_of(&self, id: u32) -> Vec<(Memcg, NodeId)> {
         let pairs = self.index.pairs(id);

@@ -275,6 +275,11 @@ impl Registry {
         RegistryStats { shrinkers, pairs, now_ns, live_pairs, live_groups, map_bytes: self.inner.map.footprint() }
     }
 
+    /// What was held for `memcg` and all below it on `node`, as of the last visits. O(live pairs on the node), no callback.
+    pub(crate) fn held(&self, memcg: &Memcg, node: NodeId) -> u64 {
+        self.inner.map.held(memcg, node)
+    }
+
     pub(crate) fn snapshot_of_shrinkers(&self) -> Vec<ShrinkerStats> {
         self.inner.slots.read().iter().flatten().map(|entry| ShrinkerStats::of(entry)).collect()
     }

@@ -8,8 +8,8 @@ use common::{shelf_on, Shelf};
 use lowwater_lru_core::topology::{Fixed, Topology};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::pressure::{Reason, Watermarks};
-use lowwater_shrinker::{Job, Reclaimer, Registration, Registry, Scan, StartError, Step};
-use std::sync::atomic::Ordering::Relaxed;
+use lowwater_shrinker::{Job, Reclaimer, Registration, Registry, Scan, ShrinkControl, StartError, Step};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -163,6 +163,53 @@ fn a_job_raises_pressure_only_while_it_gets_on_too_slowly() {
         steps += 1;
     }
     assert_eq!((job.step(&registry, N0, u64::MAX), steps), (Step::Exhausted, 13));
+}
+
+#[test]
+fn a_job_goes_on_until_every_object_has_lost_its_chances() {
+    const OBJECTS: u64 = 100_000;
+    let (tree, registry, shelf, _registration) = world(1);
+    fill(&shelf, tree.root(), N0, OBJECTS);
+    // Each is kept three times. A step looks at a part of them only.
+    let chances = AtomicU64::new(3 * OBJECTS);
+    let scan = move |sc: &mut ShrinkControl<'_>| {
+        let nr = sc.nr_to_scan();
+        let kept = chances.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(nr)).is_ok();
+        kept.then(|| {
+            sc.set_nr_scanned(nr);
+            Scan::Freed(0)
+        })
+    };
+    shelf.scan.set(Box::new(scan)).ok().unwrap();
+    let mut job = Job::new(tree.root().clone(), Bytes::new(OBJECTS * 100 / 10));
+    let end = loop {
+        match job.step(&registry, N0, 4096) {
+            Step::Again => {}
+            end => break end,
+        }
+    };
+    assert_eq!(end, Step::Done);
+    assert!(shelf.total() <= OBJECTS / 10);
+}
+
+#[test]
+fn a_job_ends_where_all_is_kept_however_often_it_is_looked_at() {
+    const OBJECTS: u64 = 100_000;
+    let (tree, registry, shelf, _registration) = world(1);
+    fill(&shelf, tree.root(), N0, OBJECTS);
+    let scanned = Arc::new(AtomicU64::new(0));
+    let counts = scanned.clone();
+    let scan = move |sc: &mut ShrinkControl<'_>| {
+        counts.fetch_add(sc.nr_to_scan(), Relaxed);
+        sc.set_nr_scanned(sc.nr_to_scan());
+        Some(Scan::Freed(0))
+    };
+    shelf.scan.set(Box::new(scan)).ok().unwrap();
+    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    while job.step(&registry, N0, 4096) == Step::Again {}
+    assert_eq!(job.step(&registry, N0, 4096), Step::Exhausted);
+    let rounds = scanned.load(Relaxed) / OBJECTS;
+    assert!((4..=5).contains(&rounds), "{rounds} rounds");
 }
 
 #[test]

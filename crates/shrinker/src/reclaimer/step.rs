@@ -10,10 +10,13 @@ use crate::work::{Progress, Work};
 /// A step that brings usage this part of the way to the target is quick enough: pressure stays as it is.
 const QUICK_PARTS: u64 = 8;
 
-/// Steps in a row at the highest pressure after which usage has not fallen although something was scanned, before the job is
+/// Steps in a row at the highest pressure after which usage has not fallen although something was scanned, before the job may be
 /// given up: one takes the second chances away, one frees; the third is proof. It may also be that charges come as fast as
 /// objects go; then they will ask again.
 const IDLE_STEPS_MAX: u8 = 3;
+/// And as many times as this all that is held must have been looked at in them: where objects have more than one chance, the steps, which
+/// are cut short, may meet a hundred thousand in a row of which each has lost one, and none has gone.
+const IDLE_ROUNDS_MAX: u64 = 4;
 
 /// Steps in a row after which a shrinker's wish to be left alone does not count any more.
 const BACK_OFFS_MAX: u8 = 8;
@@ -52,6 +55,9 @@ pub struct Job {
     target: Option<Bytes>,
     priority: u8,
     idle: u8,
+    /// Objects scanned in idle steps, and how many are to be.
+    idle_scanned: u64,
+    idle_scans_max: u64,
     back_offs: u8,
     freed: u64,
     owed: u64,
@@ -66,6 +72,8 @@ impl Job {
             target: Some(target),
             priority: PRIORITY_DEFAULT,
             idle: 0,
+            idle_scanned: 0,
+            idle_scans_max: 0,
             back_offs: 0,
             freed: 0,
             owed: 0,
@@ -138,12 +146,17 @@ impl Job {
         }
         let (fell, want) = (before.saturating_sub(after).get(), before.saturating_sub(target).get());
         if self.priority == 0 && fell == 0 {
-            self.idle += 1;
-            if (progress.scanned == 0 && !cut) || self.idle >= IDLE_STEPS_MAX {
+            self.idle = self.idle.saturating_add(1);
+            self.idle_scanned = self.idle_scanned.saturating_add(progress.scanned);
+            if self.idle == IDLE_STEPS_MAX {
+                self.idle_scans_max = registry.held(&self.memcg, node).saturating_mul(IDLE_ROUNDS_MAX);
+            }
+            let nothing = progress.scanned == 0 && !cut;
+            if nothing || (self.idle >= IDLE_STEPS_MAX && self.idle_scanned >= self.idle_scans_max) {
                 return Step::Exhausted;
             }
         } else if fell > 0 {
-            self.idle = 0;
+            (self.idle, self.idle_scanned) = (0, 0);
         }
         // A step that the bound on objects cut short was not slow because pressure was too light.
         if fell.saturating_mul(QUICK_PARTS) < want && !(cut && fell > 0) {

@@ -54,6 +54,11 @@ impl SeenBy {
         Some(self.0[at].1)
     }
 
+    /// What all of them held when they were visited last.
+    pub(crate) fn counted(&self) -> u64 {
+        self.0.iter().fold(0, |sum: u64, (_, seen)| sum.saturating_add(seen.counted))
+    }
+
     /// Keeps only those of ids that `stays` names.
     pub(crate) fn retain(&mut self, stays: impl Fn(u32) -> bool) {
         self.0.retain(|seen| stays(seen.0));
