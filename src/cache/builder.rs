@@ -113,6 +113,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
 
     /// Is called for every entry that leaves, with the reason, on the thread that took it out, without a lock held. It may use the cache.
     /// A panic in it is caught and counted.
+    ///
+    /// While entries are let go because memory is needed, what it inserts has none let go in turn: it takes room that is there, or is refused
+    /// ([`Reason::NoRoom`](super::Reason::NoRoom)).
     pub fn eviction_listener(mut self, listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static) -> Self {
         self.listener = Some(Box::new(listener));
         self

@@ -182,7 +182,7 @@ fn a_removal_beside_a_hasher_that_panics_is_done() {
     let fails = |_: &Entry| -> u64 { panic!("the hasher's own fault") };
     let mut failed = 0;
     for key in 0..400 {
-        let remove = std::panic::AssertUnwindSafe(|| {
+        let remove = core::panic::AssertUnwindSafe(|| {
             index
                 .remove(HASHES[0](key), &pin(), |entry| entry.key == key, &fails, |_| Looks(&index, key))
                 .expect("it was put in");
