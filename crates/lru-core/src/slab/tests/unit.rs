@@ -87,7 +87,7 @@ fn who_has_no_time_for_all_drops_some() {
     let guard = pin();
     drop(things);
     drop(guard);
-    let calls = std::cell::Cell::new(0);
+    let calls = core::cell::Cell::new(0);
     eventually(|| {
         calls.set(calls.get() + 1);
         slab.collect_some(100).get() == 0
