@@ -9,7 +9,7 @@
 //! # An object's end
 //!
 //! Its handle is dropped when nobody can find it any more. Readers that found it before may still look, so it waits for them, in a bag of
-//! the thread's stripe with others: bags are sealed when they are full (a 64th of the slots, 16 to 1,024 objects, or
+//! the thread's stripe with others: bags are sealed when they are full (a 64th of the slots, 16 to 4,096 objects, or
 //! 128 KiB), a sealed one is done when all readers that were inside then have left. To know that takes a fence on every processor that runs
 //! a thread of ours, 20 us where another is: so it is asked for the second sealed bag, or when somebody else's fence will do. After
 //! that each object that is retired drops one or two of those that are done, so that no call pays for a thousand. [`Slab::collect`] does it all

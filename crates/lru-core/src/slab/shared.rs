@@ -20,7 +20,7 @@ use core::ptr::{self, NonNull};
 const OPEN_PARTS: usize = 64;
 /// The least and the most of them.
 pub(super) const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
-const OPEN_MAX: usize = 1024;
+const OPEN_MAX: usize = 4096;
 /// And the most bytes of them.
 const OPEN_BYTES_MAX: u64 = 128 << 10;
 /// How often a stripe looks whether the readers have left what is fenced: every so many objects that are retired.
