@@ -5,6 +5,7 @@
 //!             unix    server      accepts, bounds the number, closes cleanly
 //!                     connection  one task each: bytes in, replies out in batches
 //!                     parse       bytes to commands; pure
+//!                     arrival     the memory of values that are not there whole yet
 //!                     scope       whose keys they may mean
 //!                     commands    what each one means
 //!                     store       the cache: each value charged to its key's tenant
