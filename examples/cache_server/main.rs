@@ -5,6 +5,7 @@
 //!             unix    server      accepts, bounds the number, closes cleanly
 //!                     connection  one task each: bytes in, replies out in batches
 //!                     parse       bytes to commands; pure
+//!                     arrival     the memory of values that are not there whole yet
 //!                     scope       whose keys they may mean
 //!                     commands    what each one means
 //!                     store       the cache: each value charged to its key's tenant
@@ -42,7 +43,8 @@
 //! 6. `flush_all` and `lru_crawler crawl` answer when they are done; of the first, all see the effect at once. There, they answer before,
 //!    and a second crawl is told `BUSY`. Dumps may be pipelined behind other commands; there, a `metadump` may not.
 //! 7. A value takes memory as it comes, not when it is announced, so it may be told that there is none in the middle of its block; the rest
-//!    is swallowed. Values that are still arriving have half the budget at most, and one of them more.
+//!    is swallowed. Values that are still arriving have half the budget at most, and one of them more. What clients hold who do not read is
+//!    dropped nevertheless; when pieces of values take half as much again as the budget, nothing of more than 16 KiB is stored.
 //! 8. With `-M`, a tenant's `max` bounds what it stores, and drops nothing either; its `min`, `low` and `high` mean nothing. When many
 //!    store at once, it may have one value more for each thread but one.
 

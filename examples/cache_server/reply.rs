@@ -3,7 +3,7 @@
 //! Replies of pipelined commands gather here and leave in one vectored write. Short values are copied between the lines;
 //! long ones are held by reference, not copied. A held value stays in memory even if the cache drops it meanwhile, so the
 //! connection writes out whenever [`Output::is_full`] says so: at most [`OUTPUT_BYTES_MAX`] and one value are held. What is held like
-//! that is in no budget: a client that does not read costs one value, as long as `-I` allows.
+//! that is in no budget; when it is too much, nothing long is stored until somebody reads, or leaves ([`store`](crate::store)).
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, Write};

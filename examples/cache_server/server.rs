@@ -163,11 +163,12 @@ impl Server {
     }
 
     fn new(settings: Settings) -> Result<Self, String> {
-        let store = Store::new(&settings)?;
+        let stash = Arc::new(Stash::new(settings.budget.get() / STASH_SHARE));
+        let store = Store::new(&settings, &stash)?;
         Ok(Self {
             arrivals: Arrivals::new(store.runtime(), settings.evict, settings.item_bytes_max),
             store,
-            stash: Arc::new(Stash::new(settings.budget.get() / STASH_SHARE)),
+            stash,
             counters: Counters::default(),
             prefixes: Prefixes::new(settings.delimiter),
             started: Instant::now(),

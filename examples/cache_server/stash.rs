@@ -6,26 +6,35 @@
 //! hand to hand belongs to no heap (75 MB).
 //!
 //! The stash is bounded, so that memory which is no longer needed for pieces does go back; it is not charged.
+//!
+//! It knows how many pieces are out, whoever has them: the cache, a value that arrives, or a client that does not read while the cache
+//! has dropped the value long since.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::value::PIECE_BYTES;
+use crate::value::{block_bytes, PIECE_BYTES};
 
 /// Pieces that belong to no value now.
 #[derive(Debug)]
 pub struct Stash {
     pieces: Mutex<Vec<Box<[u8]>>>,
     pieces_max: usize,
+    /// Pieces that were taken, and not given back.
+    out: AtomicUsize,
 }
 
 impl Stash {
     /// Keeps at most `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
-        Self { pieces: Mutex::default(), pieces_max: bytes_max as usize / PIECE_BYTES }
+        Self { pieces: Mutex::default(), pieces_max: bytes_max as usize / PIECE_BYTES, out: AtomicUsize::new(0) }
     }
 
     /// An empty buffer with room for a piece.
     pub fn take(&self) -> Vec<u8> {
+        // Relaxed: a number that moves, and guards no other memory.
+        self.out.fetch_add(1, Ordering::Relaxed);
         let Some(piece) = self.pieces.lock().pop() else {
             return Vec::with_capacity(PIECE_BYTES);
         };
@@ -36,6 +45,8 @@ impl Stash {
 
     /// Takes pieces back; frees what it has no room for.
     pub fn give(&self, mut given: Vec<Box<[u8]>>) {
+        // Relaxed: as in `take`.
+        self.out.fetch_sub(given.len(), Ordering::Relaxed);
         {
             let mut pieces = self.pieces.lock();
             let room = self.pieces_max.saturating_sub(pieces.len()).min(given.len());
@@ -43,6 +54,12 @@ impl Stash {
         }
         // Whatever is left is freed here, outside the lock.
         drop(given);
+    }
+
+    /// What the pieces that are out take.
+    pub fn bytes_out(&self) -> u64 {
+        // Relaxed: as in `take`.
+        (self.out.load(Ordering::Relaxed) * block_bytes(PIECE_BYTES)) as u64
     }
 
     /// How many pieces there are.
@@ -59,7 +76,11 @@ mod tests {
     #[test]
     fn a_stash_is_bounded_and_hands_out_empty_pieces() {
         let stash = Stash::new(3 * PIECE_BYTES as u64);
-        stash.give(vec![vec![7; PIECE_BYTES].into(); 5]);
+        let mut taken: Vec<_> = (0..5).map(|_| stash.take()).collect();
+        assert_eq!(stash.bytes_out(), 5 * 4096);
+        taken.iter_mut().for_each(|piece| piece.resize(PIECE_BYTES, 7));
+        stash.give(taken.into_iter().map(Vec::into_boxed_slice).collect());
+        assert_eq!(stash.bytes_out(), 0);
         assert_eq!(stash.len(), 3);
         for left in [2, 1, 0, 0] {
             let piece = stash.take();

@@ -17,6 +17,7 @@ use crate::args::Settings;
 use crate::arrival::Claim;
 use crate::config::Limits;
 use crate::expiry::Expiry;
+use crate::stash::Stash;
 use crate::tenant::{Tenant, Tenants};
 use crate::value::{block_bytes, Data, Marks, Value};
 use crate::watch::Watchers;
@@ -28,6 +29,13 @@ type Values = Cache<Box<[u8]>, Value, RandomState>;
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
 pub const ROOM_TRIES_MAX: u32 = 500;
 
+/// What the pieces of values take may be so much of the budget, in parts of a hundred, or nothing long is stored: beyond the budget are those
+/// that clients hold who do not read, while the cache has dropped them, and a few that wait for readers.
+const PIECES_PERCENT_MAX: u64 = 150;
+
+/// What is not long: a connection's buffers are as large.
+const SHORT_BYTES_MAX: usize = 16 * 1024;
+
 /// Memory is short when tasks of the machine wait for it longer than this in a window; the kernel lets everybody ask for windows of 2 s.
 const STALL_MAX: Duration = Duration::from_millis(150);
 const STALL_WINDOW: Duration = Duration::from_secs(2);
@@ -38,6 +46,7 @@ pub struct Store {
     runtime: Runtime,
     cache: Values,
     tenants: Arc<Tenants>,
+    stash: Arc<Stash>,
     departures: Arc<Departures>,
     /// The youngest value's number.
     unique: AtomicU64,
@@ -94,7 +103,8 @@ pub enum Edit {
     Change(Value),
 }
 
-/// The memory for a value could not be had: its tenant's `max`, or the whole budget, is in use and protected.
+/// The memory for a value could not be had: its tenant's `max`, or the whole budget, is in use and protected; or clients who do not read hold
+/// too much of it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory storing object")]
 pub struct NoMemory;
@@ -133,7 +143,7 @@ impl Store {
     /// # Errors
     ///
     /// A sentence: what the runtime or the cache is missing.
-    pub fn new(settings: &Settings) -> Result<Self, String> {
+    pub fn new(settings: &Settings, stash: &Arc<Stash>) -> Result<Self, String> {
         let runtime = runtime(settings)?;
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
         let departures = Arc::new(Departures::default());
@@ -154,7 +164,8 @@ impl Store {
             .build()
             .map_err(|why| why.to_string())?;
         let (unique, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
-        Ok(Self { runtime, cache, tenants, departures, unique, flushed, started, evict })
+        let stash = Arc::clone(stash);
+        Ok(Self { runtime, cache, tenants, stash, departures, unique, flushed, started, evict })
     }
 
     /// The value under `key`, to be read: counts for its tenant, and as a use of the value.
@@ -316,7 +327,7 @@ impl Store {
                 Edit::Remove => Op::Remove,
                 // Stored, and over at once.
                 Edit::Put(_) if expiry == Expiry::Past => Op::Remove,
-                Edit::Put(value) | Edit::Change(value) if !has_room(&value) => {
+                Edit::Put(value) | Edit::Change(value) if !self.holds_little(&value) || !has_room(&value) => {
                     full = true;
                     Op::Keep
                 }
@@ -328,6 +339,16 @@ impl Store {
             Ok(_) if full => Err(Reason::NoRoom { bytes: Bytes::ZERO, group: tenant.group.path() }),
             Ok(_) => Ok(answer.expect("a computation asks at least once")),
             Err(refused) => Err(refused.reason),
+        }
+    }
+
+    /// Whether it is short, or the pieces that are out are not too many.
+    fn holds_little(&self, value: &Value) -> bool {
+        let are_few = || self.stash.bytes_out() <= self.budget().get().saturating_mul(PIECES_PERCENT_MAX) / 100;
+        value.data.len() <= SHORT_BYTES_MAX || are_few() || {
+            // Some may only wait for readers of the cache.
+            self.cache.collect();
+            are_few()
         }
     }
 
@@ -501,8 +522,8 @@ mod tests {
     #[test]
     fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
         let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
-        let store = Store::new(&settings).unwrap();
-        let stash = Arc::new(crate::stash::Stash::new(0));
+        let stash = Arc::new(Stash::new(0));
+        let store = Store::new(&settings, &stash).unwrap();
         let put = |expected: Option<&'static [u8]>, bytes: &'static [u8]| {
             let data = Arc::new(Data::copy(bytes, &stash));
             let edit = |there: Option<There<'_>>| {
@@ -536,5 +557,31 @@ mod tests {
         store.flush();
         store.drop_flushed();
         assert_eq!(store.totals().items, 0);
+    }
+
+    #[test]
+    fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
+        let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
+        let stash = Arc::new(Stash::new(0));
+        let store = Store::new(&settings, &stash).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let set = |n: u32, bytes: &[u8]| {
+            let data = Arc::new(Data::copy(bytes, &stash));
+            let edit = |_: Option<There<'_>>| (Edit::Put(store.value(0, Marks::default(), Arc::clone(&data))), ());
+            runtime.block_on(store.update(&n.to_be_bytes(), Expiry::Never, edit))
+        };
+        let large = vec![7; 1_000_000];
+        (0..50).for_each(|n| assert_eq!(set(n, &large), Ok(()), "{n}: nobody holds anything"));
+        let mut held = Vec::new();
+        let mut stored = 50;
+        while set(stored, &large).is_ok() {
+            held.extend(store.get(&stored.to_be_bytes()));
+            stored += 1;
+            assert!(stored < 100);
+        }
+        assert!((10..=12).contains(&held.len()), "{} are held", held.len());
+        assert_eq!(set(0, b"short"), Ok(()));
+        held.clear();
+        assert_eq!(set(0, &large), Ok(()));
     }
 }

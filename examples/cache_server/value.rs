@@ -296,7 +296,7 @@ mod tests {
             builder.extend(&vec![7; come]);
             assert_eq!((builder.len(), builder.missing()), (come, length - come));
             drop(builder);
-            assert_eq!(stash.len(), pieces);
+            assert_eq!((stash.len(), stash.bytes_out()), (pieces, 0));
         }
         let mut builder = Builder::new(3 * PIECE_BYTES, &stash);
         builder.extend(&[7; 3 * PIECE_BYTES]);
