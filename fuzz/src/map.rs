@@ -111,7 +111,7 @@ impl World {
     }
 
     fn register(&mut self, how: usize) {
-        let shelf = Arc::new(Shelf { list: OnceLock::new(), stubborn: AtomicBool::new(how % 5 == 0) });
+        let shelf = Arc::new(Shelf { list: OnceLock::new(), stubborn: AtomicBool::new(how.is_multiple_of(5)) });
         let builder = self.registry.builder("shelf").batch(1 + how as u64 % 40).seeks(how as u32 % 9);
         let prepared = builder.alloc().expect("ids are not used up");
         assert!(shelf.list.set(ListLru::with_occupancy(prepared.occupancy())).is_ok());
