@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
 
 use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::{pin, Memcg, NodeId, Soonest};
+use lowwater_lru_core::{pin, Bytes, Memcg, NodeId, Soonest};
 use parking_lot::Mutex;
 
 use super::queues::Queue;
@@ -43,11 +43,13 @@ struct Round {
     seen: Moment,
     began: Option<Instant>,
     freed: bool,
+    /// Something that was let go of had to stay, for a reader that was there: to be tried again.
+    stays: bool,
 }
 
 impl Default for Round {
     fn default() -> Self {
-        Self { at: None, seen: Moment::NEVER, began: None, freed: false }
+        Self { at: None, seen: Moment::NEVER, began: None, freed: false, stays: false }
     }
 }
 
@@ -87,14 +89,20 @@ where
         let now = self.clock.now();
         if round.at.is_none() {
             let next = Moment::sooner(round.seen, self.rounds.said(), now);
-            let Some(left) = next.left(now) else { return Next::Told };
             let rest = round.began.map_or(Duration::ZERO, |began| PERIOD.saturating_sub(began.elapsed()));
             if !next.is_past(now) || !rest.is_zero() {
+                let stays = std::mem::take(&mut round.stays);
+                drop(round);
+                if stays {
+                    self.settle();
+                    return Next::In(PERIOD);
+                }
                 // It may be told a tick too short.
-                return Next::In(rest.max(left + 2 * TICK_TIME));
+                return next.left(now).map_or(Next::Told, |left| Next::In(rest.max(left + 2 * TICK_TIME)));
             }
             self.rounds.said.begin();
-            *round = Round { at: Some(Cursor::new()), began: Some(Instant::now()), ..Round::default() };
+            let (at, began, stays) = (Some(Cursor::new()), Some(Instant::now()), round.stays);
+            *round = Round { at, began, stays, ..Round::default() };
         }
         let Round { at: Some(at), seen, .. } = &mut *round else { unreachable!("a round was begun") };
         // Ended after the guard, also when the key's own code panics.
@@ -141,7 +149,10 @@ where
     }
 
     fn settle(&self) {
-        self.index.slab().collect();
+        let stays = self.index.slab().collect() != Bytes::ZERO;
         self.trim();
+        if stays {
+            self.rounds.round.lock().stays = true;
+        }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) trait Chores: Send + Sync {
     /// Lets go of a few entries of a group on a node, however much they are used. How many; 0 when there is none.
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64;
 
-    /// Gives memory back that what was let go of had.
+    /// Gives memory back that what was let go of had; what must stay for a reader goes with a later [`let_expired_go`](Self::let_expired_go).
     fn settle(&self);
 }
 
