@@ -11,6 +11,8 @@ tool cargo-mutants
 
 # Nobody looks at what fails here with a debugger, and linking is most of the time.
 export CARGO_PROFILE_DEV_DEBUG=0 CARGO_PROFILE_TEST_DEBUG=0
+# One failure is enough, and need not be made small: what waits for what a mutant broke may wait for ever.
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="$PWD/ci/tools/first-failure.bash" PROPTEST_MAX_SHRINK_ITERS=0
 only=()
 for name in "$@"; do only+=(--re "$name"); done
 mutants() {
