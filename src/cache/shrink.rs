@@ -34,7 +34,7 @@ where
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
         let (scanned, freed) = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
         if sc.flags().contains(Reclaim::BACKGROUND) && freed != 0 {
-            self.index.slab().collect();
+            self.index.slab().collect_some(usize::MAX);
             self.trim();
         }
         sc.set_nr_scanned(scanned);

@@ -148,11 +148,13 @@ impl<T: Slotted> Slab<T> {
     ///
     /// O(what waits). Inside a [`Guard`](crate::Guard) of this thread nothing that was retired under it goes.
     pub fn collect(&self) -> Bytes {
-        Bytes::new(self.shared().collect(usize::MAX))
+        let stays = self.shared().collect(usize::MAX);
+        self.shared().give_spare_back();
+        Bytes::new(stays)
     }
 
     /// As [`collect`](Self::collect), but drops so many objects at most, for who has no time for all: the others are dropped by those who
-    /// retire more, two for each. O(`objects`).
+    /// retire more, two for each. And the slab keeps a few empty chunks, up to 2 MiB, for the next objects. O(`objects`).
     pub fn collect_some(&self, objects: usize) -> Bytes {
         Bytes::new(self.shared().collect(objects))
     }

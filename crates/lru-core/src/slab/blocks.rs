@@ -1,6 +1,10 @@
-//! Where full chunks come from: blocks of 2 MiB from the system, to which each chunk goes back as soon as it is empty.
+//! Where full chunks come from: blocks of 2 MiB from the system, to which chunks go back when they are empty.
 //!
 //! The allocator would keep what is freed. A block is one mapping however its chunks come and go, and can be one huge page.
+//!
+//! To give memory back takes a call that reaches every processor which runs a thread of ours, and the next use of it a fault for each page.
+//! So some empty chunks are kept for the next that are wanted: [`SPARE_MAX`] of them, or a sixteenth of all that is mapped. When a block is
+//! empty it goes back at once, and its spare chunks with it: mostly they were emptied one after the other.
 
 use super::chunk::Geometry;
 use alloc::alloc::{alloc, dealloc};
@@ -55,7 +59,13 @@ impl Blocks {
         })
     }
 
-    /// Gives memory back.
+    /// Gives the spare chunks' memory back to the system.
+    pub(super) fn give_spare_back(&mut self) {
+        #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
+        self.system.give_all_spare_back();
+    }
+
+    /// Takes memory back.
     ///
     /// # Safety
     ///
@@ -82,6 +92,11 @@ mod system {
     /// A slab that has more blocks asks for huge pages: a fifth of its memory at most is not used yet.
     const HUGE_FROM: usize = 4;
     const NONE: u32 = u32::MAX;
+    /// Spare chunks, at most, and of all chunks that are mapped one in so many.
+    const SPARE_MAX: usize = 32;
+    const SPARE_PARTS: usize = 16;
+    /// Blocks that one chunk which is too many looks at for spare ones.
+    const LOOKS_MAX: usize = 64;
 
     pub(super) struct Blocks {
         blocks: Vec<Block>,
@@ -90,6 +105,12 @@ mod system {
         /// The first number without a block; the others are joined to it.
         unused: u32,
         mapped: usize,
+        /// Chunks that are spare.
+        spare: usize,
+        /// Bytes of one.
+        chunk: usize,
+        /// The block that is looked at next for spare ones.
+        hand: usize,
     }
 
     struct Block {
@@ -97,6 +118,8 @@ mod system {
         base: *mut u8,
         /// One bit for each chunk that is out.
         out: u32,
+        /// One bit for each chunk that is not, and has its memory still.
+        spare: u32,
         prev: u32,
         next: u32,
     }
@@ -106,11 +129,11 @@ mod system {
 
     impl Blocks {
         pub(super) const fn new() -> Self {
-            Self { blocks: Vec::new(), roomy: NONE, unused: NONE, mapped: 0 }
+            Self { blocks: Vec::new(), roomy: NONE, unused: NONE, mapped: 0, spare: 0, chunk: 0, hand: 0 }
         }
 
         pub(super) fn footprint(&self) -> usize {
-            self.blocks.capacity() * size_of::<Block>()
+            self.blocks.capacity() * size_of::<Block>() + self.spare * self.chunk
         }
 
         pub(super) fn get(&mut self, bytes: usize) -> Option<(NonNull<u8>, u32)> {
@@ -119,7 +142,12 @@ mod system {
             }
             let at = self.roomy;
             let block = &mut self.blocks[at as usize];
-            let chunk = block.out.trailing_ones();
+            let chunk = match block.spare {
+                0 => block.out.trailing_ones(),
+                spare => spare.trailing_zeros(),
+            };
+            self.spare -= (block.spare >> chunk & 1) as usize;
+            block.spare &= !(1 << chunk);
             block.out |= 1 << chunk;
             // SAFETY: the bit is of a chunk inside the block.
             let base = unsafe { block.base.add(chunk as usize * bytes) };
@@ -138,6 +166,7 @@ mod system {
             let chunk = (base.as_ptr().addr() - block.base.addr()) / bytes;
             block.out &= !(1 << chunk);
             if block.out == 0 {
+                self.spare -= core::mem::take(&mut block.spare).count_ones() as usize;
                 let base = core::mem::replace(&mut block.base, ptr::null_mut());
                 if !was_full {
                     self.unlink(at);
@@ -148,10 +177,44 @@ mod system {
                 let _unmapped = unsafe { munmap(base.cast(), BLOCK) };
                 return;
             }
-            // SAFETY: the chunk is inside the block, and nobody uses it, says the caller.
-            let _given_back = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
+            block.spare |= 1 << chunk;
+            self.spare += 1;
+            self.chunk = bytes;
             if was_full {
                 self.link(at);
+            }
+            if self.spare > SPARE_MAX.min(self.mapped * (BLOCK / bytes) / SPARE_PARTS) {
+                self.give_some_spare_back();
+            }
+        }
+
+        /// The spare chunks of the next block that has some.
+        fn give_some_spare_back(&mut self) {
+            for _ in 0..LOOKS_MAX.min(self.blocks.len()) {
+                self.hand = (self.hand + 1) % self.blocks.len();
+                if self.blocks[self.hand].spare != 0 {
+                    return self.give_spare_back(self.hand);
+                }
+            }
+        }
+
+        pub(super) fn give_all_spare_back(&mut self) {
+            (0..self.blocks.len()).for_each(|at| self.give_spare_back(at));
+        }
+
+        /// A call for each run of chunks.
+        fn give_spare_back(&mut self, at: usize) {
+            let block = &mut self.blocks[at];
+            let mut spare = core::mem::take(&mut block.spare);
+            self.spare -= spare.count_ones() as usize;
+            while spare != 0 {
+                let first = spare.trailing_zeros();
+                let nr = (spare >> first).trailing_ones();
+                spare &= !(run(nr) << first);
+                // SAFETY: the chunk is inside the block.
+                let base = unsafe { block.base.add(first as usize * self.chunk) };
+                // SAFETY: the chunks are inside the block, and not out, so nobody uses them.
+                let _given_back = unsafe { madvise(base.cast(), nr as usize * self.chunk, Advice::LinuxDontNeed) };
             }
         }
 
@@ -168,7 +231,7 @@ mod system {
                 // SAFETY: it was just mapped. Without huge pages it is slower, and nothing else.
                 let _advised = unsafe { madvise(base.cast(), BLOCK, Advice::LinuxHugepage) };
             }
-            let block = Block { base, out: 0, prev: NONE, next: NONE };
+            let block = Block { base, out: 0, spare: 0, prev: NONE, next: NONE };
             if at as usize == self.blocks.len() {
                 self.blocks.push(block);
             } else {
@@ -200,7 +263,12 @@ mod system {
 
     /// The bits of all chunks of a block.
     fn all(bytes: usize) -> u32 {
-        u32::MAX >> (32 - BLOCK / bytes)
+        run((BLOCK / bytes) as u32)
+    }
+
+    /// So many bits, at least one.
+    fn run(nr: u32) -> u32 {
+        u32::MAX >> (32 - nr)
     }
 
     /// A block that is aligned to its size.

@@ -141,6 +141,11 @@ impl Pool {
         unsafe { self.blocks.put(memory, &self.geometry) };
     }
 
+    /// Gives what is kept for the next chunks back to the system.
+    pub(super) fn give_spare_back(&mut self) {
+        self.blocks.give_spare_back();
+    }
+
     /// Bytes of all chunks and of what leads to them, but for this itself.
     pub(super) fn footprint(&self, numbers: &AtomicPtr<Numbers>) -> usize {
         // Relaxed: published under this lock.

@@ -386,6 +386,11 @@ impl<T: Slotted> Shared<T> {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// Gives empty chunks that are kept for the next objects back to the system.
+    pub(super) fn give_spare_back(&self) {
+        self.pool.lock().give_spare_back();
+    }
+
     /// Drops what a stripe's readers have left, `most` at most, and gives its free slots back. How many it dropped.
     fn empty(&self, stripe: &Mutex<Stripe>, most: usize) -> usize {
         // Each turn makes the bag smaller; what others add meanwhile is theirs to drop.

@@ -67,6 +67,35 @@ fn what_is_dropped_is_dropped_once_and_its_memory_goes_back() {
     slab.assert_valid();
 }
 
+/// Two of each 64 KiB's objects stay in the second half, so that no block goes back as a whole.
+#[test]
+#[cfg(all(target_os = "linux", feature = "std", not(miri)))]
+fn a_few_empty_chunks_are_kept_for_the_next_objects() {
+    const CHUNK: u64 = 64 << 10;
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things: Vec<_> = (0..400_000).map(|number| thing(&slab, number, &dropped)).collect();
+    let full = slab.footprint().get();
+    let mut number = 0;
+    things.retain(|_| {
+        number += 1;
+        number < 200_000 || number % 30_000 == 0
+    });
+    eventually(|| slab.collect_some(usize::MAX).get() == 0);
+    let spared = slab.footprint().get();
+    eventually(|| slab.collect().get() == 0);
+    let spare = spared - slab.footprint().get();
+    let most = (2 << 20).min(full / 16 + (2 << 20) / 16);
+    assert!(spare >= CHUNK && spare <= most, "{spare} of {full} bytes are spare");
+    assert!(slab.footprint().get() < full * 6 / 10, "{:?} of {full}", slab.footprint());
+    // Some is spare again; what comes then is put there first.
+    things.truncate(150_000);
+    eventually(|| slab.collect_some(usize::MAX).get() == 0);
+    let before = slab.footprint().get();
+    things.extend((0..1_000).map(|number| thing(&slab, number, &dropped)));
+    assert!(slab.footprint().get() <= before, "{:?} after {before}", slab.footprint());
+    slab.assert_valid();
+}
+
 #[test]
 fn nothing_is_dropped_while_a_reader_is_inside() {
     let (slab, dropped) = (Slab::new(), Arc::default());
