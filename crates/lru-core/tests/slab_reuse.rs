@@ -35,7 +35,7 @@ fn objects_that_come_and_go_use_the_same_memory() {
     }
     assert!(slab.footprint().get() < 4 * full.get(), "{:?} after {full:?}", slab.footprint());
     // A bag is a 64th of the slots; the second one brings the fence.
-    #[cfg(all(target_os = "linux", not(lowwater_epoch)))]
+    #[cfg(all(target_os = "linux", feature = "std", not(lowwater_epoch)))]
     {
         let (gone, footprint) = first.expect("dropped");
         let bags = gone as f64 / (footprint.get() as f64 / size_of::<Thing>() as f64 / 64.0);
