@@ -58,7 +58,7 @@ pub use walk::{Iter, Visit};
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -149,6 +149,8 @@ struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     time_to_idle: Option<Duration>,
     /// The most entries there were since memory was last given back by the allocator.
     most: AtomicUsize,
+    /// Entries that the background let go of since it last dropped what waits.
+    freed_since: AtomicU64,
     rounds: Rounds,
 }
 

@@ -1,7 +1,7 @@
 //! How a cache is made.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -193,6 +193,7 @@ where
             clock: Clock::start(),
             time_to_idle: self.time_to_idle,
             most: AtomicUsize::new(0),
+            freed_since: AtomicU64::new(0),
             rounds: Rounds::default(),
         });
         let hook = self.runtime.tree().add_hook(Arc::clone(&core) as _);

@@ -14,6 +14,8 @@ use super::Core;
 
 /// A cache of so many entries is worth asking the allocator to give back what the index had.
 const TRIM_FROM: usize = 1 << 17;
+/// So many entries that the background let go of are worth a fence on every processor, which interrupts who reads.
+const COLLECT_EVERY: u64 = 4096;
 /// Entries that are asked for ahead.
 const AHEAD: usize = 8;
 
@@ -33,9 +35,14 @@ where
     /// Turn by turn, as the queues have it, until as many were looked at as was asked.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
         let (scanned, freed) = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
-        if sc.flags().contains(Reclaim::BACKGROUND) && freed != 0 {
-            self.index.slab().collect_some(usize::MAX);
-            self.trim();
+        if sc.flags().contains(Reclaim::BACKGROUND) {
+            // Relaxed, both: a number that says when; two who collect at once do no harm.
+            let since = self.freed_since.fetch_add(freed, Ordering::Relaxed) + freed;
+            if since >= COLLECT_EVERY {
+                self.freed_since.store(0, Ordering::Relaxed);
+                self.index.slab().collect_some(usize::MAX);
+                self.trim();
+            }
         }
         sc.set_nr_scanned(scanned);
         Scan::Freed(freed)
