@@ -15,7 +15,7 @@ use super::Core;
 /// A cache of so many entries is worth asking the allocator to give back what the index had.
 const TRIM_FROM: usize = 1 << 17;
 /// So many entries that the background let go of are worth a fence on every processor, which interrupts who reads.
-const COLLECT_EVERY: u64 = 4096;
+const COLLECT_EVERY: u64 = 16_384;
 /// Entries that are asked for ahead.
 const AHEAD: usize = 8;
 
