@@ -1,11 +1,12 @@
 //! One property, one test.
 
 use super::{ids, item, numbers, Item};
-use crate::{AddError, Isolated, ListLru, MemcgTree, NodeId, Occupancy};
+use crate::{AddError, Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const N0: NodeId = NodeId::ZERO;
 const N1: NodeId = NodeId::new(1);
@@ -356,4 +357,38 @@ fn l5_an_item_is_on_one_list_at_most_and_on_none_after_del_and_isolate() {
     b.walk_one(&group, N0, &mut 1, |it| it.isolate(&mut private));
     drop(private);
     everywhere(0);
+}
+
+#[test]
+fn what_is_isolated_is_counted_as_it_comes_and_goes() {
+    let mut isolated = Isolated::<Item>::new();
+    for n in 0..4 {
+        assert_eq!((isolated.len(), isolated.is_empty(), isolated.size_hint()), (n, n == 0, (n, Some(n))));
+        isolated.push(item(n)).unwrap();
+    }
+    for left in (0..4).rev() {
+        assert!(isolated.pop().is_some());
+        assert_eq!((isolated.len(), isolated.is_empty(), isolated.size_hint()), (left, left == 0, (left, Some(left))));
+    }
+    assert!(isolated.pop().is_none());
+}
+
+#[test]
+fn lists_that_may_be_refused_memory_tell_their_listener_too() {
+    struct Heard(AtomicUsize);
+    impl Occupancy for Heard {
+        fn occupied(&self, _: &Memcg, _: NodeId) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let (tree, heard) = (MemcgTree::default(), Arc::new(Heard(AtomicUsize::new(0))));
+    let lru = ListLru::<Item>::try_with_occupancy(heard.clone()).unwrap();
+    lru.add(item(1), tree.root(), N0).unwrap();
+    assert_eq!(heard.0.load(Relaxed), 1);
+    let quiet = ListLru::<Item>::try_new().unwrap();
+    // A list of 64 bytes, and a table of a few words.
+    let before = quiet.footprint().get();
+    quiet.add(item(2), tree.root(), N0).unwrap();
+    assert!((64 + 8..64 + 64).contains(&(quiet.footprint().get() - before)));
+    assert_eq!(before, (size_of::<ListLru<Item>>() + size_of::<crate::list_lru::RawListLru>()) as u64);
 }
