@@ -110,7 +110,7 @@ type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 /// # Memory
 ///
 /// An entry that leaves is uncharged at once. Its memory is used again, and its key and value dropped, when every reader that may have
-/// found it has left, and a few others have left the cache after it: a 32nd of the entries (32 to 8,192) or 256 KiB for each of a few
+/// found it has left, and a few others have left the cache after it: a 16th of the entries (64 to 16,384) or 512 KiB for each of a few
 /// threads. Readers that stay inside hold back more; when that comes to a 16th of the budget, and at least 4 MiB, inserts let
 /// them run; at four times as much inserts wait, as long as a charge may take, and then are refused. [`collect`](Self::collect) drops at once what can be.
 pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHashBuilder> {
