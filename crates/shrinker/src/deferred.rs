@@ -144,4 +144,32 @@ mod tests {
         assert_eq!(debts.take(1, true), Debt { owed: 10, carry: u64::MAX });
         assert!(debts.0.is_empty(), "no debt leaves no entry");
     }
+
+    #[test]
+    fn nothing_is_no_debt() {
+        let mut debts = Debts::default();
+        assert!(Debt::NONE.is_none());
+        assert!(!Debt { owed: 1, carry: 0 }.is_none());
+        assert!(!Debt { owed: 0, carry: 1 }.is_none());
+        assert_eq!(debts.add(7, Debt::NONE, u64::MAX), 0);
+        assert_eq!(debts.take_owed(7, 10), 0);
+        assert_eq!(debts.bytes(), 0, "not even an entry was made");
+        debts.add(7, Debt { owed: 3, carry: 0 }, u64::MAX);
+        assert_eq!(debts.add(7, Debt::NONE, 0), 3, "nothing is added, so nothing is capped");
+    }
+
+    #[test]
+    fn debtors_are_those_who_owe_and_not_those_who_carry() {
+        let mut debts = Debts::default();
+        for (id, owed, carry) in [(9, 4, 0), (2, 0, 5), (5, 3, 1), (7, u64::MAX, 0)] {
+            debts.add(id, Debt { owed, carry }, u64::MAX);
+        }
+        let debtors = |debts: &Debts| debts.debtors().collect::<alloc::vec::Vec<_>>();
+        assert_eq!((debtors(&debts), debts.sum()), ([5, 7, 9].into(), u64::MAX));
+        debts.retain(|id| id != 7);
+        assert_eq!((debtors(&debts), debts.sum()), ([5, 9].into(), 7));
+        assert_eq!(debts.take(2, true), Debt { owed: 0, carry: 5 });
+        debts.retain(|_| false);
+        assert_eq!((debtors(&debts), debts.sum(), debts.bytes()), ([].into(), 0, 0));
+    }
 }

@@ -306,14 +306,19 @@ impl Registry {
     }
 
     /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is O(live pairs) (S25), whatever
-    /// the number of groups. Exact but for the nodes of its B-trees, which are taken as half full; without the shrinkers
-    /// themselves and what threads inside callbacks take.
+    /// the number of groups. Exact; without the shrinkers themselves, what the configuration brought along, and what threads inside
+    /// callbacks take.
     pub fn footprint(&self) -> Bytes {
         let inner = &self.inner;
         let slots = inner.slots.read();
         let entries: usize = slots.iter().flatten().map(|entry| entry.bytes()).sum();
         let slots = slots.capacity() * size_of::<Option<Arc<Entry>>>();
-        let bytes = arc_bytes::<Inner>() + entries + slots + inner.ids.lock().bytes() + inner.scopes.bytes();
+        let bytes = arc_bytes::<Inner>()
+            + arc_bytes::<Hook>()
+            + entries
+            + slots
+            + inner.ids.lock().bytes()
+            + inner.scopes.bytes();
         // The map's own size is in its footprint; its two counters are not.
         inner.map.footprint().saturating_add(Bytes::new((bytes + 2 * size_of::<usize>()) as u64))
     }

@@ -142,6 +142,48 @@ fn fair_pays_a_debt_to_the_last_object() {
     }
 }
 
+#[test]
+fn s23_fair_lets_the_background_pay_and_the_kernel_everybody() {
+    assert_eq!([false, true].map(|background| Fair.pays(background)), [false, true]);
+    assert_eq!([false, true].map(|background| Proportional.pays(background)), [true, true]);
+    assert_eq!([false, true].map(|background| Windup.pays(background)), [true, true]);
+}
+
+/// A debt is large from an eighth of the cache on, but not below a batch, and in any case from 32 batches on.
+#[test]
+fn fair_tells_at_once_of_a_large_debt() {
+    let kicks = |freeable: u64, owed: [u64; 3]| owed.map(|owed| Fair.kick(&ask(freeable, 12, 128), owed));
+    assert_eq!(kicks(8_007, [0, 999, 1_000]), [Kick::Never, Kick::Soon, Kick::Now]);
+    assert_eq!(kicks(100, [0, 127, 128]), [Kick::Never, Kick::Soon, Kick::Now]);
+    assert_eq!(kicks(1_000_000, [1, 4_095, 4_096]), [Kick::Soon, Kick::Soon, Kick::Now]);
+    for policy in [&Proportional as &dyn Policy, &Windup] {
+        assert_eq!(policy.kick(&ask(100, 12, 128), 1_000), Kick::Never);
+    }
+}
+
+/// What was not worth a call is carried; what a shrinker did not have is not.
+#[test]
+fn fair_carries_nothing_where_the_shrinker_ran_dry() {
+    let ask = ask(100_000, 6, 128);
+    let plan = Fair.plan(&ask, Debt::NONE);
+    assert_eq!((plan.delta, plan.total, plan.scan_min), (3_125, 3_125, 128));
+    let back = |left: u64| Fair.settle(&ask, Debt::NONE, &plan, plan.total - left, Ended::Finished);
+    assert_eq!(back(127), Debt { owed: 0, carry: 127 << crate::deferred::FRACTION_BITS });
+    assert_eq!([128, 129, 3_125].map(back), [Debt::NONE; 3]);
+}
+
+/// There is a way in 64 bits for what fits and one in 128; between the two nothing is lost.
+#[test]
+fn s1_fairs_part_is_exact_at_every_size() {
+    for shift in 0..u64::BITS {
+        for freeable in [(1_u64 << shift) - 1, 1 << shift, (1 << shift) + 1].map(|n| n.max(1)) {
+            let plan = Fair.plan(&ask(freeable, 12, 128), Debt::NONE);
+            let exact = (u128::from(freeable) << crate::deferred::FRACTION_BITS).div_ceil(2048);
+            assert_eq!((u128::from(plan.delta) << crate::deferred::FRACTION_BITS) + u128::from(plan.rest), exact);
+        }
+    }
+}
+
 fn any_u64() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(1), Just(u64::MAX), 0..2_000_000_u64, any::<u64>()]
 }

@@ -1,0 +1,132 @@
+//! `Registry::footprint` against an allocator that counts: exact to the byte, at every step of a map's life (S25).
+
+#![cfg(all(feature = "std", not(lowwater_loom)))]
+
+mod common;
+
+use common::Shelf;
+use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_shrinker::{Reclaim, Registry, RegistryConfig, Scan, Work};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+
+struct Counting;
+
+thread_local! { static ALLOCATED: Cell<isize> = const { Cell::new(0) }; }
+
+fn add(bytes: isize) {
+    // A thread that is ending has no counter any more, and no test to tell.
+    let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + bytes));
+}
+
+// SAFETY: every call goes to `System` unchanged; only a counter is kept beside it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add(layout.size() as isize);
+        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        add(-(layout.size() as isize));
+        // SAFETY: `ptr` came from `System` with this layout, since `alloc` goes there.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// More than a word of them.
+const SHRINKERS: u64 = 70;
+
+/// Bytes that are allocated after `run` and were not before.
+fn grown(run: impl FnOnce()) -> i64 {
+    let before = ALLOCATED.get();
+    run();
+    (ALLOCATED.get() - before) as i64
+}
+
+fn footprint(registry: &Registry) -> i64 {
+    registry.footprint().get() as i64
+}
+
+#[test]
+fn s25_footprint_is_what_is_allocated() {
+    let tree = MemcgTree::new(0);
+    // Four deep, and more than a word of the root's children.
+    let mut groups: Vec<Memcg> = Vec::new();
+    for n in 0..100 {
+        let above = if n % 4 == 0 { tree.root() } else { &groups[n - 1] };
+        groups.push(above.create(&n.to_string()).unwrap());
+    }
+    for nodes in [1, 3] {
+        // What it is told to use is its caller's.
+        let config = RegistryConfig::new(nodes);
+        let mut made = None;
+        let in_tree = tree.footprint().get() as i64;
+        let allocated = grown(|| made = Some(Registry::with_config(&tree, config)));
+        let made = made.unwrap();
+        let in_tree = tree.footprint().get() as i64 - in_tree;
+        assert_eq!(footprint(&made) + in_tree, allocated, "{nodes} nodes");
+        life(&tree, &made, &groups);
+    }
+}
+
+/// From the first pair to the last, with debts, visits and rounds that stop on the way.
+fn life(tree: &MemcgTree, registry: &Registry, groups: &[Memcg]) {
+    let stuck = Arc::new(AtomicBool::new(false));
+    let shelves: Vec<_> = (0..SHRINKERS)
+        .map(|n| {
+            let shelf = Arc::new(Shelf::new());
+            let stuck = Arc::clone(&stuck);
+            shelf.scan.set(Box::new(move |_| stuck.load(Relaxed).then_some(Scan::Stop))).ok().unwrap();
+            let name = format!("shelf {n}");
+            let before = footprint(registry);
+            let mut registration = None;
+            let allocated = grown(|| registration = Some(shelf.register(registry.builder(&name).alloc().unwrap())));
+            assert_eq!(footprint(registry) - before, allocated, "{name}");
+            (shelf, registration.unwrap())
+        })
+        .collect();
+    let nodes = registry.nodes() as u16;
+    let node = |n: usize| NodeId::new(n as u16 % nodes);
+    // What the shelves keep is not the registry's: they have all of it before.
+    for (shelf, _) in &shelves {
+        for group in groups {
+            (0..nodes).for_each(|n| shelf.add(group, NodeId::new(n), 1));
+        }
+    }
+    registry.drop_caches();
+    let before = (ALLOCATED.get() as i64, footprint(registry));
+    let same = |what: &str| assert_eq!(footprint(registry) - before.1, ALLOCATED.get() as i64 - before.0, "{what}");
+
+    // One group that knows one shrinker, then two words, then all.
+    for (n, (shelf, _)) in shelves.iter().enumerate() {
+        shelf.add(&groups[n % 7], node(n), 5_000);
+        same("the first of a shrinker");
+        shelf.add(&groups[n * 7 % groups.len()], node(n / 2), 5_000);
+        same("another");
+    }
+    stuck.store(true, Relaxed);
+    for n in 0..nodes {
+        registry.shrink(tree.root(), NodeId::new(n), 6, Reclaim::FOREGROUND, &mut Work::unlimited());
+        same("debts and visits");
+    }
+    assert!(shelves.iter().any(|(_, registration)| registry.owed(&groups[1], node(1), registration.id()) > 0));
+    stuck.store(false, Relaxed);
+    for _ in 0..20 {
+        for root in [tree.root(), &groups[0], &groups[5]] {
+            registry.shrink(root, node(0), 6, Reclaim::FOREGROUND, &mut Work::objects(30));
+            same("a pass that stops on its way");
+        }
+        registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| true);
+        same("direct reclaim");
+    }
+    registry.drop_caches();
+    same("after a drop");
+    assert_eq!(registry.snapshot().live_pairs, 0);
+    assert!(registry.snapshot().map_bytes > Bytes::ZERO);
+}
