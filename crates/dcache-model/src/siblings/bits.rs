@@ -32,7 +32,7 @@ impl Bits {
             on = *word != 0;
             let single = level.len() == 1;
             let top = l + 1 == self.levels.len();
-            if top && single || !top && (before != 0) == on {
+            if (before != 0) == on || top && single {
                 return;
             }
             n /= WORD;
