@@ -10,6 +10,8 @@
 mod departed;
 mod per_directory;
 mod probation;
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
 mod three_in_a_row;
 mod unbounded;
 
@@ -192,13 +194,9 @@ impl Settled<'_> {
         // Who is kept takes as much room as before, so a second turn looks for what the first did not kill.
         for _ in 0..2 {
             let oldest = over.min(self.on_probation().saturating_sub(probation));
-            if oldest > 0 {
-                over -= self.core.end_probation(self.sb, memcg, node, oldest, room);
-            }
+            over -= self.core.end_probation(self.sb, memcg, node, oldest, room);
         }
-        if over > 0 {
-            self.core.trim_kept(self.sb, memcg, node, over);
-        }
+        self.core.trim_kept(self.sb, memcg, node, over);
     }
 
     fn kill(&self, victim: &Arc<Dentry>, even_if_referenced: bool) -> bool {

@@ -166,8 +166,9 @@ impl Core {
         /// Chains that are fetched ahead: each is a miss or two, and so many misses are waited for at once.
         const AHEAD: usize = 32;
         let mut killed = 0;
-        let mut window = Vec::with_capacity(AHEAD);
+        let mut window = Vec::new();
         while !old.is_empty() {
+            window.reserve(AHEAD);
             // One for all: what each removal enters is then inside already.
             let _reader = Reader::enter();
             let mut delta = Delta::default();

@@ -19,6 +19,8 @@
 //! What it costs: 8 bytes and two bits a child; the kernel's two pointers are 16.
 
 mod bits;
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
 
 use crate::dentry::Dentry;
 use bits::Bits;
@@ -205,6 +207,10 @@ impl Children {
             assert_eq!(self.negative.get(p), page.used & !page.positive != 0, "a page with negatives is marked");
         }
         assert_eq!((self.len, self.positives), (len, positives), "children are counted");
+        let mut open: Vec<u32> = self.open.iter().copied().chain(self.filling).collect();
+        open.sort_unstable();
+        let flagged: Vec<u32> = (0..).zip(&self.pages).filter(|(_, page)| page.open).map(|(p, _)| p).collect();
+        assert_eq!(open, flagged, "a page is noted once as one with room, or as the one that is being filled");
     }
 
     /// Marks a page for what it has now, and had not `before`, or the other way.

@@ -8,7 +8,8 @@
 //! | D4, D6 | `threads` |
 //! | D10, D11, D13, D21, D22 | `rules` |
 //! | D14, D16, D17 | `walks` |
-//! | D18, D19, D20, D24 | `floods` |
+//! | D18, D19, D24 | `floods`, one by one in `negative::tests` |
+//! | D20 | `floods` |
 //! | D23 | `threads` |
 //! | D25 | `lockref`, `rules` |
 //! | memory of groups | `charges`, `model` |

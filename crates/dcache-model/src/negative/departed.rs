@@ -76,7 +76,7 @@ impl Departed {
         /// Spreads windows over the table, wherever the numbers of the groups lie.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mask = self.sets.len().checked_sub(1)?;
-        let window = usize::try_from(room / WAYS as u64).ok()?.clamp(1, mask + 1).next_power_of_two();
+        let window = usize::try_from(room / WAYS as u64).ok()?.clamp(1, self.sets.len()).next_power_of_two();
         let begin = (u64::from(group.id().get()).wrapping_mul(SPREAD) >> 32) as usize;
         // The bucket is the hash's high bits, so these are others.
         let at = (hash >> 32) as usize & (window - 1);
@@ -123,6 +123,13 @@ mod tests {
             departed.remember(hash(n), &noisy, 128);
         }
         assert!(departed.recall(hash(1), &quiet, 128));
+    }
+
+    #[test]
+    fn the_table_has_a_byte_for_each_bucket() {
+        assert_eq!(Departed::new(1 << 16).footprint(), 1 << 16);
+        assert_eq!(Departed::new(1).footprint(), SETS_MIN * size_of::<Set>());
+        assert_eq!(Departed::none().footprint(), 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A set of numbers from which the next one is found without looking at those that are not in it.
 
-/// Words of marks, and above each level one bit for each of its words that is not 0.
+/// Words of marks, and above each level one bit for each of its words that is not 0; the first word's may be missing.
 #[derive(Debug, Default)]
 pub(super) struct Bits {
     levels: Vec<Vec<u64>>,
@@ -18,14 +18,9 @@ impl Bits {
         let mut on = on;
         for l in 0.. {
             if l == self.levels.len() {
-                // A level is made when the one below gets its second word, and learns then what is there.
-                let marks = self.levels.last().map_or(Vec::new(), |below| {
-                    below
-                        .chunks(WORD)
-                        .map(|words| words.iter().rev().fold(0, |m, &w| m << 1 | u64::from(w != 0)))
-                        .collect()
-                });
-                self.levels.push(marks);
+                // A level is made when the one below gets its second word. What the first word has need not be marked: who comes up
+                // looks for words behind the one that they come from.
+                self.levels.push(Vec::new());
             }
             let level = &mut self.levels[l];
             if level.len() <= n / WORD {
@@ -37,7 +32,7 @@ impl Bits {
             on = *word != 0;
             let single = level.len() == 1;
             let top = l + 1 == self.levels.len();
-            if top && single || !top && (before != 0) == on {
+            if (before != 0) == on || top && single {
                 return;
             }
             n /= WORD;
@@ -68,7 +63,8 @@ impl Bits {
     }
 
     pub(super) fn footprint(&self) -> usize {
-        self.levels.iter().map(|level| size_of::<Vec<u64>>() + level.capacity() * size_of::<u64>()).sum()
+        let words: usize = self.levels.iter().map(Vec::capacity).sum();
+        self.levels.capacity() * size_of::<Vec<u64>>() + words * size_of::<u64>()
     }
 }
 
@@ -91,5 +87,18 @@ mod tests {
                 prop_assert_eq!(bits.next(0), model.first().copied());
             }
         }
+    }
+
+    #[test]
+    fn the_footprint_is_what_was_allocated_and_a_few_bits_a_number() {
+        let mut bits = Bits::default();
+        let mut allocated = 0;
+        for n in [0, 63, 64, 65, 500, 64 * 64 - 1, 64 * 64, 100_000, 300_000, 64] {
+            allocated += allocation_counter::measure(|| bits.set(n, true)).bytes_current;
+            assert_eq!(bits.footprint() as i64, allocated, "with {n}");
+        }
+        // A vector that grows has up to half of its room free.
+        assert!(allocated < 2 * 300_000 / 8 * 65 / 64 + 1000, "{allocated}");
+        assert_eq!(Bits::default().footprint(), 0);
     }
 }

@@ -1,0 +1,233 @@
+//! Who goes and who stays, one by one.
+
+use super::*;
+use crate::backend::Memory;
+use crate::name::Name;
+use crate::tests::Stage;
+use crate::Mount;
+use std::cell::Cell;
+
+/// The dentry of a name below the root, with one more user, and not touched by that.
+fn hold(mount: &Mount, name: &str) -> Option<Arc<Dentry>> {
+    mount.core.d_lookup(&mount.core.key(mount.sb.root(), Name::checked(name.as_bytes())))
+}
+
+fn is_cached(mount: &Mount, name: &str) -> bool {
+    let found = hold(mount, name);
+    if let Some(found) = &found {
+        found.count.put();
+    }
+    found.is_some()
+}
+
+fn cached<'a>(mount: &Mount, names: &[&'a str]) -> Vec<&'a str> {
+    names.iter().copied().filter(|name| is_cached(mount, name)).collect()
+}
+
+fn missing(stage: &Stage, names: &[&str]) {
+    for name in names {
+        stage.missing(format!("/{name}").as_bytes());
+    }
+}
+
+/// Negatives of a directory below the root.
+fn negatives(stage: &Stage, name: &str) -> usize {
+    let dir = hold(&stage.mount, name).unwrap();
+    dir.count.put();
+    let negatives = dir.dir().unwrap().children.lock().negatives();
+    negatives
+}
+
+#[test]
+fn policies_say_their_name_and_bound() {
+    let situation = Situation { buckets: 64, positives: 10, directories: 7 };
+    let probation = Probation { positives_per_probation: 1, ..Probation::default() };
+    let policies: [(&dyn NegativePolicy, _, _); 4] = [
+        (&Unbounded, "unbounded", None),
+        (&ThreeInARow, "three-in-a-row", Some(3 * (64 + 10))),
+        (&PerDirectory(100), "per-directory", Some(700)),
+        (&probation, "default", Some(10 + 10 + 144)),
+    ];
+    for (policy, name, bound) in policies {
+        assert_eq!((policy.name(), policy.bound(situation)), (name, bound));
+    }
+    assert_eq!(PerDirectory(usize::MAX).bound(situation), Some(u64::MAX), "no overflow");
+}
+
+#[test]
+fn d18_a_row_ends_at_a_positive_at_one_asked_for_again_and_at_one_in_use() {
+    for what in ["positive", "asked for again", "in use"] {
+        // One chain: each new name stands before all others.
+        let stage = Stage::new(1, ThreeInARow);
+        missing(&stage, &["old-0", "old-1"]);
+        let held = match what {
+            "positive" => {
+                drop(stage.mount.create(b"/between").unwrap());
+                None
+            }
+            "asked for again" => {
+                missing(&stage, &["between", "between"]);
+                None
+            }
+            _ => {
+                missing(&stage, &["between"]);
+                hold(&stage.mount, "between")
+            }
+        };
+        let names = ["old-0", "old-1", "between", "new-0", "new-1", "new-2", "new-3"];
+        missing(&stage, &names[3..6]);
+        assert_eq!(cached(&stage.mount, &names), names[..6], "a second row begins behind one that is {what}");
+        missing(&stage, &["new-3"]);
+        let left = ["old-0", "old-1", "between", "new-1", "new-2", "new-3"];
+        assert_eq!(cached(&stage.mount, &names), left, "the fourth of a row goes");
+        if let Some(held) = held {
+            stage.mount.core.put(&stage.mount.sb, &held);
+        }
+        stage.assert_valid();
+    }
+}
+
+#[test]
+fn d19_a_row_goes_through_the_names_of_all_mounts() {
+    let stage = Stage::new(1, ThreeInARow);
+    let other = stage.dcache.mount(Arc::new(Memory::new()), &stage.registry, stage.tree.root()).unwrap();
+    let counts = || {
+        [&stage.mount, &other].map(|mount| {
+            let mine = mount.sb.dentries.count_one(stage.tree.root(), lowwater_lru_core::NodeId::ZERO);
+            (mine, mount.assert_valid().negatives)
+        })
+    };
+    for name in [b"/a", b"/b", b"/c"] {
+        assert!(other.lookup(name).unwrap().is_none());
+    }
+    assert_eq!(counts(), [(0, 0), (3, 3)]);
+    missing(&stage, &["a"]);
+    assert_eq!(counts(), [(1, 1), (2, 2)], "the oldest is another mount's, and goes from that one's list");
+    missing(&stage, &["b", "c", "d"]);
+    assert_eq!(counts(), [(3, 3), (0, 0)]);
+    assert_eq!(stage.dcache.statistics().nr_negative, 3);
+}
+
+#[test]
+fn d24_a_full_directory_spares_who_was_asked_for_again_once() {
+    let stage = Stage::new(64, PerDirectory(3));
+    let names = ["a", "b", "c", "d", "e", "f"];
+    missing(&stage, &["a", "a", "b", "c", "d"]);
+    assert_eq!(
+        cached(&stage.mount, &names),
+        ["a", "c", "d"],
+        "the new one stays, and the next that was asked for once goes"
+    );
+    missing(&stage, &["c", "d", "a", "e"]);
+    assert_eq!(cached(&stage.mount, &names), ["a", "c", "d"], "all others were asked for again, so the new one goes");
+    missing(&stage, &["f"]);
+    assert_eq!(cached(&stage.mount, &names).len(), 3);
+    assert!(
+        is_cached(&stage.mount, "f"),
+        "and one of the others for the next: that they were asked for again counts once"
+    );
+    assert_eq!(stage.dcache.statistics().promoted, 0, "there is no probation");
+    stage.assert_valid();
+}
+
+#[test]
+fn d24_another_groups_names_in_a_full_directory_are_spared() {
+    let stage = Stage::new(64, PerDirectory(4));
+    let noisy = stage.tree.root().create("noisy").unwrap();
+    missing(&stage, &["a", "b", "c"]);
+    for n in 0..50 {
+        let name = format!("noise-{n}");
+        assert!(stage.mount.lookup_for(format!("/{name}").as_bytes(), &noisy).unwrap().is_none());
+        assert!(is_cached(&stage.mount, &name), "the group's own last one goes, and not the new one");
+    }
+    assert_eq!(cached(&stage.mount, &["a", "b", "c"]), ["a", "b", "c"]);
+    assert_eq!(stage.dcache.statistics().nr_negative, 4);
+    stage.assert_valid();
+}
+
+/// What other threads do between two looks is done here by the share: it grows.
+#[test]
+fn d24_a_trim_of_a_directory_ends_when_others_made_the_room() {
+    let stage = Stage::new(64, Unbounded);
+    missing(&stage, &["a", "a", "b", "c", "d"]);
+    let new = hold(&stage.mount, "d").unwrap();
+    new.count.put();
+    let settled = Settled { core: &stage.mount.core, sb: &stage.mount.sb, dentry: &new };
+    let trim = |over: u64, looks: u32| {
+        let left = Cell::new(looks);
+        let share = |_: &Children| {
+            let room = if left.get() == 0 { usize::MAX } else { 0 };
+            left.set(left.get().saturating_sub(1));
+            (0, room)
+        };
+        settled.trim_directory_of(share, over, |_| ())
+    };
+    assert_eq!(trim(2, 0), None, "there is room");
+    assert_eq!(trim(2, 1), None, "there is room now, though the one look killed nobody: the new one may stay");
+    assert_eq!(trim(2, 1), Some(1), "one was killed before there was room");
+    assert_eq!(trim(2, 9), Some(2));
+    assert_eq!(cached(&stage.mount, &["a", "b", "c", "d"]), ["a"]);
+    drop(new);
+    stage.assert_valid();
+}
+
+#[test]
+fn d24_the_default_trims_to_its_room_and_no_further() {
+    let policy = Probation { positives_per_probation: 1000, positives_per_kept: 1000, ..Probation::default() };
+    // All in one directory, which pays itself; or each in its own, of which none is over its share.
+    for directories in [1, 1000] {
+        let stage = Stage::new(64, policy);
+        for n in 0..500_u64 {
+            let dir = n % directories;
+            if n < directories {
+                drop(stage.mount.mkdir(format!("/{dir}").as_bytes()).unwrap());
+            }
+            stage.missing(format!("/{dir}/missing-{n}").as_bytes());
+            // 8 and 144 stay; 8 over that, and it is trimmed.
+            let asked = n + 1;
+            let stay = if asked < 160 { asked } else { 152 + asked % 8 };
+            assert_eq!(stage.dcache.statistics().nr_negative, stay, "of {asked} in {directories} directories");
+        }
+        stage.assert_valid();
+    }
+}
+
+#[test]
+fn d24_the_default_has_room_for_a_share_of_the_groups_unused_positives() {
+    let policy = Probation {
+        probation_floor: 1,
+        kept_floor: 1,
+        positives_per_probation: 2,
+        positives_per_kept: 1,
+        ..Probation::default()
+    };
+    let stage = Stage::new(64, policy);
+    for n in 0..60 {
+        drop(stage.mount.create(format!("/{n}").as_bytes()).unwrap());
+    }
+    let bound = policy.bound(Situation { buckets: 64, positives: 60, directories: 1 });
+    assert_eq!(bound, Some(30 + 60 + 30));
+    for n in 1..500_u64 {
+        stage.missing(format!("/missing-{n}").as_bytes());
+        let stay = if n < 120 { n } else { 90 + n % 30 };
+        assert_eq!(stage.dcache.statistics().nr_negative, stay, "of {n}");
+    }
+    stage.assert_valid();
+}
+
+#[test]
+fn d24_a_directory_over_its_share_pays_before_the_groups_oldest() {
+    // Room for 40, a quarter of it for each directory; at 72 the group pays 32.
+    let policy = Probation { probation_floor: 40, kept_floor: 0, ..Probation::default() };
+    for (old, new, old_left, new_left) in [(62, 10, 30, 10), (61, 11, 30, 10), (52, 20, 30, 10), (22, 50, 22, 18)] {
+        let stage = Stage::new(64, policy);
+        for (dir, names) in [("old", old), ("new", new)] {
+            drop(stage.mount.mkdir(format!("/{dir}").as_bytes()).unwrap());
+            for n in 0..names {
+                stage.missing(format!("/{dir}/{n}").as_bytes());
+            }
+        }
+        assert_eq!((negatives(&stage, "old"), negatives(&stage, "new")), (old_left, new_left), "of {old} and {new}");
+        stage.assert_valid();
+    }
+}

@@ -1,0 +1,86 @@
+//! Places one by one, without a cache around them.
+
+use super::*;
+use crate::name::{Key, Name};
+use lowwater_lru_core::{MemcgTree, NodeId};
+
+/// Some children. What they are called and stand for does not matter here.
+fn dentries(n: usize) -> Vec<Arc<Dentry>> {
+    let tree = MemcgTree::new(1);
+    let key = Key::new(1, 64, Name::checked(b"child"));
+    (0..n).map(|_| Arc::new(Dentry::new(&key, None, 0, tree.root().clone(), NodeId::ZERO, 0))).collect()
+}
+
+#[test]
+fn a_page_takes_new_children_again_when_it_is_half_empty() {
+    let (mut children, child) = (Children::default(), &dentries(1)[0]);
+    let insert = |children: &mut Children| children.insert(Arc::clone(child));
+    for place in 0..128 {
+        assert_eq!(insert(&mut children), place);
+    }
+    for place in 0..31 {
+        assert!(children.remove(place).is_some());
+        assert!(children.remove(place).is_none(), "it went");
+        children.assert_valid();
+    }
+    assert_eq!(insert(&mut children), 128, "the first page has 33 children, so a new one is begun");
+    for place in [31, 32] {
+        children.remove(place);
+        children.assert_valid();
+    }
+    for place in (129..192).chain(0..33).chain([192]) {
+        assert_eq!(insert(&mut children), place, "the page that is being filled, the half empty one, a new one");
+        children.assert_valid();
+    }
+    assert_eq!((children.len(), children.positives(), children.negatives()), (193, 0, 193));
+    for place in 0..50 {
+        children.set_positive(place, true);
+    }
+    children.remove(0);
+    assert_eq!((children.len(), children.positives(), children.negatives()), (192, 49, 143));
+    children.assert_valid();
+}
+
+#[test]
+fn the_clocks_hand_meets_every_negative_once_a_round() {
+    let (mut children, dentries) = (Children::default(), dentries(150));
+    for (place, child) in (0..).zip(&dentries) {
+        children.insert(Arc::clone(child));
+        children.set_positive(place, place % 3 == 0);
+    }
+    children.remove(4);
+    let negatives: Vec<_> = (0..150).filter(|place| place % 3 != 0 && *place != 4).collect();
+    for &place in negatives.iter().chain(&negatives) {
+        assert!(Arc::ptr_eq(children.next_negative().unwrap(), &dentries[place]), "{place} is next");
+    }
+    for place in 0..150 {
+        children.remove(place);
+    }
+    assert!(children.next_negative().is_none());
+}
+
+#[test]
+fn the_footprint_is_what_was_allocated() {
+    let (mut children, child) = (Children::default(), &dentries(1)[0]);
+    let mut allocated = 0;
+    let mut step = |children: &mut Children, change: &dyn Fn(&mut Children)| {
+        allocated += allocation_counter::measure(|| change(children)).bytes_current;
+        assert_eq!(children.footprint() as i64, allocated);
+        allocated
+    };
+    assert_eq!(step(&mut children, &|_| ()), 0);
+    // More than 64 pages, so that the marks of pages have two levels.
+    for _ in 0..5000 {
+        step(&mut children, &|children| {
+            children.insert(Arc::clone(child));
+        });
+    }
+    for place in (0..5000).step_by(100) {
+        step(&mut children, &|children| children.set_positive(place, true));
+    }
+    let full = step(&mut children, &|_| ());
+    for place in 0..5000 {
+        step(&mut children, &|children| drop(children.remove(place)));
+    }
+    assert!(step(&mut children, &|_| ()) < full / 4, "an empty page has no places");
+}
