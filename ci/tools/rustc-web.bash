@@ -1,4 +1,4 @@
-# For the scripts above: Debian's rustc for browsers, which is newer than its others and comes with the source of its library, so that
+# For the scripts above: a compiler with the source of its library: nightly with rustup's rust-src, where that can be had. Else Debian's rustc for browsers, which is newer than its others and comes with the source of its library, so that
 # the library can be built with a sanitizer (`-Zbuild-std`), without rustup's rust-src. Unpacked, not installed; 140 MB down, 1 GB on
 # disk. Sourced, not run; expects ci/tools/cargo.bash.
 
@@ -6,6 +6,7 @@ rustc_web="${LOWWATER_RUSTC_WEB:-$tools/rustc-web}"
 
 # rustc_web_get: unpacks it if it is missing.
 rustc_web_get() {
+    rustup component add rust-src --toolchain nightly >/dev/null 2>&1 && return
     [ -x "$rustc_web/usr/bin/rustc" ] && return
     local downloads runtime
     downloads="$(mktemp -d)"
@@ -28,5 +29,9 @@ rustc_web_get() {
 
 # cargo_web ARGUMENT...: cargo with that compiler, unstable flags allowed.
 cargo_web() {
+    if [ -d "$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library" ]; then
+        cargo +nightly "$@"
+        return
+    fi
     LD_LIBRARY_PATH="$rustc_web/usr/lib/x86_64-linux-gnu:$rustc_web/usr/lib" RUSTC_BOOTSTRAP=1 RUSTC="$rustc_web/usr/bin/rustc" cargo "$@"
 }

@@ -142,6 +142,25 @@ fn fair_pays_a_debt_to_the_last_object() {
     }
 }
 
+/// Up to 5.12 a debt counts for half the cache, unless this pass's own part is a quarter of it: `delta < freeable / 4`.
+#[test]
+fn s1_windup_stops_at_half_the_cache_below_a_quarter_of_it() {
+    let totals = [4, 3, 2].map(|priority| {
+        let plan = Windup.plan(&ask(8_000, priority, 128), owed(1_000_000));
+        (plan.delta, plan.total)
+    });
+    assert_eq!(totals, [(1_000, 4_000), (2_000, 16_000), (4_000, 16_000)]);
+}
+
+/// The kernel's caps, where it has them, are in `settle`; what stands then is not cut again.
+#[test]
+fn s3_what_stands_is_capped_by_fair_only() {
+    for freeable in [1, 8_000, u64::MAX] {
+        let policies = [&Fair as &dyn Policy, &Proportional, &Windup];
+        assert_eq!(policies.map(|policy| policy.owed_max(freeable)), [freeable, u64::MAX, u64::MAX]);
+    }
+}
+
 #[test]
 fn s23_fair_lets_the_background_pay_and_the_kernel_everybody() {
     assert_eq!([false, true].map(|background| Fair.pays(background)), [false, true]);
