@@ -16,18 +16,30 @@ pub struct Watch {
     steps: BTreeMap<String, u64>,
 }
 
+/// Times that everything was emptied, at the beginning and at the end, which are compared.
+const FEW: usize = 5;
+
 impl Watch {
     pub fn new(server: Option<u32>) -> Self {
         Self { server, resident: Vec::new(), empty: Vec::new(), steps: BTreeMap::new() }
     }
 
-    /// Everything was emptied: that must be as small as the first times.
+    /// Everything was emptied: that must be as small as the first times. Tables keep the room that the last load needed, so it goes up and down:
+    /// the least of the latest few is compared with the most of the first few.
     pub fn emptied(&mut self, bytes: [u64; 3]) -> Result<(), String> {
         self.empty.push(bytes);
-        // What grows once, such as the room for the most shrinkers there were, has grown by then.
-        let Some(first) = self.empty.get(2) else { return Ok(()) };
-        if bytes.iter().zip(first).any(|(now, first)| *now > first + first / 2 + 4096) {
-            return Err(format!("empty, and yet the footprint grows: {first:?} bytes the third time, {bytes:?} now"));
+        if self.empty.len() < 2 * FEW {
+            return Ok(());
+        }
+        let (first, latest) = (&self.empty[..FEW], &self.empty[self.empty.len() - FEW..]);
+        for part in 0..bytes.len() {
+            let most = first.iter().map(|bytes| bytes[part]).max().unwrap_or_default();
+            let least = latest.iter().map(|bytes| bytes[part]).min().unwrap_or_default();
+            if least > most {
+                return Err(format!(
+                    "empty, and yet the footprint grows: at most {most} bytes at first, at least {least} now"
+                ));
+            }
         }
         Ok(())
     }
