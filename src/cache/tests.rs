@@ -38,3 +38,20 @@ where
 {
     Cache::<K, V>::ENTRY_BYTES.get()
 }
+
+/// Calls `f` on a thread that stays on one processor.
+fn on_one_processor<R: Send>(f: impl FnOnce() -> R + Send) -> R {
+    let bound = || {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
+            let allowed = sched_getaffinity(None).expect("its own processors may be asked for");
+            let mut one = CpuSet::new();
+            one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("it runs on one"));
+            sched_setaffinity(None, &one).expect("that one is allowed");
+        }
+        f()
+    };
+    let ended = std::thread::scope(|s| s.spawn(bound).join());
+    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
