@@ -1,6 +1,7 @@
 //! Each order against a plain model of it, for one tenant that is full: the same accesses, the same hits.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
 use super::{entry_bytes_of, on_one_processor};
 use crate::cache::Eviction;
@@ -125,7 +126,7 @@ impl Model for S3Fifo {
 }
 
 /// Hits of the model, hits of the cache, and requests where they differ.
-fn differ(order: Eviction, model: &mut dyn Model) -> (u32, u32, u32) {
+fn differ(order: Eviction, model: &mut dyn Model, seed: u64) -> (u32, u32, u32) {
     let budget = Bytes::new(ROOM as u64 * entry_bytes_of::<u64, u64>());
     let runtime = Runtime::builder()
         .budget(budget)
@@ -133,7 +134,8 @@ fn differ(order: Eviction, model: &mut dyn Model) -> (u32, u32, u32) {
         .watermarks(Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO })
         .build()
         .unwrap();
-    let cache = Cache::<u64, u64>::builder(&runtime).eviction(order).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).eviction(order).hasher(Seeded(seed));
+    let cache = cache.weigher(|_, _| Bytes::ZERO).build().unwrap();
     let (mut random, mut ours, mut theirs, mut differ) = (88_172_645_463_325_252_u64, 0, 0, 0);
     for _ in 0..20_000 {
         random ^= random << 13;
@@ -153,10 +155,26 @@ fn differ(order: Eviction, model: &mut dyn Model) -> (u32, u32, u32) {
     (theirs, ours, differ)
 }
 
-/// The cache tells ghosts by a part of their hash, and their age in ticks: allow for requests where that shows. On one processor: a thread that
-/// is moved to another leaves bytes in the stock of the one before, and there is room for less from then on.
+/// Hashes that are the same in every run.
+struct Seeded(u64);
+
+impl BuildHasher for Seeded {
+    type Hasher = DefaultHasher;
+
+    fn build_hasher(&self) -> DefaultHasher {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u64(self.0);
+        hasher
+    }
+}
+
+/// The cache tells ghosts by a part of their hash, some are forgotten early because others have the same bucket, and their age is in ticks: allow
+/// for requests where that shows, in the middle one of five hashes. On one processor: a thread that is moved to another leaves bytes in the
+/// stock of the one before, and there is room for less from then on.
 fn assert_follows<M: Model + Default>(order: Eviction) {
-    let (theirs, ours, differ) = on_one_processor(|| differ(order, &mut M::default()));
+    let mut runs = [1, 2, 3, 4, 5].map(|seed| on_one_processor(|| differ(order, &mut M::default(), seed)));
+    runs.sort_unstable_by_key(|&(.., differ)| differ);
+    let (theirs, ours, differ) = runs[2];
     assert!((1_000..15_000).contains(&theirs), "{order:?}: {theirs}");
     assert!(differ < 20_000 / 50, "{order:?}: {theirs} hits of the model, {ours} of the cache, {differ} not the same");
 }
