@@ -1,6 +1,6 @@
-# For the scripts above: a compiler with the source of its library: nightly with rustup's rust-src, where that can be had. Else Debian's rustc for browsers, which is newer than its others and comes with the source of its library, so that
-# the library can be built with a sanitizer (`-Zbuild-std`), without rustup's rust-src. Unpacked, not installed; 140 MB down, 1 GB on
-# disk. Sourced, not run; expects ci/tools/cargo.bash.
+# For the scripts above: a compiler with the source of its library, so that the library can be built with a sanitizer (`-Zbuild-std`): nightly
+# with rustup's rust-src, where that can be had; else Debian's rustc for browsers, which is newer than its others and comes with that source.
+# Unpacked, not installed; 140 MB down, 1 GB on disk. Sourced, not run; expects ci/tools/cargo.bash.
 
 rustc_web="${LOWWATER_RUSTC_WEB:-$tools/rustc-web}"
 
