@@ -5,63 +5,15 @@
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod faulty;
+
+use faulty::{refused_after, ALLOCATED};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lowwater_lru_core::list_lru::{sweep, Swept};
 use lowwater_lru_core::{linked, AddError, Links, ListLru, Memcg, MemcgTree, NodeId};
 
 const N0: NodeId = NodeId::ZERO;
-
-struct Faulty;
-
-thread_local! {
-    static ALLOCATED: Cell<isize> = const { Cell::new(0) };
-    /// This many more allocations succeed, then one fails; `None`: all succeed.
-    static FAIL_AFTER: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-fn add(bytes: isize) {
-    // A thread that is ending has no counter any more, and no test to tell.
-    let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + bytes));
-}
-
-fn fails_now() -> bool {
-    let fails = FAIL_AFTER.try_with(|after| match after.get() {
-        None => false,
-        Some(0) => {
-            after.set(None);
-            true
-        }
-        Some(n) => {
-            after.set(Some(n - 1));
-            false
-        }
-    });
-    fails.unwrap_or(false)
-}
-
-// SAFETY: every call goes to `System` unchanged, or answers null, which an allocator may at any time.
-unsafe impl GlobalAlloc for Faulty {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if fails_now() {
-            return std::ptr::null_mut();
-        }
-        add(layout.size() as isize);
-        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        add(-(layout.size() as isize));
-        // SAFETY: `ptr` came from `System` with this layout, since `alloc` goes there.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static FAULTY: Faulty = Faulty;
 
 struct Item(Links);
 
@@ -84,13 +36,6 @@ fn warm_up() {
     ListLru::<Item>::new().count_one(MemcgTree::new(0).root(), N0);
 }
 
-/// Runs `f` with the `nth` allocation failing; says whether it came to that.
-fn failing<R>(nth: usize, f: impl FnOnce() -> R) -> (R, bool) {
-    FAIL_AFTER.set(Some(nth));
-    let result = f();
-    (result, FAIL_AFTER.take().is_none())
-}
-
 fn chain(tree: &MemcgTree) -> Memcg {
     tree.root().create("a").unwrap().create("b").unwrap().create("c").unwrap()
 }
@@ -103,7 +48,7 @@ fn fail_each_allocation_of(populate: impl Fn(&ListLru<Item>, &Memcg) -> bool) ->
         let group = chain(&tree);
         let lru = ListLru::<Item>::new();
         let empty = lru.footprint();
-        let (populated, failed) = failing(nth, || populate(&lru, &group));
+        let (populated, failed) = refused_after(nth, || populate(&lru, &group));
         lru.assert_valid(); // L6 among others
         assert_eq!(populated, !failed, "allocation {nth} failed, and it was told");
         if !failed {
@@ -139,7 +84,7 @@ fn l17_each_allocation_of_a_first_add_may_fail() {
         let group = chain(&tree);
         let lru = ListLru::<Item>::new();
         let it = item();
-        let (added, failed) = failing(nth, || lru.add(it.clone(), &group, N0));
+        let (added, failed) = refused_after(nth, || lru.add(it.clone(), &group, N0));
         lru.assert_valid();
         match added {
             Ok(()) => {

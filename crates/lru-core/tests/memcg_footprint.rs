@@ -2,38 +2,12 @@
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+mod faulty;
+
+use faulty::ALLOCATED;
 use std::sync::Arc;
 
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, OfflineHook};
-
-struct Counting;
-
-thread_local! { static ALLOCATED: Cell<isize> = const { Cell::new(0) }; }
-
-fn add(bytes: isize) {
-    // A thread that is ending has no counter any more, and no test to tell.
-    let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + bytes));
-}
-
-// SAFETY: every call goes to `System` unchanged; only a counter is kept beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        add(layout.size() as isize);
-        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        add(-(layout.size() as isize));
-        // SAFETY: `ptr` came from `System` with this layout, since `alloc` goes there.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 struct Nothing;
 

@@ -4,49 +4,20 @@
 
 mod common;
 
+use allocation_counter::measure;
 use common::Shelf;
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::{Reclaim, Registry, RegistryConfig, Scan, Work};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
-
-struct Counting;
-
-thread_local! { static ALLOCATED: Cell<isize> = const { Cell::new(0) }; }
-
-fn add(bytes: isize) {
-    // A thread that is ending has no counter any more, and no test to tell.
-    let _ = ALLOCATED.try_with(|allocated| allocated.set(allocated.get() + bytes));
-}
-
-// SAFETY: every call goes to `System` unchanged; only a counter is kept beside it.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        add(layout.size() as isize);
-        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        add(-(layout.size() as isize));
-        // SAFETY: `ptr` came from `System` with this layout, since `alloc` goes there.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// More than a word of them.
 const SHRINKERS: u64 = 70;
 
 /// Bytes that are allocated after `run` and were not before.
 fn grown(run: impl FnOnce()) -> i64 {
-    let before = ALLOCATED.get();
-    run();
-    (ALLOCATED.get() - before) as i64
+    measure(run).bytes_current
 }
 
 fn footprint(registry: &Registry) -> i64 {
@@ -100,33 +71,42 @@ fn life(tree: &MemcgTree, registry: &Registry, groups: &[Memcg]) {
         }
     }
     registry.drop_caches();
-    let before = (ALLOCATED.get() as i64, footprint(registry));
-    let same = |what: &str| assert_eq!(footprint(registry) - before.1, ALLOCATED.get() as i64 - before.0, "{what}");
+    let (before, allocated) = (footprint(registry), Cell::new(0));
+    let same = |what: &str, run: &dyn Fn()| {
+        allocated.set(allocated.get() + grown(run));
+        assert_eq!(footprint(registry) - before, allocated.get(), "{what}");
+    };
 
     // One group that knows one shrinker, then two words, then all.
     for (n, (shelf, _)) in shelves.iter().enumerate() {
-        shelf.add(&groups[n % 7], node(n), 5_000);
-        same("the first of a shrinker");
-        shelf.add(&groups[n * 7 % groups.len()], node(n / 2), 5_000);
-        same("another");
+        same("the first of a shrinker", &|| {
+            shelf.add(&groups[n % 7], node(n), 5_000);
+        });
+        same("another", &|| {
+            shelf.add(&groups[n * 7 % groups.len()], node(n / 2), 5_000);
+        });
     }
     stuck.store(true, Relaxed);
     for n in 0..nodes {
-        registry.shrink(tree.root(), NodeId::new(n), 6, Reclaim::FOREGROUND, &mut Work::unlimited());
-        same("debts and visits");
+        same("debts and visits", &|| {
+            registry.shrink(tree.root(), NodeId::new(n), 6, Reclaim::FOREGROUND, &mut Work::unlimited());
+        });
     }
     assert!(shelves.iter().any(|(_, registration)| registry.owed(&groups[1], node(1), registration.id()) > 0));
     stuck.store(false, Relaxed);
     for _ in 0..20 {
         for root in [tree.root(), &groups[0], &groups[5]] {
-            registry.shrink(root, node(0), 6, Reclaim::FOREGROUND, &mut Work::objects(30));
-            same("a pass that stops on its way");
+            same("a pass that stops on its way", &|| {
+                registry.shrink(root, node(0), 6, Reclaim::FOREGROUND, &mut Work::objects(30));
+            });
         }
-        registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| true);
-        same("direct reclaim");
+        same("direct reclaim", &|| {
+            registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| true);
+        });
     }
-    registry.drop_caches();
-    same("after a drop");
+    same("after a drop", &|| {
+        registry.drop_caches();
+    });
     assert_eq!(registry.snapshot().live_pairs, 0);
     assert!(registry.snapshot().map_bytes > Bytes::ZERO);
 }
