@@ -132,8 +132,9 @@ fn a_file_that_cannot_be_read_is_told_and_the_last_limit_stays() {
     for name in ["memory.max", "memory.high", "memory.current", "memory.stat"] {
         let world = World::new("eio");
         let monitor = world.start(world.config()).unwrap();
-        let _ = fs::remove_file(world.group.join(name));
-        symlink(EIO, world.group.join(name)).unwrap();
+        // At once: a file that is not there for a moment is a limit that was taken off.
+        symlink(EIO, world.group.join("new")).unwrap();
+        fs::rename(world.group.join("new"), world.group.join(name)).unwrap();
         is_told_and_harmless(&world, &monitor, &[name, "cannot be read", "os error 5"]);
         drop(monitor);
         let error = world.start(world.config()).unwrap_err().to_string();
