@@ -112,6 +112,26 @@ impl RawList {
         pushed
     }
 
+    /// Links `by` where `node` is, and returns that one as the pointer that was pushed.
+    ///
+    /// # Safety
+    ///
+    /// As for [`remove`](Self::remove) of `node`, and for [`push_back`](Self::push_back) of `by`.
+    pub(crate) unsafe fn replace(&mut self, node: *const Links, by: *mut Links) -> *mut Links {
+        // SAFETY: `node` is on this list, so it is live and ours.
+        let next = unsafe { Links::next(node) };
+        // SAFETY: the caller's promise is the same.
+        let pushed = unsafe { self.remove(node) };
+        if next.is_null() {
+            // SAFETY: the caller's promise is the same.
+            unsafe { self.push_back(by) };
+        } else {
+            // SAFETY: the caller's promise is the same; `next` is on this list.
+            unsafe { self.insert_before(by, next) };
+        }
+        pushed
+    }
+
     /// Unlinks the first.
     ///
     /// # Safety

@@ -47,6 +47,7 @@ mod one;
 mod pairs;
 mod prepared;
 mod raw;
+mod replace;
 mod split;
 mod sweep;
 mod table;

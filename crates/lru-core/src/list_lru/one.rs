@@ -345,6 +345,25 @@ impl<'a> Locked<'a> {
         unsafe { NonNull::new_unchecked(pushed) }
     }
 
+    /// Puts an object in an item's place, and counts it where that one was counted. Returns the pointer under which that one was added;
+    /// `None` if the object is on a list already.
+    ///
+    /// # Safety
+    ///
+    /// The item is on this list, which owns the object from now on, by this pointer. `unique`: the caller alone can reach it.
+    pub(super) unsafe fn replace(&mut self, item: &Links, by: NonNull<Links>, unique: bool) -> Option<NonNull<Links>> {
+        // SAFETY: the object is the caller's.
+        let object = unsafe { by.as_ref() };
+        // INVARIANT 3: its home, this or one that forwards here, has one item less and one more.
+        if !object.claim(item.home(), unique) {
+            return None;
+        }
+        // SAFETY: the lock is held; the item is on this list, says the caller, and by the claim the object on none.
+        let pushed = self.with_list(|l| unsafe { l.replace(item, by.as_ptr()) });
+        item.set_home(ptr::null_mut());
+        NonNull::new(pushed)
+    }
+
     /// Takes one reference off `one`, and off what it forwards to if that was its last.
     ///
     /// # Safety

@@ -77,6 +77,31 @@ fn l4_l14_of_a_del_and_a_walk_one_gets_the_item() {
     });
 }
 
+/// Of a replacement and a del of the item, and of the group's end beside them: one gets the item, and what takes its place is where it was.
+#[test]
+fn l4_l9_of_a_replacement_and_a_del_one_gets_the_item() {
+    for is_ending in [false, true] {
+        model(move || {
+            let w = world();
+            let (it, by) = (item(0), item(1));
+            w.lru.add(it.clone(), &w.child, N0).unwrap();
+            let other = {
+                let (it, by) = (it.clone(), by.clone());
+                thread::spawn(move || w.lru.replace(&it, by).is_ok())
+            };
+            if is_ending {
+                w.child.offline().unwrap();
+            }
+            let deleted = !is_ending && w.lru.del(&it).is_some();
+            let replaced = other.join().unwrap();
+            assert!(replaced ^ deleted);
+            assert_eq!(w.lru.count_node(N0), u64::from(replaced));
+            assert_eq!(w.lru.del(&by).is_some(), replaced);
+            w.end();
+        });
+    }
+}
+
 #[test]
 fn l14_of_two_walks_that_retry_one_gets_the_item() {
     model(|| {

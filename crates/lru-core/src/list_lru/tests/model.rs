@@ -7,6 +7,7 @@ use crate::list_lru::split::set_place;
 use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
@@ -42,6 +43,10 @@ enum Op {
     },
     Touch {
         item: usize,
+    },
+    Replace {
+        item: usize,
+        by: usize,
     },
     Walk {
         group: usize,
@@ -79,6 +84,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (any::<usize>(), 0..NODES).prop_map(|(group, node)| Op::EndParts { group, node }),
         4 => (0..ITEMS, any::<bool>()).prop_map(|(item, whose)| Op::Del { item, whose }),
         2 => (0..ITEMS).prop_map(|item| Op::Touch { item }),
+        2 => (0..ITEMS, 0..ITEMS).prop_map(|(item, by)| Op::Replace { item, by }),
         2 => any::<usize>().prop_map(|group| Op::Sweep { group }),
         2 => (any::<usize>(), 0..NODES, 0..8_u64, any::<u16>())
             .prop_map(|(group, node, nr, verdicts)| Op::Walk { group, node, nr, verdicts }),
@@ -372,6 +378,22 @@ fn run(ops: Vec<Op>) {
                     // The twin's youngest is what was added last.
                     let twin = eager.del(&twins[item]).expect("L4");
                     assert!(eager.add(twin, &groups[group], NodeId::new(node)).is_ok(), "L4");
+                }
+            }
+            Op::Replace { item, by } => {
+                let is_free = model.find(by).is_none();
+                let found = model.find(item).filter(|_| is_free);
+                let replaced = lru.replace(&items[item], items[by].clone()).map(|it| it.number);
+                assert_eq!(replaced.map_err(|it| it.number), found.as_ref().map_or(Err(by), |_| Ok(item)), "L4");
+                if let Some(((group, node), list)) = found {
+                    list.iter_mut().filter(|i| **i == item).for_each(|i| *i = by);
+                    // The twin knows no such thing: all of its list is added anew.
+                    let (group, node) = (&groups[group], NodeId::new(node));
+                    let mut nr = u64::MAX;
+                    for twin in eager.walk_one(group, node, &mut nr, |_| Turn::Remove) {
+                        let twin = if twin.number == item { twins[by].clone() } else { twin };
+                        assert!(eager.add(twin, group, node).is_ok(), "L4");
+                    }
                 }
             }
             Op::Sweep { .. } => {} // Below.

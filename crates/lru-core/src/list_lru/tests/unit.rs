@@ -392,3 +392,34 @@ fn lists_that_may_be_refused_memory_tell_their_listener_too() {
     assert!((64 + 8..64 + 64).contains(&(quiet.footprint().get() - before)));
     assert_eq!(before, (size_of::<ListLru<Item>>() + size_of::<crate::list_lru::RawListLru>()) as u64);
 }
+
+#[test]
+fn l5_what_takes_an_items_place_is_as_old_and_counts_where_that_one_did() {
+    let tree = MemcgTree::default();
+    let group = tree.root().create("g").unwrap();
+    let (lru, others) = (ListLru::<Item>::new(), ListLru::<Item>::new());
+    let items: Vec<_> = (0..3).map(item).collect();
+    items.iter().for_each(|it| lru.add(it.clone(), &group, N0).unwrap());
+    for (at, by) in [(0, 10), (1, 11), (2, 12)] {
+        assert!(others.replace(&items[at], item(by)).is_err(), "it is on another's list");
+        assert_eq!(lru.replace(&items[at], item(by)).ok().unwrap().number, at);
+        assert!(lru.replace(&items[at], item(by)).is_err(), "it is on no list any more");
+        assert_eq!(lru.count_one(&group, N0), 3);
+        lru.assert_valid();
+    }
+    assert_eq!(numbers(&lru, &group, N0), [10, 11, 12]);
+    // The group's list is dead, and its items count on it still.
+    let it = item(20);
+    lru.add(it.clone(), &group, N0).unwrap();
+    group.offline().unwrap();
+    let by = item(21);
+    assert_eq!(lru.replace(&it, by.clone()).ok().unwrap().number, 20);
+    assert_eq!(numbers(&lru, tree.root(), N0), [10, 11, 12, 21]);
+    assert_eq!(lru.del_whose(&by).map(|(_, whose)| whose), Some(tree.root().clone()));
+    lru.assert_valid();
+    // Isolated, it is nobody else's.
+    let mut private = Isolated::new();
+    lru.walk_one(tree.root(), N0, &mut 1, |it| it.isolate(&mut private));
+    let oldest = private.pop().unwrap();
+    assert!(private.push(oldest.clone()).is_ok() && lru.replace(&oldest, by).is_err());
+}
