@@ -58,7 +58,7 @@ use crate::guard::Guard;
 use crate::slab::{Shared, Slab, Slot, Slotted};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::Mutex;
-use crate::{AllocError, Bytes};
+use crate::{AllocError, Bytes, NodeId};
 use change::Growth;
 use core::fmt;
 use core::ptr;
@@ -272,10 +272,25 @@ impl<T: Slotted> Index<T> {
     /// Over a whole walk, each object that is in the index throughout is shown once; one that comes, goes or is replaced meanwhile
     /// may be or not. `f` may use the index.
     pub fn visit<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T)) {
+        self.visit_numbers(cursor, guard, |number| f(self.object(number)));
+    }
+
+    /// As [`visit`](Self::visit), of the objects alone that are in chunks which a [migration](Slab::begin_migration) is to empty,
+    /// with the node whose memory that is.
+    pub fn visit_leaving<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T, NodeId)) {
+        self.visit_numbers(cursor, guard, |number| {
+            // SAFETY: what is in the index is in its slab, and its slot not free while the guard is there.
+            if let Some(node) = unsafe { self.slab.shared().leaves(number) } {
+                f(self.object(number), node);
+            }
+        });
+    }
+
+    fn visit_numbers(&self, cursor: &mut Cursor, guard: &Guard, f: impl FnMut(u32)) {
         let Some(from) = cursor.0 else { return };
         let Some(view) = self.view(from, guard) else { return cursor.0 = None };
         let header = view.header();
-        view.each(|number| f(self.object(number)));
+        view.each(f);
         // Segments are split, and never joined: the next one begins where this one ends.
         let end = header
             .prefix

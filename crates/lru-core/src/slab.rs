@@ -159,6 +159,28 @@ impl<T: Slotted> Slab<T> {
         Bytes::new(self.shared().collect(objects))
     }
 
+    /// Is most of what the slab has not used, so that a [migration](Self::begin_migration) would give much of it back? O(chunks).
+    pub fn is_sparse(&self) -> bool {
+        self.shared().is_sparse()
+    }
+
+    /// Has the emptiest chunks emptied, of each node, as many as there is room for in its others, if less than half of its slots are used:
+    /// objects that are made from now on are put elsewhere. How many slots in them are used; 0: nothing is to be done, or somebody
+    /// does it already. O(chunks).
+    ///
+    /// Objects do not move by themselves: whoever made them makes each again, in another slot, and drops the old one.
+    /// [`Index::visit_leaving`](crate::Index::visit_leaving) shows which. A chunk goes back to the system when its last object has ended.
+    #[doc(alias = "isolate_migratepages")]
+    pub fn begin_migration(&self) -> usize {
+        self.shared().begin_migration()
+    }
+
+    /// Ends it: chunks that are not empty are used again. O(chunks).
+    #[doc(alias = "putback_movable_pages")]
+    pub fn end_migration(&self) {
+        self.shared().end_migration();
+    }
+
     /// The [weight](Slotted::weight) of what waits for readers; what is in open bags is not counted.
     pub fn waiting(&self) -> Bytes {
         // Relaxed: a number to look at.

@@ -1,6 +1,7 @@
 //! How a chunk is laid out: a header, then slots of one size. It is aligned to the size of a full one, so that a slot's address leads
 //! to the header by a mask.
 
+use crate::sync::atomic::AtomicBool;
 use crate::NodeId;
 
 /// The least size of a full chunk.
@@ -10,12 +11,20 @@ const FIRST: usize = 1 << 10;
 /// Slots that the smallest chunk has at least.
 const SLOTS_MIN: usize = 4;
 
-/// What a slot's address leads to. Never changes while the chunk lives.
+/// What a slot's address leads to. But for `leaving` it never changes while the chunk lives.
 pub(super) struct Header {
     /// The slab that the chunk belongs to, as `*const Shared<T>`.
     pub(super) slab: *const (),
     pub(super) number: u32,
     pub(super) node: NodeId,
+    /// Is it to be emptied, so that nothing should be put in it?
+    pub(super) leaving: AtomicBool,
+}
+
+impl Header {
+    pub(super) fn new(slab: *const (), number: u32, node: NodeId) -> Self {
+        Self { slab, number, node, leaving: AtomicBool::new(false) }
+    }
 }
 
 /// The sizes for one type.

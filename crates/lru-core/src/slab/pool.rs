@@ -13,9 +13,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 
+mod migration;
+
 const NONE: u32 = u32::MAX;
 /// Bins of a node: the emptiest first.
 const BINS: usize = 4;
+/// The bin of a chunk that is to be emptied.
+const LEAVING: u8 = BINS as u8 + 1;
 
 /// Chunks that the first array has room for.
 const LEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 4 };
@@ -47,7 +51,7 @@ struct Chunk {
     slots: u32,
     free: u32,
     node: u16,
-    /// In which bin; [`BINS`]: in none.
+    /// In which bin; [`BINS`]: in none; [`LEAVING`]: in none until it is empty.
     bin: u8,
     prev: u32,
     next: u32,
@@ -179,7 +183,7 @@ impl Pool {
         let slots = self.geometry.slots(memory.bytes) as u32;
         let base = memory.base;
         // SAFETY: the chunk begins with room for its header, and is nobody else's yet.
-        unsafe { base.cast::<Header>().write(Header { slab, number: at as u32, node }) };
+        unsafe { base.cast::<Header>().write(Header::new(slab, at as u32, node)) };
         self.bytes += memory.bytes;
         self.slots += slots as usize;
         self.free += slots as usize;
@@ -230,6 +234,9 @@ impl Pool {
     /// Puts a chunk in the bin where it belongs.
     fn rebin(&mut self, at: u32) {
         let chunk = &self.chunks[at as usize];
+        if chunk.bin == LEAVING {
+            return;
+        }
         let bin = match chunk.free {
             0 => BINS,
             free => ((chunk.slots - free) as usize * BINS / chunk.slots as usize).min(BINS - 1),
@@ -271,6 +278,11 @@ impl Pool {
         for chunk in chunks() {
             assert_eq!(chunk.back.len() + chunk.slots - chunk.fresh, chunk.free, "what is free came back or is fresh");
             assert!(chunk.free < chunk.slots, "an empty chunk is given back");
+            let has_room = usize::from(chunk.bin) < BINS;
+            assert!(
+                has_room == (chunk.free > 0) || chunk.bin == LEAVING,
+                "what has room can be found, but what is leaving"
+            );
         }
     }
 }

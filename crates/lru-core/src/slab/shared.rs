@@ -46,6 +46,8 @@ pub(crate) struct Shared<T: Slotted> {
     pub(super) waiting: AtomicU64,
     /// Is there more than one node?
     mixed: AtomicBool,
+    /// Are there chunks that are to be emptied?
+    migrating: AtomicBool,
     pub(super) drop_panics: AtomicU64,
     objects: PhantomData<T>,
 }
@@ -61,6 +63,7 @@ impl<T: Slotted> Shared<T> {
             slots: AtomicUsize::new(0),
             waiting: AtomicU64::new(0),
             mixed: AtomicBool::new(false),
+            migrating: AtomicBool::new(false),
             drop_panics: AtomicU64::new(0),
             objects: PhantomData,
         }
@@ -281,9 +284,12 @@ impl<T: Slotted> Shared<T> {
     fn take_back(&self, stripe: &mut Stripe, links: NonNull<Links>) {
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
-        // Relaxed: as in `refill`.
-        // SAFETY: its slot is not free yet.
-        let is_ours = !self.mixed.load(Ordering::Relaxed) || unsafe { Self::header(object) }.node == stripe.node;
+        // Relaxed: as in `refill`, and of `migrating` and `leaving`: hints, as in `Pool::begin_migration`.
+        let is_ours = !self.mixed.load(Ordering::Relaxed) && !self.migrating.load(Ordering::Relaxed) || {
+            // SAFETY: its slot is not free yet.
+            let header = unsafe { Self::header(object) };
+            header.node == stripe.node && !header.leaving.load(Ordering::Relaxed)
+        };
         if !is_ours {
             // SAFETY: it was dropped, and nobody else knows the slot.
             return unsafe { Self::give_back(object) };
@@ -415,6 +421,51 @@ impl<T: Slotted> Shared<T> {
                 return all;
             }
         }
+    }
+
+    // === moving what is left together ===
+
+    /// Are most slots of some node free, but for those that stripes have at hand?
+    pub(super) fn is_sparse(&self) -> bool {
+        self.pool.lock().is_sparse()
+    }
+
+    /// Has the emptiest chunks emptied, as [`Pool::begin_migration`]. 0 if some are already.
+    pub(super) fn begin_migration(&self) -> usize {
+        // Relaxed: a hint, as in `take_back`; who begins ends it.
+        if self.migrating.swap(true, Ordering::Relaxed) {
+            return 0;
+        }
+        for stripe in self.stripes.all() {
+            let mut stripe = stripe.lock();
+            self.flush(&mut stripe, &mut self.pool.lock(), 0);
+        }
+        let slots = self.pool.lock().begin_migration();
+        if slots == 0 {
+            self.end_migration();
+        }
+        slots
+    }
+
+    /// As [`Pool::end_migration`].
+    pub(super) fn end_migration(&self) {
+        self.pool.lock().end_migration();
+        // Relaxed: a hint, as in `take_back`.
+        self.migrating.store(false, Ordering::Relaxed);
+    }
+
+    /// Of which node is the object of this number, if it is in a chunk that is to be emptied?
+    ///
+    /// # Safety
+    ///
+    /// As for [`at`](Self::at).
+    pub(crate) unsafe fn leaves(&self, number: u32) -> Option<NodeId> {
+        // SAFETY: the caller's promise is the same.
+        let object = unsafe { self.at(number) };
+        // SAFETY: its slot is not free.
+        let header = unsafe { Self::header(object) };
+        // Relaxed: a hint, as in `Pool::begin_migration`.
+        header.leaving.load(Ordering::Relaxed).then_some(header.node)
     }
 
     /// The owner is gone, and with it every reader.

@@ -1,6 +1,6 @@
 //! One property, one test.
 
-use crate::slab::{Slab, Slot, SlotState};
+use crate::slab::{Shared, Slab, Slot, SlotState};
 use crate::sync::Mutex;
 use crate::{pin, Links, NodeId};
 use alloc::sync::Arc;
@@ -242,5 +242,67 @@ fn threads_that_allocate_and_retire_lose_nothing() {
     });
     eventually(|| slab.collect().get() == 0);
     assert_eq!((dropped.load(Ordering::Relaxed), slab.shared().out()), (80_000, 0));
+    slab.assert_valid();
+}
+
+/// One object of twelve stays, everywhere. Without a migration no chunk is empty.
+#[test]
+#[cfg(not(miri))]
+fn what_is_left_in_few_of_many_slots_moves_together() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things: Vec<_> = (0..100_000).map(|number| thing(&slab, number, &dropped)).collect();
+    assert!(!slab.is_sparse() && slab.begin_migration() == 0, "nothing is to be gained");
+    let mut at = 0;
+    things.retain(|_| {
+        at += 1;
+        at % 12 == 0
+    });
+    eventually(|| slab.collect().get() == 0);
+    let scattered = slab.footprint().get();
+    assert!(slab.is_sparse());
+    let leaving = slab.begin_migration();
+    assert!(leaving > things.len() * 3 / 4 && leaving <= things.len(), "{leaving} of {}", things.len());
+    assert_eq!(slab.begin_migration(), 0, "what is left is not sparse");
+    // What is freed meanwhile in chunks that are to be emptied is not used for what is made.
+    let mut moved = 0;
+    for slot in &mut things {
+        // SAFETY: the object has its handle.
+        let number = unsafe { Shared::number(slot.0) };
+        // SAFETY: it is this slab's, and has its handle.
+        if unsafe { slab.shared().leaves(number) }.is_some() {
+            *slot = thing(&slab, slot.number, &dropped);
+            moved += 1;
+            // SAFETY: it has its handle.
+            let number = unsafe { Shared::number(slot.0) };
+            // SAFETY: it is this slab's, and has its handle.
+            assert!(unsafe { slab.shared().leaves(number) }.is_none());
+        }
+    }
+    assert_eq!(moved, leaving);
+    eventually(|| slab.collect().get() == 0);
+    slab.end_migration();
+    slab.assert_valid();
+    assert!(slab.footprint().get() * 6 < scattered, "{:?} of {scattered}", slab.footprint());
+    assert!(things.iter().map(|thing| thing.number).eq((11..100_000).step_by(12)), "nothing is lost");
+    assert_eq!(slab.begin_migration(), 0);
+}
+
+#[test]
+#[cfg(not(miri))]
+fn chunks_that_were_not_emptied_are_used_again() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things: Vec<_> = (0..100_000).map(|number| thing(&slab, number, &dropped)).collect();
+    let mut at = 0;
+    things.retain(|_| {
+        at += 1;
+        at % 12 == 0
+    });
+    eventually(|| slab.collect().get() == 0);
+    let before = slab.footprint().get();
+    assert!(slab.begin_migration() > 0);
+    slab.end_migration();
+    slab.assert_valid();
+    things.extend((0..80_000).map(|number| thing(&slab, number, &dropped)));
+    assert!(slab.footprint().get() <= before + (64 << 10), "{:?}, {before} before", slab.footprint());
     slab.assert_valid();
 }

@@ -1,0 +1,137 @@
+//! Which chunks are to be emptied, so that what is left in few of many slots needs fewer.
+
+use super::super::chunk::Header;
+use super::{Pool, BINS, LEAVING};
+use crate::sync::atomic::Ordering;
+
+/// A node of whose slots more than one in so many are used is left as it is.
+const SPARSE_PARTS: usize = 2;
+/// And one that has fewer chunks.
+const CHUNKS_MIN: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
+/// Chunks are told apart by how full they are, in so many steps. Coarse, so that of chunks that are about as full those go which lie together:
+/// a block goes back to the system as a whole.
+const SHADES: usize = 8;
+
+/// Chunks of one node, or some of them.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    chunks: usize,
+    slots: usize,
+    free: usize,
+}
+
+impl Sum {
+    fn used(self) -> usize {
+        self.slots - self.free
+    }
+
+    fn is_sparse(self) -> bool {
+        self.chunks >= CHUNKS_MIN && self.used() * SPARSE_PARTS < self.slots
+    }
+
+    fn add(&mut self, other: Self) {
+        self.chunks += other.chunks;
+        self.slots += other.slots;
+        self.free += other.free;
+    }
+
+    fn sub(&mut self, other: Self) {
+        self.chunks -= other.chunks;
+        self.slots -= other.slots;
+        self.free -= other.free;
+    }
+}
+
+impl Pool {
+    /// Is there a node most of whose slots nobody has? O(chunks).
+    pub(crate) fn is_sparse(&self) -> bool {
+        (0..self.bins.len()).any(|node| self.shades(node).into_iter().fold(Sum::default(), sum).is_sparse())
+    }
+
+    /// Has the emptiest chunks of each node emptied, as many as there is room for in the others: nothing is put in them any more. How many
+    /// slots are to be left. O(chunks).
+    pub(crate) fn begin_migration(&mut self) -> usize {
+        (0..self.bins.len()).map(|node| self.begin_on(node)).sum()
+    }
+
+    fn begin_on(&mut self, node: usize) -> usize {
+        let shades = self.shades(node);
+        let mut rest = shades.into_iter().fold(Sum::default(), sum);
+        if !rest.is_sparse() {
+            return 0;
+        }
+        let mut moved = 0;
+        let mut fits = |them: Sum| {
+            let is_room = moved + them.used() <= rest.free - them.free;
+            if is_room {
+                moved += them.used();
+                rest.sub(them);
+            }
+            is_room
+        };
+        // All of the emptiest shades, and some of the next.
+        let whole = shades.iter().take_while(|&&shade| fits(shade)).count();
+        for at in 0..self.chunks.len() {
+            let chunk = self.of(at, node);
+            if chunk.chunks == 0 {
+                continue;
+            }
+            let shade = shade(chunk);
+            if shade < whole || shade == whole && fits(chunk) {
+                if usize::from(self.chunks[at].bin) < BINS {
+                    self.unlink(at as u32);
+                }
+                self.set_leaving(at, true);
+            }
+        }
+        moved
+    }
+
+    /// What was to be emptied, and is not, is used again. O(chunks).
+    pub(crate) fn end_migration(&mut self) {
+        for at in 0..self.chunks.len() {
+            if self.chunks[at].memory.is_some() && self.chunks[at].bin == LEAVING {
+                self.set_leaving(at, false);
+                self.rebin(at as u32);
+            }
+        }
+    }
+
+    fn set_leaving(&mut self, at: usize, leaving: bool) {
+        let chunk = &mut self.chunks[at];
+        chunk.bin = if leaving { LEAVING } else { BINS as u8 };
+        let Some(memory) = &chunk.memory else { return };
+        // SAFETY: a chunk's memory begins with its header, and is there while we hold the pool.
+        let header = unsafe { memory.base.cast::<Header>().as_ref() };
+        // Relaxed: a hint. Who misses it puts one object more there, or leaves one where it is.
+        header.leaving.store(leaving, Ordering::Relaxed);
+    }
+
+    /// A node's chunks by how full they are, the emptiest first.
+    fn shades(&self, node: usize) -> [Sum; SHADES] {
+        let mut shades = [Sum::default(); SHADES];
+        for chunk in (0..self.chunks.len()).map(|at| self.of(at, node)).filter(|chunk| chunk.chunks != 0) {
+            shades[shade(chunk)].add(chunk);
+        }
+        shades
+    }
+
+    /// One chunk, if it is the node's, and is not to be emptied already.
+    fn of(&self, at: usize, node: usize) -> Sum {
+        let chunk = &self.chunks[at];
+        if chunk.memory.is_none() || chunk.bin == LEAVING || usize::from(chunk.node) != node {
+            return Sum::default();
+        }
+        Sum { chunks: 1, slots: chunk.slots as usize, free: chunk.free as usize }
+    }
+}
+
+fn sum(mut all: Sum, one: Sum) -> Sum {
+    all.add(one);
+    all
+}
+
+/// Of a chunk; the last one's are nearly full.
+fn shade(chunk: Sum) -> usize {
+    (chunk.used() * SHADES / chunk.slots).min(SHADES - 1)
+}
