@@ -30,6 +30,7 @@ mod keep;
 mod load;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod migration;
 mod pinned;
 mod place;
 mod queues;
@@ -68,11 +69,12 @@ use lowwater_lru_core::index::Cursor;
 use lowwater_lru_core::{pin, Bytes, Guard, HookId, Index, Memcg, NodeId, OfflineHook};
 use lowwater_shrinker::Registration;
 
-use crate::runtime::ChoresId;
+use crate::runtime::{Bell, ChoresId};
 use crate::Runtime;
 use entry::{Entry, Handle};
 use keep::Rounds;
 use load::Flights;
+use migration::Migration;
 use queues::Queues;
 use room::Hands;
 use stats::Counters;
@@ -152,6 +154,10 @@ struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// Entries that the background let go of since it last dropped what waits.
     freed_since: AtomicU64,
     rounds: Rounds,
+    migration: Migration,
+    copy: migration::Copy<K, V>,
+    /// Calls the keeper.
+    bell: Bell,
 }
 
 /// What a lookup came to.
@@ -223,11 +229,12 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let value = self.look(key, |entry| {
-            self.inner.core.used(entry);
+        let core = &self.inner.core;
+        let value = self.look(key, |entry, hash, guard| {
+            core.used(entry, hash, guard);
             entry.value.clone()
         });
-        self.inner.core.counters.looked_up(value.is_some());
+        core.counters.looked_up(value.is_some());
         value
     }
 
@@ -236,7 +243,7 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.look(key, |entry| entry.value.clone())
+        self.look(key, |entry, _, _| entry.value.clone())
     }
 
     /// Is `key` there? Does not count as use.
@@ -244,7 +251,7 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.look(key, |_| ()).is_some()
+        self.look(key, |_, _, _| ()).is_some()
     }
 
     /// Puts a value under `key`, for the cache's own group and its own time. Returns the value that was there.
@@ -327,13 +334,17 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let expires = self.inner.core.clock.end_of(time_to_live.map_or(Lifetime::Forever, Lifetime::Fixed));
-        let touched = self.look(key, |entry| {
-            entry.expire_at(expires);
-            self.inner.core.queues.used(entry);
+        let core = &self.inner.core;
+        let expires = core.clock.end_of(time_to_live.map_or(Lifetime::Forever, Lifetime::Fixed));
+        let touched = self.look(key, |_, hash, guard| {
+            let is_it = |there: &Entry<K, V>| key.equivalent(&there.key) && !core.has_expired(there);
+            core.index.with(hash, guard, is_it, |there| {
+                there.expire_at(expires);
+                core.queues.used(there);
+            })
         });
         self.inner.says(expires);
-        touched.is_some()
+        touched.flatten().is_some()
     }
 
     /// Takes everything out. The listener is told of each entry. Locks the place of one entry at a time, and gives their memory back to
@@ -398,16 +409,16 @@ where
         CacheStats { drop_panics: core.index.slab().drop_panics(), ..core.counters.read() }
     }
 
-    /// What `f` says of the live entry of `key`. One that has expired is taken out on the way.
+    /// What `f` says of the live entry of `key`, with its hash and the guard. One that has expired is taken out on the way.
     #[inline]
-    fn look<Q, R>(&self, key: &Q, f: impl FnOnce(&Entry<K, V>) -> R) -> Option<R>
+    fn look<Q, R>(&self, key: &Q, f: impl FnOnce(&Entry<K, V>, u64, &Guard) -> R) -> Option<R>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let core = &self.inner.core;
         let (hash, guard) = (core.hash(key), pin());
         match core.find(hash, key, &guard) {
-            Found::Live(entry) => Some(f(entry)),
+            Found::Live(entry) => Some(f(entry, hash, &guard)),
             Found::Nothing => None,
             Found::Expired(ended) => {
                 drop(guard);
@@ -503,16 +514,28 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         !expires.is_never() && expires.is_past(self.clock.now())
     }
 
-    /// Marks a use.
+    /// Marks a use of an entry of this hash.
     #[inline]
-    fn used(&self, entry: &Entry<K, V>) {
+    fn used(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard)
+    where
+        K: Eq,
+    {
         self.queues.used(entry);
         if let Some(idle) = self.time_to_idle {
-            let at = entry.expires();
-            if let Some(end) = self.clock.pushed_on(at, idle) {
-                entry.push_on(at, end);
-            }
+            self.push_on(entry, hash, guard, idle);
         }
+    }
+
+    /// Has an idle time begin anew, unless somebody has said another time meanwhile.
+    fn push_on(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard, idle: Duration)
+    where
+        K: Eq,
+    {
+        let at = entry.expires();
+        let Some(end) = self.clock.pushed_on(at, idle) else { return };
+        // By its key: another may be in its place by now.
+        let is_it = |there: &Entry<K, V>| there.key == entry.key && there.expires() == at;
+        self.index.with(hash, guard, is_it, |there| there.expire_at(end));
     }
 
     /// Takes an entry off its list that is being taken out of the index; none if a walk has it, which will end it.

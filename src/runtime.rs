@@ -30,7 +30,7 @@ mod builder;
 mod keeper;
 
 pub use builder::{BuildError, RuntimeBuilder};
-pub(crate) use keeper::{Chores, ChoresId, Next};
+pub(crate) use keeper::{Bell, Chores, ChoresId, Next};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

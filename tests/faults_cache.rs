@@ -40,7 +40,7 @@ fn tick() {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Key(u64);
 
 impl Hash for Key {

@@ -11,6 +11,7 @@ use lowwater_lru_core::{Bytes, Index, Memcg};
 use super::error::BuildError;
 use super::keep::Rounds;
 use super::load::Flights;
+use super::migration::Migration;
 use super::queues::{Eviction, Queues};
 use super::room::Hands;
 use super::stats::Counters;
@@ -156,7 +157,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
 
 impl<K, V, S> CacheBuilder<K, V, Weigher<K, V>, S>
 where
-    K: Hash + Eq + Send + Sync + 'static,
+    K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     S: BuildHasher + Send + Sync + 'static,
 {
@@ -195,6 +196,9 @@ where
             most: AtomicUsize::new(0),
             freed_since: AtomicU64::new(0),
             rounds: Rounds::default(),
+            migration: Migration::default(),
+            copy: |entry| (entry.key.clone(), entry.value.clone()),
+            bell: self.runtime.keeper().bell(),
         });
         let hook = self.runtime.tree().add_hook(Arc::clone(&core) as _);
         let chores = self.runtime.keeper().add(Arc::clone(&core) as _);

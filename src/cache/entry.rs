@@ -39,6 +39,8 @@ const IN_MAIN: u8 = 1 << 2;
 /// Why it was taken out of the index: two bits.
 const CAUSE_SHIFT: u32 = 3;
 const CAUSE: u8 = 3 << CAUSE_SHIFT;
+/// Another like it is in its place.
+const MOVED: u8 = 1 << 5;
 /// By number.
 const CAUSES: [RemovalCause; 4] =
     [RemovalCause::Size, RemovalCause::Expired, RemovalCause::Explicit, RemovalCause::Replaced];
@@ -113,7 +115,17 @@ impl<K, V> Entry<K, V> {
         self.state.update(|bits| Some(bits & !CAUSE | number << CAUSE_SHIFT));
     }
 
-    /// When it expires.
+    /// Did another like it take its place? Told under its segment's lock.
+    pub(super) fn was_moved(&self) -> bool {
+        self.state.bits() & MOVED != 0
+    }
+
+    /// See [`was_moved`](Self::was_moved).
+    pub(super) fn set_moved(&self) {
+        self.state.update(|bits| Some(bits | MOVED));
+    }
+
+    /// When it expires. Changed only under its segment's lock.
     #[inline]
     pub(super) fn expires(&self) -> Moment {
         // Relaxed: the time stands for itself.
@@ -123,12 +135,6 @@ impl<K, V> Entry<K, V> {
     pub(super) fn expire_at(&self, at: Moment) {
         // Relaxed: the time stands for itself.
         self.expires.store(at.raw(), Ordering::Relaxed);
-    }
-
-    /// Expires then, unless somebody has said something else since it was to expire at `from`.
-    pub(super) fn push_on(&self, from: Moment, to: Moment) {
-        // Relaxed, both: the time stands for itself. If another was faster, that is as good.
-        let _pushed = self.expires.compare_exchange(from.raw(), to.raw(), Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

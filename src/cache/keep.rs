@@ -27,6 +27,9 @@ const PERIOD: Duration = Duration::from_millis(250);
 const BATCH: u64 = 64;
 /// Many have expired where one in so many has.
 const MANY_ONE_IN: usize = 4;
+/// Rest for the time it works, where many have, and where few have.
+const REST_MANY: u32 = 3;
+const REST_FEW: u32 = 19;
 
 /// How far the keeper has come.
 #[derive(Default)]
@@ -133,7 +136,11 @@ where
         if is_done && freed {
             self.settle();
         }
-        Next::Now { many }
+        Next::Now { rest: if many { REST_MANY } else { REST_FEW } }
+    }
+
+    fn migrate(&self) -> Next {
+        Core::migrate(self)
     }
 
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64 {
@@ -151,6 +158,7 @@ where
     fn settle(&self) {
         let stays = self.index.slab().collect() != Bytes::ZERO;
         self.trim();
+        self.want_migration();
         if stays {
             self.rounds.round.lock().stays = true;
         }

@@ -56,10 +56,10 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let core = &self.cache.inner.core;
-        let found = core.find(core.hash(key), key, &self.guard);
-        let value = match found {
+        let hash = core.hash(key);
+        let value = match core.find(hash, key, &self.guard) {
             Found::Live(entry) => {
-                core.used(entry);
+                core.used(entry, hash, &self.guard);
                 Some(&entry.value)
             }
             Found::Expired(_) | Found::Nothing => None,

@@ -92,7 +92,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Current<'_, K, V> {
         self.entry.expires().left(self.now)
     }
 
-    /// The group it belongs to; the root for one that is just being evicted.
+    /// The group it belongs to; the root for one that is just being evicted, or moved.
     pub fn group(&self) -> &Memcg {
         self.group.get_or_init(|| self.queues.whose(self.entry).unwrap_or_else(|| self.root.clone()))
     }

@@ -235,6 +235,16 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.lists(entry.queue()).add(entry, memcg, node)
     }
 
+    /// Puts an entry in the place of another, as that one is: with its reads, its queue, its time. Comes back if a walk has the other. Under
+    /// their segment's lock.
+    pub(super) fn replace(&self, old: &Entry<K, V>, new: Handle<K, V>) -> Result<Handle<K, V>, Handle<K, V>> {
+        new.inherit(old, old.queue());
+        new.expire_at(old.expires());
+        let old = self.lists(old.queue()).replace(old, new)?;
+        old.set_moved();
+        Ok(old)
+    }
+
     /// Takes an entry off its queue, and says whose it was; none if a walk has it. Under its segment's lock.
     pub(super) fn del(&self, entry: &Entry<K, V>) -> Option<(Handle<K, V>, Memcg)> {
         self.lists(entry.queue()).del_whose(entry)

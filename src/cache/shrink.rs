@@ -42,6 +42,7 @@ where
                 self.freed_since.store(0, Ordering::Relaxed);
                 self.index.slab().collect_some(usize::MAX);
                 self.trim();
+                self.want_migration();
             }
         }
         sc.set_nr_scanned(scanned);

@@ -5,6 +5,7 @@ mod core;
 mod keep;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod migration;
 mod model;
 mod orders;
 mod save;

@@ -117,16 +117,25 @@ where
             // Dropped after the guard, also when the key's own code panics.
             let mut gone = Vec::new();
             let (guard, mut unwanted) = (pin(), Vec::new());
-            core.index.visit(&mut at, &guard, |entry| {
-                if core.has_expired(entry) {
-                    unwanted.push((entry, RemovalCause::Expired));
-                } else if !keep(&entry.key, &entry.value) {
-                    unwanted.push((entry, RemovalCause::Explicit));
+            let mut why = |entry: &Entry<K, V>| match core.has_expired(entry) {
+                true => Some(RemovalCause::Expired),
+                false => (!keep(&entry.key, &entry.value)).then_some(RemovalCause::Explicit),
+            };
+            core.index.visit(&mut at, &guard, |entry| unwanted.extend(why(entry).map(|cause| (entry, cause))));
+            for (mut entry, mut cause) in unwanted {
+                let hash = core.hash(&entry.key);
+                loop {
+                    let is_it = |there: &Entry<K, V>| std::ptr::eq(there, entry);
+                    if let Some((_, ended)) = core.take_out(hash, &guard, is_it, |_| cause) {
+                        gone.extend(ended);
+                        break;
+                    }
+                    // Who took it out has ended it; but another like it may have taken its place.
+                    let moved = entry.was_moved().then(|| core.index.get(hash, &guard, |there| there.key == entry.key));
+                    let Some(there) = moved.flatten() else { break };
+                    let Some(again) = why(there) else { break };
+                    (entry, cause) = (there, again);
                 }
-            });
-            for (entry, cause) in unwanted {
-                let taken = core.take_out(core.hash(&entry.key), &guard, |there| std::ptr::eq(there, entry), |_| cause);
-                gone.extend(taken.and_then(|(_, ended)| ended));
             }
         }
         self.collect();

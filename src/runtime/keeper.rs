@@ -29,6 +29,9 @@ pub(crate) trait Chores: Send + Sync {
     /// Lets go of a few entries of a group on a node, however much they are used. How many; 0 when there is none.
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64;
 
+    /// Moves the next few entries together, if that is wanted.
+    fn migrate(&self) -> Next;
+
     /// Gives memory back that what was let go of had; what must stay for a reader goes with a later [`let_expired_go`](Self::let_expired_go).
     fn settle(&self);
 }
@@ -36,8 +39,8 @@ pub(crate) trait Chores: Send + Sync {
 /// When there is more to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Now. Many of those that were looked at had expired, or few.
-    Now { many: bool },
+    /// Now, or when it has rested for so many times as long as it worked.
+    Now { rest: u32 },
     /// In so long.
     In(Duration),
     /// When [`Keeper::nudge`] is called.
@@ -53,6 +56,9 @@ pub(crate) struct Keeper {
 /// By which a cache is found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ChoresId(u64);
+
+/// Has the thread look what there is to do.
+pub(crate) struct Bell(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
@@ -113,7 +119,12 @@ impl Keeper {
 
     /// Says that a time will be over sooner than was known.
     pub(crate) fn nudge(&self) {
-        self.shared.tell(self.shared.state.lock());
+        self.shared.nudge();
+    }
+
+    /// To call the thread, for who does not have the keeper.
+    pub(crate) fn bell(&self) -> Bell {
+        Bell(Arc::clone(&self.shared))
     }
 
     /// Has a group emptied and ended. False if it is already.
@@ -154,7 +165,18 @@ impl Drop for Keeper {
     }
 }
 
+impl Bell {
+    /// There is something to do.
+    pub(crate) fn ring(&self) {
+        self.0.nudge();
+    }
+}
+
 impl Shared {
+    fn nudge(&self) {
+        self.tell(self.state.lock());
+    }
+
     fn tell(&self, mut state: MutexGuard<'_, State>) {
         state.told = true;
         self.told.notify_one();
@@ -185,8 +207,9 @@ impl Shared {
     fn work(&self) -> Option<Duration> {
         let start = Instant::now();
         let groups = self.empty_groups(start);
-        let expired = self.expire();
-        groups.into_iter().chain(expired).min()
+        let expired = self.go_on(|chores| chores.let_expired_go());
+        let moved = self.go_on(|chores| chores.migrate());
+        groups.into_iter().chain(expired).chain(moved).min()
     }
 
     /// Works on each dropped group in turn, from the one after that which was worked on last, while there is time.
@@ -245,14 +268,15 @@ impl Shared {
         is_empty
     }
 
-    fn expire(&self) -> Option<Duration> {
+    /// Has each cache do a part of what it has to do. How long until the next.
+    fn go_on(&self, f: impl Fn(&dyn Chores) -> Next) -> Option<Duration> {
         let (mut wait, mut rest): (Option<Duration>, _) = (None, Duration::ZERO);
         self.each(|chores| {
             let start = Instant::now();
             let next = loop {
-                match chores.let_expired_go() {
-                    Next::Now { many } if start.elapsed() >= WORK => {
-                        rest += start.elapsed() * if many { 3 } else { 19 };
+                match f(chores) {
+                    Next::Now { rest: times } if start.elapsed() >= WORK => {
+                        rest += start.elapsed() * times;
                         break Duration::ZERO;
                     }
                     Next::Now { .. } => {}
@@ -304,6 +328,10 @@ mod tests {
 
         fn let_group_go(&self, group: &Memcg, _: NodeId) -> u64 {
             u64::from(*group == self.0)
+        }
+
+        fn migrate(&self) -> Next {
+            Next::Told
         }
 
         fn settle(&self) {}

@@ -74,7 +74,7 @@ fn retain_takes_out_what_is_not_wanted_and_says_so() {
 thread_local! { static ARMED: Cell<bool> = const { Cell::new(false) }; }
 
 /// A key whose code panics when it is told to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Touchy(u64);
 
 impl Hash for Touchy {

@@ -1,0 +1,161 @@
+//! What is left in few of many places moves together, so that memory goes back to the system.
+//!
+//! When most entries leave, those that stay are scattered: of 64 KiB a single one keeps all from the system, and what was freed is so only
+//! by the count. An entry itself cannot move, as readers look at it. So a clone of its key and of its value takes its place in the index
+//! and on its list, as old as it was, with its reads, its time and its charge; and what was there leaves as others do, when its readers have
+//! left. Nobody is told, and nothing is counted.
+//!
+//! The keeper does it, half of the time that it takes, when less than half of the memory of a node is used and the number of entries does
+//! not fall any more: a reclaim that goes on would have what was moved leave after all.
+
+use std::hash::{BuildHasher, Hash};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lowwater_lru_core::index::{Cursor, PutError};
+use lowwater_lru_core::{pin, Guard, NodeId};
+use parking_lot::Mutex;
+
+use super::entry::{Entry, Handle};
+use super::Core;
+use crate::runtime::Next;
+
+/// How long the number of entries must stay as it is before, but for one in so many; and how often readers are looked for.
+const QUIET: Duration = Duration::from_millis(50);
+const QUIET_PARTS: usize = 64;
+/// Entries that are moved until the memory of the old ones is asked for.
+const COLLECT_EVERY: usize = 16_384;
+/// Readers that hold that back are waited for so long, and then again.
+const STAYS: Duration = Duration::from_millis(10);
+/// So much rest for the time it works.
+const REST: u32 = 1;
+
+/// A key and a value like an entry's.
+pub(super) type Copy<K, V> = fn(&Entry<K, V>) -> (K, V);
+
+/// How far it has come.
+#[derive(Default)]
+pub(super) struct Migration {
+    /// Somebody has seen that it is worth it.
+    wanted: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// None: nothing is moved now.
+    at: Option<Cursor>,
+    /// How many entries there were when last asked.
+    len: usize,
+    /// Since old ones were collected.
+    moved: usize,
+}
+
+/// Why an entry stays where it is.
+enum Stays {
+    /// It is not there any more, or a walk has it, or its own code panics.
+    Busy,
+    NoMemory,
+}
+
+impl<K, V, S> Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Asks for entries to be moved together, if that is worth it.
+    pub(super) fn want_migration(&self) {
+        if self.index.slab().is_sparse() {
+            // Relaxed: the bell is behind a lock.
+            self.migration.wanted.store(true, Ordering::Relaxed);
+            self.bell.ring();
+        }
+    }
+
+    /// Moves the next few hundred.
+    pub(super) fn migrate(&self) -> Next {
+        let slab = self.index.slab();
+        let mut state = self.migration.state.lock();
+        if state.at.is_none() {
+            // Relaxed: as in `want_migration`.
+            if !self.migration.wanted.load(Ordering::Relaxed) {
+                return Next::Told;
+            }
+            let len = self.counters.len();
+            let was = std::mem::replace(&mut state.len, len);
+            if was.abs_diff(len) > len / QUIET_PARTS {
+                return Next::In(QUIET);
+            }
+            // What readers hold back would come to be more and more.
+            if slab.collect_some(usize::MAX).get() > 0 {
+                return Next::In(QUIET);
+            }
+            // Relaxed: as in `want_migration`; what leaves from here on asks again.
+            self.migration.wanted.store(false, Ordering::Relaxed);
+            if slab.begin_migration() == 0 {
+                return Next::Told;
+            }
+            state.at = Some(Cursor::new());
+        }
+        if state.moved >= COLLECT_EVERY {
+            if slab.collect_some(usize::MAX).get() > 0 {
+                return Next::In(STAYS);
+            }
+            state.moved = 0;
+        }
+        let State { at: Some(at), moved, .. } = &mut *state else { unreachable!("a migration was begun") };
+        let (moved_now, is_full) = self.migrate_some(at);
+        *moved += moved_now;
+        if !is_full && !at.is_done() {
+            return Next::Now { rest: REST };
+        }
+        // What readers hold back goes when it does.
+        let _stays = slab.collect();
+        slab.end_migration();
+        *state = State::default();
+        drop(state);
+        self.trim();
+        if !is_full {
+            // Many may have left since it began.
+            self.want_migration();
+        }
+        Next::In(QUIET)
+    }
+
+    /// Those of the next part of the index. How many, and is there no memory for more?
+    pub(super) fn migrate_some(&self, at: &mut Cursor) -> (usize, bool) {
+        // Dropped after the guard.
+        let mut old = Vec::new();
+        let (guard, mut leaving) = (pin(), Vec::new());
+        self.index.visit_leaving(at, &guard, |entry, node| leaving.push((entry, node)));
+        for (entry, node) in leaving {
+            match self.move_entry(entry, node, &guard) {
+                Ok(handle) => old.push(handle),
+                Err(Stays::Busy) => {}
+                Err(Stays::NoMemory) => return (old.len(), true),
+            }
+        }
+        (old.len(), false)
+    }
+
+    /// Puts another in an entry's place, and returns the handle of that one, to be dropped.
+    fn move_entry(&self, entry: &Entry<K, V>, node: NodeId, guard: &Guard) -> Result<Handle<K, V>, Stays> {
+        let copied = catch_unwind(AssertUnwindSafe(|| (self.hash(&entry.key), (self.copy)(entry))));
+        let Ok((hash, (key, value))) = copied else { return Err(Stays::Busy) };
+        let new = Entry::new(key, value, entry.expires(), entry.charge(), entry.queue());
+        let new = self.index.slab().alloc(new, node).map_err(|_| Stays::NoMemory)?;
+        let is_it = |there: &Entry<K, V>, _: &Entry<K, V>| std::ptr::eq(there, entry);
+        let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);
+        let put = self.index.put(new, hash, guard, is_it, &hasher, |new, there| match there {
+            Some(there) => self.queues.replace(there, new),
+            None => Err(new),
+        });
+        match put {
+            Ok((_, old)) => Ok(old),
+            Err(PutError::Refused(_) | PutError::Indexed(_)) => Err(Stays::Busy),
+            Err(PutError::NoMemory(_)) => Err(Stays::NoMemory),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What is left in few of many places moves together, and nobody notices but the system.
+
+use std::cell::RefCell;
+use std::hash::{Hash, Hasher};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use equivalent::Equivalent;
+use lowwater_lru_core::index::Cursor;
+
+use super::super::queues::Queue;
+use crate::cache::Eviction;
+use crate::{Bytes, Cache, Runtime};
+
+const ENTRIES: u64 = 60_000;
+/// Of so many one stays.
+const PARTS: u64 = 12;
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn runtime() -> Runtime {
+    let one_node = Arc::new(crate::topology::Fixed::new(1));
+    Runtime::builder().budget(Bytes::mib(64)).topology(one_node).build().unwrap()
+}
+
+/// One key of twelve is left.
+fn scattered<K, V>(cache: &Cache<K, V>, key: impl Fn(u64) -> K, value: impl Fn(u64) -> V)
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    for n in 0..ENTRIES {
+        assert!(cache.insert(key(n), value(n)).is_ok());
+    }
+    (0..ENTRIES).filter(|n| n % PARTS != 0).for_each(|n| assert!(cache.remove(&key(n)).is_some()));
+    eventually("what was removed waits", || cache.collect() == Bytes::ZERO);
+}
+
+fn left() -> impl Iterator<Item = u64> {
+    (0..ENTRIES).step_by(PARTS as usize)
+}
+
+/// Other tests' readers come and go.
+fn eventually(what: &str, is: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Here and now: without having been asked, the keeper does nothing.
+fn migrate<K, V>(cache: &Cache<K, V>)
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    let core = &cache.inner.core;
+    assert!(core.index.slab().begin_migration() > 0, "there is something to be moved");
+    let mut at = Cursor::new();
+    while !at.is_done() {
+        assert!(!core.migrate_some(&mut at).1, "memory");
+    }
+    core.index.slab().end_migration();
+}
+
+/// The number of the node's used slots is not told; what the entries take is.
+fn is_together<K, V>(cache: &Cache<K, V>, scattered: Bytes) -> bool
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    cache.collect();
+    cache.inner.core.index.slab().footprint().get() * 4 < scattered.get()
+}
+
+#[test]
+fn memory_goes_back_when_what_stays_is_scattered_and_nobody_is_told() {
+    let runtime = runtime();
+    let told = Arc::new(AtomicUsize::new(0));
+    let theirs = Arc::clone(&told);
+    let cache = Cache::<u64, String>::builder(&runtime)
+        .weigher(|_, text| Bytes::new(text.capacity() as u64))
+        .eviction_listener(move |_, _, _| {
+            theirs.fetch_add(1, Ordering::Relaxed);
+        })
+        .build()
+        .unwrap();
+    let tenant = runtime.group("tenant").unwrap();
+    let insert = |n: u64| cache.entry(n).group(&tenant).time_to_live(HOUR).insert(n.to_string());
+    (0..ENTRIES).for_each(|n| drop(insert(n)));
+    left().for_each(|n| (0..3).for_each(|_| drop(cache.get(&n))));
+    let full = cache.inner.core.index.slab().footprint();
+    // The reclaimer lets the others go.
+    let usage = || {
+        runtime.tree().drain_stock();
+        tenant.usage()
+    };
+    let before = usage();
+    runtime.set_budget(Bytes::new(before.get() / PARTS * 2));
+    eventually("entries stay", || cache.len() <= (ENTRIES / PARTS * 2) as usize);
+    eventually("memory stays", || is_together(&cache, full));
+    let survivors: Vec<_> = (0..ENTRIES).filter(|n| cache.contains_key(n)).collect();
+    assert_eq!(survivors.len(), cache.len());
+    assert!(left().filter(|n| survivors.contains(n)).count() as u64 > ENTRIES / PARTS * 9 / 10, "what is read stays");
+    assert!(survivors.iter().all(|n| cache.peek(n) == Some(n.to_string())));
+    assert_eq!((told.load(Ordering::Relaxed), cache.stats().inserts), (ENTRIES as usize - cache.len(), ENTRIES));
+    assert_eq!(cache.len_of(&tenant), cache.len() as u64);
+    survivors.iter().for_each(|n| assert!(cache.remove(n).is_some()));
+    assert_eq!((usage(), cache.len()), (Bytes::ZERO, 0));
+    cache.inner.core.queues.assert_valid();
+}
+
+#[test]
+fn each_is_as_old_as_it_was_with_its_reads_its_queue_and_its_time() {
+    let cache = Cache::<u64, u64>::builder(&runtime())
+        .eviction(Eviction::SecondChance)
+        .weigher(|_, _| Bytes::ZERO)
+        .time_to_live(HOUR)
+        .build()
+        .unwrap();
+    scattered(&cache, |n| n, |n| n);
+    let reads = |n: u64| n / PARTS % 3;
+    left().for_each(|n| (0..reads(n)).for_each(|_| assert!(cache.get(&n).is_some())));
+    cache.touch(&PARTS, Some(2 * HOUR));
+    let before = cache.inner.core.index.slab().footprint();
+    migrate(&cache);
+    eventually("memory stays", || is_together(&cache, before));
+    let core = &cache.inner.core;
+    let mut order = Vec::new();
+    let root = cache.runtime().root();
+    for entry in core.queues.take(Queue::Main, root, lowwater_lru_core::NodeId::ZERO, u64::MAX) {
+        // To be given a new time is a use.
+        let is_touched = entry.key == PARTS;
+        assert_eq!(u64::from(entry.uses()), reads(entry.key) + u64::from(is_touched));
+        let time = entry.expires().left(core.clock.now()).unwrap();
+        assert!(time > if is_touched { HOUR } else { HOUR / 2 }, "{time:?}");
+        order.push(entry.key);
+    }
+    assert!(order.into_iter().eq(left()), "in the order in which they came");
+}
+
+thread_local! {
+    /// Called when a key of somebody's own is compared, or cloned, for the first time.
+    static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
+}
+
+fn meanwhile() {
+    let call = MEANWHILE.take();
+    call.into_iter().for_each(|call| call());
+}
+
+struct Slow(u64);
+
+impl Hash for Slow {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl Equivalent<u64> for Slow {
+    fn equivalent(&self, key: &u64) -> bool {
+        let is_it = self.0 == *key;
+        if is_it {
+            meanwhile();
+        }
+        is_it
+    }
+}
+
+/// Does `f` with a key whose entry is moved between the look for it and what is done with it.
+fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
+    scattered(cache, |n| n, |n| n);
+    let core = &cache.inner.core;
+    // Of those that are moved, which are not all.
+    let key = left().nth(1_000).unwrap();
+    let entry = || {
+        let guard = lowwater_lru_core::pin();
+        let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("nothing is over yet");
+        // Half of its hour has passed.
+        let (there, left) = (std::ptr::from_ref(entry), entry.expires().left(core.clock.now()).unwrap());
+        entry.expire_at(core.clock.end_after(Some(HOUR / 2), entry.expires().idles()));
+        (there, left)
+    };
+    let (before, _) = entry();
+    let theirs = cache.clone();
+    MEANWHILE.set(Some(Box::new(move || migrate(&theirs))));
+    f(Slow(key));
+    let (after, left) = entry();
+    assert!(before != after && left > HOUR * 3 / 4, "{left:?}");
+}
+
+#[test]
+fn a_new_time_for_an_entry_that_moves_is_not_lost() {
+    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| Bytes::ZERO).time_to_live(HOUR).build().unwrap();
+    while_it_moves(&cache, |key| assert!(cache.touch(&key, Some(HOUR))));
+}
+
+#[test]
+fn a_use_of_an_entry_that_moves_pushes_its_idle_time_on() {
+    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| Bytes::ZERO).time_to_idle(HOUR).build().unwrap();
+    while_it_moves(&cache, |key| assert!(cache.get(&key).is_some()));
+}
+
+/// What a walk over everything was told to take out may have moved since it was looked at.
+#[test]
+fn what_is_cleared_while_it_moves_is_cleared() {
+    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    scattered(&cache, |n| n, |n| n);
+    let mut first = true;
+    cache.retain(|_, _| {
+        if std::mem::take(&mut first) {
+            migrate(&cache);
+        }
+        false
+    });
+    assert!(cache.is_empty());
+    cache.inner.core.queues.assert_valid();
+}
+
+/// A key whose clones fail, or take their time.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Dear(u64);
+
+static FAILS: AtomicBool = AtomicBool::new(false);
+
+impl Clone for Dear {
+    fn clone(&self) -> Self {
+        assert!(!FAILS.load(Ordering::Relaxed) || !self.0.is_multiple_of(5 * PARTS), "the key's own fault");
+        meanwhile();
+        Self(self.0)
+    }
+}
+
+#[test]
+fn what_cannot_be_cloned_stays_where_it_is_and_what_is_written_meanwhile_too() {
+    let cache = Cache::<Dear, u64>::builder(&runtime()).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    scattered(&cache, Dear, |n| n);
+    FAILS.store(true, Ordering::Relaxed);
+    let theirs = cache.clone();
+    MEANWHILE.set(Some(Box::new(move || left().for_each(|n| drop(theirs.insert(Dear(n), n + 1))))));
+    let migrated = std::panic::catch_unwind(AssertUnwindSafe(|| migrate(&cache)));
+    assert!(migrated.is_ok(), "the panics are the keys' own");
+    FAILS.store(false, Ordering::Relaxed);
+    assert!(left().all(|n| cache.peek(&Dear(n)) == Some(n + 1)), "nothing is lost, or comes back");
+    assert_eq!(cache.len() as u64, ENTRIES / PARTS);
+    cache.inner.core.queues.assert_valid();
+}
+
+#[test]
+fn readers_and_writers_find_what_is_there_while_it_moves() {
+    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    for _ in 0..3 {
+        scattered(&cache, |n| n, |n| n);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            for thread in 0..2 {
+                let (cache, done) = (&cache, &done);
+                s.spawn(move || {
+                    while !done.load(Ordering::Relaxed) {
+                        for n in left().skip(thread).step_by(2) {
+                            let value = cache.get(&n).expect("it is there throughout");
+                            assert!(cache.insert(n, value + ENTRIES).unwrap() == Some(value), "one thread writes it");
+                        }
+                    }
+                });
+            }
+            migrate(&cache);
+            done.store(true, Ordering::Relaxed);
+        });
+        assert!(left().all(|n| cache.peek(&n).is_some_and(|value| value % ENTRIES == n)));
+        assert_eq!(cache.len() as u64, ENTRIES / PARTS);
+        cache.inner.core.queues.assert_valid();
+        cache.clear();
+    }
+}
