@@ -115,6 +115,10 @@ type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 /// found it has left, and a few others have left the cache after it: a 16th of the entries (64 to 16,384) or 512 KiB for each of a few
 /// threads. Readers that stay inside hold back more; when that comes to a 16th of the budget, and at least 4 MiB, inserts let
 /// them run; at four times as much inserts wait, as long as a charge may take, and then are refused. [`collect`](Self::collect) drops at once what can be.
+///
+/// When less than half of the memory of a node's entries is used, because most have left, the runtime's keeper moves the others together, and gives
+/// the rest to the system: a clone of the key and of the value takes an entry's place, and the old ones are dropped. Nobody is told. A value that is
+/// changed in place should therefore be shared by its clones, as an `Arc` is, or what is changed while it moves is lost.
 pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHashBuilder> {
     inner: Arc<Inner<K, V, S>>,
 }
@@ -357,9 +361,12 @@ where
     /// Drops the keys and values of entries that have left, as far as no reader holds them back, and gives memory that is not used to
     /// the system. Says how much had to stay. O(what waits).
     ///
-    /// Those who take entries out do this little by little, and the reclaimer when it has made room; it is for who wants it now.
+    /// Those who take entries out do this little by little, and the reclaimer when it has made room; it is for who wants it now. If what is
+    /// left is scattered, the runtime's keeper moves it together after that.
     pub fn collect(&self) -> Bytes {
-        self.inner.core.index.slab().collect()
+        let stays = self.inner.core.index.slab().collect();
+        self.inner.core.want_migration();
+        stays
     }
 
     /// Memory that the cache itself has from the system: entries and free room between them, index, ghosts. Not what keys and values own,

@@ -163,6 +163,8 @@ where
 {
     /// Makes the cache and registers it with the runtime.
     ///
+    /// Keys and values are cloned when what a shrink has left is moved together ([`Cache`], memory). A key that is no `Clone` can be had in an `Arc`.
+    ///
     /// # Errors
     ///
     /// [`BuildError`] says which choice does not work.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lowwater_lru_core::index::{Cursor, PutError};
-use lowwater_lru_core::{pin, Guard, NodeId};
+use lowwater_lru_core::{pin, Bytes, Guard, NodeId};
 use parking_lot::Mutex;
 
 use super::entry::{Entry, Handle};
@@ -24,8 +24,13 @@ use crate::runtime::Next;
 /// How long the number of entries must stay as it is before, but for one in so many; and how often readers are looked for.
 const QUIET: Duration = Duration::from_millis(50);
 const QUIET_PARTS: usize = 64;
-/// Entries that are moved until the memory of the old ones is asked for.
+/// Entries that are moved, and what they are charged for, until the memory of the old ones is asked for.
 const COLLECT_EVERY: usize = 16_384;
+const COLLECT_BYTES: Bytes = Bytes::mib(4);
+/// What is larger stays where it is: it may have to be copied, and is as much as it keeps from the system.
+const MOVED_MAX: Bytes = Bytes::kib(64);
+/// When a migration has given back such a part, there may be more to be had by another.
+const GAINS_ONE_IN: u64 = 8;
 /// Readers that hold that back are waited for so long, and then again.
 const STAYS: Duration = Duration::from_millis(10);
 /// So much rest for the time it works.
@@ -49,12 +54,27 @@ struct State {
     /// How many entries there were when last asked.
     len: usize,
     /// Since old ones were collected.
-    moved: usize,
+    moved: Moved,
+    /// What the slab had when it began.
+    footprint: Bytes,
+}
+
+/// What was moved.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Moved {
+    entries: usize,
+    bytes: Bytes,
+}
+
+impl Moved {
+    fn is_enough(self) -> bool {
+        self.entries >= COLLECT_EVERY || self.bytes >= COLLECT_BYTES
+    }
 }
 
 /// Why an entry stays where it is.
 enum Stays {
-    /// It is not there any more, or a walk has it, or its own code panics.
+    /// It is not there any more, a walk has it, it is too large, or its own code panics.
     Busy,
     NoMemory,
 }
@@ -97,51 +117,67 @@ where
             if slab.begin_migration() == 0 {
                 return Next::Told;
             }
+            state.footprint = slab.footprint();
             state.at = Some(Cursor::new());
         }
-        if state.moved >= COLLECT_EVERY {
+        if state.moved.is_enough() {
             if slab.collect_some(usize::MAX).get() > 0 {
                 return Next::In(STAYS);
             }
-            state.moved = 0;
+            state.moved = Moved::default();
         }
-        let State { at: Some(at), moved, .. } = &mut *state else { unreachable!("a migration was begun") };
-        let (moved_now, is_full) = self.migrate_some(at);
-        *moved += moved_now;
+        let State { at: Some(at), moved, footprint, .. } = &mut *state else { unreachable!("a migration was begun") };
+        let is_full = self.migrate_some(at, moved);
         if !is_full && !at.is_done() {
             return Next::Now { rest: REST };
         }
         // What readers hold back goes when it does.
         let _stays = slab.collect();
         slab.end_migration();
+        let gained = footprint.saturating_sub(slab.footprint());
+        let is_worth_it = gained.get() >= footprint.get() / GAINS_ONE_IN;
         *state = State::default();
         drop(state);
         self.trim();
-        if !is_full {
+        if is_worth_it {
             // Many may have left since it began.
             self.want_migration();
         }
         Next::In(QUIET)
     }
 
-    /// Those of the next part of the index. How many, and is there no memory for more?
-    pub(super) fn migrate_some(&self, at: &mut Cursor) -> (usize, bool) {
+    /// Those of the next part of the index, or some of them; `moved` counts them. Is there no memory for more?
+    pub(super) fn migrate_some(&self, at: &mut Cursor, moved: &mut Moved) -> bool {
         // Dropped after the guard.
         let mut old = Vec::new();
-        let (guard, mut leaving) = (pin(), Vec::new());
-        self.index.visit_leaving(at, &guard, |entry, node| leaving.push((entry, node)));
-        for (entry, node) in leaving {
+        let (guard, mut leaving, here) = (pin(), Vec::new(), at.clone());
+        self.index.visit_leaving(at, &guard, |entry, node| leaving.push((node, entry)));
+        // A thread makes entries on one node at a time.
+        leaving.sort_unstable_by_key(|(node, _)| *node);
+        for (node, entry) in leaving {
+            if moved.is_enough() {
+                // The others come with the next part, which begins here again.
+                *at = here;
+                break;
+            }
             match self.move_entry(entry, node, &guard) {
-                Ok(handle) => old.push(handle),
+                Ok(handle) => {
+                    moved.entries += 1;
+                    moved.bytes = moved.bytes.saturating_add(handle.charge());
+                    old.push(handle);
+                }
                 Err(Stays::Busy) => {}
-                Err(Stays::NoMemory) => return (old.len(), true),
+                Err(Stays::NoMemory) => return true,
             }
         }
-        (old.len(), false)
+        false
     }
 
     /// Puts another in an entry's place, and returns the handle of that one, to be dropped.
     fn move_entry(&self, entry: &Entry<K, V>, node: NodeId, guard: &Guard) -> Result<Handle<K, V>, Stays> {
+        if entry.charge() > MOVED_MAX {
+            return Err(Stays::Busy);
+        }
         let copied = catch_unwind(AssertUnwindSafe(|| (self.hash(&entry.key), (self.copy)(entry))));
         let Ok((hash, (key, value))) = copied else { return Err(Stays::Busy) };
         let new = Entry::new(key, value, entry.expires(), entry.charge(), entry.queue());

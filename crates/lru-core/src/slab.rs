@@ -22,6 +22,12 @@
 //! An open bag and a sealed one for each stripe (two for each processor), and what readers hold back: [`Slab::waiting`] says how many bytes
 //! are sealed and not done. Who has a bound on memory asks it before making more.
 //!
+//! # What is left in few of many slots
+//!
+//! A chunk with one object is a chunk. When most objects have ended, [`Slab::begin_migration`] chooses the emptiest chunks, and nothing is put in
+//! them until [`Slab::end_migration`]; who made the objects that are there makes each again and drops the old one. Objects do not move by
+//! themselves: readers look at them.
+//!
 //! # Why not Arc
 //!
 //! A count in each object is a line that every reader writes. And an allocator gives back to the system what it wants when it wants; a
@@ -159,7 +165,7 @@ impl<T: Slotted> Slab<T> {
         Bytes::new(self.shared().collect(objects))
     }
 
-    /// Is most of what the slab has not used, so that a [migration](Self::begin_migration) would give much of it back? O(chunks).
+    /// Is most of what the slab has not used, so that a [migration](Self::begin_migration) would give much of it back? O(nodes).
     pub fn is_sparse(&self) -> bool {
         self.shared().is_sparse()
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use equivalent::Equivalent;
 use lowwater_lru_core::index::Cursor;
 
+use super::super::migration::Moved;
 use super::super::queues::Queue;
 use crate::cache::Eviction;
 use crate::{Bytes, Cache, Runtime};
@@ -34,7 +35,7 @@ where
         assert!(cache.insert(key(n), value(n)).is_ok());
     }
     (0..ENTRIES).filter(|n| n % PARTS != 0).for_each(|n| assert!(cache.remove(&key(n)).is_some()));
-    eventually("what was removed waits", || cache.collect() == Bytes::ZERO);
+    eventually("what was removed waits", || cache.inner.core.index.slab().collect() == Bytes::ZERO);
 }
 
 fn left() -> impl Iterator<Item = u64> {
@@ -60,7 +61,7 @@ where
     assert!(core.index.slab().begin_migration() > 0, "there is something to be moved");
     let mut at = Cursor::new();
     while !at.is_done() {
-        assert!(!core.migrate_some(&mut at).1, "memory");
+        assert!(!core.migrate_some(&mut at, &mut Moved::default()), "memory");
     }
     core.index.slab().end_migration();
 }
@@ -71,8 +72,9 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    cache.collect();
-    cache.inner.core.index.slab().footprint().get() * 4 < scattered.get()
+    let slab = cache.inner.core.index.slab();
+    slab.collect();
+    slab.footprint().get() * 4 < scattered.get()
 }
 
 #[test]
@@ -273,5 +275,26 @@ fn readers_and_writers_find_what_is_there_while_it_moves() {
         assert_eq!(cache.len() as u64, ENTRIES / PARTS);
         cache.inner.core.queues.assert_valid();
         cache.clear();
+    }
+}
+
+/// More than may wait for readers at once, and what may be as dear to copy as it is to keep.
+#[test]
+fn what_is_large_moves_a_few_at_a_time_and_what_is_very_large_stays() {
+    for (each, moves) in [(Bytes::kib(10), true), (Bytes::kib(65), false)] {
+        let runtime = Runtime::builder().budget(Bytes::gib(8)).build().unwrap();
+        let cache = Cache::<u64, u64>::builder(&runtime).weigher(move |_, _| each).build().unwrap();
+        scattered(&cache, |n| n, |n| n);
+        let slab = cache.inner.core.index.slab();
+        let before = slab.footprint();
+        migrate(&cache);
+        if moves {
+            eventually("memory stays", || is_together(&cache, before));
+        } else {
+            slab.collect();
+            assert_eq!(slab.footprint(), before);
+        }
+        assert!(left().all(|n| cache.peek(&n) == Some(n)));
+        cache.inner.core.queues.assert_valid();
     }
 }

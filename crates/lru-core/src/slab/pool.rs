@@ -12,8 +12,10 @@ use crate::NodeId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
+use sum::Sum;
 
 mod migration;
+mod sum;
 
 const NONE: u32 = u32::MAX;
 /// Bins of a node: the emptiest first.
@@ -30,7 +32,7 @@ pub(super) struct Pool {
     chunks: Vec<Chunk>,
     /// The first number without a chunk; the others are joined to it.
     unused: u32,
-    bins: Vec<[u32; BINS]>,
+    nodes: Vec<Node>,
     blocks: Blocks,
     /// Bytes of all chunks.
     pub(super) bytes: usize,
@@ -40,6 +42,14 @@ pub(super) struct Pool {
     pub(super) free: usize,
     /// Has the slab's owner dropped it?
     pub(super) closed: bool,
+}
+
+/// Chunks of a node's memory.
+#[derive(Clone)]
+struct Node {
+    /// The first of each bin; the others are joined to it.
+    bins: [u32; BINS],
+    all: Sum,
 }
 
 struct Chunk {
@@ -66,7 +76,7 @@ impl Pool {
             geometry,
             chunks: Vec::new(),
             unused: NONE,
-            bins: Vec::new(),
+            nodes: Vec::new(),
             blocks: Blocks::new(),
             bytes: 0,
             slots: 0,
@@ -109,6 +119,7 @@ impl Pool {
             }
             chunk.free -= wanted;
             self.free -= wanted as usize;
+            self.nodes[node.index()].all.free -= wanted as usize;
             self.rebin(at);
         }
         to.len() > before
@@ -125,10 +136,13 @@ impl Pool {
         unsafe { chunk.back.push(slot) };
         chunk.free += 1;
         self.free += 1;
+        let all = &mut self.nodes[usize::from(chunk.node)].all;
+        all.free += 1;
         if chunk.free < chunk.slots {
             return self.rebin(at);
         }
         let (slots, bin) = (chunk.slots as usize, chunk.bin);
+        all.sub(Sum { chunks: 1, slots, free: slots });
         let memory = chunk.memory.take().expect("its slots were had");
         if usize::from(bin) < BINS {
             self.unlink(at);
@@ -156,12 +170,12 @@ impl Pool {
         let array = numbers.load(Ordering::Relaxed);
         // SAFETY: the array is not retired before another is published, which is done under this lock.
         let array = (!array.is_null()).then(|| unsafe { &*array });
-        let tables = self.chunks.capacity() * size_of::<Chunk>() + self.bins.capacity() * size_of::<[u32; BINS]>();
+        let tables = self.chunks.capacity() * size_of::<Chunk>() + self.nodes.capacity() * size_of::<Node>();
         self.bytes + tables + array.map_or(0, Numbers::bytes) + self.blocks.footprint()
     }
 
     fn fullest(&self, node: NodeId) -> Option<u32> {
-        self.bins.get(node.index())?.iter().rev().copied().find(|&at| at != NONE)
+        self.nodes.get(node.index())?.bins.iter().rev().copied().find(|&at| at != NONE)
     }
 
     /// Makes a chunk.
@@ -173,10 +187,10 @@ impl Pool {
         if at == self.chunks.len() {
             self.chunks.try_reserve(1).ok()?;
         }
-        if self.bins.len() <= node.index() {
+        if self.nodes.len() <= node.index() {
             // What follows has room, here and for chunks: it allocates nothing.
-            self.bins.try_reserve(node.index() + 1 - self.bins.len()).ok()?;
-            self.bins.resize(node.index() + 1, [NONE; BINS]);
+            self.nodes.try_reserve(node.index() + 1 - self.nodes.len()).ok()?;
+            self.nodes.resize(node.index() + 1, Node { bins: [NONE; BINS], all: Sum::default() });
         }
         let array = Self::room(at, numbers)?;
         let memory = self.blocks.get(self.geometry.next(self.bytes), &self.geometry)?;
@@ -187,6 +201,7 @@ impl Pool {
         self.bytes += memory.bytes;
         self.slots += slots as usize;
         self.free += slots as usize;
+        self.nodes[node.index()].all.add(Sum { chunks: 1, slots: slots as usize, free: slots as usize });
         let chunk = Chunk {
             memory: Some(memory),
             back: FreeList::new(),
@@ -249,7 +264,7 @@ impl Pool {
         }
         self.chunks[at as usize].bin = bin as u8;
         if bin < BINS {
-            let head = &mut self.bins[usize::from(self.chunks[at as usize].node)][bin];
+            let head = &mut self.nodes[usize::from(self.chunks[at as usize].node)].bins[bin];
             let next = core::mem::replace(head, at);
             (self.chunks[at as usize].prev, self.chunks[at as usize].next) = (NONE, next);
             if next != NONE {
@@ -261,7 +276,7 @@ impl Pool {
     fn unlink(&mut self, at: u32) {
         let Chunk { prev, next, node, bin, .. } = self.chunks[at as usize];
         match prev {
-            NONE => self.bins[usize::from(node)][usize::from(bin)] = next,
+            NONE => self.nodes[usize::from(node)].bins[usize::from(bin)] = next,
             prev => self.chunks[prev as usize].next = next,
         }
         if next != NONE {
@@ -275,6 +290,11 @@ impl Pool {
         let chunks = || self.chunks.iter().filter(|chunk| chunk.memory.is_some());
         assert_eq!(chunks().map(|c| c.slots as usize).sum::<usize>(), self.slots, "slots are counted");
         assert_eq!(chunks().map(|c| c.free as usize).sum::<usize>(), self.free, "free slots are counted");
+        for (number, node) in self.nodes.iter().enumerate() {
+            let of_node = chunks().filter(|chunk| usize::from(chunk.node) == number);
+            let sums = of_node.map(|chunk| Sum { chunks: 1, slots: chunk.slots as usize, free: chunk.free as usize });
+            assert_eq!(sums.fold(Sum::default(), Sum::and), node.all, "each node's slots are counted");
+        }
         for chunk in chunks() {
             assert_eq!(chunk.back.len() + chunk.slots - chunk.fresh, chunk.free, "what is free came back or is fresh");
             assert!(chunk.free < chunk.slots, "an empty chunk is given back");

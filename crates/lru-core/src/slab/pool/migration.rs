@@ -1,6 +1,7 @@
 //! Which chunks are to be emptied, so that what is left in few of many slots needs fewer.
 
 use super::super::chunk::Header;
+use super::sum::Sum;
 use super::{Pool, BINS, LEAVING};
 use crate::sync::atomic::Ordering;
 
@@ -12,54 +13,24 @@ const CHUNKS_MIN: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
 /// a block goes back to the system as a whole.
 const SHADES: usize = 8;
 
-/// Chunks of one node, or some of them.
-#[derive(Clone, Copy, Default)]
-struct Sum {
-    chunks: usize,
-    slots: usize,
-    free: usize,
-}
-
-impl Sum {
-    fn used(self) -> usize {
-        self.slots - self.free
-    }
-
-    fn is_sparse(self) -> bool {
-        self.chunks >= CHUNKS_MIN && self.used() * SPARSE_PARTS < self.slots
-    }
-
-    fn add(&mut self, other: Self) {
-        self.chunks += other.chunks;
-        self.slots += other.slots;
-        self.free += other.free;
-    }
-
-    fn sub(&mut self, other: Self) {
-        self.chunks -= other.chunks;
-        self.slots -= other.slots;
-        self.free -= other.free;
-    }
-}
-
 impl Pool {
-    /// Is there a node most of whose slots nobody has? O(chunks).
+    /// Is there a node most of whose slots nobody has? O(nodes).
     pub(crate) fn is_sparse(&self) -> bool {
-        (0..self.bins.len()).any(|node| self.shades(node).into_iter().fold(Sum::default(), sum).is_sparse())
+        self.nodes.iter().any(|node| is_sparse(node.all))
     }
 
     /// Has the emptiest chunks of each node emptied, as many as there is room for in the others: nothing is put in them any more. How many
     /// slots are to be left. O(chunks).
     pub(crate) fn begin_migration(&mut self) -> usize {
-        (0..self.bins.len()).map(|node| self.begin_on(node)).sum()
+        (0..self.nodes.len()).map(|node| self.begin_on(node)).sum()
     }
 
     fn begin_on(&mut self, node: usize) -> usize {
-        let shades = self.shades(node);
-        let mut rest = shades.into_iter().fold(Sum::default(), sum);
-        if !rest.is_sparse() {
+        let mut rest = self.nodes[node].all;
+        if !is_sparse(rest) {
             return 0;
         }
+        let shades = self.shades(node);
         let mut moved = 0;
         let mut fits = |them: Sum| {
             let is_room = moved + them.used() <= rest.free - them.free;
@@ -116,19 +87,18 @@ impl Pool {
         shades
     }
 
-    /// One chunk, if it is the node's, and is not to be emptied already.
+    /// One chunk, if it is the node's.
     fn of(&self, at: usize, node: usize) -> Sum {
         let chunk = &self.chunks[at];
-        if chunk.memory.is_none() || chunk.bin == LEAVING || usize::from(chunk.node) != node {
+        if chunk.memory.is_none() || usize::from(chunk.node) != node {
             return Sum::default();
         }
         Sum { chunks: 1, slots: chunk.slots as usize, free: chunk.free as usize }
     }
 }
 
-fn sum(mut all: Sum, one: Sum) -> Sum {
-    all.add(one);
-    all
+fn is_sparse(node: Sum) -> bool {
+    node.chunks >= CHUNKS_MIN && node.used() * SPARSE_PARTS < node.slots
 }
 
 /// Of a chunk; the last one's are nearly full.

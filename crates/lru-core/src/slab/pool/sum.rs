@@ -1,0 +1,33 @@
+//! How many slots some chunks have.
+
+/// Of some chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub(super) chunks: usize,
+    pub(super) slots: usize,
+    /// Slots that nobody has.
+    pub(super) free: usize,
+}
+
+impl Sum {
+    pub(super) fn used(self) -> usize {
+        self.slots - self.free
+    }
+
+    pub(super) fn and(mut self, other: Self) -> Self {
+        self.add(other);
+        self
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.chunks += other.chunks;
+        self.slots += other.slots;
+        self.free += other.free;
+    }
+
+    pub(super) fn sub(&mut self, other: Self) {
+        self.chunks -= other.chunks;
+        self.slots -= other.slots;
+        self.free -= other.free;
+    }
+}
