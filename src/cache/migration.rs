@@ -39,7 +39,7 @@ const REST: u32 = 1;
 /// A key and a value like an entry's.
 pub(super) type Copy<K, V> = fn(&Entry<K, V>) -> (K, V);
 
-/// How far it has come.
+/// How far it has come. Small while there is none.
 #[derive(Default)]
 pub(super) struct Migration {
     /// Somebody has seen that it is worth it.
@@ -49,10 +49,14 @@ pub(super) struct Migration {
 
 #[derive(Default)]
 struct State {
-    /// None: nothing is moved now.
-    at: Option<Cursor>,
     /// How many entries there were when last asked.
     len: usize,
+    under_way: Option<Box<UnderWay>>,
+}
+
+/// A migration that was begun.
+struct UnderWay {
+    at: Cursor,
     /// Since old ones were collected.
     moved: Moved,
     /// What the slab had when it began.
@@ -98,44 +102,28 @@ where
     pub(super) fn migrate(&self) -> Next {
         let slab = self.index.slab();
         let mut state = self.migration.state.lock();
-        if state.at.is_none() {
-            // Relaxed: as in `want_migration`.
-            if !self.migration.wanted.load(Ordering::Relaxed) {
-                return Next::Told;
+        if state.under_way.is_none() {
+            match self.begin_migration(&mut state.len) {
+                Ok(begun) => state.under_way = Some(Box::new(begun)),
+                Err(next) => return next,
             }
-            let len = self.counters.len();
-            let was = std::mem::replace(&mut state.len, len);
-            if was.abs_diff(len) > len / QUIET_PARTS {
-                return Next::In(QUIET);
-            }
-            // What readers hold back would come to be more and more.
-            if slab.collect_some(usize::MAX).get() > 0 {
-                return Next::In(QUIET);
-            }
-            // Relaxed: as in `want_migration`; what leaves from here on asks again.
-            self.migration.wanted.store(false, Ordering::Relaxed);
-            if slab.begin_migration() == 0 {
-                return Next::Told;
-            }
-            state.footprint = slab.footprint();
-            state.at = Some(Cursor::new());
         }
-        if state.moved.is_enough() {
+        let Some(under_way) = &mut state.under_way else { unreachable!("one was begun") };
+        if under_way.moved.is_enough() {
             if slab.collect_some(usize::MAX).get() > 0 {
                 return Next::In(STAYS);
             }
-            state.moved = Moved::default();
+            under_way.moved = Moved::default();
         }
-        let State { at: Some(at), moved, footprint, .. } = &mut *state else { unreachable!("a migration was begun") };
-        let is_full = self.migrate_some(at, moved);
-        if !is_full && !at.is_done() {
+        let is_full = self.migrate_some(&mut under_way.at, &mut under_way.moved);
+        if !is_full && !under_way.at.is_done() {
             return Next::Now { rest: REST };
         }
         // What readers hold back goes when it does.
         let _stays = slab.collect();
         slab.end_migration();
-        let gained = footprint.saturating_sub(slab.footprint());
-        let is_worth_it = gained.get() >= footprint.get() / GAINS_ONE_IN;
+        let gained = under_way.footprint.saturating_sub(slab.footprint());
+        let is_worth_it = gained.get() >= under_way.footprint.get() / GAINS_ONE_IN;
         *state = State::default();
         drop(state);
         self.trim();
@@ -144,6 +132,29 @@ where
             self.want_migration();
         }
         Next::In(QUIET)
+    }
+
+    /// Chooses what is to be moved, if the number of entries, which was `len`, has come to rest; else says when to ask again.
+    fn begin_migration(&self, len: &mut usize) -> Result<UnderWay, Next> {
+        let slab = self.index.slab();
+        // Relaxed: as in `want_migration`.
+        if !self.migration.wanted.load(Ordering::Relaxed) {
+            return Err(Next::Told);
+        }
+        let now = self.counters.len();
+        if std::mem::replace(len, now).abs_diff(now) > now / QUIET_PARTS {
+            return Err(Next::In(QUIET));
+        }
+        // What readers hold back would come to be more and more.
+        if slab.collect_some(usize::MAX).get() > 0 {
+            return Err(Next::In(QUIET));
+        }
+        // Relaxed: as in `want_migration`; what leaves from here on asks again.
+        self.migration.wanted.store(false, Ordering::Relaxed);
+        match slab.begin_migration() {
+            0 => Err(Next::Told),
+            _ => Ok(UnderWay { at: Cursor::new(), moved: Moved::default(), footprint: slab.footprint() }),
+        }
     }
 
     /// Those of the next part of the index, or some of them; `moved` counts them. Is there no memory for more?
