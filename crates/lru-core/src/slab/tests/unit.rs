@@ -27,8 +27,12 @@ impl Drop for Thing {
 const PANICS: usize = usize::MAX;
 
 fn thing(slab: &Slab<Thing>, number: usize, dropped: &Arc<AtomicUsize>) -> Slot<Thing> {
+    thing_on(slab, number, 0, dropped)
+}
+
+fn thing_on(slab: &Slab<Thing>, number: usize, node: u16, dropped: &Arc<AtomicUsize>) -> Slot<Thing> {
     let thing = Thing { links: Links::new(), state: SlotState::new(0), number, dropped: Arc::clone(dropped) };
-    slab.alloc(thing, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
+    slab.alloc(thing, NodeId::new(node)).unwrap_or_else(|_| panic!("memory"))
 }
 
 /// Other tests' readers come and go.
@@ -245,59 +249,65 @@ fn threads_that_allocate_and_retire_lose_nothing() {
     slab.assert_valid();
 }
 
-/// One object of twelve stays, everywhere. Without a migration no chunk is empty.
-#[test]
+/// One object of twelve stays, everywhere, on each of `nodes` nodes.
 #[cfg(not(miri))]
-fn what_is_left_in_few_of_many_slots_moves_together() {
-    let (slab, dropped) = (Slab::new(), Arc::default());
-    let mut things: Vec<_> = (0..100_000).map(|number| thing(&slab, number, &dropped)).collect();
+fn scattered(slab: &Slab<Thing>, nodes: u16, dropped: &Arc<AtomicUsize>) -> Vec<Slot<Thing>> {
+    let mut things: Vec<_> =
+        (0..100_000).map(|number| thing_on(slab, number, number as u16 % nodes, dropped)).collect();
     assert!(!slab.is_sparse() && slab.begin_migration() == 0, "nothing is to be gained");
     let mut at = 0;
     things.retain(|_| {
         at += 1;
-        at % 12 == 0
+        at % 12 < usize::from(nodes)
     });
     eventually(|| slab.collect().get() == 0);
-    let scattered = slab.footprint().get();
-    assert!(slab.is_sparse());
-    let leaving = slab.begin_migration();
-    assert!(leaving > things.len() * 3 / 4 && leaving <= things.len(), "{leaving} of {}", things.len());
-    assert_eq!(slab.begin_migration(), 0, "what is left is not sparse");
-    // What is freed meanwhile in chunks that are to be emptied is not used for what is made.
-    let mut moved = 0;
-    for slot in &mut things {
-        // SAFETY: the object has its handle.
-        let number = unsafe { Shared::number(slot.0) };
-        // SAFETY: it is this slab's, and has its handle.
-        if unsafe { slab.shared().leaves(number) }.is_some() {
-            *slot = thing(&slab, slot.number, &dropped);
-            moved += 1;
-            // SAFETY: it has its handle.
+    things
+}
+
+/// Without a migration no chunk is empty.
+#[test]
+#[cfg(not(miri))]
+fn what_is_left_in_few_of_many_slots_moves_together_on_its_node() {
+    for nodes in [1, 2] {
+        let (slab, dropped) = (Slab::new(), Arc::default());
+        let mut things = scattered(&slab, nodes, &dropped);
+        let before: Vec<_> = things.iter().map(|thing| thing.number).collect();
+        let scattered = slab.footprint().get();
+        assert!(slab.is_sparse());
+        let leaving = slab.begin_migration();
+        assert!(leaving > things.len() * 3 / 4 && leaving <= things.len(), "{leaving} of {}", things.len());
+        assert_eq!(slab.begin_migration(), 0, "it is under way");
+        // What is freed meanwhile in chunks that are to be emptied is not used for what is made.
+        let leaves = |slot: &Slot<Thing>| {
+            // SAFETY: the object has its handle.
             let number = unsafe { Shared::number(slot.0) };
             // SAFETY: it is this slab's, and has its handle.
-            assert!(unsafe { slab.shared().leaves(number) }.is_none());
+            unsafe { slab.shared().leaves(number) }
+        };
+        let mut moved = 0;
+        for slot in &mut things {
+            if let Some(node) = leaves(slot) {
+                assert_eq!(node, slot.node());
+                *slot = thing_on(&slab, slot.number, node.get(), &dropped);
+                moved += 1;
+                assert!(leaves(slot).is_none() && slot.node() == node);
+            }
         }
+        assert_eq!(moved, leaving);
+        eventually(|| slab.collect().get() == 0);
+        slab.end_migration();
+        slab.assert_valid();
+        assert!(slab.footprint().get() * 6 / u64::from(nodes) < scattered, "{:?} of {scattered}", slab.footprint());
+        assert!(things.iter().map(|thing| thing.number).eq(before), "nothing is lost");
+        assert_eq!(slab.begin_migration(), 0);
     }
-    assert_eq!(moved, leaving);
-    eventually(|| slab.collect().get() == 0);
-    slab.end_migration();
-    slab.assert_valid();
-    assert!(slab.footprint().get() * 6 < scattered, "{:?} of {scattered}", slab.footprint());
-    assert!(things.iter().map(|thing| thing.number).eq((11..100_000).step_by(12)), "nothing is lost");
-    assert_eq!(slab.begin_migration(), 0);
 }
 
 #[test]
 #[cfg(not(miri))]
 fn chunks_that_were_not_emptied_are_used_again() {
     let (slab, dropped) = (Slab::new(), Arc::default());
-    let mut things: Vec<_> = (0..100_000).map(|number| thing(&slab, number, &dropped)).collect();
-    let mut at = 0;
-    things.retain(|_| {
-        at += 1;
-        at % 12 == 0
-    });
-    eventually(|| slab.collect().get() == 0);
+    let mut things = scattered(&slab, 1, &dropped);
     let before = slab.footprint().get();
     assert!(slab.begin_migration() > 0);
     slab.end_migration();
