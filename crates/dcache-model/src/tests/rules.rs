@@ -100,6 +100,9 @@ fn d22_shrinking_a_tree_leaves_no_unused_descendant() {
 
 #[test]
 fn d25_a_directory_with_more_users_than_can_be_counted_is_never_freed() {
+    if std::env::var_os("LOWWATER_SANITIZER").is_some() {
+        return println!("skipped: it leaks by intent");
+    }
     let stage = Stage::new(16, Unbounded);
     let dir = stage.mount.mkdir(b"/d").unwrap();
     dir.dentry.count.fill((1 << 31) - 2);
