@@ -70,6 +70,8 @@ impl RawListLru {
                         }
                     }
                     let one = Box::into_raw(one.take().expect("published once"));
+                    // For `retire_released`.
+                    one.expose_provenance();
                     // SAFETY: it is new, on no chain, and stays until unpublished, which takes it off the chain first.
                     unsafe { chain.push(one) };
                     table.insert(key, Slot::of_one(one), &mut writer.used);
