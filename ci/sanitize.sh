@@ -30,6 +30,8 @@ for package in "$@"; do chosen+=(-p "$package"); done
 target=x86_64-unknown-linux-gnu
 # Tests of the allocator, and those that limit the address space, say so and skip.
 export LOWWATER_SANITIZER="$kind"
+# Panics that a test expects would take tens of seconds to find the lines of, on a thread that others wait for.
+export RUST_BACKTRACE=0
 # Reports with lines, and tests in an order that can be had again. Fewer cases: each is some ten times as slow.
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only PROPTEST_CASES="${PROPTEST_CASES:-32}"
 folder=(--target-dir "${CARGO_TARGET_DIR:-target}/sanitize-$kind" --target "$target")
