@@ -8,24 +8,30 @@
 # | thread | races, as far as they happen; on crossbeam-epoch, since fences and membarrier are not seen | nightly or Debian's rustc-web, its library built from source |
 # | memory | use of what was never written | the same |
 # | careful | the library's own debug assertions | cargo-careful, the same |
+# | miri | what the rules of Rust forbid, whatever came of it: pointers used beyond what they were made from, races | nightly's miri |
 # | valgrind | what address finds, in the plain build | valgrind |
 #
 # ci/sanitize.sh KIND [PACKAGE...]: lowwater-lru-core and lowwater-shrinker by default.
+#
+# ci/sanitize.sh miri [TEST...]: only of lowwater-lru-core, where the unsafe code is; Miri is a few thousand times as slow, so only those
+# tests beside the code that are short.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 . ci/tools/cargo.bash
 . ci/tools/rustc-web.bash
 
-kind="${1:?address, leak, thread, memory, careful or valgrind}"
+kind="${1:?address, leak, thread, memory, careful, miri or valgrind}"
 shift
-[ $# -gt 0 ] || set -- lowwater-lru-core lowwater-shrinker
+[ $# -gt 0 ] || [ "$kind" = miri ] || set -- lowwater-lru-core lowwater-shrinker
 chosen=()
 for package in "$@"; do chosen+=(-p "$package"); done
 
 target=x86_64-unknown-linux-gnu
 # Tests of the allocator, and those that limit the address space, say so and skip.
 export LOWWATER_SANITIZER="$kind"
+# Panics that a test expects would take tens of seconds to find the lines of, on a thread that others wait for.
+export RUST_BACKTRACE=0
 # Reports with lines, and tests in an order that can be had again. Fewer cases: each is some ten times as slow.
 export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_TEST_DEBUG=line-tables-only PROPTEST_CASES="${PROPTEST_CASES:-32}"
 folder=(--target-dir "${CARGO_TARGET_DIR:-target}/sanitize-$kind" --target "$target")
@@ -47,6 +53,19 @@ careful)
     rustc_web_get
     tool cargo-careful
     cargo_web careful test "${tests[@]}"
+    ;;
+miri)
+    rustup component add miri --toolchain nightly >/dev/null 2>&1 || true
+    # Tests of time read the clock. A list's box is found again by its address.
+    export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation -Zmiri-permissive-provenance}" PROPTEST_CASES=1
+    miri() { cargo +nightly miri test -p lowwater-lru-core --lib --target-dir "${CARGO_TARGET_DIR:-target}/sanitize-miri" "$@"; }
+    if [ $# -gt 0 ]; then
+        miri -- "$@"
+        exit
+    fi
+    miri -- list_lru::tests::unit list_lru::tests::resume list_lru::tests::sweep slab::tests::unit rcu::
+    # With `std` the chains' read side is crossbeam-epoch, which stacked borrows forbid; without, it is ours.
+    miri --no-default-features -- chains:: slab::tests::unit
     ;;
 valgrind)
     command -v valgrind >/dev/null || packages valgrind

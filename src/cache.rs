@@ -125,8 +125,8 @@ pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = Default
 
 /// What the handles share. The core is the shrinker, too, and must not hold its own registration.
 struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    // First: after it is dropped no callback uses the core.
-    registration: Registration,
+    /// After its end no callback uses the core. Taken when this is dropped.
+    registration: Option<Registration>,
     core: Arc<Core<K, V, S>>,
     /// By which the core hears of groups that end.
     hook: HookId,
@@ -586,10 +586,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Offline
     }
 }
 
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
+    fn registration(&self) -> &Registration {
+        self.registration.as_ref().expect("only dropping takes it")
+    }
+}
+
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Inner<K, V, S> {
     fn drop(&mut self) {
         self.runtime.keeper().remove(self.chores);
         self.runtime.tree().remove_hook(self.hook);
+        // A listener that drops the last handle may be inside the callback that the end would wait for.
+        if let Some(Err((_inside, registration))) = self.registration.take().map(Registration::unregister) {
+            self.runtime.keeper().end(registration);
+        }
     }
 }
 
@@ -602,7 +612,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for Cache<K, V
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for Cache<K, V, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache")
-            .field("name", &self.inner.registration.name())
+            .field("name", &self.inner.registration().name())
             .field("group", &self.inner.group)
             .field("len", &self.inner.core.counters.len())
             .finish_non_exhaustive()

@@ -206,7 +206,7 @@ where
         let chores = self.runtime.keeper().add(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {
-            registration,
+            registration: Some(registration),
             core,
             hook,
             chores,

@@ -29,7 +29,7 @@ where
     ///
     /// `cache` is the name under which the shrinkers' metrics know it.
     pub fn publish_metrics(&self, labels: Labels) {
-        let registration = &self.inner.registration;
+        let registration = self.inner.registration();
         let cache = format!("{}-{}", registration.name(), registration.id());
         let stats = self.stats();
         let CacheStats { hits, misses, inserts, rejected, evictions, expired, removed, replaced, loads, .. } = stats;

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use lowwater_lru_core::{Memcg, MemcgError, NodeId};
+use lowwater_shrinker::Registration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// How long it works without a rest.
@@ -77,6 +78,10 @@ struct State {
     at_work: Option<ChoresId>,
     /// To be emptied and ended. Only the thread takes some out, or changes their order: which was looked at last is last.
     dropped: VecDeque<Dropped>,
+    /// Of caches that were dropped inside their own callback.
+    ending: Vec<Registration>,
+    /// Does the thread end one, which may take until that callback is over?
+    ends: bool,
     told: bool,
     stop: bool,
 }
@@ -138,6 +143,13 @@ impl Keeper {
         true
     }
 
+    /// Ends what its own callback cannot end.
+    pub(crate) fn end(&self, registration: Registration) {
+        let mut state = self.shared.state.lock();
+        state.ending.push(registration);
+        self.shared.tell(state);
+    }
+
     /// Is the group, or one above it, to be ended?
     pub(crate) fn drops(&self, group: &Memcg) -> bool {
         let state = self.shared.state.lock();
@@ -153,9 +165,10 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.stop = true;
+        // By a listener on the thread itself, or inside a callback for which the thread waits: then it ends by itself.
+        let ends_by_itself = self.is_current() || state.ends || !state.ending.is_empty();
         self.shared.tell(state);
-        // By a listener on the thread itself: then it ends by itself.
-        if self.is_current() {
+        if ends_by_itself {
             return;
         }
         let ended = self.thread.take().map(JoinHandle::join);
@@ -184,6 +197,7 @@ impl Shared {
 
     fn run(&self) {
         loop {
+            self.end_all();
             let wait = self.work();
             let mut state = self.state.lock();
             let until = wait.and_then(|wait| Instant::now().checked_add(wait));
@@ -196,10 +210,22 @@ impl Shared {
                     break;
                 }
             }
-            if state.stop {
+            if state.stop && state.ending.is_empty() {
                 return;
             }
             state.told = false;
+        }
+    }
+
+    fn end_all(&self) {
+        let mut state = self.state.lock();
+        while let Some(registration) = state.ending.pop() {
+            state.ends = true;
+            drop(state);
+            // With it may go what the cache had, which is the user's code.
+            let _panicked = catch_unwind(AssertUnwindSafe(|| drop(registration)));
+            state = self.state.lock();
+            state.ends = false;
         }
     }
 

@@ -188,12 +188,52 @@ fn pass_over<T>(result: Result<T, crate::Error>) -> Result<Option<T>, crate::Err
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Dcache;
+    use lowwater_lru_core::{topology::Fixed, MemcgTree};
+    use lowwater_shrinker::Registry;
+    use std::sync::Arc;
+
+    /// The mount goes before what it is of.
+    fn mounted(memory: &Arc<Memory>) -> (Mount, Dcache, Registry) {
+        let tree = MemcgTree::default();
+        let registry = Registry::new(&tree, 1);
+        let dcache = Dcache::builder().topology(Arc::new(Fixed::new(1))).build();
+        (dcache.mount(memory.clone(), &registry, tree.root()).unwrap(), dcache, registry)
+    }
+
+    #[test]
+    fn a_replay_finds_what_the_recording_found() {
+        let text = b"l\t/usr/include/a.h\t1\nl\t/usr/include/no.h\t0\nl\t/usr/include/no.h\t0\nc\t/tmp/a\t0\nm\t/tmp/a\t/tmp/b\n\
+            l\t/tmp/b\t1\nu\t/tmp/b\t1\nl\t/tmp/b\t0\nu\t/tmp/never\t0\n";
+        let ops = parse(text).unwrap();
+        let memory = Arc::new(backend_for(&ops).unwrap());
+        let stage = mounted(&memory);
+        let tally = run(&ops, &stage.0, &memory).unwrap();
+        assert_eq!((tally.lookups, tally.missing), (5, 3), "a.h and b were there");
+        assert_eq!(tally.negative_hits, 2, "no.h the second time, and b, which was removed");
+        // no.h, a, and b: where it was, where it came and went.
+        assert_eq!((tally.negatives, tally.negatives_max), (3, 3));
+        assert_eq!(tally.positives, 5, "the root, /usr, include, a.h and /tmp");
+    }
+
+    #[test]
+    fn a_backend_has_what_was_there_before_and_nothing_else() {
+        let ops =
+            parse(b"c\t/made/here\t0\nl\t/made/here\t1\nl\t/was/dir\t1\nl\t/was/dir/x\t1\nl\t/not/there\t0\n").unwrap();
+        let stage = mounted(&Arc::new(backend_for(&ops).unwrap()));
+        let is = |path: &[u8]| stage.0.lookup(path).unwrap().map(|entry| entry.kind());
+        assert_eq!(is(b"/made"), Some(Kind::Directory), "where something is made, a directory is");
+        assert_eq!(is(b"/made/here"), None, "the recording makes it");
+        assert_eq!((is(b"/was/dir"), is(b"/was/dir/x")), (Some(Kind::Directory), Some(Kind::File)));
+        assert_eq!(is(b"/not"), None);
+    }
 
     #[test]
     fn lines_are_read_and_others_are_named() {
-        let ops = parse(b"l\t/a\t1\nc\t/b\\tc\t0\nu\t/a\t1\nm\t/a\t/b\n").unwrap();
+        let ops = parse(b"l\t/a\t1\nc\t/b\\tc\t0\nu\t/a\\n\\\\\t1\nm\t/a\t/b\n").unwrap();
         assert_eq!(ops[0], Op::Lookup(b"/a"[..].into(), true));
         assert_eq!(ops[1], Op::Create(b"/b\tc"[..].into()));
+        assert_eq!(ops[2], Op::Unlink(b"/a\n\\"[..].into()));
         assert_eq!(ops[3], Op::Rename(b"/a"[..].into(), b"/b"[..].into()));
         for bad in
             [&b"l\t/a\t1\nl\ta\t1"[..], b"\nl\t/a", b"\nx\t/a\t1", b"\nl\t/a\t2", b"\nl\t/a\\x\t1", b"\nl\t/a\t1\t"]

@@ -44,8 +44,9 @@ use crate::Bytes;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
+use core::marker::PhantomData;
 use core::ops::Deref;
-use core::ptr;
+use core::ptr::{self, NonNull};
 use crossbeam_utils::CachePadded;
 
 /// Set in an object's `next` while it is on a chain (invariant 1).
@@ -118,7 +119,11 @@ macro_rules! chained {
 pub struct Reader(read::Guard);
 
 /// An object that a reader found. It may have left the table since.
-pub struct Found<'g, T>(&'g T);
+pub struct Found<'g, T> {
+    /// As it was inserted: a reference would reach no more than the object, this pointer also the counts before it.
+    raw: NonNull<T>,
+    reader: PhantomData<&'g T>,
+}
 
 /// The table. The number of buckets is fixed.
 pub struct Chains<T: Chained> {
@@ -226,7 +231,7 @@ impl<T: Chained> Chains<T> {
         mut is: impl FnMut(&'g T) -> bool,
     ) -> Option<Found<'g, T>> {
         let mut chain = self.chain(hash, reader);
-        chain.find(|found| is(found.0))
+        chain.find(|found| is(found.get()))
     }
 
     /// The objects of a chain, youngest first, without a lock.
@@ -303,7 +308,7 @@ impl<T: Chained> fmt::Debug for Chains<T> {
 
 /// The objects of one chain.
 pub struct Chain<'g, T> {
-    next: Option<&'g T>,
+    next: Option<Found<'g, T>>,
 }
 
 impl<'g, T: Chained> Iterator for Chain<'g, T> {
@@ -311,10 +316,10 @@ impl<'g, T: Chained> Iterator for Chain<'g, T> {
 
     #[inline]
     fn next(&mut self) -> Option<Found<'g, T>> {
-        let here = self.next?;
+        let here = self.next.take()?;
         // SAFETY: the reader arrived at `here` in the read side, so what it names is held (invariant 4).
-        self.next = unsafe { follow(&here.link().next) };
-        Some(Found(here))
+        self.next = unsafe { follow(&here.get().link().next) };
+        Some(here)
     }
 }
 
@@ -406,14 +411,14 @@ fn untagged<T>(ptr: *mut T) -> *mut T {
 /// The thread is in the read side for all of `'g`, and `from` is a head, or the `next` of an object at which the thread arrived
 /// in it.
 #[inline]
-unsafe fn follow<'g, T: Chained>(from: &AtomicPtr<T>) -> Option<&'g T> {
+unsafe fn follow<'g, T: Chained>(from: &AtomicPtr<T>) -> Option<Found<'g, T>> {
     // Acquire: meets the Release in `insert` and in `leave`.
-    let ptr = untagged(from.load(Ordering::Acquire));
-    // SAFETY: by invariant 4 it is held while the reader is inside.
-    let object = unsafe { ptr.as_ref() }?;
+    let raw = NonNull::new(untagged(from.load(Ordering::Acquire)))?;
+    // By invariant 4 it is held while the reader is inside.
+    let found = Found { raw, reader: PhantomData };
     #[cfg(lowwater_loom)]
-    object.link().seen.with(|_| ());
-    Some(object)
+    found.get().link().seen.with(|_| ());
+    Some(found)
 }
 
 /// Drops the count that a chain had on an object.
@@ -448,19 +453,27 @@ impl fmt::Debug for Reader {
 
 // === impl Found ===
 
+impl<'g, T> Found<'g, T> {
+    #[inline]
+    fn object(&self) -> &'g T {
+        // SAFETY: the table held it when the reader came by, so it stays while the reader is inside (invariant 4).
+        unsafe { self.raw.as_ref() }
+    }
+}
+
 impl<'g, T: Chained> Found<'g, T> {
     /// The object, for as long as the reader is inside.
     #[inline]
     pub fn get(&self) -> &'g T {
-        self.0
+        self.object()
     }
 
     /// A handle of one's own.
     #[inline]
     pub fn to_arc(&self) -> Arc<T> {
-        let raw = ptr::from_ref(self.0);
-        // SAFETY: `raw` is the content of an `Arc`, and by invariants 3 and 4 the table's count on it is not given up while the
-        // reader is inside.
+        let raw = self.raw.as_ptr().cast_const();
+        // SAFETY: it came from `Arc::into_raw`, and by invariants 3 and 4 the table's count on it is not given up while the reader is
+        // inside.
         unsafe { Arc::increment_strong_count(raw) };
         // SAFETY: this is the count that was just added.
         unsafe { Arc::from_raw(raw) }
@@ -472,7 +485,7 @@ impl<T> Deref for Found<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        self.0
+        self.object()
     }
 }
 

@@ -44,6 +44,7 @@ mod isolate;
 mod many;
 mod occupancy;
 mod one;
+mod owned;
 mod pairs;
 mod prepared;
 mod raw;
@@ -81,6 +82,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 use one::Locked;
+use owned::Owned;
 use raw::{RawListLru, Refused};
 
 /// The LRU lists of one kind of object.
@@ -113,8 +115,8 @@ use raw::{RawListLru, Refused};
 /// ```
 #[doc(alias = "list_lru")]
 pub struct ListLru<T: Linked> {
-    // Boxed: the lists point back to it, and it may not move.
-    raw: Box<RawListLru>,
+    // The lists point back to it: it may not move.
+    raw: Owned<RawListLru>,
     items: PhantomData<T::Handle>,
 }
 
@@ -165,7 +167,7 @@ pub struct AllocError;
 impl<T: Linked> ListLru<T> {
     /// Lists that nobody listens to.
     pub fn new() -> Self {
-        Self { raw: Box::new(RawListLru::new(None)), items: PhantomData }
+        Self { raw: Box::new(RawListLru::new(None)).into(), items: PhantomData }
     }
 
     /// As [`new`](Self::new), for who can do without.
@@ -175,7 +177,7 @@ impl<T: Linked> ListLru<T> {
     /// [`AllocError`] without memory.
     pub fn try_new() -> Result<Self, AllocError> {
         let raw = try_box(RawListLru::new(None)).ok_or(AllocError)?;
-        Ok(Self { raw, items: PhantomData })
+        Ok(Self { raw: raw.into(), items: PhantomData })
     }
 
     /// As [`with_occupancy`](Self::with_occupancy), for who can do without.
@@ -185,12 +187,12 @@ impl<T: Linked> ListLru<T> {
     /// [`AllocError`] without memory.
     pub fn try_with_occupancy(occupancy: Arc<dyn Occupancy>) -> Result<Self, AllocError> {
         let raw = try_box(RawListLru::new(Some(occupancy))).ok_or(AllocError)?;
-        Ok(Self { raw, items: PhantomData })
+        Ok(Self { raw: raw.into(), items: PhantomData })
     }
 
     /// Lists that tell `occupancy` when one of them goes from empty to not empty.
     pub fn with_occupancy(occupancy: Arc<dyn Occupancy>) -> Self {
-        Self { raw: Box::new(RawListLru::new(Some(occupancy))), items: PhantomData }
+        Self { raw: Box::new(RawListLru::new(Some(occupancy))).into(), items: PhantomData }
     }
 
     /// Adds an item as the youngest of its group on `node`. The list owns it until it is removed.

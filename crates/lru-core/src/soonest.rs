@@ -124,3 +124,19 @@ mod tests {
         with_mutant("begin_without_fence", || model(put_beside_look));
     }
 }
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn the_soonest_is_said_until_a_look_begins() {
+        let soonest = Soonest::default();
+        let says = |at| soonest.says(at, |ours, said| said == Soonest::NOTHING || ours < said);
+        assert_eq!((says(5), says(7), says(5), says(3)), (true, false, false, true));
+        assert_eq!(soonest.said(), 3);
+        soonest.begin();
+        assert_eq!(soonest.said(), Soonest::NOTHING);
+        assert!(says(7));
+    }
+}

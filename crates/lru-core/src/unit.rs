@@ -129,3 +129,27 @@ impl fmt::Display for NodeId {
         write!(f, "{}", self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn amounts_are_read_as_cgroup_files_and_people_write_them() {
+        let read = |text: &str| text.parse::<Bytes>().map(Bytes::get);
+        assert_eq!([read("0"), read("17"), read("007")], [Ok(0), Ok(17), Ok(7)]);
+        assert_eq!([read("3k"), read("3K")], [Ok(3 << 10); 2]);
+        assert_eq!([read("3m"), read("3M")], [Ok(3 << 20); 2]);
+        assert_eq!([read("3g"), read("3G")], [Ok(3 << 30); 2]);
+        assert_eq!([read("3t"), read("3T")], [Ok(3 << 40); 2]);
+        assert_eq!(
+            [read("max"), read("18446744073709551615"), read("16777215T")],
+            [Ok(u64::MAX), Ok(u64::MAX), Ok(16_777_215 << 40)]
+        );
+        for bad in ["", "K", "-1", "+1", " 1", "1 ", "1KK", "1.5M", "1P", "MAX", "18446744073709551616", "16777216T"] {
+            assert_eq!(read(bad), Err(ParseBytesError), "{bad:?}");
+        }
+        assert_eq!([Bytes::MAX.to_string(), Bytes::kib(2).to_string()], ["max", "2048"]);
+    }
+}

@@ -9,7 +9,7 @@ use lowwater_lru_core::MemcgError;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn what_is_put_in_is_got_replaced_removed() {
@@ -405,6 +405,76 @@ fn a_listener_may_insert_and_no_insert_begins_another_round() {
     *slot.lock().unwrap() = None;
     assert_eq!(deepest.load(Ordering::Relaxed), 1, "of listeners inside listeners");
     assert!(kept.load(Ordering::Relaxed) > 0 && cache.len() > 100, "{kept:?} of {}", cache.len());
+}
+
+type Probes = Cache<u64, Arc<()>>;
+
+/// A cache whose listener drops the last handle on it and on its runtime once `may` says so, and `probe` in each entry.
+fn dropped_by_its_listener(
+    probe: &Arc<()>,
+    may: impl Fn() -> bool + Send + Sync + 'static,
+) -> (Probes, Arc<Mutex<Option<Probes>>>) {
+    let runtime = Runtime::builder().budget(Bytes::new(100_000)).build().unwrap();
+    let slot = Arc::new(Mutex::new(None));
+    let theirs = Arc::clone(&slot);
+    let cache = Probes::builder(&runtime)
+        .weigher(|_, _| Bytes::new(100))
+        .eviction_listener(move |_, _, _| {
+            if may() {
+                let last = theirs.lock().unwrap().take();
+                drop(last);
+            }
+        })
+        .build()
+        .unwrap();
+    (0..100).for_each(|key| drop(cache.insert(key, Arc::clone(probe)).unwrap()));
+    (cache, slot)
+}
+
+fn wait_until_freed(probe: &Arc<()>) {
+    let begun = Instant::now();
+    while Arc::strong_count(probe) > 1 {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{} entries are still there", Arc::strong_count(probe) - 1);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_listener_may_drop_the_last_handle_inside_of_reclaim() {
+    let probe = Arc::new(());
+    let (cache, slot) = dropped_by_its_listener(&probe, || true);
+    let runtime = cache.runtime().clone();
+    *slot.lock().unwrap() = Some(cache);
+    runtime.reclaim(runtime.root(), Bytes::new(1_000));
+    assert!(slot.lock().unwrap().is_none(), "the listener was called");
+    wait_until_freed(&probe);
+    runtime.tree().drain_stock();
+    assert_eq!(runtime.root().usage(), Bytes::ZERO);
+}
+
+/// The reclaimer's own thread drops the cache, and with it the runtime whose thread it is.
+#[test]
+fn a_listener_may_drop_the_last_handle_and_the_runtime_on_the_reclaimers_thread() {
+    let probe = Arc::new(());
+    let (begun, dropped) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (tell, told) = (Arc::clone(&begun), Arc::clone(&dropped));
+    let (cache, slot) = dropped_by_its_listener(&probe, move || {
+        let is_reclaimer = std::thread::current().name() == Some("lowwater/0");
+        tell.fetch_or(is_reclaimer, Ordering::Relaxed);
+        while is_reclaimer && !told.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        is_reclaimer
+    });
+    let runtime = cache.runtime().clone();
+    *slot.lock().unwrap() = Some(cache);
+    runtime.reclaimer().wake(runtime.root(), lowwater_shrinker::pressure::Reason::Manual(Bytes::new(1_000)));
+    while !begun.load(Ordering::Relaxed) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(runtime);
+    dropped.store(true, Ordering::Relaxed);
+    wait_until_freed(&probe);
 }
 
 #[test]

@@ -16,17 +16,20 @@ use super::{One, RawListLru};
 use crate::list::Links;
 use crate::rcu::{pin, Guard};
 use core::cell::Cell;
+use core::marker::PhantomPinned;
 use core::ptr;
 
 /// See the module.
 pub(super) struct Cursor {
     mark: Links,
     on: Cell<*const One>,
+    /// The mark's neighbours lead to it while it is dropped: to `Drop`'s `&mut` this says that it is not the only way there.
+    _led_to: PhantomPinned,
 }
 
 impl Cursor {
     pub(super) fn new() -> Self {
-        Self { mark: Links::new_mark(), on: Cell::new(ptr::null()) }
+        Self { mark: Links::new_mark(), on: Cell::new(ptr::null()), _led_to: PhantomPinned }
     }
 
     /// Leaves the mark before `item`.

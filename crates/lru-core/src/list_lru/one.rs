@@ -519,8 +519,10 @@ impl Locked<'_> {
                 // SAFETY: as below; by its state it is a part.
                 unsafe { guard.retire(Part::of(released)) };
             } else {
+                // As the box gave it: homes and forwards are made from references, through which nothing may be freed.
+                let one = ptr::with_exposed_provenance_mut::<One>(released.addr());
                 // SAFETY: it left the table and no item names it as home, so no new reader finds it; it came from a box.
-                unsafe { guard.retire(released.cast_mut()) };
+                unsafe { guard.retire(one) };
             }
             released = next;
         }

@@ -70,6 +70,8 @@ impl RawListLru {
                         }
                     }
                     let one = Box::into_raw(one.take().expect("published once"));
+                    // For `retire_released`.
+                    one.expose_provenance();
                     // SAFETY: it is new, on no chain, and stays until unpublished, which takes it off the chain first.
                     unsafe { chain.push(one) };
                     table.insert(key, Slot::of_one(one), &mut writer.used);
@@ -195,8 +197,8 @@ impl RawListLru {
     }
 
     /// Unmakes every list and gives every item to `free`, as the pointer under which it was added. The caller has the only
-    /// access, except for groups that go offline meanwhile.
-    pub(in super::super) fn drain(&mut self, mut free: impl FnMut(NonNull<Links>)) {
+    /// access, except for groups that go offline meanwhile: so this is no `&mut`.
+    pub(in super::super) fn drain(&self, mut free: impl FnMut(NonNull<Links>)) {
         // Children first: until then every group that goes offline meanwhile finds its parent's list to hand its items to.
         for depth in (0..=self.depth_max()).rev() {
             let mut slot = 0;
@@ -216,7 +218,7 @@ impl RawListLru {
     }
 
     /// Unmakes the first list in the table from `slot` on that is of a group of this depth; the slot to go on from.
-    fn drain_one(&mut self, slot: usize, depth: usize, free: &mut impl FnMut(NonNull<Links>)) -> Option<usize> {
+    fn drain_one(&self, slot: usize, depth: usize, free: &mut impl FnMut(NonNull<Links>)) -> Option<usize> {
         let guard = pin();
         let (slot, one, memcg) = {
             let _writer = self.writer.lock();

@@ -59,6 +59,17 @@ fn a_group_outside_of_the_namespace_counts_as_its_top() {
 fn blanks_in_mount_points_are_unescaped() {
     let mounts = "1 2 0:3 / /my\\040groups rw - cgroup2 c rw\n";
     assert_eq!(place("0::/x y\n", mounts, Version::V2).unwrap().directory(), "/my groups/x y");
+    // What is no escape, no byte, or no character is left as it stands.
+    for mounted in ["/a\\b", "/a\\777", "/a\\377", "/a\\04"] {
+        let mounts = format!("1 2 0:3 / {mounted} rw - cgroup2 c rw\n");
+        assert_eq!(place("0::/\n", &mounts, Version::V2).unwrap().directory(), mounted);
+    }
+}
+
+#[test]
+fn each_event_is_counted_under_its_own_name() {
+    let events = Events::parse("low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\noom_group_kill 6\n").unwrap();
+    assert_eq!((events.low, events.high, events.max, events.oom, events.oom_kill), (1, 2, 3, 4, 5));
 }
 
 #[test]
