@@ -1,6 +1,6 @@
 //! One property, one test.
 
-use crate::slab::{Shared, Slab, Slot, SlotState};
+use crate::slab::{Slab, Slot, SlotState};
 use crate::sync::Mutex;
 use crate::{pin, Links, NodeId};
 use alloc::sync::Arc;
@@ -280,7 +280,7 @@ fn what_is_left_in_few_of_many_slots_moves_together_on_its_node() {
         // What is freed meanwhile in chunks that are to be emptied is not used for what is made.
         let leaves = |slot: &Slot<Thing>| {
             // SAFETY: the object has its handle.
-            let number = unsafe { Shared::number(slot.0) };
+            let number = unsafe { crate::slab::Shared::number(slot.0) };
             // SAFETY: it is this slab's, and has its handle.
             unsafe { slab.shared().leaves(number) }
         };
