@@ -112,7 +112,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// Is called for every entry that leaves, with the reason, on the thread that took it out, without a lock held. It may use the cache.
+    /// Is called for every entry that leaves, with the reason, on the thread that took it out, without a lock held. It may use the cache,
+    /// or drop the last handle on it.
     /// A panic in it is caught and counted.
     ///
     /// While entries are let go because memory is needed, what it inserts has none let go in turn: it takes room that is there, or is refused
