@@ -125,6 +125,11 @@ pub struct Found<'g, T> {
     reader: PhantomData<&'g T>,
 }
 
+// SAFETY: it is a reference for as long as the reader is inside, and a way to a handle of one's own.
+unsafe impl<T: Send + Sync> Send for Found<'_, T> {}
+// SAFETY: as for Send.
+unsafe impl<T: Send + Sync> Sync for Found<'_, T> {}
+
 /// The table. The number of buckets is fixed.
 pub struct Chains<T: Chained> {
     heads: Box<[AtomicPtr<T>]>,
