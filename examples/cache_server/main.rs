@@ -72,6 +72,7 @@ mod stream;
 mod tenant;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod value;
 mod watch;
 
@@ -92,12 +93,9 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: args::Settings) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(settings.threads)
-        .enable_all()
-        .build()
+    let threads = threads::Threads::start(settings.threads)
         .map_err(|why| format!("cannot start {} threads: {why}", settings.threads))?;
-    let outcome = runtime.block_on(server::serve(settings));
-    runtime.shutdown_timeout(server::CLOSE_TIME_MAX);
+    let outcome = threads.run(server::serve(settings, threads.turns()));
+    threads.end(server::CLOSE_TIME_MAX);
     outcome
 }
