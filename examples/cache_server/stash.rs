@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::value::{block_bytes, PIECE_BYTES};
+use crate::data::{block_bytes, PIECE_BYTES};
 
 /// Pieces that belong to no value now.
 #[derive(Debug)]
