@@ -197,7 +197,7 @@ impl Connection {
                     }
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
-                Step::Store(block) => commands::store(&mut self.session, *block).await,
+                Step::Store(block) => commands::store(&mut self.session, block).await,
                 // As for a value that is there whole: it waits for room, and is then refused.
                 Step::NoRoom if self.session.server.settings.evict && waits < ROOM_TRIES_MAX => {
                     waits += 1;
@@ -206,7 +206,7 @@ impl Connection {
                     continue;
                 }
                 Step::NoRoom => match self.decoder.give_up() {
-                    Some(block) => commands::no_room(&mut self.session, *block),
+                    Some(block) => commands::no_room(&mut self.session, &block),
                     None => Next::Serve,
                 },
                 Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, &key, noreply),

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::stash::Stash;
+use crate::stash::{Pooled, Stash};
 
 /// One piece: with the 8 bytes that glibc's allocator puts before a block, 4 KiB.
 pub const PIECE_BYTES: usize = 4096 - 8;
@@ -22,7 +22,7 @@ const TABLE_TRUST_MAX: usize = 257;
 pub struct Data {
     /// The full pieces; most values have none.
     pub full: Option<Arc<Full>>,
-    pub tail: Vec<u8>,
+    pub tail: Pooled,
 }
 
 /// Full pieces, at least one.
@@ -110,8 +110,7 @@ impl Builder {
         while taken < bytes.len() && !self.is_complete() {
             let piece_bytes = PIECE_BYTES.min(self.length - self.full.len() * PIECE_BYTES);
             if self.piece.is_empty() {
-                self.piece =
-                    if piece_bytes == PIECE_BYTES { self.stash.take() } else { Vec::with_capacity(piece_bytes) };
+                self.piece = self.stash.take_for(piece_bytes);
             }
             let more = (bytes.len() - taken).min(piece_bytes - self.piece.len());
             self.piece.extend_from_slice(&bytes[taken..taken + more]);
@@ -145,7 +144,7 @@ impl Builder {
     pub fn finish(mut self) -> Data {
         let pieces = std::mem::take(&mut self.full).into_boxed_slice();
         let full = (!pieces.is_empty()).then(|| Arc::new(Full { pieces, stash: Arc::clone(&self.stash) }));
-        Data { full, tail: std::mem::take(&mut self.piece) }
+        Data { full, tail: Pooled::new(std::mem::take(&mut self.piece), &self.stash) }
     }
 }
 

@@ -6,9 +6,11 @@
 //! that is in no budget; when it is too much, nothing long is stored until somebody reads, or leaves ([`store`](crate::store)).
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, IoSlice, Write};
+use std::pin::Pin;
 
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 
 use crate::value::Value;
 
@@ -101,11 +103,13 @@ impl Output {
     pub async fn flush(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<u64> {
         let total = self.length;
         while self.length > 0 {
-            let written = {
+            // Made again for each try, so that who waits does not keep a kilobyte of them.
+            let written = poll_fn(|cx| {
                 let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                 let count = self.slices(&mut slices);
-                to.write_vectored(&slices[..count]).await?
-            };
+                Pin::new(&mut *to).poll_write_vectored(cx, &slices[..count])
+            })
+            .await?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -176,7 +180,6 @@ fn fill<'a>(slices: &mut [IoSlice<'a>], bytes: impl Iterator<Item = &'a [u8]>) -
 
 #[cfg(test)]
 mod tests {
-    use std::pin::Pin;
     use std::sync::Arc;
     use std::task::{Context, Poll};
 

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use crate::data::{block_bytes, Data, Full, PIECE_BYTES};
+use crate::stash::Pooled;
 
 /// The one slab class, where memcached's clients ask for a class: there are none here.
 pub const SLAB_CLASS: u32 = 1;
@@ -41,9 +42,9 @@ enum Bytes {
     Long(Arc<Long>),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Long {
-    front: Box<[u8]>,
+    front: Pooled,
     full: Option<Arc<Full>>,
 }
 
@@ -125,11 +126,11 @@ impl Value {
         let has_flags = flags != 0;
         let flags_bytes = flags.to_ne_bytes();
         let flags: &[u8] = if has_flags { &flags_bytes } else { &[] };
-        let front = [&unique.to_ne_bytes(), flags, key, &data.tail].concat().into_boxed_slice();
-        let bytes = if data.full.is_some() || front.len() > SHORT_BYTES_MAX {
-            Bytes::Long(Arc::new(Long { front, full: data.full.clone() }))
+        let front = [&unique.to_ne_bytes(), flags, key, &data.tail];
+        let bytes = if data.full.is_some() || front.iter().map(|part| part.len()).sum::<usize>() > SHORT_BYTES_MAX {
+            Bytes::Long(Arc::new(Long { front: Pooled::concat(&front, data.tail.stash()), full: data.full.clone() }))
         } else {
-            Bytes::Short(front)
+            Bytes::Short(front.concat().into_boxed_slice())
         };
         let bits = marks.bits() | if has_flags { HAS_FLAGS } else { 0 };
         Self { bytes, seen: Seen::default(), key_bytes: key.len() as u16, bits }
@@ -168,12 +169,15 @@ impl Value {
 
     /// The same under another number.
     pub fn with_unique(mut self, unique: u64) -> Self {
-        let front = match &mut self.bytes {
-            Bytes::Short(front) => front,
+        let unique = unique.to_ne_bytes();
+        match &mut self.bytes {
+            Bytes::Short(front) => front[..UNIQUE_BYTES].copy_from_slice(&unique),
             // The pieces stay shared.
-            Bytes::Long(long) => &mut Arc::make_mut(long).front,
-        };
-        front[..UNIQUE_BYTES].copy_from_slice(&unique.to_ne_bytes());
+            Bytes::Long(long) => {
+                let front = Pooled::concat(&[&unique, &long.front[UNIQUE_BYTES..]], long.front.stash());
+                self.bytes = Bytes::Long(Arc::new(Long { front, full: long.full.clone() }));
+            }
+        }
         self
     }
 
@@ -211,7 +215,7 @@ impl Value {
             Bytes::Short(front) => block_bytes(front.len()),
             Bytes::Long(long) => {
                 let own = block_bytes(2 * size_of::<usize>() + size_of::<Long>());
-                own + block_bytes(long.front.len()) + long.full.as_ref().map_or(0, |full| full.heap_bytes())
+                own + long.front.heap_bytes() + long.full.as_ref().map_or(0, |full| full.heap_bytes())
             }
         }
     }
@@ -289,10 +293,11 @@ mod tests {
             "flags take 4 if there are any"
         );
         assert_eq!(heap_bytes(100, 0), 128);
-        assert_eq!(heap_bytes(2040, 0), 2064 + 16 + 48, "a long one's front has another owner");
+        assert_eq!(heap_bytes(2040, 0), 2080 + 64, "a long one has two owners of its own");
+        assert_eq!(heap_bytes(4000, 0), 4096 + 64, "what fills most of a piece is in one");
         assert_eq!(
             heap_bytes(4089, 0),
-            4096 + 32 + 48 + 32 + 48,
+            4096 + 32 + 48 + 32 + 64,
             "a piece, its table, who has it, the front, who has all"
         );
         assert_eq!(size_of::<Value>(), 24);

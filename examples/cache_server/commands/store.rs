@@ -23,8 +23,8 @@ enum Outcome {
 }
 
 /// Stores a value that has come in whole.
-pub async fn store(session: &mut Session, block: Block) -> Next {
-    let Block { verb, flags, exptime, unique, noreply, .. } = block;
+pub async fn store(session: &mut Session, block: Box<Block>) -> Next {
+    let Block { verb, flags, exptime, unique, noreply, .. } = *block;
     let (key, meta) = (block.key.clone(), block.meta.clone());
     let binary = meta.as_ref().is_some_and(|meta| meta.binary);
     let (data, claim) = block.into_data();
@@ -89,7 +89,7 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: Ou
 }
 
 /// Refuses a value for whose bytes there was no room while they arrived; the decoder swallows what is still to come.
-pub fn no_room(session: &mut Session, block: Block) -> Next {
+pub fn no_room(session: &mut Session, block: &Block) -> Next {
     session.tally.count(Counter::CmdSet);
     refuse(session, block.verb, &block.key, block.meta.is_some(), block.noreply, &NoMemory);
     Next::Serve
