@@ -3,6 +3,7 @@
 //! ```text
 //!   client -- tcp --> listen      whose door it is
 //!             unix    server      accepts, bounds the number, closes cleanly
+//!                     threads     an event loop each, connections in turns
 //!                     connection  one task each: bytes in, replies out in batches
 //!                     parse       bytes to commands; pure
 //!                     arrival     the memory of values that are not there whole yet
@@ -47,6 +48,8 @@
 //!    dropped nevertheless; when pieces of values take half as much again as the budget, nothing of more than 16 KiB is stored.
 //! 8. With `-M`, a tenant's `max` bounds what it stores, and drops nothing either; its `min`, `low` and `high` mean nothing. When many
 //!    store at once, it may have one value more for each thread but one.
+//! 9. Of two keys with the same hash of 64 bits, which is keyed and new in every process, the one that is stored later takes the other's place,
+//!    also with `-M` (see `name.rs`).
 
 #![forbid(unsafe_code)]
 
