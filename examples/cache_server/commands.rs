@@ -25,7 +25,8 @@ use crate::VERSION;
 /// memcached's highest verbosity.
 const VERBOSITY_MAX: u32 = 3;
 
-/// Runs one command that came without a value.
+/// Runs one command that came without a value. What would need much room while it runs has a block of its own for so long: a connection that
+/// waits has room for the rest.
 ///
 /// # Errors
 ///
@@ -47,7 +48,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
         Command::Delete { key, noreply } => delete::delete(session, key, noreply),
         Command::Arithmetic { key, increment, delta, noreply } => {
             let delta = arithmetic::Delta { increment, amount: delta };
-            arithmetic::arithmetic(session, key, delta, noreply).await;
+            Box::pin(arithmetic::arithmetic(session, key, delta, noreply)).await;
         }
         Command::Touch { key, exptime, noreply } => touch::touch(session, key, exptime, noreply),
         Command::Stats { topic, argument } => stats::stats(session, topic, argument).await?,
@@ -61,7 +62,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
             answer(session, noreply, "OK");
         }
         Command::Version => session.output.format(format_args!("VERSION {VERSION}")),
-        Command::Meta(meta) => meta::meta(session, meta).await,
+        Command::Meta(meta) => Box::pin(meta::meta(session, meta)).await,
         Command::MetaDebug { key } => meta::debug(session, &key),
         Command::MetaNoop => session.output.line("MN"),
         Command::MemoryLimit { megabytes, noreply } => control::memory_limit(session, megabytes, noreply),

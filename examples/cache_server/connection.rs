@@ -5,11 +5,14 @@
 //!
 //! When the server closes, what had come in by then is still read and answered; what is incomplete is dropped.
 
+use std::future::{poll_fn, Future};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Instant;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
 
 use crate::commands;
@@ -27,7 +30,8 @@ const INPUT_BYTES: usize = 16 * 1024;
 /// A read fills at most so much, however long the line in progress is.
 const READ_BYTES_MAX: usize = 64 * 1024;
 
-/// After so many reads without a wait, others get their turn.
+/// After so many reads that filled the buffer, others get their turn. After one that did not, they get it at once: a client on another
+/// processor has its next request there before this thread could look, and one that always has would keep all others waiting.
 const READS_PER_TURN: u32 = 16;
 
 /// Serves one client until it leaves, errs beyond repair, or the server closes.
@@ -76,9 +80,19 @@ struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Serve,
-    /// It is served, and may have more to say at once.
-    More,
     Close,
+}
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    Nothing,
+    /// What there was.
+    All,
+    /// As much as there was room for.
+    Part,
+    /// The connection's end.
+    Last,
 }
 
 impl Connection {
@@ -89,48 +103,62 @@ impl Connection {
                 _ = self.session.closing.changed() => return self.drain().await,
                 ready = self.session.stream.readable() => ready?,
             }
-            if self.turn().await? == Next::Close {
-                return Ok(());
+            let mut reads = 1;
+            loop {
+                match self.serve_read().await? {
+                    Read::Last => return Ok(()),
+                    Read::Nothing | Read::All => break,
+                    Read::Part if reads < READS_PER_TURN => reads += 1,
+                    Read::Part => {
+                        tokio::task::yield_now().await;
+                        break;
+                    }
+                }
             }
             if self.input.is_empty() {
                 self.input = Vec::new();
             }
-            tokio::task::yield_now().await;
         }
-    }
-
-    /// Serves what is there: until the client has nothing more, or others should get their turn.
-    async fn turn(&mut self) -> io::Result<Next> {
-        for _ in 0..READS_PER_TURN {
-            match self.read() {
-                Ok(0) => return Ok(Next::Close),
-                Ok(read) => self.session.tally.add(Counter::BytesRead, read as u64),
-                Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(Next::Serve),
-                Err(why) => return Err(why),
-            }
-            if self.serve_input().await? == Next::Close {
-                return Ok(Next::Close);
-            }
-        }
-        Ok(Next::More)
     }
 
     /// Serves what had come in when the server was told to close. A client that goes on sending is not waited for.
     async fn drain(&mut self) -> io::Result<()> {
         let started = Instant::now();
-        while self.turn().await? == Next::More && started.elapsed() < CLOSE_TIME_MAX {
+        loop {
+            // The event loop looks at the socket once more.
             tokio::task::yield_now().await;
+            let is_over = matches!(self.serve_read().await?, Read::Nothing | Read::Last);
+            if is_over || started.elapsed() >= CLOSE_TIME_MAX {
+                return self.session.stream.shutdown().await;
+            }
         }
-        self.session.stream.shutdown().await
+    }
+
+    /// Reads once, and serves what that brought.
+    async fn serve_read(&mut self) -> io::Result<Read> {
+        match self.read().await {
+            Ok(0) => return Ok(Read::Last),
+            Ok(read) => self.session.tally.add(Counter::BytesRead, read as u64),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Nothing),
+            Err(why) => return Err(why),
+        }
+        let read = if self.input.len() < self.input.capacity() { Read::All } else { Read::Part };
+        let next = self.serve_input().await?;
+        Ok(if next == Next::Close { Read::Last } else { read })
     }
 
     /// Reads what there is, behind what is there.
-    fn read(&mut self) -> io::Result<usize> {
+    async fn read(&mut self) -> io::Result<usize> {
         if self.input.len() == self.input.capacity() {
             let more = self.input.capacity().clamp(INPUT_BYTES, READ_BYTES_MAX);
             self.input.reserve_exact(more);
         }
-        self.session.stream.try_read_buf(&mut self.input)
+        let mut read = pin!(self.session.stream.read_buf(&mut self.input));
+        poll_fn(|cx| match read.as_mut().poll(cx) {
+            Poll::Ready(read) => Poll::Ready(read),
+            Poll::Pending => Poll::Ready(Err(io::ErrorKind::WouldBlock.into())),
+        })
+        .await
     }
 
     /// Serves all commands that are complete, and writes their replies.
@@ -169,7 +197,7 @@ impl Connection {
                     }
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
-                Step::Store(block) => commands::store(&mut self.session, *block).await,
+                Step::Store(block) => commands::store(&mut self.session, block).await,
                 // As for a value that is there whole: it waits for room, and is then refused.
                 Step::NoRoom if self.session.server.settings.evict && waits < ROOM_TRIES_MAX => {
                     waits += 1;
@@ -178,7 +206,7 @@ impl Connection {
                     continue;
                 }
                 Step::NoRoom => match self.decoder.give_up() {
-                    Some(block) => commands::no_room(&mut self.session, *block),
+                    Some(block) => commands::no_room(&mut self.session, &block),
                     None => Next::Serve,
                 },
                 Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, &key, noreply),

@@ -3,6 +3,7 @@
 //! ```text
 //!   client -- tcp --> listen      whose door it is
 //!             unix    server      accepts, bounds the number, closes cleanly
+//!                     threads     an event loop each, connections in turns
 //!                     connection  one task each: bytes in, replies out in batches
 //!                     parse       bytes to commands; pure
 //!                     arrival     the memory of values that are not there whole yet
@@ -47,6 +48,8 @@
 //!    dropped nevertheless; when pieces of values take half as much again as the budget, nothing of more than 16 KiB is stored.
 //! 8. With `-M`, a tenant's `max` bounds what it stores, and drops nothing either; its `min`, `low` and `high` mean nothing. When many
 //!    store at once, it may have one value more for each thread but one.
+//! 9. Of two keys with the same hash of 64 bits, which is keyed and new in every process, the one that is stored later takes the other's place,
+//!    also with `-M` (see `name.rs`).
 
 #![forbid(unsafe_code)]
 
@@ -56,9 +59,11 @@ mod auth;
 mod commands;
 mod config;
 mod connection;
+mod data;
 mod expiry;
 mod http;
 mod listen;
+mod name;
 mod options;
 mod parse;
 mod prefix;
@@ -72,6 +77,7 @@ mod stream;
 mod tenant;
 #[cfg(test)]
 mod tests;
+mod threads;
 mod value;
 mod watch;
 
@@ -92,12 +98,9 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: args::Settings) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(settings.threads)
-        .enable_all()
-        .build()
+    let threads = threads::Threads::start(settings.threads)
         .map_err(|why| format!("cannot start {} threads: {why}", settings.threads))?;
-    let outcome = runtime.block_on(server::serve(settings));
-    runtime.shutdown_timeout(server::CLOSE_TIME_MAX);
+    let outcome = threads.run(server::serve(settings, threads.turns()));
+    threads.end(server::CLOSE_TIME_MAX);
     outcome
 }

@@ -6,18 +6,16 @@
 //! that is in no budget; when it is too much, nothing long is stored until somebody reads, or leaves ([`store`](crate::store)).
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::io::{self, IoSlice, Write};
-use std::sync::Arc;
+use std::pin::Pin;
 
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 
-use crate::value::{Data, Value};
+use crate::value::Value;
 
 /// Replies of so many bytes are written out before the next command is looked at.
 const OUTPUT_BYTES_MAX: usize = 128 * 1024;
-
-/// Values up to this length are copied: cheaper than a slice of their own.
-const COPY_BYTES_MAX: usize = 2048;
 
 /// Slices for one write; the kernel takes up to 1024, but this many pieces are more than a socket buffer takes.
 const SLICES_MAX: usize = 64;
@@ -38,7 +36,7 @@ pub struct Output {
 #[derive(Debug)]
 enum Part {
     Text(Vec<u8>),
-    Data(Arc<Data>),
+    Value(Value),
 }
 
 impl Output {
@@ -72,22 +70,22 @@ impl Output {
     pub fn value(&mut self, key: &[u8], value: &Value, unique: bool) {
         self.push(b"VALUE ");
         self.push(key);
-        let length = value.data.len();
+        let (flags, length) = (value.flags(), value.len());
         if unique {
-            self.format(format_args!(" {} {} {}", value.flags, length, value.unique));
+            self.format(format_args!(" {flags} {length} {}", value.unique()));
         } else {
-            self.format(format_args!(" {} {}", value.flags, length));
+            self.format(format_args!(" {flags} {length}"));
         }
-        self.data(&value.data);
+        self.data(value);
     }
 
     /// Adds the bytes, and a line's end.
-    pub fn data(&mut self, data: &Arc<Data>) {
-        if data.len() <= COPY_BYTES_MAX {
-            self.push(data.front());
+    pub fn data(&mut self, value: &Value) {
+        if let Some(short) = value.short() {
+            self.push(short);
         } else {
-            self.parts.push_back(Part::Data(Arc::clone(data)));
-            self.length += data.len();
+            self.parts.push_back(Part::Value(value.clone()));
+            self.length += value.len();
         }
         self.push(b"\r\n");
     }
@@ -105,11 +103,13 @@ impl Output {
     pub async fn flush(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<u64> {
         let total = self.length;
         while self.length > 0 {
-            let written = {
+            // Made again for each try, so that who waits does not keep a kilobyte of them.
+            let written = poll_fn(|cx| {
                 let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                 let count = self.slices(&mut slices);
-                to.write_vectored(&slices[..count]).await?
-            };
+                Pin::new(&mut *to).poll_write_vectored(cx, &slices[..count])
+            })
+            .await?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -136,7 +136,7 @@ impl Output {
             let skip = if index == 0 { self.written } else { 0 };
             match part {
                 Part::Text(text) => count += fill(&mut slices[count..], [&text[skip..]].into_iter()),
-                Part::Data(data) => count += fill(&mut slices[count..], data.pieces_from(skip)),
+                Part::Value(value) => count += fill(&mut slices[count..], value.pieces_from(skip)),
             }
             if count == SLICES_MAX {
                 break;
@@ -151,7 +151,7 @@ impl Output {
         while let Some(part) = self.parts.pop_front() {
             let length = match &part {
                 Part::Text(text) => text.len(),
-                Part::Data(data) => data.len(),
+                Part::Value(value) => value.len(),
             };
             if self.written < length {
                 self.parts.push_front(part);
@@ -180,10 +180,11 @@ fn fill<'a>(slices: &mut [IoSlice<'a>], bytes: impl Iterator<Item = &'a [u8]>) -
 
 #[cfg(test)]
 mod tests {
-    use std::pin::Pin;
+    use std::sync::Arc;
     use std::task::{Context, Poll};
 
     use super::*;
+    use crate::data::Data;
     use crate::stash::Stash;
     use crate::value::Marks;
 
@@ -219,8 +220,8 @@ mod tests {
             let mut expected = Vec::new();
             for length in [0, 10, 2049, 4088, 8176, 50_000] {
                 let bytes: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
-                let data = Arc::new(Data::copy(&bytes, &stash));
-                output.value(b"k", &Value { flags: 3, marks: Marks::default(), unique: 9, data }, length == 10);
+                let value = Value::new(b"k", 3, Marks::default(), 9, &Data::copy(&bytes, &stash));
+                output.value(b"k", &value, length == 10);
                 output.line("END");
                 let unique = if length == 10 { " 9" } else { "" };
                 expected.extend(format!("VALUE k 3 {length}{unique}\r\n").bytes());

@@ -24,6 +24,7 @@ use crate::stash::Stash;
 use crate::stats::{Counter, Counters};
 use crate::store::Store;
 use crate::stream::Stream;
+use crate::threads::Turns;
 
 /// After a signal, clients get this long to take the replies of commands that had begun.
 pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
@@ -71,11 +72,11 @@ pub struct Listeners {
 /// # Errors
 ///
 /// An address cannot be listened on, or the cache cannot be made.
-pub async fn serve(settings: Settings) -> Result<(), String> {
+pub async fn serve(settings: Settings, turns: Turns) -> Result<(), String> {
     let stopped = stopped()?;
     let (server, listeners) = Server::open(settings).await?;
     server.greet();
-    server.run(listeners, stopped).await;
+    server.run(listeners, turns, stopped).await;
     Ok(())
 }
 
@@ -101,14 +102,24 @@ fn stopped() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
-async fn accept(server: Arc<Server>, listener: Listener, closing: watch::Receiver<()>) {
+async fn accept(server: Arc<Server>, listener: Listener, turns: Arc<Turns>, closing: watch::Receiver<()>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => match server.admit() {
                 Some(seat) => {
                     server.note(1, format_args!("{peer} connected"));
                     let scope = listener.scope.clone();
-                    tokio::spawn(connection::serve(seat, stream, scope, closing.clone()));
+                    let closing = closing.clone();
+                    let moved = stream.leave().map(|stream| {
+                        turns.next().spawn(async move {
+                            if let Ok(stream) = stream.arrive() {
+                                connection::serve(seat, stream, scope, closing).await;
+                            }
+                        })
+                    });
+                    if let Err(why) = moved {
+                        server.note(1, format_args!("connection closed: {why}"));
+                    }
                 }
                 None => drop(tokio::spawn(turn_away(stream))),
             },
@@ -147,11 +158,12 @@ impl Server {
     }
 
     /// Lets clients in until `stopped` resolves; then lets the commands that run end, within [`CLOSE_TIME_MAX`].
-    pub async fn run(self: &Arc<Self>, listeners: Listeners, stopped: impl Future<Output = ()>) {
+    pub async fn run(self: &Arc<Self>, listeners: Listeners, turns: Turns, stopped: impl Future<Output = ()>) {
+        let turns = Arc::new(turns);
         let (close, closing) = watch::channel(());
         let mut doors = JoinSet::new();
         for listener in listeners.cache {
-            doors.spawn(accept(Arc::clone(self), listener, closing.clone()));
+            doors.spawn(accept(Arc::clone(self), listener, Arc::clone(&turns), closing.clone()));
         }
         if let Some(listener) = listeners.http {
             doors.spawn(http::serve(Arc::clone(self), listener, closing.clone()));

@@ -10,11 +10,16 @@
 //! It knows how many pieces are out, whoever has them: the cache, a value that arrives, or a client that does not read while the cache
 //! has dropped the value long since.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::value::{block_bytes, PIECE_BYTES};
+use crate::data::{block_bytes, PIECE_BYTES};
+
+/// What is longer than this, and not longer than a piece, is kept in one: an eighth is wasted at most.
+const POOLED_BYTES_MIN: usize = PIECE_BYTES - PIECE_BYTES / 8;
 
 /// Pieces that belong to no value now.
 #[derive(Debug)]
@@ -43,6 +48,14 @@ impl Stash {
         piece
     }
 
+    /// An empty buffer for so many bytes: a piece, if they fill most of one.
+    pub fn take_for(&self, bytes: usize) -> Vec<u8> {
+        match bytes {
+            POOLED_BYTES_MIN..=PIECE_BYTES => self.take(),
+            _ => Vec::with_capacity(bytes),
+        }
+    }
+
     /// Takes pieces back; frees what it has no room for.
     pub fn give(&self, mut given: Vec<Box<[u8]>>) {
         // Relaxed: as in `take`.
@@ -69,9 +82,72 @@ impl Stash {
     }
 }
 
+/// Bytes in one block. If that is a piece, it goes back to its stash.
+#[derive(Debug)]
+pub struct Pooled {
+    bytes: Vec<u8>,
+    stash: Arc<Stash>,
+}
+
+impl Pooled {
+    /// All parts, one after the other.
+    pub fn concat(parts: &[&[u8]], stash: &Arc<Stash>) -> Self {
+        let mut bytes = stash.take_for(parts.iter().map(|part| part.len()).sum());
+        parts.iter().for_each(|part| bytes.extend_from_slice(part));
+        Self::new(bytes, stash)
+    }
+
+    /// What was [taken](Stash::take_for), filled.
+    pub fn new(bytes: Vec<u8>, stash: &Arc<Stash>) -> Self {
+        Self { bytes, stash: Arc::clone(stash) }
+    }
+
+    pub fn stash(&self) -> &Arc<Stash> {
+        &self.stash
+    }
+
+    /// What it takes of the allocator.
+    pub fn heap_bytes(&self) -> usize {
+        block_bytes(self.bytes.capacity())
+    }
+}
+
+impl Deref for Pooled {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        if self.bytes.capacity() == PIECE_BYTES {
+            let mut piece = std::mem::take(&mut self.bytes);
+            piece.resize(PIECE_BYTES, 0);
+            self.stash.give(vec![piece.into_boxed_slice()]);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_fills_most_of_a_piece_is_one() {
+        let stash = Arc::new(Stash::new(1 << 20));
+        for (length, is_piece) in
+            [(0, false), (3576, false), (3577, true), (PIECE_BYTES, true), (PIECE_BYTES + 1, false)]
+        {
+            let block = Pooled::concat(&[&vec![7; length / 3], &vec![7; length - length / 3]], &stash);
+            assert!(block.iter().all(|&byte| byte == 7) && block.len() == length);
+            assert_eq!(stash.bytes_out() > 0, is_piece, "{length}");
+            assert_eq!(block.heap_bytes(), block_bytes(if is_piece { PIECE_BYTES } else { length }));
+            drop(block);
+            assert_eq!(stash.bytes_out(), 0);
+        }
+    }
 
     #[test]
     fn a_stash_is_bounded_and_hands_out_empty_pieces() {

@@ -3,27 +3,28 @@
 //! Each tenant is a group of a [`Runtime`], each value an entry of one [`Cache`], charged to its key's tenant. There is no
 //! other size anywhere: who may keep how much follows from the budget, the tenants' limits, and who uses what.
 
-use std::hash::RandomState;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lowwater::cache::{Current, Op, Reason, Visit};
-use lowwater::pressure::{PressureConfig, Psi, Trigger};
+use lowwater::pressure::{PressureConfig, Psi, Trigger, Watermarks};
 use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 use tokio::sync::mpsc;
 
 use crate::args::Settings;
 use crate::arrival::Claim;
 use crate::config::Limits;
+use crate::data::Data;
 use crate::expiry::Expiry;
+use crate::name::{AsIs, Name, Names};
 use crate::stash::Stash;
 use crate::tenant::{Tenant, Tenants};
-use crate::value::{block_bytes, Data, Marks, Value};
+use crate::value::{Marks, Value};
 use crate::watch::Watchers;
 
-/// Keys are chosen by clients, so their hash is one that clients cannot aim at.
-type Values = Cache<Box<[u8]>, Value, RandomState>;
+/// A key lies with its value.
+type Values = Cache<Name, Value, AsIs>;
 
 /// When there is no room at the moment, a store waits for the reclaimer: so long, so many times.
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
@@ -36,6 +37,9 @@ const PIECES_PERCENT_MAX: u64 = 150;
 /// What is not long: a connection's buffers are as large.
 const SHORT_BYTES_MAX: usize = 16 * 1024;
 
+/// So much is kept free below the budget at least, if that is not too large a part of it.
+const FREE_BYTES_MIN: Bytes = Bytes::kib(512);
+
 /// Memory is short when tasks of the machine wait for it longer than this in a window; the kernel lets everybody ask for windows of 2 s.
 const STALL_MAX: Duration = Duration::from_millis(150);
 const STALL_WINDOW: Duration = Duration::from_secs(2);
@@ -45,6 +49,7 @@ const STALL_WINDOW: Duration = Duration::from_secs(2);
 pub struct Store {
     runtime: Runtime,
     cache: Values,
+    names: Names,
     tenants: Arc<Tenants>,
     stash: Arc<Stash>,
     departures: Arc<Departures>,
@@ -132,7 +137,7 @@ pub struct TenantReport {
 }
 
 impl<'a> There<'a> {
-    fn of(current: &'a Current<'_, Box<[u8]>, Value>) -> Self {
+    fn of(current: &'a Current<'_, Name, Value>) -> Self {
         Self { value: current.value(), left: current.time_left() }
     }
 }
@@ -149,14 +154,14 @@ impl Store {
         let departures = Arc::new(Departures::default());
         let started = Instant::now();
         let (bereaved, noted) = (Arc::clone(&tenants), Arc::clone(&departures));
-        let cache = Cache::<Box<[u8]>, Value>::builder(&runtime)
+        let cache = Cache::<Name, Value>::builder(&runtime)
             .name("values")
-            .hasher(RandomState::new())
-            .weigher(|key, value| weight(key, value))
-            .eviction_listener(move |key, value, cause| match cause {
+            .hasher(AsIs::default())
+            .weigher(|_, value| weight(value))
+            .eviction_listener(move |_, value, cause| match cause {
                 RemovalCause::Size => {
-                    bereaved.count_eviction(key);
-                    noted.evicted(key, value, idle_seconds(value, started));
+                    bereaved.count_eviction(value.key());
+                    noted.evicted(value.key(), value, idle_seconds(value, started));
                 }
                 RemovalCause::Expired => noted.expired(value),
                 _ => {}
@@ -165,41 +170,50 @@ impl Store {
             .map_err(|why| why.to_string())?;
         let (unique, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
         let stash = Arc::clone(stash);
-        Ok(Self { runtime, cache, tenants, stash, departures, unique, flushed, started, evict })
+        let names = Names::new();
+        Ok(Self { runtime, cache, names, tenants, stash, departures, unique, flushed, started, evict })
     }
 
-    /// The value under `key`, to be read: counts for its tenant, and as a use of the value.
-    pub fn get(&self, key: &[u8]) -> Option<Value> {
-        let value = self.find(key)?;
-        self.used(&value);
-        Some(value)
+    /// What `look` sees of the value under `key`: counts for its tenant, and as a use of the value. Memory that is freed meanwhile waits.
+    pub fn read<R>(&self, key: &[u8], look: impl FnOnce(&Value) -> R) -> Option<R> {
+        let pinned = self.cache.pin();
+        let value = pinned.get(&self.names.of(key)).filter(|value| self.is_at(value, key));
+        self.tenants.count_read(key, value.is_some());
+        value.map(|value| {
+            value.seen.fetch(self.now_seconds());
+            look(value)
+        })
     }
 
-    /// As [`get`](Self::get), but what was noted of its last use can still be seen, until [`used`](Self::used).
+    /// The value under `key`, as in [`read`](Self::read), but what was noted of its last use stays until [`used`](Self::used).
     pub fn find(&self, key: &[u8]) -> Option<Value> {
-        let value = self.cache.get(key).filter(|value| self.is_there(value));
+        let pinned = self.cache.pin();
+        let value = pinned.get(&self.names.of(key)).filter(|value| self.is_at(value, key));
         self.tenants.count_read(key, value.is_some());
-        value
+        value.cloned()
     }
 
-    /// As [`get`](Self::get), but no use of the value.
+    /// As [`find`](Self::find), but no use of the value.
     pub fn peek(&self, key: &[u8]) -> Option<Value> {
-        let value = self.cache.peek(key).filter(|value| self.is_there(value));
+        let pinned = self.cache.pin();
+        let value = pinned.peek(&self.names.of(key)).filter(|value| self.is_at(value, key));
         self.tenants.count_read(key, value.is_some());
-        value
+        value.cloned()
     }
 
-    /// Notes that a value was read.
-    pub fn used(&self, value: &Value) {
-        value.data.seen.fetch(self.now_seconds());
+    /// Notes that the value under `key` was read; whether there is one.
+    pub fn used(&self, key: &[u8]) -> bool {
+        let pinned = self.cache.pin();
+        let value = pinned.peek(&self.names.of(key)).filter(|value| self.is_at(value, key));
+        value.inspect(|value| value.seen.fetch(self.now_seconds())).is_some()
     }
 
     /// What `look` sees of the value under `key` and of the time left to it; it may be asked more than once. No use of the value.
     pub fn inspect<R>(&self, key: &[u8], mut look: impl FnMut(There<'_>) -> R) -> Option<R> {
         let mut seen = None;
         // Nothing is put there, so nothing can be in its way.
-        let _kept = self.cache.entry(key.into()).and_compute(|current| {
-            seen = current.filter(|there| self.is_there(there.value())).map(|there| look(There::of(&there)));
+        let _kept = self.cache.entry(self.names.of(key)).and_compute(|current| {
+            seen = current.filter(|there| self.is_at(there.value(), key)).map(|there| look(There::of(&there)));
             Op::Keep
         });
         seen
@@ -208,9 +222,9 @@ impl Store {
     /// The keys of a part of all values, to be asked for until [`Visit::is_done`].
     pub fn keys(&self, at: &mut Visit) -> Vec<Listed> {
         let mut keys = Vec::new();
-        self.cache.visit(at, |key, value| {
+        self.cache.visit(at, |_, value| {
             if self.is_there(value) {
-                keys.push(Listed { key: key.clone(), binary: value.marks.binary });
+                keys.push(Listed { key: value.key().into(), binary: value.marks().binary });
             }
         });
         keys
@@ -223,23 +237,21 @@ impl Store {
 
     /// Gives the value under `key` another time, which is a use of it; whether there is one.
     pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
-        let Some(value) = self.cache.peek(key).filter(|value| self.is_there(value)) else { return false };
-        self.used(&value);
-        self.expire(key, expiry)
+        self.used(key) && self.expire(key, expiry)
     }
 
     /// As [`touch`](Self::touch), but what is noted of its use stays.
     pub fn expire(&self, key: &[u8], expiry: Expiry) -> bool {
         match expiry {
             Expiry::Past => self.remove(key),
-            Expiry::Never => self.cache.touch(key, None),
-            Expiry::In(time) => self.cache.touch(key, Some(time)),
+            Expiry::Never => self.cache.touch(&self.names.of(key), None),
+            Expiry::In(time) => self.cache.touch(&self.names.of(key), Some(time)),
         }
     }
 
     /// Drops the value under `key`; whether there was one.
     pub fn remove(&self, key: &[u8]) -> bool {
-        self.cache.remove(key).is_some_and(|value| self.is_there(&value))
+        self.cache.remove(&self.names.of(key)).is_some_and(|value| self.is_at(&value, key))
     }
 
     /// Changes what is under `key`, atomically: `edit` sees the value there and decides. If another client changes it in between,
@@ -292,8 +304,9 @@ impl Store {
         expiry: Expiry,
         edit: &mut impl FnMut(Option<There<'_>>) -> (Edit, R),
     ) -> Result<R, Reason> {
+        let name = self.names.of(key);
         let mut missing = None;
-        if !self.cache.contains_key(key) {
+        if !self.cache.contains_key(&name) {
             let said = edit(None);
             // A key that is not there and is to stay away makes no tenant.
             if let (Edit::Keep | Edit::Remove, answer) = said {
@@ -302,14 +315,14 @@ impl Store {
             missing = Some(said);
         }
         let tenant = self.tenants.of(key);
-        let place = self.cache.entry(key.into()).group(&tenant.group);
+        let place = self.cache.entry(name).group(&tenant.group);
         let place = match expiry {
             Expiry::In(time) => place.time_to_live(time),
             Expiry::Never | Expiry::Past => place.forever(),
         };
         // Without evictions, nothing is to be reclaimed for a value; so it is not put there to try.
         let has_room = |value: &Value| {
-            let bytes = weight(key, value).saturating_add(Values::ENTRY_BYTES);
+            let bytes = weight(value).saturating_add(Values::ENTRY_BYTES);
             self.evict || tenant.has_room(bytes) || {
                 // What was freed lately may lie in a thread's stock.
                 self.runtime.tree().drain_stock();
@@ -319,11 +332,13 @@ impl Store {
         let mut full = false;
         let mut answer = None;
         let done = place.and_compute(|current| {
-            let there = current.as_ref().filter(|there| self.is_there(there.value())).map(There::of);
+            let is_anothers = current.as_ref().is_some_and(|there| there.value().key() != key);
+            let there = current.as_ref().filter(|there| self.is_at(there.value(), key)).map(There::of);
             let (edit, said) = missing.take().filter(|_| there.is_none()).unwrap_or_else(|| edit(there));
             answer = Some(said);
             match edit {
                 Edit::Keep => Op::Keep,
+                Edit::Remove if is_anothers => Op::Keep,
                 Edit::Remove => Op::Remove,
                 // Stored, and over at once.
                 Edit::Put(_) if expiry == Expiry::Past => Op::Remove,
@@ -345,7 +360,7 @@ impl Store {
     /// Whether it is short, or the pieces that are out are not too many.
     fn holds_little(&self, value: &Value) -> bool {
         let are_few = || self.stash.bytes_out() <= self.budget().get().saturating_mul(PIECES_PERCENT_MAX) / 100;
-        value.data.len() <= SHORT_BYTES_MAX || are_few() || {
+        value.len() <= SHORT_BYTES_MAX || are_few() || {
             // Some may only wait for readers of the cache.
             self.cache.collect();
             are_few()
@@ -406,10 +421,15 @@ impl Store {
         self.cache.retain(|_, value| self.is_there(value));
     }
 
+    /// Whether it is that of `key`, and no flush has ended it.
+    fn is_at(&self, value: &Value, key: &[u8]) -> bool {
+        value.key() == key && self.is_there(value)
+    }
+
     /// Whether no flush has ended it.
     fn is_there(&self, value: &Value) -> bool {
         // Acquire: meets the Release in `flush`. Who hears of a flush from whoever asked for it finds nothing from before.
-        value.unique > self.flushed.load(Ordering::Acquire)
+        value.unique() > self.flushed.load(Ordering::Acquire)
     }
 
     pub fn totals(&self) -> Totals {
@@ -436,9 +456,10 @@ impl Store {
     }
 
     /// A value to be put there: with a number of its own, used now.
-    pub fn value(&self, flags: u32, marks: Marks, data: Arc<Data>) -> Value {
-        data.seen.store(self.now_seconds());
-        Value { flags, marks, unique: self.number(), data }
+    pub fn value(&self, key: &[u8], flags: u32, marks: Marks, data: &Data) -> Value {
+        let value = Value::new(key, flags, marks, self.number(), data);
+        value.seen.store(self.now_seconds());
+        value
     }
 
     /// A number that no value had.
@@ -476,14 +497,14 @@ impl Departures {
     fn evicted(&self, key: &[u8], value: &Value, idle_seconds: u32) {
         // Relaxed: tallies for people.
         self.evicted_idle_seconds.store(u64::from(idle_seconds), Ordering::Relaxed);
-        if !value.data.seen.fetched() {
+        if !value.seen.fetched() {
             self.evicted_unfetched.fetch_add(1, Ordering::Relaxed);
         }
         self.watchers.evicted(key, value, idle_seconds);
     }
 
     fn expired(&self, value: &Value) {
-        if !value.data.seen.fetched() {
+        if !value.seen.fetched() {
             // Relaxed: as above.
             self.expired_unfetched.fetch_add(1, Ordering::Relaxed);
         }
@@ -492,7 +513,7 @@ impl Departures {
 
 /// With ears for the machine's memory, if that is wanted: for as much of it as there is here.
 fn runtime(settings: &Settings) -> Result<Runtime, String> {
-    let builder = Runtime::builder().budget(settings.budget);
+    let builder = Runtime::builder().budget(settings.budget).watermarks(watermarks(settings.budget));
     if !settings.pressure {
         return builder.build().map_err(|why| why.to_string());
     }
@@ -503,12 +524,20 @@ fn runtime(settings: &Settings) -> Result<Runtime, String> {
     told.or_else(|_| builder.build()).map_err(|why| why.to_string())
 }
 
-fn weight(key: &[u8], value: &Value) -> Bytes {
-    Bytes::new((block_bytes(key.len()) + value.data.heap_bytes()) as u64)
+/// Values make room for each other one by one, so little of the budget needs to be free; but not so little that some large ones at once find
+/// none before the reclaimer has woken.
+fn watermarks(budget: Bytes) -> Watermarks {
+    let part = |of: u64| Bytes::new(budget.get() / of);
+    let low_gap = part(128).max(part(32).min(FREE_BYTES_MIN));
+    Watermarks { low_gap, high_gap: low_gap.saturating_add(low_gap) }
+}
+
+fn weight(value: &Value) -> Bytes {
+    Bytes::new(value.heap_bytes() as u64)
 }
 
 fn idle_seconds(value: &Value, started: Instant) -> u32 {
-    seconds_since(started).saturating_sub(value.data.seen.last_used_seconds())
+    seconds_since(started).saturating_sub(value.seen.last_used_seconds())
 }
 
 fn seconds_since(started: Instant) -> u32 {
@@ -525,17 +554,17 @@ mod tests {
         let stash = Arc::new(Stash::new(0));
         let store = Store::new(&settings, &stash).unwrap();
         let put = |expected: Option<&'static [u8]>, bytes: &'static [u8]| {
-            let data = Arc::new(Data::copy(bytes, &stash));
+            let data = Data::copy(bytes, &stash);
             let edit = |there: Option<There<'_>>| {
-                assert_eq!(there.map(|there| there.value.data.front().to_vec()).as_deref(), expected);
-                (Edit::Put(store.value(0, Marks::default(), Arc::clone(&data))), ())
+                assert_eq!(there.map(|there| there.value.first().to_vec()).as_deref(), expected);
+                (Edit::Put(store.value(b"k", 0, Marks::default(), &data)), ())
             };
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(store.update(b"k", Expiry::Never, edit)).unwrap();
         };
         let keys = || store.keys(&mut Visit::new());
         let is_gone = || {
-            store.get(b"k").is_none()
+            store.read(b"k", |_| ()).is_none()
                 && store.find(b"k").is_none()
                 && store.peek(b"k").is_none()
                 && store.inspect(b"k", |_| ()).is_none()
@@ -549,7 +578,7 @@ mod tests {
         assert!(is_gone());
         put(None, b"3");
         store.drop_flushed();
-        assert!(store.get(b"k").is_some(), "what came after the flush stays");
+        assert!(store.find(b"k").is_some(), "what came after the flush stays");
         store.flush();
         assert_eq!((is_gone(), store.totals().items), (true, 1));
         assert!(!store.remove(b"k"));
@@ -566,16 +595,16 @@ mod tests {
         let store = Store::new(&settings, &stash).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let set = |n: u32, bytes: &[u8]| {
-            let data = Arc::new(Data::copy(bytes, &stash));
-            let edit = |_: Option<There<'_>>| (Edit::Put(store.value(0, Marks::default(), Arc::clone(&data))), ());
-            runtime.block_on(store.update(&n.to_be_bytes(), Expiry::Never, edit))
+            let (key, data) = (n.to_be_bytes(), Data::copy(bytes, &stash));
+            let edit = |_: Option<There<'_>>| (Edit::Put(store.value(&key, 0, Marks::default(), &data)), ());
+            runtime.block_on(store.update(&key, Expiry::Never, edit))
         };
         let large = vec![7; 1_000_000];
         (0..50).for_each(|n| assert_eq!(set(n, &large), Ok(()), "{n}: nobody holds anything"));
         let mut held = Vec::new();
         let mut stored = 50;
         while set(stored, &large).is_ok() {
-            held.extend(store.get(&stored.to_be_bytes()));
+            held.extend(store.find(&stored.to_be_bytes()));
             stored += 1;
             assert!(stored < 100);
         }
@@ -583,5 +612,38 @@ mod tests {
         assert_eq!(set(0, b"short"), Ok(()));
         held.clear();
         assert_eq!(set(0, &large), Ok(()));
+    }
+
+    #[test]
+    fn of_two_keys_of_one_name_the_later_is_there() {
+        let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
+        let stash = Arc::new(Stash::new(0));
+        let mut store = Store::new(&settings, &stash).unwrap();
+        store.names.bits = 0;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let edit = |key: &'static [u8], edit: Edit| {
+            let see = |there: Option<There<'_>>| (edit.clone(), there.map(|there| there.value.key().to_vec()));
+            runtime.block_on(store.update(key, Expiry::Never, see)).unwrap()
+        };
+        let value = |key: &[u8]| store.value(key, 0, Marks::default(), &Data::copy(key, &stash));
+        assert_eq!(edit(b"a", Edit::Put(value(b"a"))), None);
+        for edit in [|_| Edit::Keep, |_| Edit::Remove].map(|make: fn(()) -> Edit| make(())) {
+            let see = |there: Option<There<'_>>| (edit.clone(), there.is_some());
+            assert_eq!(runtime.block_on(store.update(b"b", Expiry::Past, see)), Ok(false));
+        }
+        let is_there = |key: &[u8]| {
+            let read = store.read(key, |value| value.key() == key);
+            let found = [store.find(key), store.peek(key)].map(|value| value.map(|value| value.key() == key));
+            let seen = [store.inspect(key, |there| there.value.key() == key), store.used(key).then_some(true)];
+            let all = [read, found[0], found[1], seen[0], seen[1]];
+            assert!(all == [Some(true); 5] || all == [None; 5], "{all:?}");
+            all[0].is_some()
+        };
+        assert!(is_there(b"a") && !is_there(b"b"));
+        assert!(!store.touch(b"b", Expiry::Past) && is_there(b"a"));
+        assert_eq!(edit(b"b", Edit::Put(value(b"b"))), None, "it is another's");
+        assert!(is_there(b"b") && !is_there(b"a"));
+        assert_eq!(edit(b"b", Edit::Remove).as_deref(), Some(&b"b"[..]));
+        assert!(!is_there(b"b") && !is_there(b"a"));
     }
 }

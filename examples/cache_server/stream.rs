@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
@@ -15,6 +15,25 @@ pub enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(UnixStream),
+}
+
+/// A stream on its way from one thread's event loop to another's.
+#[derive(Debug)]
+pub enum Moving {
+    Tcp(std::net::TcpStream),
+    #[cfg(unix)]
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl Moving {
+    /// It arrives at the loop that this runs in.
+    pub fn arrive(self) -> io::Result<Stream> {
+        match self {
+            Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
+            #[cfg(unix)]
+            Self::Unix(stream) => UnixStream::from_std(stream).map(Stream::Unix),
+        }
+    }
 }
 
 /// Does the same with either.
@@ -38,6 +57,15 @@ impl Stream {
         }
     }
 
+    /// Leaves the loop that it belongs to.
+    pub fn leave(self) -> io::Result<Moving> {
+        match self {
+            Self::Tcp(stream) => stream.into_std().map(Moving::Tcp),
+            #[cfg(unix)]
+            Self::Unix(stream) => stream.into_std().map(Moving::Unix),
+        }
+    }
+
     /// Resolves when there may be something to read, or the client is gone.
     pub async fn readable(&self) -> io::Result<()> {
         either!(self, stream => stream.readable().await)
@@ -46,6 +74,13 @@ impl Stream {
     /// Reads what there is into `input`'s spare room.
     pub fn try_read_buf(&self, input: &mut Vec<u8>) -> io::Result<usize> {
         either!(self, stream => stream.try_read_buf(input))
+    }
+}
+
+/// A read that leaves room in the buffer is taken for all there is, so the next one is not tried before there is more.
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, input: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        either!(self.get_mut(), stream => Pin::new(stream).poll_read(cx, input))
     }
 }
 

@@ -22,7 +22,8 @@ use tokio::sync::oneshot;
 use crate::args::Settings;
 use crate::config::Limits;
 use crate::listen::Listen;
-use crate::server::Server;
+use crate::server::{Server, CLOSE_TIME_MAX};
+use crate::threads::Threads;
 
 struct Running {
     server: Arc<Server>,
@@ -53,15 +54,17 @@ impl Running {
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-            runtime.block_on(async {
+            let threads = Threads::start(settings.threads).unwrap();
+            let turns = threads.turns();
+            threads.run(async {
                 let (server, listeners) = Server::open(settings).await.unwrap();
                 tell.send(Arc::clone(&server)).unwrap();
                 let stopped = async {
                     let _ = stopped.await;
                 };
-                server.run(listeners, stopped).await;
+                server.run(listeners, turns, stopped).await;
             });
+            threads.end(CLOSE_TIME_MAX);
         });
         let server = told.recv().unwrap();
         let (addresses, http) = (server.addresses.clone(), server.http);

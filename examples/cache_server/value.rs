@@ -1,45 +1,54 @@
-//! A stored value, and the pieces it is kept in.
+//! A stored value: its key, its bytes and what is known of it, in one block if it is not long.
 //!
-//! A cache that is always full lives from what it just freed. Values of every size between a hundred bytes and a megabyte, each
-//! in one block, leave holes that fit nobody, and the process grows far beyond what is charged. So a value is cut into pieces
-//! of one size, which any other value can use next (see [`Stash`]), and a tail.
+//! ```text
+//!   the cache's entry                     the heap
+//!   name | front, length | seen, marks -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
+//! ```
 //!
-//! Benefits: resident memory stays near the charged bytes with the plain allocator; a value of a megabyte needs no megabyte
-//! in one place; it is written to the socket from where it lies. Costs: a pointer for each piece, which is charged.
+//! A short value belongs to its entry alone, and is copied to whoever wants it: a count of those who have it would cost more bytes, and a line
+//! that they all write. Clones of a long one share the bytes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use crate::stash::Stash;
-
-/// One piece: with the 8 bytes that glibc's allocator puts before a block, 4 KiB.
-pub const PIECE_BYTES: usize = 4096 - 8;
+use crate::data::{block_bytes, Data, Full, PIECE_BYTES};
+use crate::stash::Pooled;
 
 /// The one slab class, where memcached's clients ask for a class: there are none here.
 pub const SLAB_CLASS: u32 = 1;
 
-/// Pieces for which the table is laid out at once, on the word of the announced length (1 MiB of them).
-const TABLE_TRUST_MAX: usize = 257;
+/// Values up to this length, with their key, are copied: cheaper than sharing them.
+const SHORT_BYTES_MAX: usize = 2048;
 
-/// What a key leads to. Clones share the bytes.
+/// Of the front, what the number takes.
+const UNIQUE_BYTES: usize = 8;
+
+/// Of the front, what the flags take if they are not 0.
+const FLAGS_BYTES: usize = 4;
+
+/// What a key leads to.
 #[derive(Clone, Debug)]
 pub struct Value {
-    pub flags: u32,
-    /// In the four bytes that alignment leaves behind `flags`.
-    pub marks: Marks,
-    /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas` compares.
-    pub unique: u64,
-    pub data: Arc<Data>,
+    bytes: Bytes,
+    pub seen: Seen,
+    key_bytes: u16,
+    /// The marks, and whether there are flags.
+    bits: u8,
 }
 
-impl Value {
-    /// The same, once somebody was told to store it again.
-    pub fn with_won(&self) -> Self {
-        Self { marks: Marks { won: true, ..self.marks }, ..self.clone() }
-    }
+#[derive(Clone, Debug)]
+enum Bytes {
+    Short(Box<[u8]>),
+    Long(Arc<Long>),
 }
 
-/// What the meta commands note on a value. To change one, the value is replaced, with the same data: so of all that ask, one wins.
+#[derive(Debug)]
+struct Long {
+    front: Pooled,
+    full: Option<Arc<Full>>,
+}
+
+/// What the meta commands note on a value. To change one, the value is replaced: so of all that ask, one wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// Invalidated: shown to readers as such, until it is stored again.
@@ -50,20 +59,14 @@ pub struct Marks {
     pub binary: bool,
 }
 
-/// Bytes in pieces: all full but the tail.
-#[derive(Debug)]
-pub struct Data {
-    /// The full pieces; most values have none.
-    full: Option<Box<Full>>,
-    tail: Box<[u8]>,
-    pub seen: Seen,
+impl Marks {
+    fn bits(self) -> u8 {
+        u8::from(self.stale) | u8::from(self.won) << 1 | u8::from(self.binary) << 2
+    }
 }
 
-#[derive(Debug)]
-struct Full {
-    pieces: Box<[Box<[u8]>]>,
-    stash: Arc<Stash>,
-}
+/// The bit of [`Value::bits`] behind the marks.
+const HAS_FLAGS: u8 = 1 << 3;
 
 /// When a value was last used, and whether it was ever read. Written by readers, so it leaves the line alone when nothing changes:
 /// a value that is read all the time is written to once a second.
@@ -72,6 +75,12 @@ pub struct Seen(AtomicU32);
 
 /// The bit of [`Seen`] that says it was read; the others are seconds since the server started.
 const FETCHED: u32 = 1 << 31;
+
+impl Clone for Seen {
+    fn clone(&self) -> Self {
+        Self(self.get().into())
+    }
+}
 
 impl Seen {
     /// Notes a read.
@@ -84,9 +93,9 @@ impl Seen {
         self.set(self.get() & FETCHED | now_seconds);
     }
 
-    /// Carries over from the data it takes the place of whether that was read.
+    /// Takes over from the value whose place this one's takes whether that was read.
     pub fn inherit(&self, other: &Self) {
-        self.set(other.get());
+        self.set(self.get() | other.get() & FETCHED);
     }
 
     pub fn fetched(&self) -> bool {
@@ -111,210 +120,187 @@ impl Seen {
     }
 }
 
-impl Data {
-    /// A copy of `bytes`.
-    pub fn copy(bytes: &[u8], stash: &Arc<Stash>) -> Self {
-        let mut builder = Builder::new(bytes.len(), stash);
-        builder.extend(bytes);
-        builder.finish()
+impl Value {
+    /// `data` under a key, which is not longer than one with a tenant in front can be.
+    pub fn new(key: &[u8], flags: u32, marks: Marks, unique: u64, data: &Data) -> Self {
+        let has_flags = flags != 0;
+        let flags_bytes = flags.to_ne_bytes();
+        let flags: &[u8] = if has_flags { &flags_bytes } else { &[] };
+        let front = [&unique.to_ne_bytes(), flags, key, &data.tail];
+        let bytes = if data.full.is_some() || front.iter().map(|part| part.len()).sum::<usize>() > SHORT_BYTES_MAX {
+            Bytes::Long(Arc::new(Long { front: Pooled::concat(&front, data.tail.stash()), full: data.full.clone() }))
+        } else {
+            Bytes::Short(front.concat().into_boxed_slice())
+        };
+        let bits = marks.bits() | if has_flags { HAS_FLAGS } else { 0 };
+        Self { bytes, seen: Seen::default(), key_bytes: key.len() as u16, bits }
     }
 
-    /// Both parts, one after the other.
-    pub fn concat(parts: [&Data; 2], stash: &Arc<Stash>) -> Self {
-        let mut builder = Builder::new(parts.iter().map(|part| part.len()).sum(), stash);
-        for piece in parts.iter().flat_map(|part| part.pieces_from(0)) {
-            builder.extend(piece);
+    pub fn key(&self) -> &[u8] {
+        let start = self.key_at();
+        &self.whole_front()[start..start + usize::from(self.key_bytes)]
+    }
+
+    pub fn flags(&self) -> u32 {
+        let flags = self.whole_front()[UNIQUE_BYTES..].first_chunk().filter(|_| self.bits & HAS_FLAGS != 0);
+        flags.copied().map_or(0, u32::from_ne_bytes)
+    }
+
+    pub fn marks(&self) -> Marks {
+        let is = |bit: u8| self.bits >> bit & 1 != 0;
+        Marks { stale: is(0), won: is(1), binary: is(2) }
+    }
+
+    /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas` compares.
+    pub fn unique(&self) -> u64 {
+        self.whole_front().first_chunk().copied().map_or(0, u64::from_ne_bytes)
+    }
+
+    /// The same with other marks.
+    pub fn with_marks(mut self, marks: Marks) -> Self {
+        self.bits = self.bits & HAS_FLAGS | marks.bits();
+        self
+    }
+
+    /// The same, once somebody was told to store it again.
+    pub fn with_won(&self) -> Self {
+        self.clone().with_marks(Marks { won: true, ..self.marks() })
+    }
+
+    /// The same under another number.
+    pub fn with_unique(mut self, unique: u64) -> Self {
+        let unique = unique.to_ne_bytes();
+        match &mut self.bytes {
+            Bytes::Short(front) => front[..UNIQUE_BYTES].copy_from_slice(&unique),
+            // The pieces stay shared.
+            Bytes::Long(long) => {
+                let front = Pooled::concat(&[&unique, &long.front[UNIQUE_BYTES..]], long.front.stash());
+                self.bytes = Bytes::Long(Arc::new(Long { front, full: long.full.clone() }));
+            }
         }
-        builder.finish()
+        self
     }
 
     pub fn len(&self) -> usize {
-        self.pieces().len() * PIECE_BYTES + self.tail.len()
+        self.full().map_or(0, Full::len) + self.tail().len()
     }
 
     /// The first piece: the whole value, if it is not longer than a piece.
-    pub fn front(&self) -> &[u8] {
-        self.pieces().first().unwrap_or(&self.tail)
+    pub fn first(&self) -> &[u8] {
+        self.pieces().next().unwrap_or_default()
     }
 
-    /// The bytes from `offset` on; at most [`Data::len`].
-    pub fn pieces_from(&self, offset: usize) -> impl Iterator<Item = &[u8]> {
-        let pieces = self.pieces();
-        let first = (offset / PIECE_BYTES).min(pieces.len());
+    /// All of it.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.pieces_from(0)
+    }
+
+    /// The bytes from `offset` on; at most [`len`](Self::len).
+    pub fn pieces_from(&self, offset: usize) -> impl Iterator<Item = &[u8]> + Clone {
+        let full = self.full();
+        let first = (offset / PIECE_BYTES).min(full.map_or(0, Full::len) / PIECE_BYTES);
         let mut skip = offset - first * PIECE_BYTES;
-        pieces[first..].iter().chain([&self.tail]).map(move |piece| &piece[std::mem::take(&mut skip)..])
+        let pieces = full.into_iter().flat_map(Full::pieces).skip(first);
+        pieces.chain([self.tail()]).map(move |piece| &piece[std::mem::take(&mut skip)..])
     }
 
-    /// What it takes of the allocator, this struct and its two counters included.
+    /// The whole of it, if it is better copied than shared.
+    pub fn short(&self) -> Option<&[u8]> {
+        matches!(self.bytes, Bytes::Short(_)).then(|| self.tail())
+    }
+
+    /// What it takes of the allocator beyond its entry.
     pub fn heap_bytes(&self) -> usize {
-        let own = block_bytes(2 * size_of::<usize>() + size_of::<Self>());
-        let full = self.full.as_ref().map_or(0, |full| {
-            let table = block_bytes(size_of_val(&*full.pieces));
-            block_bytes(size_of::<Full>()) + table + full.pieces.len() * block_bytes(PIECE_BYTES)
-        });
-        own + full + block_bytes(self.tail.len())
-    }
-
-    fn pieces(&self) -> &[Box<[u8]>] {
-        self.full.as_ref().map_or(&[], |full| &full.pieces)
-    }
-}
-
-impl Drop for Full {
-    fn drop(&mut self) {
-        self.stash.give(std::mem::take(&mut self.pieces).into_vec());
-    }
-}
-
-/// What a block of `bytes` takes in glibc's allocator: 8 bytes before it, the sum rounded up to 16, 32 at least.
-pub fn block_bytes(bytes: usize) -> usize {
-    if bytes == 0 {
-        0
-    } else {
-        (bytes + 8).next_multiple_of(16).max(32)
-    }
-}
-
-/// A value that is still arriving.
-#[derive(Debug)]
-pub struct Builder {
-    length: usize,
-    full: Vec<Box<[u8]>>,
-    piece: Vec<u8>,
-    stash: Arc<Stash>,
-}
-
-impl Builder {
-    /// For `length` bytes; takes no memory yet.
-    pub fn new(length: usize, stash: &Arc<Stash>) -> Self {
-        Self { length, full: Vec::new(), piece: Vec::new(), stash: Arc::clone(stash) }
-    }
-
-    /// Takes from the front of `bytes` what is still missing, and says how much that was.
-    pub fn extend(&mut self, bytes: &[u8]) -> usize {
-        let mut taken = 0;
-        while taken < bytes.len() && !self.is_complete() {
-            let piece_bytes = PIECE_BYTES.min(self.length - self.full.len() * PIECE_BYTES);
-            if self.piece.is_empty() {
-                self.piece =
-                    if piece_bytes == PIECE_BYTES { self.stash.take() } else { Vec::with_capacity(piece_bytes) };
-            }
-            let more = (bytes.len() - taken).min(piece_bytes - self.piece.len());
-            self.piece.extend_from_slice(&bytes[taken..taken + more]);
-            taken += more;
-            if self.piece.len() == PIECE_BYTES {
-                if self.full.is_empty() {
-                    self.full.reserve_exact((self.length / PIECE_BYTES).min(TABLE_TRUST_MAX));
-                }
-                self.full.push(std::mem::take(&mut self.piece).into_boxed_slice());
+        match &self.bytes {
+            Bytes::Short(front) => block_bytes(front.len()),
+            Bytes::Long(long) => {
+                let own = block_bytes(2 * size_of::<usize>() + size_of::<Long>());
+                own + long.front.heap_bytes() + long.full.as_ref().map_or(0, |full| full.heap_bytes())
             }
         }
-        taken
     }
 
-    /// Whether all bytes have come.
-    pub fn is_complete(&self) -> bool {
-        self.missing() == 0
-    }
-
-    /// How many have come.
-    pub fn len(&self) -> usize {
-        self.full.len() * PIECE_BYTES + self.piece.len()
-    }
-
-    /// How many are still to come.
-    pub fn missing(&self) -> usize {
-        self.length - self.len()
-    }
-
-    /// The value.
-    pub fn finish(mut self) -> Data {
-        let pieces = std::mem::take(&mut self.full).into_boxed_slice();
-        let full = (!pieces.is_empty()).then(|| Box::new(Full { pieces, stash: Arc::clone(&self.stash) }));
-        Data { full, tail: std::mem::take(&mut self.piece).into_boxed_slice(), seen: Seen::default() }
-    }
-}
-
-/// What has come of a value that does not come to its end.
-impl Drop for Builder {
-    fn drop(&mut self) {
-        if self.piece.capacity() == PIECE_BYTES {
-            self.piece.resize(PIECE_BYTES, 0);
-            self.full.push(std::mem::take(&mut self.piece).into_boxed_slice());
+    fn whole_front(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Short(front) => front,
+            Bytes::Long(long) => &long.front,
         }
-        if !self.full.is_empty() {
-            self.stash.give(std::mem::take(&mut self.full));
+    }
+
+    fn full(&self) -> Option<&Full> {
+        match &self.bytes {
+            Bytes::Short(_) => None,
+            Bytes::Long(long) => long.full.as_deref(),
         }
+    }
+
+    fn tail(&self) -> &[u8] {
+        &self.whole_front()[self.key_at() + usize::from(self.key_bytes)..]
+    }
+
+    fn key_at(&self) -> usize {
+        UNIQUE_BYTES + if self.bits & HAS_FLAGS != 0 { FLAGS_BYTES } else { 0 }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn bytes(data: &Data, offset: usize) -> Vec<u8> {
-        data.pieces_from(offset).flatten().copied().collect()
-    }
+    use crate::stash::Stash;
 
     #[test]
-    fn pieces_add_up_to_the_bytes() {
+    fn what_is_put_in_comes_out() {
         let stash = Arc::new(Stash::new(1 << 20));
         let pattern: Vec<u8> = (0..3 * PIECE_BYTES + 1).map(|n| (n % 253) as u8).collect();
-        // Twice: the second time round the pieces come from the stash, with old bytes in them.
-        for length in
-            [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES, 3 * PIECE_BYTES + 1].repeat(2)
-        {
-            for arriving in [1, 1000, usize::MAX] {
-                let mut builder = Builder::new(length, &stash);
-                for chunk in pattern.chunks(arriving.min(pattern.len())) {
-                    builder.extend(chunk);
+        let marks = |n: usize| Marks { stale: n & 1 != 0, won: n & 2 != 0, binary: n & 4 != 0 };
+        let mut n = 0;
+        for length in [0, 1, 100, 2048, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 1] {
+            for key in [&b""[..], b"key", &[0xff; 500]] {
+                for flags in [0, 1, u32::MAX] {
+                    n += 1;
+                    let data = Data::copy(&pattern[..length], &stash);
+                    let value = Value::new(key, flags, marks(n), u64::MAX - n as u64, &data);
+                    let check = |value: &Value, unique: u64, marks: Marks| {
+                        assert_eq!((value.key(), value.flags(), value.unique()), (key, flags, unique));
+                        assert_eq!((value.marks(), value.len()), (marks, length));
+                        assert!(value.first() == &pattern[..length.min(PIECE_BYTES)]);
+                        assert!(value.short().is_none_or(|short| short == &pattern[..length]));
+                        for offset in [0, 1, PIECE_BYTES, length].into_iter().filter(|&offset| offset <= length) {
+                            let bytes: Vec<u8> = value.pieces_from(offset).flatten().copied().collect();
+                            assert!(bytes == pattern[offset..length], "{length} bytes from {offset}");
+                        }
+                    };
+                    check(&value, u64::MAX - n as u64, marks(n));
+                    check(&value.clone().with_unique(7), 7, marks(n));
+                    check(&value.clone().with_marks(marks(n + 1)), u64::MAX - n as u64, marks(n + 1));
+                    check(&value.with_won(), u64::MAX - n as u64, Marks { won: true, ..marks(n) });
+                    check(&value, u64::MAX - n as u64, marks(n));
                 }
-                assert!(builder.is_complete());
-                let data = builder.finish();
-                assert_eq!(data.len(), length);
-                for offset in [0, 1, PIECE_BYTES, length].into_iter().filter(|&offset| offset <= length) {
-                    assert!(bytes(&data, offset) == pattern[offset..length], "{length} bytes from {offset}");
-                }
-                let joined = Data::concat([&data, &Data::copy(b"tail", &stash)], &stash);
-                assert!(bytes(&joined, 0) == [&pattern[..length], b"tail"].concat());
             }
         }
     }
 
     #[test]
-    fn a_value_that_does_not_come_to_its_end_gives_its_pieces_back() {
-        let stash = Arc::new(Stash::new(1 << 20));
-        for (length, come, pieces) in [
-            (10 * PIECE_BYTES, 0, 0),
-            (10 * PIECE_BYTES, 1, 1),
-            (10 * PIECE_BYTES, 3 * PIECE_BYTES, 3),
-            (10 * PIECE_BYTES, 3 * PIECE_BYTES + 1, 4),
-            // The tail is no piece.
-            (3 * PIECE_BYTES + 2, 3 * PIECE_BYTES + 1, 4),
-        ] {
-            let mut builder = Builder::new(length, &stash);
-            builder.extend(&vec![7; come]);
-            assert_eq!((builder.len(), builder.missing()), (come, length - come));
-            drop(builder);
-            assert_eq!((stash.len(), stash.bytes_out()), (pieces, 0));
-        }
-        let mut builder = Builder::new(3 * PIECE_BYTES, &stash);
-        builder.extend(&[7; 3 * PIECE_BYTES]);
-        let data = builder.finish();
-        assert_eq!(stash.len(), 1, "what has come to its end keeps them");
-        drop(data);
-        assert_eq!(stash.len(), 4);
-    }
-
-    #[test]
     fn heap_bytes_count_every_block() {
         let stash = Arc::new(Stash::new(0));
-        let own = Data::copy(b"", &stash).heap_bytes();
-        assert_eq!(own, 64, "two counts and four words behind 8 bytes, rounded up; nothing for empty parts");
-        assert_eq!(Data::copy(b"x", &stash).heap_bytes() - own, 32, "the smallest block");
-        let large = Data::copy(&[0; 4096], &stash).heap_bytes() - own;
-        assert_eq!(large, 4096 + 32 + 32 + 32, "a piece, its table, where it goes back to, the tail");
-        assert_eq!(size_of::<Value>(), 24, "the marks cost nothing");
+        let heap_bytes = |length: usize, flags: u32| {
+            Value::new(b"0123456789", flags, Marks::default(), 1, &Data::copy(&vec![0; length], &stash)).heap_bytes()
+        };
+        assert_eq!(heap_bytes(0, 0), 32, "8 bytes before it, number, key: 26, rounded up");
+        assert_eq!(
+            (heap_bytes(6, 0), heap_bytes(7, 0), heap_bytes(3, 9)),
+            (32, 48, 48),
+            "flags take 4 if there are any"
+        );
+        assert_eq!(heap_bytes(100, 0), 128);
+        assert_eq!(heap_bytes(2040, 0), 2080 + 64, "a long one has two owners of its own");
+        assert_eq!(heap_bytes(4000, 0), 4096 + 64, "what fills most of a piece is in one");
+        assert_eq!(
+            heap_bytes(4089, 0),
+            4096 + 32 + 48 + 32 + 64,
+            "a piece, its table, who has it, the front, who has all"
+        );
+        assert_eq!(size_of::<Value>(), 24);
     }
 
     #[test]
@@ -326,7 +312,8 @@ mod tests {
         seen.store(11);
         assert_eq!((seen.fetched(), seen.last_used_seconds()), (true, 11));
         let next = Seen::default();
+        next.store(12);
         next.inherit(&seen);
-        assert!(next.fetched(), "the value is the same, its bytes are new");
+        assert_eq!((next.fetched(), next.last_used_seconds()), (true, 12), "the value is the same, its bytes are new");
     }
 }

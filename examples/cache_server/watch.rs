@@ -55,8 +55,8 @@ impl Watchers {
             now.as_secs(),
             now.subsec_micros(),
             uri_encoded(key),
-            if value.data.seen.fetched() { "yes" } else { "no" },
-            value.data.len(),
+            if value.seen.fetched() { "yes" } else { "no" },
+            value.len(),
         );
         let mut queues = self.queues.lock();
         // One whose queue is full misses this line; one that has left goes.
@@ -84,14 +84,15 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::data::Data;
     use crate::stash::Stash;
-    use crate::value::{Data, Marks};
+    use crate::value::Marks;
 
     #[test]
     fn a_watcher_that_does_not_read_is_not_waited_for() {
         let watchers = Watchers::default();
-        let data = Arc::new(Data::copy(b"abc", &Arc::new(Stash::new(0))));
-        let value = Value { flags: 0, marks: Marks::default(), unique: 1, data };
+        let data = Data::copy(b"abc", &Arc::new(Stash::new(0)));
+        let value = Value::new(b"k", 0, Marks::default(), 1, &data);
         watchers.evicted(b"unseen", &value, 0);
         let mut slow = watchers.join().unwrap();
         for _ in 0..QUEUE_LINES + 10 {

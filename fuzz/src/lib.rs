@@ -19,6 +19,7 @@ mod server {
     pub mod arrival;
     pub mod auth;
     pub mod config;
+    pub mod data;
     pub mod listen;
     pub mod options;
     pub mod parse;
@@ -29,4 +30,4 @@ mod server {
     pub mod value;
 }
 // Where those files look for each other.
-use server::{arrival, auth, config, listen, options, parse, scope, stash, stream, tenant, value};
+use server::{arrival, auth, config, data, listen, options, parse, scope, stash, stream, tenant, value};

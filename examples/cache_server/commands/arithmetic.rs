@@ -3,16 +3,15 @@
 //! `incr` wraps at 2^64, `decr` stops at 0. A result shorter than the value before it is filled with spaces to the old length,
 //! as memcached does (it writes in place): `decr` of `"10"` by 1 answers `9` and leaves `"9 "`.
 
-use std::sync::Arc;
-
 use super::answer;
 use crate::connection::Session;
+use crate::data::Data;
 use crate::expiry::Expiry;
 use crate::parse::number;
 use crate::server::Server;
 use crate::stats::Counter;
 use crate::store::{Edit, There};
-use crate::value::{Data, Marks, Value};
+use crate::value::{Marks, Value};
 
 pub(super) const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 pub(super) const NO_MEMORY: &str = "SERVER_ERROR out of memory";
@@ -69,19 +68,19 @@ impl Delta {
 /// `old` with its number changed, and the number; none if it is none.
 pub(super) fn calculate(old: &Value, delta: Delta, server: &Server) -> Option<(Value, u64)> {
     // A number longer than a piece is none that fits in 64 bits.
-    let before = number::unsigned(old.data.front())?;
+    let before = number::unsigned(old.first())?;
     let after = match delta.increment {
         true => before.wrapping_add(delta.amount),
         false => before.saturating_sub(delta.amount),
     };
-    let text = format!("{after:<width$}", width = old.data.len());
-    let data = Arc::new(Data::copy(text.as_bytes(), &server.stash));
+    let text = format!("{after:<width$}", width = old.len());
+    let data = Data::copy(text.as_bytes(), &server.stash);
     // As memcached: a number that has room where it is stays the value it was; one that grows is a new one.
-    let marks = if data.len() == old.data.len() {
-        data.seen.inherit(&old.data.seen);
-        old.marks
-    } else {
-        Marks { binary: old.marks.binary, ..Marks::default() }
-    };
-    Some((server.store.value(old.flags, marks, data), after))
+    let stays = data.len() == old.len();
+    let marks = if stays { old.marks() } else { Marks { binary: old.marks().binary, ..Marks::default() } };
+    let value = server.store.value(old.key(), old.flags(), marks, &data);
+    if stays {
+        value.seen.inherit(&old.seen);
+    }
+    Some((value, after))
 }

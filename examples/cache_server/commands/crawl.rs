@@ -67,9 +67,9 @@ fn describe(key: &[u8], value: &Value, expiry: Expiry, idle_seconds: u32) -> Str
         "key={} exp={expires} la={} cas={} fetch={} cls={SLAB_CLASS} size={}\n",
         uri_encoded(key),
         now.saturating_sub(Duration::from_secs(idle_seconds.into())).as_secs(),
-        value.unique,
-        if value.data.seen.fetched() { "yes" } else { "no" },
-        item_bytes(key, value.flags, value.data.len()),
+        value.unique(),
+        if value.seen.fetched() { "yes" } else { "no" },
+        item_bytes(key, value.flags(), value.len()),
     )
 }
 

@@ -13,12 +13,9 @@ use crate::value::Value;
 pub async fn get(session: &mut Session, keys: Keys<'_>, unique: bool, touch: Option<i64>) -> io::Result<()> {
     let touch = touch.map(Expiry::of);
     for key in keys {
-        let value = match touch {
-            None => read(session, key),
-            Some(expiry) => read_and_touch(session, key, expiry),
-        };
-        if let Some(value) = value {
-            session.output.value(key, &value, unique);
+        match touch {
+            None => read(session, key, unique),
+            Some(expiry) => read_and_touch(session, key, unique, expiry),
         }
         if session.output.is_full() {
             session.flush().await?;
@@ -28,21 +25,23 @@ pub async fn get(session: &mut Session, keys: Keys<'_>, unique: bool, touch: Opt
     Ok(())
 }
 
-fn read(session: &mut Session, key: &[u8]) -> Option<Value> {
-    let name = session.scope.name(key);
-    let value = session.server.store.get(&name);
-    session.server.prefixes.count(&name, if value.is_some() { Deed::Hit } else { Deed::Miss });
-    session.tally.count(Counter::CmdGet);
-    session.tally.count(if value.is_some() { Counter::GetHits } else { Counter::GetMisses });
-    value
+fn read(session: &mut Session, key: &[u8], unique: bool) {
+    let Session { output, server, scope, tally, .. } = session;
+    let name = scope.name(key);
+    let is_hit = server.store.read(&name, |value| output.value(key, value, unique)).is_some();
+    server.prefixes.count(&name, if is_hit { Deed::Hit } else { Deed::Miss });
+    tally.count(Counter::CmdGet);
+    tally.count(if is_hit { Counter::GetHits } else { Counter::GetMisses });
 }
 
-fn read_and_touch(session: &mut Session, key: &[u8], expiry: Expiry) -> Option<Value> {
+fn read_and_touch(session: &mut Session, key: &[u8], unique: bool, expiry: Expiry) {
     let (store, name) = (&session.server.store, session.scope.name(key));
     // Read first: the new time may be over already.
-    let value = store.get(&name).filter(|_| store.expire(&name, expiry));
+    let value = store.read(&name, Value::clone).filter(|_| store.expire(&name, expiry));
     session.server.prefixes.count(&name, if value.is_some() { Deed::Hit } else { Deed::Miss });
     session.tally.count(Counter::CmdTouch);
     session.tally.count(if value.is_some() { Counter::TouchHits } else { Counter::TouchMisses });
-    value
+    if let Some(value) = value {
+        session.output.value(key, &value, unique);
+    }
 }

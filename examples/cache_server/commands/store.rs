@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use super::{answer, meta};
 use crate::connection::{Next, Session};
+use crate::data::Data;
 use crate::expiry::Expiry;
 use crate::parse::{item_bytes, Block, Keys, MetaStore, Refusal, Verb};
 use crate::prefix::Deed;
 use crate::server::Server;
 use crate::stats::Counter;
 use crate::store::{Edit, NoMemory, There};
-use crate::value::{Data, Marks, Value};
+use crate::value::{Marks, Value};
 
 /// memcached's four answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +23,8 @@ enum Outcome {
 }
 
 /// Stores a value that has come in whole.
-pub async fn store(session: &mut Session, block: Block) -> Next {
-    let Block { verb, flags, exptime, unique, noreply, .. } = block;
+pub async fn store(session: &mut Session, block: Box<Block>) -> Next {
+    let Block { verb, flags, exptime, unique, noreply, .. } = *block;
     let (key, meta) = (block.key.clone(), block.meta.clone());
     let binary = meta.as_ref().is_some_and(|meta| meta.binary);
     let (data, claim) = block.into_data();
@@ -33,24 +34,24 @@ pub async fn store(session: &mut Session, block: Block) -> Next {
         flags,
         marks: Marks { binary, ..Marks::default() },
         invalidate: meta.as_ref().is_some_and(|meta| meta.invalidate),
-        data: Arc::new(data),
+        data,
     };
     let server = Arc::clone(&session.server);
     server.note(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), new.data.len()));
     session.tally.count(Counter::CmdSet);
+    let name = session.scope.name(&key);
     let item_bytes_max = server.settings.item_bytes_max;
     let edit = |there: Option<There<'_>>| {
         let old = there.map(|there| there.value);
         // As memcached: what would grow too large by joining stays as it is.
         let joined = matches!(verb, Verb::Append | Verb::Prepend).then_some(old).flatten();
         match joined {
-            Some(old) if item_bytes(&key, old.flags, old.data.len() + new.data.len()) > item_bytes_max => {
+            Some(old) if item_bytes(&key, old.flags(), old.len() + new.data.len()) > item_bytes_max => {
                 (Edit::Keep, (Outcome::NotStored, 0))
             }
-            _ => decide(&new, old, &server),
+            _ => decide(&name, &new, old, &server),
         }
     };
-    let name = session.scope.name(&key);
     server.prefixes.count(&name, Deed::Set);
     match server.store.update_with(&name, Expiry::of(exptime), claim, edit).await {
         Ok((outcome, number)) => {
@@ -88,7 +89,7 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: Ou
 }
 
 /// Refuses a value for whose bytes there was no room while they arrived; the decoder swallows what is still to come.
-pub fn no_room(session: &mut Session, block: Block) -> Next {
+pub fn no_room(session: &mut Session, block: &Block) -> Next {
     session.tally.count(Counter::CmdSet);
     refuse(session, block.verb, &block.key, block.meta.is_some(), block.noreply, &NoMemory);
     Next::Serve
@@ -123,37 +124,37 @@ struct New {
     marks: Marks,
     /// An `I`: with a number older than the value's, store all the same, as stale.
     invalidate: bool,
-    data: Arc<Data>,
+    data: Data,
 }
 
 /// What is done with `old`, what is said, and the number of what is there then.
-fn decide(new: &New, old: Option<&Value>, server: &Server) -> (Edit, (Outcome, u64)) {
+fn decide(name: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit, (Outcome, u64)) {
     let put = || {
-        let value = server.store.value(new.flags, new.marks, Arc::clone(&new.data));
-        let number = value.unique;
+        let value = server.store.value(name, new.flags, new.marks, &new.data);
+        let number = value.unique();
         (Edit::Put(value), (Outcome::Stored, number))
     };
-    let change = |flags, marks, data| {
-        let value = server.store.value(flags, marks, data);
-        let number = value.unique;
+    let change = |flags, marks, data: &Data| {
+        let value = server.store.value(name, flags, marks, data);
+        let number = value.unique();
         (Edit::Change(value), (Outcome::Stored, number))
     };
-    let join = |old: &Value, parts| {
-        let marks = Marks { binary: old.marks.binary, ..Marks::default() };
-        change(old.flags, marks, Arc::new(Data::concat(parts, &server.stash)))
+    let join = |old: &Value, data: &Data| {
+        let marks = Marks { binary: old.marks().binary, ..Marks::default() };
+        change(old.flags(), marks, data)
     };
     let keep = |outcome| (Edit::Keep, (outcome, 0));
     match (new.verb, old) {
         (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => put(),
-        (Verb::Append | Verb::Prepend, Some(old)) if new.unique != 0 && new.unique != old.unique => {
+        (Verb::Append | Verb::Prepend, Some(old)) if new.unique != 0 && new.unique != old.unique() => {
             keep(Outcome::Exists)
         }
-        (Verb::Append, Some(old)) => join(old, [&old.data, &new.data]),
-        (Verb::Prepend, Some(old)) => join(old, [&new.data, &old.data]),
-        (Verb::Cas, Some(old)) if new.unique == old.unique => put(),
-        (Verb::Cas, Some(old)) if new.invalidate && new.unique != 0 && new.unique < old.unique => {
-            let marks = Marks { stale: true, won: old.marks.won, ..new.marks };
-            change(new.flags, marks, Arc::clone(&new.data))
+        (Verb::Append, Some(old)) => join(old, &Data::join(old.pieces().chain(new.data.pieces()), &server.stash)),
+        (Verb::Prepend, Some(old)) => join(old, &Data::join(new.data.pieces().chain(old.pieces()), &server.stash)),
+        (Verb::Cas, Some(old)) if new.unique == old.unique() => put(),
+        (Verb::Cas, Some(old)) if new.invalidate && new.unique != 0 && new.unique < old.unique() => {
+            let marks = Marks { stale: true, won: old.marks().won, ..new.marks };
+            change(new.flags, marks, &new.data)
         }
         (Verb::Cas, Some(_)) => keep(Outcome::Exists),
         (Verb::Cas, None) => keep(Outcome::NotFound),

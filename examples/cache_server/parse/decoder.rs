@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use super::{line, Command, MetaStore, Refusal, Refused, Verb};
 use crate::arrival::{Arrivals, Claim};
+use crate::data::{Builder, Data};
 use crate::stash::Stash;
-use crate::value::{Builder, Data};
 
 /// A line without an end after so many bytes is no command of ours; memcached has the same limit.
 const LINE_BYTES_MAX: usize = 2048;

@@ -27,7 +27,7 @@ pub fn steps<'a>(item_bytes_max: usize, chunks: impl IntoIterator<Item = &'a [u8
                         "{:?} {:?} {} {} {} {} {:?}",
                         block.verb, block.key, block.flags, block.exptime, block.unique, block.noreply, block.meta
                     );
-                    let bytes: Vec<u8> = block.into_data().0.pieces_from(0).flatten().copied().collect();
+                    let bytes: Vec<u8> = block.into_data().0.pieces().flatten().copied().collect();
                     format!("{head} {}", bytes.escape_ascii())
                 }
                 step => format!("{step:?}"),

@@ -1,15 +1,14 @@
 //! `ma`: `incr` and `decr` with a unique number, a value made on a miss, and a choice of what is answered.
 
-use std::sync::Arc;
-
 use super::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
 use crate::connection::Session;
+use crate::data::Data;
 use crate::expiry::Expiry;
 use crate::parse::Meta;
 use crate::reply::Output;
 use crate::store::{Edit, There};
-use crate::value::{Data, Marks, Value};
+use crate::value::{Marks, Value};
 
 enum Outcome {
     Missing,
@@ -38,12 +37,12 @@ pub async fn arithmetic(session: &mut Session, meta: Meta<'_>) {
             }
             let marks = Marks { binary: options.binary, ..Marks::default() };
             let text = options.initial.to_string();
-            let value = server.store.value(0, marks, Arc::new(Data::copy(text.as_bytes(), &server.stash)));
+            let value = server.store.value(&name, 0, marks, &Data::copy(text.as_bytes(), &server.stash));
             let done = Done { value: value.clone(), number: options.initial, expiry: Expiry::Never, made: true };
             return (Edit::Put(value), Outcome::Done(done));
         };
         // As memcached: 0 is no number to compare with, and a value without bytes is no number whoever has changed it.
-        if options.unique.is_some_and(|unique| unique != 0 && unique != old.unique) && old.data.len() > 0 {
+        if options.unique.is_some_and(|unique| unique != 0 && unique != old.unique()) && old.len() > 0 {
             return (Edit::Keep, Outcome::Exists);
         }
         match calculate(old, delta, server) {
@@ -95,7 +94,7 @@ fn answer(session: &mut Session, meta: &Meta<'_>, done: &Done) -> Expiry {
             b'T' => expiry = meta.options.exptime.map_or(expiry, Expiry::of),
             b'N' if done.made => expiry = meta.options.vivify.map_or(expiry, Expiry::of),
             b't' => time_left(out, expiry),
-            b'c' => out.text(format_args!(" c{}", done.value.unique)),
+            b'c' => out.text(format_args!(" c{}", done.value.unique())),
             _ => echo(out, flag, &meta.key, meta.options.binary),
         }
     }

@@ -15,7 +15,7 @@ pub fn debug(session: &mut Session, key: &[u8]) {
     let found = server.store.inspect(&name, |There { value, left }| (value.clone(), Expiry::from(left)));
     let Some((value, expiry)) = found else { return out.line("EN") };
     let mut shown = Vec::new();
-    match value.marks.binary {
+    match value.marks().binary {
         true => base64::encode(key, &mut shown),
         false => shown.extend(key),
     }
@@ -26,8 +26,8 @@ pub fn debug(session: &mut Session, key: &[u8]) {
     out.format(format_args!(
         " exp={exp} la={} cas={} fetch={} cls={SLAB_CLASS} size={}",
         server.store.idle_seconds(&value),
-        value.unique,
-        if value.data.seen.fetched() { "yes" } else { "no" },
-        item_bytes(key, value.flags, value.data.len()),
+        value.unique(),
+        if value.seen.fetched() { "yes" } else { "no" },
+        item_bytes(key, value.flags(), value.len()),
     ));
 }

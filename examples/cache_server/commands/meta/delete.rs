@@ -7,7 +7,7 @@ use crate::parse::Meta;
 use crate::prefix::Deed;
 use crate::stats::Counter;
 use crate::store::{Edit, There};
-use crate::value::{Marks, Value};
+use crate::value::Marks;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -24,11 +24,11 @@ pub async fn delete(session: &mut Session, meta: Meta<'_>) {
     session.server.prefixes.count(&name, Deed::Delete);
     let decide = |there: Option<There<'_>>| match there.map(|there| there.value) {
         None => (Edit::Keep, Outcome::Missing),
-        Some(value) if options.unique.is_some_and(|unique| unique != value.unique) => (Edit::Keep, Outcome::Exists),
+        Some(value) if options.unique.is_some_and(|unique| unique != value.unique()) => (Edit::Keep, Outcome::Exists),
         Some(_) if !options.invalidate => (Edit::Remove, Outcome::Deleted),
         Some(value) => {
-            let marks = Marks { stale: true, won: false, ..value.marks };
-            let stale = Value { marks, unique: store.number(), ..value.clone() };
+            let marks = Marks { stale: true, won: false, ..value.marks() };
+            let stale = value.clone().with_marks(marks).with_unique(store.number());
             let edit = if options.exptime.is_some() { Edit::Put(stale) } else { Edit::Change(stale) };
             (edit, Outcome::Stale)
         }

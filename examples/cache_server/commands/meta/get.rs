@@ -3,16 +3,15 @@
 //! A plain read is one look at the cache. Only what is told together with the time left, or changes something (a win, a value made on a
 //! miss), takes the longer way through an update: of all who ask for a stale value at the same time, one is told that it has won.
 
-use std::sync::Arc;
-
 use super::{brief, echo, time_left};
 use crate::connection::Session;
+use crate::data::Data;
 use crate::expiry::Expiry;
 use crate::parse::Meta;
 use crate::prefix::Deed;
 use crate::stats::Counter;
 use crate::store::{Edit, There};
-use crate::value::{Data, Marks, Value};
+use crate::value::{Marks, Value};
 
 /// What an `mg` found.
 struct Found {
@@ -43,7 +42,7 @@ pub async fn get(session: &mut Session, meta: Meta<'_>) {
     session.tally.count(if touches { Counter::TouchHits } else { Counter::GetHits });
     let expiry = answer(session, &meta, &found);
     if !meta.options.unused {
-        session.server.store.used(&found.value);
+        session.server.store.used(&name);
     }
     if touches {
         session.server.store.expire(&name, expiry);
@@ -56,7 +55,7 @@ async fn find(session: &Session, name: &[u8], meta: &Meta<'_>) -> Option<Found> 
     let timed = options.recache.is_some() || meta.flags.clone().any(|flag| flag[0] == b't');
     match value {
         None if options.vivify.is_none() => return None,
-        Some(value) if !timed && (!value.marks.stale || value.marks.won) => {
+        Some(value) if !timed && (!value.marks().stale || value.marks().won) => {
             return Some(Found { value, expiry: Expiry::Never, made: false, won: false });
         }
         _ => {}
@@ -71,7 +70,7 @@ async fn find(session: &Session, name: &[u8], meta: &Meta<'_>) -> Option<Found> 
         }
         None if options.vivify.is_some() => {
             let marks = Marks { won: true, binary: options.binary, ..Marks::default() };
-            let value = store.value(0, marks, Arc::new(Data::copy(b"", &session.server.stash)));
+            let value = store.value(name, 0, marks, &Data::copy(b"", &session.server.stash));
             (Edit::Put(value.clone()), Some(Found { value, expiry: Expiry::Never, made: true, won: true }))
         }
         None => (Edit::Keep, None),
@@ -88,7 +87,7 @@ async fn find(session: &Session, name: &[u8], meta: &Meta<'_>) -> Option<Found> 
 fn answer(session: &mut Session, meta: &Meta<'_>, found: &Found) -> Expiry {
     let Session { output: out, server, .. } = session;
     let Found { value, made, won, .. } = found;
-    let length = value.data.len();
+    let length = value.len();
     if meta.options.value {
         out.text(format_args!("VA {length}"));
     } else {
@@ -101,17 +100,17 @@ fn answer(session: &mut Session, meta: &Meta<'_>, found: &Found) -> Expiry {
             b'N' if *made => expiry = meta.options.vivify.map_or(expiry, Expiry::of),
             b's' => out.text(format_args!(" s{length}")),
             b't' => time_left(out, expiry),
-            b'c' => out.text(format_args!(" c{}", value.unique)),
-            b'f' => out.text(format_args!(" f{}", value.flags)),
+            b'c' => out.text(format_args!(" c{}", value.unique())),
+            b'f' => out.text(format_args!(" f{}", value.flags())),
             b'l' => out.text(format_args!(" l{}", server.store.idle_seconds(value))),
-            b'h' => out.text(format_args!(" h{}", u8::from(value.data.seen.fetched()))),
-            _ => echo(out, flag, &meta.key, value.marks.binary),
+            b'h' => out.text(format_args!(" h{}", u8::from(value.seen.fetched()))),
+            _ => echo(out, flag, &meta.key, value.marks().binary),
         }
     }
-    if value.marks.won && !made {
+    if value.marks().won && !made {
         out.push(b" Z");
     }
-    if value.marks.stale {
+    if value.marks().stale {
         out.push(b" X");
     }
     if *won {
@@ -119,7 +118,7 @@ fn answer(session: &mut Session, meta: &Meta<'_>, found: &Found) -> Expiry {
     }
     out.line("");
     if meta.options.value {
-        out.data(&value.data);
+        out.data(value);
     }
     expiry
 }
@@ -128,7 +127,7 @@ impl Found {
     /// What is there, and whether the client wins it: if it is stale, or has less time left than `R` says, and nobody has won it yet.
     fn there(meta: &Meta<'_>, there: There<'_>) -> Self {
         let expiry = Expiry::from(there.left);
-        let marks = there.value.marks;
+        let marks = there.value.marks();
         let won = !marks.won && (marks.stale || is_due(meta, expiry));
         Self { value: there.value.clone(), expiry, made: false, won }
     }

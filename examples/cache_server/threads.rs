@@ -1,0 +1,153 @@
+//! The threads that serve: each has an event loop, and connections that stay its own.
+//!
+//! One pool of threads that take tasks from each other was slower, and less fair: a connection's next request was served by whichever thread
+//! was woken first, and each request woke one. Here a loop takes all that are ready, answers each once, and looks again.
+//!
+//! Benefits: a short tail, fewer calls. Costs: connections are dealt out in turns, whatever they will ask; a command that takes long keeps
+//! those of its thread waiting, so what goes over all values runs elsewhere ([`Server`](crate::server::Server)'s walks).
+
+use std::future::Future;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+
+/// Event loops: one for the thread that has this, and others on threads of their own.
+#[derive(Debug)]
+pub struct Threads {
+    own: Runtime,
+    others: Vec<Other>,
+    /// Nothing is ever sent: told when all others have ended.
+    ended: mpsc::Receiver<()>,
+}
+
+#[derive(Debug)]
+struct Other {
+    handle: Handle,
+    /// Dropped: it ends.
+    _stop: oneshot::Sender<()>,
+}
+
+/// Whose turn it is to take a connection.
+#[derive(Debug)]
+pub struct Turns {
+    handles: Vec<Handle>,
+    next: AtomicUsize,
+}
+
+impl Threads {
+    /// So many, at least one: the others wait for work.
+    ///
+    /// # Errors
+    ///
+    /// The system has no more threads or descriptors.
+    pub fn start(count: usize) -> io::Result<Self> {
+        let (alive, ended) = mpsc::channel();
+        let others = (1..count).map(|number| Other::start(number, alive.clone())).collect::<io::Result<_>>()?;
+        Ok(Self { own: event_loop()?, others, ended })
+    }
+
+    /// All of them, in turns.
+    pub fn turns(&self) -> Turns {
+        let others = self.others.iter().map(|other| &other.handle);
+        let handles = std::iter::once(self.own.handle()).chain(others).cloned().collect();
+        Turns { handles, next: AtomicUsize::new(0) }
+    }
+
+    /// Runs this thread's loop until `main` is done.
+    pub fn run<T>(&self, main: impl Future<Output = T>) -> T {
+        self.own.block_on(main)
+    }
+
+    /// Ends all loops and what they do. What cannot be ended within `time_max` is left behind.
+    pub fn end(self, time_max: Duration) {
+        drop(self.others);
+        // An error either way: all have ended, or the time is over.
+        let _ = self.ended.recv_timeout(time_max);
+        self.own.shutdown_timeout(time_max);
+    }
+}
+
+impl Other {
+    fn start(number: usize, alive: mpsc::Sender<()>) -> io::Result<Self> {
+        let event_loop = event_loop()?;
+        let handle = event_loop.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        thread::Builder::new().name(format!("serve-{number}")).spawn(move || {
+            // Nothing is sent, so an error is what comes.
+            let _ = event_loop.block_on(stopped);
+            event_loop.shutdown_background();
+            drop(alive);
+        })?;
+        Ok(Self { handle, _stop: stop })
+    }
+}
+
+impl Turns {
+    /// Whose it is now.
+    pub fn next(&self) -> &Handle {
+        // Relaxed: a number that moves, and guards no other memory.
+        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        &self.handles[turn % self.handles.len()]
+    }
+}
+
+fn event_loop() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn each_thread_takes_its_turn() {
+        let threads = Threads::start(3).unwrap();
+        let turns = threads.turns();
+        let tasks: Vec<_> = (0..6).map(|_| turns.next().spawn(async { thread::current().id() })).collect();
+        let ids = threads.run(async {
+            let mut ids = Vec::new();
+            for task in tasks {
+                ids.push(task.await.unwrap());
+            }
+            ids
+        });
+        assert_eq!(ids[0], thread::current().id());
+        assert_eq!(ids[..3], ids[3..]);
+        assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[2] != ids[0]);
+        threads.end(Duration::from_secs(10));
+    }
+
+    #[test]
+    fn the_end_waits_for_those_who_end_and_not_for_others() {
+        let threads = Threads::start(2).unwrap();
+        let turns = threads.turns();
+        let (dropped, is_dropped) = mpsc::channel::<()>();
+        turns.next();
+        turns.next().spawn(async move {
+            let _kept = dropped;
+            std::future::pending::<()>().await;
+        });
+        threads.end(Duration::from_secs(10));
+        assert_eq!(is_dropped.try_recv(), Err(mpsc::TryRecvError::Disconnected), "what waits is dropped");
+
+        let threads = Threads::start(2).unwrap();
+        let turns = threads.turns();
+        turns.next();
+        let (goes, has_gone) = mpsc::channel();
+        turns.next().spawn(async move {
+            let _ = goes.send(());
+            thread::sleep(Duration::from_secs(5));
+        });
+        has_gone.recv().unwrap();
+        let started = Instant::now();
+        threads.end(Duration::from_millis(100));
+        assert!(started.elapsed() < Duration::from_secs(3), "it is left behind");
+    }
+}
