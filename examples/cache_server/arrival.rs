@@ -9,7 +9,7 @@
 //! When a value is put there, it is charged to its tenant; so what it was charged for on its way is given back just before, and taken
 //! again while it waits for room.
 //!
-//! Not counted: the first 16 KiB of each, as much as a connection's buffer, so that small values pay nothing; and what the allocator and
+//! Not counted: the first 4 KiB of each, so that small values pay nothing; its connection's buffer; and what the allocator and
 //! the table of pieces take for the others, less than half a percent.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use lowwater::{Bytes, Runtime};
 
 /// Of each value, so much is not counted.
-const FREE_BYTES: u64 = 16 * 1024;
+const FREE_BYTES: u64 = 4 * 1024;
 
 /// Taken at a time.
 const STEP_BYTES: u64 = 64 * 1024;
@@ -177,42 +177,43 @@ mod tests {
 
     #[test]
     fn what_has_come_is_charged_and_given_back() {
+        const FREE: usize = FREE_BYTES as usize;
         let (runtime, arrivals) = arrivals(true);
-        let mut small = Claim::new(Some(&arrivals), 16 << 10);
-        assert!(small.reach(16 << 10));
+        let mut small = Claim::new(Some(&arrivals), FREE);
+        assert!(small.reach(FREE));
         assert_eq!(charged(&runtime), 0, "it is free");
         let mut claim = Claim::new(Some(&arrivals), 200_000);
         for (length, expected) in [
-            (16 << 10, 0),
-            ((16 << 10) + 1, 64 << 10),
-            (80 << 10, 64 << 10),
-            ((80 << 10) + 1, 128 << 10),
-            (200_000, 200_000 - (16 << 10)),
+            (FREE, 0),
+            (FREE + 1, 64 << 10),
+            (FREE + (64 << 10), 64 << 10),
+            (FREE + (64 << 10) + 1, 128 << 10),
+            (200_000, 200_000 - FREE_BYTES),
         ] {
             assert!(claim.reach(length));
             assert_eq!((charged(&runtime), arrivals.bytes().get()), (expected, expected), "{length}");
         }
         claim.uncharge();
-        assert_eq!((charged(&runtime), arrivals.bytes().get()), (0, 200_000 - (16 << 10)), "its share is kept");
+        assert_eq!((charged(&runtime), arrivals.bytes().get()), (0, 200_000 - FREE_BYTES), "its share is kept");
         claim.recharge();
         claim.recharge();
-        assert_eq!(charged(&runtime), 200_000 - (16 << 10));
+        assert_eq!(charged(&runtime), 200_000 - FREE_BYTES);
         drop(claim);
         assert_eq!((charged(&runtime), arrivals.bytes().get()), (0, 0));
     }
 
     #[test]
     fn all_together_have_half_the_budget_and_one_may_go_on() {
-        const EACH: u64 = 100_000 - FREE_BYTES;
+        const EACH: u64 = 88_000 - FREE_BYTES;
         let (runtime, arrivals) = arrivals(true);
-        let mut claims: Vec<_> = (0..10).map(|_| Claim::new(Some(&arrivals), 100_000)).collect();
-        let reached: Vec<_> = (0..10).filter(|&n| claims[n].reach(100_000)).collect();
+        let mut claims: Vec<_> = (0..10).map(|_| Claim::new(Some(&arrivals), 88_000)).collect();
+        let reached: Vec<_> = (0..10).filter(|&n| claims[n].reach(88_000)).collect();
         assert_eq!(reached, [0, 1, 2, 3, 4, 5, 6], "six have half of it, and the seventh may go on");
         assert_eq!((charged(&runtime), arrivals.bytes().get()), (7 * EACH, 7 * EACH));
         assert!(claims.remove(6).favoured);
-        assert!(claims[6].reach(100_000) && claims[6].favoured, "then another may");
+        assert!(claims[6].reach(88_000) && claims[6].favoured, "then another may");
         claims.drain(..6);
-        assert!(claims[1].reach(100_000) && !claims[1].favoured);
+        assert!(claims[1].reach(88_000) && !claims[1].favoured);
         drop(claims);
         assert_eq!((charged(&runtime), arrivals.bytes().get()), (0, 0));
         runtime.set_budget(Bytes::kib(400));
