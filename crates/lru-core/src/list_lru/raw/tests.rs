@@ -48,6 +48,20 @@ fn r2_who_finds_a_dead_list_in_the_table_goes_on_to_the_parents_and_waits_for_no
 }
 
 #[test]
+fn l11_a_walk_of_nothing_waits_for_nobody() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    lru.add(item(0), tree.root(), N0).unwrap();
+    thread::scope(|s| {
+        let guard = pin();
+        let list = lru.raw.lock_one(tree.root(), N0, 0, &guard).unwrap();
+        let walk = s.spawn(|| lru.walk_one(tree.root(), N0, &mut 0, |_| panic!("nothing is to be shown")));
+        wait(|| walk.is_finished());
+        drop(list);
+    });
+}
+
+#[test]
 fn a_walk_that_finds_parts_and_has_the_lock_after_their_end_goes_round_none() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
