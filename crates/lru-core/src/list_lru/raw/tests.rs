@@ -1,9 +1,11 @@
 //! What only somebody sees who comes at the wrong moment: the moment is held here, by the lock for which the others wait.
 
 use super::super::one::Key;
+use super::super::split::Part;
 use super::super::table::{Pair, Table};
 use super::super::tests::{item, Item};
 use super::{Writer, PAIRS_MAX};
+use crate::list_lru::{sweep, Swept};
 use crate::rcu::{pin, Retired};
 use crate::{ListLru, MemcgTree, NodeId};
 use core::ptr;
@@ -62,6 +64,21 @@ fn l11_a_walk_of_nothing_waits_for_nobody() {
 }
 
 #[test]
+fn a_sweep_does_not_wait_for_who_has_a_list() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    drop(lru.prepare(tree.root(), N0).unwrap());
+    thread::scope(|s| {
+        let guard = pin();
+        let list = lru.raw.lock_one(tree.root(), N0, 0, &guard).unwrap();
+        let swept = s.spawn(|| sweep(tree.root()));
+        wait(|| swept.is_finished());
+        drop(list);
+        assert_eq!(swept.join().unwrap(), Swept::default());
+    });
+}
+
+#[test]
 fn a_walk_that_finds_parts_and_has_the_lock_after_their_end_goes_round_none() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
@@ -78,15 +95,22 @@ fn a_walk_that_finds_parts_and_has_the_lock_after_their_end_goes_round_none() {
 }
 
 #[test]
-fn a_split_that_is_retired_waits_through_room_of_its_own() {
+fn splits_and_parts_that_are_retired_wait_through_room_of_their_own() {
+    fn has_room<T: Retired>(retired: &T) -> bool {
+        let at = ptr::from_ref(retired).addr();
+        (at..at + size_of_val(retired)).contains(&ptr::from_ref(retired.link()).addr())
+    }
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     drop(lru.prepare(tree.root(), N0).unwrap());
     assert!(lru.split_now(tree.root(), N0));
     let guard = pin();
     let Some(Pair::Split(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
-    let at = ptr::from_ref(split).addr();
-    assert!((at..at + size_of_val(split)).contains(&ptr::from_ref(split.link()).addr()));
+    assert!(has_room(split));
+    for one in split.parts() {
+        // SAFETY: it is a part's list, and the part is live in the read side.
+        assert!(has_room(unsafe { &*Part::of(one) }));
+    }
 }
 
 #[test]

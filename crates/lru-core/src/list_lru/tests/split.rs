@@ -94,11 +94,14 @@ fn a_list_is_split_when_64_adds_waited_between_two_sweeps_and_not_before() {
 #[test]
 fn who_finds_its_part_taken_goes_to_another() {
     let (_tree, group, lru, _items) = split_lists(0);
-    set_place(0);
-    let taken = locked_to_add(&lru, &group, false);
-    assert_eq!(locked_to_add(&lru, &group, false), taken);
-    // The first time, unless the processor's number leads to the same part.
-    assert!((0..10).any(|_| locked_to_add(&lru, &group, true) != taken));
+    for place in [0, 1] {
+        set_place(place);
+        let taken = locked_to_add(&lru, &group, false);
+        assert_eq!(locked_to_add(&lru, &group, false), taken);
+        // The first time, unless the processor's number leads to the same part.
+        let other = (0..10).map(|_| locked_to_add(&lru, &group, true)).find(|&part| part != taken);
+        assert!(other.is_some_and(|other| locked_to_add(&lru, &group, false) == other), "and stays there");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{item, numbers, Item};
 use crate::list_lru::one::Idleness;
-use crate::list_lru::{sweep, Swept};
+use crate::list_lru::{sweep, One, Swept};
 use crate::rcu::pin;
 use crate::{ListLru, MemcgTree, NodeId};
 use alloc::sync::Arc;
@@ -125,6 +125,21 @@ fn a_table_shrinks_to_what_is_left() {
     assert!(lru.footprint().get() < full / 100, "{} of {full}", lru.footprint());
     assert_eq!(numbers(&lru, &groups[17], N0), [0]);
     lru.assert_valid();
+}
+
+#[test]
+fn a_table_of_four_times_what_is_needed_stays() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let groups: Vec<_> = (0..9).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
+    for group in &groups {
+        drop(lru.prepare(group, N0).unwrap());
+    }
+    lru.add(item(0), &groups[3], N0).unwrap();
+    let full = lru.footprint().get();
+    while sweep(tree.root()) != Swept::default() {}
+    // 16 slots for ten lists; two, and room for one more, need 4.
+    assert_eq!((lru.pairs(), full - lru.footprint().get()), (2, 8 * size_of::<One>() as u64));
 }
 
 #[test]
