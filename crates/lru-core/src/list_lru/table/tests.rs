@@ -16,6 +16,7 @@ fn a_table_is_as_large_as_its_lists_need() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "arithmetic, and a lot of it")]
 fn lists_begin_at_different_places() {
     let most_at_one_place = |groups: u32, nodes: u16| {
         let mut lists = vec![0_u32; Table::capacity_for(groups as usize * usize::from(nodes))];

@@ -2,6 +2,7 @@
 
 use super::{item, numbers, Item};
 use crate::list_lru::boxed::fault;
+use crate::list_lru::one::Idleness;
 use crate::list_lru::split::{set_place, Part};
 use crate::list_lru::{sweep, One, Split, Swept};
 use crate::rcu::pin;
@@ -114,6 +115,16 @@ fn l16_the_footprint_of_a_split_is_its_parts_and_what_joins_them() {
     let each = size_of::<Part>() + size_of::<*const Part>();
     let more = size_of::<Split>() + lru.parts(tree.root(), N0) * each;
     assert_eq!(lru.footprint().get() - before, more as u64);
+}
+
+#[test]
+fn l16_what_gets_parts_before_the_sweep_has_its_lock_is_busy() {
+    let (_tree, group, lru, _items) = split_lists(0);
+    let guard = pin();
+    let mut list = lru.raw.lock_one(&group, N0, 0, &guard).unwrap();
+    assert_eq!(list.idleness(), Idleness::Busy, "though it is empty itself");
+    drop(list);
+    lru.assert_valid();
 }
 
 #[test]
