@@ -2,13 +2,14 @@
 //!
 //! * L17, L6: each allocation of a population fails once; the lists stay valid, nothing leaks, and the next try succeeds.
 //! * L16: bytes follow what is live, not what has been.
+//! * What others do while one waits for memory.
 
 // crossbeam-epoch, which is the read side with `lowwater_epoch`, ends the process where there is no memory.
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
 mod faulty;
 
-use faulty::{refused_after, ALLOCATED};
+use faulty::{meanwhile, refused_after, ALLOCATED};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lowwater_lru_core::list_lru::{sweep, Swept};
@@ -154,4 +155,42 @@ fn l16_a_million_groups_one_after_another_leave_the_footprint_flat() {
         }
     }
     assert!(most <= first + first / 4, "{first} bytes after a thousand, {most} after {GROUPS}");
+}
+
+/// Lists with an item of each of so many groups more, the first of which is number `from`.
+fn add_groups(tree: &MemcgTree, lru: &ListLru<Item>, from: usize, count: usize) {
+    for n in from..from + count {
+        let group = if n == 0 { tree.root().clone() } else { tree.root().create(&n.to_string()).unwrap() };
+        lru.add(item(), &group, N0).unwrap();
+    }
+}
+
+fn shown_by_walk_node(lru: &ListLru<Item>) -> u64 {
+    let mut left = 1_000;
+    lru.walk_node(N0, &mut left, |it| it.skip());
+    1_000 - left
+}
+
+#[test]
+fn a_walk_of_a_node_shows_groups_that_come_while_it_asks_for_memory() {
+    let _alone = alone();
+    warm_up();
+    let (tree, lru) = (MemcgTree::new(0), ListLru::<Item>::new());
+    add_groups(&tree, &lru, 0, 20);
+    let others = || add_groups(&tree, &lru, 20, 40);
+    assert_eq!(meanwhile(0, &others, || shown_by_walk_node(&lru)), (60, true));
+}
+
+#[test]
+fn l17_a_walk_of_a_node_shows_as_many_groups_as_there_is_memory_for() {
+    let _alone = alone();
+    warm_up();
+    let (tree, lru) = (MemcgTree::new(0), ListLru::<Item>::new());
+    add_groups(&tree, &lru, 0, 17);
+    assert_eq!(
+        refused_after(0, || shown_by_walk_node(&lru)),
+        (8, true),
+        "for 17 there is none, for half of them there is"
+    );
+    assert_eq!(shown_by_walk_node(&lru), 17);
 }

@@ -39,6 +39,8 @@
 
 mod making;
 mod splitting;
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
 
 pub(crate) use making::reparent_group;
 pub(super) use splitting::Round;

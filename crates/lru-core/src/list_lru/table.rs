@@ -5,6 +5,9 @@
 //! copies into a new array and publishes that; an array is freed when its readers are gone. A list that holds nothing has no
 //! array at all.
 
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
+
 use super::one::Key;
 use super::{One, Split};
 use crate::rcu::{Queue, Queues, Retired};

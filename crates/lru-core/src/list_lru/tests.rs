@@ -3,13 +3,16 @@
 //! | | |
 //! |---|---|
 //! | `model` | L1 to L7, L9, L11, L13, L16, L17, L20: a random history against a plain model, the eager twin beside it, checked after each step |
-//! | `unit` | L2, L4, L5, L7, L8, L9, L11, L12, L15, L18 (ids), L20: one each |
+//! | `unit` | L2, L4, L5, L7 to L12, L15, L17, L18 (ids), L20: one each |
 //! | `resume` | L11 to L14, R7: walks that give the lock back; many at once |
 //! | `sweep` | L6, L16: what is idle is given back |
 //! | `split` | L1, L4, L9 to L13, L16, L17, L20, R7 for a list that has parts |
 //! | `threads` | L4, L9, L14, L18 (lock order) under contention |
 //! | `loom` | R1 to R11, L1, L3, L4, L6, L10, L14, L20 in every interleaving, and the orderings that were wrong once as faults |
+//! | `raw/tests` | R2, and what else only somebody sees who comes at the wrong moment |
+//! | `table/tests` | sizes of tables, and where probing begins |
 //! | `tests/list_lru_alloc.rs` | L16, L17: each allocation fails once; a million groups |
+//! | `tests/list_lru_footprint.rs` | L16: what is counted is what is allocated |
 //! | `tests/allocation_free.rs` | L19 |
 
 #[cfg(lowwater_loom)]

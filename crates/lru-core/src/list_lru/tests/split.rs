@@ -2,11 +2,14 @@
 
 use super::{item, numbers, Item};
 use crate::list_lru::boxed::fault;
+use crate::list_lru::one::Idleness;
 use crate::list_lru::split::{set_place, Part};
-use crate::list_lru::{sweep, Swept};
+use crate::list_lru::{sweep, One, Split, Swept};
+use crate::rcu::pin;
 use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
@@ -64,6 +67,66 @@ fn threads_that_meet_split_a_list_and_sweeps_join_it_again() {
     lru.assert_valid();
 }
 
+/// Where an item goes: the list of a group, locked by somebody who found it taken, or did not.
+fn locked_to_add(lru: &ListLru<Item>, memcg: &Memcg, missed: bool) -> *const One {
+    let guard = pin();
+    let list = lru.raw.lock_to_add(&item(0).links, memcg, N0, missed, &guard).ok().expect("there is a list");
+    ptr::from_ref(list.one())
+}
+
+#[test]
+fn a_list_is_split_when_64_adds_waited_between_two_sweeps_and_not_before() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    lru.add(item(0), tree.root(), N0).unwrap();
+    for _ in 0..200 {
+        lru.add_many(&mut Isolated::from_iter([item(1)]), tree.root(), N0).unwrap();
+    }
+    let parts_after = |waits: usize| {
+        (0..waits).for_each(|_| assert!(!locked_to_add(&lru, tree.root(), true).is_null()));
+        lru.parts(tree.root(), N0)
+    };
+    assert_eq!(parts_after(63), 0);
+    sweep(tree.root());
+    assert_eq!(parts_after(63), 0, "what waited before the sweep is forgotten");
+    assert_ne!(parts_after(1), 0);
+}
+
+#[test]
+fn who_finds_its_part_taken_goes_to_another() {
+    let (_tree, group, lru, _items) = split_lists(0);
+    for place in [0, 1] {
+        set_place(place);
+        let taken = locked_to_add(&lru, &group, false);
+        assert_eq!(locked_to_add(&lru, &group, false), taken);
+        // The first time, unless the processor's number leads to the same part.
+        let other = (0..10).map(|_| locked_to_add(&lru, &group, true)).find(|&part| part != taken);
+        assert!(other.is_some_and(|other| locked_to_add(&lru, &group, false) == other), "and stays there");
+    }
+}
+
+#[test]
+fn l16_the_footprint_of_a_split_is_its_parts_and_what_joins_them() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    lru.add(item(0), tree.root(), N0).unwrap();
+    let before = lru.footprint().get();
+    assert!(lru.split_now(tree.root(), N0));
+    let each = size_of::<Part>() + size_of::<*const Part>();
+    let more = size_of::<Split>() + lru.parts(tree.root(), N0) * each;
+    assert_eq!(lru.footprint().get() - before, more as u64);
+}
+
+#[test]
+fn l16_what_gets_parts_before_the_sweep_has_its_lock_is_busy() {
+    let (_tree, group, lru, _items) = split_lists(0);
+    let guard = pin();
+    let mut list = lru.raw.lock_one(&group, N0, 0, &guard).unwrap();
+    assert_eq!(list.idleness(), Idleness::Busy, "though it is empty itself");
+    drop(list);
+    lru.assert_valid();
+}
+
 #[test]
 fn parts_stay_while_more_than_one_is_used() {
     let (tree, group, lru, _items) = split_lists(0);
@@ -85,7 +148,7 @@ fn parts_stay_while_more_than_one_is_used() {
 #[test]
 fn a_list_is_no_larger_for_it_and_a_part_has_lines_of_its_own() {
     #[cfg(all(feature = "std", target_pointer_width = "64"))]
-    assert_eq!((size_of::<crate::list_lru::One>(), size_of::<crate::list_lru::Split>()), (64, 64));
+    assert_eq!((size_of::<One>(), size_of::<Split>()), (64, 64));
     assert_eq!((size_of::<Part>(), align_of::<Part>()), (128, 128));
 }
 
@@ -109,6 +172,22 @@ fn l13_a_walk_goes_round_and_shows_of_each_its_share() {
     assert_eq!(shown(1), [4], "the next walk begins behind where the last one ended");
     assert_eq!(shown(1), [5]);
     assert_eq!(shown(2), [0, 4]);
+}
+
+#[test]
+fn l13_a_walk_beside_another_begins_elsewhere() {
+    let (_tree, group, lru, _items) = split_lists(1);
+    let mut shown = Vec::new();
+    lru.walk_one(&group, N0, &mut 1, |it| {
+        shown.push(it.item().number);
+        let unlocked = it.unlock();
+        lru.walk_one(&group, N0, &mut 1, |it| {
+            shown.push(it.item().number);
+            it.skip()
+        });
+        unlocked.stop()
+    });
+    assert_eq!(shown, [0, 1], "the list, and its first part");
 }
 
 #[test]
@@ -145,19 +224,23 @@ fn l11_l12_verdicts_hold_on_parts() {
 #[test]
 fn l17_each_allocation_of_a_split_may_fail() {
     let tree = MemcgTree::default();
+    let group = tree.root().create("g").unwrap();
     let lru = ListLru::<Item>::new();
     let it = item(0);
-    lru.add(it.clone(), tree.root(), N0).unwrap();
+    lru.add(it.clone(), &group, N0).unwrap();
     let before = lru.footprint();
     let mut nth = 0;
-    while fault::after(nth, || lru.split_now(tree.root(), N0)).1 {
-        assert_eq!((lru.footprint(), lru.parts(tree.root(), N0)), (before, 0));
-        assert_eq!(numbers(&lru, tree.root(), N0), [0]);
+    while fault::after(nth, || lru.split_now(&group, N0)).1 {
+        assert_eq!((lru.footprint(), lru.parts(&group, N0)), (before, 0));
+        assert_eq!(numbers(&lru, &group, N0), [0]);
         lru.assert_valid();
         nth += 1;
     }
-    assert_eq!(nth, 2 + lru.parts(tree.root(), N0), "one for each part, and two for what joins them");
+    assert_eq!(nth, 2 + lru.parts(&group, N0), "one for each part, and two for what joins them");
     assert!(lru.del(&it).is_some());
+    group.offline().unwrap();
+    drop(group);
+    assert_eq!(super::ids(&tree), 1, "nothing names the group: no part was left behind");
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! What is empty and idle is given back, and nothing else (DESIGN: cost table, "the same, empty again and idle").
 
 use super::{item, numbers, Item};
-use crate::list_lru::{sweep, Swept};
+use crate::list_lru::one::Idleness;
+use crate::list_lru::{sweep, One, Swept};
+use crate::rcu::pin;
 use crate::{ListLru, MemcgTree, NodeId};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 const N0: NodeId = NodeId::ZERO;
@@ -29,6 +32,41 @@ fn l16_an_empty_list_goes_at_the_second_sweep_and_a_used_one_stays() {
     lru.add(it, &group, N0).unwrap();
     assert_eq!(numbers(&lru, &group, N0), [0]);
     lru.assert_valid();
+}
+
+#[test]
+fn l16_items_that_come_from_a_child_are_a_use_and_an_empty_list_is_none() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let end_of = |items: &[_]| {
+        let child = tree.root().create("c").unwrap();
+        drop(lru.prepare(&child, N0).unwrap());
+        items.iter().for_each(|it| lru.add(Arc::clone(it), &child, N0).unwrap());
+        child.offline().unwrap();
+        items.iter().for_each(|it| assert!(lru.del(it).is_some()));
+    };
+    drop(lru.prepare(tree.root(), N0).unwrap());
+    assert_eq!(sweep(tree.root()), Swept { given_back: 0, marked: 1 });
+    end_of(&[item(0)]);
+    assert_eq!(sweep(tree.root()), Swept { given_back: 0, marked: 1 }, "it was used in between");
+    end_of(&[]);
+    assert_eq!(sweep(tree.root()), Swept { given_back: 1, marked: 0 });
+}
+
+#[test]
+fn l16_what_gets_an_item_before_the_sweep_has_its_lock_is_busy() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let found = || {
+        let guard = pin();
+        let mut list = lru.raw.lock_one(tree.root(), N0, 0, &guard).unwrap();
+        list.idleness()
+    };
+    let it = item(0);
+    lru.add(it.clone(), tree.root(), N0).unwrap();
+    assert_eq!(found(), Idleness::Busy);
+    lru.del(&it).unwrap();
+    assert_eq!([found(), found()], [Idleness::Marked, Idleness::Idle]);
 }
 
 #[test]
@@ -84,6 +122,21 @@ fn a_table_shrinks_to_what_is_left() {
     assert!(lru.footprint().get() < full / 100, "{} of {full}", lru.footprint());
     assert_eq!(numbers(&lru, &groups[17], N0), [0]);
     lru.assert_valid();
+}
+
+#[test]
+fn a_table_of_four_times_what_is_needed_stays() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    let groups: Vec<_> = (0..9).map(|i| tree.root().create(&std::format!("g{i}")).unwrap()).collect();
+    for group in &groups {
+        drop(lru.prepare(group, N0).unwrap());
+    }
+    lru.add(item(0), &groups[3], N0).unwrap();
+    let full = lru.footprint().get();
+    while sweep(tree.root()) != Swept::default() {}
+    // 16 slots for ten lists; two, and room for one more, need 4.
+    assert_eq!((lru.pairs(), full - lru.footprint().get()), (2, 8 * size_of::<One>() as u64));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! One property, one test.
 
 use super::{ids, item, numbers, Item};
+use crate::list_lru::boxed::fault;
 use crate::{AddError, Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -288,6 +289,45 @@ fn a_listener_hears_of_the_effective_group_once_per_turn_from_empty() {
     assert_eq!(heard(), [("/".into(), N1)], "the items came to the root (R3)");
     lru.add(y.clone(), &a, N0).unwrap();
     assert_eq!(heard(), [("/".into(), N0)], "a late add with a dying group's handle");
+}
+
+#[test]
+fn l10_a_groups_end_is_told_if_the_parents_list_was_empty_and_is_not() {
+    struct Ear(AtomicUsize);
+    impl Occupancy for Ear {
+        fn occupied(&self, _: &Memcg, _: NodeId) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let (tree, ear) = (MemcgTree::default(), Arc::new(Ear(AtomicUsize::new(0))));
+    let lru = ListLru::<Item>::with_occupancy(ear.clone());
+    // How often an end is told, of a group with so many items, to a parent with so many.
+    let told = |of: usize, to: usize| {
+        let child = tree.root().create("c").unwrap();
+        drop(lru.prepare(&child, N0).unwrap());
+        let items: Vec<_> = (0..of + to).map(item).collect();
+        let groups = core::iter::repeat_n(&child, of).chain(core::iter::repeat_n(tree.root(), to));
+        items.iter().zip(groups).for_each(|(it, group)| lru.add(it.clone(), group, N0).unwrap());
+        ear.0.store(0, Relaxed);
+        child.offline().unwrap();
+        let told = ear.0.swap(0, Relaxed);
+        items.iter().for_each(|it| assert!(lru.del(it).is_some()));
+        told
+    };
+    assert_eq!([told(0, 0), told(0, 2), told(2, 0), told(2, 2)], [0, 0, 1, 0]);
+}
+
+#[test]
+fn l17_who_is_refused_memory_for_a_list_asks_for_no_other() {
+    let tree = MemcgTree::default();
+    let group = tree.root().create("a").unwrap().create("b").unwrap();
+    let lru = ListLru::<Item>::new();
+    assert_eq!(lru.count_one(&group, N0), 0, "what a thread needs once for itself is there");
+    let (added, refused) = fault::after(0, || lru.add(item(0), &group, N0));
+    assert!(refused && matches!(added, Err(AddError::NoMemory(_))), "no ancestor has a list");
+    assert_eq!(lru.pairs(), 0);
+    let (made, _) = fault::after(0, ListLru::<Item>::try_new);
+    assert!(made.is_err());
 }
 
 #[test]

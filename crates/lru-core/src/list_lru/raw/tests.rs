@@ -1,0 +1,122 @@
+//! What only somebody sees who comes at the wrong moment: the moment is held here, by the lock for which the others wait.
+
+use super::super::one::Key;
+use super::super::split::Part;
+use super::super::table::{Pair, Table};
+use super::super::tests::{item, Item};
+use super::{Writer, PAIRS_MAX};
+use crate::list_lru::{sweep, Swept};
+use crate::rcu::{pin, Retired};
+use crate::{ListLru, MemcgTree, NodeId};
+use core::ptr;
+use core::time::Duration;
+use std::thread;
+use std::time::Instant;
+
+const N0: NodeId = NodeId::ZERO;
+
+/// Waits until it is so; not for ever.
+fn wait(is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it does not come to that");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn r2_who_finds_a_dead_list_in_the_table_goes_on_to_the_parents_and_waits_for_nobody() {
+    let tree = MemcgTree::default();
+    let group = tree.root().create("g").unwrap();
+    let lru = ListLru::<Item>::new();
+    let (moved, late) = (item(0), item(1));
+    lru.add(moved.clone(), &group, N0).unwrap();
+    thread::scope(|s| {
+        // As long as this is held, nothing leaves the table.
+        let writer = lru.raw.writer.lock();
+        let end = s.spawn(|| group.offline().unwrap());
+        wait(|| lru.count_one(tree.root(), N0) == 1);
+        assert!(lru.del(&moved).is_some(), "for which both lists' locks are needed, so they are free again");
+        assert!(lru.is_populated(&group, N0) && !end.is_finished());
+        lru.add(late.clone(), &group, N0).unwrap();
+        assert_eq!(lru.count_one(tree.root(), N0), 1);
+        let prepare = s.spawn(|| lru.prepare(&group, N0).map(drop));
+        wait(|| prepare.is_finished());
+        drop(writer);
+    });
+    assert!(!lru.is_populated(&group, N0));
+    lru.assert_valid();
+    assert!(lru.del(&late).is_some());
+}
+
+#[test]
+fn l11_a_walk_of_nothing_waits_for_nobody() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    lru.add(item(0), tree.root(), N0).unwrap();
+    thread::scope(|s| {
+        let guard = pin();
+        let list = lru.raw.lock_one(tree.root(), N0, 0, &guard).unwrap();
+        let walk = s.spawn(|| lru.walk_one(tree.root(), N0, &mut 0, |_| panic!("nothing is to be shown")));
+        wait(|| walk.is_finished());
+        drop(list);
+    });
+}
+
+#[test]
+fn a_sweep_does_not_wait_for_who_has_a_list() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    drop(lru.prepare(tree.root(), N0).unwrap());
+    thread::scope(|s| {
+        let guard = pin();
+        let list = lru.raw.lock_one(tree.root(), N0, 0, &guard).unwrap();
+        let swept = s.spawn(|| sweep(tree.root()));
+        wait(|| swept.is_finished());
+        drop(list);
+        assert_eq!(swept.join().unwrap(), Swept::default());
+    });
+}
+
+#[test]
+fn a_walk_that_finds_parts_and_has_the_lock_after_their_end_goes_round_none() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    drop(lru.prepare(tree.root(), N0).unwrap());
+    assert!(lru.split_now(tree.root(), N0));
+    let guard = pin();
+    let Some(Pair::Split(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
+    let mut whole = split.whole().lock(&guard);
+    assert_eq!(split.begin_round(&mut whole), Some((0, 1 + split.parts().count())));
+    split.end_round(&mut whole, 0);
+    drop(whole);
+    assert!(lru.end_parts_now(tree.root(), N0));
+    assert_eq!(split.begin_round(&mut split.whole().lock(&guard)), None);
+}
+
+#[test]
+fn splits_and_parts_that_are_retired_wait_through_room_of_their_own() {
+    fn has_room<T: Retired>(retired: &T) -> bool {
+        let at = ptr::from_ref(retired).addr();
+        (at..at + size_of_val(retired)).contains(&ptr::from_ref(retired.link()).addr())
+    }
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    drop(lru.prepare(tree.root(), N0).unwrap());
+    assert!(lru.split_now(tree.root(), N0));
+    let guard = pin();
+    let Some(Pair::Split(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
+    assert!(has_room(split));
+    for one in split.parts() {
+        // SAFETY: it is a part's list, and the part is live in the read side.
+        assert!(has_room(unsafe { &*Part::of(one) }));
+    }
+}
+
+#[test]
+fn more_lists_than_can_be_counted_are_refused() {
+    let writer = |live| Writer { live, used: 0, split: 0 };
+    let most = writer(PAIRS_MAX - 1).capacity_needed().map(Table::used_max);
+    assert!(most.is_some_and(|most| most >= PAIRS_MAX as usize));
+    assert_eq!(writer(PAIRS_MAX).capacity_needed(), None);
+}

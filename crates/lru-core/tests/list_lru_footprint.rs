@@ -1,0 +1,45 @@
+//! `ListLru::footprint` against an allocator that counts: exact to the byte, whoever makes tables that nobody needs in the end.
+//!
+//! One test, as what another one's thread leaves behind would be freed, and counted, here.
+
+// crossbeam-epoch, which is the read side with `lowwater_epoch`, frees later, and allocates for what it remembers.
+#![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
+
+mod faulty;
+
+use faulty::{meanwhile, ALLOCATED};
+use std::sync::Arc;
+
+use lowwater_lru_core::{linked, list_lru, Links, ListLru, MemcgTree, NodeId};
+
+const N0: NodeId = NodeId::ZERO;
+
+struct Item(Links);
+
+linked!(impl[] for Item { 0, handle: Arc<Item> });
+
+#[test]
+fn l16_a_table_that_is_too_small_when_it_is_made_is_given_back() {
+    let tree = MemcgTree::new(0);
+    let groups: Vec<_> = (0..40).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    // Frees what was retired; for the first time, also allocates what a thread needs.
+    let flush = || list_lru::sweep(MemcgTree::new(0).root());
+    flush();
+    let before = ALLOCATED.get();
+    for nth in 0.. {
+        let lru = ListLru::<Item>::new();
+        let others = || groups[1..].iter().for_each(|group| drop(lru.prepare(group, N0).unwrap()));
+        let ((), done) = meanwhile(nth, &others, || drop(lru.prepare(&groups[0], N0).unwrap()));
+        lru.assert_valid();
+        flush();
+        let bytes = ALLOCATED.get() - before + size_of_val(&lru) as isize;
+        assert_eq!(bytes as u64, lru.footprint().get(), "others were there at allocation {nth}");
+        drop(lru);
+        flush();
+        assert_eq!(ALLOCATED.get(), before, "all of it goes");
+        if !done {
+            assert!(nth >= 4, "two lists, and two tables at least");
+            return;
+        }
+    }
+}
