@@ -1,8 +1,9 @@
-//! What is done for caches in idle time: one thread lets go of entries whose time is over, and of those of groups that were dropped.
+//! What is done for caches in idle time: one thread lets go of entries whose time is over, and of those of groups that were dropped, and moves
+//! together what is left in few of many places.
 //!
-//! It sleeps while there is neither. It works for half a millisecond at a time, and rests between: as long again while it empties a group;
-//! for expired entries 3 times as long where many of those it looks at are, else 19 times, so that looking costs a twentieth of one
-//! processor at most.
+//! It sleeps while there is none of it. It works for half a millisecond at a time, and rests between: as long again while it empties a group
+//! or moves entries; for expired entries 3 times as long where many of those it looks at are, else 19 times, so that looking costs a
+//! twentieth of one processor at most.
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
