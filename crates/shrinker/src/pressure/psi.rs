@@ -116,6 +116,11 @@ impl Trigger {
         self.kind
     }
 
+    /// How much of a window it takes.
+    pub fn stall(&self) -> Duration {
+        self.stall
+    }
+
     /// Does every kernel that has PSI take this from everybody? From others it takes privileges.
     pub fn is_unprivileged(&self) -> bool {
         self.window.as_micros().is_multiple_of(WINDOW_UNPRIVILEGED.as_micros())

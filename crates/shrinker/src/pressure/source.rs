@@ -37,7 +37,7 @@ pub enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no source to say it"))]
 pub(super) enum Heard {
-    /// Nothing: it was our own echo.
+    /// Nothing: it was our own echo, or of what was before we listened.
     Nothing,
     /// Something has happened in the control group: look there.
     Look,

@@ -2,7 +2,7 @@
 //!
 //! | the path is | it is | after the write |
 //! |---|---|---|
-//! | a regular file | a PSI file | wait for `POLLPRI`; it is never read |
+//! | a regular file | a PSI file | wait for `POLLPRI`; read, by another descriptor, only to see whether the first is news |
 //! | a FIFO | the manager's, or a test's | wait for `POLLIN`, read and forget |
 //! | an `AF_UNIX` socket | the same | connect; wait for `POLLIN`, read and forget |
 //! | `/dev/null` | "do not watch" | - |

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::super::cgroup::{CgroupError, Events};
-use super::super::psi::Psi;
+use super::super::psi::{Psi, StallKind, Stalls};
 use super::super::systemd::Watch;
 use super::super::Level;
 use super::{Heard, Source, SourceError};
@@ -41,12 +41,48 @@ pub(in super::super) struct Opened {
 /// How a source tells.
 #[derive(Debug)]
 enum How {
-    /// By `POLLPRI`, and the file is never read.
-    Trigger(Level),
+    /// By `POLLPRI`.
+    Trigger { level: Level, first: Option<First> },
     /// By bytes that mean nothing. Those in `echo` are our own: what is written into a FIFO comes out of it.
     Bytes { echo: Vec<u8> },
     /// By `POLLPRI` from when counters have changed until they are read, by the descriptor that is polled and no other.
     Counters { seen: Events },
+}
+
+/// What the kernel's first word of stalls is held against.
+///
+/// Nobody counts for triggers while there is none. The first thing that is told to a new one may therefore be all that was since the last one went:
+/// on a quiet machine, a quarter of an hour after a build.
+#[derive(Debug)]
+struct First {
+    began: Stalls,
+    kind: StallKind,
+    /// Less than so much since then is no news.
+    stall: Duration,
+}
+
+impl First {
+    /// Before the trigger is written; none of a file that says nothing of stalls.
+    fn begin(file: &str, kind: StallKind, stall: Duration) -> Option<Self> {
+        Some(Self { began: stalls(file)?, kind, stall })
+    }
+
+    fn is_news(&self, file: &str) -> bool {
+        let total = |stalls: &Stalls| match self.kind {
+            StallKind::Some => stalls.some.total_us,
+            StallKind::Full => stalls.full.total_us,
+        };
+        // What cannot be read any more is taken for what it says. Half: both clocks are the kernel's, but not read at one time.
+        stalls(file).is_none_or(|now| {
+            u128::from(total(&now).saturating_sub(total(&self.began))) >= self.stall.as_micros().div_ceil(2)
+        })
+    }
+}
+
+fn stalls(file: &str) -> Option<Stalls> {
+    // Nothing else would end.
+    fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
+    Stalls::parse(&fs::read_to_string(file).ok()?).ok()
 }
 
 impl Opened {
@@ -61,6 +97,7 @@ impl Opened {
 
     fn psi(file: String, psi: &Psi) -> Result<Self, SourceError> {
         let fd = open(&file, true)?;
+        let first = First::begin(&file, psi.trigger.kind(), psi.trigger.stall());
         // The kernel ends the text at its last byte, whatever that is; so there has to be one more.
         let text = alloc::format!("{}\0", psi.trigger);
         if let Err(errno) = rustix::io::write(&fd, text.as_bytes()) {
@@ -71,13 +108,15 @@ impl Opened {
                 advice: trigger_advice(psi, errno),
             });
         }
-        Ok(Self { file, fd, how: How::Trigger(psi.trigger.level()) })
+        Ok(Self { file, fd, how: How::Trigger { level: psi.trigger.level(), first } })
     }
 
     fn systemd(file: String, watch: &Watch) -> Result<Self, SourceError> {
         let kind = fs::metadata(&file).map_err(|source| cannot_open(&file, source))?.file_type();
         let (fd, how) = if kind.is_file() {
-            (open(&file, !watch.write.is_empty())?, How::Trigger(Level::Medium))
+            // How much it is to tell stands in what is written, which is the service manager's.
+            let first = First::begin(&file, StallKind::Some, Duration::from_micros(1));
+            (open(&file, !watch.write.is_empty())?, How::Trigger { level: Level::Medium, first })
         } else if kind.is_fifo() {
             // Also for writing: so it has a writer at all times, and no end that would be told over and over.
             (open(&file, true)?, How::Bytes { echo: watch.write.clone() })
@@ -120,7 +159,7 @@ impl Opened {
 
     fn interest(&self) -> PollFlags {
         match self.how {
-            How::Trigger(_) | How::Counters { .. } => PollFlags::PRI,
+            How::Trigger { .. } | How::Counters { .. } => PollFlags::PRI,
             How::Bytes { .. } => PollFlags::IN,
         }
     }
@@ -129,8 +168,11 @@ impl Opened {
     fn hear(&mut self, ready: PollFlags) -> Result<Heard, SourceError> {
         let gone = ready.intersects(PollFlags::ERR | PollFlags::NVAL);
         match &mut self.how {
-            How::Trigger(_) if gone => Err(SourceError::Gone { file: self.file.clone() }),
-            How::Trigger(level) => Ok(Heard::Level(*level)),
+            How::Trigger { .. } if gone => Err(SourceError::Gone { file: self.file.clone() }),
+            How::Trigger { level, first } => {
+                let is_news = first.take().is_none_or(|first| first.is_news(&self.file));
+                Ok(if is_news { Heard::Level(*level) } else { Heard::Nothing })
+            }
             // The kernel says ERR together with PRI each time they change.
             How::Counters { seen } => {
                 let now = counters(&self.fd, &self.file)?;
@@ -273,5 +315,42 @@ impl Wait {
         for ((index, source), ready) in open.zip(ready).filter(|(_, ready)| !ready.is_empty()) {
             heard(index, source.hear(ready));
         }
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use crate::pressure::Trigger;
+
+    /// A kernel of which nobody had asked anything for long tells a new trigger at once what was meanwhile.
+    #[test]
+    fn the_first_word_is_no_news_if_hardly_anything_was_since_we_asked() {
+        let path = std::env::temp_dir().join(alloc::format!("lowwater-psi-{}", std::process::id()));
+        let file = path.to_str().expect("a plain path");
+        let says = |some: u64, full: u64| {
+            let line =
+                |kind: &str, total: u64| alloc::format!("{kind} avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
+            fs::write(file, line("some", some) + &line("full", full)).unwrap();
+        };
+        let (stall, window) = (Duration::from_millis(150), Duration::from_secs(2));
+        let hears = |trigger: Trigger, before: [u64; 2], then: Option<[u64; 2]>| {
+            says(before[0], before[1]);
+            let mut opened = Opened::open(&Source::Psi(Psi::file(file, trigger))).unwrap();
+            match then {
+                Some([some, full]) => says(some, full),
+                None => fs::write(file, "garbage").unwrap(),
+            }
+            [0; 2].map(|_| opened.hear(PollFlags::PRI).unwrap())
+        };
+        let (some, full) = (Trigger::some(stall, window).unwrap(), Trigger::full(stall, window).unwrap());
+        let (medium, critical) = (Heard::Level(Level::Medium), Heard::Level(Level::Critical));
+        let before = [228_845_631, 206_382_783];
+        assert_eq!(hears(some, before, Some([228_847_552, 206_384_329])), [Heard::Nothing, medium]);
+        assert_eq!(hears(some, before, Some([228_995_631, 206_382_783])), [medium, medium]);
+        assert_eq!(hears(full, before, Some([228_995_631, 206_382_783])), [Heard::Nothing, critical]);
+        assert_eq!(hears(full, before, Some([228_995_631, 206_532_783])), [critical, critical]);
+        assert_eq!(hears(some, before, None), [medium, medium], "what cannot be read is taken for what it says");
+        fs::remove_file(file).unwrap();
     }
 }
