@@ -18,6 +18,8 @@ use lowwater_lru_core::{pin, Bytes, Guard, NodeId};
 use parking_lot::Mutex;
 
 use super::entry::{Entry, Handle};
+use super::queues::Queue;
+use super::time::Moment;
 use super::Core;
 use crate::runtime::Next;
 
@@ -27,12 +29,12 @@ const QUIET_PARTS: usize = 64;
 /// Entries that are moved, and what they are charged for, until the memory of the old ones is asked for.
 const COLLECT_EVERY: usize = 16_384;
 const COLLECT_BYTES: Bytes = Bytes::mib(4);
+/// Readers that hold that back are waited for so long, and then again.
+const STAYS: Duration = Duration::from_millis(10);
 /// What is larger stays where it is: it may have to be copied, and is as much as it keeps from the system.
 const MOVED_MAX: Bytes = Bytes::kib(64);
 /// When a migration has given back such a part, there may be more to be had by another.
 const GAINS_ONE_IN: u64 = 8;
-/// Readers that hold that back are waited for so long, and then again.
-const STAYS: Duration = Duration::from_millis(10);
 /// So much rest for the time it works.
 const REST: u32 = 1;
 
@@ -191,7 +193,8 @@ where
         }
         let copied = catch_unwind(AssertUnwindSafe(|| (self.hash(&entry.key), (self.copy)(entry))));
         let Ok((hash, (key, value))) = copied else { return Err(Stays::Busy) };
-        let new = Entry::new(key, value, entry.expires(), entry.charge(), entry.queue());
+        // What may change meanwhile is told when it takes the place.
+        let new = Entry::new(key, value, Moment::NEVER, entry.charge(), Queue::Probation);
         let new = self.index.slab().alloc(new, node).map_err(|_| Stays::NoMemory)?;
         let is_it = |there: &Entry<K, V>, _: &Entry<K, V>| std::ptr::eq(there, entry);
         let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);

@@ -13,6 +13,7 @@ use lowwater_lru_core::index::Cursor;
 use super::super::migration::Moved;
 use super::super::queues::Queue;
 use crate::cache::Eviction;
+use crate::runtime::Next;
 use crate::{Bytes, Cache, Runtime};
 
 const ENTRIES: u64 = 60_000;
@@ -293,6 +294,10 @@ fn what_is_large_moves_a_few_at_a_time_and_what_is_very_large_stays() {
         } else {
             slab.collect();
             assert_eq!(slab.footprint(), before);
+            // Nothing is gained by it, so it is not tried for ever.
+            let core = &cache.inner.core;
+            core.want_migration();
+            eventually("it is tried again and again", || core.migrate() == Next::Told);
         }
         assert!(left().all(|n| cache.peek(&n) == Some(n)));
         cache.inner.core.queues.assert_valid();

@@ -70,6 +70,12 @@ struct Chunk {
 // SAFETY: what is in here is memory that nobody else uses, from whichever thread.
 unsafe impl Send for Pool {}
 
+impl Chunk {
+    fn sum(&self) -> Sum {
+        Sum { chunks: 1, slots: self.slots as usize, free: self.free as usize }
+    }
+}
+
 impl Pool {
     pub(super) fn new(geometry: Geometry) -> Self {
         Self {
@@ -142,7 +148,7 @@ impl Pool {
             return self.rebin(at);
         }
         let (slots, bin) = (chunk.slots as usize, chunk.bin);
-        all.sub(Sum { chunks: 1, slots, free: slots });
+        all.sub(chunk.sum());
         let memory = chunk.memory.take().expect("its slots were had");
         if usize::from(bin) < BINS {
             self.unlink(at);
@@ -201,7 +207,6 @@ impl Pool {
         self.bytes += memory.bytes;
         self.slots += slots as usize;
         self.free += slots as usize;
-        self.nodes[node.index()].all.add(Sum { chunks: 1, slots: slots as usize, free: slots as usize });
         let chunk = Chunk {
             memory: Some(memory),
             back: FreeList::new(),
@@ -213,6 +218,7 @@ impl Pool {
             prev: NONE,
             next: NONE,
         };
+        self.nodes[node.index()].all.add(chunk.sum());
         if at == self.chunks.len() {
             self.chunks.push(chunk);
         } else {
@@ -292,8 +298,11 @@ impl Pool {
         assert_eq!(chunks().map(|c| c.free as usize).sum::<usize>(), self.free, "free slots are counted");
         for (number, node) in self.nodes.iter().enumerate() {
             let of_node = chunks().filter(|chunk| usize::from(chunk.node) == number);
-            let sums = of_node.map(|chunk| Sum { chunks: 1, slots: chunk.slots as usize, free: chunk.free as usize });
-            assert_eq!(sums.fold(Sum::default(), Sum::and), node.all, "each node's slots are counted");
+            assert_eq!(
+                of_node.map(Chunk::sum).fold(Sum::default(), Sum::and),
+                node.all,
+                "each node's slots are counted"
+            );
         }
         for chunk in chunks() {
             assert_eq!(chunk.back.len() + chunk.slots - chunk.fresh, chunk.free, "what is free came back or is fresh");

@@ -43,10 +43,7 @@ impl Pool {
         // All of the emptiest shades, and some of the next.
         let whole = shades.iter().take_while(|&&shade| fits(shade)).count();
         for at in 0..self.chunks.len() {
-            let chunk = self.of(at, node);
-            if chunk.chunks == 0 {
-                continue;
-            }
+            let Some(chunk) = self.of(at, node) else { continue };
             let shade = shade(chunk);
             if shade < whole || shade == whole && fits(chunk) {
                 if usize::from(self.chunks[at].bin) < BINS {
@@ -81,19 +78,16 @@ impl Pool {
     /// A node's chunks by how full they are, the emptiest first.
     fn shades(&self, node: usize) -> [Sum; SHADES] {
         let mut shades = [Sum::default(); SHADES];
-        for chunk in (0..self.chunks.len()).map(|at| self.of(at, node)).filter(|chunk| chunk.chunks != 0) {
+        for chunk in (0..self.chunks.len()).filter_map(|at| self.of(at, node)) {
             shades[shade(chunk)].add(chunk);
         }
         shades
     }
 
     /// One chunk, if it is the node's.
-    fn of(&self, at: usize, node: usize) -> Sum {
+    fn of(&self, at: usize, node: usize) -> Option<Sum> {
         let chunk = &self.chunks[at];
-        if chunk.memory.is_none() || usize::from(chunk.node) != node {
-            return Sum::default();
-        }
-        Sum { chunks: 1, slots: chunk.slots as usize, free: chunk.free as usize }
+        (chunk.memory.is_some() && usize::from(chunk.node) == node).then(|| chunk.sum())
     }
 }
 
