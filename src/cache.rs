@@ -22,6 +22,7 @@
 
 mod builder;
 mod charge;
+mod core;
 mod entry;
 mod error;
 mod fill;
@@ -58,27 +59,20 @@ pub use walk::{Iter, Visit};
 #[cfg(feature = "async")]
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
-use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
 use equivalent::Equivalent;
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::{pin, Bytes, Guard, HookId, Index, Memcg, NodeId, OfflineHook};
+use lowwater_lru_core::{pin, Bytes, Guard, HookId, Memcg, NodeId};
 use lowwater_shrinker::Registration;
 
-use crate::runtime::{Bell, ChoresId};
+use self::core::{Core, Found, Maybe};
+use crate::runtime::ChoresId;
 use crate::Runtime;
-use entry::{Entry, Handle};
-use keep::Rounds;
+use entry::Entry;
 use load::Flights;
-use migration::Migration;
-use queues::Queues;
-use room::Hands;
-use stats::Counters;
-use time::{Clock, Lifetime};
+use time::Lifetime;
 
 /// What a key and a value own beyond their own size.
 type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
@@ -140,59 +134,6 @@ struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     one_node: bool,
     weigher: Weigher<K, V>,
     runtime: Runtime,
-}
-
-/// The part that the reclaimer works on.
-struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    // First: what is in an index is not freed, whatever becomes of its handle.
-    index: Index<Entry<K, V>>,
-    queues: Queues<K, V>,
-    hands: Hands,
-    listener: Option<Listener<K, V>>,
-    counters: Counters,
-    hasher: S,
-    clock: Clock,
-    time_to_idle: Option<Duration>,
-    /// The most entries there were since memory was last given back by the allocator.
-    most: AtomicUsize,
-    /// Entries that the background let go of since it last dropped what waits.
-    freed_since: AtomicU64,
-    rounds: Rounds,
-    migration: Migration,
-    copy: migration::Copy<K, V>,
-    /// Calls the keeper.
-    bell: Bell,
-}
-
-/// What a lookup came to.
-enum Found<'c, 'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    Live(&'g Entry<K, V>),
-    /// It had expired, and was taken out.
-    Expired(Maybe<'c, K, V, S>),
-    Nothing,
-}
-
-/// An entry that was taken out of the index and off its list, and the group that was charged for it. When this is dropped it ends; that
-/// should be where no guard is held.
-struct Ended<'c, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    core: &'c Core<K, V, S>,
-    entry: Option<Handle<K, V>>,
-    memcg: Memcg,
-}
-
-/// An entry that was taken out, unless a walk has it, which then ends it.
-type Maybe<'c, K, V, S> = Option<Ended<'c, K, V, S>>;
-
-/// An entry that was taken out, to look at, and to be ended.
-type TakenOut<'c, 'g, K, V, S> = (&'g Entry<K, V>, Maybe<'c, K, V, S>);
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Ended<'_, K, V, S> {
-    fn drop(&mut self) {
-        if let Some(entry) = self.entry.take() {
-            self.memcg.uncharge(entry.charge());
-            self.core.end(entry);
-        }
-    }
 }
 
 impl<K, V> Cache<K, V>
@@ -433,156 +374,6 @@ where
                 None
             }
         }
-    }
-}
-
-impl<K, V, S> Core<K, V, S>
-where
-    K: Hash + Send + Sync + 'static,
-    V: Send + Sync + 'static,
-    S: BuildHasher,
-{
-    #[inline]
-    fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
-        self.hasher.hash_one(key)
-    }
-
-    /// The entry of `key`.
-    #[inline]
-    fn find<'c: 'g, 'g, Q>(&'c self, hash: u64, key: &Q, guard: &'g Guard) -> Found<'c, 'g, K, V, S>
-    where
-        Q: Equivalent<K> + ?Sized,
-    {
-        loop {
-            let Some(entry) = self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) else {
-                return Found::Nothing;
-            };
-            if !self.has_expired(entry) {
-                return Found::Live(entry);
-            }
-            if let Some((_, ended)) = self.take_expired(hash, guard, entry) {
-                return Found::Expired(ended);
-            }
-            // Somebody else took it out, or gave it a new time.
-        }
-    }
-
-    /// Takes this entry out, unless somebody has given it a new time since it was seen to have expired.
-    fn take_expired<'c: 'g, 'g>(
-        &'c self,
-        hash: u64,
-        guard: &'g Guard,
-        entry: &Entry<K, V>,
-    ) -> Option<TakenOut<'c, 'g, K, V, S>> {
-        let is_it = |there: &_| std::ptr::eq(there, entry) && self.has_expired(there);
-        self.take_out(hash, guard, is_it, |_| RemovalCause::Expired)
-    }
-
-    /// Takes the entry out of the index that `is` wanted, and off its list. What is not on its list is a walk's, which will end it.
-    fn take_out<'c: 'g, 'g>(
-        &'c self,
-        hash: u64,
-        guard: &'g Guard,
-        is: impl Fn(&Entry<K, V>) -> bool,
-        cause: impl FnOnce(&Entry<K, V>) -> RemovalCause,
-    ) -> Option<TakenOut<'c, 'g, K, V, S>> {
-        self.out_of_index(hash, guard, is, |entry| {
-            entry.set_cause(cause(entry));
-            self.off_its_list(entry)
-        })
-    }
-
-    /// Takes the entry out of the index that `is` wanted, and calls `gone` with it under its segment's lock.
-    ///
-    /// Where that makes a segment smaller other keys are hashed, and may panic: that is not the caller's fault, and it stays as large as it is.
-    fn out_of_index<'g, R>(
-        &'g self,
-        hash: u64,
-        guard: &'g Guard,
-        is: impl Fn(&Entry<K, V>) -> bool,
-        gone: impl FnOnce(&'g Entry<K, V>) -> R,
-    ) -> Option<(&'g Entry<K, V>, R)> {
-        let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);
-        let mut taken = None;
-        let tried = catch_unwind(AssertUnwindSafe(|| {
-            self.index.remove(hash, guard, is, &hasher, |entry| taken = Some((entry, gone(entry))))
-        }));
-        match (tried, taken) {
-            (Err(panic), None) => resume_unwind(panic),
-            (_, taken) => taken,
-        }
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
-    #[inline]
-    fn has_expired(&self, entry: &Entry<K, V>) -> bool {
-        let expires = entry.expires();
-        !expires.is_never() && expires.is_past(self.clock.now())
-    }
-
-    /// Marks a use of an entry of this hash.
-    #[inline]
-    fn used(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard)
-    where
-        K: Eq,
-    {
-        self.queues.used(entry);
-        if let Some(idle) = self.time_to_idle {
-            self.push_on(entry, hash, guard, idle);
-        }
-    }
-
-    /// Has an idle time begin anew, unless somebody has said another time meanwhile.
-    fn push_on(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard, idle: Duration)
-    where
-        K: Eq,
-    {
-        let at = entry.expires();
-        let Some(end) = self.clock.pushed_on(at, idle) else { return };
-        // By its key: another may be in its place by now.
-        let is_it = |there: &Entry<K, V>| there.key == entry.key && there.expires() == at;
-        self.index.with(hash, guard, is_it, |there| there.expire_at(end));
-    }
-
-    /// Takes an entry off its list that is being taken out of the index; none if a walk has it, which will end it.
-    fn off_its_list(&self, entry: &Entry<K, V>) -> Maybe<'_, K, V, S> {
-        let (entry, memcg) = self.queues.del(entry)?;
-        Some(Ended { core: self, entry: Some(entry), memcg })
-    }
-
-    /// Ends an entry that was taken out of the index and off its list, and that its group is not charged for any more, or soon will not be.
-    /// Not to be called with a lock or a guard.
-    fn end(&self, entry: Handle<K, V>) {
-        let cause = entry.cause();
-        self.counters.removed(cause);
-        if let Some(listener) = &self.listener {
-            let tell = AssertUnwindSafe(|| listener(&entry.key, &entry.value, cause));
-            if catch_unwind(tell).is_err() {
-                self.counters.listener_panicked();
-            }
-        }
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, S> {
-    /// Gives the charges back, a part at a time, as all caches of the process wait for who is pinned. The entries go with the lists, when
-    /// the index is gone.
-    fn drop(&mut self) {
-        let mut at = Cursor::new();
-        while !at.is_done() {
-            self.index.visit(&mut at, &pin(), |entry| {
-                if let Some(memcg) = self.queues.whose(entry) {
-                    memcg.uncharge(entry.charge());
-                }
-            });
-        }
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> OfflineHook for Core<K, V, S> {
-    fn offline(&self, dying: &Memcg, _parent: &Memcg) {
-        self.queues.forget_tenant(dying);
     }
 }
 
