@@ -285,7 +285,8 @@ where
             let is_it = |there: &Entry<K, V>| key.equivalent(&there.key) && !core.has_expired(there);
             core.index.with(hash, guard, is_it, |there| {
                 there.expire_at(expires);
-                core.queues.used(there);
+                there.mark_used();
+                core.queues.used_last(there);
             })
         });
         self.inner.says(expires);
@@ -365,15 +366,19 @@ where
     {
         let core = &self.inner.core;
         let (hash, guard) = (core.hash(key), pin());
-        match core.find(hash, key, &guard) {
-            Found::Live(entry) => Some(f(entry, hash, &guard)),
-            Found::Nothing => None,
-            Found::Expired(ended) => {
-                drop(guard);
-                drop(ended);
-                None
-            }
+        let mut entry = core.index.get(hash, &guard, |entry| key.equivalent(&entry.key))?;
+        if !entry.expires().is_never() {
+            entry = match core.in_time(entry, hash, key, &guard) {
+                Found::Live(entry) => entry,
+                Found::Nothing => return None,
+                Found::Expired(ended) => {
+                    drop(guard);
+                    drop(ended);
+                    return None;
+                }
+            };
         }
+        Some(f(entry, hash, &guard))
     }
 }
 

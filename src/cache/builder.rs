@@ -187,9 +187,11 @@ where
             builder = builder.seeks(seeks);
         }
         let prepared = builder.alloc()?;
+        let queues = Queues::new(&prepared.occupancy(), self.eviction);
         let core = Arc::new(Core {
             index: Index::new(),
-            queues: Queues::new(&prepared.occupancy(), self.eviction),
+            follows_uses: queues.are_by_use() || self.time_to_idle.is_some(),
+            queues,
             hands: Hands::default(),
             listener: self.listener,
             counters: Counters::default(),

@@ -18,6 +18,7 @@ use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use super::error::Reason;
 use super::room::Want;
+use super::tenant::Tenant;
 use super::Cache;
 
 /// How often one insert makes room: more than once, so that what others found no room for is caught up with.
@@ -40,13 +41,14 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Takes bytes for an entry whose key has this hash, and frees some if they are not there.
+    /// Takes bytes for an entry of `group`, of which so much is known, whose key has this hash; and frees some if they are not there.
     pub(super) fn charge(
         &self,
         group: &Memcg,
         bytes: Bytes,
         node: NodeId,
         came_back: bool,
+        tenant: Option<&Tenant>,
         hash: u64,
     ) -> Result<(), Reason> {
         let (core, runtime) = (&self.inner.core, &self.inner.runtime);
@@ -54,7 +56,7 @@ where
             self.help_readers(group, bytes)?;
         }
         // Who would use more shall not live on what was taken from himself; and who only passes through shall not have what is free.
-        let passes = core.queues.inserts(group);
+        let passes = tenant.is_some_and(Tenant::inserts);
         if !came_back && !passes && group.try_charge_from_stock(bytes) {
             return Ok(());
         }

@@ -30,6 +30,8 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) hasher: S,
     pub(super) clock: Clock,
     pub(super) time_to_idle: Option<Duration>,
+    /// Does a use do more than mark the entry? So that mostly one look tells.
+    pub(super) follows_uses: bool,
     /// The most entries there were since memory was last given back by the allocator.
     pub(super) most: AtomicUsize,
     /// Entries that the background let go of since it last dropped what waits.
@@ -89,18 +91,36 @@ where
     where
         Q: Equivalent<K> + ?Sized,
     {
-        loop {
-            let Some(entry) = self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) else {
-                return Found::Nothing;
-            };
-            if !self.has_expired(entry) {
-                return Found::Live(entry);
-            }
+        match self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) {
+            Some(entry) if entry.expires().is_never() => Found::Live(entry),
+            Some(entry) => self.in_time(entry, hash, key, guard),
+            None => Found::Nothing,
+        }
+    }
+
+    /// [`find`](Self::find), where this entry was found, which may have expired. Of its own, so that finding what does not expire is short.
+    #[inline(never)]
+    pub(super) fn in_time<'c: 'g, 'g, Q>(
+        &'c self,
+        mut entry: &'g Entry<K, V>,
+        hash: u64,
+        key: &Q,
+        guard: &'g Guard,
+    ) -> Found<'c, 'g, K, V, S>
+    where
+        Q: Equivalent<K> + ?Sized,
+    {
+        while self.has_expired(entry) {
             if let Some((_, ended)) = self.take_expired(hash, guard, entry) {
                 return Found::Expired(ended);
             }
             // Somebody else took it out, or gave it a new time.
+            let Some(there) = self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) else {
+                return Found::Nothing;
+            };
+            entry = there;
         }
+        Found::Live(entry)
     }
 
     /// Takes this entry out, unless somebody has given it a new time since it was seen to have expired.
@@ -163,7 +183,19 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     where
         K: Eq,
     {
-        self.queues.used(entry);
+        entry.mark_used();
+        if self.follows_uses {
+            self.follow_use(entry, hash, guard);
+        }
+    }
+
+    /// What a use means beyond its mark, to some caches.
+    #[cold]
+    fn follow_use(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard)
+    where
+        K: Eq,
+    {
+        self.queues.used_last(entry);
         if let Some(idle) = self.time_to_idle {
             self.push_on(entry, hash, guard, idle);
         }

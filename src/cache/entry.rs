@@ -1,6 +1,6 @@
 //! One entry: a key, a value, and what is known about them.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 
 use lowwater_lru_core::slab::SlotState;
 use lowwater_lru_core::{slotted, Bytes, Links, Slot};
@@ -17,8 +17,8 @@ pub(super) struct Entry<K, V> {
     pub(super) key: K,
     pub(super) value: V,
     expires: AtomicU32,
-    charge: Charge,
-    /// Uses, queue, cause.
+    charge: ChargeAndUses,
+    /// Queue, cause.
     state: SlotState,
     links: Links,
 }
@@ -28,19 +28,29 @@ slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Entry<K, V
 /// The handle of an entry.
 pub(super) type Handle<K, V> = Slot<Entry<K, V>>;
 
-/// Bytes in three bytes: exact below a MiB, then rounded up by less than a part in 2^18.
-#[derive(Clone, Copy)]
-struct Charge([u8; 3]);
+/// What an entry was charged for, which never changes, in 22 bits, and above them its uses.
+///
+/// Uses are a guess, and a read that is lost is no harm: they are loaded and stored, not exchanged. An exchange would keep the next lookup
+/// from beginning before this one's line is there.
+struct ChargeAndUses {
+    // Bytes, so that nothing is left between them and the state.
+    low: [u8; 2],
+    high: AtomicU8,
+}
 
-/// Reads that were not paid for yet by being kept: two bits.
-const USES: u8 = 3;
+/// Bytes in 22 bits: exact below 256 KiB, then rounded up by less than a part in 2^16.
+#[derive(Clone, Copy)]
+struct Charge(u32);
+
+/// Where the reads that were not paid for yet by being kept are in the byte that they share with the charge: in its two highest bits.
+const USES_SHIFT: u32 = 6;
 /// On the main queue's lists; else on those of the probation queue.
-const IN_MAIN: u8 = 1 << 2;
+const IN_MAIN: u8 = 1;
 /// Why it was taken out of the index: two bits.
-const CAUSE_SHIFT: u32 = 3;
+const CAUSE_SHIFT: u32 = 1;
 const CAUSE: u8 = 3 << CAUSE_SHIFT;
 /// Another like it is in its place.
-const MOVED: u8 = 1 << 5;
+const MOVED: u8 = 1 << 3;
 /// By number.
 const CAUSES: [RemovalCause; 4] =
     [RemovalCause::Size, RemovalCause::Expired, RemovalCause::Explicit, RemovalCause::Replaced];
@@ -57,30 +67,29 @@ impl<K, V> Entry<K, V> {
     pub(super) fn new(key: K, value: V, expires: Moment, charge: Bytes, queue: Queue) -> Self {
         let state = SlotState::new(if queue == Queue::Main { IN_MAIN } else { 0 });
         let expires = AtomicU32::new(expires.raw());
-        Self { key, value, expires, charge: Charge::pack(charge.get()), state, links: Links::new() }
+        Self { key, value, expires, charge: ChargeAndUses::new(Charge::pack(charge.get())), state, links: Links::new() }
     }
 
     /// What its group was charged for it.
     pub(super) fn charge(&self) -> Bytes {
-        Bytes::new(self.charge.unpack())
+        Bytes::new(self.charge.charge().unpack())
     }
 
     /// Leaves the line alone when enough is counted already, which is what it mostly is for entries that are read a lot.
     #[inline]
     pub(super) fn mark_used(&self) {
-        if self.state.bits() & USES < USES {
-            self.state.update(|bits| (bits & USES < USES).then_some(bits + 1));
-        }
+        self.charge.count_use();
     }
 
     /// Reads that count.
+    #[inline]
     pub(super) fn uses(&self) -> u8 {
-        self.state.bits() & USES
+        self.charge.uses()
     }
 
     /// Takes so many reads as paid for.
     pub(super) fn pay_uses(&self, left: u8) {
-        self.state.update(|bits| Some(bits & !USES | left));
+        self.charge.set_uses(left);
     }
 
     /// Whose list it is on, or goes to. Changed only under its segment's lock.
@@ -143,9 +152,47 @@ pub(super) fn rounded(bytes: Bytes) -> Bytes {
     Bytes::new(Charge::pack(bytes.get()).unpack())
 }
 
+impl ChargeAndUses {
+    fn new(Charge(charge): Charge) -> Self {
+        let [low, more, high, _] = charge.to_le_bytes();
+        Self { low: [low, more], high: AtomicU8::new(high) }
+    }
+
+    fn charge(&self) -> Charge {
+        let [low, more] = self.low;
+        Charge(u32::from_le_bytes([low, more, self.high() % (1 << USES_SHIFT), 0]))
+    }
+
+    #[inline]
+    fn uses(&self) -> u8 {
+        self.high() >> USES_SHIFT
+    }
+
+    /// One more, up to the most there can be.
+    #[inline]
+    fn count_use(&self) {
+        if let Some(one_more) = self.high().checked_add(1 << USES_SHIFT) {
+            // Relaxed: as in `set_uses`.
+            self.high.store(one_more, Ordering::Relaxed);
+        }
+    }
+
+    /// Of two who do, either may win.
+    fn set_uses(&self, uses: u8) {
+        // Relaxed: what the byte shares with the uses is the same for all who store it.
+        self.high.store(self.high() % (1 << USES_SHIFT) | uses << USES_SHIFT, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn high(&self) -> u8 {
+        // Relaxed: the uses stand for themselves, and the charge was there before anybody saw the entry.
+        self.high.load(Ordering::Relaxed)
+    }
+}
+
 impl Charge {
-    /// Four bits say by how often two more the other twenty are to be shifted.
-    const MANTISSA: u32 = 20;
+    /// The other four bits say by how often two more these are to be shifted.
+    const MANTISSA: u32 = 18;
 
     fn pack(bytes: u64) -> Self {
         let mut shifts = 0_u32;
@@ -154,14 +201,11 @@ impl Charge {
             shifts += 1;
         }
         let mantissa = bytes.div_ceil(1 << (2 * shifts)).min((1 << Self::MANTISSA) - 1) as u32;
-        let [a, b, c, _] = (mantissa | shifts << Self::MANTISSA).to_le_bytes();
-        Self([a, b, c])
+        Self(mantissa | shifts << Self::MANTISSA)
     }
 
     fn unpack(self) -> u64 {
-        let [a, b, c] = self.0;
-        let packed = u32::from_le_bytes([a, b, c, 0]);
-        u64::from(packed & ((1 << Self::MANTISSA) - 1)) << (2 * (packed >> Self::MANTISSA))
+        u64::from(self.0 & ((1 << Self::MANTISSA) - 1)) << (2 * (self.0 >> Self::MANTISSA))
     }
 }
 
@@ -176,11 +220,26 @@ mod tests {
     }
 
     #[test]
+    fn uses_and_charge_are_kept_apart() {
+        for bytes in [0, 1, 255, 65_535, 200_000, 1 << 30, 1 << 47] {
+            let entry = Entry::new((), (), Moment::NEVER, rounded(Bytes::new(bytes)), Queue::Main);
+            for expected in [0, 1, 2, 3, 3] {
+                assert_eq!((entry.uses(), entry.charge()), (expected, rounded(Bytes::new(bytes))));
+                entry.mark_used();
+            }
+            entry.pay_uses(1);
+            entry.set_cause(RemovalCause::Replaced);
+            assert_eq!((entry.uses(), entry.charge()), (1, rounded(Bytes::new(bytes))));
+            assert_eq!((entry.queue(), entry.cause()), (Queue::Main, RemovalCause::Replaced));
+        }
+    }
+
+    #[test]
     fn a_charge_is_never_less_and_hardly_more() {
         for bytes in (0..1 << 20).step_by(977).chain((0..48).map(|bit| (1 << bit) + 12_345)) {
             let charged = rounded(Bytes::new(bytes)).get();
-            assert!(charged >= bytes && charged - bytes <= bytes >> 18, "{charged} for {bytes}");
-            assert!(bytes >= 1 << 20 || charged == bytes);
+            assert!(charged >= bytes && charged - bytes <= bytes >> 16, "{charged} for {bytes}");
+            assert!(bytes >= 1 << 18 || charged == bytes);
             assert_eq!(rounded(Bytes::new(charged)).get(), charged);
         }
     }

@@ -12,7 +12,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 
 use super::queues::Queue;
@@ -65,39 +65,24 @@ struct Waste {
     some: AtomicBool,
 }
 
+/// The table as it is when this is made: to be asked for once for all that is done in one go, as that costs more than what is done.
+pub(super) struct Known(Guard<Option<Arc<Table>>>);
+
 impl Ghosts {
-    /// Remembers the key of this hash, which left a cache that holds `len` entries.
-    pub(super) fn remember(&self, hash: u64, ghost: Ghost, len: usize) {
-        let mut table = self.table.load();
-        if !table.as_ref().is_some_and(|table| fits(table.slots, len)) {
-            drop(table);
-            self.resize(len);
-            table = self.table.load();
-        }
-        // None: everything was just forgotten.
-        if let Some(table) = &*table {
-            table.remember(hash, ghost);
-            table.waste.free_some();
-        }
+    /// The table, for who asks.
+    pub(super) fn known(&self) -> Known {
+        Known(self.table.load())
     }
 
-    /// What is known of the key of this hash; it is forgotten.
-    pub(super) fn take(&self, hash: u64) -> Option<Ghost> {
-        let table = self.table.load();
-        // Relaxed: as in `Table::remember`.
-        let found = table.as_ref()?.bucket_if_there(hash)?.iter().find_map(|slot| {
-            let ghost = unpack(hash, slot.load(Ordering::Relaxed))?;
-            slot.store(0, Ordering::Relaxed);
-            Some(ghost)
-        });
-        found
-    }
-
-    /// Brings the line of a hash closer.
-    pub(super) fn prefetch(&self, hash: u64) {
-        if let Some(bucket) = self.table.load().as_ref().and_then(|table| table.bucket_if_there(hash)) {
-            lowwater_lru_core::prefetch(&bucket[0]);
+    /// The table, for who remembers keys that leave a cache of `len` entries: large enough, and not too large.
+    pub(super) fn known_for(&self, len: usize) -> Known {
+        let known = self.known();
+        if known.0.as_ref().is_some_and(|table| fits(table.slots, len)) {
+            return known;
         }
+        drop(known);
+        self.resize(len);
+        self.known()
     }
 
     /// Bytes of the table.
@@ -127,6 +112,35 @@ impl Ghosts {
         let waste = old.as_ref().map_or_else(Arc::default, |table| Arc::clone(&table.waste));
         // Another thread may have been faster; then its table is as good.
         self.table.compare_and_swap(&old, Some(Arc::new(Table { slots, blocks, waste })));
+    }
+}
+
+impl Known {
+    /// Remembers the key of this hash.
+    pub(super) fn remember(&self, hash: u64, ghost: Ghost) {
+        // None: everything was just forgotten.
+        if let Some(table) = &*self.0 {
+            table.remember(hash, ghost);
+            table.waste.free_some();
+        }
+    }
+
+    /// What is known of the key of this hash; it is forgotten.
+    pub(super) fn take(&self, hash: u64) -> Option<Ghost> {
+        // Relaxed: as in `Table::remember`.
+        self.0.as_ref()?.bucket_if_there(hash)?.iter().find_map(|slot| {
+            let ghost = unpack(hash, slot.load(Ordering::Relaxed))?;
+            slot.store(0, Ordering::Relaxed);
+            Some(ghost)
+        })
+    }
+
+    /// Brings the line of a hash closer.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(bucket) = self.0.as_ref().and_then(|table| table.bucket_if_there(hash)) {
+            lowwater_lru_core::prefetch(&bucket[0]);
+        }
     }
 }
 
@@ -236,16 +250,16 @@ mod tests {
     #[test]
     fn a_ghost_is_found_once_with_its_queue_and_time() {
         let ghosts = Ghosts::default();
-        assert_eq!(ghosts.take(hash(1)), None);
+        assert_eq!(ghosts.known().take(hash(1)), None);
         for n in 0..5_000 {
             let queue = if n % 3 == 0 { Queue::Main } else { Queue::Probation };
-            ghosts.remember(hash(n), Ghost { queue, time: n as u32 }, 5_000);
+            ghosts.known_for(5_000).remember(hash(n), Ghost { queue, time: n as u32 });
         }
-        let found = (0..5_000).filter_map(|n| Some((n, ghosts.take(hash(n))?))).collect::<Vec<_>>();
+        let found = (0..5_000).filter_map(|n| Some((n, ghosts.known().take(hash(n))?))).collect::<Vec<_>>();
         assert!(found.len() > 4_500, "{}", found.len());
         for (n, ghost) in found {
             assert_eq!((ghost.queue == Queue::Main, ghost.time), (n % 3 == 0, n as u32));
-            assert_eq!(ghosts.take(hash(n)), None);
+            assert_eq!(ghosts.known().take(hash(n)), None);
         }
     }
 
@@ -254,8 +268,8 @@ mod tests {
         let ghosts = Ghosts::default();
         // The same low bits, other high ones.
         let key = |n: u64| n << 48 | 5;
-        (1..=6).for_each(|n| ghosts.remember(key(n), left(n as u32), 10));
-        let known: Vec<_> = (1..=6).filter(|&n| ghosts.take(key(n)).is_some()).collect();
+        (1..=6).for_each(|n| ghosts.known_for(10).remember(key(n), left(n as u32)));
+        let known: Vec<_> = (1..=6).filter(|&n| ghosts.known().take(key(n)).is_some()).collect();
         assert_eq!(known, [3, 4, 5, 6]);
     }
 
@@ -265,12 +279,12 @@ mod tests {
         std::thread::scope(|s| {
             for t in 0..2 {
                 let ghosts = &ghosts;
-                s.spawn(move || (0..5_000).for_each(|n| ghosts.remember(hash(2 * n + t), left(0), 10)));
+                s.spawn(move || (0..5_000).for_each(|n| ghosts.known_for(10).remember(hash(2 * n + t), left(0))));
             }
             (0..5_000).for_each(|_| ghosts.forget());
         });
-        ghosts.remember(hash(1), left(7), 10);
-        assert_eq!(ghosts.take(hash(1)), Some(left(7)));
+        ghosts.known_for(10).remember(hash(1), left(7));
+        assert_eq!(ghosts.known().take(hash(1)), Some(left(7)));
     }
 
     #[test]
@@ -282,26 +296,26 @@ mod tests {
             [(0, 64), (10, 64), (1_000, 3_000), (2_000, 3_000), (3_000, 9_000), (100, 300), (50, 300), (0, 64)]
         {
             n += 1;
-            ghosts.remember(hash(n), left(0), len);
+            ghosts.known_for(len).remember(hash(n), left(0));
             assert_eq!(slots(), expected, "for {len} entries");
-            assert!(ghosts.take(hash(n)).is_some());
+            assert!(ghosts.known().take(hash(n)).is_some());
         }
         ghosts.forget();
         assert_eq!((slots(), ghosts.footprint()), (0, 0));
-        assert_eq!(ghosts.take(hash(n)), None);
+        assert_eq!(ghosts.known().take(hash(n)), None);
     }
 
     #[test]
     fn a_table_that_was_replaced_is_freed_a_few_blocks_at_a_time() {
         let ghosts = Ghosts::default();
         let large = 100 * BLOCK / SLOTS_PER_ENTRY;
-        (0..20_000).for_each(|n| ghosts.remember(hash(n), left(0), large));
+        (0..20_000).for_each(|n| ghosts.known_for(large).remember(hash(n), left(0)));
         let full = ghosts.footprint();
         assert!(full > 90 * BLOCK * 4, "every block is there: {full} bytes");
-        ghosts.remember(hash(0), left(0), 1_000);
+        ghosts.known_for(1_000).remember(hash(0), left(0));
         let replaced = ghosts.footprint();
         assert!(replaced > full - 3 * BLOCK * 4, "{replaced} of {full} bytes are waste");
-        (0..60).for_each(|n| ghosts.remember(hash(n), left(0), 1_000));
+        (0..60).for_each(|n| ghosts.known_for(1_000).remember(hash(n), left(0)));
         assert!(ghosts.footprint() < full / 50, "{} bytes", ghosts.footprint());
     }
 
@@ -311,10 +325,10 @@ mod tests {
         std::thread::scope(|s| {
             s.spawn(|| (0..2_000).for_each(|_| ghosts.forget()));
             for _ in 0..2 {
-                s.spawn(|| (0..20_000).for_each(|n| ghosts.remember(hash(n), left(0), n as usize % 5_000)));
+                s.spawn(|| (0..20_000).for_each(|n| ghosts.known_for(n as usize % 5_000).remember(hash(n), left(0))));
             }
         });
-        ghosts.remember(hash(1), left(7), 10);
-        assert_eq!(ghosts.take(hash(1)), Some(left(7)));
+        ghosts.known_for(10).remember(hash(1), left(7));
+        assert_eq!(ghosts.known().take(hash(1)), Some(left(7)));
     }
 }

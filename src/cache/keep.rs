@@ -148,7 +148,7 @@ where
         for queue in [Queue::Probation, Queue::Main] {
             let old = self.queues.take(queue, group, node, BATCH);
             // Nothing of it is remembered, so it does not matter how many there were.
-            let (gone, bytes) = self.let_all_go(old, group, 0, |_| RemovalCause::Explicit);
+            let (gone, bytes) = self.let_all_go(old, group, 0, None, |_| RemovalCause::Explicit);
             group.uncharge(bytes);
             nr += gone;
         }

@@ -295,16 +295,21 @@ where
             let reason = Reason::ForeignGroup { group: group.path() };
             return Err(Unput { reason: Some(reason), key, value });
         }
-        inner.core.queues.prefetch(hash);
+        let queues = &inner.core.queues;
+        let known = queues.known();
+        if let Some(known) = &known {
+            known.prefetch(hash);
+        }
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
         let bytes = rounded(bytes);
         let node = inner.node();
-        let came_back = inner.core.queues.came_back(hash, group, node);
-        if let Err(reason) = self.charge(group, bytes, node, came_back, hash) {
+        let came_back = known.is_some_and(|known| queues.came_back(&known, hash, group, node));
+        let tenant = queues.tenant_if_known(group);
+        if let Err(reason) = self.charge(group, bytes, node, came_back, tenant, hash) {
             inner.core.counters.rejected();
             return Err(Unput { reason: Some(reason), key, value });
         }
-        let queue = inner.core.queues.choose(group, node, came_back);
+        let queue = queues.choose(group, tenant, node, came_back);
         inner.core.index.slab().alloc(Entry::new(key, value, expires, bytes, queue), node).map_err(|entry| {
             group.uncharge(bytes);
             Unput { reason: Some(no_memory(group)), key: entry.key, value: entry.value }

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use lowwater_lru_core::{AddError, Isolated, ListLru, Memcg, NodeId, Occupancy};
 
 use super::entry::{Entry, Handle};
-use super::ghost::Ghosts;
+use super::ghost::{Ghosts, Known};
 use super::tenant::{Tenant, Tenants};
 use super::time::Now;
 
@@ -91,6 +91,31 @@ enum Fate {
     Moves,
 }
 
+/// What it takes to remember the keys that a tenant lets go.
+pub(super) struct Remembering<'q> {
+    tenant: &'q Tenant,
+    known: Known,
+    eviction: Eviction,
+}
+
+impl Remembering<'_> {
+    /// Says that a key of this hash will be remembered soon.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.known.prefetch(hash);
+    }
+
+    /// Remembers the key of this hash, which `queue` let go for its memory when its tenant had so many entries.
+    pub(super) fn remember(&self, hash: u64, queue: Queue, entries: u64) {
+        // A fixed line learns nothing from what main let go.
+        if self.eviction == Eviction::Adaptive || queue == Queue::Probation {
+            if let Some(ghost) = self.tenant.let_go(queue, entries) {
+                self.known.remember(hash, ghost);
+            }
+        }
+    }
+}
+
 /// What one turn of letting go came to.
 pub(super) struct Turn<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     /// Off their list, to be taken out of the index and freed.
@@ -134,12 +159,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.tenants.of(memcg)
     }
 
-    /// To be told of every insert. Says whether more memory would earn `memcg` next to nothing.
-    pub(super) fn inserts(&self, memcg: &Memcg) -> bool {
-        self.tenants.get(memcg).is_some_and(|tenant| {
-            tenant.inserts();
-            tenant.passes_through()
-        })
+    /// What is known of `memcg`, if anything can be.
+    pub(super) fn tenant_if_known(&self, memcg: &Memcg) -> Option<&Tenant> {
+        self.tenants.get(memcg)
     }
 
     /// A group's end has come.
@@ -147,19 +169,23 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.tenants.forget(memcg);
     }
 
+    /// The keys that left, where they are remembered.
+    pub(super) fn known(&self) -> Option<Known> {
+        self.remembers().then(|| self.ghosts.known())
+    }
+
     /// Did `memcg` let go of the key of this hash, so lately that it would have been kept with a little more memory? Then that is
     /// learnt, and the key forgotten.
-    pub(super) fn came_back(&self, hash: u64, memcg: &Memcg, node: NodeId) -> bool {
-        let Some(ghost) = self.ghosts.take(hash).filter(|_| self.remembers()) else { return false };
+    pub(super) fn came_back(&self, known: &Known, hash: u64, memcg: &Memcg, node: NodeId) -> bool {
+        let Some(ghost) = known.take(hash) else { return false };
         self.tenants.of(memcg).came_back(ghost, self.count(memcg, node), self.eviction == Eviction::Adaptive)
     }
 
-    /// The queue for an entry that is new.
-    pub(super) fn choose(&self, memcg: &Memcg, node: NodeId, came_back: bool) -> Queue {
+    /// The queue for an entry of `memcg` that is new, of which so much is known.
+    pub(super) fn choose(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId, came_back: bool) -> Queue {
         match self.eviction {
             Eviction::Adaptive | Eviction::S3Fifo if came_back => Queue::Main,
             Eviction::Adaptive => {
-                let tenant = self.tenants.get(memcg);
                 if tenant.is_some_and(|tenant| !tenant.is_filling()) {
                     return Queue::Probation;
                 }
@@ -175,11 +201,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// Marks a use.
-    #[inline]
-    pub(super) fn used(&self, entry: &Entry<K, V>) {
-        entry.mark_used();
-        if self.eviction == Eviction::Lru {
+    /// Does a use move an entry?
+    pub(super) fn are_by_use(&self) -> bool {
+        self.eviction == Eviction::Lru
+    }
+
+    /// Where uses move entries, this one goes behind all others.
+    pub(super) fn used_last(&self, entry: &Entry<K, V>) {
+        if self.are_by_use() {
             self.main.touch(entry);
         }
     }
@@ -201,14 +230,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     pub(super) fn inherit(&self, new: &Entry<K, V>, old: &Entry<K, V>) {
         let is_main = self.remembers() && old.queue() == Queue::Main;
         new.inherit(old, if is_main { Queue::Main } else { new.queue() });
-    }
-
-    /// Says that a key of this hash will be admitted or remembered soon.
-    #[inline]
-    pub(super) fn prefetch(&self, hash: u64) {
-        if self.remembers() {
-            self.ghosts.prefetch(hash);
-        }
     }
 
     /// Tells how many entries the cache holds.
@@ -336,14 +357,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         taken
     }
 
-    /// Remembers the key of this hash, which `queue` of `memcg` let go for its memory, when it had so many entries.
-    pub(super) fn remember(&self, hash: u64, queue: Queue, memcg: &Memcg, entries: u64) {
-        // A fixed line learns nothing from what main let go.
-        if self.remembers() && (self.eviction == Eviction::Adaptive || queue == Queue::Probation) {
-            if let Some(ghost) = self.tenants.of(memcg).let_go(queue, entries) {
-                self.ghosts.remember(hash, ghost, self.len());
-            }
-        }
+    /// To remember what `memcg` is about to let go; none where nothing is remembered.
+    pub(super) fn remembering(&self, memcg: &Memcg) -> Option<Remembering<'_>> {
+        self.remembers().then(|| Remembering {
+            tenant: self.tenants.of(memcg),
+            known: self.ghosts.known_for(self.len()),
+            eviction: self.eviction,
+        })
     }
 
     /// Bytes of ghosts, of what is known of tenants, and of the lists beyond their groups' own.

@@ -8,7 +8,7 @@ use lowwater_lru_core::{pin, Bytes, Isolated, Memcg, NodeId};
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
 use super::entry::{Entry, Handle};
-use super::queues::{Queue, Turn};
+use super::queues::{Queue, Remembering, Turn};
 use super::stats::RemovalCause;
 use super::Core;
 
@@ -65,6 +65,7 @@ where
             false => RemovalCause::Size,
         };
         self.queues.count_is(self.counters.len());
+        let remembering = self.queues.remembering(memcg);
         let (mut scanned, mut freed) = (0, 0);
         while scanned < nr {
             let Turn { old, moved, to, entries, scanned: turn } = self.queues.turn(memcg, node, nr - scanned, now);
@@ -79,11 +80,11 @@ where
             for entry in moved {
                 let hash = self.hash_again(&entry.key);
                 if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
-                    let charge = self.let_go(entry, hash, memcg, entries, why);
+                    let charge = self.let_go(entry, hash, memcg, entries, remembering.as_ref(), why);
                     bytes = bytes.saturating_add(charge.unwrap_or_default());
                 }
             }
-            let (gone, charges) = self.let_all_go(old, memcg, entries, why);
+            let (gone, charges) = self.let_all_go(old, memcg, entries, remembering.as_ref(), why);
             freed += gone;
             memcg.uncharge(bytes.saturating_add(charges));
         }
@@ -125,6 +126,7 @@ where
         mut old: Isolated<Entry<K, V>>,
         memcg: &Memcg,
         entries: u64,
+        remembering: Option<&Remembering<'_>>,
         why: impl Fn(&Entry<K, V>) -> RemovalCause,
     ) -> (u64, Bytes) {
         let (mut gone, mut bytes) = (0, Bytes::ZERO);
@@ -136,13 +138,15 @@ where
                 let hash = self.hash_again(&entry.key);
                 if let Some(hash) = hash {
                     self.index.prefetch(hash, &guard);
-                    self.queues.prefetch(hash);
+                    if let Some(remembering) = remembering {
+                        remembering.prefetch(hash);
+                    }
                 }
                 *place = Some((entry, hash));
             }
             drop(guard);
             for (entry, hash) in batch.into_iter().flatten() {
-                if let Some(charge) = self.let_go(entry, hash, memcg, entries, &why) {
+                if let Some(charge) = self.let_go(entry, hash, memcg, entries, remembering, &why) {
                     gone += 1;
                     bytes = bytes.saturating_add(charge);
                 }
@@ -159,6 +163,7 @@ where
         hash: Option<u64>,
         memcg: &Memcg,
         entries: u64,
+        remembering: Option<&Remembering<'_>>,
         why: impl Fn(&Entry<K, V>) -> RemovalCause,
     ) -> Option<Bytes> {
         let charge = entry.charge();
@@ -168,8 +173,8 @@ where
         let guard = pin();
         let is_it = |there: &_| std::ptr::eq(there, address);
         let removed = self.out_of_index(hash, &guard, is_it, |there| there.set_cause(cause));
-        if removed.is_some() && cause == RemovalCause::Size {
-            self.queues.remember(hash, entry.queue(), memcg, entries);
+        if let (Some(remembering), Some(_), RemovalCause::Size) = (remembering, removed, cause) {
+            remembering.remember(hash, entry.queue(), entries);
         }
         drop(guard);
         self.end(entry);

@@ -70,17 +70,22 @@ struct Stripe {
     expired: AtomicU64,
     removed: AtomicU64,
     replaced: AtomicU64,
+    /// Entries that came here, less those that went here: so that [`len`](Counters::len) need not add up all of these.
+    came: AtomicU64,
 }
 
 // Relaxed, all of them: numbers to look at; nothing is decided by them.
 impl Counters {
     #[inline]
     pub(super) fn looked_up(&self, hit: bool) {
-        self.count(|stripe| if hit { &stripe.hits } else { &stripe.misses });
+        self.stripe(|stripe, add| add(if hit { &stripe.hits } else { &stripe.misses }, 1));
     }
 
     pub(super) fn inserted(&self) {
-        self.count(|stripe| &stripe.inserts);
+        self.stripe(|stripe, add| {
+            add(&stripe.inserts, 1);
+            add(&stripe.came, 1);
+        });
     }
 
     pub(super) fn rejected(&self) {
@@ -96,11 +101,16 @@ impl Counters {
     }
 
     pub(super) fn removed(&self, cause: RemovalCause) {
-        self.count(|stripe| match cause {
-            RemovalCause::Expired => &stripe.expired,
-            RemovalCause::Explicit => &stripe.removed,
-            RemovalCause::Replaced => &stripe.replaced,
-            RemovalCause::Size => &stripe.evictions,
+        self.stripe(|stripe, add| {
+            let why = match cause {
+                RemovalCause::Expired => &stripe.expired,
+                RemovalCause::Explicit => &stripe.removed,
+                RemovalCause::Replaced => &stripe.replaced,
+                RemovalCause::Size => &stripe.evictions,
+            };
+            add(why, 1);
+            // One less: it goes round.
+            add(&stripe.came, u64::MAX);
         });
     }
 
@@ -111,9 +121,10 @@ impl Counters {
 
     /// Entries that came and did not go.
     pub(super) fn len(&self) -> usize {
-        let all = self.read();
-        let gone = all.evictions + all.expired + all.removed + all.replaced;
-        all.inserts.saturating_sub(gone) as usize
+        let Some(stripes) = self.stripes.get() else { return 0 };
+        let came = stripes.iter().fold(0, |sum: u64, stripe| sum.wrapping_add(stripe.came.load(Ordering::Relaxed)));
+        // An entry may be seen to go, and not to have come.
+        usize::try_from(came.cast_signed()).unwrap_or(0)
     }
 
     pub(super) fn read(&self) -> CacheStats {
@@ -140,16 +151,18 @@ impl Counters {
         all
     }
 
+    /// Counts on a line of the thread's own, if there is one.
     #[inline]
-    fn count(&self, which: impl FnOnce(&Stripe) -> &AtomicU64) {
+    fn stripe(&self, count: impl Fn(&Stripe, fn(&AtomicU64, u64))) {
         let stripes = self.stripes.get_or_init(Box::default);
         match thread::number() {
             // No other thread writes here, so no exchange is needed; it would keep the next lookup from beginning before it is done.
-            Number::Own(at) => {
-                let counter = which(&stripes[at]);
-                counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            }
-            Number::Shared(at) => add(which(&stripes[thread::OWN + at % SHARED])),
+            Number::Own(at) => count(&stripes[at], |counter, more| {
+                counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+            }),
+            Number::Shared(at) => count(&stripes[thread::OWN + at % SHARED], |counter, more| {
+                counter.fetch_add(more, Ordering::Relaxed);
+            }),
         }
     }
 }

@@ -182,13 +182,14 @@ impl Tenant {
         self.let_go.iter().all(|queue| queue.load(Ordering::Relaxed) == 0)
     }
 
-    /// To be told of every insert.
+    /// To be told of every insert. Says whether more memory would earn it next to nothing.
     #[inline]
-    pub(super) fn inserts(&self) {
+    pub(super) fn inserts(&self) -> bool {
         // Mostly it is set, and the line stays where it is.
         if self.inserted.load(Ordering::Relaxed) == 0 {
             self.inserted.store(1, Ordering::Relaxed);
         }
+        self.passes_through()
     }
 
     /// Has nothing been inserted since this was last asked?
@@ -269,7 +270,7 @@ mod tests {
         let footprint = |memcg| {
             let tenants = Tenants::default();
             assert!(tenants.get(memcg).is_none());
-            tenants.of(memcg).inserts();
+            assert!(!tenants.of(memcg).inserts());
             assert!(!tenants.get(memcg).unwrap().is_idle());
             tenants.footprint()
         };

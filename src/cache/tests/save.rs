@@ -82,7 +82,7 @@ fn what_a_walk_has_is_saved_for_the_caches_own_group() {
     assert!(!taken.is_empty());
     let groups = |group: &str| saved(&cache).iter().filter(|(.., meta)| meta.group == group).count();
     assert_eq!((groups("/own"), groups("/tenant")), (taken.len(), 100 - taken.len()));
-    let (gone, bytes) = cache.inner.core.let_all_go(taken, &tenant, 0, |_| crate::RemovalCause::Size);
+    let (gone, bytes) = cache.inner.core.let_all_go(taken, &tenant, 0, None, |_| crate::RemovalCause::Size);
     tenant.uncharge(bytes);
     assert_eq!(cache.len() as u64, 100 - gone);
 }

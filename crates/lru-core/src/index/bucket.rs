@@ -20,15 +20,15 @@
 //! - A store changes one tag, or the count, and stores the whole word. So each is a Release: who sees another way's tag by it has what came
 //!   before that tag. The count itself needs no order: it goes up before the tag of who is further on is there, and down after.
 
+mod ways;
+
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use ways::Ways;
 
 /// Objects in a bucket.
 pub(super) const WAYS: usize = if cfg!(lowwater_loom) { 2 } else { 12 };
-/// Of a word of tags, the first way's.
-const FIRST: u64 = 0x0101_0101_0101_0101;
 /// Of the bytes of both words, the first way's tag. In a model check all tags share a word with the count, as some do elsewhere.
 const FIRST_AT: usize = if cfg!(lowwater_loom) { 8 } else { 0 };
-const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 
 /// See the module.
 #[repr(align(64))]
@@ -47,68 +47,51 @@ pub(super) fn tag(hash: u64) -> u8 {
     (hash as u8).max(1)
 }
 
-/// The ways of one word of tags that have some property: the highest bit of each one's byte.
-#[derive(Clone, Copy)]
-struct Ways(u64);
-
-impl Iterator for Ways {
-    type Item = usize;
-
-    #[inline]
-    fn next(&mut self) -> Option<usize> {
-        let way = (self.0 != 0).then(|| self.0.trailing_zeros() as usize / 8);
-        self.0 &= self.0.wrapping_sub(1);
-        way
-    }
-}
-
-/// The bytes of `word` that are 0, exactly.
-#[inline]
-fn zeros(word: u64) -> Ways {
-    Ways(!((word & LOW).wrapping_add(LOW) | word | LOW))
-}
-
 impl Bucket {
     pub(super) fn new() -> Self {
         Self { tags: [AtomicU64::new(0), AtomicU64::new(0)], numbers: core::array::from_fn(|_| AtomicU32::new(0)) }
+    }
+
+    /// Both words of tags, the first one first: a tag that moved to a way further on is not missed.
+    #[inline]
+    fn tags(&self, ordering: Ordering) -> [u64; 2] {
+        // Acquire in `find`: meets the Release in `put`.
+        let first = self.tags[0].load(ordering);
+        [first, self.tags[1].load(ordering)]
+    }
+
+    #[inline]
+    fn tag_of(&self, way: usize, ordering: Ordering) -> u8 {
+        let at = way + FIRST_AT;
+        // Relaxed or Acquire, as the caller needs it.
+        (self.tags[at / 8].load(ordering) >> (at % 8 * 8) as u32) as u8
     }
 
     /// The first number under `tag` whose object `is_wanted`, for a reader. An error says if there may be some further on.
     #[inline]
     pub(super) fn find<R>(&self, tag: u8, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Result<R, bool> {
         'again: loop {
-            let mut beyond = false;
-            for (at, word) in self.tags.iter().enumerate() {
-                // Acquire: meets the Release in `put`.
-                let tags = word.load(Ordering::Acquire);
-                let mut ways = zeros(tags ^ FIRST.wrapping_mul(u64::from(tag)));
-                if at == 1 {
-                    beyond = tags >> 32 != 0;
-                    ways.0 &= u64::from(u32::MAX);
+            let tags = self.tags(Ordering::Acquire);
+            for way in Ways::tagged(tags, tag) {
+                // Acquire: meets the Release in `replace`, for a number that is younger than the tag we saw.
+                let number = self.numbers[way].load(Ordering::Acquire);
+                let Some(found) = is_wanted(number) else { continue };
+                // Relaxed: not before the number's Acquire.
+                if self.tag_of(way, Ordering::Relaxed) == tag || crate::mutated!("without_second_look") {
+                    return Ok(found);
                 }
-                for way in ways {
-                    // Acquire: meets the Release in `replace`, for a number that is younger than the tag we saw.
-                    let number = self.numbers[at * 8 + way - FIRST_AT].load(Ordering::Acquire);
-                    let Some(found) = is_wanted(number) else { continue };
-                    // Relaxed: not before the number's Acquire.
-                    let still = (word.load(Ordering::Relaxed) >> (way * 8) as u32) as u8;
-                    if still == tag || crate::mutated!("without_second_look") {
-                        return Ok(found);
-                    }
-                    // Taken out meanwhile. What is wanted may have come elsewhere; each turn somebody else got something done.
-                    continue 'again;
-                }
+                // Taken out meanwhile. What is wanted may have come elsewhere; each turn somebody else got something done.
+                continue 'again;
             }
-            return Err(beyond);
+            return Err(tags[1] >> 32 != 0);
         }
     }
 
     /// Every number, for a reader.
     pub(super) fn each(&self, mut f: impl FnMut(u32)) {
         for way in 0..WAYS {
-            let at = way + FIRST_AT;
             // Acquire: as in `find`.
-            if self.tags[at / 8].load(Ordering::Acquire) >> (at % 8 * 8) as u32 & 0xff != 0 {
+            if self.tag_of(way, Ordering::Acquire) != 0 {
                 // Acquire: as in `find`.
                 f(self.numbers[way].load(Ordering::Acquire));
             }
@@ -120,28 +103,14 @@ impl Bucket {
     /// The first way under `tag` whose object `is_wanted`.
     #[inline]
     pub(super) fn way_of(&self, tag: u8, mut is_wanted: impl FnMut(u32) -> bool) -> Option<usize> {
-        for (at, word) in self.tags.iter().enumerate() {
-            // Relaxed, here and below: they change under the lock only.
-            let mut ways = zeros(word.load(Ordering::Relaxed) ^ FIRST.wrapping_mul(u64::from(tag)));
-            if at == 1 {
-                ways.0 &= u64::from(u32::MAX);
-            }
-            for way in ways {
-                let way = at * 8 + way - FIRST_AT;
-                if is_wanted(self.number(way)) {
-                    return Some(way);
-                }
-            }
-        }
-        None
+        // Relaxed, here and below: they change under the lock only.
+        Ways::tagged(self.tags(Ordering::Relaxed), tag).find(|&way| is_wanted(self.number(way)))
     }
 
     /// A way without an object.
     #[inline]
     pub(super) fn free_way(&self) -> Option<usize> {
-        let first = zeros(self.tags[0].load(Ordering::Relaxed)).next().and_then(|at| at.checked_sub(FIRST_AT));
-        let second = || zeros(self.tags[1].load(Ordering::Relaxed) | !0 << 32).next().map(|at| at + 8 - FIRST_AT);
-        first.or_else(second).filter(|&way| way < WAYS)
+        Ways::tagged(self.tags(Ordering::Relaxed), 0).next()
     }
 
     pub(super) fn number(&self, way: usize) -> u32 {

@@ -224,9 +224,19 @@ impl<'g> View<'g> {
     pub(super) fn find<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
         #[cfg(lowwater_loom)]
         self.header().made.with(|_| ());
-        let tag = tag(hash);
-        for at in self.probe(hash) {
-            match self.bucket(at).find(tag, &mut is_wanted) {
+        let home = self.bucket(home(hash, buckets(self.class)));
+        match home.find(tag(hash), &mut is_wanted) {
+            Ok(found) => Some(found),
+            Err(false) => None,
+            Err(true) => self.find_beyond(hash, is_wanted),
+        }
+    }
+
+    /// [`find`](Self::find), in the buckets behind the first. Of its own, so that what mostly happens is short.
+    #[cold]
+    fn find_beyond<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
+        for at in self.probe(hash).skip(1) {
+            match self.bucket(at).find(tag(hash), &mut is_wanted) {
                 Ok(found) => return Some(found),
                 Err(true) => {}
                 Err(false) => break,

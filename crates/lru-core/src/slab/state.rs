@@ -50,14 +50,14 @@ impl SlotState {
 
     /// Before it is put in. The caller has the object alone.
     pub(crate) fn enter(&self) {
-        // Relaxed: who has the handle next gets it from the caller.
-        self.0.fetch_or(INDEXED | SEEN, Ordering::Relaxed);
+        // Relaxed, both: who has the handle next gets it from the caller. No exchange: nobody else is here.
+        self.0.store(self.0.load(Ordering::Relaxed) | INDEXED | SEEN, Ordering::Relaxed);
     }
 
     /// It was not put in after all; nobody saw it.
     pub(crate) fn withdraw(&self) {
-        // Relaxed: as in `enter`.
-        self.0.fetch_and(!(INDEXED | SEEN), Ordering::Relaxed);
+        // Relaxed, both: as in `enter`.
+        self.0.store(self.0.load(Ordering::Relaxed) & !(INDEXED | SEEN), Ordering::Relaxed);
     }
 
     /// After it was taken out.

@@ -35,6 +35,18 @@ fn thing_on(slab: &Slab<Thing>, number: usize, node: u16, dropped: &Arc<AtomicUs
     slab.alloc(thing, NodeId::new(node)).unwrap_or_else(|_| panic!("memory"))
 }
 
+/// Has this test's thread stay where it is: what one processor has at hand is not another's.
+fn stay_on_one_processor() {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
+        let allowed = sched_getaffinity(None).expect("its own processors may be asked for");
+        let mut one = CpuSet::new();
+        one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("it runs on one"));
+        sched_setaffinity(None, &one).expect("that one is allowed");
+    }
+}
+
 /// Other tests' readers come and go.
 fn eventually(is: impl Fn() -> bool) {
     while !is() {
@@ -76,6 +88,7 @@ fn what_is_dropped_is_dropped_once_and_its_memory_goes_back() {
 #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
 fn a_few_empty_chunks_are_kept_for_the_next_objects() {
     const CHUNK: u64 = 64 << 10;
+    stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
     let mut things: Vec<_> = (0..400_000).map(|number| thing(&slab, number, &dropped)).collect();
     let full = slab.footprint().get();
