@@ -259,16 +259,33 @@ fn threads_that_allocate_and_retire_lose_nothing() {
 /// One object of twelve stays, everywhere, on each of `nodes` nodes.
 #[cfg(not(miri))]
 fn scattered(slab: &Slab<Thing>, nodes: u16, dropped: &Arc<AtomicUsize>) -> Vec<Slot<Thing>> {
+    thinned(slab, nodes, dropped, |at| at % 12 < usize::from(nodes))
+}
+
+/// Of many objects on `nodes` nodes those stay whose place in the order of their making is so.
+#[cfg(not(miri))]
+fn thinned(
+    slab: &Slab<Thing>,
+    nodes: u16,
+    dropped: &Arc<AtomicUsize>,
+    stays: impl Fn(usize) -> bool,
+) -> Vec<Slot<Thing>> {
     let mut things: Vec<_> =
         (0..100_000).map(|number| thing_on(slab, number, number as u16 % nodes, dropped)).collect();
     assert!(!slab.is_sparse() && slab.begin_migration() == 0, "nothing is to be gained");
     let mut at = 0;
     things.retain(|_| {
         at += 1;
-        at % 12 < usize::from(nodes)
+        stays(at)
     });
     eventually(|| slab.collect().get() == 0);
     things
+}
+
+#[cfg(not(miri))]
+fn leaves(slot: &Slot<Thing>) -> Option<NodeId> {
+    // SAFETY: it has its handle.
+    unsafe { Shared::leaves(slot.0) }
 }
 
 /// Without a migration no chunk is empty.
@@ -285,10 +302,6 @@ fn what_is_left_in_few_of_many_slots_moves_together_on_its_node() {
         assert!(leaving > things.len() * 3 / 4 && leaving <= things.len(), "{leaving} of {}", things.len());
         assert_eq!(slab.begin_migration(), 0, "it is under way");
         // What is freed meanwhile in chunks that are to be emptied is not used for what is made.
-        let leaves = |slot: &Slot<Thing>| {
-            // SAFETY: it has its handle.
-            unsafe { Shared::leaves(slot.0) }
-        };
         let mut moved = 0;
         for slot in &mut things {
             if let Some(node) = leaves(slot) {
@@ -320,4 +333,48 @@ fn chunks_that_were_not_emptied_are_used_again() {
     things.extend((0..80_000).map(|number| thing(&slab, number, &dropped)));
     assert!(slab.footprint().get() <= before + (64 << 10), "{:?}, {before} before", slab.footprint());
     slab.assert_valid();
+}
+
+/// What came back to a stripe before is as much in chunks that are to be emptied as anything.
+#[test]
+#[cfg(not(miri))]
+fn slots_at_hand_in_chunks_that_are_to_be_emptied_are_not_used() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things = scattered(&slab, 1, &dropped);
+    things.truncate(things.len() / 2);
+    eventually(|| {
+        let mut stripe = shared(&slab).stripes.here().lock();
+        shared(&slab).advance(&mut stripe, true);
+        stripe.passed.len > 0
+    });
+    things.truncate(things.len() - 200);
+    assert!(shared(&slab).stripes.here().lock().free.len() >= 200, "one came back for each that was dropped");
+    assert!(slab.begin_migration() > 0);
+    for number in 0..200 {
+        things.push(thing(&slab, number, &dropped));
+        assert!(things.last().and_then(leaves).is_none(), "object {number} is in a chunk that is to be emptied");
+    }
+    slab.end_migration();
+    slab.assert_valid();
+}
+
+/// All chunks are about as full, and a little less than half: not all can go.
+#[test]
+#[cfg(not(miri))]
+fn no_more_chunks_are_emptied_than_there_is_room_for_in_the_others() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things = thinned(&slab, 1, &dropped, |at| at % 25 < 12);
+    let before = slab.footprint().get();
+    let leaving = slab.begin_migration();
+    assert!(leaving > things.len() / 3 && leaving < things.len() * 2 / 3, "{leaving} of {}", things.len());
+    for slot in &mut things {
+        if leaves(slot).is_some() {
+            *slot = thing(&slab, slot.number, &dropped);
+        }
+        assert!(slab.footprint().get() <= before, "none is made for them: {:?}, {before} before", slab.footprint());
+    }
+    eventually(|| slab.collect().get() == 0);
+    slab.end_migration();
+    slab.assert_valid();
+    assert!(slab.footprint().get() < before * 6 / 10, "{:?} of {before}", slab.footprint());
 }
