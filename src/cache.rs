@@ -64,7 +64,7 @@ use std::time::Duration;
 
 use equivalent::Equivalent;
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::{pin, Bytes, Guard, HookId, Memcg, NodeId};
+use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
 use lowwater_shrinker::Registration;
 
 use self::core::{Core, Found, Maybe};
@@ -122,9 +122,7 @@ struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// After its end no callback uses the core. Taken when this is dropped.
     registration: Option<Registration>,
     core: Arc<Core<K, V, S>>,
-    /// By which the core hears of groups that end.
-    hook: HookId,
-    /// By which the keeper knows the core.
+    /// By which the keeper knows the core, and tells it of groups that end.
     chores: ChoresId,
     flights: Flights<K, V>,
     group: Memcg,
@@ -312,13 +310,18 @@ where
     }
 
     /// Memory that the cache itself has from the system: entries and free room between them, index, ghosts. Not what keys and values own,
-    /// nor what its groups cost. O(entries / 500).
+    /// nor what its groups, its place in the runtime, and loads under way cost. O(entries / 500).
     pub fn footprint(&self) -> Bytes {
         let core = &self.inner.core;
-        let own = size_of::<Inner<K, V, S>>()
-            + size_of::<Core<K, V, S>>()
+        // Each behind two counters.
+        let shared = 4 * size_of::<usize>() + size_of::<Inner<K, V, S>>() + size_of::<Core<K, V, S>>();
+        // The index and the queues count themselves.
+        let own = shared - size_of_val(&core.index) - size_of_val(&core.queues)
             + core.counters.footprint()
-            + core.queues.footprint();
+            + core.queues.footprint()
+            + core.hands.footprint()
+            + core.rounds.footprint()
+            + core.migration.footprint();
         let parts = core.index.slab().footprint().saturating_add(core.index.footprint());
         parts.saturating_add(Bytes::new(own as u64))
     }
@@ -391,7 +394,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Inner<K, V, S> {
     fn drop(&mut self) {
         self.runtime.keeper().remove(self.chores);
-        self.runtime.tree().remove_hook(self.hook);
         // A listener that drops the last handle may be inside the callback that the end would wait for.
         if let Some(Err((_inside, registration))) = self.registration.take().map(Registration::unregister) {
             self.runtime.keeper().end(registration);

@@ -205,13 +205,11 @@ where
             copy: |entry| (entry.key.clone(), entry.value.clone()),
             bell: self.runtime.keeper().bell(),
         });
-        let hook = self.runtime.tree().add_hook(Arc::clone(&core) as _);
         let chores = self.runtime.keeper().add(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {
             registration: Some(registration),
             core,
-            hook,
             chores,
             flights: Flights::default(),
             group,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use equivalent::Equivalent;
 use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::{pin, Guard, Index, Memcg, OfflineHook};
+use lowwater_lru_core::{pin, Guard, Index, Memcg};
 
 use super::entry::{Entry, Handle};
 use super::keep::Rounds;
@@ -245,11 +245,5 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
                 }
             });
         }
-    }
-}
-
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> OfflineHook for Core<K, V, S> {
-    fn offline(&self, dying: &Memcg, _parent: &Memcg) {
-        self.queues.forget_tenant(dying);
     }
 }

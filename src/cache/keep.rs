@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use lowwater_lru_core::index::Cursor;
 use lowwater_lru_core::{pin, Bytes, Memcg, NodeId, Soonest};
+use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
 use super::queues::Queue;
@@ -31,12 +32,13 @@ const MANY_ONE_IN: usize = 4;
 const REST_MANY: u32 = 3;
 const REST_FEW: u32 = 19;
 
-/// How far the keeper has come.
+/// How far the keeper has come. Small as long as nothing has a time.
 #[derive(Default)]
 pub(super) struct Rounds {
     /// The soonest time that was said since the last round began.
     said: Soonest,
-    round: Mutex<Round>,
+    /// None before the first round.
+    round: OnceBox<Mutex<Round>>,
 }
 
 struct Round {
@@ -64,6 +66,19 @@ impl Rounds {
         !at.is_never() && self.said.says(at.raw(), is_sooner)
     }
 
+    /// None as long as there is nothing for a round to do.
+    fn round(&self) -> Option<&Mutex<Round>> {
+        match self.said() {
+            Moment::NEVER => self.round.get(),
+            _ => Some(self.round.get_or_init(Box::default)),
+        }
+    }
+
+    /// Bytes of what was made for the first round.
+    pub(super) fn footprint(&self) -> usize {
+        self.round.get().map_or(0, size_of_val)
+    }
+
     fn said(&self) -> Moment {
         Moment::from_raw(self.said.said())
     }
@@ -88,7 +103,8 @@ where
     S: BuildHasher + Send + Sync,
 {
     fn let_expired_go(&self) -> Next {
-        let mut round = self.rounds.round.lock();
+        let Some(round) = self.rounds.round() else { return Next::Told };
+        let mut round = round.lock();
         let now = self.clock.now();
         if round.at.is_none() {
             let next = Moment::sooner(round.seen, self.rounds.said(), now);
@@ -139,6 +155,10 @@ where
         Next::Now { rest: if many { REST_MANY } else { REST_FEW } }
     }
 
+    fn forget_group(&self, dying: &Memcg) {
+        self.queues.forget_tenant(dying);
+    }
+
     fn migrate(&self) -> Next {
         Core::migrate(self)
     }
@@ -160,7 +180,7 @@ where
         self.trim();
         self.want_migration();
         if stays {
-            self.rounds.round.lock().stays = true;
+            self.rounds.round.get_or_init(Box::default).lock().stays = true;
         }
     }
 }

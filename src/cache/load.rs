@@ -11,20 +11,21 @@
 use std::cell::Cell;
 #[cfg(feature = "async")]
 use std::future::poll_fn;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 #[cfg(feature = "async")]
 use std::task::{Poll, Waker};
 use std::thread::ThreadId;
 
 use dashmap::{DashMap, Entry as Slot};
+use once_cell::race::OnceBox;
 use parking_lot::{Condvar, Mutex};
 
-/// The loads that are under way. Costs nothing before the first.
-pub(super) struct Flights<K, V>(OnceLock<DashMap<u64, Arc<Flight<K, V>>>>);
+/// The loads that are under way. A pointer before the first.
+pub(super) struct Flights<K, V>(OnceBox<DashMap<u64, Arc<Flight<K, V>>>>);
 
 impl<K, V> Default for Flights<K, V> {
     fn default() -> Self {
-        Self(OnceLock::new())
+        Self(OnceBox::new())
     }
 }
 
@@ -117,7 +118,7 @@ impl<K: Eq, V> Flights<K, V> {
 
     /// Starts a flight for `key`, or finds the one that there is.
     fn meet(&self, hash: u64, key: K) -> Result<Pilot<'_, K, V>, Waiting<K, V>> {
-        let flights = self.0.get_or_init(DashMap::new);
+        let flights = self.0.get_or_init(Box::default);
         match flights.entry(hash) {
             Slot::Occupied(slot) => Err(Waiting { flight: Arc::clone(slot.get()), key: Some(key), is_ours: false }),
             Slot::Vacant(slot) => {

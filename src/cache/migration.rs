@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use lowwater_lru_core::index::{Cursor, PutError};
 use lowwater_lru_core::{pin, Bytes, Guard, NodeId};
+use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
 use super::entry::{Entry, Handle};
@@ -46,7 +47,24 @@ pub(super) type Copy<K, V> = fn(&Entry<K, V>) -> (K, V);
 pub(super) struct Migration {
     /// Somebody has seen that it is worth it.
     wanted: AtomicBool,
-    state: Mutex<State>,
+    /// None before it first is.
+    state: OnceBox<Mutex<State>>,
+}
+
+impl Migration {
+    /// None as long as none was wanted.
+    fn state(&self) -> Option<&Mutex<State>> {
+        // Relaxed: as in `want_migration`.
+        match self.wanted.load(Ordering::Relaxed) {
+            false => self.state.get(),
+            true => Some(self.state.get_or_init(Box::default)),
+        }
+    }
+
+    /// Bytes of what was made when one was first wanted.
+    pub(super) fn footprint(&self) -> usize {
+        self.state.get().map_or(0, size_of_val)
+    }
 }
 
 #[derive(Default)]
@@ -103,7 +121,8 @@ where
     /// Moves the next few hundred.
     pub(super) fn migrate(&self) -> Next {
         let slab = self.index.slab();
-        let mut state = self.migration.state.lock();
+        let Some(state) = self.migration.state() else { return Next::Told };
+        let mut state = state.lock();
         if state.under_way.is_none() {
             match self.begin_migration(&mut state.len) {
                 Ok(begun) => state.under_way = Some(Box::new(begun)),

@@ -366,9 +366,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         })
     }
 
-    /// Bytes of ghosts, of what is known of tenants, and of the lists beyond their groups' own.
+    /// Bytes of this, of ghosts, of what is known of tenants, and of the lists.
     pub(super) fn footprint(&self) -> usize {
-        self.ghosts.footprint()
+        // The lists count themselves.
+        let own = size_of::<Self>() - size_of_val(&self.probation) - size_of_val(&self.main);
+        own + self.ghosts.footprint()
             + self.tenants.footprint()
             + (self.probation.footprint().get() + self.main.footprint().get()) as usize
     }

@@ -26,7 +26,9 @@
 
 use std::hash::{BuildHasher, Hash};
 
+use lowwater_lru_core::fallible::try_box;
 use lowwater_lru_core::{Memcg, MemcgId, NodeId};
+use once_cell::race::OnceBox;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Core;
@@ -45,9 +47,9 @@ const OWN_MIN: u64 = 8;
 const VISIT_PARTS: u64 = 32;
 const VISITS_A_ROUND: u64 = 2_048;
 
-/// Whose turn it is.
+/// Whose turn it is. A pointer before room is made for the first time.
 #[derive(Default)]
-pub(super) struct Hands(Mutex<State>);
+pub(super) struct Hands(OnceBox<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
@@ -63,11 +65,16 @@ struct State {
     last: u32,
 }
 
-#[cfg(test)]
 impl Hands {
+    /// Bytes of what was made for the first time.
+    pub(super) fn footprint(&self) -> usize {
+        self.0.get().map_or(0, size_of_val)
+    }
+
     /// For tests: is anybody choosing?
+    #[cfg(test)]
     pub(super) fn are_held(&self) -> bool {
-        self.0.is_locked()
+        self.0.get().is_some_and(Mutex::is_locked)
     }
 }
 
@@ -113,10 +120,10 @@ where
         self.pays(want.memcg, want.node, own);
     }
 
-    /// To choose who pays; none while somebody else is choosing: then the tenant pays, which is right most of the time. Given back before
+    /// To choose who pays; none while somebody else is choosing, or without memory: then the tenant pays, which is right most of the time. Given back before
     /// anything is let go, as listeners and values' drops are somebody's code.
     fn hands(&self, want: &Want<'_>) -> Option<MutexGuard<'_, State>> {
-        let mut hands = self.hands.0.try_lock()?;
+        let mut hands = self.hands.0.get_or_try_init(|| try_box(Mutex::default()).ok_or(())).ok()?.try_lock()?;
         hands.last = hands.last.max(want.memcg.id().get());
         Some(hands)
     }

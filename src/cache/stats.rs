@@ -1,7 +1,8 @@
 //! What was done, and why entries left.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::OnceLock;
+
+use once_cell::race::OnceBox;
 
 use super::thread::{self, Number};
 
@@ -51,10 +52,15 @@ pub struct CacheStats {
 const SHARED: usize = 4;
 const STRIPES: usize = thread::OWN + SHARED;
 
-/// Costs little before the first count.
+/// A pointer before the first count.
 #[derive(Default)]
 pub(super) struct Counters {
-    stripes: OnceLock<Box<[Stripe; STRIPES]>>,
+    lines: OnceBox<Lines>,
+}
+
+#[derive(Default)]
+struct Lines {
+    stripes: [Stripe; STRIPES],
     rejected: AtomicU64,
     loads: AtomicU64,
     listener_panics: AtomicU64,
@@ -89,15 +95,15 @@ impl Counters {
     }
 
     pub(super) fn rejected(&self) {
-        add(&self.rejected);
+        add(&self.lines().rejected);
     }
 
     pub(super) fn loaded(&self) {
-        add(&self.loads);
+        add(&self.lines().loads);
     }
 
     pub(super) fn listener_panicked(&self) {
-        add(&self.listener_panics);
+        add(&self.lines().listener_panics);
     }
 
     pub(super) fn removed(&self, cause: RemovalCause) {
@@ -116,34 +122,35 @@ impl Counters {
 
     /// Bytes of what was allocated for counting.
     pub(super) fn footprint(&self) -> usize {
-        self.stripes.get().map_or(0, |stripes| size_of_val(&**stripes))
+        self.lines.get().map_or(0, size_of_val)
     }
 
     /// Entries that came and did not go.
     pub(super) fn len(&self) -> usize {
-        let Some(stripes) = self.stripes.get() else { return 0 };
-        let came = stripes.iter().fold(0, |sum: u64, stripe| sum.wrapping_add(stripe.came.load(Ordering::Relaxed)));
+        let Some(lines) = self.lines.get() else { return 0 };
+        let came =
+            lines.stripes.iter().fold(0, |sum: u64, stripe| sum.wrapping_add(stripe.came.load(Ordering::Relaxed)));
         // An entry may be seen to go, and not to have come.
         usize::try_from(came.cast_signed()).unwrap_or(0)
     }
 
     pub(super) fn read(&self) -> CacheStats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let Some(lines) = self.lines.get() else { return CacheStats::default() };
         let mut all = CacheStats {
-            rejected: get(&self.rejected),
-            loads: get(&self.loads),
-            listener_panics: get(&self.listener_panics),
+            rejected: get(&lines.rejected),
+            loads: get(&lines.loads),
+            listener_panics: get(&lines.listener_panics),
             ..CacheStats::default()
         };
-        let Some(stripes) = self.stripes.get() else { return all };
         // What goes, before what comes: nothing goes that did not come before.
-        for stripe in &**stripes {
+        for stripe in &lines.stripes {
             all.evictions += get(&stripe.evictions);
             all.expired += get(&stripe.expired);
             all.removed += get(&stripe.removed);
             all.replaced += get(&stripe.replaced);
         }
-        for stripe in &**stripes {
+        for stripe in &lines.stripes {
             all.inserts += get(&stripe.inserts);
             all.hits += get(&stripe.hits);
             all.misses += get(&stripe.misses);
@@ -151,10 +158,15 @@ impl Counters {
         all
     }
 
+    #[inline]
+    fn lines(&self) -> &Lines {
+        self.lines.get_or_init(Box::default)
+    }
+
     /// Counts on a line of the thread's own, if there is one.
     #[inline]
     fn stripe(&self, count: impl Fn(&Stripe, fn(&AtomicU64, u64))) {
-        let stripes = self.stripes.get_or_init(Box::default);
+        let stripes = &self.lines().stripes;
         match thread::number() {
             // No other thread writes here, so no exchange is needed; it would keep the next lookup from beginning before it is done.
             Number::Own(at) => count(&stripes[at], |counter, more| {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
 use lowwater_lru_core::{Memcg, MemcgId, NodeId};
+use once_cell::race::OnceBox;
 
 use super::ghost::{Ghost, TIMES};
 use super::queues::Queue;
@@ -45,7 +46,7 @@ type Part = OnceLock<Box<[Page]>>;
 /// What was learnt of all of them.
 #[derive(Default)]
 pub(super) struct Tenants {
-    parts: OnceLock<Box<[Part; PARTS]>>,
+    parts: OnceBox<[Part; PARTS]>,
 }
 
 /// One tenant. See the module.

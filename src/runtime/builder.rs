@@ -195,6 +195,7 @@ impl RuntimeBuilder {
         let monitor = |config| Monitor::start(tree.root(), budget, Arc::clone(&reclaimer), config);
         let pressure = self.monitor.map(monitor).transpose()?;
         let keeper = Keeper::start(topology.nodes()).map_err(BuildError::Keeper)?;
+        tree.add_hook(keeper.hook());
         let inner =
             Inner { keeper, pressure, reclaimer, registry, groups: DashMap::new(), topology, direct_time_max, tree };
         Ok(Runtime { inner: Arc::new(inner) })

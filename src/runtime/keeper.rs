@@ -1,5 +1,5 @@
 //! What is done for caches in idle time: one thread lets go of entries whose time is over, and of those of groups that were dropped, and moves
-//! together what is left in few of many places.
+//! together what is left in few of many places. It knows all caches, so it is also by whom they hear of groups that end.
 //!
 //! It sleeps while there is none of it. It works for half a millisecond at a time, and rests between: as long again while it empties a group
 //! or moves entries; for expired entries 3 times as long where many of those it looks at are, else 19 times, so that looking costs a
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use lowwater_lru_core::{Memcg, MemcgError, NodeId};
+use lowwater_lru_core::{Memcg, MemcgError, NodeId, OfflineHook};
 use lowwater_shrinker::Registration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -30,6 +30,10 @@ pub(crate) trait Chores: Send + Sync {
 
     /// Lets go of a few entries of a group on a node, however much they are used. How many; 0 when there is none.
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64;
+
+    /// Forgets what was learnt of a group whose end has come. Called by whoever ends it, under the keeper's lock: it waits for nothing, and runs
+    /// nobody's code.
+    fn forget_group(&self, dying: &Memcg);
 
     /// Moves the next few entries together, if that is wanted.
     fn migrate(&self) -> Next;
@@ -126,6 +130,11 @@ impl Keeper {
     /// Says that a time will be over sooner than was known.
     pub(crate) fn nudge(&self) {
         self.shared.nudge();
+    }
+
+    /// Tells caches of groups that end.
+    pub(crate) fn hook(&self) -> Arc<dyn OfflineHook> {
+        Arc::clone(&self.shared) as _
     }
 
     /// To call the thread, for who does not have the keeper.
@@ -333,6 +342,12 @@ impl Shared {
     }
 }
 
+impl OfflineHook for Shared {
+    fn offline(&self, dying: &Memcg, _parent: &Memcg) {
+        self.state.lock().caches.iter().for_each(|(_, chores)| chores.forget_group(dying));
+    }
+}
+
 impl std::fmt::Debug for Keeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.shared.state.lock();
@@ -356,6 +371,8 @@ mod tests {
         fn let_group_go(&self, group: &Memcg, _: NodeId) -> u64 {
             u64::from(*group == self.0)
         }
+
+        fn forget_group(&self, _: &Memcg) {}
 
         fn migrate(&self) -> Next {
             Next::Told

@@ -105,22 +105,10 @@ fn mix(hash: u64) -> u64 {
 }
 
 impl<T: Slotted> Index<T> {
-    /// An empty index, and its slab: a few hundred bytes.
+    /// An empty index, and its slab: as large as this itself, and no more.
     pub fn new() -> Self {
-        Self::of(Slab::new())
-    }
-
-    /// As [`new`](Self::new), for who can do without.
-    ///
-    /// # Errors
-    ///
-    /// [`AllocError`] without memory.
-    pub fn try_new() -> Result<Self, AllocError> {
-        Slab::try_new().map(Self::of)
-    }
-
-    fn of(slab: Slab<T>) -> Self {
-        Self { directory: AtomicPtr::new(ptr::null_mut()), growth: Mutex::new(Growth::new()), slab }
+        let (directory, growth) = (AtomicPtr::new(ptr::null_mut()), Mutex::new(Growth::new()));
+        Self { directory, growth, slab: Slab::new() }
     }
 
     /// Where the objects live that can be put in.
@@ -280,7 +268,7 @@ impl<T: Slotted> Index<T> {
     pub fn visit_leaving<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T, NodeId)) {
         self.visit_numbers(cursor, guard, |number| {
             // SAFETY: what is in the index is in its slab, and its slot not free while the guard is there.
-            if let Some(node) = unsafe { self.slab.shared().leaves(number) } {
+            if let Some(node) = unsafe { self.slab.leaves(number) } {
                 f(self.object(number), node);
             }
         });
@@ -384,7 +372,7 @@ impl<T: Slotted> Index<T> {
     #[inline]
     fn object(&self, number: u32) -> &T {
         // SAFETY: it is in the index, or was when the caller came into the read side: it is not freed before that is left.
-        let object = unsafe { self.slab.shared().at(number) };
+        let object = unsafe { self.slab.at(number) };
         // SAFETY: as above; objects in an index are only shared.
         unsafe { object.as_ref() }
     }

@@ -53,11 +53,11 @@ pub use state::SlotState;
 
 use crate::fallible::try_box;
 use crate::list::Linked;
-use crate::sync::atomic::Ordering;
-use crate::{AllocError, Bytes, NodeId};
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::{Bytes, NodeId};
 use alloc::boxed::Box;
 use core::fmt;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 /// An object that can live in a [`Slab`]. Do not implement it by hand: [`slotted!`](crate::slotted) does.
 ///
@@ -109,7 +109,8 @@ macro_rules! slotted {
 
 /// See the [module](self).
 pub struct Slab<T: Slotted> {
-    shared: NonNull<Shared<T>>,
+    /// Null until the first object is made.
+    shared: AtomicPtr<Shared<T>>,
 }
 
 // SAFETY: objects are Send and Sync (bounds of `Slotted`); everything else is behind locks and atomics.
@@ -118,25 +119,67 @@ unsafe impl<T: Slotted> Send for Slab<T> {}
 unsafe impl<T: Slotted> Sync for Slab<T> {}
 
 impl<T: Slotted> Slab<T> {
-    /// An empty slab: a few hundred bytes.
+    /// An empty slab: a pointer, and some 400 bytes from the first object on.
     pub fn new() -> Self {
-        Self { shared: NonNull::from(Box::leak(Box::new(Shared::new()))) }
+        Self { shared: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    /// As [`new`](Self::new), for who can do without.
-    ///
-    /// # Errors
-    ///
-    /// [`AllocError`] without memory.
-    pub fn try_new() -> Result<Self, AllocError> {
-        let shared = try_box(Shared::new()).ok_or(AllocError)?;
-        Ok(Self { shared: NonNull::from(Box::leak(shared)) })
+    /// None before the first object.
+    #[inline]
+    pub(crate) fn shared(&self) -> Option<&Shared<T>> {
+        // SAFETY: once there, it lives at least until we close it.
+        self.pointer().map(|shared| unsafe { shared.as_ref() })
     }
 
     #[inline]
-    pub(crate) fn shared(&self) -> &Shared<T> {
-        // SAFETY: it lives at least until we close it.
-        unsafe { self.shared.as_ref() }
+    fn pointer(&self) -> Option<NonNull<Shared<T>>> {
+        // Acquire: meets the Release in `begin`, so that it is seen as it was made.
+        let shared = NonNull::new(self.shared.load(Ordering::Acquire))?;
+        #[cfg(lowwater_loom)]
+        // SAFETY: as in `shared`.
+        unsafe { shared.as_ref() }.assert_made();
+        Some(shared)
+    }
+
+    /// Makes what the objects share; none without memory.
+    #[cold]
+    fn begin(&self) -> Option<NonNull<Shared<T>>> {
+        let new = Box::into_raw(try_box(Shared::new())?);
+        // Release: meets the Acquire in `pointer`. Acquire: as there, of one that somebody else made.
+        let release = if crate::mutated!("slab_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        match self.shared.compare_exchange(ptr::null_mut(), new, release, Ordering::Acquire) {
+            Ok(_) => NonNull::new(new),
+            Err(other) => {
+                // SAFETY: it came from a box just now, and nobody saw it.
+                drop(unsafe { Box::from_raw(new) });
+                NonNull::new(other)
+            }
+        }
+    }
+
+    /// The object of this number.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Shared::at`].
+    #[inline]
+    pub(crate) unsafe fn at(&self, number: u32) -> NonNull<T> {
+        // SAFETY: there is such an object, says the caller, so what all share was made.
+        let shared = unsafe { self.shared().unwrap_unchecked() };
+        // SAFETY: the caller's promise is the same.
+        unsafe { shared.at(number) }
+    }
+
+    /// Of which node is the object of this number, if it is in a chunk that is to be emptied?
+    ///
+    /// # Safety
+    ///
+    /// As for [`Shared::at`].
+    pub(crate) unsafe fn leaves(&self, number: u32) -> Option<NodeId> {
+        // SAFETY: the caller's promise is the same.
+        let object = unsafe { self.at(number) };
+        // SAFETY: its slot is not free.
+        unsafe { Shared::leaves(object) }
     }
 
     /// Puts an object into a slot of `node`'s memory. O(1); now and then a chunk is made.
@@ -146,28 +189,30 @@ impl<T: Slotted> Slab<T> {
     /// The object, if there is no memory.
     #[inline]
     pub fn alloc(&self, value: T, node: NodeId) -> Result<Slot<T>, T> {
+        let Some(shared) = self.pointer().or_else(|| self.begin()) else { return Err(value) };
         // SAFETY: it came from a box, and we own it.
-        unsafe { Shared::alloc(self.shared, node, value) }.map(Slot)
+        unsafe { Shared::alloc(shared, node, value) }.map(Slot)
     }
 
     /// Drops everything that no reader holds back, and gives chunks that are empty to the system. Says what had to stay.
     ///
     /// O(what waits). Inside a [`Guard`](crate::Guard) of this thread nothing that was retired under it goes.
     pub fn collect(&self) -> Bytes {
-        let stays = self.shared().collect(usize::MAX);
-        self.shared().give_spare_back();
+        let Some(shared) = self.shared() else { return Bytes::ZERO };
+        let stays = shared.collect(usize::MAX);
+        shared.give_spare_back();
         Bytes::new(stays)
     }
 
     /// As [`collect`](Self::collect), but drops so many objects at most, for who has no time for all: the others are dropped by those who
     /// retire more, two for each. And the slab keeps a few empty chunks, up to 2 MiB, for the next objects. O(`objects`).
     pub fn collect_some(&self, objects: usize) -> Bytes {
-        Bytes::new(self.shared().collect(objects))
+        Bytes::new(self.shared().map_or(0, |shared| shared.collect(objects)))
     }
 
     /// Is most of what the slab has not used, so that a [migration](Self::begin_migration) would give much of it back? O(nodes).
     pub fn is_sparse(&self) -> bool {
-        self.shared().is_sparse()
+        self.shared().is_some_and(Shared::is_sparse)
     }
 
     /// Has the emptiest chunks emptied, of each node, as many as there is room for in its others, if less than half of its slots are used:
@@ -178,30 +223,32 @@ impl<T: Slotted> Slab<T> {
     /// [`Index::visit_leaving`](crate::Index::visit_leaving) shows which. A chunk goes back to the system when its last object has ended.
     #[doc(alias = "isolate_migratepages")]
     pub fn begin_migration(&self) -> usize {
-        self.shared().begin_migration()
+        self.shared().map_or(0, Shared::begin_migration)
     }
 
     /// Ends it: chunks that are not empty are used again. O(chunks).
     #[doc(alias = "putback_movable_pages")]
     pub fn end_migration(&self) {
-        self.shared().end_migration();
+        if let Some(shared) = self.shared() {
+            shared.end_migration();
+        }
     }
 
     /// The [weight](Slotted::weight) of what waits for readers; what is in open bags is not counted.
     pub fn waiting(&self) -> Bytes {
         // Relaxed: a number to look at.
-        Bytes::new(self.shared().waiting.load(Ordering::Relaxed))
+        Bytes::new(self.shared().map_or(0, |shared| shared.waiting.load(Ordering::Relaxed)))
     }
 
     /// Objects whose `Drop` panicked.
     pub fn drop_panics(&self) -> u64 {
         // Relaxed: a number to look at.
-        self.shared().drop_panics.load(Ordering::Relaxed)
+        self.shared().map_or(0, |shared| shared.drop_panics.load(Ordering::Relaxed))
     }
 
-    /// Memory that the slab has: chunks, used or not, and what it needs itself.
+    /// Memory that the slab has: chunks, used or not, and what it needs itself; nothing before the first object.
     pub fn footprint(&self) -> Bytes {
-        Bytes::new(self.shared().footprint() as u64)
+        Bytes::new(self.shared().map_or(0, Shared::footprint) as u64)
     }
 
     /// Checks the structure, for tests.
@@ -210,7 +257,9 @@ impl<T: Slotted> Slab<T> {
     ///
     /// When something is wrong, with a sentence that says what should hold.
     pub fn assert_valid(&self) {
-        self.shared().assert_valid();
+        if let Some(shared) = self.shared() {
+            shared.assert_valid();
+        }
     }
 }
 
@@ -227,8 +276,10 @@ impl<T: Slotted> Drop for Slab<T> {
         if crate::sync::unwinding() {
             return;
         }
-        // SAFETY: it came from a box and is not used any more. Readers' references to objects borrow what owns the slab, or a handle.
-        unsafe { Shared::close(self.shared) };
+        if let Some(shared) = self.pointer() {
+            // SAFETY: it came from a box and is not used any more. Readers' references to objects borrow what owns the slab, or a handle.
+            unsafe { Shared::close(shared) };
+        }
     }
 }
 

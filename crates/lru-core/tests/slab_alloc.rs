@@ -151,11 +151,7 @@ fn take_out(handles: impl Iterator<Item = Slot<Thing>>, index: &Index<Thing>) {
 
 /// Fills an index and empties it again; how often there was no memory, and the index.
 fn fill_and_empty(handles: &mut Vec<Slot<Thing>>) -> (usize, Index<Thing>) {
-    let mut refused = 0;
-    let index = Index::try_new().unwrap_or_else(|_| {
-        refused += 1;
-        Index::new()
-    });
+    let (mut refused, index) = (0, Index::new());
     while handles.len() < ENTRIES {
         let Some(thing) = thing(index.slab()) else {
             refused += 1;

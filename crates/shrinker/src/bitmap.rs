@@ -7,9 +7,12 @@
 //! reader-writer lock, so a reader never sees a short one (S16), and a word found empty under `&mut` is empty.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 use core::ops::RangeInclusive;
 use lowwater_lru_core::fallible;
 use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::thin::Thin;
 
 /// Bits in a word.
 const BITS: u32 = u64::BITS;
@@ -37,59 +40,72 @@ pub(crate) struct Bitmap {
     words: Words,
 }
 
-type Word = (u32, AtomicU64);
+/// 64 bits, and which: the number of the word, less one than it says, so that a list of words fits in the place of one.
+#[derive(Debug)]
+struct Word(NonZeroU32, AtomicU64);
 
 /// Words in order. A single one, which is what most groups have, needs no memory of its own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum Words {
-    #[default]
-    None,
     One([Word; 1]),
-    Many(Vec<Word>),
+    /// None, or several.
+    Many(Thin<Word>),
+}
+
+#[cfg(all(target_pointer_width = "64", not(lowwater_loom)))]
+const _: () = assert!(size_of::<Words>() == 16, "as large as one word");
+
+impl Word {
+    fn new(index: u32, bits: u64) -> Self {
+        // The largest index is that of the largest id.
+        Self(NonZeroU32::MIN.saturating_add(index), AtomicU64::new(bits))
+    }
+
+    fn index(&self) -> u32 {
+        self.0.get() - 1
+    }
+}
+
+impl Default for Words {
+    fn default() -> Self {
+        Self::Many(Thin::default())
+    }
 }
 
 impl Words {
     /// False without memory; then nothing has changed.
     fn try_insert(&mut self, at: usize, word: Word) -> bool {
         match self {
-            Self::None => *self = Self::One([word]),
             Self::One([other]) => {
-                let mut words = Vec::new();
-                if words.try_reserve_exact(2).is_err() {
+                let mut words = Thin::default();
+                // Relaxed: under `&mut` nobody else is here.
+                let other = Word::new(other.index(), other.1.load(Ordering::Relaxed));
+                if !words.try_insert(0, other) || !words.try_insert(at, word) {
                     return false;
                 }
-                // Relaxed: under `&mut` nobody else is here.
-                words.push((other.0, AtomicU64::new(other.1.load(Ordering::Relaxed))));
-                // There is room.
-                let _ = fallible::try_insert(&mut words, at, word);
                 *self = Self::Many(words);
             }
-            Self::Many(words) => return fallible::try_insert(words, at, word).is_ok(),
+            Self::Many(words) if words.is_empty() => *self = Self::One([word]),
+            Self::Many(words) => return words.try_insert(at, word),
         }
         true
     }
 
     fn retain(&mut self, mut stays: impl FnMut(&Word) -> bool) {
         match self {
-            Self::None => {}
             Self::One([word]) => {
                 if !stays(word) {
-                    *self = Self::None;
+                    *self = Self::default();
                 }
             }
-            Self::Many(words) => {
-                words.retain(stays);
-                if words.is_empty() {
-                    *self = Self::None;
-                }
-            }
+            Self::Many(words) => words.retain(stays),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Self::None | Self::One(_) => 0,
-            Self::Many(words) => words.capacity() * core::mem::size_of::<Word>(),
+            Self::One(_) => 0,
+            Self::Many(words) => words.bytes(),
         }
     }
 }
@@ -100,7 +116,6 @@ impl core::ops::Deref for Words {
     #[inline]
     fn deref(&self) -> &[Word] {
         match self {
-            Self::None => &[],
             Self::One(word) => word,
             Self::Many(words) => words,
         }
@@ -110,16 +125,16 @@ impl core::ops::Deref for Words {
 impl Bitmap {
     /// The place of bit `id`, if its word is there. O(log words).
     pub(crate) fn find(&self, id: u32) -> Option<Bit<'_>> {
-        let at = self.words.binary_search_by_key(&(id / BITS), |w| w.0).ok()?;
+        let at = self.words.binary_search_by_key(&(id / BITS), Word::index).ok()?;
         Some(Bit { word: &self.words[at].1, mask: 1 << (id % BITS) })
     }
 
     /// The place of bit `id`; makes its word if need be. None without memory. O(words).
     pub(crate) fn make(&mut self, id: u32) -> Option<Bit<'_>> {
-        let at = match self.words.binary_search_by_key(&(id / BITS), |w| w.0) {
+        let at = match self.words.binary_search_by_key(&(id / BITS), Word::index) {
             Ok(at) => at,
             Err(at) => {
-                if !self.words.try_insert(at, (id / BITS, AtomicU64::new(0))) {
+                if !self.words.try_insert(at, Word::new(id / BITS, 0)) {
                     return None;
                 }
                 at
@@ -138,9 +153,10 @@ impl Bitmap {
         if range.is_empty() {
             return;
         }
-        let from = self.words.partition_point(|w| w.0 < range.start() / BITS);
-        for (index, word) in &self.words[from..] {
-            if *index > range.end() / BITS {
+        let from = self.words.partition_point(|w| w.index() < range.start() / BITS);
+        for word in &self.words[from..] {
+            let (index, word) = (word.index(), &word.1);
+            if index > range.end() / BITS {
                 break;
             }
             // Relaxed: a bit missed here was set during this pass, and waits for the next.
@@ -165,13 +181,12 @@ impl Bitmap {
 
     /// Clears bit `id`, and gives its word back if that was the last in it. O(words) then.
     pub(crate) fn remove(&mut self, id: u32) {
-        let Ok(at) = self.words.binary_search_by_key(&(id / BITS), |w| w.0) else { return };
+        let Ok(at) = self.words.binary_search_by_key(&(id / BITS), Word::index) else { return };
         let mask = 1 << (id % BITS);
-        let Some((index, word)) = self.words.get(at) else { return };
+        let Some(word) = self.words.get(at) else { return };
         // Relaxed: as in `insert`.
-        if word.fetch_and(!mask, Ordering::Relaxed) & !mask == 0 {
-            let index = *index;
-            self.words.retain(|word| word.0 != index);
+        if word.1.fetch_and(!mask, Ordering::Relaxed) & !mask == 0 {
+            self.words.retain(|word| word.index() != id / BITS);
         }
     }
 
@@ -181,11 +196,12 @@ impl Bitmap {
             None => 0,
             Some(id) => id.checked_add(1)?,
         };
-        let at = self.words.partition_point(|w| w.0 < from / BITS);
-        self.words[at..].iter().find_map(|(index, word)| {
+        let at = self.words.partition_point(|w| w.index() < from / BITS);
+        self.words[at..].iter().find_map(|word| {
+            let (index, word) = (word.index(), &word.1);
             // Relaxed: bits come and go under a lock that the caller has, or else what is missed waits for the next pass.
             let mut bits = word.load(Ordering::Relaxed);
-            if *index == from / BITS {
+            if index == from / BITS {
                 bits &= u64::MAX << (from % BITS);
             }
             (bits != 0).then(|| index * BITS + bits.trailing_zeros())
@@ -266,7 +282,7 @@ mod tests {
                         prop_assert_eq!(map.is_empty(), model.is_empty());
                     }
                 }
-                prop_assert!(map.words.is_sorted_by(|a, b| a.0 < b.0), "words are sorted, each index once");
+                prop_assert!(map.words.is_sorted_by(|a, b| a.index() < b.index()), "words are sorted, each index once");
                 prop_assert_eq!(map.len(), model.len());
                 prop_assert_eq!(map.next_after(None), model.first().copied());
             }

@@ -1,6 +1,6 @@
 //! Hashing of ids: they are dense, small and nobody's secret, so one multiplication spreads them.
 
-use core::hash::{BuildHasherDefault, Hash, Hasher};
+use core::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 
 use hashbrown::HashMap;
 
@@ -10,6 +10,11 @@ pub(crate) type IdHasher = BuildHasherDefault<IdHash>;
 /// The hash of one id, or of a few in a row.
 #[derive(Default)]
 pub(crate) struct IdHash(u64);
+
+/// The hash of an id.
+pub(crate) fn hash_of(id: impl Hash) -> u64 {
+    IdHasher::default().hash_one(id)
+}
 
 /// 2^64 divided by the golden ratio: neighbours land far apart.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

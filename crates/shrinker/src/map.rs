@@ -7,7 +7,7 @@
 //! ```text
 //!     nodes[n] -- shards[hash(group)]: RwLock< group -> Unit { words with a bit in them, debts } >
 //!        |
-//!        +------- summary: Mutex< group -> Way { children whose subtree holds something } >
+//!        +------- summary: Mutex< group -> Way { children whose subtree holds something }, leaves that have none >
 //!
 //!     index[hash(shrinker)]: Mutex< shrinker -> its (group, node) pairs >
 //! ```
@@ -21,8 +21,10 @@
 //!
 //! 1. If a list is not empty, and neither an `add` on it, nor a clear of its bit, nor its group's offline is in progress, its
 //!    bit is set (L10, S11).
-//! 2. A unit is there if and only if its group's way is marked live; it is made, and removed, under the shard's write lock.
-//! 3. A way is there if and only if it is live or has children. Its parent's way has it as a child.
+//! 2. A unit is there if and only if its group is a leaf of the summary, or its way is marked live; it is made, and removed, under the
+//!    shard's write lock.
+//! 3. A way has children, or is live and keeps where a round stopped, or could not be given back for want of memory. A leaf has no way.
+//!    The way of the parent of each leaf and of each way has it as a child.
 //! 4. A bit is set if and only if the index has the pair. Both change under the index shard's lock.
 //! 5. A bit is set only for an id that is open, and only in a unit of a group that has not gone through
 //!    [`offline`](Map::offline).
@@ -53,6 +55,7 @@
 //! The shards' locks are no substitute: both sides only read-lock, and may be inside together. Held by `map/loom.rs`:
 //! `an_object_is_never_hidden` and its twins without a fence on either side and without the second count, which must fail.
 
+mod by_group;
 mod index;
 mod summary;
 mod tour;
@@ -70,7 +73,6 @@ pub(crate) use tour::Tour;
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::{DerefMut, RangeInclusive};
 
-use hashbrown::hash_map::Entry;
 use lowwater_lru_core::sync::{
     atomic::{fence, AtomicBool, Ordering},
     Mutex, RwLock,
@@ -79,7 +81,6 @@ use lowwater_lru_core::{fallible, mutated, Bytes, Memcg, MemcgId, NodeId};
 
 use crate::bitmap::Bit;
 use crate::deferred::Debt;
-use crate::hash::shrink_after_removal;
 use crate::stats::{PairStats, Visited};
 use index::{Index, Noted};
 use summary::Summary;
@@ -187,7 +188,7 @@ impl Map {
 
     fn try_set(&self, memcg: &Memcg, node: NodeId, key: Key) -> Tried {
         let shard = self.node(node).shard(memcg.id());
-        if let Some(bit) = shard.read().get(&memcg.id()).and_then(|unit| unit.words.find(key.id)) {
+        if let Some(bit) = shard.read().get(memcg.id()).and_then(|unit| unit.words.find(key.id)) {
             if !mutated!("set_without_fence") {
                 // SeqCst: between the caller's count and our load; meets the fence in `clear`.
                 fence(Ordering::SeqCst);
@@ -214,20 +215,17 @@ impl Map {
         if !index.is_open(key) {
             return Tried::Done;
         }
-        if units.try_reserve(1).is_err() {
-            return Tried::NoMemory;
-        }
-        let unit = match units.entry(memcg.id()) {
-            Entry::Occupied(unit) => unit.into_mut(),
-            Entry::Vacant(vacant) => {
-                // INVARIANT 2: unit and way are made together.
-                if !on_node.summary.lock().link(memcg) {
-                    return Tried::NoMemory;
-                }
-                vacant.insert(Unit::new(memcg.clone()))
+        if units.get(memcg.id()).is_none() {
+            // INVARIANT 2: unit and way are made together.
+            if !on_node.summary.lock().link(memcg) {
+                return Tried::NoMemory;
             }
-        };
-        let tried = match unit.words.make(key.id) {
+            if !units.try_insert(Unit::new(memcg.clone())) {
+                on_node.summary.lock().unlink(memcg);
+                return Tried::NoMemory;
+            }
+        }
+        let tried = match units.get_mut(memcg.id()).and_then(|unit| unit.words.make(key.id)) {
             Some(bit) => self.mark(bit, memcg, node, key, &mut index),
             None => Tried::NoMemory,
         };
@@ -258,7 +256,7 @@ impl Map {
     pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
         let mut last = false;
         let units = self.node(node).shard(memcg.id()).read();
-        if let Some(bit) = units.get(&memcg.id()).and_then(|unit| unit.words.find(id)) {
+        if let Some(bit) = units.get(memcg.id()).and_then(|unit| unit.words.find(id)) {
             let mut index = self.index.lock(id);
             index.remove(id, node, memcg.id());
             // Relaxed: ordered against other changes of the bit by the index shard's lock, against the count by the fence.
@@ -281,16 +279,16 @@ impl Map {
     /// Is the bit set?
     #[cfg(test)]
     pub(crate) fn is_set(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
-        self.node(node).shard(memcg.id()).read().get(&memcg.id()).is_some_and(|unit| unit.words.contains(id))
+        self.node(node).shard(memcg.id()).read().get(memcg.id()).is_some_and(|unit| unit.words.contains(id))
     }
 
     /// Adds the ids in `range` whose bit is set to `ids`, in order. Says whether the group has debts here.
     pub(crate) fn collect(&self, memcg: &Memcg, node: NodeId, range: RangeInclusive<u32>, ids: &mut Vec<u32>) -> bool {
         let units = self.node(node).shard(memcg.id()).read();
-        let Some(unit) = units.get(&memcg.id()) else { return false };
+        let Some(unit) = units.get(memcg.id()) else { return false };
         unit.words.collect(range, ids);
         // Relaxed: a debt missed here is paid by the next pass.
-        unit.indebted.load(Ordering::Relaxed)
+        unit.books().is_some_and(|books| books.indebted.load(Ordering::Relaxed))
     }
 
     // === debts ===
@@ -298,13 +296,13 @@ impl Map {
     /// Takes a debt out, so that nobody else pays it as well (S5). Without `all`, only what is carried.
     pub(crate) fn take_debt(&self, memcg: &Memcg, node: NodeId, id: u32, all: bool) -> Debt {
         let units = self.node(node).shard(memcg.id()).read();
-        units.get(&memcg.id()).map_or(Debt::NONE, |unit| unit.debts.lock().take(id, all))
+        units.get(memcg.id()).and_then(Unit::books).map_or(Debt::NONE, |books| books.debts.lock().take(id, all))
     }
 
     /// Takes up to `max` objects of what is owed, so that nobody else pays them as well (S5), and leaves what is carried.
     pub(crate) fn take_owed(&self, memcg: &Memcg, node: NodeId, id: u32, max: u64) -> u64 {
         let units = self.node(node).shard(memcg.id()).read();
-        units.get(&memcg.id()).map_or(0, |unit| unit.debts.lock().take_owed(id, max))
+        units.get(memcg.id()).and_then(Unit::books).map_or(0, |books| books.debts.lock().take_owed(id, max))
     }
 
     /// Adds to a debt, up to `owed_max`; if the group has died, to its nearest online ancestor's. Where the bit is clear
@@ -317,11 +315,13 @@ impl Map {
         let mut at = memcg;
         loop {
             let units = self.node(node).shard(at.id()).read();
-            match units.get(&at.id()) {
+            match units.get(at.id()) {
                 Some(unit) if unit.words.contains(id) => {
-                    let owed = unit.debts.lock().add(id, debt, owed_max);
+                    // Without memory it is forgiven.
+                    let Some(books) = unit.books_to_write() else { return 0 };
+                    let owed = books.debts.lock().add(id, debt, owed_max);
                     // Relaxed: see `collect`. Never unset: a unit whose debts are paid is looked at in vain until it goes.
-                    unit.indebted.store(true, Ordering::Relaxed);
+                    books.indebted.store(true, Ordering::Relaxed);
                     return owed;
                 }
                 Some(_) => return 0,
@@ -339,9 +339,9 @@ impl Map {
     pub(crate) fn debtors(&self, memcg: &Memcg, node: NodeId) -> Vec<u32> {
         let units = self.node(node).shard(memcg.id()).read();
         let mut ids = Vec::new();
-        if let Some(unit) = units.get(&memcg.id()) {
+        if let Some(books) = units.get(memcg.id()).and_then(Unit::books) {
             // As far as there is memory: the others wait for the next time.
-            let _ = unit.debts.lock().debtors().try_for_each(|id| fallible::try_push(&mut ids, id));
+            let _ = books.debts.lock().debtors().try_for_each(|id| fallible::try_push(&mut ids, id));
         }
         ids
     }
@@ -349,13 +349,13 @@ impl Map {
     /// Objects owed for this group on this node.
     pub(crate) fn owed_by_all(&self, memcg: &Memcg, node: NodeId) -> u64 {
         let units = self.node(node).shard(memcg.id()).read();
-        units.get(&memcg.id()).map_or(0, |unit| unit.debts.lock().sum())
+        units.get(memcg.id()).and_then(Unit::books).map_or(0, |books| books.debts.lock().sum())
     }
 
     /// Objects owed by `id` for this group on this node.
     pub(crate) fn owed(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
         let units = self.node(node).shard(memcg.id()).read();
-        units.get(&memcg.id()).map_or(0, |unit| unit.debts.lock().owed(id))
+        units.get(memcg.id()).and_then(Unit::books).map_or(0, |books| books.debts.lock().owed(id))
     }
 
     // === groups ===
@@ -365,14 +365,14 @@ impl Map {
     pub(crate) fn offline(&self, dying: &Memcg, parent: &Memcg) {
         for n in 0..self.nodes.len() {
             let node = NodeId::new(n as u16);
-            let Some(mut unit) = self.node(node).remove_unit(dying) else { continue };
+            let Some(unit) = self.node(node).remove_unit(dying) else { continue };
             let mut last = None;
             while let Some(id) = unit.words.next_after(last) {
                 last = Some(id);
                 let Some(key) = self.index.lock(id).remove(id, node, dying.id()) else { continue };
                 // A bit in vain where the list was empty costs one call, and the debt is kept until then.
                 self.set(parent, node, key);
-                let debt = unit.debts.get_mut().take(key.id, true);
+                let debt = unit.books().map_or(Debt::NONE, |books| books.debts.lock().take(key.id, true));
                 self.add_debt(parent, node, key.id, debt, u64::MAX);
             }
         }
@@ -385,7 +385,7 @@ impl Map {
             for shard in &node.shards {
                 let units = {
                     let mut units = shard.write();
-                    for unit in units.values() {
+                    for unit in units.iter() {
                         node.summary.lock().unlink(&unit.memcg);
                     }
                     core::mem::take(&mut *units)
@@ -400,8 +400,11 @@ impl Map {
     /// Notes a visit, unless the pair was found empty and is gone.
     pub(crate) fn note(&self, memcg: &Memcg, node: NodeId, id: u32, counted: u64, visited: &Visited) {
         let units = self.node(node).shard(memcg.id()).read();
-        if let Some(unit) = units.get(&memcg.id()).filter(|unit| unit.words.contains(id)) {
-            unit.seen.lock().add(id, counted, visited);
+        if let Some(unit) = units.get(memcg.id()).filter(|unit| unit.words.contains(id)) {
+            // Without memory it is not noted.
+            if let Some(books) = unit.books_to_write() {
+                books.seen.lock().add(id, counted, visited);
+            }
         }
     }
 
@@ -411,12 +414,18 @@ impl Map {
         let mut ids = Vec::new();
         for (n, on_node) in self.nodes.iter().enumerate() {
             for shard in &on_node.shards {
-                for unit in shard.read().values() {
+                for unit in shard.read().iter() {
                     ids.clear();
                     unit.words.collect(0..=u32::MAX, &mut ids);
-                    let (seen, debts) = (unit.seen.lock(), unit.debts.lock());
-                    let node = NodeId::new(n as u16);
-                    let pair = |id: &u32| PairStats::of(*id, unit.memcg.clone(), node, seen.get(*id), debts.owed(*id));
+                    let (node, books) = (NodeId::new(n as u16), unit.books());
+                    let books = books.map(|books| (books.seen.lock(), books.debts.lock()));
+                    let pair = |id: &u32| {
+                        let (seen, owed) = match &books {
+                            Some((seen, debts)) => (seen.get(*id), debts.owed(*id)),
+                            None => Default::default(),
+                        };
+                        PairStats::of(*id, unit.memcg.clone(), node, seen, owed)
+                    };
                     pairs.extend(ids.iter().map(pair));
                 }
             }
@@ -429,8 +438,8 @@ impl Map {
         let shards = self.node(node).shards.iter();
         shards.fold(0, |sum: u64, shard| {
             let units = shard.read();
-            let below = units.values().filter(|unit| unit.memcg.is_descendant_of(root));
-            below.fold(sum, |sum, unit| sum.saturating_add(unit.seen.lock().counted()))
+            let below = units.iter().filter(|unit| unit.memcg.is_descendant_of(root));
+            below.filter_map(Unit::books).fold(sum, |sum, books| sum.saturating_add(books.seen.lock().counted()))
         })
     }
 
@@ -438,7 +447,7 @@ impl Map {
     pub(crate) fn pairs_of(&self, id: u32) -> Vec<(Memcg, NodeId)> {
         let pairs = self.index.pairs(id);
         let memcg = |(node, memcg): (NodeId, MemcgId)| {
-            Some((self.node(node).shard(memcg).read().get(&memcg)?.memcg.clone(), node))
+            Some((self.node(node).shard(memcg).read().get(memcg)?.memcg.clone(), node))
         };
         pairs.into_iter().filter_map(memcg).collect()
     }
@@ -448,7 +457,7 @@ impl Map {
         let shards = self.nodes.iter().flat_map(|node| &node.shards);
         shards.fold((0, 0), |(pairs, units), shard| {
             let shard = shard.read();
-            (pairs + shard.values().map(|unit| unit.words.len()).sum::<usize>(), units + shard.len())
+            (pairs + shard.iter().map(|unit| unit.words.len()).sum::<usize>(), units + shard.len())
         })
     }
 
@@ -480,9 +489,11 @@ impl NodeMap {
         let shard = self.shard(memcg);
         if !last {
             let units = shard.read();
-            let unit = units.get(&memcg)?;
+            let unit = units.get(memcg)?;
             if !unit.words.contains(id) {
-                unit.debts.lock().take(id, true);
+                if let Some(books) = unit.books() {
+                    books.debts.lock().take(id, true);
+                }
             }
             return None;
         }
@@ -492,7 +503,7 @@ impl NodeMap {
     /// Clears the bit and the debt of an id that is closed.
     fn remove_bit(&self, memcg: MemcgId, id: u32) -> Option<Unit> {
         let mut units = self.shard(memcg).write();
-        if let Some(bit) = units.get(&memcg).and_then(|unit| unit.words.find(id)) {
+        if let Some(bit) = units.get(memcg).and_then(|unit| unit.words.find(id)) {
             // Relaxed: under the write lock.
             bit.word.fetch_and(!bit.mask, Ordering::Relaxed);
         }
@@ -501,13 +512,12 @@ impl NodeMap {
 
     /// INVARIANT 2: under the write lock nobody sets a bit, so a unit found empty here is empty, and goes with its way.
     fn tidy(&self, units: &mut Units, memcg: MemcgId) -> Option<Unit> {
-        let unit = units.get_mut(&memcg)?;
+        let unit = units.get_mut(memcg)?;
         unit.words.tidy();
         if unit.words.is_empty() {
             return self.remove(units, memcg);
         }
-        unit.debts.get_mut().retain(|id| unit.words.contains(id));
-        unit.seen.get_mut().retain(|id| unit.words.contains(id));
+        unit.tidy_books();
         None
     }
 
@@ -517,8 +527,7 @@ impl NodeMap {
     }
 
     fn remove(&self, units: &mut Units, memcg: MemcgId) -> Option<Unit> {
-        let gone = units.remove(&memcg)?;
-        shrink_after_removal(units);
+        let gone = units.remove(memcg)?;
         self.summary.lock().unlink(&gone.memcg);
         Some(gone)
     }

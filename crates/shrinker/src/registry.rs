@@ -3,9 +3,9 @@
 //! # Who keeps whom alive
 //!
 //! ```text
-//!     Registry --> Inner <-- Registration (its id)          lists --> Listener --> Map
-//!                    |  \--> slots --> Entry --> the shrinker                        |
-//!                    |                                                               +--> groups that hold something
+//!     Registry --> Inner <-- Registration (its id)          lists --> Seat --> Map
+//!                    |  \--> slots --> Entry --> the shrinker           ^        |
+//!                    |                   \------------------------------/        +--> groups that hold something
 //!                    +--> Map <- - - - the tree's offline hook (weak)
 //! ```
 //!
@@ -19,6 +19,7 @@ mod gate;
 mod options;
 mod registration;
 mod scope;
+mod seat;
 mod select;
 
 #[cfg(all(test, lowwater_loom))]
@@ -29,7 +30,6 @@ mod tests;
 pub use builder::{Prepared, ShrinkerBuilder};
 pub use config::RegistryConfig;
 pub(crate) use entry::{Entry, Held, Panicked};
-pub(crate) use gate::Gate;
 pub use registration::Registration;
 pub use scope::NoReclaim;
 pub(crate) use select::Only;
@@ -53,7 +53,7 @@ use crate::direct::DirectOutcome;
 use crate::error::AllocError;
 use crate::every::Every;
 use crate::id::{IdPool, ShrinkerId};
-use crate::map::Map;
+use crate::map::{Key, Map};
 use crate::shrinker::Count;
 use crate::stats::{RegistryStats, ShrinkerStats, Visited};
 use crate::work::{Progress, Work};
@@ -399,6 +399,12 @@ impl Inner {
     /// Ids up to the highest that is registered.
     pub(crate) fn ids_end(&self) -> u32 {
         self.slots.read().len() as u32
+    }
+
+    /// Ends an id; it is given back clean (S17).
+    fn close(&self, key: Key) {
+        self.map.close(key);
+        self.ids.lock().put(ShrinkerId::new(key.id));
     }
 
     /// False without memory.

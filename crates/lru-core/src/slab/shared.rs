@@ -50,6 +50,9 @@ pub(crate) struct Shared<T: Slotted> {
     migrating: AtomicBool,
     pub(super) drop_panics: AtomicU64,
     objects: PhantomData<T>,
+    /// Never changes: so that a model check sees who comes before it is published.
+    #[cfg(lowwater_loom)]
+    made: crate::sync::UnsafeCell<()>,
 }
 
 impl<T: Slotted> Shared<T> {
@@ -66,7 +69,14 @@ impl<T: Slotted> Shared<T> {
             migrating: AtomicBool::new(false),
             drop_panics: AtomicU64::new(0),
             objects: PhantomData,
+            #[cfg(lowwater_loom)]
+            made: crate::sync::UnsafeCell::new(()),
         }
+    }
+
+    #[cfg(lowwater_loom)]
+    pub(super) fn assert_made(&self) {
+        self.made.with(|_| ());
     }
 
     // === slots and numbers ===
@@ -454,15 +464,13 @@ impl<T: Slotted> Shared<T> {
         self.migrating.store(false, Ordering::Relaxed);
     }
 
-    /// Of which node is the object of this number, if it is in a chunk that is to be emptied?
+    /// Of which node is an object, if it is in a chunk that is to be emptied?
     ///
     /// # Safety
     ///
-    /// As for [`at`](Self::at).
-    pub(crate) unsafe fn leaves(&self, number: u32) -> Option<NodeId> {
+    /// As for [`header`](Self::header).
+    pub(super) unsafe fn leaves(object: NonNull<T>) -> Option<NodeId> {
         // SAFETY: the caller's promise is the same.
-        let object = unsafe { self.at(number) };
-        // SAFETY: its slot is not free.
         let header = unsafe { Self::header(object) };
         // Relaxed: a hint, as in `Pool::begin_migration`.
         header.leaving.load(Ordering::Relaxed).then_some(header.node)

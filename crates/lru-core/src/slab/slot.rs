@@ -33,7 +33,7 @@ impl<T: Slotted> Slot<T> {
     pub(crate) fn is_of(&self, slab: &Slab<T>) -> bool {
         // SAFETY: as in `node`.
         let header = unsafe { Shared::<T>::header(self.0) };
-        core::ptr::eq(header.slab.cast(), slab.shared())
+        slab.shared().is_some_and(|shared| core::ptr::eq(header.slab.cast(), shared))
     }
 
     /// The object itself, if it never was in an index; else nobody may move it.

@@ -8,10 +8,11 @@ use alloc::{boxed::Box, vec::Vec};
 use core::mem::size_of;
 use core::ops::DerefMut;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use lowwater_lru_core::sync::Mutex;
 use lowwater_lru_core::{fallible, MemcgId, NodeId};
 
+use crate::bitmap::Bitmap;
 use crate::hash::{shrink_after_removal, IdHasher};
 
 /// An id and which of its owners: an owner that is gone cannot set a bit for its heir.
@@ -61,7 +62,53 @@ enum Set {
     #[default]
     None,
     One(Pair),
-    Many(Box<HashSet<Pair, IdHasher>>),
+    Many(Box<Many>),
+}
+
+/// The groups on each node. Ids are dense, so a word stands for many of them where there are many.
+#[derive(Default)]
+struct Many(Vec<(NodeId, Bitmap)>);
+
+impl Many {
+    /// False without memory; then it has the same pairs as before.
+    fn try_insert(&mut self, (node, memcg): Pair) -> bool {
+        if !self.0.iter().any(|(there, _)| *there == node)
+            && fallible::try_push(&mut self.0, (node, Bitmap::default())).is_err()
+        {
+            return false;
+        }
+        self.on(node).is_some_and(|groups| groups.insert(memcg.get()))
+    }
+
+    fn remove(&mut self, (node, memcg): Pair) {
+        if let Some(groups) = self.on(node) {
+            groups.remove(memcg.get());
+        }
+    }
+
+    fn on(&mut self, node: NodeId) -> Option<&mut Bitmap> {
+        self.0.iter_mut().find(|(there, _)| *there == node).map(|(_, groups)| groups)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|(_, groups)| groups.is_empty())
+    }
+
+    /// The first pair after this one, by place in the list and by id; the first of all for `None`.
+    fn next_after(&self, last: Option<(usize, MemcgId)>) -> Option<(usize, MemcgId)> {
+        let (from, mut after) = last.map_or((0, None), |(at, memcg)| (at, Some(memcg.get())));
+        (from..self.0.len()).find_map(|at| Some((at, MemcgId::new(self.0[at].1.next_after(after.take())?))))
+    }
+
+    fn iter(&self) -> impl Iterator<Item = Pair> + '_ {
+        let places = core::iter::successors(self.next_after(None), |last| self.next_after(Some(*last)));
+        places.map(|(at, memcg)| (self.0[at].0, memcg))
+    }
+
+    fn bytes(&self) -> usize {
+        let words: usize = self.0.iter().map(|(_, groups)| groups.bytes()).sum();
+        size_of::<Self>() + self.0.capacity() * size_of::<(NodeId, Bitmap)>() + words
+    }
 }
 
 impl Set {
@@ -71,20 +118,14 @@ impl Set {
             Self::None => *self = Self::One(pair),
             Self::One(one) if *one == pair => {}
             Self::One(one) => {
-                let mut set = HashSet::default();
-                if set.try_reserve(2).is_err() {
+                let mut set = Many::default();
+                if !set.try_insert(*one) || !set.try_insert(pair) {
                     return false;
                 }
-                set.extend([*one, pair]);
                 let Some(set) = fallible::try_box(set) else { return false };
                 *self = Self::Many(set);
             }
-            Self::Many(set) => {
-                if set.try_reserve(1).is_err() {
-                    return false;
-                }
-                set.insert(pair);
-            }
+            Self::Many(set) => return set.try_insert(pair),
         }
         true
     }
@@ -94,7 +135,7 @@ impl Set {
             Self::One(one) if *one == pair => *self = Self::None,
             Self::None | Self::One(_) => {}
             Self::Many(set) => {
-                set.remove(&pair);
+                set.remove(pair);
                 if set.is_empty() {
                     *self = Self::None;
                 }
@@ -108,7 +149,13 @@ impl Set {
             Self::One(pair) => (Some(pair), None),
             Self::Many(set) => (None, Some(set)),
         };
-        one.into_iter().chain(many.into_iter().flat_map(|set| *set))
+        let mut last = None;
+        let many = core::iter::from_fn(move || {
+            let set = many.as_ref()?;
+            last = Some(set.next_after(last)?);
+            last.map(|(at, memcg)| (set.0[at].0, memcg))
+        });
+        one.into_iter().chain(many)
     }
 
     #[cfg(all(test, not(lowwater_loom)))]
@@ -116,7 +163,7 @@ impl Set {
         match self {
             Self::None => 0,
             Self::One(_) => 1,
-            Self::Many(set) => set.len(),
+            Self::Many(set) => set.iter().count(),
         }
     }
 
@@ -125,13 +172,13 @@ impl Set {
         match self {
             Self::None => false,
             Self::One(one) => *one == pair,
-            Self::Many(set) => set.contains(&pair),
+            Self::Many(set) => set.iter().any(|there| there == pair),
         }
     }
 
     fn bytes(&self) -> usize {
         match self {
-            Self::Many(set) => size_of_val(&**set) + set.allocation_size(),
+            Self::Many(set) => set.bytes(),
             Self::None | Self::One(_) => 0,
         }
     }
@@ -175,7 +222,7 @@ impl Index {
         match shard.open.get(&id).map(|pairs| &pairs.set) {
             None | Some(Set::None) => Vec::new(),
             Some(Set::One(pair)) => [*pair].into(),
-            Some(Set::Many(set)) => set.iter().copied().collect(),
+            Some(Set::Many(set)) => set.iter().collect(),
         }
     }
 

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use lowwater_lru_core::fallible::{try_box, try_push};
 use lowwater_lru_core::{Memcg, MemcgId};
 
+use super::by_group::ByGroup;
 use crate::bitmap::Bitmap;
 use crate::hash::{shrink_after_removal, IdHasher};
 
@@ -33,9 +34,11 @@ pub(crate) enum Resume {
     Direct = 1,
 }
 
-/// All ways on one node.
+/// All ways on one node. Most groups that hold something have none below them that does: such a leaf is no more than its handle.
 #[derive(Default)]
 pub(crate) struct Summary {
+    /// Groups that hold something themselves, and have no way.
+    leaves: ByGroup<Memcg>,
     ways: HashMap<MemcgId, Way, IdHasher>,
 }
 
@@ -99,24 +102,17 @@ impl Summary {
         let mut below = None;
         let mut at = Some(memcg);
         while let Some(group) = at {
-            if self.ways.try_reserve(1).is_err() {
-                return false;
-            }
-            let mut known = true;
-            let way = self.ways.entry(group.id()).or_insert_with(|| {
-                known = false;
-                Way { memcg: group.clone(), live: false, children: Bitmap::default(), resume: None }
-            });
-            match below {
-                None => way.live = true,
-                Some(child) => {
-                    if !way.children.insert(MemcgId::get(child)) {
-                        return false;
-                    }
+            let known = self.leaves.get(group.id()).is_some() || self.ways.contains_key(&group.id());
+            let done = match (below, self.ways.get_mut(&group.id())) {
+                (None, Some(way)) => {
+                    way.live = true;
+                    true
                 }
-            }
-            if known {
-                return true;
+                (None, None) => known || self.leaves.try_insert(group.clone()),
+                (Some(child), _) => self.way_of(group).is_some_and(|way| way.children.insert(MemcgId::get(child))),
+            };
+            if known || !done {
+                return done;
             }
             below = Some(group.id());
             at = group.parent();
@@ -132,19 +128,50 @@ impl Summary {
         let mut gone = None;
         let mut at = Some(memcg);
         while let Some(group) = at {
-            let Some(way) = self.ways.get_mut(&group.id()) else { return };
-            match gone {
-                None => way.live = false,
-                Some(child) => way.children.remove(MemcgId::get(child)),
+            match (gone, self.ways.get_mut(&group.id())) {
+                (None, Some(way)) => way.live = false,
+                (Some(child), Some(way)) => way.children.remove(MemcgId::get(child)),
+                (None, None) if self.leaves.remove(group.id()).is_some() => {}
+                (_, None) => return,
             }
-            if way.live || !way.children.is_empty() {
+            if self.fold(group.id()) {
                 return;
             }
-            self.ways.remove(&group.id());
-            shrink_after_removal(&mut self.ways);
             gone = Some(group.id());
             at = group.parent();
         }
+    }
+
+    /// The way of a group, made if it has none; none without memory.
+    fn way_of(&mut self, group: &Memcg) -> Option<&mut Way> {
+        if !self.ways.contains_key(&group.id()) {
+            self.ways.try_reserve(1).ok()?;
+            let live = self.leaves.remove(group.id()).is_some();
+            let way = Way { memcg: group.clone(), live, children: Bitmap::default(), resume: None };
+            self.ways.insert(group.id(), way);
+        }
+        self.ways.get_mut(&group.id())
+    }
+
+    /// Gives a group's way back if nothing needs it. Is the group still known, by its way or as a leaf?
+    fn fold(&mut self, id: MemcgId) -> bool {
+        let Some(way) = self.ways.get(&id) else { return self.leaves.get(id).is_some() };
+        if !way.children.is_empty() || way.live && way.resume.is_some() {
+            return true;
+        }
+        // Without memory the way stays, with nothing below it.
+        if way.live && !self.leaves.try_insert(way.memcg.clone()) {
+            return true;
+        }
+        let gone = self.ways.remove(&id);
+        shrink_after_removal(&mut self.ways);
+        gone.is_some_and(|way| way.live)
+    }
+
+    /// The group, if it holds something itself.
+    fn live(&self, id: MemcgId) -> Option<&Memcg> {
+        let way = self.ways.get(&id).filter(|way| way.live).map(|way| &way.memcg);
+        way.or_else(|| self.leaves.get(id))
     }
 
     /// Adds up to `max` live groups of `root`'s subtree to `found`, in pre-order: those after `after` (all if `None`), and
@@ -157,15 +184,23 @@ impl Summary {
         max: usize,
         found: &mut Vec<Memcg>,
     ) {
-        let Some(mut way) = self.ways.get(&root) else { return };
         let Some(mut path) = after.map_or(Some(Path::new()), copy) else { return };
-        if after.is_none() && until != Some(&[]) && way.live && try_push(found, way.memcg.clone()).is_err() {
-            return;
+        if after.is_none() && until != Some(&[]) {
+            if let Some(live) = self.live(root) {
+                if try_push(found, live.clone()).is_err() {
+                    return;
+                }
+            }
         }
+        let Some(mut way) = self.ways.get(&root) else { return };
         // The child last seen below the end of `path`; none yet, or the first step of `after` that does not lead on any more
         // (the group is gone, and its id may mean another by now).
         let there = self.there(root, &path);
         let mut seen = path.drain(there..).next();
+        if path.last().is_some_and(|last| !self.ways.contains_key(last)) {
+            // A leaf, with nothing below.
+            seen = path.pop();
+        }
         if let Some(below) = path.last().and_then(|last| self.ways.get(last)) {
             way = below;
         }
@@ -175,15 +210,17 @@ impl Summary {
                     if try_push(&mut path, child).is_err() || until.is_some_and(|until| path.as_slice() >= until) {
                         return;
                     }
-                    // INVARIANT 3: a child has a way.
-                    let Some(below) = self.ways.get(&child) else { return };
-                    if below.live && try_push(found, below.memcg.clone()).is_err() {
+                    let below = self.ways.get(&child);
+                    let live = match below {
+                        Some(below) => below.live.then_some(&below.memcg),
+                        None => self.leaves.get(child),
+                    };
+                    if live.is_some_and(|live| try_push(found, live.clone()).is_err()) {
                         return;
                     }
-                    if below.children.is_empty() {
-                        seen = path.pop();
-                    } else {
-                        (way, seen) = (below, None);
+                    match below {
+                        Some(below) => (way, seen) = (below, None),
+                        None => seen = path.pop(),
                     }
                 }
                 None => {
@@ -204,8 +241,7 @@ impl Summary {
         if self.there(root, path) < path.len() {
             return None;
         }
-        let way = self.ways.get(path.last().unwrap_or(&root))?;
-        way.live.then(|| way.memcg.clone())
+        self.live(*path.last().unwrap_or(&root)).cloned()
     }
 
     /// How many steps of `path` still lead down from `root`.
@@ -227,46 +263,66 @@ impl Summary {
 
     /// Notes where a round from `root` stopped. Forgotten when the subtree is empty, or there is no memory.
     pub(crate) fn set_resume(&mut self, root: MemcgId, who: Resume, position: Option<Position>) {
-        if let Some(way) = self.ways.get_mut(&root) {
-            if position.is_some() || way.resume.is_some() {
-                if way.resume.is_none() {
-                    way.resume = try_box([None, None]);
-                }
-                let Some(resume) = &mut way.resume else { return };
-                resume[who as usize] = position;
-                if resume.iter().all(Option::is_none) {
-                    way.resume = None;
-                }
+        let way = match (position.is_some(), self.leaves.get(root)) {
+            (true, Some(leaf)) => {
+                let leaf = leaf.clone();
+                self.way_of(&leaf)
+            }
+            _ => self.ways.get_mut(&root),
+        };
+        let Some(way) = way else { return };
+        if position.is_none() && way.resume.is_none() {
+            return;
+        }
+        if way.resume.is_none() {
+            way.resume = try_box([None, None]);
+        }
+        if let Some(resume) = &mut way.resume {
+            resume[who as usize] = position;
+            if resume.iter().all(Option::is_none) {
+                way.resume = None;
             }
         }
+        self.fold(root);
     }
 
     pub(super) fn bytes(&self) -> usize {
         let children: usize = self.ways.values().map(|way| way.children.bytes()).sum();
         let resumes: usize = self.ways.values().filter_map(|way| way.resume.as_ref()).map(|r| resume_bytes(r)).sum();
-        self.ways.allocation_size() + children + resumes
+        self.leaves.bytes() + self.ways.allocation_size() + children + resumes
     }
 
     #[cfg(all(test, not(lowwater_loom)))]
-    pub(super) fn live(&self) -> impl Iterator<Item = &Memcg> {
-        self.ways.values().filter(|way| way.live).map(|way| &way.memcg)
+    pub(super) fn all_live(&self) -> impl Iterator<Item = &Memcg> {
+        self.ways.values().filter(|way| way.live).map(|way| &way.memcg).chain(self.leaves.iter())
     }
 
     #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn assert_valid(&self) {
+        let is_known = |id| self.leaves.get(id).is_some() != self.ways.contains_key(&id);
+        let leads_to = |group: &Memcg| {
+            if let Some(parent) = group.parent() {
+                let parent =
+                    self.ways.get(&parent.id()).expect("the parent of a group that is known has a way (invariant 3)");
+                assert!(
+                    parent.children.contains(group.id().get()),
+                    "its parent's way leads to {group:?} (invariant 3)"
+                );
+            }
+        };
+        self.leaves.iter().for_each(leads_to);
         for (id, way) in &self.ways {
             assert_eq!(*id, way.memcg.id(), "a way stands under its group's id");
             assert!(way.live || !way.children.is_empty(), "group {id} has a way that leads to nothing (invariant 3)");
             let mut children = Vec::new();
             way.children.collect(0..=u32::MAX, &mut children);
             for child in children {
-                let child = self.ways.get(&MemcgId::new(child)).expect("a child's way exists (invariant 3)");
-                assert_eq!(child.memcg.parent(), Some(&way.memcg), "a child's way hangs under its parent's");
+                let id = MemcgId::new(child);
+                assert!(is_known(id), "child {id} is a leaf or has a way (invariant 3)");
+                let child = self.ways.get(&id).map(|way| &way.memcg).or_else(|| self.leaves.get(id));
+                assert_eq!(child.and_then(Memcg::parent), Some(&way.memcg), "a child hangs under its parent's way");
             }
-            if let Some(parent) = way.memcg.parent() {
-                let parent = self.ways.get(&parent.id()).expect("the parent of a way has a way (invariant 3)");
-                assert!(parent.children.contains(id.get()), "the parent's way leads to group {id} (invariant 3)");
-            }
+            leads_to(&way.memcg);
         }
     }
 }

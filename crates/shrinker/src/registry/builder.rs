@@ -4,16 +4,16 @@ use alloc::{boxed::Box, sync::Arc};
 
 use core::alloc::Layout;
 use lowwater_lru_core::fallible::{try_arc, try_str};
-use lowwater_lru_core::{Memcg, NodeId, Occupancy};
+use lowwater_lru_core::{NodeId, Occupancy};
 
 use super::entry::Entry;
 use super::options::Options;
 use super::registration::Registration;
+use super::seat::Seat;
 use super::select::Caches;
-use super::{Gate, Inner};
+use super::Inner;
 use crate::error::AllocError;
 use crate::id::ShrinkerId;
-use crate::map::{Key, Map};
 use crate::shrinker::Shrinker;
 
 /// The first of two steps, from [`Registry::builder`](crate::Registry::builder).
@@ -102,10 +102,11 @@ impl<'a> ShrinkerBuilder<'a> {
             self.inner.ids.lock().put(id);
             return Err(AllocError::NoMemory);
         };
-        let claim = Claim { inner: Arc::clone(self.inner), key };
-        let listener = Listener { map: Arc::clone(&self.inner.map), key, options: self.options };
-        let listener = try_arc(listener).ok_or(AllocError::NoMemory)?;
-        Ok(Prepared { claim, name, options: self.options, listener })
+        let Some(seat) = try_arc(Seat::new(Arc::clone(&self.inner.map), key, self.options)) else {
+            self.inner.close(key);
+            return Err(AllocError::NoMemory);
+        };
+        Ok(Prepared { claim: Claim { inner: Arc::clone(self.inner), seat }, name })
     }
 }
 
@@ -118,13 +119,12 @@ impl core::fmt::Debug for ShrinkerBuilder<'_> {
 /// An id, its bits and its debts; given back clean (S17).
 pub(super) struct Claim {
     pub(super) inner: Arc<Inner>,
-    pub(super) key: Key,
+    seat: Arc<Seat>,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.inner.map.close(self.key);
-        self.inner.ids.lock().put(ShrinkerId::new(self.key.id));
+        self.inner.close(self.seat.key);
     }
 }
 
@@ -133,21 +133,19 @@ impl Drop for Claim {
 pub struct Prepared {
     claim: Claim,
     name: Box<str>,
-    options: Options,
-    listener: Arc<Listener>,
 }
 
 impl Prepared {
     /// The id.
     pub fn id(&self) -> ShrinkerId {
-        ShrinkerId::new(self.claim.key.id)
+        ShrinkerId::new(self.claim.seat.key.id)
     }
 
     /// What the shrinker's lists are to be made with, so that it is asked where they hold something. A cache without such
     /// lists calls [`Occupancy::occupied`] itself, when a group's objects on a node go from none to some. After the
     /// registration has ended it listens no more, and may be kept.
     pub fn occupancy(&self) -> Arc<dyn Occupancy> {
-        Arc::clone(&self.listener) as Arc<dyn Occupancy>
+        Arc::clone(&self.claim.seat) as Arc<dyn Occupancy>
     }
 
     /// Lets the shrinker be called; from any thread, from now until the registration is dropped.
@@ -165,16 +163,15 @@ impl Prepared {
     ///
     /// [`AllocError::NoMemory`]; the id is given back.
     pub fn try_register(self, shrinker: Arc<dyn Shrinker>) -> Result<Registration, AllocError> {
-        let Self { claim, name, options, listener } = self;
-        let gate = try_arc(Gate::default()).ok_or(AllocError::NoMemory)?;
-        let inner = Arc::clone(&claim.inner);
-        if !options.memcg_aware {
-            let nodes = if options.numa_aware { inner.map.nodes() } else { 1 };
+        let Self { claim, name } = self;
+        let (inner, seat) = (Arc::clone(&claim.inner), Arc::clone(&claim.seat));
+        if !seat.options.memcg_aware {
+            let nodes = if seat.options.numa_aware { inner.map.nodes() } else { 1 };
             for node in 0..nodes {
-                listener.occupied(&inner.root, NodeId::new(node as u16));
+                seat.occupied(&inner.root, NodeId::new(node as u16));
             }
         }
-        let entry = Entry::new(name, claim.key, options, gate, shrinker);
+        let entry = Entry::new(name, seat, shrinker);
         let entry = try_arc(entry).ok_or(AllocError::NoMemory)?;
         // Publication comes last: whoever finds the entry finds it whole (S20).
         if !inner.publish(&entry) {
@@ -187,18 +184,5 @@ impl Prepared {
 impl core::fmt::Debug for Prepared {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Prepared").field("id", &self.id()).field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// Hears of lists that hold something, and sets their bits.
-pub(super) struct Listener {
-    map: Arc<Map>,
-    key: Key,
-    options: Options,
-}
-
-impl Occupancy for Listener {
-    fn occupied(&self, memcg: &Memcg, node: NodeId) {
-        self.map.set(self.options.memcg(memcg), self.options.node(node), self.key);
     }
 }

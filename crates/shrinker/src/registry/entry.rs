@@ -2,25 +2,18 @@
 
 use alloc::{boxed::Box, sync::Arc};
 
-use lowwater_lru_core::sync::atomic::{AtomicBool, Ordering};
 use lowwater_lru_core::Bytes;
 
 use super::arc_bytes;
-use super::gate::Gate;
-use super::options::Options;
+use super::seat::Seat;
 use crate::control::ShrinkControl;
-use crate::map::Key;
 use crate::shrinker::{Count, Scan, Shrinker};
 use crate::stats::Visited;
 
 /// What the registry keeps of a shrinker.
 pub(crate) struct Entry {
     pub(crate) name: Box<str>,
-    pub(crate) key: Key,
-    pub(crate) options: Options,
-    pub(crate) gate: Arc<Gate>,
-    /// Set by the first callback that panics, and never cleared: nobody calls this shrinker again.
-    aside: AtomicBool,
+    seat: Arc<Seat>,
     shrinker: Arc<dyn Shrinker>,
 }
 
@@ -33,7 +26,7 @@ pub(crate) struct Held {
 
 /// A thread inside a gate.
 struct Inside {
-    gate: Arc<Gate>,
+    seat: Arc<Seat>,
     visited: Visited,
 }
 
@@ -41,14 +34,8 @@ struct Inside {
 pub(crate) struct Panicked;
 
 impl Entry {
-    pub(crate) fn new(
-        name: Box<str>,
-        key: Key,
-        options: Options,
-        gate: Arc<Gate>,
-        shrinker: Arc<dyn Shrinker>,
-    ) -> Self {
-        Self { name, key, options, gate, aside: AtomicBool::new(false), shrinker }
+    pub(crate) fn new(name: Box<str>, seat: Arc<Seat>, shrinker: Arc<dyn Shrinker>) -> Self {
+        Self { name, seat, shrinker }
     }
 
     /// Goes in, if the gate is open and the shrinker is well.
@@ -58,31 +45,27 @@ impl Entry {
         }
         Some(Held {
             entry: Arc::clone(self),
-            inside: Inside { gate: Arc::clone(&self.gate), visited: Visited::default() },
+            inside: Inside { seat: Arc::clone(&self.seat), visited: Visited::default() },
         })
     }
 
-    /// Bytes allocated for it: this, its gate, its listener, its name; not the shrinker.
+    /// Bytes allocated for it: this, its seat, its name; not the shrinker.
     pub(crate) fn bytes(&self) -> usize {
-        arc_bytes::<Self>() + arc_bytes::<Gate>() + arc_bytes::<super::builder::Listener>() + self.name.len()
+        arc_bytes::<Self>() + arc_bytes::<Seat>() + self.name.len()
     }
+}
 
-    /// Has a callback panicked?
-    pub(crate) fn is_aside(&self) -> bool {
-        // Relaxed: a call more by a thread that does not see it yet does no harm.
-        self.aside.load(Ordering::Relaxed)
-    }
+impl core::ops::Deref for Entry {
+    type Target = Seat;
 
-    /// Nobody shall call it again; see [`Inner::set_aside`](super::Inner::set_aside).
-    pub(super) fn set_aside(&self) {
-        // Relaxed: see `is_aside`.
-        self.aside.store(true, Ordering::Relaxed);
+    fn deref(&self) -> &Seat {
+        &self.seat
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.gate.leave(&self.visited);
+        self.seat.gate.leave(&self.visited);
     }
 }
 

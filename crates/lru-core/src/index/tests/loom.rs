@@ -375,7 +375,7 @@ fn but_not_when_the_first_directory_is_published_relaxed() {
 fn a_reader_beside_a_new_chunk() {
     let index = index();
     let mut handles = Vec::from([add(index, 1, 10)]);
-    while index.slab().shared().free() > 0 {
+    while index.slab().shared().unwrap().free() > 0 {
         handles.push(entry(index, 3, 30));
     }
     let reader = thread::spawn(move || {

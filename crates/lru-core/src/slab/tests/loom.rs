@@ -62,7 +62,7 @@ fn a_reader_beside_an_end() {
     reader.join().unwrap();
     slab.collect();
     slab.assert_valid();
-    assert_eq!(slab.shared().out(), 0, "the chunk went back");
+    assert_eq!(slab.shared().unwrap().out(), 0, "the chunk went back");
     // SAFETY: it came from `Box::leak`, and the other thread is joined.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
     // SAFETY: as above.
@@ -93,7 +93,7 @@ fn two_ends_at_once_leave_the_slab_in_order() {
         drop(three);
         slab.collect();
         slab.assert_valid();
-        assert_eq!(slab.shared().out(), 0);
+        assert_eq!(slab.shared().unwrap().out(), 0);
         // SAFETY: it came from `Box::leak`, and the other thread is joined.
         drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
     });
@@ -119,7 +119,7 @@ fn but_not_under_its_own_lock() {
     with_mutant("slots_back_under_lock", || model(ends_beside_the_end_of_the_slab));
 }
 
-/// Two threads make the first objects, and one of them the stripes.
+/// Two threads make the first objects, and one of them what they share, and the stripes.
 fn a_first_object_beside_another() {
     let slab: &'static Slab<Watched> = Box::leak(Box::new(Slab::new()));
     let other = thread::spawn(move || watched(slab, 1));
@@ -127,7 +127,7 @@ fn a_first_object_beside_another() {
     drop((mine, other.join().unwrap()));
     slab.collect();
     slab.assert_valid();
-    assert_eq!(slab.shared().out(), 0);
+    assert_eq!(slab.shared().unwrap().out(), 0);
     // SAFETY: it came from `Box::leak`, and the other thread is joined.
     drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
 }
@@ -141,4 +141,10 @@ fn stripes_are_seen_as_they_were_made() {
 #[should_panic]
 fn but_not_when_they_are_published_relaxed() {
     with_mutant("stripes_relaxed", || model(a_first_object_beside_another));
+}
+
+#[test]
+#[should_panic]
+fn and_what_all_objects_share_is_not_if_nothing_says_so() {
+    with_mutant("slab_relaxed", || model(a_first_object_beside_another));
 }

@@ -1,6 +1,6 @@
 //! One property, one test.
 
-use crate::slab::{Slab, Slot, SlotState};
+use crate::slab::{Shared, Slab, Slot, SlotState, Slotted};
 use crate::sync::Mutex;
 use crate::{pin, Links, NodeId};
 use alloc::sync::Arc;
@@ -47,6 +47,11 @@ fn stay_on_one_processor() {
     }
 }
 
+/// Of a slab that had objects.
+fn shared<T: Slotted>(slab: &Slab<T>) -> &Shared<T> {
+    slab.shared().expect("objects were made")
+}
+
 /// Other tests' readers come and go.
 fn eventually(is: impl Fn() -> bool) {
     while !is() {
@@ -57,7 +62,9 @@ fn eventually(is: impl Fn() -> bool) {
 #[test]
 fn an_empty_slab_and_its_first_object_cost_little() {
     let (slab, dropped) = (Slab::new(), Arc::default());
-    assert!(slab.footprint().get() < 600, "{:?}", slab.footprint());
+    assert_eq!(slab.footprint().get(), 0);
+    assert!(slab.collect() == slab.waiting() && slab.begin_migration() == 0, "there is nothing");
+    slab.end_migration();
     let _thing = thing(&slab, 1, &dropped);
     assert!(slab.footprint().get() < 600 + 1536, "{:?}", slab.footprint());
 }
@@ -79,7 +86,7 @@ fn what_is_dropped_is_dropped_once_and_its_memory_goes_back() {
     drop(things);
     eventually(|| slab.collect().get() == 0);
     assert_eq!(dropped.load(Ordering::Relaxed), 38_000);
-    assert_eq!(slab.shared().out(), 0);
+    assert_eq!(shared(&slab).out(), 0);
     slab.assert_valid();
 }
 
@@ -195,9 +202,9 @@ fn a_slab_may_end_while_its_objects_are_dropped() {
     let last = owners.pop();
     drop(owners);
     let pass = || {
-        slab.shared().stripes.all().any(|stripe| {
+        shared(&slab).stripes.all().any(|stripe| {
             let mut stripe = stripe.lock();
-            slab.shared().advance(&mut stripe, true);
+            shared(&slab).advance(&mut stripe, true);
             stripe.passed.len >= 2
         })
     };
@@ -235,7 +242,7 @@ fn slots_are_of_the_node_that_was_asked_for() {
         slab.assert_valid();
     }
     eventually(|| slab.collect().get() == 0);
-    assert_eq!(slab.shared().out(), 0);
+    assert_eq!(shared(&slab).out(), 0);
 }
 
 #[test]
@@ -258,23 +265,40 @@ fn threads_that_allocate_and_retire_lose_nothing() {
         }
     });
     eventually(|| slab.collect().get() == 0);
-    assert_eq!((dropped.load(Ordering::Relaxed), slab.shared().out()), (80_000, 0));
+    assert_eq!((dropped.load(Ordering::Relaxed), shared(&slab).out()), (80_000, 0));
     slab.assert_valid();
 }
 
 /// One object of twelve stays, everywhere, on each of `nodes` nodes.
 #[cfg(not(miri))]
 fn scattered(slab: &Slab<Thing>, nodes: u16, dropped: &Arc<AtomicUsize>) -> Vec<Slot<Thing>> {
+    thinned(slab, nodes, dropped, |at| at % 12 < usize::from(nodes))
+}
+
+/// Of many objects on `nodes` nodes those stay whose place in the order of their making is so.
+#[cfg(not(miri))]
+fn thinned(
+    slab: &Slab<Thing>,
+    nodes: u16,
+    dropped: &Arc<AtomicUsize>,
+    stays: impl Fn(usize) -> bool,
+) -> Vec<Slot<Thing>> {
     let mut things: Vec<_> =
         (0..100_000).map(|number| thing_on(slab, number, number as u16 % nodes, dropped)).collect();
     assert!(!slab.is_sparse() && slab.begin_migration() == 0, "nothing is to be gained");
     let mut at = 0;
     things.retain(|_| {
         at += 1;
-        at % 12 < usize::from(nodes)
+        stays(at)
     });
     eventually(|| slab.collect().get() == 0);
     things
+}
+
+#[cfg(not(miri))]
+fn leaves(slot: &Slot<Thing>) -> Option<NodeId> {
+    // SAFETY: it has its handle.
+    unsafe { Shared::leaves(slot.0) }
 }
 
 /// Without a migration no chunk is empty.
@@ -291,12 +315,6 @@ fn what_is_left_in_few_of_many_slots_moves_together_on_its_node() {
         assert!(leaving > things.len() * 3 / 4 && leaving <= things.len(), "{leaving} of {}", things.len());
         assert_eq!(slab.begin_migration(), 0, "it is under way");
         // What is freed meanwhile in chunks that are to be emptied is not used for what is made.
-        let leaves = |slot: &Slot<Thing>| {
-            // SAFETY: the object has its handle.
-            let number = unsafe { crate::slab::Shared::number(slot.0) };
-            // SAFETY: it is this slab's, and has its handle.
-            unsafe { slab.shared().leaves(number) }
-        };
         let mut moved = 0;
         for slot in &mut things {
             if let Some(node) = leaves(slot) {
@@ -328,4 +346,48 @@ fn chunks_that_were_not_emptied_are_used_again() {
     things.extend((0..80_000).map(|number| thing(&slab, number, &dropped)));
     assert!(slab.footprint().get() <= before + (64 << 10), "{:?}, {before} before", slab.footprint());
     slab.assert_valid();
+}
+
+/// What came back to a stripe before is as much in chunks that are to be emptied as anything.
+#[test]
+#[cfg(not(miri))]
+fn slots_at_hand_in_chunks_that_are_to_be_emptied_are_not_used() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things = scattered(&slab, 1, &dropped);
+    things.truncate(things.len() / 2);
+    eventually(|| {
+        let mut stripe = shared(&slab).stripes.here().lock();
+        shared(&slab).advance(&mut stripe, true);
+        stripe.passed.len > 0
+    });
+    things.truncate(things.len() - 200);
+    assert!(shared(&slab).stripes.here().lock().free.len() >= 200, "one came back for each that was dropped");
+    assert!(slab.begin_migration() > 0);
+    for number in 0..200 {
+        things.push(thing(&slab, number, &dropped));
+        assert!(things.last().and_then(leaves).is_none(), "object {number} is in a chunk that is to be emptied");
+    }
+    slab.end_migration();
+    slab.assert_valid();
+}
+
+/// All chunks are about as full, and a little less than half: not all can go.
+#[test]
+#[cfg(not(miri))]
+fn no_more_chunks_are_emptied_than_there_is_room_for_in_the_others() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things = thinned(&slab, 1, &dropped, |at| at % 25 < 12);
+    let before = slab.footprint().get();
+    let leaving = slab.begin_migration();
+    assert!(leaving > things.len() / 3 && leaving < things.len() * 2 / 3, "{leaving} of {}", things.len());
+    for slot in &mut things {
+        if leaves(slot).is_some() {
+            *slot = thing(&slab, slot.number, &dropped);
+        }
+        assert!(slab.footprint().get() <= before, "none is made for them: {:?}, {before} before", slab.footprint());
+    }
+    eventually(|| slab.collect().get() == 0);
+    slab.end_migration();
+    slab.assert_valid();
+    assert!(slab.footprint().get() < before * 6 / 10, "{:?} of {before}", slab.footprint());
 }

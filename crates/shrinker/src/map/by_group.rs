@@ -1,0 +1,82 @@
+//! A table of things that know their group, found by the group's id, which is stored nowhere else: nearly all groups of a large tree hold
+//! something, so a word for each counts.
+
+use hashbrown::HashTable;
+use lowwater_lru_core::{Memcg, MemcgId};
+
+use crate::hash::hash_of;
+
+/// What knows its group. The handle keeps the id from being given to another while the thing stands under it.
+pub(super) trait OfGroup {
+    fn memcg(&self) -> &Memcg;
+}
+
+impl OfGroup for Memcg {
+    fn memcg(&self) -> &Memcg {
+        self
+    }
+}
+
+/// See the module. A group has one thing at most.
+pub(super) struct ByGroup<T>(HashTable<T>);
+
+impl<T> Default for ByGroup<T> {
+    fn default() -> Self {
+        Self(HashTable::new())
+    }
+}
+
+impl<T: OfGroup> ByGroup<T> {
+    pub(super) fn get(&self, id: MemcgId) -> Option<&T> {
+        self.0.find(hash_of(id), |there| there.memcg().id() == id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: MemcgId) -> Option<&mut T> {
+        self.0.find_mut(hash_of(id), |there| there.memcg().id() == id)
+    }
+
+    /// Puts a thing in whose group has none; false without memory.
+    pub(super) fn try_insert(&mut self, thing: T) -> bool {
+        let has_room = self.0.try_reserve(1, hash).is_ok();
+        if has_room {
+            self.0.insert_unique(hash(&thing), thing, hash);
+        }
+        has_room
+    }
+
+    /// Takes a group's thing out, and gives back what the table has grown beyond its need, as [`crate::hash::shrink_after_removal`].
+    pub(super) fn remove(&mut self, id: MemcgId) -> Option<T> {
+        let there = self.0.find_entry(hash_of(id), |there| there.memcg().id() == id);
+        let (gone, _) = there.ok()?.remove();
+        if self.0.is_empty() {
+            self.0 = HashTable::new();
+        } else if self.0.len() < self.0.capacity() / 16 {
+            let mut smaller = Self::default();
+            // Without memory to move to it stays as it is.
+            if smaller.0.try_reserve(self.0.len() * 2, hash).is_ok() {
+                self.0.drain().for_each(|thing| {
+                    smaller.0.insert_unique(hash(&thing), thing, hash);
+                });
+                *self = smaller;
+            }
+        }
+        Some(gone)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Heap bytes of the table.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.allocation_size()
+    }
+}
+
+fn hash<T: OfGroup>(thing: &T) -> u64 {
+    hash_of(thing.memcg().id())
+}

@@ -1,0 +1,87 @@
+//! What a cache costs that holds nothing yet, and a tenant's first entry, by an allocator that counts: within their bounds, and no more
+//! than footprints tell.
+
+use allocation_counter::{measure, AllocationInfo};
+use lowwater::{Bytes, Cache, Runtime};
+
+/// What allocators add to an allocation, at most: a header of 8 bytes, and up to 8 so that the next is aligned.
+const ADDED: u64 = 16;
+
+const CACHES: usize = 1_000;
+const EMPTY_MAX: u64 = 1_024;
+const TENANTS: usize = 10_000;
+const FIRST_ENTRY_MAX: u64 = 256;
+
+fn runtime() -> Runtime {
+    Runtime::builder().budget(Bytes::gib(1)).build().unwrap()
+}
+
+fn cache(runtime: &Runtime) -> Cache<u64, u64> {
+    Cache::builder(runtime).weigher(|_, _| Bytes::ZERO).build().unwrap()
+}
+
+/// Bytes that are not given back, and what the allocator adds to them.
+fn held(allocated: &AllocationInfo) -> u64 {
+    u64::try_from(allocated.bytes_current).unwrap() + added(allocated)
+}
+
+fn added(allocated: &AllocationInfo) -> u64 {
+    u64::try_from(allocated.count_current).unwrap() * ADDED
+}
+
+#[test]
+fn an_empty_cache_costs_a_kilobyte_at_most() {
+    let runtime = runtime();
+    // What is made once for all does not count.
+    cache(&runtime).insert(0, 0).unwrap();
+    let mut caches = Vec::with_capacity(CACHES);
+    let allocated = measure(|| caches.extend((0..CACHES).map(|_| cache(&runtime))));
+    let each = held(&allocated) / CACHES as u64;
+    println!("{each} bytes an empty cache, {} of them added by the allocator", added(&allocated) / CACHES as u64);
+    assert!(each <= EMPTY_MAX, "{each} bytes an empty cache");
+}
+
+#[test]
+fn a_tenants_first_entry_costs_256_bytes_at_most() {
+    let runtime = runtime();
+    let cache = cache(&runtime);
+    cache.insert(0, 0).unwrap();
+    let tenants: Vec<_> = (0..TENANTS).map(|n| runtime.group(&format!("tenant{n}")).unwrap()).collect();
+    let footprint = || {
+        let parts = [cache.footprint(), runtime.registry().footprint(), runtime.tree().footprint()];
+        parts.iter().map(|bytes| bytes.get()).sum::<u64>()
+    };
+    let before = footprint();
+    let allocated = measure(|| {
+        for (n, tenant) in tenants.iter().enumerate() {
+            cache.entry(1 + n as u64).group(tenant).insert(0).unwrap();
+        }
+    });
+    assert_eq!(cache.len(), TENANTS + 1);
+    // Chunks of entries come from the system, and not from the allocator.
+    let told = footprint() - before;
+    assert!(u64::try_from(allocated.bytes_current).unwrap() <= told, "{allocated:?}, and {told} bytes are told");
+    let each = (told + added(&allocated)) / TENANTS as u64;
+    println!(
+        "{each} bytes a tenant's first entry, {} of them added by the allocator",
+        added(&allocated) / TENANTS as u64
+    );
+    assert!(each <= FIRST_ENTRY_MAX, "{each} bytes a tenant's first entry");
+}
+
+#[test]
+fn a_small_caches_footprint_is_what_is_allocated() {
+    let runtime = runtime();
+    // The lists of caches and of shrinkers that the runtime keeps have room for a few more after these.
+    let others: Vec<_> = (0..5).map(|_| cache(&runtime)).collect();
+    others[0].insert(0, 0).unwrap();
+    let registry = || runtime.registry().footprint().get();
+    let (before, mut made) = (registry(), None);
+    let allocated = measure(|| made = Some(cache(&runtime)));
+    let cache = made.unwrap();
+    let own = allocated.bytes_current as u64 - (registry() - before);
+    assert_eq!(cache.footprint().get(), own, "an empty one");
+    let before = registry() + cache.footprint().get();
+    let allocated = measure(|| drop(cache.insert(1, 1)));
+    assert_eq!(registry() + cache.footprint().get() - before, allocated.bytes_current as u64, "its first entry");
+}
