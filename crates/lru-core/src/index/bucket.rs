@@ -52,12 +52,11 @@ impl Bucket {
         Self { tags: [AtomicU64::new(0), AtomicU64::new(0)], numbers: core::array::from_fn(|_| AtomicU32::new(0)) }
     }
 
-    /// Both words of tags, the first one first: a tag that moved to a way further on is not missed.
+    /// Both words of tags. What is in one of them stays there, so it does not matter which is read first.
     #[inline]
     fn tags(&self, ordering: Ordering) -> [u64; 2] {
-        // Acquire in `find`: meets the Release in `put`.
-        let first = self.tags[0].load(ordering);
-        [first, self.tags[1].load(ordering)]
+        // Acquire where `find` asks: meets the Release in `put`.
+        [self.tags[0].load(ordering), self.tags[1].load(ordering)]
     }
 
     #[inline]
