@@ -1,9 +1,7 @@
 //! What a client has sent and nobody has looked at yet.
 //!
-//! A turn mostly uses up all it has read, so each thread has one buffer, which goes from one connection to the next and stays in the
-//! processor's cache. A connection keeps it only while a part of a command is in it; the next one gets another.
+//! A connection has a buffer of its own only while a part of a command is in it.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::ops::Deref;
@@ -12,16 +10,10 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Taken when the first bytes arrive; enough for many commands.
-const INPUT_BYTES: usize = 16 * 1024;
+use crate::spare;
 
 /// A read fills at most so much, however long the line in progress is.
 const READ_BYTES_MAX: usize = 64 * 1024;
-
-thread_local! {
-    /// The thread's buffer, while no connection has it.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
 
 /// A connection's input.
 #[derive(Debug, Default)]
@@ -29,17 +21,12 @@ pub struct Input(Vec<u8>);
 
 impl Input {
     /// Reads once, behind what is there: how many bytes that brought; 0 at the connection's end.
-    pub fn poll_read(
-        &mut self,
-        from: &mut (impl AsyncRead + Unpin),
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
+    pub fn poll_read(&mut self, from: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if self.0.capacity() == 0 {
-            self.0 = SPARE.take();
+            self.0 = spare::take();
         }
         if self.is_full() {
-            let more = self.0.capacity().clamp(INPUT_BYTES, READ_BYTES_MAX);
-            self.0.reserve_exact(more);
+            self.0.reserve_exact(self.0.capacity().min(READ_BYTES_MAX));
         }
         let read = pin!(from.read_buf(&mut self.0)).poll(cx);
         self.rest();
@@ -60,10 +47,7 @@ impl Input {
     /// Leaves the buffer to others while there is nothing in it.
     fn rest(&mut self) {
         if self.0.is_empty() {
-            let buffer = std::mem::take(&mut self.0);
-            if buffer.capacity() == INPUT_BYTES {
-                SPARE.set(buffer);
-            }
+            spare::give(std::mem::take(&mut self.0));
         }
     }
 }
@@ -81,6 +65,7 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
+    use crate::spare::SPARE_BYTES;
 
     #[test]
     fn a_buffer_goes_from_hand_to_hand() {
@@ -112,8 +97,8 @@ mod tests {
             assert!(matches!(input.poll_read(&mut from, &mut cx), Poll::Ready(Ok(1..=READ_BYTES_MAX))));
             assert!(input.is_full());
         }
-        assert_eq!(input.len(), 4 * INPUT_BYTES);
-        input.advance(4 * INPUT_BYTES);
-        assert_eq!((input.0.capacity(), SPARE.take().capacity()), (0, 0));
+        assert_eq!(input.len(), 4 * SPARE_BYTES);
+        input.advance(4 * SPARE_BYTES);
+        assert_eq!(input.0.capacity(), 0);
     }
 }

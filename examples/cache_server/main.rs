@@ -72,6 +72,7 @@ mod prefix;
 mod reply;
 mod scope;
 mod server;
+mod spare;
 mod stash;
 mod stats;
 mod store;

@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
+use crate::spare;
 use crate::value::Value;
 
 /// Replies of so many bytes are written out before the next command is looked at.
@@ -21,8 +22,8 @@ const OUTPUT_BYTES_MAX: usize = 128 * 1024;
 /// Slices for one write; the kernel takes up to 1024, but this many pieces are more than a socket buffer takes.
 const SLICES_MAX: usize = 64;
 
-/// Text kept from one batch to the next; more is given back.
-const TEXT_KEPT_BYTES_MAX: usize = 4096;
+/// Values of so many bytes are copied: to share them costs a count that all readers write, and a list of slices for the kernel.
+const COPIED_BYTES_MAX: usize = 4096;
 
 /// Digits of the largest number.
 const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
@@ -56,14 +57,16 @@ impl Output {
 
     /// Adds to a line, formatted.
     pub fn text(&mut self, text: std::fmt::Arguments<'_>) {
-        let before = self.text.len();
-        write!(self.text, "{text}").expect("writing to memory does not fail");
-        self.length += self.text.len() - before;
+        let buffer = self.buffer();
+        let before = buffer.len();
+        write!(buffer, "{text}").expect("writing to memory does not fail");
+        let added = buffer.len() - before;
+        self.length += added;
     }
 
     /// Adds to a line.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.text.extend_from_slice(bytes);
+        self.buffer().extend_from_slice(bytes);
         self.length += bytes.len();
     }
 
@@ -99,8 +102,8 @@ impl Output {
 
     /// Adds the bytes, and a line's end.
     pub fn data(&mut self, value: &Value) {
-        if let Some(short) = value.short() {
-            self.push(short);
+        if value.len() <= COPIED_BYTES_MAX {
+            value.pieces().for_each(|piece| self.push(piece));
         } else {
             self.values.push_back((self.text.len(), value.clone()));
             self.length += value.len();
@@ -128,6 +131,13 @@ impl Output {
             self.advance(written);
         }
         Ok(total as u64)
+    }
+
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.text.capacity() == 0 {
+            self.text = spare::take();
+        }
+        &mut self.text
     }
 
     /// Tries to write what is left.
@@ -177,8 +187,7 @@ impl Output {
             self.values.pop_front();
         }
         if self.written == self.length {
-            self.text.clear();
-            self.text.shrink_to(TEXT_KEPT_BYTES_MAX);
+            spare::give(std::mem::take(&mut self.text));
             (self.length, self.dropped, self.written) = (0, 0, 0);
         }
     }
