@@ -23,7 +23,7 @@ const OUTPUT_BYTES_MAX: usize = 128 * 1024;
 const SLICES_MAX: usize = 64;
 
 /// Values of so many bytes are copied: to share them costs a count that all readers write, and a list of slices for the kernel.
-const COPIED_BYTES_MAX: usize = 4096;
+const COPIED_BYTES_MAX: usize = 2048;
 
 /// Digits of the largest number.
 const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
