@@ -245,6 +245,7 @@ mod tests {
     fn what_a_thread_remembers_is_that_of_the_tenants_asked() {
         let (one, other) = (tenants(&[]), tenants(&[]));
         one.of(b"shop:a");
+        one.of(b"shop:b");
         other.count_read(b"shop:a", true);
         let hits =
             |tenants: &Tenants, name: &[u8]| tenants.find(name).map(|tenant| tenant.hits.load(Ordering::Relaxed));
