@@ -9,13 +9,14 @@ use std::future::{poll_fn, Future};
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
 use crate::commands;
+use crate::input::Input;
 use crate::parse::{Decoder, Gate, Knock, Refusal, Step};
 use crate::reply::Output;
 use crate::scope::Scope;
@@ -23,12 +24,6 @@ use crate::server::{Seat, Server, CLOSE_TIME_MAX};
 use crate::stats::{Counter, Tally};
 use crate::store::{ROOM_PAUSE, ROOM_TRIES_MAX};
 use crate::stream::Stream;
-
-/// Taken when the first bytes arrive; enough for many commands.
-const INPUT_BYTES: usize = 16 * 1024;
-
-/// A read fills at most so much, however long the line in progress is.
-const READ_BYTES_MAX: usize = 64 * 1024;
 
 /// After so many reads that filled the buffer, others get their turn. After one that did not, they get it at once: a client on another
 /// processor has its next request there before this thread could look, and one that always has would keep all others waiting.
@@ -47,7 +42,7 @@ pub async fn serve(seat: Seat, stream: Stream, scope: Scope, closing: watch::Rec
         stream,
     };
     let gate = server.settings.users.is_some().then(Gate::default);
-    let mut connection = Connection { session, gate, decoder, input: Vec::new() };
+    let mut connection = Connection { session, gate, decoder, input: Input::default() };
     if let Err(why) = connection.run().await {
         server.note(1, format_args!("connection closed: {why}"));
     }
@@ -73,7 +68,7 @@ struct Connection {
     /// Until the client has said who it is, where that is asked.
     gate: Option<Gate>,
     decoder: Decoder,
-    input: Vec<u8>,
+    input: Input,
 }
 
 /// What becomes of the connection.
@@ -98,14 +93,19 @@ enum Read {
 impl Connection {
     async fn run(&mut self) -> io::Result<()> {
         self.session.stream.set_nodelay()?;
+        let mut closing = self.session.closing.clone();
+        let mut closed = pin!(closing.changed());
+        // Asked once, so that it knows whom to wake: a task's waker stays the same. After that, a look is enough.
+        poll_fn(|cx| Poll::Ready(closed.as_mut().poll(cx).is_ready())).await;
         loop {
-            tokio::select! {
-                _ = self.session.closing.changed() => return self.drain().await,
-                ready = self.session.stream.readable() => ready?,
-            }
+            let first = poll_fn(|cx| match self.session.is_closing() {
+                true => Poll::Ready(None),
+                false => self.poll_read(cx).map(Some),
+            });
+            let Some(mut read) = first.await else { return self.drain().await };
             let mut reads = 1;
             loop {
-                match self.serve_read().await? {
+                match self.serve(read).await? {
                     Read::Last => return Ok(()),
                     Read::Nothing | Read::All => break,
                     Read::Part if reads < READS_PER_TURN => reads += 1,
@@ -114,9 +114,7 @@ impl Connection {
                         break;
                     }
                 }
-            }
-            if self.input.is_empty() {
-                self.input = Vec::new();
+                read = self.read().await;
             }
         }
     }
@@ -127,38 +125,38 @@ impl Connection {
         loop {
             // The event loop looks at the socket once more.
             tokio::task::yield_now().await;
-            let is_over = matches!(self.serve_read().await?, Read::Nothing | Read::Last);
+            let read = self.read().await;
+            let is_over = matches!(self.serve(read).await?, Read::Nothing | Read::Last);
             if is_over || started.elapsed() >= CLOSE_TIME_MAX {
                 return self.session.stream.shutdown().await;
             }
         }
     }
 
-    /// Reads once, and serves what that brought.
-    async fn serve_read(&mut self) -> io::Result<Read> {
-        match self.read().await {
+    /// Serves what a read brought.
+    async fn serve(&mut self, read: io::Result<usize>) -> io::Result<Read> {
+        match read {
             Ok(0) => return Ok(Read::Last),
             Ok(read) => self.session.tally.add(Counter::BytesRead, read as u64),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Nothing),
             Err(why) => return Err(why),
         }
-        let read = if self.input.len() < self.input.capacity() { Read::All } else { Read::Part };
+        let read = if self.input.is_full() { Read::Part } else { Read::All };
         let next = self.serve_input().await?;
         Ok(if next == Next::Close { Read::Last } else { read })
     }
 
-    /// Reads what there is, behind what is there.
+    /// Reads what there is, if there is something.
     async fn read(&mut self) -> io::Result<usize> {
-        if self.input.len() == self.input.capacity() {
-            let more = self.input.capacity().clamp(INPUT_BYTES, READ_BYTES_MAX);
-            self.input.reserve_exact(more);
+        let read = poll_fn(|cx| Poll::Ready(self.poll_read(cx))).await;
+        match read {
+            Poll::Ready(read) => read,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
         }
-        let mut read = pin!(self.session.stream.read_buf(&mut self.input));
-        poll_fn(|cx| match read.as_mut().poll(cx) {
-            Poll::Ready(read) => Poll::Ready(read),
-            Poll::Pending => Poll::Ready(Err(io::ErrorKind::WouldBlock.into())),
-        })
-        .await
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.input.poll_read(&mut self.session.stream, cx)
     }
 
     /// Serves all commands that are complete, and writes their replies.
@@ -215,7 +213,7 @@ impl Connection {
                 self.session.flush().await?;
             }
         }
-        self.input.drain(..used);
+        self.input.advance(used);
         self.session.flush().await?;
         Ok(next)
     }
@@ -229,6 +227,12 @@ impl Session {
         let written = self.output.flush(&mut self.stream).await?;
         self.tally.add(Counter::BytesWritten, written);
         Ok(())
+    }
+
+    /// Whether the server closes.
+    fn is_closing(&self) -> bool {
+        // It never sends, so an error is all there can be to see.
+        self.closing.has_changed().is_err()
     }
 
     /// Resolves when the server closes.

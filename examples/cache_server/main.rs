@@ -5,6 +5,7 @@
 //!             unix    server      accepts, bounds the number, closes cleanly
 //!                     threads     an event loop each, connections in turns
 //!                     connection  one task each: bytes in, replies out in batches
+//!                     input       bytes that nobody has looked at yet
 //!                     parse       bytes to commands; pure
 //!                     arrival     the memory of values that are not there whole yet
 //!                     scope       whose keys they may mean
@@ -62,6 +63,7 @@ mod connection;
 mod data;
 mod expiry;
 mod http;
+mod input;
 mod listen;
 mod name;
 mod options;
@@ -70,6 +72,7 @@ mod prefix;
 mod reply;
 mod scope;
 mod server;
+mod spare;
 mod stash;
 mod stats;
 mod store;

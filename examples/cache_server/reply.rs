@@ -9,9 +9,11 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use tokio::io::AsyncWrite;
 
+use crate::spare;
 use crate::value::Value;
 
 /// Replies of so many bytes are written out before the next command is looked at.
@@ -20,23 +22,25 @@ const OUTPUT_BYTES_MAX: usize = 128 * 1024;
 /// Slices for one write; the kernel takes up to 1024, but this many pieces are more than a socket buffer takes.
 const SLICES_MAX: usize = 64;
 
-/// Text kept from one batch to the next; more is given back.
-const TEXT_KEPT_BYTES_MAX: usize = 4096;
+/// Values of so many bytes are copied: to share them costs a count that all readers write, and a list of slices for the kernel.
+const COPIED_BYTES_MAX: usize = 2048;
+
+/// Digits of the largest number.
+const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
 
 /// Replies on their way out.
 #[derive(Debug, Default)]
 pub struct Output {
-    parts: VecDeque<Part>,
-    /// Of the first part: bytes already written.
-    written: usize,
-    /// All parts, less what is written.
+    /// All lines and short values.
+    text: Vec<u8>,
+    /// Long values, with where in the text they stand.
+    values: VecDeque<(usize, Value)>,
+    /// Text and values, and those values that were written and dropped.
     length: usize,
-}
-
-#[derive(Debug)]
-enum Part {
-    Text(Vec<u8>),
-    Value(Value),
+    /// Of that, what those that were dropped had.
+    dropped: usize,
+    /// Of the length: bytes already written.
+    written: usize,
 }
 
 impl Output {
@@ -70,21 +74,38 @@ impl Output {
     pub fn value(&mut self, key: &[u8], value: &Value, unique: bool) {
         self.push(b"VALUE ");
         self.push(key);
-        let (flags, length) = (value.flags(), value.len());
+        self.number(u64::from(value.flags()));
+        self.number(value.len() as u64);
         if unique {
-            self.format(format_args!(" {flags} {length} {}", value.unique()));
-        } else {
-            self.format(format_args!(" {flags} {length}"));
+            self.number(value.unique());
         }
+        self.push(b"\r\n");
         self.data(value);
+    }
+
+    /// Adds a space and a number: a formatter would take longer than all else that a `get` does for its line.
+    fn number(&mut self, number: u64) {
+        let mut digits = [0; DIGITS_MAX];
+        let mut first = DIGITS_MAX;
+        let mut left = number;
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (left % 10) as u8;
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        self.push(b" ");
+        self.push(&digits[first..]);
     }
 
     /// Adds the bytes, and a line's end.
     pub fn data(&mut self, value: &Value) {
-        if let Some(short) = value.short() {
-            self.push(short);
+        if value.len() <= COPIED_BYTES_MAX {
+            value.pieces().for_each(|piece| self.push(piece));
         } else {
-            self.parts.push_back(Part::Value(value.clone()));
+            self.values.push_back((self.text.len(), value.clone()));
             self.length += value.len();
         }
         self.push(b"\r\n");
@@ -92,7 +113,7 @@ impl Output {
 
     /// Whether it should be written out before more is added.
     pub fn is_full(&self) -> bool {
-        self.length >= OUTPUT_BYTES_MAX
+        self.length - self.written >= OUTPUT_BYTES_MAX
     }
 
     /// Writes everything out, and says how much that was.
@@ -101,15 +122,9 @@ impl Output {
     ///
     /// The client is gone.
     pub async fn flush(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<u64> {
-        let total = self.length;
-        while self.length > 0 {
-            // Made again for each try, so that who waits does not keep a kilobyte of them.
-            let written = poll_fn(|cx| {
-                let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-                let count = self.slices(&mut slices);
-                Pin::new(&mut *to).poll_write_vectored(cx, &slices[..count])
-            })
-            .await?;
+        let total = self.length - self.written;
+        while self.written < self.length {
+            let written = poll_fn(|cx| self.poll_write(Pin::new(&mut *to), cx)).await?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
@@ -118,25 +133,40 @@ impl Output {
         Ok(total as u64)
     }
 
-    /// The text at the end; a new one behind a value.
     fn buffer(&mut self) -> &mut Vec<u8> {
-        if !matches!(self.parts.back(), Some(Part::Text(_))) {
-            self.parts.push_back(Part::Text(Vec::new()));
+        if self.text.capacity() == 0 {
+            self.text = spare::take();
         }
-        match self.parts.back_mut() {
-            Some(Part::Text(text)) => text,
-            _ => unreachable!("a text was just put there"),
-        }
+        &mut self.text
     }
 
-    /// Fills `slices` from the front of the output; how many it filled.
+    /// Tries to write what is left.
+    fn poll_write(&self, to: Pin<&mut impl AsyncWrite>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.values.is_empty() {
+            return to.poll_write(cx, &self.text[self.written - self.dropped..]);
+        }
+        // Made again for each try, so that who waits does not keep a kilobyte of them.
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = self.slices(&mut slices);
+        to.poll_write_vectored(cx, &slices[..count])
+    }
+
+    /// Fills `slices` with the front of what is left; how many it filled.
     fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
         let mut count = 0;
-        for (index, part) in self.parts.iter().enumerate() {
-            let skip = if index == 0 { self.written } else { 0 };
-            match part {
-                Part::Text(text) => count += fill(&mut slices[count..], [&text[skip..]].into_iter()),
-                Part::Value(value) => count += fill(&mut slices[count..], value.pieces_from(skip)),
+        let mut skip = self.written - self.dropped;
+        let mut from = 0;
+        let end = (self.text.len(), None);
+        let values = self.values.iter().map(|(at, value)| (*at, Some(value)));
+        for (at, value) in values.chain([end]) {
+            let text = &self.text[from..at];
+            from = at;
+            count += fill(&mut slices[count..], [&text[skip.min(text.len())..]].into_iter());
+            skip = skip.saturating_sub(text.len());
+            if let Some(value) = value {
+                let skipped = skip.min(value.len());
+                count += fill(&mut slices[count..], value.pieces_from(skipped));
+                skip -= skipped;
             }
             if count == SLICES_MAX {
                 break;
@@ -145,26 +175,20 @@ impl Output {
         count
     }
 
+    /// So much more was written. Drops the values that were, and all of it at the end.
     fn advance(&mut self, written: usize) {
-        self.length -= written;
         self.written += written;
-        while let Some(part) = self.parts.pop_front() {
-            let length = match &part {
-                Part::Text(text) => text.len(),
-                Part::Value(value) => value.len(),
-            };
-            if self.written < length {
-                self.parts.push_front(part);
-                return;
+        while let Some((at, value)) = self.values.front() {
+            let end = self.dropped + at + value.len();
+            if self.written < end {
+                break;
             }
-            self.written -= length;
-            if let (Part::Text(mut text), true) = (part, self.parts.is_empty()) {
-                // The last text stays, as the next batch's first.
-                text.clear();
-                text.shrink_to(TEXT_KEPT_BYTES_MAX);
-                self.parts.push_back(Part::Text(text));
-                return;
-            }
+            self.dropped += value.len();
+            self.values.pop_front();
+        }
+        if self.written == self.length {
+            spare::give(std::mem::take(&mut self.text));
+            (self.length, self.dropped, self.written) = (0, 0, 0);
         }
     }
 }
@@ -181,7 +205,6 @@ fn fill<'a>(slices: &mut [IoSlice<'a>], bytes: impl Iterator<Item = &'a [u8]>) -
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::task::{Context, Poll};
 
     use super::*;
     use crate::data::Data;
@@ -220,10 +243,10 @@ mod tests {
             let mut expected = Vec::new();
             for length in [0, 10, 2049, 4088, 8176, 50_000] {
                 let bytes: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
-                let value = Value::new(b"k", 3, Marks::default(), 9, &Data::copy(&bytes, &stash));
+                let value = Value::new(b"k", 3, Marks::default(), u64::MAX, &Data::copy(&bytes, &stash));
                 output.value(b"k", &value, length == 10);
                 output.line("END");
-                let unique = if length == 10 { " 9" } else { "" };
+                let unique = if length == 10 { format!(" {}", u64::MAX) } else { String::new() };
                 expected.extend(format!("VALUE k 3 {length}{unique}\r\n").bytes());
                 expected.extend(bytes);
                 expected.extend(b"\r\nEND\r\n");

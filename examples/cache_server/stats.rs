@@ -3,8 +3,10 @@
 //! Each connection counts in a [`Tally`] of its own and adds it to the [`Counters`] of all when it writes its replies out. So a
 //! `get` touches no line that another core writes, and whoever reads a reply finds its command counted.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use crossbeam_utils::CachePadded;
 
 use crate::reply::Output;
 use crate::server::Server;
@@ -50,45 +52,74 @@ counters! {
     RejectedConnections "rejected_connections",
 }
 
-/// The server's counters.
+/// Threads that count without a line that another writes; more of them share.
+const STRIPES: usize = 16;
+
+/// The server's counters, a part of them for each thread.
 #[derive(Debug, Default)]
-pub struct Counters([AtomicU64; NAMES.len()]);
+pub struct Counters([CachePadded<Stripe>; STRIPES]);
+
+type Stripe = [AtomicU64; NAMES.len()];
+
+/// Numbers the threads that count.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    // Relaxed: only that few threads have the same matters.
+    static STRIPE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
+}
 
 /// One connection's counts since it last wrote.
 #[derive(Debug, Default)]
-pub struct Tally([u64; NAMES.len()]);
+pub struct Tally {
+    counts: [u64; NAMES.len()],
+    /// A bit for each that is not 0.
+    counted: u32,
+}
+
+const _: () = assert!(NAMES.len() <= u32::BITS as usize);
 
 impl Counters {
     /// Adds one.
     pub fn count(&self, counter: Counter) {
         // Relaxed: a tally; nothing is read by its light.
-        self.0[counter as usize].fetch_add(1, Ordering::Relaxed);
+        self.stripe()[counter as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes what a connection has counted.
     pub fn add(&self, tally: &mut Tally) {
-        for (total, count) in self.0.iter().zip(&mut tally.0).filter(|(_, count)| **count > 0) {
+        let stripe = self.stripe();
+        while tally.counted != 0 {
+            let counter = tally.counted.trailing_zeros() as usize;
+            tally.counted &= tally.counted - 1;
             // Relaxed: as in `count`.
-            total.fetch_add(std::mem::take(count), Ordering::Relaxed);
+            stripe[counter].fetch_add(std::mem::take(&mut tally.counts[counter]), Ordering::Relaxed);
         }
+    }
+
+    fn stripe(&self) -> &Stripe {
+        &self.0[STRIPE.with(|stripe| *stripe)]
     }
 
     /// One of them.
     pub fn get(&self, counter: Counter) -> u64 {
+        self.sum(counter as usize)
+    }
+
+    fn sum(&self, counter: usize) -> u64 {
         // Relaxed: as in `count`.
-        self.0[counter as usize].load(Ordering::Relaxed)
+        self.0.iter().map(|stripe| stripe[counter].load(Ordering::Relaxed)).sum()
     }
 
     fn reset(&self) {
-        for counter in &self.0 {
+        for counter in self.0.iter().flat_map(|stripe| stripe.iter()) {
             // Relaxed: as in `count`.
             counter.store(0, Ordering::Relaxed);
         }
     }
 
     pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        // Relaxed: as in `count`.
-        NAMES.iter().zip(&self.0).map(|(name, counter)| (*name, counter.load(Ordering::Relaxed)))
+        NAMES.iter().enumerate().map(|(counter, name)| (*name, self.sum(counter)))
     }
 }
 
@@ -99,7 +130,8 @@ impl Tally {
     }
 
     pub fn add(&mut self, counter: Counter, amount: u64) {
-        self.0[counter as usize] += amount;
+        self.counts[counter as usize] += amount;
+        self.counted |= 1 << counter as usize;
     }
 }
 
@@ -214,4 +246,35 @@ pub fn reset(server: &Server, out: &mut Output) {
 /// One line.
 pub fn stat(out: &mut Output, name: &str, value: impl std::fmt::Display) {
     out.format(format_args!("STAT {name} {value}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_threads_count_adds_up_once() {
+        let counters = Counters::default();
+        std::thread::scope(|scope| {
+            for _ in 0..STRIPES + 3 {
+                scope.spawn(|| {
+                    let mut tally = Tally::default();
+                    tally.count(Counter::CmdGet);
+                    tally.add(Counter::RejectedConnections, 5);
+                    counters.add(&mut tally);
+                    counters.add(&mut tally);
+                    tally.count(Counter::CmdGet);
+                    counters.add(&mut tally);
+                    counters.count(Counter::CmdSet);
+                });
+            }
+        });
+        let threads = STRIPES as u64 + 3;
+        let counted: Vec<_> = counters.all().filter(|(_, count)| *count > 0).collect();
+        let expected = [("cmd_get", 2 * threads), ("cmd_set", threads), ("rejected_connections", 5 * threads)];
+        assert_eq!(counted, expected);
+        assert_eq!(counters.get(Counter::CmdGet), 2 * threads);
+        counters.reset();
+        assert!(counters.all().all(|(_, count)| count == 0));
+    }
 }

@@ -3,6 +3,11 @@
 //! Each tenant is a group of a [`Runtime`], each value an entry of one [`Cache`], charged to its key's tenant. There is no
 //! other size anywhere: who may keep how much follows from the budget, the tenants' limits, and who uses what.
 
+mod departures;
+mod report;
+#[cfg(test)]
+mod tests;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,9 +24,12 @@ use crate::data::Data;
 use crate::expiry::Expiry;
 use crate::name::{AsIs, Name, Names};
 use crate::stash::Stash;
-use crate::tenant::{Tenant, Tenants};
+use crate::tenant::Tenants;
 use crate::value::{Marks, Value};
-use crate::watch::Watchers;
+
+use departures::Departures;
+pub use departures::Gone;
+pub use report::TenantReport;
 
 /// A key lies with its value.
 type Values = Cache<Name, Value, AsIs>;
@@ -63,24 +71,6 @@ pub struct Store {
     evict: bool,
 }
 
-/// Those who left before somebody removed them.
-#[derive(Debug, Default)]
-struct Departures {
-    evicted_unfetched: AtomicU64,
-    expired_unfetched: AtomicU64,
-    evicted_idle_seconds: AtomicU64,
-    watchers: Watchers,
-}
-
-/// What `stats items` shows of those who left.
-#[derive(Debug)]
-pub struct Gone {
-    pub evicted_unfetched: u64,
-    pub expired_unfetched: u64,
-    /// How long the last one evicted had not been used.
-    pub evicted_idle_seconds: u64,
-}
-
 /// What an update finds under its key.
 #[derive(Clone, Copy, Debug)]
 pub struct There<'a> {
@@ -113,28 +103,6 @@ pub enum Edit {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory storing object")]
 pub struct NoMemory;
-
-/// What `stats` shows of the whole store.
-#[derive(Debug)]
-pub struct Totals {
-    pub bytes: u64,
-    pub items: u64,
-    pub total_items: u64,
-    pub evictions: u64,
-    pub expired: u64,
-}
-
-/// What `stats tenants` shows of one tenant.
-#[derive(Debug)]
-pub struct TenantReport {
-    pub name: String,
-    pub bytes: u64,
-    pub items: u64,
-    pub hits: u64,
-    pub misses: u64,
-    pub evictions: u64,
-    pub limits: Limits,
-}
 
 impl<'a> There<'a> {
     fn of(current: &'a Current<'_, Name, Value>) -> Self {
@@ -399,17 +367,6 @@ impl Store {
         self.departures.watchers.join()
     }
 
-    pub fn gone(&self) -> Gone {
-        let Departures { evicted_unfetched, expired_unfetched, evicted_idle_seconds, .. } = &*self.departures;
-        // Relaxed: tallies for people.
-        let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Gone {
-            evicted_unfetched: tally(evicted_unfetched),
-            expired_unfetched: tally(expired_unfetched),
-            evicted_idle_seconds: tally(evicted_idle_seconds),
-        }
-    }
-
     /// From now on, no value that was put there before is there. Their memory comes back with [`drop_flushed`](Self::drop_flushed).
     pub fn flush(&self) {
         // Release: meets the Acquire in `is_there`. Of two flushes the younger holds.
@@ -419,6 +376,11 @@ impl Store {
     /// Drops the values that [`flush`](Self::flush) has ended.
     pub fn drop_flushed(&self) {
         self.cache.retain(|_, value| self.is_there(value));
+    }
+
+    /// Those who left before somebody removed them.
+    pub fn gone(&self) -> Gone {
+        self.departures.gone()
     }
 
     /// Whether it is that of `key`, and no flush has ended it.
@@ -432,27 +394,9 @@ impl Store {
         value.unique() > self.flushed.load(Ordering::Acquire)
     }
 
-    pub fn totals(&self) -> Totals {
-        let stats = self.cache.stats();
-        Totals {
-            bytes: self.runtime.root().usage().get(),
-            items: self.cache.len() as u64,
-            total_items: stats.inserts,
-            evictions: stats.evictions,
-            expired: stats.expired,
-        }
-    }
-
     /// What the cache lives in.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
-    }
-
-    /// The tenants by name.
-    pub fn tenants(&self) -> Vec<TenantReport> {
-        let mut tenants: Vec<_> = self.tenants.all().iter().map(|tenant| self.report(tenant)).collect();
-        tenants.sort_by(|a, b| a.name.cmp(&b.name));
-        tenants
     }
 
     /// A value to be put there: with a number of its own, used now.
@@ -475,39 +419,6 @@ impl Store {
 
     fn now_seconds(&self) -> u32 {
         seconds_since(self.started)
-    }
-
-    fn report(&self, tenant: &Tenant) -> TenantReport {
-        let group = &tenant.group;
-        // Relaxed: tallies for people.
-        let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        TenantReport {
-            name: group.name().to_owned(),
-            bytes: group.usage().get(),
-            items: self.cache.len_of(group),
-            hits: tally(&tenant.hits),
-            misses: tally(&tenant.misses),
-            evictions: tally(&tenant.evictions),
-            limits: tenant.limits(),
-        }
-    }
-}
-
-impl Departures {
-    fn evicted(&self, key: &[u8], value: &Value, idle_seconds: u32) {
-        // Relaxed: tallies for people.
-        self.evicted_idle_seconds.store(u64::from(idle_seconds), Ordering::Relaxed);
-        if !value.seen.fetched() {
-            self.evicted_unfetched.fetch_add(1, Ordering::Relaxed);
-        }
-        self.watchers.evicted(key, value, idle_seconds);
-    }
-
-    fn expired(&self, value: &Value) {
-        if !value.seen.fetched() {
-            // Relaxed: as above.
-            self.expired_unfetched.fetch_add(1, Ordering::Relaxed);
-        }
     }
 }
 
@@ -542,108 +453,4 @@ fn idle_seconds(value: &Value, started: Instant) -> u32 {
 
 fn seconds_since(started: Instant) -> u32 {
     started.elapsed().as_secs() as u32
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
-        let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
-        let stash = Arc::new(Stash::new(0));
-        let store = Store::new(&settings, &stash).unwrap();
-        let put = |expected: Option<&'static [u8]>, bytes: &'static [u8]| {
-            let data = Data::copy(bytes, &stash);
-            let edit = |there: Option<There<'_>>| {
-                assert_eq!(there.map(|there| there.value.first().to_vec()).as_deref(), expected);
-                (Edit::Put(store.value(b"k", 0, Marks::default(), &data)), ())
-            };
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(store.update(b"k", Expiry::Never, edit)).unwrap();
-        };
-        let keys = || store.keys(&mut Visit::new());
-        let is_gone = || {
-            store.read(b"k", |_| ()).is_none()
-                && store.find(b"k").is_none()
-                && store.peek(b"k").is_none()
-                && store.inspect(b"k", |_| ()).is_none()
-                && !store.touch(b"k", Expiry::Never)
-                && keys().is_empty()
-        };
-        put(None, b"1");
-        put(Some(b"1"), b"2");
-        assert_eq!(keys().len(), 1);
-        store.flush();
-        assert!(is_gone());
-        put(None, b"3");
-        store.drop_flushed();
-        assert!(store.find(b"k").is_some(), "what came after the flush stays");
-        store.flush();
-        assert_eq!((is_gone(), store.totals().items), (true, 1));
-        assert!(!store.remove(b"k"));
-        put(None, b"4");
-        store.flush();
-        store.drop_flushed();
-        assert_eq!(store.totals().items, 0);
-    }
-
-    #[test]
-    fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
-        let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
-        let stash = Arc::new(Stash::new(0));
-        let store = Store::new(&settings, &stash).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let set = |n: u32, bytes: &[u8]| {
-            let (key, data) = (n.to_be_bytes(), Data::copy(bytes, &stash));
-            let edit = |_: Option<There<'_>>| (Edit::Put(store.value(&key, 0, Marks::default(), &data)), ());
-            runtime.block_on(store.update(&key, Expiry::Never, edit))
-        };
-        let large = vec![7; 1_000_000];
-        (0..50).for_each(|n| assert_eq!(set(n, &large), Ok(()), "{n}: nobody holds anything"));
-        let mut held = Vec::new();
-        let mut stored = 50;
-        while set(stored, &large).is_ok() {
-            held.extend(store.find(&stored.to_be_bytes()));
-            stored += 1;
-            assert!(stored < 100);
-        }
-        assert!((10..=12).contains(&held.len()), "{} are held", held.len());
-        assert_eq!(set(0, b"short"), Ok(()));
-        held.clear();
-        assert_eq!(set(0, &large), Ok(()));
-    }
-
-    #[test]
-    fn of_two_keys_of_one_name_the_later_is_there() {
-        let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
-        let stash = Arc::new(Stash::new(0));
-        let mut store = Store::new(&settings, &stash).unwrap();
-        store.names.bits = 0;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let edit = |key: &'static [u8], edit: Edit| {
-            let see = |there: Option<There<'_>>| (edit.clone(), there.map(|there| there.value.key().to_vec()));
-            runtime.block_on(store.update(key, Expiry::Never, see)).unwrap()
-        };
-        let value = |key: &[u8]| store.value(key, 0, Marks::default(), &Data::copy(key, &stash));
-        assert_eq!(edit(b"a", Edit::Put(value(b"a"))), None);
-        for edit in [|_| Edit::Keep, |_| Edit::Remove].map(|make: fn(()) -> Edit| make(())) {
-            let see = |there: Option<There<'_>>| (edit.clone(), there.is_some());
-            assert_eq!(runtime.block_on(store.update(b"b", Expiry::Past, see)), Ok(false));
-        }
-        let is_there = |key: &[u8]| {
-            let read = store.read(key, |value| value.key() == key);
-            let found = [store.find(key), store.peek(key)].map(|value| value.map(|value| value.key() == key));
-            let seen = [store.inspect(key, |there| there.value.key() == key), store.used(key).then_some(true)];
-            let all = [read, found[0], found[1], seen[0], seen[1]];
-            assert!(all == [Some(true); 5] || all == [None; 5], "{all:?}");
-            all[0].is_some()
-        };
-        assert!(is_there(b"a") && !is_there(b"b"));
-        assert!(!store.touch(b"b", Expiry::Past) && is_there(b"a"));
-        assert_eq!(edit(b"b", Edit::Put(value(b"b"))), None, "it is another's");
-        assert!(is_there(b"b") && !is_there(b"a"));
-        assert_eq!(edit(b"b", Edit::Remove).as_deref(), Some(&b"b"[..]));
-        assert!(!is_there(b"b") && !is_there(b"a"));
-    }
 }

@@ -3,6 +3,7 @@
 //! Writing makes a tenant, reading does not; so a reader who guesses names takes nothing. There are at most [`TENANTS_MAX`],
 //! as memcached bounds its prefixes; keys of later ones belong to the default tenant, as do keys without a delimiter.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
@@ -32,9 +33,26 @@ pub struct Tenant {
     evict: bool,
 }
 
-/// All tenants, by prefix.
+/// The tenant that a thread asked for last. There it finds it again without a lock that others take, and without a hash.
+#[derive(Debug)]
+struct Recent {
+    /// [`Tenants::number`].
+    of: usize,
+    prefix: Box<[u8]>,
+    tenant: Arc<Tenant>,
+}
+
+thread_local! {
+    static RECENT: RefCell<Option<Recent>> = const { RefCell::new(None) };
+}
+
+/// Numbers all [`Tenants`] of the process.
+static NUMBERS: AtomicUsize = AtomicUsize::new(0);
+
+/// All tenants, by prefix. None of them ever leaves.
 #[derive(Debug)]
 pub struct Tenants {
+    number: usize,
     runtime: Runtime,
     delimiter: u8,
     default: Arc<Tenant>,
@@ -63,7 +81,9 @@ impl Tenants {
             by_prefix.entry(name.as_bytes().into()).or_insert(tenant);
         }
         let count = AtomicUsize::new(by_prefix.len());
-        Ok(Self { runtime: runtime.clone(), delimiter, default, by_prefix, count, evict })
+        // Relaxed: only that no number is given twice matters.
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { number, runtime: runtime.clone(), delimiter, default, by_prefix, count, evict })
     }
 
     /// The tenant a new value of `key` is charged to; made if it is new and there is room for another.
@@ -74,7 +94,18 @@ impl Tenants {
 
     /// The tenant of this name, if it is there.
     pub fn find(&self, name: &[u8]) -> Option<Arc<Tenant>> {
-        self.by_prefix.get(name).map(|tenant| Arc::clone(&tenant))
+        self.look(name, Arc::clone)
+    }
+
+    /// What `look` sees of the tenant of this name, if it is there.
+    fn look<R>(&self, name: &[u8], look: impl FnOnce(&Arc<Tenant>) -> R) -> Option<R> {
+        RECENT.with_borrow_mut(|recent| {
+            if !recent.as_ref().is_some_and(|recent| recent.of == self.number && *recent.prefix == *name) {
+                let tenant = Arc::clone(&*self.by_prefix.get(name)?);
+                *recent = Some(Recent { of: self.number, prefix: name.into(), tenant });
+            }
+            recent.as_ref().map(|recent| look(&recent.tenant))
+        })
     }
 
     /// The tenant of this name; made if it is new. None if there is no room for another.
@@ -111,9 +142,8 @@ impl Tenants {
             // Relaxed: a tally; nothing is read by its light.
             counter(tenant).fetch_add(1, Ordering::Relaxed);
         };
-        match self.prefix(key).and_then(|prefix| self.by_prefix.get(prefix)) {
-            Some(tenant) => add(&tenant),
-            None => add(&self.default),
+        if self.prefix(key).and_then(|prefix| self.look(prefix, |tenant| add(tenant))).is_none() {
+            add(&self.default);
         }
     }
 
@@ -209,6 +239,21 @@ mod tests {
         }
         assert_eq!(tenants.all().len(), 4);
         assert_eq!(tenants.of(b"shop:a").group.low(), Bytes::kib(7));
+    }
+
+    #[test]
+    fn what_a_thread_remembers_is_that_of_the_tenants_asked() {
+        let (one, other) = (tenants(&[]), tenants(&[]));
+        one.of(b"shop:a");
+        one.of(b"shop:b");
+        other.count_read(b"shop:a", true);
+        let hits =
+            |tenants: &Tenants, name: &[u8]| tenants.find(name).map(|tenant| tenant.hits.load(Ordering::Relaxed));
+        assert_eq!((hits(&other, b"shop"), hits(&other, b"default")), (None, Some(1)));
+        one.count_read(b"shop:a", true);
+        one.of(b"team:a");
+        one.count_read(b"shop:a", true);
+        assert_eq!((hits(&one, b"shop"), hits(&one, b"team"), hits(&one, b"default")), (Some(2), Some(0), Some(0)));
     }
 
     #[test]

@@ -204,11 +204,6 @@ impl Value {
         pieces.chain([self.tail()]).map(move |piece| &piece[std::mem::take(&mut skip)..])
     }
 
-    /// The whole of it, if it is better copied than shared.
-    pub fn short(&self) -> Option<&[u8]> {
-        matches!(self.bytes, Bytes::Short(_)).then(|| self.tail())
-    }
-
     /// What it takes of the allocator beyond its entry.
     pub fn heap_bytes(&self) -> usize {
         match &self.bytes {
@@ -264,7 +259,6 @@ mod tests {
                         assert_eq!((value.key(), value.flags(), value.unique()), (key, flags, unique));
                         assert_eq!((value.marks(), value.len()), (marks, length));
                         assert!(value.first() == &pattern[..length.min(PIECE_BYTES)]);
-                        assert!(value.short().is_none_or(|short| short == &pattern[..length]));
                         for offset in [0, 1, PIECE_BYTES, length].into_iter().filter(|&offset| offset <= length) {
                             let bytes: Vec<u8> = value.pieces_from(offset).flatten().copied().collect();
                             assert!(bytes == pattern[offset..length], "{length} bytes from {offset}");

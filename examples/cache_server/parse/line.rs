@@ -13,13 +13,17 @@ const WORDS_MAX: usize = 8;
 
 /// Reads one line, without its line end.
 pub fn command(line: &[u8]) -> Result<Command<'_>, Refused> {
+    // What is asked most is not split into words first.
+    if let Some(keys) = line.strip_prefix(b"get ") {
+        return get(keys_after(0, keys)?, false);
+    }
     let words = Words::of(line);
     let words = words.as_slice();
     let Some((&name, arguments)) = words.split_first() else {
         return Err(Refusal::Unknown.into());
     };
     match name {
-        b"get" | b"gets" => get(line, name == b"gets", arguments),
+        b"get" | b"gets" => get(keys_after(1, line)?, name == b"gets"),
         b"gat" | b"gats" => get_and_touch(line, name == b"gats", arguments),
         b"set" => store(Verb::Set, arguments),
         b"add" => store(Verb::Add, arguments),
@@ -47,11 +51,11 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, Refused> {
     }
 }
 
-fn get<'a>(line: &'a [u8], unique: bool, arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
-    if arguments.is_empty() {
+fn get(keys: Keys<'_>, unique: bool) -> Result<Command<'_>, Refused> {
+    if keys.clone().next().is_none() {
         return Err(Refusal::Unknown.into());
     }
-    Ok(Command::Get { keys: keys_after(1, line)?, unique, touch: None })
+    Ok(Command::Get { keys, unique, touch: None })
 }
 
 fn get_and_touch<'a>(line: &'a [u8], unique: bool, arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {

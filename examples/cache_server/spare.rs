@@ -1,0 +1,54 @@
+//! Buffers that a thread's connections take in turns.
+//!
+//! A turn mostly uses up all that it has read and gets rid of all that it has to say, so two buffers a thread do for all its connections,
+//! and stay in the processor's cache. A connection that waits, for its client or for the rest of a command, keeps what it needs; others
+//! get new ones meanwhile.
+
+use std::cell::RefCell;
+
+/// Enough for many commands, and for many replies.
+pub const SPARE_BYTES: usize = 16 * 1024;
+
+/// A thread's: for what comes in, and for what goes out.
+const SPARES_MAX: usize = 2;
+
+thread_local! {
+    static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty one of [`SPARE_BYTES`].
+pub fn take() -> Vec<u8> {
+    SPARES.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(SPARE_BYTES))
+}
+
+/// Takes one back, whatever is in it. One that has grown, or is one too many, is freed.
+pub fn give(mut buffer: Vec<u8>) {
+    if buffer.capacity() == SPARE_BYTES {
+        buffer.clear();
+        SPARES.with_borrow_mut(|spares| {
+            if spares.len() < SPARES_MAX {
+                spares.push(buffer);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_are_kept_and_none_that_has_grown() {
+        let taken: Vec<_> = (0..3).map(|_| take()).collect();
+        let places: Vec<_> = taken.iter().map(|buffer| buffer.as_ptr()).collect();
+        taken.into_iter().for_each(|mut buffer| {
+            buffer.push(7);
+            give(buffer);
+        });
+        give(Vec::with_capacity(2 * SPARE_BYTES));
+        let again = [take(), take()];
+        assert_eq!(again.each_ref().map(|buffer| buffer.as_ptr()), [places[1], places[0]]);
+        assert!(again.iter().all(|buffer| buffer.is_empty() && buffer.capacity() == SPARE_BYTES));
+        assert!(SPARES.with_borrow(Vec::is_empty));
+    }
+}

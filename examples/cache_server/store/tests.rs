@@ -1,0 +1,100 @@
+use super::*;
+
+#[test]
+fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
+    let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
+    let stash = Arc::new(Stash::new(0));
+    let store = Store::new(&settings, &stash).unwrap();
+    let put = |expected: Option<&'static [u8]>, bytes: &'static [u8]| {
+        let data = Data::copy(bytes, &stash);
+        let edit = |there: Option<There<'_>>| {
+            assert_eq!(there.map(|there| there.value.first().to_vec()).as_deref(), expected);
+            (Edit::Put(store.value(b"k", 0, Marks::default(), &data)), ())
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(store.update(b"k", Expiry::Never, edit)).unwrap();
+    };
+    let keys = || store.keys(&mut Visit::new());
+    let is_gone = || {
+        store.read(b"k", |_| ()).is_none()
+            && store.find(b"k").is_none()
+            && store.peek(b"k").is_none()
+            && store.inspect(b"k", |_| ()).is_none()
+            && !store.touch(b"k", Expiry::Never)
+            && keys().is_empty()
+    };
+    put(None, b"1");
+    put(Some(b"1"), b"2");
+    assert_eq!(keys().len(), 1);
+    store.flush();
+    assert!(is_gone());
+    put(None, b"3");
+    store.drop_flushed();
+    assert!(store.find(b"k").is_some(), "what came after the flush stays");
+    store.flush();
+    assert_eq!((is_gone(), store.totals().items), (true, 1));
+    assert!(!store.remove(b"k"));
+    put(None, b"4");
+    store.flush();
+    store.drop_flushed();
+    assert_eq!(store.totals().items, 0);
+}
+
+#[test]
+fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
+    let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
+    let stash = Arc::new(Stash::new(0));
+    let store = Store::new(&settings, &stash).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let set = |n: u32, bytes: &[u8]| {
+        let (key, data) = (n.to_be_bytes(), Data::copy(bytes, &stash));
+        let edit = |_: Option<There<'_>>| (Edit::Put(store.value(&key, 0, Marks::default(), &data)), ());
+        runtime.block_on(store.update(&key, Expiry::Never, edit))
+    };
+    let large = vec![7; 1_000_000];
+    (0..50).for_each(|n| assert_eq!(set(n, &large), Ok(()), "{n}: nobody holds anything"));
+    let mut held = Vec::new();
+    let mut stored = 50;
+    while set(stored, &large).is_ok() {
+        held.extend(store.find(&stored.to_be_bytes()));
+        stored += 1;
+        assert!(stored < 100);
+    }
+    assert!((10..=12).contains(&held.len()), "{} are held", held.len());
+    assert_eq!(set(0, b"short"), Ok(()));
+    held.clear();
+    assert_eq!(set(0, &large), Ok(()));
+}
+
+#[test]
+fn of_two_keys_of_one_name_the_later_is_there() {
+    let settings = crate::args::parse(["cache_server", "-m8"]).unwrap().unwrap();
+    let stash = Arc::new(Stash::new(0));
+    let mut store = Store::new(&settings, &stash).unwrap();
+    store.names.bits = 0;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let edit = |key: &'static [u8], edit: Edit| {
+        let see = |there: Option<There<'_>>| (edit.clone(), there.map(|there| there.value.key().to_vec()));
+        runtime.block_on(store.update(key, Expiry::Never, see)).unwrap()
+    };
+    let value = |key: &[u8]| store.value(key, 0, Marks::default(), &Data::copy(key, &stash));
+    assert_eq!(edit(b"a", Edit::Put(value(b"a"))), None);
+    for edit in [|_| Edit::Keep, |_| Edit::Remove].map(|make: fn(()) -> Edit| make(())) {
+        let see = |there: Option<There<'_>>| (edit.clone(), there.is_some());
+        assert_eq!(runtime.block_on(store.update(b"b", Expiry::Past, see)), Ok(false));
+    }
+    let is_there = |key: &[u8]| {
+        let read = store.read(key, |value| value.key() == key);
+        let found = [store.find(key), store.peek(key)].map(|value| value.map(|value| value.key() == key));
+        let seen = [store.inspect(key, |there| there.value.key() == key), store.used(key).then_some(true)];
+        let all = [read, found[0], found[1], seen[0], seen[1]];
+        assert!(all == [Some(true); 5] || all == [None; 5], "{all:?}");
+        all[0].is_some()
+    };
+    assert!(is_there(b"a") && !is_there(b"b"));
+    assert!(!store.touch(b"b", Expiry::Past) && is_there(b"a"));
+    assert_eq!(edit(b"b", Edit::Put(value(b"b"))), None, "it is another's");
+    assert!(is_there(b"b") && !is_there(b"a"));
+    assert_eq!(edit(b"b", Edit::Remove).as_deref(), Some(&b"b"[..]));
+    assert!(!is_there(b"b") && !is_there(b"a"));
+}
