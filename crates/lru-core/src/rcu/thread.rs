@@ -317,7 +317,11 @@ mod tests {
             if freed.load(Ordering::Relaxed) != 0 {
                 break;
             }
-            assert!(retired < 1_000 * BATCH, "nothing is freed");
+            if retired % BATCH == 0 {
+                // One that was interrupted inside has to run for that.
+                std::thread::yield_now();
+            }
+            assert!(retired < 10_000 * BATCH, "nothing is freed");
         }
     }
 
