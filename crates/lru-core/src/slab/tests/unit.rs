@@ -37,7 +37,7 @@ fn thing_on(slab: &Slab<Thing>, number: usize, node: u16, dropped: &Arc<AtomicUs
 
 /// Has this test's thread stay where it is: what one processor has at hand is not another's.
 fn stay_on_one_processor() {
-    #[cfg(all(target_os = "linux", not(miri)))]
+    #[cfg(all(feature = "std", target_os = "linux", not(miri)))]
     {
         use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
         let allowed = sched_getaffinity(None).expect("its own processors may be asked for");
@@ -352,6 +352,7 @@ fn chunks_that_were_not_emptied_are_used_again() {
 #[test]
 #[cfg(not(miri))]
 fn slots_at_hand_in_chunks_that_are_to_be_emptied_are_not_used() {
+    stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
     let mut things = scattered(&slab, 1, &dropped);
     things.truncate(things.len() / 2);
@@ -375,6 +376,7 @@ fn slots_at_hand_in_chunks_that_are_to_be_emptied_are_not_used() {
 #[test]
 #[cfg(not(miri))]
 fn no_more_chunks_are_emptied_than_there_is_room_for_in_the_others() {
+    stay_on_one_processor();
     let (slab, dropped) = (Slab::new(), Arc::default());
     let mut things = thinned(&slab, 1, &dropped, |at| at % 25 < 12);
     let before = slab.footprint().get();
