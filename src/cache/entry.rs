@@ -180,7 +180,8 @@ impl ChargeAndUses {
     /// Of two who do, either may win.
     fn set_uses(&self, uses: u8) {
         // Relaxed: what the byte shares with the uses is the same for all who store it.
-        self.high.store(self.high() % (1 << USES_SHIFT) | (uses << USES_SHIFT), Ordering::Relaxed);
+        let charge = self.high() % (1 << USES_SHIFT);
+        self.high.store(charge | (uses << USES_SHIFT), Ordering::Relaxed);
     }
 
     #[inline]
