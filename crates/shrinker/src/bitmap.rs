@@ -154,7 +154,7 @@ impl Bitmap {
             return;
         }
         let from = self.words.partition_point(|w| w.index() < range.start() / BITS);
-        for word in &self.words[from..] {
+        for word in self.words.iter().skip(from) {
             let (index, word) = (word.index(), &word.1);
             if index > range.end() / BITS {
                 break;
@@ -197,7 +197,7 @@ impl Bitmap {
             Some(id) => id.checked_add(1)?,
         };
         let at = self.words.partition_point(|w| w.index() < from / BITS);
-        self.words[at..].iter().find_map(|word| {
+        self.words.iter().skip(at).find_map(|word| {
             let (index, word) = (word.index(), &word.1);
             // Relaxed: bits come and go under a lock that the caller has, or else what is missed waits for the next pass.
             let mut bits = word.load(Ordering::Relaxed);

@@ -152,8 +152,9 @@ impl Set {
         let mut last = None;
         let many = core::iter::from_fn(move || {
             let set = many.as_ref()?;
-            last = Some(set.next_after(last)?);
-            last.map(|(at, memcg)| (set.0[at].0, memcg))
+            let (at, memcg) = set.next_after(last)?;
+            last = Some((at, memcg));
+            set.0.get(at).map(|(node, _)| (*node, memcg))
         });
         one.into_iter().chain(many)
     }
