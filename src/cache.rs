@@ -369,6 +369,7 @@ where
     {
         let core = &self.inner.core;
         let (hash, guard) = (core.hash(key), pin());
+        // As `find` does, which would hand over what it found in memory: 5 instructions of 175.
         let mut entry = core.index.get(hash, &guard, |entry| key.equivalent(&entry.key))?;
         if !entry.expires().is_never() {
             entry = match core.in_time(entry, hash, key, &guard) {

@@ -48,15 +48,21 @@ impl SlotState {
         self.0.load(Ordering::Relaxed) & SEEN != 0
     }
 
-    /// Before it is put in. The caller has the object alone.
+    /// Before it is put in. The caller has its handle; readers may have the object, if it was in an index before.
     pub(crate) fn enter(&self) {
-        // Relaxed, both: who has the handle next gets it from the caller. No exchange: nobody else is here.
-        self.0.store(self.0.load(Ordering::Relaxed) | INDEXED | SEEN, Ordering::Relaxed);
+        // Relaxed, all: who has the handle next gets it from the caller.
+        let all = self.0.load(Ordering::Relaxed);
+        if all & SEEN == 0 || crate::mutated!("entered_by_a_store") {
+            // No exchange: nobody else knows it.
+            self.0.store(all | INDEXED | SEEN, Ordering::Relaxed);
+        } else {
+            self.0.fetch_or(INDEXED, Ordering::Relaxed);
+        }
     }
 
     /// It was not put in after all; nobody saw it.
     pub(crate) fn withdraw(&self) {
-        // Relaxed, both: as in `enter`.
+        // Relaxed, both: as in `enter`. No exchange: nobody saw it.
         self.0.store(self.0.load(Ordering::Relaxed) & !(INDEXED | SEEN), Ordering::Relaxed);
     }
 

@@ -148,3 +148,25 @@ fn but_not_when_they_are_published_relaxed() {
 fn and_what_all_objects_share_is_not_if_nothing_says_so() {
     with_mutant("slab_relaxed", || model(a_first_object_beside_another));
 }
+
+/// A reader that found an object when it was in an index changes the owner's bits while it is put into one again.
+fn a_change_beside_a_second_entry() {
+    let state: &'static SlotState = Box::leak(Box::new(SlotState::new(0)));
+    state.enter();
+    state.leave();
+    let reader = thread::spawn(move || state.update(|bits| Some(bits | 1)));
+    state.enter();
+    reader.join().unwrap();
+    assert_eq!((state.bits(), state.is_indexed()), (1, true), "neither is lost");
+}
+
+#[test]
+fn a_change_beside_a_second_entry_is_kept() {
+    model(a_change_beside_a_second_entry);
+}
+
+#[test]
+#[should_panic]
+fn but_not_if_that_is_a_plain_store() {
+    with_mutant("entered_by_a_store", || model(a_change_beside_a_second_entry));
+}
