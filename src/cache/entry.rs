@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 
 use lowwater_lru_core::slab::SlotState;
-use lowwater_lru_core::{slotted, Bytes, Links, Slot};
+use lowwater_lru_core::{slotted, Bytes, Slot, SlotLinks};
 
 use super::queues::Queue;
 use super::stats::RemovalCause;
@@ -11,7 +11,7 @@ use super::time::Moment;
 
 /// An entry, in a slot of its cache's slab. In the index until it is taken out; its handle is on a list of its group, or with whoever
 /// took it off.
-// In this order, so that what a reader wants lies together; 32 bytes and the key and the value.
+// In this order, so that what a reader wants lies together; 24 bytes and the key and the value.
 #[repr(C)]
 pub(super) struct Entry<K, V> {
     pub(super) key: K,
@@ -20,7 +20,7 @@ pub(super) struct Entry<K, V> {
     charge: ChargeAndUses,
     /// Queue, cause.
     state: SlotState,
-    links: Links,
+    links: SlotLinks,
 }
 
 slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Entry<K, V> { links, state, weight: |e| e.charge().get() });
@@ -67,7 +67,14 @@ impl<K, V> Entry<K, V> {
     pub(super) fn new(key: K, value: V, expires: Moment, charge: Bytes, queue: Queue) -> Self {
         let state = SlotState::new(if queue == Queue::Main { IN_MAIN } else { 0 });
         let expires = AtomicU32::new(expires.raw());
-        Self { key, value, expires, charge: ChargeAndUses::new(Charge::pack(charge.get())), state, links: Links::new() }
+        Self {
+            key,
+            value,
+            expires,
+            charge: ChargeAndUses::new(Charge::pack(charge.get())),
+            state,
+            links: SlotLinks::new(),
+        }
     }
 
     /// What its group was charged for it.
@@ -215,9 +222,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_costs_32_bytes_and_what_is_in_it() {
-        assert_eq!(size_of::<Entry<u64, u64>>(), 48);
-        assert_eq!(size_of::<Entry<[u64; 3], [u64; 3]>>(), 80);
+    fn an_entry_costs_24_bytes_and_what_is_in_it() {
+        assert_eq!(size_of::<Entry<u64, u64>>(), 40);
+        assert_eq!(size_of::<Entry<[u64; 3], [u64; 3]>>(), 72);
     }
 
     #[test]

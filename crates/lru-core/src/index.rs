@@ -67,10 +67,10 @@ use segment::{Locked, View};
 /// See the [module](self).
 ///
 /// ```
-/// use lowwater_lru_core::{index::Index, pin, slab::SlotState, slotted, Links, NodeId};
+/// use lowwater_lru_core::{index::Index, pin, slab::SlotState, slotted, SlotLinks, NodeId};
 ///
 /// struct Entry {
-///     links: Links,
+///     links: SlotLinks,
 ///     state: SlotState,
 ///     key: u64,
 ///     value: String,
@@ -79,7 +79,7 @@ use segment::{Locked, View};
 ///
 /// let hash = |entry: &Entry| entry.key; // Better: a hash of it.
 /// let index = Index::<Entry>::new();
-/// let entry = Entry { links: Links::new(), state: SlotState::new(0), key: 7, value: "seven".into() };
+/// let entry = Entry { links: SlotLinks::new(), state: SlotState::new(0), key: 7, value: "seven".into() };
 /// let slot = index.slab().alloc(entry, NodeId::ZERO).map_err(|_| "no memory")?;
 ///
 /// let guard = pin();
@@ -268,7 +268,7 @@ impl<T: Slotted> Index<T> {
     pub fn visit_leaving<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T, NodeId)) {
         self.visit_numbers(cursor, guard, |number| {
             // SAFETY: what is in the index is in its slab, and its slot not free while the guard is there.
-            if let Some(node) = unsafe { self.slab.leaves(number) } {
+            if let Some(node) = unsafe { Slab::<T>::leaves(number) } {
                 f(self.object(number), node);
             }
         });
@@ -372,7 +372,7 @@ impl<T: Slotted> Index<T> {
     #[inline]
     fn object(&self, number: u32) -> &T {
         // SAFETY: it is in the index, or was when the caller came into the read side: it is not freed before that is left.
-        let object = unsafe { self.slab.at(number) };
+        let object = unsafe { Shared::<T>::at(number) };
         // SAFETY: as above; objects in an index are only shared.
         unsafe { object.as_ref() }
     }

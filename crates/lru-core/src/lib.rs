@@ -87,7 +87,7 @@ pub mod unit;
 
 pub use guard::{pin, Guard};
 pub use index::Index;
-pub use list::{Handle, Linked, Links};
+pub use list::{Handle, Linked, Links, SlotLinks};
 pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Prepared, Unlocked, Verdict};
 pub use memcg::*;
 pub use prefetch::prefetch;

@@ -4,40 +4,53 @@
 //!     RawList { first, last }
 //!         |                          \
 //!         v                           v
-//!     Links <---prev/next---> ... Links      each inside its object, which its list owns by a Handle turned raw
+//!     Hook <---prev/next---> ... Hook      each inside its object, which its list owns by a Handle turned raw
 //! ```
+//!
+//! Links name each other by address ([`Links`]: 24 bytes), or, where all objects are in slots of a [`Slab`](crate::Slab), by the numbers of
+//! their slots ([`SlotLinks`]: 16 bytes).
 //!
 //! The intrusive-collections crate is the well-kept library for this, and was weighed first. Its lists are owned by one place
 //! and know their element type; ours are spliced between groups under two locks, must be found from the element alone
-//! ([`Links`] names the list it is on), and are walked by code that does not know the type.
+//! (a [`Hook`] names the list it is on), and are walked by code that does not know the type.
 
 mod handle;
+mod hook;
+mod linked;
 mod links;
+mod mark;
+mod shape;
+mod slot_links;
 
 pub(crate) use handle::handle_of;
 pub use handle::Handle;
-pub use links::{Linked, Links};
+pub use hook::Hook;
+pub use linked::Linked;
+pub use links::Links;
+pub(crate) use mark::Mark;
+pub use shape::Shape;
+pub(crate) use shape::{Node, Ref};
+pub use slot_links::SlotLinks;
 
-use core::ptr;
+use core::ptr::NonNull;
 
-/// A doubly linked list of [`Links`], without a lock, a length or an opinion on who owns what.
+/// A doubly linked list of links of one [`Shape`], without a lock, a length or an opinion on who owns what.
+///
+/// Every call is given the same shape.
 #[derive(Debug)]
 pub(crate) struct RawList {
-    first: *mut Links,
-    last: *mut Links,
+    first: Ref,
+    last: Ref,
 }
 
 impl RawList {
     pub(crate) const fn new() -> Self {
-        Self { first: ptr::null_mut(), last: ptr::null_mut() }
+        Self { first: Ref::NONE, last: Ref::NONE }
     }
 
-    pub(crate) fn first(&self) -> *mut Links {
+    #[inline]
+    pub(crate) fn first(&self) -> Ref {
         self.first
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_null()
     }
 
     /// Links `node` behind the last.
@@ -46,18 +59,19 @@ impl RawList {
     ///
     /// `node` points to live links that are on no list, and stays live until removed. The caller has the only access to this
     /// list and to the links of everything on it.
-    pub(crate) unsafe fn push_back(&mut self, node: *mut Links) {
+    #[inline]
+    pub(crate) unsafe fn push_back(&mut self, shape: &Shape, node: Node) {
         // SAFETY: `node` is live and ours, says the caller.
-        unsafe { Links::set_prev(node, self.last) };
+        unsafe { shape.set_prev(node.at, self.last) };
         // SAFETY: as above.
-        unsafe { Links::set_next(node, ptr::null_mut()) };
-        if self.last.is_null() {
-            self.first = node;
-        } else {
-            // SAFETY: `last` is on this list, so it is live and ours.
-            unsafe { Links::set_next(self.last, node) };
+        unsafe { shape.set_next(node.at, Ref::NONE) };
+        // SAFETY: if there is a last one, it is on this list, so it is live and ours.
+        match unsafe { shape.find(self.last) } {
+            None => self.first = node.by,
+            // SAFETY: as above.
+            Some(last) => unsafe { shape.set_next(last, node.by) },
         }
-        self.last = node;
+        self.last = node.by;
     }
 
     /// Links `node` before `at`.
@@ -65,69 +79,77 @@ impl RawList {
     /// # Safety
     ///
     /// As for [`push_back`](Self::push_back); `at` is on this list.
-    pub(crate) unsafe fn insert_before(&mut self, node: *mut Links, at: *mut Links) {
+    pub(crate) unsafe fn insert_before(&mut self, shape: &Shape, node: Node, at: NonNull<Hook>) {
         // SAFETY: `at` is on this list, so it is live and ours.
-        let prev = unsafe { Links::prev(at) };
+        let prev = unsafe { shape.prev(at) };
         // SAFETY: `node` is live and ours, says the caller.
-        unsafe { Links::set_prev(node, prev) };
-        // SAFETY: as above.
-        unsafe { Links::set_next(node, at) };
+        unsafe { shape.set_prev(node.at, prev) };
+        // SAFETY: as above, of what is before it.
+        let next = match unsafe { shape.find(prev) } {
+            None => core::mem::replace(&mut self.first, node.by),
+            Some(prev) => {
+                // SAFETY: `prev` is on this list.
+                let next = unsafe { shape.next(prev) };
+                // SAFETY: as above.
+                unsafe { shape.set_next(prev, node.by) };
+                next
+            }
+        };
+        // SAFETY: as for `prev` of `node`.
+        unsafe { shape.set_next(node.at, next) };
         // SAFETY: as for `prev`.
-        unsafe { Links::set_prev(at, node) };
-        if prev.is_null() {
-            self.first = node;
-        } else {
-            // SAFETY: `prev` is on this list.
-            unsafe { Links::set_next(prev, node) };
-        }
+        unsafe { shape.set_prev(at, node.by) };
     }
 
-    /// Unlinks `node` and returns it as the pointer that was pushed.
+    /// Unlinks `node`, and returns what it was pushed as.
     ///
     /// # Safety
     ///
     /// `node` points to links that are on this list. The caller has the only access to this list and to the links of
     /// everything on it.
-    pub(crate) unsafe fn remove(&mut self, node: *const Links) -> *mut Links {
+    #[inline]
+    pub(crate) unsafe fn remove(&mut self, shape: &Shape, node: NonNull<Hook>) -> Ref {
         // SAFETY: `node` is on this list, so it is live and ours.
-        let next = unsafe { Links::next(node) };
+        let next = unsafe { shape.next(node) };
         // SAFETY: as above.
-        let prev = unsafe { Links::prev(node) };
-        // The pointer that was pushed may reach the whole object; `node` perhaps only its links.
-        let pushed = if prev.is_null() {
-            core::mem::replace(&mut self.first, next)
-        } else {
-            // SAFETY: `prev` is on this list.
-            let pushed = unsafe { Links::next(prev) };
-            // SAFETY: as above.
-            unsafe { Links::set_next(prev, next) };
-            pushed
+        let prev = unsafe { shape.prev(node) };
+        // What was pushed may reach the whole object; `node` perhaps only its links.
+        // SAFETY: it is none, or on this list.
+        let pushed = match unsafe { shape.find(prev) } {
+            None => core::mem::replace(&mut self.first, next),
+            Some(prev) => {
+                // SAFETY: `prev` is on this list.
+                let pushed = unsafe { shape.next(prev) };
+                // SAFETY: as above.
+                unsafe { shape.set_next(prev, next) };
+                pushed
+            }
         };
-        if next.is_null() {
-            self.last = prev;
-        } else {
+        // SAFETY: as above.
+        match unsafe { shape.find(next) } {
+            None => self.last = prev,
             // SAFETY: `next` is on this list.
-            unsafe { Links::set_prev(next, prev) };
+            Some(next) => unsafe { shape.set_prev(next, prev) },
         }
         pushed
     }
 
-    /// Links `by` where `node` is, and returns that one as the pointer that was pushed.
+    /// Links `by` where `node` is, and returns what that one was pushed as.
     ///
     /// # Safety
     ///
     /// As for [`remove`](Self::remove) of `node`, and for [`push_back`](Self::push_back) of `by`.
-    pub(crate) unsafe fn replace(&mut self, node: *const Links, by: *mut Links) -> *mut Links {
+    pub(crate) unsafe fn replace(&mut self, shape: &Shape, node: NonNull<Hook>, by: Node) -> Ref {
         // SAFETY: `node` is on this list, so it is live and ours.
-        let next = unsafe { Links::next(node) };
+        let next = unsafe { shape.next(node) };
         // SAFETY: the caller's promise is the same.
-        let pushed = unsafe { self.remove(node) };
-        if next.is_null() {
+        let pushed = unsafe { self.remove(shape, node) };
+        // SAFETY: it is none, or on this list.
+        match unsafe { shape.find(next) } {
             // SAFETY: the caller's promise is the same.
-            unsafe { self.push_back(by) };
-        } else {
+            None => unsafe { self.push_back(shape, by) },
             // SAFETY: the caller's promise is the same; `next` is on this list.
-            unsafe { self.insert_before(by, next) };
+            Some(next) => unsafe { self.insert_before(shape, by, next) },
         }
         pushed
     }
@@ -137,12 +159,14 @@ impl RawList {
     /// # Safety
     ///
     /// The caller has the only access to this list and to the links of everything on it.
-    pub(crate) unsafe fn pop_front(&mut self) -> Option<*mut Links> {
-        if self.first.is_null() {
-            return None;
-        }
-        // SAFETY: `first` is on this list.
-        Some(unsafe { self.remove(self.first) })
+    #[inline]
+    pub(crate) unsafe fn pop_front(&mut self, shape: &Shape) -> Option<Node> {
+        let by = self.first;
+        // SAFETY: it is none, or on this list.
+        let at = unsafe { shape.find(by) }?;
+        // SAFETY: it is on this list.
+        unsafe { self.remove(shape, at) };
+        Some(Node { at, by })
     }
 
     /// Moves everything on `other` before our first, in order. O(1).
@@ -150,17 +174,16 @@ impl RawList {
     /// # Safety
     ///
     /// The caller has the only access to both lists and to the links of everything on them.
-    pub(crate) unsafe fn splice_front(&mut self, other: &mut RawList) {
-        if other.is_empty() {
-            return;
-        }
+    pub(crate) unsafe fn splice_front(&mut self, shape: &Shape, other: &mut RawList) {
+        // SAFETY: it is none, or on `other`.
+        let Some(last) = (unsafe { shape.find(other.last) }) else { return };
         // SAFETY: `other.last` is on `other`.
-        unsafe { Links::set_next(other.last, self.first) };
-        if self.first.is_null() {
-            self.last = other.last;
-        } else {
+        unsafe { shape.set_next(last, self.first) };
+        // SAFETY: it is none, or on this list.
+        match unsafe { shape.find(self.first) } {
+            None => self.last = other.last,
             // SAFETY: `first` is on this list.
-            unsafe { Links::set_prev(self.first, other.last) };
+            Some(first) => unsafe { shape.set_prev(first, other.last) },
         }
         self.first = other.first;
         *other = Self::new();
@@ -171,10 +194,10 @@ impl RawList {
     /// # Safety
     ///
     /// As for [`splice_front`](Self::splice_front).
-    pub(crate) unsafe fn splice_back(&mut self, other: &mut RawList) {
+    pub(crate) unsafe fn splice_back(&mut self, shape: &Shape, other: &mut RawList) {
         core::mem::swap(self, other);
         // SAFETY: the caller's promise is the same for the two in either order.
-        unsafe { self.splice_front(other) };
+        unsafe { self.splice_front(shape, other) };
     }
 
     /// Panics unless the list holds together and has `len` elements, not counting the marks of walks.
@@ -182,17 +205,18 @@ impl RawList {
     /// # Safety
     ///
     /// The caller has the only access to this list and to the links of everything on it.
-    pub(crate) unsafe fn assert_valid(&self, len: usize) {
-        let (mut seen, mut prev, mut node) = (0, ptr::null_mut(), self.first);
-        while !node.is_null() {
+    pub(crate) unsafe fn assert_valid(&self, shape: &Shape, len: usize) {
+        let (mut seen, mut prev, mut by) = (0, Ref::NONE, self.first);
+        // SAFETY: it is none, or on this list.
+        while let Some(node) = unsafe { shape.find(by) } {
             // SAFETY: `node` is on this list.
-            let is_item = !unsafe { &*node }.is_mark();
+            let is_item = !unsafe { node.as_ref() }.is_mark();
             assert!(!is_item || seen < len, "the list must not hold more than the {len} items that were counted");
             // SAFETY: as above.
-            assert_eq!(unsafe { Links::prev(node) }, prev, "an item's `prev` must be the item before it");
-            prev = node;
+            assert_eq!(unsafe { shape.prev(node) }, prev, "an item's `prev` must be the item before it");
+            prev = by;
             // SAFETY: as above.
-            node = unsafe { Links::next(node) };
+            by = unsafe { shape.next(node) };
             seen += usize::from(is_item);
         }
         assert_eq!(seen, len, "the list must hold as many items as were counted");

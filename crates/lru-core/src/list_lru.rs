@@ -73,7 +73,7 @@ pub(crate) use raw::reparent_group;
 pub(crate) use split::{Part, Split};
 pub(crate) use table::Table;
 
-use crate::list::{handle_of, Handle, Linked, Links};
+use crate::list::{handle_of, Handle, Hook, Linked};
 use crate::rcu::pin;
 use crate::sync::Arc;
 use crate::{Bytes, Memcg, NodeId};
@@ -167,7 +167,7 @@ pub struct AllocError;
 impl<T: Linked> ListLru<T> {
     /// Lists that nobody listens to.
     pub fn new() -> Self {
-        Self { raw: Box::new(RawListLru::new(None)).into(), items: PhantomData }
+        Self { raw: Box::new(RawListLru::new(None, T::SHAPE)).into(), items: PhantomData }
     }
 
     /// As [`new`](Self::new), for who can do without.
@@ -176,7 +176,7 @@ impl<T: Linked> ListLru<T> {
     ///
     /// [`AllocError`] without memory.
     pub fn try_new() -> Result<Self, AllocError> {
-        let raw = try_box(RawListLru::new(None)).ok_or(AllocError)?;
+        let raw = try_box(RawListLru::new(None, T::SHAPE)).ok_or(AllocError)?;
         Ok(Self { raw: raw.into(), items: PhantomData })
     }
 
@@ -186,13 +186,13 @@ impl<T: Linked> ListLru<T> {
     ///
     /// [`AllocError`] without memory.
     pub fn try_with_occupancy(occupancy: Arc<dyn Occupancy>) -> Result<Self, AllocError> {
-        let raw = try_box(RawListLru::new(Some(occupancy))).ok_or(AllocError)?;
+        let raw = try_box(RawListLru::new(Some(occupancy), T::SHAPE)).ok_or(AllocError)?;
         Ok(Self { raw: raw.into(), items: PhantomData })
     }
 
     /// Lists that tell `occupancy` when one of them goes from empty to not empty.
     pub fn with_occupancy(occupancy: Arc<dyn Occupancy>) -> Self {
-        Self { raw: Box::new(RawListLru::new(Some(occupancy))).into(), items: PhantomData }
+        Self { raw: Box::new(RawListLru::new(Some(occupancy), T::SHAPE)).into(), items: PhantomData }
     }
 
     /// Adds an item as the youngest of its group on `node`. The list owns it until it is removed.
@@ -208,7 +208,8 @@ impl<T: Linked> ListLru<T> {
     #[doc(alias = "list_lru_add")]
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
-        let links = T::links(object);
+        // SAFETY: they are a `T`'s, by the pointer that its handle was turned into.
+        let links = unsafe { T::SHAPE.node(T::links(object)) };
         let added = if T::Handle::UNIQUE {
             self.raw.add::<true>(links, memcg, node)
         } else {
@@ -231,9 +232,8 @@ impl<T: Linked> ListLru<T> {
     /// several threads that remove the same item, exactly one gets the handle (L4).
     #[doc(alias = "list_lru_del")]
     pub fn del(&self, item: &T) -> Option<T::Handle> {
-        let links = T::links(NonNull::from(item));
         // SAFETY: the links are a part of `item`, which is borrowed.
-        let pushed = self.raw.del(unsafe { links.as_ref() })?;
+        let pushed = unsafe { self.raw.del(T::links(NonNull::from(item))) }?;
         // SAFETY: only a `T`'s links are on these lists, and the list gave it up.
         Some(unsafe { handle_of::<T>(pushed) })
     }
@@ -296,11 +296,11 @@ impl<T: Linked> ListLru<T> {
     }
 
     /// Does something with an item's links and the list on which it is, locked; `None` if that is none of these.
-    fn at_home<R>(&self, item: &T, f: impl FnOnce(Locked<'_>, &Links) -> R) -> Option<R> {
-        // SAFETY: the links are a part of `item`, which is borrowed.
-        let links = unsafe { T::links(NonNull::from(item)).as_ref() };
+    fn at_home<R>(&self, item: &T, f: impl FnOnce(Locked<'_>, NonNull<Hook>) -> R) -> Option<R> {
+        let links = T::links(NonNull::from(item));
         let guard = pin();
-        let list = self.raw.lock_home(links, None, &guard)?;
+        // SAFETY: the links are a part of `item`, which is borrowed.
+        let list = self.raw.lock_home(unsafe { links.as_ref() }, None, &guard)?;
         Some(f(list, links))
     }
 

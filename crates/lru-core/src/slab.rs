@@ -35,8 +35,9 @@
 
 mod blocks;
 mod chunk;
+mod frames;
 mod free;
-mod numbers;
+mod place;
 mod pool;
 mod shared;
 mod slot;
@@ -46,7 +47,9 @@ mod stripes;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use numbers::Numbers;
+#[cfg(all(test, not(lowwater_loom)))]
+pub(crate) use frames::numbers_made;
+pub(crate) use place::Place;
 pub(crate) use shared::Shared;
 pub use slot::Slot;
 pub use state::SlotState;
@@ -73,14 +76,14 @@ pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
 }
 
 /// Implements [`Linked`](crate::Linked), with [`Slot`] for a handle, and [`Slotted`] for a type with a field of type
-/// [`Links`](crate::Links) and one of type [`SlotState`].
+/// [`SlotLinks`](crate::SlotLinks) and one of type [`SlotState`].
 ///
 /// ```
 /// #![forbid(unsafe_code)]
-/// use lowwater_lru_core::{slab::SlotState, slotted, Links};
+/// use lowwater_lru_core::{slab::SlotState, slotted, SlotLinks};
 ///
 /// struct Entry<K: Send + Sync + 'static> {
-///     links: Links,
+///     links: SlotLinks,
 ///     state: SlotState,
 ///     key: K,
 /// }
@@ -89,7 +92,27 @@ pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
 #[macro_export]
 macro_rules! slotted {
     (impl[$($generics:tt)*] for $type:ty { $links:tt, $state:tt, weight: $weight:expr $(,)? }) => {
-        $crate::linked!(impl[$($generics)*] for $type { $links, handle: $crate::slab::Slot<Self> });
+        // SAFETY: `links` adds the field's offset to the object's address, `from_links` takes it off again, and the `as_links` line does not
+        // compile unless the field is a `SlotLinks`. There are only slots for handles, so no other object comes to a list.
+        unsafe impl<$($generics)*> $crate::Linked for $type {
+            type Handle = $crate::slab::Slot<Self>;
+
+            const SHAPE: &'static $crate::list::Shape =
+                &$crate::list::Shape::in_slots::<Self>(::core::mem::offset_of!(Self, $links));
+
+            #[inline]
+            fn links(object: ::core::ptr::NonNull<Self>) -> ::core::ptr::NonNull<$crate::list::Hook> {
+                let _as_links: fn(&Self) -> &$crate::SlotLinks = |object| &object.$links;
+                // SAFETY: the field lies inside the object.
+                unsafe { object.byte_add(::core::mem::offset_of!(Self, $links)).cast() }
+            }
+
+            #[inline]
+            unsafe fn from_links(links: ::core::ptr::NonNull<$crate::list::Hook>) -> ::core::ptr::NonNull<Self> {
+                // SAFETY: `links` is the field of an object, says the caller, so the object begins before it.
+                unsafe { links.byte_sub(::core::mem::offset_of!(Self, $links)).cast() }
+            }
+        }
 
         // SAFETY: it is a field of the object.
         unsafe impl<$($generics)*> $crate::slab::Slotted for $type {
@@ -157,29 +180,16 @@ impl<T: Slotted> Slab<T> {
         }
     }
 
-    /// The object of this number.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Shared::at`].
-    #[inline]
-    pub(crate) unsafe fn at(&self, number: u32) -> NonNull<T> {
-        // SAFETY: there is such an object, says the caller, so what all share was made.
-        let shared = unsafe { self.shared().unwrap_unchecked() };
-        // SAFETY: the caller's promise is the same.
-        unsafe { shared.at(number) }
-    }
-
     /// Of which node is the object of this number, if it is in a chunk that is to be emptied?
     ///
     /// # Safety
     ///
     /// As for [`Shared::at`].
-    pub(crate) unsafe fn leaves(&self, number: u32) -> Option<NodeId> {
+    pub(crate) unsafe fn leaves(number: u32) -> Option<NodeId> {
         // SAFETY: the caller's promise is the same.
-        let object = unsafe { self.at(number) };
+        let object = unsafe { Shared::at(number) };
         // SAFETY: its slot is not free.
-        unsafe { Shared::leaves(object) }
+        unsafe { Shared::<T>::leaves(object) }
     }
 
     /// Puts an object into a slot of `node`'s memory. O(1); now and then a chunk is made.

@@ -3,13 +3,13 @@
 #![cfg(not(lowwater_loom))]
 
 use lowwater_lru_core::slab::{Slab, SlotState};
-use lowwater_lru_core::{slotted, Links, NodeId};
+use lowwater_lru_core::{slotted, NodeId, SlotLinks};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 static DROPPED: AtomicUsize = AtomicUsize::new(0);
 
-struct Thing(Links, SlotState);
+struct Thing(SlotLinks, SlotState);
 
 slotted!(impl[] for Thing { 0, 1, weight: |thing| size_of_val(thing) as u64 });
 
@@ -22,7 +22,7 @@ impl Drop for Thing {
 #[test]
 fn objects_that_come_and_go_use_the_same_memory() {
     let slab = Slab::new();
-    let thing = || slab.alloc(Thing(Links::new(), SlotState::new(0)), NodeId::ZERO).ok().expect("memory");
+    let thing = || slab.alloc(Thing(SlotLinks::new(), SlotState::new(0)), NodeId::ZERO).ok().expect("memory");
     let mut things: VecDeque<_> = (0..3_000).map(|_| thing()).collect();
     let full = slab.footprint();
     let mut first = None;

@@ -121,15 +121,16 @@ impl Bucket {
     pub(super) fn put(&self, way: usize, tag: u8, number: u32) {
         self.replace(way, number);
         // Release: meets the Acquire in `find`, so that the number is no older than the tag.
-        self.set_tag(way, tag, if crate::mutated!("tag_relaxed") { Ordering::Relaxed } else { Ordering::Release });
+        let relaxed = crate::mutated!("tag_relaxed") || crate::mutated!("put_relaxed");
+        self.set_tag(way, tag, if relaxed { Ordering::Relaxed } else { Ordering::Release });
     }
 
     /// Puts a number of the same tag in the place of another.
     #[inline]
     pub(super) fn replace(&self, way: usize, number: u32) {
         // Release: meets the Acquire in `find`, so that the object is seen as it was made, and the way's tag not as it was before.
-        let ordering = if crate::mutated!("number_relaxed") { Ordering::Relaxed } else { Ordering::Release };
-        self.numbers[way].store(number, ordering);
+        let relaxed = crate::mutated!("number_relaxed") || crate::mutated!("put_relaxed");
+        self.numbers[way].store(number, if relaxed { Ordering::Relaxed } else { Ordering::Release });
     }
 
     #[inline]

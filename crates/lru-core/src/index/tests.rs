@@ -10,10 +10,10 @@ mod threads;
 use super::{Index, PutError};
 use crate::slab::{Slot, SlotState};
 use crate::sync::UnsafeCell;
-use crate::{Guard, Links, NodeId};
+use crate::{Guard, NodeId, SlotLinks};
 
 pub(super) struct Entry {
-    links: Links,
+    links: SlotLinks,
     state: SlotState,
     key: u64,
     /// A cell, so that model checks see who reads it too early, or too late.
@@ -43,7 +43,7 @@ impl Drop for Entry {
 crate::slotted!(impl[] for Entry { links, state, weight: |_| 48 });
 
 pub(super) fn entry(index: &Index<Entry>, key: u64, value: u64) -> Slot<Entry> {
-    let entry = Entry { links: Links::new(), state: SlotState::new(0), key, value: UnsafeCell::new(value) };
+    let entry = Entry { links: SlotLinks::new(), state: SlotState::new(0), key, value: UnsafeCell::new(value) };
     index.slab().alloc(entry, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
 }
 

@@ -1,6 +1,6 @@
 //! The pointer by which a list owns what is on it.
 
-use super::{Linked, Links};
+use super::{Hook, Linked};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
@@ -37,7 +37,7 @@ pub unsafe trait Handle {
 ///
 /// The list gave the object up: `links` are those of what the handle was turned into, and it is taken back once.
 #[inline]
-pub(crate) unsafe fn handle_of<T: Linked>(links: NonNull<Links>) -> T::Handle {
+pub(crate) unsafe fn handle_of<T: Linked>(links: NonNull<Hook>) -> T::Handle {
     // SAFETY: they are the links of a `T`, says the caller.
     let object = unsafe { T::from_links(links) };
     // SAFETY: the handle was turned into this pointer, and is taken back once, says the caller.

@@ -13,35 +13,48 @@
 
 use super::one::Locked;
 use super::{One, RawListLru};
-use crate::list::Links;
+use crate::list::{Hook, Mark, Node, Ref, Shape};
 use crate::rcu::{pin, Guard};
 use core::cell::Cell;
 use core::marker::PhantomPinned;
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 /// See the module.
 pub(super) struct Cursor {
-    mark: Links,
+    mark: Mark,
+    shape: &'static Shape,
+    /// What the mark is known by.
+    node: Cell<Option<Node>>,
     on: Cell<*const One>,
     /// The mark's neighbours lead to it while it is dropped: to `Drop`'s `&mut` this says that it is not the only way there.
     _led_to: PhantomPinned,
 }
 
 impl Cursor {
-    pub(super) fn new() -> Self {
-        Self { mark: Links::new_mark(), on: Cell::new(ptr::null()), _led_to: PhantomPinned }
+    /// For lists of links of this shape.
+    pub(super) fn new(shape: &'static Shape) -> Self {
+        let (mark, on) = (Mark::new(), Cell::new(ptr::null()));
+        Self { mark, shape, node: Cell::new(None), on, _led_to: PhantomPinned }
     }
 
-    /// Leaves the mark before `item`.
+    /// The mark under its name, which it has from the first time on that this is asked. None: there is no memory for a name.
+    fn node(&self) -> Option<Node> {
+        if self.node.get().is_none() {
+            self.node.set(self.mark.name(self.shape));
+        }
+        self.node.get()
+    }
+
+    /// Leaves the mark before `item`; without memory for its name, nothing, and the walk ends.
     ///
     /// # Safety
     ///
     /// `item` is on `list`, and the cursor neither moves nor ends without its drop until it is taken back.
-    pub(super) unsafe fn leave_before(&self, item: *mut Links, list: &mut Locked<'_>) {
+    pub(super) unsafe fn leave_before(&self, item: NonNull<Hook>, list: &mut Locked<'_>) {
         debug_assert!(self.on.get().is_null(), "a walk has one mark");
-        let mark = ptr::from_ref(&self.mark).cast_mut();
+        let Some(mark) = self.node() else { return };
         // SAFETY: the mark is on no list (invariant 1) and stays where it is, says the caller; the list's lock is held.
-        list.with_list(|l| unsafe { l.insert_before(mark, item) });
+        list.with_list(|l, shape| unsafe { l.insert_before(shape, mark, item) });
         // INVARIANT 1: the list counts the mark.
         list.get();
         self.on.set(list.one());
@@ -49,18 +62,19 @@ impl Cursor {
 
     /// Takes the mark back. The list it was left on, locked, and what comes after the mark; `None` if there was no mark, or if the
     /// group has died since: the rest is reached by its parent (R7).
-    pub(super) fn take_back<'a>(&self, guard: &'a Guard) -> Option<(Locked<'a>, *mut Links)> {
+    pub(super) fn take_back<'a>(&self, guard: &'a Guard) -> Option<(Locked<'a>, Ref)> {
         let on = self.on.replace(ptr::null());
         if on.is_null() {
             return None;
         }
+        let mark = self.node.get()?.at;
         // SAFETY: it counts our reference (invariant 1), so it is not retired; and it will not be while we are in the read side.
         let one = unsafe { &*on };
         let mut list = RawListLru::lock_effective_of(one, guard);
         // SAFETY: the mark is on this list (invariant 1), whose lock we hold.
-        let next = unsafe { Links::after(&self.mark) };
+        let next = unsafe { self.shape.next(mark) };
         // SAFETY: as above.
-        let _mark = list.with_list(|l| unsafe { l.remove(&self.mark) });
+        let _mark = list.with_list(|l, shape| unsafe { l.remove(shape, mark) });
         // SAFETY: the mark's reference is given up, and this is the effective list.
         unsafe { list.put(one) };
         ptr::eq(list.one(), one).then_some((list, next))
@@ -76,6 +90,10 @@ impl Drop for Cursor {
         // INVARIANT 2.
         if !self.on.get().is_null() {
             drop(self.take_back(&pin()));
+        }
+        if let Some(mark) = self.node.get() {
+            // SAFETY: it was lent by this shape, and the mark is on no list any more.
+            unsafe { self.shape.give_back(mark.by) };
         }
     }
 }

@@ -5,7 +5,7 @@
 //! tests run it beside the lazy lists as an oracle, and the benches as "before".
 
 use super::AddError;
-use crate::list::{Handle, Linked, Links};
+use crate::list::{Handle, Hook, Linked};
 use crate::sync::Mutex;
 use crate::{Bytes, Memcg, NodeId, OfflineHook};
 use alloc::collections::VecDeque;
@@ -75,7 +75,7 @@ impl<T: Linked> Eager<T> {
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
         // SAFETY: the caller owned the object by its handle, which we hold as a pointer.
-        if !unsafe { T::links(object).as_ref() }.claim(Links::PRIVATE, T::Handle::UNIQUE) {
+        if !unsafe { T::links(object).as_ref() }.claim(Hook::PRIVATE, T::Handle::UNIQUE) {
             // SAFETY: it was turned into this pointer above.
             return Err(AddError::Linked(unsafe { T::Handle::from_raw(object) }));
         }

@@ -1,7 +1,7 @@
 //! Items taken off their list, on a list of one owner: what a walk collects, to be freed when no lock is held.
 
 use super::AddError;
-use crate::list::{handle_of, Handle, Linked, Links, RawList};
+use crate::list::{handle_of, Handle, Hook, Linked, Node, RawList};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
@@ -45,24 +45,27 @@ impl<T: Linked> Isolated<T> {
         let object = item.into_raw();
         let links = T::links(object);
         // SAFETY: the caller owned the object by its handle, which we hold as a pointer.
-        if !unsafe { links.as_ref() }.claim(Links::PRIVATE, T::Handle::UNIQUE) {
+        if !unsafe { links.as_ref() }.claim(Hook::PRIVATE, T::Handle::UNIQUE) {
             // SAFETY: it was turned into this pointer above, and nobody took it.
             return Err(AddError::Linked(unsafe { T::Handle::from_raw(object) }));
         }
-        // SAFETY: it was just claimed, and is given as its handle was turned into.
-        unsafe { self.push_links(links) };
+        // SAFETY: they are a `T`'s, given as its handle was turned into.
+        let node = unsafe { T::SHAPE.node(links) };
+        // SAFETY: it was just claimed.
+        unsafe { self.push_links(node) };
         Ok(())
     }
 
     /// The links of the item that is taken off next.
-    pub(super) fn first(&self) -> Option<NonNull<Links>> {
-        NonNull::new(self.list.first())
+    pub(super) fn first(&self) -> Option<NonNull<Hook>> {
+        // SAFETY: what is on the list is live.
+        unsafe { T::SHAPE.find(self.list.first()) }
     }
 
     /// Takes the links of the first item off, which stay private; the handle goes over to the caller.
-    pub(super) fn pop_links(&mut self) -> Option<NonNull<Links>> {
+    pub(super) fn pop_links(&mut self) -> Option<Node> {
         // SAFETY: we own the list, and nobody else touches private links.
-        let links = NonNull::new(unsafe { self.list.pop_front() }?)?;
+        let links = unsafe { self.list.pop_front(T::SHAPE) }?;
         self.len -= 1;
         Some(links)
     }
@@ -71,15 +74,15 @@ impl<T: Linked> Isolated<T> {
     ///
     /// `links` are those of a `T`, given as the pointer its handle was turned into, on no list and marked private. The handle
     /// goes over to this list.
-    pub(super) unsafe fn push_links(&mut self, links: NonNull<Links>) {
+    pub(super) unsafe fn push_links(&mut self, links: Node) {
         // SAFETY: the links are on no list and, being private, ours alone.
-        unsafe { self.list.push_back(links.as_ptr()) };
+        unsafe { self.list.push_back(T::SHAPE, links) };
         self.len += 1;
     }
 
     /// Takes the item off that was isolated first.
     pub fn pop(&mut self) -> Option<T::Handle> {
-        let links = self.pop_links()?;
+        let links = self.pop_links()?.at;
         // SAFETY: the list owned its items, so it is live.
         unsafe { links.as_ref() }.set_home(ptr::null_mut());
         // SAFETY: what was pushed are the links of a `T`, and the list gives it up.

@@ -3,7 +3,7 @@
 use super::one::Locked;
 use super::raw::Refused;
 use super::{AllocError, Isolated, ListLru};
-use crate::list::{Linked, Links};
+use crate::list::{Hook, Linked};
 use crate::rcu::pin;
 use crate::{Memcg, NodeId};
 use core::ptr::NonNull;
@@ -41,9 +41,8 @@ impl<T: Linked> ListLru<T> {
                 Ok(list) => list,
                 Err(Refused::Linked | Refused::NoMemory | Refused::Full) => return Err(AllocError),
             };
-            for _ in 0..BATCH {
-                let Some(links) = items.first() else { break };
-                if !self.raw.add_private(&mut list, links, || items.pop_links()) {
+            for _ in 0..BATCH.min(items.len()) {
+                if !self.raw.add_private(&mut list, || items.pop_links()) {
                     return Err(AllocError);
                 }
                 added += 1;
@@ -63,29 +62,33 @@ impl<T: Linked> ListLru<T> {
         let mut items = items.into_iter();
         let mut removed = 0;
         loop {
-            let mut batch: [Option<&Links>; BATCH] = [None; BATCH];
+            let mut batch: [Option<NonNull<Hook>>; BATCH] = [None; BATCH];
             let mut len = 0;
             for item in items.by_ref().take(BATCH) {
-                // SAFETY: the links are a part of `item`, which is borrowed.
-                batch[len] = Some(unsafe { T::links(NonNull::from(item)).as_ref() });
+                batch[len] = Some(T::links(NonNull::from(item)));
                 len += 1;
             }
-            removed += self.del_batch(batch.iter().flatten().copied(), to);
+            // SAFETY: they are parts of items that are borrowed.
+            removed += unsafe { self.del_batch(batch.into_iter().flatten(), to) };
             if len < BATCH {
                 return removed;
             }
         }
     }
 
-    fn del_batch<'i>(&self, batch: impl Iterator<Item = &'i Links>, to: &mut Isolated<T>) -> u64 {
+    /// # Safety
+    ///
+    /// The links are those of objects that are live.
+    unsafe fn del_batch(&self, batch: impl Iterator<Item = NonNull<Hook>>, to: &mut Isolated<T>) -> u64 {
         let guard = pin();
         let mut held: Option<Locked<'_>> = None;
         let mut removed = 0;
         for links in batch {
-            held = self.raw.lock_home(links, held.take(), &guard);
+            // SAFETY: live, says the caller.
+            held = self.raw.lock_home(unsafe { links.as_ref() }, held.take(), &guard);
             let Some(list) = &mut held else { continue };
             // SAFETY: it is on this list, whose lock we hold.
-            let pushed = unsafe { list.unlink(links, Links::PRIVATE) };
+            let pushed = unsafe { list.unlink(links, Hook::PRIVATE) };
             // SAFETY: it was just unlinked and marked private, and is given as it was pushed.
             unsafe { to.push_links(pushed) };
             removed += 1;

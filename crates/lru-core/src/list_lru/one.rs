@@ -23,7 +23,7 @@
 use super::pairs::ChainLinks;
 use super::split::Part;
 use super::RawListLru;
-use crate::list::{Links, RawList};
+use crate::list::{Hook, Node, RawList, Shape};
 use crate::memcg::MemcgId;
 use crate::rcu::{Guard, Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -272,10 +272,18 @@ impl<'a> Locked<'a> {
         self.one.chain.next.with(|next| unsafe { (*next).cast_const() })
     }
 
+    /// The shape of the links on it.
     #[inline]
-    pub(super) fn with_list<R>(&mut self, f: impl FnOnce(&mut RawList) -> R) -> R {
+    pub(super) fn shape(&self) -> &'static Shape {
+        // SAFETY: whoever has the lock of a list has its owner, or the chain of its group, which the owner waits for before it ends.
+        unsafe { &*self.one.owner() }.shape()
+    }
+
+    #[inline]
+    pub(super) fn with_list<R>(&mut self, f: impl FnOnce(&mut RawList, &'static Shape) -> R) -> R {
+        let shape = self.shape();
         // SAFETY: the lock is held, and `self` is borrowed for as long as the reference lives.
-        self.one.list.with_mut(|l| f(unsafe { &mut *l }))
+        self.one.list.with_mut(|l| f(unsafe { &mut *l }, shape))
     }
 
     #[inline]
@@ -326,23 +334,43 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// Takes an item off, to `to`: null or [`Links::PRIVATE`]. Returns the pointer under which it was added.
+    /// Takes an item off, to `to`: null or [`Hook::PRIVATE`]. Returns what it was added as.
     ///
     /// # Safety
     ///
     /// The item is on this list.
     #[inline]
-    pub(super) unsafe fn unlink(&mut self, links: &Links, to: *mut One) -> NonNull<Links> {
-        let home = links.home();
-        // SAFETY: the item is on this list, says the caller, and the lock is held.
-        let pushed = self.with_list(|l| unsafe { l.remove(links) });
-        links.set_home(to);
+    pub(super) unsafe fn unlink(&mut self, links: NonNull<Hook>, to: *mut One) -> Node {
+        // SAFETY: the item is on this list, says the caller, so it is live.
+        let hook = unsafe { links.as_ref() };
+        let home = hook.home();
+        // SAFETY: as above, and the lock is held.
+        let pushed = self.with_list(|l, shape| unsafe { l.remove(shape, links) });
+        // SAFETY: it was just removed, and is there until its home is not here any more.
+        let at = unsafe { self.shape().get(pushed) };
+        hook.set_home(to);
         // The object may be gone from here on, unless the caller takes it over by the pointer it gets.
         self.set_nr_items(self.one.nr_items() - 1);
         // SAFETY: `home` counted the item until now, and this is its effective list (invariant 2).
         unsafe { self.put(home) };
-        // SAFETY: lists hold no null.
-        unsafe { NonNull::new_unchecked(pushed) }
+        Node { at, by: pushed }
+    }
+
+    /// Makes an item the youngest.
+    ///
+    /// # Safety
+    ///
+    /// The item is on this list.
+    #[inline]
+    pub(super) unsafe fn rotate(&mut self, links: NonNull<Hook>) {
+        self.with_list(|l, shape| {
+            // SAFETY: the item is on this list, says the caller, and the lock is held.
+            let by = unsafe { l.remove(shape, links) };
+            // SAFETY: it was just removed, and is as live as it was.
+            let at = unsafe { shape.get(by) };
+            // SAFETY: as above.
+            unsafe { l.push_back(shape, Node { at, by }) };
+        });
     }
 
     /// Puts an object in an item's place, and counts it where that one was counted. Returns the pointer under which that one was added;
@@ -351,17 +379,22 @@ impl<'a> Locked<'a> {
     /// # Safety
     ///
     /// The item is on this list, which owns the object from now on, by this pointer. `unique`: the caller alone can reach it.
-    pub(super) unsafe fn replace(&mut self, item: &Links, by: NonNull<Links>, unique: bool) -> Option<NonNull<Links>> {
+    pub(super) unsafe fn replace(&mut self, item: NonNull<Hook>, by: Node, unique: bool) -> Option<NonNull<Hook>> {
         // SAFETY: the object is the caller's.
-        let object = unsafe { by.as_ref() };
+        let object = unsafe { by.at.as_ref() };
+        let links = item;
+        // SAFETY: the item is on this list, says the caller, so it is live.
+        let item = unsafe { links.as_ref() };
         // INVARIANT 3: its home, this or one that forwards here, has one item less and one more.
         if !object.claim(item.home(), unique) {
             return None;
         }
         // SAFETY: the lock is held; the item is on this list, says the caller, and by the claim the object on none.
-        let pushed = self.with_list(|l| unsafe { l.replace(item, by.as_ptr()) });
+        let pushed = self.with_list(|l, shape| unsafe { l.replace(shape, links, by) });
+        // SAFETY: it was just removed, and is there until its home is not here any more.
+        let pushed = unsafe { self.shape().get(pushed) };
         item.set_home(ptr::null_mut());
-        NonNull::new(pushed)
+        Some(pushed)
     }
 
     /// Takes one reference off `one`, and off what it forwards to if that was its last.
@@ -424,14 +457,14 @@ impl<'a> Locked<'a> {
         let moved = child.one.nr_items();
         let had = self.one.nr_items();
         let is_part = child.state() == State::PART;
-        child.with_list(|from| {
-            self.with_list(|to| {
+        child.with_list(|from, shape| {
+            self.with_list(|to, _| {
                 if is_part {
                     // SAFETY: both locks are held.
-                    unsafe { to.splice_back(from) };
+                    unsafe { to.splice_back(shape, from) };
                 } else {
                     // SAFETY: as above.
-                    unsafe { to.splice_front(from) };
+                    unsafe { to.splice_front(shape, from) };
                 }
             });
         });
@@ -469,7 +502,7 @@ impl<'a> Locked<'a> {
     pub(super) fn assert_valid(&mut self) {
         let n = self.one.nr_items() as usize;
         // SAFETY: the lock is held.
-        self.with_list(|list| unsafe { list.assert_valid(n) });
+        self.with_list(|list, shape| unsafe { list.assert_valid(shape, n) });
         if self.is_dead() {
             assert_eq!(n, 0, "a dead list must be empty");
         }

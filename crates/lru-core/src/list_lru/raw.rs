@@ -45,10 +45,10 @@ mod tests;
 pub(crate) use making::reparent_group;
 pub(super) use splitting::Round;
 
-use super::one::{FirstItem, Key, Locked};
+use super::one::{FirstItem, Key, Locked, ITEMS_MAX};
 use super::table::{Pair, Table, TableRef};
 use super::{Occupancy, One, Split};
-use crate::list::Links;
+use crate::list::{Hook, Node, Shape};
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Arc, Mutex};
@@ -61,6 +61,8 @@ pub(crate) struct RawListLru {
     table: AtomicPtr<Table>,
     writer: Mutex<Writer>,
     occupancy: Option<Arc<dyn Occupancy>>,
+    /// Of the links of all items.
+    shape: &'static Shape,
 }
 
 /// What only writers of the table need to know.
@@ -107,24 +109,23 @@ pub(super) enum Refused {
 }
 
 impl RawListLru {
-    pub(super) fn new(occupancy: Option<Arc<dyn Occupancy>>) -> Self {
+    pub(super) fn new(occupancy: Option<Arc<dyn Occupancy>>, shape: &'static Shape) -> Self {
         Self {
             table: AtomicPtr::new(ptr::null_mut()),
             writer: Mutex::new(Writer { live: 0, used: 0, split: 0 }),
             occupancy,
+            shape,
         }
+    }
+
+    #[inline]
+    pub(super) fn shape(&self) -> &'static Shape {
+        self.shape
     }
 
     /// Links an object at the end of its group's list.
     #[inline]
-    pub(super) fn add<const UNIQUE: bool>(
-        &self,
-        links: NonNull<Links>,
-        memcg: &Memcg,
-        node: NodeId,
-    ) -> Result<(), Refused> {
-        // SAFETY: the caller owns the object.
-        let object = unsafe { links.as_ref() };
+    pub(super) fn add<const UNIQUE: bool>(&self, object: Node, memcg: &Memcg, node: NodeId) -> Result<(), Refused> {
         let guard = pin();
         let one = match self.lookup(Key::new(memcg, node), &guard) {
             Some(Pair::One(one)) => Some(one),
@@ -134,12 +135,12 @@ impl RawListLru {
         let mut missed = false;
         if let Some(one) = one {
             match one.try_lock(&guard) {
-                Some(list) if !list.is_dead() => return self.add_to::<UNIQUE>(list, object, links),
+                Some(list) if !list.is_dead() => return self.add_to::<UNIQUE>(list, object),
                 Some(_dead) => {}
                 None => missed = true,
             }
         }
-        self.add_slow::<UNIQUE>(object, links, memcg, node, missed, &guard)
+        self.add_slow::<UNIQUE>(object, memcg, node, missed, &guard)
     }
 
     /// The list is not there, or not any more; or somebody has it.
@@ -147,74 +148,62 @@ impl RawListLru {
     #[inline(never)]
     fn add_slow<const UNIQUE: bool>(
         &self,
-        object: &Links,
-        links: NonNull<Links>,
+        object: Node,
         memcg: &Memcg,
         node: NodeId,
         missed: bool,
         guard: &Guard,
     ) -> Result<(), Refused> {
-        let list = self.lock_to_add(object, memcg, node, missed, guard)?;
+        // SAFETY: the caller owns the object.
+        let list = self.lock_to_add(unsafe { object.at.as_ref() }, memcg, node, missed, guard)?;
         #[cfg(lowwater_loom)]
         if crate::mutated!("bit_of_the_passed") && list.memcg() != memcg {
-            return self.add_and_announce_for(memcg, list, object, links);
+            return self.add_and_announce_for(memcg, list, object);
         }
-        self.add_to::<UNIQUE>(list, object, links)
+        self.add_to::<UNIQUE>(list, object)
     }
 
-    /// `links` are those of `object`, as the pointer under which the list is to own it.
     // Always: handed over in memory, the lock would be read again before it is written, which costs more than all the rest.
     #[inline(always)]
-    fn add_to<const UNIQUE: bool>(
-        &self,
-        mut list: Locked<'_>,
-        object: &Links,
-        links: NonNull<Links>,
-    ) -> Result<(), Refused> {
-        if !object.claim(ptr::from_ref(list.one()).cast_mut(), UNIQUE) {
+    fn add_to<const UNIQUE: bool>(&self, mut list: Locked<'_>, object: Node) -> Result<(), Refused> {
+        // SAFETY: the caller owns the object.
+        let hook = unsafe { object.at.as_ref() };
+        if !hook.claim(ptr::from_ref(list.one()).cast_mut(), UNIQUE) {
             return Err(Refused::Linked);
         }
         let Some(first) = list.count_in() else {
-            object.set_home(ptr::null_mut());
+            hook.set_home(ptr::null_mut());
             return Err(Refused::Full);
         };
         // SAFETY: the lock is held, and by the claim the links are on no other list; the list owns the object from now on.
-        list.with_list(|l| unsafe { l.push_back(links.as_ptr()) });
+        list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
         self.announce(first, &list);
         Ok(())
     }
 
     /// R3, as Linux had it from 4.19 to 7.1: tells of the group that was named, not of the one whose list it is.
     #[cfg(lowwater_loom)]
-    fn add_and_announce_for(
-        &self,
-        passed: &Memcg,
-        mut list: Locked<'_>,
-        object: &Links,
-        links: NonNull<Links>,
-    ) -> Result<(), Refused> {
-        assert!(object.claim(ptr::from_ref(list.one()).cast_mut(), false));
+    fn add_and_announce_for(&self, passed: &Memcg, mut list: Locked<'_>, object: Node) -> Result<(), Refused> {
+        // SAFETY: as in `add_to`.
+        assert!(unsafe { object.at.as_ref() }.claim(ptr::from_ref(list.one()).cast_mut(), false));
         let _first = list.count_in();
         // SAFETY: as in `add_to`.
-        list.with_list(|l| unsafe { l.push_back(links.as_ptr()) });
+        list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
         self.occupancy.iter().for_each(|occupancy| occupancy.occupied(passed, list.one().key().node));
         Ok(())
     }
 
-    /// Links an object that is private to the caller, and whose links `take` takes off its private list. `false`: it is full.
-    pub(super) fn add_private(
-        &self,
-        list: &mut Locked<'_>,
-        links: NonNull<Links>,
-        take: impl FnOnce() -> Option<NonNull<Links>>,
-    ) -> bool {
-        let Some(first) = list.count_in() else { return false };
-        let taken = take();
-        debug_assert_eq!(taken, Some(links), "the first is taken");
-        // SAFETY: the caller owns the object.
-        unsafe { links.as_ref() }.set_home(ptr::from_ref(list.one()).cast_mut());
-        // SAFETY: the lock is held, and the links were taken off the list they were on; this list owns the object from now on.
-        list.with_list(|l| unsafe { l.push_back(links.as_ptr()) });
+    /// Links an object that `take` takes off a private list of the caller's. `false`: there is none, or this is full.
+    pub(super) fn add_private(&self, list: &mut Locked<'_>, take: impl FnOnce() -> Option<Node>) -> bool {
+        if list.one().nr_items() >= ITEMS_MAX {
+            return false;
+        }
+        let Some(object) = take() else { return false };
+        let Some(first) = list.count_in() else { unreachable!("there is room for one more") };
+        // SAFETY: the caller owned the object, which this list owns from now on.
+        unsafe { object.at.as_ref() }.set_home(ptr::from_ref(list.one()).cast_mut());
+        // SAFETY: the lock is held, and the links were taken off the list they were on.
+        list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
         self.announce(first, list);
         true
     }
@@ -222,7 +211,7 @@ impl RawListLru {
     /// The list on which an object is, if that is one of these: `held` if it is that one, or else locked now.
     pub(super) fn lock_home<'a>(
         &self,
-        links: &Links,
+        links: &Hook,
         mut held: Option<Locked<'a>>,
         guard: &'a Guard,
     ) -> Option<Locked<'a>> {
@@ -247,13 +236,19 @@ impl RawListLru {
     }
 
     /// Unlinks an object, if it is on one of these lists: the pointer under which it was added.
+    ///
+    /// # Safety
+    ///
+    /// The links are those of an object that is live.
     #[inline]
-    pub(super) fn del(&self, links: &Links) -> Option<NonNull<Links>> {
+    pub(super) unsafe fn del(&self, links: NonNull<Hook>) -> Option<NonNull<Hook>> {
         let guard = pin();
-        let home = self.home_of(links)?;
+        // SAFETY: live, says the caller.
+        let hook = unsafe { links.as_ref() };
+        let home = self.home_of(hook)?;
         // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
         let list = unsafe { &*home }.lock(&guard);
-        if !list.is_dead() && ptr::eq(links.home(), home) {
+        if !list.is_dead() && ptr::eq(hook.home(), home) {
             return Some(self.take_off(list, links, &guard));
         }
         drop(list);
@@ -263,16 +258,17 @@ impl RawListLru {
     /// It left, its list is dead, or it was added elsewhere before we had the lock.
     #[cold]
     #[inline(never)]
-    fn del_slow(&self, links: &Links, guard: &Guard) -> Option<NonNull<Links>> {
-        let list = self.lock_home(links, None, guard)?;
+    fn del_slow(&self, links: NonNull<Hook>, guard: &Guard) -> Option<NonNull<Hook>> {
+        // SAFETY: live, as in `del`.
+        let list = self.lock_home(unsafe { links.as_ref() }, None, guard)?;
         Some(self.take_off(list, links, guard))
     }
 
     /// The home of an object, if that is one of these lists.
     #[inline]
-    fn home_of(&self, links: &Links) -> Option<*const One> {
+    fn home_of(&self, links: &Hook) -> Option<*const One> {
         let home = links.home();
-        if home.is_null() || home == Links::PRIVATE {
+        if home.is_null() || home == Hook::PRIVATE {
             return None;
         }
         // SAFETY: an item's home is not retired while the item is on a list, and the caller is in the read side.
@@ -282,7 +278,7 @@ impl RawListLru {
 
     /// Unlinks an object that is on this list.
     #[inline(always)] // As `add_to`.
-    fn take_off(&self, mut list: Locked<'_>, links: &Links, _guard: &Guard) -> NonNull<Links> {
+    fn take_off(&self, mut list: Locked<'_>, links: NonNull<Hook>, _guard: &Guard) -> NonNull<Hook> {
         #[cfg(lowwater_loom)]
         if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
             // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
@@ -291,7 +287,7 @@ impl RawListLru {
             }
         }
         // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
-        unsafe { list.unlink(links, ptr::null_mut()) }
+        unsafe { list.unlink(links, ptr::null_mut()) }.at
     }
 
     /// How many items the group's own list holds.
@@ -434,7 +430,7 @@ impl RawListLru {
     /// caller has found it taken already.
     pub(super) fn lock_to_add<'a>(
         &'a self,
-        object: &Links,
+        object: &Hook,
         memcg: &Memcg,
         node: NodeId,
         mut missed: bool,

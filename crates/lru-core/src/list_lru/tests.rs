@@ -22,6 +22,8 @@ mod model;
 #[cfg(not(lowwater_loom))]
 mod resume;
 #[cfg(not(lowwater_loom))]
+mod slots;
+#[cfg(not(lowwater_loom))]
 mod split;
 #[cfg(not(lowwater_loom))]
 mod sweep;

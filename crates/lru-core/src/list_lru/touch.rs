@@ -2,7 +2,6 @@
 
 use super::ListLru;
 use crate::list::Linked;
-use core::ptr;
 
 impl<T: Linked> ListLru<T> {
     /// Makes an item the youngest of its list. False if it is on none of these: removed, or isolated by a walk. O(1), with the list's
@@ -31,12 +30,8 @@ impl<T: Linked> ListLru<T> {
     /// ```
     #[doc(alias = "mark_page_accessed")]
     pub fn touch(&self, item: &T) -> bool {
-        let touched = self.at_home(item, |mut list, links| {
-            // SAFETY: the item is on this list, whose lock we hold.
-            let pushed = list.with_list(|l| unsafe { l.remove(ptr::from_ref(links)) });
-            // SAFETY: it was just removed.
-            list.with_list(|l| unsafe { l.push_back(pushed) });
-        });
+        // SAFETY: the item is on this list, whose lock we hold.
+        let touched = self.at_home(item, |mut list, links| unsafe { list.rotate(links) });
         touched.is_some()
     }
 }

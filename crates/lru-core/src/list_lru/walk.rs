@@ -35,7 +35,7 @@ use super::cursor::Cursor;
 use super::one::Locked;
 use super::raw::{RawListLru, Round};
 use super::Isolated;
-use crate::list::{handle_of, Linked, Links};
+use crate::list::{handle_of, Hook, Linked};
 use crate::rcu::pin;
 use crate::sync::Arc;
 use crate::{Memcg, NodeId};
@@ -52,7 +52,7 @@ type Call<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 #[must_use = "the walk needs a verdict"]
 pub struct Isolate<'a, T: Linked> {
     list: Locked<'a>,
-    links: NonNull<Links>,
+    links: NonNull<Hook>,
     cursor: &'a Cursor,
     item: PhantomData<&'a T>,
     call: Call<'a>,
@@ -94,10 +94,8 @@ impl<'a, T: Linked> Isolate<'a, T> {
     /// Takes the item off, onto a private list, to be freed when the lock is not held any more. It counts as removed.
     #[doc(alias = "LRU_REMOVED")]
     pub fn isolate(mut self, to: &mut Isolated<T>) -> Verdict<'a> {
-        // SAFETY: the item is on the list, so it is live.
-        let links = unsafe { self.links.as_ref() };
         // SAFETY: the item is on this list, whose lock we hold.
-        let pushed = unsafe { self.list.unlink(links, Links::PRIVATE) };
+        let pushed = unsafe { self.list.unlink(self.links, Hook::PRIVATE) };
         // SAFETY: it was just unlinked and marked private, and is given as it was pushed.
         unsafe { to.push_links(pushed) };
         Verdict { removed: true, then: Then::GoOn(self.list), call: PhantomData }
@@ -106,11 +104,8 @@ impl<'a, T: Linked> Isolate<'a, T> {
     /// Leaves the item, as the youngest.
     #[doc(alias = "LRU_ROTATE")]
     pub fn rotate(mut self) -> Verdict<'a> {
-        let links = self.links.as_ptr();
         // SAFETY: the item is on this list, whose lock we hold.
-        let pushed = self.list.with_list(|l| unsafe { l.remove(links) });
-        // SAFETY: it was just removed.
-        self.list.with_list(|l| unsafe { l.push_back(pushed) });
+        unsafe { self.list.rotate(self.links) };
         Verdict { removed: false, then: Then::GoOn(self.list), call: PhantomData }
     }
 
@@ -123,7 +118,7 @@ impl<'a, T: Linked> Isolate<'a, T> {
     /// Gives the lock back and leaves the item, which may be gone at once.
     pub fn unlock(mut self) -> Unlocked<'a> {
         // SAFETY: the item is on this list; the walk's frame keeps the cursor, and it outlives this call.
-        unsafe { self.cursor.leave_before(self.links.as_ptr(), &mut self.list) };
+        unsafe { self.cursor.leave_before(self.links, &mut self.list) };
         Unlocked { removed: false, call: PhantomData }
     }
 
@@ -131,13 +126,11 @@ impl<'a, T: Linked> Isolate<'a, T> {
     #[doc(alias = "LRU_REMOVED_RETRY")]
     pub fn remove(mut self) -> (T::Handle, Unlocked<'a>) {
         // SAFETY: the item is on this list; the walk's frame keeps the cursor, and it outlives this call.
-        unsafe { self.cursor.leave_before(self.links.as_ptr(), &mut self.list) };
-        // SAFETY: the item is on the list, so it is live.
-        let links = unsafe { self.links.as_ref() };
+        unsafe { self.cursor.leave_before(self.links, &mut self.list) };
         // SAFETY: the item is on this list, whose lock we hold.
-        let pushed = unsafe { self.list.unlink(links, core::ptr::null_mut()) };
+        let pushed = unsafe { self.list.unlink(self.links, core::ptr::null_mut()) };
         // SAFETY: these are the links of a `T`, and the list gave it up.
-        let handle = unsafe { handle_of::<T>(pushed) };
+        let handle = unsafe { handle_of::<T>(pushed.at) };
         (handle, Unlocked { removed: true, call: PhantomData })
     }
 }
@@ -211,14 +204,14 @@ impl RawListLru {
         removed: &mut u64,
         mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
     ) -> ControlFlow<()> {
-        let cursor = Cursor::new();
+        let cursor = Cursor::new(T::SHAPE);
         let mut begun = None;
         'relock: while *nr_to_walk > 0 {
             let guard = pin();
             let (mut list, mut next, mut left) = match begun {
                 None => {
                     let Some(mut list) = self.lock_one(memcg, node, index, &guard) else { break };
-                    let (first, all) = (list.with_list(|l| l.first()), list.one().nr_items());
+                    let (first, all) = (list.with_list(|l, _| l.first()), list.one().nr_items());
                     (list, first, all)
                 }
                 Some(left) => {
@@ -227,9 +220,10 @@ impl RawListLru {
                 }
             };
             // Rotated items come round again; that they are not shown twice is what `left` counts.
-            while let (Some(links), true, true) = (NonNull::new(next), left > 0, *nr_to_walk > 0) {
-                // SAFETY: it is on the list, whose lock we hold.
-                next = unsafe { Links::after(links.as_ptr()) };
+            // SAFETY: it is none, or on the list, whose lock we hold.
+            while let (Some(links), true, true) = (unsafe { T::SHAPE.find(next) }, left > 0, *nr_to_walk > 0) {
+                // SAFETY: as above.
+                next = unsafe { T::SHAPE.next(links) };
                 // SAFETY: as above.
                 if unsafe { links.as_ref() }.is_mark() {
                     continue; // Another walk's.

@@ -3,7 +3,6 @@
 use super::Retired;
 use crate::index::{Directory, Segment};
 use crate::list_lru::{One, Part, Split, Table};
-use crate::slab::Numbers;
 use core::ptr;
 
 /// Things of one kind, the last retired first.
@@ -23,7 +22,6 @@ pub(crate) struct Queues {
     pub(crate) tables: Queue<Table>,
     pub(crate) segments: Queue<Segment>,
     pub(crate) directories: Queue<Directory>,
-    pub(crate) numbers: Queue<Numbers>,
     #[cfg(all(test, feature = "std", not(lowwater_loom)))]
     pub(crate) things: Queue<thing::Thing>,
 }
@@ -37,7 +35,6 @@ impl Queues {
             tables: Queue::new(),
             segments: Queue::new(),
             directories: Queue::new(),
-            numbers: Queue::new(),
             #[cfg(all(test, feature = "std", not(lowwater_loom)))]
             things: Queue::new(),
         }
@@ -49,7 +46,7 @@ impl Queues {
         #[cfg(not(all(test, feature = "std", not(lowwater_loom))))]
         let things = 0;
         let lists = self.ones.len + self.parts.len + self.splits.len + self.tables.len;
-        lists + self.segments.len + self.directories.len + self.numbers.len + things
+        lists + self.segments.len + self.directories.len + things
     }
 
     /// Takes everything out.
@@ -66,7 +63,6 @@ impl Queues {
         self.tables.append(other.tables);
         self.segments.append(other.segments);
         self.directories.append(other.directories);
-        self.numbers.append(other.numbers);
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         self.things.append(other.things);
     }
@@ -89,8 +85,6 @@ impl Queues {
         unsafe { self.segments.free() };
         // SAFETY: as above.
         unsafe { self.directories.free() };
-        // SAFETY: as above.
-        unsafe { self.numbers.free() };
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         // SAFETY: as above.
         unsafe {

@@ -15,20 +15,23 @@ const SLOTS_MIN: usize = 4;
 pub(super) struct Header {
     /// The slab that the chunk belongs to, as `*const Shared<T>`.
     pub(super) slab: *const (),
+    /// Which of the slab's chunks it is.
     pub(super) number: u32,
+    /// Which of the process's, in [`Frames`](super::frames::Frames).
+    pub(super) frame: u32,
     pub(super) node: NodeId,
     /// Is it to be emptied, so that nothing should be put in it?
     pub(super) leaving: AtomicBool,
 }
 
 impl Header {
-    pub(super) fn new(slab: *const (), number: u32, node: NodeId) -> Self {
-        Self { slab, number, node, leaving: AtomicBool::new(false) }
+    pub(super) fn new(slab: *const (), number: u32, frame: u32, node: NodeId) -> Self {
+        Self { slab, number, frame, node, leaving: AtomicBool::new(false) }
     }
 }
 
 /// The sizes for one type.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Geometry {
     /// Of a slot.
     pub(super) slot: usize,
@@ -66,8 +69,8 @@ impl Geometry {
         }
     }
 
-    /// How many chunks can be told apart.
-    pub(super) const fn chunks_max(&self) -> usize {
-        1 << (32 - self.bits)
+    /// Numbers of chunks end here, so that those of all slots fit in 32 bits.
+    pub(super) const fn frames_end(&self) -> u32 {
+        1 << (u32::BITS - self.bits)
     }
 }

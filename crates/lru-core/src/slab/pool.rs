@@ -4,12 +4,9 @@
 
 use super::blocks::{Blocks, Memory};
 use super::chunk::{Geometry, Header};
+use super::frames::Frames;
 use super::free::{Free, FreeList};
-use super::numbers::Numbers;
-use crate::rcu::pin;
-use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::NodeId;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 use sum::Sum;
@@ -22,9 +19,6 @@ const NONE: u32 = u32::MAX;
 const BINS: usize = 4;
 /// The bin of a chunk that is to be emptied.
 const LEAVING: u8 = BINS as u8 + 1;
-
-/// Chunks that the first array has room for.
-const LEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 4 };
 
 /// See the module. Behind the slab's lock.
 pub(super) struct Pool {
@@ -92,19 +86,12 @@ impl Pool {
     }
 
     /// Moves up to `nr` free slots of the node's chunks to `to`. False if there is not one, and no memory for more.
-    pub(super) fn take(
-        &mut self,
-        nr: u32,
-        node: NodeId,
-        numbers: &AtomicPtr<Numbers>,
-        slab: *const (),
-        to: &mut FreeList,
-    ) -> bool {
+    pub(super) fn take(&mut self, nr: u32, node: NodeId, slab: *const (), to: &mut FreeList) -> bool {
         let before = to.len();
         while to.len() < before + nr {
             let Some(at) = self.fullest(node) else {
                 // Not for more than one that is needed.
-                if to.len() > before || self.add(node, numbers, slab).is_none() {
+                if to.len() > before || self.add(node, slab).is_none() {
                     break;
                 }
                 continue;
@@ -136,7 +123,7 @@ impl Pool {
     /// # Safety
     ///
     /// It came from [`take`](Self::take), of the chunk of number `at`, and nobody uses it.
-    pub(super) unsafe fn put(&mut self, slot: NonNull<Free>, at: u32, numbers: &AtomicPtr<Numbers>) {
+    pub(super) unsafe fn put(&mut self, slot: NonNull<Free>, at: u32) {
         let chunk = &mut self.chunks[at as usize];
         // SAFETY: nobody uses it, says the caller.
         unsafe { chunk.back.push(slot) };
@@ -157,10 +144,10 @@ impl Pool {
         self.slots -= slots;
         self.free -= slots;
         self.bytes -= memory.bytes;
-        // Relaxed: published under this lock.
-        let array = numbers.load(Ordering::Relaxed);
-        // SAFETY: the array is not retired before another is published, which is done under this lock.
-        unsafe { &*array }.set(at as usize, core::ptr::null_mut());
+        // SAFETY: it is there until it is given back below.
+        let frame = unsafe { memory.base.cast::<Header>().as_ref() }.frame;
+        // SAFETY: none of its slots is used, and so none of their numbers: readers left each before it was freed.
+        unsafe { Frames::all().give(frame) };
         // SAFETY: it came from there, and none of its slots is used: readers left each before it was freed.
         unsafe { self.blocks.put(memory, &self.geometry) };
     }
@@ -171,13 +158,9 @@ impl Pool {
     }
 
     /// Bytes of all chunks and of what leads to them, but for this itself.
-    pub(super) fn footprint(&self, numbers: &AtomicPtr<Numbers>) -> usize {
-        // Relaxed: published under this lock.
-        let array = numbers.load(Ordering::Relaxed);
-        // SAFETY: the array is not retired before another is published, which is done under this lock.
-        let array = (!array.is_null()).then(|| unsafe { &*array });
+    pub(super) fn footprint(&self) -> usize {
         let tables = self.chunks.capacity() * size_of::<Chunk>() + self.nodes.capacity() * size_of::<Node>();
-        self.bytes + tables + array.map_or(0, Numbers::bytes) + self.blocks.footprint()
+        self.bytes + tables + self.blocks.footprint()
     }
 
     fn fullest(&self, node: NodeId) -> Option<u32> {
@@ -185,11 +168,8 @@ impl Pool {
     }
 
     /// Makes a chunk.
-    fn add(&mut self, node: NodeId, numbers: &AtomicPtr<Numbers>, slab: *const ()) -> Option<()> {
+    fn add(&mut self, node: NodeId, slab: *const ()) -> Option<()> {
         let at = if self.unused == NONE { self.chunks.len() } else { self.unused as usize };
-        if at >= self.geometry.chunks_max() {
-            return None;
-        }
         if at == self.chunks.len() {
             self.chunks.try_reserve(1).ok()?;
         }
@@ -198,12 +178,16 @@ impl Pool {
             self.nodes.try_reserve(node.index() + 1 - self.nodes.len()).ok()?;
             self.nodes.resize(node.index() + 1, Node { bins: [NONE; BINS], all: Sum::default() });
         }
-        let array = Self::room(at, numbers)?;
         let memory = self.blocks.get(self.geometry.next(self.bytes), &self.geometry)?;
+        let Some(frame) = Frames::all().take(memory.base.as_ptr(), self.geometry.frames_end()) else {
+            // SAFETY: it came from there just now.
+            unsafe { self.blocks.put(memory, &self.geometry) };
+            return None;
+        };
         let slots = self.geometry.slots(memory.bytes) as u32;
         let base = memory.base;
         // SAFETY: the chunk begins with room for its header, and is nobody else's yet.
-        unsafe { base.cast::<Header>().write(Header::new(slab, at as u32, node)) };
+        unsafe { base.cast::<Header>().write(Header::new(slab, at as u32, frame, node)) };
         self.bytes += memory.bytes;
         self.slots += slots as usize;
         self.free += slots as usize;
@@ -224,32 +208,8 @@ impl Pool {
         } else {
             self.unused = core::mem::replace(&mut self.chunks[at], chunk).next;
         }
-        // SAFETY: the array is not retired before another is published, which is done under this lock.
-        unsafe { &*array }.set(at, base.as_ptr());
         self.rebin(at as u32);
         Some(())
-    }
-
-    /// The array of chunks, with room for number `at`.
-    fn room(at: usize, numbers: &AtomicPtr<Numbers>) -> Option<*mut Numbers> {
-        // Relaxed: published under this lock.
-        let old = numbers.load(Ordering::Relaxed);
-        // SAFETY: as in `add`.
-        let array = (!old.is_null()).then(|| unsafe { &*old });
-        let len = array.map_or(0, Numbers::len);
-        if at < len {
-            return Some(old);
-        }
-        let new = Box::into_raw(Numbers::try_new((len * 2).max(LEN_MIN), array)?);
-        // Left under this lock, which may free what others retired: memory, and not often, as each array is twice as long.
-        let guard = pin();
-        // Release: meets the Acquire in `at` of the slab, so that the array is seen filled.
-        numbers.store(new, if crate::mutated!("numbers_relaxed") { Ordering::Relaxed } else { Ordering::Release });
-        if !old.is_null() {
-            // SAFETY: it came from a box, and readers that enter from now on find the new one.
-            unsafe { guard.retire(old) };
-        }
-        Some(new)
     }
 
     /// Puts a chunk in the bin where it belongs.

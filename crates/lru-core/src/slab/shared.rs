@@ -2,19 +2,19 @@
 
 use super::chunk::{Geometry, Header};
 use super::free::Free;
-use super::numbers::Numbers;
+use super::place::Place;
 use super::pool::Pool;
 use super::stripe::{Bag, Stripe};
 use super::stripes::Stripes;
 use super::Slotted;
-use crate::list::Links;
+use crate::list::Hook;
 use crate::rcu;
-use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::NodeId;
 use alloc::boxed::Box;
 use core::marker::PhantomData;
-use core::ptr::{self, NonNull};
+use core::ptr::NonNull;
 
 /// Of all slots, those whose objects may wait before they are sealed.
 const OPEN_PARTS: usize = 64;
@@ -37,7 +37,6 @@ const COLLECT: usize = 64;
 
 /// See the module.
 pub(crate) struct Shared<T: Slotted> {
-    numbers: AtomicPtr<Numbers>,
     pub(super) stripes: Stripes,
     pool: Mutex<Pool>,
     /// Slots of all chunks.
@@ -57,10 +56,11 @@ pub(crate) struct Shared<T: Slotted> {
 
 impl<T: Slotted> Shared<T> {
     const GEOMETRY: Geometry = Geometry::of::<T>();
+    /// Objects, in their slots.
+    const PLACE: Place = Place::of::<T>(0);
 
     pub(super) fn new() -> Self {
         Self {
-            numbers: AtomicPtr::new(ptr::null_mut()),
             stripes: Stripes::new(),
             pool: Mutex::new(Pool::new(Self::GEOMETRY)),
             slots: AtomicUsize::new(0),
@@ -99,28 +99,19 @@ impl<T: Slotted> Shared<T> {
     /// As for [`header`](Self::header).
     #[inline]
     pub(crate) unsafe fn number(object: NonNull<T>) -> u32 {
-        let offset = (object.as_ptr().addr() & (Self::GEOMETRY.full - 1)) - Self::GEOMETRY.first;
         // SAFETY: the caller's promise is the same.
-        let header = unsafe { Self::header(object) };
-        header.number << Self::GEOMETRY.bits | (offset / Self::GEOMETRY.slot) as u32
+        unsafe { Self::PLACE.number(object.as_ptr().cast()) }
     }
 
     /// The object of this number.
     ///
     /// # Safety
     ///
-    /// The number is one of this slab's, of an object whose slot is not free; the caller is in the read side, or otherwise knows that
-    /// it stays so.
+    /// The number is that of a `T` whose slot is not free; the caller is in the read side, or otherwise knows that it stays so.
     #[inline]
-    pub(crate) unsafe fn at(&self, number: u32) -> NonNull<T> {
-        // Acquire: meets the Release in `Pool::room`, so that the array is seen filled. It may be a later one than that in which the number's
-        // chunk was first.
-        let array = self.numbers.load(Ordering::Acquire);
-        // SAFETY: an array is there since the first chunk, and is not freed while readers may see it.
-        let chunk = unsafe { &*array }.get((number >> Self::GEOMETRY.bits) as usize);
-        let slot = (number & ((1 << Self::GEOMETRY.bits) - 1)) as usize;
-        // SAFETY: the slot is one of the chunk's, says the caller.
-        let object = unsafe { chunk.add(Self::GEOMETRY.first + slot * Self::GEOMETRY.slot) };
+    pub(crate) unsafe fn at(number: u32) -> NonNull<T> {
+        // SAFETY: the caller's promise is the same.
+        let object = unsafe { Self::PLACE.at(number) };
         // SAFETY: a chunk that has a slot which is not free is not null.
         unsafe { NonNull::new_unchecked(object.cast()) }
     }
@@ -166,7 +157,7 @@ impl<T: Slotted> Shared<T> {
         let nr = (pool.slots / 16).clamp(1, REFILL_MAX) as u32;
         let slab = this.as_ptr().cast_const().cast();
         let before = pool.slots;
-        let got = pool.take(nr, node, &self.numbers, slab, &mut stripe.free);
+        let got = pool.take(nr, node, slab, &mut stripe.free);
         if pool.slots != before {
             self.count(&pool);
             if pool.slots >= SPREAD_FROM {
@@ -202,7 +193,7 @@ impl<T: Slotted> Shared<T> {
         // SAFETY: nobody else touches it.
         let bytes = unsafe { object.as_ref() }.weight();
         // SAFETY: the object is the caller's, and goes over to the bag.
-        unsafe { stripe.open.push(T::links(object)) };
+        unsafe { stripe.open.push(T::SHAPE, T::links(object)) };
         stripe.open_bytes += bytes;
         if stripe.open_bytes >= OPEN_BYTES_MAX || stripe.open.len as usize >= this.open_max() {
             this.seal(&mut stripe);
@@ -215,12 +206,12 @@ impl<T: Slotted> Shared<T> {
         let due = this.due(&stripe);
         if !core::mem::needs_drop::<T>() {
             for _ in 0..due {
-                let Some(links) = stripe.passed.pop() else { break };
+                let Some(links) = stripe.passed.pop(T::SHAPE) else { break };
                 this.take_back(&mut stripe, links);
             }
             return;
         }
-        let batch = core::array::from_fn(|n| (n < due).then(|| stripe.passed.pop()).flatten());
+        let batch = core::array::from_fn(|n| (n < due).then(|| stripe.passed.pop(T::SHAPE)).flatten());
         drop(stripe);
         // SAFETY: they were of the stripe of this slab, so nobody has them; and their readers have left.
         unsafe { Self::drop_some(shared, batch) };
@@ -237,12 +228,12 @@ impl<T: Slotted> Shared<T> {
     fn seal(&self, stripe: &mut Stripe) {
         // Relaxed: a number to look at.
         self.waiting.fetch_add(stripe.open_bytes, Ordering::Relaxed);
-        let is_second = stripe.seal(rcu::seal());
+        let is_second = stripe.seal(T::SHAPE, rcu::seal());
         self.advance(stripe, is_second);
     }
 
     pub(super) fn advance(&self, stripe: &mut Stripe, may_fence: bool) {
-        let bytes = stripe.advance(may_fence);
+        let bytes = stripe.advance(T::SHAPE, may_fence);
         if bytes != 0 {
             // Relaxed: a number to look at.
             self.waiting.fetch_sub(bytes, Ordering::Relaxed);
@@ -265,7 +256,7 @@ impl<T: Slotted> Shared<T> {
     ///
     /// They are this slab's, at least one; nobody has them, and their readers have left.
     #[inline]
-    unsafe fn drop_some(this: *const Self, batch: [Option<NonNull<Links>>; DROPS_MAX]) {
+    unsafe fn drop_some(this: *const Self, batch: [Option<NonNull<Hook>>; DROPS_MAX]) {
         for links in batch.into_iter().flatten() {
             // SAFETY: only a `T`'s links are in bags.
             let object = unsafe { T::from_links(links) };
@@ -291,7 +282,7 @@ impl<T: Slotted> Shared<T> {
     }
 
     /// Takes the slot of a dropped object back, into a stripe that is not closed.
-    fn take_back(&self, stripe: &mut Stripe, links: NonNull<Links>) {
+    fn take_back(&self, stripe: &mut Stripe, links: NonNull<Hook>) {
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
         // Relaxed: as in `refill`, and of `migrating` and `leaving`: hints, as in `Pool::begin_migration`.
@@ -319,7 +310,7 @@ impl<T: Slotted> Shared<T> {
             // SAFETY: its slot is not free for the pool.
             let number = unsafe { Self::header(slot.cast()) }.number;
             // SAFETY: it came from the pool, and nobody uses it.
-            unsafe { pool.put(slot, number, &self.numbers) };
+            unsafe { pool.put(slot, number) };
         }
         if pool.slots != before {
             self.count(pool);
@@ -340,7 +331,7 @@ impl<T: Slotted> Shared<T> {
         let this = unsafe { &*shared };
         let mut pool = this.pool.lock();
         // SAFETY: it came from the pool, and nobody uses it.
-        unsafe { pool.put(object.cast(), header.number, &this.numbers) };
+        unsafe { pool.put(object.cast(), header.number) };
         let is_last = pool.closed && pool.free == pool.slots;
         drop(pool);
         if is_last {
@@ -413,10 +404,10 @@ impl<T: Slotted> Shared<T> {
         let all = most.min(stripe.lock().passed.len as usize);
         let mut left = all;
         loop {
-            let mut batch: [Option<NonNull<Links>>; COLLECT] = [None; COLLECT];
+            let mut batch: [Option<NonNull<Hook>>; COLLECT] = [None; COLLECT];
             let mut locked = stripe.lock();
             for slot in batch.iter_mut().take(left) {
-                *slot = locked.passed.pop();
+                *slot = locked.passed.pop(T::SHAPE);
             }
             self.flush(&mut locked, &mut self.pool.lock(), 0);
             drop(locked);
@@ -489,12 +480,12 @@ impl<T: Slotted> Shared<T> {
             locked.closed = true;
             let mut all = core::mem::replace(&mut locked.open, Bag::new());
             for mut sealed in locked.sealed.iter_mut().filter_map(Option::take) {
-                all.append(&mut sealed.bag);
+                all.append(T::SHAPE, &mut sealed.bag);
             }
-            all.append(&mut locked.passed);
+            all.append(T::SHAPE, &mut locked.passed);
             shared.flush(&mut locked, &mut shared.pool.lock(), 0);
             drop(locked);
-            while let Some(links) = all.pop() {
+            while let Some(links) = all.pop(T::SHAPE) {
                 // SAFETY: only a `T`'s links are in bags.
                 let object = unsafe { T::from_links(links) };
                 // SAFETY: nobody has it, there are no readers, says the caller, and the lock was given back. The pool is not closed yet.
@@ -511,9 +502,9 @@ impl<T: Slotted> Shared<T> {
         }
     }
 
-    /// Bytes of memory that this has. An array of chunks that was replaced, and waits for readers, is not counted.
+    /// Bytes of memory that this has.
     pub(super) fn footprint(&self) -> usize {
-        size_of::<Self>() + self.stripes.footprint() + self.pool.lock().footprint(&self.numbers)
+        size_of::<Self>() + self.stripes.footprint() + self.pool.lock().footprint()
     }
 
     /// Slots that no stripe has.
@@ -531,16 +522,5 @@ impl<T: Slotted> Shared<T> {
 
     pub(super) fn assert_valid(&self) {
         self.pool.lock().assert_valid();
-    }
-}
-
-impl<T: Slotted> Drop for Shared<T> {
-    fn drop(&mut self) {
-        // Relaxed: nobody else has access.
-        let array = self.numbers.load(Ordering::Relaxed);
-        if !array.is_null() {
-            // SAFETY: it came from a box, and is not retired; nobody else has access.
-            drop(unsafe { Box::from_raw(array) });
-        }
     }
 }

@@ -5,7 +5,7 @@
 //! ```
 
 use super::free::FreeList;
-use crate::list::{Links, RawList};
+use crate::list::{Hook, RawList, Shape};
 use crate::rcu::Stamp;
 use crate::NodeId;
 use core::ptr::NonNull;
@@ -34,26 +34,28 @@ impl Bag {
 
     /// # Safety
     ///
-    /// The links are those of an object that the bag owns from now on.
+    /// The links are those of an object that the bag owns from now on, given as its handle was; of one shape for all.
     #[inline]
-    pub(super) unsafe fn push(&mut self, links: NonNull<Links>) {
+    pub(super) unsafe fn push(&mut self, shape: &Shape, links: NonNull<Hook>) {
+        // SAFETY: the caller says so.
+        let node = unsafe { shape.node(links) };
         // SAFETY: the object is on no list: its handle was the caller's.
-        unsafe { self.list.push_back(links.as_ptr()) };
+        unsafe { self.list.push_back(shape, node) };
         self.len += 1;
     }
 
     #[inline]
-    pub(super) fn pop(&mut self) -> Option<NonNull<Links>> {
+    pub(super) fn pop(&mut self, shape: &Shape) -> Option<NonNull<Hook>> {
         // SAFETY: the bag owns what is on it.
-        let links = unsafe { self.list.pop_front() }.and_then(NonNull::new)?;
+        let node = unsafe { self.list.pop_front(shape) }?;
         self.len -= 1;
-        Some(links)
+        Some(node.at)
     }
 
-    pub(super) fn append(&mut self, other: &mut Self) {
+    pub(super) fn append(&mut self, shape: &Shape, other: &mut Self) {
         let mut other = core::mem::replace(other, Self::new());
         // SAFETY: both own what is on them.
-        unsafe { self.list.splice_front(&mut other.list) };
+        unsafe { self.list.splice_front(shape, &mut other.list) };
         self.len += other.len;
     }
 }
@@ -89,7 +91,7 @@ impl Stripe {
     }
 
     /// Closes the open bag. `stamp` is a moment after its last object was made unreachable. Does another one wait already?
-    pub(super) fn seal(&mut self, stamp: Stamp) -> bool {
+    pub(super) fn seal(&mut self, shape: &Shape, stamp: Stamp) -> bool {
         let bag = core::mem::replace(&mut self.open, Bag::new());
         let mut sealed = Sealed { bag, bytes: core::mem::take(&mut self.open_bytes), stamp };
         if self.sealed[0].is_none() {
@@ -97,7 +99,7 @@ impl Stripe {
             false
         } else {
             if let Some(waiting) = &mut self.sealed[1] {
-                sealed.bag.append(&mut waiting.bag);
+                sealed.bag.append(shape, &mut waiting.bag);
                 sealed.bytes += waiting.bytes;
             }
             self.sealed[1] = Some(sealed);
@@ -107,7 +109,7 @@ impl Stripe {
 
     /// Moves those whose readers have left on; how many bytes that were. A fence that reaches every processor is run only if `may_fence`;
     /// without it, one that somebody else has run since will do.
-    pub(super) fn advance(&mut self, may_fence: bool) -> u64 {
+    pub(super) fn advance(&mut self, shape: &Shape, may_fence: bool) -> u64 {
         let mut bytes = 0;
         // The later moment first: if it is past, so is the other.
         for at in [1, 0] {
@@ -116,7 +118,7 @@ impl Stripe {
                 for sealed in &mut self.sealed[..=at] {
                     if let Some(mut sealed) = sealed.take() {
                         bytes += sealed.bytes;
-                        self.passed.append(&mut sealed.bag);
+                        self.passed.append(shape, &mut sealed.bag);
                     }
                 }
                 break;

@@ -371,7 +371,7 @@ fn but_not_when_the_first_directory_is_published_relaxed() {
     with_mutant("first_directory_relaxed", || model(a_reader_beside_the_first_put));
 }
 
-/// A reader beside an entry for which the slab makes a chunk, and a longer array of chunks: it finds that one, and those before it.
+/// A reader beside an entry for which the slab makes a chunk, with a number of its own: it finds that one, and those before it.
 fn a_reader_beside_a_new_chunk() {
     let index = index();
     let mut handles = Vec::from([add(index, 1, 10)]);
@@ -395,6 +395,6 @@ fn a_new_chunk_hides_nothing_from_a_reader() {
 
 #[test]
 #[should_panic]
-fn but_it_does_when_numbers_are_published_relaxed() {
-    with_mutant("numbers_relaxed", || model(a_reader_beside_a_new_chunk));
+fn but_it_does_when_its_number_is_seen_too_early() {
+    with_mutant("put_relaxed", || model(a_reader_beside_a_new_chunk));
 }

@@ -70,7 +70,7 @@ fn threads_that_meet_split_a_list_and_sweeps_join_it_again() {
 /// Where an item goes: the list of a group, locked by somebody who found it taken, or did not.
 fn locked_to_add(lru: &ListLru<Item>, memcg: &Memcg, missed: bool) -> *const One {
     let guard = pin();
-    let list = lru.raw.lock_to_add(&item(0).links, memcg, N0, missed, &guard).ok().expect("there is a list");
+    let list = lru.raw.lock_to_add(&item(0).links.hook, memcg, N0, missed, &guard).ok().expect("there is a list");
     ptr::from_ref(list.one())
 }
 

@@ -3,14 +3,14 @@
 use crate::slab::{Slab, Slot, SlotState};
 use crate::sync::atomic::AtomicPtr;
 use crate::sync::{model, with_mutant, UnsafeCell};
-use crate::{pin, Links, NodeId};
+use crate::{pin, NodeId, SlotLinks};
 use ::loom::thread;
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering;
 
 /// An object that a model checker watches: read by readers, written when it is dropped.
 struct Watched {
-    links: Links,
+    links: SlotLinks,
     state: SlotState,
     content: UnsafeCell<u32>,
 }
@@ -32,7 +32,7 @@ impl Drop for Watched {
 }
 
 fn watched(slab: &Slab<Watched>, content: u32) -> Slot<Watched> {
-    let watched = Watched { links: Links::new(), state: SlotState::new(0), content: UnsafeCell::new(content) };
+    let watched = Watched { links: SlotLinks::new(), state: SlotState::new(0), content: UnsafeCell::new(content) };
     slab.alloc(watched, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
 }
 

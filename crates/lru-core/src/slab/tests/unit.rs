@@ -2,14 +2,14 @@
 
 use crate::slab::{Shared, Slab, Slot, SlotState, Slotted};
 use crate::sync::Mutex;
-use crate::{pin, Links, NodeId};
+use crate::{pin, NodeId, SlotLinks};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Counts those of its kind that were dropped.
 struct Thing {
-    links: Links,
+    links: SlotLinks,
     state: SlotState,
     number: usize,
     dropped: Arc<AtomicUsize>,
@@ -31,7 +31,7 @@ fn thing(slab: &Slab<Thing>, number: usize, dropped: &Arc<AtomicUsize>) -> Slot<
 }
 
 fn thing_on(slab: &Slab<Thing>, number: usize, node: u16, dropped: &Arc<AtomicUsize>) -> Slot<Thing> {
-    let thing = Thing { links: Links::new(), state: SlotState::new(0), number, dropped: Arc::clone(dropped) };
+    let thing = Thing { links: SlotLinks::new(), state: SlotState::new(0), number, dropped: Arc::clone(dropped) };
     slab.alloc(thing, NodeId::new(node)).unwrap_or_else(|_| panic!("memory"))
 }
 
@@ -177,7 +177,7 @@ fn handles_outlive_the_slab() {
 
 /// Drops the slab that it is in, if it is the first to be asked.
 struct Owner {
-    links: Links,
+    links: SlotLinks,
     state: SlotState,
     slab: Arc<Mutex<Option<Slab<Owner>>>>,
 }
@@ -195,7 +195,7 @@ impl Drop for Owner {
 fn a_slab_may_end_while_its_objects_are_dropped() {
     let (slab, place) = (Slab::new(), Arc::default());
     let owner = |_| {
-        let owner = Owner { links: Links::new(), state: SlotState::new(0), slab: Arc::clone(&place) };
+        let owner = Owner { links: SlotLinks::new(), state: SlotState::new(0), slab: Arc::clone(&place) };
         slab.alloc(owner, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
     };
     let mut owners: Vec<_> = (0..super::super::shared::OPEN_MIN + 2).map(owner).collect();
@@ -234,7 +234,7 @@ fn slots_are_of_the_node_that_was_asked_for() {
         let things: Vec<_> = (0..1_000)
             .map(|number| {
                 let dropped = Arc::clone(&dropped);
-                let thing = Thing { links: Links::new(), state: SlotState::new(0), number, dropped };
+                let thing = Thing { links: SlotLinks::new(), state: SlotState::new(0), number, dropped };
                 slab.alloc(thing, node(number)).unwrap_or_else(|_| panic!("memory"))
             })
             .collect();

@@ -1,0 +1,190 @@
+//! How the links of one kind of object name each other: by address, or by the number of the object's slot.
+//!
+//! Lists do not know the type of what is on them, so they are told the shape of its links.
+
+use super::{Hook, Links, SlotLinks};
+use crate::slab::Place;
+use core::ptr::{self, NonNull};
+
+/// What links name other links by: their address, or a number as an address that is none. Null: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ref(*mut Hook);
+
+/// The shape of the links of one kind of object; a part of [`Linked`](super::Linked).
+#[derive(Debug)]
+pub struct Shape {
+    /// None: by address.
+    slots: Option<Place>,
+}
+
+/// Links that are on a list, and what other links name them by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) at: NonNull<Hook>,
+    pub(crate) by: Ref,
+}
+
+impl Ref {
+    pub(crate) const NONE: Self = Self(ptr::null_mut());
+
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        self.0.is_null()
+    }
+
+    #[inline]
+    const fn of_number(number: u32) -> Self {
+        Self(ptr::without_provenance_mut(number as usize))
+    }
+
+    #[inline]
+    fn number(self) -> u32 {
+        self.0.addr() as u32
+    }
+}
+
+impl Shape {
+    /// [`Links`], of objects that may be anywhere.
+    pub const ANYWHERE: &'static Self = &Self { slots: None };
+
+    /// [`SlotLinks`], so many bytes into each `T`, all of which are in slots.
+    pub const fn in_slots<T>(offset: usize) -> Self {
+        Self { slots: Some(Place::of::<T>(offset)) }
+    }
+
+    pub(super) fn is_in_slots(&self) -> bool {
+        self.slots.is_some()
+    }
+
+    /// The links that are named.
+    ///
+    /// # Safety
+    ///
+    /// None are, or those of an object that is live, or of a mark that was lent this name.
+    #[inline]
+    pub(crate) unsafe fn find(&self, by: Ref) -> Option<NonNull<Hook>> {
+        match &self.slots {
+            None => NonNull::new(by.0),
+            Some(_) if by.is_none() => None,
+            // SAFETY: by the shape a live object is in a slot; the rest says the caller.
+            Some(place) => NonNull::new(unsafe { place.at(by.number()) }.cast()),
+        }
+    }
+
+    /// As [`find`](Self::find), where some are.
+    ///
+    /// # Safety
+    ///
+    /// As there, and some are.
+    #[inline]
+    pub(crate) unsafe fn get(&self, by: Ref) -> NonNull<Hook> {
+        // SAFETY: the caller's promise is the same.
+        let found = unsafe { self.find(by) };
+        // SAFETY: as above.
+        unsafe { found.unwrap_unchecked() }
+    }
+
+    /// What links are named by.
+    ///
+    /// # Safety
+    ///
+    /// They are of this shape, in an object that its owner turned into the pointer from which this one came.
+    #[inline]
+    pub(crate) unsafe fn node(&self, at: NonNull<Hook>) -> Node {
+        let by = match &self.slots {
+            None => Ref(at.as_ptr()),
+            // SAFETY: by the shape the object is in a slot, and the pointer is for all of its chunk.
+            Some(place) => Ref::of_number(unsafe { place.number(at.as_ptr().cast()) }),
+        };
+        Node { at, by }
+    }
+
+    /// As [`node`](Self::node), for a mark, which is in no slot. `None`: there is no number, nor memory for more.
+    pub(super) fn lend(&self, at: NonNull<Hook>) -> Option<Node> {
+        let by = match &self.slots {
+            None => Ref(at.as_ptr()),
+            Some(place) => Ref::of_number(place.lend(at.cast())?),
+        };
+        Some(Node { at, by })
+    }
+
+    /// Takes back what was lent.
+    ///
+    /// # Safety
+    ///
+    /// It was, and the mark is on no list.
+    pub(crate) unsafe fn give_back(&self, by: Ref) {
+        if let Some(place) = &self.slots {
+            // SAFETY: the caller says so.
+            unsafe { place.give_back(by.number()) };
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `of` is live, and the caller is the one who may touch its `next` (the hook's invariants 1 to 3).
+    #[inline]
+    pub(crate) unsafe fn next(&self, of: NonNull<Hook>) -> Ref {
+        if !self.is_in_slots() {
+            // SAFETY: live, says the caller, and by the shape these links.
+            let cell = unsafe { &(*of.as_ptr().cast::<Links>()).next };
+            // SAFETY: nobody else touches it, says the caller.
+            return cell.with(|next| unsafe { *next });
+        }
+        // SAFETY: live, says the caller, and by the shape these links.
+        let cell = unsafe { &(*of.as_ptr().cast::<SlotLinks>()).next };
+        // SAFETY: nobody else touches it, says the caller.
+        Ref::of_number(cell.with(|next| unsafe { *next }))
+    }
+
+    /// # Safety
+    ///
+    /// As for [`next`](Self::next), of `prev`.
+    #[inline]
+    pub(super) unsafe fn prev(&self, of: NonNull<Hook>) -> Ref {
+        if !self.is_in_slots() {
+            // SAFETY: live, says the caller, and by the shape these links.
+            let cell = unsafe { &(*of.as_ptr().cast::<Links>()).prev };
+            // SAFETY: nobody else touches it, says the caller.
+            return cell.with(|prev| unsafe { *prev });
+        }
+        // SAFETY: live, says the caller, and by the shape these links.
+        let cell = unsafe { &(*of.as_ptr().cast::<SlotLinks>()).prev };
+        // SAFETY: nobody else touches it, says the caller.
+        Ref::of_number(cell.with(|prev| unsafe { *prev }))
+    }
+
+    /// # Safety
+    ///
+    /// As for [`next`](Self::next).
+    #[inline]
+    pub(super) unsafe fn set_next(&self, of: NonNull<Hook>, to: Ref) {
+        if !self.is_in_slots() {
+            // SAFETY: live, says the caller, and by the shape these links.
+            let cell = unsafe { &(*of.as_ptr().cast::<Links>()).next };
+            // SAFETY: nobody else touches it, says the caller.
+            return cell.with_mut(|next| unsafe { *next = to });
+        }
+        // SAFETY: live, says the caller, and by the shape these links.
+        let cell = unsafe { &(*of.as_ptr().cast::<SlotLinks>()).next };
+        // SAFETY: nobody else touches it, says the caller.
+        cell.with_mut(|next| unsafe { *next = to.number() });
+    }
+
+    /// # Safety
+    ///
+    /// As for [`next`](Self::next), of `prev`.
+    #[inline]
+    pub(super) unsafe fn set_prev(&self, of: NonNull<Hook>, to: Ref) {
+        if !self.is_in_slots() {
+            // SAFETY: live, says the caller, and by the shape these links.
+            let cell = unsafe { &(*of.as_ptr().cast::<Links>()).prev };
+            // SAFETY: nobody else touches it, says the caller.
+            return cell.with_mut(|prev| unsafe { *prev = to });
+        }
+        // SAFETY: live, says the caller, and by the shape these links.
+        let cell = unsafe { &(*of.as_ptr().cast::<SlotLinks>()).prev };
+        // SAFETY: nobody else touches it, says the caller.
+        cell.with_mut(|prev| unsafe { *prev = to.number() });
+    }
+}

@@ -1,0 +1,267 @@
+//! Lists of objects in slots, whose links are numbers: beside a plain queue, in any order of calls; and marks among them.
+
+use crate::slab::{numbers_made, Slab, Slot, SlotState};
+use crate::{AddError, Isolated, ListLru, Memcg, MemcgTree, NodeId, SlotLinks};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::ptr::NonNull;
+use proptest::prelude::*;
+
+const N0: NodeId = NodeId::ZERO;
+
+/// Of a size, and with links at a place, that no power of two divides.
+struct Item {
+    number: u64,
+    state: SlotState,
+    links: SlotLinks,
+    _more: [u64; 2],
+}
+
+crate::slotted!(impl[] for Item { links, state, weight: |_| 1 });
+
+fn item(slab: &Slab<Item>, number: u64) -> Slot<Item> {
+    let item = Item { number, state: SlotState::new(0), links: SlotLinks::new(), _more: [number; 2] };
+    slab.alloc(item, N0).unwrap_or_else(|_| panic!("memory"))
+}
+
+/// The item of a number that is on the list.
+fn find(lru: &ListLru<Item>, memcg: &Memcg, number: u64) -> Option<NonNull<Item>> {
+    let mut found = None;
+    lru.walk_one(memcg, N0, &mut u64::MAX.clone(), |it| {
+        if it.item().number == number {
+            found = Some(NonNull::from(it.item()));
+        }
+        it.skip()
+    });
+    found
+}
+
+fn numbers(lru: &ListLru<Item>, memcg: &Memcg) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    lru.walk_one(memcg, N0, &mut u64::MAX.clone(), |it| {
+        numbers.push(it.item().number);
+        it.skip()
+    });
+    numbers
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add,
+    AddMany(usize),
+    Del(usize),
+    DelMany(Vec<usize>),
+    Touch(usize),
+    Replace(usize),
+    /// What becomes of each that is shown.
+    Walk(Vec<Fate>),
+    /// Its items go before those of the other group.
+    Offline,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Isolate,
+    Rotate,
+    Skip,
+    Remove,
+    /// The lock is given back, and the next is shown.
+    RemoveAndGoOn,
+    Stop,
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let fate = prop_oneof![
+        Just(Fate::Isolate),
+        Just(Fate::Rotate),
+        Just(Fate::Skip),
+        Just(Fate::Remove),
+        Just(Fate::RemoveAndGoOn),
+        Just(Fate::Stop),
+    ];
+    let some = || prop::collection::vec(0..64_usize, 0..8);
+    let op = prop_oneof![
+        8 => Just(Op::Add),
+        2 => (0..100_usize).prop_map(Op::AddMany),
+        4 => (0..64_usize).prop_map(Op::Del),
+        2 => some().prop_map(Op::DelMany),
+        3 => (0..64_usize).prop_map(Op::Touch),
+        3 => (0..64_usize).prop_map(Op::Replace),
+        4 => prop::collection::vec(fate, 0..12).prop_map(Op::Walk),
+        1 => Just(Op::Offline),
+    ];
+    prop::collection::vec(op, 0..60)
+}
+
+fn run(ops: Vec<Op>) {
+    let (tree, slab, lru) = (MemcgTree::default(), Slab::new(), ListLru::<Item>::new());
+    let mut group = tree.root().create("first").unwrap();
+    let (mut twin, mut taken) = (VecDeque::new(), VecDeque::new());
+    let mut next = 0..;
+    let mut fresh = || next.next().unwrap();
+    let mut generation = 0;
+    for op in ops {
+        let at = |n: usize, twin: &VecDeque<u64>| (!twin.is_empty()).then(|| n % twin.len().max(1));
+        match op {
+            Op::Add => {
+                let number = fresh();
+                lru.add(item(&slab, number), &group, N0).unwrap();
+                twin.push_back(number);
+            }
+            Op::AddMany(n) => {
+                let first = fresh();
+                let mut many: Isolated<Item> = (0..n as u64).map(|n| item(&slab, first + 1_000_000 * n)).collect();
+                assert_eq!(lru.add_many(&mut many, &group, N0), Ok(n as u64));
+                twin.extend((0..n as u64).map(|n| first + 1_000_000 * n));
+            }
+            Op::Del(n) => {
+                let Some(n) = at(n, &twin) else { continue };
+                let number = twin.remove(n).unwrap();
+                let found = find(&lru, &group, number).unwrap();
+                // SAFETY: it is on the list, and nobody else is here.
+                assert_eq!(lru.del(unsafe { found.as_ref() }).unwrap().number, number);
+            }
+            Op::DelMany(some) => {
+                let mut some: Vec<_> = some.into_iter().filter_map(|n| twin.get(n).copied()).collect();
+                some.sort_unstable();
+                some.dedup();
+                let items: Vec<_> = some.iter().map(|&number| find(&lru, &group, number).unwrap()).collect();
+                let mut to = Isolated::new();
+                // SAFETY: they are on the list, and nobody else is here.
+                assert_eq!(lru.del_many(items.iter().map(|item| unsafe { item.as_ref() }), &mut to), some.len() as u64);
+                assert!(to.map(|item| item.number).eq(some.iter().copied()));
+                twin.retain(|number| !some.contains(number));
+            }
+            Op::Touch(n) => {
+                let Some(n) = at(n, &twin) else { continue };
+                let number = twin.remove(n).unwrap();
+                // SAFETY: it is on the list, and nobody else is here.
+                assert!(lru.touch(unsafe { find(&lru, &group, number).unwrap().as_ref() }));
+                twin.push_back(number);
+            }
+            Op::Replace(n) => {
+                let Some(n) = at(n, &twin) else { continue };
+                let by = fresh();
+                // SAFETY: it is on the list, and nobody else is here.
+                let there = unsafe { find(&lru, &group, twin[n]).unwrap().as_ref() };
+                let old = lru.replace(there, item(&slab, by)).ok().unwrap();
+                assert_eq!(old.number, core::mem::replace(&mut twin[n], by));
+            }
+            Op::Walk(fates) => walk(&lru, &group, fates, &mut twin, &mut taken),
+            Op::Offline => {
+                generation += 1;
+                let other = tree.root().create(&alloc::format!("g{generation}")).unwrap();
+                // What the root has is older, so it must be none.
+                let mut old = Isolated::new();
+                lru.walk_one(tree.root(), N0, &mut u64::MAX.clone(), |it| it.isolate(&mut old));
+                drop(old);
+                group.offline().unwrap();
+                assert!(numbers(&lru, tree.root()).into_iter().eq(twin.drain(..)), "all is the parent's (L9)");
+                group = other;
+            }
+        }
+        lru.assert_valid();
+        assert!(numbers(&lru, &group).into_iter().eq(twin.iter().copied()));
+        assert_eq!(lru.count_one(&group, N0), twin.len() as u64);
+    }
+}
+
+fn walk(lru: &ListLru<Item>, group: &Memcg, fates: Vec<Fate>, twin: &mut VecDeque<u64>, taken: &mut VecDeque<u64>) {
+    let mut isolated = Isolated::new();
+    let (mut shown, mut fates) = (Vec::new(), fates.into_iter());
+    let mut expected = (VecDeque::new(), VecDeque::new(), twin.clone());
+    taken.clear();
+    lru.walk_one(group, N0, &mut u64::MAX.clone(), |it| {
+        let number = it.item().number;
+        shown.push(number);
+        assert_eq!(expected.2.pop_front(), Some(number), "oldest first");
+        match fates.next().unwrap_or(Fate::Skip) {
+            Fate::Isolate => {
+                taken.push_back(number);
+                it.isolate(&mut isolated)
+            }
+            Fate::Rotate => {
+                expected.1.push_back(number);
+                it.rotate()
+            }
+            Fate::Skip => {
+                expected.0.push_back(number);
+                it.skip()
+            }
+            Fate::Remove | Fate::RemoveAndGoOn => {
+                let (handle, unlocked) = it.remove();
+                assert_eq!(handle.number, number);
+                unlocked.retry()
+            }
+            Fate::Stop => {
+                expected.0.push_back(number);
+                it.unlock().stop()
+            }
+        }
+    });
+    assert!(isolated.map(|item| item.number).eq(taken.iter().copied()));
+    let (mut left, rotated, unseen) = expected;
+    left.extend(unseen);
+    left.extend(rotated);
+    *twin = left;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, ..ProptestConfig::default() })]
+
+    #[test]
+    fn lists_of_slots_are_queues(ops in ops()) {
+        run(ops);
+    }
+}
+
+#[test]
+fn a_slot_that_is_on_a_list_comes_to_no_other() {
+    let (tree, slab) = (MemcgTree::default(), Slab::new());
+    let lists = [ListLru::<Item>::new(), ListLru::<Item>::new()];
+    lists[0].add(item(&slab, 1), tree.root(), N0).unwrap();
+    let there = find(&lists[0], tree.root(), 1).unwrap();
+    // SAFETY: it is on the list, and nobody else is here.
+    let there = unsafe { there.as_ref() };
+    assert!(there.links.is_linked());
+    assert!(lists[1].del(there).is_none() && !lists[1].touch(there));
+    let refused = lists[1].replace(there, item(&slab, 2)).err().unwrap();
+    let handle = lists[0].replace(there, refused).ok().unwrap();
+    assert!(!matches!(lists[1].add(handle, tree.root(), N0), Err(AddError::Linked(_))));
+    assert_eq!(lists.map(|lru| numbers(&lru, tree.root())), [[2], [1]]);
+}
+
+const WALKS: u64 = if cfg!(miri) { 100 } else { 6_000 };
+
+/// Walks that give the lock back leave a mark, which has a number while it is there; threads that add and remove meet it.
+#[test]
+fn marks_among_slots_are_found_again_and_give_their_numbers_back() {
+    let (tree, slab, lru) = (MemcgTree::default(), Slab::new(), ListLru::<Item>::new());
+    for number in 0..2_000 {
+        lru.add(item(&slab, number), tree.root(), N0).unwrap();
+    }
+    let before = numbers_made();
+    std::thread::scope(|s| {
+        for t in 1..3_u64 {
+            let (lru, tree, slab) = (&lru, &tree, &slab);
+            s.spawn(move || {
+                for n in 0..WALKS / 2 {
+                    lru.add(item(slab, t * 10_000 + n), tree.root(), N0).unwrap();
+                    let mut removed = None;
+                    lru.walk_one(tree.root(), N0, &mut 3, |it| match removed {
+                        None => {
+                            let (handle, unlocked) = it.remove();
+                            removed = Some(handle);
+                            unlocked.retry()
+                        }
+                        Some(_) => it.unlock().stop(),
+                    });
+                    assert!(removed.is_some(), "there are more than a few");
+                }
+            });
+        }
+    });
+    assert_eq!(lru.count_one(tree.root(), N0), 2_000);
+    lru.assert_valid();
+    assert!(numbers_made() < before + WALKS as u32 / 2, "each of the walks had one, one after the other");
+}

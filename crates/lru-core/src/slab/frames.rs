@@ -1,0 +1,247 @@
+//! From a number to a chunk of slots, in the whole process, without a lock.
+//!
+//! ```text
+//!     number:  first bits -> root -> leaf     the others -> chunk
+//! ```
+//!
+//! One table for all slabs, so that who has a number needs to know nothing else: links in slots are four bytes by it, and a lookup does not
+//! ask which slab. Leaves are made as they are needed, 8 KiB for 64 MiB of
+//! chunks, and stay. Chunks that end leave their number to the next one that is made.
+
+use crate::fallible::try_slice;
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::{Mutex, MutexGuard};
+use alloc::boxed::Box;
+use core::ptr;
+
+/// Bits of a number that choose in a leaf.
+const LEAF_BITS: u32 = if cfg!(lowwater_loom) { 1 } else { 10 };
+const LEAF: usize = 1 << LEAF_BITS;
+/// Leaves that there can be: for 256 GiB of chunks, and 16 GiB without `std`, where the table is not free until it is used.
+const LEAVES: usize = match (cfg!(lowwater_loom), cfg!(feature = "std")) {
+    (true, _) => 16,
+    (false, true) => 1 << 12,
+    (false, false) => 1 << 8,
+};
+
+type Leaf = [AtomicPtr<u8>; LEAF];
+
+/// See the module.
+pub(crate) struct Frames {
+    root: [AtomicPtr<Leaf>; LEAVES],
+    free: Mutex<Free>,
+}
+
+/// Numbers that nobody has.
+struct Free {
+    /// The first that was had and came back, 0 for none; the others are joined to it, each in its own place.
+    back: u32,
+    /// The first of those that nobody had yet. Not 0, which names nothing.
+    fresh: u32,
+}
+
+#[cfg(not(lowwater_loom))]
+static FRAMES: Frames = Frames::new();
+
+#[cfg(lowwater_loom)]
+::loom::lazy_static! {
+    static ref FRAMES: Frames = Frames::new();
+}
+
+impl Frames {
+    #[cfg(not(lowwater_loom))]
+    const fn new() -> Self {
+        Self { root: [const { AtomicPtr::new(ptr::null_mut()) }; LEAVES], free: Mutex::new(Free { back: 0, fresh: 1 }) }
+    }
+
+    #[cfg(lowwater_loom)]
+    fn new() -> Self {
+        let root = core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
+        Self { root, free: Mutex::new(Free { back: 0, fresh: 1 }) }
+    }
+
+    /// Those of the process.
+    #[inline]
+    pub(super) fn all() -> &'static Self {
+        &FRAMES
+    }
+
+    /// The chunk of a number.
+    ///
+    /// # Safety
+    ///
+    /// It was [taken](Self::take), and is not given back meanwhile.
+    #[inline]
+    pub(super) unsafe fn get(&self, number: u32) -> *mut u8 {
+        // Relaxed: whoever has the number of an object got it, by a Release and an Acquire or a lock, from somebody who had it after its
+        // chunk was put here, and its leaf before.
+        // SAFETY: a number that was taken is of a leaf that there can be.
+        let leaf = unsafe { self.root.get_unchecked((number >> LEAF_BITS) as usize) }.load(Ordering::Relaxed);
+        // A mutant's number may come too early; it is to be found out, and not to end the model check.
+        #[cfg(lowwater_loom)]
+        assert!(!leaf.is_null(), "a number is not seen before its leaf");
+        // SAFETY: its leaf was made before, and stays.
+        let leaf = unsafe { &*leaf };
+        // Relaxed: as above.
+        let chunk = leaf[number as usize % LEAF].load(Ordering::Relaxed);
+        #[cfg(lowwater_loom)]
+        assert!(chunk.addr() > u32::MAX as usize, "a number is not seen before its chunk");
+        chunk
+    }
+
+    /// A number below `end` for a chunk. `None`: there is none, nor memory for more.
+    pub(super) fn take(&self, chunk: *mut u8, end: u32) -> Option<u32> {
+        let end = end.min((LEAVES * LEAF) as u32);
+        let mut free = self.free.lock();
+        let number = loop {
+            if free.back != 0 {
+                let number = free.back;
+                if number >= end {
+                    return None;
+                }
+                // Relaxed, here and below: the numbers that nobody has are guarded by the lock.
+                free.back = self.place(number)?.load(Ordering::Relaxed).addr() as u32;
+                break number;
+            }
+            if free.fresh >= end {
+                return None;
+            }
+            if self.place(free.fresh).is_some() {
+                free.fresh += 1;
+                break free.fresh - 1;
+            }
+            free = self.make_leaf(free)?;
+        };
+        self.place(number)?.store(chunk, Ordering::Relaxed);
+        Some(number)
+    }
+
+    /// Takes a number back.
+    ///
+    /// # Safety
+    ///
+    /// It was taken, and nobody uses it any more.
+    pub(super) unsafe fn give(&self, number: u32) {
+        let mut free = self.free.lock();
+        if let Some(place) = self.place(number) {
+            place.store(ptr::without_provenance_mut(free.back as usize), Ordering::Relaxed);
+            free.back = number;
+        }
+    }
+
+    fn place(&self, number: u32) -> Option<&AtomicPtr<u8>> {
+        let leaf = self.root.get((number >> LEAF_BITS) as usize)?.load(Ordering::Relaxed);
+        // SAFETY: what is in the root came from a box, and stays.
+        let leaf = unsafe { leaf.as_ref() }?;
+        leaf.get(number as usize % LEAF)
+    }
+
+    /// Makes the leaf of the first fresh number, without the lock.
+    fn make_leaf<'a>(&'a self, free: MutexGuard<'a, Free>) -> Option<MutexGuard<'a, Free>> {
+        drop(free);
+        let leaf = try_slice(LEAF, |_| AtomicPtr::<u8>::new(ptr::null_mut()))?;
+        let leaf = Box::into_raw(leaf).cast::<Leaf>();
+        let free = self.free.lock();
+        let place = self.root.get((free.fresh >> LEAF_BITS) as usize);
+        match place.filter(|place| place.load(Ordering::Relaxed).is_null()) {
+            Some(place) => place.store(leaf, Ordering::Relaxed),
+            // SAFETY: it came from a box of so many, just now, and nobody saw it.
+            None => drop(unsafe { Box::from_raw(leaf) }),
+        }
+        Some(free)
+    }
+}
+
+/// How many different numbers the process has needed.
+#[cfg(all(test, not(lowwater_loom)))]
+pub(crate) fn numbers_made() -> u32 {
+    FRAMES.free.lock().fresh
+}
+
+#[cfg(lowwater_loom)]
+impl Drop for Frames {
+    fn drop(&mut self) {
+        if crate::sync::unwinding() {
+            return;
+        }
+        for leaf in &mut self.root {
+            let leaf = leaf.with_mut(|leaf| *leaf);
+            if !leaf.is_null() {
+                // SAFETY: it came from a box; the execution is over.
+                drop(unsafe { Box::from_raw(leaf) });
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// An address to tell apart.
+    fn chunk(n: usize) -> *mut u8 {
+        ptr::without_provenance_mut(n << 16)
+    }
+
+    /// Its leaves are the process's for good; here a few.
+    fn frames() -> &'static Frames {
+        Box::leak(Box::new(Frames::new()))
+    }
+
+    fn all(frames: &Frames, numbers: &[u32]) -> Vec<usize> {
+        // SAFETY: they were taken.
+        numbers.iter().map(|&number| unsafe { frames.get(number) }.addr() >> 16).collect()
+    }
+
+    #[test]
+    fn a_number_leads_to_its_chunk_whichever_leaf_it_is_of() {
+        let frames = frames();
+        let count = 3 * LEAF;
+        let numbers: Vec<_> = (1..=count).map(|n| frames.take(chunk(n), u32::MAX).unwrap()).collect();
+        assert!(numbers.iter().copied().eq(1..=count as u32), "each once, and none is 0");
+        assert!(all(frames, &numbers).into_iter().eq(1..=count));
+    }
+
+    #[test]
+    fn numbers_that_came_back_are_given_out_before_new_ones() {
+        let frames = frames();
+        let mut numbers: Vec<_> = (1..=10).map(|n| frames.take(chunk(n), u32::MAX).unwrap()).collect();
+        for n in [3, 7, 5] {
+            // SAFETY: it was taken, and is not used.
+            unsafe { frames.give(n) };
+        }
+        for n in [5, 7, 3, 11] {
+            assert_eq!(frames.take(chunk(100 + n as usize), u32::MAX), Some(n));
+        }
+        numbers.push(11);
+        assert_eq!(all(frames, &numbers), [1, 2, 103, 4, 105, 6, 107, 8, 9, 10, 111]);
+    }
+
+    #[test]
+    fn there_is_an_end_to_numbers_and_what_came_back_goes_on() {
+        let frames = frames();
+        assert_eq!(frames.take(chunk(1), 1), None, "0 is none");
+        assert_eq!([1, 2, 3].map(|n| frames.take(chunk(n), 3)), [Some(1), Some(2), None]);
+        // SAFETY: it was taken, and is not used.
+        unsafe { frames.give(2) };
+        assert_eq!([frames.take(chunk(4), 2), frames.take(chunk(4), 3)], [None, Some(2)]);
+        assert_eq!(frames.take(chunk(5), u32::MAX), Some(3));
+    }
+
+    #[test]
+    fn threads_get_different_numbers() {
+        let frames = frames();
+        let take_and_give = |t: usize| {
+            for n in 0..2_000 {
+                let number = frames.take(chunk(t * 10_000 + n + 1), u32::MAX).unwrap();
+                assert_eq!(all(frames, &[number]), [t * 10_000 + n + 1]);
+                if n % 3 != 0 {
+                    // SAFETY: it was taken, and is not used.
+                    unsafe { frames.give(number) };
+                }
+            }
+        };
+        std::thread::scope(|s| (0..3).for_each(|t| drop(s.spawn(move || take_and_give(t)))));
+    }
+}
