@@ -1,6 +1,6 @@
 //! The pointer by which a list owns what is on it.
 
-use super::{Hook, Linked};
+use super::{Linked, Ref};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
@@ -31,13 +31,15 @@ pub unsafe trait Handle {
     unsafe fn from_raw(raw: NonNull<Self::Target>) -> Self;
 }
 
-/// The handle by which a list owned the object that these links are a part of.
+/// The handle by which a list owned the object whose links were pushed as this.
 ///
 /// # Safety
 ///
-/// The list gave the object up: `links` are those of what the handle was turned into, and it is taken back once.
+/// The list gave the object up, which is a `T`, and its handle is taken back once.
 #[inline]
-pub(crate) unsafe fn handle_of<T: Linked>(links: NonNull<Hook>) -> T::Handle {
+pub(crate) unsafe fn handle_of<T: Linked>(pushed: Ref) -> T::Handle {
+    // SAFETY: the object is live until its handle says otherwise.
+    let links = unsafe { T::SHAPE.get(pushed) };
     // SAFETY: they are the links of a `T`, says the caller.
     let object = unsafe { T::from_links(links) };
     // SAFETY: the handle was turned into this pointer, and is taken back once, says the caller.

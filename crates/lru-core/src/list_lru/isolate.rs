@@ -82,11 +82,11 @@ impl<T: Linked> Isolated<T> {
 
     /// Takes the item off that was isolated first.
     pub fn pop(&mut self) -> Option<T::Handle> {
-        let links = self.pop_links()?.at;
+        let links = self.pop_links()?;
         // SAFETY: the list owned its items, so it is live.
-        unsafe { links.as_ref() }.set_home(ptr::null_mut());
+        unsafe { links.at.as_ref() }.set_home(ptr::null_mut());
         // SAFETY: what was pushed are the links of a `T`, and the list gives it up.
-        Some(unsafe { handle_of::<T>(links) })
+        Some(unsafe { handle_of::<T>(links.by) })
     }
 }
 

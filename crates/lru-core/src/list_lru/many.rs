@@ -3,7 +3,7 @@
 use super::one::Locked;
 use super::raw::Refused;
 use super::{AllocError, Isolated, ListLru};
-use crate::list::{Hook, Linked};
+use crate::list::{Hook, Linked, Node};
 use crate::rcu::pin;
 use crate::{Memcg, NodeId};
 use core::ptr::NonNull;
@@ -88,9 +88,9 @@ impl<T: Linked> ListLru<T> {
             held = self.raw.lock_home(unsafe { links.as_ref() }, held.take(), &guard);
             let Some(list) = &mut held else { continue };
             // SAFETY: it is on this list, whose lock we hold.
-            let pushed = unsafe { list.unlink(links, Hook::PRIVATE) };
-            // SAFETY: it was just unlinked and marked private, and is given as it was pushed.
-            unsafe { to.push_links(pushed) };
+            let by = unsafe { list.unlink(links, Hook::PRIVATE) };
+            // SAFETY: it was just unlinked and marked private, and is named as it was pushed.
+            unsafe { to.push_links(Node { at: links, by }) };
             removed += 1;
         }
         removed

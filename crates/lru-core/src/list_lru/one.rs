@@ -23,7 +23,7 @@
 use super::pairs::ChainLinks;
 use super::split::Part;
 use super::RawListLru;
-use crate::list::{Hook, Node, RawList, Shape};
+use crate::list::{Hook, Node, RawList, Ref, Shape};
 use crate::memcg::MemcgId;
 use crate::rcu::{Guard, Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -340,20 +340,18 @@ impl<'a> Locked<'a> {
     ///
     /// The item is on this list.
     #[inline]
-    pub(super) unsafe fn unlink(&mut self, links: NonNull<Hook>, to: *mut One) -> Node {
+    pub(super) unsafe fn unlink(&mut self, links: NonNull<Hook>, to: *mut One) -> Ref {
         // SAFETY: the item is on this list, says the caller, so it is live.
         let hook = unsafe { links.as_ref() };
         let home = hook.home();
         // SAFETY: as above, and the lock is held.
         let pushed = self.with_list(|l, shape| unsafe { l.remove(shape, links) });
-        // SAFETY: it was just removed, and is there until its home is not here any more.
-        let at = unsafe { self.shape().get(pushed) };
         hook.set_home(to);
-        // The object may be gone from here on, unless the caller takes it over by the pointer it gets.
+        // The object may be gone from here on, unless the caller takes it over by what it gets.
         self.set_nr_items(self.one.nr_items() - 1);
         // SAFETY: `home` counted the item until now, and this is its effective list (invariant 2).
         unsafe { self.put(home) };
-        Node { at, by: pushed }
+        pushed
     }
 
     /// Makes an item the youngest.
@@ -373,13 +371,13 @@ impl<'a> Locked<'a> {
         });
     }
 
-    /// Puts an object in an item's place, and counts it where that one was counted. Returns the pointer under which that one was added;
+    /// Puts an object in an item's place, and counts it where that one was counted. Returns what that one was added as;
     /// `None` if the object is on a list already.
     ///
     /// # Safety
     ///
     /// The item is on this list, which owns the object from now on, by this pointer. `unique`: the caller alone can reach it.
-    pub(super) unsafe fn replace(&mut self, item: NonNull<Hook>, by: Node, unique: bool) -> Option<NonNull<Hook>> {
+    pub(super) unsafe fn replace(&mut self, item: NonNull<Hook>, by: Node, unique: bool) -> Option<Ref> {
         // SAFETY: the object is the caller's.
         let object = unsafe { by.at.as_ref() };
         let links = item;
@@ -391,8 +389,6 @@ impl<'a> Locked<'a> {
         }
         // SAFETY: the lock is held; the item is on this list, says the caller, and by the claim the object on none.
         let pushed = self.with_list(|l, shape| unsafe { l.replace(shape, links, by) });
-        // SAFETY: it was just removed, and is there until its home is not here any more.
-        let pushed = unsafe { self.shape().get(pushed) };
         item.set_home(ptr::null_mut());
         Some(pushed)
     }

@@ -48,7 +48,7 @@ pub(super) use splitting::Round;
 use super::one::{FirstItem, Key, Locked, ITEMS_MAX};
 use super::table::{Pair, Table, TableRef};
 use super::{Occupancy, One, Split};
-use crate::list::{Hook, Node, Shape};
+use crate::list::{Hook, Node, Ref, Shape};
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Arc, Mutex};
@@ -235,13 +235,13 @@ impl RawListLru {
         }
     }
 
-    /// Unlinks an object, if it is on one of these lists: the pointer under which it was added.
+    /// Unlinks an object, if it is on one of these lists: what it was added as.
     ///
     /// # Safety
     ///
     /// The links are those of an object that is live.
     #[inline]
-    pub(super) unsafe fn del(&self, links: NonNull<Hook>) -> Option<NonNull<Hook>> {
+    pub(super) unsafe fn del(&self, links: NonNull<Hook>) -> Option<Ref> {
         let guard = pin();
         // SAFETY: live, says the caller.
         let hook = unsafe { links.as_ref() };
@@ -258,7 +258,7 @@ impl RawListLru {
     /// It left, its list is dead, or it was added elsewhere before we had the lock.
     #[cold]
     #[inline(never)]
-    fn del_slow(&self, links: NonNull<Hook>, guard: &Guard) -> Option<NonNull<Hook>> {
+    fn del_slow(&self, links: NonNull<Hook>, guard: &Guard) -> Option<Ref> {
         // SAFETY: live, as in `del`.
         let list = self.lock_home(unsafe { links.as_ref() }, None, guard)?;
         Some(self.take_off(list, links, guard))
@@ -278,7 +278,7 @@ impl RawListLru {
 
     /// Unlinks an object that is on this list.
     #[inline(always)] // As `add_to`.
-    fn take_off(&self, mut list: Locked<'_>, links: NonNull<Hook>, _guard: &Guard) -> NonNull<Hook> {
+    fn take_off(&self, mut list: Locked<'_>, links: NonNull<Hook>, _guard: &Guard) -> Ref {
         #[cfg(lowwater_loom)]
         if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
             // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
@@ -287,7 +287,7 @@ impl RawListLru {
             }
         }
         // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
-        unsafe { list.unlink(links, ptr::null_mut()) }.at
+        unsafe { list.unlink(links, ptr::null_mut()) }
     }
 
     /// How many items the group's own list holds.

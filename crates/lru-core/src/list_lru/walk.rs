@@ -35,7 +35,7 @@ use super::cursor::Cursor;
 use super::one::Locked;
 use super::raw::{RawListLru, Round};
 use super::Isolated;
-use crate::list::{handle_of, Hook, Linked};
+use crate::list::{handle_of, Hook, Linked, Node};
 use crate::rcu::pin;
 use crate::sync::Arc;
 use crate::{Memcg, NodeId};
@@ -95,9 +95,9 @@ impl<'a, T: Linked> Isolate<'a, T> {
     #[doc(alias = "LRU_REMOVED")]
     pub fn isolate(mut self, to: &mut Isolated<T>) -> Verdict<'a> {
         // SAFETY: the item is on this list, whose lock we hold.
-        let pushed = unsafe { self.list.unlink(self.links, Hook::PRIVATE) };
-        // SAFETY: it was just unlinked and marked private, and is given as it was pushed.
-        unsafe { to.push_links(pushed) };
+        let by = unsafe { self.list.unlink(self.links, Hook::PRIVATE) };
+        // SAFETY: it was just unlinked and marked private, and is named as it was pushed.
+        unsafe { to.push_links(Node { at: self.links, by }) };
         Verdict { removed: true, then: Then::GoOn(self.list), call: PhantomData }
     }
 
@@ -130,7 +130,7 @@ impl<'a, T: Linked> Isolate<'a, T> {
         // SAFETY: the item is on this list, whose lock we hold.
         let pushed = unsafe { self.list.unlink(self.links, core::ptr::null_mut()) };
         // SAFETY: these are the links of a `T`, and the list gave it up.
-        let handle = unsafe { handle_of::<T>(pushed.at) };
+        let handle = unsafe { handle_of::<T>(pushed) };
         (handle, Unlocked { removed: true, call: PhantomData })
     }
 }

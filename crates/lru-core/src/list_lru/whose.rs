@@ -36,7 +36,7 @@ impl<T: Linked> ListLru<T> {
             // SAFETY: the item is on this list, whose lock we hold.
             let pushed = unsafe { list.unlink(links, ptr::null_mut()) };
             // SAFETY: only a `T`'s links are on these lists, and the list gave it up.
-            (unsafe { handle_of::<T>(pushed.at) }, memcg)
+            (unsafe { handle_of::<T>(pushed) }, memcg)
         })
     }
 }

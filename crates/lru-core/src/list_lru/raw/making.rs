@@ -6,13 +6,13 @@ use super::super::pairs::Chain;
 use super::super::table::{Slot, Table, TableRef};
 use super::super::One;
 use super::{RawListLru, Unpopulated, Writer};
-use crate::list::{Hook, RawList};
+use crate::list::{Hook, Node, RawList, Ref};
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::Ordering;
 use crate::sync::MutexGuard;
 use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
-use core::ptr::{self, NonNull};
+use core::ptr;
 
 impl RawListLru {
     /// Makes the lists of a group and of its ancestors, those first (L6).
@@ -198,7 +198,7 @@ impl RawListLru {
 
     /// Unmakes every list and gives every item to `free`, as the pointer under which it was added. The caller has the only
     /// access, except for groups that go offline meanwhile: so this is no `&mut`.
-    pub(in super::super) fn drain(&self, mut free: impl FnMut(NonNull<Hook>)) {
+    pub(in super::super) fn drain(&self, mut free: impl FnMut(Ref)) {
         // Children first: until then every group that goes offline meanwhile finds its parent's list to hand its items to.
         for depth in (0..=self.depth_max()).rev() {
             let mut slot = 0;
@@ -218,7 +218,7 @@ impl RawListLru {
     }
 
     /// Unmakes the first list in the table from `slot` on that is of a group of this depth; the slot to go on from.
-    fn drain_one(&self, slot: usize, depth: usize, free: &mut impl FnMut(NonNull<Hook>)) -> Option<usize> {
+    fn drain_one(&self, slot: usize, depth: usize, free: &mut impl FnMut(Ref)) -> Option<usize> {
         let guard = pin();
         let (slot, one, memcg) = {
             let _writer = self.writer.lock();
@@ -245,9 +245,9 @@ impl RawListLru {
         // SAFETY: if there is a first one, it is on the list, so it is live.
         while let Some(first) = list.with_list(|l, shape| unsafe { shape.find(l.first()) }) {
             // SAFETY: it is on this list, whose lock we hold.
-            let pushed = unsafe { list.unlink(first, Hook::PRIVATE) };
+            let by = unsafe { list.unlink(first, Hook::PRIVATE) };
             // SAFETY: it was unlinked, and nobody touches private links but we.
-            unsafe { items.push_back(self.shape, pushed) };
+            unsafe { items.push_back(self.shape, Node { at: first, by }) };
         }
         list.kill(self.parent_of(&memcg, one.key().node, &guard).map_or(ptr::null(), ptr::from_ref));
         drop(list);
@@ -258,7 +258,7 @@ impl RawListLru {
         while let Some(item) = unsafe { items.pop_front(self.shape) } {
             // SAFETY: lists own their items, so it is live.
             unsafe { item.at.as_ref() }.set_home(ptr::null_mut());
-            free(item.at);
+            free(item.by);
         }
         Some(slot)
     }
