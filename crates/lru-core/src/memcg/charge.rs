@@ -117,7 +117,7 @@ impl Memcg {
                     return Err(OverLimit { memcg: refused.clone(), requested: bytes });
                 }
                 Err(refused) => {
-                    stock.drain(|memcg| memcg.is_descendant_of(refused));
+                    stock.empty(refused);
                     refused_before = Some(refused.depth());
                 }
             }

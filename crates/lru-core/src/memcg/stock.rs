@@ -3,7 +3,7 @@
 //! Every charge ends at the root, so without a stock the root's counter would be the one cache line that all processors
 //! write. With it a thread charges 32 KiB at once, and takes and puts back small amounts in a slot of its processor.
 //!
-//! Costs: up to 32 KiB a slot look used that are not; a charge that would fail drains them first. A group that charges only
+//! Costs: up to 32 KiB a slot look used that are not; a charge that would fail empties them first. A group that charges only
 //! now and then does not stock at all: the slot's bytes change hands only to a group that came twice in a row, so that a
 //! thread which serves a thousand tenants in turn does not carry 32 KiB from one to the next each time.
 //!
@@ -158,6 +158,20 @@ impl Stock {
     }
 
     /// The slot of this processor, if nobody is in it.
+    /// Uncharges what slots hold below `memcg`, for a charge that it refused; their groups keep them, so that what is uncharged next comes back
+    /// there and is there for the next charge.
+    pub(crate) fn empty(&self, memcg: &Memcg) {
+        for slot in &self.slots {
+            let mut slot = slot.lock();
+            let Some(group) = slot.memcg.as_ref().filter(|group| group.is_descendant_of(memcg)).cloned() else {
+                continue;
+            };
+            let bytes = core::mem::take(&mut slot.bytes);
+            drop(slot);
+            give_back(Some((group, bytes)));
+        }
+    }
+
     fn here(&self) -> Option<impl DerefMut<Target = Slot> + '_> {
         // None, too, where there are no slots.
         let index = crate::topology::cpu::hint().checked_rem(self.slots.len())?;

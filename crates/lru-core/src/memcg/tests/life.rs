@@ -293,6 +293,28 @@ fn no_charge_fails_for_bytes_in_stock() {
 }
 
 #[test]
+fn what_is_uncharged_after_a_charge_that_was_refused_is_in_stock_again() {
+    let tree = MemcgTree::new(1);
+    let a = tree.root().create("a").unwrap();
+    tree.root().set_max(Bytes::kib(33));
+    let full = Bytes::kib(33).get();
+    for _ in 0..full / 512 {
+        let _ = a.try_charge(b(512)).unwrap();
+    }
+    for _ in 0..3 {
+        assert_eq!(a.try_charge(b(1)).unwrap_err().memcg, *tree.root());
+        assert_eq!((a.in_stock(), tree.root().usage()), (Bytes::ZERO, b(full)), "it found nothing");
+        a.uncharge(b(512));
+        assert_eq!(
+            (a.in_stock(), tree.root().usage()),
+            (b(512), b(full)),
+            "the next charge need not go up to the root"
+        );
+        assert!(a.try_charge_from_stock(b(512)));
+    }
+}
+
+#[test]
 fn what_is_in_stock_is_its_groups_and_taken_only_if_it_is_enough() {
     let tree = MemcgTree::new(1);
     let a = tree.root().create("a").unwrap();
