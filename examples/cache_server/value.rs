@@ -1,17 +1,22 @@
 //! A stored value: its key, its bytes and what is known of it, in one block if it is not long.
 //!
 //! ```text
-//!   the cache's entry                     the heap
-//!   name | front, length | seen, marks -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
+//!   the cache's entry                               the heap
+//!   name | where, length, key's length, marks | seen -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
 //! ```
 //!
 //! A short value belongs to its entry alone, and is copied to whoever wants it: a count of those who have it would cost more bytes, and a line
 //! that they all write. Clones of a long one share the bytes.
+//!
+//! Beside its name an entry has 16 bytes for it. Lengths stand there and not in the block, as that is made of steps of 16 bytes.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
+use lowwater_lru_core::slim::{Kept, Slim};
+
 use crate::data::{block_bytes, Data, Full, PIECE_BYTES};
+use crate::parse::KEY_BYTES_MAX;
 use crate::stash::Pooled;
 
 /// The one slab class, where memcached's clients ask for a class: there are none here.
@@ -29,17 +34,9 @@ const FLAGS_BYTES: usize = 4;
 /// What a key leads to.
 #[derive(Clone, Debug)]
 pub struct Value {
-    bytes: Bytes,
+    /// Its note: the key's length, whether there are flags, and the marks.
+    bytes: Slim<Long>,
     pub seen: Seen,
-    key_bytes: u16,
-    /// The marks, and whether there are flags.
-    bits: u8,
-}
-
-#[derive(Clone, Debug)]
-enum Bytes {
-    Short(Box<[u8]>),
-    Long(Arc<Long>),
 }
 
 #[derive(Debug)]
@@ -60,13 +57,26 @@ pub struct Marks {
 }
 
 impl Marks {
-    fn bits(self) -> u8 {
-        u8::from(self.stale) | u8::from(self.won) << 1 | u8::from(self.binary) << 2
+    fn of(note: u16) -> Self {
+        let is = |bit: u32| note >> (MARKS_SHIFT + bit) & 1 != 0;
+        Self { stale: is(0), won: is(1), binary: is(2) }
+    }
+
+    fn note(self) -> u16 {
+        (u16::from(self.stale) | u16::from(self.won) << 1 | u16::from(self.binary) << 2) << MARKS_SHIFT
     }
 }
 
-/// The bit of [`Value::bits`] behind the marks.
-const HAS_FLAGS: u8 = 1 << 3;
+/// Of a value's note, the bits of the key's length.
+const KEY_BITS: u32 = 9;
+const _: () =
+    assert!(2 * KEY_BYTES_MAX < 1 << KEY_BITS, "a key may have a tenant in front, which is no longer than a key");
+
+/// The bit behind them.
+const HAS_FLAGS: u16 = 1 << KEY_BITS;
+
+/// Behind that are the marks.
+const MARKS_SHIFT: u32 = KEY_BITS + 1;
 
 /// When a value was last used, and whether it was ever read. Written by readers, so it leaves the line alone when nothing changes:
 /// a value that is read all the time is written to once a second.
@@ -123,32 +133,33 @@ impl Seen {
 impl Value {
     /// `data` under a key, which is not longer than one with a tenant in front can be.
     pub fn new(key: &[u8], flags: u32, marks: Marks, unique: u64, data: &Data) -> Self {
+        debug_assert!(key.len() < 1 << KEY_BITS, "a key of {} bytes", key.len());
         let has_flags = flags != 0;
+        let note = key.len() as u16 | if has_flags { HAS_FLAGS } else { 0 } | marks.note();
         let flags_bytes = flags.to_ne_bytes();
         let flags: &[u8] = if has_flags { &flags_bytes } else { &[] };
         let front = [&unique.to_ne_bytes(), flags, key, &data.tail];
-        let bytes = if data.full.is_some() || front.iter().map(|part| part.len()).sum::<usize>() > SHORT_BYTES_MAX {
-            Bytes::Long(Arc::new(Long { front: Pooled::concat(&front, data.tail.stash()), full: data.full.clone() }))
-        } else {
-            Bytes::Short(front.concat().into_boxed_slice())
-        };
-        let bits = marks.bits() | if has_flags { HAS_FLAGS } else { 0 };
-        Self { bytes, seen: Seen::default(), key_bytes: key.len() as u16, bits }
+        let is_short = data.full.is_none() && front.iter().map(|part| part.len()).sum::<usize>() <= SHORT_BYTES_MAX;
+        let own = is_short.then(|| Slim::own(front.concat().into_boxed_slice(), note).ok()).flatten();
+        let bytes = own.unwrap_or_else(|| {
+            let front = Pooled::concat(&front, data.tail.stash());
+            Slim::share(Arc::new(Long { front, full: data.full.clone() }), note)
+        });
+        Self { bytes, seen: Seen::default() }
     }
 
     pub fn key(&self) -> &[u8] {
         let start = self.key_at();
-        &self.whole_front()[start..start + usize::from(self.key_bytes)]
+        &self.whole_front()[start..start + self.key_len()]
     }
 
     pub fn flags(&self) -> u32 {
-        let flags = self.whole_front()[UNIQUE_BYTES..].first_chunk().filter(|_| self.bits & HAS_FLAGS != 0);
+        let flags = self.whole_front()[UNIQUE_BYTES..].first_chunk().filter(|_| self.has_flags());
         flags.copied().map_or(0, u32::from_ne_bytes)
     }
 
     pub fn marks(&self) -> Marks {
-        let is = |bit: u8| self.bits >> bit & 1 != 0;
-        Marks { stale: is(0), won: is(1), binary: is(2) }
+        Marks::of(self.bytes.note())
     }
 
     /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas` compares.
@@ -158,7 +169,7 @@ impl Value {
 
     /// The same with other marks.
     pub fn with_marks(mut self, marks: Marks) -> Self {
-        self.bits = self.bits & HAS_FLAGS | marks.bits();
+        self.bytes.set_note(self.bytes.note() % (1 << MARKS_SHIFT) | marks.note());
         self
     }
 
@@ -170,13 +181,12 @@ impl Value {
     /// The same under another number.
     pub fn with_unique(mut self, unique: u64) -> Self {
         let unique = unique.to_ne_bytes();
-        match &mut self.bytes {
-            Bytes::Short(front) => front[..UNIQUE_BYTES].copy_from_slice(&unique),
+        if let Some(front) = self.bytes.own_mut() {
+            front[..UNIQUE_BYTES].copy_from_slice(&unique);
+        } else if let Kept::Shared(long) = self.bytes.get() {
             // The pieces stay shared.
-            Bytes::Long(long) => {
-                let front = Pooled::concat(&[&unique, &long.front[UNIQUE_BYTES..]], long.front.stash());
-                self.bytes = Bytes::Long(Arc::new(Long { front, full: long.full.clone() }));
-            }
+            let front = Pooled::concat(&[&unique, &long.front[UNIQUE_BYTES..]], long.front.stash());
+            self.bytes = Slim::share(Arc::new(Long { front, full: long.full.clone() }), self.bytes.note());
         }
         self
     }
@@ -206,9 +216,9 @@ impl Value {
 
     /// What it takes of the allocator beyond its entry.
     pub fn heap_bytes(&self) -> usize {
-        match &self.bytes {
-            Bytes::Short(front) => block_bytes(front.len()),
-            Bytes::Long(long) => {
+        match self.bytes.get() {
+            Kept::Own(front) => block_bytes(front.len()),
+            Kept::Shared(long) => {
                 let own = block_bytes(2 * size_of::<usize>() + size_of::<Long>());
                 own + long.front.heap_bytes() + long.full.as_ref().map_or(0, |full| full.heap_bytes())
             }
@@ -216,25 +226,33 @@ impl Value {
     }
 
     fn whole_front(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Short(front) => front,
-            Bytes::Long(long) => &long.front,
+        match self.bytes.get() {
+            Kept::Own(front) => front,
+            Kept::Shared(long) => &long.front,
         }
     }
 
     fn full(&self) -> Option<&Full> {
-        match &self.bytes {
-            Bytes::Short(_) => None,
-            Bytes::Long(long) => long.full.as_deref(),
+        match self.bytes.get() {
+            Kept::Own(_) => None,
+            Kept::Shared(long) => long.full.as_deref(),
         }
     }
 
     fn tail(&self) -> &[u8] {
-        &self.whole_front()[self.key_at() + usize::from(self.key_bytes)..]
+        &self.whole_front()[self.key_at() + self.key_len()..]
     }
 
     fn key_at(&self) -> usize {
-        UNIQUE_BYTES + if self.bits & HAS_FLAGS != 0 { FLAGS_BYTES } else { 0 }
+        UNIQUE_BYTES + if self.has_flags() { FLAGS_BYTES } else { 0 }
+    }
+
+    fn key_len(&self) -> usize {
+        usize::from(self.bytes.note() % (1 << KEY_BITS))
+    }
+
+    fn has_flags(&self) -> bool {
+        self.bytes.note() & HAS_FLAGS != 0
     }
 }
 
@@ -294,7 +312,7 @@ mod tests {
             4096 + 32 + 48 + 32 + 64,
             "a piece, its table, who has it, the front, who has all"
         );
-        assert_eq!(size_of::<Value>(), 24);
+        assert_eq!((size_of::<Value>(), align_of::<Value>()), (16, 4));
     }
 
     #[test]

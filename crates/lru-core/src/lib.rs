@@ -78,6 +78,7 @@ pub mod memcg;
 mod prefetch;
 mod rcu;
 pub mod slab;
+pub mod slim;
 mod soonest;
 pub mod sync;
 pub mod topology;
@@ -92,6 +93,7 @@ pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, 
 pub use memcg::*;
 pub use prefetch::prefetch;
 pub use slab::{Slab, Slot};
+pub use slim::Slim;
 pub use soonest::Soonest;
 pub use topology::Topology;
 pub use unit::{Bytes, NodeId, ParseBytesError};
