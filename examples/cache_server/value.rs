@@ -10,14 +10,17 @@
 //!
 //! Beside its name an entry has 16 bytes for it. Lengths stand there and not in the block, as that is made of steps of 16 bytes.
 
+mod note;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use lowwater_lru_core::slim::{Kept, Slim};
 
 use crate::data::{block_bytes, Data, Full, PIECE_BYTES};
-use crate::parse::KEY_BYTES_MAX;
 use crate::stash::Pooled;
+
+use note::Note;
 
 /// The one slab class, where memcached's clients ask for a class: there are none here.
 pub const SLAB_CLASS: u32 = 1;
@@ -25,16 +28,10 @@ pub const SLAB_CLASS: u32 = 1;
 /// Values up to this length, with their key, are copied: cheaper than sharing them.
 const SHORT_BYTES_MAX: usize = 2048;
 
-/// Of the front, what the number takes.
-const UNIQUE_BYTES: usize = 8;
-
-/// Of the front, what the flags take if they are not 0.
-const FLAGS_BYTES: usize = 4;
-
 /// What a key leads to.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// Its note: the key's length, whether there are flags, and the marks.
+    /// With a [`Note`].
     bytes: Slim<Long>,
     pub seen: Seen,
 }
@@ -55,28 +52,6 @@ pub struct Marks {
     /// Its key came in base64, and is shown so.
     pub binary: bool,
 }
-
-impl Marks {
-    fn of(note: u16) -> Self {
-        let is = |bit: u32| note >> (MARKS_SHIFT + bit) & 1 != 0;
-        Self { stale: is(0), won: is(1), binary: is(2) }
-    }
-
-    fn note(self) -> u16 {
-        (u16::from(self.stale) | u16::from(self.won) << 1 | u16::from(self.binary) << 2) << MARKS_SHIFT
-    }
-}
-
-/// Of a value's note, the bits of the key's length.
-const KEY_BITS: u32 = 9;
-const _: () =
-    assert!(2 * KEY_BYTES_MAX < 1 << KEY_BITS, "a key may have a tenant in front, which is no longer than a key");
-
-/// The bit behind them.
-const HAS_FLAGS: u16 = 1 << KEY_BITS;
-
-/// Behind that are the marks.
-const MARKS_SHIFT: u32 = KEY_BITS + 1;
 
 /// When a value was last used, and whether it was ever read. Written by readers, so it leaves the line alone when nothing changes:
 /// a value that is read all the time is written to once a second.
@@ -133,43 +108,44 @@ impl Seen {
 impl Value {
     /// `data` under a key, which is not longer than one with a tenant in front can be.
     pub fn new(key: &[u8], flags: u32, marks: Marks, unique: u64, data: &Data) -> Self {
-        debug_assert!(key.len() < 1 << KEY_BITS, "a key of {} bytes", key.len());
-        let has_flags = flags != 0;
-        let note = key.len() as u16 | if has_flags { HAS_FLAGS } else { 0 } | marks.note();
-        let flags_bytes = flags.to_ne_bytes();
-        let flags: &[u8] = if has_flags { &flags_bytes } else { &[] };
-        let front = [&unique.to_ne_bytes(), flags, key, &data.tail];
+        let note = Note::new(key, flags, marks, unique);
+        let (unique, flags) = (unique.to_le_bytes(), flags.to_le_bytes());
+        let front = [&unique[..note.unique_len()], &flags[..note.flags_len()], key, &data.tail];
         let is_short = data.full.is_none() && front.iter().map(|part| part.len()).sum::<usize>() <= SHORT_BYTES_MAX;
-        let own = is_short.then(|| Slim::own(front.concat().into_boxed_slice(), note).ok()).flatten();
-        let bytes = own.unwrap_or_else(|| {
-            let front = Pooled::concat(&front, data.tail.stash());
-            Slim::share(Arc::new(Long { front, full: data.full.clone() }), note)
-        });
+        let bytes = match is_short {
+            true => short(&front, note),
+            false => long(Pooled::concat(&front, data.tail.stash()), data.full.clone(), note),
+        };
         Self { bytes, seen: Seen::default() }
     }
 
     pub fn key(&self) -> &[u8] {
         let start = self.key_at();
-        &self.whole_front()[start..start + self.key_len()]
+        &self.whole_front()[start..start + self.note().key_len()]
     }
 
     pub fn flags(&self) -> u32 {
-        let flags = self.whole_front()[UNIQUE_BYTES..].first_chunk().filter(|_| self.has_flags());
-        flags.copied().map_or(0, u32::from_ne_bytes)
+        let (start, mut flags) = (self.note().unique_len(), [0; 4]);
+        let bytes = &self.whole_front()[start..self.key_at()];
+        flags[..bytes.len()].copy_from_slice(bytes);
+        u32::from_le_bytes(flags)
     }
 
     pub fn marks(&self) -> Marks {
-        Marks::of(self.bytes.note())
+        self.note().marks()
     }
 
     /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas` compares.
     pub fn unique(&self) -> u64 {
-        self.whole_front().first_chunk().copied().map_or(0, u64::from_ne_bytes)
+        let mut unique = [0; 8];
+        let bytes = &self.whole_front()[..self.note().unique_len()];
+        unique[..bytes.len()].copy_from_slice(bytes);
+        u64::from_le_bytes(unique)
     }
 
     /// The same with other marks.
     pub fn with_marks(mut self, marks: Marks) -> Self {
-        self.bytes.set_note(self.bytes.note() % (1 << MARKS_SHIFT) | marks.note());
+        self.bytes.set_note(self.note().with_marks(marks).0);
         self
     }
 
@@ -180,14 +156,13 @@ impl Value {
 
     /// The same under another number.
     pub fn with_unique(mut self, unique: u64) -> Self {
-        let unique = unique.to_ne_bytes();
-        if let Some(front) = self.bytes.own_mut() {
-            front[..UNIQUE_BYTES].copy_from_slice(&unique);
-        } else if let Kept::Shared(long) = self.bytes.get() {
+        let note = self.note().with_unique(unique);
+        let front = [&unique.to_le_bytes()[..note.unique_len()], &self.whole_front()[self.note().unique_len()..]];
+        self.bytes = match self.bytes.get() {
+            Kept::Own(_) => short(&front, note),
             // The pieces stay shared.
-            let front = Pooled::concat(&[&unique, &long.front[UNIQUE_BYTES..]], long.front.stash());
-            self.bytes = Slim::share(Arc::new(Long { front, full: long.full.clone() }), self.bytes.note());
-        }
+            Kept::Shared(there) => long(Pooled::concat(&front, there.front.stash()), there.full.clone(), note),
+        };
         self
     }
 
@@ -240,20 +215,26 @@ impl Value {
     }
 
     fn tail(&self) -> &[u8] {
-        &self.whole_front()[self.key_at() + self.key_len()..]
+        &self.whole_front()[self.key_at() + self.note().key_len()..]
     }
 
     fn key_at(&self) -> usize {
-        UNIQUE_BYTES + if self.has_flags() { FLAGS_BYTES } else { 0 }
+        self.note().unique_len() + self.note().flags_len()
     }
 
-    fn key_len(&self) -> usize {
-        usize::from(self.bytes.note() % (1 << KEY_BITS))
+    fn note(&self) -> Note {
+        Note(self.bytes.note())
     }
+}
 
-    fn has_flags(&self) -> bool {
-        self.bytes.note() & HAS_FLAGS != 0
-    }
+/// All parts in a block of its own: few bytes, and what another number takes more.
+fn short(parts: &[&[u8]], note: Note) -> Slim<Long> {
+    const _: () = assert!(SHORT_BYTES_MAX + size_of::<u64>() <= Slim::<Long>::BYTES_MAX);
+    Slim::own(parts.concat().into_boxed_slice(), note.0).expect("a short one is far from too long")
+}
+
+fn long(front: Pooled, full: Option<Arc<Full>>, note: Note) -> Slim<Long> {
+    Slim::share(Arc::new(Long { front, full }), note.0)
 }
 
 #[cfg(test)]
@@ -283,7 +264,9 @@ mod tests {
                         }
                     };
                     check(&value, u64::MAX - n as u64, marks(n));
-                    check(&value.clone().with_unique(7), 7, marks(n));
+                    let renumbered = value.clone().with_unique(7);
+                    check(&renumbered, 7, marks(n));
+                    check(&renumbered.with_unique(1 << 40), 1 << 40, marks(n));
                     check(&value.clone().with_marks(marks(n + 1)), u64::MAX - n as u64, marks(n + 1));
                     check(&value.with_won(), u64::MAX - n as u64, Marks { won: true, ..marks(n) });
                     check(&value, u64::MAX - n as u64, marks(n));
@@ -298,14 +281,11 @@ mod tests {
         let heap_bytes = |length: usize, flags: u32| {
             Value::new(b"0123456789", flags, Marks::default(), 1, &Data::copy(&vec![0; length], &stash)).heap_bytes()
         };
-        assert_eq!(heap_bytes(0, 0), 32, "8 bytes before it, number, key: 26, rounded up");
-        assert_eq!(
-            (heap_bytes(6, 0), heap_bytes(7, 0), heap_bytes(3, 9)),
-            (32, 48, 48),
-            "flags take 4 if there are any"
-        );
-        assert_eq!(heap_bytes(100, 0), 128);
-        assert_eq!(heap_bytes(2040, 0), 2080 + 64, "a long one has two owners of its own");
+        assert_eq!(heap_bytes(2, 0), 32, "8 bytes before it, number, key: 24, rounded up");
+        assert_eq!((heap_bytes(10, 0), heap_bytes(11, 0)), (32, 48));
+        assert_eq!((heap_bytes(6, 9), heap_bytes(7, 9)), (32, 48), "flags take 4 if there are any");
+        assert_eq!((heap_bytes(100, 0), heap_bytes(106, 0), heap_bytes(107, 0)), (128, 128, 144));
+        assert_eq!(heap_bytes(2040, 0), 2064 + 64, "a long one has two owners of its own");
         assert_eq!(heap_bytes(4000, 0), 4096 + 64, "what fills most of a piece is in one");
         assert_eq!(
             heap_bytes(4089, 0),
