@@ -125,10 +125,7 @@ impl Value {
     }
 
     pub fn flags(&self) -> u32 {
-        let (start, mut flags) = (self.note().unique_len(), [0; 4]);
-        let bytes = &self.whole_front()[start..self.key_at()];
-        flags[..bytes.len()].copy_from_slice(bytes);
-        u32::from_le_bytes(flags)
+        number(&self.whole_front()[self.note().unique_len()..], self.note().flags_len()) as u32
     }
 
     pub fn marks(&self) -> Marks {
@@ -137,10 +134,7 @@ impl Value {
 
     /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas` compares.
     pub fn unique(&self) -> u64 {
-        let mut unique = [0; 8];
-        let bytes = &self.whole_front()[..self.note().unique_len()];
-        unique[..bytes.len()].copy_from_slice(bytes);
-        u64::from_le_bytes(unique)
+        number(self.whole_front(), self.note().unique_len())
     }
 
     /// The same with other marks.
@@ -224,6 +218,15 @@ impl Value {
 
     fn note(&self) -> Note {
         Note(self.bytes.note())
+    }
+}
+
+/// The number in the first `len` bytes, 8 at most, the lowest first.
+fn number(bytes: &[u8], len: usize) -> u64 {
+    match bytes.first_chunk() {
+        // Mostly there is more behind it: one load.
+        Some(eight) => u64::from_le_bytes(*eight) & !u64::MAX.checked_shl(8 * len as u32).unwrap_or(0),
+        None => bytes[..len].iter().rfold(0, |number, &byte| number << 8 | u64::from(byte)),
     }
 }
 
