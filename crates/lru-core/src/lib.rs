@@ -93,7 +93,6 @@ pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, 
 pub use memcg::*;
 pub use prefetch::prefetch;
 pub use slab::{Slab, Slot};
-pub use slim::Slim;
 pub use soonest::Soonest;
 pub use topology::Topology;
 pub use unit::{Bytes, NodeId, ParseBytesError};

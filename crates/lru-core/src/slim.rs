@@ -45,7 +45,7 @@ use core::ptr::{self, NonNull};
 ///
 /// # Invariants
 ///
-/// 1. If `len` is not [`SHARED`], `pointer` is that of a `Box<[u8]>` of `len` bytes, which is ours.
+/// 1. If `len` is not `SHARED`, `pointer` is that of a `Box<[u8]>` of `len` bytes, which is ours.
 /// 2. If it is, `pointer` is that of an `Arc<T>`, of which one count is ours.
 // So that it goes where 4 bytes go: the pointer is copied out, never referred to.
 #[repr(C, packed(4))]

@@ -35,7 +35,7 @@ impl Note {
     pub fn new(key: &[u8], flags: u32, marks: Marks, unique: u64) -> Self {
         debug_assert!(key.len() < 1 << KEY_BITS, "a key of {} bytes", key.len());
         let has_flags = if flags == 0 { 0 } else { HAS_FLAGS };
-        Self(key.len() as u16 % HAS_FLAGS | has_flags).with_marks(marks).with_unique(unique)
+        Self((key.len() as u16 % HAS_FLAGS) | has_flags).with_marks(marks).with_unique(unique)
     }
 
     pub fn key_len(self) -> usize {
@@ -58,7 +58,7 @@ impl Note {
     pub fn with_unique(self, unique: u64) -> Self {
         let fits = |bytes: &usize| unique.checked_shr(8 * *bytes as u32).unwrap_or(0) == 0;
         let width = UNIQUE_BYTES.iter().position(fits).unwrap_or(0) as u16;
-        Self(self.0 & !WIDTH | width << WIDTH_SHIFT)
+        Self(self.0 & !WIDTH | (width << WIDTH_SHIFT))
     }
 
     pub fn marks(self) -> Marks {
@@ -69,7 +69,7 @@ impl Note {
     /// The same with other marks.
     pub fn with_marks(self, marks: Marks) -> Self {
         let bits = u16::from(marks.stale) | u16::from(marks.won) << 1 | u16::from(marks.binary) << 2;
-        Self(self.0 & !MARKS | bits << MARKS_SHIFT)
+        Self(self.0 & !MARKS | (bits << MARKS_SHIFT))
     }
 }
 
