@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lowwater::{Bytes, Cache, Runtime};
-use tokio::sync::Notify;
+use tokio::sync::{oneshot, Notify};
 use tokio::task::JoinSet;
 
 fn cache() -> Cache<u64, u64> {
@@ -14,20 +14,26 @@ fn cache() -> Cache<u64, u64> {
     Cache::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn many_tasks_and_a_thread_share_one_load() {
     let (cache, loads, go) = (cache(), Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    // Half of the tasks run on another thread.
+    let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (here, there) = (tokio::runtime::Handle::current(), other.handle().clone());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let other = std::thread::spawn(move || other.block_on(stopped).is_err());
     let mut tasks = JoinSet::new();
-    for _ in 0..50 {
+    for number in 0..50 {
         let (cache, loads, go) = (cache.clone(), Arc::clone(&loads), Arc::clone(&go));
-        tasks.spawn(async move {
+        let task = async move {
             let load = async {
                 loads.fetch_add(1, Ordering::Relaxed);
                 go.notified().await;
                 7
             };
             cache.get_or_insert_with_async(1, load).await
-        });
+        };
+        tasks.spawn_on(task, [&here, &there][number % 2]);
     }
     while loads.load(Ordering::Relaxed) == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -47,6 +53,8 @@ async fn many_tasks_and_a_thread_share_one_load() {
     assert_eq!(waits.join().unwrap(), 7);
     assert_eq!(loads.load(Ordering::Relaxed), 1);
     assert_eq!(cache.get(&1), Some(7));
+    drop(stop);
+    assert!(other.join().unwrap(), "it ran until it was told to stop");
 }
 
 #[tokio::test]

@@ -1,18 +1,26 @@
 //! A stored value: its key, its bytes and what is known of it, in one block if it is not long.
 //!
 //! ```text
-//!   the cache's entry                     the heap
-//!   name | front, length | seen, marks -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
+//!   the cache's entry                               the heap
+//!   name | where, length, key's length, marks | seen -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
 //! ```
 //!
 //! A short value belongs to its entry alone, and is copied to whoever wants it: a count of those who have it would cost more bytes, and a line
 //! that they all write. Clones of a long one share the bytes.
+//!
+//! Beside its name an entry has 16 bytes for it. Lengths stand there and not in the block, as that is made of steps of 16 bytes.
+
+mod note;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
+use lowwater_lru_core::slim::{Kept, Slim};
+
 use crate::data::{block_bytes, Data, Full, PIECE_BYTES};
 use crate::stash::Pooled;
+
+use note::Note;
 
 /// The one slab class, where memcached's clients ask for a class: there are none here.
 pub const SLAB_CLASS: u32 = 1;
@@ -20,26 +28,12 @@ pub const SLAB_CLASS: u32 = 1;
 /// Values up to this length, with their key, are copied: cheaper than sharing them.
 const SHORT_BYTES_MAX: usize = 2048;
 
-/// Of the front, what the number takes.
-const UNIQUE_BYTES: usize = 8;
-
-/// Of the front, what the flags take if they are not 0.
-const FLAGS_BYTES: usize = 4;
-
 /// What a key leads to.
 #[derive(Clone, Debug)]
 pub struct Value {
-    bytes: Bytes,
+    /// With a [`Note`].
+    bytes: Slim<Long>,
     pub seen: Seen,
-    key_bytes: u16,
-    /// The marks, and whether there are flags.
-    bits: u8,
-}
-
-#[derive(Clone, Debug)]
-enum Bytes {
-    Short(Box<[u8]>),
-    Long(Arc<Long>),
 }
 
 #[derive(Debug)]
@@ -58,15 +52,6 @@ pub struct Marks {
     /// Its key came in base64, and is shown so.
     pub binary: bool,
 }
-
-impl Marks {
-    fn bits(self) -> u8 {
-        u8::from(self.stale) | u8::from(self.won) << 1 | u8::from(self.binary) << 2
-    }
-}
-
-/// The bit of [`Value::bits`] behind the marks.
-const HAS_FLAGS: u8 = 1 << 3;
 
 /// When a value was last used, and whether it was ever read. Written by readers, so it leaves the line alone when nothing changes:
 /// a value that is read all the time is written to once a second.
@@ -123,42 +108,38 @@ impl Seen {
 impl Value {
     /// `data` under a key, which is not longer than one with a tenant in front can be.
     pub fn new(key: &[u8], flags: u32, marks: Marks, unique: u64, data: &Data) -> Self {
-        let has_flags = flags != 0;
-        let flags_bytes = flags.to_ne_bytes();
-        let flags: &[u8] = if has_flags { &flags_bytes } else { &[] };
-        let front = [&unique.to_ne_bytes(), flags, key, &data.tail];
-        let bytes = if data.full.is_some() || front.iter().map(|part| part.len()).sum::<usize>() > SHORT_BYTES_MAX {
-            Bytes::Long(Arc::new(Long { front: Pooled::concat(&front, data.tail.stash()), full: data.full.clone() }))
-        } else {
-            Bytes::Short(front.concat().into_boxed_slice())
+        let note = Note::new(key, flags, marks, unique);
+        let (unique, flags) = (unique.to_le_bytes(), flags.to_le_bytes());
+        let front = [&unique[..note.unique_len()], &flags[..note.flags_len()], key, &data.tail];
+        let is_short = data.full.is_none() && front.iter().map(|part| part.len()).sum::<usize>() <= SHORT_BYTES_MAX;
+        let bytes = match is_short {
+            true => short(&front, note),
+            false => long(Pooled::concat(&front, data.tail.stash()), data.full.clone(), note),
         };
-        let bits = marks.bits() | if has_flags { HAS_FLAGS } else { 0 };
-        Self { bytes, seen: Seen::default(), key_bytes: key.len() as u16, bits }
+        Self { bytes, seen: Seen::default() }
     }
 
     pub fn key(&self) -> &[u8] {
         let start = self.key_at();
-        &self.whole_front()[start..start + usize::from(self.key_bytes)]
+        &self.whole_front()[start..start + self.note().key_len()]
     }
 
     pub fn flags(&self) -> u32 {
-        let flags = self.whole_front()[UNIQUE_BYTES..].first_chunk().filter(|_| self.bits & HAS_FLAGS != 0);
-        flags.copied().map_or(0, u32::from_ne_bytes)
+        number(&self.whole_front()[self.note().unique_len()..], self.note().flags_len()) as u32
     }
 
     pub fn marks(&self) -> Marks {
-        let is = |bit: u8| self.bits >> bit & 1 != 0;
-        Marks { stale: is(0), won: is(1), binary: is(2) }
+        self.note().marks()
     }
 
     /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas` compares.
     pub fn unique(&self) -> u64 {
-        self.whole_front().first_chunk().copied().map_or(0, u64::from_ne_bytes)
+        number(self.whole_front(), self.note().unique_len())
     }
 
     /// The same with other marks.
     pub fn with_marks(mut self, marks: Marks) -> Self {
-        self.bits = self.bits & HAS_FLAGS | marks.bits();
+        self.bytes.set_note(self.note().with_marks(marks).0);
         self
     }
 
@@ -169,15 +150,13 @@ impl Value {
 
     /// The same under another number.
     pub fn with_unique(mut self, unique: u64) -> Self {
-        let unique = unique.to_ne_bytes();
-        match &mut self.bytes {
-            Bytes::Short(front) => front[..UNIQUE_BYTES].copy_from_slice(&unique),
+        let note = self.note().with_unique(unique);
+        let front = [&unique.to_le_bytes()[..note.unique_len()], &self.whole_front()[self.note().unique_len()..]];
+        self.bytes = match self.bytes.get() {
+            Kept::Own(_) => short(&front, note),
             // The pieces stay shared.
-            Bytes::Long(long) => {
-                let front = Pooled::concat(&[&unique, &long.front[UNIQUE_BYTES..]], long.front.stash());
-                self.bytes = Bytes::Long(Arc::new(Long { front, full: long.full.clone() }));
-            }
-        }
+            Kept::Shared(there) => long(Pooled::concat(&front, there.front.stash()), there.full.clone(), note),
+        };
         self
     }
 
@@ -206,9 +185,9 @@ impl Value {
 
     /// What it takes of the allocator beyond its entry.
     pub fn heap_bytes(&self) -> usize {
-        match &self.bytes {
-            Bytes::Short(front) => block_bytes(front.len()),
-            Bytes::Long(long) => {
+        match self.bytes.get() {
+            Kept::Own(front) => block_bytes(front.len()),
+            Kept::Shared(long) => {
                 let own = block_bytes(2 * size_of::<usize>() + size_of::<Long>());
                 own + long.front.heap_bytes() + long.full.as_ref().map_or(0, |full| full.heap_bytes())
             }
@@ -216,26 +195,49 @@ impl Value {
     }
 
     fn whole_front(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Short(front) => front,
-            Bytes::Long(long) => &long.front,
+        match self.bytes.get() {
+            Kept::Own(front) => front,
+            Kept::Shared(long) => &long.front,
         }
     }
 
     fn full(&self) -> Option<&Full> {
-        match &self.bytes {
-            Bytes::Short(_) => None,
-            Bytes::Long(long) => long.full.as_deref(),
+        match self.bytes.get() {
+            Kept::Own(_) => None,
+            Kept::Shared(long) => long.full.as_deref(),
         }
     }
 
     fn tail(&self) -> &[u8] {
-        &self.whole_front()[self.key_at() + usize::from(self.key_bytes)..]
+        &self.whole_front()[self.key_at() + self.note().key_len()..]
     }
 
     fn key_at(&self) -> usize {
-        UNIQUE_BYTES + if self.bits & HAS_FLAGS != 0 { FLAGS_BYTES } else { 0 }
+        self.note().unique_len() + self.note().flags_len()
     }
+
+    fn note(&self) -> Note {
+        Note(self.bytes.note())
+    }
+}
+
+/// The number in the first `len` bytes, 8 at most, the lowest first.
+fn number(bytes: &[u8], len: usize) -> u64 {
+    match bytes.first_chunk() {
+        // Mostly there is more behind it: one load.
+        Some(eight) => u64::from_le_bytes(*eight) & !u64::MAX.checked_shl(8 * len as u32).unwrap_or(0),
+        None => bytes[..len].iter().rfold(0, |number, &byte| number << 8 | u64::from(byte)),
+    }
+}
+
+/// All parts in a block of its own: few bytes, and what another number takes more.
+fn short(parts: &[&[u8]], note: Note) -> Slim<Long> {
+    const _: () = assert!(SHORT_BYTES_MAX + size_of::<u64>() <= Slim::<Long>::BYTES_MAX);
+    Slim::own(parts.concat().into_boxed_slice(), note.0).expect("a short one is far from too long")
+}
+
+fn long(front: Pooled, full: Option<Arc<Full>>, note: Note) -> Slim<Long> {
+    Slim::share(Arc::new(Long { front, full }), note.0)
 }
 
 #[cfg(test)]
@@ -265,7 +267,9 @@ mod tests {
                         }
                     };
                     check(&value, u64::MAX - n as u64, marks(n));
-                    check(&value.clone().with_unique(7), 7, marks(n));
+                    let renumbered = value.clone().with_unique(7);
+                    check(&renumbered, 7, marks(n));
+                    check(&renumbered.with_unique(1 << 40), 1 << 40, marks(n));
                     check(&value.clone().with_marks(marks(n + 1)), u64::MAX - n as u64, marks(n + 1));
                     check(&value.with_won(), u64::MAX - n as u64, Marks { won: true, ..marks(n) });
                     check(&value, u64::MAX - n as u64, marks(n));
@@ -280,21 +284,18 @@ mod tests {
         let heap_bytes = |length: usize, flags: u32| {
             Value::new(b"0123456789", flags, Marks::default(), 1, &Data::copy(&vec![0; length], &stash)).heap_bytes()
         };
-        assert_eq!(heap_bytes(0, 0), 32, "8 bytes before it, number, key: 26, rounded up");
-        assert_eq!(
-            (heap_bytes(6, 0), heap_bytes(7, 0), heap_bytes(3, 9)),
-            (32, 48, 48),
-            "flags take 4 if there are any"
-        );
-        assert_eq!(heap_bytes(100, 0), 128);
-        assert_eq!(heap_bytes(2040, 0), 2080 + 64, "a long one has two owners of its own");
+        assert_eq!(heap_bytes(2, 0), 32, "8 bytes before it, number, key: 24, rounded up");
+        assert_eq!((heap_bytes(10, 0), heap_bytes(11, 0)), (32, 48));
+        assert_eq!((heap_bytes(6, 9), heap_bytes(7, 9)), (32, 48), "flags take 4 if there are any");
+        assert_eq!((heap_bytes(100, 0), heap_bytes(106, 0), heap_bytes(107, 0)), (128, 128, 144));
+        assert_eq!(heap_bytes(2040, 0), 2064 + 64, "a long one has two owners of its own");
         assert_eq!(heap_bytes(4000, 0), 4096 + 64, "what fills most of a piece is in one");
         assert_eq!(
             heap_bytes(4089, 0),
             4096 + 32 + 48 + 32 + 64,
             "a piece, its table, who has it, the front, who has all"
         );
-        assert_eq!(size_of::<Value>(), 24);
+        assert_eq!((size_of::<Value>(), align_of::<Value>()), (16, 4));
     }
 
     #[test]

@@ -78,6 +78,7 @@ pub mod memcg;
 mod prefetch;
 mod rcu;
 pub mod slab;
+pub mod slim;
 mod soonest;
 pub mod sync;
 pub mod topology;

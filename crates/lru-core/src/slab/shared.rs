@@ -203,7 +203,7 @@ impl<T: Slotted> Shared<T> {
         if stripe.passed.len == 0 {
             return;
         }
-        let due = this.due(&stripe);
+        let due = Self::due(&stripe);
         if !core::mem::needs_drop::<T>() {
             for _ in 0..due {
                 let Some(links) = stripe.passed.pop(T::SHAPE) else { break };
@@ -240,9 +240,10 @@ impl<T: Slotted> Shared<T> {
         }
     }
 
-    /// How many objects to drop for one that is retired: one, so that slots come back as they are needed; more, when many bags passed at once.
-    fn due(&self, stripe: &Stripe) -> usize {
-        if stripe.passed.len as usize > 2 * self.open_max() {
+    /// How many objects to drop for one that is retired: one, so that slots come back as they are needed; more, when more than two bags passed,
+    /// or what readers held back once would be as much from then on.
+    fn due(stripe: &Stripe) -> usize {
+        if stripe.passed.len > 2 * stripe.bag_len {
             DROPS_MAX
         } else {
             1

@@ -68,6 +68,8 @@ pub(super) struct Stripe {
     pub(super) open: Bag,
     /// What the objects in the open bag weigh.
     pub(super) open_bytes: u64,
+    /// Objects of the bag that was closed last.
+    pub(super) bag_len: u32,
     /// Two moments: the older, and the latest, which all that comes later joins.
     pub(super) sealed: [Option<Sealed>; 2],
     pub(super) passed: Bag,
@@ -84,6 +86,7 @@ impl Stripe {
             node: NodeId::ZERO,
             open: Bag::new(),
             open_bytes: 0,
+            bag_len: 0,
             sealed: [None, None],
             passed: Bag::new(),
             closed: false,
@@ -93,6 +96,7 @@ impl Stripe {
     /// Closes the open bag. `stamp` is a moment after its last object was made unreachable. Does another one wait already?
     pub(super) fn seal(&mut self, shape: &Shape, stamp: Stamp) -> bool {
         let bag = core::mem::replace(&mut self.open, Bag::new());
+        self.bag_len = bag.len;
         let mut sealed = Sealed { bag, bytes: core::mem::take(&mut self.open_bytes), stamp };
         if self.sealed[0].is_none() {
             self.sealed[0] = Some(sealed);

@@ -133,6 +133,44 @@ fn nothing_is_dropped_while_a_reader_is_inside() {
     assert_eq!((dropped.load(Ordering::Relaxed), slab.waiting().get()), (5_000, 0));
 }
 
+/// One that says it is large, so that a bag is full with few.
+struct Large {
+    links: Links,
+    state: SlotState,
+    dropped: Arc<AtomicUsize>,
+}
+
+crate::slotted!(impl[] for Large { links, state, weight: |_| 8 << 10 });
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_readers_held_back_once_does_not_wait_from_then_on() {
+    let (slab, dropped) = (Slab::new(), Arc::new(AtomicUsize::new(0)));
+    let large = || {
+        let large = Large { links: Links::new(), state: SlotState::new(0), dropped: Arc::clone(&dropped) };
+        slab.alloc(large, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
+    };
+    let kept: Vec<_> = (0..20_000).map(|_| large()).collect();
+    let mut retired = 2_000;
+    {
+        let _reader = pin();
+        (0..retired).for_each(|_| drop(large()));
+    }
+    let started = std::time::Instant::now();
+    // Eight bags of 16.
+    while retired - dropped.load(Ordering::Relaxed) > 128 {
+        drop(large());
+        retired += 1;
+        assert!(started.elapsed().as_secs() < 20, "{} of {retired} wait", retired - dropped.load(Ordering::Relaxed));
+    }
+    drop(kept);
+}
+
 #[test]
 fn who_has_no_time_for_all_drops_some() {
     let (slab, dropped) = (Slab::new(), Arc::default());
