@@ -135,7 +135,7 @@ fn nothing_is_dropped_while_a_reader_is_inside() {
 
 /// One that says it is large, so that a bag is full with few.
 struct Large {
-    links: Links,
+    links: SlotLinks,
     state: SlotState,
     dropped: Arc<AtomicUsize>,
 }
@@ -152,7 +152,7 @@ impl Drop for Large {
 fn what_readers_held_back_once_does_not_wait_from_then_on() {
     let (slab, dropped) = (Slab::new(), Arc::new(AtomicUsize::new(0)));
     let large = || {
-        let large = Large { links: Links::new(), state: SlotState::new(0), dropped: Arc::clone(&dropped) };
+        let large = Large { links: SlotLinks::new(), state: SlotState::new(0), dropped: Arc::clone(&dropped) };
         slab.alloc(large, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
     };
     let kept: Vec<_> = (0..20_000).map(|_| large()).collect();
