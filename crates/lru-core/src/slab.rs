@@ -46,6 +46,8 @@ mod stripes;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use blocks::{Blocks, Memory};
+pub(crate) use chunk::Geometry;
 pub(crate) use numbers::Numbers;
 pub(crate) use shared::Shared;
 pub use slot::Slot;
