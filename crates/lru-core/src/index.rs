@@ -16,7 +16,8 @@
 //!
 //! A put or a removal works in one segment, under its lock: one line, or a few. Now and then the segment is full, or much too large: then
 //! the at most 1,010 objects in it are put into one or two others, which costs a look at each. A directory is doubled by copying: 16 bytes
-//! for 500 objects. Objects whose hashes do not differ (a bad hasher) make one segment larger and larger, which stays correct.
+//! for 500 objects. In a large index another segment may be copied, as it is, so that memory can go back (`pool.rs`). Objects whose
+//! hashes do not differ (a bad hasher) make one segment larger and larger, which stays correct.
 //!
 //! # What a reader sees
 //!
@@ -296,7 +297,8 @@ impl<T: Slotted> Index<T> {
         cursor.0 = end;
     }
 
-    /// Memory that the index has for itself, without its slab. O(segments).
+    /// Memory that the index has for itself, without its slab: segments, also those that wait for readers in a large index, chunks of them
+    /// that are not full, and what leads to them. O(segments).
     pub fn footprint(&self) -> Bytes {
         let guard = crate::pin();
         let Some(directory) = self.directory(&guard) else { return Bytes::new(size_of::<Self>() as u64) };

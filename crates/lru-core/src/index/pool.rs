@@ -166,8 +166,8 @@ impl Pool {
     pub(super) fn leaving(&self) -> Option<(*mut Segment, u64)> {
         let mut state = self.0.lock();
         let segment = state.leaving()?.as_ptr();
-        // SAFETY: it is out, so it has a header, which was written under this lock, and is dropped under it; the prefix never changes.
-        let prefix = unsafe { (&raw const (*segment).prefix).read() };
+        // SAFETY: it is out, so it has a header, which was written under this lock, is dropped under it, and but for cells never changes.
+        let prefix = unsafe { &*segment }.prefix;
         Some((segment, prefix))
     }
 

@@ -27,7 +27,7 @@ pub(super) const CLASS_MAX: Class = 57;
 #[inline]
 pub(super) const fn buckets(class: Class) -> usize {
     // 135 / 128 is 17 / 16 about, and rounds as wanted; the half is that of each first one.
-    (((2 | (class as u64 & 1)) << (class >> 1)) * 135 >> 8) as usize
+    ((((2 | (class as u64 & 1)) << (class >> 1)) * 135) >> 8) as usize
 }
 
 /// Objects in a segment of this class, so that few are far from their bucket.
@@ -102,7 +102,7 @@ impl Retired for Segment {
 
     unsafe fn free(this: *mut Self) {
         // SAFETY: it is live until now.
-        let (class, pooled) = unsafe { ((*this).class, (*this).pooled) };
+        let &Self { class, pooled, .. } = unsafe { &*this };
         if pooled {
             // SAFETY: it came from a pool, and nobody uses it, says the caller.
             return unsafe { Pool::put(this) };
