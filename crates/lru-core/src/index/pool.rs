@@ -23,7 +23,7 @@ mod kind;
 use super::segment::{bytes, Class, Segment};
 use crate::fallible::try_box;
 use crate::slab::{Blocks, Geometry};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use chunk::{Chunk, Header};
@@ -129,8 +129,10 @@ impl Pool {
         // SAFETY: nobody uses it, says the caller; who looks for one that is to leave has the lock.
         unsafe { segment.drop_in_place() };
         state.put(segment.addr(), number);
+        let is_over = state.is_over();
+        drop(state);
         // SAFETY: the chunk's header had it as it came from a box.
-        unsafe { Self::unlock(pool, state) };
+        unsafe { Self::free_if(is_over, pool) };
     }
 
     /// Says that its index has ended: nothing is taken any more.
@@ -142,21 +144,21 @@ impl Pool {
         // SAFETY: it is there until it is closed and has no chunk.
         let mut state = unsafe { this.as_ref() }.0.lock();
         state.closed = true;
+        let is_over = state.is_over();
+        drop(state);
         // SAFETY: it came from a box, says the caller.
-        unsafe { Self::unlock(this.as_ptr(), state) };
+        unsafe { Self::free_if(is_over, this.as_ptr()) };
     }
 
-    /// Gives the lock back, and frees the pool if it is closed and empty.
+    /// Frees the pool if it is over.
     ///
     /// # Safety
     ///
-    /// It came from a box, and this is its lock, under which it was closed or something was put back.
-    unsafe fn unlock(this: *mut Self, state: MutexGuard<'_, State>) {
-        let is_over = state.closed && state.nr == 0;
-        drop(state);
+    /// It came from a box, and the caller saw whether it is over under the lock where it closed it or put something back.
+    unsafe fn free_if(is_over: bool, this: *mut Self) {
         if is_over {
-            // SAFETY: one caller saw both under the lock for the first time: the later one of who closed it and who put the last segment
-            // back. After those nobody comes.
+            // SAFETY: it is over for one caller, the later one of who closed it and who put the last segment back. After those nobody
+            // comes.
             drop(unsafe { Box::from_raw(this) });
         }
     }
@@ -199,6 +201,11 @@ fn place(class: Class) -> usize {
 }
 
 impl State {
+    /// Is it closed, and without a segment?
+    fn is_over(&self) -> bool {
+        self.closed && self.nr == 0
+    }
+
     fn take(&mut self, class: Class, room: Room) -> Option<NonNull<Segment>> {
         let at = match (self.kinds[place(class)].fullest(room), room) {
             (Some(at), _) => at,

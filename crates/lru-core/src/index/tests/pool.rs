@@ -132,12 +132,11 @@ fn hash(key: u64) -> u64 {
 }
 
 /// Of three classes, one that has room and one that is being emptied.
-#[cfg(not(miri))]
 const CHUNKS_MAX: usize = 6;
 
 /// What the pool has is what its segments need, and a few chunks, at each size.
 #[test]
-#[cfg(not(miri))]
+#[cfg_attr(miri, ignore = "it would take hours")]
 fn a_large_index_is_in_chunks_that_are_full() {
     let index = Index::<Entry>::new();
     let mut handles = Vec::new();
@@ -158,7 +157,6 @@ fn a_large_index_is_in_chunks_that_are_full() {
 }
 
 /// Bytes of segments outside the pool, and of all.
-#[cfg(not(miri))]
 fn unpooled_and_used(index: &Index<Entry>) -> (usize, usize) {
     let guard = pin();
     let (mut unpooled, mut used) = (0, 0);
@@ -167,4 +165,33 @@ fn unpooled_and_used(index: &Index<Entry>) -> (usize, usize) {
         unpooled += if view.header().pooled { 0 } else { bytes(view.class()) };
     });
     (unpooled, used)
+}
+
+/// Segments move while others put and look: what is there throughout is found.
+#[test]
+#[cfg_attr(miri, ignore = "it would take hours")]
+fn threads_that_grow_a_large_index_lose_nothing() {
+    const EACH: u64 = 60_000;
+    let index = Index::<Entry>::new();
+    let mut handles: Vec<_> =
+        (0..2 * EACH).map(|key| super::put(&index, key, key, &hash, &pin(), |slot, _| slot).1).collect();
+    std::thread::scope(|s| {
+        let threads: Vec<_> = (2..5)
+            .map(|nth| {
+                let index = &index;
+                s.spawn(move || {
+                    let keys = nth * EACH..(nth + 1) * EACH;
+                    keys.map(|key| {
+                        let before = key - 2 * EACH;
+                        assert!(before >= 2 * EACH || get(index, before, &hash, &pin()) == Some(before));
+                        super::put(index, key, key, &hash, &pin(), |slot, _| slot).1
+                    })
+                    .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| handles.extend(thread.join().expect("it found all")));
+    });
+    index.assert_valid(&|entry: &Entry| hash(entry.key));
+    assert!((0..5 * EACH).all(|key| get(&index, key, &hash, &pin()) == Some(key)));
 }
