@@ -304,7 +304,7 @@ where
     /// Those who take entries out do this little by little, and the reclaimer when it has made room; it is for who wants it now. If what is
     /// left is scattered, the runtime's keeper moves it together after that.
     pub fn collect(&self) -> Bytes {
-        let stays = self.inner.core.index.slab().collect();
+        let stays = self.inner.core.index.collect();
         self.inner.core.want_migration();
         stays
     }

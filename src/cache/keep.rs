@@ -176,7 +176,7 @@ where
     }
 
     fn settle(&self) {
-        let stays = self.index.slab().collect() != Bytes::ZERO;
+        let stays = self.index.collect() != Bytes::ZERO;
         self.trim();
         self.want_migration();
         if stays {

@@ -4,7 +4,7 @@
 //!     hash:  first bits -> directory -> segment     middle bits -> bucket     last bits: tag
 //!
 //!     directory  an array of segments, twice as long whenever a segment has used up its bits
-//!     segment    up to 96 buckets and a lock for those who change it; full: replaced by a larger one, or by two
+//!     segment    up to 101 buckets and a lock for those who change it; full: replaced by a larger one, or by two
 //!     bucket     a cache line: 12 tags, 12 numbers of objects, and how many more are further on
 //! ```
 //!
@@ -15,8 +15,9 @@
 //! # How much at once
 //!
 //! A put or a removal works in one segment, under its lock: one line, or a few. Now and then the segment is full, or much too large: then
-//! the at most 960 objects in it are put into one or two others, which costs a look at each. A directory is doubled by copying: 16 bytes
-//! for 500 objects. Objects whose hashes do not differ (a bad hasher) make one segment larger and larger, which stays correct.
+//! the at most 1,010 objects in it are put into one or two others, which costs a look at each. A directory is doubled by copying: 16 bytes
+//! for 500 objects. In a large index another segment may be copied, as it is, so that memory can go back (`pool.rs`). Objects whose
+//! hashes do not differ (a bad hasher) make one segment larger and larger, which stays correct.
 //!
 //! # What a reader sees
 //!
@@ -44,6 +45,7 @@ mod bucket;
 mod change;
 mod cursor;
 mod directory;
+mod pool;
 mod put_error;
 mod segment;
 #[cfg(test)]
@@ -62,6 +64,7 @@ use crate::{AllocError, Bytes, NodeId};
 use change::Growth;
 use core::fmt;
 use core::ptr;
+use pool::Pool;
 use segment::{Locked, View};
 
 /// See the [module](self).
@@ -179,7 +182,10 @@ impl<T: Slotted> Index<T> {
                 _ => {}
             }
             match (self.grow(&mut segment, guard, hasher), room) {
-                (Ok(()), _) => {}
+                (Ok(()), _) => {
+                    drop(segment);
+                    self.tidy(guard);
+                }
                 // It is fuller than it should be, until there is memory.
                 (Err(AllocError), Some(place)) => break (segment, None, place),
                 (Err(AllocError), None) => return Err(PutError::NoMemory(slot)),
@@ -236,7 +242,11 @@ impl<T: Slotted> Index<T> {
         result = gone(object);
         if segment.is_sparse() {
             // Without memory it stays as large as it is.
-            let _shrunk = self.shrink(&mut segment, guard, hasher);
+            let shrunk = self.shrink(&mut segment, guard, hasher);
+            drop(segment);
+            if shrunk.is_ok() {
+                self.tidy(guard);
+            }
         }
         Some((object, result))
     }
@@ -255,7 +265,7 @@ impl<T: Slotted> Index<T> {
         Some(f(self.object(segment.number(place))))
     }
 
-    /// Shows the objects of the next segment, without a lock: at most some 1,100, but for bad hashers.
+    /// Shows the objects of the next segment, without a lock: at most some 1,200, but for bad hashers.
     ///
     /// Over a whole walk, each object that is in the index throughout is shown once; one that comes, goes or is replaced meanwhile
     /// may be or not. `f` may use the index.
@@ -287,13 +297,30 @@ impl<T: Slotted> Index<T> {
         cursor.0 = end;
     }
 
-    /// Memory that the index has for itself, without its slab. O(segments).
+    /// Memory that the index has for itself, without its slab: segments, also those that wait for readers in a large index, chunks of them
+    /// that are not full, and what leads to them. O(segments).
     pub fn footprint(&self) -> Bytes {
         let guard = crate::pin();
         let Some(directory) = self.directory(&guard) else { return Bytes::new(size_of::<Self>() as u64) };
         let mut bytes = size_of::<Self>() + directory.bytes();
-        self.each_segment(directory, |view| bytes += segment::bytes(view.class()));
+        self.each_segment(directory, |view| {
+            if !view.header().pooled {
+                bytes += segment::bytes(view.class());
+            }
+        });
+        bytes += self.pool().map_or(0, Pool::footprint);
         Bytes::new(bytes as u64)
+    }
+
+    /// Gives back what can be given back at once: [`Slab::collect`] of its slab, and chunks that are kept for the next segments. Says what
+    /// had to stay.
+    ///
+    /// O(what waits), as there.
+    pub fn collect(&self) -> Bytes {
+        if let Some(pool) = self.pool() {
+            pool.give_spare_back();
+        }
+        self.slab.collect()
     }
 
     /// Checks the structure; `hasher` says the hash of any object. Locks each segment; for tests.
@@ -317,6 +344,9 @@ impl<T: Slotted> Index<T> {
             segments += 1;
         });
         assert!(segments <= directory.len(), "no more segments than places");
+        if let Some(pool) = self.pool() {
+            pool.assert_valid();
+        }
         self.slab.assert_valid();
     }
 

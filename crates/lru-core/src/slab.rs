@@ -47,6 +47,8 @@ mod stripes;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use blocks::{Blocks, Memory};
+pub(crate) use chunk::Geometry;
 #[cfg(all(test, not(lowwater_loom)))]
 pub(crate) use frames::numbers_made;
 pub(crate) use place::Place;

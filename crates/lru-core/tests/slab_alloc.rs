@@ -147,6 +147,95 @@ fn an_indexs_footprint_is_what_is_allocated() {
     assert_eq!(ALLOCATED.get(), first);
 }
 
+/// Entries of an index whose segments are still the allocator's, of one that has some in a pool, and of one that has nearly all there.
+#[cfg(not(miri))]
+const LARGE: [usize; 3] = [60_000, 75_000, 140_000];
+
+/// An index with so many.
+#[cfg(not(miri))]
+fn filled(nr: usize, handles: &mut Vec<Slot<Thing>>) -> Index<Thing> {
+    let index = Index::new();
+    put_more(&index, nr, handles);
+    index
+}
+
+/// Puts more in until there are so many; how often there was no memory.
+#[cfg(not(miri))]
+fn put_more(index: &Index<Thing>, nr: usize, handles: &mut Vec<Slot<Thing>>) -> usize {
+    let mut refused = 0;
+    while handles.len() < nr {
+        let Some(thing) = thing(index.slab()) else {
+            refused += 1;
+            continue;
+        };
+        let (of, guard) = (mixed(&thing), pin());
+        match index.put(thing, of, &guard, |_, _| false, &mixed, |slot, _| Ok(slot)) {
+            Ok((_, handle)) => handles.push(handle),
+            Err(PutError::NoMemory(_)) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    refused
+}
+
+/// A hash that differs in its first bits, too.
+#[cfg(not(miri))]
+fn mixed(thing: &Thing) -> u64 {
+    hash(thing).wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29)
+}
+
+#[test]
+#[cfg(not(miri))]
+fn a_large_indexs_footprint_is_what_is_allocated_and_whole_chunks() {
+    let _alone = alone();
+    let first = ALLOCATED.get();
+    let mut handles = Vec::with_capacity(LARGE[2]);
+    let index = filled(LARGE[0], &mut handles);
+    settle();
+    let others = (index.slab().footprint().get(), index.footprint().get(), ALLOCATED.get());
+    put_more(&index, LARGE[2], &mut handles);
+    settle();
+    index.collect();
+    let slab = index.slab().footprint().get() - others.0;
+    let told = slab + index.footprint().get() - others.1;
+    let chunks = i128::from(told) - (ALLOCATED.get() - others.2) as i128;
+    assert!(
+        chunks >= 20 * i128::from(CHUNK) && chunks % i128::from(CHUNK) == 0,
+        "{chunks} bytes are not the allocator's"
+    );
+    for handle in handles.drain(..) {
+        assert!(index.remove(mixed(&handle), &pin(), |thing| std::ptr::eq(thing, &*handle), &mixed, |_| ()).is_some());
+    }
+    drop((handles, index));
+    settle();
+    assert_eq!(ALLOCATED.get(), first);
+}
+
+/// Each third allocation of those while a pool begins.
+#[test]
+#[cfg(not(miri))]
+fn a_large_index_that_is_refused_memory_once_loses_nothing_and_goes_on() {
+    let _alone = alone();
+    let before = ALLOCATED.get();
+    let (mut handles, mut times) = (Vec::with_capacity(LARGE[1]), 0);
+    for nth in (0..45).step_by(3) {
+        let index = filled(LARGE[0], &mut handles);
+        let (refused, came) = refused_after(nth, || put_more(&index, LARGE[1], &mut handles));
+        assert!(refused <= usize::from(came), "{refused} of the one ({nth})");
+        for handle in handles.drain(..) {
+            let (guard, is) = (pin(), |thing: &Thing| std::ptr::eq(thing, &*handle));
+            assert!(index.remove(mixed(&handle), &guard, is, &mixed, |_| ()).is_some(), "none is lost ({nth})");
+        }
+        index.assert_valid(&mixed);
+        while index.collect().get() != 0 {}
+        times += usize::from(came);
+    }
+    drop(handles);
+    settle();
+    assert_eq!(ALLOCATED.get(), before);
+    assert_eq!(times, 15, "there are more allocations than that");
+}
+
 const ENTRIES: usize = 1_200;
 
 fn hash(thing: &Thing) -> u64 {

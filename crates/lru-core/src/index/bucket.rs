@@ -99,6 +99,15 @@ impl Bucket {
 
     // === what follows is for who holds the segment's lock ===
 
+    /// The same, elsewhere.
+    pub(super) fn copy(&self) -> Self {
+        Self {
+            // Relaxed, both: they change under the lock only.
+            tags: self.tags(Ordering::Relaxed).map(AtomicU64::new),
+            numbers: core::array::from_fn(|way| AtomicU32::new(self.number(way))),
+        }
+    }
+
     /// The first way under `tag` whose object `is_wanted`.
     #[inline]
     pub(super) fn way_of(&self, tag: u8, mut is_wanted: impl FnMut(u32) -> bool) -> Option<usize> {

@@ -1,6 +1,7 @@
 //! An index that grows and shrinks: a segment is replaced by another, or by two.
 
 use super::directory::{tagged, untagged, Directory};
+use super::pool::Pool;
 use super::segment::{class_for, Class, Locked, New, Segment, CLASS_MAX, CLASS_MIN, CLASS_SPLIT};
 use super::{mix, Index};
 use crate::guard::Guard;
@@ -10,7 +11,7 @@ use crate::sync::atomic::Ordering;
 use crate::AllocError;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 /// Bits by which segments can be told apart. The rest of a hash chooses the bucket and the tag.
 const DEPTH_MAX: u8 = 24;
@@ -18,17 +19,24 @@ const DEPTH_MAX: u8 = 24;
 const PLACES_PER_SEGMENT: usize = 16;
 /// A split that leaves less than this part on one side is none.
 const SIDE_PARTS: usize = 16;
+/// From so many segments on, at least, their memory is a pool's. Before, its chunks would be more than it spares.
+const POOLED_DEPTH: u8 = 7;
 /// How far ahead an object is asked for whose hash will be wanted.
 const AHEAD: usize = 8;
 
 /// What only those need to know who change the directory.
 pub(super) struct Growth {
     segments: usize,
+    /// From many segments on; closed at the index' end.
+    pool: Option<NonNull<Pool>>,
 }
+
+// SAFETY: a pool may be used from any thread, and is there as long as the index, whoever's it is.
+unsafe impl Send for Growth {}
 
 impl Growth {
     pub(super) const fn new() -> Self {
-        Self { segments: 0 }
+        Self { segments: 0, pool: None }
     }
 }
 
@@ -39,7 +47,7 @@ impl<T: Slotted> Index<T> {
     /// Makes the first segment, if there is none.
     #[cold]
     pub(super) fn begin(&self) -> Result<(), AllocError> {
-        let segment = New::try_new(CLASS_MIN, 0, 0).ok_or(AllocError)?;
+        let segment = New::try_new(None, CLASS_MIN, 0, 0).ok_or(AllocError)?;
         let mut growth = self.growth.lock();
         // Relaxed: it changes under this lock.
         if !self.directory.load(Ordering::Relaxed).is_null() {
@@ -75,10 +83,11 @@ impl<T: Slotted> Index<T> {
             let least = ones.min(objects.len() - ones);
             if least * SIDE_PARTS >= objects.len() && self.may_split(header.depth) {
                 let depth = header.depth + 1;
+                let pool = self.pool_for(depth);
                 let side = |one: bool, len: usize| {
                     let prefix = header.prefix | u64::from(one) << (63 - header.depth);
                     let of_side = objects.iter().copied().filter(move |(hash, _)| bit(*hash) == one);
-                    filled(class_for(len + 1), depth, prefix, of_side)
+                    filled(pool, class_for(len + 1), depth, prefix, of_side)
                 };
                 let both = [side(false, objects.len() - ones)?, side(true, ones)?];
                 return self.replace(segment, both.into_iter(), guard);
@@ -88,7 +97,8 @@ impl<T: Slotted> Index<T> {
             return Err(AllocError);
         }
         let class = class_for(objects.len() + 1).max(class + 1);
-        let larger = filled(class, header.depth, header.prefix, objects.into_iter())?;
+        let pool = self.pool_for(header.depth);
+        let larger = filled(pool, class, header.depth, header.prefix, objects.into_iter())?;
         self.replace(segment, core::iter::once(larger), guard)
     }
 
@@ -101,11 +111,55 @@ impl<T: Slotted> Index<T> {
         guard: &Guard,
         hasher: &impl Fn(&T) -> u64,
     ) -> Result<(), AllocError> {
-        let class = class_for(segment.len() * 2);
+        // Not quite room for as many again: a class is not twice another to the last object.
+        let class = class_for(segment.len() * 2 - segment.len() / 8);
         let objects = self.hashed(segment, hasher)?;
         let header = segment.view().header();
-        let smaller = filled(class, header.depth, header.prefix, objects.into_iter())?;
+        let pool = self.pool_for(header.depth);
+        let smaller = filled(pool, class, header.depth, header.prefix, objects.into_iter())?;
         self.replace(segment, core::iter::once(smaller), guard)
+    }
+
+    /// Puts the next segment elsewhere whose chunk is to be emptied, if there is one. Not under a segment's lock.
+    #[cold]
+    pub(super) fn tidy(&self, guard: &Guard) {
+        let Some(pool) = self.pool() else { return };
+        let Some((at, prefix)) = pool.leaving() else { return };
+        let Some(mut segment) = self.lock_there(prefix, guard) else { return };
+        // Else it was not published yet, or replaced already.
+        if ptr::eq(segment.view().as_ptr(), at) {
+            // Without room elsewhere it stays.
+            let _moved = self.move_out(&mut segment, Some(pool), guard);
+        }
+    }
+
+    /// Replaces a segment by a copy.
+    pub(super) fn move_out(
+        &self,
+        segment: &mut Locked<'_>,
+        pool: Option<&Pool>,
+        guard: &Guard,
+    ) -> Result<(), AllocError> {
+        let copy = New::copy(segment, pool).ok_or(AllocError)?;
+        self.replace(segment, core::iter::once(copy), guard)
+    }
+
+    /// The pool, if there is one.
+    pub(super) fn pool(&self) -> Option<&Pool> {
+        let pool = self.growth.lock().pool?;
+        // SAFETY: it is there until the index closes it, at its end.
+        Some(unsafe { pool.as_ref() })
+    }
+
+    /// The pool, if that is where segments of this depth should be, and there is memory for one.
+    fn pool_for(&self, depth: u8) -> Option<&Pool> {
+        if depth < POOLED_DEPTH {
+            return None;
+        }
+        let mut growth = self.growth.lock();
+        growth.pool = growth.pool.or_else(Pool::try_new);
+        drop(growth);
+        self.pool()
     }
 
     /// What is in a segment, with its hashes.
@@ -192,12 +246,22 @@ impl<T: Slotted> Index<T> {
             // SAFETY: the directory had it, in all of its places that were just passed, and nobody else has access.
             unsafe { <Segment as crate::rcu::Retired>::free(segment) };
         }
+        if let Some(pool) = self.growth.get_mut().pool.take() {
+            // SAFETY: it came from there, and nobody else has access; what was retired is put back alone.
+            unsafe { Pool::close(pool) };
+        }
     }
 }
 
 /// A new segment with these in it.
-fn filled(class: Class, depth: u8, prefix: u64, objects: impl Iterator<Item = Hashed>) -> Result<New, AllocError> {
-    let segment = New::try_new(class, depth, prefix).ok_or(AllocError)?;
+fn filled(
+    pool: Option<&Pool>,
+    class: Class,
+    depth: u8,
+    prefix: u64,
+    objects: impl Iterator<Item = Hashed>,
+) -> Result<New, AllocError> {
+    let segment = New::try_new(pool, class, depth, prefix).ok_or(AllocError)?;
     let mut locked = segment.locked();
     for (hash, number) in objects {
         let place = locked.room(hash).expect("the class was chosen for them");

@@ -4,6 +4,7 @@
 //! and stays as it is for the readers that have it.
 
 use super::bucket::{tag, Bucket, WAYS};
+use super::pool::{Pool, Room};
 use crate::rcu::{Queue, Queues, Retired};
 use crate::sync::raw::RawLock;
 use crate::sync::UnsafeCell;
@@ -12,19 +13,21 @@ use core::alloc::Layout;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
-/// How many buckets a segment may have: 1, 2, 3, 4, 6, 8, 12, .., from class 1 on.
+/// How many buckets a segment may have: 1, 2, 3, 4, 6, 8, 12, 16, 25, 33, .., from class 1 on.
 pub(super) type Class = u8;
 /// The class of the smallest.
 pub(super) const CLASS_MIN: Class = 1;
-/// From here on a full segment is split, if that helps: 96 buckets.
+/// From here on a full segment is split, if that helps: 101 buckets.
 pub(super) const CLASS_SPLIT: Class = if cfg!(lowwater_loom) { 1 } else { 13 };
 /// The largest there can be, for objects whose hashes do not differ.
 pub(super) const CLASS_MAX: Class = 57;
 
-/// Buckets of a class.
+/// Buckets of a class: twice as many for each second one, and from 16 on a 17th more, less one for the header: so a [`Pool`] has units for
+/// them of which a chunk is full.
 #[inline]
 pub(super) const fn buckets(class: Class) -> usize {
-    ((2 | (class as usize & 1)) << (class >> 1)) >> 1
+    // 135 / 128 is 17 / 16 about, and rounds as wanted; the half is that of each first one.
+    ((((2 | (class as u64 & 1)) << (class >> 1)) * 135) >> 8) as usize
 }
 
 /// Objects in a segment of this class, so that few are far from their bucket.
@@ -47,6 +50,8 @@ pub(crate) struct Segment {
     pub(super) class: Class,
     /// How many bits its objects' hashes share.
     pub(super) depth: u8,
+    /// Is its memory a pool's, not the allocator's?
+    pub(super) pooled: bool,
     /// Those bits, the first ones of a word.
     pub(super) prefix: u64,
     state: UnsafeCell<State>,
@@ -62,6 +67,23 @@ pub(super) struct State {
     pub(super) len: usize,
     /// Was it replaced?
     pub(super) dead: bool,
+}
+
+impl Segment {
+    /// The header of an empty one.
+    pub(super) fn new(class: Class, depth: u8, prefix: u64) -> Self {
+        Self {
+            lock: RawLock::new(),
+            class,
+            depth,
+            pooled: false,
+            prefix,
+            state: UnsafeCell::new(State { len: 0, dead: false }),
+            retired: UnsafeCell::new(ptr::null_mut()),
+            #[cfg(lowwater_loom)]
+            made: UnsafeCell::new(()),
+        }
+    }
 }
 
 // SAFETY: `state` is guarded by the lock, `retired` used only by who frees it; all else never changes, or is atomic.
@@ -80,7 +102,11 @@ impl Retired for Segment {
 
     unsafe fn free(this: *mut Self) {
         // SAFETY: it is live until now.
-        let class = unsafe { &*this }.class;
+        let &Self { class, pooled, .. } = unsafe { &*this };
+        if pooled {
+            // SAFETY: it came from a pool, and nobody uses it, says the caller.
+            return unsafe { Pool::put(this) };
+        }
         // SAFETY: a segment has a header that may need to be dropped; nobody reads it, says the caller. (Buckets have nothing to drop.)
         unsafe { this.drop_in_place() };
         let layout = layout(class).expect("as when it was made");
@@ -100,9 +126,9 @@ impl Retired for Segment {
     }
 }
 
-/// Bytes of a segment of this class.
-pub(super) fn bytes(class: Class) -> usize {
-    layout(class).map_or(0, |layout| layout.size())
+/// Bytes of a segment of this class, which there is.
+pub(super) const fn bytes(class: Class) -> usize {
+    size_of::<Segment>() + buckets(class) * size_of::<Bucket>()
 }
 
 fn layout(class: Class) -> Option<Layout> {
@@ -114,29 +140,39 @@ fn layout(class: Class) -> Option<Layout> {
 pub(super) struct New(NonNull<Segment>);
 
 impl New {
-    /// An empty segment; none without memory.
-    pub(super) fn try_new(class: Class, depth: u8, prefix: u64) -> Option<Self> {
-        let layout = layout(class)?;
-        // SAFETY: the size is not 0.
-        let this = NonNull::new(unsafe { alloc(layout) }.cast::<Segment>())?;
-        let segment = Segment {
-            lock: RawLock::new(),
-            class,
-            depth,
-            prefix,
-            state: UnsafeCell::new(State { len: 0, dead: false }),
-            retired: UnsafeCell::new(ptr::null_mut()),
-            #[cfg(lowwater_loom)]
-            made: UnsafeCell::new(()),
+    /// An empty segment, in the pool's memory if it is for such; none without memory.
+    pub(super) fn try_new(pool: Option<&Pool>, class: Class, depth: u8, prefix: u64) -> Option<Self> {
+        let pool = pool.filter(|_| Pool::is_for(class)).map(|pool| (pool, Room::Any));
+        Self::try_with(pool, Segment::new(class, depth, prefix), |_| Bucket::new())
+    }
+
+    /// What is in `of`, in a chunk of the pool that stays, or else in the allocator's memory; none without memory.
+    pub(super) fn copy(of: &Locked<'_>, pool: Option<&Pool>) -> Option<Self> {
+        let Segment { class, depth, prefix, .. } = *of.view().header();
+        let pool = pool.map(|pool| (pool, Room::Staying));
+        let copy = Self::try_with(pool, Segment::new(class, depth, prefix), |at| of.view().bucket(at).copy())?;
+        copy.locked().set_len(of.len());
+        Some(copy)
+    }
+
+    fn try_with(pool: Option<(&Pool, Room)>, header: Segment, bucket: impl Fn(usize) -> Bucket) -> Option<Self> {
+        let class = header.class;
+        let this = match pool {
+            Some((pool, room)) => pool.take(Segment { pooled: true, ..header }, room)?,
+            None => {
+                // SAFETY: the size is not 0.
+                let this = NonNull::new(unsafe { alloc(layout(class)?) }.cast::<Segment>())?;
+                // SAFETY: it is fresh memory of the right layout.
+                unsafe { this.write(header) };
+                this
+            }
         };
-        // SAFETY: it is fresh memory of the right layout.
-        unsafe { this.write(segment) };
         let first = this.as_ptr().wrapping_add(1).cast::<Bucket>();
-        for bucket in 0..buckets(class) {
-            // SAFETY: the layout has room for so many behind the segment.
-            let bucket = unsafe { first.add(bucket) };
+        for at in 0..buckets(class) {
+            // SAFETY: there is room for so many behind the segment, by the layout, or as the pool promises.
+            let place = unsafe { first.add(at) };
             // SAFETY: it is fresh memory, aligned as the segment is.
-            unsafe { bucket.write(Bucket::new()) };
+            unsafe { place.write(bucket(at)) };
         }
         Some(Self(this))
     }

@@ -15,21 +15,21 @@ use core::alloc::Layout;
 use core::ptr::NonNull;
 
 /// Memory of one chunk.
-pub(super) struct Memory {
-    pub(super) base: NonNull<u8>,
-    pub(super) bytes: usize,
+pub(crate) struct Memory {
+    pub(crate) base: NonNull<u8>,
+    pub(crate) bytes: usize,
     #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
     block: Option<u32>,
 }
 
 /// A slab's blocks.
-pub(super) struct Blocks {
+pub(crate) struct Blocks {
     #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
     system: system::Blocks,
 }
 
 impl Blocks {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
             system: system::Blocks::new(),
@@ -37,7 +37,7 @@ impl Blocks {
     }
 
     /// Bytes that it takes to know the blocks.
-    pub(super) fn footprint(&self) -> usize {
+    pub(crate) fn footprint(&self) -> usize {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         return self.system.footprint();
         #[cfg(not(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri))))]
@@ -45,7 +45,7 @@ impl Blocks {
     }
 
     /// Memory of so many bytes, aligned to a full chunk.
-    pub(super) fn get(&mut self, bytes: usize, geometry: &Geometry) -> Option<Memory> {
+    pub(crate) fn get(&mut self, bytes: usize, geometry: &Geometry) -> Option<Memory> {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         if bytes == geometry.full && bytes <= system::BLOCK {
             let (base, block) = self.system.get(bytes)?;
@@ -63,7 +63,7 @@ impl Blocks {
     }
 
     /// Gives the spare chunks' memory back to the system.
-    pub(super) fn give_spare_back(&mut self) {
+    pub(crate) fn give_spare_back(&mut self) {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         self.system.give_all_spare_back();
     }
@@ -73,7 +73,7 @@ impl Blocks {
     /// # Safety
     ///
     /// It came from [`get`](Self::get) of this, with the same geometry, and nobody uses it any more.
-    pub(super) unsafe fn put(&mut self, memory: Memory, geometry: &Geometry) {
+    pub(crate) unsafe fn put(&mut self, memory: Memory, geometry: &Geometry) {
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         if let Some(block) = memory.block {
             // SAFETY: it came from that block, and nobody uses it, says the caller.

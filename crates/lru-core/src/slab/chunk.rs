@@ -32,19 +32,19 @@ impl Header {
 
 /// The sizes for one type.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Geometry {
+pub(crate) struct Geometry {
     /// Of a slot.
     pub(super) slot: usize,
     /// From the chunk to its first slot.
     pub(super) first: usize,
     /// Of a full chunk, and what every chunk is aligned to.
-    pub(super) full: usize,
+    pub(crate) full: usize,
     /// Bits of a slot's number inside its chunk.
     pub(super) bits: u32,
 }
 
 impl Geometry {
-    pub(super) const fn of<T>() -> Self {
+    pub(crate) const fn of<T>() -> Self {
         assert!(size_of::<T>() >= size_of::<*const ()>(), "a free slot holds a pointer");
         let slot = size_of::<T>();
         let first = size_of::<Header>().next_multiple_of(align_of::<T>());

@@ -182,6 +182,59 @@ fn but_it_does_when_the_old_one_is_not_waited_for() {
     with_mutant("free_without_waiting", || model(a_reader_beside_a_split));
 }
 
+/// A segment that is moved, as it is, hides nothing that is there throughout, nor what comes next.
+fn a_reader_beside_a_move() {
+    let index = index();
+    let mut handles = Vec::from([add(index, 1, 10)]);
+    let reader = thread::spawn(move || {
+        assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
+    });
+    let guard = pin();
+    let mut segment = index.lock_there(crate::index::mix(hash(1)), &guard).expect("it was made");
+    index.move_out(&mut segment, None, &guard).expect("memory");
+    drop(segment);
+    drop(guard);
+    handles.push(add(index, 2, 20));
+    reader.join().unwrap();
+    assert_eq!([1, 2].map(|key| look(index, key)), [Some(10), Some(20)]);
+    end(index, handles);
+}
+
+#[test]
+fn a_move_hides_nothing_from_a_reader() {
+    model(a_reader_beside_a_move);
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_the_copy_is_published_relaxed() {
+    with_mutant("segment_relaxed", || model(a_reader_beside_a_move));
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_the_one_that_was_moved_is_not_waited_for() {
+    with_mutant("free_without_waiting", || model(a_reader_beside_a_move));
+}
+
+/// A put waits for a segment that is moved, and goes where it went: nothing is lost.
+#[test]
+fn a_put_beside_a_move_is_not_lost() {
+    model(|| {
+        let index = index();
+        let mut handles = Vec::from([add(index, 1, 10)]);
+        let other = thread::spawn(move || add(index, 2, 20));
+        let guard = pin();
+        let mut segment = index.lock_there(crate::index::mix(hash(1)), &guard).expect("it was made");
+        index.move_out(&mut segment, None, &guard).expect("memory");
+        drop(segment);
+        drop(guard);
+        handles.push(other.join().unwrap());
+        assert_eq!([1, 2].map(|key| look(index, key)), [Some(10), Some(20)]);
+        end(index, handles);
+    });
+}
+
 /// Of two puts of one key, one replaces the other; a reader finds one of them once it has found any.
 #[test]
 fn of_two_puts_of_one_key_one_replaces_the_other() {
