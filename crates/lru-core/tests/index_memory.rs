@@ -8,6 +8,7 @@ use lowwater_lru_core::list_lru::sweep;
 use lowwater_lru_core::slab::{Slot, SlotState};
 use lowwater_lru_core::{pin, slotted, MemcgTree, NodeId, SlotLinks};
 use std::fs::read_to_string;
+use std::hint::black_box;
 
 struct Thing(SlotLinks, SlotState, u64);
 
@@ -48,7 +49,8 @@ fn what_is_resident_is_what_is_used() {
     // A huge page is resident when a part of it is used.
     rustix::thread::disable_transparent_huge_pages(true).expect("a process may do with small pages");
     let tree = MemcgTree::new(0);
-    let mut handles: Vec<_> = (0..N).map(|_| None).collect();
+    // Written, so that it is resident from the beginning: an optimizer would ask for zeros.
+    let mut handles: Vec<_> = (0..N).map(|_| black_box(None)).collect();
     let before = resident();
     let index = Index::<Thing>::new();
     let mut most = 0.0_f64;
