@@ -100,6 +100,9 @@ pub struct Index<T: Slotted> {
     slab: Slab<T>,
 }
 
+/// Segments that are moved when there is time: what a long reader held back came too late for those that grew meanwhile.
+const MOVES: usize = 64;
+
 /// Spreads a hash over all bits: hashers are allowed to leave some of them poor.
 #[inline]
 fn mix(hash: u64) -> u64 {
@@ -184,7 +187,7 @@ impl<T: Slotted> Index<T> {
             match (self.grow(&mut segment, guard, hasher), room) {
                 (Ok(()), _) => {
                     drop(segment);
-                    self.tidy(guard);
+                    let _moved = self.tidy(guard);
                 }
                 // It is fuller than it should be, until there is memory.
                 (Err(AllocError), Some(place)) => break (segment, None, place),
@@ -245,7 +248,7 @@ impl<T: Slotted> Index<T> {
             let shrunk = self.shrink(&mut segment, guard, hasher);
             drop(segment);
             if shrunk.is_ok() {
-                self.tidy(guard);
+                let _moved = self.tidy(guard);
             }
         }
         Some((object, result))
@@ -312,11 +315,13 @@ impl<T: Slotted> Index<T> {
         Bytes::new(bytes as u64)
     }
 
-    /// Gives back what can be given back at once: [`Slab::collect`] of its slab, and chunks that are kept for the next segments. Says what
-    /// had to stay.
+    /// Gives back what can be given back at once: [`Slab::collect`] of its slab, and chunks that are kept for the next segments; moves a few
+    /// segments, so that more can go. Says what had to stay of objects.
     ///
-    /// O(what waits), as there.
+    /// O(what waits), as there. Not to be called by what is called under an index' lock.
     pub fn collect(&self) -> Bytes {
+        // Each has its own read side, so that those before need not wait for the last.
+        (0..MOVES).take_while(|_| self.tidy(&crate::pin())).for_each(drop);
         if let Some(pool) = self.pool() {
             pool.give_spare_back();
         }

@@ -120,17 +120,18 @@ impl<T: Slotted> Index<T> {
         self.replace(segment, core::iter::once(smaller), guard)
     }
 
-    /// Puts the next segment elsewhere whose chunk is to be emptied, if there is one. Not under a segment's lock.
+    /// Puts the next segment elsewhere whose chunk is to be emptied. Was there one? Not under a segment's lock.
     #[cold]
-    pub(super) fn tidy(&self, guard: &Guard) {
-        let Some(pool) = self.pool() else { return };
-        let Some((at, prefix)) = pool.leaving() else { return };
-        let Some(mut segment) = self.lock_there(prefix, guard) else { return };
+    pub(super) fn tidy(&self, guard: &Guard) -> bool {
+        let Some(pool) = self.pool() else { return false };
+        let Some((at, prefix)) = pool.leaving() else { return false };
+        let Some(mut segment) = self.lock_there(prefix, guard) else { return false };
         // Else it was not published yet, or replaced already.
         if ptr::eq(segment.view().as_ptr(), at) {
             // Without room elsewhere it stays.
             let _moved = self.move_out(&mut segment, Some(pool), guard);
         }
+        true
     }
 
     /// Replaces a segment by a copy.

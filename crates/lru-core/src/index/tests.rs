@@ -50,7 +50,6 @@ crate::slotted!(impl[] for Entry { links, state, weight: |_| 48 });
 pub(super) fn settled(index: &Index<Entry>, most: u64) -> u64 {
     for _ in 0..1_000 {
         crate::rcu::flush();
-        index.tidy(&crate::pin());
         index.collect();
         if index.footprint().get() <= most {
             break;
