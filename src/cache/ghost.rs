@@ -1,16 +1,17 @@
 //! Keys that left, remembered for a while: an insert of one of them says which queue was too short, and who needs more memory.
 //!
-//! A table of 21-bit slots, three in a word, in buckets of four words:
+//! A table of four-byte slots, two in a word, in buckets of four words:
 //!
 //! ```text
-//!     word    63: 0 | third slot | second | first        the first slot of the first word came last
-//!     slot    tag 12 | queue 1 | time 8                  all zero: none
+//!     word    second slot | first        the first slot of the first word came last
+//!     slot    tag 18 | queue 1 | time 13        all zero: none
 //! ```
 //!
 //! The tag is a part of the key's hash; the time, when it left, on its [tenant](super::tenant)'s clock, who says how long it counts. A
-//! bucket that is full forgets what came first. One new key in 340 finds its tag in a full bucket though it was never there: a wrong guess, if
-//! the time is one that counts, and most are not. Longer slots would make fewer such guesses, but two of 32 bits for each entry forget what
-//! still counts more often, and that costs more. A bucket is half a line of the processor's cache, so that it never lies in two.
+//! bucket that is full forgets what came first; of eight slots that happens later than of four, so two for each entry do. One new key in
+//! 30,000 finds its tag in a full bucket though it was never there: a wrong guess. (Three slots of 21 bits were weighed: they remember more, but
+//! with a tag of 12 bits one scanned key in 340 is taken for one that came back.) A bucket is half a line of the processor's cache, so that it
+//! never lies in two.
 //!
 //! There is no table until something is evicted. It follows the number of entries, up and down, and every entry is charged for its
 //! part of it ([`BYTES_PER_ENTRY`]): when memory is short is when ghosts are made, and no time to ask for more. It is made of blocks, each
@@ -26,10 +27,10 @@ use parking_lot::Mutex;
 use super::queues::Queue;
 
 /// Slots of a word.
-const SLOTS_OF_WORD: usize = 3;
+const SLOTS_OF_WORD: usize = 2;
 /// Words of a bucket.
 const WORDS: usize = 4;
-/// Entries that the cache holds for each bucket. So each has three slots: two queues' ghosts, and room for the uneven filling of buckets.
+/// Entries that the cache holds for each bucket. So each has two slots.
 const ENTRIES_PER_BUCKET: usize = 4;
 /// What a table costs an entry.
 pub(super) const BYTES_PER_ENTRY: usize = size_of::<Bucket>() / ENTRIES_PER_BUCKET;
@@ -38,11 +39,11 @@ const SLACK_MAX: usize = 2;
 /// Buckets of a block, at most: 16 KiB.
 const BLOCK: usize = 1 << 9;
 /// Buckets of the smallest table.
-const BUCKETS_MIN: usize = 8;
+const BUCKETS_MIN: usize = 16;
 /// Blocks of a table that was replaced which are freed for each ghost.
 const WASTE_PER_GHOST: usize = 2;
 /// Times on the clock of a ghost, after which they begin again.
-pub(super) const TIMES: u32 = 1 << 8;
+pub(super) const TIMES: u32 = 1 << 13;
 
 /// An entry that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,7 +269,7 @@ const SLOT: u32 = u64::BITS / SLOTS_OF_WORD as u32;
 const SLOT_MASK: u64 = (1 << SLOT) - 1;
 /// Bits of a word that are slots'.
 const WORD_BITS: u32 = SLOT * SLOTS_OF_WORD as u32;
-const WORD: u64 = (1 << WORD_BITS) - 1;
+const WORD: u64 = u64::MAX >> (u64::BITS - WORD_BITS);
 const QUEUE: u64 = TIMES as u64;
 const TAG_SHIFT: u32 = QUEUE.ilog2() + 1;
 const TAG: u64 = SLOT_MASK >> TAG_SHIFT << TAG_SHIFT;
@@ -311,34 +312,34 @@ mod tests {
         };
         (0..5_000).for_each(|n| ghosts.known_for(5_000).remember(hash(n), ghost(n)));
         let found = (0..5_000).filter_map(|n| Some((n, ghosts.known().take(hash(n))?))).collect::<Vec<_>>();
-        assert!(found.len() > 4_950, "{}", found.len());
+        assert!(found.len() > 4_850, "{}", found.len());
         // Those whose tag another in the bucket has may get the other's.
         let others = found.iter().filter(|&&(n, found)| found != ghost(n)).count();
-        assert!(others < 10, "{others}");
+        assert!(others < 3, "{others}");
         let twice = (0..5_000).filter(|&n| ghosts.known().take(hash(n)).is_some()).count();
-        assert!(twice < 10, "{twice}");
+        assert!(twice < 3, "{twice}");
     }
 
     #[test]
     fn a_full_bucket_forgets_what_came_first() {
         let ghosts = Ghosts::default();
         // The same low bits, other high ones.
-        let key = |n: u64| n << 52 | 5;
-        (1..=14).for_each(|n| ghosts.known_for(10).remember(key(n), left(n as u32)));
-        let known: Vec<_> = (1..=14).filter(|&n| ghosts.known().take(key(n)) == Some(left(n as u32))).collect();
-        assert_eq!(known, (3..=14).collect::<Vec<_>>());
+        let key = |n: u64| n << 46 | 5;
+        (1..=10).for_each(|n| ghosts.known_for(10).remember(key(n), left(n as u32)));
+        let known: Vec<_> = (1..=10).filter(|&n| ghosts.known().take(key(n)) == Some(left(n as u32))).collect();
+        assert_eq!(known, (3..=10).collect::<Vec<_>>());
     }
 
     #[test]
     fn room_that_one_leaves_is_filled_before_another_is_forgotten() {
-        let key = |n: u64| n << 52 | 5;
-        for gone in 1..=12 {
+        let key = |n: u64| n << 46 | 5;
+        for gone in 1..=8 {
             let bucket = Bucket::default();
-            (1..=12).for_each(|n| bucket.remember(key(n), left(n as u32)));
+            (1..=8).for_each(|n| bucket.remember(key(n), left(n as u32)));
             assert_eq!(bucket.take(key(gone)), Some(left(gone as u32)));
-            bucket.remember(key(13), left(13));
-            let known: Vec<_> = (1..=13).filter(|&n| bucket.take(key(n)) == Some(left(n as u32))).collect();
-            assert_eq!(known, (1..=13).filter(|&n| n != gone).collect::<Vec<_>>());
+            bucket.remember(key(9), left(9));
+            let known: Vec<_> = (1..=9).filter(|&n| bucket.take(key(n)) == Some(left(n as u32))).collect();
+            assert_eq!(known, (1..=9).filter(|&n| n != gone).collect::<Vec<_>>());
         }
     }
 
@@ -357,7 +358,7 @@ mod tests {
         let ghosts = Ghosts::default();
         (0..50_000).for_each(|n| ghosts.known_for(10_000).remember(hash(n), left(0)));
         let found = (50_000..150_000).filter(|&n| ghosts.known().take(hash(n)).is_some()).count();
-        assert!((100..500).contains(&found), "{found} of 100,000, where 290 would be chance");
+        assert!(found < 20, "{found} of 100,000, where 3 would be chance");
     }
 
     #[test]
@@ -379,7 +380,8 @@ mod tests {
         let ghosts = Ghosts::default();
         let buckets = || ghosts.table.load().as_ref().map_or(0, |table| table.buckets);
         let mut n = 0;
-        for (len, expected) in [(0, 8), (10, 8), (1_000, 250), (2_000, 250), (3_000, 750), (100, 25), (50, 25), (0, 8)]
+        for (len, expected) in
+            [(0, 16), (10, 16), (1_000, 250), (2_000, 250), (3_000, 750), (100, 25), (50, 25), (0, 25)]
         {
             n += 1;
             ghosts.known_for(len).remember(hash(n), left(0));
