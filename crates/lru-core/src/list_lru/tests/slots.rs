@@ -231,13 +231,14 @@ fn a_slot_that_is_on_a_list_comes_to_no_other() {
     assert_eq!(lists.map(|lru| numbers(&lru, tree.root())), [[2], [1]]);
 }
 
-const WALKS: u64 = if cfg!(miri) { 100 } else { 6_000 };
+const WALKS: u64 = if cfg!(miri) { 16 } else { 6_000 };
+const ITEMS: u64 = if cfg!(miri) { 20 } else { 2_000 };
 
 /// Walks that give the lock back leave a mark, which has a number while it is there; threads that add and remove meet it.
 #[test]
 fn marks_among_slots_are_found_again_and_give_their_numbers_back() {
     let (tree, slab, lru) = (MemcgTree::default(), Slab::new(), ListLru::<Item>::new());
-    for number in 0..2_000 {
+    for number in 0..ITEMS {
         lru.add(item(&slab, number), tree.root(), N0).unwrap();
     }
     let before = numbers_made();
@@ -261,7 +262,7 @@ fn marks_among_slots_are_found_again_and_give_their_numbers_back() {
             });
         }
     });
-    assert_eq!(lru.count_one(tree.root(), N0), 2_000);
+    assert_eq!(lru.count_one(tree.root(), N0), ITEMS);
     lru.assert_valid();
-    assert!(numbers_made() < before + WALKS as u32 / 2, "each of the walks had one, one after the other");
+    assert!(cfg!(miri) || numbers_made() < before + WALKS as u32 / 2, "each of the walks had one, one after the other");
 }
