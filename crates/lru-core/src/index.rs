@@ -281,7 +281,9 @@ impl<T: Slotted> Index<T> {
     pub fn visit_leaving<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T, NodeId)) {
         self.visit_numbers(cursor, guard, |number| {
             // SAFETY: what is in the index is in its slab, and its slot not free while the guard is there.
-            if let Some(node) = unsafe { Slab::<T>::leaves(number) } {
+            let object = unsafe { Shared::<T>::at(number) };
+            // SAFETY: as above.
+            if let Some(node) = unsafe { Shared::leaves(object) } {
                 f(self.object(number), node);
             }
         });

@@ -94,27 +94,7 @@ pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
 #[macro_export]
 macro_rules! slotted {
     (impl[$($generics:tt)*] for $type:ty { $links:tt, $state:tt, weight: $weight:expr $(,)? }) => {
-        // SAFETY: `links` adds the field's offset to the object's address, `from_links` takes it off again, and the `as_links` line does not
-        // compile unless the field is a `SlotLinks`. There are only slots for handles, so no other object comes to a list.
-        unsafe impl<$($generics)*> $crate::Linked for $type {
-            type Handle = $crate::slab::Slot<Self>;
-
-            const SHAPE: &'static $crate::list::Shape =
-                &$crate::list::Shape::in_slots::<Self>(::core::mem::offset_of!(Self, $links));
-
-            #[inline]
-            fn links(object: ::core::ptr::NonNull<Self>) -> ::core::ptr::NonNull<$crate::list::Hook> {
-                let _as_links: fn(&Self) -> &$crate::SlotLinks = |object| &object.$links;
-                // SAFETY: the field lies inside the object.
-                unsafe { object.byte_add(::core::mem::offset_of!(Self, $links)).cast() }
-            }
-
-            #[inline]
-            unsafe fn from_links(links: ::core::ptr::NonNull<$crate::list::Hook>) -> ::core::ptr::NonNull<Self> {
-                // SAFETY: `links` is the field of an object, says the caller, so the object begins before it.
-                unsafe { links.byte_sub(::core::mem::offset_of!(Self, $links)).cast() }
-            }
-        }
+        $crate::linked!(@impl[$($generics)*] for $type { $links: SlotLinks, handle: $crate::slab::Slot<Self> });
 
         // SAFETY: it is a field of the object.
         unsafe impl<$($generics)*> $crate::slab::Slotted for $type {
@@ -180,18 +160,6 @@ impl<T: Slotted> Slab<T> {
                 NonNull::new(other)
             }
         }
-    }
-
-    /// Of which node is the object of this number, if it is in a chunk that is to be emptied?
-    ///
-    /// # Safety
-    ///
-    /// As for [`Shared::at`].
-    pub(crate) unsafe fn leaves(number: u32) -> Option<NodeId> {
-        // SAFETY: the caller's promise is the same.
-        let object = unsafe { Shared::at(number) };
-        // SAFETY: its slot is not free.
-        unsafe { Shared::<T>::leaves(object) }
     }
 
     /// Puts an object into a slot of `node`'s memory. O(1); now and then a chunk is made.

@@ -3,7 +3,7 @@
 use super::{Handle, Hook, Shape};
 use core::ptr::NonNull;
 
-/// An object with [`Links`](crate::Links)(super::Links) or [`SlotLinks`](super::SlotLinks) inside. Do not implement it by hand:
+/// An object with [`Links`](super::Links) or [`SlotLinks`](super::SlotLinks) inside. Do not implement it by hand:
 /// [`linked!`](crate::linked) and [`slotted!`](crate::slotted) do, without unsafe code of yours.
 ///
 /// # Safety
@@ -51,16 +51,20 @@ pub unsafe trait Linked: Sized {
 #[macro_export]
 macro_rules! linked {
     (impl[$($generics:tt)*] for $type:ty { $field:tt, handle: $handle:ty $(,)? }) => {
-        // SAFETY: `links` adds the field's offset to the object's address, `from_links` takes it off again, and the
-        // `as_links` line does not compile unless the field is a `Links`.
+        $crate::linked!(@impl[$($generics)*] for $type { $field: Links, handle: $handle });
+    };
+    // By either kind of links, which says the shape; for `slotted!`.
+    (@impl[$($generics:tt)*] for $type:ty { $field:tt: $links:ident, handle: $handle:ty }) => {
+        // SAFETY: `links` adds the field's offset to the object's address, `from_links` takes it off again, and the `as_links` line does
+        // not compile unless the field is of the kind by which the shape was chosen.
         unsafe impl<$($generics)*> $crate::Linked for $type {
             type Handle = $handle;
 
-            const SHAPE: &'static $crate::list::Shape = $crate::list::Shape::ANYWHERE;
+            const SHAPE: &'static $crate::list::Shape = $crate::linked!(@shape $links $field);
 
             #[inline]
             fn links(object: ::core::ptr::NonNull<Self>) -> ::core::ptr::NonNull<$crate::list::Hook> {
-                let _as_links: fn(&Self) -> &$crate::Links = |object| &object.$field;
+                let _as_links: fn(&Self) -> &$crate::$links = |object| &object.$field;
                 // SAFETY: the field lies inside the object.
                 unsafe { object.byte_add(::core::mem::offset_of!(Self, $field)).cast() }
             }
@@ -72,4 +76,6 @@ macro_rules! linked {
             }
         }
     };
+    (@shape Links $field:tt) => { $crate::list::Shape::ANYWHERE };
+    (@shape SlotLinks $field:tt) => { &$crate::list::Shape::in_slots::<Self>(::core::mem::offset_of!(Self, $field)) };
 }

@@ -3,7 +3,8 @@
 //! Lists do not know the type of what is on them, so they are told the shape of its links.
 
 use super::{Hook, Links, SlotLinks};
-use crate::slab::Place;
+use crate::slab::{Place, Slotted};
+use crate::sync::UnsafeCell;
 use core::ptr::{self, NonNull};
 
 /// What links name other links by: their address, or a number as an address that is none. Null: none.
@@ -47,8 +48,8 @@ impl Shape {
     /// [`Links`], of objects that may be anywhere.
     pub const ANYWHERE: &'static Self = &Self { slots: None };
 
-    /// [`SlotLinks`], so many bytes into each `T`, all of which are in slots.
-    pub const fn in_slots<T>(offset: usize) -> Self {
+    /// [`SlotLinks`], so many bytes into each `T`. Only a slot is a handle of one, so what is on a list is in a slot.
+    pub const fn in_slots<T: Slotted>(offset: usize) -> Self {
         Self { slots: Some(Place::of::<T>(offset)) }
     }
 
@@ -125,16 +126,8 @@ impl Shape {
     /// `of` is live, and the caller is the one who may touch its `next` (the hook's invariants 1 to 3).
     #[inline]
     pub(crate) unsafe fn next(&self, of: NonNull<Hook>) -> Ref {
-        if !self.is_in_slots() {
-            // SAFETY: live, says the caller, and by the shape these links.
-            let cell = unsafe { &(*of.as_ptr().cast::<Links>()).next };
-            // SAFETY: nobody else touches it, says the caller.
-            return cell.with(|next| unsafe { *next });
-        }
-        // SAFETY: live, says the caller, and by the shape these links.
-        let cell = unsafe { &(*of.as_ptr().cast::<SlotLinks>()).next };
-        // SAFETY: nobody else touches it, says the caller.
-        Ref::of_number(cell.with(|next| unsafe { *next }))
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.read(of, |links| &links.next, |links| &links.next) }
     }
 
     /// # Safety
@@ -142,16 +135,8 @@ impl Shape {
     /// As for [`next`](Self::next), of `prev`.
     #[inline]
     pub(super) unsafe fn prev(&self, of: NonNull<Hook>) -> Ref {
-        if !self.is_in_slots() {
-            // SAFETY: live, says the caller, and by the shape these links.
-            let cell = unsafe { &(*of.as_ptr().cast::<Links>()).prev };
-            // SAFETY: nobody else touches it, says the caller.
-            return cell.with(|prev| unsafe { *prev });
-        }
-        // SAFETY: live, says the caller, and by the shape these links.
-        let cell = unsafe { &(*of.as_ptr().cast::<SlotLinks>()).prev };
-        // SAFETY: nobody else touches it, says the caller.
-        Ref::of_number(cell.with(|prev| unsafe { *prev }))
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.read(of, |links| &links.prev, |links| &links.prev) }
     }
 
     /// # Safety
@@ -159,16 +144,8 @@ impl Shape {
     /// As for [`next`](Self::next).
     #[inline]
     pub(super) unsafe fn set_next(&self, of: NonNull<Hook>, to: Ref) {
-        if !self.is_in_slots() {
-            // SAFETY: live, says the caller, and by the shape these links.
-            let cell = unsafe { &(*of.as_ptr().cast::<Links>()).next };
-            // SAFETY: nobody else touches it, says the caller.
-            return cell.with_mut(|next| unsafe { *next = to });
-        }
-        // SAFETY: live, says the caller, and by the shape these links.
-        let cell = unsafe { &(*of.as_ptr().cast::<SlotLinks>()).next };
-        // SAFETY: nobody else touches it, says the caller.
-        cell.with_mut(|next| unsafe { *next = to.number() });
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.write(of, to, |links| &links.next, |links| &links.next) };
     }
 
     /// # Safety
@@ -176,15 +153,54 @@ impl Shape {
     /// As for [`next`](Self::next), of `prev`.
     #[inline]
     pub(super) unsafe fn set_prev(&self, of: NonNull<Hook>, to: Ref) {
-        if !self.is_in_slots() {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.write(of, to, |links| &links.prev, |links| &links.prev) };
+    }
+
+    /// # Safety
+    ///
+    /// As for [`next`](Self::next), of the cell that both choose.
+    #[inline]
+    unsafe fn read(
+        &self,
+        of: NonNull<Hook>,
+        links: impl Fn(&Links) -> &UnsafeCell<Ref>,
+        slot_links: impl Fn(&SlotLinks) -> &UnsafeCell<u32>,
+    ) -> Ref {
+        if self.is_in_slots() {
             // SAFETY: live, says the caller, and by the shape these links.
-            let cell = unsafe { &(*of.as_ptr().cast::<Links>()).prev };
+            let cell = slot_links(unsafe { of.cast().as_ref() });
             // SAFETY: nobody else touches it, says the caller.
-            return cell.with_mut(|prev| unsafe { *prev = to });
+            Ref::of_number(cell.with(|number| unsafe { *number }))
+        } else {
+            // SAFETY: live, says the caller, and by the shape these links.
+            let cell = links(unsafe { of.cast().as_ref() });
+            // SAFETY: nobody else touches it, says the caller.
+            cell.with(|by| unsafe { *by })
         }
-        // SAFETY: live, says the caller, and by the shape these links.
-        let cell = unsafe { &(*of.as_ptr().cast::<SlotLinks>()).prev };
-        // SAFETY: nobody else touches it, says the caller.
-        cell.with_mut(|prev| unsafe { *prev = to.number() });
+    }
+
+    /// # Safety
+    ///
+    /// As for [`next`](Self::next), of the cell that both choose.
+    #[inline]
+    unsafe fn write(
+        &self,
+        of: NonNull<Hook>,
+        to: Ref,
+        links: impl Fn(&Links) -> &UnsafeCell<Ref>,
+        slot_links: impl Fn(&SlotLinks) -> &UnsafeCell<u32>,
+    ) {
+        if self.is_in_slots() {
+            // SAFETY: live, says the caller, and by the shape these links.
+            let cell = slot_links(unsafe { of.cast().as_ref() });
+            // SAFETY: nobody else touches it, says the caller.
+            cell.with_mut(|number| unsafe { *number = to.number() });
+        } else {
+            // SAFETY: live, says the caller, and by the shape these links.
+            let cell = links(unsafe { of.cast().as_ref() });
+            // SAFETY: nobody else touches it, says the caller.
+            cell.with_mut(|by| unsafe { *by = to });
+        }
     }
 }

@@ -461,7 +461,7 @@ impl<T: Slotted> Shared<T> {
     /// # Safety
     ///
     /// As for [`header`](Self::header).
-    pub(super) unsafe fn leaves(object: NonNull<T>) -> Option<NodeId> {
+    pub(crate) unsafe fn leaves(object: NonNull<T>) -> Option<NodeId> {
         // SAFETY: the caller's promise is the same.
         let header = unsafe { Self::header(object) };
         // Relaxed: a hint, as in `Pool::begin_migration`.
