@@ -237,8 +237,8 @@ impl Bucket {
         let mut moved = tag(hash) << TAG_SHIFT | pack(ghost);
         for word in &self.0 {
             let there = word.load(Ordering::Relaxed);
-            word.store((there << SLOT | moved) & WORD, Ordering::Relaxed);
-            moved = there >> (WORD_BITS - SLOT);
+            word.store(there << SLOT | moved, Ordering::Relaxed);
+            moved = there >> (u64::BITS - SLOT);
             if moved == 0 {
                 break;
             }
@@ -248,11 +248,11 @@ impl Bucket {
     /// The ghost of this hash, which is there no longer. What came before it in its word moves back, so that the room is at the word's end.
     fn take(&self, hash: u64) -> Option<Ghost> {
         // Once in each slot.
-        let wanted = (tag(hash) << TAG_SHIFT) * (WORD / SLOT_MASK);
+        let wanted = (tag(hash) << TAG_SHIFT) * (u64::MAX / SLOT_MASK);
         for word in &self.0 {
             let there = word.load(Ordering::Relaxed);
             let differs = there ^ wanted;
-            for at in (0..WORD_BITS).step_by(SLOT as usize) {
+            for at in (0..u64::BITS).step_by(SLOT as usize) {
                 if differs & TAG << at == 0 {
                     let younger = there & ((1 << at) - 1);
                     word.store(younger | (there >> at >> SLOT) << at, Ordering::Relaxed);
@@ -267,9 +267,6 @@ impl Bucket {
 /// Bits of a slot.
 const SLOT: u32 = u64::BITS / SLOTS_OF_WORD as u32;
 const SLOT_MASK: u64 = (1 << SLOT) - 1;
-/// Bits of a word that are slots'.
-const WORD_BITS: u32 = SLOT * SLOTS_OF_WORD as u32;
-const WORD: u64 = u64::MAX >> (u64::BITS - WORD_BITS);
 const QUEUE: u64 = TIMES as u64;
 const TAG_SHIFT: u32 = QUEUE.ilog2() + 1;
 const TAG: u64 = SLOT_MASK >> TAG_SHIFT << TAG_SHIFT;

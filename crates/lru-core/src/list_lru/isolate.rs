@@ -4,7 +4,7 @@ use super::AddError;
 use crate::list::{handle_of, Handle, Hook, Linked, Node, RawList};
 use core::fmt;
 use core::marker::PhantomData;
-use core::ptr::{self, NonNull};
+use core::ptr;
 
 /// A private list of isolated items. Owns them: what is left on it when it is dropped, is dropped.
 ///
@@ -57,9 +57,11 @@ impl<T: Linked> Isolated<T> {
     }
 
     /// The links of the item that is taken off next.
-    pub(super) fn first(&self) -> Option<NonNull<Hook>> {
+    pub(super) fn first(&self) -> Option<Node> {
+        let by = self.list.first();
         // SAFETY: what is on the list is live.
-        unsafe { T::SHAPE.find(self.list.first()) }
+        let at = unsafe { T::SHAPE.find(by) }?;
+        Some(Node { at, by })
     }
 
     /// Takes the links of the first item off, which stay private; the handle goes over to the caller.

@@ -36,13 +36,14 @@ impl<T: Linked> ListLru<T> {
         while let Some(oldest) = items.first() {
             let guard = pin();
             // SAFETY: the items are ours, so they are live.
-            let object = unsafe { oldest.as_ref() };
+            let object = unsafe { oldest.at.as_ref() };
             let mut list = match self.raw.lock_to_add(object, memcg, node, false, &guard) {
                 Ok(list) => list,
                 Err(Refused::Linked | Refused::NoMemory | Refused::Full) => return Err(AllocError),
             };
-            for _ in 0..BATCH.min(items.len()) {
-                if !self.raw.add_private(&mut list, || items.pop_links()) {
+            for _ in 0..BATCH {
+                let Some(links) = items.first() else { break };
+                if !self.raw.add_private(&mut list, links, || items.pop_links()) {
                     return Err(AllocError);
                 }
                 added += 1;

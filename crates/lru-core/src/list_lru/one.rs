@@ -377,10 +377,9 @@ impl<'a> Locked<'a> {
     /// # Safety
     ///
     /// The item is on this list, which owns the object from now on, by this pointer. `unique`: the caller alone can reach it.
-    pub(super) unsafe fn replace(&mut self, item: NonNull<Hook>, by: Node, unique: bool) -> Option<Ref> {
+    pub(super) unsafe fn replace(&mut self, links: NonNull<Hook>, by: Node, unique: bool) -> Option<Ref> {
         // SAFETY: the object is the caller's.
         let object = unsafe { by.at.as_ref() };
-        let links = item;
         // SAFETY: the item is on this list, says the caller, so it is live.
         let item = unsafe { links.as_ref() };
         // INVARIANT 3: its home, this or one that forwards here, has one item less and one more.

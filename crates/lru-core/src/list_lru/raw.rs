@@ -45,7 +45,7 @@ mod tests;
 pub(crate) use making::reparent_group;
 pub(super) use splitting::Round;
 
-use super::one::{FirstItem, Key, Locked, ITEMS_MAX};
+use super::one::{FirstItem, Key, Locked};
 use super::table::{Pair, Table, TableRef};
 use super::{Occupancy, One, Split};
 use crate::list::{Hook, Node, Ref, Shape};
@@ -193,13 +193,11 @@ impl RawListLru {
         Ok(())
     }
 
-    /// Links an object that `take` takes off a private list of the caller's. `false`: there is none, or this is full.
-    pub(super) fn add_private(&self, list: &mut Locked<'_>, take: impl FnOnce() -> Option<Node>) -> bool {
-        if list.one().nr_items() >= ITEMS_MAX {
-            return false;
-        }
-        let Some(object) = take() else { return false };
-        let Some(first) = list.count_in() else { unreachable!("there is room for one more") };
+    /// Links an object that is private to the caller, and which `take` takes off its private list. `false`: it is full.
+    pub(super) fn add_private(&self, list: &mut Locked<'_>, object: Node, take: impl FnOnce() -> Option<Node>) -> bool {
+        let Some(first) = list.count_in() else { return false };
+        let taken = take();
+        debug_assert!(taken.is_some_and(|taken| taken.by == object.by), "the first is taken");
         // SAFETY: the caller owned the object, which this list owns from now on.
         unsafe { object.at.as_ref() }.set_home(ptr::from_ref(list.one()).cast_mut());
         // SAFETY: the lock is held, and the links were taken off the list they were on.

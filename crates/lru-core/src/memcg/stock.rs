@@ -157,7 +157,6 @@ impl Stock {
         self.slots.iter().filter_map(|slot| of(&slot.lock())).sum()
     }
 
-    /// The slot of this processor, if nobody is in it.
     /// Uncharges what slots hold below `memcg`, for a charge that it refused; their groups keep them, so that what is uncharged next comes back
     /// there and is there for the next charge.
     pub(crate) fn empty(&self, memcg: &Memcg) {
@@ -172,6 +171,7 @@ impl Stock {
         }
     }
 
+    /// The slot of this processor, if nobody is in it.
     fn here(&self) -> Option<impl DerefMut<Target = Slot> + '_> {
         // None, too, where there are no slots.
         let index = crate::topology::cpu::hint().checked_rem(self.slots.len())?;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! One table for all slabs, so that who has a number needs to know nothing else: links in slots are four bytes by it, and a lookup does not
-//! ask which slab. Leaves are made as they are needed, 8 KiB for 64 MiB of
-//! chunks, and stay. Chunks that end leave their number to the next one that is made.
+//! ask which slab. Leaves are made as they are needed, 8 KiB for 64 MiB of chunks, and stay. Chunks that end leave their number to the next
+//! one that is made.
 
 use crate::fallible::try_slice;
 use crate::sync::atomic::{AtomicPtr, Ordering};
