@@ -33,6 +33,7 @@
 //! A count in each object is a line that every reader writes. And an allocator gives back to the system what it wants when it wants; a
 //! shrink must lower what is resident.
 
+mod bins;
 mod blocks;
 mod chunk;
 mod frames;
@@ -47,6 +48,7 @@ mod stripes;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bins::{Binned, Bins, Joint, NONE};
 pub(crate) use blocks::{Blocks, Memory};
 pub(crate) use chunk::Geometry;
 #[cfg(all(test, not(lowwater_loom)))]

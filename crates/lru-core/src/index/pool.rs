@@ -22,7 +22,7 @@ mod kind;
 
 use super::segment::{bytes, Class, Segment};
 use crate::fallible::try_box;
-use crate::slab::{Blocks, Geometry};
+use crate::slab::{Blocks, Geometry, NONE};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -34,8 +34,6 @@ use kind::Kind;
 /// those of bad hashers.
 const CLASSES: core::ops::RangeInclusive<Class> = 8..=13;
 const KINDS: usize = (*CLASSES.end() - *CLASSES.start()) as usize + 1;
-/// No chunk.
-const NONE: u32 = u32::MAX;
 
 /// What all classes but one are multiples of, so that a chunk has room for as many bytes of each: 60 is one of 1, 2, 3, 4 and 6.
 #[repr(align(64))]
@@ -223,7 +221,7 @@ impl State {
         let chunk = &mut self.chunks[at as usize];
         if chunk.is_empty() {
             let memory = chunk.memory.take().expect("a segment was in it");
-            chunk.next = core::mem::replace(&mut self.unused, at);
+            chunk.joint.next = core::mem::replace(&mut self.unused, at);
             self.nr -= 1;
             // SAFETY: it came from there, and no slot of it is out.
             unsafe { self.blocks.put(memory, &GEOMETRY) };
@@ -246,7 +244,7 @@ impl State {
         if at as usize == self.chunks.len() {
             self.chunks.push(chunk);
         } else {
-            self.unused = core::mem::replace(&mut self.chunks[at as usize], chunk).next;
+            self.unused = core::mem::replace(&mut self.chunks[at as usize], chunk).joint.next;
         }
         self.nr += 1;
         let kind = &mut self.kinds[place(class)];

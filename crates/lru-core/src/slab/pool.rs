@@ -2,6 +2,7 @@
 //!
 //! A chunk with free slots is in a bin by how full it is; slots are taken from the fullest, so that the emptiest can empty.
 
+use super::bins::{Binned, Bins, Joint, NONE};
 use super::blocks::{Blocks, Memory};
 use super::chunk::{Geometry, Header};
 use super::frames::Frames;
@@ -14,11 +15,8 @@ use sum::Sum;
 mod migration;
 mod sum;
 
-const NONE: u32 = u32::MAX;
 /// Bins of a node: the emptiest first.
 const BINS: usize = 4;
-/// The bin of a chunk that is to be emptied.
-const LEAVING: u8 = BINS as u8 + 1;
 
 /// See the module. Behind the slab's lock.
 pub(super) struct Pool {
@@ -41,8 +39,7 @@ pub(super) struct Pool {
 /// Chunks of a node's memory.
 #[derive(Clone)]
 struct Node {
-    /// The first of each bin; the others are joined to it.
-    bins: [u32; BINS],
+    bins: Bins<BINS>,
     all: Sum,
 }
 
@@ -55,14 +52,19 @@ struct Chunk {
     slots: u32,
     free: u32,
     node: u16,
-    /// In which bin; [`BINS`]: in none; [`LEAVING`]: in none until it is empty.
-    bin: u8,
-    prev: u32,
-    next: u32,
+    /// Is it to be emptied, so that it is in no bin until it is?
+    leaves: bool,
+    joint: Joint,
 }
 
 // SAFETY: what is in here is memory that nobody else uses, from whichever thread.
 unsafe impl Send for Pool {}
+
+impl Binned for Chunk {
+    fn joint(&mut self) -> &mut Joint {
+        &mut self.joint
+    }
+}
 
 impl Chunk {
     fn sum(&self) -> Sum {
@@ -134,13 +136,11 @@ impl Pool {
         if chunk.free < chunk.slots {
             return self.rebin(at);
         }
-        let (slots, bin) = (chunk.slots as usize, chunk.bin);
+        let slots = chunk.slots as usize;
         all.sub(chunk.sum());
         let memory = chunk.memory.take().expect("its slots were had");
-        if usize::from(bin) < BINS {
-            self.unlink(at);
-        }
-        self.chunks[at as usize].next = core::mem::replace(&mut self.unused, at);
+        self.put_in(at, None);
+        self.chunks[at as usize].joint.next = core::mem::replace(&mut self.unused, at);
         self.slots -= slots;
         self.free -= slots;
         self.bytes -= memory.bytes;
@@ -164,7 +164,7 @@ impl Pool {
     }
 
     fn fullest(&self, node: NodeId) -> Option<u32> {
-        self.nodes.get(node.index())?.bins.iter().rev().copied().find(|&at| at != NONE)
+        self.nodes.get(node.index())?.bins.last(0)
     }
 
     /// Makes a chunk.
@@ -176,7 +176,7 @@ impl Pool {
         if self.nodes.len() <= node.index() {
             // What follows has room, here and for chunks: it allocates nothing.
             self.nodes.try_reserve(node.index() + 1 - self.nodes.len()).ok()?;
-            self.nodes.resize(node.index() + 1, Node { bins: [NONE; BINS], all: Sum::default() });
+            self.nodes.resize(node.index() + 1, Node { bins: Bins::new(), all: Sum::default() });
         }
         let memory = self.blocks.get(self.geometry.next(self.bytes), &self.geometry)?;
         let Some(frame) = Frames::all().take(memory.base.as_ptr(), self.geometry.frames_end()) else {
@@ -198,15 +198,14 @@ impl Pool {
             slots,
             free: slots,
             node: node.get(),
-            bin: BINS as u8,
-            prev: NONE,
-            next: NONE,
+            leaves: false,
+            joint: Joint::new(),
         };
         self.nodes[node.index()].all.add(chunk.sum());
         if at == self.chunks.len() {
             self.chunks.push(chunk);
         } else {
-            self.unused = core::mem::replace(&mut self.chunks[at], chunk).next;
+            self.unused = core::mem::replace(&mut self.chunks[at], chunk).joint.next;
         }
         self.rebin(at as u32);
         Some(())
@@ -215,40 +214,17 @@ impl Pool {
     /// Puts a chunk in the bin where it belongs.
     fn rebin(&mut self, at: u32) {
         let chunk = &self.chunks[at as usize];
-        if chunk.bin == LEAVING {
-            return;
-        }
         let bin = match chunk.free {
-            0 => BINS,
-            free => ((chunk.slots - free) as usize * BINS / chunk.slots as usize).min(BINS - 1),
+            0 => None,
+            _ if chunk.leaves => None,
+            free => Some(((chunk.slots - free) as usize * BINS / chunk.slots as usize).min(BINS - 1) as u8),
         };
-        if bin == usize::from(chunk.bin) {
-            return;
-        }
-        if usize::from(chunk.bin) < BINS {
-            self.unlink(at);
-        }
-        self.chunks[at as usize].bin = bin as u8;
-        if bin < BINS {
-            let head = &mut self.nodes[usize::from(self.chunks[at as usize].node)].bins[bin];
-            let next = core::mem::replace(head, at);
-            (self.chunks[at as usize].prev, self.chunks[at as usize].next) = (NONE, next);
-            if next != NONE {
-                self.chunks[next as usize].prev = at;
-            }
-        }
+        self.put_in(at, bin);
     }
 
-    fn unlink(&mut self, at: u32) {
-        let Chunk { prev, next, node, bin, .. } = self.chunks[at as usize];
-        match prev {
-            NONE => self.nodes[usize::from(node)].bins[usize::from(bin)] = next,
-            prev => self.chunks[prev as usize].next = next,
-        }
-        if next != NONE {
-            self.chunks[next as usize].prev = prev;
-        }
-        self.chunks[at as usize].bin = BINS as u8;
+    fn put_in(&mut self, at: u32, bin: Option<u8>) {
+        let node = usize::from(self.chunks[at as usize].node);
+        self.nodes[node].bins.put(&mut self.chunks, at, bin);
     }
 
     /// Panics unless the counts agree.
@@ -267,11 +243,8 @@ impl Pool {
         for chunk in chunks() {
             assert_eq!(chunk.back.len() + chunk.slots - chunk.fresh, chunk.free, "what is free came back or is fresh");
             assert!(chunk.free < chunk.slots, "an empty chunk is given back");
-            let has_room = usize::from(chunk.bin) < BINS;
-            assert!(
-                has_room == (chunk.free > 0) || chunk.bin == LEAVING,
-                "what has room can be found, but what is leaving"
-            );
+            let is_found = chunk.joint.bin().is_some();
+            assert_eq!(is_found, chunk.free > 0 && !chunk.leaves, "what has room can be found, but what is leaving");
         }
     }
 }

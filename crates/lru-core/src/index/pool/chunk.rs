@@ -1,8 +1,8 @@
 //! A chunk: which of its slots are out.
 
-use super::{slots, Pool, GEOMETRY, NONE};
+use super::{slots, Pool, GEOMETRY};
 use crate::index::segment::{bytes, Class, Segment};
-use crate::slab::Memory;
+use crate::slab::{Binned, Joint, Memory};
 use core::ptr::NonNull;
 
 /// What a segment's address leads to. Never changes while the chunk is there.
@@ -20,15 +20,18 @@ pub(super) struct Chunk {
     pub(super) class: Class,
     /// Is it to be emptied, so that nothing is put in it while there is room elsewhere?
     pub(super) leaves: bool,
-    /// In which bin.
-    pub(super) bin: u8,
-    pub(super) prev: u32,
-    pub(super) next: u32,
+    pub(super) joint: Joint,
+}
+
+impl Binned for Chunk {
+    fn joint(&mut self) -> &mut Joint {
+        &mut self.joint
+    }
 }
 
 impl Chunk {
     pub(super) fn new(memory: Memory, class: Class) -> Self {
-        Self { memory: Some(memory), out: 0, class, leaves: false, bin: super::kind::NO_BIN, prev: NONE, next: NONE }
+        Self { memory: Some(memory), out: 0, class, leaves: false, joint: Joint::new() }
     }
 
     pub(super) fn is_there(&self) -> bool {

@@ -4,22 +4,20 @@
 //! segment stays in it after all, as one may that its maker has not published yet when it is asked for.
 
 use super::chunk::Chunk;
-use super::{slots, Room, NONE};
+use super::{slots, Room};
 use crate::index::segment::{Class, Segment};
+use crate::slab::{Bins, NONE};
 use core::ptr::NonNull;
 
 /// Bins: those that are to be emptied, then the emptiest first.
 const BINS: usize = 5;
 /// The bin of chunks that are to be emptied.
 const LEAVING: u8 = 0;
-/// In no bin, as one is that is full, or not there.
-pub(super) const NO_BIN: u8 = BINS as u8;
 
 /// See the module.
 pub(super) struct Kind {
     class: Class,
-    /// The first chunk of each bin; the others are joined to it.
-    bins: [u32; BINS],
+    bins: Bins<BINS>,
     /// Free slots of those that are not to be emptied.
     free: u32,
     /// The chunk whose segments are asked to leave.
@@ -30,13 +28,12 @@ pub(super) struct Kind {
 
 impl Kind {
     pub(super) fn new(class: Class) -> Self {
-        Self { class, bins: [NONE; BINS], free: 0, leaving: NONE, asked: 0 }
+        Self { class, bins: Bins::new(), free: 0, leaving: NONE, asked: 0 }
     }
 
     /// The chunk to put a segment in.
     pub(super) fn fullest(&self, room: Room) -> Option<u32> {
-        let last = if room == Room::Any { LEAVING } else { LEAVING + 1 };
-        self.bins[usize::from(last)..].iter().rev().copied().find(|&at| at != NONE)
+        self.bins.last(if room == Room::Any { LEAVING } else { LEAVING + 1 })
     }
 
     /// A new chunk.
@@ -72,7 +69,7 @@ impl Kind {
         if self.leaving == at {
             self.leaving = NONE;
         }
-        self.unlink(chunks, at);
+        self.bins.put(chunks, at, None);
     }
 
     /// The next segment that is to leave, if those of a chunk fit into the others.
@@ -85,7 +82,7 @@ impl Kind {
         if self.free < slots(self.class) {
             return None;
         }
-        let at = self.bins[usize::from(LEAVING) + 1..].iter().copied().find(|&at| at != NONE)?;
+        let at = self.bins.first(LEAVING + 1)?;
         let chunk = &mut chunks[at as usize];
         chunk.leaves = true;
         self.free -= chunk.free();
@@ -108,37 +105,11 @@ impl Kind {
     fn rebin(&mut self, chunks: &mut [Chunk], at: u32) {
         let chunk = &chunks[at as usize];
         let bin = match chunk.free() {
-            0 => NO_BIN,
-            _ if chunk.leaves => LEAVING,
-            free => LEAVING + 1 + ((slots(self.class) - free) * (BINS as u32 - 1) / slots(self.class)) as u8,
+            0 => None,
+            _ if chunk.leaves => Some(LEAVING),
+            free => Some(LEAVING + 1 + ((slots(self.class) - free) * (BINS as u32 - 1) / slots(self.class)) as u8),
         };
-        if bin == chunk.bin {
-            return;
-        }
-        self.unlink(chunks, at);
-        chunks[at as usize].bin = bin;
-        if bin != NO_BIN {
-            let next = core::mem::replace(&mut self.bins[usize::from(bin)], at);
-            (chunks[at as usize].prev, chunks[at as usize].next) = (NONE, next);
-            if next != NONE {
-                chunks[next as usize].prev = at;
-            }
-        }
-    }
-
-    fn unlink(&mut self, chunks: &mut [Chunk], at: u32) {
-        let Chunk { prev, next, .. } = chunks[at as usize];
-        let bin = core::mem::replace(&mut chunks[at as usize].bin, NO_BIN);
-        if bin == NO_BIN {
-            return;
-        }
-        match prev {
-            NONE => self.bins[usize::from(bin)] = next,
-            prev => chunks[prev as usize].next = next,
-        }
-        if next != NONE {
-            chunks[next as usize].prev = prev;
-        }
+        self.bins.put(chunks, at, bin);
     }
 
     /// Panics unless the counts agree.
@@ -147,8 +118,9 @@ impl Kind {
         let free = ours().filter(|chunk| !chunk.leaves).map(Chunk::free).sum::<u32>();
         assert_eq!(free, self.free, "free slots are counted");
         for chunk in ours() {
-            assert_eq!(chunk.bin == NO_BIN, chunk.free() == 0, "what has room can be found");
-            assert_eq!(chunk.bin == LEAVING, chunk.leaves && chunk.free() != 0, "what is to be emptied comes last");
+            let bin = chunk.joint.bin();
+            assert_eq!(bin.is_none(), chunk.free() == 0, "what has room can be found");
+            assert_eq!(bin == Some(LEAVING), chunk.leaves && chunk.free() != 0, "what is to be emptied comes last");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::chunk::Header;
 use super::sum::Sum;
-use super::{Pool, BINS, LEAVING};
+use super::Pool;
 use crate::sync::atomic::Ordering;
 
 /// A node of whose slots more than one in so many are used is left as it is.
@@ -46,9 +46,6 @@ impl Pool {
             let Some(chunk) = self.of(at, node) else { continue };
             let shade = shade(chunk);
             if shade < whole || shade == whole && fits(chunk) {
-                if usize::from(self.chunks[at].bin) < BINS {
-                    self.unlink(at as u32);
-                }
                 self.set_leaving(at, true);
             }
         }
@@ -58,17 +55,16 @@ impl Pool {
     /// What was to be emptied, and is not, is used again. O(chunks).
     pub(crate) fn end_migration(&mut self) {
         for at in 0..self.chunks.len() {
-            if self.chunks[at].memory.is_some() && self.chunks[at].bin == LEAVING {
+            if self.chunks[at].memory.is_some() && self.chunks[at].leaves {
                 self.set_leaving(at, false);
-                self.rebin(at as u32);
             }
         }
     }
 
     fn set_leaving(&mut self, at: usize, leaving: bool) {
-        let chunk = &mut self.chunks[at];
-        chunk.bin = if leaving { LEAVING } else { BINS as u8 };
-        let Some(memory) = &chunk.memory else { return };
+        self.chunks[at].leaves = leaving;
+        self.rebin(at as u32);
+        let Some(memory) = &self.chunks[at].memory else { return };
         // SAFETY: a chunk's memory begins with its header, and is there while we hold the pool.
         let header = unsafe { memory.base.cast::<Header>().as_ref() };
         // Relaxed: a hint. Who misses it puts one object more there, or leaves one where it is.
