@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use lowwater_lru_core::index::{Index, PutError};
 use lowwater_lru_core::list_lru::sweep;
 use lowwater_lru_core::slab::{Slab, Slot, SlotState};
-use lowwater_lru_core::{pin, slotted, Bytes, MemcgTree, NodeId, SlotLinks};
+use lowwater_lru_core::{pin, slotted, Bytes, ListLru, MemcgTree, NodeId, SlotLinks};
 
 struct Thing(SlotLinks, SlotState);
 
@@ -46,6 +46,40 @@ fn the_first_object_of_a_process_may_be_refused_each_of_what_it_needs() {
     }
     let (first, came) = refused_after(4, || thing(&Slab::new()));
     assert!(first.is_some() && !came, "the first of these is for the whole process");
+}
+
+/// A walk that gives the lock back leaves a mark, which has a number while it is among slots, and there is a leaf of numbers for each 1,024.
+#[test]
+fn a_walk_that_is_refused_memory_for_its_mark_ends_and_loses_nothing() {
+    let _alone = alone();
+    let (tree, slab) = (MemcgTree::new(0), Slab::new());
+    let lru = ListLru::<Thing>::new();
+    let add = |thing| lru.add(thing, tree.root(), NodeId::ZERO).expect("it is on no list");
+    (0..3).for_each(|_| add(thing(&slab).unwrap()));
+    let mut removed = Vec::with_capacity(3);
+    let mut walk = |nth| {
+        let ((), came) = refused_after(nth, || {
+            lru.walk_one(tree.root(), NodeId::ZERO, &mut 3, |it| {
+                let (handle, unlocked) = it.remove();
+                removed.push(handle);
+                unlocked.retry()
+            });
+        });
+        lru.assert_valid();
+        let nr = removed.len();
+        removed.drain(..).for_each(add);
+        (nr, came)
+    };
+    // Each of these has a chunk, and so a number.
+    let mut others = Vec::new();
+    while walk(0) == (3, false) {
+        assert!(others.len() < 1_100, "a leaf is used up by then");
+        let other = Slab::new();
+        let thing = thing(&other).unwrap();
+        others.push((other, thing));
+    }
+    assert_eq!([walk(0), walk(1), walk(0)], [(1, true), (3, false), (3, false)], "it ends; then there is memory");
+    assert_eq!(lru.count_one(tree.root(), NodeId::ZERO), 3);
 }
 
 const THINGS: usize = 3_000;
