@@ -63,8 +63,10 @@ pub(super) enum Queue {
     Main,
 }
 
-/// Reads on probation that make an entry worth keeping.
+/// Reads on probation that make an entry worth keeping. In a probation of a handful one is enough: none stays there for long.
 const PROMOTE_USES: u8 = 2;
+const PROMOTE_USES_OF_FEW: u8 = 1;
+const FEW: u64 = 16;
 /// Entries of probation in one turn, at least, so that not every entry needs a turn of its own.
 const TURN_MIN: u64 = 8;
 /// Entries of a group on a node that may be on probation whatever the share: a tenant with three entries shall not lose the one
@@ -286,12 +288,17 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             Eviction::Adaptive | Eviction::S3Fifo => {
                 let probation = self.probation.count_one(memcg, node);
                 let main = self.main.count_one(memcg, node);
-                let over = probation.saturating_sub(self.allowed(self.tenants.get(memcg), probation + main));
+                let allowed = self.allowed(self.tenants.get(memcg), probation + main);
+                let over = probation.saturating_sub(allowed);
+                let promote = match self.eviction {
+                    Eviction::Adaptive if allowed <= FEW => PROMOTE_USES_OF_FEW,
+                    _ => PROMOTE_USES,
+                };
                 let turn = if over > 0 || main == 0 {
                     let nr = nr.min(over.max(TURN_MIN));
-                    self.walk(Queue::Probation, memcg, node, nr, now, |uses| match uses {
-                        ..PROMOTE_USES => Fate::Goes,
-                        _ => Fate::Moves,
+                    self.walk(Queue::Probation, memcg, node, nr, now, |uses| match uses < promote {
+                        true => Fate::Goes,
+                        false => Fate::Moves,
                     })
                 } else {
                     self.walk(Queue::Main, memcg, node, nr, now, |uses| {
