@@ -370,7 +370,10 @@ where
         let core = &self.inner.core;
         let (hash, guard) = (core.hash(key), pin());
         // As `find` does, which would hand over what it found in memory: 5 instructions of 175.
-        let mut entry = core.index.get(hash, &guard, |entry| key.equivalent(&entry.key))?;
+        let Some(mut entry) = core.index.get(hash, &guard, |entry| key.equivalent(&entry.key)) else {
+            core.queues.expect(hash);
+            return None;
+        };
         if !entry.expires().is_never() {
             entry = match core.in_time(entry, hash, key, &guard) {
                 Found::Live(entry) => entry,

@@ -63,16 +63,15 @@ impl<K, V> Entry<K, V> {
     /// What an entry costs beyond what its key and value own: itself, its place in the index, and its part of the ghosts.
     pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + super::ghost::BYTES_PER_ENTRY) as u64;
 
-    /// `charge` as [`rounded`] made it.
-    pub(super) fn new(key: K, value: V, expires: Moment, charge: Bytes, queue: Queue) -> Self {
-        let state = SlotState::new(if queue == Queue::Main { IN_MAIN } else { 0 });
+    /// For probation, until [`set_queue`](Self::set_queue) says otherwise; `charge` as [`rounded`] made it.
+    pub(super) fn new(key: K, value: V, expires: Moment, charge: Bytes) -> Self {
         let expires = AtomicU32::new(expires.raw());
         Self {
             key,
             value,
             expires,
             charge: ChargeAndUses::new(Charge::pack(charge.get())),
-            state,
+            state: SlotState::new(0),
             links: SlotLinks::new(),
         }
     }
@@ -110,8 +109,9 @@ impl<K, V> Entry<K, V> {
 
     /// See [`queue`](Self::queue).
     pub(super) fn set_queue(&self, queue: Queue) {
-        let in_main = if queue == Queue::Main { IN_MAIN } else { 0 };
-        self.state.update(|bits| Some(bits & !IN_MAIN | in_main));
+        if self.queue() != queue {
+            self.state.update(|bits| Some(bits ^ IN_MAIN));
+        }
     }
 
     /// Takes over what reads have earned the one whose place this takes, before it is on a list: reads, and `queue`.
@@ -230,13 +230,15 @@ mod tests {
     #[test]
     fn uses_and_charge_are_kept_apart() {
         for bytes in [0, 1, 255, 65_535, 200_000, 1 << 30, 1 << 47] {
-            let entry = Entry::new((), (), Moment::NEVER, rounded(Bytes::new(bytes)), Queue::Main);
+            let entry = Entry::new((), (), Moment::NEVER, rounded(Bytes::new(bytes)));
             for expected in [0, 1, 2, 3, 3] {
                 assert_eq!((entry.uses(), entry.charge()), (expected, rounded(Bytes::new(bytes))));
                 entry.mark_used();
             }
             entry.pay_uses(1);
             entry.set_cause(RemovalCause::Replaced);
+            assert_eq!(entry.queue(), Queue::Probation);
+            entry.set_queue(Queue::Main);
             assert_eq!((entry.uses(), entry.charge()), (1, rounded(Bytes::new(bytes))));
             assert_eq!((entry.queue(), entry.cause()), (Queue::Main, RemovalCause::Replaced));
         }

@@ -19,7 +19,6 @@ use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
 use super::entry::{Entry, Handle};
-use super::queues::Queue;
 use super::time::Moment;
 use super::Core;
 use crate::runtime::Next;
@@ -213,7 +212,7 @@ where
         let copied = catch_unwind(AssertUnwindSafe(|| (self.hash(&entry.key), (self.copy)(entry))));
         let Ok((hash, (key, value))) = copied else { return Err(Stays::Busy) };
         // What may change meanwhile is told when it takes the place.
-        let new = Entry::new(key, value, Moment::NEVER, entry.charge(), Queue::Probation);
+        let new = Entry::new(key, value, Moment::NEVER, entry.charge());
         let new = self.index.slab().alloc(new, node).map_err(|_| Stays::NoMemory)?;
         let is_it = |there: &Entry<K, V>, _: &Entry<K, V>| std::ptr::eq(there, entry);
         let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);

@@ -255,6 +255,15 @@ fn no_memory(group: &Memcg) -> Reason {
     Reason::NoMemory { group: group.path() }
 }
 
+/// Takes an entry apart that was not put in.
+fn unput<K: Send + Sync + 'static, V: Send + Sync + 'static>(
+    entry: Handle<K, V>,
+    reason: Option<Reason>,
+) -> Unput<K, V> {
+    let Ok(Entry { key, value, .. }) = entry.into_inner() else { unreachable!("nobody saw it") };
+    Unput { reason, key, value }
+}
+
 impl<K, V, S> Cache<K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -295,25 +304,26 @@ where
             let reason = Reason::ForeignGroup { group: group.path() };
             return Err(Unput { reason: Some(reason), key, value });
         }
-        let queues = &inner.core.queues;
+        let (queues, index) = (&inner.core.queues, &inner.core.index);
+        // What is known of the key, and its place, are far from any processor; until they are asked for there is something else to do.
         let known = queues.known();
         if let Some(known) = &known {
             known.prefetch(hash);
         }
+        index.prefetch(hash, &pin());
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
         let bytes = rounded(bytes);
         let node = inner.node();
+        let entry = index.slab().alloc(Entry::new(key, value, expires, bytes), node);
+        let entry = entry.map_err(|Entry { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
         let came_back = known.is_some_and(|known| queues.came_back(&known, hash, group, node));
         let tenant = queues.tenant_if_known(group);
         if let Err(reason) = self.charge(group, bytes, node, came_back, tenant, hash) {
             inner.core.counters.rejected();
-            return Err(Unput { reason: Some(reason), key, value });
+            return Err(unput(entry, Some(reason)));
         }
-        let queue = queues.choose(group, tenant, node, came_back);
-        inner.core.index.slab().alloc(Entry::new(key, value, expires, bytes, queue), node).map_err(|entry| {
-            group.uncharge(bytes);
-            Unput { reason: Some(no_memory(group)), key: entry.key, value: entry.value }
-        })
+        entry.set_queue(queues.choose(group, tenant, node, came_back));
+        Ok(entry)
     }
 
     /// Puts an entry in its place, if what is there is what was expected; the value that it replaced, and what is to be ended when
@@ -373,8 +383,7 @@ where
                     PutError::Refused(entry) => (refused, entry),
                     PutError::NoMemory(entry) | PutError::Indexed(entry) => (Some(no_memory(group)), entry),
                 };
-                let Ok(Entry { key, value, .. }) = entry.into_inner() else { unreachable!("nobody saw it") };
-                Err(Unput { reason, key, value })
+                Err(unput(entry, reason))
             }
         }
     }
