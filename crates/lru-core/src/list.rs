@@ -19,8 +19,12 @@ mod hook;
 mod linked;
 mod links;
 mod mark;
+mod queue;
 mod shape;
 mod slot_links;
+mod tail;
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
 
 pub(crate) use handle::handle_of;
 pub use handle::Handle;
@@ -28,9 +32,11 @@ pub use hook::Hook;
 pub use linked::Linked;
 pub use links::Links;
 pub(crate) use mark::Mark;
+pub(crate) use queue::RawQueue;
 pub use shape::Shape;
 pub(crate) use shape::{Node, Ref};
 pub use slot_links::SlotLinks;
+use tail::Tail;
 
 use core::ptr::NonNull;
 
@@ -40,12 +46,12 @@ use core::ptr::NonNull;
 #[derive(Debug)]
 pub(crate) struct RawList {
     first: Ref,
-    last: Ref,
+    tail: Tail,
 }
 
 impl RawList {
     pub(crate) const fn new() -> Self {
-        Self { first: Ref::NONE, last: Ref::NONE }
+        Self { first: Ref::NONE, tail: Tail::NONE }
     }
 
     #[inline]
@@ -62,16 +68,48 @@ impl RawList {
     #[inline]
     pub(crate) unsafe fn push_back(&mut self, shape: &Shape, node: Node) {
         // SAFETY: `node` is live and ours, says the caller.
-        unsafe { shape.set_prev(node.at, self.last) };
+        unsafe { shape.set_prev(node.at, self.tail.last(shape)) };
         // SAFETY: as above.
         unsafe { shape.set_next(node.at, Ref::NONE) };
         // SAFETY: if there is a last one, it is on this list, so it is live and ours.
-        match unsafe { shape.find(self.last) } {
+        match unsafe { shape.find(self.tail.last(shape)) } {
             None => self.first = node.by,
             // SAFETY: as above.
             Some(last) => unsafe { shape.set_next(last, node.by) },
         }
-        self.last = node.by;
+        self.tail.set_last(shape, node.by);
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.look_ahead(shape) };
+    }
+
+    /// Says where the next walk will begin, so that what it will come to is asked for, one with each that is put behind.
+    ///
+    /// # Safety
+    ///
+    /// `next` is none, or on this list.
+    #[inline]
+    pub(crate) unsafe fn expect(&mut self, shape: &Shape, next: Ref) {
+        // SAFETY: it is none, or on this list, so it is live.
+        unsafe { shape.prefetch(next) };
+        self.tail.set_ahead(shape, next);
+    }
+
+    /// Asks for one more ahead, until there is none.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the only access to this list and to the links of everything on it.
+    #[inline]
+    unsafe fn look_ahead(&mut self, shape: &Shape) {
+        // SAFETY: it is none, or on this list.
+        if let Some(ahead) = unsafe { shape.find(self.tail.ahead(shape)) } {
+            // SAFETY: it is on this list.
+            let next = unsafe { shape.next(ahead) };
+            // What was just put behind is near.
+            let is_last = next == self.tail.last(shape);
+            // SAFETY: it is none, or on this list.
+            unsafe { self.expect(shape, if is_last { Ref::NONE } else { next }) };
+        }
     }
 
     /// Links `node` before `at`.
@@ -127,9 +165,12 @@ impl RawList {
         };
         // SAFETY: as above.
         match unsafe { shape.find(next) } {
-            None => self.last = prev,
+            None => self.tail.set_last(shape, prev),
             // SAFETY: `next` is on this list.
             Some(next) => unsafe { shape.set_prev(next, prev) },
+        }
+        if self.tail.ahead(shape) == pushed {
+            self.tail.set_ahead(shape, next);
         }
         pushed
     }
@@ -154,21 +195,6 @@ impl RawList {
         pushed
     }
 
-    /// Unlinks the first.
-    ///
-    /// # Safety
-    ///
-    /// The caller has the only access to this list and to the links of everything on it.
-    #[inline]
-    pub(crate) unsafe fn pop_front(&mut self, shape: &Shape) -> Option<Node> {
-        let by = self.first;
-        // SAFETY: it is none, or on this list.
-        let at = unsafe { shape.find(by) }?;
-        // SAFETY: it is on this list.
-        unsafe { self.remove(shape, at) };
-        Some(Node { at, by })
-    }
-
     /// Moves everything on `other` before our first, in order. O(1).
     ///
     /// # Safety
@@ -176,14 +202,16 @@ impl RawList {
     /// The caller has the only access to both lists and to the links of everything on them.
     pub(crate) unsafe fn splice_front(&mut self, shape: &Shape, other: &mut RawList) {
         // SAFETY: it is none, or on `other`.
-        let Some(last) = (unsafe { shape.find(other.last) }) else { return };
-        // SAFETY: `other.last` is on `other`.
+        let theirs = other.tail.last(shape);
+        // SAFETY: it is none, or on `other`.
+        let Some(last) = (unsafe { shape.find(theirs) }) else { return };
+        // SAFETY: it is on `other`.
         unsafe { shape.set_next(last, self.first) };
         // SAFETY: it is none, or on this list.
         match unsafe { shape.find(self.first) } {
-            None => self.last = other.last,
+            None => self.tail.set_last(shape, theirs),
             // SAFETY: `first` is on this list.
-            Some(first) => unsafe { shape.set_prev(first, other.last) },
+            Some(first) => unsafe { shape.set_prev(first, theirs) },
         }
         self.first = other.first;
         *other = Self::new();
@@ -207,6 +235,7 @@ impl RawList {
     /// The caller has the only access to this list and to the links of everything on it.
     pub(crate) unsafe fn assert_valid(&self, shape: &Shape, len: usize) {
         let (mut seen, mut prev, mut by) = (0, Ref::NONE, self.first);
+        let mut ahead = self.tail.ahead(shape);
         // SAFETY: it is none, or on this list.
         while let Some(node) = unsafe { shape.find(by) } {
             // SAFETY: `node` is on this list.
@@ -214,12 +243,16 @@ impl RawList {
             assert!(!is_item || seen < len, "the list must not hold more than the {len} items that were counted");
             // SAFETY: as above.
             assert_eq!(unsafe { shape.prev(node) }, prev, "an item's `prev` must be the item before it");
+            if by == ahead {
+                ahead = Ref::NONE;
+            }
             prev = by;
             // SAFETY: as above.
             by = unsafe { shape.next(node) };
             seen += usize::from(is_item);
         }
         assert_eq!(seen, len, "the list must hold as many items as were counted");
-        assert_eq!(self.last, prev, "`last` must be the item that has none behind it");
+        assert_eq!(ahead, Ref::NONE, "what is asked for ahead must be on the list");
+        assert_eq!(self.tail.last(shape), prev, "`last` must be the item that has none behind it");
     }
 }

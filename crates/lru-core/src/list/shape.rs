@@ -34,13 +34,24 @@ impl Ref {
     }
 
     #[inline]
-    const fn of_number(number: u32) -> Self {
+    pub(super) const fn of_number(number: u32) -> Self {
         Self(ptr::without_provenance_mut(number as usize))
     }
 
     #[inline]
-    fn number(self) -> u32 {
+    pub(super) fn number(self) -> u32 {
         self.0.addr() as u32
+    }
+
+    /// As many of these bits as a pointer has.
+    #[inline]
+    pub(super) const fn of_bits(bits: u64) -> Self {
+        Self(ptr::without_provenance_mut(bits as usize))
+    }
+
+    #[inline]
+    pub(super) fn bits(self) -> u64 {
+        self.0.addr() as u64
     }
 }
 
@@ -83,6 +94,19 @@ impl Shape {
         let found = unsafe { self.find(by) };
         // SAFETY: as above.
         unsafe { found.unwrap_unchecked() }
+    }
+
+    /// Brings the object closer whose links are named, if it is in a slot.
+    ///
+    /// # Safety
+    ///
+    /// As for [`find`](Self::find).
+    #[inline]
+    pub(super) unsafe fn prefetch(&self, by: Ref) {
+        if let (Some(place), false) = (&self.slots, by.is_none()) {
+            // SAFETY: by the shape a live object is in a slot; the rest says the caller.
+            unsafe { place.prefetch(by.number()) };
+        }
     }
 
     /// What links are named by.

@@ -1,7 +1,7 @@
 //! Items taken off their list, on a list of one owner: what a walk collects, to be freed when no lock is held.
 
 use super::AddError;
-use crate::list::{handle_of, Handle, Hook, Linked, Node, RawList};
+use crate::list::{handle_of, Handle, Hook, Linked, Node, RawQueue};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
@@ -12,7 +12,7 @@ use core::ptr;
 #[doc(alias = "list_lru_isolate_move")]
 #[doc(alias = "dispose")]
 pub struct Isolated<T: Linked> {
-    list: RawList,
+    queue: RawQueue,
     len: usize,
     items: PhantomData<T::Handle>,
 }
@@ -23,7 +23,7 @@ unsafe impl<T: Linked> Send for Isolated<T> where T::Handle: Send {}
 impl<T: Linked> Isolated<T> {
     /// An empty list. Allocates nothing, ever.
     pub const fn new() -> Self {
-        Self { list: RawList::new(), len: 0, items: PhantomData }
+        Self { queue: RawQueue::new(), len: 0, items: PhantomData }
     }
 
     /// How many items are on it.
@@ -58,16 +58,14 @@ impl<T: Linked> Isolated<T> {
 
     /// The links of the item that is taken off next.
     pub(super) fn first(&self) -> Option<Node> {
-        let by = self.list.first();
-        // SAFETY: what is on the list is live.
-        let at = unsafe { T::SHAPE.find(by) }?;
-        Some(Node { at, by })
+        // SAFETY: what is on the queue is live: we own it.
+        unsafe { self.queue.first(T::SHAPE) }
     }
 
     /// Takes the links of the first item off, which stay private; the handle goes over to the caller.
     pub(super) fn pop_links(&mut self) -> Option<Node> {
         // SAFETY: we own the list, and nobody else touches private links.
-        let links = unsafe { self.list.pop_front(T::SHAPE) }?;
+        let links = unsafe { self.queue.pop_front(T::SHAPE) }?;
         self.len -= 1;
         Some(links)
     }
@@ -78,7 +76,7 @@ impl<T: Linked> Isolated<T> {
     /// goes over to this list.
     pub(super) unsafe fn push_links(&mut self, links: Node) {
         // SAFETY: the links are on no list and, being private, ours alone.
-        unsafe { self.list.push_back(T::SHAPE, links) };
+        unsafe { self.queue.push_back(T::SHAPE, links) };
         self.len += 1;
     }
 

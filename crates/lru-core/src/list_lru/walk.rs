@@ -242,6 +242,8 @@ impl RawListLru {
                     Then::Stop => return ControlFlow::Break(()),
                 }
             }
+            // SAFETY: it is none, or on the list, whose lock we hold.
+            list.with_list(|l, shape| unsafe { l.expect(shape, next) });
             break;
         }
         ControlFlow::Continue(())

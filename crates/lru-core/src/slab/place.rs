@@ -2,6 +2,7 @@
 
 use super::chunk::{Geometry, Header};
 use super::frames::Frames;
+use crate::prefetch::prefetch_at;
 use core::ptr::NonNull;
 
 /// A place at the same distance from the beginning of each slot of one size.
@@ -12,6 +13,8 @@ use core::ptr::NonNull;
 pub(crate) struct Place {
     /// Of the slots; but `first` is from the chunk to the place in its first slot.
     geometry: Geometry,
+    /// From the beginning of a slot to the place.
+    offset: usize,
 }
 
 impl Place {
@@ -19,7 +22,7 @@ impl Place {
     pub(crate) const fn of<T>(offset: usize) -> Self {
         let mut geometry = Geometry::of::<T>();
         geometry.first += offset;
-        Self { geometry }
+        Self { geometry, offset }
     }
 
     /// The place of this number.
@@ -34,6 +37,19 @@ impl Place {
         let slot = number & ((1 << self.geometry.bits) - 1);
         // Wrapping: what is lent has no chunk before it.
         chunk.wrapping_add(self.geometry.first + slot as usize * self.geometry.slot)
+    }
+
+    /// Brings the slot closer, from its beginning to the place.
+    ///
+    /// # Safety
+    ///
+    /// As for [`at`](Self::at).
+    #[inline]
+    pub(crate) unsafe fn prefetch(&self, number: u32) {
+        // SAFETY: the caller's promise is the same.
+        let place = unsafe { self.at(number) };
+        prefetch_at(place.wrapping_sub(self.offset));
+        prefetch_at(place);
     }
 
     /// The number of the slot of a place.

@@ -5,14 +5,14 @@
 //! ```
 
 use super::free::FreeList;
-use crate::list::{Hook, RawList, Shape};
+use crate::list::{Hook, RawQueue, Shape};
 use crate::rcu::Stamp;
 use crate::NodeId;
 use core::ptr::NonNull;
 
 /// Objects that nobody can find any more, joined by their own links.
 pub(super) struct Bag {
-    list: RawList,
+    queue: RawQueue,
     pub(super) len: u32,
 }
 
@@ -29,7 +29,7 @@ unsafe impl Send for Bag {}
 
 impl Bag {
     pub(super) const fn new() -> Self {
-        Self { list: RawList::new(), len: 0 }
+        Self { queue: RawQueue::new(), len: 0 }
     }
 
     /// # Safety
@@ -40,23 +40,30 @@ impl Bag {
         // SAFETY: the caller says so.
         let node = unsafe { shape.node(links) };
         // SAFETY: the object is on no list: its handle was the caller's.
-        unsafe { self.list.push_back(shape, node) };
+        unsafe { self.queue.push_back(shape, node) };
         self.len += 1;
     }
 
     #[inline]
     pub(super) fn pop(&mut self, shape: &Shape) -> Option<NonNull<Hook>> {
         // SAFETY: the bag owns what is on it.
-        let node = unsafe { self.list.pop_front(shape) }?;
+        let node = unsafe { self.queue.pop_front(shape) }?;
         self.len -= 1;
         Some(node.at)
     }
 
     pub(super) fn append(&mut self, shape: &Shape, other: &mut Self) {
-        let mut other = core::mem::replace(other, Self::new());
+        let other = core::mem::replace(other, Self::new());
         // SAFETY: both own what is on them.
-        unsafe { self.list.splice_front(shape, &mut other.list) };
+        unsafe { self.queue.splice_front(shape, other.queue) };
         self.len += other.len;
+    }
+
+    /// The one that comes off next.
+    #[inline]
+    pub(super) fn first(&self, shape: &Shape) -> Option<NonNull<Hook>> {
+        // SAFETY: the bag owns what is on it.
+        unsafe { self.queue.first(shape) }.map(|node| node.at)
     }
 }
 

@@ -6,7 +6,7 @@ use super::super::pairs::Chain;
 use super::super::table::{Slot, Table, TableRef};
 use super::super::One;
 use super::{RawListLru, Unpopulated, Writer};
-use crate::list::{Hook, Node, RawList, Ref};
+use crate::list::{Hook, Node, RawQueue, Ref};
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::Ordering;
 use crate::sync::MutexGuard;
@@ -241,7 +241,7 @@ impl RawListLru {
         }
         // SAFETY: it is not dead, so it is published and on the chain.
         unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
-        let mut items = RawList::new();
+        let mut items = RawQueue::new();
         // SAFETY: if there is a first one, it is on the list, so it is live.
         while let Some(first) = list.with_list(|l, shape| unsafe { shape.find(l.first()) }) {
             // SAFETY: it is on this list, whose lock we hold.
