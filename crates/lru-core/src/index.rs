@@ -132,7 +132,7 @@ impl<T: Slotted> Index<T> {
         })
     }
 
-    /// Brings the line of a hash closer, for who will ask for it soon.
+    /// Brings the lines of a hash closer, for who will put an object in or take one out soon.
     #[inline]
     pub fn prefetch(&self, hash: u64, guard: &Guard) {
         let hash = mix(hash);

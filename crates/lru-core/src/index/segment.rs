@@ -286,9 +286,10 @@ impl<'g> View<'g> {
         (0..buckets(self.class)).for_each(|at| self.bucket(at).each(&mut f));
     }
 
-    /// Brings the line closer in which a reader of `hash` looks first.
+    /// Brings the lines closer that who puts in or takes out an object of `hash` needs first: the lock, and its bucket.
     #[inline]
     pub(super) fn prefetch(self, hash: u64) {
+        crate::prefetch::prefetch(self.header());
         crate::prefetch::prefetch(self.bucket(home(hash, buckets(self.class))));
     }
 

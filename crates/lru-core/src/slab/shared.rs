@@ -138,6 +138,12 @@ impl<T: Slotted> Shared<T> {
     #[inline]
     fn slot(&self, node: NodeId, this: NonNull<Self>) -> Option<NonNull<Free>> {
         let mut stripe = self.stripes.here().lock();
+        if let Some(links) = stripe.passed.look_ahead(T::SHAPE) {
+            // SAFETY: only a `T`'s links are in bags.
+            let object = unsafe { T::from_links(links) };
+            // SAFETY: bags own what is in them, and the stripe's lock is held.
+            prefetch(unsafe { object.as_ref() });
+        }
         if stripe.node == node {
             if let Some(slot) = stripe.free.pop() {
                 return Some(slot);
@@ -201,7 +207,7 @@ impl<T: Slotted> Shared<T> {
         } else if stripe.open.len % LOOK_EVERY == 0 {
             this.advance(&mut stripe, false);
         }
-        if stripe.passed.len == 0 {
+        if stripe.passed.len() == 0 {
             return;
         }
         let due = Self::due(&stripe);
@@ -210,23 +216,12 @@ impl<T: Slotted> Shared<T> {
                 let Some(links) = stripe.passed.pop(T::SHAPE) else { break };
                 this.take_back(&mut stripe, links);
             }
-            Self::expect_next(&stripe);
             return;
         }
         let batch = core::array::from_fn(|n| (n < due).then(|| stripe.passed.pop(T::SHAPE)).flatten());
-        Self::expect_next(&stripe);
         drop(stripe);
         // SAFETY: they were of the stripe of this slab, so nobody has them; and their readers have left.
         unsafe { Self::drop_some(shared, batch) };
-    }
-
-    /// Brings the object closer that is dropped with the next one that is retired: it left long ago.
-    #[inline]
-    fn expect_next(stripe: &Stripe) {
-        if let Some(links) = stripe.passed.first(T::SHAPE) {
-            // SAFETY: only a `T`'s links are in bags, which own what is in them.
-            prefetch(unsafe { T::from_links(links).as_ref() });
-        }
     }
 
     /// How many objects may be in an open bag.
@@ -255,7 +250,7 @@ impl<T: Slotted> Shared<T> {
     /// How many objects to drop for one that is retired: one, so that slots come back as they are needed; more, when more than two bags passed,
     /// or what readers held back once would be as much from then on.
     fn due(stripe: &Stripe) -> usize {
-        if stripe.passed.len > 2 * stripe.bag_len {
+        if stripe.passed.len() > 2 * stripe.bag_len {
             DROPS_MAX
         } else {
             1
@@ -414,7 +409,7 @@ impl<T: Slotted> Shared<T> {
     /// Drops what a stripe's readers have left, `most` at most, and gives its free slots back. How many it dropped.
     fn empty(&self, stripe: &Mutex<Stripe>, most: usize) -> usize {
         // Each turn makes the bag smaller; what others add meanwhile is theirs to drop.
-        let all = most.min(stripe.lock().passed.len as usize);
+        let all = most.min(stripe.lock().passed.len() as usize);
         let mut left = all;
         loop {
             let mut batch: [Option<NonNull<Hook>>; COLLECT] = [None; COLLECT];
@@ -495,7 +490,7 @@ impl<T: Slotted> Shared<T> {
             for mut sealed in locked.sealed.iter_mut().filter_map(Option::take) {
                 all.append(T::SHAPE, &mut sealed.bag);
             }
-            all.append(T::SHAPE, &mut locked.passed);
+            all.append(T::SHAPE, &mut locked.passed.take());
             shared.flush(&mut locked, &mut shared.pool.lock(), 0);
             drop(locked);
             while let Some(links) = all.pop(T::SHAPE) {

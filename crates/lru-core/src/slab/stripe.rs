@@ -52,18 +52,65 @@ impl Bag {
         Some(node.at)
     }
 
+    /// Puts everything of the other before what is here.
     pub(super) fn append(&mut self, shape: &Shape, other: &mut Self) {
         let other = core::mem::replace(other, Self::new());
         // SAFETY: both own what is on them.
         unsafe { self.queue.splice_front(shape, other.queue) };
         self.len += other.len;
     }
+}
 
-    /// The one that comes off next.
+/// Objects that their readers have left. Who drops them would wait for one after the other, as all left long ago: so with each slot that is
+/// given out one more is asked for ahead.
+pub(super) struct Passed {
+    bag: Bag,
+    /// The one that was asked for last; in the bag.
+    ahead: Option<NonNull<Hook>>,
+}
+
+impl Passed {
+    const fn new() -> Self {
+        Self { bag: Bag::new(), ahead: None }
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        self.bag.len
+    }
+
     #[inline]
-    pub(super) fn first(&self, shape: &Shape) -> Option<NonNull<Hook>> {
-        // SAFETY: the bag owns what is on it.
-        unsafe { self.queue.first(shape) }.map(|node| node.at)
+    pub(super) fn pop(&mut self, shape: &Shape) -> Option<NonNull<Hook>> {
+        let links = self.bag.pop(shape)?;
+        if self.ahead == Some(links) {
+            self.ahead = None;
+        }
+        Some(links)
+    }
+
+    /// Puts what their readers have just left before the others: it is nearer.
+    fn prepend(&mut self, shape: &Shape, bag: &mut Bag) {
+        self.bag.append(shape, bag);
+        self.ahead = None;
+    }
+
+    /// The next one to be asked for, from the first to the last.
+    #[inline]
+    pub(super) fn look_ahead(&mut self, shape: &Shape) -> Option<NonNull<Hook>> {
+        self.ahead = if let Some(ahead) = self.ahead {
+            // SAFETY: it is in the bag.
+            let next = unsafe { shape.next(ahead) };
+            // SAFETY: it is none, or in the bag.
+            unsafe { shape.find(next) }
+        } else {
+            // SAFETY: the bag owns what is in it.
+            unsafe { self.bag.queue.first(shape) }.map(|node| node.at)
+        };
+        self.ahead
+    }
+
+    /// Everything, to be dropped.
+    pub(super) fn take(&mut self) -> Bag {
+        core::mem::replace(self, Self::new()).bag
     }
 }
 
@@ -79,7 +126,7 @@ pub(super) struct Stripe {
     pub(super) bag_len: u32,
     /// Two moments: the older, and the latest, which all that comes later joins.
     pub(super) sealed: [Option<Sealed>; 2],
-    pub(super) passed: Bag,
+    pub(super) passed: Passed,
     pub(super) closed: bool,
 }
 
@@ -95,7 +142,7 @@ impl Stripe {
             open_bytes: 0,
             bag_len: 0,
             sealed: [None, None],
-            passed: Bag::new(),
+            passed: Passed::new(),
             closed: false,
         }
     }
@@ -129,7 +176,7 @@ impl Stripe {
                 for sealed in &mut self.sealed[..=at] {
                     if let Some(mut sealed) = sealed.take() {
                         bytes += sealed.bytes;
-                        self.passed.append(shape, &mut sealed.bag);
+                        self.passed.prepend(shape, &mut sealed.bag);
                     }
                 }
                 break;

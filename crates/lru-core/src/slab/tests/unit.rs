@@ -1,5 +1,7 @@
 //! One property, one test.
 
+use crate::list::Linked;
+use crate::slab::stripe::Stripe;
 use crate::slab::{Shared, Slab, Slot, SlotState, Slotted};
 use crate::sync::Mutex;
 use crate::{pin, NodeId, SlotLinks};
@@ -243,7 +245,7 @@ fn a_slab_may_end_while_its_objects_are_dropped() {
         shared(&slab).stripes.all().any(|stripe| {
             let mut stripe = stripe.lock();
             shared(&slab).advance(&mut stripe, true);
-            stripe.passed.len >= 2
+            stripe.passed.len() >= 2
         })
     };
     eventually(pass);
@@ -251,6 +253,38 @@ fn a_slab_may_end_while_its_objects_are_dropped() {
     // Two others end, of which the first drops the slab and everything else, so that these two are the last to give their slots back.
     drop(last);
     assert_eq!(Arc::strong_count(&place), 1, "everything was dropped");
+}
+
+#[test]
+fn what_is_dropped_next_is_asked_for_in_that_order() {
+    stay_on_one_processor();
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..3 * super::super::shared::OPEN_MIN).map(|number| thing(&slab, number, &dropped)).collect();
+    drop(things);
+    let advance = || {
+        let mut stripe = shared(&slab).stripes.here().lock();
+        shared(&slab).advance(&mut stripe, true);
+        stripe.passed.len() >= 4
+    };
+    eventually(advance);
+    let shape = Thing::SHAPE;
+    let mut stripe = shared(&slab).stripes.here().lock();
+    let [first, second, third] = core::array::from_fn(|_| stripe.passed.look_ahead(shape).unwrap());
+    let pop = |stripe: &mut Stripe| {
+        let links = stripe.passed.pop(shape).unwrap();
+        // SAFETY: they came from a bag, and wait again.
+        unsafe { stripe.open.push(shape, links) };
+        links
+    };
+    assert_eq!([pop(&mut stripe), pop(&mut stripe)], [first, second]);
+    let fourth = stripe.passed.look_ahead(shape).unwrap();
+    assert_eq!([pop(&mut stripe), pop(&mut stripe)], [third, fourth], "what went was not asked for again");
+    let left = stripe.passed.len();
+    for _ in 0..2 {
+        // The one that was asked for last has gone: from the first on, to the last, and again.
+        let asked = core::iter::from_fn(|| stripe.passed.look_ahead(shape)).count();
+        assert_eq!(asked, left as usize);
+    }
 }
 
 // Without `std` nobody can catch it.
@@ -397,7 +431,7 @@ fn slots_at_hand_in_chunks_that_are_to_be_emptied_are_not_used() {
     eventually(|| {
         let mut stripe = shared(&slab).stripes.here().lock();
         shared(&slab).advance(&mut stripe, true);
-        stripe.passed.len > 0
+        stripe.passed.len() > 0
     });
     things.truncate(things.len() - 200);
     assert!(shared(&slab).stripes.here().lock().free.len() >= 200, "one came back for each that was dropped");
