@@ -228,6 +228,12 @@ impl RawList {
         unsafe { self.splice_front(shape, other) };
     }
 
+    /// The item that was asked for last.
+    #[cfg(all(test, not(lowwater_loom), target_pointer_width = "64"))]
+    pub(crate) fn ahead(&self, shape: &Shape) -> Ref {
+        self.tail.ahead(shape)
+    }
+
     /// Panics unless the list holds together and has `len` elements, not counting the marks of walks.
     ///
     /// # Safety

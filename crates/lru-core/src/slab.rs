@@ -33,11 +33,13 @@
 //! A count in each object is a line that every reader writes. And an allocator gives back to the system what it wants when it wants; a
 //! shrink must lower what is resident.
 
+mod bag;
 mod bins;
 mod blocks;
 mod chunk;
 mod frames;
 mod free;
+mod passed;
 mod place;
 mod pool;
 mod shared;

@@ -304,3 +304,16 @@ fn readers_beside_a_shrink_and_writers_see_only_what_was_put_there() {
     cache.inner.core.queues.assert_valid();
     cache.inner.core.index.assert_valid(&|entry| cache.inner.core.hash(&entry.key));
 }
+
+#[test]
+fn what_is_refused_takes_no_memory_with_it() {
+    let cache = cache_of(Bytes::kib(64));
+    cache.insert(0, vec![0]).unwrap();
+    let slab = cache.inner.core.index.slab();
+    let before = slab.footprint();
+    for key in 1..10_000 {
+        let refused = cache.insert(key, vec![0; 65 << 10]).unwrap_err();
+        assert_eq!(refused.value.len(), 65 << 10);
+    }
+    assert_eq!((slab.footprint(), cache.len(), cache.stats().rejected), (before, 1, 9_999));
+}

@@ -127,15 +127,7 @@ impl Model for S3Fifo {
 
 /// Hits of the model, hits of the cache, and requests where they differ.
 fn differ(order: Eviction, model: &mut dyn Model, seed: u64) -> (u32, u32, u32) {
-    let budget = Bytes::new(ROOM as u64 * entry_bytes_of::<u64, u64>());
-    let runtime = Runtime::builder()
-        .budget(budget)
-        .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
-        .watermarks(Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO })
-        .build()
-        .unwrap();
-    let cache = Cache::<u64, u64>::builder(&runtime).eviction(order).hasher(Seeded(seed));
-    let cache = cache.weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let cache = cache_at_its_limit(order, ROOM as u64, seed);
     let (mut random, mut ours, mut theirs, mut differ) = (88_172_645_463_325_252_u64, 0, 0, 0);
     for _ in 0..20_000 {
         random ^= random << 13;
@@ -153,6 +145,18 @@ fn differ(order: Eviction, model: &mut dyn Model, seed: u64) -> (u32, u32, u32) 
     }
     assert_eq!(cache.len(), ROOM);
     (theirs, ours, differ)
+}
+
+/// A cache that always holds so many entries when it is full.
+fn cache_at_its_limit(order: Eviction, entries: u64, seed: u64) -> Cache<u64, u64, Seeded> {
+    let runtime = Runtime::builder()
+        .budget(Bytes::new(entries * entry_bytes_of::<u64, u64>()))
+        .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
+        .watermarks(Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO })
+        .build()
+        .unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).eviction(order).hasher(Seeded(seed));
+    cache.weigher(|_, _| Bytes::ZERO).build().unwrap()
 }
 
 /// Hashes that are the same in every run.
@@ -224,4 +228,28 @@ fn a_new_value_keeps_what_reads_have_earned_its_key() {
         scan(4_000);
         assert!(there(1) > 190, "{order:?}: {} of those with a new value are kept", there(1));
     }
+}
+
+/// Does a new key that is read so often stay while half as many new ones come as a cache has entries?
+fn stays(entries: u64, reads: u32) -> bool {
+    on_one_processor(|| {
+        let cache = cache_at_its_limit(Eviction::Adaptive, entries, 1);
+        let fill = |keys: std::ops::Range<u64>| {
+            for key in keys {
+                cache.insert(key, key).expect("one goes for each that comes");
+            }
+        };
+        fill(0..3 * entries);
+        cache.insert(u64::MAX, 0).unwrap();
+        (0..reads).for_each(|_| assert!(cache.get(&u64::MAX).is_some()));
+        fill(10 * entries..10 * entries + entries / 2);
+        cache.peek(&u64::MAX).is_some()
+    })
+}
+
+#[test]
+fn in_a_small_cache_one_read_on_probation_is_enough() {
+    let stay = |entries| [0, 1, 2].map(|reads| stays(entries, reads));
+    assert_eq!(stay(100), [false, true, true]);
+    assert_eq!(stay(1_000), [false, false, true]);
 }

@@ -35,12 +35,12 @@ impl Ref {
 
     #[inline]
     pub(super) const fn of_number(number: u32) -> Self {
-        Self(ptr::without_provenance_mut(number as usize))
+        Self::of_bits(number as u64)
     }
 
     #[inline]
     pub(super) fn number(self) -> u32 {
-        self.0.addr() as u32
+        self.bits() as u32
     }
 
     /// As many of these bits as a pointer has.

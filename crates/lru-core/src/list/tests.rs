@@ -64,7 +64,7 @@ fn places(things: &Things, list: &RawList) -> Vec<usize> {
 fn each_that_is_added_asks_for_one_more_ahead_until_the_last() {
     let things = Things::new(10);
     let mut list = RawList::new();
-    let ahead = |list: &RawList| things.nodes.iter().position(|node| node.by == list.tail.ahead(SHAPE));
+    let ahead = |list: &RawList| things.nodes.iter().position(|node| node.by == list.ahead(SHAPE));
     for node in &things.nodes[..6] {
         // SAFETY: it is on no list.
         unsafe { list.push_back(SHAPE, *node) };

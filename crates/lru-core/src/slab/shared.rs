@@ -1,10 +1,11 @@
 //! What a slab and the handles of its objects share. It goes with the last of them.
 
+use super::bag::Bag;
 use super::chunk::{Geometry, Header};
 use super::free::Free;
 use super::place::Place;
 use super::pool::Pool;
-use super::stripe::{Bag, Stripe};
+use super::stripe::Stripe;
 use super::stripes::Stripes;
 use super::Slotted;
 use crate::list::Hook;

@@ -45,6 +45,44 @@ fn numbers(lru: &ListLru<Item>, memcg: &Memcg) -> Vec<u64> {
     numbers
 }
 
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn a_walk_says_where_the_next_begins_and_adds_go_on_from_there() {
+    use crate::list::{Linked, Shape};
+    let (tree, slab, lru) = (MemcgTree::new(1), Slab::new(), ListLru::<Item>::new());
+    let shape: &Shape = Item::SHAPE;
+    let memcg = tree.root();
+    // How many items before the one that was asked for last; none: nobody was asked for.
+    let ahead = || {
+        let guard = crate::rcu::pin();
+        let mut list = lru.raw.lock_one(memcg, N0, 0, &guard).unwrap();
+        list.with_list(|list, _| {
+            let (mut at, mut by) = (0, list.first());
+            while by != list.ahead(shape) {
+                // SAFETY: `by` is on the list, or the search would have ended at none.
+                let item = unsafe { shape.get(by) };
+                // SAFETY: as above, and the list's lock is held.
+                by = unsafe { shape.next(item) };
+                at += 1;
+            }
+            (!by.is_none()).then_some(at)
+        })
+    };
+    (0..10).for_each(|number| lru.add(item(&slab, number), memcg, N0).unwrap());
+    assert_eq!(ahead(), None, "nobody walked yet");
+    let mut old = Isolated::new();
+    lru.walk_one(memcg, N0, &mut 3, |it| it.isolate(&mut old));
+    assert_eq!(ahead(), Some(0));
+    for number in 1..=3 {
+        lru.add(item(&slab, 9 + number), memcg, N0).unwrap();
+        assert_eq!(ahead(), Some(number), "one more with each");
+    }
+    lru.walk_one(memcg, N0, &mut 2, |it| it.rotate());
+    assert_eq!(ahead(), Some(0), "it begins again");
+    lru.walk_one(memcg, N0, &mut u64::MAX.clone(), |it| it.skip());
+    assert_eq!(ahead(), None, "all were shown");
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Add,

@@ -1,0 +1,54 @@
+//! Objects that nobody can find any more, joined by their own links.
+
+use crate::list::{Hook, RawQueue, Shape};
+use core::ptr::NonNull;
+
+/// See the module.
+pub(super) struct Bag {
+    queue: RawQueue,
+    pub(super) len: u32,
+}
+
+// SAFETY: a bag owns its objects, of a type that is Send (a bound of `Slotted`).
+unsafe impl Send for Bag {}
+
+impl Bag {
+    pub(super) const fn new() -> Self {
+        Self { queue: RawQueue::new(), len: 0 }
+    }
+
+    /// # Safety
+    ///
+    /// The links are those of an object that the bag owns from now on, given as its handle was; of one shape for all.
+    #[inline]
+    pub(super) unsafe fn push(&mut self, shape: &Shape, links: NonNull<Hook>) {
+        // SAFETY: the caller says so.
+        let node = unsafe { shape.node(links) };
+        // SAFETY: the object is on no list: its handle was the caller's.
+        unsafe { self.queue.push_back(shape, node) };
+        self.len += 1;
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self, shape: &Shape) -> Option<NonNull<Hook>> {
+        // SAFETY: the bag owns what is on it.
+        let node = unsafe { self.queue.pop_front(shape) }?;
+        self.len -= 1;
+        Some(node.at)
+    }
+
+    /// Puts everything of the other before what is here.
+    pub(super) fn append(&mut self, shape: &Shape, other: &mut Self) {
+        let other = core::mem::replace(other, Self::new());
+        // SAFETY: both own what is on them.
+        unsafe { self.queue.splice_front(shape, other.queue) };
+        self.len += other.len;
+    }
+
+    /// The one that comes off next.
+    #[inline]
+    pub(super) fn first(&self, shape: &Shape) -> Option<NonNull<Hook>> {
+        // SAFETY: the bag owns what is in it.
+        unsafe { self.queue.first(shape) }.map(|node| node.at)
+    }
+}
