@@ -74,7 +74,8 @@ pub fn check(text: &str) -> Result<(), String> {
     if REFUSED.contains(&name) || name.starts_with("ext_") {
         return Err(format!("-o: {name} is memcached's, and not to be had here"));
     }
-    Err(format!("-o: there is no option {name:?}"))
+    let taken = WITHOUT_EFFECT.join(", ");
+    Err(format!("-o: there is no option {name:?}; memcached's that are taken, and mean nothing here: {taken}"))
 }
 
 #[cfg(test)]
@@ -90,5 +91,7 @@ mod tests {
             let why = check(text).unwrap_err();
             assert!(why.contains(text.split('=').next().unwrap()), "{why}");
         }
+        let why = check("nonsense").unwrap_err();
+        assert!(why.contains("\"nonsense\"") && WITHOUT_EFFECT.iter().all(|taken| why.contains(taken)), "{why}");
     }
 }
