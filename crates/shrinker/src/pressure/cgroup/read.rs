@@ -43,6 +43,12 @@ impl Limit {
     pub fn directory(&self) -> Option<&Path> {
         self.file.as_deref().and_then(Path::parent)
     }
+
+    /// That the group that has it can still be seen.
+    pub(in super::super) fn group_must_be_there(&self) -> Result<(), CgroupError> {
+        let Some(directory) = self.directory() else { return Ok(()) };
+        fs::metadata(directory).map(drop).map_err(|source| CgroupError::Read { file: directory.into(), source })
+    }
 }
 
 /// A group's file cannot be used.
@@ -158,14 +164,6 @@ impl Cgroup {
             limits.extend(least.file.is_some().then_some(least));
         }
         Ok(limits)
-    }
-
-    /// Whether its directory can still be seen.
-    pub(in super::super) fn must_be_there(&self) -> Result<(), CgroupError> {
-        match fs::metadata(self.directory()) {
-            Ok(_) => Ok(()),
-            Err(source) => Err(CgroupError::Read { file: self.directory().into(), source }),
-        }
     }
 
     /// What it uses and the kernel cannot take back by itself: all that is charged, less files in the page cache and the kernel's

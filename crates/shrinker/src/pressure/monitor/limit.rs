@@ -108,6 +108,8 @@ pub(super) struct Watched {
     config: CgroupLimit,
     cgroup: Cgroup,
     limits: Vec<Limit>,
+    /// At the last look there was less than these.
+    doubted: bool,
     limit_due: u64,
     usage_due: u64,
 }
@@ -134,7 +136,7 @@ impl Watched {
             },
         };
         let limits = cgroup.limits()?;
-        let watched = Self { config, cgroup, limits, limit_due: 0, usage_due: 0 };
+        let watched = Self { config, cgroup, limits, doubted: false, limit_due: 0, usage_due: 0 };
         // That all of it can be read is seen now, not by the thread.
         watched.usages()?;
         Ok(Some(watched))
@@ -168,14 +170,8 @@ impl Watched {
     /// Looks.
     pub(super) fn look(&mut self, now_ns: u64) -> Result<Seen, CgroupError> {
         if now_ns >= self.limit_due {
-            self.limit_due = now_ns.saturating_add(LIMIT_EVERY.as_nanos() as u64);
-            let limits = self.cgroup.limits()?;
-            // Without the directory there is no limit to be read, which does not mean that there is none: it was unmounted, or the
-            // group is gone and we are in another.
-            if !self.limits.is_empty() && limits.is_empty() {
-                self.cgroup.must_be_there()?;
-            }
-            self.limits = limits;
+            let every = self.look_at_limits()?;
+            self.limit_due = now_ns.saturating_add(every.as_nanos() as u64);
         }
         let mut seen = Seen { level: Level::Calm, usage: Bytes::ZERO, excess: Bytes::ZERO };
         let mut left_least = Bytes::MAX;
@@ -197,6 +193,25 @@ impl Watched {
         Ok(seen)
     }
 
+    /// Reads the limits. Says when to do so again.
+    ///
+    /// Without the directory there is no limit to be read, which does not mean that there is none: it was unmounted, or the group
+    /// is gone and we are in another. A group that is removed loses its files before its directory. So that a limit is gone is
+    /// believed when it is so twice, with its directory there.
+    fn look_at_limits(&mut self) -> Result<Duration, CgroupError> {
+        let limits = self.cgroup.limits()?;
+        let is_gone = |was: &&Limit| limits.iter().all(|limit| limit.directory() != was.directory());
+        let mut gone = self.limits.iter().filter(is_gone).peekable();
+        let doubted = gone.peek().is_some() && !self.doubted;
+        gone.try_for_each(Limit::group_must_be_there)?;
+        self.doubted = doubted;
+        if doubted {
+            return Ok(USAGE_EVERY);
+        }
+        self.limits = limits;
+        Ok(LIMIT_EVERY)
+    }
+
     /// Each limit, and what is used of it.
     fn usages(&self) -> Result<Vec<(Bytes, Bytes)>, CgroupError> {
         let usage = |limit: &Limit| Ok((limit.bytes, self.cgroup.usage_under(limit)?.unwrap_or(Bytes::ZERO)));
@@ -207,7 +222,79 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pressure::cgroup::Version;
+    use alloc::string::ToString;
     use proptest::prelude::*;
+    use std::fs;
+
+    /// Two groups, one in the other, with a limit each.
+    struct Groups {
+        top: PathBuf,
+        inner: PathBuf,
+    }
+
+    impl Groups {
+        fn new(name: &str) -> Self {
+            let top = std::env::temp_dir().join(std::format!("lowwater-limit-{}-{name}", std::process::id()));
+            let inner = top.join("inner");
+            let _ = fs::remove_dir_all(&top);
+            fs::create_dir_all(&inner).unwrap();
+            fs::write(top.join("memory.max"), "5000").unwrap();
+            fs::write(inner.join("memory.max"), "1000").unwrap();
+            Self { top, inner }
+        }
+
+        fn watched(&self) -> Watched {
+            let cgroup = Cgroup::at(Version::V2, &self.top, &self.inner);
+            Watched::find(CgroupLimit::of(cgroup).margin(Bytes::new(100))).unwrap().unwrap()
+        }
+    }
+
+    impl Drop for Groups {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.top);
+        }
+    }
+
+    /// The budget after a look as soon as one is due.
+    fn looked(watched: &mut Watched) -> Result<Bytes, CgroupError> {
+        let due = watched.limit_due;
+        watched.look(due).map(|_| watched.budget())
+    }
+
+    #[test]
+    fn a_group_that_is_caught_while_it_is_removed_leaves_its_limit() {
+        let groups = Groups::new("caught");
+        let mut watched = groups.watched();
+        assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+        // First the files, then the directory, and a look in between.
+        fs::remove_file(groups.inner.join("memory.max")).unwrap();
+        assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+        fs::remove_dir(&groups.inner).unwrap();
+        let error = looked(&mut watched).unwrap_err().to_string();
+        assert!(error.contains("inner cannot be read"), "{error}");
+        assert_eq!(watched.budget(), Bytes::new(900), "though the one above it still has its own");
+    }
+
+    #[test]
+    fn a_limit_that_is_gone_twice_is_gone() {
+        let groups = Groups::new("twice");
+        let mut watched = groups.watched();
+        fs::remove_file(groups.inner.join("memory.max")).unwrap();
+        let begin = watched.limit_due;
+        assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+        assert!(watched.limit_due - begin <= USAGE_EVERY.as_nanos() as u64, "soon again");
+        assert_eq!(looked(&mut watched).unwrap(), Bytes::new(4900));
+        // One that is back at once was never gone; it is doubted anew.
+        fs::write(groups.inner.join("memory.max"), "1000").unwrap();
+        assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+        for _ in 0..2 {
+            fs::write(groups.inner.join("memory.max"), "max").unwrap();
+            assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+            fs::write(groups.inner.join("memory.max"), "1000").unwrap();
+            assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+        }
+    }
 
     proptest! {
         #[test]
