@@ -64,6 +64,7 @@ use std::time::Duration;
 
 use equivalent::Equivalent;
 use hashbrown::DefaultHashBuilder;
+use lowwater_lru_core::index::Near;
 use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
 use lowwater_shrinker::Registration;
 
@@ -172,6 +173,57 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
+        // How many lookups a processor has under way, each waiting for its lines, is a matter of how few instructions one has. So here is
+        // what is mostly to be done, and all else elsewhere.
+        let core = &*self.inner.core;
+        let (hash, guard) = (core.hash(key), pin());
+        match core.index.near(hash, &guard, |entry| key.equivalent(&entry.key)) {
+            Near::Found(entry) if entry.expires().is_never() && !core.follows_uses => {
+                entry.mark_used();
+                core.counters.looked_up(true);
+                return Some(entry.value.clone());
+            }
+            Near::Found(entry) => {
+                if let Some(value) = self.get_followed(entry, hash) {
+                    return Some(value);
+                }
+            }
+            Near::Nothing => return self.get_nothing(hash, guard),
+            Near::Further => {}
+        }
+        self.get_further(key, guard)
+    }
+
+    /// [`get`](Self::get), where this was found and time or order are to be asked; none if it has expired.
+    #[inline(never)]
+    fn get_followed(&self, entry: &Entry<K, V>, hash: u64) -> Option<V> {
+        let core = &self.inner.core;
+        if core.has_expired(entry) {
+            return None;
+        }
+        core.used(entry, hash, &pin());
+        core.counters.looked_up(true);
+        Some(entry.value.clone())
+    }
+
+    /// [`get`](Self::get), where nothing is there.
+    #[inline(never)]
+    fn get_nothing(&self, hash: u64, guard: Guard) -> Option<V> {
+        let core = &*self.inner.core;
+        core.queues.expect(hash);
+        drop(guard);
+        core.counters.looked_up(false);
+        None
+    }
+
+    /// [`get`](Self::get), where one look was not enough.
+    #[cold]
+    fn get_further<Q>(&self, key: &Q, guard: Guard) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        // Nobody's drop is to be called inside.
+        drop(guard);
         let core = &self.inner.core;
         let value = self.look(key, |entry, hash, guard| {
             core.used(entry, hash, guard);

@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, Hash};
 
 use equivalent::Equivalent;
+use lowwater_lru_core::index::Near;
 use lowwater_lru_core::{pin, Guard};
 
 use super::{Cache, Found};
@@ -55,8 +56,30 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        let core = &self.cache.inner.core;
+        // As `Cache::get` does.
+        let core = &*self.cache.inner.core;
         let hash = core.hash(key);
+        match core.index.near(hash, &self.guard, |entry| key.equivalent(&entry.key)) {
+            Near::Found(entry) if entry.expires().is_never() && !core.follows_uses => {
+                entry.mark_used();
+                core.counters.looked_up(true);
+                Some(&entry.value)
+            }
+            Near::Nothing => {
+                core.counters.looked_up(false);
+                None
+            }
+            Near::Found(_) | Near::Further => self.get_further(key, hash),
+        }
+    }
+
+    /// [`get`](Self::get), where one look was not enough.
+    #[inline(never)]
+    fn get_further<Q>(&self, key: &Q, hash: u64) -> Option<&V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let core = &self.cache.inner.core;
         let value = match core.find(hash, key, &self.guard) {
             Found::Live(entry) => {
                 core.used(entry, hash, &self.guard);

@@ -35,8 +35,8 @@ thread_local! {
 #[inline]
 pub(super) fn number() -> Number {
     match HERE.get() {
-        NONE => first(),
         own if own < OWN => Number::Own(own),
+        NONE => first(),
         shared => Number::Shared(shared - OWN),
     }
 }

@@ -45,6 +45,7 @@ mod bucket;
 mod change;
 mod cursor;
 mod directory;
+mod near;
 mod pool;
 mod put_error;
 mod segment;
@@ -53,6 +54,7 @@ mod tests;
 
 pub use cursor::Cursor;
 pub(crate) use directory::Directory;
+pub use near::Near;
 pub use put_error::PutError;
 pub(crate) use segment::Segment;
 
@@ -103,11 +105,11 @@ pub struct Index<T: Slotted> {
 /// Segments that are moved when there is time: what a long reader held back came too late for those that grew meanwhile.
 const MOVES: usize = 64;
 
-/// Spreads a hash over all bits: hashers are allowed to leave some of them poor.
+/// Spreads a hash over all bits: hashers are allowed to leave some of them poor. Both halves of one product, as in wyhash and its kin.
 #[inline]
 fn mix(hash: u64) -> u64 {
-    let hash = (hash ^ hash >> 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    hash ^ hash >> 29
+    let product = u128::from(hash) * 0x9E37_79B9_7F4A_7C15;
+    product as u64 ^ (product >> 64) as u64
 }
 
 impl<T: Slotted> Index<T> {
@@ -126,10 +128,27 @@ impl<T: Slotted> Index<T> {
     #[inline(always)] // A call would cost a sixth of what it does.
     pub fn get<'g>(&'g self, hash: u64, guard: &'g Guard, is: impl Fn(&T) -> bool) -> Option<&'g T> {
         let hash = mix(hash);
-        self.view(hash, guard)?.find(hash, |number| {
-            let object = self.object(number);
-            is(object).then_some(object)
-        })
+        let view = self.view(hash, guard)?;
+        match view.near(hash, |number| self.wanted(number, &is)) {
+            Near::Found(object) => Some(object),
+            Near::Nothing => None,
+            Near::Further => view.beyond(hash, |number| self.wanted(number, &is)),
+        }
+    }
+
+    /// The first half of [`get`](Self::get): looks into the one line where nearly every object is. For who wants to do on the spot what is
+    /// nearly always to be done, and leave all else, the [`get`](Self::get) among it, to a function that is not inlined.
+    #[inline(always)] // As there.
+    pub fn near<'g>(&'g self, hash: u64, guard: &'g Guard, is: impl Fn(&T) -> bool) -> Near<&'g T> {
+        let hash = mix(hash);
+        let Some(view) = self.view(hash, guard) else { return Near::Nothing };
+        view.near(hash, |number| self.wanted(number, &is))
+    }
+
+    #[inline(always)] // As above.
+    fn wanted(&self, number: u32, is: impl Fn(&T) -> bool) -> Option<&T> {
+        let object = self.object(number);
+        is(object).then_some(object)
     }
 
     /// Brings the lines of a hash closer, for who will put an object in or take one out soon.
@@ -379,7 +398,7 @@ impl<T: Slotted> Index<T> {
     fn view<'g>(&self, hash: u64, guard: &'g Guard) -> Option<View<'g>> {
         let directory = self.directory(guard)?;
         // SAFETY: what it holds is live in the read side.
-        Some(unsafe { directory.view(directory.index(hash)) })
+        Some(unsafe { directory.view_of(hash) })
     }
 
     /// The segment of a hash, locked; none if there is none at all.

@@ -7,13 +7,13 @@
 //!       number = n            (Release)          tag is ours?          (Acquire)
 //!       tag = t               (Release)            n = number          (Acquire)
 //!                                                  the object's key is ours?
-//!     take                                         tag is still ours?  (Relaxed)
+//!     take                                         tags are the same?  (Relaxed)
 //!       tag = 0               (Release)
 //! ```
 //!
 //! - A tag that is seen leads to its number or a younger one, and that to the object as it was made.
 //! - A younger number may be one whose tag is not there yet, in a place that another object of the same tag left. Whoever stored it
-//!   took the tag away before, so the second look at the tag finds that out; without it a reader could find what the next reader does
+//!   took the tag away before, so the second look at the tags finds that out; without it a reader could find what the next reader does
 //!   not find yet.
 //! - A number is never followed without its tag, so it is one of an object that was in the index after this reader came in. It is not
 //!   freed before the reader leaves.
@@ -22,6 +22,7 @@
 
 mod ways;
 
+use super::Near;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use ways::Ways;
 
@@ -66,23 +67,28 @@ impl Bucket {
         (self.tags[at / 8].load(ordering) >> (at % 8 * 8) as u32) as u8
     }
 
-    /// The first number under `tag` whose object `is_wanted`, for a reader. An error says if there may be some further on.
+    /// The first number under `tag` whose object `is_wanted`, for a reader.
     #[inline]
-    pub(super) fn find<R>(&self, tag: u8, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Result<R, bool> {
+    pub(super) fn find<R>(&self, tag: u8, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Near<R> {
         'again: loop {
             let tags = self.tags(Ordering::Acquire);
-            for way in Ways::tagged(tags, tag) {
+            let mut ways = Ways::tagged(tags, tag);
+            while let Some(way) = ways.first() {
                 // Acquire: meets the Release in `replace`, for a number that is younger than the tag we saw.
                 let number = self.numbers[way].load(Ordering::Acquire);
-                let Some(found) = is_wanted(number) else { continue };
-                // Relaxed: not before the number's Acquire.
-                if self.tag_of(way, Ordering::Relaxed) == tag || crate::mutated!("without_second_look") {
-                    return Ok(found);
+                let Some(found) = is_wanted(number) else {
+                    ways = ways.others();
+                    continue;
+                };
+                // Relaxed: not before the number's Acquire. All tags at once, as that is quicker than to ask for the one.
+                if self.tags(Ordering::Relaxed) == tags || crate::mutated!("without_second_look") {
+                    return Near::Found(found);
                 }
-                // Taken out meanwhile. What is wanted may have come elsewhere; each turn somebody else got something done.
+                // Taken out meanwhile, or a neighbour came or went. What is wanted may have come elsewhere; each turn somebody else got
+                // something done.
                 continue 'again;
             }
-            return Err(tags[1] >> 32 != 0);
+            return if tags[1] >> 32 == 0 { Near::Nothing } else { Near::Further };
         }
     }
 
@@ -112,13 +118,13 @@ impl Bucket {
     #[inline]
     pub(super) fn way_of(&self, tag: u8, mut is_wanted: impl FnMut(u32) -> bool) -> Option<usize> {
         // Relaxed, here and below: they change under the lock only.
-        Ways::tagged(self.tags(Ordering::Relaxed), tag).find(|&way| is_wanted(self.number(way)))
+        Ways::tagged(self.tags(Ordering::Relaxed), tag).each().find(|&way| is_wanted(self.number(way)))
     }
 
     /// A way without an object.
     #[inline]
     pub(super) fn free_way(&self) -> Option<usize> {
-        Ways::tagged(self.tags(Ordering::Relaxed), 0).next()
+        Ways::tagged(self.tags(Ordering::Relaxed), 0).first()
     }
 
     pub(super) fn number(&self, way: usize) -> u32 {

@@ -1,6 +1,6 @@
 //! From the first bits of a hash to its segment.
 
-use super::segment::{Class, Segment, View};
+use super::segment::{Class, Segment, View, CLASSES};
 use crate::fallible::{try_box, try_slice};
 use crate::rcu::{Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicPtr, Ordering};
@@ -9,12 +9,16 @@ use alloc::boxed::Box;
 use core::ptr::{self, NonNull};
 
 /// The low bits of a segment's address, where its class is kept.
-const CLASS: usize = 63;
+const CLASS: usize = CLASSES - 1;
+
+/// A directory goes by fewer bits than a hash has.
+const DEPTH_END: u8 = 63;
 
 /// An array of segments by the first `depth` bits of a hash. Replaced by one of twice the length when a segment needs one bit more.
 pub(crate) struct Directory {
-    /// Never changes; a cell only so that model checks see who reads it before it is published.
-    depth: UnsafeCell<u8>,
+    /// How far to the right a hash is shifted, after one. Never changes; a cell only so that model checks see who reads it before it is
+    /// published.
+    shift: UnsafeCell<u8>,
     segments: Box<[AtomicPtr<Segment>]>,
     /// For who frees it.
     retired: UnsafeCell<*mut Directory>,
@@ -48,14 +52,19 @@ impl Directory {
     /// One whose segments are all `segment`, or twice those of `old`; none without memory.
     pub(super) fn try_new(depth: u8, segment: impl Fn(usize) -> *mut Segment) -> Option<Box<Self>> {
         let segments = try_slice(1 << depth, |at| AtomicPtr::new(segment(at)))?;
-        try_box(Self { depth: UnsafeCell::new(depth), segments, retired: UnsafeCell::new(ptr::null_mut()) })
+        let shift = UnsafeCell::new(DEPTH_END - depth);
+        try_box(Self { shift, segments, retired: UnsafeCell::new(ptr::null_mut()) })
     }
 
     /// How many bits of a hash it goes by.
-    #[inline]
     pub(super) fn depth(&self) -> u8 {
+        DEPTH_END - self.shift()
+    }
+
+    #[inline]
+    fn shift(&self) -> u8 {
         // SAFETY: nobody writes it after `try_new`.
-        self.depth.with(|depth| unsafe { *depth })
+        self.shift.with(|shift| unsafe { *shift })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -65,7 +74,7 @@ impl Directory {
     /// Which is that of `hash`.
     #[inline]
     pub(super) fn index(&self, hash: u64) -> usize {
-        (hash >> 1 >> (63 - u32::from(self.depth()))) as usize
+        (hash >> 1 >> self.shift()) as usize
     }
 
     /// What is at `at`: a segment's address and its class.
@@ -82,6 +91,21 @@ impl Directory {
     pub(super) unsafe fn view<'g>(&self, at: usize) -> View<'g> {
         // SAFETY: the caller's promise is the same.
         unsafe { view(self.raw(at)) }
+    }
+
+    /// The segment of a hash.
+    ///
+    /// # Safety
+    ///
+    /// As for [`view`](Self::view).
+    #[inline]
+    pub(super) unsafe fn view_of<'g>(&self, hash: u64) -> View<'g> {
+        // SAFETY: there are two to the power of `depth`, and so many bits are left of the hash.
+        let segment = unsafe { self.segments.get_unchecked(self.index(hash)) };
+        // Acquire: as in `raw`.
+        let raw = segment.load(Ordering::Acquire);
+        // SAFETY: the caller's promise is the same.
+        unsafe { view(raw) }
     }
 
     /// Puts a segment at `at`, as [`tagged`] gives it.

@@ -4,6 +4,7 @@
 //! and stays as it is for the readers that have it.
 
 use super::bucket::{tag, Bucket, WAYS};
+use super::near::Near;
 use super::pool::{Pool, Room};
 use crate::rcu::{Queue, Queues, Retired};
 use crate::sync::raw::RawLock;
@@ -21,14 +22,27 @@ pub(super) const CLASS_MIN: Class = 1;
 pub(super) const CLASS_SPLIT: Class = if cfg!(lowwater_loom) { 1 } else { 13 };
 /// The largest there can be, for objects whose hashes do not differ.
 pub(super) const CLASS_MAX: Class = 57;
+/// As many as an address has room for ([`Directory`](super::Directory)).
+pub(super) const CLASSES: usize = 64;
 
 /// Buckets of a class: twice as many for each second one, and from 16 on a 17th more, less one for the header: so a [`Pool`] has units for
 /// them of which a chunk is full.
 #[inline]
 pub(super) const fn buckets(class: Class) -> usize {
-    // 135 / 128 is 17 / 16 about, and rounds as wanted; the half is that of each first one.
-    ((((2 | (class as u64 & 1)) << (class >> 1)) * 135) >> 8) as usize
+    BUCKETS[class as usize] as usize
 }
+
+/// By class: a lookup asks, and a line that is always close is quicker than reckoning.
+const BUCKETS: [u32; CLASSES] = {
+    let mut buckets = [0; CLASSES];
+    let mut class = CLASS_MIN as usize;
+    while class <= CLASS_MAX as usize {
+        // 135 / 128 is 17 / 16 about, and rounds as wanted; the half is that of each first one.
+        buckets[class] = ((((2 | (class as u64 & 1)) << (class >> 1)) * 135) >> 8) as u32;
+        class += 1;
+    }
+    buckets
+};
 
 /// Objects in a segment of this class, so that few are far from their bucket.
 pub(super) const fn len_max(class: Class) -> usize {
@@ -255,27 +269,22 @@ impl<'g> View<'g> {
         (home..nr).chain(0..home)
     }
 
-    /// The first object of `hash` that `is_wanted`, for a reader.
+    /// The first object of `hash` that `is_wanted` in its own bucket, for a reader.
     #[inline]
-    pub(super) fn find<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
+    pub(super) fn near<R>(self, hash: u64, is_wanted: impl FnMut(u32) -> Option<R>) -> Near<R> {
         #[cfg(lowwater_loom)]
         self.header().made.with(|_| ());
-        let home = self.bucket(home(hash, buckets(self.class)));
-        match home.find(tag(hash), &mut is_wanted) {
-            Ok(found) => Some(found),
-            Err(false) => None,
-            Err(true) => self.find_beyond(hash, is_wanted),
-        }
+        self.bucket(home(hash, buckets(self.class))).find(tag(hash), is_wanted)
     }
 
-    /// [`find`](Self::find), in the buckets behind the first. Of its own, so that what mostly happens is short.
+    /// [`near`](Self::near), in the buckets behind that. Of its own, so that what mostly happens is short.
     #[cold]
-    fn find_beyond<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
+    pub(super) fn beyond<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
         for at in self.probe(hash).skip(1) {
             match self.bucket(at).find(tag(hash), &mut is_wanted) {
-                Ok(found) => return Some(found),
-                Err(true) => {}
-                Err(false) => break,
+                Near::Found(found) => return Some(found),
+                Near::Further => {}
+                Near::Nothing => break,
             }
         }
         None

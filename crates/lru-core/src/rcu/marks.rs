@@ -48,15 +48,19 @@ pub(super) struct Time(AtomicU64);
 #[repr(align(128))]
 pub(super) struct Mark {
     since: AtomicU64,
-    /// How many guards the reader has. Its own: nobody else looks at it.
-    depth: Cell<u32>,
-    /// Shall the reader collect when it goes out? Its own, as `depth`.
-    due: Cell<bool>,
-    /// Must the reader bring a fence of its own, because the system has none to offer?
-    fenced: bool,
+    /// How many guards the reader has, and above them [`DUE`] and [`FENCED`]: together, so that one look mostly tells all. Its own:
+    /// nobody else looks at it.
+    state: Cell<u32>,
 }
 
-// SAFETY: `depth` and `due` are touched only by the thread whose mark it is; the rest is atomic, or never changes.
+/// The reader shall collect when it goes out.
+const DUE: u32 = 1 << 30;
+/// The reader must bring a fence of its own, because the system has none to offer.
+const FENCED: u32 = 1 << 31;
+/// The guards.
+const DEPTH: u32 = DUE - 1;
+
+// SAFETY: `state` is touched only by the thread whose mark it is; the rest is atomic.
 unsafe impl Sync for Mark {}
 
 /// What has had its heavy fence. Under a lock, which orders those who look after one fence.
@@ -125,47 +129,68 @@ impl Reached {
 
 impl Mark {
     pub(super) fn new(fenced: bool) -> Self {
-        Self { since: AtomicU64::new(OUTSIDE), depth: Cell::new(0), due: Cell::new(false), fenced }
+        Self { since: AtomicU64::new(OUTSIDE), state: Cell::new(if fenced { FENCED } else { 0 }) }
     }
 
     /// Goes in. On the mark's own thread.
     #[inline]
     pub(super) fn enter(&self, time: &Time) {
-        let depth = self.depth.get();
-        self.depth.set(depth + 1);
-        if depth == 0 {
-            // Acquire: meets the Release in `move_on`.
-            let now = time.0.load(Ordering::Acquire);
-            // Release: who sees this mark, and not the one before, sees that what was read under that one is read.
-            self.since.store(now, Ordering::Release);
-            self.light_fence();
+        let state = self.state.get();
+        self.state.set(state + 1);
+        // Nobody is due to collect who is outside.
+        if state == 0 {
+            self.begin(time);
+            // SeqCst: the compiler keeps the order; the processor's fence comes from `membarrier`.
+            core::sync::atomic::compiler_fence(Ordering::SeqCst);
+        } else if state & DEPTH == 0 {
+            self.begin(time);
+            if !crate::mutated!("without_light_fence") {
+                // SeqCst: between the mark and what the reader follows; meets the heavy fence.
+                fence(Ordering::SeqCst);
+            }
         }
+    }
+
+    #[inline]
+    fn begin(&self, time: &Time) {
+        // Acquire: meets the Release in `move_on`.
+        let now = time.0.load(Ordering::Acquire);
+        // Release: who sees this mark, and not the one before, sees that what was read under that one is read.
+        self.since.store(now, Ordering::Release);
     }
 
     /// Something is to be collected, but not while this reader is inside. On the mark's own thread.
     #[cfg(not(lowwater_loom))]
     pub(super) fn set_due(&self) {
-        self.due.set(true);
+        self.state.set(self.state.get() | DUE);
     }
 
     /// Goes out; says whether something is to be collected now. On the mark's own thread.
     #[inline]
     pub(super) fn leave(&self) -> bool {
-        let depth = self.depth.get() - 1;
-        self.depth.set(depth);
-        if depth == 0 {
-            // Release: meets the Acquire in `is_past`.
-            let ordering = if crate::mutated!("leave_relaxed") { Ordering::Relaxed } else { Ordering::Release };
-            self.since.store(OUTSIDE, ordering);
-            return self.due.get();
+        let state = self.state.get() - 1;
+        self.state.set(state);
+        if state == 0 {
+            self.end();
+            return false;
         }
-        false
+        if state & DEPTH == 0 {
+            self.end();
+        }
+        state & (DEPTH | DUE) == DUE
+    }
+
+    #[inline]
+    fn end(&self) {
+        // Release: meets the Acquire in `is_past`.
+        let ordering = if crate::mutated!("leave_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.since.store(OUTSIDE, ordering);
     }
 
     /// Collecting has begun.
     #[cfg(not(lowwater_loom))]
     pub(super) fn clear_due(&self) {
-        self.due.set(false);
+        self.state.set(self.state.get() & !DUE);
     }
 
     /// Is its reader outside, or did it come in after what is stamped so was unreachable?
@@ -173,19 +198,5 @@ impl Mark {
         // Acquire: meets the Release in `leave` and `enter`.
         let since = self.since.load(Ordering::Acquire);
         since == OUTSIDE || since > stamp
-    }
-
-    #[inline]
-    fn light_fence(&self) {
-        if crate::mutated!("without_light_fence") {
-            return;
-        }
-        if self.fenced {
-            // SeqCst: between the mark and what the reader follows; meets the heavy fence.
-            fence(Ordering::SeqCst);
-        } else {
-            // SeqCst: the compiler keeps the order; the processor's fence comes from `membarrier`.
-            core::sync::atomic::compiler_fence(Ordering::SeqCst);
-        }
     }
 }

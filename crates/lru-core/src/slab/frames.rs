@@ -5,26 +5,20 @@
 //! ```
 //!
 //! One table for all slabs, so that who has a number needs to know nothing else: links in slots are four bytes by it, and a lookup does not
-//! ask which slab. Leaves are made as they are needed, 8 KiB for 64 MiB of chunks, and stay. Chunks that end leave their number to the next
-//! one that is made.
+//! ask which slab. Where the system gives memory when it is first touched, one leaf is for all numbers, so that a lookup has one step
+//! less to wait for: 32 MiB of addresses, of which a page is used for 32 MiB of chunks. Elsewhere leaves are made as they are needed,
+//! 8 KiB for 64 MiB of chunks. They stay. Chunks that end leave their number to the next one that is made.
 
-use crate::fallible::try_slice;
+#[cfg_attr(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)), path = "frames/mapped.rs")]
+#[cfg_attr(not(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri))), path = "frames/boxed.rs")]
+mod leaf;
+
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-use alloc::boxed::Box;
 use core::ptr;
+use leaf::{Leaf, LEAF_BITS, LEAVES};
 
-/// Bits of a number that choose in a leaf.
-const LEAF_BITS: u32 = if cfg!(lowwater_loom) { 1 } else { 10 };
 const LEAF: usize = 1 << LEAF_BITS;
-/// Leaves that there can be: for 256 GiB of chunks, and 16 GiB without `std`, where the table is not free until it is used.
-const LEAVES: usize = match (cfg!(lowwater_loom), cfg!(feature = "std")) {
-    (true, _) => 16,
-    (false, true) => 1 << 12,
-    (false, false) => 1 << 8,
-};
-
-type Leaf = [AtomicPtr<u8>; LEAF];
 
 /// See the module.
 pub(crate) struct Frames {
@@ -76,7 +70,7 @@ impl Frames {
         // Relaxed: whoever has the number of an object got it, by a Release and an Acquire or a lock, from somebody who had it after its
         // chunk was put here, and its leaf before.
         // SAFETY: a number that was taken is of a leaf that there can be.
-        let leaf = unsafe { self.root.get_unchecked((number >> LEAF_BITS) as usize) }.load(Ordering::Relaxed);
+        let leaf = unsafe { self.root.get_unchecked(leaf_of(number)) }.load(Ordering::Relaxed);
         // A mutant's number may come too early; it is to be found out, and not to end the model check.
         #[cfg(lowwater_loom)]
         assert!(!leaf.is_null(), "a number is not seen before its leaf");
@@ -130,8 +124,8 @@ impl Frames {
     }
 
     fn place(&self, number: u32) -> Option<&AtomicPtr<u8>> {
-        let leaf = self.root.get((number >> LEAF_BITS) as usize)?.load(Ordering::Relaxed);
-        // SAFETY: what is in the root came from a box, and stays.
+        let leaf = self.root.get(leaf_of(number))?.load(Ordering::Relaxed);
+        // SAFETY: what is in the root is a leaf, and stays.
         let leaf = unsafe { leaf.as_ref() }?;
         leaf.get(number as usize % LEAF)
     }
@@ -139,17 +133,26 @@ impl Frames {
     /// Makes the leaf of the first fresh number, without the lock.
     fn make_leaf<'a>(&'a self, free: MutexGuard<'a, Free>) -> Option<MutexGuard<'a, Free>> {
         drop(free);
-        let leaf = try_slice(LEAF, |_| AtomicPtr::<u8>::new(ptr::null_mut()))?;
-        let leaf = Box::into_raw(leaf).cast::<Leaf>();
+        let leaf = leaf::make()?;
         let free = self.free.lock();
-        let place = self.root.get((free.fresh >> LEAF_BITS) as usize);
+        let place = self.root.get(leaf_of(free.fresh));
         match place.filter(|place| place.load(Ordering::Relaxed).is_null()) {
-            Some(place) => place.store(leaf, Ordering::Relaxed),
-            // SAFETY: it came from a box of so many, just now, and nobody saw it.
-            None => drop(unsafe { Box::from_raw(leaf) }),
+            Some(place) => place.store(leaf.as_ptr(), Ordering::Relaxed),
+            // SAFETY: it was made just now, and nobody saw it.
+            None => unsafe { leaf::drop(leaf) },
         }
         Some(free)
     }
+}
+
+/// Which leaf a number is of.
+#[inline]
+fn leaf_of(number: u32) -> usize {
+    // So that the compiler knows which where there is one.
+    if LEAVES == 1 {
+        return 0;
+    }
+    (number >> LEAF_BITS) as usize
 }
 
 /// How many different numbers the process has needed.
@@ -166,9 +169,9 @@ impl Drop for Frames {
         }
         for leaf in &mut self.root {
             let leaf = leaf.with_mut(|leaf| *leaf);
-            if !leaf.is_null() {
-                // SAFETY: it came from a box; the execution is over.
-                drop(unsafe { Box::from_raw(leaf) });
+            if let Some(leaf) = ptr::NonNull::new(leaf) {
+                // SAFETY: it was made for this; the execution is over.
+                unsafe { leaf::drop(leaf) };
             }
         }
     }
@@ -177,6 +180,7 @@ impl Drop for Frames {
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests {
     use super::*;
+    use alloc::boxed::Box;
     use alloc::vec::Vec;
 
     /// An address to tell apart.
@@ -197,7 +201,8 @@ mod tests {
     #[test]
     fn a_number_leads_to_its_chunk_whichever_leaf_it_is_of() {
         let frames = frames();
-        let count = 3 * LEAF;
+        // Of several leaves, where there are several.
+        let count = (3 * LEAF).min(5_000);
         let numbers: Vec<_> = (1..=count).map(|n| frames.take(chunk(n), u32::MAX).unwrap()).collect();
         assert!(numbers.iter().copied().eq(1..=count as u32), "each once, and none is 0");
         assert!(all(frames, &numbers).into_iter().eq(1..=count));

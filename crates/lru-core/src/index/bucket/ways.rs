@@ -6,18 +6,24 @@ use super::{FIRST_AT, WAYS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ways(u32);
 
-impl Iterator for Ways {
-    type Item = usize;
+impl Ways {
+    /// The first of them.
+    #[inline]
+    pub(super) fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+
+    /// Those behind the first.
+    #[inline]
+    pub(super) fn others(self) -> Self {
+        Self(self.0 & self.0.wrapping_sub(1))
+    }
 
     #[inline]
-    fn next(&mut self) -> Option<usize> {
-        let way = (self.0 != 0).then(|| self.0.trailing_zeros() as usize);
-        self.0 &= self.0.wrapping_sub(1);
-        way
+    pub(super) fn each(self) -> impl Iterator<Item = usize> {
+        core::iter::successors(Some(self), |ways| Some(ways.others())).map_while(Self::first)
     }
-}
 
-impl Ways {
     /// Those of both words of tags that are `tag`.
     #[inline]
     pub(super) fn tagged(tags: [u64; 2], tag: u8) -> Self {
@@ -86,7 +92,7 @@ mod tests {
                 let expected = (0..16).map(|at| u32::from(bytes[at] == tag) << at).sum::<u32>();
                 assert_eq!(bytes_that_are(tag, words), expected, "{tag} in {bytes:?}");
                 assert_eq!(portable::bytes_that_are(tag, words), expected, "{tag} in {bytes:?}");
-                let ways = Ways::tagged(words, tag).collect::<alloc::vec::Vec<_>>();
+                let ways = Ways::tagged(words, tag).each().collect::<alloc::vec::Vec<_>>();
                 assert_eq!(ways, (0..WAYS).filter(|way| bytes[way + FIRST_AT] == tag).collect::<alloc::vec::Vec<_>>());
             }
         }
