@@ -176,11 +176,11 @@ where
         // How many lookups a processor has under way, each waiting for its lines, is a matter of how few instructions one has. So here is
         // what is mostly to be done, and all else elsewhere.
         let core = &*self.inner.core;
-        let (hash, guard) = (core.hash(key), pin());
+        let guard = pin();
+        let hash = core.hash(key);
         match core.index.near(hash, &guard, |entry| key.equivalent(&entry.key)) {
-            Near::Found(entry) if entry.expires().is_never() && !core.follows_uses => {
+            Near::Found(entry) if entry.expires().is_never() && !core.follows_uses && core.counters.hit() => {
                 entry.mark_used();
-                core.counters.looked_up(true);
                 return Some(entry.value.clone());
             }
             Near::Found(entry) => {
@@ -195,7 +195,7 @@ where
     }
 
     /// [`get`](Self::get), where this was found and time or order are to be asked; none if it has expired.
-    #[inline(never)]
+    #[cold]
     fn get_followed(&self, entry: &Entry<K, V>, hash: u64) -> Option<V> {
         let core = &self.inner.core;
         if core.has_expired(entry) {

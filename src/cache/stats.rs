@@ -87,6 +87,13 @@ impl Counters {
         self.stripe(|stripe, add| add(if hit { &stripe.hits } else { &stripe.misses }, 1));
     }
 
+    /// Counts a hit, if this thread has a line of its own to do so. Else [`looked_up`](Self::looked_up) has to.
+    #[inline]
+    pub(super) fn hit(&self) -> bool {
+        let own = self.lines.get().zip(thread::own_number());
+        own.inspect(|(lines, at)| add_alone(&lines.stripes[*at].hits, 1)).is_some()
+    }
+
     pub(super) fn inserted(&self) {
         self.stripe(|stripe, add| {
             add(&stripe.inserts, 1);
@@ -168,15 +175,18 @@ impl Counters {
     fn stripe(&self, count: impl Fn(&Stripe, fn(&AtomicU64, u64))) {
         let stripes = &self.lines().stripes;
         match thread::number() {
-            // No other thread writes here, so no exchange is needed; it would keep the next lookup from beginning before it is done.
-            Number::Own(at) => count(&stripes[at], |counter, more| {
-                counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-            }),
+            Number::Own(at) => count(&stripes[at], add_alone),
             Number::Shared(at) => count(&stripes[thread::OWN + at % SHARED], |counter, more| {
                 counter.fetch_add(more, Ordering::Relaxed);
             }),
         }
     }
+}
+
+/// Where no other thread writes no exchange is needed; it would keep the next lookup from beginning before it is done.
+#[inline]
+fn add_alone(counter: &AtomicU64, more: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
 }
 
 #[inline]

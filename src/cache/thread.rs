@@ -41,6 +41,12 @@ pub(super) fn number() -> Number {
     }
 }
 
+/// The calling thread's number, if nobody else has it, and it has been asked for before.
+#[inline]
+pub(super) fn own_number() -> Option<usize> {
+    Some(HERE.get()).filter(|own| *own < OWN)
+}
+
 #[cold]
 fn first() -> Number {
     // A thread whose end has begun has no number of its own: nobody would give it back.

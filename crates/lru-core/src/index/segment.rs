@@ -450,6 +450,6 @@ impl Drop for Locked<'_> {
 /// The bucket of a hash among so many.
 #[inline]
 fn home(hash: u64, nr: usize) -> usize {
-    // The middle bits: the first ones choose the segment, the last ones are the tag.
-    (((hash >> 8 & 0xffff_ffff) * nr as u64) >> 32) as usize
+    // The middle bits, that is the first ones of the second half: the first ones of all choose the segment, the last ones are the tag.
+    (((hash & 0xffff_ffff) * nr as u64) >> 32) as usize
 }

@@ -132,22 +132,36 @@ impl Mark {
         Self { since: AtomicU64::new(OUTSIDE), state: Cell::new(if fenced { FENCED } else { 0 }) }
     }
 
+    /// For readers that have none: any number of them is inside, and nobody ever changes it.
+    #[cfg(not(lowwater_loom))]
+    pub(super) const fn shared() -> Self {
+        Self { since: AtomicU64::new(OUTSIDE), state: Cell::new(DEPTH) }
+    }
+
     /// Goes in. On the mark's own thread.
     #[inline]
     pub(super) fn enter(&self, time: &Time) {
         let state = self.state.get();
-        self.state.set(state + 1);
         // Nobody is due to collect who is outside.
         if state == 0 {
+            self.state.set(1);
             self.begin(time);
             // SeqCst: the compiler keeps the order; the processor's fence comes from `membarrier`.
             core::sync::atomic::compiler_fence(Ordering::SeqCst);
-        } else if state & DEPTH == 0 {
-            self.begin(time);
-            if !crate::mutated!("without_light_fence") {
-                // SeqCst: between the mark and what the reader follows; meets the heavy fence.
-                fence(Ordering::SeqCst);
+        } else {
+            self.state.set(state + 1);
+            if state & DEPTH == 0 {
+                self.begin_fenced(time);
             }
+        }
+    }
+
+    #[cold]
+    fn begin_fenced(&self, time: &Time) {
+        self.begin(time);
+        if !crate::mutated!("without_light_fence") {
+            // SeqCst: between the mark and what the reader follows; meets the heavy fence.
+            fence(Ordering::SeqCst);
         }
     }
 
@@ -165,15 +179,24 @@ impl Mark {
         self.state.set(self.state.get() | DUE);
     }
 
+    /// Goes out, if that is all there is to do. Else it is still inside, and [`leave_further`](Self::leave_further) has to. On the mark's
+    /// own thread, or for one that is [shared](Self::shared).
+    #[inline]
+    #[must_use = "if false, it is still inside"]
+    pub(super) fn leave(&self) -> bool {
+        let is_all = self.state.get() == 1;
+        if is_all {
+            self.state.set(0);
+            self.end();
+        }
+        is_all
+    }
+
     /// Goes out; says whether something is to be collected now. On the mark's own thread.
     #[inline]
-    pub(super) fn leave(&self) -> bool {
+    pub(super) fn leave_further(&self) -> bool {
         let state = self.state.get() - 1;
         self.state.set(state);
-        if state == 0 {
-            self.end();
-            return false;
-        }
         if state & DEPTH == 0 {
             self.end();
         }

@@ -13,7 +13,7 @@ use crate::sync::Mutex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use core::ptr;
+use core::ptr::{self, NonNull};
 
 /// So many things wait before it is worth a fence on every processor. A list is 64 bytes.
 const BATCH: usize = 64;
@@ -70,21 +70,20 @@ impl Garbage {
     }
 }
 
+/// That of guards without one.
+static STRAY: Mark = Mark::shared();
+
 /// Proof that the thread is inside the read side.
 pub(crate) struct Guard {
-    /// Null for a stray.
-    mark: *const Mark,
+    mark: NonNull<Mark>,
 }
 
 /// Enters the read side.
 #[inline]
 pub(crate) fn pin() -> Guard {
-    let mark = MARK.get();
-    if mark.is_null() {
-        return pin_slow();
-    }
+    let Some(mark) = NonNull::new(MARK.get().cast_mut()) else { return pin_slow() };
     // SAFETY: a thread's mark lives until `END` takes it back, which sets `MARK` to null.
-    unsafe { &*mark }.enter(&DOMAIN.time);
+    unsafe { mark.as_ref() }.enter(&DOMAIN.time);
     Guard { mark }
 }
 
@@ -92,14 +91,14 @@ pub(crate) fn pin() -> Guard {
 fn pin_slow() -> Guard {
     if let Some(mark) = DOMAIN.register() {
         // SAFETY: it was made just now, and is taken back by `END`.
-        unsafe { &*mark }.enter(&DOMAIN.time);
+        unsafe { mark.as_ref() }.enter(&DOMAIN.time);
         return Guard { mark };
     }
     // Relaxed: ordered by the fence.
     DOMAIN.strays.fetch_add(1, Ordering::Relaxed);
     // SeqCst: between the count and what the reader follows; meets the heavy fence, as a mark's light one does.
     fence(Ordering::SeqCst);
-    Guard { mark: ptr::null() }
+    Guard { mark: NonNull::from_ref(&STRAY) }
 }
 
 /// A moment, after which readers are waited for.
@@ -143,49 +142,62 @@ impl Guard {
         let mut garbage = DOMAIN.garbage.lock();
         // SAFETY: it is retired, says the caller.
         unsafe { T::queue(&mut garbage.queues).push(ptr) };
-        if garbage.is_due() && !self.mark.is_null() {
+        if garbage.is_due() && !is_stray(self.mark) {
             // Not now: as long as we are inside, it would wait for ourselves.
-            // SAFETY: a guard does not leave its thread, whose mark lives as long as its guards.
-            unsafe { &*self.mark }.set_due();
+            self.mark().set_due();
         }
     }
-}
 
-#[cold]
-fn collect_due(mark: &Mark) {
-    mark.clear_due();
-    DOMAIN.collect();
+    #[inline]
+    fn mark(&self) -> &Mark {
+        // SAFETY: a guard does not leave its thread (it has a raw pointer), whose mark lives as long as its guards.
+        unsafe { self.mark.as_ref() }
+    }
 }
 
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        if self.mark.is_null() {
-            // Release: meets the Acquire in `is_reached`.
-            DOMAIN.strays.fetch_sub(1, Ordering::Release);
-        } else {
-            // SAFETY: a guard does not leave its thread (it has a raw pointer), whose mark lives as long as its guards.
-            let mark = unsafe { &*self.mark };
-            if mark.leave() {
-                collect_due(mark);
-            }
+        if !self.mark().leave() {
+            leave_further(self.mark);
         }
     }
+}
+
+/// What a guard with this mark does that is not the last of its thread, or not all there is to do. Not a guard's method, so that guards
+/// need not be in memory.
+#[cold]
+fn leave_further(mark: NonNull<Mark>) {
+    if is_stray(mark) {
+        // Release: meets the Acquire in `is_reached`.
+        DOMAIN.strays.fetch_sub(1, Ordering::Release);
+        return;
+    }
+    // SAFETY: a guard does not leave its thread, whose mark lives as long as its guards.
+    let mark = unsafe { mark.as_ref() };
+    if mark.leave_further() {
+        mark.clear_due();
+        DOMAIN.collect();
+    }
+}
+
+fn is_stray(mark: NonNull<Mark>) -> bool {
+    ptr::eq(mark.as_ptr(), &STRAY)
 }
 
 // === impl Domain ===
 
 impl Domain {
     /// A mark for this thread; none without memory, or when the thread is ending.
-    fn register(&self) -> Option<*const Mark> {
+    fn register(&self) -> Option<NonNull<Mark>> {
         let mut readers = self.readers.lock();
         let fenced = *readers.fenced.get_or_insert_with(|| !heavy_fence::register());
         readers.marks.try_reserve(1).ok()?;
         let mark = crate::list_lru::try_box(Mark::new(fenced))?;
         END.try_with(|_| ()).ok()?;
-        let mark = Box::into_raw(mark).cast_const();
-        readers.marks.push(mark);
-        MARK.set(mark);
+        let mark = NonNull::from(Box::leak(mark));
+        readers.marks.push(mark.as_ptr());
+        MARK.set(mark.as_ptr());
         Some(mark)
     }
 

@@ -4,7 +4,7 @@ use super::{FIRST_AT, WAYS};
 
 /// The ways of a bucket that have some property: a bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ways(u32);
+pub(super) struct Ways(u64);
 
 impl Ways {
     /// The first of them.
@@ -27,7 +27,7 @@ impl Ways {
     /// Those of both words of tags that are `tag`.
     #[inline]
     pub(super) fn tagged(tags: [u64; 2], tag: u8) -> Self {
-        Self(bytes_that_are(tag, tags) >> FIRST_AT & ((1 << WAYS) - 1))
+        Self(u64::from(bytes_that_are(tag, tags) >> FIRST_AT) & ((1 << WAYS) - 1))
     }
 }
 
