@@ -21,7 +21,7 @@ use rustix::thread::{sched_setaffinity, CpuSet};
 const OBJECT: usize = 33 << 20;
 /// Objects on each node.
 const OBJECTS: u64 = 2;
-/// What other programs and the tests' own threads may take or give meanwhile.
+/// What the tests' own threads may take or give meanwhile.
 const SLACK: u64 = 12 << 20;
 
 struct Object {
@@ -53,7 +53,7 @@ impl Shrinker for Cache {
     }
 }
 
-/// The memory of a node is everybody's: one test at a time.
+/// The memory of a process is all its tests': one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct World {
@@ -110,15 +110,17 @@ impl World {
         });
     }
 
-    /// Bytes of programs' memory on a node.
+    /// Bytes of this process on a node. What others have there says nothing of ours, and they take and give all the time.
     fn used(&self, node: NodeId) -> u64 {
-        let file = format!("/sys/devices/system/node/node{}/meminfo", self.topology.os_node(node));
-        let text = fs::read_to_string(file).unwrap();
-        let line = text.lines().find(|line| line.contains("AnonPages:")).unwrap();
-        line.split_whitespace().rev().nth(1).unwrap().parse::<u64>().unwrap() << 10
+        let on_node = format!("N{}=", self.topology.os_node(node));
+        let number = |line: &str, name: &str| -> u64 {
+            line.split_whitespace().find_map(|field| field.strip_prefix(name)).map_or(0, |n| n.parse().unwrap())
+        };
+        let text = fs::read_to_string("/proc/self/numa_maps").unwrap();
+        text.lines().map(|line| number(line, &on_node) * (number(line, "kernelpagesize_kB=") << 10)).sum()
     }
 
-    /// Waits until as much is used on the node as is said, give or take: the system counts by the batch.
+    /// Waits until as much is used on the node as is said, give or take.
     fn wait_used(&self, what: &str, node: NodeId, wanted: u64) {
         let end = Instant::now() + Duration::from_secs(10);
         while self.used(node).abs_diff(wanted) > SLACK {

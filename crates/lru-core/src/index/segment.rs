@@ -29,7 +29,8 @@ pub(super) const CLASSES: usize = 64;
 /// them of which a chunk is full.
 #[inline]
 pub(super) const fn buckets(class: Class) -> usize {
-    BUCKETS[class as usize] as usize
+    // None is larger; so that the compiler knows.
+    BUCKETS[class as usize % CLASSES] as usize
 }
 
 /// By class: a lookup asks, and a line that is always close is quicker than reckoning.
