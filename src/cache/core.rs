@@ -100,7 +100,7 @@ where
 
     /// [`find`](Self::find), where this entry was found, which may have expired. Of its own, so that finding what does not expire is short.
     #[inline(never)]
-    pub(super) fn in_time<'c: 'g, 'g, Q>(
+    fn in_time<'c: 'g, 'g, Q>(
         &'c self,
         mut entry: &'g Entry<K, V>,
         hash: u64,

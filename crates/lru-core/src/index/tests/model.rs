@@ -1,7 +1,7 @@
 //! Random histories against a plain map.
 
 use super::*;
-use crate::index::Cursor;
+use crate::index::{Cursor, Near};
 use crate::pin;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -78,6 +78,64 @@ proptest! {
         for (&key, &value) in &map {
             prop_assert_eq!(get(&index, key, hash, &guard), Some(value));
         }
+    }
+}
+
+/// What one look tells of a key.
+fn near(index: &Index<Entry>, key: u64, hash: &impl Fn(u64) -> u64) -> Near<u64> {
+    match index.near(hash(key), &pin(), |entry| entry.key == key) {
+        Near::Found(entry) => Near::Found(entry.value()),
+        Near::Nothing => Near::Nothing,
+        Near::Further => Near::Further,
+    }
+}
+
+/// An index of the keys below `n`, each with itself for a value, and their handles.
+fn filled(n: u64, hash: &impl Fn(u64) -> u64) -> (Index<Entry>, Vec<Slot<Entry>>) {
+    let index = Index::<Entry>::new();
+    let handles = (0..n).map(|key| put(&index, key, key, hash, &pin(), |slot, _| slot).1).collect();
+    (index, handles)
+}
+
+#[test]
+fn one_look_tells_no_lie() {
+    assert_eq!(near(&Index::new(), 1, &|key| key), Near::Nothing);
+    for hash in &HASHES {
+        let n = 3_000;
+        let (index, handles) = filled(n, hash);
+        for key in 0..2 * n {
+            match (near(&index, key, hash), get(&index, key, hash, &pin())) {
+                (Near::Found(value), there) => assert_eq!(Some(value), there),
+                (Near::Nothing, there) => assert_eq!(there, None),
+                (Near::Further, _) => {}
+            }
+        }
+        // In this order: what is in an index is not freed.
+        drop(index);
+        drop(handles);
+    }
+}
+
+#[test]
+fn one_look_is_enough_for_most_however_poor_the_hash_is() {
+    let poor: [fn(u64) -> u64; 8] = [
+        |key| key,
+        |key| key << 3,
+        |key| key << 20,
+        |key| key << 32,
+        |key| key << 48,
+        u64::reverse_bits,
+        |key| (key as f64).to_bits(),
+        |key| key << 40 | key,
+    ];
+    for (which, hash) in poor.iter().enumerate() {
+        let n = 20_000;
+        let (index, handles) = filled(n, hash);
+        let found = (0..n).filter(|&key| near(&index, key, hash) == Near::Found(key)).count() as u64;
+        assert!(found > n / 100 * 95, "{found} of {n} for hash {which}");
+        // In this order: what is in an index is not freed.
+        drop(index);
+        drop(handles);
     }
 }
 
