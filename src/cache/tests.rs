@@ -3,6 +3,7 @@
 mod behave;
 mod core;
 mod keep;
+mod lookups;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod migration;

@@ -1,0 +1,99 @@
+//! Each lookup is counted once, and a hit is a use, whichever of the ways it goes.
+
+use crate::cache::Eviction;
+use crate::{Bytes, Cache, Runtime};
+use lowwater_lru_core::pin;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+/// More than have a number of their own.
+const THREADS: u64 = 20;
+const KEYS: u64 = 300;
+
+/// So few different hashes that most entries are not where they should be.
+#[derive(Clone, Default)]
+struct Few(u64);
+
+impl Hasher for Few {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 += u64::from(bytes[0]) % 3;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+fn each_is_counted<S: BuildHasher + Clone + Default + Send + Sync + 'static>(order: Eviction, lives: Option<Duration>) {
+    let what = format!("{order:?}, {lives:?}");
+    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let builder = Cache::<u64, u64>::builder(&runtime).eviction(order).hasher(S::default());
+    let builder = lives.into_iter().fold(builder, |builder, lives| builder.time_to_live(lives));
+    let cache: Cache<u64, u64, S> = builder.weigher(|_, _| Bytes::ZERO).build().unwrap();
+    for key in 0..KEYS {
+        cache.insert(key, key).unwrap();
+    }
+    let uses = |key: u64| {
+        let core = &cache.inner.core;
+        core.index.get(core.hash(&key), &pin(), |entry| entry.key == key).unwrap().uses()
+    };
+    assert!((0..KEYS).all(|key| uses(key) == 0), "{what}: nobody asked yet");
+    thread::scope(|s| {
+        // One that has never looked up anything, nor entered a read side.
+        s.spawn(|| assert_eq!(cache.get(&1), Some(1)));
+    });
+    assert_eq!((uses(0), uses(1), cache.stats().hits), (0, 1, 1), "{what}: the first of a thread");
+    assert_eq!((cache.get(&2), cache.get(&2), cache.pin().get(&3)), (Some(2), Some(2), Some(&3)));
+    assert_eq!((uses(2), uses(3), cache.stats().hits), (2, 1, 4), "{what}: of one that inserts");
+    assert_eq!((cache.get(&KEYS), cache.pin().get(&KEYS), cache.stats().misses), (None, None, 2), "{what}");
+
+    let all_there = Barrier::new(THREADS as usize);
+    thread::scope(|s| {
+        for _ in 0..THREADS {
+            s.spawn(|| {
+                all_there.wait();
+                for key in 0..2 * KEYS {
+                    assert_eq!(cache.get(&key), (key < KEYS).then_some(key));
+                    assert_eq!(cache.pin().get(&key).copied(), (key < KEYS).then_some(key));
+                }
+                // So that none has another's number.
+                all_there.wait();
+            });
+        }
+    });
+    let each = THREADS * KEYS * 2;
+    let stats = cache.stats();
+    assert_eq!((stats.hits, stats.misses), (4 + each, 2 + each), "{what}: of many threads at once");
+    assert!((0..KEYS).all(|key| uses(key) == 3), "{what}: as many as are told apart");
+}
+
+#[test]
+fn of_entries_that_stay_or_expire_in_each_order() {
+    type Good = BuildHasherDefault<DefaultHasher>;
+    for order in [Eviction::Adaptive, Eviction::S3Fifo, Eviction::Sieve, Eviction::SecondChance, Eviction::Lru] {
+        each_is_counted::<Good>(order, None);
+        each_is_counted::<Good>(order, Some(Duration::from_secs(1_000)));
+    }
+}
+
+#[test]
+fn of_entries_that_are_not_where_they_should_be() {
+    for lives in [None, Some(Duration::from_secs(1_000))] {
+        each_is_counted::<BuildHasherDefault<Few>>(Eviction::Adaptive, lives);
+    }
+}
+
+#[test]
+fn of_one_that_has_expired() {
+    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    for key in [1, 2] {
+        cache.entry(key).time_to_live(Duration::ZERO).insert(key).unwrap();
+    }
+    thread::sleep(Duration::from_millis(10));
+    assert_eq!((cache.get(&1), cache.pin().get(&2)), (None, None));
+    let stats = cache.stats();
+    assert_eq!((stats.hits, stats.misses, stats.expired, cache.len()), (0, 2, 2, 0));
+}
