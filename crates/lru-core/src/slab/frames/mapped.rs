@@ -2,7 +2,7 @@
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::AtomicPtr;
-use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
+use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 
 /// All bits that a number has: for 256 GiB of chunks.
 pub(super) const LEAF_BITS: u32 = 22;
@@ -16,7 +16,10 @@ pub(super) fn make() -> Option<NonNull<Leaf>> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
     // SAFETY: a new mapping, wherever there is room.
     let leaf = unsafe { mmap_anonymous(ptr::null_mut(), size_of::<Leaf>(), ProtFlags::READ | ProtFlags::WRITE, flags) };
-    NonNull::new(leaf.ok()?.cast::<Leaf>())
+    let leaf = leaf.ok()?;
+    // SAFETY: it was just mapped. Where a system gives huge pages to whoever does not object, the first number would take one.
+    let _advised = unsafe { madvise(leaf, size_of::<Leaf>(), Advice::LinuxNoHugepage) };
+    NonNull::new(leaf.cast::<Leaf>())
 }
 
 /// # Safety
