@@ -5,7 +5,8 @@ use core::ptr::{self, NonNull};
 use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
 
 pub(super) const BLOCK: usize = 2 << 20;
-/// A slab that has more blocks asks for huge pages: a fifth of its memory at most is not used yet.
+/// A slab that has more blocks asks for huge pages: a fifth of its memory at most is not used yet. One that has fewer asks for none, as some
+/// systems give them to all who do not.
 const HUGE_FROM: usize = 4;
 const NONE: u32 = u32::MAX;
 /// Spare chunks, at most, and of all chunks that are mapped one in so many.
@@ -143,10 +144,9 @@ impl Blocks {
         };
         let base = map_aligned()?;
         self.mapped += 1;
-        if self.mapped > HUGE_FROM {
-            // SAFETY: it was just mapped. Without huge pages it is slower, and nothing else.
-            let _advised = unsafe { madvise(base.cast(), BLOCK, Advice::LinuxHugepage) };
-        }
+        let advice = if self.mapped > HUGE_FROM { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        // SAFETY: it was just mapped. If the advice is not taken it is slower, or larger, and nothing else.
+        let _advised = unsafe { madvise(base.cast(), BLOCK, advice) };
         let block = Block { base, out: 0, spare: 0, prev: NONE, next: NONE };
         if at as usize == self.blocks.len() {
             self.blocks.push(block);
