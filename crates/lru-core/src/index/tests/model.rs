@@ -101,7 +101,7 @@ fn filled(n: u64, hash: &impl Fn(u64) -> u64) -> (Index<Entry>, Vec<Slot<Entry>>
 fn one_look_tells_no_lie() {
     assert_eq!(near(&Index::new(), 1, &|key| key), Near::Nothing);
     for hash in &HASHES {
-        let n = if cfg!(miri) { 200 } else { 3_000 };
+        let n = if cfg!(miri) { 40 } else { 3_000 };
         let (index, handles) = filled(n, hash);
         for key in 0..2 * n {
             match (near(&index, key, hash), get(&index, key, hash, &pin())) {
@@ -129,7 +129,7 @@ fn one_look_is_enough_for_most_however_poor_the_hash_is() {
         |key| key << 40 | key,
     ];
     for (which, hash) in poor.iter().enumerate() {
-        let n = if cfg!(miri) { 500 } else { 20_000 };
+        let n = if cfg!(miri) { 40 } else { 20_000 };
         let (index, handles) = filled(n, hash);
         let found = (0..n).filter(|&key| near(&index, key, hash) == Near::Found(key)).count() as u64;
         assert!(found > n / 100 * 95, "{found} of {n} for hash {which}");
