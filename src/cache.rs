@@ -188,7 +188,7 @@ where
                     return Some(value);
                 }
             }
-            Near::Nothing => return self.get_nothing(hash, guard),
+            Near::Nothing => return self.get_nothing(guard),
             Near::Further => {}
         }
         self.get_further(key, guard)
@@ -208,11 +208,9 @@ where
 
     /// [`get`](Self::get), where nothing is there.
     #[inline(never)]
-    fn get_nothing(&self, hash: u64, guard: Guard) -> Option<V> {
-        let core = &*self.inner.core;
-        core.queues.expect(hash);
+    fn get_nothing(&self, guard: Guard) -> Option<V> {
         drop(guard);
-        core.counters.looked_up(false);
+        self.inner.core.counters.looked_up(false);
         None
     }
 

@@ -203,14 +203,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// A key of this hash was asked for in vain: mostly it is inserted next.
-    #[cold]
-    pub(super) fn expect(&self, hash: u64) {
-        if let Some(known) = self.known() {
-            known.prefetch(hash);
-        }
-    }
-
     /// Does a use move an entry?
     pub(super) fn are_by_use(&self) -> bool {
         self.eviction == Eviction::Lru
