@@ -106,6 +106,21 @@ impl Client {
         self.hear("NOT_FOUND\r\n");
     }
 
+    /// Waits until what was sent has come to the server: where much is to be done, the system delivers it after the call that sends.
+    fn arrived(&self) {
+        let port = format!(":{:04X}", self.0.local_addr().unwrap().port());
+        let is_on_its_way = |line: &str| {
+            let fields: Vec<_> = line.split_whitespace().collect();
+            fields[1].ends_with(&port) && !fields[4].starts_with("00000000:")
+        };
+        let end = Instant::now() + Duration::from_secs(20);
+        // Elsewhere than on Linux nobody tells.
+        while std::fs::read_to_string("/proc/net/tcp").is_ok_and(|sockets| sockets.lines().any(is_on_its_way)) {
+            assert!(Instant::now() < end, "it does not arrive");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// The next line, its end included.
     fn line(&mut self) -> String {
         let mut line = Vec::new();

@@ -100,6 +100,7 @@ fn what_came_in_before_the_end_is_answered() {
         client.say("set k 0 0 1\r\nx\r\n", "STORED\r\n");
         client.0.write_all(&b"get k\r\n".repeat(1000)).unwrap();
     }
+    clients.iter().for_each(Client::arrived);
     server.stop();
     for client in &mut clients {
         client.hear(&"VALUE k 0 1\r\nx\r\nEND\r\n".repeat(1000));
