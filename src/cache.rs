@@ -179,7 +179,7 @@ where
         let guard = pin();
         let hash = core.hash(key);
         match core.index.near(hash, &guard, |entry| key.equivalent(&entry.key)) {
-            Near::Found(entry) if entry.expires().is_never() && !core.follows_uses && core.counters.hit() => {
+            Near::Found(entry) if core.is_plain(entry) && core.counters.hit() => {
                 entry.mark_used();
                 return Some(entry.value.clone());
             }

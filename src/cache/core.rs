@@ -177,6 +177,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         !expires.is_never() && expires.is_past(self.clock.now())
     }
 
+    /// Is a use of this entry its mark, and no more to be asked of time or order?
+    #[inline]
+    pub(super) fn is_plain(&self, entry: &Entry<K, V>) -> bool {
+        entry.expires().is_never() && !self.follows_uses
+    }
+
     /// Marks a use of an entry of this hash.
     #[inline]
     pub(super) fn used(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard)

@@ -60,7 +60,7 @@ where
         let core = &*self.cache.inner.core;
         let hash = core.hash(key);
         match core.index.near(hash, &self.guard, |entry| key.equivalent(&entry.key)) {
-            Near::Found(entry) if entry.expires().is_never() && !core.follows_uses => {
+            Near::Found(entry) if core.is_plain(entry) => {
                 entry.mark_used();
                 core.counters.looked_up(true);
                 Some(&entry.value)

@@ -60,7 +60,7 @@ const FENCED: u32 = 1 << 31;
 /// The guards.
 const DEPTH: u32 = DUE - 1;
 
-// SAFETY: `state` is touched only by the thread whose mark it is; the rest is atomic.
+// SAFETY: `state` is touched only by the thread whose mark it is, and that of a shared one is never changed; the rest is atomic.
 unsafe impl Sync for Mark {}
 
 /// What has had its heavy fence. Under a lock, which orders those who look after one fence.

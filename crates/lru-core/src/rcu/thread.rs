@@ -150,7 +150,7 @@ impl Guard {
 
     #[inline]
     fn mark(&self) -> &Mark {
-        // SAFETY: a guard does not leave its thread (it has a raw pointer), whose mark lives as long as its guards.
+        // SAFETY: a guard does not leave its thread (it has a raw pointer), whose mark lives as long as its guards; and `STRAY` stays.
         unsafe { self.mark.as_ref() }
     }
 }
@@ -173,7 +173,7 @@ fn leave_further(mark: NonNull<Mark>) {
         DOMAIN.strays.fetch_sub(1, Ordering::Release);
         return;
     }
-    // SAFETY: a guard does not leave its thread, whose mark lives as long as its guards.
+    // SAFETY: it is that of a guard which is being dropped, on its thread, whose mark lives as long as its guards.
     let mark = unsafe { mark.as_ref() };
     if mark.leave_further() {
         mark.clear_due();
@@ -354,6 +354,42 @@ mod tests {
         })
         .join()
         .unwrap();
+        while freed.load(Ordering::Relaxed) != 1 {
+            flush();
+        }
+    }
+
+    #[test]
+    fn a_reader_without_a_mark_holds_back_what_it_may_have_seen() {
+        struct Last(Option<Box<dyn FnOnce() + Send>>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                let guard = pin();
+                assert!(is_stray(guard.mark), "its mark was taken back before");
+                drop(pin());
+                self.0.take().unwrap()();
+                drop(guard);
+            }
+        }
+        std::thread_local! { static LAST: Cell<Option<Last>> = const { Cell::new(None) }; }
+        let freed = Arc::new(AtomicUsize::new(0));
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let inside = move || {
+            tell.send(()).unwrap();
+            ended.recv().unwrap();
+        };
+        let reader = std::thread::spawn(move || {
+            LAST.set(Some(Last(Some(Box::new(inside)))));
+            drop(pin()); // So that `END` is made later, and ends earlier.
+        });
+        told.recv().unwrap();
+        retire(&freed);
+        flush();
+        assert_eq!(freed.load(Ordering::Relaxed), 0);
+        end.send(()).unwrap();
+        reader.join().unwrap();
+        // Other tests' readers come and go.
         while freed.load(Ordering::Relaxed) != 1 {
             flush();
         }
