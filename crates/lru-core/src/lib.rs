@@ -74,6 +74,8 @@ mod guard;
 pub mod index;
 pub mod list;
 pub mod list_lru;
+#[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
+mod mapping;
 pub mod memcg;
 mod prefetch;
 mod rcu;
@@ -85,6 +87,8 @@ pub mod topology;
 #[cfg(all(feature = "std", target_os = "linux", target_env = "gnu"))]
 pub mod trim;
 pub mod unit;
+#[cfg(not(lowwater_loom))]
+mod words;
 
 pub use guard::{pin, Guard};
 pub use index::Index;
@@ -92,7 +96,10 @@ pub use list::{Handle, Linked, Links, SlotLinks};
 pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Prepared, Unlocked, Verdict};
 pub use memcg::*;
 pub use prefetch::prefetch;
+pub use rcu::RcuCell;
 pub use slab::{Slab, Slot};
 pub use soonest::Soonest;
 pub use topology::Topology;
 pub use unit::{Bytes, NodeId, ParseBytesError};
+#[cfg(not(lowwater_loom))]
+pub use words::Words;

@@ -19,6 +19,7 @@
 //! Nothing that is retired needs its destructor to run early: what must be given back at once (a group's handle, so that its id
 //! returns) is taken out before.
 
+mod cell;
 #[cfg(any(lowwater_loom, not(any(feature = "std", feature = "embedder"))))]
 mod count;
 #[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
@@ -40,6 +41,8 @@ pub(crate) mod readers;
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 mod thread;
 
+pub(crate) use cell::Erased;
+pub use cell::RcuCell;
 #[cfg(any(lowwater_loom, not(any(feature = "std", feature = "embedder"))))]
 pub(crate) use count::{flush, pin, seal, Guard, Stamp};
 #[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
@@ -54,6 +57,13 @@ pub(crate) use thread::{flush, pin, seal, Guard, Stamp};
 
 /// A thing that can be retired.
 pub(crate) trait Retired: Send + Sized + 'static {
+    /// Is one by itself worth the cost of finding out whether its readers have left?
+    #[cfg_attr(
+        not(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch))),
+        expect(dead_code, reason = "elsewhere nothing waits for others")
+    )]
+    const IS_LARGE: bool = false;
+
     /// Room for a pointer, that nobody uses any more once this is retired.
     fn link(&self) -> &crate::sync::UnsafeCell<*mut Self>;
 

@@ -1,6 +1,6 @@
 //! What was retired and waits for its readers: linked through the things themselves, so that retiring never needs memory.
 
-use super::Retired;
+use super::{Erased, Retired};
 use crate::index::{Directory, Segment};
 use crate::list_lru::{One, Part, Split, Table};
 use core::ptr;
@@ -22,6 +22,7 @@ pub(crate) struct Queues {
     pub(crate) tables: Queue<Table>,
     pub(crate) segments: Queue<Segment>,
     pub(crate) directories: Queue<Directory>,
+    pub(crate) values: Queue<Erased>,
     #[cfg(all(test, feature = "std", not(lowwater_loom)))]
     pub(crate) things: Queue<thing::Thing>,
 }
@@ -35,6 +36,7 @@ impl Queues {
             tables: Queue::new(),
             segments: Queue::new(),
             directories: Queue::new(),
+            values: Queue::new(),
             #[cfg(all(test, feature = "std", not(lowwater_loom)))]
             things: Queue::new(),
         }
@@ -46,7 +48,7 @@ impl Queues {
         #[cfg(not(all(test, feature = "std", not(lowwater_loom))))]
         let things = 0;
         let lists = self.ones.len + self.parts.len + self.splits.len + self.tables.len;
-        lists + self.segments.len + self.directories.len + things
+        lists + self.segments.len + self.directories.len + self.values.len + things
     }
 
     /// Takes everything out.
@@ -63,6 +65,7 @@ impl Queues {
         self.tables.append(other.tables);
         self.segments.append(other.segments);
         self.directories.append(other.directories);
+        self.values.append(other.values);
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         self.things.append(other.things);
     }
@@ -85,6 +88,8 @@ impl Queues {
         unsafe { self.segments.free() };
         // SAFETY: as above.
         unsafe { self.directories.free() };
+        // SAFETY: as above.
+        unsafe { self.values.free() };
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
         // SAFETY: as above.
         unsafe {

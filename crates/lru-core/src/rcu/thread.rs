@@ -142,7 +142,7 @@ impl Guard {
         let mut garbage = DOMAIN.garbage.lock();
         // SAFETY: it is retired, says the caller.
         unsafe { T::queue(&mut garbage.queues).push(ptr) };
-        if garbage.is_due() && !is_stray(self.mark) {
+        if (T::IS_LARGE || garbage.is_due()) && !is_stray(self.mark) {
             // Not now: as long as we are inside, it would wait for ourselves.
             self.mark().set_due();
         }

@@ -1,10 +1,11 @@
 //! Blocks that are mapped from the system.
 
+use crate::mapping::{map_aligned, HUGE};
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
-use rustix::mm::{madvise, mmap_anonymous, munmap, Advice, MapFlags, ProtFlags};
+use rustix::mm::{madvise, munmap, Advice};
 
-pub(super) const BLOCK: usize = 2 << 20;
+pub(super) const BLOCK: usize = HUGE;
 /// A slab that has more blocks asks for huge pages: a fifth of its memory at most is not used yet. One that has fewer asks for none, as some
 /// systems give them to all who do not.
 const HUGE_FROM: usize = 4;
@@ -142,7 +143,7 @@ impl Blocks {
         } else {
             self.unused
         };
-        let base = map_aligned()?;
+        let base = map_aligned(BLOCK)?.as_ptr();
         self.mapped += 1;
         let advice = if self.mapped > HUGE_FROM { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: it was just mapped. If the advice is not taken it is slower, or larger, and nothing else.
@@ -185,23 +186,4 @@ fn all(bytes: usize) -> u32 {
 /// So many bits, at least one.
 fn run(nr: u32) -> u32 {
     u32::MAX >> (32 - nr)
-}
-
-/// A block that is aligned to its size.
-fn map_aligned() -> Option<*mut u8> {
-    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a new mapping, where the system likes.
-    let base = unsafe { mmap_anonymous(ptr::null_mut(), 2 * BLOCK, prot, flags) }.ok()?.cast::<u8>();
-    let before = base.addr().next_multiple_of(BLOCK) - base.addr();
-    // SAFETY: `before` is less than a block, of the two that were mapped.
-    let block = unsafe { base.add(before) };
-    if before != 0 {
-        // SAFETY: what is before the block is ours and not used. If it stays, it was never touched.
-        let _unmapped = unsafe { munmap(base.cast(), before) };
-    }
-    // SAFETY: it is inside the mapping, or just behind it.
-    let behind = unsafe { block.add(BLOCK) };
-    // SAFETY: what is behind the block is ours and not used.
-    let _unmapped = unsafe { munmap(behind.cast(), BLOCK - before) };
-    Some(block)
 }

@@ -1,0 +1,54 @@
+//! Words that are mapped from the system.
+
+use crate::mapping::{map_aligned, HUGE};
+use core::ptr::NonNull;
+use rustix::mm::{madvise, munmap, Advice};
+
+/// From so many bytes on: as the allocator does with what is large.
+pub(super) const FROM: usize = 128 << 10;
+/// What is given back at once, at most.
+pub(super) const STEP: usize = 256 << 10;
+/// No page that is not huge is larger.
+const PAGE: usize = 64 << 10;
+
+/// Memory of so many bytes; the inner none: it is not worth a mapping.
+#[expect(clippy::option_option, reason = "there is no memory, or it is somebody else's task")]
+pub(super) fn make(bytes: usize) -> Option<Option<NonNull<u8>>> {
+    if bytes < FROM {
+        return Some(None);
+    }
+    let base = map_aligned(pages(bytes))?;
+    // What does not fill a huge page at the end takes none; so none is larger than what it is for.
+    let advice = if bytes >= HUGE { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+    // SAFETY: it was just mapped. If the advice is not taken it is slower, and nothing else.
+    let _advised = unsafe { madvise(base.as_ptr().cast(), pages(bytes), advice) };
+    Some(Some(base))
+}
+
+/// Unmaps what is behind the bytes that it returns.
+///
+/// # Safety
+///
+/// `base` came from [`make`], of which so many bytes are left, and nobody uses the last [`STEP`] of them.
+pub(super) unsafe fn shrink(base: NonNull<u8>, bytes: usize) -> usize {
+    let keep = pages(bytes).saturating_sub(STEP);
+    // SAFETY: it is inside the mapping.
+    let behind = unsafe { base.add(keep) };
+    // SAFETY: nobody uses it, says the caller.
+    unsafe { free(behind, bytes - keep) };
+    keep
+}
+
+/// # Safety
+///
+/// They are the last so many bytes of what came from [`make`], and nobody uses them.
+pub(super) unsafe fn free(base: NonNull<u8>, bytes: usize) {
+    if bytes != 0 {
+        // SAFETY: these are whole pages of ours. Should it fail, they stay, and nothing else.
+        let _unmapped = unsafe { munmap(base.as_ptr().cast(), pages(bytes)) };
+    }
+}
+
+fn pages(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE)
+}
