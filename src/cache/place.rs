@@ -306,17 +306,16 @@ where
         }
         let (queues, index) = (&inner.core.queues, &inner.core.index);
         // What is known of the key, and its place, are far from any processor; until they are asked for there is something else to do.
-        let known = queues.known();
-        if let Some(known) = &known {
-            known.prefetch(hash);
-        }
-        index.prefetch(hash, &pin());
+        let guard = pin();
+        queues.known(&guard).prefetch(hash);
+        index.prefetch(hash, &guard);
+        drop(guard);
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
         let bytes = rounded(bytes);
         let node = inner.node();
         let entry = index.slab().alloc(Entry::new(key, value, expires, bytes), node);
         let entry = entry.map_err(|Entry { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
-        let came_back = known.is_some_and(|known| queues.came_back(&known, hash, group, node));
+        let came_back = queues.came_back(hash, group, node);
         let tenant = queues.tenant_if_known(group);
         if let Err(reason) = self.charge(group, bytes, node, came_back, tenant, hash) {
             inner.core.counters.rejected();

@@ -28,7 +28,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use lowwater_lru_core::{AddError, Isolated, ListLru, Memcg, NodeId, Occupancy};
+use lowwater_lru_core::{pin, AddError, Guard, Isolated, ListLru, Memcg, NodeId, Occupancy};
 
 use super::entry::{Entry, Handle};
 use super::ghost::{Ghosts, Known};
@@ -96,23 +96,23 @@ enum Fate {
 /// What it takes to remember the keys that a tenant lets go.
 pub(super) struct Remembering<'q> {
     tenant: &'q Tenant,
-    known: Known,
+    ghosts: &'q Ghosts,
     eviction: Eviction,
 }
 
 impl Remembering<'_> {
     /// Says that a key of this hash will be remembered soon.
     #[inline]
-    pub(super) fn prefetch(&self, hash: u64) {
-        self.known.prefetch(hash);
+    pub(super) fn prefetch(&self, hash: u64, guard: &Guard) {
+        self.ghosts.known(guard).prefetch(hash);
     }
 
     /// Remembers the key of this hash, which `queue` let go for its memory when its tenant had so many entries.
-    pub(super) fn remember(&self, hash: u64, queue: Queue, entries: u64) {
+    pub(super) fn remember(&self, hash: u64, queue: Queue, entries: u64, guard: &Guard) {
         // A fixed line learns nothing from what main let go.
         if self.eviction == Eviction::Adaptive || queue == Queue::Probation {
             if let Some(ghost) = self.tenant.let_go(queue, entries) {
-                self.known.remember(hash, ghost);
+                self.ghosts.known(guard).remember(hash, ghost);
             }
         }
     }
@@ -171,15 +171,16 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.tenants.forget(memcg);
     }
 
-    /// The keys that left, where they are remembered.
-    pub(super) fn known(&self) -> Option<Known> {
-        self.remembers().then(|| self.ghosts.known())
+    /// The keys that left; none where they are not remembered.
+    #[inline]
+    pub(super) fn known<'g>(&'g self, guard: &'g Guard) -> Known<'g> {
+        self.ghosts.known(guard)
     }
 
     /// Did `memcg` let go of the key of this hash, so lately that it would have been kept with a little more memory? Then that is
     /// learnt, and the key forgotten.
-    pub(super) fn came_back(&self, known: &Known, hash: u64, memcg: &Memcg, node: NodeId) -> bool {
-        let Some(ghost) = known.take(hash) else { return false };
+    pub(super) fn came_back(&self, hash: u64, memcg: &Memcg, node: NodeId) -> bool {
+        let Some(ghost) = self.known(&pin()).take(hash) else { return false };
         self.tenants.of(memcg).came_back(ghost, self.count(memcg, node), self.eviction == Eviction::Adaptive)
     }
 
@@ -366,10 +367,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
 
     /// To remember what `memcg` is about to let go; none where nothing is remembered.
     pub(super) fn remembering(&self, memcg: &Memcg) -> Option<Remembering<'_>> {
-        self.remembers().then(|| Remembering {
-            tenant: self.tenants.of(memcg),
-            known: self.ghosts.known_for(self.len()),
-            eviction: self.eviction,
+        self.remembers().then(|| {
+            self.ghosts.fit(self.len());
+            Remembering { tenant: self.tenants.of(memcg), ghosts: &self.ghosts, eviction: self.eviction }
         })
     }
 

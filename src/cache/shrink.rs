@@ -139,7 +139,7 @@ where
                 if let Some(hash) = hash {
                     self.index.prefetch(hash, &guard);
                     if let Some(remembering) = remembering {
-                        remembering.prefetch(hash);
+                        remembering.prefetch(hash, &guard);
                     }
                 }
                 *place = Some((entry, hash));
@@ -174,7 +174,7 @@ where
         let is_it = |there: &_| std::ptr::eq(there, address);
         let removed = self.out_of_index(hash, &guard, is_it, |there| there.set_cause(cause));
         if let (Some(remembering), Some(_), RemovalCause::Size) = (remembering, removed, cause) {
-            remembering.remember(hash, entry.queue(), entries);
+            remembering.remember(hash, entry.queue(), entries, &guard);
         }
         drop(guard);
         self.end(entry);
