@@ -39,6 +39,9 @@ const KINDS: usize = (*CLASSES.end() - *CLASSES.start()) as usize + 1;
 #[repr(align(64))]
 struct Unit(#[expect(dead_code, reason = "only its size counts")] [u8; 17 * 64]);
 
+/// What an index points to has five times its memory, so what it leaves unused by huge pages is as small a part of all as with a slab's.
+const BLOCKS_SMALL: usize = 1;
+
 const GEOMETRY: Geometry = Geometry::of::<Unit>();
 // In a model check segments are larger, and no index is large enough.
 #[cfg(not(lowwater_loom))]
@@ -84,7 +87,7 @@ impl Pool {
     /// An empty pool, to be [closed](Self::close); none without memory.
     pub(super) fn try_new() -> Option<NonNull<Self>> {
         let state = State {
-            blocks: Blocks::new(),
+            blocks: Blocks::new(BLOCKS_SMALL),
             chunks: Vec::new(),
             unused: NONE,
             nr: 0,

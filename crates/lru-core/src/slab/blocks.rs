@@ -29,10 +29,14 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    pub(crate) const fn new() -> Self {
+    /// None. The first `small` blocks that there will be at one time ask for no huge pages: what is not used of those that follow is then a
+    /// part of what is.
+    pub(crate) const fn new(small: usize) -> Self {
+        #[cfg(not(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri))))]
+        let _ = small;
         Self {
             #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
-            system: system::Blocks::new(),
+            system: system::Blocks::new(small),
         }
     }
 

@@ -17,6 +17,8 @@ mod sum;
 
 /// Bins of a node: the emptiest first.
 const BINS: usize = 4;
+/// What asks for huge pages then leaves a fifth of its memory unused at most.
+const BLOCKS_SMALL: usize = 4;
 
 /// See the module. Behind the slab's lock.
 pub(super) struct Pool {
@@ -79,7 +81,7 @@ impl Pool {
             chunks: Vec::new(),
             unused: NONE,
             nodes: Vec::new(),
-            blocks: Blocks::new(),
+            blocks: Blocks::new(BLOCKS_SMALL),
             bytes: 0,
             slots: 0,
             free: 0,

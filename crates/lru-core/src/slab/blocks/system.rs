@@ -6,9 +6,6 @@ use core::ptr::{self, NonNull};
 use rustix::mm::{madvise, munmap, Advice};
 
 pub(super) const BLOCK: usize = HUGE;
-/// A slab that has more blocks asks for huge pages: a fifth of its memory at most is not used yet. One that has fewer asks for none, as some
-/// systems give them to all who do not.
-const HUGE_FROM: usize = 4;
 const NONE: u32 = u32::MAX;
 /// Spare chunks, at most, and of all chunks that are mapped one in so many.
 const SPARE_MAX: usize = 32;
@@ -23,6 +20,8 @@ pub(super) struct Blocks {
     /// The first number without a block; the others are joined to it.
     unused: u32,
     mapped: usize,
+    /// Of so many none asks for a huge page.
+    small: usize,
     /// Chunks that are spare.
     spare: usize,
     /// Bytes of one.
@@ -46,8 +45,8 @@ struct Block {
 unsafe impl Send for Blocks {}
 
 impl Blocks {
-    pub(super) const fn new() -> Self {
-        Self { blocks: Vec::new(), roomy: NONE, unused: NONE, mapped: 0, spare: 0, chunk: 0, hand: 0 }
+    pub(super) const fn new(small: usize) -> Self {
+        Self { blocks: Vec::new(), roomy: NONE, unused: NONE, mapped: 0, small, spare: 0, chunk: 0, hand: 0 }
     }
 
     pub(super) fn footprint(&self) -> usize {
@@ -145,7 +144,8 @@ impl Blocks {
         };
         let base = map_aligned(BLOCK)?.as_ptr();
         self.mapped += 1;
-        let advice = if self.mapped > HUGE_FROM { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        // Some systems give huge pages to all who ask for none.
+        let advice = if self.mapped > self.small { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
         // SAFETY: it was just mapped. If the advice is not taken it is slower, or larger, and nothing else.
         let _advised = unsafe { madvise(base.cast(), BLOCK, advice) };
         let block = Block { base, out: 0, spare: 0, prev: NONE, next: NONE };
