@@ -165,6 +165,7 @@ impl ChargeAndUses {
         Self { low: [low, more], high: AtomicU8::new(high) }
     }
 
+    #[inline]
     fn charge(&self) -> Charge {
         let [low, more] = self.low;
         Charge(u32::from_le_bytes([low, more, self.high() % (1 << USES_SHIFT), 0]))
@@ -202,7 +203,15 @@ impl Charge {
     /// The other four bits say by how often two more these are to be shifted.
     const MANTISSA: u32 = 18;
 
+    #[inline]
     fn pack(bytes: u64) -> Self {
+        if bytes < 1 << Self::MANTISSA {
+            return Self(bytes as u32);
+        }
+        Self::pack_large(bytes)
+    }
+
+    fn pack_large(bytes: u64) -> Self {
         let mut shifts = 0_u32;
         let fits = |shifts: u32| bytes.div_ceil(1 << (2 * shifts)) < 1 << Self::MANTISSA;
         while shifts < 15 && !fits(shifts) {
@@ -212,6 +221,7 @@ impl Charge {
         Self(mantissa | shifts << Self::MANTISSA)
     }
 
+    #[inline]
     fn unpack(self) -> u64 {
         u64::from(self.0 & ((1 << Self::MANTISSA) - 1)) << (2 * (self.0 >> Self::MANTISSA))
     }

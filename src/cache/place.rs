@@ -10,8 +10,10 @@ use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
 
 use super::entry::{rounded, Entry, Handle};
 use super::error::{InsertError, Reason};
-use super::queues::Queues;
+use super::queues::{Queue, Queues};
+
 use super::stats::RemovalCause;
+use super::tenant::Tenant;
 use super::time::{Lifetime, Moment, Now};
 use super::{Cache, Found, Inner, Maybe};
 
@@ -315,7 +317,8 @@ where
         let node = inner.node();
         let entry = index.slab().alloc(Entry::new(key, value, expires, bytes), node);
         let entry = entry.map_err(|Entry { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
-        let came_back = queues.came_back(hash, group, node);
+        // Who is alone pays for himself in any case: he is asked later, when the answer is here.
+        let came_back = !queues.is_alone(group) && queues.came_back(hash, group, &pin());
         let tenant = queues.tenant_if_known(group);
         if let Err(reason) = self.charge(group, bytes, node, came_back, tenant, hash) {
             inner.core.counters.rejected();
@@ -337,8 +340,10 @@ where
     ) -> Result<Put<'c, K, V, S>, Unput<K, V>> {
         let core = &self.inner.core;
         let (node, expires) = (entry.node(), entry.expires());
-        // So that nothing is allocated for the list under the segment's lock.
-        core.queues.prepare(entry.queue(), group, node);
+        // So that nothing is allocated for the list under the segment's lock. Who has let something go has lists.
+        if core.queues.tenant_if_known(group).is_none_or(Tenant::is_filling) {
+            core.queues.prepare(entry.queue(), group, node);
+        }
         let mut refused = None;
         let mut cause = RemovalCause::Replaced;
         let is = |there: &Entry<K, V>, new: &Entry<K, V>| there.key == new.key;
@@ -355,7 +360,10 @@ where
             if !expected {
                 return Err(entry);
             }
-            // The list of its queue may have to be made here after all, if that one was another group's.
+            if core.queues.is_alone(group) && core.queues.came_back(hash, group, guard) {
+                entry.set_queue(Queue::Main);
+            }
+            // The list of its queue may have to be made here after all: if it was empty for long, or that one was another group's.
             there.inspect(|there| core.queues.inherit(&entry, there));
             core.queues.add(entry, group, node).map_err(|error| {
                 refused = Some(no_memory(group));

@@ -25,10 +25,10 @@
 //! queues stays; with [`SecondChance`](Eviction::SecondChance) and [`Lru`](Eviction::Lru) everything is in main; with
 //! [`Sieve`](Eviction::Sieve) the two are what its hand has yet to pass, and what it has passed.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use lowwater_lru_core::{pin, AddError, Guard, Isolated, ListLru, Memcg, NodeId, Occupancy};
+use lowwater_lru_core::{AddError, Guard, Isolated, ListLru, Memcg, NodeId, Occupancy};
 
 use super::entry::{Entry, Handle};
 use super::ghost::{Ghosts, Known};
@@ -81,8 +81,13 @@ pub(super) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     tenants: Tenants,
     /// How many entries the cache held, when last somebody counted: every time some are evicted.
     len: AtomicUsize,
+    /// The group that puts entries in: one more than its number, or [`NOBODY`], or [`SEVERAL`].
+    only: AtomicU32,
     eviction: Eviction,
 }
+
+const NOBODY: u32 = 0;
+const SEVERAL: u32 = u32::MAX;
 
 /// What becomes of an entry that was looked at.
 enum Fate {
@@ -140,6 +145,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             ghosts: Ghosts::default(),
             tenants: Tenants::default(),
             len: AtomicUsize::new(0),
+            only: AtomicU32::new(NOBODY),
             eviction,
         }
     }
@@ -179,9 +185,31 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
 
     /// Did `memcg` let go of the key of this hash, so lately that it would have been kept with a little more memory? Then that is
     /// learnt, and the key forgotten.
-    pub(super) fn came_back(&self, hash: u64, memcg: &Memcg, node: NodeId) -> bool {
-        let Some(ghost) = self.known(&pin()).take(hash) else { return false };
-        self.tenants.of(memcg).came_back(ghost, self.count(memcg, node), self.eviction == Eviction::Adaptive)
+    pub(super) fn came_back(&self, hash: u64, memcg: &Memcg, guard: &Guard) -> bool {
+        let Some(ghost) = self.known(guard).take(hash) else { return false };
+        // Of whom nothing is known, he has let nothing go.
+        self.tenants.get(memcg).is_some_and(|tenant| tenant.came_back(ghost, self.eviction == Eviction::Adaptive))
+    }
+
+    /// Is `memcg` the only group that has ever put anything in? From the first call on.
+    #[inline]
+    pub(super) fn is_alone(&self, memcg: &Memcg) -> bool {
+        let number = memcg.id().get().wrapping_add(1);
+        // Relaxed, all: it stands for itself, and whose group is another finds that out by himself.
+        let only = self.only.load(Ordering::Relaxed);
+        only == number || only != SEVERAL && self.is_first(number)
+    }
+
+    #[cold]
+    fn is_first(&self, number: u32) -> bool {
+        match self.only.compare_exchange(NOBODY, number, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => true,
+            Err(only) if only == number => true,
+            Err(_) => {
+                self.only.store(SEVERAL, Ordering::Relaxed);
+                false
+            }
+        }
     }
 
     /// The queue for an entry of `memcg` that is new, of which so much is known.

@@ -65,6 +65,8 @@ pub(super) struct Tenant {
     wanted: AtomicU32,
     /// Not 0: something was inserted since somebody last looked whether the tenant is idle.
     inserted: AtomicU32,
+    /// Entries that it had when it last let one go.
+    entries: AtomicU32,
     /// With SIEVE, a bit for each node: main is what the hand has yet to pass there, and not probation.
     turned: AtomicU64,
 }
@@ -132,22 +134,23 @@ impl Tenant {
             halve(&self.lately);
             halve(&self.wanted);
         }
+        self.entries.store(u32::try_from(entries).unwrap_or(u32::MAX), Ordering::Relaxed);
         self.fit_clock(entries);
         (!self.passes_through() || clock.is_multiple_of(PASSING_ONE_IN))
             .then(|| Ghost { queue, time: self.ticks(clock) })
     }
 
-    /// A key is inserted that was let go: is that still news, for a tenant that has `entries`? Then it learns from it, if it does.
+    /// A key is inserted that was let go: is that still news, for a tenant of this size? Then it learns from it, if it does.
     ///
     /// Probation's ghosts count until three times as many were let go as the tenant has: one that comes back by then would be kept by a
     /// cache four times as large, and was used twice in that time. Where the line is fixed, half as many again: S3-FIFO has no use for more.
     /// Main's count for a tenth, or where that is a handful, for a little more: of a hundred entries few are read in the time that it takes
     /// to go round once. Where the line between the two queues should be is told only by those near it: what came back within a tenth of the
     /// tenant's size.
-    pub(super) fn came_back(&self, ghost: Ghost, entries: u64, learns: bool) -> bool {
+    pub(super) fn came_back(&self, ghost: Ghost, learns: bool) -> bool {
         let clock = self.let_go[ghost.queue as usize].load(Ordering::Relaxed);
         let age = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % TIMES) << self.shift();
-        let entries = entries.max(SIZE_MIN);
+        let entries = u64::from(self.entries.load(Ordering::Relaxed)).max(SIZE_MIN);
         let near = entries / 10;
         let limit = match ghost.queue {
             Queue::Probation if learns => entries * GHOST_TIMES,
@@ -235,7 +238,7 @@ impl Tenant {
     }
 
     fn forget(&self) {
-        let all = [&self.share, &self.shift, &self.lately, &self.wanted, &self.inserted];
+        let all = [&self.share, &self.shift, &self.lately, &self.wanted, &self.inserted, &self.entries];
         all.into_iter().chain(&self.let_go).for_each(|tally| tally.store(0, Ordering::Relaxed));
         self.turned.store(0, Ordering::Relaxed);
     }
@@ -291,13 +294,13 @@ mod tests {
         for _ in 0..10_000 {
             let ghost = tenant.let_go(Queue::Probation, 1_000);
             if let Some(ghost) = ghost {
-                assert!(tenant.came_back(ghost, 1_000, true));
+                assert!(tenant.came_back(ghost, true));
             }
         }
         assert_eq!(tenant.share_of(1_000), 899);
         for _ in 0..10_000 {
             if let Some(ghost) = tenant.let_go(Queue::Main, 1_000) {
-                assert!(tenant.came_back(ghost, 1_000, true));
+                assert!(tenant.came_back(ghost, true));
             }
         }
         assert_eq!(tenant.share_of(1_000), 9);
@@ -319,9 +322,9 @@ mod tests {
             for _ in 0..counts - 1 {
                 tenant.let_go(queue, entries);
             }
-            assert!(tenant.came_back(ghost, entries, true));
+            assert!(tenant.came_back(ghost, true));
             tenant.let_go(queue, entries);
-            assert!(!tenant.came_back(ghost, entries, true), "{queue:?} of {entries}");
+            assert!(!tenant.came_back(ghost, true), "{queue:?} of {entries}");
         }
     }
 
@@ -333,7 +336,7 @@ mod tests {
         assert!((80..100).contains(&remembered), "first {JUDGED_BY}, then one in {PASSING_ONE_IN}: {remembered}");
         for _ in 0..PASSING_ONE_IN {
             if let Some(ghost) = tenant.let_go(Queue::Probation, 1_000) {
-                tenant.came_back(ghost, 1_000, true);
+                tenant.came_back(ghost, true);
             }
         }
         assert!(!tenant.passes_through());
@@ -350,10 +353,10 @@ mod tests {
         for _ in 0..5 * many / 2 {
             tenant.let_go(Queue::Probation, many);
         }
-        assert!(tenant.came_back(ghost, many, true), "two and a half millions of a million let go since");
+        assert!(tenant.came_back(ghost, true), "two and a half millions of a million let go since");
         for _ in 0..many {
             tenant.let_go(Queue::Probation, many);
         }
-        assert!(!tenant.came_back(ghost, many, true), "three and a half");
+        assert!(!tenant.came_back(ghost, true), "three and a half");
     }
 }
