@@ -264,10 +264,9 @@ impl<'g> View<'g> {
 
     /// Buckets from that of `hash` on, all of them once.
     #[inline]
-    fn probe(self, hash: u64) -> impl Iterator<Item = usize> {
+    fn probe(self, hash: u64) -> Probe {
         let nr = buckets(self.class);
-        let home = home(hash, nr);
-        (home..nr).chain(0..home)
+        Probe { at: home(hash, nr), nr, left: nr }
     }
 
     /// The first object of `hash` that `is_wanted` in its own bucket, for a reader.
@@ -307,6 +306,25 @@ impl<'g> View<'g> {
     pub(super) fn lock(self) -> Locked<'g> {
         self.header().lock.lock();
         Locked(self)
+    }
+}
+
+/// See [`View::probe`]. Not two ranges joined: here the first step, which mostly is the only one, asks nothing that is not needed.
+struct Probe {
+    at: usize,
+    nr: usize,
+    left: usize,
+}
+
+impl Iterator for Probe {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        let at = self.at;
+        self.at = if at + 1 == self.nr { 0 } else { at + 1 };
+        Some(at)
     }
 }
 
