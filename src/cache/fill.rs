@@ -58,9 +58,8 @@ where
                 Next::Load(duty) => {
                     let value = load()?;
                     cache.inner.core.counters.loaded();
-                    let expires = cache.inner.core.clock.end_of(lifetime);
                     return Ok(duty.done(value, |key, value| {
-                        let _kept = cache.make_and_put(key, value, hash, group, expires, &Expect::Vacant);
+                        let _kept = cache.make_and_put(key, value, hash, group, lifetime, &Expect::Vacant);
                     }));
                 }
                 Next::Again(key) => self = Self { cache, key, group, lifetime },
@@ -98,9 +97,8 @@ where
                     duty.is_task();
                     let value = load.await?;
                     cache.inner.core.counters.loaded();
-                    let expires = cache.inner.core.clock.end_of(lifetime);
                     return Ok(duty.done(value, |key, value| {
-                        let _kept = cache.make_and_put(key, value, hash, group, expires, &Expect::Vacant);
+                        let _kept = cache.make_and_put(key, value, hash, group, lifetime, &Expect::Vacant);
                     }));
                 }
                 Next::Again(key) => self = Self { cache, key, group, lifetime },

@@ -136,9 +136,8 @@ where
     ///
     /// [`InsertError`] says why, and gives the value back. What was there still is.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
-        let expires = self.cache.inner.core.clock.end_of(self.lifetime);
         let hash = self.cache.inner.core.hash(&self.key);
-        self.cache.make_and_put(self.key, value, hash, self.group, expires, &Expect::Any).map_err(|unput| {
+        self.cache.make_and_put(self.key, value, hash, self.group, self.lifetime, &Expect::Any).map_err(|unput| {
             let reason = unput.reason.expect("anything was expected");
             InsertError { reason, value: unput.value }
         })
@@ -189,6 +188,7 @@ where
                 (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
             };
             let expect = there.map_or(Expect::Vacant, Expect::Same);
+            cache.foresee(hash);
             let group = online(self.group);
             let made = cache.make(self.key, value, hash, &group, expires);
             match made.and_then(|entry| cache.put(entry, hash, &group, &guard, &expect)) {
@@ -279,9 +279,11 @@ where
         value: V,
         hash: u64,
         group: &Memcg,
-        expires: Moment,
+        lifetime: Lifetime,
         expect: &Expect<'_, K, V>,
     ) -> Result<Option<V>, Unput<K, V>> {
+        self.foresee(hash);
+        let expires = self.inner.core.clock.end_of(lifetime);
         let group = online(group);
         let entry = self.make(key, value, hash, &group, expires)?;
         let guard = pin();
@@ -289,6 +291,14 @@ where
         drop(guard);
         drop(ended);
         Ok(replaced)
+    }
+
+    /// Asks for what is known of a key, and for its place: both are far from any processor, and until they are looked at there is something
+    /// else to do.
+    pub(super) fn foresee(&self, hash: u64) {
+        let guard = pin();
+        self.inner.core.queues.known(&guard).prefetch(hash);
+        self.inner.core.index.prefetch(hash, &guard);
     }
 
     /// Weighs and charges a value, and makes an entry that is nowhere yet. It stays charged.
@@ -307,19 +317,14 @@ where
             return Err(Unput { reason: Some(reason), key, value });
         }
         let (queues, index) = (&inner.core.queues, &inner.core.index);
-        // What is known of the key, and its place, are far from any processor; until they are asked for there is something else to do.
-        let guard = pin();
-        queues.known(&guard).prefetch(hash);
-        index.prefetch(hash, &guard);
-        drop(guard);
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
         let bytes = rounded(bytes);
         let node = inner.node();
         let entry = index.slab().alloc(Entry::new(key, value, expires, bytes), node);
         let entry = entry.map_err(|Entry { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
         // Who is alone pays for himself in any case: he is asked later, when the answer is here.
-        let came_back = !queues.is_alone(group) && queues.came_back(hash, group, &pin());
         let tenant = queues.tenant_if_known(group);
+        let came_back = !queues.is_alone(group) && queues.came_back(hash, tenant, &pin());
         if let Err(reason) = self.charge(group, bytes, node, came_back, tenant, hash) {
             inner.core.counters.rejected();
             return Err(unput(entry, Some(reason)));
@@ -341,7 +346,8 @@ where
         let core = &self.inner.core;
         let (node, expires) = (entry.node(), entry.expires());
         // So that nothing is allocated for the list under the segment's lock. Who has let something go has lists.
-        if core.queues.tenant_if_known(group).is_none_or(Tenant::is_filling) {
+        let tenant = core.queues.tenant_if_known(group);
+        if tenant.is_none_or(Tenant::is_filling) {
             core.queues.prepare(entry.queue(), group, node);
         }
         let mut refused = None;
@@ -360,7 +366,7 @@ where
             if !expected {
                 return Err(entry);
             }
-            if core.queues.is_alone(group) && core.queues.came_back(hash, group, guard) {
+            if core.queues.is_alone(group) && core.queues.came_back(hash, tenant, guard) {
                 entry.set_queue(Queue::Main);
             }
             // The list of its queue may have to be made here after all: if it was empty for long, or that one was another group's.

@@ -183,12 +183,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.ghosts.known(guard)
     }
 
-    /// Did `memcg` let go of the key of this hash, so lately that it would have been kept with a little more memory? Then that is
-    /// learnt, and the key forgotten.
-    pub(super) fn came_back(&self, hash: u64, memcg: &Memcg, guard: &Guard) -> bool {
-        let Some(ghost) = self.known(guard).take(hash) else { return false };
-        // Of whom nothing is known, he has let nothing go.
-        self.tenants.get(memcg).is_some_and(|tenant| tenant.came_back(ghost, self.eviction == Eviction::Adaptive))
+    /// Did this tenant let go of the key of this hash, so lately that it would have been kept with a little more memory? Then that is
+    /// learnt, and the key forgotten. Of whom nothing is known has let nothing go.
+    #[inline]
+    pub(super) fn came_back(&self, hash: u64, tenant: Option<&Tenant>, guard: &Guard) -> bool {
+        let Some(tenant) = tenant else { return false };
+        let ghost = self.known(guard).take(hash);
+        ghost.is_some_and(|ghost| tenant.came_back(ghost, self.eviction == Eviction::Adaptive))
     }
 
     /// Is `memcg` the only group that has ever put anything in? From the first call on.

@@ -163,6 +163,7 @@ where
         let hash = core.hash(&key);
         let idles = meta.idles && core.time_to_idle.is_some();
         let expires = core.clock.end_after(meta.time_left, idles);
+        self.foresee(hash);
         let entry = self.make(key, value, hash, group, expires).ok()?;
         // Nobody has seen it yet.
         entry.pay_uses(meta.heat % PROVEN);
