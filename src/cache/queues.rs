@@ -429,3 +429,26 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.main.assert_valid();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lowwater_lru_core::MemcgTree;
+
+    #[test]
+    fn who_puts_things_in_alone_is_so_until_another_does() {
+        let tree = MemcgTree::new(1);
+        let (a, b) = (tree.root().create("a").unwrap(), tree.root().create("b").unwrap());
+        let queues = Queues::<u64, u64>::new(&(Arc::new(Nobody) as Arc<dyn Occupancy>), Eviction::default());
+        let are_alone = [&a, &a, &b, &a, &b, tree.root()].map(|memcg| queues.is_alone(memcg));
+        assert_eq!(are_alone, [true, true, false, false, false, false]);
+        let queues = Queues::<u64, u64>::new(&(Arc::new(Nobody) as Arc<dyn Occupancy>), Eviction::default());
+        assert!(queues.is_alone(tree.root()), "who has the first number, too");
+    }
+
+    struct Nobody;
+
+    impl Occupancy for Nobody {
+        fn occupied(&self, _memcg: &Memcg, _node: NodeId) {}
+    }
+}

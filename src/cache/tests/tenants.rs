@@ -38,6 +38,27 @@ fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
 }
 
 #[test]
+fn memory_moves_to_the_tenant_whose_keys_come_back() {
+    let cache = cache_of(Bytes::mib(1));
+    let runtime = cache.runtime().clone();
+    let (wide, narrow) = (runtime.group("wide").unwrap(), runtime.group("narrow").unwrap());
+    let want = |group: &Memcg, key: u64| {
+        if cache.get(&key).is_none() {
+            fill(&cache, group, key..key + 1);
+        }
+    };
+    fill(&cache, &wide, 0..2_000);
+    let mut random = 1_u64;
+    for _ in 0..60_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        want(&wide, (random >> 33) % 20_000);
+        want(&narrow, 1_000_000 + (random >> 40) % 3_000);
+    }
+    let (has, of) = (cache.len_of(&narrow), cache.len() as u64);
+    assert!(has * 10 > of * 9, "of 3,000 keys one more brings more hits than of 20,000; it has {has} of {of}");
+}
+
+#[test]
 fn a_tenants_own_max_is_paid_by_itself() {
     let cache = cache_of(Bytes::mib(2));
     let runtime = cache.runtime().clone();
