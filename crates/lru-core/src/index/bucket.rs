@@ -17,8 +17,14 @@
 //!   not find yet.
 //! - A number is never followed without its tag, so it is one of an object that was in the index after this reader came in. It is not
 //!   freed before the reader leaves.
-//! - A store changes one tag, or the count, and stores the whole word. So each is a Release: who sees another way's tag by it has what came
+//! - A store changes one tag, or a count, and stores the whole word. So each is a Release: who sees another way's tag by it has what came
 //!   before that tag. The count itself needs no order: it goes up before the tag of who is further on is there, and down after.
+//!
+//! # Who is further on
+//!
+//! Objects that found no way here are in buckets behind, and counted: eight counts of four bits, by three bits of the hash. In a bucket that
+//! one or two had to pass, seven of eight lookups of what is nowhere need not look further. A count that is full stays so, as it is not known
+//! any more by how many it is too small: that costs a look, and only hashes that are not spread lead there.
 
 mod ways;
 
@@ -34,13 +40,30 @@ const FIRST_AT: usize = if cfg!(lowwater_loom) { 8 } else { 0 };
 /// See the module.
 #[repr(align(64))]
 pub(super) struct Bucket {
-    /// Eight tags; four tags, and above them how many objects that belong here are in buckets further on.
+    /// Eight tags; four tags, and above them how many objects that belong here, or before, are in buckets further on.
     tags: [AtomicU64; 2],
     numbers: [AtomicU32; WAYS],
 }
 
 #[cfg(not(lowwater_loom))]
 const _: () = assert!(size_of::<Bucket>() == 64, "a bucket is a cache line");
+
+/// The most that a count of those further on tells.
+const PASSED_MAX: u64 = 15;
+
+/// Counts of those further on.
+pub(super) const PASSED_COUNTS: usize = 8;
+/// Which of them is that of a hash: by bits of it that choose neither its tag nor its bucket.
+#[inline]
+pub(super) fn passed_by(hash: u64) -> usize {
+    hash as usize >> 8 & (PASSED_COUNTS - 1)
+}
+
+/// Where in the second word a count is.
+#[inline]
+fn passed_at(count: usize) -> u32 {
+    u64::BITS / 2 + count as u32 * 4
+}
 
 /// The tag of a hash: not 0.
 #[inline]
@@ -67,12 +90,12 @@ impl Bucket {
         (self.tags[at / 8].load(ordering) >> (at % 8 * 8) as u32) as u8
     }
 
-    /// The first number under `tag` whose object `is_wanted`, for a reader.
+    /// The first number under the tag of `hash` whose object `is_wanted`, for a reader.
     #[inline]
-    pub(super) fn find<R>(&self, tag: u8, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Near<R> {
+    pub(super) fn find<R>(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Near<R> {
         'again: loop {
             let tags = self.tags(Ordering::Acquire);
-            let mut ways = Ways::tagged(tags, tag);
+            let mut ways = Ways::tagged(tags, tag(hash));
             while let Some(way) = ways.first() {
                 // Acquire: meets the Release in `replace`, for a number that is younger than the tag we saw.
                 let number = self.numbers[way].load(Ordering::Acquire);
@@ -88,7 +111,7 @@ impl Bucket {
                 // something done.
                 continue 'again;
             }
-            return if tags[1] >> 32 == 0 { Near::Nothing } else { Near::Further };
+            return if tags[1] >> passed_at(passed_by(hash)) & PASSED_MAX == 0 { Near::Nothing } else { Near::Further };
         }
     }
 
@@ -162,31 +185,94 @@ impl Bucket {
         word.store(tags, ordering);
     }
 
-    /// Counts an object that belongs here and is further on.
+    /// Counts an object of `hash` that belongs here, or before, and is further on.
     #[inline]
-    pub(super) fn pass(&self) {
-        let tags = self.tags[1].load(Ordering::Relaxed);
+    pub(super) fn pass(&self, hash: u64) {
         // Release: tags are stored with it, as in `take`.
         let ordering = if crate::mutated!("pass_relaxed") { Ordering::Relaxed } else { Ordering::Release };
-        self.tags[1].store(tags + (1 << 32), ordering);
+        self.count_passed(hash, 1, ordering);
     }
 
     /// Counts one less.
     #[inline]
-    pub(super) fn unpass(&self) {
-        let tags = self.tags[1].load(Ordering::Relaxed);
+    pub(super) fn unpass(&self, hash: u64) {
         // Release: as in `pass`.
         let ordering = if crate::mutated!("unpass_relaxed") { Ordering::Relaxed } else { Ordering::Release };
-        self.tags[1].store(tags - (1 << 32), ordering);
+        self.count_passed(hash, -1, ordering);
     }
 
-    /// How many objects that belong here are further on.
-    pub(super) fn passed(&self) -> u32 {
-        (self.tags[1].load(Ordering::Relaxed) >> 32) as u32
+    #[inline]
+    fn count_passed(&self, hash: u64, more: i64, ordering: Ordering) {
+        if u64::from(self.passed(hash)) < PASSED_MAX {
+            let tags = self.tags[1].load(Ordering::Relaxed);
+            self.tags[1].store(tags.wrapping_add_signed(more << passed_at(passed_by(hash))), ordering);
+        }
+    }
+
+    /// How many objects are further on that belong here, or before, and have the same count as `hash`; or many.
+    #[inline]
+    pub(super) fn passed(&self, hash: u64) -> u32 {
+        (self.tags[1].load(Ordering::Relaxed) >> passed_at(passed_by(hash)) & PASSED_MAX) as u32
+    }
+
+    /// Panics unless so many are further on, by their counts.
+    pub(super) fn assert_passed(&self, passed: [u32; PASSED_COUNTS]) {
+        for (count, nr) in passed.into_iter().enumerate() {
+            let counted = self.tags[1].load(Ordering::Relaxed) >> passed_at(count) & PASSED_MAX;
+            let is_full = counted == PASSED_MAX;
+            assert!(
+                counted == u64::from(nr) || is_full,
+                "objects beyond their bucket are counted: {nr}, and not {counted}"
+            );
+        }
     }
 
     #[cfg(lowwater_loom)]
     pub(super) fn assert_unread(&mut self) {
         self.tags.iter_mut().for_each(|word| word.with_mut(|_| ()));
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+
+    /// Of one tag, and with the count of this number.
+    fn hash(count: u64) -> u64 {
+        count << 8 | 7
+    }
+
+    fn look(bucket: &Bucket, hash: u64) -> Near<u32> {
+        bucket.find(hash, |number| (number == 100).then_some(number))
+    }
+
+    #[test]
+    fn only_those_look_further_who_may_have_passed() {
+        let bucket = Bucket::new();
+        (0..WAYS).for_each(|way| bucket.put(way, 9, way as u32));
+        for count in 0..PASSED_COUNTS as u64 {
+            assert_eq!(look(&bucket, hash(count)), Near::Nothing);
+            for nr in 1..=3 {
+                bucket.pass(hash(count));
+                assert_eq!(bucket.passed(hash(count)), nr);
+            }
+            let further = (0..PASSED_COUNTS as u64).filter(|&other| look(&bucket, hash(other)) == Near::Further);
+            assert!(further.eq([count]), "nobody else");
+            (0..3).for_each(|_| bucket.unpass(hash(count)));
+        }
+        bucket.put(3, 7, 100);
+        assert_eq!(look(&bucket, hash(5)), Near::Found(100), "those in their ways are as they were");
+        bucket.assert_passed([0; PASSED_COUNTS]);
+    }
+
+    #[test]
+    fn a_count_that_is_full_stays_so_and_harms_no_other() {
+        let bucket = Bucket::new();
+        (0..40).for_each(|_| bucket.pass(hash(6)));
+        bucket.pass(hash(7));
+        (0..40).for_each(|_| bucket.unpass(hash(6)));
+        assert_eq!([5, 6, 7].map(|count| bucket.passed(hash(count))), [0, PASSED_MAX as u32, 1]);
+        bucket.assert_passed([0, 0, 0, 0, 0, 0, 0, 1]);
+        assert_eq!(look(&bucket, hash(6)), Near::Further);
     }
 }

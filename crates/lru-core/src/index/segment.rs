@@ -3,7 +3,7 @@
 //! An object stays in the way where it was put. A segment that must grow, shrink or split is replaced by another, under its lock,
 //! and stays as it is for the readers that have it.
 
-use super::bucket::{tag, Bucket, WAYS};
+use super::bucket::{passed_by, tag, Bucket, PASSED_COUNTS, WAYS};
 use super::near::Near;
 use super::pool::{Pool, Room};
 use crate::rcu::{Queue, Queues, Retired};
@@ -274,14 +274,14 @@ impl<'g> View<'g> {
     pub(super) fn near<R>(self, hash: u64, is_wanted: impl FnMut(u32) -> Option<R>) -> Near<R> {
         #[cfg(lowwater_loom)]
         self.header().made.with(|_| ());
-        self.bucket(home(hash, buckets(self.class))).find(tag(hash), is_wanted)
+        self.bucket(home(hash, buckets(self.class))).find(hash, is_wanted)
     }
 
     /// [`near`](Self::near), in the buckets behind that. Of its own, so that what mostly happens is short.
     #[cold]
     pub(super) fn beyond<R>(self, hash: u64, mut is_wanted: impl FnMut(u32) -> Option<R>) -> Option<R> {
         for at in self.probe(hash).skip(1) {
-            match self.bucket(at).find(tag(hash), &mut is_wanted) {
+            match self.bucket(at).find(hash, &mut is_wanted) {
                 Near::Found(found) => return Some(found),
                 Near::Further => {}
                 Near::Nothing => break,
@@ -388,7 +388,7 @@ impl<'g> Locked<'g> {
             if let Some(way) = bucket.way_of(tag, &mut is_wanted) {
                 return Some(Place { bucket: at, way });
             }
-            if bucket.passed() == 0 {
+            if bucket.passed(hash) == 0 {
                 break;
             }
         }
@@ -409,7 +409,7 @@ impl<'g> Locked<'g> {
     #[inline]
     pub(super) fn put(&mut self, hash: u64, at: Place, number: u32) {
         for passed in self.0.probe(hash).take_while(|&bucket| bucket != at.bucket) {
-            self.0.bucket(passed).pass();
+            self.0.bucket(passed).pass(hash);
         }
         self.0.bucket(at.bucket).put(at.way, tag(hash), number);
         self.set_len(self.len() + 1);
@@ -425,7 +425,7 @@ impl<'g> Locked<'g> {
     pub(super) fn take(&mut self, hash: u64, at: Place) {
         self.0.bucket(at.bucket).take(at.way);
         for passed in self.0.probe(hash).take_while(|&bucket| bucket != at.bucket) {
-            self.0.bucket(passed).unpass();
+            self.0.bucket(passed).unpass(hash);
         }
         self.set_len(self.len() - 1);
     }
@@ -433,7 +433,7 @@ impl<'g> Locked<'g> {
     /// Panics unless what is in it is where it should be; `hash` of a number.
     pub(super) fn assert_valid(&self, hash: impl Fn(u32) -> u64) {
         let nr = buckets(self.0.class);
-        let mut passed = alloc::vec![0_u32; nr];
+        let mut passed = alloc::vec![[0_u32; PASSED_COUNTS]; nr];
         let mut len = 0;
         let header = self.0.header();
         assert_eq!(header.class, self.0.class, "a directory knows its segments' classes");
@@ -446,14 +446,14 @@ impl<'g> Locked<'g> {
                     "the prefix is shared"
                 );
                 for before in self.0.probe(hash).take_while(|&bucket| bucket != at) {
-                    passed[before] += 1;
+                    passed[before][passed_by(hash)] += 1;
                 }
                 len += 1;
             });
         }
         assert_eq!(len, self.len(), "objects are counted");
         for (at, passed) in passed.into_iter().enumerate() {
-            assert_eq!(self.0.bucket(at).passed(), passed, "objects beyond their bucket are counted");
+            self.0.bucket(at).assert_passed(passed);
         }
     }
 }
