@@ -11,7 +11,6 @@ use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
 use super::entry::{rounded, Entry, Handle};
 use super::error::{InsertError, Reason};
 use super::queues::{Queue, Queues};
-
 use super::stats::RemovalCause;
 use super::tenant::Tenant;
 use super::time::{Lifetime, Moment, Now};

@@ -40,7 +40,7 @@ const KINDS: usize = (*CLASSES.end() - *CLASSES.start()) as usize + 1;
 struct Unit(#[expect(dead_code, reason = "only its size counts")] [u8; 17 * 64]);
 
 /// What an index points to has five times its memory, so what it leaves unused by huge pages is as small a part of all as with a slab's.
-const BLOCKS_SMALL: usize = 1;
+const BLOCKS_SMALL: usize = 2;
 
 const GEOMETRY: Geometry = Geometry::of::<Unit>();
 // In a model check segments are larger, and no index is large enough.

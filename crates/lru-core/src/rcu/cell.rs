@@ -14,8 +14,8 @@ mod tests;
 
 /// A value that is read without a lock, and replaced as a whole; or none.
 ///
-/// Who reads it holds a [`Guard`], and writes nothing that others write. What was replaced is dropped, on whichever thread, soon after those
-/// who may still read it have left.
+/// Who reads it holds a [`Guard`], and writes nothing that others write. What was replaced is dropped when those have left who may still read it:
+/// by whoever replaced it, as soon as he has no guard, or if others are inside then, with what is retired next, on whichever thread.
 ///
 /// ```
 /// use lowwater_lru_core::{pin, RcuCell};
