@@ -18,7 +18,7 @@
 //! its memory comes as it is touched, in huge pages, so that no insert has to wait for all of it to be cleared; that of one that was replaced
 //! goes back a part at a time. Readers of the table write nothing that others write.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use lowwater_lru_core::{pin, Guard, RcuCell, Words};
@@ -38,6 +38,9 @@ pub(super) const BYTES_PER_ENTRY: usize = WORDS * size_of::<u64>() / ENTRIES_PER
 const SLACK_MAX: usize = 2;
 /// Buckets of the smallest table.
 const BUCKETS_MIN: usize = 16;
+/// A part of a table that was replaced goes back for so many ghosts: one in an insert, which lets go of as many, as it may take 50 us, and
+/// interrupt others.
+const GHOSTS_PER_PART: u32 = 8;
 /// Times on the clock of a ghost, after which they begin again.
 pub(super) const TIMES: u32 = 1 << 13;
 
@@ -68,6 +71,8 @@ struct Waste {
     tables: Mutex<Vec<Words>>,
     /// Is there any? Only so that the lock is mostly not asked for.
     some: AtomicBool,
+    /// Ghosts since there was.
+    ghosts: AtomicU32,
 }
 
 /// The table as it is when this is made.
@@ -167,6 +172,9 @@ impl Waste {
 
     #[cold]
     fn free_some_slow(&self) {
+        if self.ghosts.fetch_add(1, Ordering::Relaxed) % GHOSTS_PER_PART != 0 {
+            return;
+        }
         let Some(mut tables) = self.tables.try_lock() else { return };
         let Some(mut last) = tables.pop() else { return self.some.store(false, Ordering::Relaxed) };
         if last.shrink() {
@@ -392,6 +400,8 @@ mod tests {
         remember(&ghosts, 1_000, hash(0), left(0));
         let less = ghosts.footprint();
         assert!(less < full && less > full / 2, "{less} of {full} bytes");
+        (1..GHOSTS_PER_PART).for_each(|_| remember(&ghosts, 1_000, hash(0), left(0)));
+        assert_eq!(ghosts.footprint(), less, "not with each ghost");
         (0..100).for_each(|_| remember(&ghosts, 1_000, hash(0), left(0)));
         assert!(ghosts.footprint() < 10_000, "{} bytes", ghosts.footprint());
     }

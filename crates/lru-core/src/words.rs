@@ -62,8 +62,8 @@ impl Words {
         Some(Self { first, len, is_mapped: false })
     }
 
-    /// Gives the last words' memory back: 256 KiB of it where they are mapped, so that nobody has to wait for all of many; else all. Are there
-    /// words left?
+    /// Gives the last words' memory back: 2 MiB of it at most where they are mapped, so that nobody has to wait for all of many; else all. Are
+    /// there words left?
     pub fn shrink(&mut self) -> bool {
         #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
         if self.is_mapped {

@@ -6,8 +6,8 @@ use rustix::mm::{madvise, munmap, Advice};
 
 /// From so many bytes on: as the allocator does with what is large.
 pub(super) const FROM: usize = 128 << 10;
-/// What is given back at once, at most.
-pub(super) const STEP: usize = 256 << 10;
+/// What is given back at once, at most: one huge page, and no part of one.
+pub(super) const STEP: usize = HUGE;
 /// No page that is not huge is larger.
 const PAGE: usize = 64 << 10;
 
@@ -31,7 +31,7 @@ pub(super) fn make(bytes: usize) -> Option<Option<NonNull<u8>>> {
 ///
 /// `base` came from [`make`], of which so many bytes are left, and nobody uses the last [`STEP`] of them.
 pub(super) unsafe fn shrink(base: NonNull<u8>, bytes: usize) -> usize {
-    let keep = pages(bytes).saturating_sub(STEP);
+    let keep = bytes.saturating_sub(1) / STEP * STEP;
     // SAFETY: it is inside the mapping.
     let behind = unsafe { base.add(keep) };
     // SAFETY: nobody uses it, says the caller.
