@@ -172,7 +172,7 @@ impl Waste {
 
     #[cold]
     fn free_some_slow(&self) {
-        if self.ghosts.fetch_add(1, Ordering::Relaxed) % GHOSTS_PER_PART != 0 {
+        if !self.ghosts.fetch_add(1, Ordering::Relaxed).is_multiple_of(GHOSTS_PER_PART) {
             return;
         }
         let Some(mut tables) = self.tables.try_lock() else { return };
