@@ -213,8 +213,10 @@ impl Bucket<'_> {
     fn remember(self, hash: u64, ghost: Ghost) {
         // Relaxed, all of these, and in `take`: a word stands for itself; of two who write a bucket, either may win.
         let mut moved = tag(hash) << TAG_SHIFT | pack(ghost);
-        for word in self.0 {
-            let there = word.load(Ordering::Relaxed);
+        for (at, word) in self.0.iter().enumerate() {
+            // Memory that is first read is first the system's page of zeros, and the write after it interrupts all who may have seen that: so
+            // the first touch writes.
+            let there = if at == 0 { word.swap(moved, Ordering::Relaxed) } else { word.load(Ordering::Relaxed) };
             word.store(there << SLOT | moved, Ordering::Relaxed);
             moved = there >> (u64::BITS - SLOT);
             if moved == 0 {
