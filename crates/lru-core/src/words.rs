@@ -42,20 +42,15 @@ unsafe impl Send for Words {}
 unsafe impl Sync for Words {}
 
 impl Words {
-    /// No words, and no memory.
-    pub const fn none() -> Self {
-        Self { first: NonNull::dangling(), len: 0, is_mapped: false }
-    }
-
     /// So many words, all zero. O(1) where they are mapped, else O(`len`). None without memory, or addresses.
     pub fn try_new(len: usize) -> Option<Self> {
         let layout = layout(len)?;
         #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
-        if let Some(first) = mapped::make(layout.size())? {
-            return Some(Self { first: first.cast(), len, is_mapped: true });
+        if layout.size() >= mapped::FROM {
+            return Some(Self { first: mapped::make(layout.size())?.cast(), len, is_mapped: true });
         }
         if layout.size() == 0 {
-            return Some(Self::none());
+            return Some(Self::default());
         }
         // SAFETY: the size is not 0.
         let first = NonNull::new(unsafe { alloc_zeroed(layout) })?.cast();
@@ -107,6 +102,13 @@ impl Deref for Words {
     fn deref(&self) -> &[AtomicU64] {
         // SAFETY: there are so many words, zero when they were made, which is a value of each, and nobody else frees them.
         unsafe { NonNull::slice_from_raw_parts(self.first, self.len).as_ref() }
+    }
+}
+
+impl Default for Words {
+    /// No words, and no memory.
+    fn default() -> Self {
+        Self { first: NonNull::dangling(), len: 0, is_mapped: false }
     }
 }
 

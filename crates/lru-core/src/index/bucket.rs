@@ -203,9 +203,9 @@ impl Bucket {
 
     #[inline]
     fn count_passed(&self, hash: u64, more: i64, ordering: Ordering) {
-        if u64::from(self.passed(hash)) < PASSED_MAX {
-            let tags = self.tags[1].load(Ordering::Relaxed);
-            self.tags[1].store(tags.wrapping_add_signed(more << passed_at(passed_by(hash))), ordering);
+        let (tags, at) = (self.tags[1].load(Ordering::Relaxed), passed_at(passed_by(hash)));
+        if tags >> at & PASSED_MAX != PASSED_MAX {
+            self.tags[1].store(tags.wrapping_add_signed(more << at), ordering);
         }
     }
 

@@ -141,8 +141,8 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
         let old = self.held.load(Ordering::Relaxed);
         // SAFETY: as in `load`; nothing is read.
         let value = (!old.is_null()).then(|| unsafe { &raw const (*old).value });
-        // Release: meets the Acquire in `load`. Acquire: of the one that is retired, as there.
-        let success = if crate::mutated!("cell_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
+        // Release: meets the Acquire in `load`, and in `clear`. Who is replaced was loaded, so it is known as it was made.
+        let success = if crate::mutated!("cell_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         let is_it = value == there.map(ptr::from_ref)
             && self.held.compare_exchange(old, by, success, Ordering::Relaxed).is_ok();
         if is_it {
@@ -156,8 +156,9 @@ impl<T: Send + Sync + 'static> RcuCell<T> {
 
     /// Leaves nothing.
     pub fn clear(&self, guard: &Guard) {
-        // Acquire: of what is retired, as in `load`.
-        Self::retire(self.held.swap(ptr::null_mut(), Ordering::Acquire), guard);
+        // Acquire: meets the Release in `replace`, as what is retired is written to.
+        let ordering = if crate::mutated!("clear_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
+        Self::retire(self.held.swap(ptr::null_mut(), ordering), guard);
     }
 
     /// What this cell does not have any more, or null.

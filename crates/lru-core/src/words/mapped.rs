@@ -4,25 +4,21 @@ use crate::mapping::{map_aligned, HUGE};
 use core::ptr::NonNull;
 use rustix::mm::{madvise, munmap, Advice};
 
-/// From so many bytes on: as the allocator does with what is large.
+/// A mapping is worth its calls from so many bytes on: where the allocator has one for itself.
 pub(super) const FROM: usize = 128 << 10;
 /// What is given back at once, at most: one huge page, and no part of one.
 pub(super) const STEP: usize = HUGE;
 /// No page that is not huge is larger.
 const PAGE: usize = 64 << 10;
 
-/// Memory of so many bytes; the inner none: it is not worth a mapping.
-#[expect(clippy::option_option, reason = "there is no memory, or it is somebody else's task")]
-pub(super) fn make(bytes: usize) -> Option<Option<NonNull<u8>>> {
-    if bytes < FROM {
-        return Some(None);
-    }
+/// Memory of so many bytes.
+pub(super) fn make(bytes: usize) -> Option<NonNull<u8>> {
     let base = map_aligned(pages(bytes))?;
     // What does not fill a huge page at the end takes none; so none is larger than what it is for.
     let advice = if bytes >= HUGE { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
     // SAFETY: it was just mapped. If the advice is not taken it is slower, and nothing else.
     let _advised = unsafe { madvise(base.as_ptr().cast(), pages(bytes), advice) };
-    Some(Some(base))
+    Some(base)
 }
 
 /// Unmaps what is behind the bytes that it returns.

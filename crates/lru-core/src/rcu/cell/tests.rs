@@ -123,6 +123,29 @@ mod stories {
         }
     }
 
+    /// Who clears beside who puts a value there: it is left, or taken out and freed.
+    fn a_clear_beside_the_first_value() {
+        let cell = Arc::new(RcuCell::new());
+        let other = {
+            let cell = cell.clone();
+            thread::spawn(move || cell.clear(&pin()))
+        };
+        assert!(cell.replace(None, 1, &pin()));
+        other.join().unwrap();
+        assert!(matches!(cell.load(&pin()), None | Some(1)));
+    }
+
+    #[test]
+    fn what_is_cleared_is_seen_as_it_was_made() {
+        model(a_clear_beside_the_first_value);
+    }
+
+    #[test]
+    #[should_panic]
+    fn or_not_without_the_acquire() {
+        with_mutant("clear_relaxed", || model(a_clear_beside_the_first_value));
+    }
+
     #[test]
     fn a_reader_finds_the_one_or_the_other_whole() {
         model(a_reader_beside_a_replacement);

@@ -1,0 +1,42 @@
+//! A value that is replaced as a whole, against an allocator that fails, and with nobody else who retires anything.
+
+// crossbeam-epoch, which is the read side with `lowwater_epoch`, ends the process where there is no memory, and frees when it likes.
+#![cfg(all(not(lowwater_loom), not(lowwater_epoch), any(not(feature = "std"), target_os = "linux")))]
+
+mod faulty;
+
+use faulty::refused_after;
+use lowwater_lru_core::{pin, RcuCell, Words};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+struct Counted(u32);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// One test, so that nobody is inside beside it.
+#[test]
+fn a_value_goes_with_the_last_of_its_readers_and_stays_where_there_is_no_memory_for_the_next() {
+    let cell = RcuCell::new();
+    assert!(cell.replace(None, Counted(1), &pin()));
+    let guard = pin();
+    let (replaced, came) = refused_after(0, || cell.replace(cell.load(&guard), Counted(2), &guard));
+    assert!(came && !replaced, "what is to come needs memory");
+    assert_eq!((cell.load(&guard).unwrap().0, DROPPED.load(Ordering::Relaxed)), (1, 1), "only the new one is dropped");
+    for n in 2..5 {
+        let guard = pin();
+        assert!(cell.replace(cell.load(&guard), Counted(n), &guard));
+    }
+    assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "there is a reader from before");
+    drop(guard);
+    // Nobody waits for a batch: the next that is replaced takes those before with it.
+    cell.clear(&pin());
+    assert_eq!(DROPPED.load(Ordering::Relaxed), 5);
+    let (words, came) = refused_after(0, || Words::try_new(100));
+    assert!(came && words.is_none());
+}
