@@ -60,7 +60,6 @@ pub(super) struct Ghosts {
 }
 
 struct Table {
-    buckets: usize,
     words: Words,
     waste: Arc<Waste>,
 }
@@ -95,7 +94,7 @@ impl Ghosts {
     pub(super) fn fit(&self, len: usize) {
         let guard = pin();
         let there = self.table.load(&guard);
-        if !there.is_some_and(|table| fits(table.buckets, len)) {
+        if !there.is_some_and(|table| fits(table.buckets().len(), len)) {
             self.resize(there, len, &guard);
         }
     }
@@ -115,11 +114,10 @@ impl Ghosts {
 
     #[cold]
     fn resize(&self, there: Option<&Table>, len: usize, guard: &Guard) {
-        let buckets = buckets_for(len);
-        let Some(words) = Words::try_new(buckets * WORDS) else { return };
+        let Some(words) = Words::try_new(buckets_for(len) * WORDS) else { return };
         let waste = there.map_or_else(Arc::default, |table| Arc::clone(&table.waste));
         // Another thread may be faster; then its table is as good.
-        let _is_ours = self.table.replace(there, Table { buckets, words, waste }, guard);
+        let _is_ours = self.table.replace(there, Table { words, waste }, guard);
     }
 }
 
@@ -152,7 +150,7 @@ impl Known<'_> {
 impl Drop for Table {
     /// With a table in its place its memory is given back by those who use that; else at once.
     fn drop(&mut self) {
-        self.waste.take(std::mem::replace(&mut self.words, Words::none()));
+        self.waste.take(std::mem::take(&mut self.words));
     }
 }
 
@@ -193,8 +191,14 @@ impl Table {
     /// Of any number of buckets: the low half of the hash, taken as a fraction of them.
     #[inline]
     fn bucket(&self, hash: u64) -> Bucket<'_> {
-        let at = ((hash & 0xffff_ffff) * self.buckets as u64) >> 32;
-        Bucket(&self.words.as_chunks().0[at as usize])
+        let buckets = self.buckets();
+        let at = ((hash & 0xffff_ffff) * buckets.len() as u64) >> 32;
+        Bucket(&buckets[at as usize])
+    }
+
+    #[inline]
+    fn buckets(&self) -> &[[AtomicU64; WORDS]] {
+        self.words.as_chunks().0
     }
 }
 
@@ -369,7 +373,7 @@ mod tests {
     #[test]
     fn the_table_follows_the_number_of_entries() {
         let ghosts = Ghosts::default();
-        let buckets = || ghosts.table.load(&pin()).map_or(0, |table| table.buckets);
+        let buckets = || ghosts.table.load(&pin()).map_or(0, |table| table.buckets().len());
         let mut n = 0;
         for (len, expected) in
             [(0, 16), (10, 16), (1_000, 250), (2_000, 250), (3_000, 750), (100, 25), (50, 25), (0, 25)]
@@ -406,6 +410,22 @@ mod tests {
         assert_eq!(ghosts.footprint(), less, "not with each ghost");
         (0..100).for_each(|_| remember(&ghosts, 1_000, hash(0), left(0)));
         assert!(ghosts.footprint() < 10_000, "{} bytes", ghosts.footprint());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn each_page_of_a_table_is_touched_by_a_write_first() {
+        fn faults() -> u64 {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+            // The eighth after the name, which may have spaces in it.
+            stat.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()
+        }
+        let (ghosts, pages) = (Ghosts::default(), 256);
+        ghosts.fit(pages * 4_096 / BYTES_PER_ENTRY);
+        let (guard, before) = (pin(), faults());
+        (0..20_000).for_each(|n| ghosts.known(&guard).remember(hash(n), left(0)));
+        let taken = faults() - before;
+        assert!(taken < pages as u64 * 3 / 2, "{taken} faults for {pages} pages; two each where a read comes first");
     }
 
     #[test]
