@@ -15,8 +15,8 @@ const LOOKS_MAX: usize = 64;
 
 pub(super) struct Blocks {
     blocks: Vec<Block>,
-    /// The first that has room; the others are joined to it.
-    roomy: u32,
+    /// The first that has room, of those with spare chunks, which go first, and of those without; the others are joined to it.
+    roomy: [u32; 2],
     /// The first number without a block; the others are joined to it.
     unused: u32,
     mapped: usize,
@@ -46,7 +46,7 @@ unsafe impl Send for Blocks {}
 
 impl Blocks {
     pub(super) const fn new(small: usize) -> Self {
-        Self { blocks: Vec::new(), roomy: NONE, unused: NONE, mapped: 0, small, spare: 0, chunk: 0, hand: 0 }
+        Self { blocks: Vec::new(), roomy: [NONE; 2], unused: NONE, mapped: 0, small, spare: 0, chunk: 0, hand: 0 }
     }
 
     pub(super) fn footprint(&self) -> usize {
@@ -54,10 +54,11 @@ impl Blocks {
     }
 
     pub(super) fn get(&mut self, bytes: usize) -> Option<(NonNull<u8>, u32)> {
-        if self.roomy == NONE {
+        if self.roomy == [NONE; 2] {
             self.add()?;
         }
-        let at = self.roomy;
+        let at = self.roomy.into_iter().find(|&at| at != NONE)?;
+        self.unlink(at);
         let block = &mut self.blocks[at as usize];
         let chunk = match block.spare {
             0 => block.out.trailing_ones(),
@@ -68,8 +69,8 @@ impl Blocks {
         block.out |= 1 << chunk;
         // SAFETY: the bit is of a chunk inside the block.
         let base = unsafe { block.base.add(chunk as usize * bytes) };
-        if block.out == all(bytes) {
-            self.unlink(at);
+        if block.out != all(bytes) {
+            self.link(at);
         }
         Some((NonNull::new(base)?, at))
     }
@@ -80,15 +81,16 @@ impl Blocks {
     pub(super) unsafe fn put(&mut self, base: NonNull<u8>, bytes: usize, at: u32) {
         let block = &mut self.blocks[at as usize];
         let was_full = block.out == all(bytes);
+        if !was_full {
+            self.unlink(at);
+        }
+        let block = &mut self.blocks[at as usize];
         let chunk = (base.as_ptr().addr() - block.base.addr()) / bytes;
         block.out &= !(1 << chunk);
         if block.out == 0 {
             self.spare -= core::mem::take(&mut block.spare).count_ones() as usize;
             let base = core::mem::replace(&mut block.base, ptr::null_mut());
-            if !was_full {
-                self.unlink(at);
-            }
-            self.blocks[at as usize].next = core::mem::replace(&mut self.unused, at);
+            block.next = core::mem::replace(&mut self.unused, at);
             self.mapped -= 1;
             // SAFETY: it was mapped with this size, and no chunk of it is out.
             let _unmapped = unsafe { munmap(base.cast(), BLOCK) };
@@ -97,32 +99,40 @@ impl Blocks {
         block.spare |= 1 << chunk;
         self.spare += 1;
         self.chunk = bytes;
-        if was_full {
-            self.link(at);
-        }
-        if self.spare > SPARE_MAX.min(self.mapped * (BLOCK / bytes) / SPARE_PARTS) {
-            self.give_some_spare_back();
+        self.link(at);
+        let most = SPARE_MAX.min(self.mapped * (BLOCK / bytes) / SPARE_PARTS);
+        if self.spare > most {
+            self.give_some_spare_back(most / 2);
         }
     }
 
-    /// The spare chunks of the next block that has some.
-    fn give_some_spare_back(&mut self) {
+    /// The spare chunks of the next block that has some, but for so many of all.
+    fn give_some_spare_back(&mut self, keep: usize) {
         for _ in 0..LOOKS_MAX.min(self.blocks.len()) {
             self.hand = (self.hand + 1) % self.blocks.len();
             if self.blocks[self.hand].spare != 0 {
-                return self.give_spare_back(self.hand);
+                return self.give_spare_back(self.hand, keep);
             }
         }
     }
 
     pub(super) fn give_all_spare_back(&mut self) {
-        (0..self.blocks.len()).for_each(|at| self.give_spare_back(at));
+        (0..self.blocks.len()).for_each(|at| self.give_spare_back(at, 0));
     }
 
-    /// A call for each run of chunks.
-    fn give_spare_back(&mut self, at: usize) {
-        let block = &mut self.blocks[at];
-        let mut spare = core::mem::take(&mut block.spare);
+    /// Those of a block, until so many of all are left. A call for each run of chunks.
+    fn give_spare_back(&mut self, at: usize, keep: usize) {
+        let mut spare = self.blocks[at].spare;
+        while spare != 0 && self.spare - (spare.count_ones() as usize) < keep {
+            spare &= spare - 1;
+        }
+        if spare == 0 {
+            return;
+        }
+        self.unlink(at as u32);
+        self.blocks[at].spare &= !spare;
+        self.link(at as u32);
+        let block = &self.blocks[at];
         self.spare -= spare.count_ones() as usize;
         while spare != 0 {
             let first = spare.trailing_zeros();
@@ -159,22 +169,32 @@ impl Blocks {
     }
 
     fn link(&mut self, at: u32) {
-        let next = core::mem::replace(&mut self.roomy, at);
+        let list = self.blocks[at as usize].list();
+        let next = core::mem::replace(&mut self.roomy[list], at);
         (self.blocks[at as usize].prev, self.blocks[at as usize].next) = (NONE, next);
         if next != NONE {
             self.blocks[next as usize].prev = at;
         }
     }
 
+    /// Before its spare chunks become some, or none.
     fn unlink(&mut self, at: u32) {
+        let list = self.blocks[at as usize].list();
         let (prev, next) = (self.blocks[at as usize].prev, self.blocks[at as usize].next);
         match prev {
-            NONE => self.roomy = next,
+            NONE => self.roomy[list] = next,
             prev => self.blocks[prev as usize].next = next,
         }
         if next != NONE {
             self.blocks[next as usize].prev = prev;
         }
+    }
+}
+
+impl Block {
+    /// That where it is while it has room.
+    fn list(&self) -> usize {
+        usize::from(self.spare == 0)
     }
 }
 
@@ -186,4 +206,55 @@ fn all(bytes: usize) -> u32 {
 /// So many bits, at least one.
 fn run(nr: u32) -> u32 {
     u32::MAX >> (32 - nr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: usize = BLOCK / 32;
+
+    #[test]
+    fn some_is_spare_when_all_that_is_is_in_one_block() {
+        let mut blocks = Blocks::new(usize::MAX);
+        let out: Vec<_> = (0..5 * 32).map(|_| blocks.get(CHUNK).expect("memory")).collect();
+        let mut least = usize::MAX;
+        for (nr, &(base, at)) in (1..).zip(&out[64..95]) {
+            // SAFETY: it came from there, and goes back once.
+            unsafe { blocks.put(base, CHUNK, at) };
+            least = least.min(if nr < 5 { usize::MAX } else { blocks.spare });
+            assert!(blocks.spare <= 10, "one in 16 at most, not {}", blocks.spare);
+        }
+        assert_eq!(least, 5, "half of them");
+        for (base, at) in
+            out.into_iter().enumerate().filter_map(|(nr, chunk)| (!(64..95).contains(&nr)).then_some(chunk))
+        {
+            // SAFETY: it came from there, and was not given back above.
+            unsafe { blocks.put(base, CHUNK, at) };
+        }
+        assert!(blocks.mapped == 0 && blocks.spare == 0);
+    }
+
+    #[test]
+    fn what_is_spare_is_used_before_what_the_system_would_have_to_give() {
+        let mut blocks = Blocks::new(usize::MAX);
+        let out: Vec<_> = (0..3 * 32).map(|_| blocks.get(CHUNK).expect("memory")).collect();
+        // The seventh is too many: its block, which the hand comes to, has none then, but the others have all that may be.
+        for at in [0, 1, 2, 64, 65, 66, 32] {
+            // SAFETY: it came from there, and goes back once.
+            unsafe { blocks.put(out[at].0, CHUNK, out[at].1) };
+        }
+        assert_eq!(blocks.spare, 6);
+        for left in (0..6).rev() {
+            let got = blocks.get(CHUNK).expect("memory");
+            assert!(blocks.spare == left && got.1 != 1, "{} chunks are spare, and {left} would do", blocks.spare);
+        }
+        assert_eq!(blocks.get(CHUNK).expect("memory"), out[32], "what is left is there, too");
+        assert!(blocks.roomy == [NONE; 2] && blocks.mapped == 3);
+        for (base, at) in out {
+            // SAFETY: all are out again, and each goes back once.
+            unsafe { blocks.put(base, CHUNK, at) };
+        }
+        assert!(blocks.roomy == [NONE; 2] && blocks.mapped == 0 && blocks.spare == 0);
+    }
 }
