@@ -7,7 +7,7 @@
 //!     else                            the runtime's charge, with its direct reclaim
 //! ```
 //!
-//! What is given back while room is made stays in the processor's stock for the next inserts of that tenant, which let nothing go: so a
+//! What is given back while room is made mostly stays in the processor's stock for the next inserts of that tenant, which let nothing go: so a
 //! cache that is full stays full at a steady pace, and the reclaimer sleeps. An insert lets go of 16 entries at most, unless it comes to
 //! direct reclaim.
 
@@ -47,7 +47,6 @@ where
         group: &Memcg,
         bytes: Bytes,
         node: NodeId,
-        came_back: bool,
         tenant: Option<&Tenant>,
         hash: u64,
     ) -> Result<(), Reason> {
@@ -55,14 +54,14 @@ where
         if core.index.slab().waiting() > self.waiting_low() {
             self.help_readers(group, bytes)?;
         }
-        // Who would use more shall not live on what was taken from himself; and who only passes through shall not have what is free.
+        // Who only passes through shall not have what is free.
         let passes = tenant.is_some_and(Tenant::inserts);
-        if !came_back && !passes && group.try_charge_from_stock(bytes) {
+        if !passes && group.try_charge_from_stock(bytes) {
             return Ok(());
         }
         for _ in 0..ROOMS_MAX {
             let Some(limit) = self.short(group, bytes, passes) else { break };
-            core.make_room(&Want { runtime, memcg: group, limit, node, came_back, passes, random: hash });
+            core.make_room(&Want { runtime, memcg: group, limit, node, bytes, tenant, passes, random: hash });
         }
         if group.try_charge_from_stock(bytes) {
             return Ok(());

@@ -321,14 +321,12 @@ where
         let node = inner.node();
         let entry = index.slab().alloc(Entry::new(key, value, expires, bytes), node);
         let entry = entry.map_err(|Entry { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
-        // Who is alone pays for himself in any case: he is asked later, when the answer is here.
         let tenant = queues.tenant_if_known(group);
-        let came_back = !queues.is_alone(group) && queues.came_back(hash, tenant, &pin());
-        if let Err(reason) = self.charge(group, bytes, node, came_back, tenant, hash) {
+        if let Err(reason) = self.charge(group, bytes, node, tenant, hash) {
             inner.core.counters.rejected();
             return Err(unput(entry, Some(reason)));
         }
-        entry.set_queue(queues.choose(group, tenant, node, came_back));
+        entry.set_queue(queues.choose(group, tenant, node));
         Ok(entry)
     }
 
@@ -365,15 +363,20 @@ where
             if !expected {
                 return Err(entry);
             }
-            if core.queues.is_alone(group) && core.queues.came_back(hash, tenant, guard) {
+            let came_back = core.queues.came_back(hash, tenant, guard);
+            if came_back {
                 entry.set_queue(Queue::Main);
             }
+            let bytes = entry.charge();
             // The list of its queue may have to be made here after all: if it was empty for long, or that one was another group's.
             there.inspect(|there| core.queues.inherit(&entry, there));
             core.queues.add(entry, group, node).map_err(|error| {
                 refused = Some(no_memory(group));
                 error.into_handle()
             })?;
+            if let Some(tenant) = tenant.filter(|_| !came_back && there.is_none()) {
+                core.queues.owes(group, tenant, bytes);
+            }
             Ok(there.and_then(|there| {
                 if core.has_expired(there) {
                     cause = RemovalCause::Expired;

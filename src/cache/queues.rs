@@ -28,7 +28,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use lowwater_lru_core::{AddError, Guard, Isolated, ListLru, Memcg, NodeId, Occupancy};
+use lowwater_lru_core::{AddError, Bytes, Guard, Isolated, ListLru, Memcg, MemcgId, NodeId, Occupancy};
 
 use super::entry::{Entry, Handle};
 use super::ghost::{Ghosts, Known};
@@ -81,13 +81,12 @@ pub(super) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     tenants: Tenants,
     /// How many entries the cache held, when last somebody counted: every time some are evicted.
     len: AtomicUsize,
-    /// The group that puts entries in: one more than its number, or [`NOBODY`], or [`SEVERAL`].
-    only: AtomicU32,
+    /// One who owes much: one more than its number, or [`NOBODY`].
+    debtor: AtomicU32,
     eviction: Eviction,
 }
 
 const NOBODY: u32 = 0;
-const SEVERAL: u32 = u32::MAX;
 
 /// What becomes of an entry that was looked at.
 enum Fate {
@@ -145,7 +144,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             ghosts: Ghosts::default(),
             tenants: Tenants::default(),
             len: AtomicUsize::new(0),
-            only: AtomicU32::new(NOBODY),
+            debtor: AtomicU32::new(NOBODY),
             eviction,
         }
     }
@@ -192,31 +191,25 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         ghost.is_some_and(|ghost| tenant.came_back(ghost, self.eviction == Eviction::Adaptive))
     }
 
-    /// Is `memcg` the only group that has ever put anything in? From the first call on.
+    /// A new entry of so many bytes was put in for `memcg`, of which this is known, and its key had not come back.
     #[inline]
-    pub(super) fn is_alone(&self, memcg: &Memcg) -> bool {
-        let number = memcg.id().get().wrapping_add(1);
-        // Relaxed, all: it stands for itself, and whose group is another finds that out by himself.
-        let only = self.only.load(Ordering::Relaxed);
-        only == number || only != SEVERAL && self.is_first(number)
-    }
-
-    #[cold]
-    fn is_first(&self, number: u32) -> bool {
-        match self.only.compare_exchange(NOBODY, number, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => true,
-            Err(only) if only == number => true,
-            Err(_) => {
-                self.only.store(SEVERAL, Ordering::Relaxed);
-                false
-            }
+    pub(super) fn owes(&self, memcg: &Memcg, tenant: &Tenant, bytes: Bytes) {
+        tenant.owes(bytes);
+        if tenant.owes_much(bytes) {
+            // Relaxed, here and in `debtor`: a hint.
+            self.debtor.store(memcg.id().get().wrapping_add(1), Ordering::Relaxed);
         }
     }
 
+    /// One who owed much lately, if somebody did since this was last asked.
+    pub(super) fn debtor(&self) -> Option<MemcgId> {
+        let debtor = self.debtor.swap(NOBODY, Ordering::Relaxed);
+        (debtor != NOBODY).then(|| MemcgId::new(debtor - 1))
+    }
+
     /// The queue for an entry of `memcg` that is new, of which so much is known.
-    pub(super) fn choose(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId, came_back: bool) -> Queue {
+    pub(super) fn choose(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId) -> Queue {
         match self.eviction {
-            Eviction::Adaptive | Eviction::S3Fifo if came_back => Queue::Main,
             Eviction::Adaptive => {
                 if tenant.is_some_and(|tenant| !tenant.is_filling()) {
                     return Queue::Probation;
@@ -427,28 +420,5 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     pub(super) fn assert_valid(&self) {
         self.probation.assert_valid();
         self.main.assert_valid();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lowwater_lru_core::MemcgTree;
-
-    #[test]
-    fn who_puts_things_in_alone_is_so_until_another_does() {
-        let tree = MemcgTree::new(1);
-        let (a, b) = (tree.root().create("a").unwrap(), tree.root().create("b").unwrap());
-        let queues = Queues::<u64, u64>::new(&(Arc::new(Nobody) as Arc<dyn Occupancy>), Eviction::default());
-        let are_alone = [&a, &a, &b, &a, &b, tree.root()].map(|memcg| queues.is_alone(memcg));
-        assert_eq!(are_alone, [true, true, false, false, false, false]);
-        let queues = Queues::<u64, u64>::new(&(Arc::new(Nobody) as Arc<dyn Occupancy>), Eviction::default());
-        assert!(queues.is_alone(tree.root()), "who has the first number, too");
-    }
-
-    struct Nobody;
-
-    impl Occupancy for Nobody {
-        fn occupied(&self, _memcg: &Memcg, _node: NodeId) {}
     }
 }

@@ -3,11 +3,17 @@
 //! When memory is nearly used up, an insert lets a few entries go before it charges for its own, so that usage stays below the mark at
 //! which the reclaimer starts, and who pays can be chosen:
 //!
-//! | the insert | pays |
+//! | the insert is of a tenant | pays |
 //! |---|---|
-//! | of a key that its tenant let go lately | the next tenant, in turn, by size: this one has shown that it would use more |
-//! | of any other key | a tenant that inserts nothing any more, if there is one; else the tenant itself |
-//! | in an order that remembers nothing of what left | the next tenant, in turn, by size |
+//! | that has paid for all it put in | a tenant that owes more than a turn, if there is one; else the next tenant, in turn, by size |
+//! | that has not | a tenant that inserts nothing any more, if there is one; else the tenant itself |
+//! | whose order remembers nothing of what left | the next tenant, in turn, by size |
+//!
+//! A tenant has to pay for all that it puts in but for keys that it let go lately: by those it has shown that it would use more. What it owes, or
+//! has paid before, is counted in bytes ([`Tenant::owes`], [`Tenant::paid`]), for room is made for several inserts at once, and which of them finds
+//! none says nothing: what one lets go may stay in a processor's stock for its own next inserts, or be free for everybody's, by whose
+//! stock is there just then, and two who insert in turn may always find it so that the same one pays. Without the count it was chance who lived on
+//! whose.
 //!
 //! So memory moves one entry for each hit that a little more of it would have brought, from all by their size. Where that comes to rest
 //! every tenant has the same number of such near misses per byte: none would gain more by a byte than another loses. It cannot move faster
@@ -27,15 +33,17 @@
 use std::hash::{BuildHasher, Hash};
 
 use lowwater_lru_core::fallible::try_box;
-use lowwater_lru_core::{Memcg, MemcgId, NodeId};
+use lowwater_lru_core::{Bytes, Memcg, MemcgId, NodeId};
 use once_cell::race::OnceBox;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::shrink::Evicted;
+use super::tenant::Tenant;
 use super::Core;
 use crate::Runtime;
 
 /// Entries of one turn: one for a small tenant, so that it does not lose at once what it has, more where it pays for several inserts.
-const TURN_MAX: u64 = 8;
+pub(super) const TURN_MAX: u64 = 8;
 const TURN_PARTS: u64 = 64;
 /// Entries that one tenant looks at in one insert until one is let go. The first ones may only be given another chance.
 const LOOKS_MAX: u64 = 64;
@@ -53,7 +61,7 @@ pub(super) struct Hands(OnceBox<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// The tenant that gives, and how many more entries it shall.
+    /// The tenant that gives, and how many more turns it shall.
     giver: u32,
     left: u64,
     /// The tenant that is looked at for whether it is idle; it was when this is set.
@@ -85,8 +93,9 @@ pub(super) struct Want<'a> {
     /// The group that has nearly used up its memory; `memcg`, or one above it.
     pub(super) limit: &'a Memcg,
     pub(super) node: NodeId,
-    /// Of a key that was let go lately.
-    pub(super) came_back: bool,
+    pub(super) bytes: Bytes,
+    /// What is known of `memcg`, if anything is.
+    pub(super) tenant: Option<&'a Tenant>,
     /// Of a tenant to whom memory would earn nothing.
     pub(super) passes: bool,
     /// A number that is different for each insert.
@@ -107,8 +116,9 @@ where
         let protected = want.memcg != want.limit && is_protected(want.memcg, want.limit);
         if others {
             let is_small = own < OWN_MIN && !want.passes;
-            let others_pay = want.came_back || is_small || protected || !self.queues.remembers();
-            let paid = if others_pay { self.next_pays(want) } else { self.idle_pays(want) };
+            let has_paid = !want.passes && want.tenant.is_some_and(Tenant::owes_nothing);
+            let others_pay = has_paid || is_small || protected || !self.queues.remembers();
+            let paid = if others_pay { self.debtor_pays(want) || self.next_pays(want) } else { self.idle_pays(want) };
             if paid {
                 return;
             }
@@ -117,7 +127,10 @@ where
         if protected || (others && own < OWN_MIN) {
             return;
         }
-        self.pays(want.memcg, want.node, own);
+        let paid = self.pays(want.memcg, want.node, own);
+        if let Some(tenant) = want.tenant {
+            tenant.paid(paid, want.bytes);
+        }
     }
 
     /// To choose who pays; none while somebody else is choosing, or without memory: then the tenant pays, which is right most of the time. Given back before
@@ -128,18 +141,31 @@ where
         Some(hands)
     }
 
-    /// A few turns of one tenant. Did it let anything go?
-    fn pays(&self, memcg: &Memcg, node: NodeId, entries: u64) -> bool {
-        let nr = (entries / TURN_PARTS).clamp(1, TURN_MAX);
+    /// A few turns of one tenant. What it let go.
+    fn pays(&self, memcg: &Memcg, node: NodeId, entries: u64) -> Bytes {
+        let nr = turn_of(entries);
         let mut looks = 0;
         while looks < LOOKS_MAX {
-            let (scanned, freed) = self.evict(memcg, node, nr);
-            if freed > 0 || scanned == 0 {
-                return freed > 0;
+            let Evicted { scanned, bytes, .. } = self.evict(memcg, node, nr);
+            if bytes > Bytes::ZERO || scanned == 0 {
+                return bytes;
             }
             looks += scanned;
         }
-        false
+        Bytes::ZERO
+    }
+
+    /// One who owes much, if somebody does.
+    fn debtor_pays(&self, want: &Want<'_>) -> bool {
+        let debtor = self.queues.debtor().and_then(|id| self.payer(id.get(), want));
+        // Its last entry may be what it just wrote.
+        let Some((memcg, node, entries)) = debtor.filter(|(.., entries)| *entries > 1) else { return false };
+        let tenant = self.queues.tenant(&memcg);
+        !tenant.owes_nothing() && {
+            let paid = self.pays(&memcg, node, entries);
+            tenant.paid(paid, want.bytes);
+            paid > Bytes::ZERO
+        }
     }
 
     /// The next tenants in turn, by size.
@@ -152,7 +178,7 @@ where
                 // Its last entry may be what it just wrote.
                 if let Some((memcg, node, entries)) = self.payer(id, want).filter(|(.., entries)| *entries > 1) {
                     drop(hands);
-                    if self.pays(&memcg, node, entries) {
+                    if self.pays(&memcg, node, entries) > Bytes::ZERO {
                         return true;
                     }
                     let Some(again) = self.hands(want) else { return false };
@@ -165,7 +191,7 @@ where
             }
             hands.giver = if hands.giver >= hands.last { 0 } else { hands.giver + 1 };
             let entries = self.payer(hands.giver, want).map_or(0, |(_, _, entries)| entries);
-            let per = (self.queues.len() as u64 / VISITS_A_ROUND).max(VISIT_PARTS);
+            let per = turn_of(entries) * (self.queues.len() as u64 / VISITS_A_ROUND).max(VISIT_PARTS);
             hands.left = entries / per + u64::from(want.random % per < entries % per);
         }
         false
@@ -179,7 +205,7 @@ where
         let there = self.payer(id, want);
         if let Some((memcg, node, entries)) = there.as_ref().filter(|(memcg, ..)| hands.idle && memcg != want.memcg) {
             drop(hands);
-            if self.pays(memcg, *node, *entries) {
+            if self.pays(memcg, *node, *entries) > Bytes::ZERO {
                 return true;
             }
             let Some(again) = self.hands(want) else { return false };
@@ -210,6 +236,11 @@ where
         let may_pay = entries > 0 && memcg.is_descendant_of(want.limit) && !is_protected(&memcg, want.limit);
         may_pay.then_some((memcg, node, entries))
     }
+}
+
+/// Entries that a tenant of so many lets go at once.
+fn turn_of(entries: u64) -> u64 {
+    (entries / TURN_PARTS).clamp(1, TURN_MAX)
 }
 
 /// Is all that `memcg` has guaranteed to it, when memory is short in `limit`?

@@ -19,6 +19,16 @@ const COLLECT_EVERY: u64 = 16_384;
 /// Entries that are asked for ahead.
 const AHEAD: usize = 8;
 
+/// What letting go came to.
+#[derive(Default)]
+pub(super) struct Evicted {
+    /// Entries that were looked at, and of these taken off their list for good.
+    pub(super) scanned: u64,
+    pub(super) freed: u64,
+    /// What their group was charged for them.
+    pub(super) bytes: Bytes,
+}
+
 impl<K, V, S> Shrinker for Core<K, V, S>
 where
     K: Hash + Send + Sync + 'static,
@@ -34,7 +44,7 @@ where
 
     /// Turn by turn, as the queues have it, until as many were looked at as was asked.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
-        let (scanned, freed) = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
+        let Evicted { scanned, freed, .. } = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
         if sc.flags().contains(Reclaim::BACKGROUND) {
             // Relaxed, both: a number that says when; two who collect at once do no harm.
             let since = self.freed_since.fetch_add(freed, Ordering::Relaxed) + freed;
@@ -56,9 +66,8 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Looks at up to `nr` of the oldest entries of a group on a node, and lets those go that were not used. How many it looked at, and
-    /// how many of these it took off their list for good.
-    pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> (u64, u64) {
+    /// Looks at up to `nr` of the oldest entries of a group on a node, and lets those go that were not used.
+    pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> Evicted {
         let now = self.clock.now();
         let why = |entry: &Entry<K, V>| match entry.expires().is_past(now) {
             true => RemovalCause::Expired,
@@ -66,13 +75,13 @@ where
         };
         self.queues.count_is(self.counters.len());
         let remembering = self.queues.remembering(memcg);
-        let (mut scanned, mut freed) = (0, 0);
-        while scanned < nr {
-            let Turn { old, moved, to, entries, scanned: turn } = self.queues.turn(memcg, node, nr - scanned, now);
-            if turn == 0 {
+        let mut all = Evicted::default();
+        while all.scanned < nr {
+            let Turn { old, moved, to, entries, scanned } = self.queues.turn(memcg, node, nr - all.scanned, now);
+            if scanned == 0 {
                 break;
             }
-            scanned += turn;
+            all.scanned += scanned;
             if !moved.is_empty() {
                 self.queues.prepare(to, memcg, node);
             }
@@ -85,10 +94,12 @@ where
                 }
             }
             let (gone, charges) = self.let_all_go(old, memcg, entries, remembering.as_ref(), why);
-            freed += gone;
-            memcg.uncharge(bytes.saturating_add(charges));
+            let bytes = bytes.saturating_add(charges);
+            memcg.uncharge(bytes);
+            all.freed += gone;
+            all.bytes = all.bytes.saturating_add(bytes);
         }
-        (scanned, freed)
+        all
     }
 
     /// Puts an entry that a walk took off the one queue on the other. It comes back if somebody has taken it out of the index, or there

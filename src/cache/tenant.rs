@@ -5,14 +5,15 @@
 //! first word of a tenant costs hardly depends on its id. All of it are tallies that make a guess better: everything is Relaxed, a lost step is no harm, and nothing is read
 //! through them.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::OnceLock;
 
-use lowwater_lru_core::{Memcg, MemcgId, NodeId};
+use lowwater_lru_core::{Bytes, Memcg, MemcgId, NodeId};
 use once_cell::race::OnceBox;
 
 use super::ghost::{Ghost, TIMES};
 use super::queues::Queue;
+use super::room::TURN_MAX;
 
 /// A share of everything, in fixed point.
 const ALL: u32 = 1 << 20;
@@ -32,6 +33,10 @@ const LATELY_MAX: u32 = 256;
 const PASSING_ONE_IN: u32 = 64;
 /// A ghost of probation counts until so many times as many were let go as the tenant has entries.
 const GHOST_TIMES: u64 = 3;
+/// What a tenant owes at most, or has paid before at most, in terms of the entry that it puts in. What was longer ago does not matter.
+const BALANCE_MAX: u64 = 2 * MUCH;
+/// What is much to owe: more than a turn lets go.
+const MUCH: u64 = TURN_MAX;
 /// The clock's steps that one tick of a ghost's time is made of, at most: 2 to the power of this.
 const SHIFT_MAX: u32 = 24;
 
@@ -58,15 +63,17 @@ pub(super) struct Tenant {
     let_go: [AtomicU32; 2],
     /// Probation's share, less [`SHARE_FIRST`], so that zero is a beginning.
     share: AtomicU32,
-    /// Steps of the clock in one tick, as a power of two.
-    shift: AtomicU32,
     /// Of those let go lately: how many, and how many were wanted again.
     lately: AtomicU32,
     wanted: AtomicU32,
-    /// Not 0: something was inserted since somebody last looked whether the tenant is idle.
-    inserted: AtomicU32,
     /// Entries that it had when it last let one go.
     entries: AtomicU32,
+    /// Bytes that it let go to make room for its own, less those of what it put in that was not wanted before.
+    balance: AtomicI32,
+    /// Steps of the clock in one tick, as a power of two.
+    shift: AtomicU8,
+    /// Was anything inserted since somebody last looked whether the tenant is idle?
+    inserted: AtomicBool,
     /// With SIEVE, a bit for each node: main is what the hand has yet to pass there, and not probation.
     turned: AtomicU64,
 }
@@ -195,16 +202,49 @@ impl Tenant {
     #[inline]
     pub(super) fn inserts(&self) -> bool {
         // Mostly it is set, and the line stays where it is.
-        if self.inserted.load(Ordering::Relaxed) == 0 {
-            self.inserted.store(1, Ordering::Relaxed);
+        if !self.inserted.load(Ordering::Relaxed) {
+            self.inserted.store(true, Ordering::Relaxed);
         }
         self.passes_through()
     }
 
+    /// A new entry of so many bytes was put in, and its key had not come back: who puts it in pays for it, before or after.
+    #[inline]
+    pub(super) fn owes(&self, bytes: Bytes) {
+        let balance = self.balance();
+        self.set_balance(balance.saturating_sub(signed(bytes)).max(balance.min(-times(bytes, BALANCE_MAX))));
+    }
+
+    /// It let go of so many bytes to make room for an entry of `wanted`.
+    pub(super) fn paid(&self, bytes: Bytes, wanted: Bytes) {
+        let balance = self.balance();
+        self.set_balance(balance.saturating_add(signed(bytes)).min(balance.max(times(wanted, BALANCE_MAX))));
+    }
+
+    /// Has it paid for all that it put in?
+    pub(super) fn owes_nothing(&self) -> bool {
+        self.balance() >= 0
+    }
+
+    /// Is what it owes more than several entries of so many bytes?
+    #[inline]
+    pub(super) fn owes_much(&self, bytes: Bytes) -> bool {
+        -self.balance() > times(bytes, MUCH)
+    }
+
+    fn balance(&self) -> i64 {
+        self.balance.load(Ordering::Relaxed).into()
+    }
+
+    /// As near as 32 bits come.
+    fn set_balance(&self, balance: i64) {
+        self.balance.store(balance.clamp(-MOST, MOST) as i32, Ordering::Relaxed);
+    }
+
     /// Has nothing been inserted since this was last asked?
     pub(super) fn is_idle(&self) -> bool {
-        let idle = self.inserted.load(Ordering::Relaxed) == 0;
-        self.inserted.store(0, Ordering::Relaxed);
+        let idle = !self.inserted.load(Ordering::Relaxed);
+        self.inserted.store(false, Ordering::Relaxed);
         idle
     }
 
@@ -225,12 +265,12 @@ impl Tenant {
         let wanted = span.ilog2().saturating_sub(TIMES.ilog2()).min(SHIFT_MAX);
         let shift = self.shift();
         if wanted > shift || wanted + 1 < shift {
-            self.shift.store(wanted, Ordering::Relaxed);
+            self.shift.store(wanted as u8, Ordering::Relaxed);
         }
     }
 
     fn shift(&self) -> u32 {
-        self.shift.load(Ordering::Relaxed)
+        u32::from(self.shift.load(Ordering::Relaxed))
     }
 
     fn ticks(&self, clock: u32) -> u32 {
@@ -238,10 +278,24 @@ impl Tenant {
     }
 
     fn forget(&self) {
-        let all = [&self.share, &self.shift, &self.lately, &self.wanted, &self.inserted, &self.entries];
+        let all = [&self.share, &self.lately, &self.wanted, &self.entries];
         all.into_iter().chain(&self.let_go).for_each(|tally| tally.store(0, Ordering::Relaxed));
+        self.balance.store(0, Ordering::Relaxed);
+        self.shift.store(0, Ordering::Relaxed);
+        self.inserted.store(false, Ordering::Relaxed);
         self.turned.store(0, Ordering::Relaxed);
     }
+}
+
+/// The most that a balance tells: 2 GiB.
+const MOST: i64 = i32::MAX as i64;
+
+fn signed(bytes: Bytes) -> i64 {
+    i64::try_from(bytes.get()).unwrap_or(i64::MAX)
+}
+
+fn times(bytes: Bytes, times: u64) -> i64 {
+    signed(Bytes::new(bytes.get().saturating_mul(times))).min(MOST)
 }
 
 /// One more. What it was before.
@@ -342,6 +396,55 @@ mod tests {
         assert!(!tenant.passes_through());
         tenant.forget();
         assert!(!tenant.passes_through() && tenant.is_filling());
+    }
+
+    #[test]
+    fn what_was_put_in_is_owed_until_it_is_paid() {
+        let (tenant, entry) = (Tenant::default(), Bytes::new(100));
+        assert!(tenant.owes_nothing());
+        tenant.owes(entry);
+        assert!(!tenant.owes_nothing());
+        tenant.paid(Bytes::new(250), entry);
+        tenant.owes(entry);
+        assert!(tenant.owes_nothing(), "50 more than it put in");
+        tenant.owes(entry);
+        assert!(!tenant.owes_nothing());
+        tenant.forget();
+        assert!(tenant.owes_nothing());
+        (0..8).for_each(|_| tenant.owes(entry));
+        assert!(!tenant.owes_much(entry));
+        tenant.owes(entry);
+        assert!(tenant.owes_much(entry));
+    }
+
+    #[test]
+    fn what_is_long_ago_does_not_count() {
+        let (tenant, entry) = (Tenant::default(), Bytes::new(100));
+        (0..100).for_each(|_| tenant.owes(entry));
+        tenant.paid(Bytes::new(1_599), entry);
+        assert!(!tenant.owes_nothing());
+        tenant.paid(Bytes::new(1), entry);
+        assert!(tenant.owes_nothing(), "sixteen entries are as much as can be owed");
+        tenant.paid(Bytes::new(5_000), entry);
+        (0..16).for_each(|_| tenant.owes(entry));
+        assert!(tenant.owes_nothing());
+        tenant.owes(entry);
+        assert!(!tenant.owes_nothing(), "and as much as can be paid before");
+    }
+
+    #[test]
+    fn a_large_entry_is_owed_though_small_ones_follow() {
+        for (large, small) in [(1_000_000, 100), (u64::MAX, 1)].map(|(l, s)| (Bytes::new(l), Bytes::new(s))) {
+            let tenant = Tenant::default();
+            tenant.owes(large);
+            (0..100).for_each(|_| tenant.owes(small));
+            tenant.paid(Bytes::new(large.get() / 2), small);
+            assert_eq!(tenant.owes_nothing(), large == Bytes::MAX, "2 GiB are as much as can be told");
+            tenant.paid(large, large);
+            (0..100).for_each(|_| tenant.paid(small, small));
+            tenant.owes(Bytes::new(400_000));
+            assert!(tenant.owes_nothing());
+        }
     }
 
     #[test]
