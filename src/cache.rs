@@ -43,6 +43,7 @@ mod tenant;
 mod thread;
 mod time;
 mod walk;
+mod worth;
 
 #[cfg(test)]
 mod tests;
@@ -367,6 +368,7 @@ where
         let shared = 4 * size_of::<usize>() + size_of::<Inner<K, V, S>>() + size_of::<Core<K, V, S>>();
         // The index and the queues count themselves.
         let own = shared - size_of_val(&core.index) - size_of_val(&core.queues)
+            + core.costs.as_deref().map_or(0, size_of_val)
             + core.counters.footprint()
             + core.queues.footprint()
             + core.hands.footprint()

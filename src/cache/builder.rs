@@ -16,6 +16,7 @@ use super::queues::{Eviction, Queues};
 use super::room::Hands;
 use super::stats::Counters;
 use super::time::{Clock, Lifetime};
+use super::worth::Costs;
 use super::{Cache, Core, Inner, Listener, RemovalCause, Weigher};
 use crate::Runtime;
 
@@ -34,6 +35,7 @@ pub struct CacheBuilder<K, V, W = NoWeigher, S = DefaultHashBuilder> {
     seeks: Option<u32>,
     eviction: Eviction,
     listener: Option<Listener<K, V>>,
+    costs: Option<Costs<K, V>>,
     weigher: W,
     hasher: S,
 }
@@ -49,6 +51,7 @@ impl<K, V> CacheBuilder<K, V> {
             seeks: None,
             eviction: Eviction::default(),
             listener: None,
+            costs: None,
             weigher: NoWeigher,
             hasher: DefaultHashBuilder::default(),
         }
@@ -100,7 +103,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// What an entry costs to make again, against other caches' 2: one of 4 gives half as much under the same pressure.
+    /// What an entry costs to make again, against other caches' 2: one of 4 gives half as much under the same pressure. For one tenant's values
+    /// against another's, see [`recreation_cost`](Self::recreation_cost).
     pub fn seeks(mut self, seeks: u32) -> Self {
         self.seeks = Some(seeks);
         self
@@ -123,6 +127,37 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
+    /// What it costs to make a value again, in any unit that is the same for the whole cache: the microseconds that it took, say. Without it all
+    /// cost the same.
+    ///
+    /// Of tenants that share memory, one that asks again for what it had to let go gets more, and how much more is then by what that costs: for a value
+    /// that costs three times the mean of what was lately put in, as much as for three of the mean; for 16 at most, and for a
+    /// sixteenth at least. So memory saves work, and not only requests. It moves memory between tenants; in what order one tenant's own entries are let go does not
+    /// depend on it. Orders that remember nothing of what left ([`Eviction`]) do not ask.
+    ///
+    /// Called once for each time a value is put in, without a lock held; the value is not put in if it panics.
+    ///
+    /// ```
+    /// use lowwater::{Bytes, Cache, Runtime};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(Clone)]
+    /// struct Page { text: String, took: Duration }
+    ///
+    /// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+    /// let pages = Cache::<u64, Page>::builder(&runtime)
+    ///     .weigher(|_, page| Bytes::new(page.text.capacity() as u64))
+    ///     .recreation_cost(|_, page| page.took.as_micros() as u64)
+    ///     .build()?;
+    /// pages.insert(1, Page { text: "slow".into(), took: Duration::from_millis(300) })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "cost")]
+    pub fn recreation_cost(mut self, cost: impl Fn(&K, &V) -> u64 + Send + Sync + 'static) -> Self {
+        self.costs = Some(Costs::new(cost));
+        self
+    }
+
     /// How much memory a key and a value own: on the heap, beyond their own size, which the cache knows
     /// ([`Cache::ENTRY_BYTES`] says how much it adds). `Bytes::ZERO` for those that own nothing.
     ///
@@ -132,8 +167,30 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self,
         weigher: impl Fn(&K, &V) -> Bytes + Send + Sync + 'static,
     ) -> CacheBuilder<K, V, Weigher<K, V>, S> {
-        let Self { runtime, name, group, time_to_live, time_to_idle, seeks, eviction, listener, weigher: _, hasher } =
-            self;
+        self.with(|_, hasher| (Box::new(weigher) as _, hasher))
+    }
+
+    /// How keys are hashed. The default is fast and seeded at random.
+    pub fn hasher<H: BuildHasher>(self, hasher: H) -> CacheBuilder<K, V, W, H> {
+        self.with(|weigher, _| (weigher, hasher))
+    }
+
+    /// With another weigher and hasher, and all else as it is.
+    fn with<X, H>(self, change: impl FnOnce(W, S) -> (X, H)) -> CacheBuilder<K, V, X, H> {
+        let Self {
+            runtime,
+            name,
+            group,
+            time_to_live,
+            time_to_idle,
+            seeks,
+            eviction,
+            listener,
+            costs,
+            weigher,
+            hasher,
+        } = self;
+        let (weigher, hasher) = change(weigher, hasher);
         CacheBuilder {
             runtime,
             name,
@@ -143,16 +200,10 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
             seeks,
             eviction,
             listener,
-            weigher: Box::new(weigher),
+            costs,
+            weigher,
             hasher,
         }
-    }
-
-    /// How keys are hashed. The default is fast and seeded at random.
-    pub fn hasher<H: BuildHasher>(self, hasher: H) -> CacheBuilder<K, V, W, H> {
-        let Self { runtime, name, group, time_to_live, time_to_idle, seeks, eviction, listener, weigher, hasher: _ } =
-            self;
-        CacheBuilder { runtime, name, group, time_to_live, time_to_idle, seeks, eviction, listener, weigher, hasher }
     }
 }
 
@@ -191,6 +242,7 @@ where
         let core = Arc::new(Core {
             index: Index::new(),
             follows_uses: queues.are_by_use() || self.time_to_idle.is_some(),
+            costs: self.costs.filter(|_| queues.remembers()).map(Box::new),
             queues,
             hands: Hands::default(),
             listener: self.listener,

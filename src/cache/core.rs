@@ -16,6 +16,7 @@ use super::queues::Queues;
 use super::room::Hands;
 use super::stats::{Counters, RemovalCause};
 use super::time::Clock;
+use super::worth::Costs;
 use super::Listener;
 use crate::runtime::Bell;
 
@@ -26,6 +27,8 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) queues: Queues<K, V>,
     pub(super) hands: Hands,
     pub(super) listener: Option<Listener<K, V>>,
+    /// What values cost, if somebody said so, and it is of use.
+    pub(super) costs: Option<Box<Costs<K, V>>>,
     pub(super) counters: Counters,
     pub(super) hasher: S,
     pub(super) clock: Clock,

@@ -14,6 +14,7 @@ use super::queues::{Queue, Queues};
 use super::stats::RemovalCause;
 use super::tenant::Tenant;
 use super::time::{Lifetime, Moment, Now};
+use super::worth::Worth;
 use super::{Cache, Found, Inner, Maybe};
 
 /// A key's place in a cache; from [`Cache::entry`]. Nothing is looked up or locked until one of its verbs is called.
@@ -353,6 +354,7 @@ where
         let hasher = |entry: &Entry<K, V>| core.hash(&entry.key);
         // Unless a key's own code panics, in which case the entry is gone.
         let refund = Refund { group, bytes: entry.charge() };
+        let worth = core.costs.as_ref().map_or_else(Worth::default, |costs| costs.worth(&entry.key, &entry.value));
         let put = core.index.put(entry, hash, guard, is, &hasher, |entry, there| {
             let expected = match (expect, there) {
                 (Expect::Any, _) | (Expect::Vacant, None) => true,
@@ -368,14 +370,15 @@ where
                 entry.set_queue(Queue::Main);
             }
             let bytes = entry.charge();
+            let earned = if came_back { worth.of(bytes) } else { Bytes::ZERO };
             // The list of its queue may have to be made here after all: if it was empty for long, or that one was another group's.
             there.inspect(|there| core.queues.inherit(&entry, there));
             core.queues.add(entry, group, node).map_err(|error| {
                 refused = Some(no_memory(group));
                 error.into_handle()
             })?;
-            if let Some(tenant) = tenant.filter(|_| !came_back && there.is_none()) {
-                core.queues.owes(group, tenant, bytes);
+            if let Some(tenant) = tenant.filter(|_| there.is_none()) {
+                core.queues.settle(group, tenant, bytes, earned);
             }
             Ok(there.and_then(|there| {
                 if core.has_expired(there) {

@@ -191,10 +191,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         ghost.is_some_and(|ghost| tenant.came_back(ghost, self.eviction == Eviction::Adaptive))
     }
 
-    /// A new entry of so many bytes was put in for `memcg`, of which this is known, and its key had not come back.
+    /// A new entry of so many bytes was put in for `memcg`, of which this is known; if its key came back, by that so much was earned.
     #[inline]
-    pub(super) fn owes(&self, memcg: &Memcg, tenant: &Tenant, bytes: Bytes) {
-        tenant.owes(bytes);
+    pub(super) fn settle(&self, memcg: &Memcg, tenant: &Tenant, bytes: Bytes, earned: Bytes) {
+        tenant.settle(bytes, earned);
         if tenant.owes_much(bytes) {
             // Relaxed, here and in `debtor`: a hint.
             self.debtor.store(memcg.id().get().wrapping_add(1), Ordering::Relaxed);

@@ -10,7 +10,7 @@
 //! | whose order remembers nothing of what left | the next tenant, in turn, by size |
 //!
 //! A tenant has to pay for all that it puts in but for keys that it let go lately: by those it has shown that it would use more. What it owes, or
-//! has paid before, is counted in bytes ([`Tenant::owes`], [`Tenant::paid`]), for room is made for several inserts at once, and which of them finds
+//! has paid before, is counted in bytes ([`Tenant::settle`], [`Tenant::paid`]), for room is made for several inserts at once, and which of them finds
 //! none says nothing: what one lets go may stay in a processor's stock for its own next inserts, or be free for everybody's, by whose
 //! stock is there just then, and two who insert in turn may always find it so that the same one pays. Without the count it was chance who lived on
 //! whose.

@@ -208,17 +208,17 @@ impl Tenant {
         self.passes_through()
     }
 
-    /// A new entry of so many bytes was put in, and its key had not come back: who puts it in pays for it, before or after.
+    /// A new entry of so many bytes was put in: who puts it in pays for it, before or after, but for what it has earned.
     #[inline]
-    pub(super) fn owes(&self, bytes: Bytes) {
-        let balance = self.balance();
-        self.set_balance(balance.saturating_sub(signed(bytes)).max(balance.min(-times(bytes, BALANCE_MAX))));
+    pub(super) fn settle(&self, bytes: Bytes, earned: Bytes) {
+        if bytes != earned {
+            self.change(signed(earned) - signed(bytes), bytes);
+        }
     }
 
     /// It let go of so many bytes to make room for an entry of `wanted`.
     pub(super) fn paid(&self, bytes: Bytes, wanted: Bytes) {
-        let balance = self.balance();
-        self.set_balance(balance.saturating_add(signed(bytes)).min(balance.max(times(wanted, BALANCE_MAX))));
+        self.change(signed(bytes), wanted);
     }
 
     /// Has it paid for all that it put in?
@@ -236,8 +236,11 @@ impl Tenant {
         self.balance.load(Ordering::Relaxed).into()
     }
 
-    /// As near as 32 bits come.
-    fn set_balance(&self, balance: i64) {
+    /// No further from zero than an entry of that size may lead, if it was not before.
+    #[inline]
+    fn change(&self, by: i64, entry: Bytes) {
+        let (balance, most) = (self.balance(), times(entry, BALANCE_MAX));
+        let balance = balance.saturating_add(by).clamp(balance.min(-most), balance.max(most));
         self.balance.store(balance.clamp(-MOST, MOST) as i32, Ordering::Relaxed);
     }
 
@@ -398,37 +401,53 @@ mod tests {
         assert!(!tenant.passes_through() && tenant.is_filling());
     }
 
+    fn owes(tenant: &Tenant, bytes: Bytes) {
+        tenant.settle(bytes, Bytes::ZERO);
+    }
+
+    #[test]
+    fn what_came_back_is_paid_for_by_what_it_is_worth() {
+        let (tenant, entry) = (Tenant::default(), Bytes::new(100));
+        tenant.settle(entry, entry);
+        assert!(tenant.owes_nothing());
+        tenant.settle(entry, Bytes::new(300));
+        (0..2).for_each(|_| owes(&tenant, entry));
+        assert!(tenant.owes_nothing(), "three for one");
+        tenant.settle(entry, Bytes::new(99));
+        assert!(!tenant.owes_nothing());
+    }
+
     #[test]
     fn what_was_put_in_is_owed_until_it_is_paid() {
         let (tenant, entry) = (Tenant::default(), Bytes::new(100));
         assert!(tenant.owes_nothing());
-        tenant.owes(entry);
+        owes(&tenant, entry);
         assert!(!tenant.owes_nothing());
         tenant.paid(Bytes::new(250), entry);
-        tenant.owes(entry);
+        owes(&tenant, entry);
         assert!(tenant.owes_nothing(), "50 more than it put in");
-        tenant.owes(entry);
+        owes(&tenant, entry);
         assert!(!tenant.owes_nothing());
         tenant.forget();
         assert!(tenant.owes_nothing());
-        (0..8).for_each(|_| tenant.owes(entry));
+        (0..8).for_each(|_| owes(&tenant, entry));
         assert!(!tenant.owes_much(entry));
-        tenant.owes(entry);
+        owes(&tenant, entry);
         assert!(tenant.owes_much(entry));
     }
 
     #[test]
     fn what_is_long_ago_does_not_count() {
         let (tenant, entry) = (Tenant::default(), Bytes::new(100));
-        (0..100).for_each(|_| tenant.owes(entry));
+        (0..100).for_each(|_| owes(&tenant, entry));
         tenant.paid(Bytes::new(1_599), entry);
         assert!(!tenant.owes_nothing());
         tenant.paid(Bytes::new(1), entry);
         assert!(tenant.owes_nothing(), "sixteen entries are as much as can be owed");
         tenant.paid(Bytes::new(5_000), entry);
-        (0..16).for_each(|_| tenant.owes(entry));
+        (0..16).for_each(|_| owes(&tenant, entry));
         assert!(tenant.owes_nothing());
-        tenant.owes(entry);
+        owes(&tenant, entry);
         assert!(!tenant.owes_nothing(), "and as much as can be paid before");
     }
 
@@ -436,13 +455,13 @@ mod tests {
     fn a_large_entry_is_owed_though_small_ones_follow() {
         for (large, small) in [(1_000_000, 100), (u64::MAX, 1)].map(|(l, s)| (Bytes::new(l), Bytes::new(s))) {
             let tenant = Tenant::default();
-            tenant.owes(large);
-            (0..100).for_each(|_| tenant.owes(small));
+            owes(&tenant, large);
+            (0..100).for_each(|_| owes(&tenant, small));
             tenant.paid(Bytes::new(large.get() / 2), small);
             assert_eq!(tenant.owes_nothing(), large == Bytes::MAX, "2 GiB are as much as can be told");
             tenant.paid(large, large);
             (0..100).for_each(|_| tenant.paid(small, small));
-            tenant.owes(Bytes::new(400_000));
+            owes(&tenant, Bytes::new(400_000));
             assert!(tenant.owes_nothing());
         }
     }

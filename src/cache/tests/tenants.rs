@@ -40,33 +40,76 @@ fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
 
 /// The part of all entries, in per cent, that the second of two tenants comes to have beside one that had everything. Both ask for one key in each round,
 /// of so many, each as often as any other.
-fn part_of_the_second(keys: [u64; 2], is_first_to_ask: bool) -> u64 {
-    let cache = cache_of(Bytes::mib(1));
-    let runtime = cache.runtime().clone();
-    let groups = ["first", "second"].map(|name| runtime.group(name).unwrap());
-    fill(&cache, &groups[0], 0..2_000);
+fn part_of_the_second(cache: &crate::Cache<u64, Vec<u8>>, keys: [u64; 2], is_first_to_ask: bool) -> u64 {
+    let groups = ["first", "second"].map(|name| cache.runtime().group(name).unwrap());
+    fill(cache, &groups[0], 0..2_000);
     let mut random = 1_u64;
     for _ in 0..24_000 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let wanted = [(random >> 33) % keys[0], 1_000_000 + (random >> 40) % keys[1]];
+        let wanted = [(random >> 33) % keys[0], SECONDS + (random >> 40) % keys[1]];
         for who in if is_first_to_ask { [1, 0] } else { [0, 1] } {
             if cache.get(&wanted[who]).is_none() {
-                fill(&cache, &groups[who], wanted[who]..wanted[who] + 1);
+                fill(cache, &groups[who], wanted[who]..wanted[who] + 1);
             }
         }
     }
     100 * cache.len_of(&groups[1]) / cache.len() as u64
 }
 
+/// Keys of the second tenant begin here.
+const SECONDS: u64 = 1_000_000;
+
 /// Who had what before, who asks first, and whose stock the processor has, makes no difference. There are 2,100 entries.
 #[test]
 fn memory_moves_to_the_tenant_to_whom_an_entry_more_brings_more_hits() {
     for (keys, expected) in [([20_000, 3_000], 70..=100), ([3_000, 20_000], 0..=30), ([3_000, 3_000], 40..=60)] {
         for is_first_to_ask in [false, true] {
-            let part = part_of_the_second(keys, is_first_to_ask);
+            let part = part_of_the_second(&cache_of(Bytes::mib(1)), keys, is_first_to_ask);
             assert!(expected.contains(&part), "{part} per cent; {keys:?}, {is_first_to_ask}");
         }
     }
+}
+
+/// Both have 5,000 keys; what the one has to make again costs eight times as much.
+#[test]
+fn memory_moves_to_the_tenant_whose_values_cost_more_to_make_again() {
+    for dear in [0, 1] {
+        let runtime = cache_of(Bytes::mib(1)).runtime().clone();
+        let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
+            .weigher(|_, v| Bytes::new(v.capacity() as u64))
+            .recreation_cost(move |key, _| if u64::from(*key >= SECONDS) == dear { 800 } else { 100 })
+            .build()
+            .unwrap();
+        let part = part_of_the_second(&cache, [5_000, 5_000], false);
+        assert!(if dear == 1 { part >= 75 } else { part <= 25 }, "{part} per cent, {dear}");
+    }
+}
+
+/// A cost is asked without a lock, once for each value that is put in; one that panics harms nobody else.
+#[test]
+fn a_cost_that_panics_puts_nothing_in() {
+    let runtime = cache_of(Bytes::mib(1)).runtime().clone();
+    let asked = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let count = std::sync::Arc::clone(&asked);
+    let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
+        .weigher(|_, v| Bytes::new(v.capacity() as u64))
+        .recreation_cost(move |key, _| {
+            assert!(*key != 7, "its own fault");
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+        })
+        .build()
+        .unwrap();
+    fill(&cache, runtime.root(), 0..7);
+    let used = || {
+        runtime.tree().drain_stock();
+        runtime.root().usage()
+    };
+    let before = used();
+    let put = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.insert(7, vec![0; 400])));
+    assert!(put.is_err() && cache.get(&7).is_none() && cache.len() == 7);
+    assert_eq!(used(), before, "nothing stays charged");
+    fill(&cache, runtime.root(), 8..10);
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 9);
 }
 
 /// Nothing is remembered, so all pay for what a newcomer puts in: the same part of what they have, though a large one lets go of several at once.
