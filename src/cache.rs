@@ -285,11 +285,24 @@ where
         self.entry(key).or_try_insert_with(load)
     }
 
-    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a task. See [`Place::or_insert_with_async`]; one that may fail is
-    /// [`Place::or_try_insert_with_async`].
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a task. See [`Place::or_insert_with_async`].
     #[cfg(feature = "async")]
     pub async fn get_or_insert_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
         self.entry(key).or_insert_with_async(load).await
+    }
+
+    /// As [`try_get_or_insert_with`](Self::try_get_or_insert_with), for a task. See [`Place::or_try_insert_with_async`].
+    ///
+    /// # Errors
+    ///
+    /// What `load` says. Then nothing is kept, and another of those who wait loads.
+    #[cfg(feature = "async")]
+    pub async fn try_get_or_insert_with_async<E>(
+        &self,
+        key: K,
+        load: impl Future<Output = Result<V, E>>,
+    ) -> Result<V, E> {
+        self.entry(key).or_try_insert_with_async(load).await
     }
 
     /// The place of `key`: to insert with a group and a time of its own, or to compute a value from the one that is there.

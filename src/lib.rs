@@ -34,7 +34,14 @@
 //! | [`ListLru`], [`linked!`] | lists for objects of your own (`lowwater-lru-core`) |
 //! | [`Registry`], [`Shrinker`] | for a cache of your own that shall give way, too (`lowwater-shrinker`) |
 //!
-//! Features: `hwloc` takes the machine's topology from the C library of that name; nobody else pays for it.
+//! Features, none of them on by default:
+//!
+//! | | |
+//! |---|---|
+//! | `async` | loads that a task waits for ([`Cache::get_or_insert_with`] and its kin, with `_async`); brings no executor |
+//! | `hwloc` | the machine's topology from the C library of that name |
+//! | `metrics` | [`Registry`] and [`Cache`] say their counts to the `metrics` facade |
+//! | `tracing` | events of reclaim for `tracing` |
 
 #![forbid(unsafe_code)]
 

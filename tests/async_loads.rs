@@ -79,10 +79,35 @@ async fn a_task_that_is_dropped_while_it_loads_leaves_the_load_to_another() {
 #[tokio::test]
 async fn a_load_that_fails_is_told_to_its_own_and_tried_again_by_the_next() {
     let cache = cache();
-    let failed = cache.entry(1).or_try_insert_with_async(async { "no".parse::<u64>() }).await;
+    let failed = cache.try_get_or_insert_with_async(1, async { "no".parse::<u64>() }).await;
     assert!(failed.is_err());
     assert_eq!(cache.try_get_or_insert_with(1, || "no".parse::<u64>()).ok(), None);
     assert!(cache.is_empty());
     assert_eq!(cache.entry(1).or_try_insert_with_async(async { "9".parse::<u64>() }).await, Ok(9));
     assert_eq!(cache.get(&1), Some(9));
+}
+
+#[tokio::test]
+async fn a_load_that_panics_is_tried_again_by_one_who_waits() {
+    let (cache, go) = (cache(), Arc::new(Notify::new()));
+    let fails = tokio::spawn({
+        let (cache, go) = (cache.clone(), Arc::clone(&go));
+        async move {
+            let load = async {
+                go.notified().await;
+                panic!("its own fault")
+            };
+            cache.get_or_insert_with_async(1, load).await
+        }
+    });
+    tokio::task::yield_now().await;
+    let waits = tokio::spawn({
+        let cache = cache.clone();
+        async move { cache.get_or_insert_with_async(1, async { 8 }).await }
+    });
+    tokio::task::yield_now().await;
+    go.notify_one();
+    assert!(fails.await.unwrap_err().is_panic());
+    let value = tokio::time::timeout(Duration::from_secs(10), waits).await.expect("somebody wakes it").unwrap();
+    assert_eq!((value, cache.get(&1)), (8, Some(8)));
 }

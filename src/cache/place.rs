@@ -191,7 +191,7 @@ where
             cache.foresee(hash);
             let group = online(self.group);
             let made = cache.make(self.key, value, hash, &group, expires);
-            match made.and_then(|entry| cache.put(entry, hash, &group, &guard, &expect)) {
+            match made.and_then(|made| cache.put(made, hash, &group, &guard, &expect)) {
                 Ok((old, ended)) => {
                     drop(guard);
                     drop(ended);
@@ -212,6 +212,13 @@ pub(super) enum Expect<'g, K, V> {
     Vacant,
     /// This entry, and no other.
     Same(&'g Entry<K, V>),
+}
+
+/// An entry that is nowhere yet, and charged.
+pub(super) struct Made<K: Send + Sync + 'static, V: Send + Sync + 'static> {
+    pub(super) entry: Handle<K, V>,
+    /// What it earns if its key came back.
+    worth: Worth,
 }
 
 /// A value that was not put in.
@@ -285,9 +292,9 @@ where
         self.foresee(hash);
         let expires = self.inner.core.clock.end_of(lifetime);
         let group = online(group);
-        let entry = self.make(key, value, hash, &group, expires)?;
+        let made = self.make(key, value, hash, &group, expires)?;
         let guard = pin();
-        let (replaced, ended) = self.put(entry, hash, &group, &guard, expect)?;
+        let (replaced, ended) = self.put(made, hash, &group, &guard, expect)?;
         drop(guard);
         drop(ended);
         Ok(replaced)
@@ -309,7 +316,7 @@ where
         hash: u64,
         group: &Memcg,
         expires: Moment,
-    ) -> Result<Handle<K, V>, Unput<K, V>> {
+    ) -> Result<Made<K, V>, Unput<K, V>> {
         let inner = &self.inner;
         if !group.is_in_tree_of(&inner.group) {
             inner.core.counters.rejected();
@@ -319,6 +326,7 @@ where
         let (queues, index) = (&inner.core.queues, &inner.core.index);
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
         let bytes = rounded(bytes);
+        let worth = inner.core.costs.as_ref().map_or_else(Worth::default, |costs| costs.worth(&key, &value));
         let node = inner.node();
         let entry = index.slab().alloc(Entry::new(key, value, expires, bytes), node);
         let entry = entry.map_err(|Entry { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
@@ -328,14 +336,14 @@ where
             return Err(unput(entry, Some(reason)));
         }
         entry.set_queue(queues.choose(group, tenant, node));
-        Ok(entry)
+        Ok(Made { entry, worth })
     }
 
     /// Puts an entry in its place, if what is there is what was expected; the value that it replaced, and what is to be ended when
     /// the guard is gone.
     pub(super) fn put<'c>(
         &'c self,
-        entry: Handle<K, V>,
+        Made { entry, worth }: Made<K, V>,
         hash: u64,
         group: &Memcg,
         guard: &Guard,
@@ -354,7 +362,6 @@ where
         let hasher = |entry: &Entry<K, V>| core.hash(&entry.key);
         // Unless a key's own code panics, in which case the entry is gone.
         let refund = Refund { group, bytes: entry.charge() };
-        let worth = core.costs.as_ref().map_or_else(Worth::default, |costs| costs.worth(&entry.key, &entry.value));
         let put = core.index.put(entry, hash, guard, is, &hasher, |entry, there| {
             let expected = match (expect, there) {
                 (Expect::Any, _) | (Expect::Vacant, None) => true,

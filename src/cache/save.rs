@@ -164,14 +164,14 @@ where
         let idles = meta.idles && core.time_to_idle.is_some();
         let expires = core.clock.end_after(meta.time_left, idles);
         self.foresee(hash);
-        let entry = self.make(key, value, hash, group, expires).ok()?;
+        let made = self.make(key, value, hash, group, expires).ok()?;
         // Nobody has seen it yet.
-        entry.pay_uses(meta.heat % PROVEN);
+        made.entry.pay_uses(meta.heat % PROVEN);
         if meta.heat & PROVEN != 0 && core.queues.remembers() {
-            entry.set_queue(Queue::Main);
+            made.entry.set_queue(Queue::Main);
         }
         let guard = pin();
-        let put = self.put(entry, hash, group, &guard, &Expect::Vacant);
+        let put = self.put(made, hash, group, &guard, &Expect::Vacant);
         drop(guard);
         match put {
             Ok((_, ended)) => {

@@ -8,7 +8,7 @@ use crate::{Bytes, Cache, Runtime};
 use lowwater_lru_core::MemcgError;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -314,6 +314,62 @@ fn a_weigher_that_panics_changes_nothing() {
     assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cache.insert(1, 13))).is_err());
     assert_eq!(cache.get(&1), Some(1));
     cache.insert(1, 2).unwrap();
+}
+
+/// It holds no lock, and keeps nothing from being freed that others let go of.
+#[test]
+fn a_weigher_or_a_cost_that_blocks_holds_nobody_up() {
+    for blocks_in_cost in [false, true] {
+        let (blocked, go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));
+        let block = {
+            let (blocked, go) = (Arc::clone(&blocked), Arc::clone(&go));
+            move |key: u64| {
+                if key == u64::MAX {
+                    blocked.wait();
+                    go.wait();
+                }
+            }
+        };
+        let (block, blocks_too) = (block.clone(), block);
+        let runtime = Runtime::builder().budget(Bytes::kib(256)).build().unwrap();
+        let cache = Cache::<u64, u64>::builder(&runtime)
+            .weigher(move |key, _| {
+                if !blocks_in_cost {
+                    block(*key);
+                }
+                Bytes::ZERO
+            })
+            .recreation_cost(move |key, _| {
+                if blocks_in_cost {
+                    blocks_too(*key);
+                }
+                1
+            })
+            .build()
+            .unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| cache.insert(u64::MAX, 7).unwrap());
+            blocked.wait();
+            for key in 0..20_000 {
+                cache.insert(key, key).unwrap();
+            }
+            // Some wait for readers, which other tests have, too.
+            let is_freed = (0..20_000).any(|_| {
+                std::thread::sleep(Duration::from_millis(1));
+                cache.collect() == Bytes::ZERO
+            });
+            go.wait();
+            assert!(is_freed);
+        });
+        assert_eq!(cache.get(&u64::MAX), Some(7));
+    }
+}
+
+#[test]
+fn a_handle_goes_to_other_threads() {
+    fn goes<T: Send + Sync + Clone + 'static>() {}
+    goes::<Cache<u64, Vec<u8>>>();
+    goes::<Runtime>();
 }
 
 #[test]
