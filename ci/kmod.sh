@@ -13,6 +13,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 . ci/tools/source.bash
+. ci/tools/emulator.bash
 
 nodes_of_guests=(${KMOD_NODES:-2}) loads=${KMOD_LOADS:-3} objects=${KMOD_OBJECTS:-100000} seconds_max=${KMOD_SECONDS:-170}
 rounds=${KMOD_ROUNDS:-3} pairs=${KMOD_PAIRS:-100000}
@@ -133,14 +134,17 @@ guest() {
         numa+=(-object "memory-backend-ram,id=m$n,size=$((mib / nodes))M")
         numa+=(-numa "node,nodeid=$n,cpus=$((n * cpus / nodes))-$(((n + 1) * cpus / nodes - 1)),memdev=m$n")
     done
-    : >"$work/figures"
-    timeout "$((seconds_max - SECONDS))" qemu-system-x86_64 -M q35 "$@" -cpu max \
-        -smp "$cpus,sockets=$nodes,cores=$((cpus / nodes)),threads=1" -m "${mib}M" "${numa[@]}" \
-        -display none -nodefaults -no-reboot -serial "file:$work/console" -serial "file:$work/figures" \
-        -kernel "$vmlinuz" -initrd "$work/initrd" \
-        -append "console=ttyS0 loglevel=5 panic=-1 oops=panic random.trust_cpu=on ${KMOD_APPEND:-} \
-            kmod.loads=$loads kmod.objects=$objects kmod.rounds=$rounds kmod.pairs=$pairs" </dev/null >"$work/qemu" 2>&1 ||
-        { tail -n 60 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done $seconds_max s after all began"; }
+    for n in 1 2 3; do
+        : >"$work/figures"
+        timeout "$((seconds_max - SECONDS))" qemu-system-x86_64 -M q35 "$@" -cpu max \
+            -smp "$cpus,sockets=$nodes,cores=$((cpus / nodes)),threads=1" -m "${mib}M" "${numa[@]}" \
+            -display none -nodefaults -no-reboot -serial "file:$work/console" -serial "file:$work/figures" \
+            -kernel "$vmlinuz" -initrd "$work/initrd" \
+            -append "console=ttyS0 loglevel=5 panic=-1 oops=panic random.trust_cpu=on ${KMOD_APPEND:-} \
+                kmod.loads=$loads kmod.objects=$objects kmod.rounds=$rounds kmod.pairs=$pairs" </dev/null >"$work/qemu" 2>&1 ||
+            { tail -n 60 "$work/qemu" "$work/console" "$work/figures" >&2; fail "the guest was not done $seconds_max s after all began"; }
+        emulated_badly "$work/console" || break
+    done
     tr -d '\r' <"$work/figures" >"$work/clean" && mv "$work/clean" "$work/figures"
     sed "s/^/    /" "$work/figures"
     grep -q '^end 1$' "$work/figures" || { tail -n 60 "$work/console" >&2; fail "the guest stopped early"; }
