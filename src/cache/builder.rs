@@ -131,11 +131,11 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// cost the same.
     ///
     /// Of tenants that share memory, one that asks again for what it had to let go gets more, and how much more is then by what that costs: for a value
-    /// that costs three times the mean of what was lately put in, as much as for three of the mean; for 16 at most, and for a
+    /// that costs three times the (geometric) mean of what was lately put in, as much as for three of the mean; for 16 at most, and for a
     /// sixteenth at least. So memory saves work, and not only requests. It moves memory between tenants; in what order one tenant's own entries are let go does not
     /// depend on it. Orders that remember nothing of what left ([`Eviction`]) do not ask.
     ///
-    /// Called once for each time a value is put in, without a lock held; the value is not put in if it panics.
+    /// Called where the weigher is, right after it; the value is not put in if it panics. Nothing counts as one.
     ///
     /// ```
     /// use lowwater::{Bytes, Cache, Runtime};

@@ -72,6 +72,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Ended<'_, K
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
             self.memcg.uncharge(entry.charge());
+            self.core.queues.gave_back(&self.memcg, entry.charge());
             self.core.end(entry);
         }
     }

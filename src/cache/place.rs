@@ -377,14 +377,19 @@ where
                 entry.set_queue(Queue::Main);
             }
             let bytes = entry.charge();
-            let earned = if came_back { worth.of(bytes) } else { Bytes::ZERO };
+            // What came back before is paid for by others as it grows, too: a placeholder is not what was wanted.
+            let earned = match there {
+                _ if came_back => worth.of(bytes),
+                Some(there) if there.queue() == Queue::Main => bytes.saturating_sub(there.charge()),
+                _ => Bytes::ZERO,
+            };
             // The list of its queue may have to be made here after all: if it was empty for long, or that one was another group's.
             there.inspect(|there| core.queues.inherit(&entry, there));
             core.queues.add(entry, group, node).map_err(|error| {
                 refused = Some(no_memory(group));
                 error.into_handle()
             })?;
-            if let Some(tenant) = tenant.filter(|_| there.is_none()) {
+            if let Some(tenant) = tenant {
                 core.queues.settle(group, tenant, bytes, earned);
             }
             Ok(there.and_then(|there| {

@@ -194,10 +194,21 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     /// A new entry of so many bytes was put in for `memcg`, of which this is known; if its key came back, by that so much was earned.
     #[inline]
     pub(super) fn settle(&self, memcg: &Memcg, tenant: &Tenant, bytes: Bytes, earned: Bytes) {
+        if !self.remembers() {
+            return;
+        }
         tenant.settle(bytes, earned);
-        if tenant.owes_much(bytes) {
-            // Relaxed, here and in `debtor`: a hint.
-            self.debtor.store(memcg.id().get().wrapping_add(1), Ordering::Relaxed);
+        let number = memcg.id().get().wrapping_add(1);
+        // Relaxed, here and in `debtor`: a hint.
+        if tenant.owes_much(bytes) && self.debtor.load(Ordering::Relaxed) != number {
+            self.debtor.store(number, Ordering::Relaxed);
+        }
+    }
+
+    /// An entry of so many bytes ended that `memcg` took out itself, or put another in the place of, or that had expired.
+    pub(super) fn gave_back(&self, memcg: &Memcg, bytes: Bytes) {
+        if let Some(tenant) = self.tenants.get(memcg).filter(|_| self.remembers()) {
+            tenant.paid(bytes, bytes);
         }
     }
 

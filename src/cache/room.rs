@@ -5,12 +5,12 @@
 //!
 //! | the insert is of a tenant | pays |
 //! |---|---|
-//! | that has paid for all it put in | a tenant that owes more than a turn, if there is one; else the next tenant, in turn, by size |
+//! | that has paid for all it put in, is protected, or has a handful | one that owed much lately, if there is one; else the next tenant, in turn, by size |
 //! | that has not | a tenant that inserts nothing any more, if there is one; else the tenant itself |
 //! | whose order remembers nothing of what left | the next tenant, in turn, by size |
 //!
-//! A tenant has to pay for all that it puts in but for keys that it let go lately: by those it has shown that it would use more. What it owes, or
-//! has paid before, is counted in bytes ([`Tenant::settle`], [`Tenant::paid`]), for room is made for several inserts at once, and which of them finds
+//! A tenant has to pay for all that it puts in but for keys that it let go lately: by those it has shown that it would use more. What it takes out,
+//! replaces, or lets expire it has paid. What it owes, or has paid before, is counted in bytes ([`Tenant::settle`], [`Tenant::paid`]), for room is made for several inserts at once, and which of them finds
 //! none says nothing: what one lets go may stay in a processor's stock for its own next inserts, or be free for everybody's, by whose
 //! stock is there just then, and two who insert in turn may always find it so that the same one pays. Without the count it was chance who lived on
 //! whose.
@@ -25,7 +25,7 @@
 //!
 //! # Bounds
 //!
-//! Room is made once by visiting 17 tenants at most, and lets go of 8 entries, of one tenant; of those visited each looks at 71 at most.
+//! Room is made once by visiting 18 tenants at most, and lets go of 8 entries, of one tenant; of those visited each looks at 71 at most.
 //!
 //! Inside a callback, as a listener or a value's `Drop` that inserts, none is made: what is inserted there finds room, or is refused.
 //! Otherwise each entry that goes could have another one go, without end.
@@ -158,12 +158,14 @@ where
     /// One who owes much, if somebody does.
     fn debtor_pays(&self, want: &Want<'_>) -> bool {
         let debtor = self.queues.debtor().and_then(|id| self.payer(id.get(), want));
-        // Its last entry may be what it just wrote.
-        let Some((memcg, node, entries)) = debtor.filter(|(.., entries)| *entries > 1) else { return false };
+        let may_pay = |(memcg, _, entries): &(Memcg, NodeId, u64)| *entries >= OWN_MIN && memcg != want.memcg;
+        let Some((memcg, node, entries)) = debtor.filter(may_pay) else { return false };
         let tenant = self.queues.tenant(&memcg);
         !tenant.owes_nothing() && {
             let paid = self.pays(&memcg, node, entries);
             tenant.paid(paid, want.bytes);
+            // So that who always finds one is visited, too.
+            let _last = self.hands(want);
             paid > Bytes::ZERO
         }
     }

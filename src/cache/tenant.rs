@@ -35,7 +35,7 @@ const PASSING_ONE_IN: u32 = 64;
 const GHOST_TIMES: u64 = 3;
 /// What a tenant owes at most, or has paid before at most, in terms of the entry that it puts in. What was longer ago does not matter.
 const BALANCE_MAX: u64 = 2 * MUCH;
-/// What is much to owe: more than a turn lets go.
+/// What is much to owe: as many as a turn lets go.
 const MUCH: u64 = TURN_MAX;
 /// The clock's steps that one tick of a ghost's time is made of, at most: 2 to the power of this.
 const SHIFT_MAX: u32 = 24;
@@ -68,7 +68,7 @@ pub(super) struct Tenant {
     wanted: AtomicU32,
     /// Entries that it had when it last let one go.
     entries: AtomicU32,
-    /// Bytes that it let go to make room for its own, less those of what it put in that was not wanted before.
+    /// Bytes that it gave back, to make room for its own or for good, less those of what it put in that was not wanted before.
     balance: AtomicI32,
     /// Steps of the clock in one tick, as a power of two.
     shift: AtomicU8,
@@ -201,7 +201,7 @@ impl Tenant {
     /// To be told of every insert. Says whether more memory would earn it next to nothing.
     #[inline]
     pub(super) fn inserts(&self) -> bool {
-        // Mostly it is set, and the line stays where it is.
+        // Mostly it is set.
         if !self.inserted.load(Ordering::Relaxed) {
             self.inserted.store(true, Ordering::Relaxed);
         }
@@ -216,7 +216,7 @@ impl Tenant {
         }
     }
 
-    /// It let go of so many bytes to make room for an entry of `wanted`.
+    /// It gave back so many bytes, for the next of its own: room for an entry of `wanted`, or an entry that it had no use for.
     pub(super) fn paid(&self, bytes: Bytes, wanted: Bytes) {
         self.change(signed(bytes), wanted);
     }
@@ -226,10 +226,10 @@ impl Tenant {
         self.balance() >= 0
     }
 
-    /// Is what it owes more than several entries of so many bytes?
+    /// Does it owe several entries of so many bytes?
     #[inline]
     pub(super) fn owes_much(&self, bytes: Bytes) -> bool {
-        -self.balance() > times(bytes, MUCH)
+        -self.balance() >= times(bytes, MUCH)
     }
 
     fn balance(&self) -> i64 {
@@ -239,9 +239,11 @@ impl Tenant {
     /// No further from zero than an entry of that size may lead, if it was not before.
     #[inline]
     fn change(&self, by: i64, entry: Bytes) {
-        let (balance, most) = (self.balance(), times(entry, BALANCE_MAX));
-        let balance = balance.saturating_add(by).clamp(balance.min(-most), balance.max(most));
-        self.balance.store(balance.clamp(-MOST, MOST) as i32, Ordering::Relaxed);
+        let (before, most) = (self.balance(), times(entry, BALANCE_MAX));
+        let balance = before.saturating_add(by).clamp(before.min(-most), before.max(most)).clamp(-MOST, MOST);
+        if balance != before {
+            self.balance.store(balance as i32, Ordering::Relaxed);
+        }
     }
 
     /// Has nothing been inserted since this was last asked?
@@ -430,7 +432,7 @@ mod tests {
         assert!(!tenant.owes_nothing());
         tenant.forget();
         assert!(tenant.owes_nothing());
-        (0..8).for_each(|_| owes(&tenant, entry));
+        (0..7).for_each(|_| owes(&tenant, entry));
         assert!(!tenant.owes_much(entry));
         owes(&tenant, entry);
         assert!(tenant.owes_much(entry));

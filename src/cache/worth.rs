@@ -16,7 +16,8 @@ type Cost<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
 /// What values of a cache cost, as its user says.
 pub(super) struct Costs<K, V> {
     of: Box<Cost<K, V>>,
-    /// The mean of the costs of what was put in lately, an `f64`; nothing yet if it is 0. A tally: everything is Relaxed, and a lost step no harm.
+    /// The mean of the logarithms of what was put in lately, an `f64`: so that one which is out of all proportion hardly moves it. Not a number before
+    /// the first. A tally: everything is Relaxed, and a lost step no harm.
     mean: AtomicU64,
 }
 
@@ -33,21 +34,16 @@ impl Default for Worth {
 
 impl<K, V> Costs<K, V> {
     pub(super) fn new(of: impl Fn(&K, &V) -> u64 + Send + Sync + 'static) -> Self {
-        Self { of: Box::new(of), mean: AtomicU64::new(0) }
+        Self { of: Box::new(of), mean: AtomicU64::new(f64::NAN.to_bits()) }
     }
 
-    /// Of a value that is put in.
+    /// Of a value that is to be put in.
     pub(super) fn worth(&self, key: &K, value: &V) -> Worth {
-        let cost = (self.of)(key, value) as f64;
-        let mean = match f64::from_bits(self.mean.load(Ordering::Relaxed)) {
-            0.0 => cost,
-            mean => mean + (cost - mean) / MEAN_OF,
-        };
+        let cost = ((self.of)(key, value).max(1) as f64).log2();
+        let before = f64::from_bits(self.mean.load(Ordering::Relaxed));
+        let mean = if before.is_nan() { cost } else { before + (cost - before) / MEAN_OF };
         self.mean.store(mean.to_bits(), Ordering::Relaxed);
-        match mean {
-            0.0 => Worth::default(),
-            mean => Worth(((cost / mean * PARTS as f64) as u64).clamp(1, MOST * PARTS)),
-        }
+        Worth((((cost - mean).exp2() * PARTS as f64) as u64).clamp(1, MOST * PARTS))
     }
 }
 
@@ -66,17 +62,17 @@ mod tests {
     fn worth_is_against_the_mean_of_what_was_put_in_lately() {
         let costs = Costs::<(), u64>::new(|_, cost| *cost);
         let worth = |cost| costs.worth(&(), &cost).of(Bytes::new(1_600)).get();
-        assert_eq!((worth(0), worth(0)), (1_600, 1_600), "all are alike as long as nothing costs anything");
-        assert_eq!((worth(70), worth(70)), (1_600, 1_600));
-        for cost in [100, 300].into_iter().cycle().take(10_000) {
+        assert_eq!((worth(0), worth(0)), (1_600, 1_600), "nothing is the least there is");
+        let around = |expected: u64, worth: u64| assert!(worth.abs_diff(expected) <= 150, "{worth} for {expected}");
+        for cost in [100, 400].into_iter().cycle().take(10_000) {
             worth(cost);
         }
-        let around = |expected: u64, worth: u64| assert!(worth.abs_diff(expected) <= 100, "{worth} for {expected}");
         around(800, worth(100));
-        around(2_400, worth(300));
+        around(3_200, worth(400));
         assert_eq!(worth(0), 100, "a sixteenth at least");
         assert_eq!(worth(u64::MAX), 1_600 * 16, "sixteen times at most");
-        for _ in 0..100_000 {
+        around(800, worth(100));
+        for _ in 0..10_000 {
             worth(7);
         }
         around(1_600, worth(7));
