@@ -37,6 +37,9 @@ struct Block {
     out: u32,
     /// One bit for each chunk that is not, and has its memory still.
     spare: u32,
+    /// Was memory of it given back since it was last full? Then it asks for no huge page, or the system would make one of what is left
+    /// by and by, and take memory for the holes.
+    has_holes: bool,
     prev: u32,
     next: u32,
 }
@@ -71,6 +74,9 @@ impl Blocks {
         let base = unsafe { block.base.add(chunk as usize * bytes) };
         if block.out != all(bytes) {
             self.link(at);
+        } else if core::mem::take(&mut block.has_holes) {
+            let advice = self.advice();
+            advise(self.blocks[at as usize].base, advice);
         }
         Some((NonNull::new(base)?, at))
     }
@@ -132,8 +138,11 @@ impl Blocks {
         self.unlink(at as u32);
         self.blocks[at].spare &= !spare;
         self.link(at as u32);
-        let block = &self.blocks[at];
+        let block = &mut self.blocks[at];
         self.spare -= spare.count_ones() as usize;
+        if !core::mem::replace(&mut block.has_holes, true) {
+            advise(block.base, Advice::LinuxNoHugepage);
+        }
         while spare != 0 {
             let first = spare.trailing_zeros();
             let nr = (spare >> first).trailing_ones();
@@ -154,11 +163,8 @@ impl Blocks {
         };
         let base = map_aligned(BLOCK)?.as_ptr();
         self.mapped += 1;
-        // Some systems give huge pages to all who ask for none.
-        let advice = if self.mapped > self.small { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-        // SAFETY: it was just mapped. If the advice is not taken it is slower, or larger, and nothing else.
-        let _advised = unsafe { madvise(base.cast(), BLOCK, advice) };
-        let block = Block { base, out: 0, spare: 0, prev: NONE, next: NONE };
+        advise(base, self.advice());
+        let block = Block { base, out: 0, spare: 0, has_holes: false, prev: NONE, next: NONE };
         if at as usize == self.blocks.len() {
             self.blocks.push(block);
         } else {
@@ -166,6 +172,15 @@ impl Blocks {
         }
         self.link(at);
         Some(())
+    }
+
+    /// Of a block without holes. Some systems give huge pages to all who ask for none.
+    fn advice(&self) -> Advice {
+        if self.mapped > self.small {
+            Advice::LinuxHugepage
+        } else {
+            Advice::LinuxNoHugepage
+        }
     }
 
     fn link(&mut self, at: u32) {
@@ -198,6 +213,12 @@ impl Block {
     }
 }
 
+/// How a block is to be had.
+fn advise(base: *mut u8, advice: Advice) {
+    // SAFETY: it is mapped, and what is in it stays. If the advice is not taken it is slower, or larger, and nothing else.
+    let _advised = unsafe { madvise(base.cast(), BLOCK, advice) };
+}
+
 /// The bits of all chunks of a block.
 fn all(bytes: usize) -> u32 {
     run((BLOCK / bytes) as u32)
@@ -213,6 +234,44 @@ mod tests {
     use super::*;
 
     const CHUNK: usize = BLOCK / 32;
+
+    /// Which advice the mapping has that begins there.
+    fn flags(base: NonNull<u8>) -> alloc::string::String {
+        let all = std::fs::read_to_string("/proc/self/smaps").expect("a process may look at its own");
+        let is_begin = |line: &&str| {
+            line.split_once('-')
+                .is_some_and(|(from, _)| u64::from_str_radix(from, 16).is_ok_and(|from| from <= base.as_ptr() as u64))
+        };
+        let lines: Vec<_> = all.lines().collect();
+        let at = lines.iter().rposition(is_begin).expect("it is mapped");
+        let flags = lines[at..].iter().find_map(|line| line.strip_prefix("VmFlags:")).unwrap_or_default();
+        flags.split_whitespace().filter(|flag| ["hg", "nh"].contains(flag)).collect()
+    }
+
+    #[test]
+    fn what_was_given_back_is_not_taken_again_for_a_huge_page() {
+        let mut blocks = Blocks::new(0);
+        let out: Vec<_> = (0..32).map(|_| blocks.get(CHUNK).expect("memory")).collect();
+        let first = out[0].0;
+        if flags(first) != "hg" {
+            return std::println!("skipped: this system has no huge pages, or does not tell");
+        }
+        for &(base, at) in &out[10..12] {
+            // SAFETY: it came from there, and goes back once.
+            unsafe { blocks.put(base, CHUNK, at) };
+        }
+        assert_eq!(flags(first), "hg", "nothing was given back yet");
+        blocks.give_all_spare_back();
+        assert_eq!(flags(first), "nh");
+        blocks.get(CHUNK).expect("memory");
+        assert_eq!(flags(first), "nh");
+        blocks.get(CHUNK).expect("memory");
+        assert_eq!(flags(first), "hg", "it is full");
+        for (base, at) in out {
+            // SAFETY: all are out again, and each goes back once.
+            unsafe { blocks.put(base, CHUNK, at) };
+        }
+    }
 
     #[test]
     fn some_is_spare_when_all_that_is_is_in_one_block() {

@@ -1,0 +1,45 @@
+//! What a cache lets go goes back to the system. In a process of its own: what is resident is the process'.
+
+#![cfg(target_os = "linux")]
+
+use lowwater::{Bytes, Cache, Runtime};
+use std::time::{Duration, Instant};
+
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Every tenth entry was read, so what stays is strewn over the whole cache, and has to be moved together.
+#[test]
+fn a_cache_that_is_made_a_tenth_gives_its_memory_back() {
+    const ENTRIES: u64 = 500_000;
+    if std::env::var_os("LOWWATER_SANITIZER").is_some() {
+        return println!("skipped: a sanitizer has memory of its own");
+    }
+    let all = Bytes::new(ENTRIES * (Cache::<u64, u64>::ENTRY_BYTES.get() + 8));
+    let runtime = Runtime::builder().budget(all).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    for key in 0..ENTRIES {
+        cache.insert(key, key).unwrap();
+    }
+    for key in (0..ENTRIES).step_by(10) {
+        for _ in 0..3 {
+            cache.get(&key);
+        }
+    }
+    let (full, footprint) = (resident(), cache.footprint());
+    runtime.set_budget(Bytes::new(all.get() / 10));
+    let began = Instant::now();
+    loop {
+        let freed = footprint.saturating_sub(cache.footprint()).get();
+        let back = full.saturating_sub(resident());
+        if freed >= footprint.get() * 7 / 10 && back >= freed * 9 / 10 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{back} of {freed} bytes went back");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(cache.len() as u64 > ENTRIES / 20, "{} entries are left", cache.len());
+}
