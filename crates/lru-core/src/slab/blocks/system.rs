@@ -75,8 +75,7 @@ impl Blocks {
         if block.out != all(bytes) {
             self.link(at);
         } else if core::mem::take(&mut block.has_holes) {
-            let advice = self.advice();
-            advise(self.blocks[at as usize].base, advice);
+            block.ask_for_huge(self.mapped > self.small);
         }
         Some((NonNull::new(base)?, at))
     }
@@ -141,7 +140,7 @@ impl Blocks {
         let block = &mut self.blocks[at];
         self.spare -= spare.count_ones() as usize;
         if !core::mem::replace(&mut block.has_holes, true) {
-            advise(block.base, Advice::LinuxNoHugepage);
+            block.ask_for_huge(false);
         }
         while spare != 0 {
             let first = spare.trailing_zeros();
@@ -163,8 +162,8 @@ impl Blocks {
         };
         let base = map_aligned(BLOCK)?.as_ptr();
         self.mapped += 1;
-        advise(base, self.advice());
         let block = Block { base, out: 0, spare: 0, has_holes: false, prev: NONE, next: NONE };
+        block.ask_for_huge(self.mapped > self.small);
         if at as usize == self.blocks.len() {
             self.blocks.push(block);
         } else {
@@ -172,15 +171,6 @@ impl Blocks {
         }
         self.link(at);
         Some(())
-    }
-
-    /// Of a block without holes. Some systems give huge pages to all who ask for none.
-    fn advice(&self) -> Advice {
-        if self.mapped > self.small {
-            Advice::LinuxHugepage
-        } else {
-            Advice::LinuxNoHugepage
-        }
     }
 
     fn link(&mut self, at: u32) {
@@ -211,12 +201,13 @@ impl Block {
     fn list(&self) -> usize {
         usize::from(self.spare == 0)
     }
-}
 
-/// How a block is to be had.
-fn advise(base: *mut u8, advice: Advice) {
-    // SAFETY: it is mapped, and what is in it stays. If the advice is not taken it is slower, or larger, and nothing else.
-    let _advised = unsafe { madvise(base.cast(), BLOCK, advice) };
+    /// For one that is mapped. Some systems give huge pages to all who ask for none, so that is said, too.
+    fn ask_for_huge(&self, is_wanted: bool) {
+        let advice = if is_wanted { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        // SAFETY: neither changes what is in the block, nor whose it is. If it is not taken it is slower, or larger, and nothing else.
+        let _advised = unsafe { madvise(self.base.cast(), BLOCK, advice) };
+    }
 }
 
 /// The bits of all chunks of a block.
