@@ -20,13 +20,14 @@ trap 'rm -rf "$folder"' EXIT
 # A small trace: every key is asked for twice.
 python3 -c 'import struct,sys
 for n in range(20000): sys.stdout.buffer.write(struct.pack("<Q", n // 2 if n % 2 else n * 7 % 5000))' >"$folder/made.u64"
-"$target/release/lowwater-peers" all --quick --json --plot "$folder" --traces "$folder" >"$folder/figures.json"
+printf '%s\n' '<!-- benches/peers: begin -->' '<!-- benches/peers: end -->' >"$folder/measured.md"
+"$target/release/lowwater-peers" all --quick --json --plot "$folder" --record "$folder/measured.md" --traces "$folder" >"$folder/figures.json"
 python3 - "$folder" <<'CHECK'
 import json, os, sys
 folder = sys.argv[1]
 figures = json.load(open(f"{folder}/figures.json"))
 tables = ["throughput-zipf", "throughput-hits", "throughput-95-5", "latency-insert-1", "latency-insert-2", "latency-zipf-2",
-          "memory-entries", "memory-empty", "memory-tenants", "stalls", "tenants", "hit-ratio", "hit-ratio-mean"]
+          "memory-entries", "memory-empty", "memory-tenants", "stalls", "tenants", "tenants-scan", "hit-ratio", "hit-ratio-mean"]
 for table in tables:
     assert figures[table]["rows"], f"{table} has no row"
 peers = {row["peer"] for row in figures["throughput-hits"]["rows"]}
@@ -34,5 +35,7 @@ wanted = {"lowwater", "moka", "mini-moka", "quick_cache", "foyer", "lru", "scc",
 assert wanted <= peers, f"missing: {wanted - peers}"
 pictures = [name for name in os.listdir(folder) if name.endswith(".svg")]
 assert len(pictures) >= 10, f"{len(pictures)} plots"
+record = open(f"{folder}/measured.md").read()
+assert "### Where another is better" in record and record.count("](plots/") >= 10, record[:2000]
 print(f"{len(tables)} tables, {len(pictures)} plots")
 CHECK

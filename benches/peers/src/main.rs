@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 
 use peer::Plan;
-use report::Report;
+use report::{Record, Report};
 
 /// Measures lowwater's cache beside its peers. The machine should have nothing else to do.
 #[derive(Debug, Parser)]
@@ -62,6 +62,9 @@ struct Args {
     /// Write a picture of each table into this folder
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
+    /// Put the tables into this Markdown file, in the place of those there, and pictures into plots/ beside it
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// What a child measures: section, peer, and a number
     #[arg(long, hide = true, num_args = 3)]
     child: Option<Vec<String>>,
@@ -101,7 +104,8 @@ fn run(args: &Args) -> Result<(), String> {
         quick: args.quick,
     };
     plan.check()?;
-    let mut report = Report::new(args.json, args.plot.clone());
+    let record = args.record.clone().map(Record::new).transpose()?;
+    let mut report = Report::new(args.json, args.plot.clone(), record);
     let threads_max = plan.threads.iter().copied().max().unwrap_or(1);
     report.control(threads::control(threads_max));
     let wanted = |section| args.section == section || args.section == Section::All;
@@ -126,5 +130,7 @@ fn run(args: &Args) -> Result<(), String> {
             None => eprintln!("no hit ratios: give the folder of traces with --traces, or in LOWWATER_TRACES"),
         }
     }
-    report.end()
+    let arguments =
+        std::env::args().skip(1).map(|word| word.rsplit_once('/').map_or(word.clone(), |(_, name)| name.to_owned()));
+    report.end(&format!("lowwater-peers {}", arguments.collect::<Vec<_>>().join(" ")))
 }

@@ -1,6 +1,7 @@
 //! Tables as Markdown, as JSON, and as plots.
 
 mod plot;
+mod record;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -9,11 +10,16 @@ use serde_json::{json, Map, Value};
 
 use crate::threads::Control;
 
+pub use record::Record;
+
 /// What was measured so far.
 #[derive(Debug)]
 pub struct Report {
     json: Option<Map<String, Value>>,
     plots: Option<PathBuf>,
+    record: Option<Record>,
+    /// What the control says.
+    says: String,
     tables: Vec<Table>,
 }
 
@@ -35,6 +41,15 @@ pub struct Column {
     pub name: String,
     pub decimals: usize,
     pub plotted: Plotted,
+    /// Which figure wins; none where the column is no contest.
+    pub better: Option<Better>,
+}
+
+/// Which of two figures is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    More,
+    Less,
 }
 
 /// Whether a column is in the picture.
@@ -48,7 +63,7 @@ pub enum Plotted {
 
 impl Column {
     pub fn new(name: impl Into<String>, decimals: usize) -> Self {
-        Self { name: name.into(), decimals, plotted: Plotted::No }
+        Self { name: name.into(), decimals, plotted: Plotted::No, better: None }
     }
 
     pub fn bars(name: impl Into<String>, decimals: usize) -> Self {
@@ -58,11 +73,21 @@ impl Column {
     pub fn decades(name: impl Into<String>, decimals: usize) -> Self {
         Self { plotted: Plotted::Decades, ..Self::new(name, decimals) }
     }
+
+    /// The same, where more is better.
+    pub fn more(self) -> Self {
+        Self { better: Some(Better::More), ..self }
+    }
+
+    /// The same, where less is better.
+    pub fn less(self) -> Self {
+        Self { better: Some(Better::Less), ..self }
+    }
 }
 
 impl Report {
-    pub fn new(json: bool, plots: Option<PathBuf>) -> Self {
-        Self { json: json.then(Map::new), plots, tables: Vec::new() }
+    pub fn new(json: bool, plots: Option<PathBuf>, record: Option<Record>) -> Self {
+        Self { json: json.then(Map::new), plots, record, says: String::new(), tables: Vec::new() }
     }
 
     /// To be told first: whether the rest means anything.
@@ -72,13 +97,14 @@ impl Report {
             true => "each has a core",
             false => "NOT a core each: rows with more than one say little",
         };
+        self.says = format!(
+            "control: {processors} processors; {threads} spinning threads take {ratio:.2} times as long as one: {says}"
+        );
         match &mut self.json {
             Some(json) => {
                 json.insert("control".into(), json!({ "processors": processors, "threads": threads, "ratio": ratio }));
             }
-            None => println!(
-                "control: {processors} processors; {threads} spinning threads take {ratio:.2} times as long as one: {says}"
-            ),
+            None => println!("{}", self.says),
         }
     }
 
@@ -94,14 +120,17 @@ impl Report {
         Ok(())
     }
 
-    /// Writes what was kept.
-    pub fn end(self) -> Result<(), String> {
+    /// Writes what was kept. `command` is what was asked for.
+    pub fn end(self, command: &str) -> Result<(), String> {
+        if let Some(record) = self.record {
+            record.write(&format!("`{command}`. {}. ", self.says), &self.tables)?;
+        }
         if let Some(json) = self.json {
             println!("{:#}", Value::Object(json));
         }
         let Some(folder) = self.plots else { return Ok(()) };
         std::fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
-        self.tables.iter().try_for_each(|table| plot::draw(table, &folder))
+        self.tables.iter().try_for_each(|table| plot::draw(table, &folder).map(drop))
     }
 }
 

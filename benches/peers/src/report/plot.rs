@@ -16,14 +16,14 @@ const COLOURS: [RGBColor; 5] = [
     RGBColor(148, 103, 189),
 ];
 
-/// Writes `folder/NAME.svg`, unless nothing of the table is to be drawn.
-pub fn draw(table: &Table, folder: &Path) -> Result<(), String> {
+/// Writes `folder/NAME.svg`, unless nothing of the table is to be drawn. Was it?
+pub fn draw(table: &Table, folder: &Path) -> Result<bool, String> {
     let drawn: Vec<usize> = (0..table.columns.len()).filter(|&n| table.columns[n].plotted != Plotted::No).collect();
     if drawn.is_empty() || table.rows.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     let path = folder.join(format!("{}.svg", table.name));
-    bars(table, &drawn, &path).map_err(|why| format!("cannot draw {}: {why}", path.display()))
+    bars(table, &drawn, &path).map(|()| true).map_err(|why| format!("cannot draw {}: {why}", path.display()))
 }
 
 fn bars(table: &Table, drawn: &[usize], path: &Path) -> Result<(), Box<dyn std::error::Error>> {

@@ -68,7 +68,7 @@ pub fn measure(plan: &Plan, folder: &Path, report: &mut Report) -> Result<(), St
         title: format!("Hit ratio, %, mean over {} traces x {} sizes", traces.len(), SIZES_PERCENT.len()),
         first: "peer",
         columns: vec![
-            Column::bars("mean", 2),
+            Column::bars("mean", 2).more(),
             Column::new(format!("of {ENTRIES_USUAL} entries and more"), 2),
             Column::new("held at the end, at most, of what it may", 2),
         ],

@@ -18,10 +18,10 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     let scale = if plan.quick { 20 } else { 1 };
     let columns = || {
         vec![
-            Column::new("p50 us", 2),
-            Column::new("p99 us", 2),
-            Column::decades("p99.9 us", 2),
-            Column::decades("max unpreempted us", 0),
+            Column::new("p50 us", 2).less(),
+            Column::new("p99 us", 2).less(),
+            Column::decades("p99.9 us", 2).less(),
+            Column::decades("max unpreempted us", 0).less(),
             Column::new("max us", 0),
             Column::new("held", 0),
             Column::new("refused", 0),

@@ -23,7 +23,7 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
         name: "memory-entries",
         title: format!("Resident bytes beyond the payload, {} entries of u64 under u64", plan.entries),
         first: "peer",
-        columns: vec![Column::bars("bytes an entry", 1), Column::new("held", 0), Column::new("resident MB", 0)],
+        columns: vec![Column::bars("bytes an entry", 1).less(), Column::new("held", 0), Column::new("resident MB", 0)],
         rows,
     })?;
 
@@ -34,7 +34,7 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
         name: "memory-empty",
         title: format!("Resident bytes of a cache for {CACHE_ENTRIES} entries, the mean of {CACHES} in one process (ours in one runtime)"),
         first: "peer",
-        columns: vec![Column::decades("empty", 0), Column::decades("its first entry adds", 0)],
+        columns: vec![Column::decades("empty", 0).less(), Column::decades("its first entry adds", 0).less()],
         rows,
     })?;
 

@@ -43,10 +43,12 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
     split.retain(|run| run.kind == Kind::Cache && run.name != Lowwater::NAME);
     let ours =
         |call: Measure| plan.chosen(vec![Run { name: Lowwater::NAME, kind: Lowwater::KIND, shrink: None, call }]);
-    let mut rows = Vec::new();
-    for (label, scanning) in [("no scan", false), ("scan", true)] {
+    for (name, label, scanning) in
+        [("tenants", "without a scan", false), ("tenants-scan", "one more scans, with half of all requests", true)]
+    {
         let requests = requests(2 * REQUESTS / scale * if scanning { 2 } else { 1 }, scanning);
         let warm = requests.len() / 2;
+        let mut rows = Vec::new();
         for (mode, runs) in [
             ("a group each", &ours(groups)),
             ("a group each, at the limit", &ours(groups_at_the_limit)),
@@ -55,26 +57,25 @@ pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
         ] {
             for run in runs {
                 progress(&format!("{label}, {mode}: {}", run.name));
-                rows.push((format!("{label}: {}, {mode}", run.name), (run.call)(&requests, warm)));
+                rows.push((format!("{}, {mode}", run.name), (run.call)(&requests, warm)));
             }
         }
+        report.table(Table {
+            name,
+            title: format!("Hit ratio, %, of {TENANTS} tenants x {KEYS} keys in {ENTRIES} entries; {label}"),
+            first: "peer, mode",
+            columns: vec![
+                Column::bars("all but the scan", 1).more(),
+                Column::new("hot", 1).more(),
+                Column::bars("quiet", 1).more(),
+                Column::new("held", 0),
+                Column::new("refused", 0),
+            ],
+            rows,
+        })?;
     }
     progress("");
-    report.table(Table {
-        name: "tenants",
-        title: format!(
-            "Hit ratio, %, of {TENANTS} tenants x {KEYS} keys in {ENTRIES} entries, without and with a scan"
-        ),
-        first: "scan, peer, mode",
-        columns: vec![
-            Column::bars("all but the scan", 1),
-            Column::new("hot", 1),
-            Column::bars("quiet", 1),
-            Column::new("held", 0),
-            Column::new("refused", 0),
-        ],
-        rows,
-    })
+    Ok(())
 }
 
 fn requests(length: usize, scanning: bool) -> Vec<Request> {

@@ -88,7 +88,7 @@ fn one(plan: &Plan, bench: &Bench, name: &'static str, title: String) -> Table {
     plan.interleaved(&runs, |which, run| rounds[which].push((run.call)(bench)));
     let mut columns = Vec::new();
     for threads in &bench.threads {
-        columns.push(Column::bars(format!("Mops, threads: {threads}"), 2));
+        columns.push(Column::bars(format!("Mops, threads: {threads}"), 2).more());
         columns.push(Column::new(format!("cpu ns/op, {threads}"), 0));
         columns.push(Column::new(format!("hit %, {threads}"), 1));
     }
