@@ -78,11 +78,12 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     }
 
     /// How long entries stay that nobody uses, and that have no time of their own: at least so long after the last use, and an eighth
-    /// longer at most. For ever by default.
+    /// longer at most, or 16 ms where that is more. For ever by default, and where it is longer than eight years.
     ///
-    /// A use is what counts as one for eviction ([`Cache::get`], and not [`Cache::peek`]). It writes to the entry when an eighth of the
-    /// time has passed since one did. An entry has room for one time: where [`Place::time_to_live`](super::Place::time_to_live),
-    /// [`Place::forever`](super::Place::forever) or [`Cache::touch`] gives it another, that counts, and uses do not push it on.
+    /// A use is what counts as one for eviction ([`Cache::get`], and not [`Cache::peek`]). It writes to the entry when a sixteenth of the
+    /// time has passed since one did, or less. An entry has room for one time: where [`Place::time_to_live`](super::Place::time_to_live),
+    /// [`Place::forever`](super::Place::forever) or [`Cache::touch`] gives it another, that counts, and uses do not push it on;
+    /// [`Place::time_to_idle`](super::Place::time_to_idle) gives it an idle time of its own.
     ///
     /// ```
     /// use lowwater::{Bytes, Cache, Runtime};
@@ -241,7 +242,6 @@ where
         let queues = Queues::new(&prepared.occupancy(), self.eviction);
         let core = Arc::new(Core {
             index: Index::new(),
-            follows_uses: queues.are_by_use() || self.time_to_idle.is_some(),
             costs: self.costs.filter(|_| queues.remembers()).map(Box::new),
             queues,
             hands: Hands::default(),
@@ -249,7 +249,6 @@ where
             counters: Counters::default(),
             hasher: self.hasher,
             clock: Clock::start(),
-            time_to_idle: self.time_to_idle,
             most: AtomicUsize::new(0),
             freed_since: AtomicU64::new(0),
             rounds: Rounds::default(),

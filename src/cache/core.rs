@@ -3,7 +3,6 @@
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::time::Duration;
 
 use equivalent::Equivalent;
 use lowwater_lru_core::index::Cursor;
@@ -32,9 +31,6 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) counters: Counters,
     pub(super) hasher: S,
     pub(super) clock: Clock,
-    pub(super) time_to_idle: Option<Duration>,
-    /// Does a use do more than mark the entry? So that mostly one look tells.
-    pub(super) follows_uses: bool,
     /// The most entries there were since memory was last given back by the allocator.
     pub(super) most: AtomicUsize,
     /// Entries that the background let go of since it last dropped what waits.
@@ -184,7 +180,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Is a use of this entry its mark, and no more to be asked of time or order?
     #[inline]
     pub(super) fn is_plain(&self, entry: &Entry<K, V>) -> bool {
-        entry.expires().is_never() && !self.follows_uses
+        entry.expires().is_never() && !self.queues.are_by_use()
     }
 
     /// Marks a use of an entry of this hash.
@@ -194,30 +190,28 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         K: Eq,
     {
         entry.mark_used();
-        if self.follows_uses {
+        if entry.expires().idles() || self.queues.are_by_use() {
             self.follow_use(entry, hash, guard);
         }
     }
 
-    /// What a use means beyond its mark, to some caches.
+    /// What a use means beyond its mark, to some caches and to what idles.
     #[cold]
     fn follow_use(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard)
     where
         K: Eq,
     {
         self.queues.used_last(entry);
-        if let Some(idle) = self.time_to_idle {
-            self.push_on(entry, hash, guard, idle);
-        }
+        self.push_on(entry, hash, guard);
     }
 
-    /// Has an idle time begin anew, unless somebody has said another time meanwhile.
-    pub(super) fn push_on(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard, idle: Duration)
+    /// Has an idle time begin anew, if it is one, unless somebody has said another time meanwhile.
+    pub(super) fn push_on(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard)
     where
         K: Eq,
     {
         let at = entry.expires();
-        let Some(end) = self.clock.pushed_on(at, idle) else { return };
+        let Some(end) = self.clock.pushed_on(at) else { return };
         // By its key: another may be in its place by now.
         let is_it = |there: &Entry<K, V>| there.key == entry.key && there.expires() == at;
         self.index.with(hash, guard, is_it, |there| there.expire_at(end));

@@ -175,6 +175,10 @@ where
         nr
     }
 
+    fn has_any(&self, group: &Memcg, node: NodeId) -> bool {
+        self.queues.count(group, node) > 0
+    }
+
     fn settle(&self) {
         let stays = self.index.collect() != Bytes::ZERO;
         self.trim();

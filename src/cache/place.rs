@@ -118,9 +118,17 @@ where
         self
     }
 
-    /// How long what is inserted lives, used or not; the cache's own time by default.
+    /// How long what is inserted lives, used or not; the cache's own time by default. An entry has one time: the last that is called of this,
+    /// [`time_to_idle`](Self::time_to_idle) and [`forever`](Self::forever) counts.
     pub fn time_to_live(mut self, time: Duration) -> Self {
         self.lifetime = Lifetime::Fixed(time);
+        self
+    }
+
+    /// How long what is inserted stays when nobody uses it, as with [`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle); the
+    /// cache's own time by default. What is longer than eight years is for ever.
+    pub fn time_to_idle(mut self, time: Duration) -> Self {
+        self.lifetime = Lifetime::Idle(time);
         self
     }
 

@@ -17,8 +17,8 @@ pub struct Meta {
     pub group: String,
     /// The time it has left; none if it does not expire.
     pub time_left: Option<Duration>,
-    /// Is that an idle time, which a use begins anew?
-    pub idles: bool,
+    /// If a use begins that time anew: how long it is then.
+    pub time_to_idle: Option<Duration>,
     /// How much it was used, as far as that is known: 0 for what was not, to 7. Four of it mean that it was used enough to be kept
     /// among the proven ones (of the orders that tell them apart), the rest are uses since it was looked at last.
     pub heat: u8,
@@ -112,7 +112,7 @@ where
                     group = whose;
                 }
                 meta.time_left = expires.left(now);
-                meta.idles = expires.idles();
+                meta.time_to_idle = expires.time_to_idle();
                 meta.heat = entry.uses() | if entry.queue() == Queue::Main { PROVEN } else { 0 };
                 save(&entry.key, &entry.value, &meta)?;
                 saved += 1;
@@ -161,8 +161,7 @@ where
             return Some(false);
         }
         let hash = core.hash(&key);
-        let idles = meta.idles && core.time_to_idle.is_some();
-        let expires = core.clock.end_after(meta.time_left, idles);
+        let expires = core.clock.end_after(meta.time_left, meta.time_to_idle);
         self.foresee(hash);
         let made = self.make(key, value, hash, group, expires).ok()?;
         // Nobody has seen it yet.

@@ -5,8 +5,9 @@
 //! off is never. The count of ticks goes round after 49 days: an entry that expired, and was not met by any lookup or walk for 24
 //! days after that, would be taken for alive again for as long.
 //!
-//! One bit says that a moment is that of an idle time, which a use pushes on. So it is pushed on, or replaced by a time that stays, in
-//! one step.
+//! One bit says that a moment is that of an idle time, which a use pushes on, by how long is told in ten bits beside it: so an entry can have
+//! an idle time of its own, and it is pushed on, or replaced by a time that stays, in one step. Such a time is told in 32 to 63 units of so many
+//! ticks as that takes, rounded up, and so is its end; that goes round after 30,000 times the time, and after two hours at least.
 
 use std::time::{Duration, Instant};
 
@@ -15,16 +16,19 @@ const TICK: u64 = 4_000_000;
 const SECOND: u64 = 1_000_000_000;
 /// The same.
 pub(super) const TICK_TIME: Duration = Duration::from_nanos(TICK);
-/// Says that a moment is told in seconds.
-const SECONDS: u32 = 1 << 31;
 /// Says that a use pushes it on.
-const IDLES: u32 = 1 << 30;
+const IDLES: u32 = 1 << 31;
+/// Says that a moment that no use pushes on is told in seconds.
+const SECONDS: u32 = 1 << 30;
 /// The number itself.
-const NUMBER: u32 = IDLES - 1;
+const NUMBER: u32 = SECONDS - 1;
 /// What is further off is told in seconds.
 const FAR: u64 = 20 * 86_400 * SECOND;
-/// An idle time is begun anew by a use when so much of it has passed, so that most uses write nothing. It is granted on top.
-const PUSHED_BY: u32 = 8;
+/// Of an idle time's moment: how many bits its number has, how long the time is above it.
+const IDLE_NUMBER_BITS: u32 = 21;
+const IDLE_NUMBER: u32 = (1 << IDLE_NUMBER_BITS) - 1;
+/// An idle time is begun anew by a use when so many units of it have passed, so that most uses write nothing. They are granted on top.
+const PUSHED_BY: u32 = 2;
 
 /// A moment that may come; 0 is the one that does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +47,11 @@ pub(super) enum Lifetime {
     /// From when it was used last.
     Idle(Duration),
 }
+
+/// An idle time: below 32 ticks their number; else 32 and so many units as the lowest five bits say, of ticks that are doubled as often as
+/// the five above them say, less one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Idle(u32);
 
 /// Where time is counted from.
 #[derive(Debug)]
@@ -66,32 +75,30 @@ impl Moment {
 
     /// Has it come?
     pub(super) fn is_past(self, now: Now) -> bool {
-        if self.0 & SECONDS != 0 {
-            return now.0 / SECOND >= u64::from(self.0 & NUMBER);
-        }
-        !self.is_never() && self.ticks_from(now) <= 0
+        !self.is_never() && self.nanoseconds_from(now) <= 0
     }
 
-    /// How long it is until then, a tick less at most, and not more than was asked; none if it does not come.
+    /// How long it is until then, a tick less at most, and not more than was asked; none if it does not come. Of an idle time not what was granted
+    /// on top.
     pub(super) fn left(self, now: Now) -> Option<Duration> {
         if self.is_never() {
             return None;
         }
-        let left = if self.0 & SECONDS != 0 {
-            (u64::from(self.0 & NUMBER) * SECOND).saturating_sub(SECOND + now.0)
-        } else {
-            (u64::try_from(self.ticks_from(now)).unwrap_or(0) * TICK).saturating_sub(TICK + now.0 % TICK)
+        let on_top = match self.idle() {
+            Some(idle) => u64::from(PUSHED_BY + 1) * idle.unit(),
+            None if self.0 & SECONDS != 0 => SECOND,
+            None => TICK,
         };
-        Some(Duration::from_nanos(left))
+        let left = u64::try_from(self.nanoseconds_from(now)).unwrap_or(0);
+        Some(Duration::from_nanos(left.saturating_sub(on_top)))
     }
 
-    /// Does it come before the other? Never comes last. What is told in seconds may have come closer than what is told in ticks: then `now` is
-    /// asked for.
+    /// Does it come before the other? Never comes last. What is told in other units may have come closer: then `now` is asked for.
     pub(super) fn is_sooner_than(self, other: Self, now: impl FnOnce() -> Now) -> bool {
         match (self.is_never(), other.is_never()) {
             (true, _) => false,
             (false, true) => true,
-            _ => match (self.0 & SECONDS, other.0 & SECONDS) {
+            _ => match (self.0 & (IDLES | SECONDS), other.0 & (IDLES | SECONDS)) {
                 // Of 30 bits, the highest is the sign.
                 (0, 0) => ((self.0.wrapping_sub(other.0) << 2) as i32) < 0,
                 (SECONDS, SECONDS) => self.0 & NUMBER < other.0 & NUMBER,
@@ -118,28 +125,37 @@ impl Moment {
         self.0 & IDLES != 0
     }
 
-    /// The same, pushed on by uses.
-    fn idling(self) -> Self {
-        if self.is_never() {
-            self
-        } else {
-            Self(self.0 | IDLES)
-        }
+    /// How long it idles, if a use pushes it on: not less than was asked.
+    pub(super) fn time_to_idle(self) -> Option<Duration> {
+        self.idle().map(|idle| Duration::from_nanos(idle.nanoseconds()))
     }
 
-    /// Ticks until then; they go round.
-    fn ticks_from(self, now: Now) -> i32 {
-        let now = (now.0 / TICK) as u32;
-        // Of 30 bits, the highest is the sign.
-        (self.0.wrapping_sub(now) << 2) as i32 >> 2
+    fn idle(self) -> Option<Idle> {
+        self.idles().then_some(Idle((self.0 & !IDLES) >> IDLE_NUMBER_BITS))
     }
 
     /// Until then; it is not never.
     fn nanoseconds_from(self, now: Now) -> i64 {
-        match self.0 & SECONDS {
-            0 => i64::from(self.ticks_from(now)) * TICK as i64,
-            _ => (u64::from(self.0 & NUMBER) * SECOND) as i64 - now.0 as i64,
+        if let Some(idle) = self.idle() {
+            let unit = idle.unit();
+            // Of 21 bits, the highest is the sign.
+            let shift = u32::BITS - IDLE_NUMBER_BITS;
+            let units = (self.0.wrapping_sub((now.0 / unit) as u32) << shift) as i32 >> shift;
+            return i64::from(units).saturating_mul(unit as i64).saturating_sub((now.0 % unit) as i64);
         }
+        if self.0 & SECONDS != 0 {
+            return (u64::from(self.0 & NUMBER) * SECOND) as i64 - now.0 as i64;
+        }
+        // Of 30 bits, the highest is the sign.
+        let ticks = (self.0.wrapping_sub((now.0 / TICK) as u32) << 2) as i32 >> 2;
+        i64::from(ticks) * TICK as i64 - (now.0 % TICK) as i64
+    }
+
+    /// The end of what idles so long, and has so much of it left now.
+    fn idling(idle: Idle, left: Duration, now: Now) -> Self {
+        let at = u128::from(now.0) + left.as_nanos().min(idle.nanoseconds().into());
+        let number = at.div_ceil(idle.unit().into()) as u32;
+        Self(IDLES | idle.0 << IDLE_NUMBER_BITS | number.wrapping_add(PUSHED_BY) & IDLE_NUMBER)
     }
 
     /// The first that can be told at or after so many nanoseconds.
@@ -153,6 +169,37 @@ impl Moment {
             0 => Self(1),
             ticks => Self(ticks),
         }
+    }
+}
+
+impl Idle {
+    const STEP_BITS: u32 = 5;
+    const STEPS: u32 = 1 << Self::STEP_BITS;
+
+    /// The shortest that can be told and is no shorter than that; none if that is longer than eight years.
+    fn at_least(time: Duration) -> Option<Self> {
+        let ticks = u64::try_from(time.as_nanos().div_ceil(TICK.into())).ok()?;
+        let steps = u64::from(Self::STEPS);
+        let mut doublings = 0_u32;
+        while ticks.div_ceil(1 << doublings) >= 2 * steps {
+            doublings += 1;
+        }
+        let units = ticks.div_ceil(1 << doublings);
+        let idle = match units.checked_sub(steps) {
+            Some(above) => (u64::from(doublings) + 1) << Self::STEP_BITS | above,
+            None => units,
+        };
+        (idle < 1 << (2 * Self::STEP_BITS)).then_some(Self(idle as u32))
+    }
+
+    /// Nanoseconds of one of its units.
+    fn unit(self) -> u64 {
+        TICK << (self.0 >> Self::STEP_BITS).saturating_sub(1)
+    }
+
+    fn nanoseconds(self) -> u64 {
+        let units = if self.0 < Self::STEPS { self.0 } else { Self::STEPS + self.0 % Self::STEPS };
+        u64::from(units) * self.unit()
     }
 }
 
@@ -176,24 +223,24 @@ impl Clock {
         match lifetime {
             Lifetime::Forever => Moment::NEVER,
             Lifetime::Fixed(time) => self.after(time),
-            Lifetime::Idle(time) => self.after(time.saturating_add(time / PUSHED_BY)).idling(),
+            Lifetime::Idle(time) => self.end_after(Some(time), Some(time)),
         }
     }
 
-    /// When what has so much time left expires; that of an idle time, perhaps.
-    pub(super) fn end_after(&self, left: Option<Duration>, idles: bool) -> Moment {
-        let at = left.map_or(Moment::NEVER, |left| self.after(left));
-        if idles {
-            at.idling()
-        } else {
-            at
+    /// When what has so much time left expires; of an idle time of so long, perhaps.
+    pub(super) fn end_after(&self, left: Option<Duration>, idle: Option<Duration>) -> Moment {
+        let Some(left) = left else { return Moment::NEVER };
+        match idle {
+            None => self.after(left),
+            Some(idle) => Idle::at_least(idle).map_or(Moment::NEVER, |idle| Moment::idling(idle, left, self.now())),
         }
     }
 
     /// The new end of what idles until `at`, and was used just now; none where it need not be told.
-    pub(super) fn pushed_on(&self, at: Moment, idle: Duration) -> Option<Moment> {
-        let is_due = at.idles() && at.left(self.now()).is_some_and(|left| left < idle);
-        is_due.then(|| self.end_of(Lifetime::Idle(idle))).filter(|end| *end != at)
+    pub(super) fn pushed_on(&self, at: Moment) -> Option<Moment> {
+        let (idle, now) = (at.idle()?, self.now());
+        let is_due = at.nanoseconds_from(now) < idle.nanoseconds() as i64 && !at.is_past(now);
+        is_due.then(|| Moment::idling(idle, Duration::MAX, now))
     }
 }
 
@@ -213,9 +260,6 @@ mod tests {
                 assert!(time == 0 || !at.is_past(Now(begin + time - 1)), "{begin} {time}");
                 let left = at.left(Now(begin)).expect("it comes").as_nanos() as u64;
                 assert!(left <= time && left + 2 * tick >= time, "{begin} {time} {left}");
-                assert_eq!(at.idling().left(Now(begin)), at.left(Now(begin)));
-                assert!(at.idling().idles() && !at.idles());
-                assert_eq!(at.idling().is_past(Now(begin + time)), at.is_past(Now(begin + time)));
             }
         }
     }
@@ -240,14 +284,68 @@ mod tests {
     }
 
     #[test]
-    fn a_use_pushes_an_idle_time_on_when_an_eighth_has_passed() {
+    fn idle_times_are_told_as_they_are_or_a_thirtysecond_longer() {
+        let times =
+            (0..70).map(|bit| 3_u128 << bit).chain([1, 31 * 4_000_000, 32 * 4_000_000, 33 * 4_000_000, 64 * 4_000_000]);
+        for nanoseconds in times.filter(|time| *time < u128::from(u64::MAX)) {
+            let time = Duration::from_nanos(nanoseconds as u64);
+            let Some(idle) = Idle::at_least(time) else {
+                assert!(time > Duration::from_secs(8 * 365 * 86_400), "{time:?}");
+                continue;
+            };
+            let told = Duration::from_nanos(idle.nanoseconds());
+            assert!(told >= time && told <= time + time / 32 + TICK_TIME, "{time:?} {told:?}");
+            assert_eq!(Idle::at_least(told), Some(idle));
+        }
+    }
+
+    #[test]
+    fn an_idle_time_ends_no_earlier_than_asked_and_an_eighth_later_at_most() {
+        for begin in [0, 1, 3 * TICK + 7, 49 * DAY + 5, 500 * DAY + 11] {
+            for time in [0, 1, TICK, 100_000_000, 129_000_000, SECOND, 1_801 * SECOND, 35 * DAY + 1, 3_000 * DAY] {
+                let idle = Idle::at_least(Duration::from_nanos(time)).expect("it is not too long");
+                let at = Moment::idling(idle, Duration::MAX, Now(begin));
+                assert!(at.idles() && !at.is_past(Now(begin + time)), "{begin} {time}");
+                assert!(at.is_past(Now(begin + time + time / 8 + 4 * TICK)), "{begin} {time}");
+                let left = at.left(Now(begin)).expect("it comes").as_nanos() as u64;
+                assert!(left <= idle.nanoseconds() && left + time / 8 + TICK >= time, "{begin} {time} {left}");
+                // Long after, it is still past.
+                let long = time.min(1_801 * SECOND) * 16_000 + time / 8;
+                assert!(time > 1_801 * SECOND || at.is_past(Now(begin + long + 4 * TICK)), "{begin} {time}");
+                // With half of it left.
+                let half = Moment::idling(idle, Duration::from_nanos(time / 2), Now(begin));
+                assert!(
+                    !half.is_past(Now(begin + time / 2)) && half.is_past(Now(begin + time / 2 + time / 8 + 4 * TICK))
+                );
+                assert_eq!(half.time_to_idle(), at.time_to_idle());
+            }
+        }
+    }
+
+    #[test]
+    fn idle_times_of_several_lengths_are_told_apart_by_which_comes_first() {
+        for begin in [0, 20 * DAY, 49 * DAY + 3] {
+            let times = [SECOND, 10 * SECOND, 3_600 * SECOND, 30 * DAY].map(Duration::from_nanos);
+            let idling = |time| Moment::idling(Idle::at_least(time).expect("it is not too long"), time, Now(begin));
+            let fixed = |time: Duration| Moment::at(u128::from(begin) + time.as_nanos() * 3 / 2, Now(begin));
+            let moments: Vec<_> = times.into_iter().flat_map(|time| [idling(time), fixed(time)]).collect();
+            for (i, a) in moments.iter().enumerate() {
+                for (j, b) in moments.iter().enumerate() {
+                    assert_eq!(a.is_sooner_than(*b, || Now(begin)), i < j, "{begin} {i} {j}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_use_pushes_an_idle_time_on_when_a_little_has_passed() {
         let clock = Clock::start();
         let hour = Duration::from_secs(3_600);
         let fresh = clock.end_of(Lifetime::Idle(hour));
-        assert_eq!(clock.pushed_on(fresh, hour), None, "nothing has passed");
-        let aged = clock.after(hour - Duration::from_secs(1)).idling();
-        assert!(clock.pushed_on(aged, hour).is_some_and(|end| end.idles()));
-        assert_eq!(clock.pushed_on(clock.after(Duration::from_secs(1)), hour), None, "that is no idle time");
+        assert_eq!(clock.pushed_on(fresh), None, "nothing has passed");
+        let aged = clock.end_after(Some(hour * 14 / 16), Some(hour));
+        assert!(clock.pushed_on(aged).is_some_and(|end| end.time_to_idle() == fresh.time_to_idle()));
+        assert_eq!(clock.pushed_on(clock.after(Duration::from_secs(1))), None, "that is no idle time");
         assert!(clock.end_of(Lifetime::Idle(Duration::MAX)).is_never());
     }
 

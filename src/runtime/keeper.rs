@@ -4,11 +4,16 @@
 //! It sleeps while there is none of it. It works for half a millisecond at a time, and rests between: as long again while it empties a group
 //! or moves entries; for expired entries 3 times as long where many of those it looks at are, else 19 times, so that looking costs a
 //! twentieth of one processor at most.
+//!
+//! What it lets go of may be told to somebody's listener, and dropped by somebody's code; where that blocks, it is that cache's own loss. A second
+//! thread stands by, asleep while nothing is done: when the first has been with one cache for [`PATIENCE`], it takes the seat, works for all but that one, and has
+//! a third stand by. Who comes back and finds its seat taken stands by or ends. So there are two threads, and one more for each cache whose code
+//! blocks.
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lowwater_lru_core::{Memcg, MemcgError, NodeId, OfflineHook};
@@ -22,14 +27,19 @@ const SETTLE: Duration = Duration::from_millis(5);
 const SETTLE_MAX: Duration = Duration::from_millis(100);
 /// How long until it is tried again to end a group that has children.
 const RETRY: Duration = Duration::from_millis(100);
+/// How long it may take with one cache until another thread goes on with the others. Steps are of microseconds, unless somebody's code blocks.
+const PATIENCE: Duration = Duration::from_millis(250);
 
-/// What a cache has done for it. Called by one thread.
+/// What a cache has done for it. Called by one thread at a time, but for what is said to be called by others.
 pub(crate) trait Chores: Send + Sync {
     /// Looks at the next few entries, and lets go of those whose time is over.
     fn let_expired_go(&self) -> Next;
 
     /// Lets go of a few entries of a group on a node, however much they are used. How many; 0 when there is none.
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64;
+
+    /// Is there any entry of a group on a node? Called by whichever thread, also while another lets go.
+    fn has_any(&self, group: &Memcg, node: NodeId) -> bool;
 
     /// Forgets what was learnt of a group whose end has come. Called by whoever ends it, under the keeper's lock: it waits for nothing, and runs
     /// nobody's code.
@@ -53,10 +63,9 @@ pub(crate) enum Next {
     Told,
 }
 
-/// The thread. It is stopped and joined when this is dropped.
+/// Its threads. They are stopped and joined when this is dropped.
 pub(crate) struct Keeper {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
 }
 
 /// By which a cache is found again.
@@ -72,21 +81,38 @@ struct Shared {
     told: Condvar,
     /// A cache is not worked on any more.
     left: Condvar,
+    /// Work was begun, while who stands by was asleep.
+    begun: Condvar,
     nodes: usize,
 }
 
+/// The right to work, of one thread at a time: how many had it before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Seat(u64);
+
+/// Another thread has taken the seat.
+struct Replaced;
+
 #[derive(Default)]
 struct State {
+    threads: Vec<JoinHandle<()>>,
+    seat: Seat,
+    /// Since when who has it is where somebody's code may run.
+    since: Option<Instant>,
+    /// Does a thread stand by, and will it sleep until it is told?
+    stands_by: bool,
+    sleeps: bool,
     /// In the order of their numbers.
     caches: Vec<(ChoresId, Arc<dyn Chores>)>,
     last_id: u64,
-    at_work: Option<ChoresId>,
-    /// To be emptied and ended. Only the thread takes some out, or changes their order: which was looked at last is last.
+    /// By which threads work; more than one only where somebody's code has blocked some of them.
+    at_work: Vec<ChoresId>,
+    /// To be emptied and ended. Only who has the seat takes some out, or changes their order: which was looked at last is last.
     dropped: VecDeque<Dropped>,
     /// Of caches that were dropped inside their own callback.
     ending: Vec<Registration>,
-    /// Does the thread end one, which may take until that callback is over?
-    ends: bool,
+    /// Threads that end one, which may take until that callback is over.
+    ends: usize,
     told: bool,
     stop: bool,
 }
@@ -100,11 +126,15 @@ struct Dropped {
 
 impl Keeper {
     pub(crate) fn start(nodes: usize) -> std::io::Result<Self> {
-        let shared = Shared { state: Mutex::default(), told: Condvar::new(), left: Condvar::new(), nodes };
-        let shared = Arc::new(shared);
-        let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("lowwater/keeper".into()).spawn(move || theirs.run())?;
-        Ok(Self { shared, thread: Some(thread) })
+        let (told, left, begun) = (Condvar::new(), Condvar::new(), Condvar::new());
+        let keeper = Self { shared: Arc::new(Shared { state: Mutex::default(), told, left, begun, nodes }) };
+        let mut state = keeper.shared.state.lock();
+        let shared = Arc::clone(&keeper.shared);
+        let first = spawn("lowwater/keeper", move || shared.run(Some(Seat::default())))?;
+        state.threads.push(first);
+        let stands_by = keeper.shared.have_one_stand_by(&mut state);
+        drop(state);
+        stands_by.map(|()| keeper)
     }
 
     pub(crate) fn add(&self, chores: Arc<dyn Chores>) -> ChoresId {
@@ -115,12 +145,12 @@ impl Keeper {
         id
     }
 
-    /// Works on this cache no more. Waits until the thread has left it, unless it is the caller.
+    /// Works on this cache no more. Waits until it is left, unless the caller is one of the threads.
     pub(crate) fn remove(&self, id: ChoresId) {
         let mut state = self.shared.state.lock();
+        let is_thread = state.is_current();
         let removed = state.caches.iter().position(|(other, _)| *other == id).map(|at| state.caches.remove(at));
-        let is_thread = self.is_current();
-        while state.at_work == Some(id) && !is_thread {
+        while state.at_work.contains(&id) && !is_thread {
             self.shared.left.wait(&mut state);
         }
         drop(state);
@@ -165,24 +195,22 @@ impl Keeper {
         let state = self.shared.state.lock();
         state.dropped.iter().any(|dropped| group.is_descendant_of(&dropped.group))
     }
-
-    fn is_current(&self) -> bool {
-        self.thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id())
-    }
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.stop = true;
-        // By a listener on the thread itself, or inside a callback for which the thread waits: then it ends by itself.
-        let ends_by_itself = self.is_current() || state.ends || !state.ending.is_empty();
+        // By a listener on a thread of these, or inside a callback for which one waits: then they end by themselves.
+        let end_by_themselves = state.is_current() || state.ends > 0 || !state.ending.is_empty();
+        let threads = std::mem::take(&mut state.threads);
+        self.shared.begun.notify_one();
         self.shared.tell(state);
-        if ends_by_itself {
+        if end_by_themselves {
             return;
         }
-        let ended = self.thread.take().map(JoinHandle::join);
-        if ended.is_some_and(|ended| ended.is_err()) && !std::thread::panicking() {
+        let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
+        if panicked > 0 && !thread::panicking() {
             panic!("the keeper thread panicked outside of any cache's code: this is a bug in lowwater");
         }
     }
@@ -205,10 +233,78 @@ impl Shared {
         self.told.notify_one();
     }
 
-    fn run(&self) {
+    /// What a thread does: with the seat from the beginning, or when it has taken it.
+    fn run(self: &Arc<Self>, mut seat: Option<Seat>) {
+        while let Some(has) = seat.or_else(|| self.stand_by()) {
+            match self.keep(has) {
+                Ok(()) => return,
+                Err(Replaced) if self.is_needed() => seat = None,
+                Err(Replaced) => return,
+            }
+        }
+    }
+
+    /// Does nobody stand by? Then the caller shall.
+    fn is_needed(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().stands_by, true)
+    }
+
+    /// Waits until who has the seat has been held up for long, and takes it; none if that is not needed any more.
+    fn stand_by(self: &Arc<Self>) -> Option<Seat> {
+        let mut state = self.state.lock();
         loop {
-            self.end_all();
-            let wait = self.work();
+            if state.stop {
+                return None;
+            }
+            let held_up = state.since.map(|since| since.elapsed());
+            match held_up.map(|time| PATIENCE.saturating_sub(time)) {
+                None => {
+                    state.sleeps = true;
+                    self.begun.wait(&mut state);
+                    state.sleeps = false;
+                }
+                Some(Duration::ZERO) => break,
+                Some(left) => drop(self.begun.wait_for(&mut state, left)),
+            }
+        }
+        state.since = None;
+        state.seat.0 += 1;
+        state.stands_by = false;
+        // Without another thread it goes on alone, until one comes back.
+        let _alone = self.have_one_stand_by(&mut state);
+        Some(state.seat)
+    }
+
+    fn have_one_stand_by(self: &Arc<Self>, state: &mut State) -> std::io::Result<()> {
+        state.threads.retain(|thread| !thread.is_finished());
+        let shared = Arc::clone(self);
+        state.threads.push(spawn("lowwater/standby", move || shared.run(None))?);
+        state.stands_by = true;
+        Ok(())
+    }
+
+    /// Somebody's code may run from now on.
+    fn begins(&self, state: &mut State) {
+        state.since = Some(Instant::now());
+        if state.sleeps {
+            self.begun.notify_one();
+        }
+    }
+
+    /// Somebody's code has run. Has nobody taken the seat?
+    fn has_run(&self, state: &mut State, seat: Seat) -> Result<(), Replaced> {
+        if state.seat != seat {
+            return Err(Replaced);
+        }
+        state.since = None;
+        Ok(())
+    }
+
+    /// Works until all is over.
+    fn keep(&self, seat: Seat) -> Result<(), Replaced> {
+        loop {
+            self.end_all(seat)?;
+            let wait = self.work(seat)?;
             let mut state = self.state.lock();
             let until = wait.and_then(|wait| Instant::now().checked_add(wait));
             while !state.told && !state.stop {
@@ -221,49 +317,55 @@ impl Shared {
                 }
             }
             if state.stop && state.ending.is_empty() {
-                return;
+                return Ok(());
             }
             state.told = false;
         }
     }
 
-    fn end_all(&self) {
+    fn end_all(&self, seat: Seat) -> Result<(), Replaced> {
         let mut state = self.state.lock();
         while let Some(registration) = state.ending.pop() {
-            state.ends = true;
+            state.ends += 1;
+            self.begins(&mut state);
             drop(state);
             // With it may go what the cache had, which is the user's code.
             let _panicked = catch_unwind(AssertUnwindSafe(|| drop(registration)));
             state = self.state.lock();
-            state.ends = false;
+            state.ends -= 1;
+            self.has_run(&mut state, seat)?;
         }
+        Ok(())
     }
 
     /// A part of what there is to do. How long until the next.
-    fn work(&self) -> Option<Duration> {
+    fn work(&self, seat: Seat) -> Result<Option<Duration>, Replaced> {
         let start = Instant::now();
-        let groups = self.empty_groups(start);
-        let expired = self.go_on(|chores| chores.let_expired_go());
-        let moved = self.go_on(|chores| chores.migrate());
-        groups.into_iter().chain(expired).chain(moved).min()
+        let groups = self.empty_groups(seat, start)?;
+        let expired = self.go_on(seat, |chores| chores.let_expired_go())?;
+        let moved = self.go_on(seat, |chores| chores.migrate())?;
+        Ok(groups.into_iter().chain(expired).chain(moved).min())
     }
 
     /// Works on each dropped group in turn, from the one after that which was worked on last, while there is time.
-    fn empty_groups(&self, start: Instant) -> Option<Duration> {
+    fn empty_groups(&self, seat: Seat, start: Instant) -> Result<Option<Duration>, Replaced> {
         let mut wait: Option<Duration> = None;
         let nr = self.state.lock().dropped.len();
         for _ in 0..nr {
             if start.elapsed() >= WORK {
-                return Some(WORK);
+                return Ok(Some(WORK));
             }
             let Some(Dropped { group, empty }) = self.state.lock().dropped.front().cloned() else { break };
-            if !self.empty(&group, start) {
+            if !self.empty(seat, &group, start)? {
                 self.turn(None);
-                return Some(WORK);
+                return Ok(Some(WORK));
             }
             // What is charged and is no entry is on its way to become one; or it is somebody else's, and is not waited for.
             let since = empty.unwrap_or(start);
-            let next = if group.usage().get() > 0 && since.elapsed() < SETTLE_MAX {
+            let next = if self.is_held_up(&group) {
+                self.turn(None);
+                RETRY
+            } else if group.usage().get() > 0 && since.elapsed() < SETTLE_MAX {
                 self.turn(Some(since));
                 SETTLE
             } else if group.offline() == Err(MemcgError::HasChildren) {
@@ -273,12 +375,22 @@ impl Shared {
                 // The handle may be the last.
                 let ended = self.state.lock().dropped.pop_front();
                 drop(ended);
-                self.each(|chores| chores.settle());
+                self.each(seat, |chores| chores.settle())?;
                 continue;
             };
             wait = Some(wait.map_or(next, |wait| wait.min(next)));
         }
-        wait
+        Ok(wait)
+    }
+
+    /// Has a cache something of a group that cannot be asked for it, as a thread is held up there?
+    fn is_held_up(&self, group: &Memcg) -> bool {
+        let state = self.state.lock();
+        let held_up = state.caches.iter().filter(|(id, _)| state.at_work.contains(id));
+        let nodes = || (0..self.nodes).map(|node| NodeId::new(node as u16));
+        held_up
+            .flat_map(|(_, chores)| nodes().map(move |node| (chores, node)))
+            .any(|(chores, node)| chores.has_any(group, node))
     }
 
     /// The first dropped group has had its turn, and is empty since then.
@@ -291,23 +403,23 @@ impl Shared {
     }
 
     /// Lets go of what a group has, for a while. Was that all?
-    fn empty(&self, group: &Memcg, start: Instant) -> bool {
+    fn empty(&self, seat: Seat, group: &Memcg, start: Instant) -> Result<bool, Replaced> {
         let mut is_empty = true;
-        self.each(|chores| {
+        self.each(seat, |chores| {
             for node in 0..self.nodes {
                 // All are asked before it counts as empty.
                 while (is_empty || start.elapsed() < WORK) && chores.let_group_go(group, NodeId::new(node as u16)) > 0 {
                     is_empty = false;
                 }
             }
-        });
-        is_empty
+        })?;
+        Ok(is_empty)
     }
 
     /// Has each cache do a part of what it has to do. How long until the next.
-    fn go_on(&self, f: impl Fn(&dyn Chores) -> Next) -> Option<Duration> {
+    fn go_on(&self, seat: Seat, f: impl Fn(&dyn Chores) -> Next) -> Result<Option<Duration>, Replaced> {
         let (mut wait, mut rest): (Option<Duration>, _) = (None, Duration::ZERO);
-        self.each(|chores| {
+        self.each(seat, |chores| {
             let start = Instant::now();
             let next = loop {
                 match f(chores) {
@@ -321,25 +433,42 @@ impl Shared {
                 }
             };
             wait = Some(wait.map_or(next, |wait| wait.min(next)));
-        });
-        wait.map(|wait| wait.max(rest))
+        })?;
+        Ok(wait.map(|wait| wait.max(rest)))
     }
 
-    /// Works on each cache, without the lock. What panics there is that cache's own code, and costs it a part of this round.
-    fn each(&self, mut f: impl FnMut(&dyn Chores)) {
+    /// Works on each cache where no other thread is held up, without the lock. What panics there is that cache's own code, and costs it a part
+    /// of this round.
+    fn each(&self, seat: Seat, mut f: impl FnMut(&dyn Chores)) -> Result<(), Replaced> {
         let mut after = ChoresId(0);
         loop {
             let mut state = self.state.lock();
-            let Some((id, chores)) = state.caches.iter().find(|(id, _)| *id > after) else { return };
+            let is_next = |(id, _): &&(ChoresId, _)| *id > after && !state.at_work.contains(id);
+            let Some((id, chores)) = state.caches.iter().find(is_next) else { return Ok(()) };
             let (id, chores) = (*id, Arc::clone(chores));
-            (after, state.at_work) = (id, Some(id));
+            after = id;
+            state.at_work.push(id);
+            self.begins(&mut state);
             drop(state);
             let _panicked = catch_unwind(AssertUnwindSafe(|| f(&*chores)));
             drop(chores);
-            self.state.lock().at_work = None;
+            let mut state = self.state.lock();
+            state.at_work.retain(|at| *at != id);
             self.left.notify_all();
+            self.has_run(&mut state, seat)?;
         }
     }
+}
+
+impl State {
+    /// Is the caller one of the threads?
+    fn is_current(&self) -> bool {
+        self.threads.iter().any(|thread| thread.thread().id() == thread::current().id())
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).spawn(run)
 }
 
 impl OfflineHook for Shared {
@@ -370,6 +499,10 @@ mod tests {
 
         fn let_group_go(&self, group: &Memcg, _: NodeId) -> u64 {
             u64::from(*group == self.0)
+        }
+
+        fn has_any(&self, _: &Memcg, _: NodeId) -> bool {
+            false
         }
 
         fn forget_group(&self, _: &Memcg) {}

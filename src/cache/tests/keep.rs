@@ -239,3 +239,86 @@ fn a_group_that_is_ended_while_it_is_dropped_leaves_its_parents_entries_alone() 
         assert_eq!(cache.len_of(&parent), cache.len() as u64, "what was left is the parent's");
     }
 }
+
+/// A gate at which a listener waits.
+#[derive(Default)]
+struct Gate {
+    is_open: parking_lot::Mutex<bool>,
+    opens: parking_lot::Condvar,
+    waiting: AtomicUsize,
+}
+
+impl Gate {
+    fn pass(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut is_open = self.is_open.lock();
+        while !*is_open {
+            self.opens.wait(&mut is_open);
+        }
+    }
+
+    fn open(&self) {
+        *self.is_open.lock() = true;
+        self.opens.notify_all();
+    }
+}
+
+/// A cache whose listener waits at the gate, for what expires.
+fn held_up(runtime: &Runtime, gate: &Arc<Gate>) -> Cache<u64, Vec<u8>> {
+    let gate = Arc::clone(gate);
+    let waits = move |_: &u64, _: &Vec<u8>, cause| {
+        if cause == RemovalCause::Expired {
+            gate.pass();
+        }
+    };
+    Cache::<u64, Vec<u8>>::builder(runtime).weigher(|_, _| Bytes::ZERO).eviction_listener(waits).build().unwrap()
+}
+
+#[test]
+fn a_listener_that_blocks_keeps_no_other_cache_waiting() {
+    let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
+    let other = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let gates: [Arc<Gate>; 3] = Default::default();
+    let caches: Vec<_> = gates.iter().map(|gate| held_up(&runtime, gate)).collect();
+    let [theirs, shared, free] = ["theirs", "shared", "free"].map(|name| runtime.group(name).unwrap());
+    // As many threads are held up, one after the other, and each time there is one that goes on.
+    for (n, (cache, gate)) in caches.iter().zip(&gates).enumerate() {
+        cache.entry(0).group(&shared).insert(vec![]).unwrap();
+        cache.entry(1).group(&theirs).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();
+        until("a thread that is held up", || gate.waiting.load(Ordering::Relaxed) == 1);
+        other.entry(1).time_to_live(Duration::from_millis(1)).insert(1).unwrap();
+        until("another cache's expiry", || other.stats().expired == n as u64 + 1);
+    }
+    // A group of which the caches that are held up have nothing ends; one of which they have something waits.
+    for group in [&free, &shared] {
+        other.entry(2).group(group).insert(2).unwrap();
+        runtime.drop_group(group).unwrap();
+    }
+    until("the end of a group", || !free.is_online());
+    until("others' entries", || other.len_of(&shared) == 0);
+    assert!(shared.is_online() && caches.iter().all(|cache| cache.len_of(&shared) == 1));
+    gates.iter().for_each(|gate| gate.open());
+    until("the end of what waited", || !shared.is_online());
+    // Those who were held up work again, or have ended; there is always one.
+    for cache in &caches {
+        cache.entry(3).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();
+        until("what expires after that", || cache.stats().expired == 2);
+    }
+}
+
+#[test]
+fn a_cache_is_dropped_when_its_listener_is_done() {
+    let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
+    let gate = Arc::<Gate>::default();
+    let cache = held_up(&runtime, &gate);
+    cache.entry(1).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();
+    until("a thread that is held up", || gate.waiting.load(Ordering::Relaxed) == 1);
+    let dropped = std::thread::spawn(move || drop(cache));
+    // Longer than it takes until another thread has the seat.
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(!dropped.is_finished(), "its listener runs still");
+    gate.open();
+    dropped.join().unwrap();
+    // All threads end.
+    drop(runtime);
+}

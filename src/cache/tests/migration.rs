@@ -183,7 +183,7 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
         let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("nothing is over yet");
         // Half of its hour has passed.
         let (there, left) = (std::ptr::from_ref(entry), entry.expires().left(core.clock.now()).unwrap());
-        entry.expire_at(core.clock.end_after(Some(HOUR / 2), entry.expires().idles()));
+        entry.expire_at(core.clock.end_after(Some(HOUR / 2), entry.expires().time_to_idle()));
         (there, left)
     };
     let (before, _) = entry();

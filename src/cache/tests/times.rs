@@ -43,13 +43,46 @@ fn a_use_writes_when_a_part_of_the_time_has_passed() {
     let cache = idling();
     cache.insert(1, 1).unwrap();
     let before = left(&cache, 1).unwrap();
-    assert!(before > IDLE && before <= IDLE + IDLE / 8);
+    assert!(before > IDLE * 3 / 4 && before <= IDLE);
     cache.get(&1);
     assert!(left(&cache, 1).unwrap() <= before, "just put in: not pushed on");
     std::thread::sleep(IDLE / 4);
-    assert!(left(&cache, 1).unwrap() < IDLE);
+    let after = left(&cache, 1).unwrap();
+    assert!(after <= before - IDLE / 8);
     cache.get(&1);
-    assert!(left(&cache, 1).unwrap() > IDLE, "pushed on");
+    assert!(left(&cache, 1).unwrap() > after, "pushed on");
+}
+
+#[test]
+fn an_idle_time_of_its_own_is_pushed_on_by_uses() {
+    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    // Where the cache says nothing, and where it says another.
+    for cache in [Cache::<u64, u64>::builder(&runtime), Cache::builder(&runtime).time_to_live(IDLE * 100)] {
+        let cache = cache.weigher(|_, _| Bytes::ZERO).build().unwrap();
+        for key in 0..3 {
+            cache.entry(key).time_to_idle(IDLE).insert(key).unwrap();
+        }
+        cache.entry(1).time_to_idle(IDLE).forever().insert(1).unwrap();
+        cache.entry(3).time_to_idle(IDLE * 20).insert(3).unwrap();
+        let start = Instant::now();
+        while start.elapsed() < 2 * IDLE {
+            let used = Instant::now();
+            assert!(cache.get(&0).is_some() || used.elapsed() > IDLE);
+            std::thread::sleep(IDLE / 20);
+        }
+        let there = [0, 1, 2, 3].map(|key| cache.contains_key(&key));
+        assert_eq!(there, [true, true, false, true]);
+        let left_to = left(&cache, 3).unwrap();
+        assert!(left_to <= IDLE * 18 && left_to > IDLE * 10, "{left_to:?}");
+        // Nobody meets it, and it leaves all the same.
+        cache.entry(4).time_to_idle(IDLE).insert(4).unwrap();
+        let entries = cache.len();
+        let start = Instant::now();
+        while cache.len() == entries {
+            assert!(start.elapsed() < Duration::from_secs(60), "it stays");
+            std::thread::sleep(IDLE / 20);
+        }
+    }
 }
 
 #[test]
