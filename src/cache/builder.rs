@@ -27,6 +27,13 @@ pub struct NoWeigher;
 /// The choices of a [`Cache`]; from [`Cache::builder`].
 #[must_use = "a builder does nothing until `build`"]
 pub struct CacheBuilder<K, V, W = NoWeigher, S = DefaultHashBuilder> {
+    choices: Choices<K, V>,
+    weigher: W,
+    hasher: S,
+}
+
+/// Those on which no type depends.
+struct Choices<K, V> {
     runtime: Runtime,
     name: String,
     group: Option<Memcg>,
@@ -36,13 +43,11 @@ pub struct CacheBuilder<K, V, W = NoWeigher, S = DefaultHashBuilder> {
     eviction: Eviction,
     listener: Option<Listener<K, V>>,
     costs: Option<Costs<K, V>>,
-    weigher: W,
-    hasher: S,
 }
 
 impl<K, V> CacheBuilder<K, V> {
     pub(super) fn new(runtime: &Runtime) -> Self {
-        Self {
+        let choices = Choices {
             runtime: runtime.clone(),
             name: "cache".into(),
             group: None,
@@ -52,28 +57,27 @@ impl<K, V> CacheBuilder<K, V> {
             eviction: Eviction::default(),
             listener: None,
             costs: None,
-            weigher: NoWeigher,
-            hasher: DefaultHashBuilder::default(),
-        }
+        };
+        Self { choices, weigher: NoWeigher, hasher: DefaultHashBuilder::default() }
     }
 }
 
 impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// The name under which statistics show it; "cache" by default.
     pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
+        self.choices.name = name.into();
         self
     }
 
     /// The group to which entries belong that name no other; the root by default.
     pub fn group(mut self, group: &Memcg) -> Self {
-        self.group = Some(group.clone());
+        self.choices.group = Some(group.clone());
         self
     }
 
     /// How long entries live that name no time of their own; for ever by default.
     pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.time_to_live = Some(time);
+        self.choices.time_to_live = Some(time);
         self
     }
 
@@ -100,20 +104,20 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn time_to_idle(mut self, time: Duration) -> Self {
-        self.time_to_idle = Some(time);
+        self.choices.time_to_idle = Some(time);
         self
     }
 
     /// What an entry costs to make again, against other caches' 2: one of 4 gives half as much under the same pressure. For one tenant's values
     /// against another's, see [`recreation_cost`](Self::recreation_cost).
     pub fn seeks(mut self, seeks: u32) -> Self {
-        self.seeks = Some(seeks);
+        self.choices.seeks = Some(seeks);
         self
     }
 
     /// The order in which entries are let go; [`Eviction::Adaptive`] by default.
     pub fn eviction(mut self, eviction: Eviction) -> Self {
-        self.eviction = eviction;
+        self.choices.eviction = eviction;
         self
     }
 
@@ -124,7 +128,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// While entries are let go because memory is needed, what it inserts has none let go in turn: it takes room that is there, or is refused
     /// ([`Reason::NoRoom`](super::Reason::NoRoom)).
     pub fn eviction_listener(mut self, listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static) -> Self {
-        self.listener = Some(Box::new(listener));
+        self.choices.listener = Some(Box::new(listener));
         self
     }
 
@@ -155,7 +159,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// ```
     #[doc(alias = "cost")]
     pub fn recreation_cost(mut self, cost: impl Fn(&K, &V) -> u64 + Send + Sync + 'static) -> Self {
-        self.costs = Some(Costs::new(cost));
+        self.choices.costs = Some(Costs::new(cost));
         self
     }
 
@@ -168,43 +172,14 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self,
         weigher: impl Fn(&K, &V) -> Bytes + Send + Sync + 'static,
     ) -> CacheBuilder<K, V, Weigher<K, V>, S> {
-        self.with(|_, hasher| (Box::new(weigher) as _, hasher))
+        let Self { choices, hasher, .. } = self;
+        CacheBuilder { choices, weigher: Box::new(weigher), hasher }
     }
 
     /// How keys are hashed. The default is fast and seeded at random.
     pub fn hasher<H: BuildHasher>(self, hasher: H) -> CacheBuilder<K, V, W, H> {
-        self.with(|weigher, _| (weigher, hasher))
-    }
-
-    /// With another weigher and hasher, and all else as it is.
-    fn with<X, H>(self, change: impl FnOnce(W, S) -> (X, H)) -> CacheBuilder<K, V, X, H> {
-        let Self {
-            runtime,
-            name,
-            group,
-            time_to_live,
-            time_to_idle,
-            seeks,
-            eviction,
-            listener,
-            costs,
-            weigher,
-            hasher,
-        } = self;
-        let (weigher, hasher) = change(weigher, hasher);
-        CacheBuilder {
-            runtime,
-            name,
-            group,
-            time_to_live,
-            time_to_idle,
-            seeks,
-            eviction,
-            listener,
-            costs,
-            weigher,
-            hasher,
-        }
+        let Self { choices, weigher, .. } = self;
+        CacheBuilder { choices, weigher, hasher }
     }
 }
 
@@ -222,11 +197,12 @@ where
     ///
     /// [`BuildError`] says which choice does not work.
     pub fn build(self) -> Result<Cache<K, V, S>, BuildError> {
-        let group = self.group.unwrap_or_else(|| self.runtime.root().clone());
-        if !group.is_descendant_of(self.runtime.root()) {
+        let Self { choices, weigher, hasher } = self;
+        let group = choices.group.unwrap_or_else(|| choices.runtime.root().clone());
+        if !group.is_descendant_of(choices.runtime.root()) {
             return Err(BuildError::ForeignGroup(group.path()));
         }
-        let lifetime = match (self.time_to_live, self.time_to_idle) {
+        let lifetime = match (choices.time_to_live, choices.time_to_idle) {
             (None, None) => Lifetime::Forever,
             (Some(time), None) => Lifetime::Fixed(time),
             (None, Some(time)) => Lifetime::Idle(time),
@@ -234,29 +210,29 @@ where
                 return Err(BuildError::TwoTimes { time_to_live, time_to_idle });
             }
         };
-        let mut builder = self.runtime.registry().builder(&self.name);
-        if let Some(seeks) = self.seeks {
+        let mut builder = choices.runtime.registry().builder(&choices.name);
+        if let Some(seeks) = choices.seeks {
             builder = builder.seeks(seeks);
         }
         let prepared = builder.alloc()?;
-        let queues = Queues::new(&prepared.occupancy(), self.eviction);
+        let queues = Queues::new(&prepared.occupancy(), choices.eviction);
         let core = Arc::new(Core {
             index: Index::new(),
-            costs: self.costs.filter(|_| queues.remembers()).map(Box::new),
+            costs: choices.costs.filter(|_| queues.remembers()).map(Box::new),
             queues,
             hands: Hands::default(),
-            listener: self.listener,
+            listener: choices.listener,
             counters: Counters::default(),
-            hasher: self.hasher,
+            hasher,
             clock: Clock::start(),
             most: AtomicUsize::new(0),
             freed_since: AtomicU64::new(0),
             rounds: Rounds::default(),
             migration: Migration::default(),
             copy: |entry| (entry.key.clone(), entry.value.clone()),
-            bell: self.runtime.keeper().bell(),
+            bell: choices.runtime.keeper().bell(),
         });
-        let chores = self.runtime.keeper().add(Arc::clone(&core) as _);
+        let chores = choices.runtime.keeper().add(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {
             registration: Some(registration),
@@ -265,9 +241,9 @@ where
             flights: Flights::default(),
             group,
             lifetime,
-            one_node: self.runtime.topology().nodes() == 1,
-            weigher: self.weigher,
-            runtime: self.runtime,
+            one_node: choices.runtime.topology().nodes() == 1,
+            weigher,
+            runtime: choices.runtime,
         };
         Ok(Cache { inner: Arc::new(inner) })
     }
@@ -276,10 +252,10 @@ where
 impl<K, V, W, S> std::fmt::Debug for CacheBuilder<K, V, W, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CacheBuilder")
-            .field("name", &self.name)
-            .field("group", &self.group)
-            .field("time_to_live", &self.time_to_live)
-            .field("time_to_idle", &self.time_to_idle)
+            .field("name", &self.choices.name)
+            .field("group", &self.choices.group)
+            .field("time_to_live", &self.choices.time_to_live)
+            .field("time_to_idle", &self.choices.time_to_idle)
             .finish_non_exhaustive()
     }
 }

@@ -14,7 +14,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::time::Instant;
 
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::{Bytes, Memcg};
 
 use super::error::Reason;
 use super::room::Want;
@@ -42,14 +42,7 @@ where
     S: BuildHasher,
 {
     /// Takes bytes for an entry of `group`, of which so much is known, whose key has this hash; and frees some if they are not there.
-    pub(super) fn charge(
-        &self,
-        group: &Memcg,
-        bytes: Bytes,
-        node: NodeId,
-        tenant: Option<&Tenant>,
-        hash: u64,
-    ) -> Result<(), Reason> {
+    pub(super) fn charge(&self, group: &Memcg, bytes: Bytes, tenant: Option<&Tenant>, hash: u64) -> Result<(), Reason> {
         let (core, runtime) = (&self.inner.core, &self.inner.runtime);
         if core.index.slab().waiting() > self.waiting_low() {
             self.help_readers(group, bytes)?;
@@ -61,7 +54,7 @@ where
         }
         for _ in 0..ROOMS_MAX {
             let Some(limit) = self.short(group, bytes, passes) else { break };
-            core.make_room(&Want { runtime, memcg: group, limit, node, bytes, tenant, passes, random: hash });
+            core.make_room(&Want { runtime, memcg: group, limit, bytes, tenant, passes, random: hash });
         }
         if group.try_charge_from_stock(bytes) {
             return Ok(());

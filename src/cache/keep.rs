@@ -18,6 +18,7 @@ use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
 use super::queues::Queue;
+use super::shrink::Whose;
 use super::time::{Clock, Moment, TICK_TIME};
 use super::{Core, Inner, RemovalCause};
 use crate::runtime::{Chores, Next};
@@ -164,13 +165,14 @@ where
     }
 
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64 {
+        // Nothing of it is remembered, so it does not matter how many there were.
+        let whose = Whose { memcg: group, entries: 0, remembering: None };
         let mut nr = 0;
         for queue in [Queue::Probation, Queue::Main] {
             let old = self.queues.take(queue, group, node, BATCH);
-            // Nothing of it is remembered, so it does not matter how many there were.
-            let (gone, bytes) = self.let_all_go(old, group, 0, None, |_| RemovalCause::Explicit);
-            group.uncharge(bytes);
-            nr += gone;
+            let gone = self.let_all_go(old, whose, |_| RemovalCause::Explicit);
+            group.uncharge(gone.bytes);
+            nr += gone.freed;
         }
         nr
     }

@@ -154,7 +154,8 @@ where
     /// Asks `f` what to do with what is there, and does it, as one step for everybody else.
     ///
     /// If another thread changes the key in between, `f` is asked again with what is there then; so it must have no effect but its
-    /// answer. To look at a value here does not count as a use; a value that is put in the place of another keeps the reads that one had.
+    /// answer. This thread is pinned while `f` answers, and while a value of it is weighed: what others let go of meanwhile is freed after that, so
+    /// neither should wait for anything. To look at a value here does not count as a use; a value that is put in the place of another keeps the reads that one had.
     ///
     /// # Errors
     ///
@@ -339,7 +340,7 @@ where
         let entry = index.slab().alloc(Entry::new(key, value, expires, bytes), node);
         let entry = entry.map_err(|Entry { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
         let tenant = queues.tenant_if_known(group);
-        if let Err(reason) = self.charge(group, bytes, node, tenant, hash) {
+        if let Err(reason) = self.charge(group, bytes, tenant, hash) {
             inner.core.counters.rejected();
             return Err(unput(entry, Some(reason)));
         }

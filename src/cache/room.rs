@@ -92,7 +92,6 @@ pub(super) struct Want<'a> {
     pub(super) memcg: &'a Memcg,
     /// The group that has nearly used up its memory; `memcg`, or one above it.
     pub(super) limit: &'a Memcg,
-    pub(super) node: NodeId,
     pub(super) bytes: Bytes,
     /// What is known of `memcg`, if anything is.
     pub(super) tenant: Option<&'a Tenant>,
@@ -111,7 +110,7 @@ where
     /// Lets a few entries go; see the module. Nothing if this thread is letting go of some already.
     pub(super) fn make_room(&self, want: &Want<'_>) {
         let Some(_scope) = want.runtime.registry().first_no_reclaim_scope() else { return };
-        let own = self.queues.count(want.memcg, want.node);
+        let (own, node) = self.held(want.memcg, want);
         let others = self.queues.len() as u64 > own && want.memcg != want.limit;
         let protected = want.memcg != want.limit && is_protected(want.memcg, want.limit);
         if others {
@@ -127,10 +126,7 @@ where
         if protected || (others && own < OWN_MIN) {
             return;
         }
-        let paid = self.pays(want.memcg, want.node, own);
-        if let Some(tenant) = want.tenant {
-            tenant.paid(paid, want.bytes);
-        }
+        self.pays_its_own(want.tenant, want.bytes, want.memcg, node, own);
     }
 
     /// To choose who pays; none while somebody else is choosing, or without memory: then the tenant pays, which is right most of the time. Given back before
@@ -141,18 +137,29 @@ where
         Some(hands)
     }
 
-    /// A few turns of one tenant. What it let go.
-    fn pays(&self, memcg: &Memcg, node: NodeId, entries: u64) -> Bytes {
-        let nr = turn_of(entries);
-        let mut looks = 0;
-        while looks < LOOKS_MAX {
-            let Evicted { scanned, bytes, .. } = self.evict(memcg, node, nr);
-            if bytes > Bytes::ZERO || scanned == 0 {
-                return bytes;
-            }
-            looks += scanned;
+    /// A few turns of one tenant. Was anything let go?
+    fn pays(&self, memcg: &Memcg, node: NodeId, entries: u64) -> bool {
+        self.evict_a_turn(memcg, node, entries).bytes > Bytes::ZERO
+    }
+
+    /// The same, of a tenant to which it is credited that makes room for `wanted`.
+    fn pays_its_own(&self, tenant: Option<&Tenant>, wanted: Bytes, memcg: &Memcg, node: NodeId, entries: u64) -> bool {
+        let Evicted { bytes, credited, .. } = self.evict_a_turn(memcg, node, entries);
+        if let Some(tenant) = tenant {
+            tenant.paid(bytes.saturating_sub(credited), wanted);
         }
-        Bytes::ZERO
+        bytes > Bytes::ZERO
+    }
+
+    fn evict_a_turn(&self, memcg: &Memcg, node: NodeId, entries: u64) -> Evicted {
+        let (nr, mut looks) = (turn_of(entries), 0);
+        loop {
+            let evicted = self.evict(memcg, node, nr);
+            looks += evicted.scanned;
+            if evicted.bytes > Bytes::ZERO || evicted.scanned == 0 || looks >= LOOKS_MAX {
+                return evicted;
+            }
+        }
     }
 
     /// One who owes much, if somebody does.
@@ -162,11 +169,10 @@ where
         let Some((memcg, node, entries)) = debtor.filter(may_pay) else { return false };
         let tenant = self.queues.tenant(&memcg);
         !tenant.owes_nothing() && {
-            let paid = self.pays(&memcg, node, entries);
-            tenant.paid(paid, want.bytes);
+            let paid = self.pays_its_own(Some(tenant), want.bytes, &memcg, node, entries);
             // So that who always finds one is visited, too.
             let _last = self.hands(want);
-            paid > Bytes::ZERO
+            paid
         }
     }
 
@@ -180,7 +186,7 @@ where
                 // Its last entry may be what it just wrote.
                 if let Some((memcg, node, entries)) = self.payer(id, want).filter(|(.., entries)| *entries > 1) {
                     drop(hands);
-                    if self.pays(&memcg, node, entries) > Bytes::ZERO {
+                    if self.pays(&memcg, node, entries) {
                         return true;
                     }
                     let Some(again) = self.hands(want) else { return false };
@@ -207,7 +213,7 @@ where
         let there = self.payer(id, want);
         if let Some((memcg, node, entries)) = there.as_ref().filter(|(memcg, ..)| hands.idle && memcg != want.memcg) {
             drop(hands);
-            if self.pays(memcg, *node, *entries) > Bytes::ZERO {
+            if self.pays(memcg, *node, *entries) {
                 return true;
             }
             let Some(again) = self.hands(want) else { return false };
@@ -230,13 +236,33 @@ where
         false
     }
 
-    /// The tenant of this id, where it has the most entries, and how many: if it has any, and may be made to pay.
+    /// The tenant of this id, one of its nodes, and how many entries it has: if it has any, and may be made to pay.
     fn payer(&self, id: u32, want: &Want<'_>) -> Option<(Memcg, NodeId, u64)> {
         let memcg = want.runtime.tree().get(MemcgId::new(id))?;
-        let nodes = (0..want.runtime.topology().nodes()).map(|node| NodeId::new(node as u16));
-        let (entries, node) = nodes.map(|node| (self.queues.count(&memcg, node), node)).max()?;
+        let (entries, node) = self.held(&memcg, want);
         let may_pay = entries > 0 && memcg.is_descendant_of(want.limit) && !is_protected(&memcg, want.limit);
         may_pay.then_some((memcg, node, entries))
+    }
+
+    /// Entries of a tenant, and one of the nodes where they are: each the more often the more of them it has.
+    ///
+    /// So what one node has goes when others need it: a limit is for all nodes together, and who runs on one that came late has no other memory
+    /// than what was given to the first.
+    fn held(&self, memcg: &Memcg, want: &Want<'_>) -> (u64, NodeId) {
+        let nodes = want.runtime.topology().nodes();
+        if nodes == 1 {
+            return (self.queues.count(memcg, NodeId::ZERO), NodeId::ZERO);
+        }
+        let counts = (0..nodes).map(|node| NodeId::new(node as u16)).map(|node| (self.queues.count(memcg, node), node));
+        let entries: u64 = counts.clone().map(|(count, _)| count).sum();
+        // A hash' upper half: the lower one chooses elsewhere.
+        let mut before = ((want.random >> 32) * entries) >> 32;
+        let chosen = counts.into_iter().find(|(count, _)| {
+            let is_it = before < *count;
+            before = before.saturating_sub(*count);
+            is_it
+        });
+        (entries, chosen.map_or(NodeId::ZERO, |(_, node)| node))
     }
 }
 

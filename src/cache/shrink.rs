@@ -27,6 +27,34 @@ pub(super) struct Evicted {
     pub(super) freed: u64,
     /// What their group was charged for them.
     pub(super) bytes: Bytes,
+    /// ... and of that, for those that were not let go for their memory: what a tenant takes out, replaces or lets expire it has paid, whoever
+    /// needs the room.
+    pub(super) credited: Bytes,
+}
+
+/// Whose entries are let go.
+#[derive(Clone, Copy)]
+pub(super) struct Whose<'a> {
+    pub(super) memcg: &'a Memcg,
+    /// How many it had, for what is remembered of them.
+    pub(super) entries: u64,
+    pub(super) remembering: Option<&'a Remembering<'a>>,
+}
+
+impl Evicted {
+    fn one(&mut self, charge: Bytes) {
+        self.freed += 1;
+        self.bytes = self.bytes.saturating_add(charge);
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            scanned: self.scanned + other.scanned,
+            freed: self.freed + other.freed,
+            bytes: self.bytes.saturating_add(other.bytes),
+            credited: self.credited.saturating_add(other.credited),
+        }
+    }
 }
 
 impl<K, V, S> Shrinker for Core<K, V, S>
@@ -85,19 +113,22 @@ where
             if !moved.is_empty() {
                 self.queues.prepare(to, memcg, node);
             }
-            let mut bytes = Bytes::ZERO;
+            let whose = Whose { memcg, entries, remembering: remembering.as_ref() };
+            let mut ended = Evicted::default();
             for entry in moved {
                 let hash = self.hash_again(&entry.key);
                 if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
-                    let charge = self.let_go(entry, hash, memcg, entries, remembering.as_ref(), why);
-                    bytes = bytes.saturating_add(charge.unwrap_or_default());
+                    self.let_go(entry, hash, whose, why, &mut ended);
                 }
             }
-            let (gone, charges) = self.let_all_go(old, memcg, entries, remembering.as_ref(), why);
-            let bytes = bytes.saturating_add(charges);
-            memcg.uncharge(bytes);
-            all.freed += gone;
-            all.bytes = all.bytes.saturating_add(bytes);
+            // Those that were taken out meanwhile, and so could not be moved, are not of what was let go.
+            ended.freed = 0;
+            let ended = ended.and(self.let_all_go(old, whose, why));
+            memcg.uncharge(ended.bytes);
+            all = all.and(ended);
+        }
+        if all.credited > Bytes::ZERO {
+            self.queues.gave_back(memcg, all.credited);
         }
         all
     }
@@ -130,17 +161,15 @@ where
         entry
     }
 
-    /// Lets isolated entries of a group that had so many go, a few at a time: the lines that each needs are asked for before the first is
+    /// Lets isolated entries of a group go, a few at a time: the lines that each needs are asked for before the first is
     /// touched. How many went, and what they were charged for.
     pub(super) fn let_all_go(
         &self,
         mut old: Isolated<Entry<K, V>>,
-        memcg: &Memcg,
-        entries: u64,
-        remembering: Option<&Remembering<'_>>,
+        whose: Whose<'_>,
         why: impl Fn(&Entry<K, V>) -> RemovalCause,
-    ) -> (u64, Bytes) {
-        let (mut gone, mut bytes) = (0, Bytes::ZERO);
+    ) -> Evicted {
+        let mut gone = Evicted::default();
         while !old.is_empty() {
             let mut batch: [_; AHEAD] = std::array::from_fn(|_| None);
             let guard = pin();
@@ -149,7 +178,7 @@ where
                 let hash = self.hash_again(&entry.key);
                 if let Some(hash) = hash {
                     self.index.prefetch(hash, &guard);
-                    if let Some(remembering) = remembering {
+                    if let Some(remembering) = whose.remembering {
                         remembering.prefetch(hash, &guard);
                     }
                 }
@@ -157,39 +186,43 @@ where
             }
             drop(guard);
             for (entry, hash) in batch.into_iter().flatten() {
-                if let Some(charge) = self.let_go(entry, hash, memcg, entries, remembering, &why) {
-                    gone += 1;
-                    bytes = bytes.saturating_add(charge);
-                }
+                self.let_go(entry, hash, whose, &why, &mut gone);
             }
         }
-        (gone, bytes)
+        gone
     }
 
-    /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends it. Says what it was charged for; none
-    /// if it has no hash now, and so stays.
+    /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends it; counts it in `gone`, unless
+    /// it has no hash now, and so stays.
     fn let_go(
         &self,
         entry: Handle<K, V>,
         hash: Option<u64>,
-        memcg: &Memcg,
-        entries: u64,
-        remembering: Option<&Remembering<'_>>,
+        whose: Whose<'_>,
         why: impl Fn(&Entry<K, V>) -> RemovalCause,
-    ) -> Option<Bytes> {
+        gone: &mut Evicted,
+    ) {
         let charge = entry.charge();
-        let Some(hash) = hash else { return self.back_on_its_list(entry, memcg) };
+        let Some(hash) = hash else {
+            if let Some(charge) = self.back_on_its_list(entry, whose.memcg) {
+                gone.one(charge);
+            }
+            return;
+        };
         let cause = why(&entry);
         let address: *const _ = &*entry;
         let guard = pin();
         let is_it = |there: &_| std::ptr::eq(there, address);
         let removed = self.out_of_index(hash, &guard, is_it, |there| there.set_cause(cause));
-        if let (Some(remembering), Some(_), RemovalCause::Size) = (remembering, removed, cause) {
-            remembering.remember(hash, entry.queue(), entries, &guard);
+        if let (Some(remembering), Some(_), RemovalCause::Size) = (whose.remembering, removed, cause) {
+            remembering.remember(hash, entry.queue(), whose.entries, &guard);
         }
         drop(guard);
+        if entry.cause() != RemovalCause::Size {
+            gone.credited = gone.credited.saturating_add(charge);
+        }
         self.end(entry);
-        Some(charge)
+        gone.one(charge);
     }
 
     /// What is done with an isolated entry that cannot be found in the index: it stays, charged, and the next walk tries again. Unless

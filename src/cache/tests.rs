@@ -8,6 +8,7 @@ mod lookups;
 mod metrics;
 mod migration;
 mod model;
+mod nodes;
 mod orders;
 mod save;
 mod tenants;

@@ -355,3 +355,27 @@ fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
     }
     assert!(total > 20_000, "inserts made the room: {total}");
 }
+
+#[test]
+fn what_expired_is_paid_whoever_finds_it() {
+    let cache = super::cache_of(Bytes::mib(4));
+    let core = &cache.inner.core;
+    let tenant = cache.runtime().group("t").unwrap();
+    let known = core.queues.tenant(&tenant);
+    let hour = std::time::Duration::from_secs(3_600);
+    for key in 0..10 {
+        cache.entry(key).group(&tenant).time_to_live(hour).insert(vec![]).unwrap();
+    }
+    assert!(!known.owes_nothing());
+    for key in 0..10 {
+        let guard = lowwater_lru_core::pin();
+        let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("it was put in");
+        // Set here, so that the keeper does not know of it.
+        entry.expire_at(core.clock.after(std::time::Duration::ZERO));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(9));
+    // As for somebody else's insert.
+    let evicted = core.evict(&tenant, lowwater_lru_core::NodeId::ZERO, 100);
+    assert_eq!((evicted.freed, evicted.credited, cache.stats().expired), (10, evicted.bytes, 10));
+    assert!(known.owes_nothing());
+}

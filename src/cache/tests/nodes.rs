@@ -1,0 +1,100 @@
+//! More nodes than one: whose memory an entry is in, and who is asked for it.
+
+use super::entry_bytes;
+use crate::topology::Fixed;
+use crate::{Bytes, Cache, NodeId, Runtime};
+use std::sync::Arc;
+
+const NODES: [NodeId; 2] = [NodeId::ZERO, NodeId::new(1)];
+
+fn of_two_nodes(budget: Bytes) -> (Arc<Fixed>, Cache<u64, Vec<u8>>) {
+    let topology = Arc::new(Fixed::new(2));
+    let runtime = Runtime::builder().budget(budget).topology(topology.clone()).build().unwrap();
+    let weigher = |_: &u64, value: &Vec<u8>| Bytes::new(value.capacity() as u64);
+    (topology, Cache::<u64, Vec<u8>>::builder(&runtime).weigher(weigher).build().unwrap())
+}
+
+/// Entries on lists of each node; they hold together.
+fn of_each(cache: &Cache<u64, Vec<u8>>) -> [u64; 2] {
+    let queues = &cache.inner.core.queues;
+    queues.assert_valid();
+    NODES.map(|node| queues.count_node(node))
+}
+
+#[test]
+fn an_entry_is_of_the_node_on_which_it_was_put_in() {
+    let (topology, cache) = of_two_nodes(Bytes::mib(64));
+    let tenant = cache.runtime().group("t").unwrap();
+    for (node, keys) in NODES.into_iter().zip([0..1_000, 1_000..4_000_u64]) {
+        topology.set_current(node);
+        keys.for_each(|key| drop(cache.entry(key).group(&tenant).insert(vec![1; 100]).unwrap()));
+    }
+    assert_eq!(of_each(&cache), [1_000, 3_000]);
+    assert!((0..4_000).all(|key| cache.get(&key).is_some()), "all are found from one");
+    // What is replaced comes to the node of who replaces it.
+    (0..500).for_each(|key| drop(cache.entry(key).group(&tenant).insert(vec![2; 100]).unwrap()));
+    assert_eq!(of_each(&cache), [500, 3_500]);
+    // From here those of the other can be taken out, too.
+    (500..600).for_each(|key| assert!(cache.remove(&key).is_some()));
+    assert_eq!((of_each(&cache), cache.len()), ([400, 3_500], 3_900));
+    cache.runtime().tree().drain_stock();
+    assert_eq!(tenant.usage().get(), 3_900 * (100 + entry_bytes()));
+    cache.runtime().drop_group(&tenant).unwrap();
+    let start = std::time::Instant::now();
+    while tenant.is_online() {
+        assert!(start.elapsed().as_secs() < 60, "of one node it is not emptied");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!((of_each(&cache), cache.len()), ([0, 0], 0));
+}
+
+#[test]
+fn a_full_cache_takes_from_both_nodes() {
+    let (topology, cache) = of_two_nodes(Bytes::mib(1));
+    let tenants = [0, 1].map(|n| cache.runtime().group(&format!("t{n}")).unwrap());
+    let put = |key: u64| {
+        cache.entry(key).group(&tenants[key as usize % 2]).insert(vec![0; 100]).unwrap();
+        assert!(cache.contains_key(&key));
+    };
+    topology.set_current(NODES[0]);
+    (0..20_000).for_each(put);
+    let [first, none] = of_each(&cache);
+    assert!(first > 1_000 && none == 0);
+    // Its processors ask for nothing any more; the other's do, and have nothing to give themselves.
+    topology.set_current(NODES[1]);
+    (20_000..60_000).for_each(put);
+    let [left, second] = of_each(&cache);
+    assert!(left < first / 10 && second > first * 8 / 10, "{first} on one, then {left} and {second}");
+    // In turns from both: neither starves.
+    for key in 60_000..100_000 {
+        topology.set_current(NODES[(key / 10 % 2) as usize]);
+        put(key);
+    }
+    let [left, second] = of_each(&cache);
+    assert!(left > first / 4 && second > first / 4, "{left} and {second}");
+    assert_eq!(left + second, cache.len() as u64);
+    let usage = cache.runtime().root().usage();
+    assert!(usage <= Bytes::mib(1), "{usage}");
+}
+
+#[test]
+fn one_nodes_memory_goes_back_when_its_entries_do() {
+    let (topology, cache) = of_two_nodes(Bytes::mib(256));
+    let tenants = [0, 1].map(|n| cache.runtime().group(&format!("t{n}")).unwrap());
+    for (n, node) in NODES.into_iter().enumerate() {
+        topology.set_current(node);
+        for key in 0..100_000 {
+            cache.entry(key * 2 + n as u64).group(&tenants[n]).insert(Vec::new()).unwrap();
+        }
+    }
+    let slab = cache.inner.core.index.slab();
+    let full = slab.footprint();
+    cache.runtime().reclaim(&tenants[1], tenants[1].usage());
+    let start = std::time::Instant::now();
+    while cache.collect() != Bytes::ZERO {
+        assert!(start.elapsed().as_secs() < 60);
+    }
+    let [kept, gone] = of_each(&cache);
+    assert!(kept == 100_000 && gone < 1_000, "{kept} and {gone}");
+    assert!(slab.footprint().get() < full.get() * 6 / 10, "{} of {full}", slab.footprint());
+}
