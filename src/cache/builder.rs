@@ -218,6 +218,7 @@ where
         let queues = Queues::new(&prepared.occupancy(), choices.eviction);
         let core = Arc::new(Core {
             index: Index::new(),
+            is_by_use: queues.are_by_use(),
             costs: choices.costs.filter(|_| queues.remembers()).map(Box::new),
             queues,
             hands: Hands::default(),

@@ -31,6 +31,8 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) counters: Counters,
     pub(super) hasher: S,
     pub(super) clock: Clock,
+    /// Does a use move an entry on its list? Here too, so that mostly one look beside the index tells.
+    pub(super) is_by_use: bool,
     /// The most entries there were since memory was last given back by the allocator.
     pub(super) most: AtomicUsize,
     /// Entries that the background let go of since it last dropped what waits.
@@ -180,7 +182,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Is a use of this entry its mark, and no more to be asked of time or order?
     #[inline]
     pub(super) fn is_plain(&self, entry: &Entry<K, V>) -> bool {
-        entry.expires().is_never() && !self.queues.are_by_use()
+        entry.expires().is_never() && !self.is_by_use
     }
 
     /// Marks a use of an entry of this hash.
@@ -190,7 +192,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         K: Eq,
     {
         entry.mark_used();
-        if entry.expires().idles() || self.queues.are_by_use() {
+        if entry.expires().idles() || self.is_by_use {
             self.follow_use(entry, hash, guard);
         }
     }

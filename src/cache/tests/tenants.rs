@@ -41,10 +41,20 @@ fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
 /// The part of all entries, in per cent, that the second of two tenants comes to have beside one that had everything. Both ask for one key in each round,
 /// of so many, each as often as any other.
 fn part_of_the_second(cache: &crate::Cache<u64, Vec<u8>>, keys: [u64; 2], is_first_to_ask: bool) -> u64 {
+    parts_of_the_second(cache, keys, is_first_to_ask, 24_000)[23]
+}
+
+/// The same, after each 1,000 rounds of so many.
+fn parts_of_the_second(
+    cache: &crate::Cache<u64, Vec<u8>>,
+    keys: [u64; 2],
+    is_first_to_ask: bool,
+    rounds: u64,
+) -> Vec<u64> {
     let groups = ["first", "second"].map(|name| cache.runtime().group(name).unwrap());
     fill(cache, &groups[0], 0..2_000);
-    let mut random = 1_u64;
-    for _ in 0..24_000 {
+    let (mut random, mut parts) = (1_u64, Vec::new());
+    for round in 1..=rounds {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let wanted = [(random >> 33) % keys[0], SECONDS + (random >> 40) % keys[1]];
         for who in if is_first_to_ask { [1, 0] } else { [0, 1] } {
@@ -52,8 +62,11 @@ fn part_of_the_second(cache: &crate::Cache<u64, Vec<u8>>, keys: [u64; 2], is_fir
                 fill(cache, &groups[who], wanted[who]..wanted[who] + 1);
             }
         }
+        if round % 1_000 == 0 {
+            parts.push(100 * cache.len_of(&groups[1]) / cache.len() as u64);
+        }
     }
-    100 * cache.len_of(&groups[1]) / cache.len() as u64
+    parts
 }
 
 /// Keys of the second tenant begin here.
@@ -67,6 +80,19 @@ fn memory_moves_to_the_tenant_to_whom_an_entry_more_brings_more_hits() {
             let part = part_of_the_second(&cache_of(Bytes::mib(1)), keys, is_first_to_ask);
             assert!(expected.contains(&part), "{part} per cent; {keys:?}, {is_first_to_ask}");
         }
+    }
+}
+
+/// Of two alike none takes anything from the other for good, and it takes as many rounds as there are entries to become even: some keys have
+/// to come back for it.
+#[test]
+fn memory_comes_to_rest_and_does_not_go_to_and_fro() {
+    for is_first_to_ask in [false, true] {
+        let parts = parts_of_the_second(&cache_of(Bytes::mib(1)), [3_000, 3_000], is_first_to_ask, 72_000);
+        assert!(parts[0] < 40, "after 1,000 rounds {parts:?}");
+        let at_rest = &parts[24..];
+        let (least, most) = (at_rest.iter().min().unwrap(), at_rest.iter().max().unwrap());
+        assert!(*least >= 40 && *most <= 60 && most - least <= 12, "{least} to {most}: {parts:?}");
     }
 }
 
