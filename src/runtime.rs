@@ -7,7 +7,7 @@
 //!       topology   which node a thread is on
 //!       registry   who can give memory back, and for whom
 //!       reclaimer  a thread a node, that makes them
-//!       keeper     a thread that lets go of what has expired, and of what dropped groups had
+//!       keeper     a thread that lets go of what has expired, and of what dropped groups had; and one that stands by
 //!       pressure   hears the machine, and lowers the budget for a while (only if the builder was told to)
 //! ```
 //!
@@ -50,6 +50,11 @@ const ROUNDS_MIN: u32 = 8;
 const ROOT: &str = "/";
 
 /// One memory budget, and everything that lives in it. A handle: clones are the same runtime. The last one stops the threads.
+///
+/// # Threads
+///
+/// A reclaimer for each NUMA node, and two that look after what has expired and after dropped groups, of which one stands by: where a listener or a value's
+/// drop blocks the other, it goes on with all other caches after a quarter of a second. They sleep while there is nothing to do.
 ///
 /// ```
 /// use lowwater::{Bytes, Runtime};

@@ -84,8 +84,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// How long entries stay that nobody uses, and that have no time of their own: at least so long after the last use, and an eighth
     /// longer at most, or 16 ms where that is more. For ever by default, and where it is longer than eight years.
     ///
-    /// A use is what counts as one for eviction ([`Cache::get`], and not [`Cache::peek`]). It writes to the entry when a sixteenth of the
-    /// time has passed since one did, or less. An entry has room for one time: where [`Place::time_to_live`](super::Place::time_to_live),
+    /// A use is what counts as one for eviction ([`Cache::get`], and not [`Cache::peek`]). It writes to the entry when a
+    /// tenth of the time has passed since one did, or less (12 ms, if that is more). An entry has room for one time: where [`Place::time_to_live`](super::Place::time_to_live),
     /// [`Place::forever`](super::Place::forever) or [`Cache::touch`] gives it another, that counts, and uses do not push it on;
     /// [`Place::time_to_idle`](super::Place::time_to_idle) gives it an idle time of its own.
     ///
@@ -123,7 +123,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
 
     /// Is called for every entry that leaves, with the reason, on the thread that took it out, without a lock held. It may use the cache,
     /// or drop the last handle on it.
-    /// A panic in it is caught and counted.
+    /// A panic in it is caught and counted. If it blocks, whoever took the entry out waits for it: for what expires and nobody asked for that is a thread of the
+    /// runtime's, in whose place another thread goes on with the other caches ([`Runtime`]).
     ///
     /// While entries are let go because memory is needed, what it inserts has none let go in turn: it takes room that is there, or is refused
     /// ([`Reason::NoRoom`](super::Reason::NoRoom)).

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 
 use super::queues::Queue;
 use super::shrink::Whose;
-use super::time::{Clock, Moment, TICK_TIME};
+use super::time::{Clock, Moment};
 use super::{Core, Inner, RemovalCause};
 use crate::runtime::{Chores, Next};
 
@@ -117,8 +117,7 @@ where
                     self.settle();
                     return Next::In(PERIOD);
                 }
-                // It may be told a tick too short.
-                return next.left(now).map_or(Next::Told, |left| Next::In(rest.max(left + 2 * TICK_TIME)));
+                return next.until(now).map_or(Next::Told, |until| Next::In(rest.max(until)));
             }
             self.rounds.said.begin();
             let (at, began, stays) = (Some(Cursor::new()), Some(Instant::now()), round.stays);

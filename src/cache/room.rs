@@ -55,6 +55,9 @@ const OWN_MIN: u64 = 8;
 const VISIT_PARTS: u64 = 32;
 const VISITS_A_ROUND: u64 = 2_048;
 
+/// Spreads a number over all bits.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
 /// Whose turn it is. A pointer before room is made for the first time.
 #[derive(Default)]
 pub(super) struct Hands(OnceBox<Mutex<State>>);
@@ -255,8 +258,9 @@ where
         }
         let counts = (0..nodes).map(|node| NodeId::new(node as u16)).map(|node| (self.queues.count(memcg, node), node));
         let entries: u64 = counts.clone().map(|(count, _)| count).sum();
-        // A hash' upper half: the lower one chooses elsewhere.
-        let mut before = ((want.random >> 32) * entries) >> 32;
+        // A hash that is the key itself has nothing in its upper half.
+        let random = want.random.wrapping_mul(GOLDEN) >> 32;
+        let mut before = (random * entries) >> 32;
         let chosen = counts.into_iter().find(|(count, _)| {
             let is_it = before < *count;
             before = before.saturating_sub(*count);

@@ -8,6 +8,7 @@ use lowwater_lru_core::{pin, Memcg};
 
 use super::place::Expect;
 use super::queues::Queue;
+use super::time::TICK_TIME;
 use super::Cache;
 
 /// What belongs to a saved entry besides its key and value.
@@ -111,7 +112,8 @@ where
                     meta.group = whose.path();
                     group = whose;
                 }
-                meta.time_left = expires.left(now);
+                // It is not over: what is told so may be a little too little.
+                meta.time_left = expires.left(now).map(|left| left.max(TICK_TIME));
                 meta.time_to_idle = expires.time_to_idle();
                 meta.heat = entry.uses() | if entry.queue() == Queue::Main { PROVEN } else { 0 };
                 save(&entry.key, &entry.value, &meta)?;

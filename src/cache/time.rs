@@ -27,6 +27,8 @@ const FAR: u64 = 20 * 86_400 * SECOND;
 /// Of an idle time's moment: how many bits its number has, how long the time is above it.
 const IDLE_NUMBER_BITS: u32 = 21;
 const IDLE_NUMBER: u32 = (1 << IDLE_NUMBER_BITS) - 1;
+/// Units from when it was told to its end, at most: 63, those that are granted, and one for rounding; and some for clocks that were read at the same time.
+const IDLE_AHEAD_MAX: i64 = 127;
 /// An idle time is begun anew by a use when so many units of it have passed, so that most uses write nothing. They are granted on top.
 const PUSHED_BY: u32 = 2;
 
@@ -93,6 +95,11 @@ impl Moment {
         Some(Duration::from_nanos(left.saturating_sub(on_top)))
     }
 
+    /// How long it is until it comes; none if it does not.
+    pub(super) fn until(self, now: Now) -> Option<Duration> {
+        (!self.is_never()).then(|| Duration::from_nanos(u64::try_from(self.nanoseconds_from(now)).unwrap_or(0)))
+    }
+
     /// Does it come before the other? Never comes last. What is told in other units may have come closer: then `now` is asked for.
     pub(super) fn is_sooner_than(self, other: Self, now: impl FnOnce() -> Now) -> bool {
         match (self.is_never(), other.is_never()) {
@@ -138,10 +145,12 @@ impl Moment {
     fn nanoseconds_from(self, now: Now) -> i64 {
         if let Some(idle) = self.idle() {
             let unit = idle.unit();
-            // Of 21 bits, the highest is the sign.
-            let shift = u32::BITS - IDLE_NUMBER_BITS;
-            let units = (self.0.wrapping_sub((now.0 / unit) as u32) << shift) as i32 >> shift;
-            return i64::from(units).saturating_mul(unit as i64).saturating_sub((now.0 % unit) as i64);
+            // No end is further ahead than that; what seems to be is past.
+            let units = match i64::from(self.0.wrapping_sub((now.0 / unit) as u32) & IDLE_NUMBER) {
+                ahead if ahead <= IDLE_AHEAD_MAX => ahead,
+                behind => behind - i64::from(IDLE_NUMBER) - 1,
+            };
+            return units.saturating_mul(unit as i64).saturating_sub((now.0 % unit) as i64);
         }
         if self.0 & SECONDS != 0 {
             return (u64::from(self.0 & NUMBER) * SECOND) as i64 - now.0 as i64;
@@ -260,6 +269,8 @@ mod tests {
                 assert!(time == 0 || !at.is_past(Now(begin + time - 1)), "{begin} {time}");
                 let left = at.left(Now(begin)).expect("it comes").as_nanos() as u64;
                 assert!(left <= time && left + 2 * tick >= time, "{begin} {time} {left}");
+                let until = at.until(Now(begin)).expect("it comes").as_nanos() as u64;
+                assert!(at.is_past(Now(begin + until)) && (until == 0 || !at.is_past(Now(begin + until - 1))));
             }
         }
     }
@@ -307,10 +318,12 @@ mod tests {
                 let at = Moment::idling(idle, Duration::MAX, Now(begin));
                 assert!(at.idles() && !at.is_past(Now(begin + time)), "{begin} {time}");
                 assert!(at.is_past(Now(begin + time + time / 8 + 4 * TICK)), "{begin} {time}");
+                let until = at.until(Now(begin)).expect("it comes").as_nanos() as u64;
+                assert!(!at.is_past(Now(begin + until - 1)) && at.is_past(Now(begin + until)));
                 let left = at.left(Now(begin)).expect("it comes").as_nanos() as u64;
                 assert!(left <= idle.nanoseconds() && left + time / 8 + TICK >= time, "{begin} {time} {left}");
                 // Long after, it is still past.
-                let long = time.min(1_801 * SECOND) * 16_000 + time / 8;
+                let long = time.min(1_801 * SECOND) * 30_000 + time / 8;
                 assert!(time > 1_801 * SECOND || at.is_past(Now(begin + long + 4 * TICK)), "{begin} {time}");
                 // With half of it left.
                 let half = Moment::idling(idle, Duration::from_nanos(time / 2), Now(begin));

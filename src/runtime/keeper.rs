@@ -93,6 +93,16 @@ struct Seat(u64);
 /// Another thread has taken the seat.
 struct Replaced;
 
+/// What letting a group's entries go came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Emptied {
+    /// There may be more.
+    More,
+    /// Only where a thread is held up.
+    HeldUp,
+    All,
+}
+
 #[derive(Default)]
 struct State {
     threads: Vec<JoinHandle<()>>,
@@ -291,9 +301,11 @@ impl Shared {
         }
     }
 
-    /// Somebody's code has run. Has nobody taken the seat?
+    /// Somebody's code has run. Has nobody taken the seat? If somebody has, he is told to look at what he left out.
     fn has_run(&self, state: &mut State, seat: Seat) -> Result<(), Replaced> {
         if state.seat != seat {
+            state.told = true;
+            self.told.notify_one();
             return Err(Replaced);
         }
         state.since = None;
@@ -356,13 +368,14 @@ impl Shared {
                 return Ok(Some(WORK));
             }
             let Some(Dropped { group, empty }) = self.state.lock().dropped.front().cloned() else { break };
-            if !self.empty(seat, &group, start)? {
+            let emptied = self.empty(seat, &group, start)?;
+            if emptied == Emptied::More {
                 self.turn(None);
                 return Ok(Some(WORK));
             }
             // What is charged and is no entry is on its way to become one; or it is somebody else's, and is not waited for.
             let since = empty.unwrap_or(start);
-            let next = if self.is_held_up(&group) {
+            let next = if emptied == Emptied::HeldUp {
                 self.turn(None);
                 RETRY
             } else if group.usage().get() > 0 && since.elapsed() < SETTLE_MAX {
@@ -383,16 +396,6 @@ impl Shared {
         Ok(wait)
     }
 
-    /// Has a cache something of a group that cannot be asked for it, as a thread is held up there?
-    fn is_held_up(&self, group: &Memcg) -> bool {
-        let state = self.state.lock();
-        let held_up = state.caches.iter().filter(|(id, _)| state.at_work.contains(id));
-        let nodes = || (0..self.nodes).map(|node| NodeId::new(node as u16));
-        held_up
-            .flat_map(|(_, chores)| nodes().map(move |node| (chores, node)))
-            .any(|(chores, node)| chores.has_any(group, node))
-    }
-
     /// The first dropped group has had its turn, and is empty since then.
     fn turn(&self, empty: Option<Instant>) {
         let dropped = &mut self.state.lock().dropped;
@@ -402,18 +405,24 @@ impl Shared {
         }
     }
 
-    /// Lets go of what a group has, for a while. Was that all?
-    fn empty(&self, seat: Seat, group: &Memcg, start: Instant) -> Result<bool, Replaced> {
+    /// Lets go of what a group has, for a while.
+    fn empty(&self, seat: Seat, group: &Memcg, start: Instant) -> Result<Emptied, Replaced> {
         let mut is_empty = true;
-        self.each(seat, |chores| {
-            for node in 0..self.nodes {
+        let nodes = || (0..self.nodes).map(|node| NodeId::new(node as u16));
+        let left_out = self.each(seat, |chores| {
+            for node in nodes() {
                 // All are asked before it counts as empty.
-                while (is_empty || start.elapsed() < WORK) && chores.let_group_go(group, NodeId::new(node as u16)) > 0 {
+                while (is_empty || start.elapsed() < WORK) && chores.let_group_go(group, node) > 0 {
                     is_empty = false;
                 }
             }
         })?;
-        Ok(is_empty)
+        let is_held_up = || left_out.iter().any(|chores| nodes().any(|node| chores.has_any(group, node)));
+        Ok(match is_empty {
+            false => Emptied::More,
+            true if is_held_up() => Emptied::HeldUp,
+            true => Emptied::All,
+        })
     }
 
     /// Has each cache do a part of what it has to do. How long until the next.
@@ -437,16 +446,19 @@ impl Shared {
         Ok(wait.map(|wait| wait.max(rest)))
     }
 
-    /// Works on each cache where no other thread is held up, without the lock. What panics there is that cache's own code, and costs it a part
-    /// of this round.
-    fn each(&self, seat: Seat, mut f: impl FnMut(&dyn Chores)) -> Result<(), Replaced> {
-        let mut after = ChoresId(0);
+    /// Works on each cache, without the lock, but for those where another thread is held up, which come back. What panics there is that cache's
+    /// own code, and costs it a part of this round.
+    fn each(&self, seat: Seat, mut f: impl FnMut(&dyn Chores)) -> Result<Vec<Arc<dyn Chores>>, Replaced> {
+        let (mut after, mut left_out) = (ChoresId(0), Vec::new());
         loop {
             let mut state = self.state.lock();
-            let is_next = |(id, _): &&(ChoresId, _)| *id > after && !state.at_work.contains(id);
-            let Some((id, chores)) = state.caches.iter().find(is_next) else { return Ok(()) };
+            let Some((id, chores)) = state.caches.iter().find(|(id, _)| *id > after) else { return Ok(left_out) };
             let (id, chores) = (*id, Arc::clone(chores));
             after = id;
+            if state.at_work.contains(&id) {
+                left_out.push(chores);
+                continue;
+            }
             state.at_work.push(id);
             self.begins(&mut state);
             drop(state);

@@ -92,6 +92,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// An argument without the folders of this machine.
+fn shown(word: &str) -> String {
+    let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    word.split_once('=').map_or_else(|| name(word), |(option, path)| format!("{option}={}", name(path)))
+}
+
 fn run(args: &Args) -> Result<(), String> {
     if let Some(what) = &args.child {
         return child::answer(what);
@@ -130,7 +136,6 @@ fn run(args: &Args) -> Result<(), String> {
             None => eprintln!("no hit ratios: give the folder of traces with --traces, or in LOWWATER_TRACES"),
         }
     }
-    let arguments =
-        std::env::args().skip(1).map(|word| word.rsplit_once('/').map_or(word.clone(), |(_, name)| name.to_owned()));
-    report.end(&format!("lowwater-peers {}", arguments.collect::<Vec<_>>().join(" ")))
+    let arguments: Vec<_> = std::env::args_os().skip(1).map(|word| shown(&word.to_string_lossy())).collect();
+    report.end(&format!("lowwater-peers {}", arguments.join(" ")))
 }

@@ -122,11 +122,11 @@ impl Report {
 
     /// Writes what was kept. `command` is what was asked for.
     pub fn end(self, command: &str) -> Result<(), String> {
-        if let Some(record) = self.record {
-            record.write(&format!("`{command}`. {}. ", self.says), &self.tables)?;
-        }
         if let Some(json) = self.json {
             println!("{:#}", Value::Object(json));
+        }
+        if let Some(record) = self.record {
+            record.write(&format!("`{command}`. {}. ", self.says), &self.tables)?;
         }
         let Some(folder) = self.plots else { return Ok(()) };
         std::fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;

@@ -306,6 +306,34 @@ fn a_listener_that_blocks_keeps_no_other_cache_waiting() {
     }
 }
 
+/// Of a cache where a thread was held up the rest is done by whoever has its seat, though nobody calls.
+#[test]
+fn what_is_left_when_a_listener_is_done_goes_too() {
+    let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
+    let gate = Arc::<Gate>::default();
+    let cache = held_up(&runtime, &gate);
+    // More than one part of a walk.
+    for key in 0..20_000 {
+        cache.entry(key).time_to_live(Duration::from_millis(100)).insert(vec![]).unwrap();
+    }
+    until("a thread that is held up", || gate.waiting.load(Ordering::Relaxed) == 1);
+    // Until another thread has the seat, and nothing to do.
+    std::thread::sleep(Duration::from_millis(600));
+    gate.open();
+    until("the rest", || cache.stats().expired == 20_000);
+}
+
+/// When it is the time of what ends next, the keeper is there, and not before again and again.
+#[test]
+fn an_idle_time_is_waited_for() {
+    let cache = cache_of(Bytes::mib(16));
+    let next = || crate::runtime::Chores::let_expired_go(&*cache.inner.core);
+    let hour = Duration::from_secs(3_600);
+    cache.entry(1).time_to_idle(hour).insert(vec![]).unwrap();
+    let crate::runtime::Next::In(time) = next() else { panic!("an hour off") };
+    assert!(time > hour && time < hour * 9 / 8, "{time:?}");
+}
+
 #[test]
 fn a_cache_is_dropped_when_its_listener_is_done() {
     let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
