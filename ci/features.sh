@@ -7,7 +7,7 @@
 # | lowwater-lru-core, lowwater-shrinker | none | the tests that need no thread identity, on the spin lock and the counted read side |
 # | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
 # | lowwater | hwloc | builds |
-# | lowwater | async, metrics | their tests |
+# | lowwater | async, metrics | their tests, and the programs of docs/GUIDE.md that use them |
 # | lowwater | fuse | without warnings; ci/fuse.sh uses it |
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,5 +23,6 @@ cargo test -p lowwater-lru-core --features hwloc topology
 cargo check -p lowwater --features hwloc --all-targets
 cargo test -p lowwater --features async --test async_loads
 cargo test -p lowwater --features metrics --lib metrics
+cargo test -p lowwater --features async,metrics --doc
 component clippy
 cargo clippy -p lowwater --features fuse --example fuse_mirror -- -D warnings

@@ -62,7 +62,8 @@ pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
 pub enum Op<V> {
     /// Put this value there, for the place's group and time.
     Put(V),
-    /// Put this value there, for the place's group, with the time that is left to the one that is there.
+    /// Put this value there, with the time that is left to the one that is there; for the place's group, too, whosesoever that one was. To keep
+    /// that as well, name it: [`Place::group`].
     Update(V),
     /// Take out what is there.
     Remove,
