@@ -67,6 +67,29 @@ fn what_is_loaded_is_what_was_saved() {
     assert_eq!(again.len_of(&other.find_group("shop/carts").unwrap()), 1_000);
 }
 
+/// What an idle time has left is told without what was granted on top of it, so it may be nothing before it is over.
+#[test]
+fn what_has_hardly_any_time_left_is_loaded_with_its_idle_time() {
+    let runtime = runtime_of(Bytes::mib(16));
+    let cache = cache_in(&runtime);
+    let hour = Duration::from_secs(3_600);
+    cache.entry(1).time_to_idle(hour).insert(vec![1]).unwrap();
+    let core = &cache.inner.core;
+    {
+        let guard = lowwater_lru_core::pin();
+        let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("it was put in");
+        entry.expire_at(core.clock.end_after(Some(Duration::ZERO), Some(hour)));
+    }
+    let all = saved(&cache);
+    assert!(all[0].2.time_to_idle.is_some_and(|idle| idle >= hour && idle <= hour * 33 / 32), "{all:?}");
+    let again = cache_in(&runtime_of(Bytes::mib(16)));
+    assert_eq!(again.load(all.iter().cloned()), Loaded { put: 1, ..Loaded::default() });
+    // A use gives it all of it again.
+    assert_eq!(again.get(&1), Some(vec![1]));
+    let left = saved(&again)[0].2.time_left;
+    assert!(left.is_some_and(|left| left > hour * 9 / 10), "{left:?}");
+}
+
 #[test]
 fn what_a_walk_has_is_saved_for_the_caches_own_group() {
     let one = std::sync::Arc::new(crate::topology::Fixed::new(1));
