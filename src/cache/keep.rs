@@ -18,7 +18,7 @@ use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
 use super::queues::Queue;
-use super::shrink::Whose;
+use super::shrink::{Evicted, Whose};
 use super::time::{Clock, Moment};
 use super::{Core, Inner, RemovalCause};
 use crate::runtime::{Chores, Next};
@@ -166,14 +166,13 @@ where
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64 {
         // Nothing of it is remembered, so it does not matter how many there were.
         let whose = Whose { memcg: group, entries: 0, remembering: None };
-        let mut nr = 0;
+        let mut gone = Evicted::default();
         for queue in [Queue::Probation, Queue::Main] {
             let old = self.queues.take(queue, group, node, BATCH);
-            let gone = self.let_all_go(old, whose, |_| RemovalCause::Explicit);
-            group.uncharge(gone.bytes);
-            nr += gone.freed;
+            self.let_all_go(old, whose, |_| RemovalCause::Explicit, &mut gone);
         }
-        nr
+        group.uncharge(gone.bytes);
+        gone.freed
     }
 
     fn has_any(&self, group: &Memcg, node: NodeId) -> bool {

@@ -46,15 +46,6 @@ impl Evicted {
         self.freed += 1;
         self.bytes = self.bytes.saturating_add(charge);
     }
-
-    fn and(self, other: Self) -> Self {
-        Self {
-            scanned: self.scanned + other.scanned,
-            freed: self.freed + other.freed,
-            bytes: self.bytes.saturating_add(other.bytes),
-            credited: self.credited.saturating_add(other.credited),
-        }
-    }
 }
 
 impl<K, V, S> Shrinker for Core<K, V, S>
@@ -114,18 +105,15 @@ where
                 self.queues.prepare(to, memcg, node);
             }
             let whose = Whose { memcg, entries, remembering: remembering.as_ref() };
-            let mut ended = Evicted::default();
+            let before = all.bytes;
             for entry in moved {
                 let hash = self.hash_again(&entry.key);
                 if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
-                    self.let_go(entry, hash, whose, why, &mut ended);
+                    self.let_go(entry, hash, whose, why, &mut all);
                 }
             }
-            // Those that were taken out meanwhile, and so could not be moved, are not of what was let go.
-            ended.freed = 0;
-            let ended = ended.and(self.let_all_go(old, whose, why));
-            memcg.uncharge(ended.bytes);
-            all = all.and(ended);
+            self.let_all_go(old, whose, why, &mut all);
+            memcg.uncharge(all.bytes.saturating_sub(before));
         }
         if all.credited > Bytes::ZERO {
             self.queues.gave_back(memcg, all.credited);
@@ -162,14 +150,14 @@ where
     }
 
     /// Lets isolated entries of a group go, a few at a time: the lines that each needs are asked for before the first is
-    /// touched. How many went, and what they were charged for.
+    /// touched. Counts them in `gone`.
     pub(super) fn let_all_go(
         &self,
         mut old: Isolated<Entry<K, V>>,
         whose: Whose<'_>,
         why: impl Fn(&Entry<K, V>) -> RemovalCause,
-    ) -> Evicted {
-        let mut gone = Evicted::default();
+        gone: &mut Evicted,
+    ) {
         while !old.is_empty() {
             let mut batch: [_; AHEAD] = std::array::from_fn(|_| None);
             let guard = pin();
@@ -186,10 +174,9 @@ where
             }
             drop(guard);
             for (entry, hash) in batch.into_iter().flatten() {
-                self.let_go(entry, hash, whose, &why, &mut gone);
+                self.let_go(entry, hash, whose, &why, gone);
             }
         }
-        gone
     }
 
     /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends it; counts it in `gone`, unless

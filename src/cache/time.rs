@@ -9,7 +9,11 @@
 //! an idle time of its own, and it is pushed on, or replaced by a time that stays, in one step. Such a time is told in 32 to 63 units of so many
 //! ticks as that takes, rounded up, and so is its end; that goes round after 30,000 times the time, and after two hours at least.
 
+mod idle;
+
 use std::time::{Duration, Instant};
+
+use idle::Idle;
 
 /// Nanoseconds in a tick.
 const TICK: u64 = 4_000_000;
@@ -49,11 +53,6 @@ pub(super) enum Lifetime {
     /// From when it was used last.
     Idle(Duration),
 }
-
-/// An idle time: below 32 ticks their number; else 32 and so many units as the lowest five bits say, of ticks that are doubled as often as
-/// the five above them say, less one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Idle(u32);
 
 /// Where time is counted from.
 #[derive(Debug)]
@@ -138,7 +137,7 @@ impl Moment {
     }
 
     fn idle(self) -> Option<Idle> {
-        self.idles().then_some(Idle((self.0 & !IDLES) >> IDLE_NUMBER_BITS))
+        self.idles().then_some(Idle::from_raw((self.0 & !IDLES) >> IDLE_NUMBER_BITS))
     }
 
     /// Until then; it is not never.
@@ -164,7 +163,7 @@ impl Moment {
     fn idling(idle: Idle, left: Duration, now: Now) -> Self {
         let at = u128::from(now.0) + left.as_nanos().min(idle.nanoseconds().into());
         let number = at.div_ceil(idle.unit().into()) as u32;
-        Self(IDLES | idle.0 << IDLE_NUMBER_BITS | number.wrapping_add(PUSHED_BY) & IDLE_NUMBER)
+        Self(IDLES | idle.raw() << IDLE_NUMBER_BITS | number.wrapping_add(PUSHED_BY) & IDLE_NUMBER)
     }
 
     /// The first that can be told at or after so many nanoseconds.
@@ -178,37 +177,6 @@ impl Moment {
             0 => Self(1),
             ticks => Self(ticks),
         }
-    }
-}
-
-impl Idle {
-    const STEP_BITS: u32 = 5;
-    const STEPS: u32 = 1 << Self::STEP_BITS;
-
-    /// The shortest that can be told and is no shorter than that; none if that is longer than eight years.
-    fn at_least(time: Duration) -> Option<Self> {
-        let ticks = u64::try_from(time.as_nanos().div_ceil(TICK.into())).ok()?;
-        let steps = u64::from(Self::STEPS);
-        let mut doublings = 0_u32;
-        while ticks.div_ceil(1 << doublings) >= 2 * steps {
-            doublings += 1;
-        }
-        let units = ticks.div_ceil(1 << doublings);
-        let idle = match units.checked_sub(steps) {
-            Some(above) => (u64::from(doublings) + 1) << Self::STEP_BITS | above,
-            None => units,
-        };
-        (idle < 1 << (2 * Self::STEP_BITS)).then_some(Self(idle as u32))
-    }
-
-    /// Nanoseconds of one of its units.
-    fn unit(self) -> u64 {
-        TICK << (self.0 >> Self::STEP_BITS).saturating_sub(1)
-    }
-
-    fn nanoseconds(self) -> u64 {
-        let units = if self.0 < Self::STEPS { self.0 } else { Self::STEPS + self.0 % Self::STEPS };
-        u64::from(units) * self.unit()
     }
 }
 
@@ -292,22 +260,6 @@ mod tests {
         let (day_22, now) = (Moment::at(u128::from(22 * DAY), Now(0)), Now(20 * DAY));
         let day_39 = Moment::at(u128::from(39 * DAY), now);
         assert!(day_22.is_sooner_than(day_39, || now) && !day_39.is_sooner_than(day_22, || now));
-    }
-
-    #[test]
-    fn idle_times_are_told_as_they_are_or_a_thirtysecond_longer() {
-        let times =
-            (0..70).map(|bit| 3_u128 << bit).chain([1, 31 * 4_000_000, 32 * 4_000_000, 33 * 4_000_000, 64 * 4_000_000]);
-        for nanoseconds in times.filter(|time| *time < u128::from(u64::MAX)) {
-            let time = Duration::from_nanos(nanoseconds as u64);
-            let Some(idle) = Idle::at_least(time) else {
-                assert!(time > Duration::from_secs(8 * 365 * 86_400), "{time:?}");
-                continue;
-            };
-            let told = Duration::from_nanos(idle.nanoseconds());
-            assert!(told >= time && told <= time + time / 32 + TICK_TIME, "{time:?} {told:?}");
-            assert_eq!(Idle::at_least(told), Some(idle));
-        }
     }
 
     #[test]

@@ -1,0 +1,72 @@
+//! How long an entry may idle, in ten bits: a number with five bits of precision, rounded up.
+
+use std::time::Duration;
+
+use super::TICK;
+
+/// An idle time: below 32 ticks their number; else 32 and so many units as the lowest five bits say, of ticks that are doubled as often as
+/// the five above them say, less one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Idle(u32);
+
+impl Idle {
+    const STEP_BITS: u32 = 5;
+    const STEPS: u32 = 1 << Self::STEP_BITS;
+
+    pub(super) fn raw(self) -> u32 {
+        self.0
+    }
+
+    /// As [`raw`](Self::raw) told it.
+    pub(super) fn from_raw(raw: u32) -> Self {
+        Self(raw)
+    }
+
+    /// The shortest that can be told and is no shorter than that; none if that is longer than eight years.
+    pub(super) fn at_least(time: Duration) -> Option<Self> {
+        let ticks = u64::try_from(time.as_nanos().div_ceil(TICK.into())).ok()?;
+        let steps = u64::from(Self::STEPS);
+        let mut doublings = 0_u32;
+        while ticks.div_ceil(1 << doublings) >= 2 * steps {
+            doublings += 1;
+        }
+        let units = ticks.div_ceil(1 << doublings);
+        let idle = match units.checked_sub(steps) {
+            Some(above) => (u64::from(doublings) + 1) << Self::STEP_BITS | above,
+            None => units,
+        };
+        (idle < 1 << (2 * Self::STEP_BITS)).then_some(Self(idle as u32))
+    }
+
+    /// Nanoseconds of one of its units.
+    pub(super) fn unit(self) -> u64 {
+        TICK << (self.0 >> Self::STEP_BITS).saturating_sub(1)
+    }
+
+    pub(super) fn nanoseconds(self) -> u64 {
+        let units = if self.0 < Self::STEPS { self.0 } else { Self::STEPS + self.0 % Self::STEPS };
+        u64::from(units) * self.unit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::TICK_TIME;
+    use super::*;
+
+    #[test]
+    fn idle_times_are_told_as_they_are_or_a_thirtysecond_longer() {
+        let times =
+            (0..70).map(|bit| 3_u128 << bit).chain([1, 31 * 4_000_000, 32 * 4_000_000, 33 * 4_000_000, 64 * 4_000_000]);
+        for nanoseconds in times.filter(|time| *time < u128::from(u64::MAX)) {
+            let time = Duration::from_nanos(nanoseconds as u64);
+            let Some(idle) = Idle::at_least(time) else {
+                assert!(time > Duration::from_secs(8 * 365 * 86_400), "{time:?}");
+                continue;
+            };
+            let told = Duration::from_nanos(idle.nanoseconds());
+            assert!(told >= time && told <= time + time / 32 + TICK_TIME, "{time:?} {told:?}");
+            assert_eq!(Idle::at_least(told), Some(idle));
+        }
+    }
+}
