@@ -6,9 +6,11 @@
 //! twentieth of one processor at most.
 //!
 //! What it lets go of may be told to somebody's listener, and dropped by somebody's code; where that blocks, it is that cache's own loss. A second
-//! thread stands by, asleep while nothing is done: when the first has been with one cache for [`PATIENCE`], it takes the seat, works for all but that one, and has
+//! thread stands by, asleep while nothing is done: when the first has been with one cache for a quarter of a second, it takes the seat, works for all but that one, and has
 //! a third stand by. Who comes back and finds its seat taken stands by or ends. So there are two threads, and one more for each cache whose code
 //! blocks.
+
+mod seat;
 
 use std::collections::VecDeque;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -20,6 +22,8 @@ use lowwater_lru_core::{Memcg, MemcgError, NodeId, OfflineHook};
 use lowwater_shrinker::Registration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use seat::{spawn, Replaced, Seat};
+
 /// How long it works without a rest.
 const WORK: Duration = Duration::from_micros(500);
 /// How long it waits for charges of a dropped group that belong to no entry, between two looks, and in all.
@@ -27,9 +31,6 @@ const SETTLE: Duration = Duration::from_millis(5);
 const SETTLE_MAX: Duration = Duration::from_millis(100);
 /// How long until it is tried again to end a group that has children.
 const RETRY: Duration = Duration::from_millis(100);
-/// How long it may take with one cache until another thread goes on with the others. Steps are of microseconds, unless somebody's code blocks.
-const PATIENCE: Duration = Duration::from_millis(250);
-
 /// What a cache has done for it. Called by one thread at a time, but for what is said to be called by others.
 pub(crate) trait Chores: Send + Sync {
     /// Looks at the next few entries, and lets go of those whose time is over.
@@ -85,13 +86,6 @@ struct Shared {
     begun: Condvar,
     nodes: usize,
 }
-
-/// The right to work, of one thread at a time: how many had it before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Seat(u64);
-
-/// Another thread has taken the seat.
-struct Replaced;
 
 /// What letting a group's entries go came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,64 +246,6 @@ impl Shared {
                 Err(Replaced) => return,
             }
         }
-    }
-
-    /// Does nobody stand by? Then the caller shall.
-    fn is_needed(&self) -> bool {
-        !std::mem::replace(&mut self.state.lock().stands_by, true)
-    }
-
-    /// Waits until who has the seat has been held up for long, and takes it; none if that is not needed any more.
-    fn stand_by(self: &Arc<Self>) -> Option<Seat> {
-        let mut state = self.state.lock();
-        loop {
-            if state.stop {
-                return None;
-            }
-            let held_up = state.since.map(|since| since.elapsed());
-            match held_up.map(|time| PATIENCE.saturating_sub(time)) {
-                None => {
-                    state.sleeps = true;
-                    self.begun.wait(&mut state);
-                    state.sleeps = false;
-                }
-                Some(Duration::ZERO) => break,
-                Some(left) => drop(self.begun.wait_for(&mut state, left)),
-            }
-        }
-        state.since = None;
-        state.seat.0 += 1;
-        state.stands_by = false;
-        // Without another thread it goes on alone, until one comes back.
-        let _alone = self.have_one_stand_by(&mut state);
-        Some(state.seat)
-    }
-
-    fn have_one_stand_by(self: &Arc<Self>, state: &mut State) -> std::io::Result<()> {
-        state.threads.retain(|thread| !thread.is_finished());
-        let shared = Arc::clone(self);
-        state.threads.push(spawn("lowwater/standby", move || shared.run(None))?);
-        state.stands_by = true;
-        Ok(())
-    }
-
-    /// Somebody's code may run from now on.
-    fn begins(&self, state: &mut State) {
-        state.since = Some(Instant::now());
-        if state.sleeps {
-            self.begun.notify_one();
-        }
-    }
-
-    /// Somebody's code has run. Has nobody taken the seat? If somebody has, he is told to look at what he left out.
-    fn has_run(&self, state: &mut State, seat: Seat) -> Result<(), Replaced> {
-        if state.seat != seat {
-            state.told = true;
-            self.told.notify_one();
-            return Err(Replaced);
-        }
-        state.since = None;
-        Ok(())
     }
 
     /// Works until all is over.
@@ -477,10 +413,6 @@ impl State {
     fn is_current(&self) -> bool {
         self.threads.iter().any(|thread| thread.thread().id() == thread::current().id())
     }
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(name.into()).spawn(run)
 }
 
 impl OfflineHook for Shared {
