@@ -87,6 +87,8 @@ pub mod topology;
 #[cfg(all(feature = "std", target_os = "linux", target_env = "gnu"))]
 pub mod trim;
 pub mod unit;
+#[doc(hidden)]
+pub mod unwind;
 #[cfg(not(lowwater_loom))]
 mod words;
 

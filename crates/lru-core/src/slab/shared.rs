@@ -372,8 +372,7 @@ impl<T: Slotted> Shared<T> {
         }
         // SAFETY: nobody has it, says the caller.
         let drop_it = || unsafe { object.drop_in_place() };
-        #[cfg(any(feature = "std", lowwater_loom))]
-        if std::panic::catch_unwind(core::panic::AssertUnwindSafe(drop_it)).is_err() {
+        if crate::unwind::caught(drop_it).is_none() {
             // SAFETY: its slot is not free.
             let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
             // SAFETY: a slab's shared part is there while one of its slots is not free.
@@ -381,8 +380,6 @@ impl<T: Slotted> Shared<T> {
             // Relaxed: a number to look at.
             this.drop_panics.fetch_add(1, Ordering::Relaxed);
         }
-        #[cfg(not(any(feature = "std", lowwater_loom)))]
-        drop_it();
     }
 
     // === all at once ===
