@@ -86,6 +86,10 @@ pub enum Kick {
 }
 
 /// Who scans how much, and what becomes of the rest. Pure: the same arguments give the same answer.
+///
+/// Called while a shrinker is asked, inside a [`CallbackScope`](crate::CallbackScope), without a lock held. It may use the
+/// registry, but nothing is reclaimed for it. A panic of [`plan`](Self::plan) or [`settle`](Self::settle) loses the debt that was
+/// taken; it reaches the caller of reclaim, and ends no thread of a [`Reclaimer`](crate::Reclaimer).
 pub trait Policy: Send + Sync {
     /// Does such a caller take what is owed? Those who do not, take only what is carried.
     fn pays(&self, background: bool) -> bool;

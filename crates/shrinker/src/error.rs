@@ -18,8 +18,9 @@ pub enum AllocError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnregisterError {
-    /// The calling thread is inside this shrinker's own callback, and would wait for itself.
-    #[error("a shrinker cannot be unregistered from inside its own callback, which would wait for itself: return from the callback first, or hand the registration to another thread")]
+    /// A callback of the shrinker is in flight, and the calling thread, which would have to wait for it, is inside a callback
+    /// itself: of the same shrinker, or of another one for which that callback may wait.
+    #[error("a thread inside a callback does not wait for the callbacks of a shrinker: return from the callback first, drop the registration, or call `unregister_nowait`")]
     InsideCallback,
 }
 

@@ -11,7 +11,7 @@
 //! 2. A bit is cleared only with a second count after it, everywhere; an object is never hidden.
 //! 3. Only the background pays what others could not do ([`budget::Fair`]), and small caches are reached.
 //! 4. An id is reused clean: no bit and no debt of its last owner.
-//! 5. Unregistering waits for callbacks in flight, not for a grace period.
+//! 5. Unregistering waits for callbacks in flight, not for a grace period; inside a callback it does not wait.
 //!
 //! The modules, in the order in which pressure meets them:
 
@@ -33,6 +33,7 @@ mod pass;
 mod work;
 
 mod bitmap;
+mod callback;
 mod hash;
 mod id;
 mod map;
@@ -53,6 +54,7 @@ mod metrics;
 mod stats;
 mod trace;
 
+pub use callback::CallbackScope;
 pub use control::{Reclaim, ShrinkControl};
 pub use debugfs::{ScanError, ScanRequest};
 pub use deferred::Debt;

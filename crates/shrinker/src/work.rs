@@ -1,6 +1,7 @@
 //! How much one call of reclaim may do.
 
-/// A clock, for time bounds. Without `std` the embedder brings one, or bounds by objects only.
+/// A clock, for time bounds. Without `std` the embedder brings one, or bounds by objects only. Asked without a lock held; it may
+/// use the registry. A panic reaches the caller of reclaim.
 pub trait Clock: Send + Sync {
     /// Nanoseconds since some fixed moment; never goes back.
     fn now_ns(&self) -> u64;

@@ -512,7 +512,7 @@ fn a_registration_cannot_end_inside_its_own_callback() {
         .set(Box::new(move |_| {
             let registration = inside.lock().unwrap().take()?;
             let (error, registration) = registration.unregister().unwrap_err();
-            assert!(error.to_string().contains("inside its own callback"));
+            assert!(error.to_string().contains("inside a callback"));
             *inside.lock().unwrap() = Some(registration);
             None
         }))
@@ -523,29 +523,6 @@ fn a_registration_cannot_end_inside_its_own_callback() {
     let registration = slot.lock().unwrap().take().unwrap();
     assert_eq!(registration.stats().panics, 0);
     registration.unregister().unwrap();
-}
-
-#[test]
-fn dropping_a_registration_inside_its_own_callback_panics_and_does_not_hang() {
-    if std::env::var_os("LOWWATER_SANITIZER").is_some() {
-        // What cannot end stays, with all that it holds: a leak, and the caller's own.
-        return println!("skipped: it leaks by intent");
-    }
-    let (tree, registry, shelf, registration) = one_shelf();
-    let slot = std::sync::Mutex::new(Some(registration));
-    shelf
-        .count
-        .set(Box::new(move |_| {
-            drop(slot.lock().unwrap().take());
-            None
-        }))
-        .ok()
-        .unwrap();
-    shelf.add(tree.root(), N0, 1);
-    assert_eq!(pass(&registry, 0).freed, 0);
-    let snapshot = registry.snapshot();
-    assert_eq!((snapshot.shrinkers[0].panics, snapshot.shrinkers[0].set_aside), (1, true));
-    assert_ne!(registry.builder("next").alloc().unwrap().id(), snapshot.shrinkers[0].id);
 }
 
 #[test]

@@ -31,12 +31,14 @@ use std::time::Instant;
 
 use lowwater_lru_core::sync::thread::{self, JoinHandle};
 use lowwater_lru_core::sync::Mutex;
+use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{Bytes, Memcg};
 use thiserror::Error;
 
 use super::cgroup::CgroupError;
 use super::source::{Heard, Opened, Wait};
 use super::{Level, PressureConfig, Source, SourceError, Trim};
+use crate::callback::CallbackScope;
 use crate::reclaimer::Reclaimer;
 use limit::Watched;
 use state::State;
@@ -82,6 +84,9 @@ pub enum MonitorError {
 
 /// Watches for pressure, and keeps a group below what it leaves. Dropping this stops the thread and leaves the group's `max`
 /// where it is.
+///
+/// The drop joins the thread, and so waits for a trim hook that is running. Inside a callback, a trim hook among them, it does
+/// not ([`CallbackScope`](crate::CallbackScope)): the thread stops when the hook returns.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -148,7 +153,13 @@ impl Monitor {
         let theirs = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("lowwater/psi".into())
-            .spawn(move || theirs.run(sources, &config.trim))
+            .spawn(move || {
+                // What runs here is waited for by the drop of the monitor, so nothing here waits for others' callbacks.
+                let _scope = CallbackScope::enter();
+                theirs.run(sources, &config.trim);
+                // The hook is user code, its `Drop` as well.
+                let _panicked = caught(|| drop(config));
+            })
             .map_err(MonitorError::Thread)?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -192,8 +203,8 @@ impl Drop for Monitor {
         self.shared.state.lock().stop();
         self.shared.wait.wake();
         let Some(thread) = self.thread.take() else { return };
-        // Dropped by a trim hook, on our own thread: that one ends by itself.
-        if thread.thread().id() == thread::current().id() {
+        // The thread may run the hook that drops this, or wait in a hook for the callback that does.
+        if CallbackScope::is_inside() {
             return;
         }
         if thread.join().is_err() && !std::thread::panicking() {
@@ -245,8 +256,8 @@ impl Shared {
     fn trim(&self, trim: &Trim) {
         let began = Instant::now();
         // A hook that panics is the program's own fault, and no reason to leave it without an answer to pressure.
-        let called = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| trim.call()));
-        self.state.lock().trimmed(called.is_ok(), began.elapsed());
+        let called = caught(|| trim.call());
+        self.state.lock().trimmed(called.is_some(), began.elapsed());
     }
 
     fn now(&self) -> u64 {

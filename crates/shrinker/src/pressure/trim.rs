@@ -38,6 +38,9 @@ pub struct Trim {
 impl Trim {
     /// Calls `hook`, on the pressure monitor's own thread. It may take its time, but holds up the answer to further pressure
     /// for as long.
+    ///
+    /// No lock is held: it may use the monitor, and drop it. A panic is counted ([`PressureStats::trims_failed`](super::PressureStats)),
+    /// one in the `Drop` of what the hook has captured is not.
     pub fn new(hook: impl Fn() + Send + Sync + 'static) -> Self {
         Self { hook: Arc::new(hook), threshold: THRESHOLD, interval: INTERVAL }
     }

@@ -8,12 +8,14 @@ use lowwater_lru_core::fallible::try_push;
 use lowwater_lru_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lowwater_lru_core::sync::thread::{self, JoinHandle};
 use lowwater_lru_core::topology::Topology;
+use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use super::pace::Pace;
 use super::step::{Job, Step};
 use super::wake::{Request, Wake};
 use crate::budget::Kick;
+use crate::callback::CallbackScope;
 use crate::error::StartError;
 use crate::pressure::{Reason, Watermarks};
 use crate::registry::{DebtListener, Registry};
@@ -27,6 +29,12 @@ const REST_MAX: Duration = Duration::from_millis(100);
 
 /// The reclaimer threads of a registry, one a node, pinned to the node's processors where that is possible. Dropping this
 /// stops and joins them; a callback that is running is waited for.
+///
+/// Inside a callback, of a shrinker of any registry or another [`CallbackScope`](crate::CallbackScope), the drop does not join:
+/// the callback may be one that a thread of these waits for. The threads stop all the same, each when the callback it runs
+/// returns.
+///
+/// A panic in a callback, or in the registry's policy, clock or topology, does not end a thread.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -99,11 +107,16 @@ impl Reclaimer {
             let node = shared.node;
             let (theirs, registry, topology) = (Arc::clone(&shared), registry.clone(), Arc::clone(&topology));
             let main = move || {
-                let pinned = pin(topology.cpus_of(theirs.node));
+                // What runs here is waited for by the drop of the reclaimer, so nothing here waits for others' callbacks.
+                let _scope = CallbackScope::enter();
+                // A topology may be user code, its `Drop` as well.
+                let pinned = caught(|| pin(topology.cpus_of(theirs.node)));
                 // Relaxed: a number to look at.
-                theirs.pinned.store(pinned, Ordering::Relaxed);
-                drop(topology);
+                theirs.pinned.store(pinned.unwrap_or(false), Ordering::Relaxed);
+                let _panicked = caught(|| drop(topology));
                 theirs.run(&registry, &watermarks);
+                // The last handle drops the policy, the clock and the topology, which may be user code.
+                let _panicked = caught(|| drop(registry));
             };
             let thread = thread::Builder::new()
                 .name(format!("lowwater/{n}"))
@@ -163,12 +176,12 @@ impl Drop for Reclaimer {
         for (shared, _) in &self.nodes {
             shared.wake.stop();
         }
+        // A thread of these may run the callback that drops this, or wait for it in its own.
+        if CallbackScope::is_inside() {
+            return;
+        }
         for (_, thread) in &mut self.nodes {
             let Some(thread) = thread.take() else { continue };
-            // Dropped by a callback on one of our own threads: that one ends by itself.
-            if thread.thread().id() == thread::current().id() {
-                continue;
-            }
             if thread.join().is_err() && !std::thread::panicking() {
                 panic!("a reclaimer thread panicked outside of any callback: this is a bug in lowwater");
             }
@@ -216,7 +229,8 @@ impl Shared {
             if !requests.is_empty() {
                 return Some(requests);
             }
-            registry.sweep();
+            // Runs callbacks of shrinkers, which are caught, and the registry's clock, which may be user code.
+            let _panicked = caught(|| registry.sweep());
         }
     }
 
@@ -237,7 +251,9 @@ impl Shared {
             jobs.retain_mut(|job| {
                 let before = job.freed();
                 let max = if job.pays_debts() { pace.part() } else { SCAN_MAX };
-                let step = job.step(registry, self.node, max);
+                // Callbacks of shrinkers are caught; a policy and a clock may be user code as well. Where they panic nothing
+                // can be freed now.
+                let step = caught(|| job.step(registry, self.node, max)).unwrap_or(Step::Exhausted);
                 freed += job.freed() - before;
                 given_up += u64::from(step == Step::Exhausted);
                 self.steps.fetch_add(1, Ordering::Relaxed);

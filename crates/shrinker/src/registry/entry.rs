@@ -6,6 +6,7 @@ use lowwater_lru_core::Bytes;
 
 use super::arc_bytes;
 use super::seat::Seat;
+use crate::callback::CallbackScope;
 use crate::control::ShrinkControl;
 use crate::shrinker::{Count, Scan, Shrinker};
 use crate::stats::Visited;
@@ -13,13 +14,15 @@ use crate::stats::Visited;
 /// What the registry keeps of a shrinker.
 pub(crate) struct Entry {
     pub(crate) name: Box<str>,
-    seat: Arc<Seat>,
-    shrinker: Arc<dyn Shrinker>,
+    pub(super) seat: Arc<Seat>,
+    /// None while it is dropped.
+    shrinker: Option<Arc<dyn Shrinker>>,
 }
 
-/// The right to call a shrinker: while it is held, the shrinker is not unregistered.
+/// The right to call a shrinker: while it is held, the shrinker's registration does not end.
 pub(crate) struct Held {
-    // Before `inside`: when the gate lets the closer go, nobody has a handle on the shrinker any more.
+    // Before `inside`: when the gate lets the closer go, or ends the claim, no thread that was inside has a handle on the
+    // shrinker any more.
     entry: Arc<Entry>,
     inside: Inside,
 }
@@ -28,6 +31,8 @@ pub(crate) struct Held {
 struct Inside {
     seat: Arc<Seat>,
     visited: Visited,
+    // Last: a shrinker and a claim are dropped inside the scope.
+    _scope: CallbackScope,
 }
 
 /// A callback panicked.
@@ -35,7 +40,7 @@ pub(crate) struct Panicked;
 
 impl Entry {
     pub(crate) fn new(name: Box<str>, seat: Arc<Seat>, shrinker: Arc<dyn Shrinker>) -> Self {
-        Self { name, seat, shrinker }
+        Self { name, seat, shrinker: Some(shrinker) }
     }
 
     /// Goes in, if the gate is open and the shrinker is well.
@@ -43,10 +48,12 @@ impl Entry {
         if self.is_aside() || !self.gate.enter() {
             return None;
         }
-        Some(Held {
-            entry: Arc::clone(self),
-            inside: Inside { seat: Arc::clone(&self.seat), visited: Visited::default() },
-        })
+        let (seat, visited, _scope) = (Arc::clone(&self.seat), Visited::default(), CallbackScope::enter());
+        Some(Held { entry: Arc::clone(self), inside: Inside { seat, visited, _scope } })
+    }
+
+    fn shrinker(&self) -> &dyn Shrinker {
+        self.shrinker.as_deref().expect("only the entry's drop takes it")
     }
 
     /// Bytes allocated for it: this, its seat, its name; not the shrinker.
@@ -63,9 +70,19 @@ impl core::ops::Deref for Entry {
     }
 }
 
+impl Drop for Entry {
+    /// The last thread that has the entry drops it: maybe one that reclaims, whom a panic of the shrinker's `Drop` must not
+    /// reach.
+    fn drop(&mut self) {
+        let shrinker = self.shrinker.take();
+        let _panicked = caught(|| drop(shrinker));
+    }
+}
+
 impl Drop for Inside {
     fn drop(&mut self) {
-        self.seat.gate.leave(&self.visited);
+        let ended = self.seat.gate.leave(&self.visited);
+        drop(ended);
     }
 }
 
@@ -84,15 +101,15 @@ impl Held {
     }
 
     pub(crate) fn count(&self, sc: &ShrinkControl<'_>) -> Result<Count, Panicked> {
-        caught(|| self.shrinker.count_objects(sc))
+        caught(|| self.shrinker().count_objects(sc))
     }
 
     pub(crate) fn weigh(&self, sc: &ShrinkControl<'_>) -> Result<Option<Bytes>, Panicked> {
-        caught(|| self.shrinker.weigh_objects(sc))
+        caught(|| self.shrinker().weigh_objects(sc))
     }
 
     pub(crate) fn scan(&self, sc: &mut ShrinkControl<'_>) -> Result<Scan, Panicked> {
-        caught(|| self.shrinker.scan_objects(sc))
+        caught(|| self.shrinker().scan_objects(sc))
     }
 }
 
@@ -100,7 +117,7 @@ impl Held {
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, Panicked> {
     // What the callback leaves half done is its own: it is not called again.
-    std::panic::catch_unwind(core::panic::AssertUnwindSafe(callback)).map_err(|_payload| Panicked)
+    lowwater_lru_core::unwind::caught(callback).ok_or(Panicked)
 }
 
 /// Calls `callback`. Without `std` a panic cannot be caught; under loom it is the model's.

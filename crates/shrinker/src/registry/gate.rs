@@ -4,13 +4,16 @@
 //! in (not twice: it may hold the cache's locks), and may this thread wait for all to leave (not from inside: it would wait for
 //! itself). So it is a short list under a lock that is held for a few instructions, never while a callback runs.
 //!
-//! Closing waits for those who are inside, not for a grace period: with nobody inside it costs one lock.
+//! [`Gate::close`] waits for the threads inside, not for a grace period: with nobody inside it costs one lock. A thread that is
+//! inside a callback must not wait: a thread it waits for may wait for it. It leaves the shrinker's [`Claim`] with
+//! [`Gate::close_later`], and the last thread to leave the gate takes the claim along and ends it.
 //!
 //! The same lock guards what is counted: who leaves adds what it did, once for each visit, at the price of a few additions.
 //!
 //! # Invariants
 //!
 //! 1. Once [`Gate::close`] has returned `Ok`, nobody is inside, and nobody gets in (S14).
+//! 2. Once [`Gate::close_later`] has returned, nobody gets in. Its claim ends when nobody is inside.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -18,7 +21,9 @@ use alloc::{boxed::Box, vec::Vec};
 use lowwater_lru_core::sync::Condvar;
 use lowwater_lru_core::{fallible, mutated, sync::Mutex};
 
+use super::builder::Claim;
 use super::caller::Caller;
+use crate::callback::CallbackScope;
 use crate::error::UnregisterError;
 use crate::stats::Visited;
 
@@ -36,6 +41,8 @@ struct State {
     closed: bool,
     inside: Callers,
     counted: Visited,
+    /// Of an end that did not wait; never there while nobody is inside.
+    claim: Option<Claim>,
 }
 
 /// The threads inside. Mostly none, sometimes one, for which nothing is allocated: 10,000 shrinkers that were asked once keep
@@ -102,21 +109,31 @@ impl Gate {
         state.inside.try_push(caller)
     }
 
-    pub(crate) fn leave(&self, visited: &Visited) {
+    /// Lets the calling thread out. If it is the last one, and the end was left to it, the claim is returned, to be dropped.
+    #[must_use = "the claim is dropped without the gate's lock"]
+    pub(super) fn leave(&self, visited: &Visited) -> Option<Claim> {
         let caller = Caller::current();
         let mut state = self.state.lock();
         state.counted += *visited;
         state.inside.remove(&caller);
-        if state.closed && state.inside.is_empty() {
-            #[cfg(any(feature = "std", lowwater_loom))]
-            self.left.notify_all();
+        if !state.closed || !state.inside.is_empty() {
+            return None;
         }
+        #[cfg(any(feature = "std", lowwater_loom))]
+        self.left.notify_all();
+        if mutated!("leave_without_ending") {
+            return None;
+        }
+        state.claim.take()
     }
 
     /// Lets nobody in any more, and waits until all have left.
+    ///
+    /// Refused inside a callback, where it would have to wait; the gate is as it was then. Without `std` that is not known, and
+    /// a thread inside this gate waits for itself.
     pub(crate) fn close(&self) -> Result<(), UnregisterError> {
         let mut state = self.state.lock();
-        if Caller::KNOWN && state.inside.contains(&Caller::current()) {
+        if !state.inside.is_empty() && CallbackScope::is_inside() && !mutated!("close_waits_in_a_callback") {
             return Err(UnregisterError::InsideCallback);
         }
         state.closed = true;
@@ -134,6 +151,18 @@ impl Gate {
             }
         }
         Ok(())
+    }
+
+    /// Lets nobody in any more, and does not wait: the last thread inside gets the claim. Returned if nobody is inside.
+    #[must_use = "the claim is dropped without the gate's lock"]
+    pub(super) fn close_later(&self, claim: Claim) -> Option<Claim> {
+        let mut state = self.state.lock();
+        state.closed = true;
+        if state.inside.is_empty() || mutated!("end_while_inside") {
+            return Some(claim);
+        }
+        state.claim = Some(claim);
+        None
     }
 
     /// What those who have left did, and how many callbacks are in flight.

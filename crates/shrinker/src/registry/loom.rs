@@ -75,6 +75,133 @@ fn s14_a_callback_runs_too_late_if_nobody_waits_for_it() {
     with_mutant("close_without_waiting", pass_meets_unregister);
 }
 
+/// A cache that knows whether its callback runs.
+#[derive(Default)]
+struct Busy(AtomicU64);
+
+impl Shrinker for Busy {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
+        Count::Unknown
+    }
+
+    fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+        Scan::Stop
+    }
+}
+
+/// A callback may be in flight when its registration ends without waiting: the id is another's when the callback has returned.
+fn callback_meets_nowait() {
+    lowwater_lru_core::sync::model(|| {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("busy").alloc().unwrap();
+        prepared.occupancy().occupied(tree.root(), N0);
+        let cache = Arc::new(Busy::default());
+        let registration = prepared.register(Arc::clone(&cache) as Arc<dyn Shrinker>);
+        let reclaimer = {
+            let registry = registry.clone();
+            thread::spawn(move || {
+                let sc = ShrinkControl::count(registry.root(), N0, Reclaim::KSWAPD);
+                registry.inner.lookup(0).map(|held| held.count(&sc).is_ok())
+            })
+        };
+        registration.unregister_nowait();
+        let begins = registry.inner.lookup(0).is_some();
+        let next = registry.builder("next").alloc().unwrap();
+        let early = next.id().get() == 0 && cache.0.load(Ordering::Relaxed) > 0;
+        drop(next);
+        reclaimer.join().unwrap();
+        let handles = Arc::strong_count(&cache);
+        let id = registry.builder("last").alloc().unwrap().id().get();
+        let live = registry.inner.map.live();
+        // Before the checks, whose failure must not unwind through locks.
+        drop((registry, tree));
+        assert!(!begins, "a callback begins after the end");
+        assert!(!early, "an id is another's while a callback of its last owner runs");
+        assert_eq!((id, live, handles), (0, (0, 0), 1), "an end is not finished");
+    });
+}
+
+#[test]
+fn s14_s17_an_end_that_does_not_wait_is_finished_by_the_last_callback() {
+    callback_meets_nowait();
+}
+
+#[test]
+#[should_panic = "an id is another's while a callback of its last owner runs"]
+fn s17_an_id_is_anothers_too_early_if_an_end_does_not_look_who_is_inside() {
+    with_mutant("end_while_inside", callback_meets_nowait);
+}
+
+#[test]
+#[should_panic = "an end is not finished"]
+fn s14_an_end_is_never_finished_if_the_last_to_leave_does_not() {
+    with_mutant("leave_without_ending", callback_meets_nowait);
+}
+
+/// Two threads, each inside one shrinker, drop the registration of the other's.
+fn two_end_each_other() {
+    lowwater_lru_core::sync::model(|| {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::new(&tree, 1);
+        let [a, b] = ["a", "b"].map(|name| registry.builder(name).alloc().unwrap().register(Owned::new(1)));
+        let enters_and_ends = |registry: &Registry, id: u32, ends: Registration| {
+            let held = registry.inner.lookup(id);
+            drop(ends);
+            drop(held);
+        };
+        let other = {
+            let registry = registry.clone();
+            thread::spawn(move || enters_and_ends(&registry, 0, b))
+        };
+        enters_and_ends(&registry, 1, a);
+        other.join().unwrap();
+        let id = registry.builder("last").alloc().unwrap().id().get();
+        assert_eq!((registry.snapshot_of_shrinkers().len(), id), (0, 0));
+    });
+}
+
+#[test]
+fn s14_two_callbacks_that_end_each_other_do_not_wait() {
+    two_end_each_other();
+}
+
+/// The same for two gates and nothing else: a deadlock that loom finds must not unwind through registrations.
+fn two_close_each_other() {
+    lowwater_lru_core::sync::model(|| {
+        let gates = Arc::new([gate::Gate::default(), gate::Gate::default()]);
+        let enters_and_closes = |gates: &[gate::Gate; 2], mine: usize| {
+            // Not dropped where loom unwinds.
+            let scope = core::mem::ManuallyDrop::new(crate::CallbackScope::enter());
+            let is_inside = gates[mine].enter();
+            let _refused = gates[1 - mine].close();
+            if is_inside {
+                assert!(gates[mine].leave(&Visited::default()).is_none(), "nobody has left a claim");
+            }
+            drop(core::mem::ManuallyDrop::into_inner(scope));
+        };
+        let other = {
+            let gates = Arc::clone(&gates);
+            thread::spawn(move || enters_and_closes(&gates, 0))
+        };
+        enters_and_closes(&gates, 1);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn s14_two_gates_are_closed_from_inside_each_other() {
+    two_close_each_other();
+}
+
+#[test]
+#[should_panic = "deadlock"]
+fn s14_two_gates_are_never_closed_if_a_callback_waits_for_the_other() {
+    with_mutant("close_waits_in_a_callback", two_close_each_other);
+}
+
 /// A pass finds a list empty while an object is added.
 fn pass_meets_add() {
     lowwater_lru_core::sync::model(|| {

@@ -4,19 +4,30 @@ use alloc::sync::Arc;
 
 use super::builder::Claim;
 use super::entry::Entry;
+use crate::callback::CallbackScope;
 use crate::error::UnregisterError;
 use crate::id::ShrinkerId;
 use crate::stats::ShrinkerStats;
 
-/// A shrinker that is being asked. Dropping this ends it: after that no callback runs, nor will one (S14).
+/// The right of a registry to call a shrinker. Dropping this ends it (S14).
 ///
-/// The drop waits for callbacks in flight, and for nothing else; then it clears the bits and debts of its id, which costs
-/// O(pairs that hold something), and gives the id back.
+/// # What holds after the end
 ///
-/// # Panics
+/// The end clears the bits and debts of the shrinker's id, which costs O(pairs that hold something), gives the id back, and
+/// drops the registry's handles on the shrinker. A panic of the shrinker's own `Drop` is caught where the registry's handle is
+/// the last one.
 ///
-/// Dropping it inside the shrinker's own callback panics instead of waiting for itself for ever; the shrinker is set aside,
-/// and its id is not used again. Use [`unregister`](Self::unregister) to be told.
+/// | ended by | where | when it returns |
+/// |---|---|---|
+/// | drop, [`unregister`](Self::unregister) | outside of callbacks | no callback runs, nor will one; all of the end is done |
+/// | drop | inside a callback of any shrinker of any registry, or another [`CallbackScope`](crate::CallbackScope) | as below |
+/// | [`unregister_nowait`](Self::unregister_nowait) | anywhere | no callback begins any more; those in flight finish, and the last thread to return from one does the rest of the end |
+///
+/// So an end outside of callbacks waits for callbacks in flight, and for nothing else. One inside a callback does not wait, as
+/// two threads could wait for each other's callbacks for ever; where no callback of the shrinker is in flight, that makes no
+/// difference. A thread that waits must hold no lock that the shrinker's callbacks take.
+///
+/// Without `std` threads cannot be told apart: the drop never waits, and `unregister` always does.
 #[must_use = "dropping the registration ends it"]
 pub struct Registration {
     /// None once it has ended.
@@ -43,30 +54,79 @@ impl Registration {
         ShrinkerStats::of(self.entry())
     }
 
-    /// Ends it, as dropping does, but says so where it cannot.
+    /// Ends it: when this returns no callback runs, nor will one. Waits for callbacks in flight.
     ///
     /// # Errors
     ///
-    /// [`UnregisterError::InsideCallback`] and the registration, when the calling thread is inside this shrinker's callback.
+    /// [`UnregisterError::InsideCallback`] and the registration, as it was, when a callback of the shrinker is in flight and the
+    /// calling thread is itself inside a callback, of this shrinker or of any other. Without `std` that is not noticed: a thread
+    /// inside the shrinker's own callback would wait for itself.
     #[doc(alias = "shrinker_free")]
     pub fn unregister(mut self) -> Result<(), (UnregisterError, Self)> {
-        match self.end() {
+        match self.wait() {
             Ok(()) => Ok(()),
             Err(error) => Err((error, self)),
         }
     }
 
-    fn end(&mut self) -> Result<(), UnregisterError> {
+    /// Ends it without waiting: when this returns no callback begins any more. Those in flight finish, and the last thread to
+    /// return from one does the rest of the end; if none is in flight this does it all.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use lowwater_lru_core::{MemcgTree, NodeId};
+    /// use lowwater_shrinker::{Count, Registration, Registry, Scan, ShrinkControl, Shrinker};
+    ///
+    /// /// Has nothing to give, and wants to be asked once.
+    /// #[derive(Default)]
+    /// struct Once(Mutex<Option<Registration>>);
+    ///
+    /// impl Shrinker for Once {
+    ///     fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+    ///         let registration = self.0.lock().unwrap().take();
+    ///         registration.map(Registration::unregister_nowait);
+    ///         Count::Empty
+    ///     }
+    ///     fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+    ///         Scan::Stop
+    ///     }
+    /// }
+    ///
+    /// let tree = MemcgTree::default();
+    /// let registry = Registry::new(&tree, 1);
+    /// let (once, prepared) = (Arc::new(Once::default()), registry.builder("once").alloc()?);
+    /// prepared.occupancy().occupied(tree.root(), NodeId::ZERO);
+    /// let registration = prepared.register(Arc::clone(&once) as _);
+    /// *once.0.lock().unwrap() = Some(registration);
+    ///
+    /// registry.drop_caches();
+    /// assert!(registry.snapshot().shrinkers.is_empty());
+    /// # Ok::<(), lowwater_shrinker::AllocError>(())
+    /// ```
+    #[doc(alias = "percpu_ref_kill")]
+    pub fn unregister_nowait(mut self) {
+        self.end();
+    }
+
+    /// Ends it, and waits for callbacks in flight.
+    fn wait(&mut self) -> Result<(), UnregisterError> {
         if let Some((entry, _)) = &self.live {
             entry.gate.close()?;
         }
-        if let Some((entry, claim)) = self.live.take() {
-            claim.inner.withdraw(&entry);
-            // The last handle on the shrinker that is ours: nobody inside the gate has one.
-            drop(entry);
-            drop(claim);
-        }
+        self.end();
         Ok(())
+    }
+
+    /// Ends it. If callbacks are in flight the last thread that returns from one finishes the end.
+    fn end(&mut self) {
+        let Some((entry, claim)) = self.live.take() else { return };
+        // First, while the claim holds the id: the slot may be another shrinker's as soon as the claim has ended.
+        claim.inner.withdraw(&entry);
+        let seat = Arc::clone(&entry.seat);
+        // The last handle on the shrinker that is ours, unless callbacks are in flight.
+        drop(entry);
+        let ended = seat.gate.close_later(claim);
+        drop(ended);
     }
 
     fn entry(&self) -> &Entry {
@@ -77,17 +137,10 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let Err(error) = self.end() else { return };
-        if let Some((entry, claim)) = self.live.take() {
-            claim.inner.set_aside(&entry);
-            // The id stays in use: the entry is still found under it.
-            core::mem::forget(claim);
+        // Without `std` nobody knows whether waiting is safe.
+        if !CallbackScope::KNOWN || self.wait().is_err() {
+            self.end();
         }
-        #[cfg(feature = "std")]
-        if std::thread::panicking() {
-            return;
-        }
-        panic!("{error}");
     }
 }
 
