@@ -111,3 +111,275 @@ async fn a_load_that_panics_is_tried_again_by_one_who_waits() {
     let value = tokio::time::timeout(Duration::from_secs(10), waits).await.expect("somebody wakes it").unwrap();
     assert_eq!((value, cache.get(&1)), (8, Some(8)));
 }
+
+/// Fails if it takes longer than any machine does.
+fn in_time<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (tell, told) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || drop(tell.send(f())));
+    match told.recv_timeout(Duration::from_secs(20)) {
+        Ok(result) => {
+            thread.join().unwrap();
+            result
+        }
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("deadlock"),
+        Err(_) => std::panic::resume_unwind(thread.join().unwrap_err()),
+    }
+}
+
+type Task = std::pin::Pin<Box<dyn std::future::Future<Output = u64> + Send>>;
+
+/// An executor without a queue: a waker polls its task there and then.
+struct Inline {
+    task: std::sync::Mutex<Option<Task>>,
+    done: Arc<AtomicUsize>,
+}
+
+impl Inline {
+    fn spawn(task: Task, done: &Arc<AtomicUsize>) -> Arc<Self> {
+        let inline = Arc::new(Self { task: std::sync::Mutex::new(Some(task)), done: Arc::clone(done) });
+        Arc::clone(&inline).poll();
+        inline
+    }
+
+    fn poll(self: Arc<Self>) {
+        let Some(mut task) = self.task.lock().unwrap().take() else { return };
+        let waker = std::task::Waker::from(Arc::clone(&self));
+        if task.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending() {
+            *self.task.lock().unwrap() = Some(task);
+        } else {
+            self.done.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl std::task::Wake for Inline {
+    fn wake(self: Arc<Self>) {
+        self.poll();
+    }
+}
+
+/// A load that ends when it is told to, by a thread that is in no executor.
+fn told() -> (std::sync::mpsc::Sender<()>, impl FnOnce() -> u64 + Send) {
+    let (tell, wait) = std::sync::mpsc::channel::<()>();
+    (tell, move || {
+        wait.recv().unwrap();
+        7
+    })
+}
+
+/// Begins a load of key 1 on a thread, and returns when it is under way.
+fn load_on_a_thread(cache: &Cache<u64, u64>) -> (std::sync::mpsc::Sender<()>, std::thread::JoinHandle<u64>) {
+    let (tell, load) = told();
+    let (cache, (begin, begun)) = (cache.clone(), std::sync::mpsc::channel());
+    let thread = std::thread::spawn(move || {
+        cache.get_or_insert_with(1, || {
+            begin.send(()).unwrap();
+            load()
+        })
+    });
+    begun.recv().unwrap();
+    (tell, thread)
+}
+
+#[test]
+fn wakers_that_poll_at_once_and_load_again_do_not_wait_for_the_lock_under_which_they_were_kept() {
+    in_time(|| {
+        let (cache, done) = (cache(), Arc::new(AtomicUsize::new(0)));
+        let (tell, thread) = load_on_a_thread(&cache);
+        for _ in 0..10 {
+            let cache = cache.clone();
+            let task = async move {
+                let value = cache.get_or_insert_with_async(1, async { 8 }).await;
+                cache.remove(&1);
+                value.min(cache.get_or_insert_with_async(1, async { 9 }).await)
+            };
+            let _task = Inline::spawn(Box::pin(task), &done);
+        }
+        assert_eq!(done.load(Ordering::SeqCst), 0);
+        tell.send(()).unwrap();
+        assert_eq!(thread.join().unwrap(), 7);
+        assert_eq!(done.load(Ordering::SeqCst), 10, "all were woken");
+    });
+}
+
+/// A waker that panics when it is woken, or whose drop uses the cache.
+struct Rude(Cache<u64, u64>, AtomicUsize);
+
+impl std::task::Wake for Rude {
+    fn wake(self: Arc<Self>) {
+        panic!("the waker's own fault");
+    }
+}
+
+impl Drop for Rude {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.remove(&1);
+        assert_eq!(self.0.get_or_insert_with(2, || 2), 2);
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_no_other_from_being_woken_and_its_loader_from_its_value() {
+    in_time(|| {
+        let (cache, done) = (cache(), Arc::new(AtomicUsize::new(0)));
+        let (tell, thread) = load_on_a_thread(&cache);
+        let mut rude: Vec<Task> = Vec::new();
+        for _ in 0..3 {
+            let (theirs, waits) = (cache.clone(), cache.clone());
+            let mut task: Task = Box::pin(async move { waits.get_or_insert_with_async(1, async { 8 }).await });
+            let waker = std::task::Waker::from(Arc::new(Rude(theirs, AtomicUsize::new(0))));
+            assert!(task.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+            rude.push(task);
+            let cache = cache.clone();
+            let polite = async move { cache.get_or_insert_with_async(1, async { 8 }).await };
+            let _task = Inline::spawn(Box::pin(polite), &done);
+        }
+        tell.send(()).unwrap();
+        assert_eq!(thread.join().unwrap(), 7, "the loader is not to blame");
+        assert_eq!(done.load(Ordering::SeqCst), 3, "the others are woken");
+        drop(rude);
+    });
+}
+
+#[test]
+fn a_task_that_waits_keeps_one_waker_and_none_when_it_is_dropped() {
+    in_time(|| {
+        let cache = cache();
+        let (tell, thread) = load_on_a_thread(&cache);
+        let waits = cache.clone();
+        let mut task: Task = Box::pin(async move { waits.get_or_insert_with_async(1, async { 8 }).await });
+        let wakers: Vec<_> = (0..5).map(|_| Arc::new(Rude(cache.clone(), AtomicUsize::new(0)))).collect();
+        for waker in &wakers {
+            let waker = std::task::Waker::from(Arc::clone(waker));
+            for _ in 0..3 {
+                assert!(task.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending());
+            }
+        }
+        let kept = |wakers: &[Arc<Rude>]| wakers.iter().map(|waker| Arc::strong_count(waker) - 1).sum::<usize>();
+        assert_eq!((kept(&wakers), kept(&wakers[4..])), (1, 1), "the last one");
+        // Another thread drops it, during unwinding.
+        let dropped = std::thread::spawn(move || {
+            let _task = task;
+            std::panic::resume_unwind(Box::new(()));
+        });
+        assert!(dropped.join().is_err());
+        assert_eq!(kept(&wakers), 0);
+        tell.send(()).unwrap();
+        assert_eq!(thread.join().unwrap(), 7);
+    });
+}
+
+#[tokio::test]
+async fn a_task_whose_load_asks_for_its_own_key_loads_alone() {
+    let cache = cache();
+    let load = async {
+        let inner = cache.get_or_insert_with_async(1, async { 1 }).await;
+        inner + cache.get_or_insert_with(1, || 100) + 1
+    };
+    let loaded = tokio::time::timeout(Duration::from_secs(20), cache.get_or_insert_with_async(1, load)).await;
+    assert!(loaded.expect("it does not wait for itself") > 1);
+    assert!(cache.get(&1).is_some());
+}
+
+#[tokio::test]
+async fn tasks_whose_loads_ask_for_each_others_keys_come_to_an_end() {
+    let cache = cache();
+    let together = Arc::new(tokio::sync::Barrier::new(3));
+    let mut tasks = JoinSet::new();
+    for at in 0..3_u64 {
+        let (cache, together) = (cache.clone(), Arc::clone(&together));
+        tasks.spawn(async move {
+            let load = async {
+                together.wait().await;
+                // One level deeper, by a load of its own.
+                cache
+                    .get_or_insert_with_async(10 + at, async {
+                        cache.get_or_insert_with_async((at + 1) % 3, async { 5 }).await
+                    })
+                    .await
+            };
+            cache.get_or_insert_with_async(at, load).await
+        });
+    }
+    let values = tokio::time::timeout(Duration::from_secs(20), tasks.join_all()).await.expect("no deadlock");
+    assert_eq!(values, [5; 3]);
+}
+
+#[tokio::test]
+async fn a_thread_and_a_task_whose_loads_ask_for_each_others_keys_come_to_an_end() {
+    let cache = cache();
+    let (entered, goes) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let thread = {
+        let (cache, entered) = (cache.clone(), Arc::clone(&entered));
+        std::thread::spawn(move || {
+            cache.get_or_insert_with(1, || {
+                entered.notify_one();
+                cache.get_or_insert_with(2, || 20)
+            })
+        })
+    };
+    entered.notified().await;
+    let load = async {
+        goes.notified().await;
+        cache.get_or_insert_with_async(1, async { 10 }).await
+    };
+    goes.notify_one();
+    let value = tokio::time::timeout(Duration::from_secs(20), cache.get_or_insert_with_async(2, load)).await;
+    assert!(value.is_ok(), "no deadlock");
+    tokio::task::spawn_blocking(move || thread.join().unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_load_that_is_leaked_holds_up_its_key_and_no_other() {
+    let cache = cache();
+    let leaked = cache.clone();
+    let mut task: Task = Box::pin(async move { leaked.get_or_insert_with_async(1, std::future::pending()).await });
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(task.as_mut().poll(&mut context).is_pending());
+    std::mem::forget(task);
+    assert_eq!(cache.get_or_insert_with_async(2, async { 2 }).await, 2);
+    // Who waits goes on as soon as it gives up, and an insert makes the value there for all that come.
+    let waits = tokio::time::timeout(Duration::from_millis(50), cache.get_or_insert_with_async(1, async { 1 })).await;
+    assert!(waits.is_err());
+    cache.insert(1, 3).unwrap();
+    assert_eq!(cache.get_or_insert_with_async(1, async { 1 }).await, 3);
+}
+
+#[tokio::test]
+async fn a_load_may_move_between_threads_and_be_dropped_by_another() {
+    let cache = cache();
+    let (loads, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+    for is_dropped in [true, false] {
+        let (theirs, loads, goes) = (cache.clone(), Arc::clone(&loads), Arc::clone(&go));
+        let mut task: Task = Box::pin(async move {
+            theirs
+                .get_or_insert_with_async(1, async {
+                    loads.fetch_add(1, Ordering::SeqCst);
+                    goes.notified().await;
+                    4
+                })
+                .await
+        });
+        let begun = std::thread::spawn(move || {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(task.as_mut().poll(&mut context).is_pending());
+            task
+        });
+        let task = begun.join().unwrap();
+        if is_dropped {
+            std::thread::spawn(move || drop(task)).join().unwrap();
+            continue;
+        }
+        // This thread is in no load of its own: it waits.
+        let waits = tokio::spawn({
+            let cache = cache.clone();
+            async move { cache.get_or_insert_with_async(1, async { 5 }).await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waits.is_finished());
+        go.notify_one();
+        assert_eq!(tokio::time::timeout(Duration::from_secs(20), task).await.expect("it goes on here"), 4);
+        assert_eq!(waits.await.unwrap(), 4);
+    }
+}

@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, Hash};
 
 use lowwater_lru_core::pin;
 
-use super::load::{Boarded, Pilot};
+use super::load::{Boarded, Pilot, Running};
 use super::place::{Expect, Place};
 use super::Cache;
 
@@ -56,7 +56,9 @@ where
             match cache.next(hash, cache.inner.flights.board(hash, key)) {
                 Next::Done(value) => return Ok(value),
                 Next::Load(duty) => {
+                    let running = duty.run();
                     let value = load()?;
+                    drop(running);
                     cache.inner.core.counters.loaded();
                     return Ok(duty.done(value, |key, value| {
                         let _kept = cache.make_and_put(key, value, hash, group, lifetime, &Expect::Vacant);
@@ -69,7 +71,12 @@ where
 
     /// As [`or_insert_with`](Self::or_insert_with), for a task: who waits for another's load waits as a future does.
     ///
-    /// A task that is dropped while it loads leaves the load to another of those who wait, task or thread.
+    /// A task that is dropped while it loads leaves the load to another of those who wait, task or thread. One that is never polled again,
+    /// nor dropped ([`std::mem::forget`]), never ends its load: those who wait for it wait as long, unless they are dropped. There is no
+    /// timeout; an [`insert`](Cache::insert) makes the value there for all who come later.
+    ///
+    /// Loads that wait for each other in a circle are seen as in [`Cache::get_or_insert_with`], where they are awaited by the load itself, and
+    /// not by a task that it has spawned.
     #[cfg(feature = "async")]
     pub async fn or_insert_with_async(self, load: impl Future<Output = V>) -> V {
         match self.or_try_insert_with_async(async { Ok::<V, Infallible>(load.await) }).await {
@@ -94,8 +101,7 @@ where
             match cache.next(hash, cache.inner.flights.board_async(hash, key).await) {
                 Next::Done(value) => return Ok(value),
                 Next::Load(duty) => {
-                    duty.is_task();
-                    let value = load.await?;
+                    let value = super::load::run_task(|| duty.run(), load).await?;
                     cache.inner.core.counters.loaded();
                     return Ok(duty.done(value, |key, value| {
                         let _kept = cache.make_and_put(key, value, hash, group, lifetime, &Expect::Vacant);
@@ -117,6 +123,8 @@ where
         match boarded {
             // Somebody may have landed between our look and our boarding. What has expired stays where it is until we land.
             Boarded::Pilot(pilot) => {
+                // Keys' and values' own code, while others wait.
+                let _running = pilot.run();
                 let (core, guard) = (&self.inner.core, pin());
                 let there = pilot.with_key(|key| core.index.get(hash, &guard, |entry| *key == entry.key));
                 match there.filter(|entry| !core.has_expired(entry)) {
@@ -132,11 +140,11 @@ where
 }
 
 impl<K, V: Clone> Duty<'_, K, V> {
-    /// A task loads, which may go on on another thread.
-    #[cfg(feature = "async")]
-    fn is_task(&self) {
-        if let Self::ForAll(pilot) = self {
-            pilot.is_task();
+    /// The thread runs the load's code until the guard is dropped. None where nobody else waits for it.
+    fn run(&self) -> Option<Running> {
+        match self {
+            Self::ForAll(pilot) => Some(pilot.run()),
+            Self::Alone(_) => None,
         }
     }
 
@@ -144,8 +152,11 @@ impl<K, V: Clone> Duty<'_, K, V> {
     fn done(self, value: V, keep: impl FnOnce(K, V)) -> V {
         match self {
             Self::ForAll(pilot) => {
+                let running = pilot.run();
                 pilot.keep(|key| keep(key, value.clone()));
-                pilot.land(value.clone());
+                let others = value.clone();
+                drop(running);
+                pilot.land(others);
             }
             Self::Alone(key) => keep(key, value.clone()),
         }

@@ -1,0 +1,126 @@
+//! Cycles of loads: which load waits for which.
+//!
+//! A load whose own code asks for a key that another thread or task loads waits for that load. Two loads that ask for each other's
+//! keys would wait for each other for ever, and a load that asks for its own key would wait for itself. So each load has a
+//! number, which no other load of the process has; a thread knows the load whose code it runs; and a load that is about to wait
+//! for another one notes both here, unless the other one waits for it already.
+//!
+//! Nothing is noted for a thread or task that waits and is itself no load's code, which is the common case.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lowwater_shrinker::CallbackScope;
+use parking_lot::Mutex;
+
+/// The number of a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LoadId(u64);
+
+/// How many of the first load's requests wait for the second load. A leaf among locks.
+static WAITS: Mutex<BTreeMap<(LoadId, LoadId), usize>> = Mutex::new(BTreeMap::new());
+
+thread_local! {
+    /// The load whose code this thread runs, the innermost one. No destructor, so it can be read while the thread ends.
+    static RUNNING: Cell<Option<LoadId>> = const { Cell::new(None) };
+}
+
+/// While this is there, the thread runs a load's own code, which others wait for.
+pub(in crate::cache) struct Running {
+    outer: Option<LoadId>,
+    _scope: CallbackScope,
+}
+
+/// While this is there, one load waits for another.
+pub(super) struct Waits(LoadId, LoadId);
+
+/// The other load waits for the one that asks.
+#[derive(Debug)]
+pub(super) struct Cycle;
+
+impl LoadId {
+    pub(super) fn next() -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: a number that no other load has, and nothing else.
+        Self(LAST.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The thread runs this load's code until the guard is dropped.
+    pub(super) fn run(self) -> Running {
+        Running { outer: RUNNING.replace(Some(self)), _scope: CallbackScope::enter() }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.set(self.outer);
+    }
+}
+
+impl Waits {
+    /// The load whose code this thread runs waits for `other`, which is new; none if it runs no load's code.
+    pub(super) fn for_new(other: LoadId) -> Option<Self> {
+        RUNNING.get().map(|running| Self::note(&mut WAITS.lock(), running, other))
+    }
+
+    /// The load whose code this thread runs waits for `other`; none if it runs no load's code.
+    ///
+    /// O(loads that wait for others).
+    pub(super) fn begin(other: LoadId) -> Result<Option<Self>, Cycle> {
+        let Some(running) = RUNNING.get() else { return Ok(None) };
+        let mut waits = WAITS.lock();
+        let (mut seen, mut ahead) = (BTreeSet::new(), vec![other]);
+        while let Some(load) = ahead.pop() {
+            if load == running {
+                return Err(Cycle);
+            }
+            if seen.insert(load) {
+                ahead.extend(waits.range((load, LoadId(0))..=(load, LoadId(u64::MAX))).map(|((_, next), _)| *next));
+            }
+        }
+        Ok(Some(Self::note(&mut waits, running, other)))
+    }
+
+    fn note(waits: &mut BTreeMap<(LoadId, LoadId), usize>, load: LoadId, other: LoadId) -> Self {
+        *waits.entry((load, other)).or_default() += 1;
+        Self(load, other)
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let mut waits = WAITS.lock();
+        if let Some(times) = waits.get_mut(&(self.0, self.1)) {
+            *times -= 1;
+            if *times == 0 {
+                waits.remove(&(self.0, self.1));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_is_found_however_long_it_is() {
+        let loads: Vec<_> = (0..5).map(|_| LoadId::next()).collect();
+        let mut waits: Vec<_> = loads
+            .windows(2)
+            .map(|pair| {
+                let _running = pair[0].run();
+                Waits::begin(pair[1]).ok().flatten().expect("no cycle yet")
+            })
+            .collect();
+        let closes = |at: usize| {
+            let _running = loads[4].run();
+            Waits::begin(loads[at]).is_err()
+        };
+        assert!((0..5).all(closes));
+        drop(waits.remove(2));
+        assert_eq!((0..5).map(closes).collect::<Vec<_>>(), [false, false, false, true, true]);
+        assert!(Waits::begin(loads[0]).is_ok_and(|waits| waits.is_none()), "no load's code");
+    }
+}

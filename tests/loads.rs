@@ -1,0 +1,226 @@
+//! Loads of threads: those that ask for each other's keys, and code of the user's that panics while others wait.
+
+#![forbid(unsafe_code)]
+
+use lowwater::{Bytes, Cache, Runtime};
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{mpsc, Arc, Barrier};
+use std::time::Duration;
+
+/// Runs `f` on a thread of its own, and fails if it takes longer than any machine does.
+fn in_time<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (tell, told) = mpsc::channel();
+    let thread = std::thread::spawn(move || drop(tell.send(f())));
+    match told.recv_timeout(Duration::from_secs(20)) {
+        Ok(result) => {
+            thread.join().unwrap();
+            result
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("deadlock"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => std::panic::resume_unwind(thread.join().unwrap_err()),
+    }
+}
+
+fn runtime() -> Runtime {
+    Runtime::builder().budget(Bytes::mib(4)).build().unwrap()
+}
+
+/// `n` threads, each of which loads a key, and in its load asks for the next one's.
+fn ring(caches: &[Cache<u64, u64>], n: u64) {
+    let together = Barrier::new(n as usize);
+    let loads = AtomicUsize::new(0);
+    let cache = |at: u64| &caches[at as usize % caches.len()];
+    std::thread::scope(|s| {
+        for at in 0..n {
+            let (together, loads) = (&together, &loads);
+            s.spawn(move || {
+                let next = (at + 1) % n;
+                let value = cache(at).get_or_insert_with(at, || {
+                    together.wait();
+                    // One level deeper, by a load of its own.
+                    cache(at).get_or_insert_with(100 + at, || {
+                        cache(next).get_or_insert_with(next, || {
+                            loads.fetch_add(1, SeqCst);
+                            7
+                        })
+                    })
+                });
+                assert_eq!(value, 7);
+            });
+        }
+    });
+    assert!((1..=n as usize).contains(&loads.load(SeqCst)));
+}
+
+fn numbers(runtime: &Runtime) -> Cache<u64, u64> {
+    Cache::builder(runtime).weigher(|_, _| Bytes::ZERO).build().unwrap()
+}
+
+#[test]
+fn loads_that_ask_for_each_others_keys_do_not_wait_for_each_other() {
+    in_time(|| {
+        for round in 0..100 {
+            ring(&[numbers(&runtime())], 2 + round % 3);
+        }
+    });
+}
+
+#[test]
+fn loads_of_two_caches_that_ask_for_each_others_keys_do_not_wait_for_each_other() {
+    in_time(|| {
+        let (a, b) = (runtime(), runtime());
+        for _ in 0..50 {
+            ring(&[numbers(&a), numbers(&b)], 2);
+        }
+    });
+}
+
+#[test]
+fn a_load_that_asks_for_a_key_which_waits_for_nobody_waits_for_it() {
+    in_time(|| {
+        let cache = numbers(&runtime());
+        let loads = AtomicUsize::new(0);
+        let entered = Barrier::new(2);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                cache.get_or_insert_with(1, || {
+                    entered.wait();
+                    std::thread::sleep(Duration::from_millis(50));
+                    loads.fetch_add(1, SeqCst) as u64
+                })
+            });
+            entered.wait();
+            let inner = || cache.get_or_insert_with(1, || loads.fetch_add(1, SeqCst) as u64);
+            assert_eq!(cache.get_or_insert_with(2, inner), 0);
+        });
+        assert_eq!(loads.load(SeqCst), 1);
+    });
+}
+
+/// Where user code panics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Load,
+    Weigher,
+    Listener,
+    Hasher,
+    Clone,
+    KeyDrop,
+    ValueDrop,
+}
+
+#[derive(Clone)]
+struct Trap {
+    at: At,
+    is_armed: Arc<AtomicBool>,
+}
+
+impl Trap {
+    fn springs(&self, at: At) {
+        if self.at == at && !std::thread::panicking() && self.is_armed.swap(false, SeqCst) {
+            panic!("the user's own fault");
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Key(u64, Trap);
+
+impl Hash for Key {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Key {}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        self.1.springs(At::KeyDrop);
+    }
+}
+
+struct Value(u64, Trap);
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        self.1.springs(At::Clone);
+        Self(self.0, self.1.clone())
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.1.springs(At::ValueDrop);
+    }
+}
+
+struct Hasher(Trap, RandomState);
+
+impl BuildHasher for Hasher {
+    type Hasher = <RandomState as BuildHasher>::Hasher;
+
+    fn build_hasher(&self) -> Self::Hasher {
+        self.0.springs(At::Hasher);
+        self.1.build_hasher()
+    }
+}
+
+#[test]
+fn a_panic_in_any_code_of_a_load_leaves_the_key_to_those_who_wait() {
+    for at in [At::Load, At::Weigher, At::Listener, At::Hasher, At::Clone, At::KeyDrop, At::ValueDrop] {
+        in_time(move || {
+            let trap = Trap { at, is_armed: Arc::new(AtomicBool::new(false)) };
+            let (weighs, hears, hashes) = (trap.clone(), trap.clone(), trap.clone());
+            let cache = Cache::<Key, Value>::builder(&runtime())
+                .weigher(move |_, _| {
+                    weighs.springs(At::Weigher);
+                    Bytes::ZERO
+                })
+                .eviction_listener(move |_, _, _| hears.springs(At::Listener))
+                .hasher(Hasher(hashes, RandomState::new()))
+                .build()
+                .unwrap();
+            let (begun, waiting) = (Barrier::new(5), AtomicUsize::new(0));
+            std::thread::scope(|s| {
+                let first = s.spawn(|| {
+                    cache.get_or_insert_with(Key(1, trap.clone()), || {
+                        begun.wait();
+                        // Until the others wait.
+                        while waiting.load(SeqCst) < 4 {
+                            std::thread::yield_now();
+                        }
+                        std::thread::sleep(Duration::from_millis(30));
+                        trap.is_armed.store(true, SeqCst);
+                        trap.springs(At::Load);
+                        Value(1, trap.clone())
+                    })
+                });
+                for _ in 0..4 {
+                    let (cache, trap, begun, waiting) = (&cache, &trap, &begun, &waiting);
+                    s.spawn(move || {
+                        begun.wait();
+                        waiting.fetch_add(1, SeqCst);
+                        // Whoever meets the trap has its own panic; the others have the value.
+                        let ask = || cache.get_or_insert_with(Key(1, trap.clone()), || Value(1, trap.clone())).0;
+                        let asked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask));
+                        assert!(asked.is_err() || asked.is_ok_and(|value| value == 1));
+                    });
+                }
+                let _panicked = first.join();
+            });
+            trap.is_armed.store(false, SeqCst);
+            let again = cache.get_or_insert_with(Key(1, trap.clone()), || Value(1, trap.clone()));
+            assert_eq!(again.0, 1, "{at:?}");
+            let other = cache.get_or_insert_with(Key(2, trap.clone()), || Value(2, trap.clone()));
+            assert_eq!(other.0, 2, "{at:?}");
+        });
+    }
+}
