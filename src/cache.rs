@@ -83,6 +83,11 @@ type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 
 /// A keyed cache in a [`Runtime`]. A handle: clones are the same cache; the last one drops the entries.
 ///
+/// The drop of the last handle waits for callbacks of the cache that other threads run, and when it returns all that the cache has
+/// captured (listener, weigher, hasher) is dropped. Inside a callback, of any cache or shrinker, or in the code of a load
+/// ([`CallbackScope`](crate::CallbackScope)), it waits for nothing: no callback of the cache begins any more but for entries that another
+/// thread takes out already, and the last thread that works on the cache drops it.
+///
 /// It has no size of its own. It holds what its groups' limits and the runtime's budget let it, and gives way, oldest unused first, when
 /// other caches or tenants need the memory.
 ///
@@ -104,6 +109,12 @@ type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 ///
 /// Operations on one key are linearizable. [`len`](Self::len), [`clear`](Self::clear), [`retain`](Self::retain) and
 /// [`stats`](Self::stats) go from part to part, and may see some of what others do meanwhile.
+///
+/// # Code of keys and values
+///
+/// Listener, weigher, load and the `Drop` of values run without any lock, and may use the cache. A key's `Hash` and `Eq` may run under a
+/// lock of the cache, so they must not use it, nor drop the last handle on any cache. A value's `Clone` runs inside the read side: while it
+/// blocks, no cache of the process frees what has left.
 ///
 /// # Memory
 ///
@@ -262,7 +273,10 @@ where
     /// The value of `key`, or that of `load`, which is called by one of those who ask at the same time; the others wait for it.
     ///
     /// A value that finds no room is returned all the same, and not kept. If `load` panics, another of those who wait calls theirs.
-    /// `load` should not ask this cache for the same key: that would not wait for itself, but load once more.
+    ///
+    /// `load` may ask this cache, or another one, for any key. Where that would have two loads wait for each other, as when it asks for the
+    /// same key, or for one whose load asks for this one, it does not wait, but loads once more. A load on a thread that is waited for by
+    /// other means (a channel, a task that only this thread runs) is not seen.
     pub fn get_or_insert_with(&self, key: K, load: impl FnOnce() -> V) -> V {
         self.entry(key).or_insert_with(load)
     }
@@ -454,11 +468,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Inner<K, V, S> {
     fn drop(&mut self) {
+        // Both wait until no other thread works on the core, unless this one is inside a callback: then the last thread that works on the
+        // core drops it.
         self.runtime.keeper().remove(self.chores);
-        // A listener that drops the last handle may be inside the callback that the end would wait for.
-        if let Some(Err((_inside, registration))) = self.registration.take().map(Registration::unregister) {
-            self.runtime.keeper().end(registration);
-        }
+        drop(self.registration.take());
     }
 }
 

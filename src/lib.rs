@@ -58,8 +58,8 @@ pub use lowwater_shrinker::pressure::{self, Watermarks};
 #[cfg(feature = "metrics")]
 pub use lowwater_shrinker::Labels;
 pub use lowwater_shrinker::{
-    Caches, Count, NodeStats, PairStats, Reclaim, Reclaimer, Registration, Registry, RegistryStats, Scan, Select,
-    ShrinkControl, Shrinker, ShrinkerStats,
+    Caches, CallbackScope, Count, NodeStats, PairStats, Reclaim, Reclaimer, Registration, Registry, RegistryStats,
+    Scan, Select, ShrinkControl, Shrinker, ShrinkerStats,
 };
 
 #[cfg(doctest)]

@@ -38,6 +38,8 @@ use std::time::{Duration, Instant};
 use dashmap::DashMap;
 use lowwater_lru_core::{Bytes, Memcg, MemcgError, MemcgTree, OverLimit, Topology};
 use lowwater_shrinker::pressure::{Monitor, PressureStats, Reason};
+#[cfg(doc)]
+use lowwater_shrinker::CallbackScope;
 use lowwater_shrinker::{DirectStop, NodeStats, Reclaim, Reclaimer, Registry, RegistryStats};
 
 use keeper::Keeper;
@@ -49,7 +51,9 @@ const ROUNDS_MIN: u32 = 8;
 /// The root's [path](Memcg::path).
 const ROOT: &str = "/";
 
-/// One memory budget, and everything that lives in it. A handle: clones are the same runtime. The last one stops the threads.
+/// One memory budget, and everything that lives in it. A handle: clones are the same runtime. The last one stops the threads, and joins
+/// them; inside a callback (of a cache, of a shrinker, in a load: a [`CallbackScope`]) it does not, and each thread ends when the callback
+/// that it runs returns.
 ///
 /// # Threads
 ///

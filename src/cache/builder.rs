@@ -122,7 +122,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     }
 
     /// Is called for every entry that leaves, with the reason, on the thread that took it out, without a lock held. It may use the cache,
-    /// or drop the last handle on it.
+    /// or drop the last handle on it or on any other, or on a runtime: inside a listener that waits for nothing ([`Cache`]).
     /// A panic in it is caught and counted. If it blocks, whoever took the entry out waits for it, and nobody else: for what expires and nobody asked for that is a thread of
     /// the runtime's, in whose place another thread goes on with the other caches ([`Runtime`]). But at a limit a thread may let go of what others put in, of this
     /// cache or another one of the runtime; so what takes long is better sent to a thread of one's own.

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use equivalent::Equivalent;
 use lowwater_lru_core::index::Cursor;
+use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{pin, Guard, Index, Memcg};
+use lowwater_shrinker::CallbackScope;
 
 use super::entry::{Entry, Handle};
 use super::keep::Rounds;
@@ -167,7 +169,11 @@ where
         }));
         match (tried, taken) {
             (Err(panic), None) => resume_unwind(panic),
-            (_, taken) => taken,
+            (Err(panic), taken) => {
+                let _panicked = caught(|| drop(panic));
+                taken
+            }
+            (Ok(_), taken) => taken,
         }
     }
 }
@@ -231,8 +237,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         let cause = entry.cause();
         self.counters.removed(cause);
         if let Some(listener) = &self.listener {
-            let tell = AssertUnwindSafe(|| listener(&entry.key, &entry.value, cause));
-            if catch_unwind(tell).is_err() {
+            let _scope = CallbackScope::enter();
+            if caught(|| listener(&entry.key, &entry.value, cause)).is_none() {
                 self.counters.listener_panicked();
             }
         }

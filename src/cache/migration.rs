@@ -9,11 +9,11 @@
 //! not fall any more: a reclaim that goes on would have what was moved leave after all.
 
 use std::hash::{BuildHasher, Hash};
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lowwater_lru_core::index::{Cursor, PutError};
+use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{pin, Bytes, Guard, NodeId};
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
@@ -209,8 +209,8 @@ where
         if entry.charge() > MOVED_MAX {
             return Err(Stays::Busy);
         }
-        let copied = catch_unwind(AssertUnwindSafe(|| (self.hash(&entry.key), (self.copy)(entry))));
-        let Ok((hash, (key, value))) = copied else { return Err(Stays::Busy) };
+        let copied = caught(|| (self.hash(&entry.key), (self.copy)(entry)));
+        let Some((hash, (key, value))) = copied else { return Err(Stays::Busy) };
         // What may change meanwhile is told when it takes the place.
         let new = Entry::new(key, value, Moment::NEVER, entry.charge());
         let new = self.index.slab().alloc(new, node).map_err(|_| Stays::NoMemory)?;

@@ -1,9 +1,9 @@
 //! The cache as a shrinker: how much it holds for a group on a node, and letting the oldest of it go.
 
 use std::hash::{BuildHasher, Hash};
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::Ordering;
 
+use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{pin, Bytes, Isolated, Memcg, NodeId};
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
@@ -239,6 +239,6 @@ where
 
     /// The hash of a key that was hashed before. If that panics now, its entry cannot be found, and stays.
     pub(super) fn hash_again(&self, key: &K) -> Option<u64> {
-        catch_unwind(AssertUnwindSafe(|| self.hash(key))).ok()
+        caught(|| self.hash(key))
     }
 }

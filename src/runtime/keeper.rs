@@ -9,17 +9,24 @@
 //! thread stands by, asleep while nothing is done: when the first has been with one cache for a quarter of a second, it takes the seat, works for all but that one, and has
 //! a third stand by. Who comes back and finds its seat taken stands by or ends. So there are two threads, and one more for each cache whose code
 //! blocks.
+//!
+//! # Ends
+//!
+//! [`Keeper::remove`] and the keeper's own drop wait for the threads, but not inside a callback ([`CallbackScope`]): there the thread that
+//! would be waited for may wait for the caller. The cache is closed all the same, and the thread that works on it drops the last handle.
+//! The threads are inside a scope for as long as they run, and no panic ends them: of a cache's callbacks, of what these have captured,
+//! of the tree's hooks.
 
 mod seat;
 
 use std::collections::VecDeque;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{Memcg, MemcgError, NodeId, OfflineHook};
-use lowwater_shrinker::Registration;
+use lowwater_shrinker::CallbackScope;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use seat::{spawn, Replaced, Seat};
@@ -39,7 +46,8 @@ pub(crate) trait Chores: Send + Sync {
     /// Lets go of a few entries of a group on a node, however much they are used. How many; 0 when there is none.
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64;
 
-    /// Is there any entry of a group on a node? Called by whichever thread, also while another lets go.
+    /// Is there any entry of a group on a node? Called by whichever thread, also while another lets go, under the keeper's lock: it runs
+    /// nobody's code.
     fn has_any(&self, group: &Memcg, node: NodeId) -> bool;
 
     /// Forgets what was learnt of a group whose end has come. Called by whoever ends it, under the keeper's lock: it waits for nothing, and runs
@@ -113,10 +121,6 @@ struct State {
     at_work: Vec<ChoresId>,
     /// To be emptied and ended. Only who has the seat takes some out, or changes their order: which was looked at last is last.
     dropped: VecDeque<Dropped>,
-    /// Of caches that were dropped inside their own callback.
-    ending: Vec<Registration>,
-    /// Threads that end one, which may take until that callback is over.
-    ends: usize,
     told: bool,
     stop: bool,
 }
@@ -149,15 +153,16 @@ impl Keeper {
         id
     }
 
-    /// Works on this cache no more. Waits until it is left, unless the caller is one of the threads.
+    /// Works on this cache no more. Waits until it is left, unless the caller is inside a callback: then a part of the work that is under
+    /// way goes on, and its thread drops the last handle.
     pub(crate) fn remove(&self, id: ChoresId) {
         let mut state = self.shared.state.lock();
-        let is_thread = state.is_current();
         let removed = state.caches.iter().position(|(other, _)| *other == id).map(|at| state.caches.remove(at));
-        while state.at_work.contains(&id) && !is_thread {
+        while state.at_work.contains(&id) && !CallbackScope::is_inside() {
             self.shared.left.wait(&mut state);
         }
         drop(state);
+        // Without the lock: it may be the last handle, whose drop is the user's code.
         drop(removed);
     }
 
@@ -187,13 +192,6 @@ impl Keeper {
         true
     }
 
-    /// Ends what its own callback cannot end.
-    pub(crate) fn end(&self, registration: Registration) {
-        let mut state = self.shared.state.lock();
-        state.ending.push(registration);
-        self.shared.tell(state);
-    }
-
     /// Is the group, or one above it, to be ended?
     pub(crate) fn drops(&self, group: &Memcg) -> bool {
         let state = self.shared.state.lock();
@@ -205,12 +203,11 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.stop = true;
-        // By a listener on a thread of these, or inside a callback for which one waits: then they end by themselves.
-        let end_by_themselves = state.is_current() || state.ends > 0 || !state.ending.is_empty();
         let threads = std::mem::take(&mut state.threads);
         self.shared.begun.notify_one();
         self.shared.tell(state);
-        if end_by_themselves {
+        // On a thread of these, or inside a callback for which one waits: then they end by themselves.
+        if CallbackScope::is_inside() {
             return;
         }
         let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
@@ -239,6 +236,8 @@ impl Shared {
 
     /// What a thread does: with the seat from the beginning, or when it has taken it.
     fn run(self: &Arc<Self>, mut seat: Option<Seat>) {
+        // What runs here is waited for by `Keeper::remove` and the keeper's drop, so nothing here waits for others' callbacks.
+        let _scope = CallbackScope::enter();
         while let Some(has) = seat.or_else(|| self.stand_by()) {
             match self.keep(has) {
                 Ok(()) => return,
@@ -251,7 +250,6 @@ impl Shared {
     /// Works until all is over.
     fn keep(&self, seat: Seat) -> Result<(), Replaced> {
         loop {
-            self.end_all(seat)?;
             let wait = self.work(seat)?;
             let mut state = self.state.lock();
             let until = wait.and_then(|wait| Instant::now().checked_add(wait));
@@ -264,26 +262,11 @@ impl Shared {
                     break;
                 }
             }
-            if state.stop && state.ending.is_empty() {
+            if state.stop {
                 return Ok(());
             }
             state.told = false;
         }
-    }
-
-    fn end_all(&self, seat: Seat) -> Result<(), Replaced> {
-        let mut state = self.state.lock();
-        while let Some(registration) = state.ending.pop() {
-            state.ends += 1;
-            self.begins(&mut state);
-            drop(state);
-            // With it may go what the cache had, which is the user's code.
-            let _panicked = catch_unwind(AssertUnwindSafe(|| drop(registration)));
-            state = self.state.lock();
-            state.ends -= 1;
-            self.has_run(&mut state, seat)?;
-        }
-        Ok(())
     }
 
     /// A part of what there is to do. How long until the next.
@@ -317,7 +300,7 @@ impl Shared {
             } else if group.usage().get() > 0 && since.elapsed() < SETTLE_MAX {
                 self.turn(Some(since));
                 SETTLE
-            } else if group.offline() == Err(MemcgError::HasChildren) {
+            } else if self.end_group(seat, &group)? == Some(Err(MemcgError::HasChildren)) {
                 self.turn(empty);
                 RETRY
             } else {
@@ -330,6 +313,15 @@ impl Shared {
             wait = Some(wait.map_or(next, |wait| wait.min(next)));
         }
         Ok(wait)
+    }
+
+    /// Ends a group; none if a hook of the tree panicked. The group is offline then, too.
+    fn end_group(&self, seat: Seat, group: &Memcg) -> Result<Option<Result<(), MemcgError>>, Replaced> {
+        self.begins(&mut self.state.lock());
+        // Hooks are the user's code.
+        let ended = caught(|| group.offline());
+        self.has_run(&mut self.state.lock(), seat)?;
+        Ok(ended)
     }
 
     /// The first dropped group has had its turn, and is empty since then.
@@ -353,7 +345,11 @@ impl Shared {
                 }
             }
         })?;
-        let is_held_up = || left_out.iter().any(|chores| nodes().any(|node| chores.has_any(group, node)));
+        let has_any = |chores: &dyn Chores| nodes().any(|node| chores.has_any(group, node));
+        let is_held_up = || {
+            let state = self.state.lock();
+            state.caches.iter().any(|(id, chores)| left_out.contains(id) && has_any(&**chores))
+        };
         Ok(match is_empty {
             false => Emptied::More,
             true if is_held_up() => Emptied::HeldUp,
@@ -384,34 +380,29 @@ impl Shared {
 
     /// Works on each cache, without the lock, but for those where another thread is held up, which come back. What panics there is that cache's
     /// own code, and costs it a part of this round.
-    fn each(&self, seat: Seat, mut f: impl FnMut(&dyn Chores)) -> Result<Vec<Arc<dyn Chores>>, Replaced> {
+    fn each(&self, seat: Seat, mut f: impl FnMut(&dyn Chores)) -> Result<Vec<ChoresId>, Replaced> {
         let (mut after, mut left_out) = (ChoresId(0), Vec::new());
         loop {
             let mut state = self.state.lock();
             let Some((id, chores)) = state.caches.iter().find(|(id, _)| *id > after) else { return Ok(left_out) };
-            let (id, chores) = (*id, Arc::clone(chores));
+            let (id, chores) = (*id, chores);
             after = id;
             if state.at_work.contains(&id) {
-                left_out.push(chores);
+                left_out.push(id);
                 continue;
             }
+            let chores = Arc::clone(chores);
             state.at_work.push(id);
             self.begins(&mut state);
             drop(state);
-            let _panicked = catch_unwind(AssertUnwindSafe(|| f(&*chores)));
-            drop(chores);
+            let _panicked = caught(|| f(&*chores));
+            // The last handle, if the cache was dropped meanwhile: then all that it has captured goes with it.
+            let _panicked = caught(|| drop(chores));
             let mut state = self.state.lock();
             state.at_work.retain(|at| *at != id);
             self.left.notify_all();
             self.has_run(&mut state, seat)?;
         }
-    }
-}
-
-impl State {
-    /// Is the caller one of the threads?
-    fn is_current(&self) -> bool {
-        self.threads.iter().any(|thread| thread.thread().id() == thread::current().id())
     }
 }
 

@@ -1,0 +1,556 @@
+//! Caches and runtimes whose last handles are dropped inside callbacks: by listeners, by values' `Drop`, by loads; on threads
+//! that reclaim, on the reclaimer's, on the keeper's. Nothing waits for itself, and everything is dropped in the end.
+//!
+//! Each test runs on a thread of its own and fails when a deadline has passed.
+
+#![forbid(unsafe_code)]
+
+use lowwater::pressure::Reason;
+use lowwater::{Bytes, Cache, Runtime};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{mpsc, Arc, Barrier, Mutex};
+use std::time::{Duration, Instant};
+
+/// Longer than any machine takes, unless something never happens.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Runs `f` on a thread of its own, and fails if it takes longer than any machine does.
+fn in_time<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (tell, told) = mpsc::channel();
+    let thread = std::thread::spawn(move || drop(tell.send(f())));
+    match told.recv_timeout(PATIENCE) {
+        Ok(result) => {
+            thread.join().unwrap();
+            result
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("deadlock: not done within {PATIENCE:?}"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => std::panic::resume_unwind(thread.join().unwrap_err()),
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// A hook that is called once, if it was not before.
+#[derive(Clone, Default)]
+struct Once(Arc<Mutex<Option<Hook>>>);
+
+impl Once {
+    fn set(&self, hook: impl FnOnce() + Send + 'static) {
+        *self.0.lock().unwrap() = Some(Box::new(hook));
+    }
+
+    fn call(&self) {
+        let hook = self.0.lock().unwrap().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+    }
+}
+
+/// A value whose last drop calls a hook, and whose clones are counted by a probe.
+#[derive(Clone)]
+struct Value {
+    _on_drop: Option<Arc<OnDrop>>,
+    _probe: Arc<()>,
+}
+
+struct OnDrop(Once);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        self.0.call();
+    }
+}
+
+type Hooked = Cache<u64, Value>;
+type Slot<T> = Arc<Mutex<Option<T>>>;
+
+/// Takes out what is there and drops it without the slot's lock.
+fn empty<T>(slot: &Slot<T>) {
+    let taken = slot.lock().unwrap().take();
+    drop(taken);
+}
+
+/// How a cache's hook is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Listener,
+    Drop,
+}
+
+/// A cache in a slot, with a hook that is called when the first entry leaves, or is dropped.
+struct World {
+    runtime: Runtime,
+    slot: Slot<Hooked>,
+    hook: Once,
+    probe: Arc<()>,
+}
+
+fn runtime() -> Runtime {
+    Runtime::builder().budget(Bytes::mib(64)).topology(Arc::new(lowwater::topology::Fixed::new(1))).build().unwrap()
+}
+
+impl World {
+    fn new(runtime: &Runtime, by: By) -> Self {
+        let (hook, probe) = (Once::default(), Arc::new(()));
+        let listener = hook.clone();
+        let cache = Hooked::builder(runtime)
+            .weigher(|_, _| Bytes::new(100))
+            .eviction_listener(move |_, _, _| {
+                if by == By::Listener {
+                    listener.call();
+                }
+            })
+            .build()
+            .unwrap();
+        for key in 0..100 {
+            let _on_drop = (by == By::Drop).then(|| Arc::new(OnDrop(hook.clone())));
+            cache.insert(key, Value { _on_drop, _probe: Arc::clone(&probe) }).unwrap();
+        }
+        Self { runtime: runtime.clone(), slot: Arc::new(Mutex::new(Some(cache))), hook, probe }
+    }
+
+    fn with<R>(&self, f: impl FnOnce(&Hooked) -> R) -> Option<R> {
+        self.slot.lock().unwrap().as_ref().map(f)
+    }
+
+    /// Nothing of the cache is left, in itself or in its runtime.
+    fn is_gone(&self) {
+        until("all values are dropped", || Arc::strong_count(&self.probe) == 1);
+        self.runtime.tree().drain_stock();
+        until("all is uncharged", || {
+            self.runtime.tree().drain_stock();
+            self.runtime.root().usage() == Bytes::ZERO
+        });
+        until("all shrinkers have ended", || self.runtime.registry().snapshot().shrinkers.is_empty());
+    }
+}
+
+/// How a cache comes to call its hook.
+type Start = fn(&World);
+
+/// Two caches, each of whose hooks drops the other, while both hooks run.
+fn two_end_each_other(runtimes: [Runtime; 2], by: By, start: Start) {
+    let worlds = runtimes.each_ref().map(|runtime| World::new(runtime, by));
+    let together = Arc::new(Barrier::new(2));
+    let returned = Arc::new(AtomicUsize::new(0));
+    for at in 0..2 {
+        let (other, together, returned) =
+            (Arc::clone(&worlds[1 - at].slot), Arc::clone(&together), Arc::clone(&returned));
+        worlds[at].hook.set(move || {
+            together.wait();
+            empty(&other);
+            returned.fetch_add(1, SeqCst);
+        });
+    }
+    worlds.iter().for_each(start);
+    until("both hooks return", || returned.load(SeqCst) == 2);
+    drop(runtimes);
+    worlds.iter().for_each(World::is_gone);
+}
+
+/// Reclaim on a thread that needs memory.
+fn in_foreground(world: &World) {
+    let runtime = world.runtime.clone();
+    std::thread::spawn(move || {
+        for _ in 0..4 {
+            let _freed = runtime.reclaim(runtime.root(), Bytes::new(10_000));
+        }
+    });
+}
+
+/// Reclaim on the reclaimer's thread.
+fn in_background(world: &World) {
+    world.runtime.reclaimer().wake(world.runtime.root(), Reason::Manual(Bytes::mib(1)));
+}
+
+/// Entries expire on the keeper's thread.
+fn by_expiry(world: &World) {
+    world.with(|cache| (0..100).for_each(|key| assert!(cache.touch(&key, Some(Duration::from_millis(1))))));
+}
+
+/// A group is emptied on the keeper's thread.
+fn by_drop_group(world: &World) {
+    let group = world.runtime.group("tenant").unwrap();
+    world.with(|cache| {
+        let value = cache.get(&0).unwrap();
+        (100..200).for_each(|key| assert!(cache.entry(key).group(&group).insert(value.clone()).unwrap().is_none()));
+    });
+    world.runtime.drop_group(&group).unwrap();
+}
+
+fn two_runtimes() -> [Runtime; 2] {
+    [runtime(), runtime()]
+}
+
+fn one_runtime() -> [Runtime; 2] {
+    let one = runtime();
+    [one.clone(), one]
+}
+
+#[test]
+fn caches_whose_listeners_end_each_other_in_the_foreground_do_not_wait() {
+    in_time(|| {
+        for _ in 0..50 {
+            two_end_each_other(two_runtimes(), By::Listener, in_foreground);
+            two_end_each_other(one_runtime(), By::Listener, in_foreground);
+        }
+    });
+}
+
+#[test]
+fn caches_whose_values_end_each_other_in_the_foreground_do_not_wait() {
+    in_time(|| {
+        for _ in 0..20 {
+            two_end_each_other(two_runtimes(), By::Drop, |world| {
+                let cache = world.with(Cache::clone).unwrap();
+                let (runtime, hook) = (world.runtime.clone(), world.hook.clone());
+                std::thread::spawn(move || {
+                    let _freed = runtime.reclaim(runtime.root(), Bytes::new(10_000));
+                    // Other tests' readers may hold the values back for a while.
+                    while hook.0.lock().unwrap().is_some() {
+                        let _stays = cache.collect();
+                    }
+                });
+            });
+        }
+    });
+}
+
+#[test]
+fn caches_whose_listeners_end_each_other_in_the_background_do_not_wait() {
+    in_time(|| {
+        for _ in 0..20 {
+            two_end_each_other(two_runtimes(), By::Listener, in_background);
+        }
+    });
+}
+
+#[test]
+fn caches_whose_listeners_end_each_other_when_they_expire_do_not_wait() {
+    in_time(|| {
+        for _ in 0..5 {
+            two_end_each_other(two_runtimes(), By::Listener, by_expiry);
+        }
+        // One keeper: another thread goes on with the second cache.
+        two_end_each_other(one_runtime(), By::Listener, by_expiry);
+    });
+}
+
+#[test]
+fn caches_whose_values_end_each_other_when_they_expire_do_not_wait() {
+    in_time(|| {
+        for _ in 0..3 {
+            two_end_each_other(two_runtimes(), By::Drop, by_expiry);
+        }
+    });
+}
+
+#[test]
+fn caches_whose_listeners_end_each_other_when_their_groups_are_dropped_do_not_wait() {
+    in_time(|| {
+        for _ in 0..5 {
+            two_end_each_other(two_runtimes(), By::Listener, by_drop_group);
+        }
+    });
+}
+
+#[test]
+fn caches_that_end_each_other_on_a_reclaimer_and_on_a_keeper_do_not_wait() {
+    in_time(|| {
+        for _ in 0..5 {
+            two_end_each_other(two_runtimes(), By::Listener, |world| {
+                // Whichever comes first.
+                by_expiry(world);
+                in_background(world);
+            });
+        }
+    });
+}
+
+/// A key whose clone, which compaction makes, calls a hook.
+#[derive(PartialEq, Eq, Hash)]
+struct Key(u64, Once);
+
+impl std::hash::Hash for Once {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl PartialEq for Once {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Once {}
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        self.1.call();
+        Self(self.0, self.1.clone())
+    }
+}
+
+#[test]
+fn caches_whose_clones_end_each_other_while_they_are_compacted_do_not_wait() {
+    in_time(|| {
+        let runtimes = two_runtimes();
+        let hooks = [Once::default(), Once::default()];
+        let slots: [Slot<Cache<Key, [u64; 16]>>; 2] = [0, 1].map(|at: usize| {
+            let cache = Cache::builder(&runtimes[at]).weigher(|_: &Key, _: &[u64; 16]| Bytes::ZERO).build().unwrap();
+            for key in 0..100_000 {
+                cache.insert(Key(key, hooks[at].clone()), [key; 16]).unwrap();
+            }
+            Arc::new(Mutex::new(Some(cache)))
+        });
+        let (entered, returned) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        for at in 0..2 {
+            let (other, entered, returned) = (Arc::clone(&slots[1 - at]), Arc::clone(&entered), Arc::clone(&returned));
+            hooks[at].set(move || {
+                // A clone is made inside the read side, which holds back the other's compaction: so it does not wait for long.
+                entered.fetch_add(1, SeqCst);
+                let start = Instant::now();
+                while entered.load(SeqCst) < 2 && start.elapsed() < Duration::from_millis(300) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                empty(&other);
+                returned.fetch_add(1, SeqCst);
+            });
+        }
+        for slot in &slots {
+            // Scattered, so that what stays is moved together.
+            if let Some(cache) = &*slot.lock().unwrap() {
+                cache.retain(|key, _| key.0 % 16 == 0);
+                let _stays = cache.collect();
+            }
+        }
+        // Both, unless the first one to be compacted has ended the other before.
+        until(
+            "all that are compacted end",
+            || matches!(returned.load(SeqCst), n if n > 0 && n == entered.load(SeqCst)),
+        );
+        slots.iter().for_each(empty);
+    });
+}
+
+#[test]
+fn runtimes_whose_caches_end_each_others_last_handles_do_not_join_each_other() {
+    in_time(|| {
+        for start in [in_background as Start, by_expiry, by_drop_group] {
+            for _ in 0..3 {
+                let worlds = two_runtimes().map(|runtime| World::new(&runtime, By::Listener));
+                let (together, returned) = (Arc::new(Barrier::new(2)), Arc::new(AtomicUsize::new(0)));
+                // The caches' handles are the last ones on their runtimes.
+                for at in 0..2 {
+                    let (other, together, returned) =
+                        (Arc::clone(&worlds[1 - at].slot), Arc::clone(&together), Arc::clone(&returned));
+                    worlds[at].hook.set(move || {
+                        together.wait();
+                        empty(&other);
+                        returned.fetch_add(1, SeqCst);
+                    });
+                }
+                worlds.iter().for_each(start);
+                let probes = worlds.map(|World { probe, .. }| probe);
+                until("both hooks return", || returned.load(SeqCst) == 2);
+                until("all is dropped", || probes.iter().all(|probe| Arc::strong_count(probe) == 1));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_runtime_is_dropped_in_a_callback_for_which_its_own_thread_waits() {
+    for start in [in_background as Start, by_expiry] {
+        in_time(move || {
+            let ours = World::new(&runtime(), By::Listener);
+            let (entered, may_go) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
+            {
+                let (entered, may_go) = (Arc::clone(&entered), Arc::clone(&may_go));
+                ours.hook.set(move || {
+                    entered.wait();
+                    until("the other callback returns", || may_go.load(SeqCst));
+                });
+            }
+            start(&ours);
+            entered.wait();
+            let other = World::new(&runtime(), By::Listener);
+            other.hook.set(move || {
+                let start = Instant::now();
+                drop(ours);
+                assert!(start.elapsed() < PATIENCE / 2, "a thread was joined inside a callback");
+                may_go.store(true, SeqCst);
+            });
+            other.with(|cache| drop(cache.remove(&1)));
+            assert_eq!(other.with(|cache| cache.stats().listener_panics), Some(0));
+        });
+    }
+}
+
+/// Two loads on two threads, each of which drops a cache in whose listener a thread waits for the other load.
+#[test]
+fn a_load_that_drops_a_cache_whose_listener_waits_for_it_does_not_wait() {
+    in_time(|| {
+        let runtime = runtime();
+        let loads = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+        let world = World::new(&self::runtime(), By::Listener);
+        let (entered, asks) = (Arc::new(Barrier::new(2)), loads.clone());
+        {
+            let entered = Arc::clone(&entered);
+            world.hook.set(move || {
+                entered.wait();
+                assert_eq!(asks.get_or_insert_with(1, || 2), 1);
+            });
+        }
+        let value = loads.get_or_insert_with(1, || {
+            in_background(&world);
+            entered.wait();
+            // Until the listener waits.
+            std::thread::sleep(Duration::from_millis(50));
+            empty(&world.slot);
+            1
+        });
+        assert_eq!(value, 1);
+        world.is_gone();
+    });
+}
+
+/// A panic's payload whose own drop panics.
+struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("the payload's own fault");
+        }
+    }
+}
+
+/// What a closure captures that panics when it is dropped.
+struct Captured(Arc<AtomicUsize>);
+
+impl Drop for Captured {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+        // A second one in the same drop would abort the process, as in any Rust program.
+        if !std::thread::panicking() {
+            std::panic::panic_any(Grenade);
+        }
+    }
+}
+
+/// A hasher that panics when it is dropped.
+struct Hasher(#[expect(dead_code, reason = "it is there to be dropped")] Captured, RandomState);
+
+impl BuildHasher for Hasher {
+    type Hasher = <RandomState as BuildHasher>::Hasher;
+
+    fn build_hasher(&self) -> Self::Hasher {
+        self.1.build_hasher()
+    }
+}
+
+/// The last handle on a cache is dropped by its own listener, so that the thread that called it drops all that was captured.
+#[test]
+fn what_is_captured_may_panic_in_its_drop_on_threads_of_the_runtime() {
+    in_time(|| {
+        for background in [true, false] {
+            let (runtime, dropped) = (runtime(), Arc::new(AtomicUsize::new(0)));
+            let slot = Arc::new(Mutex::new(None));
+            let [of_listener, of_hasher] = [(); 2].map(|()| Captured(Arc::clone(&dropped)));
+            let theirs = Arc::clone(&slot);
+            let cache = Cache::<u64, u64>::builder(&runtime)
+                .weigher(|_, _| Bytes::new(100))
+                .eviction_listener(move |_, _, _| {
+                    let _captured = &of_listener;
+                    empty(&theirs);
+                    std::panic::panic_any(Grenade);
+                })
+                .hasher(Hasher(of_hasher, RandomState::new()))
+                .build()
+                .unwrap();
+            cache.entry(1).time_to_live(Duration::from_secs(3600)).insert(1).unwrap();
+            if !background {
+                assert!(cache.touch(&1, Some(Duration::from_millis(1))));
+            }
+            *slot.lock().unwrap() = Some(cache);
+            if background {
+                runtime.reclaimer().wake(runtime.root(), Reason::Manual(Bytes::mib(1)));
+            }
+            until("the listener's captures are dropped", || dropped.load(SeqCst) > 0);
+            // Both threads work on.
+            let world = World::new(&runtime, By::Listener);
+            let served = Arc::new(AtomicUsize::new(0));
+            for start in [by_expiry as Start, in_background] {
+                let world = World::new(&runtime, By::Listener);
+                let served = Arc::clone(&served);
+                world.hook.set(move || {
+                    served.fetch_add(1, SeqCst);
+                });
+                start(&world);
+                until("another cache is served", || world.hook.0.lock().unwrap().is_none());
+            }
+            assert_eq!(served.load(SeqCst), 2);
+            // Joins the threads, and says if one has panicked.
+            drop((world, runtime));
+        }
+    });
+}
+
+/// Hooks of the tree run on the keeper's thread when it ends a group.
+#[test]
+fn a_hook_of_the_tree_that_panics_does_not_end_the_keeper() {
+    struct Panics(AtomicUsize);
+    impl lowwater_lru_core::OfflineHook for Panics {
+        fn offline(&self, dying: &lowwater::Memcg, parent: &lowwater::Memcg) {
+            // It may ask the tree anything.
+            assert!(parent.children().iter().all(|child| child != dying) || parent.is_online());
+            if self.0.fetch_add(1, SeqCst) == 0 {
+                std::panic::panic_any(Grenade);
+            }
+        }
+    }
+    in_time(|| {
+        let runtime = runtime();
+        let panics = Arc::new(Panics(AtomicUsize::new(0)));
+        runtime.tree().add_hook(Arc::clone(&panics) as _);
+        for name in ["a", "b"] {
+            runtime.drop_group(&runtime.group(name).unwrap()).unwrap();
+        }
+        until("both groups were ended", || panics.0.load(SeqCst) >= 2);
+        let world = World::new(&runtime, By::Listener);
+        by_expiry(&world);
+        until("the keeper goes on", || world.with(|cache| cache.stats().expired == 100) == Some(true));
+    });
+}
+
+#[test]
+fn caches_that_own_each_other_and_their_runtimes_are_dropped_by_any_thread() {
+    in_time(|| {
+        for _ in 0..100 {
+            let runtimes = two_runtimes();
+            let inner = World::new(&runtimes[0], By::Drop);
+            let outer = Cache::<u64, Arc<Hooked>>::builder(&runtimes[1]).weigher(|_, _| Bytes::new(1)).build().unwrap();
+            let cache = inner.slot.lock().unwrap().take().unwrap();
+            outer.insert(1, Arc::new(cache)).unwrap();
+            let slot = Arc::new(Mutex::new(Some(outer)));
+            inner.hook.set({
+                let slot = Arc::clone(&slot);
+                move || empty(&slot)
+            });
+            runtimes[1].reclaimer().wake(runtimes[1].root(), Reason::Manual(Bytes::mib(1)));
+            let _freed = runtimes[0].drop_caches();
+            empty(&slot);
+            inner.is_gone();
+        }
+    });
+}
