@@ -10,7 +10,7 @@
 use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::control::Reclaim;
-use crate::map::Resume;
+use crate::map::{Recheck, Resume};
 use crate::pass::{Layer, Protect, Round};
 use crate::registry::{Inner, Only};
 use crate::shrink::Size;
@@ -57,14 +57,21 @@ pub(crate) fn reclaim(inner: &Inner, memcg: &Memcg, flags: Reclaim, done: &dyn F
         work = work.until(&**clock, clock.now_ns().saturating_add(config.direct_time_max_ns));
     }
     let mut idle = 0;
-    // Ends: each lap frees something, or is one of the few that may not.
+    let mut recheck = Recheck::default();
+    // Ends: each lap frees something, or is one of the few that may not, or of the few in which a group may end.
     loop {
         if let Some(bound) = work.bound() {
             return outcome(total, bound.into());
         }
+        let mark = inner.map.ends().mark();
         let lap = lap(inner, memcg, flags - Reclaim::BACKGROUND, &mut work);
         total += lap;
-        idle = if lap.freed > 0 { 0 } else { idle + 1 };
+        // Where a group ended, its objects may have moved to where this lap had been.
+        if lap.freed > 0 || !recheck.believes(inner.map.ends(), mark) {
+            idle = 0;
+            continue;
+        }
+        idle += 1;
         if (lap.scanned == 0 || idle == IDLE_LAPS_MAX) && work.bound().is_none() {
             return outcome(total, DirectStop::NothingLeft);
         }

@@ -6,7 +6,7 @@
 use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::control::Reclaim;
-use crate::pass::{shelter, Layer, Protect};
+use crate::pass::{note_end, shelter, Layer, Protect};
 use crate::registry::{drop_all, Inner};
 use crate::shrink::{Size, Visit};
 use crate::work::{Progress, Work};
@@ -31,7 +31,7 @@ impl<'a> Every<'a> {
     /// As [`Registry::drop_caches`](crate::Registry::drop_caches), in O(groups x shrinkers x nodes) for each round.
     pub fn drop_caches(&self) -> u64 {
         let Some(_scope) = self.inner.scopes.enter_first() else { return 0 };
-        drop_all(|| {
+        drop_all(self.inner.map.ends(), || {
             let node = |n| {
                 let (root, node) = (&self.inner.root, NodeId::new(n as u16));
                 self.pass(root, node, 0, Reclaim::KSWAPD, Protect::Nothing, &mut Work::unlimited()).freed
@@ -60,6 +60,7 @@ impl<'a> Every<'a> {
             }
             for memcg in root.descendants() {
                 if shelter(&memcg, root, protect) != Some(layer) {
+                    note_end(&self.inner.map, &memcg);
                     continue;
                 }
                 for id in 0..self.inner.ids_end() {
@@ -68,6 +69,7 @@ impl<'a> Every<'a> {
                     }
                     progress += self.one(&memcg, node, id, Size::Priority(priority), flags, work);
                 }
+                note_end(&self.inner.map, &memcg);
             }
         }
         progress

@@ -56,6 +56,7 @@
 //! `an_object_is_never_hidden` and its twins without a fence on either side and without the second count, which must fail.
 
 mod by_group;
+mod ends;
 mod index;
 mod summary;
 mod tour;
@@ -66,6 +67,7 @@ mod loom;
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
+pub(crate) use ends::{Ends, Mark, Recheck};
 pub(crate) use index::Key;
 pub(crate) use summary::{path, Position, Resume};
 pub(crate) use tour::Tour;
@@ -93,6 +95,7 @@ const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
 pub(crate) struct Map {
     nodes: Box<[NodeMap]>,
     index: Index,
+    ends: Ends,
 }
 
 /// One node's part of the map.
@@ -126,7 +129,7 @@ impl Map {
             summary: Mutex::new(Summary::default()),
             lost: AtomicBool::new(false),
         };
-        Some(Self { nodes: fallible::try_slice(nodes, node)?, index: Index::try_new()? })
+        Some(Self { nodes: fallible::try_slice(nodes, node)?, index: Index::try_new()?, ends: Ends::default() })
     }
 
     pub(crate) fn nodes(&self) -> usize {
@@ -363,6 +366,7 @@ impl Map {
     /// The group has died, and its lists have joined `parent`'s: so do its bits and its debts (S18).
     #[doc(alias = "reparent_shrinker_deferred")]
     pub(crate) fn offline(&self, dying: &Memcg, parent: &Memcg) {
+        self.ends.begin();
         for n in 0..self.nodes.len() {
             let node = NodeId::new(n as u16);
             let Some(unit) = self.node(node).remove_unit(dying) else { continue };
@@ -376,6 +380,12 @@ impl Map {
                 self.add_debt(parent, node, key.id, debt, u64::MAX);
             }
         }
+        self.ends.finish();
+    }
+
+    /// The ends of groups, to see whether one overlaps with a round.
+    pub(crate) fn ends(&self) -> &Ends {
+        &self.ends
     }
 
     /// Drops every unit and way, and closes every id: the registry is gone. What lists still report is not listened to.

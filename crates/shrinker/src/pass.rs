@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use crate::control::Reclaim;
-use crate::map::{path, Position, Resume, Tour};
+use crate::map::{path, Map, Position, Resume, Tour};
 use crate::registry::{Inner, Only};
 use crate::shrink::{Size, Visit};
 use crate::work::{Progress, Work};
@@ -140,7 +140,10 @@ impl Round<'_> {
                     skipped |= layer == Layer::AboveLow;
                     continue;
                 }
-                None => continue,
+                None => {
+                    note_end(map, &stop.memcg);
+                    continue;
+                }
             }
             ids.clear();
             let indebted = map.collect(&stop.memcg, self.node, stop.ids, &mut ids);
@@ -165,6 +168,7 @@ impl Round<'_> {
                 *progress += visit.id(*id, work);
                 visited = Some(*id);
             }
+            note_end(map, memcg);
             if let Some(id) = visited {
                 last = Some((stop.memcg, id));
             }
@@ -185,6 +189,13 @@ impl Round<'_> {
 
     fn stop_at(&self, position: Option<Position>) {
         self.inner.map.summary(self.node).set_resume(self.root.id(), self.who, position);
+    }
+}
+
+/// A round came past a group: if that is dying, its objects may have moved to where the round has been.
+pub(crate) fn note_end(map: &Map, memcg: &Memcg) {
+    if !memcg.is_online() {
+        map.ends().met_dying();
     }
 }
 

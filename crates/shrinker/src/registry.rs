@@ -53,7 +53,7 @@ use crate::direct::DirectOutcome;
 use crate::error::AllocError;
 use crate::every::Every;
 use crate::id::{IdPool, ShrinkerId};
-use crate::map::{Key, Map};
+use crate::map::{Ends, Key, Map, Mark, Recheck};
 use crate::shrinker::Count;
 use crate::stats::{RegistryStats, ShrinkerStats, Visited};
 use crate::work::{Progress, Work};
@@ -189,8 +189,8 @@ impl Registry {
 
     /// Frees all that can be freed, in every group and on every node, protected or not. Says how many objects.
     ///
-    /// Goes round again as long as it pays, a bounded number of times, so it ends beside a thread that fills the caches as
-    /// fast (S22).
+    /// Goes round again as long as it pays, or as groups end meanwhile and their objects move; a bounded number of times, so it
+    /// ends beside a thread that fills the caches, or makes and ends groups, as fast (S22).
     #[doc(alias = "drop_slab")]
     pub fn drop_caches(&self) -> u64 {
         self.drop_selected(&Select::all())
@@ -280,6 +280,16 @@ impl Registry {
         self.inner.map.held(memcg, node)
     }
 
+    /// A round over the groups begins, or a step that is one.
+    pub(crate) fn mark_ends(&self) -> Mark {
+        self.inner.map.ends().mark()
+    }
+
+    /// See [`Recheck::believes`].
+    pub(crate) fn believes(&self, recheck: &mut Recheck, mark: Mark) -> bool {
+        recheck.believes(self.inner.map.ends(), mark)
+    }
+
     pub(crate) fn snapshot_of_shrinkers(&self) -> Vec<ShrinkerStats> {
         self.inner.slots.read().iter().flatten().map(|entry| ShrinkerStats::of(entry)).collect()
     }
@@ -335,13 +345,15 @@ pub(crate) const fn arc_bytes<T>() -> usize {
     2 * size_of::<usize>() + size_of::<T>()
 }
 
-/// Goes round while it pays: the n-th round must free at least 2^n objects to be followed by another.
-pub(crate) fn drop_all(mut round: impl FnMut() -> u64) -> u64 {
+/// Goes round while it pays: the n-th round must free at least 2^n objects to be followed by another, unless a group ended in it.
+pub(crate) fn drop_all(ends: &Ends, mut round: impl FnMut() -> u64) -> u64 {
     let mut total = 0_u64;
+    let mut recheck = Recheck::default();
     for shift in 0..u64::BITS {
+        let mark = ends.mark();
         let freed = round();
         total = total.saturating_add(freed);
-        if freed >> shift <= 1 {
+        if freed >> shift <= 1 && recheck.believes(ends, mark) {
             break;
         }
     }

@@ -223,3 +223,49 @@ fn what_was_lost_is_found_again() {
 fn lost_without_release() {
     with_mutant("lost_relaxed", lost_meets_find);
 }
+
+/// A round meets a group's end. The parent has a word already, so its bit is set without a lock that the round waits for.
+fn round_meets_an_end() {
+    lowwater_lru_core::sync::model(|| {
+        let tree = MemcgTree::new(0);
+        let child = tree.root().create("child").unwrap();
+        let map = Arc::new(Map::new(1));
+        let (other, key) = (map.open(0).unwrap(), map.open(2).unwrap());
+        map.set(tree.root(), N0, other);
+        map.set(&child, N0, key);
+        let end = {
+            let (map, root, child) = (Arc::clone(&map), tree.root().clone(), child.clone());
+            thread::spawn(move || {
+                child.offline().unwrap();
+                map.offline(&child, &root);
+            })
+        };
+        let mark = map.ends().mark();
+        let (at_root, at_child) = (map.is_set(tree.root(), N0, 2), map.is_set(&child, N0, 2));
+        if at_child && !child.is_online() {
+            map.ends().met_dying();
+        }
+        let seen = at_root || at_child;
+        assert!(seen || map.ends().overlapped(mark), "a round missed what moved, and believes itself");
+        end.join().unwrap();
+        assert!(map.is_set(tree.root(), N0, 2));
+        map.shut();
+    });
+}
+
+#[test]
+fn s22_a_round_that_missed_what_moved_does_not_believe_itself() {
+    round_meets_an_end();
+}
+
+#[test]
+#[should_panic = "a round missed what moved"]
+fn s22_a_round_believes_itself_where_the_end_is_counted_relaxed() {
+    with_mutant("end_relaxed", round_meets_an_end);
+}
+
+#[test]
+#[should_panic = "a round missed what moved"]
+fn s22_a_round_believes_itself_where_an_end_counts_only_when_it_has_finished() {
+    with_mutant("end_begins_late", round_meets_an_end);
+}

@@ -4,6 +4,7 @@ use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use crate::budget::PRIORITY_DEFAULT;
 use crate::control::Reclaim;
+use crate::map::Recheck;
 use crate::registry::{Only, Registry, Select};
 use crate::work::{Progress, Work};
 
@@ -58,6 +59,8 @@ pub struct Job {
     /// Objects scanned in idle steps, and how many are to be.
     idle_scanned: u64,
     idle_scans_max: u64,
+    /// Steps that proved nothing because a group ended in them.
+    recheck: Recheck,
     back_offs: u8,
     freed: u64,
     owed: u64,
@@ -74,6 +77,7 @@ impl Job {
             idle: 0,
             idle_scanned: 0,
             idle_scans_max: 0,
+            recheck: Recheck::default(),
             back_offs: 0,
             freed: 0,
             owed: 0,
@@ -133,6 +137,7 @@ impl Job {
         let memcg = &self.memcg;
         let enough = || memcg.usage() <= target;
         let mut work = Work::objects(scan_max).while_not(&enough);
+        let mark = registry.mark_ends();
         let select = Select { only: self.only, ..Select::all().memcg(memcg).node(node) };
         let progress = registry.shrink_selected(&select, self.priority, Reclaim::KSWAPD, &mut work);
         self.freed = self.freed.saturating_add(progress.freed);
@@ -145,7 +150,12 @@ impl Job {
             return Step::BackOff;
         }
         let (fell, want) = (before.saturating_sub(after).get(), before.saturating_sub(target).get());
-        if self.priority == 0 && fell == 0 {
+        if fell > 0 {
+            (self.idle, self.idle_scanned, self.recheck) = (0, 0, Recheck::default());
+        } else if self.priority == 0 && !registry.believes(&mut self.recheck, mark) {
+            // A group ended: its objects may have moved to where the steps had been.
+            (self.idle, self.idle_scanned) = (0, 0);
+        } else if self.priority == 0 {
             self.idle = self.idle.saturating_add(1);
             self.idle_scanned = self.idle_scanned.saturating_add(progress.scanned);
             if self.idle == IDLE_STEPS_MAX {
@@ -155,8 +165,6 @@ impl Job {
             if nothing || (self.idle >= IDLE_STEPS_MAX && self.idle_scanned >= self.idle_scans_max) {
                 return Step::Exhausted;
             }
-        } else if fell > 0 {
-            (self.idle, self.idle_scanned) = (0, 0);
         }
         // A step that the bound on objects cut short was not slow because pressure was too light.
         if fell.saturating_mul(QUICK_PARTS) < want && !(cut && fell > 0) {

@@ -120,7 +120,7 @@ impl Registry {
     pub fn drop_selected(&self, select: &Select<'_>) -> u64 {
         let Some(_scope) = self.inner.scopes.enter_first() else { return 0 };
         let root = select.memcg.unwrap_or(&self.inner.root);
-        drop_all(|| {
+        drop_all(self.inner.map.ends(), || {
             select.nodes(self).fold(0, |freed: u64, node| {
                 let (flags, protect, only) = (Reclaim::KSWAPD, Protect::Nothing, select.only);
                 let pass = Pass { inner: &self.inner, root, node, priority: 0, flags, protect, only };

@@ -1,0 +1,233 @@
+//! Groups that end while reclaim goes round: their objects move to a parent that may have been visited already, so a round in
+//! which a group ended is no proof that nothing is left. Each verdict that needs a whole round is held here, and its bound.
+
+#![cfg(not(lowwater_loom))]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use common::{one_shelf, shelf_on, Shelf};
+use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_shrinker::{Count, DirectStop, Job, Reclaim, Registry, RegistryConfig, Scan, ShrinkControl, Step};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+const N0: NodeId = NodeId::ZERO;
+
+/// Takes the group offline the first time that this is called.
+fn once(group: &Memcg) -> impl Fn() + Send + Sync {
+    let group = Mutex::new(Some(group.clone()));
+    move || {
+        let group = group.lock().unwrap().take();
+        group.into_iter().for_each(|group| group.offline().unwrap());
+    }
+}
+
+#[test]
+fn a_drop_frees_what_moves_behind_it_to_a_parent() {
+    for every in [false, true] {
+        let (tree, registry, shelf, _registration) = one_shelf();
+        shelf.add(tree.root(), N0, 1);
+        // The root is visited first. Its one object goes; when the next group, which is empty, is counted, the child ends.
+        let empty = tree.root().create("empty").unwrap();
+        let child = tree.root().create("child").unwrap();
+        shelf.add(&empty, N0, 1);
+        shelf.add(&child, N0, 100_000);
+        let end = once(&child);
+        let count = move |sc: &ShrinkControl<'_>| {
+            let is_empty = *sc.memcg() == empty;
+            if is_empty {
+                end();
+            }
+            is_empty.then_some(Count::Empty)
+        };
+        shelf.count.set(Box::new(count)).ok().unwrap();
+        let freed = if every { registry.every().drop_caches() } else { registry.drop_caches() };
+        assert_eq!((freed, shelf.total()), (100_001, 1), "all but what the empty group hides");
+        assert_eq!(registry.drop_caches(), 0);
+    }
+}
+
+#[test]
+fn a_drop_frees_the_rest_of_a_group_that_ends_in_its_own_scan() {
+    for every in [false, true] {
+        let (tree, registry, shelf, _registration) = one_shelf();
+        let child = tree.root().create("child").unwrap();
+        shelf.add(tree.root(), N0, 1);
+        shelf.add(&child, N0, 100_000);
+        let (end, root) = (once(&child), tree.root().clone());
+        let scan = move |sc: &mut ShrinkControl<'_>| {
+            if *sc.memcg() != root {
+                end();
+            }
+            None
+        };
+        shelf.scan.set(Box::new(scan)).ok().unwrap();
+        let freed = if every { registry.every().drop_caches() } else { registry.drop_caches() };
+        assert_eq!((freed, shelf.total()), (100_001, 0));
+    }
+}
+
+#[test]
+fn a_drop_follows_what_moves_up_a_level_in_each_round() {
+    let (tree, registry, shelf, _registration) = one_shelf();
+    let mut way = vec![tree.root().clone()];
+    for depth in 0..8 {
+        let below = way[depth].create("below").unwrap();
+        way.push(below);
+    }
+    way.iter().for_each(|group| shelf.add(group, N0, 1));
+    shelf.add(&way[8], N0, 10_000);
+    // Whenever a group is scanned, the deepest that is left ends, if that is below.
+    let (left, shelf_again) = (Mutex::new(way.clone()), Arc::downgrade(&shelf));
+    let scan = move |sc: &mut ShrinkControl<'_>| {
+        let mut left = left.lock().unwrap();
+        let parent = left.len().checked_sub(2).map(|at| left[at].clone());
+        if parent.as_ref() == Some(sc.memcg()) {
+            let shelf = shelf_again.upgrade().unwrap();
+            let deepest = left.pop().unwrap();
+            // Once more behind the pass: the parent has an object that it has not been asked for.
+            left.last().unwrap().parent().into_iter().for_each(|above| shelf.add(above, N0, 1));
+            deepest.offline().unwrap();
+        }
+        None
+    };
+    shelf.scan.set(Box::new(scan)).ok().unwrap();
+    registry.drop_caches();
+    assert_eq!(shelf.total(), 0);
+}
+
+#[test]
+fn a_drop_ends_beside_one_who_ends_groups_as_fast() {
+    for every in [false, true] {
+        let (tree, registry, shelf, _registration) = one_shelf();
+        shelf.add(tree.root(), N0, 1);
+        let (root, rounds) = (tree.root().clone(), Arc::new(AtomicU64::new(0)));
+        let counted = Arc::clone(&rounds);
+        let scan = move |_: &mut ShrinkControl<'_>| {
+            let round = counted.fetch_add(1, Relaxed);
+            root.create(&round.to_string()).unwrap().offline().unwrap();
+            Some(Scan::Freed(0))
+        };
+        shelf.scan.set(Box::new(scan)).ok().unwrap();
+        if every {
+            registry.every().drop_caches()
+        } else {
+            registry.drop_caches()
+        };
+        let rounds = rounds.load(Relaxed);
+        assert!((2..=64).contains(&rounds), "{rounds} rounds");
+    }
+}
+
+#[test]
+fn direct_reclaim_does_not_give_up_in_a_lap_in_which_a_group_ends() {
+    let (tree, registry, shelf, _registration) = one_shelf();
+    let child = tree.root().create("child").unwrap();
+    shelf.add(tree.root(), N0, 1);
+    shelf.add(&child, N0, 1_000);
+    let (end, first) = (once(&child), AtomicBool::new(true));
+    let count = move |_: &ShrinkControl<'_>| {
+        end();
+        first.swap(false, Relaxed).then_some(Count::Unknown)
+    };
+    shelf.count.set(Box::new(count)).ok().unwrap();
+    let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| shelf.total() < 500);
+    assert_eq!(outcome.stopped, DirectStop::Done, "{outcome:?}");
+}
+
+/// A registry whose direct reclaim has no bound but its own verdict.
+fn unbounded() -> (lowwater_lru_core::MemcgTree, Registry, Arc<Shelf>, lowwater_shrinker::Registration) {
+    let tree = lowwater_lru_core::MemcgTree::new(0);
+    let config = RegistryConfig::new(1).direct_scan_max(u64::MAX).direct_time_max_ns(u64::MAX);
+    let registry = Registry::with_config(&tree, config);
+    let shelf = Arc::new(Shelf::new());
+    let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+    (tree, registry, shelf, registration)
+}
+
+#[test]
+fn direct_reclaim_and_a_job_give_up_although_groups_end_all_the_time() {
+    let (tree, registry, shelf, _registration) = unbounded();
+    shelf.add(tree.root(), N0, 1_000);
+    let (root, scans) = (tree.root().clone(), Arc::new(AtomicU64::new(0)));
+    let counted = Arc::clone(&scans);
+    let scan = move |_: &mut ShrinkControl<'_>| {
+        let n = counted.fetch_add(1, Relaxed);
+        root.create(&n.to_string()).unwrap().offline().unwrap();
+        Some(Scan::Freed(0))
+    };
+    shelf.scan.set(Box::new(scan)).ok().unwrap();
+    let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
+    assert_eq!(outcome.stopped, DirectStop::NothingLeft);
+    assert!(scans.load(Relaxed) <= 64, "{} laps", scans.load(Relaxed));
+
+    let _ = tree.root().try_charge(Bytes::new(1)).unwrap();
+    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    let steps = (0..1_000).take_while(|_| job.step(&registry, N0, u64::MAX) == Step::Again).count();
+    assert!(steps < 100, "{steps} steps");
+    assert_eq!(job.step(&registry, N0, u64::MAX), Step::Exhausted);
+}
+
+/// Steps of a job at the root, of whose own objects none can go, until it gives up. In step `ends_in` the child ends, whose 1,000
+/// objects are not spoken of before.
+fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
+    let (tree, registry, shelf, _registration) = shelf_on(1, Shelf::of_bytes(1));
+    let child = tree.root().create("child").unwrap();
+    let _ = child.try_charge(Bytes::new(1_000)).unwrap();
+    let _ = tree.root().try_charge(Bytes::new(kept)).unwrap();
+    shelf.add(tree.root(), N0, kept.max(1));
+    shelf.add(&child, N0, 1_000);
+    let (step, end) = (Arc::new(AtomicU64::new(0)), once(&child));
+    let (now, ended) = (Arc::clone(&step), Arc::new(AtomicBool::new(false)));
+    let (moved, root) = (Arc::clone(&ended), tree.root().clone());
+    let count = move |sc: &ShrinkControl<'_>| {
+        if *sc.memcg() != root {
+            return Some(Count::Unknown);
+        }
+        let can_go = moved.load(Relaxed);
+        if now.load(Relaxed) == ends_in && !can_go {
+            end();
+            moved.store(true, Relaxed);
+        }
+        // In the round that the child ends in, its objects are behind us.
+        match (can_go, kept) {
+            (true, _) => None,
+            (false, 0) => Some(Count::Unknown),
+            (false, kept) => Some(Count::Objects(kept)),
+        }
+    };
+    shelf.count.set(Box::new(count)).ok().unwrap();
+    let (moved, now) = (ended, Arc::clone(&step));
+    let scan = move |_: &mut ShrinkControl<'_>| {
+        let kept = !moved.load(Relaxed) || now.load(Relaxed) == ends_in;
+        kept.then_some(Scan::Freed(0))
+    };
+    shelf.scan.set(Box::new(scan)).ok().unwrap();
+    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    let mut steps = Vec::new();
+    loop {
+        step.fetch_add(1, Relaxed);
+        steps.push(job.step(&registry, N0, u64::MAX));
+        assert!(steps.len() < 1_000);
+        if steps.last() != Some(&Step::Again) {
+            return (steps, child.usage().get());
+        }
+    }
+}
+
+#[test]
+fn a_job_does_not_give_up_in_a_step_in_which_a_group_ends() {
+    // With nothing to look at, and with objects of which each was looked at as often as it takes.
+    for kept in [0, 100] {
+        let (steps, _) = job(kept, u64::MAX);
+        assert_eq!(steps.last(), Some(&Step::Exhausted));
+        let last = steps.len() as u64;
+        let (steps, _) = job(kept, last);
+        assert!(
+            steps.len() as u64 > last,
+            "{kept} kept: given up in step {last} although a group ended in it: {steps:?}"
+        );
+        assert_eq!(steps[last as usize - 1], Step::Again);
+    }
+}
