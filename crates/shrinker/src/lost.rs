@@ -8,7 +8,6 @@ use lowwater_lru_core::NodeId;
 
 use crate::control::{Reclaim, ShrinkControl};
 use crate::registry::{Inner, Panicked};
-use crate::shrinker::Count;
 
 /// Asks everybody on `node`, if something was lost there since the last time. The thread is in a scope.
 pub(crate) fn find(inner: &Inner, node: NodeId) {
@@ -23,9 +22,9 @@ pub(crate) fn find(inner: &Inner, node: NodeId) {
             }
             let count = held.count(&ShrinkControl::count(&memcg, node, Reclaim::BACKGROUND));
             match count {
-                Ok(Count::Empty) => {}
+                Ok(count) if count.is_empty(held.options.memcg_aware) => {}
                 // If there is no memory yet, the node remembers it again.
-                Ok(Count::Unknown | Count::Objects(_)) => inner.map.set(&memcg, node, held.key),
+                Ok(_) => inner.map.set(&memcg, node, held.key),
                 Err(Panicked) => inner.panicked(&mut held),
             }
         }
@@ -35,7 +34,7 @@ pub(crate) fn find(inner: &Inner, node: NodeId) {
 #[cfg(all(test, feature = "std", not(lowwater_loom)))]
 mod tests {
     use super::*;
-    use crate::{Registry, Scan, Shrinker, Work};
+    use crate::{Count, Registry, Scan, Shrinker, Work};
     use alloc::sync::Arc;
     use lowwater_lru_core::MemcgTree;
 

@@ -1,7 +1,7 @@
 //! One visit: a shrinker is asked how much it holds for a group on a node, and scans its part in batches.
 //!
 //! ```text
-//!     count  --Empty-->    clear bit, fence, count again, set again unless Empty
+//!     count  --Empty-->    clear bit, fence, count again, set again unless Empty (0 objects: see `Count::Objects`)
 //!            --Unknown-->  leave the bit, come again
 //!            --n-->        take debt, plan, scan batch by batch, put the debt back; all freed? as for Empty
 //! ```
@@ -109,8 +109,10 @@ impl Visit<'_> {
         let count = held.count(&sc);
         let mut live = true;
         match count {
-            Ok(Count::Empty) => live = self.clear_if_empty(&mut held, &mut visited),
-            Ok(Count::Unknown | Count::Objects(0)) => work.begin(),
+            Ok(count) if count.is_empty(held.options.memcg_aware) => {
+                live = self.clear_if_empty(&mut held, &mut visited)
+            }
+            Ok(Count::Empty | Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
                 match self.size {
                     Size::Priority(_) | Size::Drop => {
@@ -155,11 +157,11 @@ impl Visit<'_> {
         }
         visited.callbacks += 1;
         match held.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
-            Ok(Count::Empty) => {
+            Ok(count) if count.is_empty(held.options.memcg_aware) => {
                 self.inner.map.settle(self.memcg, self.node, held.key.id, last);
                 return false;
             }
-            Ok(Count::Unknown | Count::Objects(_)) => self.inner.map.set(self.memcg, self.node, held.key),
+            Ok(_) => self.inner.map.set(self.memcg, self.node, held.key),
             Err(Panicked) => self.inner.panicked(held),
         }
         true

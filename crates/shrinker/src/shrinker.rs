@@ -63,11 +63,24 @@ pub enum Count {
     Empty,
     /// Cannot tell, or nothing just now. Nothing is scanned; the shrinker is asked again next time.
     Unknown,
-    /// So many objects. `Objects(0)` is [`Count::Unknown`].
+    /// So many objects.
+    ///
+    /// `Objects(0)` is [`Count::Empty`] from a shrinker that is memcg-aware: it was asked because its lists told of something, and
+    /// they tell again. From one that is not, which is asked from the start and may have nothing that tells, it is
+    /// [`Count::Unknown`].
     Objects(u64),
 }
 
 impl Count {
+    /// Is nothing there, and nothing will come without a call of `occupied`?
+    pub(crate) const fn is_empty(self, memcg_aware: bool) -> bool {
+        match self {
+            Self::Empty => true,
+            Self::Objects(n) => n == 0 && memcg_aware,
+            Self::Unknown => false,
+        }
+    }
+
     /// The number of objects; 0 unless it is known.
     pub const fn objects(self) -> u64 {
         match self {

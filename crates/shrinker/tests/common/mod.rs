@@ -79,6 +79,11 @@ impl Shelf {
         }
     }
 
+    /// Tells of objects, whether or not there are any.
+    pub fn occupied(&self, memcg: &Memcg, node: NodeId) {
+        self.occupancy.get().unwrap().occupied(memcg, node);
+    }
+
     pub fn len(&self, memcg: &Memcg, node: NodeId) -> u64 {
         self.state.lock().unwrap().objects.get(&(memcg.clone(), node)).copied().unwrap_or(0)
     }

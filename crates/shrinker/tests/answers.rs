@@ -1,0 +1,284 @@
+//! What a shrinker answers that it should not: 0 objects, more than there are, progress that is none, refusal for ever. Each call
+//! ends (S21), and no other shrinker goes without.
+
+#![cfg(not(lowwater_loom))]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use common::{one_shelf, Shelf};
+use lowwater_lru_core::{MemcgTree, NodeId};
+use lowwater_shrinker::{
+    Count, DirectStop, Progress, Reclaim, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Work,
+};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+const N0: NodeId = NodeId::ZERO;
+
+fn pass(registry: &Registry, priority: u8, flags: Reclaim) -> Progress {
+    registry.shrink(registry.root(), N0, priority, flags, &mut Work::unlimited())
+}
+
+/// The honest answer, as somebody writes it for whom 0 is a number like others.
+fn number(shelf: &Arc<Shelf>) {
+    let again = Arc::downgrade(shelf);
+    let count = move |sc: &ShrinkControl<'_>| Some(Count::Objects(again.upgrade()?.len(sc.memcg(), sc.node())));
+    shelf.count.set(Box::new(count)).ok().unwrap();
+}
+
+#[test]
+fn s12_who_counts_0_objects_is_asked_once_more_and_then_not_until_it_tells() {
+    const GROUPS: u64 = 50;
+    let (tree, registry, shelf, _registration) = one_shelf();
+    number(&shelf);
+    let groups: Vec<_> = (0..GROUPS).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    groups.iter().for_each(|group| shelf.add(group, N0, 1));
+    assert_eq!(registry.drop_caches(), GROUPS);
+    let calls = shelf.counts.load(Relaxed);
+    assert_eq!((calls, registry.snapshot().live_pairs), (2 * GROUPS, 0));
+    for _ in 0..100 {
+        assert_eq!(pass(&registry, 0, Reclaim::KSWAPD), Progress::default());
+    }
+    assert_eq!(shelf.counts.load(Relaxed), calls, "100 passes, and nobody is asked");
+    shelf.add(&groups[7], N0, 5);
+    assert_eq!(registry.drop_caches(), 5);
+}
+
+#[test]
+fn s11_an_object_that_comes_between_0_and_the_second_count_is_found() {
+    let (tree, registry, shelf, _registration) = one_shelf();
+    let (again, root, calls) = (Arc::downgrade(&shelf), tree.root().clone(), AtomicU64::new(0));
+    let count = move |_: &ShrinkControl<'_>| {
+        let shelf = again.upgrade()?;
+        let len = shelf.len(&root, N0);
+        if calls.fetch_add(1, Relaxed) == 0 {
+            // Comes as soon as we have looked. The bit is set already, so this alone sets none.
+            shelf.add(&root, N0, 3);
+        }
+        Some(Count::Objects(len))
+    };
+    shelf.count.set(Box::new(count)).ok().unwrap();
+    shelf.occupied(tree.root(), N0);
+    assert_eq!(pass(&registry, 0, Reclaim::KSWAPD), Progress { callbacks: 2, ..Progress::default() });
+    assert_eq!((registry.snapshot().live_pairs, pass(&registry, 0, Reclaim::KSWAPD).freed), (1, 3));
+}
+
+#[test]
+fn who_is_asked_from_the_start_and_counts_0_objects_stays_asked() {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 1);
+    // Nothing tells of its objects: it has no lists, and never calls `occupied`.
+    let shelf = Arc::new(Shelf::new());
+    number(&shelf);
+    let registration = registry.builder("plain").memcg_aware(false).numa_aware(false).alloc().unwrap();
+    let _registration = registration.register(Arc::clone(&shelf) as Arc<_>);
+    for round in 1..=3 {
+        assert_eq!(pass(&registry, 0, Reclaim::KSWAPD).callbacks, 1, "round {round}");
+    }
+    shelf.add(tree.root(), N0, 9);
+    assert_eq!(registry.drop_caches(), 9);
+}
+
+type Lie = (&'static str, fn(&mut ShrinkControl<'_>) -> Scan);
+
+const LIES: [Lie; 9] = [
+    ("freed more than was asked for", |sc| Scan::Freed(sc.nr_to_scan() * 2)),
+    ("freed more than there can be", |_| Scan::Freed(u64::MAX)),
+    ("freed, and looked at nothing", |sc| {
+        sc.set_nr_scanned(0);
+        Scan::Freed(1)
+    }),
+    ("looked at nothing", |sc| {
+        sc.set_nr_scanned(0);
+        Scan::Freed(0)
+    }),
+    ("looked at one at a time", |sc| {
+        sc.set_nr_scanned(1);
+        Scan::Freed(1)
+    }),
+    ("looked at more than there can be", |sc| {
+        sc.set_nr_scanned(u64::MAX);
+        Scan::Freed(0)
+    }),
+    ("both", |sc| {
+        sc.set_nr_scanned(u64::MAX);
+        Scan::Freed(u64::MAX)
+    }),
+    ("stops for ever", |_| Scan::Stop),
+    ("asks for a rest for ever", |sc| {
+        sc.back_off();
+        Scan::Stop
+    }),
+];
+
+/// A liar and an honest shelf of 2,000 objects, the liar before it in each pass.
+fn beside(
+    scan: fn(&mut ShrinkControl<'_>) -> Scan,
+    count: impl Fn() -> u64 + Send + Sync + 'static,
+    config: RegistryConfig,
+) -> (MemcgTree, Registry, [(Arc<Shelf>, Registration); 2]) {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::with_config(&tree, config);
+    let shelf = |name: &str| {
+        let shelf = Arc::new(Shelf::new());
+        let registration = shelf.register(registry.builder(name).alloc().unwrap());
+        (shelf, registration)
+    };
+    let both = [shelf("liar"), shelf("honest")];
+    both[0].0.count.set(Box::new(move |_| Some(Count::Objects(count())))).ok().unwrap();
+    both[0].0.scan.set(Box::new(move |sc| Some(scan(sc)))).ok().unwrap();
+    both[0].0.add(tree.root(), N0, 1);
+    both[1].0.add(tree.root(), N0, 2_000);
+    (tree, registry, both)
+}
+
+#[test]
+fn s21_a_liar_ends_and_takes_no_others_turn() {
+    for counted in [1, 100, u64::MAX] {
+        for (lie, scan) in LIES {
+            let config = || RegistryConfig::new(1).direct_time_max_ns(u64::MAX);
+            let says = || format!("{lie}, of {counted}");
+            // A pass with a bound: what the liar uses up is its own turn, and the next pass begins after it.
+            let (_tree, registry, [_liar, (honest, _held)]) = beside(scan, move || counted, config());
+            for _ in 0..3 {
+                let mut work = Work::objects(4_096);
+                registry.shrink(registry.root(), N0, 0, Reclaim::KSWAPD, &mut work);
+            }
+            assert_eq!(honest.total(), 0, "{}: passes", says());
+
+            let (_tree, registry, [_liar, (honest, _held)]) = beside(scan, move || counted, config());
+            for call in 0..200 {
+                let outcome = registry.direct_reclaim(registry.root(), Reclaim::FOREGROUND, &|| honest.total() == 0);
+                if outcome.stopped == DirectStop::Done || honest.total() == 0 {
+                    break;
+                }
+                assert!(call < 199, "{}: direct reclaim, {} left", says(), honest.total());
+            }
+
+            // Debts in the background, and then a drop, of one that does not hold millions of calls.
+            let (_tree, registry, [liar, (honest, _held)]) = beside(scan, move || counted.min(1_000), config());
+            pass(&registry, 3, Reclaim::FOREGROUND);
+            registry.pay_debts(registry.root(), N0, &mut Work::objects(1 << 16));
+            registry.drop_caches();
+            assert_eq!(honest.total(), 0, "{}: a drop", says());
+            let owed = registry.owed(registry.root(), N0, liar.1.id());
+            assert!(owed <= counted, "{}: {owed} are owed", says());
+        }
+    }
+}
+
+#[test]
+fn s21_counts_that_grow_with_each_call_end() {
+    for (lie, scan) in LIES {
+        let calls = AtomicU64::new(0);
+        let grows = move || 1 << calls.fetch_add(1, Relaxed).min(12);
+        let (_tree, registry, [_liar, (honest, _held)]) = beside(scan, grows, RegistryConfig::new(1));
+        for priority in [12, 3, 0, 0] {
+            pass(&registry, priority, Reclaim::KSWAPD);
+        }
+        assert_eq!(honest.total(), 0, "{lie}");
+        registry.drop_caches();
+        registry.direct_reclaim(registry.root(), Reclaim::FOREGROUND, &|| false);
+    }
+}
+
+#[test]
+fn a_job_asks_beside_a_liar_until_the_honest_one_has_given() {
+    use lowwater_lru_core::Bytes;
+    use lowwater_shrinker::{Job, Step};
+    for (lie, scan) in LIES {
+        let (tree, registry, [_liar, (honest, _held)]) = beside(scan, || u64::MAX, RegistryConfig::new(1));
+        let _ = tree.root().try_charge(Bytes::new(1)).unwrap();
+        let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+        // Nothing that it frees is charged: it goes on until nothing is left to prove.
+        for _ in 0..200 {
+            if honest.total() == 0 || !matches!(job.step(&registry, N0, 4_096), Step::Again | Step::BackOff) {
+                break;
+            }
+        }
+        assert_eq!(honest.total(), 0, "{lie}");
+    }
+}
+
+#[test]
+fn a_bound_on_objects_is_not_passed_by_a_shrinker_that_looks_at_no_more_than_it_is_asked_for() {
+    for batch in [1, 7, 128, u64::MAX] {
+        for bound in [1, 10, 127, 129] {
+            let tree = MemcgTree::new(0);
+            let registry = Registry::new(&tree, 1);
+            let shelves: Vec<_> = (0..3)
+                .map(|_| {
+                    let shelf = Arc::new(Shelf::new());
+                    let registration = shelf.register(registry.builder("shelf").batch(batch).alloc().unwrap());
+                    shelf.add(tree.root(), N0, 1_000);
+                    (shelf, registration)
+                })
+                .collect();
+            let mut work = Work::objects(bound);
+            let progress = registry.shrink(tree.root(), N0, 0, Reclaim::KSWAPD, &mut work);
+            assert_eq!((progress.scanned, work.scan_left()), (bound, 0), "batch {batch}");
+            let most = shelves.iter().map(|(shelf, _)| shelf.scanned_most.load(Relaxed)).max();
+            assert_eq!(most, Some(bound.min(batch)), "batch {batch}: no call is asked for more than is left");
+            // The same for those who pay debts, and for direct reclaim.
+            let mut work = Work::objects(bound);
+            let defer = Reclaim::MAY_BLOCK;
+            shelves[0].0.scan.set(Box::new(|sc| (!sc.flags().contains(Reclaim::MAY_FS)).then_some(Scan::Stop))).ok();
+            registry.shrink(tree.root(), N0, 2, defer, &mut Work::unlimited());
+            let owed = registry.owed(tree.root(), N0, shelves[0].1.id());
+            assert!(owed > bound);
+            let (progress, left) = registry.pay_debts(tree.root(), N0, &mut work);
+            assert_eq!((progress.scanned, left, work.scan_left()), (bound, owed - bound, 0), "batch {batch}");
+        }
+    }
+    let tree = MemcgTree::new(0);
+    let registry = Registry::with_config(&tree, RegistryConfig::new(1).direct_scan_max(10));
+    let shelf = Arc::new(Shelf::new());
+    let _registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+    shelf.add(tree.root(), N0, 1_000_000);
+    let outcome = registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
+    assert_eq!((outcome.scanned, outcome.stopped), (10, DirectStop::ScanBound));
+}
+
+#[test]
+fn a_bound_on_objects_is_passed_by_what_the_last_call_looks_at_beyond_what_it_is_asked_for() {
+    let (tree, registry, shelf, _registration) = one_shelf();
+    // A page at a time.
+    shelf
+        .scan
+        .set(Box::new(|sc| {
+            sc.set_nr_scanned(sc.nr_to_scan().next_multiple_of(512));
+            Some(Scan::Freed(0))
+        }))
+        .ok()
+        .unwrap();
+    shelf.add(tree.root(), N0, 1_000_000);
+    let mut work = Work::objects(600);
+    let progress = registry.shrink(tree.root(), N0, 0, Reclaim::KSWAPD, &mut work);
+    assert_eq!((progress.scanned, work.scan_left()), (1_024, 0), "the second call is asked for the 88 that are left");
+}
+
+#[test]
+fn options_out_of_all_reason_end_and_free_what_is_there() {
+    for seeks in [0, 1, u32::MAX] {
+        for batch in [0, 1, u64::MAX] {
+            for priority in [0, 12, 13, 64, u8::MAX] {
+                let tree = MemcgTree::new(0);
+                let registry = Registry::new(&tree, 1);
+                let shelf = Arc::new(Shelf::new());
+                let builder = registry.builder("shelf").seeks(seeks).batch(batch);
+                let _registration = shelf.register(builder.alloc().unwrap());
+                shelf.add(tree.root(), N0, 1_000);
+                let says = format!("seeks {seeks}, batch {batch}, priority {priority}");
+                for flags in [Reclaim::KSWAPD, Reclaim::FOREGROUND, Reclaim::empty()] {
+                    let progress = pass(&registry, priority, flags);
+                    assert!(progress.freed == progress.scanned, "{says}");
+                    let lightest = priority > 12 && seeks > 0;
+                    assert!(!lightest || progress.freed <= 2, "{says}: beyond the lightest is the lightest");
+                }
+                let left = shelf.total();
+                assert_eq!(registry.drop_caches(), left, "{says}");
+            }
+        }
+    }
+}
