@@ -231,3 +231,72 @@ fn d24_a_directory_over_its_share_pays_before_the_groups_oldest() {
         stage.assert_valid();
     }
 }
+
+/// Positives that nobody uses go all at once, by `drop_positives`, and with them the room of the negatives.
+fn room_shrinks(touches: usize, drop_positives: impl Fn(&Stage, u64)) {
+    const POSITIVES: u64 = 10_000;
+    let policy = Probation { positives_per_probation: 4, positives_per_kept: 4, ..Probation::default() };
+    let stage = Stage::new(1 << 12, policy);
+    for n in 0..POSITIVES {
+        drop(stage.mount.create(format!("/{n}").as_bytes()).unwrap());
+    }
+    // In many directories, so that none pays more than others.
+    (0..50).for_each(|dir| drop(stage.mount.mkdir(format!("/d{dir}").as_bytes()).unwrap()));
+    for n in 0..8_000 {
+        (0..touches).for_each(|_| stage.missing(format!("/d{}/old-{n}", n % 50).as_bytes()));
+    }
+    let before = stage.dcache.statistics();
+    assert!(before.nr_negative > 2_500, "{before:?}");
+    drop_positives(&stage, POSITIVES);
+    let bound = policy.bound(Situation { buckets: 1 << 12, positives: 50, directories: 50 }).unwrap();
+    let excess = stage.dcache.statistics().nr_negative.saturating_sub(bound);
+    assert!(excess > 2_000, "{excess} over {bound}");
+    let mut lookups = 0;
+    while stage.dcache.statistics().nr_negative > bound {
+        let trimmed = stage.dcache.statistics().trimmed;
+        stage.missing(format!("/d{}/new-{lookups}", lookups % 50).as_bytes());
+        lookups += 1;
+        let trimmed = stage.dcache.statistics().trimmed - trimmed;
+        assert!((2..=TRIM_MAX).contains(&trimmed), "lookup {lookups} killed {trimmed}");
+        assert!(lookups <= excess.div_ceil(TRIM_MAX - 1) + 1, "{lookups} lookups for {excess}");
+    }
+    stage.assert_valid();
+}
+
+#[test]
+fn d24_room_that_is_lost_at_once_is_not_paid_for_by_one_lookup() {
+    for touches in [1, 2, 3] {
+        room_shrinks(touches, |stage, positives| {
+            let (sb, root) = (&stage.mount.sb, stage.tree.root());
+            for _ in 0..3 {
+                let mut left = positives * 2;
+                stage.mount.core.scan(sb, &sb.dentries, root, lowwater_lru_core::NodeId::ZERO, &mut left);
+            }
+        });
+        // The user's own way: the names are removed.
+        room_shrinks(touches, |stage, positives| {
+            (0..positives).for_each(|n| stage.mount.unlink(format!("/{n}").as_bytes()).unwrap());
+        });
+    }
+}
+
+#[test]
+fn d18_rows_that_grew_together_shrink_with_each_new_name() {
+    // One chain. A positive between each two rows of three is removed, and its row joins the next.
+    let stage =
+        Stage::build(crate::Dcache::builder().buckets(1).policy(ThreeInARow).on_unlink(crate::OnUnlink::Forget));
+    for row in 0..20 {
+        (0..3).for_each(|n| stage.missing(format!("/{row}-{n}").as_bytes()));
+        drop(stage.mount.create(format!("/{row}").as_bytes()).unwrap());
+    }
+    (0..20).for_each(|row| stage.mount.unlink(format!("/{row}").as_bytes()).unwrap());
+    let left = |stage: &Stage| stage.dcache.statistics().nr_negative;
+    assert_eq!(left(&stage), 60);
+    for n in 0..60 {
+        let before = left(&stage);
+        stage.missing(format!("/new-{n}").as_bytes());
+        assert!(left(&stage) < before || left(&stage) == 3, "{} after {before}", left(&stage));
+    }
+    assert_eq!(left(&stage), 3);
+    stage.assert_valid();
+}

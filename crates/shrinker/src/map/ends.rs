@@ -43,16 +43,20 @@ impl Ends {
         if !mutated!("end_begins_late") {
             self.begun.fetch_add(1, Ordering::Relaxed);
         }
+        if mutated!("end_finishes_early") {
+            self.finished.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// The group's bits are its parent's.
     pub(super) fn finish(&self) {
         // Release: meets the Acquire in `mark`, so that a round which does not see this end in progress sees the parent's bits.
-        let ordering = if mutated!("end_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         if mutated!("end_begins_late") {
             self.begun.fetch_add(1, Ordering::Relaxed);
         }
-        self.finished.fetch_add(1, ordering);
+        if !mutated!("end_finishes_early") {
+            self.finished.fetch_add(1, Ordering::Release);
+        }
     }
 
     /// A round met a group that is dying, whose objects may be its parent's already.

@@ -260,8 +260,8 @@ fn s22_a_round_that_missed_what_moved_does_not_believe_itself() {
 
 #[test]
 #[should_panic = "a round missed what moved"]
-fn s22_a_round_believes_itself_where_the_end_is_counted_relaxed() {
-    with_mutant("end_relaxed", round_meets_an_end);
+fn s22_a_round_believes_itself_where_an_end_has_finished_before_its_bits_are_set() {
+    with_mutant("end_finishes_early", round_meets_an_end);
 }
 
 #[test]
