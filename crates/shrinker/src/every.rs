@@ -51,7 +51,7 @@ impl<'a> Every<'a> {
     ) -> Progress {
         work.forget_now();
         let mut progress = Progress::default();
-        if !root.is_online() {
+        if !self.inner.knows(root, node) {
             return progress;
         }
         for layer in [Layer::AboveLow, Layer::BelowLow] {

@@ -31,7 +31,7 @@
 //!
 //! # Lock order
 //!
-//! Shard, then index shard, then summary; debts of a unit are a leaf under the shard. Nobody's code runs under any of them,
+//! Shard, then index shard, then summary; debts of a unit are a leaf under the shard; the root is a leaf, under none. Nobody's code runs under any of them,
 //! and no group handle is dropped there: the last one locks the tree.
 //!
 //! # Orderings
@@ -96,6 +96,8 @@ pub(crate) struct Map {
     nodes: Box<[NodeMap]>,
     index: Index,
     ends: Ends,
+    /// The root of the tree whose groups these are. None: not said, or the registry is gone.
+    root: Mutex<Option<Memcg>>,
 }
 
 /// One node's part of the map.
@@ -129,7 +131,13 @@ impl Map {
             summary: Mutex::new(Summary::default()),
             lost: AtomicBool::new(false),
         };
-        Some(Self { nodes: fallible::try_slice(nodes, node)?, index: Index::try_new()?, ends: Ends::default() })
+        let (nodes, index) = (fallible::try_slice(nodes, node)?, Index::try_new()?);
+        Some(Self { nodes, index, ends: Ends::default(), root: Mutex::new(None) })
+    }
+
+    /// From here on only groups of this tree are known. In another one the same ids mean other groups.
+    pub(crate) fn belong_to(&self, root: &Memcg) {
+        *self.root.lock() = Some(root.clone());
     }
 
     pub(crate) fn nodes(&self) -> usize {
@@ -160,6 +168,8 @@ impl Map {
     /// When the bit is set already: one read lock, one fence, no store.
     #[doc(alias = "set_shrinker_bit")]
     pub(crate) fn set(&self, memcg: &Memcg, node: NodeId, key: Key) {
+        // As `node` does, so that the index has the node under which the bit is.
+        let node = NodeId::new(node.index().min(self.nodes.len() - 1) as u16);
         let mut tried = self.try_set(memcg, node, key);
         let mut above;
         let mut at = memcg;
@@ -207,6 +217,10 @@ impl Map {
     /// The unit or the word is not there.
     #[cold]
     fn set_slow(&self, memcg: &Memcg, node: NodeId, key: Key) -> Tried {
+        if self.root.lock().as_ref().is_some_and(|root| !memcg.is_in_tree_of(root)) {
+            // Its unit would be taken for that of our group of the same id, whose lists nobody would look at.
+            return Tried::Done;
+        }
         let on_node = self.node(node);
         let mut units = on_node.shard(memcg.id()).write();
         // Asked under the lock that `offline` takes after the group has died: either we see it dying, or `offline` comes
@@ -254,7 +268,7 @@ impl Map {
         }
     }
 
-    /// Clears a bit. The caller counts again after it, and [`set`](Self::set)s it again if that does not say "empty", or
+    /// Clears a bit on a node that exists. The caller counts again after it, and [`set`](Self::set)s it again if that does not say "empty", or
     /// else calls [`settle`](Self::settle). Says whether that was the last bit in its word.
     pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
         let mut last = false;
@@ -391,6 +405,8 @@ impl Map {
     /// Drops every unit and way, and closes every id: the registry is gone. What lists still report is not listened to.
     pub(crate) fn shut(&self) {
         self.index.shut();
+        let root = self.root.lock().take();
+        drop(root);
         for node in &self.nodes {
             for shard in &node.shards {
                 let units = {
@@ -478,7 +494,7 @@ impl Map {
     }
 
     fn node(&self, node: NodeId) -> &NodeMap {
-        // A node beyond the last is a mistake in the caller's topology; its lists are reached through the last node.
+        // A node beyond the last is a mistake in the caller's topology.
         &self.nodes[node.index().min(self.nodes.len() - 1)]
     }
 

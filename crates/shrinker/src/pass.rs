@@ -64,6 +64,9 @@ pub(crate) fn pay(inner: &Inner, memcg: &Memcg, node: NodeId, work: &mut Work<'_
     let mut progress = Progress::default();
     // The debts of a group that has died are its parent's.
     let memcg = &memcg.nearest_online();
+    if !inner.knows(memcg, node) {
+        return (progress, 0);
+    }
     if shelter(memcg, &inner.root, Protect::Limits) == Some(Layer::AboveLow) {
         let (flags, size) = (Reclaim::KSWAPD, Size::Owed);
         let visit = Visit { inner, memcg, node, flags, size, bits: true, indebted: true };
@@ -122,7 +125,7 @@ pub(crate) struct Round<'a> {
 impl Round<'_> {
     /// Visits the layer's groups until `work` is used up. Says whether groups were passed over for their `low`.
     pub(crate) fn go(&self, layer: Layer, progress: &mut Progress, work: &mut Work<'_>) -> bool {
-        if !self.root.is_online() {
+        if !self.inner.knows(self.root, self.node) {
             return false;
         }
         crate::lost::find(self.inner, self.node);

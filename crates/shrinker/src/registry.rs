@@ -156,6 +156,7 @@ impl Registry {
             slots: RwLock::new(Vec::new()),
         };
         let inner = try_arc(inner)?;
+        inner.map.belong_to(&inner.root);
         // Last: it stays for as long as the tree.
         tree.try_add_hook(hook).ok()?;
         Some(Self { inner })
@@ -181,7 +182,7 @@ impl Registry {
     /// unless priority is 0 and nothing could be freed elsewhere. A pass that `work` cuts short is taken up there by the next.
     ///
     /// O(pairs that may hold something), whatever the number of groups and shrinkers. Does nothing when `root` is offline
-    /// (S19), or the thread is inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    /// (S19) or a group of another tree, when there is no such node, or the thread is inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "shrink_slab")]
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         self.shrink_selected(&Select::all().memcg(root).node(node), priority, flags, work)
@@ -336,7 +337,10 @@ impl Registry {
     /// Objects that `id` owes for `memcg` on `node`; 0 if nothing does.
     #[doc(alias = "nr_deferred")]
     pub fn owed(&self, memcg: &Memcg, node: NodeId, id: ShrinkerId) -> u64 {
-        self.inner.map.owed(memcg, node, id.get())
+        match self.inner.knows(memcg, node) {
+            true => self.inner.map.owed(memcg, node, id.get()),
+            false => 0,
+        }
     }
 }
 
@@ -375,6 +379,11 @@ impl Inner {
     pub(crate) fn lookup(&self, id: u32) -> Option<Held> {
         let slots = self.slots.read();
         slots.get(id as usize)?.as_ref()?.hold()
+    }
+
+    /// Is this a group that can be reclaimed from, on a node that there is? Not a group of another tree, whose id means another here.
+    pub(crate) fn knows(&self, root: &Memcg, node: NodeId) -> bool {
+        root.is_online() && root.is_in_tree_of(&self.root) && node.index() < self.map.nodes()
     }
 
     /// A callback panicked: that is counted, and the shrinker set aside.

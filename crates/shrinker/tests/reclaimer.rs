@@ -213,6 +213,49 @@ fn a_job_ends_where_all_is_kept_however_often_it_is_looked_at() {
 }
 
 #[test]
+fn a_job_that_got_on_once_more_begins_its_proof_anew() {
+    // All are kept, but for one that goes just before the job would give up: after it, as much is asked for as without it.
+    for (objects, scan_max) in [(100, u64::MAX), (1_000, 500)] {
+        let run = |goes_in: u64| {
+            let (tree, registry, shelf, _registration) = world(1);
+            fill(&shelf, tree.root(), N0, objects);
+            let (step, scanned) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+            let (now, counts) = (step.clone(), scanned.clone());
+            let scan = move |sc: &mut ShrinkControl<'_>| {
+                if now.load(Relaxed) == goes_in && sc.nr_to_scan() == 1 {
+                    return None;
+                }
+                counts.fetch_add(sc.nr_to_scan(), Relaxed);
+                Some(Scan::Freed(0))
+            };
+            shelf.scan.set(Box::new(scan)).ok().unwrap();
+            let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+            let (mut idle, mut scanned_after) = (0, 0);
+            loop {
+                step.fetch_add(1, Relaxed);
+                let got_on = step.load(Relaxed) == goes_in;
+                // One object: the step in which it goes.
+                let verdict = job.step(&registry, N0, if got_on { 1 } else { scan_max });
+                if got_on {
+                    assert_eq!(shelf.total(), objects - 1);
+                    (idle, scanned_after) = (0, scanned.load(Relaxed));
+                } else if job.priority() == 0 {
+                    idle += 1;
+                }
+                if verdict != Step::Again {
+                    assert_eq!(verdict, Step::Exhausted);
+                    return (step.load(Relaxed), idle, scanned.load(Relaxed) - scanned_after);
+                }
+            }
+        };
+        let (last, ..) = run(u64::MAX);
+        let (_, idle, scanned) = run(last);
+        assert!(idle >= 3, "{idle} idle steps after the one that got on, of {objects}");
+        assert!(scanned >= 4 * (objects - 1), "{scanned} looked at after the step that got on, of {objects}");
+    }
+}
+
+#[test]
 fn reclaim_by_hand_takes_what_is_asked_for_from_all_nodes() {
     let (tree, registry, shelf, _registration) = world(2);
     let (group, other) = (tree.root().create("g").unwrap(), tree.root().create("h").unwrap());

@@ -144,6 +144,9 @@ impl Prepared {
     /// What the shrinker's lists are to be made with, so that it is asked where they hold something. A cache without such
     /// lists calls [`Occupancy::occupied`] itself, when a group's objects on a node go from none to some. After the
     /// registration has ended it listens no more, and may be kept.
+    ///
+    /// The lists must have no more nodes than the registry, and groups of its tree only: nobody asks for objects elsewhere. What is
+    /// told of a group of another tree is not listened to; of a node beyond the last, it stands for the last.
     pub fn occupancy(&self) -> Arc<dyn Occupancy> {
         Arc::clone(&self.claim.seat) as Arc<dyn Occupancy>
     }

@@ -1,0 +1,385 @@
+//! Safe programs that do what they should not: groups of another tree, nodes that do not exist, handles that are leaked or dropped
+//! late, callbacks that call back, policies that lie. Nothing hangs, nothing panics but what is documented to, and nobody else's
+//! objects are hidden from reclaim.
+
+#![cfg(all(feature = "std", not(lowwater_loom)))]
+#![forbid(unsafe_code)]
+
+mod common;
+
+use common::{one_shelf, Shelf};
+use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_shrinker::budget::{Ask, Ended, Kick, Plan, Policy};
+use lowwater_shrinker::{
+    Count, Debt, DebtListener, DirectStop, Job, NoReclaim, Progress, Reclaim, Registration, Registry, RegistryConfig,
+    Scan, Select, ShrinkControl, Shrinker, Step, Work,
+};
+use std::cell::RefCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+const N0: NodeId = NodeId::ZERO;
+/// Beyond the last of every registry here.
+const N9: NodeId = NodeId::new(9);
+
+fn shrink(registry: &Registry, root: &Memcg, node: NodeId) -> Progress {
+    registry.shrink(root, node, 0, Reclaim::KSWAPD, &mut Work::unlimited())
+}
+
+#[test]
+fn what_is_told_of_another_trees_group_hides_none_of_ours() {
+    let (tree, registry, shelf, _registration) = one_shelf();
+    let other = MemcgTree::new(0);
+    let foreign = other.root().create("theirs").unwrap();
+    // Of the same number as the one that is made next here.
+    shelf.occupied(&foreign, N0);
+    let ours = tree.root().create("ours").unwrap();
+    assert_eq!(ours.id(), foreign.id());
+    assert_eq!(registry.snapshot().live_pairs, 0, "another tree's group is none of ours");
+    shelf.add(&ours, N0, 10);
+    shelf.occupied(&foreign, N0);
+    assert_eq!(registry.drop_caches(), 10);
+    foreign.offline().unwrap();
+    assert_eq!(registry.snapshot().live_pairs, 0);
+}
+
+#[test]
+fn reclaim_from_another_trees_group_does_nothing() {
+    let (_tree, registry, shelf, registration) = one_shelf();
+    let other = MemcgTree::new(0);
+    let theirs = other.root();
+    let _ = theirs.try_charge(Bytes::new(100)).unwrap();
+    shelf.add(registry.root(), N0, 1_000);
+    assert_eq!(shrink(&registry, theirs, N0), Progress::default());
+    assert_eq!(registry.every().shrink(theirs, N0, 0, Reclaim::KSWAPD, &mut Work::unlimited()), Progress::default());
+    assert_eq!(registry.drop_selected(&Select::all().memcg(theirs)), 0);
+    let outcome = registry.direct_reclaim(theirs, Reclaim::FOREGROUND, &|| false);
+    assert_eq!((outcome.callbacks, outcome.stopped), (0, DirectStop::NothingLeft));
+    assert_eq!(registry.pay_debts(theirs, N0, &mut Work::unlimited()), (Progress::default(), 0));
+    assert_eq!(registry.reclaim_selected(&Select::all().memcg(theirs), Bytes::new(100)), Bytes::ZERO);
+    let mut job = Job::new(theirs.clone(), Bytes::ZERO);
+    let steps = (0..100).take_while(|_| job.step(&registry, N0, 100) == Step::Again).count();
+    assert!(steps < 20, "{steps} steps");
+    assert_eq!((registration.stats().callbacks, shelf.total()), (0, 1_000));
+}
+
+#[test]
+fn a_node_beyond_the_last_hides_nothing_and_panics_nowhere() {
+    let (tree, registry, shelf, registration) = one_shelf();
+    let root = tree.root();
+    shelf.add(root, N0, 1_000);
+    assert_eq!(shrink(&registry, root, N9), Progress::default());
+    assert_eq!(registry.every().shrink(root, N9, 0, Reclaim::KSWAPD, &mut Work::unlimited()), Progress::default());
+    assert_eq!(registry.drop_selected(&Select::all().node(N9)), 0);
+    assert_eq!(registry.pay_debts(root, N9, &mut Work::unlimited()), (Progress::default(), 0));
+    assert_eq!(registry.reclaim_selected(&Select::all().node(N9), Bytes::new(100)), Bytes::ZERO);
+    assert_eq!(registry.owed(root, N9, registration.id()), 0);
+    // The lists have more nodes than the registry: what they tell is kept for the last.
+    shelf.occupied(root, N9);
+    let group = root.create("g").unwrap();
+    shelf.occupied(&group, N9);
+    assert_eq!(registry.snapshot().live_pairs, 2);
+    assert_eq!(registry.debugfs_count(registration.id()).unwrap(), "0 1000\n");
+    group.offline().unwrap();
+    assert_eq!((registry.drop_caches(), registry.snapshot().live_pairs), (1_000, 0));
+    shelf.occupied(root, N9);
+    registration.unregister().unwrap();
+    assert_eq!(registry.snapshot().live_pairs, 0);
+}
+
+#[test]
+fn handles_that_are_leaked_leave_the_rest_as_it_was() {
+    if std::env::var_os("LOWWATER_SANITIZER").is_some() {
+        return println!("skipped: it leaks by intent");
+    }
+    let (tree, registry, shelf, registration) = one_shelf();
+    shelf.add(tree.root(), N0, 10);
+    // A registration: the shrinker stays, and is asked.
+    std::mem::forget(registration);
+    assert_eq!(registry.drop_caches(), 10);
+    // An id: it stays taken, its bits cost a lookup.
+    let prepared = registry.builder("leaked").alloc().unwrap();
+    let id = prepared.id();
+    prepared.occupancy().occupied(tree.root(), N0);
+    std::mem::forget(prepared);
+    assert_ne!(registry.builder("next").alloc().unwrap().id(), id);
+    assert_eq!(shrink(&registry, tree.root(), N0), Progress::default());
+    // A scope: its thread reclaims no more, others do.
+    shelf.add(tree.root(), N0, 10);
+    std::mem::forget(registry.no_reclaim_scope());
+    assert_eq!(registry.drop_caches(), 0);
+    assert_eq!(std::thread::scope(|s| s.spawn(|| registry.drop_caches()).join().unwrap()), 10);
+    // A handle on the registry, and the tree.
+    std::mem::forget(registry.clone());
+    drop(registry);
+    tree.root().create("g").unwrap().offline().unwrap();
+    std::mem::forget(tree);
+}
+
+/// Dropped when its thread ends, after what the thread made first.
+struct Late {
+    registry: Registry,
+    shelf: Arc<Shelf>,
+    registration: Option<Registration>,
+    freed: Arc<AtomicU64>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let root = self.registry.root().clone();
+        self.shelf.add(&root, N0, 5);
+        let scope: NoReclaim<'_> = self.registry.no_reclaim_scope();
+        assert_eq!(self.registry.drop_caches(), 0);
+        drop(scope);
+        self.freed.fetch_add(self.registry.drop_caches(), Relaxed);
+        let outcome = self.registry.direct_reclaim(&root, Reclaim::FOREGROUND, &|| false);
+        assert_eq!(outcome.stopped, DirectStop::NothingLeft);
+        self.registration.take().unwrap().unregister().unwrap();
+        let next = self.registry.builder("late").alloc().unwrap().register(Arc::clone(&self.shelf) as Arc<_>);
+        drop(next);
+    }
+}
+
+#[test]
+fn all_of_it_works_in_the_destructor_of_a_thread_local() {
+    thread_local! { static LATE: RefCell<Option<Late>> = const { RefCell::new(None) } }
+    let freed = Arc::new(AtomicU64::new(0));
+    let again = Arc::clone(&freed);
+    std::thread::spawn(move || {
+        // Registered before anything of ours has been used by this thread, so its destructor may run after ours.
+        LATE.with(|late| drop(late.borrow_mut().take()));
+        let (tree, registry, shelf, registration) = one_shelf();
+        shelf.add(tree.root(), N0, 1);
+        registry.drop_caches();
+        let late = Late { registry, shelf, registration: Some(registration), freed: again };
+        LATE.with(|place| *place.borrow_mut() = Some(late));
+        drop(tree);
+    })
+    .join()
+    .unwrap();
+    assert_eq!(freed.load(Relaxed), 5);
+}
+
+#[test]
+fn a_callback_may_call_everything_but_reclaim() {
+    let (tree, registry, shelf, _registration) = one_shelf();
+    let (inside, root) = (registry.clone(), tree.root().clone());
+    let (other, made) = (Arc::new(Shelf::new()), Arc::new(Mutex::new(Vec::new())));
+    let other_registration = Mutex::new(Some(other.register(registry.builder("other").alloc().unwrap())));
+    let kept = Arc::clone(&made);
+    let calls = AtomicU64::new(0);
+    let all = move |memcg: &Memcg| {
+        let n = calls.fetch_add(1, Relaxed);
+        // Nothing of this reclaims: the thread is in a callback.
+        assert_eq!(inside.drop_caches(), 0);
+        assert_eq!(inside.direct_reclaim(&root, Reclaim::FOREGROUND, &|| false).stopped, DirectStop::InScope);
+        assert_eq!(shrink(&inside, &root, N0), Progress::default());
+        assert_eq!(inside.every().drop_caches(), 0);
+        assert_eq!(inside.pay_debts(&root, N0, &mut Work::unlimited()).0, Progress::default());
+        assert_eq!(inside.sweep().given_back, 0);
+        assert!(inside.first_no_reclaim_scope().is_none());
+        drop(inside.no_reclaim_scope());
+        let _ = (inside.snapshot(), inside.survey(), inside.footprint(), inside.debugfs_names());
+        // Groups come, are charged, and go.
+        let group = root.create(&format!("made-{n}")).unwrap();
+        let _ = group.try_charge(Bytes::new(10)).unwrap();
+        let _ = memcg.try_charge(Bytes::new(10)).unwrap();
+        memcg.uncharge(Bytes::new(10));
+        group.uncharge(Bytes::new(10));
+        group.offline().unwrap();
+        // Shrinkers come and go, another's, too.
+        let shelf = Arc::new(Shelf::new());
+        let registration = shelf.register(inside.builder("made").alloc().unwrap());
+        shelf.add(&root, N0, 1);
+        kept.lock().unwrap().push((shelf, registration));
+        drop(other_registration.lock().unwrap().take());
+        inside.set_debt_listener(None);
+    };
+    let all = Arc::new(all);
+    let again = Arc::clone(&all);
+    shelf
+        .count
+        .set(Box::new(move |sc| {
+            again(sc.memcg());
+            None
+        }))
+        .ok()
+        .unwrap();
+    shelf
+        .scan
+        .set(Box::new(move |sc| {
+            all(sc.memcg());
+            None
+        }))
+        .ok()
+        .unwrap();
+    shelf.add(tree.root(), N0, 300);
+    registry.drop_caches();
+    assert_eq!(shelf.total(), 0);
+    assert!(made.lock().unwrap().len() > 2);
+    registry.drop_caches();
+    made.lock().unwrap().clear();
+    assert_eq!(registry.snapshot().shrinkers.len(), 1);
+}
+
+/// A policy that answers what it likes.
+struct Liar(Plan, Debt, Kick);
+
+impl Policy for Liar {
+    fn pays(&self, background: bool) -> bool {
+        background
+    }
+    fn plan(&self, _: &Ask, _: Debt) -> Plan {
+        self.0
+    }
+    fn settle(&self, _: &Ask, _: Debt, _: &Plan, _: u64, _: Ended) -> Debt {
+        self.1
+    }
+    fn owed_max(&self, _: u64) -> u64 {
+        u64::MAX
+    }
+    fn kick(&self, _: &Ask, _: u64) -> Kick {
+        self.2
+    }
+}
+
+/// Starts reclaim from where a debt is told of.
+struct Eager(Registry);
+
+impl DebtListener for Eager {
+    fn owes(&self, memcg: &Memcg, node: NodeId, _: Kick) {
+        self.0.pay_debts(memcg, node, &mut Work::unlimited());
+        self.0.drop_caches();
+        self.0.set_debt_listener(None);
+    }
+}
+
+#[test]
+fn a_policy_that_lies_ends_and_debts_wrap_nowhere() {
+    for total in [0, 1, u64::MAX] {
+        for scan_min in [0, 1, u64::MAX] {
+            for owed in [0, u64::MAX] {
+                let plan = Plan { delta: u64::MAX, total, scan_min, rest: u64::MAX };
+                let debt = Debt { owed, carry: owed };
+                let tree = MemcgTree::new(0);
+                let config = RegistryConfig::new(1).policy(Arc::new(Liar(plan, debt, Kick::Now)));
+                let registry = Registry::with_config(&tree, config);
+                registry.set_debt_listener(Some(Arc::new(Eager(registry.clone()))));
+                let shelf = Arc::new(Shelf::new());
+                let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+                shelf.add(tree.root(), N0, 1_000);
+                for flags in [Reclaim::KSWAPD, Reclaim::FOREGROUND] {
+                    registry.shrink(tree.root(), N0, 3, flags, &mut Work::objects(100));
+                    registry.shrink(tree.root(), N0, 3, flags, &mut Work::objects(100));
+                }
+                let group = tree.root().create("g").unwrap();
+                shelf.occupied(&group, N0);
+                group.offline().unwrap();
+                assert!(registry.owed(tree.root(), N0, registration.id()) <= owed);
+                registry.pay_debts(tree.root(), N0, &mut Work::unlimited());
+                registry.drop_caches();
+            }
+        }
+    }
+}
+
+struct Bad(AtomicBool);
+
+impl Policy for Bad {
+    fn pays(&self, _: bool) -> bool {
+        true
+    }
+    fn plan(&self, ask: &Ask, _: Debt) -> Plan {
+        assert!(!self.0.load(Relaxed), "the policy's own fault");
+        Plan { delta: ask.freeable, total: ask.freeable, scan_min: 1, rest: 0 }
+    }
+    fn settle(&self, _: &Ask, _: Debt, _: &Plan, _: u64, _: Ended) -> Debt {
+        Debt::NONE
+    }
+    fn owed_max(&self, freeable: u64) -> u64 {
+        freeable
+    }
+}
+
+#[test]
+fn a_policy_or_a_listener_that_panics_leaves_no_lock_and_nobody_inside() {
+    let tree = MemcgTree::new(0);
+    let policy = Arc::new(Bad(AtomicBool::new(true)));
+    let registry = Registry::with_config(&tree, RegistryConfig::new(1).policy(Arc::clone(&policy) as Arc<_>));
+    let shelf = Arc::new(Shelf::new());
+    let registration = shelf.register(registry.builder("shelf").alloc().unwrap());
+    shelf.add(tree.root(), N0, 100);
+    assert!(catch_unwind(AssertUnwindSafe(|| registry.drop_caches())).is_err());
+    assert_eq!(registration.stats().in_flight, 0);
+    policy.0.store(false, Relaxed);
+    assert_eq!(registry.drop_caches(), 100);
+
+    struct Panics;
+    impl DebtListener for Panics {
+        fn owes(&self, _: &Memcg, _: NodeId, _: Kick) {
+            panic!("the listener's own fault");
+        }
+    }
+    let (tree, registry, shelf, registration) = one_shelf();
+    registry.set_debt_listener(Some(Arc::new(Panics)));
+    shelf.scan.set(Box::new(|_| Some(Scan::Stop))).ok().unwrap();
+    shelf.add(tree.root(), N0, 10_000);
+    let direct = || registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
+    assert!(catch_unwind(AssertUnwindSafe(direct)).is_err());
+    assert_eq!(registration.stats().in_flight, 0);
+    assert!(registry.owed(tree.root(), N0, registration.id()) > 0, "it was noted before it was told");
+    registry.set_debt_listener(None);
+    assert_eq!(direct().stopped, DirectStop::NothingLeft);
+    registration.unregister().unwrap();
+}
+
+/// Looks, while it is dropped, at what the registry says of it.
+struct Dying {
+    registry: Registry,
+    id: Arc<AtomicU64>,
+    seen: Arc<Mutex<Option<(bool, bool)>>>,
+}
+
+impl Shrinker for Dying {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        Count::Empty
+    }
+    fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+        Scan::Stop
+    }
+}
+
+impl Drop for Dying {
+    fn drop(&mut self) {
+        let id = self.id.load(Relaxed);
+        let is_named = self.registry.snapshot().shrinkers.iter().any(|stats| u64::from(stats.id.get()) == id);
+        let next = self.registry.builder("heir").alloc().unwrap();
+        *self.seen.lock().unwrap() = Some((is_named, u64::from(next.id().get()) == id));
+    }
+}
+
+#[test]
+fn s17_an_id_comes_back_only_when_its_name_and_its_shrinker_are_gone() {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 1);
+    let (id, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
+    let dying = Dying { registry: registry.clone(), id: Arc::clone(&id), seen: Arc::clone(&seen) };
+    let registration = registry.builder("dying").alloc().unwrap().register(Arc::new(dying));
+    id.store(registration.id().get().into(), Relaxed);
+    let own = registration.id();
+    registration.unregister().unwrap();
+    assert_eq!(*seen.lock().unwrap(), Some((false, false)), "withdrawn before the drop, the id free after it");
+    assert_eq!(registry.builder("next").alloc().unwrap().id(), own);
+}
+
+#[test]
+fn one_list_and_two_registries_is_the_first_ones() {
+    let (tree, registry, shelf, _registration) = one_shelf();
+    let second = Registry::new(&tree, 1);
+    let registration = second.builder("second").alloc().unwrap().register(Arc::clone(&shelf) as Arc<_>);
+    shelf.add(tree.root(), N0, 10);
+    // Nothing tells the second; nothing is freed twice.
+    assert_eq!((second.drop_caches(), registry.drop_caches()), (0, 10));
+    registration.unregister().unwrap();
+}
