@@ -125,8 +125,9 @@ impl Dcache {
             let mut supers = core.supers.write();
             let at = supers.iter().position(Option::is_none).unwrap_or(supers.len());
             let id = u16::try_from(at).map_err(|_| ErrorKind::TooManyReferences)?;
-            let lists = [(); 3].map(|()| ListLru::with_occupancy(prepared.occupancy()));
-            let inodes = Inodes::new(ListLru::with_occupancy(prepared.occupancy()));
+            let occupancy = prepared.occupancy();
+            let lists = [(); 3].map(|()| ListLru::with_occupancy(Arc::clone(&occupancy)));
+            let inodes = Inodes::new(ListLru::with_occupancy(occupancy));
             let apart = core.policy.apart();
             let sb = Arc::new(SuperBlock::new(id, backend, group.clone(), apart, lists, inodes));
             let name = Name::checked(b"root");

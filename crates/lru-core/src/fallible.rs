@@ -1,8 +1,9 @@
 //! Memory that may not be there: what `alloc` aborts on, said instead.
 //!
 //! Everything that this crate and the shrinker crate allocate on a path that a kernel can reach goes through here, or through a
-//! `try_reserve` just before. One thing std cannot do on its stable channel is an [`Arc`] that may fail: [`try_arc`] can where the
-//! library is built from source anyway and `--cfg lowwater_try_arc` says so, as kernels do; elsewhere it aborts as `Arc::new` does.
+//! `try_reserve` just before. What they count references of themselves is behind a [`TryArc`]. Where a trait object is to be shared
+//! with others it takes an [`Arc`], which cannot fail on std's stable channel: [`try_arc`] is for those who make one, and can where
+//! the library is built from source anyway and `--cfg lowwater_try_arc` says so, as kernels do; elsewhere it aborts as `Arc::new` does.
 
 use crate::sync::Arc;
 use alloc::alloc::alloc;
@@ -11,7 +12,28 @@ use alloc::vec::Vec;
 use core::alloc::Layout;
 use core::ptr;
 
+pub use self::plain::TryArc;
 pub use crate::list_lru::try_box;
+
+#[path = "fallible"]
+mod plain {
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    mod try_arc;
+    pub use try_arc::TryArc;
+}
+
+#[cfg(all(test, lowwater_loom))]
+#[path = "fallible"]
+mod checked {
+    use crate::sync::atomic::{AtomicUsize, Ordering};
+
+    mod try_arc;
+    pub(super) use try_arc::TryArc;
+}
+
+#[cfg(all(test, lowwater_loom))]
+mod loom;
 
 /// [`Arc::new`], with `None` instead of an abort where there is no memory and the build can tell (see the module).
 pub fn try_arc<T>(value: T) -> Option<Arc<T>> {

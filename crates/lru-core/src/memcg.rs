@@ -50,10 +50,9 @@ use core::hash::{Hash, Hasher};
 
 use self::limit::Limits;
 use self::tree::Tree;
-use crate::fallible::try_arc;
+use crate::fallible::TryArc;
 use crate::list_lru::Pairs;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::Arc;
 
 /// A handle on a group: one pointer, cheap to clone, equal to another handle if and only if both are on the same group.
 ///
@@ -81,7 +80,7 @@ use crate::sync::Arc;
 /// ```
 #[derive(Clone)]
 #[doc(alias = "mem_cgroup")]
-pub struct Memcg(Arc<MemcgCore>);
+pub struct Memcg(TryArc<MemcgCore>);
 
 /// What is behind a handle.
 ///
@@ -93,7 +92,7 @@ pub struct Memcg(Arc<MemcgCore>);
 pub(crate) struct MemcgCore {
     usage: AtomicU64,
     limits: Limits,
-    tree: Arc<Tree>,
+    tree: TryArc<Tree>,
     parent: Option<Memcg>,
     name: Box<str>,
     id: MemcgId,
@@ -243,7 +242,7 @@ impl Memcg {
     /// Are both groups of one tree? O(1). Ids and lists are a tree's own: in another they mean somebody else.
     #[inline]
     pub fn is_in_tree_of(&self, other: &Memcg) -> bool {
-        Arc::ptr_eq(&self.0.tree, &other.0.tree)
+        TryArc::ptr_eq(&self.0.tree, &other.0.tree)
     }
 
     /// The online children, oldest first.
@@ -288,6 +287,11 @@ impl Memcg {
         Tree::offline(self)
     }
 
+    /// Removes a hook of this group's tree, as [`MemcgTree::remove_hook`], for who keeps groups and not the tree.
+    pub fn remove_hook(&self, id: HookId) {
+        self.tree().hooks().remove(id);
+    }
+
     /// The group's lists.
     pub(crate) fn pairs(&self) -> &Pairs {
         &self.0.pairs
@@ -300,7 +304,7 @@ impl Memcg {
 
     /// Without memory the core is dropped.
     fn try_new(core: MemcgCore) -> Result<Self, MemcgError> {
-        try_arc(core).map(Self).ok_or(MemcgError::NoMemory)
+        TryArc::try_new(core).map(Self).ok_or(MemcgError::NoMemory)
     }
 
     /// [`MemcgId::spread`] of its id.
@@ -355,7 +359,7 @@ impl fmt::Debug for Memcg {
 // === impl MemcgCore ===
 
 impl MemcgCore {
-    fn new(tree: Arc<Tree>, parent: Option<&Memcg>, id: MemcgId, name: Box<str>) -> Self {
+    fn new(tree: TryArc<Tree>, parent: Option<&Memcg>, id: MemcgId, name: Box<str>) -> Self {
         Self {
             usage: AtomicU64::new(0),
             limits: Limits::new(),

@@ -6,7 +6,7 @@
 //!     Registry --> Inner <-- Registration (its id)          lists --> Seat --> Map
 //!                    |  \--> slots --> Entry --> the shrinker           ^        |
 //!                    |                   \------------------------------/        +--> groups that hold something
-//!                    +--> Map <- - - - the tree's offline hook (weak)
+//!                    +--> Map <-- the tree's offline hook, which goes with the registry
 //! ```
 //!
 //! The registry has no thread and no clock of its own; a [`Reclaimer`](crate::Reclaimer) or the caller brings them.
@@ -35,17 +35,14 @@ pub use scope::NoReclaim;
 pub(crate) use select::Only;
 pub use select::{Caches, Select};
 
-use alloc::{
-    sync::{Arc, Weak},
-    vec::Vec,
-};
+use alloc::{sync::Arc, vec::Vec};
 use core::alloc::Layout;
 
-use lowwater_lru_core::fallible::{try_arc, try_shrink};
+use lowwater_lru_core::fallible::{try_box, try_shrink, TryArc};
 use lowwater_lru_core::list_lru::{self, Swept};
 use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
 use lowwater_lru_core::sync::{Mutex, RwLock};
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, OfflineHook};
+use lowwater_lru_core::{Bytes, HookId, Memcg, MemcgTree, NodeId, OfflineHook};
 
 use crate::budget::Kick;
 use crate::control::{Reclaim, ShrinkControl};
@@ -100,13 +97,15 @@ use scope::Scopes;
 /// ```
 #[derive(Clone)]
 pub struct Registry {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: TryArc<Inner>,
 }
 
 /// What all handles share.
 pub(crate) struct Inner {
-    pub(crate) map: Arc<Map>,
+    pub(crate) map: TryArc<Map>,
     pub(crate) root: Memcg,
+    /// At the tree; goes with this.
+    hook: HookId,
     pub(crate) config: RegistryConfig,
     pub(crate) scopes: Scopes,
     debt_listener: RwLock<Option<Arc<dyn DebtListener>>>,
@@ -115,7 +114,7 @@ pub(crate) struct Inner {
     ids: Mutex<IdPool>,
     /// By id. A reader enters the entry's gate before it lets go of the lock, so that who has closed the gate and then had the
     /// write lock knows that no lookup has a handle.
-    slots: RwLock<Vec<Option<Arc<Entry>>>>,
+    slots: RwLock<Vec<Option<TryArc<Entry>>>>,
 }
 
 impl Registry {
@@ -143,23 +142,23 @@ impl Registry {
     }
 
     fn try_make(tree: &MemcgTree, config: RegistryConfig) -> Option<Self> {
-        let map = try_arc(Map::try_new(config.topology.nodes())?)?;
-        let hook = try_arc(Hook(Arc::downgrade(&map)))?;
+        let map = TryArc::try_new(Map::try_new(config.topology.nodes())?)?;
+        let scopes = Scopes::try_new()?;
+        map.belong_to(tree.root());
+        let hook = tree.try_add_boxed_hook(try_box(Hook(map.clone()))?).ok()?;
+        // From here on its drop takes the hook off the tree.
         let inner = Inner {
             map,
             root: tree.root().clone(),
+            hook,
             config,
-            scopes: Scopes::try_new()?,
+            scopes,
             debt_listener: RwLock::new(None),
             foreground_calls: AtomicU64::new(0),
             ids: Mutex::new(IdPool::default()),
             slots: RwLock::new(Vec::new()),
         };
-        let inner = try_arc(inner)?;
-        inner.map.belong_to(&inner.root);
-        // Last: it stays for as long as the tree.
-        tree.try_add_hook(hook).ok()?;
-        Some(Self { inner })
+        Some(Self { inner: TryArc::try_new(inner)? })
     }
 
     /// Begins a shrinker. The name is for people; two may have the same.
@@ -317,21 +316,22 @@ impl Registry {
     }
 
     /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is O(live pairs) (S25), whatever
-    /// the number of groups. Exact; without the shrinkers themselves, what the configuration brought along, and what threads inside
+    /// the number of groups. Exact; without the shrinkers themselves, the handles that [`Prepared::occupancy`] gave out, what the configuration brought along, and what threads inside
     /// callbacks take.
     pub fn footprint(&self) -> Bytes {
         let inner = &self.inner;
         let slots = inner.slots.read();
         let entries: usize = slots.iter().flatten().map(|entry| entry.bytes()).sum();
-        let slots = slots.capacity() * size_of::<Option<Arc<Entry>>>();
-        let bytes = arc_bytes::<Inner>()
-            + arc_bytes::<Hook>()
+        let slots = slots.capacity() * size_of::<Option<TryArc<Entry>>>();
+        let bytes = TryArc::<Inner>::BYTES
+            + size_of::<Hook>()
             + entries
             + slots
             + inner.ids.lock().bytes()
             + inner.scopes.bytes();
-        // The map's own size is in its footprint; its two counters are not.
-        inner.map.footprint().saturating_add(Bytes::new((bytes + 2 * size_of::<usize>()) as u64))
+        // The map's own size is in its footprint; what counts its handles is not.
+        let counted = TryArc::<Map>::BYTES - size_of::<Map>();
+        inner.map.footprint().saturating_add(Bytes::new((bytes + counted) as u64))
     }
 
     /// Objects that `id` owes for `memcg` on `node`; 0 if nothing does.
@@ -342,11 +342,6 @@ impl Registry {
             false => 0,
         }
     }
-}
-
-/// Bytes of an `Arc`'s allocation: the value behind two counters. For values that are aligned as those are.
-pub(crate) const fn arc_bytes<T>() -> usize {
-    2 * size_of::<usize>() + size_of::<T>()
 }
 
 /// Goes round while it pays: the n-th round must free at least 2^n objects to be followed by another, unless a group ended in it.
@@ -378,7 +373,7 @@ impl Inner {
     /// then its bit stays as it is, and is cleared by whoever ends the id.
     pub(crate) fn lookup(&self, id: u32) -> Option<Held> {
         let slots = self.slots.read();
-        slots.get(id as usize)?.as_ref()?.hold()
+        Entry::hold(slots.get(id as usize)?.as_ref()?)
     }
 
     /// Is this a group that can be reclaimed from, on a node that there is? Not a group of another tree, whose id means another here.
@@ -429,7 +424,7 @@ impl Inner {
     }
 
     /// False without memory.
-    fn publish(&self, entry: &Arc<Entry>) -> bool {
+    fn publish(&self, entry: &TryArc<Entry>) -> bool {
         let mut slots = self.slots.write();
         let at = entry.key.id as usize;
         let more = (at + 1).saturating_sub(slots.len());
@@ -439,7 +434,7 @@ impl Inner {
         if more > 0 {
             slots.resize_with(at + 1, || None);
         }
-        slots.get_mut(at).map(|slot| *slot = Some(Arc::clone(entry))).is_some()
+        slots.get_mut(at).map(|slot| *slot = Some(entry.clone())).is_some()
     }
 
     fn withdraw(&self, entry: &Entry) {
@@ -461,6 +456,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        self.root.remove_hook(self.hook);
         // Lists may still hold the map; they shall not hold groups through it.
         self.map.shut();
     }
@@ -476,13 +472,11 @@ pub trait DebtListener: Send + Sync {
     fn owes(&self, memcg: &Memcg, node: NodeId, kick: Kick);
 }
 
-/// What the tree calls when a group dies. Weak, so that the tree does not keep the map.
-struct Hook(Weak<Map>);
+/// What the tree calls when a group dies, as long as the registry lives.
+struct Hook(TryArc<Map>);
 
 impl OfflineHook for Hook {
     fn offline(&self, dying: &Memcg, parent: &Memcg) {
-        if let Some(map) = self.0.upgrade() {
-            map.offline(dying, parent);
-        }
+        self.0.offline(dying, parent);
     }
 }

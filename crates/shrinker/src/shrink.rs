@@ -168,7 +168,7 @@ impl Visit<'_> {
     }
 
     fn by_policy(&self, held: &mut Held, freeable: u64, deferred: bool, visited: &mut Visited, work: &mut Work<'_>) {
-        let (map, policy) = (&self.inner.map, &self.inner.config.policy);
+        let (map, policy) = (&self.inner.map, self.inner.config.used_policy());
         let background = self.flags.contains(Reclaim::BACKGROUND);
         let options = &held.options;
         let (priority, seeks) = match self.size {
@@ -201,7 +201,7 @@ impl Visit<'_> {
         let left = share.saturating_sub(done.scanned);
         let mut sum = 0;
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
-            let owed_max = self.inner.config.policy.owed_max(freeable);
+            let owed_max = self.inner.config.used_policy().owed_max(freeable);
             let debt = Debt { owed: left, carry: 0 };
             sum = self.inner.map.add_debt(self.memcg, self.node, held.key.id, debt, owed_max);
             visited.deferred += left;
@@ -222,7 +222,7 @@ impl Visit<'_> {
         trace::start(self, held, debt, freeable, &plan, PRIORITY_DEFAULT);
         let done = self.scan(held, &plan, freeable, work);
         let left = total.saturating_sub(done.scanned);
-        let owed_max = self.inner.config.policy.owed_max(freeable);
+        let owed_max = self.inner.config.used_policy().owed_max(freeable);
         let back = Debt { owed: left, carry: 0 };
         let owed = map.add_debt(self.memcg, self.node, held.key.id, back, owed_max);
         trace::end(self, held, done.freed, (debt, owed), left);
@@ -234,7 +234,7 @@ impl Visit<'_> {
         if self.flags.contains(Reclaim::BACKGROUND) {
             return;
         }
-        match self.inner.config.policy.kick(ask, owed) {
+        match self.inner.config.used_policy().kick(ask, owed) {
             Kick::Never => {}
             kick => self.inner.tell_of_debt(self.memcg, self.node, kick),
         }

@@ -383,3 +383,14 @@ fn one_list_and_two_registries_is_the_first_ones() {
     assert_eq!((second.drop_caches(), registry.drop_caches()), (0, 10));
     registration.unregister().unwrap();
 }
+#[test]
+fn registries_that_come_and_go_leave_nothing_at_the_tree() {
+    let tree = MemcgTree::new(0);
+    let before = tree.footprint();
+    for _ in 0..100 {
+        let registry = Registry::new(&tree, 1);
+        tree.root().create("g").unwrap().offline().unwrap();
+        drop(registry);
+    }
+    assert_eq!(tree.footprint(), before, "no hook of a registry that is gone");
+}

@@ -17,9 +17,10 @@
 //! The locks of this module are leaves: the table's, the hooks' and each stock slot's are never held together, nor while code
 //! of somebody else (a hook, a list) runs, nor while a handle is dropped, since the last handle of a group locks the table.
 
+use alloc::boxed::Box;
 use core::fmt;
 
-use crate::fallible::{abort, try_arc, try_str};
+use crate::fallible::{abort, try_str, TryArc};
 use crate::memcg::hook::Hooks;
 use crate::memcg::stock::Stock;
 use crate::memcg::table::Table;
@@ -84,9 +85,9 @@ impl MemcgTree {
     fn try_with_ids(stock_slots: usize, end: u32) -> Result<Self, MemcgError> {
         let stock = Stock::try_new(stock_slots).ok_or(MemcgError::NoMemory)?;
         let tree = Tree { table: RwLock::new(Table::new(end)), stock, hooks: Hooks::new() };
-        let tree = try_arc(tree).ok_or(MemcgError::NoMemory)?;
+        let tree = TryArc::try_new(tree).ok_or(MemcgError::NoMemory)?;
         // An empty tree takes a root, if there is memory.
-        let root = tree.insert(None, "")?;
+        let root = Tree::insert(&tree, None, "")?;
         Ok(Self { root })
     }
 
@@ -130,7 +131,18 @@ impl MemcgTree {
         self.tree().hooks.try_add(hook).ok_or(MemcgError::NoMemory)
     }
 
-    /// Removes a hook. A group that is going offline on another thread right now may still call it.
+    /// As [`try_add_hook`](Self::try_add_hook), of a hook that was made where there may be no memory, which an `Arc` cannot say
+    /// ([`fallible::try_box`](crate::fallible::try_box)).
+    ///
+    /// # Errors
+    ///
+    /// [`NoMemory`](MemcgError::NoMemory); the hook is dropped.
+    pub fn try_add_boxed_hook(&self, hook: Box<dyn OfflineHook>) -> Result<HookId, MemcgError> {
+        self.tree().hooks.try_add_boxed(hook).ok_or(MemcgError::NoMemory)
+    }
+
+    /// Removes a hook; one of another tree is none of this. A group that is going offline on another thread right now may still call
+    /// it. Without memory for a shorter list the hook is called no more, and dropped when the list changes next.
     pub fn remove_hook(&self, id: HookId) {
         self.tree().hooks.remove(id);
     }
@@ -139,23 +151,17 @@ impl MemcgTree {
     pub fn footprint(&self) -> Bytes {
         let tree = self.tree();
         let (groups, table) = tree.table.read().allocated();
-        let bytes = arc_size::<Tree>()
-            + groups * arc_size::<MemcgCore>()
+        let bytes = TryArc::<Tree>::BYTES
+            + groups * TryArc::<MemcgCore>::BYTES
             + table
             + tree.stock.allocated()
             + tree.hooks.allocated();
         Bytes::new(bytes as u64)
     }
 
-    fn tree(&self) -> &Arc<Tree> {
+    fn tree(&self) -> &TryArc<Tree> {
         &self.root.core().tree
     }
-}
-
-/// Bytes of an `Arc`'s allocation: the value behind two counters.
-pub(super) const fn arc_size<T>() -> usize {
-    let align = if align_of::<T>() > align_of::<usize>() { align_of::<T>() } else { align_of::<usize>() };
-    (2 * size_of::<usize>()).next_multiple_of(align) + size_of::<T>().next_multiple_of(align)
 }
 
 impl Default for MemcgTree {
@@ -171,7 +177,7 @@ impl Drop for MemcgTree {
         if crate::sync::unwinding() {
             return;
         }
-        let tree = Arc::clone(self.tree());
+        let tree = self.tree().clone();
         tree.stock.close();
         tree.hooks.clear();
         let groups = tree.table.write().close();
@@ -192,6 +198,10 @@ impl Tree {
         &self.table
     }
 
+    pub(super) fn hooks(&self) -> &Hooks {
+        &self.hooks
+    }
+
     pub(super) fn stock(&self) -> &Stock {
         &self.stock
     }
@@ -204,19 +214,19 @@ impl Tree {
         if parent.depth() >= Memcg::DEPTH_MAX {
             return Err(MemcgError::TooDeep);
         }
-        parent.core().tree.insert(Some(parent), name)
+        Tree::insert(&parent.core().tree, Some(parent), name)
     }
 
-    fn insert(self: &Arc<Self>, parent: Option<&Memcg>, name: &str) -> Result<Memcg, MemcgError> {
-        let id = self.table.write().reserve(parent, name)?;
+    fn insert(this: &TryArc<Self>, parent: Option<&Memcg>, name: &str) -> Result<Memcg, MemcgError> {
+        let id = this.table.write().reserve(parent, name)?;
         // The group is made without the lock.
         let Some(own_name) = try_str(name) else {
-            self.release(MemcgId::new(id), name);
+            this.release(MemcgId::new(id), name);
             return Err(MemcgError::NoMemory);
         };
         // From here on its drop gives the id back.
-        let memcg = Memcg::try_new(MemcgCore::new(Arc::clone(self), parent, MemcgId::new(id), own_name))?;
-        let linked = self.table.write().link(&memcg);
+        let memcg = Memcg::try_new(MemcgCore::new(this.clone(), parent, MemcgId::new(id), own_name))?;
+        let linked = this.table.write().link(&memcg);
         linked.map(|()| memcg)
     }
 

@@ -3,13 +3,13 @@
 use alloc::{boxed::Box, sync::Arc};
 
 use core::alloc::Layout;
-use lowwater_lru_core::fallible::{try_arc, try_str};
+use lowwater_lru_core::fallible::{try_arc, try_str, TryArc};
 use lowwater_lru_core::{NodeId, Occupancy};
 
 use super::entry::Entry;
 use super::options::Options;
 use super::registration::Registration;
-use super::seat::Seat;
+use super::seat::{Listener, Seat};
 use super::select::Caches;
 use super::Inner;
 use crate::error::AllocError;
@@ -43,14 +43,14 @@ use crate::shrinker::Shrinker;
 /// ```
 #[must_use = "a builder does nothing until `alloc`"]
 pub struct ShrinkerBuilder<'a> {
-    inner: &'a Arc<Inner>,
+    inner: &'a TryArc<Inner>,
     /// None: there was no memory for it.
     name: Option<Box<str>>,
     options: Options,
 }
 
 impl<'a> ShrinkerBuilder<'a> {
-    pub(super) fn new(inner: &'a Arc<Inner>, name: &str) -> Self {
+    pub(super) fn new(inner: &'a TryArc<Inner>, name: &str) -> Self {
         Self { inner, name: try_str(name), options: Options::default() }
     }
 
@@ -102,11 +102,11 @@ impl<'a> ShrinkerBuilder<'a> {
             self.inner.ids.lock().put(id);
             return Err(AllocError::NoMemory);
         };
-        let Some(seat) = try_arc(Seat::new(Arc::clone(&self.inner.map), key, self.options)) else {
+        let Some(seat) = TryArc::try_new(Seat::new(self.inner.map.clone(), key, self.options)) else {
             self.inner.close(key);
             return Err(AllocError::NoMemory);
         };
-        Ok(Prepared { claim: Claim { inner: Arc::clone(self.inner), seat }, name })
+        Ok(Prepared { claim: Claim { inner: self.inner.clone(), seat }, name })
     }
 }
 
@@ -118,8 +118,8 @@ impl core::fmt::Debug for ShrinkerBuilder<'_> {
 
 /// An id, its bits and its debts; given back clean (S17).
 pub(super) struct Claim {
-    pub(super) inner: Arc<Inner>,
-    seat: Arc<Seat>,
+    pub(super) inner: TryArc<Inner>,
+    seat: TryArc<Seat>,
 }
 
 impl Drop for Claim {
@@ -147,8 +147,21 @@ impl Prepared {
     ///
     /// The lists must have no more nodes than the registry, and groups of its tree only: nobody asks for objects elsewhere. What is
     /// told of a group of another tree is not listened to; of a node beyond the last, it stands for the last.
+    ///
+    /// Allocates the handle, and aborts where there is no memory, as `Arc::new` does; see [`try_occupancy`](Self::try_occupancy).
     pub fn occupancy(&self) -> Arc<dyn Occupancy> {
-        Arc::clone(&self.claim.seat) as Arc<dyn Occupancy>
+        self.try_occupancy().unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<Listener>()))
+    }
+
+    /// As [`occupancy`](Self::occupancy), for who can do without, and builds with an `Arc` that can say so
+    /// ([`fallible::try_arc`](lowwater_lru_core::fallible::try_arc)); elsewhere it aborts, too.
+    ///
+    /// # Errors
+    ///
+    /// [`AllocError::NoMemory`], where the build can tell.
+    pub fn try_occupancy(&self) -> Result<Arc<dyn Occupancy>, AllocError> {
+        let listener = try_arc(Listener(self.claim.seat.clone())).ok_or(AllocError::NoMemory)?;
+        Ok(listener)
     }
 
     /// Lets the shrinker be called; from any thread, from now until the registration is dropped.
@@ -167,7 +180,7 @@ impl Prepared {
     /// [`AllocError::NoMemory`]; the id is given back.
     pub fn try_register(self, shrinker: Arc<dyn Shrinker>) -> Result<Registration, AllocError> {
         let Self { claim, name } = self;
-        let (inner, seat) = (Arc::clone(&claim.inner), Arc::clone(&claim.seat));
+        let (inner, seat) = (claim.inner.clone(), claim.seat.clone());
         if !seat.options.memcg_aware {
             let nodes = if seat.options.numa_aware { inner.map.nodes() } else { 1 };
             for node in 0..nodes {
@@ -175,7 +188,7 @@ impl Prepared {
             }
         }
         let entry = Entry::new(name, seat, shrinker);
-        let entry = try_arc(entry).ok_or(AllocError::NoMemory)?;
+        let entry = TryArc::try_new(entry).ok_or(AllocError::NoMemory)?;
         // Publication comes last: whoever finds the entry finds it whole (S20).
         if !inner.publish(&entry) {
             return Err(AllocError::NoMemory);

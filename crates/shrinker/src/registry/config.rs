@@ -3,7 +3,6 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use lowwater_lru_core::fallible::try_arc;
 use lowwater_lru_core::topology::{Fixed, Topology};
 
 use crate::budget::{Fair, Policy};
@@ -35,7 +34,8 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct RegistryConfig {
     pub(crate) topology: Arc<dyn Topology>,
-    pub(crate) policy: Arc<dyn Policy>,
+    /// None: [`Fair`], which takes no memory.
+    policy: Option<Arc<dyn Policy>>,
     pub(crate) clock: Option<Arc<dyn Clock>>,
     pub(crate) direct_scan_max: u64,
     pub(crate) direct_time_max_ns: u64,
@@ -59,23 +59,22 @@ impl RegistryConfig {
         let clock = Some(Arc::new(crate::work::SystemClock::default()) as Arc<dyn Clock>);
         #[cfg(not(feature = "std"))]
         let clock = None;
-        Self::made(topology, Arc::new(Fair), clock)
+        Self::made(topology, clock)
     }
 
     /// As [`with_topology`](Self::with_topology), without a clock, for who can do without.
     ///
     /// # Errors
     ///
-    /// [`AllocError::NoMemory`].
+    /// None today: it allocates nothing.
     pub fn try_with_topology(topology: Arc<dyn Topology>) -> Result<Self, AllocError> {
-        let policy = try_arc(Fair).ok_or(AllocError::NoMemory)?;
-        Ok(Self::made(topology, policy, None))
+        Ok(Self::made(topology, None))
     }
 
-    fn made(topology: Arc<dyn Topology>, policy: Arc<dyn Policy>, clock: Option<Arc<dyn Clock>>) -> Self {
+    fn made(topology: Arc<dyn Topology>, clock: Option<Arc<dyn Clock>>) -> Self {
         Self {
             topology,
-            policy,
+            policy: None,
             clock,
             direct_scan_max: DIRECT_SCAN_MAX,
             direct_time_max_ns: DIRECT_TIME_MAX_NS,
@@ -86,8 +85,13 @@ impl RegistryConfig {
     /// Who scans how much.
     #[must_use]
     pub fn policy(mut self, policy: Arc<dyn Policy>) -> Self {
-        self.policy = policy;
+        self.policy = Some(policy);
         self
+    }
+
+    /// The policy that is used.
+    pub(crate) fn used_policy(&self) -> &dyn Policy {
+        self.policy.as_deref().unwrap_or(&Fair)
     }
 
     /// The clock for time bounds. Without one, only objects are bounded.

@@ -2,9 +2,9 @@
 
 use alloc::{boxed::Box, sync::Arc};
 
+use lowwater_lru_core::fallible::TryArc;
 use lowwater_lru_core::Bytes;
 
-use super::arc_bytes;
 use super::seat::Seat;
 use crate::callback::CallbackScope;
 use crate::control::ShrinkControl;
@@ -14,7 +14,7 @@ use crate::stats::Visited;
 /// What the registry keeps of a shrinker.
 pub(crate) struct Entry {
     pub(crate) name: Box<str>,
-    pub(super) seat: Arc<Seat>,
+    pub(super) seat: TryArc<Seat>,
     /// None while it is dropped.
     shrinker: Option<Arc<dyn Shrinker>>,
 }
@@ -23,13 +23,13 @@ pub(crate) struct Entry {
 pub(crate) struct Held {
     // Before `inside`: when the gate lets the closer go, or ends the claim, no thread that was inside has a handle on the
     // shrinker any more.
-    entry: Arc<Entry>,
+    entry: TryArc<Entry>,
     inside: Inside,
 }
 
 /// A thread inside a gate.
 struct Inside {
-    seat: Arc<Seat>,
+    seat: TryArc<Seat>,
     visited: Visited,
     // Last: a shrinker and a claim are dropped inside the scope.
     _scope: CallbackScope,
@@ -39,17 +39,17 @@ struct Inside {
 pub(crate) struct Panicked;
 
 impl Entry {
-    pub(crate) fn new(name: Box<str>, seat: Arc<Seat>, shrinker: Arc<dyn Shrinker>) -> Self {
+    pub(crate) fn new(name: Box<str>, seat: TryArc<Seat>, shrinker: Arc<dyn Shrinker>) -> Self {
         Self { name, seat, shrinker: Some(shrinker) }
     }
 
     /// Goes in, if the gate is open and the shrinker is well.
-    pub(crate) fn hold(self: &Arc<Self>) -> Option<Held> {
-        if self.is_aside() || !self.gate.enter() {
+    pub(crate) fn hold(this: &TryArc<Self>) -> Option<Held> {
+        if this.is_aside() || !this.gate.enter() {
             return None;
         }
-        let (seat, visited, _scope) = (Arc::clone(&self.seat), Visited::default(), CallbackScope::enter());
-        Some(Held { entry: Arc::clone(self), inside: Inside { seat, visited, _scope } })
+        let (seat, visited, _scope) = (this.seat.clone(), Visited::default(), CallbackScope::enter());
+        Some(Held { entry: this.clone(), inside: Inside { seat, visited, _scope } })
     }
 
     fn shrinker(&self) -> &dyn Shrinker {
@@ -58,7 +58,7 @@ impl Entry {
 
     /// Bytes allocated for it: this, its seat, its name; not the shrinker.
     pub(crate) fn bytes(&self) -> usize {
-        arc_bytes::<Self>() + arc_bytes::<Seat>() + self.name.len()
+        TryArc::<Self>::BYTES + TryArc::<Seat>::BYTES + self.name.len()
     }
 }
 

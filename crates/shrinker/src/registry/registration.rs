@@ -1,6 +1,6 @@
 //! The right to be called, and its end.
 
-use alloc::sync::Arc;
+use lowwater_lru_core::fallible::TryArc;
 
 use super::builder::Claim;
 use super::entry::Entry;
@@ -31,11 +31,11 @@ use crate::stats::ShrinkerStats;
 #[must_use = "dropping the registration ends it"]
 pub struct Registration {
     /// None once it has ended.
-    live: Option<(Arc<Entry>, Claim)>,
+    live: Option<(TryArc<Entry>, Claim)>,
 }
 
 impl Registration {
-    pub(super) fn new(entry: Arc<Entry>, claim: Claim) -> Self {
+    pub(super) fn new(entry: TryArc<Entry>, claim: Claim) -> Self {
         Self { live: Some((entry, claim)) }
     }
 
@@ -122,7 +122,7 @@ impl Registration {
         let Some((entry, claim)) = self.live.take() else { return };
         // First, while the claim holds the id: the slot may be another shrinker's as soon as the claim has ended.
         claim.inner.withdraw(&entry);
-        let seat = Arc::clone(&entry.seat);
+        let seat = entry.seat.clone();
         // The last handle on the shrinker that is ours, unless callbacks are in flight.
         drop(entry);
         let ended = seat.gate.close_later(claim);

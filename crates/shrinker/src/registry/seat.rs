@@ -2,8 +2,7 @@
 //!
 //! One allocation for what begins together. Lists may keep it beyond the end of the registration, and then report to nobody.
 
-use alloc::sync::Arc;
-
+use lowwater_lru_core::fallible::TryArc;
 use lowwater_lru_core::sync::atomic::{AtomicBool, Ordering};
 use lowwater_lru_core::{Memcg, NodeId, Occupancy};
 
@@ -13,7 +12,7 @@ use crate::map::{Key, Map};
 
 /// See the module. To the lists it is who hears of those that hold something, and sets their bits.
 pub(crate) struct Seat {
-    map: Arc<Map>,
+    map: TryArc<Map>,
     pub(crate) key: Key,
     pub(crate) options: Options,
     pub(crate) gate: Gate,
@@ -22,7 +21,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    pub(super) fn new(map: Arc<Map>, key: Key, options: Options) -> Self {
+    pub(super) fn new(map: TryArc<Map>, key: Key, options: Options) -> Self {
         Self { map, key, options, gate: Gate::default(), aside: AtomicBool::new(false) }
     }
 
@@ -39,8 +38,18 @@ impl Seat {
     }
 }
 
-impl Occupancy for Seat {
-    fn occupied(&self, memcg: &Memcg, node: NodeId) {
+impl Seat {
+    /// See [`Occupancy::occupied`].
+    pub(super) fn occupied(&self, memcg: &Memcg, node: NodeId) {
         self.map.set(self.options.memcg(memcg), self.options.node(node), self.key);
+    }
+}
+
+/// What lists have of a seat: a trait object that others share takes an `Arc`.
+pub(super) struct Listener(pub(super) TryArc<Seat>);
+
+impl Occupancy for Listener {
+    fn occupied(&self, memcg: &Memcg, node: NodeId) {
+        self.0.occupied(memcg, node);
     }
 }

@@ -128,7 +128,7 @@ fn start(nodes: u16) -> Option<Box<Lowwater>> {
     let config = RegistryConfig::try_with_topology(try_arc(Nodes(nodes))?).ok()?;
     let registry = Registry::try_with_config(&tree, config).ok()?;
     let prepared = registry.builder("objects").alloc().ok()?;
-    let objects = try_arc(ListLru::try_with_occupancy(prepared.occupancy()).ok()?)?;
+    let objects = try_arc(ListLru::try_with_occupancy(prepared.try_occupancy().ok()?).ok()?)?;
     let shrinker = try_arc(Objects(Arc::clone(&objects)))?;
     let registration = prepared.try_register(shrinker).ok()?;
     try_box(Lowwater { _registration: registration, objects, registry, tree })

@@ -212,28 +212,6 @@ fn handles_outlive_the_tree_and_count() {
     assert_eq!(a.parent().unwrap().usage(), b(7));
 }
 
-/// A tree and all its groups, hooks and stock must be freed with it, although they hold each other.
-#[test]
-#[cfg(feature = "std")]
-fn nothing_of_a_tree_is_left() {
-    struct Holds(Memcg);
-    impl OfflineHook for Holds {
-        fn offline(&self, _: &Memcg, parent: &Memcg) {
-            assert_eq!(*parent, self.0);
-        }
-    }
-    let tree = MemcgTree::new(2);
-    let a = tree.root().create("a").unwrap();
-    tree.add_hook(Arc::new(Holds(a.clone())));
-    for _ in 0..3 {
-        a.create("b").unwrap().offline().unwrap();
-        let _ = a.try_charge(b(10)).unwrap();
-    }
-    let weak = Arc::downgrade(&a.core().tree);
-    drop((a, tree));
-    assert_eq!(weak.strong_count(), 0);
-}
-
 #[test]
 fn memory_goes_back_when_groups_go() {
     let tree = MemcgTree::new(0);

@@ -1,0 +1,164 @@
+//! See [`TryArc`]. This file is compiled twice under loom: once with plain atomics for use, as every model clones handles and would
+//! pay for it, and once with loom's, for its own model check (`loom.rs`).
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::NonNull;
+
+use alloc::boxed::Box;
+
+use super::{AtomicUsize, Ordering};
+use crate::fallible::try_box;
+use crate::mutated;
+
+/// Handles of one value at most: far from where the count would wrap, whatever threads do meanwhile.
+const HANDLES_MAX: usize = isize::MAX as usize;
+
+/// An `Arc` that can say that there is no memory, which the standard library's cannot on a stable compiler: [`try_new`](Self::try_new).
+/// Of sized values only, without weak handles; one word of count instead of two.
+///
+/// # Invariants
+///
+/// 1. The count is the number of handles, those that were leaked among them; the value lives as long as it is not 0.
+/// 2. The pointer came from a `Box` that was leaked.
+pub struct TryArc<T>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
+
+struct Counted<T> {
+    handles: AtomicUsize,
+    value: T,
+}
+
+// SAFETY: a handle gives `&T` to the thread that has it, and the last one drops the value there.
+unsafe impl<T: Send + Sync> Send for TryArc<T> {}
+// SAFETY: who has a reference to a handle can clone it, so the same is needed as for `Send`.
+unsafe impl<T: Send + Sync> Sync for TryArc<T> {}
+
+impl<T> TryArc<T> {
+    /// Bytes of the allocation.
+    pub const BYTES: usize = size_of::<Counted<T>>();
+
+    /// `value` behind a first handle; none without memory, and then `value` is dropped.
+    pub fn try_new(value: T) -> Option<Self> {
+        let counted = try_box(Counted { handles: AtomicUsize::new(1), value })?;
+        Some(Self(NonNull::from(Box::leak(counted)), PhantomData))
+    }
+
+    /// Are both handles of one value?
+    #[inline]
+    pub fn ptr_eq(this: &Self, other: &Self) -> bool {
+        this.0 == other.0
+    }
+
+    #[inline]
+    fn counted(&self) -> &Counted<T> {
+        // SAFETY: the value lives as long as there is a handle (invariant 1), and this is one. Nobody has it mutably.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> Clone for TryArc<T> {
+    /// # Panics
+    ///
+    /// When there are [`isize::MAX`] handles, leaked ones, as no memory holds so many.
+    #[inline]
+    fn clone(&self) -> Self {
+        // Relaxed: the value lives for as long as this handle; the new one is given to others by what they share.
+        if self.counted().handles.fetch_add(1, Ordering::Relaxed) > HANDLES_MAX {
+            // Relaxed: as above.
+            self.counted().handles.fetch_sub(1, Ordering::Relaxed);
+            too_many();
+        }
+        Self(self.0, PhantomData)
+    }
+}
+
+#[cold]
+fn too_many() -> ! {
+    panic!("a value has too many handles: they are leaked")
+}
+
+impl<T> Drop for TryArc<T> {
+    #[inline]
+    fn drop(&mut self) {
+        let release = if mutated!("handle_dropped_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        // Release: meets the Acquire of the last one, so that all that was done with the value comes before its drop.
+        if self.counted().handles.fetch_sub(1, release) == 1 {
+            self.drop_value();
+        }
+    }
+}
+
+impl<T> TryArc<T> {
+    #[cold]
+    fn drop_value(&mut self) {
+        let acquire = if mutated!("last_handle_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
+        // Acquire: meets the Release of every handle that was dropped. A load and no fence, for who checks threads.
+        self.counted().handles.load(acquire);
+        // SAFETY: it came from a `Box` (invariant 2). The count was 1 and this was its handle, so nobody else has one, and nobody
+        // can get one (invariant 1).
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+impl<T> Deref for TryArc<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.counted().value
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for TryArc<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use alloc::sync::Arc;
+
+    #[test]
+    fn the_value_is_dropped_with_its_last_handle() {
+        let value = Arc::new(7);
+        let first = TryArc::try_new(Arc::clone(&value)).unwrap();
+        let second = first.clone();
+        assert!(TryArc::ptr_eq(&first, &second) && **first == 7);
+        assert!(!TryArc::ptr_eq(&first, &TryArc::try_new(Arc::clone(&value)).unwrap()));
+        drop(first);
+        assert_eq!((Arc::strong_count(&value), alloc::format!("{second:?}")), (2, "7".into()));
+        drop(second);
+        assert_eq!(Arc::strong_count(&value), 1);
+        assert_eq!(TryArc::<u64>::BYTES, 8 + size_of::<usize>());
+    }
+
+    #[test]
+    fn threads_that_clone_and_drop_leave_one_handle() {
+        let value = Arc::new(());
+        let handle = TryArc::try_new(Arc::clone(&value)).unwrap();
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                let handle = handle.clone();
+                s.spawn(move || (0..1_000).for_each(|_| drop(handle.clone())));
+            }
+        });
+        assert_eq!((handle.counted().handles.load(Ordering::Relaxed), Arc::strong_count(&value)), (1, 2));
+    }
+
+    #[test]
+    #[should_panic = "too many handles"]
+    fn the_count_does_not_wrap() {
+        let handle = TryArc::try_new(()).unwrap();
+        // As if so many had been leaked. The panic leaks the value: nobody can count back.
+        handle.counted().handles.store(HANDLES_MAX + 1, Ordering::Relaxed);
+        let handle = core::mem::ManuallyDrop::new(handle);
+        let count = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| (*handle).clone()));
+        assert_eq!(handle.counted().handles.load(Ordering::Relaxed), HANDLES_MAX + 1);
+        handle.counted().handles.store(1, Ordering::Relaxed);
+        drop(core::mem::ManuallyDrop::into_inner(handle));
+        std::panic::resume_unwind(count.unwrap_err());
+    }
+}

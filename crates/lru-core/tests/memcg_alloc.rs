@@ -1,0 +1,165 @@
+//! Groups, trees and hooks against an allocator that fails: whatever says that it returns an error without memory does so for each
+//! allocation in turn, on a stable compiler, and leaves nothing behind.
+
+#![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
+
+mod faulty;
+
+use faulty::{refused_after, ALLOCATED};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+
+use lowwater_lru_core::fallible::{try_box, TryArc};
+use lowwater_lru_core::{Bytes, HookId, Memcg, MemcgError, MemcgTree, OfflineHook};
+
+/// Holds a group of its tree: a cycle, which the end of the tree breaks.
+struct Counts(Arc<AtomicUsize>, Memcg);
+
+impl OfflineHook for Counts {
+    fn offline(&self, dying: &Memcg, _: &Memcg) {
+        assert!(dying.is_in_tree_of(&self.1));
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// Runs `f` with each of its allocations refused in turn, the last time with none. How many there are.
+fn each<R>(mut f: impl FnMut() -> R, mut check: impl FnMut(R, bool)) -> usize {
+    for nth in 0.. {
+        let (result, refused) = refused_after(nth, &mut f);
+        check(result, refused);
+        if !refused {
+            return nth;
+        }
+    }
+    unreachable!("it ends")
+}
+
+/// What a thread allocates once is no tree's.
+fn warm_up() {
+    let tree = MemcgTree::new(2);
+    let group = tree.root().create("first").unwrap();
+    let _ = group.try_charge(Bytes::new(1)).unwrap();
+    group.offline().unwrap();
+}
+
+#[test]
+fn l17_each_allocation_of_a_tree_may_fail() {
+    warm_up();
+    for slots in [0, 2] {
+        let before = ALLOCATED.get();
+        let allocations = each(
+            || MemcgTree::try_new(slots),
+            |tree, refused| {
+                match &tree {
+                    Ok(tree) => assert_eq!((tree.len(), refused), (1, false)),
+                    Err(error) => assert_eq!((*error, refused), (MemcgError::NoMemory, true)),
+                }
+                drop(tree);
+                assert_eq!(ALLOCATED.get(), before, "nothing is left");
+            },
+        );
+        // The tree, its root, the root's id and slot, and the stock.
+        assert!(allocations >= 4 + usize::from(slots > 0), "{allocations} allocations");
+    }
+}
+
+#[test]
+fn l17_each_allocation_of_a_group_may_fail() {
+    warm_up();
+    let tree = MemcgTree::new(0);
+    // More than a word of ids, so that all tables grow.
+    let mut groups = Vec::with_capacity(200);
+    for n in 0..200 {
+        let name = format!("group {n}");
+        let allocations = each(
+            || tree.root().create(&name),
+            |made, refused| match made {
+                Ok(group) => {
+                    assert!(!refused, "it says that there was memory for all");
+                    groups.push(group);
+                }
+                Err(error) => {
+                    assert_eq!((error, refused), (MemcgError::NoMemory, true));
+                    assert!(tree.root().child(&name).is_none(), "nothing is half made");
+                    assert_eq!(tree.len(), groups.len() + 1);
+                }
+            },
+        );
+        assert!(allocations >= 2, "itself and its name");
+        assert_eq!(groups[n].id().get(), n as u32 + 1, "an id that found no memory is given out again");
+    }
+}
+
+#[test]
+fn l17_each_allocation_of_a_hook_may_fail_and_a_removal_needs_none() {
+    warm_up();
+    let start = ALLOCATED.get();
+    {
+        let calls = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+        let tree = MemcgTree::new(0);
+        let group = tree.root().create("g").unwrap();
+        let mut ids: Vec<HookId> = Vec::with_capacity(3);
+        for (n, calls) in calls.iter().enumerate() {
+            let hook = || Counts(Arc::clone(calls), group.clone());
+            let shared: Arc<dyn OfflineHook> = Arc::new(hook());
+            let allocations = each(
+                || match n {
+                    1 => {
+                        let boxed = try_box(hook()).ok_or(MemcgError::NoMemory)?;
+                        tree.try_add_boxed_hook(boxed)
+                    }
+                    _ => tree.try_add_hook(Arc::clone(&shared)),
+                },
+                |id, refused| match id {
+                    Ok(id) => ids.push(id),
+                    Err(error) => assert_eq!((error, refused), (MemcgError::NoMemory, true)),
+                },
+            );
+            assert!(allocations >= 2, "a list and its count");
+        }
+        let ends = || {
+            calls.iter().for_each(|calls| calls.store(0, Relaxed));
+            group.create("ends").unwrap().offline().unwrap();
+            [0, 1, 2].map(|n: usize| calls[n].load(Relaxed))
+        };
+        assert_eq!(ends(), [1, 1, 1], "each once, however often it was tried");
+        // Of another tree: it is none of ours.
+        let other = MemcgTree::new(0);
+        let theirs = other.add_hook(Arc::new(Counts(Arc::clone(&calls[0]), other.root().clone())));
+        tree.remove_hook(theirs);
+        assert_eq!(ends(), [1, 1, 1]);
+        // Each with no memory at all.
+        for (n, expected) in [(1, [1, 0, 1]), (0, [0, 0, 1]), (2, [0, 0, 0])] {
+            let ((), _) = refused_after(0, || tree.root().remove_hook(ids[n]));
+            assert_eq!(ends(), expected);
+        }
+        tree.remove_hook(ids[0]);
+        let shared: Arc<dyn OfflineHook> = Arc::new(Counts(Arc::clone(&calls[0]), group.clone()));
+        tree.add_hook(shared);
+        assert_eq!(ends(), [1, 0, 0]);
+    }
+    assert_eq!(ALLOCATED.get(), start, "groups, hooks and tree hold each other, and are gone");
+}
+
+#[test]
+fn nothing_of_a_tree_is_left() {
+    warm_up();
+    let start = ALLOCATED.get();
+    let tree = MemcgTree::new(2);
+    let a = tree.root().create("a").unwrap();
+    tree.add_hook(Arc::new(Counts(Arc::default(), a.clone())));
+    for _ in 0..3 {
+        a.create("b").unwrap().offline().unwrap();
+        let _ = a.try_charge(Bytes::new(10)).unwrap();
+    }
+    drop((a, tree));
+    assert_eq!(ALLOCATED.get(), start);
+}
+
+#[test]
+fn a_counted_value_says_that_there_is_no_memory_and_is_dropped() {
+    let value = Arc::new(());
+    let (made, refused) = refused_after(0, || TryArc::try_new(Arc::clone(&value)));
+    assert!(made.is_none() && refused);
+    assert_eq!(Arc::strong_count(&value), 1);
+}

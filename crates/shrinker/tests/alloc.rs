@@ -1,0 +1,144 @@
+//! A registry against an allocator that fails: whatever says that it returns an error without memory does so for each allocation in
+//! turn, on a stable compiler, and leaves nothing behind.
+
+#![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
+
+#[path = "../../lru-core/tests/faulty/mod.rs"]
+mod faulty;
+
+use faulty::{refused_after, ALLOCATED};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+use lowwater_lru_core::topology::{Fixed, Topology};
+use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+use lowwater_shrinker::{
+    AllocError, Count, Job, Reclaim, Registry, RegistryConfig, Scan, Select, ShrinkControl, Shrinker, Work,
+};
+
+const N0: NodeId = NodeId::ZERO;
+
+struct Pool(AtomicU64);
+
+impl Shrinker for Pool {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        Count::Objects(self.0.load(Relaxed))
+    }
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        let freed = self.0.load(Relaxed).min(sc.nr_to_scan());
+        self.0.fetch_sub(freed, Relaxed);
+        sc.set_nr_scanned(freed);
+        Scan::Freed(freed)
+    }
+}
+
+fn pool(objects: u64) -> Arc<Pool> {
+    Arc::new(Pool(AtomicU64::new(objects)))
+}
+
+/// What a thread and a tree allocate once are no registry's.
+fn warm_up() -> MemcgTree {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 1);
+    let registration = registry.builder("first").alloc().unwrap().register(pool(1));
+    registry.drop_caches();
+    drop(registration);
+    tree
+}
+
+#[test]
+fn each_allocation_of_a_registry_may_fail() {
+    let tree = warm_up();
+    for nodes in [1, 3] {
+        let topology: Arc<dyn Topology> = Arc::new(Fixed::new(nodes));
+        for nth in 0.. {
+            let (start, footprint) = (ALLOCATED.get(), tree.footprint());
+            let (made, refused) = refused_after(nth, || {
+                let config = RegistryConfig::try_with_topology(Arc::clone(&topology))?;
+                Registry::try_with_config(&tree, config)
+            });
+            match &made {
+                Ok(registry) => assert_eq!((registry.nodes(), refused), (nodes, false)),
+                Err(error) => assert_eq!((error, refused), (&AllocError::NoMemory, true)),
+            }
+            drop(made);
+            assert_eq!((ALLOCATED.get(), tree.footprint()), (start, footprint), "nothing is left of allocation {nth}");
+            if !refused {
+                assert!(nth >= 7, "{nth} allocations");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn each_allocation_of_a_shrinker_may_fail() {
+    let tree = warm_up();
+    let registry = Registry::new(&tree, 1);
+    // Tables grow on the way.
+    let mut kept = Vec::with_capacity(100);
+    for n in 0..100_u32 {
+        let shrinker = pool(10);
+        for nth in 0.. {
+            let (prepared, refused) = refused_after(nth, || registry.builder("a name of its own").alloc());
+            match prepared {
+                Ok(prepared) => {
+                    assert!(!refused && nth >= 2, "{nth} allocations");
+                    assert_eq!(prepared.id().get(), n, "the ids of those that found no memory are free");
+                    break;
+                }
+                Err(error) => assert_eq!((error, refused), (AllocError::NoMemory, true)),
+            }
+        }
+        for nth in 0.. {
+            let prepared = registry.builder("a name of its own").alloc().unwrap();
+            let handle: Arc<dyn Shrinker> = Arc::clone(&shrinker) as Arc<_>;
+            let (registration, refused) = refused_after(nth, || prepared.try_register(handle));
+            match registration {
+                Ok(registration) => {
+                    assert!(!refused && nth >= 1);
+                    assert_eq!((registration.id().get(), registration.name()), (n, "a name of its own"));
+                    kept.push((registration, shrinker));
+                    break;
+                }
+                Err(error) => {
+                    assert_eq!((error, refused), (AllocError::NoMemory, true));
+                    assert_eq!(Arc::strong_count(&shrinker), 1, "the shrinker is its owner's again");
+                    assert_eq!(registry.snapshot().shrinkers.len(), n as usize);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reclaim_without_any_memory_ends_and_loses_nothing() {
+    let tree = warm_up();
+    let group = tree.root().create("g").unwrap();
+    for nth in 0.. {
+        let registry = Registry::new(&tree, 1);
+        let prepared = registry.builder("pool").alloc().unwrap();
+        let occupancy = prepared.occupancy();
+        let shrinker = pool(3_000);
+        let registration = prepared.register(Arc::clone(&shrinker) as Arc<_>);
+        let ((), refused) = refused_after(nth, || {
+            // From here on nothing that is called may abort: this is what runs because there is no memory.
+            occupancy.occupied(&group, N0);
+            registry.shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
+            registry.direct_reclaim(&group, Reclaim::FOREGROUND, &|| shrinker.0.load(Relaxed) < 2_500);
+            registry.pay_debts(&group, N0, &mut Work::unlimited());
+            registry.reclaim_selected(&Select::all().memcg(&group), Bytes::new(10));
+            Job::new(group.clone(), Bytes::ZERO).step(&registry, N0, 10);
+            registry.sweep();
+        });
+        // What there was no memory to note is found again.
+        registry.drop_caches();
+        assert_eq!(shrinker.0.load(Relaxed), 0, "allocation {nth}");
+        drop(registration);
+        assert_eq!(Arc::strong_count(&shrinker), 1);
+        if !refused {
+            assert!(nth >= 5, "{nth} allocations");
+            return;
+        }
+    }
+}
