@@ -185,7 +185,7 @@ impl Settled<'_> {
     /// there, and more than were kept of it; then the group's oldest beyond `probation`, of which those that were asked for again are
     /// kept; then the kept.
     pub fn trim_group(&self, probation: u64, kept: u64, directory: u64) {
-        let (memcg, node, room) = (&self.dentry.memcg, self.dentry.node, probation + kept);
+        let (memcg, node, room) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(kept));
         let mut over = (self.on_probation() + self.sb.kept.count_one(memcg, node)).saturating_sub(room);
         if over < trim_batch(probation) {
             return;

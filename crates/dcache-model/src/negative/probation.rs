@@ -71,7 +71,7 @@ impl NegativePolicy for Probation {
 
     fn settled(&self, negative: &Settled<'_>) {
         let (probation, kept) = self.shares(negative.positives());
-        negative.recall(probation + kept);
+        negative.recall(probation.saturating_add(kept));
         negative.trim_group(probation, kept, (probation / self.probation_per_directory.max(1)).max(1));
     }
 
@@ -83,7 +83,7 @@ impl NegativePolicy for Probation {
 
     fn bound(&self, situation: Situation) -> Option<u64> {
         let (probation, kept) = self.shares(situation.positives);
-        Some(probation + trim_batch(probation) + kept)
+        Some(probation.saturating_add(trim_batch(probation)).saturating_add(kept))
     }
 }
 

@@ -1,0 +1,165 @@
+//! Safe programs that do what they should not: leaked entries and mounts, late destructors, policies without measure.
+
+#![cfg(not(lowwater_loom))]
+#![forbid(unsafe_code)]
+
+use lowwater_dcache_model::backend::Memory;
+use lowwater_dcache_model::negative::{PerDirectory, Probation, Settled, Situation, ThreeInARow};
+use lowwater_dcache_model::{Dcache, Mount, NegativePolicy};
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::{Memcg, MemcgTree, NodeId};
+use lowwater_shrinker::{Progress, Reclaim, Registry, Work};
+use std::cell::RefCell;
+use std::sync::Arc;
+
+fn world(policy: impl NegativePolicy + 'static) -> (MemcgTree, Registry, Dcache) {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 1);
+    let dcache = Dcache::builder().buckets(64).policy(policy).topology(Arc::new(Fixed::new(1))).build();
+    (tree, registry, dcache)
+}
+
+fn mount(dcache: &Dcache, registry: &Registry, group: &Memcg) -> Mount {
+    dcache.mount(Arc::new(Memory::new()), registry, group).unwrap()
+}
+
+fn fill(mount: &Mount, names: usize) {
+    for n in 0..names {
+        drop(mount.create(format!("/file-{n}").as_bytes()).unwrap());
+        assert!(mount.lookup(format!("/missing-{n}").as_bytes()).unwrap().is_none());
+    }
+}
+
+#[test]
+fn s12_an_empty_mount_is_asked_once_more_and_then_not_until_it_holds_something() {
+    let (tree, registry, dcache) = world(Probation::default());
+    let mount = mount(&dcache, &registry, tree.root());
+    let pass = || registry.shrink(tree.root(), NodeId::ZERO, 0, Reclaim::KSWAPD, &mut Work::unlimited());
+    fill(&mount, 100);
+    // Second chances go, then the names.
+    for _ in 0..4 {
+        registry.drop_caches();
+    }
+    assert_eq!(registry.snapshot().live_pairs, 0, "it says that it is empty");
+    assert_eq!(pass(), Progress::default(), "nobody is asked");
+    assert!(mount.lookup(b"/another").unwrap().is_none());
+    assert!(pass().callbacks > 0);
+}
+
+#[test]
+fn an_entry_or_a_mount_that_is_leaked_hides_nothing_of_the_next() {
+    if std::env::var_os("LOWWATER_SANITIZER").is_some() {
+        return println!("skipped: it leaks by intent");
+    }
+    for leak_the_mount in [false, true] {
+        let (tree, registry, dcache) = world(Probation::default());
+        let first = mount(&dcache, &registry, tree.root());
+        fill(&first, 10);
+        drop(first.mkdir(b"/dir").unwrap());
+        std::mem::forget(first.create(b"/dir/leaked").unwrap());
+        std::mem::forget(first.lookup(b"/file-3").unwrap());
+        if leak_the_mount {
+            std::mem::forget(first);
+        } else {
+            // Ends, though two names are in use for ever.
+            drop(first);
+        }
+        let second = mount(&dcache, &registry, tree.root());
+        fill(&second, 10);
+        assert!(second.lookup(b"/dir").unwrap().is_none());
+        assert!(second.lookup(b"/file-3").unwrap().is_some());
+        while registry.drop_caches() > 0 {}
+        second.assert_valid();
+        drop(second);
+        drop((dcache, registry));
+        drop(tree);
+    }
+}
+
+/// Trims to nothing, with every number.
+#[derive(Debug)]
+struct Greedy;
+
+impl NegativePolicy for Greedy {
+    fn name(&self) -> &'static str {
+        "greedy"
+    }
+    fn apart(&self) -> bool {
+        true
+    }
+    fn settled(&self, negative: &Settled<'_>) {
+        negative.trim_group(u64::MAX, u64::MAX, u64::MAX);
+        negative.trim_group(u64::MAX, 1, 0);
+        negative.recall(u64::MAX);
+        negative.trim_chain(0);
+        negative.trim_chain(usize::MAX);
+        negative.trim_directory(usize::MAX);
+        negative.trim_directory(0);
+        negative.trim_group(0, 0, 0);
+        negative.trim_group(0, 0, u64::MAX);
+        negative.recall(0);
+    }
+    fn bound(&self, _: Situation) -> Option<u64> {
+        Some(1)
+    }
+}
+
+#[test]
+fn a_policy_without_measure_ends_and_kills_no_positive() {
+    let (tree, registry, dcache) = world(Greedy);
+    let mount = mount(&dcache, &registry, tree.root());
+    fill(&mount, 500);
+    assert!(dcache.statistics().nr_negative <= 1);
+    assert_eq!(dcache.statistics().nr_unused - dcache.statistics().nr_negative, 500);
+    mount.assert_valid();
+}
+
+#[test]
+fn floors_without_measure_mean_no_bound() {
+    for (probation_floor, kept_floor) in [(u64::MAX, u64::MAX), (u64::MAX, 5), (5, u64::MAX)] {
+        let policy = Probation { probation_floor, kept_floor, ..Probation::default() };
+        assert_eq!(policy.bound(Situation { buckets: 64, positives: 0, directories: 1 }), Some(u64::MAX));
+        let (tree, registry, dcache) = world(policy);
+        let mount = mount(&dcache, &registry, tree.root());
+        fill(&mount, 500);
+        assert_eq!(dcache.statistics().nr_negative, 500, "{policy:?}");
+    }
+    let zeros = Probation {
+        probation_floor: 0,
+        kept_floor: 0,
+        positives_per_probation: 0,
+        positives_per_kept: 0,
+        probation_per_directory: 0,
+    };
+    for policy in [Box::new(zeros) as Box<dyn NegativePolicy>, Box::new(PerDirectory(0)), Box::new(ThreeInARow)] {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::new(&tree, 1);
+        let dcache = Dcache::builder().buckets(0).boxed_policy(policy).topology(Arc::new(Fixed::new(1))).build();
+        let mount = mount(&dcache, &registry, tree.root());
+        fill(&mount, 100);
+        mount.assert_valid();
+    }
+}
+
+#[test]
+fn a_mount_works_in_the_destructor_of_a_thread_local() {
+    struct Late(Mount, Registry, #[expect(dead_code, reason = "it goes last")] MemcgTree);
+    impl Drop for Late {
+        fn drop(&mut self) {
+            fill(&self.0, 50);
+            assert!(self.0.lookup(b"/file-7").unwrap().is_some());
+            assert!(self.1.drop_caches() > 0);
+            self.0.unlink(b"/late").unwrap_err();
+        }
+    }
+    thread_local! { static LATE: RefCell<Option<Late>> = const { RefCell::new(None) } }
+    std::thread::spawn(|| {
+        LATE.with(|late| drop(late.borrow_mut().take()));
+        let (tree, registry, dcache) = world(Probation::default());
+        let mount = mount(&dcache, &registry, tree.root());
+        drop(mount.create(b"/early").unwrap());
+        LATE.with(|late| *late.borrow_mut() = Some(Late(mount, registry, tree)));
+    })
+    .join()
+    .unwrap();
+}
