@@ -1,4 +1,5 @@
-//! An empty cache says that it is empty: a pass asks it once more, and then not until it holds something (S12).
+//! An empty cache says that it is empty: a pass asks it once more, and then not until it holds
+//! something (S12).
 
 use lowwater::{Bytes, Cache, NodeId, Runtime};
 use lowwater_shrinker::{Progress, Reclaim, Work};

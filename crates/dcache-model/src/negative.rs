@@ -52,9 +52,10 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// The most negatives that one group on one node keeps at rest, in a cache of `buckets` that holds `positives` and in which
     /// negatives are spread over `directories`; `None` for no bound. Threads add one each while they work.
     ///
-    /// Where the bound falls below what is there, as positives go, no lookup pays for all of it: each that adds a negative kills more
-    /// than one, up to a small constant (32 in [`Probation`], 2 in [`ThreeInARow`]), until the bound holds. Without new negatives the
-    /// rest stays until there is pressure, which takes negatives first where they are kept apart.
+    /// Where the bound falls below what is there, as positives go, no lookup pays for all of it:
+    /// each that adds a negative kills more than one, up to a small constant (32 in [`Probation`],
+    /// 2 in [`ThreeInARow`]), until the bound holds. Without new negatives the rest stays until
+    /// there is pressure, which takes negatives first where they are kept apart.
     fn bound(&self, situation: Situation) -> Option<u64>;
 }
 
@@ -82,8 +83,9 @@ const LOOKS: u64 = 8;
 const REMEMBERED: u32 = 16;
 /// A group is trimmed when it is this much over its room, or as much as may be on probation if that is less, so that the walk pays.
 const TRIM_BATCH: u64 = 32;
-/// Negatives that one lookup pays with at most: what is over beyond that is left to those that follow, so that none pays for all of
-/// a room that was lost at once. More than one, so that it comes to an end: each adds one itself.
+/// Negatives that one lookup pays with at most: what is over beyond that is left to those that
+/// follow, so that none pays for all of a room that was lost at once. More than one, so that it
+/// comes to an end: each adds one itself.
 const TRIM_MAX: u64 = 32;
 
 /// How much that is.
@@ -93,7 +95,8 @@ fn trim_batch(probation: u64) -> u64 {
 
 impl Settled<'_> {
     /// Follows its hash chain from the younger to the older, as long as there is one unused negative behind the other that nobody
-    /// asked for again; `keep` of them stay, up to two more are killed: rows may have grown together when what stood between them
+    /// asked for again; `keep` of them stay, up to two more are killed: rows may have grown
+    /// together when what stood between them
     /// went, and shrink again with each new name. O(keep + length of the chain up to them).
     pub fn trim_chain(&self, keep: usize) {
         let victims = {
@@ -180,10 +183,11 @@ impl Settled<'_> {
         }
     }
 
-    /// Trims the group's negatives on this node towards `probation + kept` when there are some more; kills 32 at most, and leaves the
-    /// rest to the lookups that follow. First those on probation in the directory of the new one, if that has more than `directory`
-    /// there, and more than were kept of it; then the group's oldest beyond `probation`, of which those that were asked for again are
-    /// kept; then the kept.
+    /// Trims the group's negatives on this node towards `probation + kept` when there are some
+    /// more; kills 32 at most, and leaves the rest to the lookups that follow. First those on
+    /// probation in the directory of the new one, if that has more than `directory` there, and more
+    /// than were kept of it; then the group's oldest beyond `probation`, of which those that were
+    /// asked for again are kept; then the kept.
     pub fn trim_group(&self, probation: u64, kept: u64, directory: u64) {
         let (memcg, node, room) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(kept));
         let mut over = (self.on_probation() + self.sb.kept.count_one(memcg, node)).saturating_sub(room);

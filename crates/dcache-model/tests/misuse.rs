@@ -1,4 +1,5 @@
-//! Safe programs that do what they should not: leaked entries and mounts, late destructors, policies without measure.
+//! Safe programs that do what they should not: leaked entries and mounts, late destructors,
+//! policies without measure.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]

@@ -1,9 +1,12 @@
 //! Memory that may not be there: what `alloc` aborts on, said instead.
 //!
 //! Everything that this crate and the shrinker crate allocate on a path that a kernel can reach goes through here, or through a
-//! `try_reserve` just before. What they count references of themselves is behind a [`TryArc`]. Where a trait object is to be shared
-//! with others it takes an [`Arc`], which cannot fail on std's stable channel: [`try_arc`] is for those who make one, and can where
-//! the library is built from source anyway and `--cfg lowwater_try_arc` says so, as kernels do; elsewhere it aborts as `Arc::new` does.
+//! `try_reserve` just before. What they count references of themselves is behind a [`TryArc`].
+//! Where a trait object is to be shared
+//! with others it takes an [`Arc`], which cannot fail on std's stable channel: [`try_arc`] is for
+//! those who make one, and can where
+//! the library is built from source anyway and `--cfg lowwater_try_arc` says so, as kernels do;
+//! elsewhere it aborts as `Arc::new` does.
 
 use crate::sync::Arc;
 use alloc::alloc::alloc;

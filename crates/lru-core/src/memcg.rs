@@ -287,7 +287,8 @@ impl Memcg {
         Tree::offline(self)
     }
 
-    /// Removes a hook of this group's tree, as [`MemcgTree::remove_hook`], for who keeps groups and not the tree.
+    /// Removes a hook of this group's tree, as [`MemcgTree::remove_hook`], for who keeps groups and
+    /// not the tree.
     pub fn remove_hook(&self, id: HookId) {
         self.tree().hooks().remove(id);
     }

@@ -1,5 +1,6 @@
-//! Groups, trees and hooks against an allocator that fails: whatever says that it returns an error without memory does so for each
-//! allocation in turn, on a stable compiler, and leaves nothing behind.
+//! Groups, trees and hooks against an allocator that fails: whatever says that it returns an error
+//! without memory does so for each allocation in turn, on a stable compiler, and leaves nothing
+//! behind.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -22,7 +23,8 @@ impl OfflineHook for Counts {
     }
 }
 
-/// Runs `f` with each of its allocations refused in turn, the last time with none. How many there are.
+/// Runs `f` with each of its allocations refused in turn, the last time with none. How many there
+/// are.
 fn each<R>(mut f: impl FnMut() -> R, mut check: impl FnMut(R, bool)) -> usize {
     for nth in 0.. {
         let (result, refused) = refused_after(nth, &mut f);

@@ -58,7 +58,8 @@ pub(crate) fn reclaim(inner: &Inner, memcg: &Memcg, flags: Reclaim, done: &dyn F
     }
     let mut idle = 0;
     let mut recheck = Recheck::default();
-    // Ends: each lap frees something, or is one of the few that may not, or of the few in which a group may end.
+    // Ends: each lap frees something, or is one of the few that may not, or of the few in which a
+    // group may end.
     loop {
         if let Some(bound) = work.bound() {
             return outcome(total, bound.into());

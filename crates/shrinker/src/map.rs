@@ -31,7 +31,8 @@
 //!
 //! # Lock order
 //!
-//! Shard, then index shard, then summary; debts of a unit are a leaf under the shard; the root is a leaf, under none. Nobody's code runs under any of them,
+//! Shard, then index shard, then summary; debts of a unit are a leaf under the shard; the root is a
+//! leaf, under none. Nobody's code runs under any of them,
 //! and no group handle is dropped there: the last one locks the tree.
 //!
 //! # Orderings
@@ -135,7 +136,8 @@ impl Map {
         Some(Self { nodes, index, ends: Ends::default(), root: Mutex::new(None) })
     }
 
-    /// From here on only groups of this tree are known. In another one the same ids mean other groups.
+    /// From here on only groups of this tree are known. In another one the same ids mean other
+    /// groups.
     pub(crate) fn belong_to(&self, root: &Memcg) {
         *self.root.lock() = Some(root.clone());
     }
@@ -218,7 +220,8 @@ impl Map {
     #[cold]
     fn set_slow(&self, memcg: &Memcg, node: NodeId, key: Key) -> Tried {
         if self.root.lock().as_ref().is_some_and(|root| !memcg.is_in_tree_of(root)) {
-            // Its unit would be taken for that of our group of the same id, whose lists nobody would look at.
+            // Its unit would be taken for that of our group of the same id, whose lists nobody
+            // would look at.
             return Tried::Done;
         }
         let on_node = self.node(node);
@@ -268,7 +271,8 @@ impl Map {
         }
     }
 
-    /// Clears a bit on a node that exists. The caller counts again after it, and [`set`](Self::set)s it again if that does not say "empty", or
+    /// Clears a bit on a node that exists. The caller counts again after it, and
+    /// [`set`](Self::set)s it again if that does not say "empty", or
     /// else calls [`settle`](Self::settle). Says whether that was the last bit in its word.
     pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
         let mut last = false;

@@ -195,7 +195,8 @@ impl Round<'_> {
     }
 }
 
-/// A round came past a group: if that is dying, its objects may have moved to where the round has been.
+/// A round came past a group: if that is dying, its objects may have moved to where the round has
+/// been.
 pub(crate) fn note_end(map: &Map, memcg: &Memcg) {
     if !memcg.is_online() {
         map.ends().met_dying();

@@ -181,7 +181,8 @@ impl Registry {
     /// unless priority is 0 and nothing could be freed elsewhere. A pass that `work` cuts short is taken up there by the next.
     ///
     /// O(pairs that may hold something), whatever the number of groups and shrinkers. Does nothing when `root` is offline
-    /// (S19) or a group of another tree, when there is no such node, or the thread is inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    /// (S19) or a group of another tree, when there is no such node, or the thread is inside a
+    /// callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "shrink_slab")]
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         self.shrink_selected(&Select::all().memcg(root).node(node), priority, flags, work)
@@ -189,8 +190,9 @@ impl Registry {
 
     /// Frees all that can be freed, in every group and on every node, protected or not. Says how many objects.
     ///
-    /// Goes round again as long as it pays, or as groups end meanwhile and their objects move; a bounded number of times, so it
-    /// ends beside a thread that fills the caches, or makes and ends groups, as fast (S22).
+    /// Goes round again as long as it pays, or as groups end meanwhile and their objects move; a
+    /// bounded number of times, so it ends beside a thread that fills the caches, or makes and ends
+    /// groups, as fast (S22).
     #[doc(alias = "drop_slab")]
     pub fn drop_caches(&self) -> u64 {
         self.drop_selected(&Select::all())
@@ -316,7 +318,9 @@ impl Registry {
     }
 
     /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is O(live pairs) (S25), whatever
-    /// the number of groups. Exact; without the shrinkers themselves, the handles that [`Prepared::occupancy`] gave out, what the configuration brought along, and what threads inside
+    /// the number of groups. Exact; without the shrinkers themselves, the handles that
+    /// [`Prepared::occupancy`] gave out, what the configuration brought along, and what threads
+    /// inside
     /// callbacks take.
     pub fn footprint(&self) -> Bytes {
         let inner = &self.inner;
@@ -344,7 +348,8 @@ impl Registry {
     }
 }
 
-/// Goes round while it pays: the n-th round must free at least 2^n objects to be followed by another, unless a group ended in it.
+/// Goes round while it pays: the n-th round must free at least 2^n objects to be followed by
+/// another, unless a group ended in it.
 pub(crate) fn drop_all(ends: &Ends, mut round: impl FnMut() -> u64) -> u64 {
     let mut total = 0_u64;
     let mut recheck = Recheck::default();
@@ -376,7 +381,8 @@ impl Inner {
         Entry::hold(slots.get(id as usize)?.as_ref()?)
     }
 
-    /// Is this a group that can be reclaimed from, on a node that there is? Not a group of another tree, whose id means another here.
+    /// Is this a group that can be reclaimed from, on a node that there is? Not a group of another
+    /// tree, whose id means another here.
     pub(crate) fn knows(&self, root: &Memcg, node: NodeId) -> bool {
         root.is_online() && root.is_in_tree_of(&self.root) && node.index() < self.map.nodes()
     }

@@ -1,7 +1,7 @@
 //! One visit: a shrinker is asked how much it holds for a group on a node, and scans its part in batches.
 //!
 //! ```text
-//!     count  --Empty-->    clear bit, fence, count again, set again unless Empty (0 objects: see `Count::Objects`)
+//!     count  --Empty-->    clear bit, fence, count again, set again unless Empty (or 0)
 //!            --Unknown-->  leave the bit, come again
 //!            --n-->        take debt, plan, scan batch by batch, put the debt back; all freed? as for Empty
 //! ```

@@ -65,9 +65,9 @@ pub enum Count {
     Unknown,
     /// So many objects.
     ///
-    /// `Objects(0)` is [`Count::Empty`] from a shrinker that is memcg-aware: it was asked because its lists told of something, and
-    /// they tell again. From one that is not, which is asked from the start and may have nothing that tells, it is
-    /// [`Count::Unknown`].
+    /// `Objects(0)` is [`Count::Empty`] from a shrinker that is memcg-aware: it was asked because
+    /// its lists told of something, and they tell again. From one that is not, which is asked from
+    /// the start and may have nothing that tells, it is [`Count::Unknown`].
     Objects(u64),
 }
 

@@ -37,9 +37,12 @@ pub enum Bound {
     Time,
 }
 
-/// A bound on work, used up as it is done. It is looked at before every call of a shrinker, and no call is asked for more objects
-/// than are left: objects pass it only where a shrinker looks at more than it is asked for, in the last call, and time by one
-/// callback. Time counts from the first call on: a thread that was kept waiting before it still gets one
+/// A bound on work, used up as it is done. It is looked at before every call of a shrinker, and no
+/// call is asked for more objects
+/// than are left: objects pass it only where a shrinker looks at more than it is asked for, in the
+/// last call, and time by one
+/// callback. Time counts from the first call on: a thread that was kept waiting before it still
+/// gets one
 /// shrinker asked.
 ///
 /// ```
@@ -70,7 +73,8 @@ impl<'a> Work<'a> {
         Self::objects(u64::MAX)
     }
 
-    /// At most `scan_max` objects looked at, but for what the last call looks at beyond what it is asked for.
+    /// At most `scan_max` objects looked at, but for what the last call looks at beyond what it is
+    /// asked for.
     pub const fn objects(scan_max: u64) -> Self {
         Self { scan_left: scan_max, until: None, enough: None, begun: false, now_ns: 0 }
     }

@@ -1,5 +1,5 @@
-//! A registry against an allocator that fails: whatever says that it returns an error without memory does so for each allocation in
-//! turn, on a stable compiler, and leaves nothing behind.
+//! A registry against an allocator that fails: whatever says that it returns an error without
+//! memory does so for each allocation in turn, on a stable compiler, and leaves nothing behind.
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
@@ -122,7 +122,8 @@ fn reclaim_without_any_memory_ends_and_loses_nothing() {
         let shrinker = pool(3_000);
         let registration = prepared.register(Arc::clone(&shrinker) as Arc<_>);
         let ((), refused) = refused_after(nth, || {
-            // From here on nothing that is called may abort: this is what runs because there is no memory.
+            // From here on nothing that is called may abort: this is what runs because there is no
+            // memory.
             occupancy.occupied(&group, N0);
             registry.shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
             registry.direct_reclaim(&group, Reclaim::FOREGROUND, &|| shrinker.0.load(Relaxed) < 2_500);

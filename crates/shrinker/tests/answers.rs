@@ -1,5 +1,5 @@
-//! What a shrinker answers that it should not: 0 objects, more than there are, progress that is none, refusal for ever. Each call
-//! ends (S21), and no other shrinker goes without.
+//! What a shrinker answers that it should not: 0 objects, more than there are, progress that is
+//! none, refusal for ever. Each call ends (S21), and no other shrinker goes without.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]
@@ -139,7 +139,8 @@ fn s21_a_liar_ends_and_takes_no_others_turn() {
         for (lie, scan) in LIES {
             let config = || RegistryConfig::new(1).direct_time_max_ns(u64::MAX);
             let says = || format!("{lie}, of {counted}");
-            // A pass with a bound: what the liar uses up is its own turn, and the next pass begins after it.
+            // A pass with a bound: what the liar uses up is its own turn, and the next pass begins
+            // after it.
             let (_tree, registry, [_liar, (honest, _held)]) = beside(scan, move || counted, config());
             for _ in 0..3 {
                 let mut work = Work::objects(4_096);
@@ -156,7 +157,8 @@ fn s21_a_liar_ends_and_takes_no_others_turn() {
                 assert!(call < 199, "{}: direct reclaim, {} left", says(), honest.total());
             }
 
-            // Debts in the background, and then a drop, of one that does not hold millions of calls.
+            // Debts in the background, and then a drop, of one that does not hold millions of
+            // calls.
             let (_tree, registry, [liar, (honest, _held)]) = beside(scan, move || counted.min(1_000), config());
             pass(&registry, 3, Reclaim::FOREGROUND);
             registry.pay_debts(registry.root(), N0, &mut Work::objects(1 << 16));

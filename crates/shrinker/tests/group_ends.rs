@@ -1,5 +1,6 @@
-//! Groups that end while reclaim goes round: their objects move to a parent that may have been visited already, so a round in
-//! which a group ended is no proof that nothing is left. Each verdict that needs a whole round is held here, and its bound.
+//! Groups that end while reclaim goes round: their objects move to a parent that may have been
+//! visited already, so a round in which a group ended is no proof that nothing is left. Each
+//! verdict that needs a whole round is held here, and its bound.
 
 #![cfg(not(lowwater_loom))]
 #![forbid(unsafe_code)]
@@ -28,7 +29,8 @@ fn a_drop_frees_what_moves_behind_it_to_a_parent() {
     for every in [false, true] {
         let (tree, registry, shelf, _registration) = one_shelf();
         shelf.add(tree.root(), N0, 1);
-        // The root is visited first. Its one object goes; when the next group, which is empty, is counted, the child ends.
+        // The root is visited first. Its one object goes; when the next group, which is empty, is
+        // counted, the child ends.
         let empty = tree.root().create("empty").unwrap();
         let child = tree.root().create("child").unwrap();
         shelf.add(&empty, N0, 1);
@@ -169,8 +171,8 @@ fn direct_reclaim_and_a_job_give_up_although_groups_end_all_the_time() {
     assert_eq!(job.step(&registry, N0, u64::MAX), Step::Exhausted);
 }
 
-/// Steps of a job at the root, of whose own objects none can go, until it gives up. In step `ends_in` the child ends, whose 1,000
-/// objects are not spoken of before.
+/// Steps of a job at the root, of whose own objects none can go, until it gives up. In step
+/// `ends_in` the child ends, whose 1,000 objects are not spoken of before.
 fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
     let (tree, registry, shelf, _registration) = shelf_on(1, Shelf::of_bytes(1));
     let child = tree.root().create("child").unwrap();

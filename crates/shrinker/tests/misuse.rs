@@ -1,6 +1,7 @@
-//! Safe programs that do what they should not: groups of another tree, nodes that do not exist, handles that are leaked or dropped
-//! late, callbacks that call back, policies that lie. Nothing hangs, nothing panics but what is documented to, and nobody else's
-//! objects are hidden from reclaim.
+//! Safe programs that do what they should not: groups of another tree, nodes that do not exist,
+//! handles that are leaked or dropped late, callbacks that call back, policies that lie. Nothing
+//! hangs, nothing panics but what is documented to, and nobody else's objects are hidden from
+//! reclaim.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
@@ -147,7 +148,8 @@ fn all_of_it_works_in_the_destructor_of_a_thread_local() {
     let freed = Arc::new(AtomicU64::new(0));
     let again = Arc::clone(&freed);
     std::thread::spawn(move || {
-        // Registered before anything of ours has been used by this thread, so its destructor may run after ours.
+        // Registered before anything of ours has been used by this thread, so its destructor may
+        // run after ours.
         LATE.with(|late| drop(late.borrow_mut().take()));
         let (tree, registry, shelf, registration) = one_shelf();
         shelf.add(tree.root(), N0, 1);

@@ -214,7 +214,8 @@ fn a_job_ends_where_all_is_kept_however_often_it_is_looked_at() {
 
 #[test]
 fn a_job_that_got_on_once_more_begins_its_proof_anew() {
-    // All are kept, but for one that goes just before the job would give up: after it, as much is asked for as without it.
+    // All are kept, but for one that goes just before the job would give up: after it, as much is
+    // asked for as without it.
     for (objects, scan_max) in [(100, u64::MAX), (1_000, 500)] {
         let run = |goes_in: u64| {
             let (tree, registry, shelf, _registration) = world(1);

@@ -16,8 +16,9 @@
 //! When there is no room, the directory of the new name pays first, from what it has on probation beyond its share: a small one, or as
 //! many as were kept of it. So a directory that earns its room gets it, and a flood in one that does not costs no other.
 //!
-//! When the room shrinks at once, because the positives went, no lookup pays for all of it: each new negative takes up to 32 others with
-//! it, so an excess of `n` is gone after `n / 31` of them, and no lookup looks at more than some 900.
+//! When the room shrinks at once, because the positives went, no lookup pays for all of it: each
+//! new negative takes up to 32 others with it, so an excess of `n` is gone after `n / 31` of them,
+//! and no lookup looks at more than some 900.
 //!
 //! A deceiver who asks for each name twice fills the kept queue of its own group, and pushes out that group's negatives. Other
 //! groups, and its own positives, do not notice.

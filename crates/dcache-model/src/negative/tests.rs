@@ -232,7 +232,8 @@ fn d24_a_directory_over_its_share_pays_before_the_groups_oldest() {
     }
 }
 
-/// Positives that nobody uses go all at once, by `drop_positives`, and with them the room of the negatives.
+/// Positives that nobody uses go all at once, by `drop_positives`, and with them the room of the
+/// negatives.
 fn room_shrinks(touches: usize, drop_positives: impl Fn(&Stage, u64)) {
     const POSITIVES: u64 = 10_000;
     let policy = Probation { positives_per_probation: 4, positives_per_kept: 4, ..Probation::default() };

@@ -1,5 +1,6 @@
-//! See [`TryArc`]. This file is compiled twice under loom: once with plain atomics for use, as every model clones handles and would
-//! pay for it, and once with loom's, for its own model check (`loom.rs`).
+//! See [`TryArc`]. This file is compiled twice under loom: once with plain atomics for use, as
+//! every model clones handles and would pay for it, and once with loom's, for its own model check
+//! (`loom.rs`).
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -12,15 +13,18 @@ use super::{AtomicUsize, Ordering};
 use crate::fallible::try_box;
 use crate::mutated;
 
-/// Handles of one value at most: far from where the count would wrap, whatever threads do meanwhile.
+/// Handles of one value at most: far from where the count would wrap, whatever threads do
+/// meanwhile.
 const HANDLES_MAX: usize = isize::MAX as usize;
 
-/// An `Arc` that can say that there is no memory, which the standard library's cannot on a stable compiler: [`try_new`](Self::try_new).
-/// Of sized values only, without weak handles; one word of count instead of two.
+/// An `Arc` that can say that there is no memory, which the standard library's cannot on a stable
+/// compiler: [`try_new`](Self::try_new). Of sized values only, without weak handles; one word of
+/// count instead of two.
 ///
 /// # Invariants
 ///
-/// 1. The count is the number of handles, those that were leaked among them; the value lives as long as it is not 0.
+/// 1. The count is the number of handles, those that were leaked among them; the value lives as
+///    long as it is not 0.
 /// 2. The pointer came from a `Box` that was leaked.
 pub struct TryArc<T>(NonNull<Counted<T>>, PhantomData<Counted<T>>);
 
@@ -52,7 +56,8 @@ impl<T> TryArc<T> {
 
     #[inline]
     fn counted(&self) -> &Counted<T> {
-        // SAFETY: the value lives as long as there is a handle (invariant 1), and this is one. Nobody has it mutably.
+        // SAFETY: the value lives as long as there is a handle (invariant 1), and this is one.
+        // Nobody has it mutably.
         unsafe { self.0.as_ref() }
     }
 }
@@ -63,7 +68,8 @@ impl<T> Clone for TryArc<T> {
     /// When there are [`isize::MAX`] handles, leaked ones, as no memory holds so many.
     #[inline]
     fn clone(&self) -> Self {
-        // Relaxed: the value lives for as long as this handle; the new one is given to others by what they share.
+        // Relaxed: the value lives for as long as this handle; the new one is given to others by
+        // what they share.
         if self.counted().handles.fetch_add(1, Ordering::Relaxed) > HANDLES_MAX {
             // Relaxed: as above.
             self.counted().handles.fetch_sub(1, Ordering::Relaxed);
@@ -82,7 +88,8 @@ impl<T> Drop for TryArc<T> {
     #[inline]
     fn drop(&mut self) {
         let release = if mutated!("handle_dropped_relaxed") { Ordering::Relaxed } else { Ordering::Release };
-        // Release: meets the Acquire of the last one, so that all that was done with the value comes before its drop.
+        // Release: meets the Acquire of the last one, so that all that was done with the value
+        // comes before its drop.
         if self.counted().handles.fetch_sub(1, release) == 1 {
             self.drop_value();
         }
@@ -93,10 +100,11 @@ impl<T> TryArc<T> {
     #[cold]
     fn drop_value(&mut self) {
         let acquire = if mutated!("last_handle_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
-        // Acquire: meets the Release of every handle that was dropped. A load and no fence, for who checks threads.
+        // Acquire: meets the Release of every handle that was dropped. A load and no fence, for who
+        // checks threads.
         self.counted().handles.load(acquire);
-        // SAFETY: it came from a `Box` (invariant 2). The count was 1 and this was its handle, so nobody else has one, and nobody
-        // can get one (invariant 1).
+        // SAFETY: it came from a `Box` (invariant 2). The count was 1 and this was its handle, so
+        // nobody else has one, and nobody can get one (invariant 1).
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

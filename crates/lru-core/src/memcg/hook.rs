@@ -54,7 +54,8 @@ impl Entry {
     }
 
     fn is_removed(&self) -> bool {
-        // Relaxed: set and asked under the lock, but for calls that are under way, which may come or not.
+        // Relaxed: set and asked under the lock, but for calls that are under way, which may come
+        // or not.
         self.removed.load(Ordering::Relaxed)
     }
 }
@@ -93,8 +94,8 @@ impl Hooks {
             state.next += 1;
             state.list.replace(list)
         });
-        // The old list, or `hook` where there is no memory, may be the last reference to a hook, whose drop is its owner's code: not
-        // under our lock.
+        // The old list, or `hook` where there is no memory, may be the last reference to a hook,
+        // whose drop is its owner's code: not under our lock.
         drop(state);
         old.map(|_| id)
     }
@@ -144,8 +145,8 @@ impl State {
         self.list.iter().flat_map(|list| list.iter())
     }
 
-    /// A copy of the list without those that are removed, and one more; none without memory. No hook is dropped: who is in the copy is
-    /// in this list, or has a handle of the caller's.
+    /// A copy of the list without those that are removed, and one more; none without memory. No
+    /// hook is dropped: who is in the copy is in this list, or has a handle of the caller's.
     fn try_copy(&self, more: Option<Entry>) -> Option<TryArc<Vec<Entry>>> {
         let stays = || self.iter().filter(|entry| !entry.is_removed());
         let mut list = Vec::new();

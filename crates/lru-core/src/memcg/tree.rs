@@ -131,8 +131,8 @@ impl MemcgTree {
         self.tree().hooks.try_add(hook).ok_or(MemcgError::NoMemory)
     }
 
-    /// As [`try_add_hook`](Self::try_add_hook), of a hook that was made where there may be no memory, which an `Arc` cannot say
-    /// ([`fallible::try_box`](crate::fallible::try_box)).
+    /// As [`try_add_hook`](Self::try_add_hook), of a hook that was made where there may be no
+    /// memory, which an `Arc` cannot say ([`fallible::try_box`](crate::fallible::try_box)).
     ///
     /// # Errors
     ///
@@ -141,8 +141,9 @@ impl MemcgTree {
         self.tree().hooks.try_add_boxed(hook).ok_or(MemcgError::NoMemory)
     }
 
-    /// Removes a hook; one of another tree is none of this. A group that is going offline on another thread right now may still call
-    /// it. Without memory for a shorter list the hook is called no more, and dropped when the list changes next.
+    /// Removes a hook; one of another tree is none of this. A group that is going offline on
+    /// another thread right now may still call it. Without memory for a shorter list the hook is
+    /// called no more, and dropped when the list changes next.
     pub fn remove_hook(&self, id: HookId) {
         self.tree().hooks.remove(id);
     }

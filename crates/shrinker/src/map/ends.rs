@@ -1,7 +1,8 @@
 //! Group ends, counted: whether a group ended while a round over the groups was under way.
 //!
-//! A group that ends hands its objects to its parent, which such a round may have visited already. So a round in which a group
-//! ended proves nothing about what is left; [`Recheck`] says so to each loop that stops where "nothing is left".
+//! A group that ends hands its objects to its parent, which such a round may have visited already.
+//! So a round in which a group ended proves nothing about what is left; [`Recheck`] says so to each
+//! loop that stops where "nothing is left".
 //!
 //! # Orderings
 //!
@@ -15,14 +16,15 @@
 //!
 //! - If the end had finished before the mark, the round sees the parent's bit: Release and Acquire.
 //! - Else, if the round does not meet the group's unit, the lock shows it that the end has begun.
-//! - Else the round meets the group itself. One that is dying, before or after its visit, is reported as an end of its own
-//!   ([`Ends::met_dying`]): its lists may have moved although the map does not know yet.
+//! - Else the round meets the group itself. One that is dying, before or after its visit, is
+//!   reported as an end of its own ([`Ends::met_dying`]): its lists may have moved although the map
+//!   does not know yet.
 
 use lowwater_lru_core::mutated;
 use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
 
-/// Rounds in which a group ended that one verdict overlooks: then it stands although it may be wrong, so that the loop ends
-/// beside a thread that makes and ends groups as fast (S22).
+/// Rounds in which a group ended that one verdict overlooks: then it stands although it may be
+/// wrong, so that the loop ends beside a thread that makes and ends groups as fast (S22).
 const OVERLOOKED_MAX: u8 = 16;
 
 /// The ends that have begun and those that have finished; never more of the latter.
@@ -39,7 +41,8 @@ pub(crate) struct Mark(u64);
 impl Ends {
     /// A group's unit is about to be taken out.
     pub(super) fn begin(&self) {
-        // Relaxed: a round that misses the unit has had the lock under which it is taken out after this.
+        // Relaxed: a round that misses the unit has had the lock under which it is taken out after
+        // this.
         if !mutated!("end_begins_late") {
             self.begun.fetch_add(1, Ordering::Relaxed);
         }
@@ -50,7 +53,8 @@ impl Ends {
 
     /// The group's bits are its parent's.
     pub(super) fn finish(&self) {
-        // Release: meets the Acquire in `mark`, so that a round which does not see this end in progress sees the parent's bits.
+        // Release: meets the Acquire in `mark`, so that a round which does not see this end in
+        // progress sees the parent's bits.
         if mutated!("end_begins_late") {
             self.begun.fetch_add(1, Ordering::Relaxed);
         }

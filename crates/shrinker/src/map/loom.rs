@@ -224,7 +224,8 @@ fn lost_without_release() {
     with_mutant("lost_relaxed", lost_meets_find);
 }
 
-/// A round meets a group's end. The parent has a word already, so its bit is set without a lock that the round waits for.
+/// A round meets a group's end. The parent has a word already, so its bit is set without a lock
+/// that the round waits for.
 fn round_meets_an_end() {
     lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);

@@ -145,16 +145,19 @@ impl Prepared {
     /// lists calls [`Occupancy::occupied`] itself, when a group's objects on a node go from none to some. After the
     /// registration has ended it listens no more, and may be kept.
     ///
-    /// The lists must have no more nodes than the registry, and groups of its tree only: nobody asks for objects elsewhere. What is
-    /// told of a group of another tree is not listened to; of a node beyond the last, it stands for the last.
+    /// The lists must have no more nodes than the registry, and groups of its tree only: nobody
+    /// asks for objects elsewhere. What is told of a group of another tree is not listened to; of a
+    /// node beyond the last, it stands for the last.
     ///
-    /// Allocates the handle, and aborts where there is no memory, as `Arc::new` does; see [`try_occupancy`](Self::try_occupancy).
+    /// Allocates the handle, and aborts where there is no memory, as `Arc::new` does; see
+    /// [`try_occupancy`](Self::try_occupancy).
     pub fn occupancy(&self) -> Arc<dyn Occupancy> {
         self.try_occupancy().unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<Listener>()))
     }
 
-    /// As [`occupancy`](Self::occupancy), for who can do without, and builds with an `Arc` that can say so
-    /// ([`fallible::try_arc`](lowwater_lru_core::fallible::try_arc)); elsewhere it aborts, too.
+    /// As [`occupancy`](Self::occupancy), for who can do without, and builds with an `Arc` that can
+    /// say so ([`fallible::try_arc`](lowwater_lru_core::fallible::try_arc)); elsewhere it aborts,
+    /// too.
     ///
     /// # Errors
     ///

@@ -101,7 +101,8 @@ impl RegistryConfig {
         self
     }
 
-    /// Objects that one call of direct reclaim scans at most; passed as [`Work::objects`](crate::Work::objects) is.
+    /// Objects that one call of direct reclaim scans at most; passed as
+    /// [`Work::objects`](crate::Work::objects) is.
     #[must_use]
     pub fn direct_scan_max(mut self, objects: u64) -> Self {
         self.direct_scan_max = objects;

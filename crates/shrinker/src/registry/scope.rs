@@ -58,7 +58,8 @@ impl Scopes {
 /// with nothing done. Scopes nest. From [`Registry::no_reclaim_scope`](crate::Registry::no_reclaim_scope).
 ///
 /// Without `std` threads cannot be told apart and the scope does nothing; an embedder passes [`Reclaim`](crate::Reclaim)
-/// flags. One that is leaked stays: its thread, and a later one that has its thread-local memory, reclaims through this registry no more.
+/// flags. One that is leaked stays: its thread, and a later one that has its thread-local memory,
+/// reclaims through this registry no more.
 #[must_use = "the scope ends when this is dropped"]
 #[doc(alias = "memalloc_nofs_save")]
 pub struct NoReclaim<'a> {
