@@ -26,9 +26,15 @@
 //! - One heavy fence is enough for all stamps that were given out before it, and marks may be looked at later: a reader that came
 //!   in after the fence does not find the thing, and the marks of those before it are seen from then on ([`Reached`]).
 //!
-//! Held by `marks/tests.rs`: `a_thing_is_freed_after_its_readers`, `one_heavy_fence_is_enough_for_all_that_was_stamped_before`, and
-//! their twins without one of these, which must fail. (The reader's Acquire has none, nor has that of `now`: in a model the fence after
-//! it is a real one, and implies it.)
+//! - A third thread may run the heavy fence without the lock. The fence serves stamps before the
+//!   time that this thread read first ([`before_fence`]): the load's Acquire meets the Release in
+//!   `move_on`, so the fence comes after the thing was made unreachable.
+//!
+//! Held by `marks/tests.rs`: `a_thing_is_freed_after_its_readers`,
+//! `one_heavy_fence_is_enough_for_all_that_was_stamped_before`,
+//! `a_heavy_fence_of_a_third_thread_serves_what_was_stamped_before`, and their twins without one of
+//! these, which must fail. (The reader's Acquire has none, nor has that of `now`: in a model the
+//! fence after it is a real one, and implies it.)
 
 use crate::sync::atomic::{fence, AtomicU64, Ordering};
 use core::cell::Cell;
@@ -48,17 +54,23 @@ pub(super) struct Time(AtomicU64);
 #[repr(align(128))]
 pub(super) struct Mark {
     since: AtomicU64,
-    /// How many guards the reader has, and above them [`DUE`] and [`FENCED`]: together, so that one look mostly tells all. Its own:
-    /// nobody else looks at it.
-    state: Cell<u32>,
+    /// The number of the thread's guards in units of [`GUARD`], and below it [`DUE`], [`FENCED`]
+    /// and [`ENDED`]: in one word, so that the hot path compares once. Only the mark's own thread
+    /// reads or writes the word.
+    state: Cell<u64>,
 }
 
-/// The reader shall collect when it goes out.
-const DUE: u32 = 1 << 30;
-/// The reader must bring a fence of its own, because the system has none to offer.
-const FENCED: u32 = 1 << 31;
-/// The guards.
-const DEPTH: u32 = DUE - 1;
+/// The thread shall collect when its last guard goes.
+const DUE: u64 = 1;
+/// The thread must bring a fence of its own, because the system has none to offer.
+const FENCED: u64 = 2;
+/// The thread's `END` was destroyed while the thread had guards: guards in thread-locals that are
+/// destroyed later, or leaked guards. The last guard unregisters the mark. With a leaked guard the
+/// mark stays registered for ever.
+const ENDED: u64 = 4;
+/// A guard. There is room for 2^61: a program that leaks one each nanosecond overflows it after 73
+/// years.
+const GUARD: u64 = 8;
 
 // SAFETY: `state` is touched only by the thread whose mark it is, and that of a shared one is never changed; the rest is atomic.
 unsafe impl Sync for Mark {}
@@ -67,6 +79,16 @@ unsafe impl Sync for Mark {}
 pub(super) struct Reached {
     /// Everything that is stamped earlier.
     before: u64,
+}
+
+/// The duties of a guard's drop. Both false unless the guard was the last of its thread.
+#[must_use = "no other guard does it"]
+#[cfg_attr(lowwater_loom, expect(dead_code, reason = "a model does neither"))]
+pub(super) struct Duties {
+    /// Retired memory is to be collected.
+    pub(super) is_due: bool,
+    /// The mark is to be unregistered, before anything else.
+    pub(super) has_ended: bool,
 }
 
 impl Time {
@@ -117,14 +139,26 @@ impl Reached {
         if self.has(stamp) {
             return true;
         }
-        // Before the fence: what is stamped while that lasts may come too late for it.
-        let now = time.now();
+        let now = before_fence(time);
         if !heavy_fence() {
             return false;
         }
-        self.before = if crate::mutated!("time_after_fence") { time.now() } else { now };
+        self.complete(if crate::mutated!("time_after_fence") { before_fence(time) } else { now });
         true
     }
+
+    /// Records a heavy fence that ran after [`before_fence`] returned `now`. The lock may have been
+    /// free meanwhile.
+    pub(super) fn complete(&mut self, now: u64) {
+        // A fence that began later may have been recorded first.
+        self.before = self.before.max(now);
+    }
+}
+
+/// Returns the time, to be read before a heavy fence: the fence serves earlier stamps. A stamp that
+/// is given out while the fence runs may be too late for it.
+pub(super) fn before_fence(time: &Time) -> u64 {
+    time.now()
 }
 
 impl Mark {
@@ -135,7 +169,7 @@ impl Mark {
     /// For readers that have none: any number of them is inside, and nobody ever changes it.
     #[cfg(not(lowwater_loom))]
     pub(super) const fn shared() -> Self {
-        Self { since: AtomicU64::new(OUTSIDE), state: Cell::new(DEPTH) }
+        Self { since: AtomicU64::new(OUTSIDE), state: Cell::new(2 * GUARD) }
     }
 
     /// Goes in. On the mark's own thread.
@@ -144,13 +178,13 @@ impl Mark {
         let state = self.state.get();
         // Nobody is due to collect who is outside.
         if state == 0 {
-            self.state.set(1);
+            self.state.set(GUARD);
             self.begin(time);
             // SeqCst: the compiler keeps the order; the processor's fence comes from `membarrier`.
             core::sync::atomic::compiler_fence(Ordering::SeqCst);
         } else {
-            self.state.set(state + 1);
-            if state & DEPTH == 0 {
+            self.state.set(state + GUARD);
+            if state < GUARD {
                 self.begin_fenced(time);
             }
         }
@@ -184,7 +218,7 @@ impl Mark {
     #[inline]
     #[must_use = "if false, it is still inside"]
     pub(super) fn leave(&self) -> bool {
-        let is_all = self.state.get() == 1;
+        let is_all = self.state.get() == GUARD;
         if is_all {
             self.state.set(0);
             self.end();
@@ -192,15 +226,26 @@ impl Mark {
         is_all
     }
 
-    /// Goes out; says whether something is to be collected now. On the mark's own thread.
+    /// Drops a guard, and returns its duties. On the mark's own thread.
     #[inline]
-    pub(super) fn leave_further(&self) -> bool {
-        let state = self.state.get() - 1;
-        self.state.set(state);
-        if state & DEPTH == 0 {
-            self.end();
+    pub(super) fn leave_further(&self) -> Duties {
+        let state = self.state.get() - GUARD;
+        if state >= GUARD {
+            self.state.set(state);
+            return Duties { is_due: false, has_ended: false };
         }
-        state & (DEPTH | DUE) == DUE
+        self.state.set(state & !DUE);
+        self.end();
+        Duties { is_due: state & DUE != 0, has_ended: state & ENDED != 0 }
+    }
+
+    /// Sets [`ENDED`]. True if the thread has no guards, so that the caller unregisters the mark;
+    /// else the last guard has that among its [`Duties`]. On the mark's own thread.
+    #[cfg(not(lowwater_loom))]
+    pub(super) fn end_thread(&self) -> bool {
+        let state = self.state.get();
+        self.state.set(state | ENDED);
+        state < GUARD
     }
 
     #[inline]
@@ -210,10 +255,10 @@ impl Mark {
         self.since.store(OUTSIDE, ordering);
     }
 
-    /// Collecting has begun.
-    #[cfg(not(lowwater_loom))]
-    pub(super) fn clear_due(&self) {
-        self.state.set(self.state.get() & !DUE);
+    /// Counts `guards` more, as if they were made and leaked.
+    #[cfg(all(test, not(lowwater_loom)))]
+    pub(super) fn leak(&self, guards: u64) {
+        self.state.set(self.state.get() + guards * GUARD);
     }
 
     /// Is its reader outside, or did it come in after what is stamped so was unreachable?

@@ -1,7 +1,10 @@
 //! User space: a mark for each thread ([`marks`](super::marks)), and one place for what waits to be freed.
 //!
-//! A thread registers its mark at its first pin, and takes it back when it ends. Where that cannot be (there is no memory; the
-//! thread's locals are gone already) its pins are counted in one place instead, and nothing is freed meanwhile.
+//! A thread registers its mark at its first pin, and unregisters the mark when the thread ends. If
+//! the thread has guards at that moment (in thread-locals that are destroyed later, or leaked), the
+//! mark stays, and the last guard unregisters it. A thread that pins without a mark (no memory for
+//! one; the mark is unregistered already) is a stray: strays are counted in one word, and no memory
+//! is freed while there are any.
 //!
 //! `membarrier` costs microseconds and reaches every processor that runs a thread of ours, so what is retired is collected by
 //! the [`BATCH`]. Where the system does not have it (Linux before 4.14, a sandbox, another system), readers bring a fence, as told by their mark.
@@ -82,7 +85,7 @@ pub(crate) struct Guard {
 #[inline]
 pub(crate) fn pin() -> Guard {
     let Some(mark) = NonNull::new(MARK.get().cast_mut()) else { return pin_slow() };
-    // SAFETY: a thread's mark lives until `END` takes it back, which sets `MARK` to null.
+    // SAFETY: `MARK` is null or leads to a live mark: `take_back`, which frees it, sets `MARK` to null.
     unsafe { mark.as_ref() }.enter(&DOMAIN.time);
     Guard { mark }
 }
@@ -173,10 +176,14 @@ fn leave_further(mark: NonNull<Mark>) {
         DOMAIN.strays.fetch_sub(1, Ordering::Release);
         return;
     }
-    // SAFETY: it is that of a guard which is being dropped, on its thread, whose mark lives as long as its guards.
-    let mark = unsafe { mark.as_ref() };
-    if mark.leave_further() {
-        mark.clear_due();
+    // SAFETY: a guard does not leave its thread, and `END` leaves the mark alone while the thread
+    // has guards.
+    let duties = unsafe { mark.as_ref() }.leave_further();
+    if duties.has_ended {
+        // SAFETY: the mark is this thread's, and `has_ended` is set for the last guard only.
+        unsafe { DOMAIN.take_back(mark.as_ptr()) };
+    }
+    if duties.is_due {
         DOMAIN.collect();
     }
 }
@@ -199,6 +206,19 @@ impl Domain {
         readers.marks.push(mark.as_ptr());
         MARK.set(mark.as_ptr());
         Some(mark)
+    }
+
+    /// Unregisters the calling thread's mark, and frees it.
+    ///
+    /// # Safety
+    ///
+    /// The mark is the calling thread's, which has no guards.
+    unsafe fn take_back(&self, mark: *const Mark) {
+        MARK.set(ptr::null());
+        self.readers.lock().marks.retain(|&other| other != mark);
+        // SAFETY: `register` got the pointer from a box. `MARK`, the readers and (by this
+        // function's clause) guards no longer lead to the mark, so no other call frees or uses it.
+        drop(unsafe { Box::from_raw(mark.cast_mut()) });
     }
 
     fn collect(&self) {
@@ -271,15 +291,15 @@ struct End;
 
 impl Drop for End {
     fn drop(&mut self) {
-        let mark = MARK.replace(ptr::null());
-        if mark.is_null() {
-            return;
+        let mark = MARK.get();
+        // SAFETY: `MARK` is null or leads to this thread's live mark: `take_back`, which frees it,
+        // sets `MARK` to null.
+        let Some(its) = (unsafe { mark.as_ref() }) else { return };
+        if its.end_thread() {
+            // SAFETY: the mark is this thread's, and `end_thread` returned that the thread has no
+            // guards.
+            unsafe { DOMAIN.take_back(mark) };
         }
-        let mut readers = DOMAIN.readers.lock();
-        readers.marks.retain(|&other| other != mark);
-        drop(readers);
-        // SAFETY: it came from a box, and neither `MARK` nor the readers name it any more; the thread has no guards.
-        drop(unsafe { Box::from_raw(mark.cast_mut()) });
     }
 }
 
@@ -393,5 +413,91 @@ mod tests {
         while freed.load(Ordering::Relaxed) != 1 {
             flush();
         }
+    }
+
+    /// Leaks guards until a count of `bit` bits would overflow: earlier stamps stay held back, and
+    /// no flag is set.
+    #[test]
+    fn no_number_of_leaked_guards_lets_a_reader_out() {
+        for fenced in [false, true] {
+            let (time, mark) = (Time::new(), Mark::new(fenced));
+            mark.enter(&time);
+            let stamp = time.stamp();
+            time.move_on(stamp);
+            let mut depth = 1;
+            for bit in 8..61 {
+                let leaked = (1 << bit) - 1 - depth;
+                mark.leak(leaked);
+                depth += leaked;
+                for _ in 0..2 {
+                    mark.enter(&time);
+                    assert!(!mark.is_past(stamp), "2^{bit} guards are a reader");
+                }
+                for _ in 0..2 {
+                    assert!(!mark.leave());
+                    let duties = mark.leave_further();
+                    assert!(!duties.is_due && !duties.has_ended && !mark.is_past(stamp));
+                }
+            }
+            assert!(!mark.end_thread() && !mark.is_past(stamp));
+        }
+    }
+
+    #[test]
+    fn a_mark_is_taken_back_by_the_last_of_its_guards() {
+        for fenced in [false, true] {
+            let (time, mark) = (Time::new(), Mark::new(fenced));
+            (0..3).for_each(|_| mark.enter(&time));
+            mark.set_due();
+            let stamp = time.stamp();
+            time.move_on(stamp);
+            assert!(!mark.end_thread(), "it has guards");
+            mark.enter(&time);
+            for guards in (0..4).rev() {
+                assert!(!mark.leave(), "there is more to do than to leave");
+                let duties = mark.leave_further();
+                assert_eq!(
+                    (duties.is_due, duties.has_ended, mark.is_past(stamp)),
+                    (guards == 0, guards == 0, guards == 0)
+                );
+            }
+            let idle = Mark::new(fenced);
+            idle.enter(&time);
+            assert!(idle.leave() != fenced && (!fenced || !idle.leave_further().has_ended));
+            assert!(idle.end_thread(), "it has none");
+        }
+    }
+
+    #[test]
+    fn a_stamp_of_a_thread_that_ends_waits_for_its_guards() {
+        struct Last(Option<Guard>, std::sync::mpsc::Sender<[bool; 3]>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                let guard = self.0.take().unwrap();
+                let inside = seal();
+                let held = inside.is_past();
+                drop(guard);
+                // Without a mark, and outside.
+                let outside = seal();
+                while !outside.is_past() {
+                    std::thread::yield_now();
+                }
+                let stray = pin();
+                let after = seal();
+                self.1.send([held, inside.is_past(), after.is_past()]).unwrap();
+                drop(stray);
+            }
+        }
+        std::thread_local! { static LAST: Cell<Option<Last>> = const { Cell::new(None) }; }
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            LAST.set(None); // So that it is destroyed after `END`.
+            LAST.set(Some(Last(Some(pin()), tell)));
+        })
+        .join()
+        .unwrap();
+        let [held, left, stray] = told.recv().unwrap();
+        // A stray holds all stamps back, also those from before it came.
+        assert!(!held && !left && !stray);
     }
 }

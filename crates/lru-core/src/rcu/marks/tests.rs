@@ -42,7 +42,7 @@ fn read(w: &World) {
     // SAFETY: none; loom says whether it is freed meanwhile.
     w.things[thing].with(|p| unsafe { *p });
     if !w.mark.leave() {
-        w.mark.leave_further();
+        _ = w.mark.leave_further();
     }
 }
 
@@ -144,4 +144,58 @@ fn one_heavy_fence_is_enough_for_all_that_was_stamped_before() {
 #[should_panic]
 fn and_not_for_what_is_stamped_while_it_lasts() {
     with_mutant("time_after_fence", || crate::sync::model(shared_fence));
+}
+
+/// A collection that leaves the fence to a third thread, which runs it without the lock, and looks
+/// later.
+fn fence_of_a_third() {
+    let w = world();
+    let (reader, visitor) = (w.clone(), w.clone());
+    let reader = thread::spawn(move || read(&reader));
+    let visitor = thread::spawn(move || {
+        let w = visitor;
+        let lock = w.reached.lock();
+        let now = before_fence(&w.time);
+        drop(lock);
+        if !crate::mutated!("visit_without_fence") {
+            fence(Ordering::SeqCst);
+        }
+        // Here loom may switch threads: between the fence and what is done on its strength.
+        w.turn.fetch_add(1, Ordering::Relaxed);
+        let now = if crate::mutated!("time_after_visit") { before_fence(&w.time) } else { now };
+        w.reached.lock().complete(now);
+    });
+    w.place.store(1, Ordering::Release);
+    let stamp = BEGIN;
+    w.time.move_on(stamp);
+    let has_fence = w.reached.lock().has(stamp);
+    if has_fence && w.mark.is_past(stamp) {
+        // SAFETY: none; loom says whether it is still read.
+        w.things[0].with_mut(|p| unsafe { *p = 1 });
+    }
+    reader.join().unwrap();
+    visitor.join().unwrap();
+}
+
+#[test]
+fn a_heavy_fence_of_a_third_thread_serves_what_was_stamped_before() {
+    crate::sync::model(fence_of_a_third);
+}
+
+#[test]
+#[should_panic]
+fn and_not_what_was_stamped_after_it() {
+    with_mutant("time_after_visit", || crate::sync::model(fence_of_a_third));
+}
+
+#[test]
+#[should_panic]
+fn and_nothing_if_there_was_none() {
+    with_mutant("visit_without_fence", || crate::sync::model(fence_of_a_third));
+}
+
+#[test]
+#[should_panic]
+fn and_nothing_if_the_readers_bring_none() {
+    with_mutant("without_light_fence", || crate::sync::model(fence_of_a_third));
 }

@@ -1,0 +1,50 @@
+//! A test in a process of its own: what it leaks, refuses or breaks is gone with that.
+
+use std::process::{Command, ExitStatus};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// Longer than any machine takes, unless something does not happen at all.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Leaks a value, as far as Rust is concerned; a leak checker finds it.
+#[allow(dead_code, reason = "not every test does")]
+pub fn for_ever<T>(value: T) -> &'static T {
+    static KEPT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    let value = Box::leak(Box::new(value));
+    KEPT.lock().unwrap().push(std::ptr::from_ref(value).expose_provenance());
+    value
+}
+
+/// Runs `body` in a child process, which does nothing but the test `name`; how that ended.
+pub fn outcome(name: &str, body: impl FnOnce()) -> Option<ExitStatus> {
+    const ORDER: &str = "LOWWATER_ALONE";
+    if std::env::var_os(ORDER).is_some_and(|order| order == name) {
+        body();
+        return None;
+    }
+    // A leak checker needs system calls that a child may refuse, and finds what a child leaks on
+    // purpose.
+    let options = std::env::var("ASAN_OPTIONS").unwrap_or_default() + ":detect_leaks=0";
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", name, "--nocapture"]).env(ORDER, name).env("ASAN_OPTIONS", options);
+    let mut child = child.spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{name} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs `body` in a child process, which must end well.
+pub fn alone(name: &str, body: impl FnOnce()) {
+    let status = outcome(name, body);
+    assert!(status.is_none_or(|status| status.success()), "{name}: {status:?}");
+}

@@ -1,0 +1,89 @@
+//! Pinned caches that outlive what their thread knows of the read side: in thread-locals that are
+//! destroyed later, and leaked. In a process of its own: the last of them holds memory back for
+//! ever.
+#![forbid(unsafe_code)]
+
+use lowwater::cache::Reason;
+use lowwater::{Bytes, Cache, Runtime};
+use std::cell::RefCell;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+type Texts = Cache<u64, Arc<Vec<u8>>>;
+
+/// Destroyed after what the thread has of the library, as it is made first.
+struct Late(Option<Box<dyn FnOnce()>>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.0.take().unwrap()();
+    }
+}
+
+thread_local! { static LATE: RefCell<Option<Late>> = const { RefCell::new(None) }; }
+
+fn put(cache: &Texts, key: u64) -> Weak<Vec<u8>> {
+    let text = Arc::new(vec![key as u8; 4_000]);
+    let weak = Arc::downgrade(&text);
+    cache.insert(key, text).unwrap();
+    weak
+}
+
+/// Takes an entry out, and many others, so that what can be freed is freed.
+fn take(cache: &Texts, key: u64) {
+    assert!(cache.remove(&key).is_some());
+    for other in 1_000..1_200 {
+        put(cache, other);
+        cache.remove(&other).unwrap();
+    }
+    cache.collect();
+}
+
+#[test]
+fn a_pinned_cache_is_a_reader_until_it_is_dropped_however_late() {
+    let runtime = Runtime::builder().budget(Bytes::mib(2)).direct_time_max(Duration::from_millis(2)).build().unwrap();
+    let weigher = |_: &u64, text: &Arc<Vec<u8>>| Bytes::new(text.capacity() as u64);
+    let cache: Texts = Cache::builder(&runtime).weigher(weigher).build().unwrap();
+    let cache: &'static Texts = Box::leak(Box::new(cache));
+
+    let weak = put(cache, 7);
+    let (tell, told) = channel();
+    let (end, ended) = channel();
+    let late = thread::spawn(move || {
+        LATE.set(Some(Late(Some(Box::new(|| ())))));
+        let pinned = cache.pin();
+        let at_end = move || {
+            let text = pinned.get(&7).unwrap();
+            tell.send(()).unwrap();
+            ended.recv().unwrap();
+            assert_eq!(**text, [7; 4_000]);
+            drop(pinned);
+        };
+        LATE.with_borrow_mut(|late| late.as_mut().unwrap().0 = Some(Box::new(at_end)));
+    });
+    told.recv().unwrap();
+    take(cache, 7);
+    assert!(weak.upgrade().is_some(), "a reader looks at it");
+    end.send(()).unwrap();
+    late.join().unwrap();
+    let begin = Instant::now();
+    while weak.upgrade().is_some() {
+        put(cache, 1);
+        take(cache, 1);
+        assert!(begin.elapsed() < Duration::from_secs(20), "nobody looks at it any more");
+    }
+
+    let weak = put(cache, 8);
+    let leak = || Box::leak(Box::new(cache.pin())).get(&8).unwrap();
+    let text: &'static Arc<Vec<u8>> = thread::spawn(leak).join().unwrap();
+    take(cache, 8);
+    assert!(weak.upgrade().is_some(), "somebody may look at it for ever");
+    assert_eq!(**text, [8; 4_000]);
+    // What waits for that reader is bounded.
+    let refused = (2_000..).find_map(|key| cache.insert(key, Arc::new(vec![0; 4_000])).err()).unwrap();
+    assert!(matches!(refused.reason, Reason::NoRoom { .. }), "{refused}");
+    assert!(cache.collect() < Bytes::mib(20) && weak.upgrade().is_some());
+    assert_eq!(**text, [8; 4_000]);
+}
