@@ -190,3 +190,29 @@ fn what_a_leaked_guard_may_have_seen_is_never_freed() {
         thread::spawn(move || assert_eq!(cell.load(&pin()).unwrap().0, 99)).join().unwrap();
     });
 }
+
+#[test]
+fn a_destructor_that_panics_takes_nobody_elses_value_along() {
+    struct Panics(Option<Arc<AtomicUsize>>);
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            match self.0.take() {
+                Some(dropped) => _ = dropped.fetch_add(1, Ordering::Relaxed),
+                None => panic!("a destructor's"),
+            }
+        }
+    }
+    alone("a_destructor_that_panics_takes_nobody_elses_value_along", || {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let cell = RcuCell::new();
+        let outer = pin();
+        for n in 0..10 {
+            let guard = pin();
+            assert!(cell.replace(cell.load(&guard), Panics((n != 5).then(|| dropped.clone())), &guard));
+        }
+        cell.clear(&outer);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || drop(outer)));
+        assert!(!FREES_SOON || result.is_err(), "it was dropped");
+        until_dropped(&dropped, 9);
+    });
+}

@@ -76,22 +76,22 @@ impl Queues {
     ///
     /// No reader can see any of it any more.
     pub(super) unsafe fn free(self) {
-        // SAFETY: no reader sees any of it, says the caller.
+        // SAFETY: this function's own clause.
         unsafe { self.ones.free() };
-        // SAFETY: as above.
+        // SAFETY: this function's own clause.
         unsafe { self.parts.free() };
-        // SAFETY: as above.
+        // SAFETY: this function's own clause.
         unsafe { self.splits.free() };
-        // SAFETY: as above.
+        // SAFETY: this function's own clause.
         unsafe { self.tables.free() };
-        // SAFETY: as above.
+        // SAFETY: this function's own clause.
         unsafe { self.segments.free() };
-        // SAFETY: as above.
+        // SAFETY: this function's own clause.
         unsafe { self.directories.free() };
-        // SAFETY: as above.
+        // SAFETY: this function's own clause.
         unsafe { self.values.free() };
         #[cfg(all(test, feature = "std", not(lowwater_loom)))]
-        // SAFETY: as above.
+        // SAFETY: this function's own clause.
         unsafe {
             self.things.free();
         };
@@ -138,17 +138,39 @@ impl<T: Retired> Queue<T> {
         }
     }
 
+    /// Frees all things. If a destructor panics, the others are freed while it unwinds, as with
+    /// `Vec`.
+    ///
     /// # Safety
     ///
     /// As for [`Queues::free`].
     unsafe fn free(mut self) {
+        struct Rest<'q, T: Retired>(&'q mut Queue<T>);
+        impl<T: Retired> Drop for Rest<'_, T> {
+            fn drop(&mut self) {
+                // SAFETY: the clause of `free`, which alone makes this.
+                unsafe { self.0.free_some() };
+            }
+        }
+        let rest = Rest(&mut self);
+        // SAFETY: this function's own clause.
+        unsafe { rest.0.free_some() };
+    }
+
+    /// Frees things until there is none, or until a destructor panics.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Queues::free`].
+    unsafe fn free_some(&mut self) {
         while let Some(thing) = self.pop() {
             #[cfg(lowwater_loom)]
-            // SAFETY: it was retired, and no reader sees it, says the caller.
+            // SAFETY: it was retired, and no reader sees it: this function's own clause.
             unsafe {
                 T::assert_unread(thing);
             };
-            // SAFETY: as above.
+            // SAFETY: the thing was queued once and was just taken out, and by this function's
+            // clause no reader sees it.
             unsafe { T::free(thing) };
         }
     }
