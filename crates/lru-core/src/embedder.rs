@@ -62,6 +62,13 @@ pub unsafe trait Lock: lock_api::RawMutex + Sync {}
 /// What a reader does between [`enter`](Self::enter) and the matching [`leave`](Self::leave) happens before
 /// [`readers_left`] is called for any [`after_readers`](Self::after_readers) that was called while it was inside; and what
 /// came before `after_readers` happens before what readers do that enter after it has been answered.
+///
+/// Safe code can leak a guard. Then an [`enter`](Self::enter) has no matching
+/// [`leave`](Self::leave), and references that the guard protects may be used for ever, on any
+/// thread, also after the thread that entered has ended. No later `after_readers` may be answered
+/// then. A system on which the end of a thread ends its read-side section, as Linux does for a task
+/// that exits, must halt before such a thread ends. A count of `enter` calls must not wrap: the
+/// embedder halts before.
 pub unsafe trait ReadSide {
     /// Enters the read side on this thread. Nests. Must not fail or sleep.
     fn enter();

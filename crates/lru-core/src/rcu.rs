@@ -55,6 +55,23 @@ pub(crate) use queue::{Queue, Queues};
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 pub(crate) use thread::{flush, pin, seal, Guard, Stamp};
 
+/// Aborts, as `Arc` does, if there were more than `isize::MAX` guards before this one: guards were
+/// leaked, and a count that wraps would free memory under readers.
+#[cfg(any(lowwater_loom, not(feature = "std"), all(target_os = "linux", not(lowwater_epoch))))]
+#[inline]
+fn check_guards(guards: usize) {
+    if guards > isize::MAX as usize {
+        too_many_guards();
+    }
+}
+
+#[cfg(any(lowwater_loom, not(feature = "std"), all(target_os = "linux", not(lowwater_epoch))))]
+#[cold]
+extern "C" fn too_many_guards() -> ! {
+    // A panic that would leave an `extern "C"` function aborts, also without `std`.
+    panic!("guards were leaked until they could not be counted");
+}
+
 /// A thing that can be retired.
 pub(crate) trait Retired: Send + Sized + 'static {
     /// Is one by itself worth the cost of finding out whether its readers have left?

@@ -2,6 +2,7 @@
 
 use super::readers::{Garbage, Readers};
 use super::{Queues, Retired};
+use core::marker::PhantomData;
 
 #[cfg(not(lowwater_loom))]
 static READERS: Readers<Queues> = Readers::new(Queues::new());
@@ -21,18 +22,19 @@ impl Garbage for Queues {
     }
 
     unsafe fn free(self) {
-        // SAFETY: no reader sees any of it, says the caller.
+        // SAFETY: the clause of `Garbage::free`, which is that of `Queues::free`.
         unsafe { Queues::free(self) };
     }
 }
 
-/// Proof that the thread is inside the read side.
-pub(crate) struct Guard(());
+/// Proof that the thread is inside the read side. Not `Send`, as `std` builds' guards are not: a
+/// feature must not remove an implementation.
+pub(crate) struct Guard(PhantomData<*const ()>);
 
 /// Enters the read side.
 pub(crate) fn pin() -> Guard {
     READERS.enter();
-    Guard(())
+    Guard(PhantomData)
 }
 
 /// A moment, after which readers are waited for.

@@ -58,7 +58,8 @@ impl<G: Garbage> Readers<G> {
     /// Comes in.
     pub(crate) fn enter(&self) {
         // Acquire: meets the Release in `leave`; see the module's table.
-        self.inside.fetch_add(1, if crate::mutated!("pin_relaxed") { Ordering::Relaxed } else { Ordering::Acquire });
+        let ordering = if crate::mutated!("pin_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
+        super::check_guards(self.inside.fetch_add(1, ordering));
     }
 
     /// Goes out; the last one frees.

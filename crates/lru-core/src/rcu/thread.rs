@@ -98,7 +98,7 @@ fn pin_slow() -> Guard {
         return Guard { mark };
     }
     // Relaxed: ordered by the fence.
-    DOMAIN.strays.fetch_add(1, Ordering::Relaxed);
+    super::check_guards(DOMAIN.strays.fetch_add(1, Ordering::Relaxed));
     // SeqCst: between the count and what the reader follows; meets the heavy fence, as a mark's light one does.
     fence(Ordering::SeqCst);
     Guard { mark: NonNull::from_ref(&STRAY) }

@@ -2,6 +2,7 @@
 
 use crate::rcu::readers::{Garbage, Readers};
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 
 /// What is to be called with what.
 struct Call {
@@ -37,13 +38,14 @@ static READERS: Readers<Vec<Call>> = Readers::new(Vec::new());
     static ref READERS: Readers<Vec<Call>> = Readers::new(Vec::new());
 }
 
-/// Proof that the thread is inside the read side.
-pub(in crate::chains) struct Guard(());
+/// Proof that the thread is inside the read side. Not `Send`, as `std` builds' guards are not: a
+/// feature must not remove an implementation.
+pub(in crate::chains) struct Guard(PhantomData<*const ()>);
 
 /// Enters the read side.
 pub(in crate::chains) fn pin() -> Guard {
     READERS.enter();
-    Guard(())
+    Guard(PhantomData)
 }
 
 impl Guard {
