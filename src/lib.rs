@@ -52,7 +52,8 @@ pub use cache::{Cache, InsertError, RemovalCause};
 pub use runtime::Runtime;
 
 pub use lowwater_lru_core::{
-    linked, topology, Bytes, Isolate, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy, Topology, Verdict,
+    heavy_fences, linked, topology, Bytes, HeavyFences, Isolate, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId,
+    Occupancy, Topology, Verdict,
 };
 pub use lowwater_shrinker::pressure::{self, Watermarks};
 #[cfg(feature = "metrics")]

@@ -98,7 +98,7 @@ pub use list::{Handle, Linked, Links, SlotLinks};
 pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Prepared, Unlocked, Verdict};
 pub use memcg::*;
 pub use prefetch::prefetch;
-pub use rcu::RcuCell;
+pub use rcu::{heavy_fences, HeavyFences, RcuCell};
 pub use slab::{Slab, Slot};
 pub use soonest::Soonest;
 pub use topology::Topology;

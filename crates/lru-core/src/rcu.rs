@@ -6,7 +6,7 @@
 //!
 //! | build | how | cost of a pin |
 //! |---|---|---|
-//! | `std` on Linux | [`marks`]: readers mark a line of their own; `membarrier` is the fence when something is freed | two stores; a fence where a kernel or a sandbox has no `membarrier` |
+//! | `std` on Linux | [`marks`]: readers mark a line of their own; `membarrier` is the fence when something is freed | two stores; a fence where a kernel or a sandbox has no `membarrier` at the first pin ([later](heavy_fence)) |
 //! | `std` elsewhere, or `--cfg lowwater_epoch` | crossbeam-epoch's default collector | a fence |
 //! | without `std`, and under loom | readers are counted; the last one out frees | one shared counter |
 //! | without `std`, with `embedder` | the embedder's: a kernel's RCU | what that costs |
@@ -26,6 +26,8 @@ mod count;
 mod embedded;
 #[cfg(all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))))]
 mod epoch;
+#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
+mod heavy_fence;
 #[cfg(any(
     all(test, lowwater_loom),
     all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch))
@@ -54,6 +56,43 @@ pub(crate) use epoch::{flush, pin, seal, Guard, Stamp};
 pub(crate) use queue::{Queue, Queues};
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 pub(crate) use thread::{flush, pin, seal, Guard, Stamp};
+
+/// Counts of refused and replaced `membarrier` calls: from [`heavy_fences`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HeavyFences {
+    /// `membarrier` was refused, and a thread of this library ran on every processor of this
+    /// process' readers instead. Takes milliseconds where processors are busy.
+    pub visited: u64,
+    /// Both were refused. Retired memory waits for the next try: while `refused` grows and
+    /// `visited` does not, no retired memory is freed. Caches then refuse inserts once too much
+    /// waits. Lists and hash tables have no such bound.
+    pub refused: u64,
+}
+
+/// Returns how often `membarrier` was refused since the process began. Both counts are zero where
+/// it never was, was from the first pin on (readers bring fences then), or is not used by this
+/// build. O(1), one lock.
+///
+/// A filter of system calls (`seccomp`) that is installed after the first pin should allow
+/// `membarrier`. If the filter refuses that call, it should allow `sched_getaffinity`,
+/// `sched_setaffinity` and the creation of a thread. If one of those is refused as well, retired
+/// memory is not freed.
+///
+/// ```
+/// let fences = lowwater_lru_core::heavy_fences();
+/// assert_eq!(fences.refused, 0, "a filter holds retired memory back");
+/// ```
+pub fn heavy_fences() -> HeavyFences {
+    #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
+    {
+        thread::heavy_fences()
+    }
+    #[cfg(not(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch))))]
+    {
+        HeavyFences::default()
+    }
+}
 
 /// Aborts, as `Arc` does, if there were more than `isize::MAX` guards before this one: guards were
 /// leaked, and a count that wraps would free memory under readers.

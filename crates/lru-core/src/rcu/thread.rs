@@ -6,13 +6,17 @@
 //! one; the mark is unregistered already) is a stray: strays are counted in one word, and no memory
 //! is freed while there are any.
 //!
-//! `membarrier` costs microseconds and reaches every processor that runs a thread of ours, so what is retired is collected by
-//! the [`BATCH`]. Where the system does not have it (Linux before 4.14, a sandbox, another system), readers bring a fence, as told by their mark.
+//! `membarrier` costs microseconds and reaches every processor that runs a thread of ours, so what
+//! is retired is collected by the [`BATCH`]. Where the system does not have it (Linux before 4.14,
+//! a sandbox, another system), readers bring a fence, as told by their mark. If the system refuses
+//! it later, a thread of this library [visits all processors](super::heavy_fence) instead; retired
+//! memory is freed by the first collection after the visit.
 
-use super::marks::{Mark, Reached, Time};
-use super::{Queues, Retired};
+use super::heavy_fence::{self, Processors, Thread};
+use super::marks::{before_fence, Mark, Reached, Time};
+use super::{HeavyFences, Queues, Retired};
 use crate::sync::atomic::{fence, AtomicUsize, Ordering};
-use crate::sync::Mutex;
+use crate::sync::{Condvar, Mutex};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cell::Cell;
@@ -23,9 +27,18 @@ const BATCH: usize = 64;
 
 static DOMAIN: Domain = Domain {
     time: Time::new(),
-    readers: Mutex::new(Readers { marks: Vec::new(), fenced: None, reached: Reached::new() }),
+    readers: Mutex::new(Readers {
+        marks: Vec::new(),
+        fenced: None,
+        process: 0,
+        can_visit: false,
+        reached: Reached::new(),
+        visitor: Visitor::None,
+        fences: HeavyFences { visited: 0, refused: 0 },
+    }),
+    is_wanted: Condvar::new(),
     strays: AtomicUsize::new(0),
-    garbage: Mutex::new(Garbage { queues: Queues::new(), due_at: BATCH }),
+    garbage: Mutex::new(Garbage { queues: Queues::new(), sealed: None, due_at: BATCH }),
 };
 
 std::thread_local! {
@@ -38,6 +51,8 @@ std::thread_local! {
 struct Domain {
     time: Time,
     readers: Mutex<Readers>,
+    /// [`Visitor::Wanted`], to the visitor.
+    is_wanted: Condvar,
     /// Readers without a mark.
     strays: AtomicUsize,
     /// Time moves on under this lock.
@@ -45,10 +60,33 @@ struct Domain {
 }
 
 struct Readers {
-    marks: Vec<*const Mark>,
+    marks: Vec<Registered>,
     /// Must readers bring fences? `None` until the first asks.
     fenced: Option<bool>,
+    /// The id of the process at the first pin. The child of a fork has another.
+    process: u32,
+    /// [`heavy_fence::can_visit`], at the first pin.
+    can_visit: bool,
     reached: Reached,
+    visitor: Visitor,
+    fences: HeavyFences,
+}
+
+struct Registered {
+    mark: *const Mark,
+    /// `None`: the thread has ended, and left guards.
+    thread: Option<Thread>,
+}
+
+/// The state of the thread that visits processors when `membarrier` is refused.
+#[derive(Clone, Copy, PartialEq)]
+enum Visitor {
+    /// Not needed so far, or it could not be spawned.
+    None,
+    /// The thread sleeps or visits, and no other visit is wanted.
+    Idle,
+    /// A visit is wanted that begins from now on.
+    Wanted,
 }
 
 // SAFETY: marks are live while they are here, and what may be done through a shared one is what `Mark` allows any thread.
@@ -56,9 +94,19 @@ unsafe impl Send for Readers {}
 
 /// What waits for its readers.
 struct Garbage {
+    /// Retired things without a stamp.
     queues: Queues,
-    /// From so many on it is worth collecting.
+    /// The things that a collection could not free. They keep their stamp: with a new one at each
+    /// collection, the fence of the visitor would always be too old.
+    sealed: Option<Sealed>,
+    /// From so many in `queues` on it is worth collecting.
     due_at: usize,
+}
+
+/// Retired things that were unreachable at a stamp.
+struct Sealed {
+    queues: Queues,
+    stamp: u64,
 }
 
 impl Garbage {
@@ -66,10 +114,25 @@ impl Garbage {
         self.queues.len() >= self.due_at
     }
 
-    /// Takes back what could not be freed.
-    fn append(&mut self, rest: Queues) {
-        self.queues.append(rest);
-        self.due_at = (2 * self.queues.len()).max(BATCH);
+    /// Takes back the things that a collection could not free. `later` loses its stamp if there is
+    /// an `earlier` one.
+    fn put_back(&mut self, earlier: Option<Sealed>, later: Sealed) {
+        let mut kept = match earlier {
+            None => later,
+            Some(earlier) => {
+                self.queues.append(later.queues);
+                earlier
+            }
+        };
+        if let Some(other) = self.sealed.take() {
+            // Of another collection that ran at the same time.
+            kept.queues.append(other.queues);
+            kept.stamp = kept.stamp.max(other.stamp);
+        }
+        // Not before there is twice as much: a reader that stays must not make each retiring
+        // O(all).
+        self.due_at = (2 * self.queues.len() + kept.queues.len()).max(BATCH);
+        self.sealed = (kept.queues.len() != 0).then_some(kept);
     }
 }
 
@@ -85,7 +148,8 @@ pub(crate) struct Guard {
 #[inline]
 pub(crate) fn pin() -> Guard {
     let Some(mark) = NonNull::new(MARK.get().cast_mut()) else { return pin_slow() };
-    // SAFETY: `MARK` is null or leads to a live mark: `take_back`, which frees it, sets `MARK` to null.
+    // SAFETY: `MARK` is null or leads to a live mark: `take_back`, which frees it, sets `MARK` to
+    // null.
     unsafe { mark.as_ref() }.enter(&DOMAIN.time);
     Guard { mark }
 }
@@ -93,7 +157,8 @@ pub(crate) fn pin() -> Guard {
 #[cold]
 fn pin_slow() -> Guard {
     if let Some(mark) = DOMAIN.register() {
-        // SAFETY: it was made just now, and is taken back by `END`.
+        // SAFETY: the mark was registered just now, and is freed by this thread's `END` or last
+        // guard, which come later.
         unsafe { mark.as_ref() }.enter(&DOMAIN.time);
         return Guard { mark };
     }
@@ -120,7 +185,7 @@ pub(crate) fn seal() -> Stamp {
 impl Stamp {
     /// Can [`is_past`](Self::is_past) be asked without a heavy fence, because somebody has run one since?
     pub(crate) fn is_fenced(&self) -> bool {
-        DOMAIN.readers.lock().reached.has(self.0)
+        DOMAIN.has_fence(self.0)
     }
 
     /// Has every reader left that was inside then? Never true for a thread that is inside itself since then. A heavy fence the
@@ -188,6 +253,11 @@ fn leave_further(mark: NonNull<Mark>) {
     }
 }
 
+/// Returns the counts for [`super::heavy_fences`].
+pub(crate) fn heavy_fences() -> HeavyFences {
+    DOMAIN.readers.lock().fences
+}
+
 fn is_stray(mark: NonNull<Mark>) -> bool {
     ptr::eq(mark.as_ptr(), &STRAY)
 }
@@ -198,12 +268,12 @@ impl Domain {
     /// A mark for this thread; none without memory, or when the thread is ending.
     fn register(&self) -> Option<NonNull<Mark>> {
         let mut readers = self.readers.lock();
-        let fenced = *readers.fenced.get_or_insert_with(|| !heavy_fence::register());
+        let fenced = readers.is_fenced();
         readers.marks.try_reserve(1).ok()?;
         let mark = crate::list_lru::try_box(Mark::new(fenced))?;
         END.try_with(|_| ()).ok()?;
         let mark = NonNull::from(Box::leak(mark));
-        readers.marks.push(mark.as_ptr());
+        readers.marks.push(Registered { mark: mark.as_ptr(), thread: Some(heavy_fence::thread()) });
         MARK.set(mark.as_ptr());
         Some(mark)
     }
@@ -215,34 +285,58 @@ impl Domain {
     /// The mark is the calling thread's, which has no guards.
     unsafe fn take_back(&self, mark: *const Mark) {
         MARK.set(ptr::null());
-        self.readers.lock().marks.retain(|&other| other != mark);
+        self.readers.lock().marks.retain(|other| other.mark != mark);
         // SAFETY: `register` got the pointer from a box. `MARK`, the readers and (by this
         // function's clause) guards no longer lead to the mark, so no other call frees or uses it.
         drop(unsafe { Box::from_raw(mark.cast_mut()) });
     }
 
-    fn collect(&self) {
-        let (gone, stamp) = {
+    /// Keeps the calling thread's mark registered for guards that outlive the thread.
+    fn keep(&self, mark: *const Mark) {
+        let mut readers = self.readers.lock();
+        let kept = readers.marks.iter_mut().find(|other| other.mark == mark);
+        // The id of a thread that has ended may become that of another thread.
+        kept.expect("a mark is registered until it is freed").thread = None;
+    }
+
+    fn collect(&'static self) {
+        let (mut earlier, mut later) = {
             let mut garbage = self.garbage.lock();
-            if garbage.queues.len() == 0 {
+            if garbage.queues.len() == 0 && garbage.sealed.is_none() {
                 return;
             }
             let stamp = self.time.stamp();
             self.time.move_on(stamp);
             garbage.due_at = BATCH;
-            (garbage.queues.take(), stamp)
+            (garbage.sealed.take(), Sealed { queues: garbage.queues.take(), stamp })
         };
-        if self.is_reached(stamp) {
-            // SAFETY: it was unreachable when time moved on, and by the marks every reader inside came in after that.
-            unsafe { gone.free() };
-        } else {
-            // To be stamped again, not before there is twice as much: a reader that stays must not make each retiring O(all).
-            self.garbage.lock().append(gone);
+        // The later stamp first: its fence serves both.
+        if self.is_reached(later.stamp) {
+            if let Some(earlier) = earlier {
+                later.queues.append(earlier.queues);
+            }
+            // SAFETY: the things were unreachable when time moved on, and by `is_reached` every
+            // reader inside came in later.
+            unsafe { later.queues.free() };
+            return;
+        }
+        let is_past = |sealed: &mut Sealed| self.has_fence(sealed.stamp) && self.is_reached(sealed.stamp);
+        let gone = earlier.take_if(is_past);
+        self.garbage.lock().put_back(earlier, later);
+        if let Some(gone) = gone {
+            // SAFETY: the things were unreachable at their stamp, and by `is_reached` every reader
+            // inside came in later.
+            unsafe { gone.queues.free() };
         }
     }
 
+    /// Has a heavy fence begun after time moved on from `stamp`?
+    fn has_fence(&self, stamp: u64) -> bool {
+        self.readers.lock().reached.has(stamp)
+    }
+
     /// Has every reader left, or come in, after what is stamped so was unreachable? A heavy fence, unless one came later than the stamp.
-    fn is_reached(&self, stamp: u64) -> bool {
+    fn is_reached(&'static self, stamp: u64) -> bool {
         let mut readers = self.readers.lock();
         let fenced = readers.fenced;
         let heavy_fence = || {
@@ -250,39 +344,73 @@ impl Domain {
             fence(Ordering::SeqCst);
             fenced != Some(false) || heavy_fence::run()
         };
-        readers.reached.reach(stamp, &self.time, heavy_fence)
-            // Acquire: meets the Release of a stray's end.
-            && self.strays.load(Ordering::Acquire) == 0
+        if !readers.reached.reach(stamp, &self.time, heavy_fence) {
+            self.want_visit(&mut readers);
+            return false;
+        }
+        // Acquire: meets the Release of a stray's end.
+        self.strays.load(Ordering::Acquire) == 0
             // SAFETY: marks are live while they are registered, and the lock is held.
-            && readers.marks.iter().all(|&mark| unsafe { &*mark }.is_past(stamp))
+            && readers.marks.iter().all(|other| unsafe { &*other.mark }.is_past(stamp))
+    }
+
+    /// Wakes the visitor, as `membarrier` was refused. The visit serves a later call of
+    /// [`is_reached`](Self::is_reached).
+    #[cold]
+    fn want_visit(&'static self, readers: &mut Readers) {
+        // In the child of a fork there is no visitor, and the thread ids are those of the parent.
+        if !readers.can_visit || readers.process != std::process::id() {
+            readers.fences.refused += 1;
+            return;
+        }
+        if readers.visitor == Visitor::None {
+            // The new thread waits for the readers' lock, which is held here.
+            let visitor = std::thread::Builder::new().name("lowwater-fence".into()).spawn(|| self.visit_for_ever());
+            if visitor.is_err() {
+                readers.fences.refused += 1;
+                return;
+            }
+        }
+        readers.visitor = Visitor::Wanted;
+        self.is_wanted.notify_one();
+    }
+
+    /// The visitor.
+    fn visit_for_ever(&self) -> ! {
+        loop {
+            let mut readers = self.readers.lock();
+            while readers.visitor != Visitor::Wanted {
+                self.is_wanted.wait(&mut readers);
+            }
+            readers.visitor = Visitor::Idle;
+            let now = before_fence(&self.time);
+            let mut processors = Processors::new();
+            let mut threads = readers.marks.iter().filter_map(|other| other.thread);
+            let are_known = threads.all(|thread| processors.add(thread));
+            drop(readers);
+            // SeqCst: the heavy fence for strays, as in `is_reached`.
+            fence(Ordering::SeqCst);
+            let has_visited = are_known && processors.visit();
+            let mut readers = self.readers.lock();
+            if has_visited {
+                readers.fences.visited += 1;
+                readers.reached.complete(now);
+            } else {
+                readers.fences.refused += 1;
+            }
+        }
     }
 }
 
-/// A fence on every processor that runs a thread of this process.
-#[cfg(all(target_os = "linux", not(miri)))]
-mod heavy_fence {
-    use rustix::thread::{membarrier, MembarrierCommand};
-
-    /// Can the system do it? To be asked before the first.
-    pub(super) fn register() -> bool {
-        membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok()
-    }
-
-    /// Did it?
-    pub(super) fn run() -> bool {
-        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
-    }
-}
-
-/// Not here.
-#[cfg(not(all(target_os = "linux", not(miri))))]
-mod heavy_fence {
-    pub(super) fn register() -> bool {
-        false
-    }
-
-    pub(super) fn run() -> bool {
-        false
+impl Readers {
+    /// Must readers bring fences? The first call registers for `membarrier`.
+    fn is_fenced(&mut self) -> bool {
+        *self.fenced.get_or_insert_with(|| {
+            let fenced = !heavy_fence::register();
+            self.process = std::process::id();
+            self.can_visit = !fenced && heavy_fence::can_visit();
+            fenced
+        })
     }
 }
 
@@ -299,6 +427,8 @@ impl Drop for End {
             // SAFETY: the mark is this thread's, and `end_thread` returned that the thread has no
             // guards.
             unsafe { DOMAIN.take_back(mark) };
+        } else {
+            DOMAIN.keep(mark);
         }
     }
 }
@@ -499,5 +629,42 @@ mod tests {
         let [held, left, stray] = told.recv().unwrap();
         // A stray holds all stamps back, also those from before it came.
         assert!(!held && !left && !stray);
+    }
+
+    #[test]
+    fn what_could_not_be_freed_keeps_the_earlier_stamp() {
+        fn things(count: usize, freed: &Arc<AtomicUsize>) -> Queues {
+            let mut queues = Queues::new();
+            for _ in 0..count {
+                let thing = Box::into_raw(Box::new(Thing::new(freed.clone())));
+                // SAFETY: nobody else knows it.
+                unsafe { Thing::queue(&mut queues).push(thing) };
+            }
+            queues
+        }
+        let freed = Arc::new(AtomicUsize::new(0));
+        let sealed = |count, stamp| Sealed { queues: things(count, &freed), stamp };
+        let mut garbage = Garbage { queues: Queues::new(), sealed: None, due_at: BATCH };
+        let look = |garbage: &Garbage| {
+            let sealed = garbage.sealed.as_ref().map(|sealed| (sealed.queues.len(), sealed.stamp));
+            (garbage.queues.len(), sealed, garbage.due_at)
+        };
+        garbage.put_back(None, sealed(0, 3));
+        assert_eq!(look(&garbage), (0, None, BATCH));
+        garbage.put_back(None, sealed(100, 4));
+        assert_eq!(look(&garbage), (0, Some((100, 4)), 100));
+        let earlier = garbage.sealed.take();
+        garbage.put_back(earlier, sealed(50, 5));
+        assert_eq!(look(&garbage), (50, Some((100, 4)), 200));
+        // Two collections at once.
+        garbage.put_back(None, sealed(10, 6));
+        assert_eq!(look(&garbage), (50, Some((110, 6)), 210));
+        garbage.put_back(None, sealed(0, 5));
+        assert_eq!(look(&garbage), (50, Some((110, 6)), 210));
+        // SAFETY: nobody else knows them.
+        unsafe { garbage.queues.free() };
+        // SAFETY: as for the others, nobody else knows them.
+        unsafe { garbage.sealed.unwrap().queues.free() };
+        assert_eq!(freed.load(Ordering::Relaxed), 160);
     }
 }
