@@ -13,6 +13,10 @@ use super::{Cache, Found};
 /// Short is good: the memory of entries that leave any cache meanwhile waits for it. What leaves does leave, though: a value that is
 /// borrowed here may have been evicted or replaced, and is the one that was there when it was asked for.
 ///
+/// A `Pinned` in a thread-local variable is a reader until the variable is destroyed. A `Pinned`
+/// that is leaked is a reader for ever, even when its thread has ended: from then on the memory of
+/// entries that leave any cache is not freed, and inserts are refused once too much of it waits.
+///
 /// ```
 /// use lowwater::{Bytes, Cache, Runtime};
 ///
@@ -38,6 +42,10 @@ where
     S: BuildHasher,
 {
     /// Lets this thread look many keys up, and at values without cloning them.
+    ///
+    /// Not to be called by a signal handler. In the child of a `fork` a cache is not to be used, as
+    /// the runtime's threads are not there, and may have held locks: see
+    /// [`lowwater_lru_core::pin`].
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned { cache: self, guard: pin() }
