@@ -193,7 +193,7 @@ mod tests {
     /// follows the store finds what the visitor stored before.
     #[test]
     fn a_visit_is_a_fence_on_both_sides() {
-        const ROUNDS: u64 = 500;
+        const ROUNDS: u64 = 100;
         static MARK: AtomicU64 = AtomicU64::new(0);
         static GONE: AtomicU64 = AtomicU64::new(0);
         let (tell, told) = std::sync::mpsc::channel();
