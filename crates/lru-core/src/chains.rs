@@ -40,6 +40,7 @@ use crate::sync::raw::RawLock;
 use crate::sync::Arc;
 #[cfg(lowwater_loom)]
 use crate::sync::UnsafeCell;
+use crate::unwind::to_the_end;
 use crate::Bytes;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -294,18 +295,24 @@ impl<T: Chained> Drop for Chains<T> {
         if crate::sync::unwinding() {
             return;
         }
-        for head in &self.heads {
-            // Relaxed: nobody else has the table any more.
-            let mut here = untagged(head.load(Ordering::Relaxed));
-            while !here.is_null() {
-                // SAFETY: it is on the chain, which has a count on it (invariant 3).
-                let object = unsafe { Arc::from_raw(here) };
-                let next = object.link().next.load(Ordering::Relaxed);
-                here = untagged(next);
-                // Relaxed: as above. Whoever still has the object may put it on another table.
-                object.link().next.store(ptr::null_mut(), Ordering::Relaxed);
+        let mut heads = self.heads.iter();
+        let mut here: *mut T = ptr::null_mut();
+        // An object's drop may panic, which shall not keep the others.
+        to_the_end(|| {
+            if here.is_null() {
+                let Some(head) = heads.next() else { return false };
+                // Relaxed: nobody else has the table any more.
+                here = untagged(head.load(Ordering::Relaxed));
+                return true;
             }
-        }
+            // SAFETY: it is on the chain, which has a count on it (invariant 3) that is given up here.
+            let object = unsafe { Arc::from_raw(here) };
+            // Relaxed: nobody else has the table any more.
+            here = untagged(object.link().next.load(Ordering::Relaxed));
+            // Relaxed: as above. Whoever still has the object may put it on another table.
+            object.link().next.store(ptr::null_mut(), Ordering::Relaxed);
+            true
+        });
     }
 }
 

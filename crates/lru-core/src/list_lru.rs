@@ -333,12 +333,18 @@ impl<T: Linked> Default for ListLru<T> {
 
 impl<T: Linked> Drop for ListLru<T> {
     /// Drops the lists and what is on them (the kernel's `list_lru_destroy` leaks it; L20). O(lists + items).
+    ///
+    /// An item whose own drop panics keeps no other item: the first panic goes on when all are dropped, and none does while the thread
+    /// unwinds already (without the feature `std` a second panic aborts).
     #[doc(alias = "list_lru_destroy")]
     fn drop(&mut self) {
-        self.raw.drain(|links| {
-            // SAFETY: only a `T`'s links are on these lists, and the list gave it up.
-            drop(unsafe { handle_of::<T>(links) });
+        let mut items = Isolated::<T>::new();
+        self.raw.drain(|item| {
+            // SAFETY: only a `T`'s links are on these lists, and `drain` gave the item up, marked private.
+            unsafe { items.push_links(item) };
         });
+        // Only now, when no group leads here any more, does code of the items' own run; it may panic.
+        drop(items);
     }
 }
 

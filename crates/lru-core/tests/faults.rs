@@ -2,9 +2,13 @@
 //! memory that waits for readers does not wait for the dead.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
+#![forbid(unsafe_code)]
 
-use lowwater_lru_core::list_lru::{sweep, Swept};
-use lowwater_lru_core::{linked, Bytes, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy, OfflineHook};
+use lowwater_lru_core::chains::{Chains, Link};
+use lowwater_lru_core::list_lru::{sweep, Eager, Swept};
+use lowwater_lru_core::{
+    chained, linked, Bytes, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy, OfflineHook,
+};
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -213,4 +217,197 @@ fn memory_does_not_wait_for_threads_that_are_gone() {
     while sweep(tree.root()) != Swept::default() {}
     assert_eq!((tree.footprint(), lru.footprint()), after_some);
     assert_eq!((alive.load(Relaxed), lru.pairs()), (0, 0));
+}
+
+// === code of the user's that panics while lists end ===
+
+/// An item whose drop panics, if it is to.
+struct Fuse {
+    links: Links,
+    link: Link<Fuse>,
+    is_lit: bool,
+    alive: Arc<AtomicUsize>,
+}
+
+linked!(impl[] for Fuse { links, handle: Arc<Fuse> });
+chained!(impl[] for Fuse { link });
+
+impl Drop for Fuse {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(1, Relaxed);
+        assert!(!self.is_lit, "the item's own fault");
+    }
+}
+
+/// Ten items, of which every third panics when it is dropped.
+fn fuses(alive: &Arc<AtomicUsize>) -> impl Iterator<Item = Arc<Fuse>> + '_ {
+    (0..10).map(|n| {
+        alive.fetch_add(1, Relaxed);
+        Arc::new(Fuse { links: Links::new(), link: Link::new(), is_lit: n % 3 == 0, alive: Arc::clone(alive) })
+    })
+}
+
+/// Runs `f` on a thread, which it must leave by a panic, and soon.
+fn dies_in_time(f: impl FnOnce() + Send + 'static) {
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(catch_unwind(AssertUnwindSafe(f)).is_err()));
+    assert_eq!(ended.recv_timeout(std::time::Duration::from_secs(20)), Ok(true), "the panic comes out, and soon");
+}
+
+#[test]
+fn l20_items_that_panic_when_dropped_leave_no_list_behind() {
+    let tree = MemcgTree::new(0);
+    let groups: Vec<_> = (0..4).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    let alive = Arc::new(AtomicUsize::new(0));
+    let lru = ListLru::<Fuse>::new();
+    for group in groups.iter().chain([tree.root()]) {
+        for fuse in fuses(&alive) {
+            lru.add(fuse, group, N0).unwrap();
+        }
+    }
+    dies_in_time(move || drop(lru));
+    assert_eq!(alive.load(Relaxed), 0, "all items are dropped");
+    // No list is left that would lead to the owner.
+    for group in groups {
+        group.offline().unwrap();
+    }
+    assert_eq!(sweep(tree.root()), Swept::default());
+}
+
+#[test]
+fn l20_lists_that_are_dropped_by_a_panic_do_not_abort_when_their_items_panic_too() {
+    let tree = MemcgTree::new(0);
+    let group = tree.root().create("g").unwrap();
+    let alive = Arc::new(AtomicUsize::new(0));
+    let lru = ListLru::<Fuse>::new();
+    for fuse in fuses(&alive) {
+        lru.add(fuse, &group, N0).unwrap();
+    }
+    let isolated: Isolated<Fuse> = fuses(&alive).collect();
+    let table = Chains::new(4);
+    for (fuse, n) in fuses(&alive).zip(0_u64..) {
+        assert!(table.insert(n << 60, fuse).is_ok());
+    }
+    let eager = Eager::<Fuse>::new(1);
+    for fuse in fuses(&alive) {
+        eager.add(fuse, tree.root(), N0).unwrap();
+    }
+    dies_in_time(move || {
+        let _dropped = (lru, isolated, table, eager);
+        std::panic::panic_any("dies");
+    });
+    assert_eq!(alive.load(Relaxed), 0, "all items are dropped");
+    group.offline().unwrap();
+}
+
+#[test]
+fn isolated_items_that_panic_when_dropped_keep_none_of_the_others() {
+    let alive = Arc::new(AtomicUsize::new(0));
+    let isolated: Isolated<Fuse> = fuses(&alive).collect();
+    dies_in_time(move || drop(isolated));
+    assert_eq!(alive.load(Relaxed), 0);
+    let (tree, eager) = (MemcgTree::new(0), Eager::<Fuse>::new(1));
+    for fuse in fuses(&alive) {
+        eager.add(fuse, tree.root(), N0).unwrap();
+    }
+    dies_in_time(move || drop(eager));
+    assert_eq!(alive.load(Relaxed), 0);
+    let table = Chains::new(1);
+    for fuse in fuses(&alive) {
+        assert!(table.insert(0, fuse).is_ok());
+    }
+    dies_in_time(move || drop(table));
+    assert_eq!(alive.load(Relaxed), 0);
+}
+
+#[test]
+fn l7_l9_a_listener_that_panics_at_a_groups_end_keeps_no_list_from_the_parent() {
+    struct Deaf;
+    impl Occupancy for Deaf {
+        fn occupied(&self, memcg: &Memcg, _: NodeId) {
+            assert!(memcg.parent().is_some(), "the listener's own fault");
+        }
+    }
+    struct Hears(Arc<AtomicUsize>);
+    impl OfflineHook for Hears {
+        fn offline(&self, _: &Memcg, _: &Memcg) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+    let tree = MemcgTree::new(0);
+    let heard = Arc::new(AtomicUsize::new(0));
+    tree.add_hook(Arc::new(Hears(Arc::clone(&heard))));
+    let group = tree.root().create("g").unwrap();
+    let alive = Arc::new(AtomicUsize::new(0));
+    // Not dropped by an assertion that fails, as that might not end.
+    let lists: Vec<_> = (0..3).map(|_| ListLru::<Item>::with_occupancy(Arc::new(Deaf))).collect();
+    let lists = std::mem::ManuallyDrop::new(lists);
+    let nodes = [N0, NodeId::new(1)];
+    for lru in &*lists {
+        for node in nodes {
+            lru.add(item(&alive), &group, node).unwrap();
+        }
+    }
+    dies_in_time({
+        let group = group.clone();
+        move || group.offline().unwrap()
+    });
+    assert_eq!(heard.load(Relaxed), 1, "who hears of ends hears of this one");
+    for lru in &*lists {
+        for node in nodes {
+            assert_eq!((lru.count_one(&group, node), lru.count_one(tree.root(), node)), (0, 1));
+        }
+        assert_eq!(lru.pairs(), 2, "the group's own lists are gone (L7)");
+        lru.assert_valid();
+    }
+    let id = group.id();
+    drop(group);
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(std::mem::ManuallyDrop::into_inner(lists));
+        done.send(())
+    });
+    assert_eq!(ended.recv_timeout(std::time::Duration::from_secs(20)), Ok(()), "the lists' drop ends");
+    assert_eq!((alive.load(Relaxed), tree.get(id)), (0, None), "nothing names the group any more");
+}
+
+#[test]
+fn s18_a_hook_that_panics_keeps_no_other_from_hearing() {
+    struct Hears(Arc<AtomicUsize>);
+    impl OfflineHook for Hears {
+        fn offline(&self, _: &Memcg, _: &Memcg) {
+            assert!(self.0.fetch_add(1, Relaxed) % 2 == 1, "the hook's own fault");
+        }
+    }
+    let tree = MemcgTree::new(0);
+    let heard = Arc::new(AtomicUsize::new(0));
+    for _ in 0..5 {
+        tree.add_hook(Arc::new(Hears(Arc::clone(&heard))));
+    }
+    let group = tree.root().create("g").unwrap();
+    dies_in_time(move || group.offline().unwrap());
+    assert_eq!(heard.load(Relaxed), 5);
+}
+
+#[test]
+fn l1_a_listener_that_panics_beside_many_adds_loses_no_item() {
+    struct Deaf;
+    impl Occupancy for Deaf {
+        fn occupied(&self, _: &Memcg, _: NodeId) {
+            panic!("the listener's own fault");
+        }
+    }
+    let tree = MemcgTree::new(0);
+    let lru = ListLru::<Item>::with_occupancy(Arc::new(Deaf));
+    let alive = Arc::new(AtomicUsize::new(0));
+    let mut items: Isolated<Item> = (0..100).map(|_| item(&alive)).collect();
+    assert!(catch_unwind(AssertUnwindSafe(|| lru.add_many(&mut items, tree.root(), N0))).is_err());
+    lru.assert_valid();
+    assert_eq!((lru.count_node(N0), items.len()), (1, 99), "an item is here or there");
+    assert_eq!(lru.add_many(&mut items, tree.root(), N0), Ok(99));
+    let (old, new) = (item(&alive), item(&alive));
+    lru.add(Arc::clone(&old), tree.root(), N0).unwrap();
+    assert!(lru.replace(&old, new).is_ok());
+    drop((old, lru, items));
+    assert_eq!(alive.load(Relaxed), 0);
 }

@@ -7,6 +7,7 @@
 use super::AddError;
 use crate::list::{Handle, Hook, Linked};
 use crate::sync::Mutex;
+use crate::unwind::to_the_end;
 use crate::{Bytes, Memcg, NodeId, OfflineHook};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -195,9 +196,9 @@ impl<T: Linked> Item<T> {
 
 impl<T: Linked> Drop for Lists<T> {
     fn drop(&mut self) {
-        for item in self.0.iter_mut().flat_map(|list| list.drain(..)) {
-            drop(item.into_handle());
-        }
+        let mut items = self.0.iter_mut().flat_map(|list| list.drain(..));
+        // An item's drop may panic, which shall not keep the others.
+        to_the_end(|| items.next().map(Item::into_handle).is_some());
     }
 }
 

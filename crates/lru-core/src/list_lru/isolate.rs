@@ -2,6 +2,7 @@
 
 use super::AddError;
 use crate::list::{handle_of, Handle, Hook, Linked, Node, RawQueue};
+use crate::unwind::to_the_end;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr;
@@ -125,7 +126,8 @@ impl<T: Linked> ExactSizeIterator for Isolated<T> {}
 
 impl<T: Linked> Drop for Isolated<T> {
     fn drop(&mut self) {
-        while self.pop().is_some() {}
+        // An item's drop may panic, which shall not keep the others.
+        to_the_end(|| self.pop().is_some());
     }
 }
 

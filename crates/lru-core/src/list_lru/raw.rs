@@ -360,11 +360,12 @@ impl RawListLru {
             while groups.try_reserve_exact(room).is_err() {
                 room /= 2;
             }
+            // Before the lock: what waited for its readers may be dropped where the guard ends.
+            let guard = pin();
             let writer = self.writer.lock();
             if room == all && groups.capacity() < writer.live as usize {
                 continue; // Some have come meanwhile.
             }
-            let guard = pin();
             let on_node = self.wholes(&guard).filter(|one| one.key().node == node).take(groups.capacity());
             // SAFETY: the writer lock is held, and `one` is in the table.
             groups.extend(on_node.map(|one| unsafe { one.memcg_of_published() }.clone()));
@@ -374,8 +375,8 @@ impl RawListLru {
 
     /// Bytes of what this keeps beyond itself: lists and table.
     pub(super) fn bytes(&self) -> usize {
-        let writer = self.writer.lock();
         let guard = pin();
+        let writer = self.writer.lock();
         let parts = match writer.split {
             0 => 0,
             _ => self.splits(&guard).map(Split::bytes).sum(),
@@ -507,8 +508,8 @@ impl RawListLru {
 
     /// Panics unless the structure holds together. Takes every lock, one after the other; for tests.
     pub(super) fn assert_valid(&self) {
-        let writer = self.writer.lock();
         let guard = pin();
+        let writer = self.writer.lock();
         let slots: Vec<_> = self.table(&guard).iter().flat_map(|table| table.iter()).collect();
         assert_eq!(
             slots.len(),

@@ -7,6 +7,7 @@ use crate::fallible::{try_push, TryArc};
 use crate::memcg::Memcg;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex};
+use crate::unwind::to_the_end;
 
 /// Somebody above this crate who must know when a group goes offline: the shrinkers' map and debts, for one.
 pub trait OfflineHook: Send + Sync {
@@ -14,6 +15,8 @@ pub trait OfflineHook: Send + Sync {
     ///
     /// `parent` is online, and stays so until the last hook has returned. No lock of the tree is held: the hook may ask the
     /// tree anything and may charge and make groups. It runs on the thread that called `offline`.
+    ///
+    /// A hook that panics keeps no other hook from being called: the first panic goes on to the caller of `offline` after the last.
     fn offline(&self, dying: &Memcg, parent: &Memcg);
 }
 
@@ -121,12 +124,11 @@ impl Hooks {
         drop(old);
     }
 
-    /// Calls every hook that is there now, without a lock.
+    /// Calls every hook that is there now, without a lock, also behind one that panics.
     pub(crate) fn call(&self, dying: &Memcg, parent: &Memcg) {
         let list = self.0.lock().list.clone();
-        for entry in list.iter().flat_map(|list| list.iter()).filter(|entry| !entry.is_removed()) {
-            entry.hook().offline(dying, parent);
-        }
+        let mut hooks = list.iter().flat_map(|list| list.iter()).filter(|entry| !entry.is_removed());
+        to_the_end(|| hooks.next().map(|entry| entry.hook().offline(dying, parent)).is_some());
     }
 
     /// Bytes allocated for the list, without the hooks themselves.

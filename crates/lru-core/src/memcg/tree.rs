@@ -27,6 +27,7 @@ use crate::memcg::table::Table;
 use crate::memcg::{HookId, Memcg, MemcgCore, MemcgError, MemcgId, OfflineHook};
 use crate::sync::{Arc, RwLock};
 use crate::unit::Bytes;
+use crate::unwind::AtEnd;
 
 /// The owner of a tree of groups. Handles and ids come from here; when it is dropped, no group can be made any more, and each
 /// group ends with its last handle.
@@ -240,8 +241,10 @@ impl Tree {
         let _end = EndOffline { tree, parent: parent.id() };
         memcg.forget_protection();
         tree.stock.drain(|other| other == memcg);
+        // Also if somebody who listens to the lists panics: what others keep for the group is the parent's from now on.
+        let hooks = AtEnd(|| tree.hooks.call(memcg, parent));
         crate::list_lru::reparent_group(memcg);
-        tree.hooks.call(memcg, parent);
+        drop(hooks);
         drop(kept);
         Ok(())
     }

@@ -6,10 +6,11 @@ use super::super::pairs::Chain;
 use super::super::table::{Slot, Table, TableRef};
 use super::super::One;
 use super::{RawListLru, Unpopulated, Writer};
-use crate::list::{Hook, Node, RawQueue, Ref};
+use crate::list::{Hook, Node};
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::Ordering;
 use crate::sync::MutexGuard;
+use crate::unwind::{to_the_end, AtEnd};
 use crate::{Memcg, NodeId};
 use alloc::boxed::Box;
 use core::ptr;
@@ -147,6 +148,11 @@ impl RawListLru {
         if crate::mutated!("erase_before_drain") {
             self.take_out(one, &mut self.writer.lock(), guard);
         }
+        // Without the locks, and though whoever listens panics: a dead list in the table would be looked for by all.
+        let _out = AtEnd(|| match crate::mutated!("erase_before_drain") {
+            true => Self::put_of_table(one, &self.writer.lock(), guard),
+            false => self.unpublish(one, guard),
+        });
         {
             let mut child = self.lock_without_parts(one, guard);
             let parent = self.parent_of(dying, one.key().node, guard).expect("the root does not die");
@@ -158,11 +164,6 @@ impl RawListLru {
             } else {
                 self.announce(first, &parent);
             }
-        }
-        if crate::mutated!("erase_before_drain") {
-            Self::put_of_table(one, &self.writer.lock(), guard);
-        } else {
-            self.unpublish(one, guard);
         }
     }
 
@@ -196,13 +197,16 @@ impl RawListLru {
         }
     }
 
-    /// Unmakes every list and gives every item to `free`, as the pointer under which it was added. The caller has the only
-    /// access, except for groups that go offline meanwhile: so this is no `&mut`.
-    pub(in super::super) fn drain(&self, mut free: impl FnMut(Ref)) {
+    /// Unmakes every list and gives every item to `take`, private and as it was added. The caller has the only access, except for
+    /// groups that go offline meanwhile: so this is no `&mut`. No code of the items' runs here: a list that stayed because of a panic
+    /// would lead its group to an owner that is gone.
+    pub(in super::super) fn drain(&self, mut take: impl FnMut(Node)) {
+        // What waits for its readers is somebody's, too: as long as we are inside none of it is dropped on this thread.
+        let _inside = pin();
         // Children first: until then every group that goes offline meanwhile finds its parent's list to hand its items to.
         for depth in (0..=self.depth_max()).rev() {
             let mut slot = 0;
-            while let Some(next) = self.drain_one(slot, depth, &mut free) {
+            while let Some(next) = self.drain_one(slot, depth, &mut take) {
                 slot = next;
             }
         }
@@ -210,15 +214,15 @@ impl RawListLru {
 
     /// Levels below the root of the deepest group that has a list.
     fn depth_max(&self) -> usize {
-        let _writer = self.writer.lock();
         let guard = pin();
+        let _writer = self.writer.lock();
         let ones = self.wholes(&guard);
         // SAFETY: the writer lock is held, and `one` is in the table.
         ones.map(|one| unsafe { one.memcg_of_published() }.depth()).max().unwrap_or(0)
     }
 
     /// Unmakes the first list in the table from `slot` on that is of a group of this depth; the slot to go on from.
-    fn drain_one(&self, slot: usize, depth: usize, free: &mut impl FnMut(Ref)) -> Option<usize> {
+    fn drain_one(&self, slot: usize, depth: usize, take: &mut impl FnMut(Node)) -> Option<usize> {
         let guard = pin();
         let (slot, one, memcg) = {
             let _writer = self.writer.lock();
@@ -241,25 +245,15 @@ impl RawListLru {
         }
         // SAFETY: it is not dead, so it is published and on the chain.
         unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
-        let mut items = RawQueue::new();
         // SAFETY: if there is a first one, it is on the list, so it is live.
         while let Some(first) = list.with_list(|l, shape| unsafe { shape.find(l.first()) }) {
             // SAFETY: it is on this list, whose lock we hold.
             let by = unsafe { list.unlink(first, Hook::PRIVATE) };
-            // SAFETY: it was unlinked, and nobody touches private links but we.
-            unsafe { items.push_back(self.shape, Node { at: first, by }) };
+            take(Node { at: first, by });
         }
         list.kill(self.parent_of(&memcg, one.key().node, &guard).map_or(ptr::null(), ptr::from_ref));
         drop(list);
         self.unpublish(one, &guard);
-        drop(chain);
-        // The owner's code runs without any of our locks.
-        // SAFETY: the list is ours alone.
-        while let Some(item) = unsafe { items.pop_front(self.shape) } {
-            // SAFETY: lists own their items, so it is live.
-            unsafe { item.at.as_ref() }.set_home(ptr::null_mut());
-            free(item.by);
-        }
         Some(slot)
     }
 }
@@ -268,10 +262,11 @@ impl RawListLru {
 pub(crate) fn reparent_group(dying: &Memcg) {
     let guard = pin();
     dying.pairs().lock().closed = true;
-    loop {
+    // Whoever listens to one list and panics does not keep the others from the parent.
+    to_the_end(|| {
         let mut chain = dying.pairs().lock();
         if chain.first().is_null() {
-            return;
+            return false;
         }
         // SAFETY: what is on the chain is live, and not freed before we leave the read side.
         let one = unsafe { &*chain.first() };
@@ -280,5 +275,6 @@ pub(crate) fn reparent_group(dying: &Memcg) {
         // SAFETY: it is in its owner's table, so the owner does not finish dropping before it has had this chain's lock.
         let owner = unsafe { &*one.owner() };
         owner.reparent(one, dying, &guard);
-    }
+        true
+    });
 }
