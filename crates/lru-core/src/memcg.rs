@@ -21,9 +21,10 @@
 //! # Parts
 //!
 //! `id` numbers, `table` links and names, `tree` coming and going, `walk` the subtree, `charge` and `stock` counting, `limit`
-//! limits and protection, `hook` those who must know of a death.
+//! limits and protection, `hook` those who must know of a death, `held` a handle that readers look at without a lock.
 
 mod charge;
+mod held;
 mod hook;
 mod id;
 mod limit;
@@ -36,6 +37,7 @@ mod walk;
 mod tests;
 
 pub use self::charge::{Charged, OverLimit};
+pub(crate) use self::held::{Borrowed, HeldMemcg};
 pub use self::hook::{HookId, OfflineHook};
 pub use self::id::MemcgId;
 pub use self::limit::Protection;

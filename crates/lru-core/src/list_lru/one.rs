@@ -14,17 +14,18 @@
 //!    may be dead by now, too). (L1)
 //! 2. An item whose home this is lies on [`effective`](super::RawListLru::lock_effective_of) of this: on this while it is not
 //!    dead, else on what the chain of forwards ends in. So the lock of the effective list guards such an item's links.
-//! 3. `refs` is 1 while the table holds this (a part: while its [`Split`](super::Split) is in the table), plus the items whose
+//! 3. `refs` (64 bits, so that no number of handles that are forgotten makes it wrap) is 1 while the table holds this (a part: while its [`Split`](super::Split) is in the table), plus the items whose
 //!    home this is, plus the lists of child groups and the parts that are in the table or forward to this and are not retired,
 //!    plus the [`Prepared`](super::Prepared) for it. It is guarded by the lock of the effective list.
-//! 4. `memcg` is there while `refs` is not 0.
-//! 5. `node` and `memcg_id`, the key, never change.
+//! 4. `memcg` is not given up while `refs` is not 0. A list that is not dead has one, as the table holds it or it was not published.
+//! 5. `node` and the address of the group, by which it is found, never change. They name this group alone for as long as this is in
+//!    the table, which counts in `refs`; ids do not, as groups of another tree have the same.
 
 use super::pairs::ChainLinks;
 use super::split::Part;
 use super::RawListLru;
 use crate::list::{Hook, Node, RawList, Ref, Shape};
-use crate::memcg::MemcgId;
+use crate::memcg::{Borrowed, HeldMemcg, MemcgId};
 use crate::rcu::{Guard, Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::raw::RawLock;
@@ -32,25 +33,29 @@ use crate::sync::UnsafeCell;
 use crate::{Memcg, NodeId};
 use core::ptr::{self, NonNull};
 
-/// Whose list, and on which node.
+/// Whose list, and on which node. The group's address tells it from all others, those of other trees too; where a table looks
+/// first is computed from its id, as addresses would make the order of a table another one in each run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) node: NodeId,
     /// The id's hash.
     pub(crate) spread: u16,
-    pub(crate) memcg: MemcgId,
+    pub(crate) id: MemcgId,
+    /// See [`Memcg::addr`].
+    pub(crate) group: usize,
 }
 
 impl PartialEq for Key {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        (self.node, self.memcg) == (other.node, other.memcg)
+        (self.node, self.group) == (other.node, other.group)
     }
 }
 
 impl Key {
+    #[inline]
     pub(crate) fn new(memcg: &Memcg, node: NodeId) -> Self {
-        Self { node, spread: memcg.spread(), memcg: memcg.id() }
+        Self { node, spread: memcg.spread(), id: memcg.id(), group: memcg.addr() }
     }
 }
 
@@ -59,11 +64,10 @@ pub(crate) struct One {
     lock: RawLock,
     state: UnsafeCell<State>,
     node: NodeId,
-    memcg_id: MemcgId,
     nr_items: AtomicU32,
-    refs: UnsafeCell<u32>,
+    refs: UnsafeCell<u64>,
     list: UnsafeCell<RawList>,
-    memcg: UnsafeCell<Option<Memcg>>,
+    memcg: HeldMemcg,
     /// Never changes; a cell only so that model checks see who reads it before it is published.
     owner: UnsafeCell<*const RawListLru>,
     /// Guarded by the group's [`Pairs`](super::Pairs) lock until dead. Afterwards `next` is `forward`, guarded by `lock`, and
@@ -92,7 +96,8 @@ impl State {
     const DEAD_PART: Self = Self(69);
 }
 
-// SAFETY: every cell is guarded by a lock that its invariant names; `owner` is a list that outlives its published parts.
+// SAFETY: every cell is guarded by a lock that its invariant names; `owner` is a list that outlives its published parts; `memcg` is a
+// handle, which may be sent, and whose address never changes.
 unsafe impl Send for One {}
 // SAFETY: as for Send.
 unsafe impl Sync for One {}
@@ -125,11 +130,10 @@ impl One {
             lock: RawLock::new(),
             state: UnsafeCell::new(State::LIVE),
             node,
-            memcg_id: memcg.id(),
             nr_items: AtomicU32::new(0),
             refs: UnsafeCell::new(1),
             list: UnsafeCell::new(RawList::new()),
-            memcg: UnsafeCell::new(Some(memcg.clone())),
+            memcg: HeldMemcg::new(memcg.clone()),
             owner: UnsafeCell::new(owner),
             chain: ChainLinks::new(),
         }
@@ -137,12 +141,30 @@ impl One {
 
     /// A part of the list of this group on this node.
     pub(super) fn new_part(memcg: &Memcg, node: NodeId, owner: *const RawListLru) -> Self {
-        Self { state: UnsafeCell::new(State::PART), ..Self::new(memcg, node, owner) }
+        let mut part = Self::new(memcg, node, owner);
+        part.state = UnsafeCell::new(State::PART);
+        part
     }
 
     #[inline]
-    pub(super) fn key(&self) -> Key {
-        Key { node: self.node, spread: self.memcg_id.spread(), memcg: self.memcg_id }
+    pub(super) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Is this the list, or a part of the list, that the key names? For what is found in a table.
+    #[inline]
+    pub(super) fn is_of(&self, key: Key) -> bool {
+        (self.node, self.memcg.addr()) == (key.node, key.group)
+    }
+
+    /// Under which it is in the table.
+    ///
+    /// # Safety
+    ///
+    /// As for [`memcg_of_published`](Self::memcg_of_published).
+    pub(super) unsafe fn key_of_published(&self) -> Key {
+        // SAFETY: the clause is the same.
+        Key::new(unsafe { &self.memcg_of_published() }, self.node)
     }
 
     /// The list this is a part of.
@@ -180,11 +202,23 @@ impl One {
     ///
     /// # Safety
     ///
-    /// The caller holds the writer lock of the owner for as long as the reference lives, and this is in its table.
-    pub(super) unsafe fn memcg_of_published(&self) -> &Memcg {
-        // SAFETY: `memcg` is taken only after this left the table (invariants 3, 4), for which the writer lock is needed.
-        let memcg = self.memcg.with(|m| unsafe { &*m });
-        memcg.as_ref().expect("by invariants 3 and 4 a published list has its group")
+    /// For as long as the answer is used this is in its owner's table, because the caller holds the writer lock of the owner; or a part
+    /// of what is there.
+    #[inline]
+    pub(super) unsafe fn memcg_of_published(&self) -> Borrowed<'_> {
+        // SAFETY: the table counts in `refs` (invariant 3), so the handle is not given up (invariant 4).
+        unsafe { self.memcg.get() }
+    }
+}
+
+impl Drop for One {
+    /// Of one that was not published. Else it is dead by now, and the handle was given up when it was released.
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it.
+        if self.state.with(|s| unsafe { *s }) < State::DEAD {
+            // SAFETY: only `retire_released` gives it up, of dead ones.
+            unsafe { self.memcg.release() };
+        }
     }
 }
 
@@ -258,11 +292,24 @@ impl<'a> Locked<'a> {
         self.one.state.with_mut(|s| unsafe { *s = state });
     }
 
-    /// The group whose list it is. Not for dead ones.
-    pub(super) fn memcg(&self) -> &Memcg {
-        // SAFETY: the lock is held, and `memcg` is taken only when dead, under the lock of the effective list.
-        let memcg = self.one.memcg.with(|m| unsafe { &*m });
-        memcg.as_ref().expect("by invariants 3 and 4 a list that is not dead has its group")
+    /// The group whose list it is.
+    ///
+    /// # Panics
+    ///
+    /// If the list is dead.
+    pub(super) fn memcg(&self) -> Borrowed<'_> {
+        assert!(!self.is_dead(), "a dead list's group may be gone");
+        // SAFETY: it is not dead, nor will it be while the lock is held, so the handle is not given up (invariant 4).
+        unsafe { self.one.memcg.get() }
+    }
+
+    /// Under which it is in the table; of a part, the list it is a part of.
+    ///
+    /// # Panics
+    ///
+    /// If the list is dead.
+    pub(super) fn key(&self) -> Key {
+        Key::new(&self.memcg(), self.one.node)
     }
 
     /// The list that took the items over. Only for dead ones; null when the whole list was dropped.
@@ -316,6 +363,13 @@ impl<'a> Locked<'a> {
         self.one.refs.with_mut(|r| unsafe { *r += 1 });
     }
 
+    /// As if so many more had been prepared and forgotten.
+    #[cfg(all(test, not(lowwater_loom)))]
+    pub(super) fn forget_refs(&mut self, n: u64) {
+        // SAFETY: this is not dead, so its lock guards its `refs` (invariant 3).
+        self.one.refs.with_mut(|r| unsafe { *r += n });
+    }
+
     /// What a sweep makes of it. What is empty for the first time is marked. The owner's writer lock is held, so that no
     /// child's list comes to count on it.
     pub(super) fn idleness(&mut self) -> Idleness {
@@ -348,7 +402,7 @@ impl<'a> Locked<'a> {
         let pushed = self.with_list(|l, shape| unsafe { l.remove(shape, links) });
         hook.set_home(to);
         // The object may be gone from here on, unless the caller takes it over by what it gets.
-        self.set_nr_items(self.one.nr_items() - 1);
+        self.set_nr_items(self.one.nr_items().wrapping_sub(1));
         // SAFETY: `home` counted the item until now, and this is its effective list (invariant 2).
         unsafe { self.put(home) };
         pushed
@@ -463,7 +517,9 @@ impl<'a> Locked<'a> {
                 }
             });
         });
-        self.set_nr_items(had.checked_add(moved).expect("two lists of at most ITEMS_MAX items each"));
+        // Beyond 4 billion items on one list, which `add` refuses but the ends of groups can bring about, the count is too low; what
+        // memory hangs on is `refs`, which has room for them.
+        self.set_nr_items(had.saturating_add(moved));
         child.set_nr_items(0);
         if moved != 0 && self.state() == State::IDLE {
             self.set_state(State::LIVE);
@@ -540,9 +596,9 @@ impl Locked<'_> {
             // SAFETY: as above.
             let next = one.chain.prev.with(|prev| unsafe { *prev });
             // The group's handle goes now, not a grace period later, so that its id can return at once.
-            // SAFETY: as above; readers that still see it dead do not look at `memcg`.
-            drop(one.memcg.with_mut(|m| unsafe { (*m).take() }));
-            // SAFETY: as above.
+            // SAFETY: who releases a list retires it, once; readers that still see it dead only compare the address.
+            unsafe { one.memcg.release() };
+            // SAFETY: `refs` is 0, so we alone own it (invariant 3).
             if one.state.with(|s| unsafe { *s }) == State::DEAD_PART {
                 // SAFETY: as below; by its state it is a part.
                 unsafe { guard.retire(Part::of(released)) };

@@ -157,7 +157,7 @@ impl RawListLru {
         // SAFETY: the caller owns the object.
         let list = self.lock_to_add(unsafe { object.at.as_ref() }, memcg, node, missed, guard)?;
         #[cfg(lowwater_loom)]
-        if crate::mutated!("bit_of_the_passed") && list.memcg() != memcg {
+        if crate::mutated!("bit_of_the_passed") && *list.memcg() != *memcg {
             return self.add_and_announce_for(memcg, list, object);
         }
         self.add_to::<UNIQUE>(list, object)
@@ -189,7 +189,7 @@ impl RawListLru {
         let _first = list.count_in();
         // SAFETY: as in `add_to`.
         list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
-        self.occupancy.iter().for_each(|occupancy| occupancy.occupied(passed, list.one().key().node));
+        self.occupancy.iter().for_each(|occupancy| occupancy.occupied(passed, list.one().node()));
         Ok(())
     }
 
@@ -280,7 +280,7 @@ impl RawListLru {
         #[cfg(lowwater_loom)]
         if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
             // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
-            if let Some(parent) = self.parent_of(list.memcg(), list.one().key().node, _guard) {
+            if let Some(parent) = self.parent_of(&list.memcg(), list.one().node(), _guard) {
                 list.move_count_to(parent);
             }
         }
@@ -312,7 +312,7 @@ impl RawListLru {
         let Some(table) = self.table(&guard) else { return 0 };
         // SAFETY: we are in the read side.
         let pairs = table.iter().map(|slot| unsafe { slot.pair() });
-        pairs.filter(|pair| pair.whole().key().node == node).map(Pair::nr_items).sum()
+        pairs.filter(|pair| pair.whole().node() == node).map(Pair::nr_items).sum()
     }
 
     /// Makes the list to which `add` would add, and counts a reference on it. `None` without memory.
@@ -366,7 +366,7 @@ impl RawListLru {
             if room == all && groups.capacity() < writer.live as usize {
                 continue; // Some have come meanwhile.
             }
-            let on_node = self.wholes(&guard).filter(|one| one.key().node == node).take(groups.capacity());
+            let on_node = self.wholes(&guard).filter(|one| one.node() == node).take(groups.capacity());
             // SAFETY: the writer lock is held, and `one` is in the table.
             groups.extend(on_node.map(|one| unsafe { one.memcg_of_published() }.clone()));
             return groups;
@@ -502,7 +502,7 @@ impl RawListLru {
     #[inline]
     fn announce(&self, first: FirstItem, list: &Locked<'_>) {
         if let (FirstItem(true), Some(occupancy)) = (first, &self.occupancy) {
-            occupancy.occupied(list.memcg(), list.one().key().node);
+            occupancy.occupied(&list.memcg(), list.one().node());
         }
     }
 
@@ -525,14 +525,13 @@ impl RawListLru {
             // SAFETY: the writer lock is held, and `one` is in the table.
             let memcg = unsafe { one.memcg_of_published() };
             if let Some(parent) = memcg.parent() {
-                let parent = self.lookup(Key::new(parent, one.key().node), &guard);
+                let parent = self.lookup(Key::new(parent, one.node()), &guard);
                 assert!(parent.is_some() || !memcg.is_online(), "a populated group's parent must be populated (L6)");
             }
             one.lock(&guard).assert_valid_with(matches!(pair, Pair::Split(_)));
             for part in pair.lists().skip(1) {
-                assert_eq!(
-                    (part.key(), part.owner()),
-                    (one.key(), one.owner()),
+                assert!(
+                    part.is_of(Key::new(&memcg, one.node())) && part.owner() == one.owner(),
                     "a part must be of its list's group and node"
                 );
                 let mut part = part.lock(&guard);

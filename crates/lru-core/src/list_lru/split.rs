@@ -59,7 +59,7 @@ struct Rounds {
     /// Walks that go round now.
     walks: u32,
     /// Where the next one begins: 0 is the list itself.
-    next: usize,
+    next: u16,
     /// The parts have ended.
     ended: bool,
 }
@@ -90,7 +90,7 @@ impl Split {
     pub(super) fn try_new(memcg: &Memcg, whole: &One, parts: usize) -> Option<Box<Self>> {
         debug_assert!(parts.is_power_of_two(), "a part is chosen by a mask");
         let mut split = try_box(Self {
-            key: whole.key(),
+            key: Key::new(memcg, whole.node()),
             whole,
             parts: Vec::new(),
             rounds: UnsafeCell::new(Rounds::default()),
@@ -98,7 +98,7 @@ impl Split {
         })?;
         split.parts = try_vec(parts)?;
         for _ in 0..parts {
-            let Some(part) = Part::try_new(memcg, whole.key().node, whole.owner()) else {
+            let Some(part) = Part::try_new(memcg, whole.node(), whole.owner()) else {
                 split.discard();
                 return None;
             };
@@ -184,7 +184,7 @@ impl Split {
     pub(super) fn begin_round(&self, whole: &mut Locked<'_>) -> Option<(usize, usize)> {
         let lists = 1 + self.parts.len();
         self.with_rounds(whole, |rounds| {
-            let begin = rounds.next + rounds.walks as usize;
+            let begin = usize::from(rounds.next) + rounds.walks as usize;
             rounds.walks += u32::from(!rounds.ended);
             (!rounds.ended).then_some((begin % lists, lists))
         })
@@ -194,7 +194,7 @@ impl Split {
     pub(super) fn end_round(&self, whole: &mut Locked<'_>, next: usize) {
         self.with_rounds(whole, |rounds| {
             rounds.walks -= 1;
-            rounds.next = next;
+            rounds.next = next as u16; // No more than `PARTS_MAX`.
         });
     }
 

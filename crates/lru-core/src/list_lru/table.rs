@@ -240,7 +240,7 @@ impl<'a> TableRef<'a> {
     #[inline]
     fn start(key: Key) -> usize {
         // The node is at hand when the group is looked at, so that all this adds to the way there is two additions.
-        let (of_node, high) = (usize::from(key.node.get()).wrapping_mul(0x9E37_79B1), (key.memcg.get() as usize) << 16);
+        let (of_node, high) = (usize::from(key.node.get()).wrapping_mul(0x9E37_79B1), (key.id.get() as usize) << 16);
         usize::from(key.spread).wrapping_add(of_node).wrapping_add(high)
     }
 
@@ -263,7 +263,7 @@ impl<'a> TableRef<'a> {
             // SAFETY: what a slot holds is live for readers in the read side.
             let is_it = one != TOMB
                 && match unsafe { Slot(one).pair() } {
-                    Pair::One(one) => one.key() == key,
+                    Pair::One(one) => one.is_of(key),
                     Pair::Split(split) => split.key() == key,
                 };
             if is_it {

@@ -97,8 +97,10 @@ impl RawListLru {
         }
         let mut used = 0;
         for entry in self.table(guard).iter().flat_map(|old| old.iter()) {
-            // SAFETY: we are in the read side; the key never changes.
-            table.insert(unsafe { entry.pair() }.whole().key(), entry, &mut used);
+            // SAFETY: we are in the read side.
+            let one = unsafe { entry.pair() }.whole();
+            // SAFETY: the writer lock is held, and `one` is in the table.
+            table.insert(unsafe { one.key_of_published() }, entry, &mut used);
         }
         writer.used = used;
         self.replace_table(new.as_ptr(), guard);
@@ -126,7 +128,8 @@ impl RawListLru {
 
     fn take_out(&self, one: &One, writer: &mut Writer, guard: &Guard) {
         if let Some(table) = self.table(guard) {
-            table.remove(one.key(), Slot::of_one(ptr::from_ref(one).cast_mut()));
+            // SAFETY: it is in the table, and who has `writer` has the lock.
+            table.remove(unsafe { one.key_of_published() }, Slot::of_one(ptr::from_ref(one).cast_mut()));
         }
         writer.live -= 1;
         if writer.live == 0 {
@@ -155,11 +158,11 @@ impl RawListLru {
         });
         {
             let mut child = self.lock_without_parts(one, guard);
-            let parent = self.parent_of(dying, one.key().node, guard).expect("the root does not die");
+            let parent = self.parent_of(dying, one.node(), guard).expect("the root does not die");
             let mut parent = parent.lock(guard);
             let first = parent.take_over(&mut child);
             if crate::mutated!("bit_of_the_dying") {
-                self.occupancy.iter().for_each(|occupancy| occupancy.occupied(dying, one.key().node));
+                self.occupancy.iter().for_each(|occupancy| occupancy.occupied(dying, one.node()));
                 let FirstItem(_) = first;
             } else {
                 self.announce(first, &parent);
@@ -176,7 +179,7 @@ impl RawListLru {
         let mut list = one.lock(guard);
         let found = list.idleness();
         if found == Idleness::Idle {
-            let parent = self.parent_of(list.memcg(), one.key().node, guard);
+            let parent = self.parent_of(&list.memcg(), one.node(), guard);
             // SAFETY: it is published, so it is on its group's chain.
             unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
             list.kill(parent.map_or(ptr::null(), ptr::from_ref));
@@ -251,7 +254,7 @@ impl RawListLru {
             let by = unsafe { list.unlink(first, Hook::PRIVATE) };
             take(Node { at: first, by });
         }
-        list.kill(self.parent_of(&memcg, one.key().node, &guard).map_or(ptr::null(), ptr::from_ref));
+        list.kill(self.parent_of(&memcg, one.node(), &guard).map_or(ptr::null(), ptr::from_ref));
         drop(list);
         self.unpublish(one, &guard);
         Some(slot)

@@ -30,14 +30,14 @@ impl RawListLru {
             return Err(split);
         }
         let Some(mut writer) = self.writer.try_lock() else { return Err(split) };
-        let old = Slot::of_one(ptr::from_ref(one).cast_mut());
-        let table = self.table(guard).filter(|table| table.get(one.key()) == Some(old));
+        let (old, key) = (Slot::of_one(ptr::from_ref(one).cast_mut()), Key::new(memcg, one.node()));
+        let table = self.table(guard).filter(|table| table.get(key) == Some(old));
         let Some(table) = table else { return Err(split) };
         // Whoever unmakes a list holds the chain until it is out of the table: so this is not dead.
         let mut list = one.lock(guard);
         list.begin_parts(split.parts().count());
         writer.split += 1;
-        table.replace(one.key(), old, Slot::of_split(Box::into_raw(split)));
+        table.replace(key, old, Slot::of_split(Box::into_raw(split)));
         Ok(())
     }
 
@@ -65,7 +65,7 @@ impl RawListLru {
         drop(list);
         let mut writer = self.writer.lock();
         let Some(mut list) = one.try_lock(guard) else { return false };
-        let Some(Pair::Split(split)) = self.lookup(one.key(), guard) else { return false };
+        let Some(Pair::Split(split)) = self.lookup(list.key(), guard) else { return false };
         if !split.is_quiet(&mut list) {
             return false;
         }
@@ -80,8 +80,8 @@ impl RawListLru {
 
     /// Ends the parts: all they hold goes to the list, which is locked, and they forward there (invariant 2 of the parts).
     fn end_parts(&self, list: &mut Locked<'_>, writer: &mut Writer, guard: &Guard) -> FirstItem {
-        let one = list.one();
-        let slot = self.table(guard).and_then(|table| table.get(one.key()));
+        let (one, key) = (list.one(), list.key());
+        let slot = self.table(guard).and_then(|table| table.get(key));
         // SAFETY: we are in the read side.
         let pair = slot.map(|slot| unsafe { slot.pair() });
         let (Some(slot), Some(Pair::Split(split))) = (slot, pair) else {
@@ -91,7 +91,7 @@ impl RawListLru {
         let table = self.table(guard).expect("it was found in there");
         let late = crate::mutated!("parts_die_before_they_are_out");
         if !late {
-            table.replace(one.key(), slot, whole);
+            table.replace(key, slot, whole);
         }
         if !crate::mutated!("end_parts_without_fence") {
             // Release: between the slot and the counts; meets the Acquire in `has_ended`.
@@ -105,7 +105,7 @@ impl RawListLru {
             unsafe { list.put(part) };
         }
         if late {
-            table.replace(one.key(), slot, whole);
+            table.replace(key, slot, whole);
         }
         list.end_parts();
         split.set_ended(list);

@@ -120,3 +120,22 @@ fn more_lists_than_can_be_counted_are_refused() {
     assert!(most.is_some_and(|most| most >= PAIRS_MAX as usize));
     assert_eq!(writer(PAIRS_MAX).capacity_needed(), None);
 }
+
+#[test]
+fn l16_a_list_outlives_any_number_of_promises_that_are_forgotten() {
+    let tree = MemcgTree::default();
+    let lru = ListLru::<Item>::new();
+    core::mem::forget(lru.prepare(tree.root(), N0).unwrap());
+    // A minute's work for a program that means harm.
+    let n = u64::from(u32::MAX) - 2;
+    lru.raw.lock_one(tree.root(), N0, 0, &pin()).unwrap().forget_refs(n);
+    (0..10).for_each(|_| core::mem::forget(lru.prepare(tree.root(), N0).unwrap()));
+    let it = item(0);
+    lru.add(it.clone(), tree.root(), N0).unwrap();
+    assert!(lru.del(&it).is_some());
+    (0..3).for_each(|_| _ = sweep(tree.root()));
+    assert!(lru.is_populated(tree.root(), N0), "somebody may rely on a promise");
+    lru.add(it.clone(), tree.root(), N0).unwrap();
+    assert_eq!(lru.count_one(tree.root(), N0), 1);
+    lru.assert_valid();
+}

@@ -22,7 +22,7 @@ fn lists_begin_at_different_places() {
         let mut lists = vec![0_u32; Table::capacity_for(groups as usize * usize::from(nodes))];
         let mask = lists.len() - 1;
         for (id, node) in (0..groups).flat_map(|id| (0..nodes).map(move |node| (MemcgId::new(id), node))) {
-            let key = Key { node: NodeId::new(node), spread: id.spread(), memcg: id };
+            let key = Key { node: NodeId::new(node), spread: id.spread(), id, group: 0 };
             lists[TableRef::start(key) & mask] += 1;
         }
         lists.into_iter().max().unwrap_or(0)
