@@ -71,11 +71,11 @@ unsafe impl<T> Send for Link<T> {}
 #[cfg(lowwater_loom)]
 unsafe impl<T> Sync for Link<T> {}
 
-/// An object with a [`Link`] inside. Nothing unsafe hangs on the implementation: [`chained!`](crate::chained) writes it.
+/// An object with a [`Link`] inside. Do not implement it by hand: [`chained!`](crate::chained) does.
 ///
 /// # Safety
 ///
-/// [`link`](Self::link) returns always the same link, which is a part of the object.
+/// [`link`](Self::link) returns always the same link, which is a part of the object, and of no other.
 pub unsafe trait Chained: Sized + Send + Sync + 'static {
     /// The link.
     fn link(&self) -> &Link<Self>;
@@ -102,13 +102,35 @@ pub unsafe trait Chained: Sized + Send + Sync + 'static {
 /// assert_eq!(table.find(7, &reader, |entry| entry.name == "etc").unwrap().name, "etc");
 /// assert!(table.remove(7, &entry));
 /// ```
+///
+/// The link is a part of the object itself, and not of one that it leads to:
+///
+/// ```compile_fail,E0308
+/// # use lowwater_lru_core::{chained, chains::Link};
+/// struct Boxed {
+///     link: Box<Link<Boxed>>,
+/// }
+/// chained!(impl[] for Boxed { link }); // error: expected `*const Link<Boxed>`
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use lowwater_lru_core::{chained, chains::Link};
+/// # use std::sync::Arc;
+/// struct Shared {
+///     link: Arc<Link<Shared>>,
+/// }
+/// chained!(impl[] for Shared { link }); // error: expected `*const Link<Shared>`
+/// ```
 #[macro_export]
 macro_rules! chained {
     (impl[$($generics:tt)*] for $type:ty { $field:ident $(,)? }) => {
-        // SAFETY: the link is a field of the object, always the same one.
+        $crate::linked!(@parameters[$($generics)*]);
+
+        // SAFETY: the link is a field of the object itself, or `@own` does not compile.
         unsafe impl<$($generics)*> $crate::chains::Chained for $type {
             #[inline]
             fn link(&self) -> &$crate::chains::Link<Self> {
+                $crate::linked!(@own $field: $crate::chains::Link<Self>);
                 &self.$field
             }
         }

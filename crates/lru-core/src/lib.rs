@@ -66,6 +66,10 @@ extern crate alloc;
 #[cfg(any(feature = "std", lowwater_loom, test))]
 extern crate std;
 
+/// For macros: a program may have another crate under the name `core`.
+#[doc(hidden)]
+pub use core as __core;
+
 pub mod chains;
 #[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
 pub mod embedder;

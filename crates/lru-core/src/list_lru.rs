@@ -208,8 +208,10 @@ impl<T: Linked> ListLru<T> {
     #[doc(alias = "list_lru_add")]
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
+        // SAFETY: a handle gives a pointer to an object.
+        let links = unsafe { T::links(object) };
         // SAFETY: they are a `T`'s, by the pointer that its handle was turned into.
-        let links = unsafe { T::SHAPE.node(T::links(object)) };
+        let links = unsafe { T::SHAPE.node(links) };
         let added = if T::Handle::UNIQUE {
             self.raw.add::<true>(links, memcg, node)
         } else {
@@ -232,8 +234,10 @@ impl<T: Linked> ListLru<T> {
     /// several threads that remove the same item, exactly one gets the handle (L4).
     #[doc(alias = "list_lru_del")]
     pub fn del(&self, item: &T) -> Option<T::Handle> {
+        // SAFETY: it is a reference to an object.
+        let links = unsafe { T::links(NonNull::from(item)) };
         // SAFETY: the links are a part of `item`, which is borrowed.
-        let pushed = unsafe { self.raw.del(T::links(NonNull::from(item))) }?;
+        let pushed = unsafe { self.raw.del(links) }?;
         // SAFETY: only a `T`'s links are on these lists, and the list gave it up.
         Some(unsafe { handle_of::<T>(pushed) })
     }
@@ -297,7 +301,8 @@ impl<T: Linked> ListLru<T> {
 
     /// Does something with an item's links and the list on which it is, locked; `None` if that is none of these.
     fn at_home<R>(&self, item: &T, f: impl FnOnce(Locked<'_>, NonNull<Hook>) -> R) -> Option<R> {
-        let links = T::links(NonNull::from(item));
+        // SAFETY: it is a reference to an object.
+        let links = unsafe { T::links(NonNull::from(item)) };
         let guard = pin();
         // SAFETY: the links are a part of `item`, which is borrowed.
         let list = self.raw.lock_home(unsafe { links.as_ref() }, None, &guard)?;

@@ -72,7 +72,7 @@ use core::ptr::{self, NonNull};
 ///
 /// # Safety
 ///
-/// `state` is always the same [`SlotState`], a part of the object.
+/// `state` is always the same [`SlotState`], a part of the object, and of no other.
 pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
     /// The object's byte of state.
     fn state(&self) -> &SlotState;
@@ -95,15 +95,47 @@ pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
 /// }
 /// slotted!(impl[K: Send + Sync + 'static] for Entry<K> { links, state, weight: |entry| size_of_val(entry) as u64 });
 /// ```
+///
+/// Both are a part of the object itself, and not of one that it leads to:
+///
+/// ```compile_fail,E0308
+/// # use lowwater_lru_core::{slab::SlotState, slotted, SlotLinks};
+/// struct Boxed {
+///     links: SlotLinks,
+///     state: Box<SlotState>,
+/// }
+/// slotted!(impl[] for Boxed { links, state, weight: |_| 1 }); // error: expected `*const SlotState`
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use lowwater_lru_core::{slab::SlotState, slotted, SlotLinks};
+/// # use std::sync::Arc;
+/// struct Shared {
+///     links: SlotLinks,
+///     state: Arc<SlotState>,
+/// }
+/// slotted!(impl[] for Shared { links, state, weight: |_| 1 }); // error: expected `*const SlotState`
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use lowwater_lru_core::{slab::SlotState, slotted, SlotLinks};
+/// # use std::sync::Arc;
+/// struct Shared {
+///     links: Arc<SlotLinks>,
+///     state: SlotState,
+/// }
+/// slotted!(impl[] for Shared { links, state, weight: |_| 1 }); // error: expected `*const SlotLinks`
+/// ```
 #[macro_export]
 macro_rules! slotted {
     (impl[$($generics:tt)*] for $type:ty { $links:tt, $state:tt, weight: $weight:expr $(,)? }) => {
         $crate::linked!(@impl[$($generics)*] for $type { $links: SlotLinks, handle: $crate::slab::Slot<Self> });
 
-        // SAFETY: it is a field of the object.
+        // SAFETY: it is a field of the object itself, or `@own` does not compile.
         unsafe impl<$($generics)*> $crate::slab::Slotted for $type {
             #[inline]
             fn state(&self) -> &$crate::slab::SlotState {
+                $crate::linked!(@own $state: $crate::slab::SlotState);
                 &self.$state
             }
 

@@ -8,8 +8,9 @@ use core::ptr::NonNull;
 ///
 /// # Safety
 ///
-/// `links` and `from_links` are inverse and lead to links that are part of the object, always the same ones, of this shape. What has the
-/// links of a slot is nowhere but in slots.
+/// 1. `links` and `from_links` are inverse and only do arithmetic: they lead to links that are part of the object, always the same
+///    ones, of this shape.
+/// 2. What has the links of a slot is nowhere but in slots.
 pub unsafe trait Linked: Sized {
     /// How a list owns the object: `Box<Self>`, `Arc<Self>`, or `Slot<Self>`.
     type Handle: Handle<Target = Self>;
@@ -18,13 +19,17 @@ pub unsafe trait Linked: Sized {
     const SHAPE: &'static Shape;
 
     /// The links of an object.
-    fn links(object: NonNull<Self>) -> NonNull<Hook>;
+    ///
+    /// # Safety
+    ///
+    /// `object` points to memory of the object's layout, in one allocation.
+    unsafe fn links(object: NonNull<Self>) -> NonNull<Hook>;
 
     /// The object of these links.
     ///
     /// # Safety
     ///
-    /// `links` came from [`links`](Self::links) of this type.
+    /// `links` came from [`links`](Self::links) of this type, and the object is where it was.
     unsafe fn from_links(links: NonNull<Hook>) -> NonNull<Self>;
 }
 
@@ -48,6 +53,69 @@ pub unsafe trait Linked: Sized {
 /// }
 /// linked!(impl[K: Send, V] for Entry<K, V> { lru, handle: Box<Entry<K, V>> });
 /// ```
+///
+/// The links are a part of the object itself, and not of one that it leads to:
+///
+/// ```compile_fail,E0308
+/// # use lowwater_lru_core::{linked, Links};
+/// struct Boxed {
+///     links: Box<Links>,
+/// }
+/// linked!(impl[] for Boxed { links, handle: Box<Boxed> }); // error: expected `*const Links`
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use lowwater_lru_core::{linked, Links};
+/// # use std::sync::Arc;
+/// struct Shared {
+///     links: Arc<Links>,
+/// }
+/// linked!(impl[] for Shared { links, handle: Arc<Shared> }); // error: expected `*const Links`
+/// ```
+///
+/// ```compile_fail,E0609
+/// # use lowwater_lru_core::{linked, Links};
+/// # struct Inner {
+/// #     links: Links,
+/// # }
+/// struct Outer(Box<Inner>);
+/// impl core::ops::Deref for Outer {
+///     type Target = Inner;
+///     fn deref(&self) -> &Inner {
+///         &self.0
+///     }
+/// }
+/// linked!(impl[] for Outer { links, handle: Box<Outer> }); // error: no field `links` on type `Outer`
+/// ```
+///
+/// ```compile_fail,E0793
+/// # use lowwater_lru_core::{linked, Links};
+/// #[repr(packed)]
+/// struct Packed {
+///     byte: u8,
+///     links: Links,
+/// }
+/// linked!(impl[] for Packed { links, handle: Box<Packed> }); // error: reference to field of packed struct is unaligned
+/// ```
+///
+/// Whatever the program calls `core`:
+///
+/// ```compile_fail,E0308
+/// # use lowwater_lru_core::{linked, Links};
+/// extern crate lowwater_lru_core as core;
+/// struct Boxed(Box<Links>);
+/// linked!(impl[] for Boxed { 0, handle: Box<Boxed> });
+/// # fn main() {}
+/// ```
+///
+/// Between the brackets are parameters, and nothing else:
+///
+/// ```compile_fail
+/// # use lowwater_lru_core::{linked, Links};
+/// # struct Item(Links);
+/// struct Evil(std::rc::Rc<u8>);
+/// linked!(impl[> Send for Evil {} #[cfg(any())] unsafe impl<] for Item { 0, handle: Box<Item> }); // error: expected `(`
+/// ```
 #[macro_export]
 macro_rules! linked {
     (impl[$($generics:tt)*] for $type:ty { $field:tt, handle: $handle:ty $(,)? }) => {
@@ -55,27 +123,48 @@ macro_rules! linked {
     };
     // By either kind of links, which says the shape; for `slotted!`.
     (@impl[$($generics:tt)*] for $type:ty { $field:tt: $links:ident, handle: $handle:ty }) => {
-        // SAFETY: `links` adds the field's offset to the object's address, `from_links` takes it off again, and the `as_links` line does
-        // not compile unless the field is of the kind by which the shape was chosen.
+        $crate::linked!(@parameters[$($generics)*]);
+
+        // SAFETY: `links` adds the field's offset to the object's address, `from_links` takes it off again, and `@own` does not compile
+        // unless the field is a part of the object, of the kind by which the shape was chosen (clause 1). Links of a slot come with a
+        // slot for a handle (clause 2).
         unsafe impl<$($generics)*> $crate::Linked for $type {
             type Handle = $handle;
 
             const SHAPE: &'static $crate::list::Shape = $crate::linked!(@shape $links $field);
 
             #[inline]
-            fn links(object: ::core::ptr::NonNull<Self>) -> ::core::ptr::NonNull<$crate::list::Hook> {
-                let _as_links: fn(&Self) -> &$crate::$links = |object| &object.$field;
-                // SAFETY: the field lies inside the object.
-                unsafe { object.byte_add(::core::mem::offset_of!(Self, $field)).cast() }
+            unsafe fn links(object: $crate::__core::ptr::NonNull<Self>) -> $crate::__core::ptr::NonNull<$crate::list::Hook> {
+                $crate::linked!(@own $field: $crate::$links);
+                // SAFETY: the field lies inside the object (clause of the caller).
+                unsafe { object.byte_add($crate::__core::mem::offset_of!(Self, $field)).cast() }
             }
 
             #[inline]
-            unsafe fn from_links(links: ::core::ptr::NonNull<$crate::list::Hook>) -> ::core::ptr::NonNull<Self> {
-                // SAFETY: `links` is the field of an object, says the caller, so the object begins before it.
-                unsafe { links.byte_sub(::core::mem::offset_of!(Self, $field)).cast() }
+            unsafe fn from_links(links: $crate::__core::ptr::NonNull<$crate::list::Hook>) -> $crate::__core::ptr::NonNull<Self> {
+                // SAFETY: `links` is the field of an object (clause of the caller), so the object begins before it.
+                unsafe { links.byte_sub($crate::__core::mem::offset_of!(Self, $field)).cast() }
             }
         }
     };
     (@shape Links $field:tt) => { $crate::list::Shape::ANYWHERE };
-    (@shape SlotLinks $field:tt) => { &$crate::list::Shape::in_slots::<Self>(::core::mem::offset_of!(Self, $field)) };
+    (@shape SlotLinks $field:tt) => { &$crate::list::Shape::in_slots::<Self>($crate::__core::mem::offset_of!(Self, $field)) };
+    // Does not compile unless `Self` has the field, itself and of this very type, at an address that the type may have: neither
+    // `offset_of!` nor `&raw` goes through a `Deref` of the object or of the field, and `&` is refused for a packed one.
+    (@own $field:tt: $of:ty) => {
+        let _ = $crate::__core::mem::offset_of!(Self, $field);
+        let _own: fn(&Self) -> *const $of = |object| {
+            let _ = &object.$field;
+            &raw const object.$field
+        };
+    };
+    // Does not compile unless these are parameters: others could close the bracket of the `unsafe impl` and write what is unsafe. No
+    // tokens do so and are a function's parameters here: what begins with `>` must go on with `(`, and then is an inherent impl there,
+    // which may not be unsafe.
+    (@parameters[$($generics:tt)*]) => {
+        const _: () = {
+            #[allow(clippy::extra_unused_type_parameters, clippy::extra_unused_lifetimes)]
+            fn _parameters<$($generics)*>() {}
+        };
+    };
 }

@@ -28,8 +28,10 @@ impl Things {
         let node = |_| {
             let thing = Thing { state: SlotState::new(0), links: SlotLinks::new() };
             let thing = slab.alloc(thing, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"));
+            // SAFETY: a handle gives a pointer to an object.
+            let links = unsafe { Thing::links(thing.into_raw()) };
             // SAFETY: they are a `Thing`'s, given as its handle was turned into.
-            unsafe { SHAPE.node(Thing::links(thing.into_raw())) }
+            unsafe { SHAPE.node(links) }
         };
         Self { nodes: (0..count).map(node).collect(), _slab: slab }
     }

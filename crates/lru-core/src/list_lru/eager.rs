@@ -75,8 +75,10 @@ impl<T: Linked> Eager<T> {
     /// [`AddError::Linked`].
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
+        // SAFETY: a handle gives a pointer to an object.
+        let links = unsafe { T::links(object) };
         // SAFETY: the caller owned the object by its handle, which we hold as a pointer.
-        if !unsafe { T::links(object).as_ref() }.claim(Hook::PRIVATE, T::Handle::UNIQUE) {
+        if !unsafe { links.as_ref() }.claim(Hook::PRIVATE, T::Handle::UNIQUE) {
             // SAFETY: it was turned into this pointer above.
             return Err(AddError::Linked(unsafe { T::Handle::from_raw(object) }));
         }
@@ -187,8 +189,10 @@ impl<T: Linked> Lists<T> {
 
 impl<T: Linked> Item<T> {
     fn into_handle(self) -> T::Handle {
+        // SAFETY: a handle gave the pointer to the object, which we own.
+        let links = unsafe { T::links(self.0) };
         // SAFETY: the object is live: we own it.
-        unsafe { T::links(self.0).as_ref() }.set_home(ptr::null_mut());
+        unsafe { links.as_ref() }.set_home(ptr::null_mut());
         // SAFETY: the handle was turned into this pointer, and is turned back once: we are consumed.
         unsafe { T::Handle::from_raw(self.0) }
     }

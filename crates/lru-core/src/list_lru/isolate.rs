@@ -44,7 +44,8 @@ impl<T: Linked> Isolated<T> {
     /// [`AddError::Linked`] and the item, when it is on a list already, or on another of these.
     pub fn push(&mut self, item: T::Handle) -> Result<(), AddError<T::Handle>> {
         let object = item.into_raw();
-        let links = T::links(object);
+        // SAFETY: a handle gives a pointer to an object.
+        let links = unsafe { T::links(object) };
         // SAFETY: the caller owned the object by its handle, which we hold as a pointer.
         if !unsafe { links.as_ref() }.claim(Hook::PRIVATE, T::Handle::UNIQUE) {
             // SAFETY: it was turned into this pointer above, and nobody took it.

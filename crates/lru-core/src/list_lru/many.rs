@@ -66,7 +66,8 @@ impl<T: Linked> ListLru<T> {
             let mut batch: [Option<NonNull<Hook>>; BATCH] = [None; BATCH];
             let mut len = 0;
             for item in items.by_ref().take(BATCH) {
-                batch[len] = Some(T::links(NonNull::from(item)));
+                // SAFETY: it is a reference to an object.
+                batch[len] = Some(unsafe { T::links(NonNull::from(item)) });
                 len += 1;
             }
             // SAFETY: they are parts of items that are borrowed.

@@ -36,8 +36,10 @@ impl<T: Linked> ListLru<T> {
     #[doc(alias = "list_replace")]
     pub fn replace(&self, item: &T, by: T::Handle) -> Result<T::Handle, T::Handle> {
         let object = by.into_raw();
+        // SAFETY: a handle gives a pointer to an object.
+        let links = unsafe { T::links(object) };
         // SAFETY: they are a `T`'s, by the pointer that its handle was turned into.
-        let node = unsafe { T::SHAPE.node(T::links(object)) };
+        let node = unsafe { T::SHAPE.node(links) };
         let replaced = self.at_home(item, |mut list, links| {
             // SAFETY: the item is on this list, whose lock we hold, and the object was the caller's, who gave it up above.
             unsafe { list.replace(links, node, T::Handle::UNIQUE) }

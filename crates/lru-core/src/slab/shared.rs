@@ -200,8 +200,10 @@ impl<T: Slotted> Shared<T> {
         }
         // SAFETY: nobody else touches it.
         let bytes = unsafe { object.as_ref() }.weight();
+        // SAFETY: it is not dropped yet (clause of the caller).
+        let links = unsafe { T::links(object) };
         // SAFETY: the object is the caller's, and goes over to the bag.
-        unsafe { stripe.open.push(T::SHAPE, T::links(object)) };
+        unsafe { stripe.open.push(T::SHAPE, links) };
         stripe.open_bytes += bytes;
         if stripe.open_bytes >= OPEN_BYTES_MAX || stripe.open.len as usize >= this.open_max() {
             this.seal(&mut stripe);
