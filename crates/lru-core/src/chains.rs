@@ -71,11 +71,13 @@ unsafe impl<T> Send for Link<T> {}
 #[cfg(lowwater_loom)]
 unsafe impl<T> Sync for Link<T> {}
 
-/// An object with a [`Link`] inside. Do not implement it by hand: [`chained!`](crate::chained) does.
+/// An object with a [`Link`] inside. Do not implement it by hand: [`chained!`](crate::chained)
+/// does.
 ///
 /// # Safety
 ///
-/// [`link`](Self::link) returns always the same link, which is a part of the object, and of no other.
+/// [`link`](Self::link) returns always the same link, which is a part of the object, and of no
+/// other.
 pub unsafe trait Chained: Sized + Send + Sync + 'static {
     /// The link.
     fn link(&self) -> &Link<Self>;
@@ -327,7 +329,8 @@ impl<T: Chained> Drop for Chains<T> {
                 here = untagged(head.load(Ordering::Relaxed));
                 return true;
             }
-            // SAFETY: it is on the chain, which has a count on it (invariant 3) that is given up here.
+            // SAFETY: it is on the chain, which has a count on it (invariant 3) that is given up
+            // here.
             let object = unsafe { Arc::from_raw(here) };
             // Relaxed: nobody else has the table any more.
             here = untagged(object.link().next.load(Ordering::Relaxed));

@@ -1,4 +1,5 @@
-//! Groups of two trees in the lists of one `ListLru`. Their ids are the same numbers, and mean different groups.
+//! Groups of two trees in the lists of one `ListLru`. Their ids are the same numbers, and mean
+//! different groups.
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]

@@ -1,4 +1,5 @@
-//! Groups of another tree than the registry's own. Their ids are the same numbers, and mean different groups.
+//! Groups of another tree than the registry's own. Their ids are the same numbers, and mean
+//! different groups.
 
 #![forbid(unsafe_code)]
 

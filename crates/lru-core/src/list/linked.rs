@@ -8,8 +8,8 @@ use core::ptr::NonNull;
 ///
 /// # Safety
 ///
-/// 1. `links` and `from_links` are inverse and only do arithmetic: they lead to links that are part of the object, always the same
-///    ones, of this shape.
+/// 1. `links` and `from_links` are inverse and only do arithmetic: they lead to links that are part
+///    of the object, always the same ones, of this shape.
 /// 2. What has the links of a slot is nowhere but in slots.
 pub unsafe trait Linked: Sized {
     /// How a list owns the object: `Box<Self>`, `Arc<Self>`, or `Slot<Self>`.
@@ -125,9 +125,10 @@ macro_rules! linked {
     (@impl[$($generics:tt)*] for $type:ty { $field:tt: $links:ident, handle: $handle:ty }) => {
         $crate::linked!(@parameters[$($generics)*]);
 
-        // SAFETY: `links` adds the field's offset to the object's address, `from_links` takes it off again, and `@own` does not compile
-        // unless the field is a part of the object, of the kind by which the shape was chosen (clause 1). Links of a slot come with a
-        // slot for a handle (clause 2).
+        // SAFETY: `links` adds the field's offset to the object's address, `from_links` takes it
+        // off again, and `@own` does not compile unless the field is a part of the object, of the
+        // kind by which the shape was chosen (clause 1). Links of a slot come with a slot for a
+        // handle (clause 2).
         unsafe impl<$($generics)*> $crate::Linked for $type {
             type Handle = $handle;
 
@@ -142,15 +143,17 @@ macro_rules! linked {
 
             #[inline]
             unsafe fn from_links(links: $crate::__core::ptr::NonNull<$crate::list::Hook>) -> $crate::__core::ptr::NonNull<Self> {
-                // SAFETY: `links` is the field of an object (clause of the caller), so the object begins before it.
+                // SAFETY: `links` is the field of an object (clause of the caller), so the object
+                // begins before it.
                 unsafe { links.byte_sub($crate::__core::mem::offset_of!(Self, $field)).cast() }
             }
         }
     };
     (@shape Links $field:tt) => { $crate::list::Shape::ANYWHERE };
     (@shape SlotLinks $field:tt) => { &$crate::list::Shape::in_slots::<Self>($crate::__core::mem::offset_of!(Self, $field)) };
-    // Does not compile unless `Self` has the field, itself and of this very type, at an address that the type may have: neither
-    // `offset_of!` nor `&raw` goes through a `Deref` of the object or of the field, and `&` is refused for a packed one.
+    // Does not compile unless `Self` has the field, itself and of this very type, at an address
+    // that the type may have: neither `offset_of!` nor `&raw` goes through a `Deref` of the object
+    // or of the field, and `&` is refused for a packed one.
     (@own $field:tt: $of:ty) => {
         let _ = $crate::__core::mem::offset_of!(Self, $field);
         let _own: fn(&Self) -> *const $of = |object| {
@@ -158,9 +161,9 @@ macro_rules! linked {
             &raw const object.$field
         };
     };
-    // Does not compile unless these are parameters: others could close the bracket of the `unsafe impl` and write what is unsafe. No
-    // tokens do so and are a function's parameters here: what begins with `>` must go on with `(`, and then is an inherent impl there,
-    // which may not be unsafe.
+    // Does not compile unless these are parameters: other tokens could close the bracket of the
+    // `unsafe impl` and write an unsafe impl of anything. Tokens that close the bracket here, too,
+    // must go on with `(`, which makes the other an inherent impl, and that may not be unsafe.
     (@parameters[$($generics:tt)*]) => {
         const _: () = {
             #[allow(clippy::extra_unused_type_parameters, clippy::extra_unused_lifetimes)]

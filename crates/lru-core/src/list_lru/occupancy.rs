@@ -11,9 +11,10 @@ use crate::{Memcg, NodeId};
 /// needs a full fence in between, and both fences are the listener's: first thing in [`occupied`](Self::occupied), and between
 /// its clearing and its count.
 ///
-/// The call comes under the list's lock. So it comes before that group's offline is over, always names a group whose list is
-/// not drained yet, and must neither wait for anything that waits for a list nor call the list. A listener that panics loses no item: the
-/// item is on the list by then. At a group's end all lists join the parent's first, and then the first panic goes on.
+/// The call comes under the list's lock. So it comes before that group's offline is over, always
+/// names a group whose list is not drained yet, and must neither wait for anything that waits for a
+/// list nor call the list. A listener that panics loses no item: the item is on the list by then.
+/// At a group's end all lists join the parent's first, and then the first panic goes on.
 pub trait Occupancy: Send + Sync {
     /// The list of `memcg` on `node` went from empty to not empty. `memcg` is whose list it is, which need not be the group that
     /// was named in `add`: a dying group's objects go to its parent's list (R3).

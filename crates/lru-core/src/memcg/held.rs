@@ -1,4 +1,5 @@
-//! A handle on a group in a structure that readers without a lock look at while the handle is given up.
+//! A handle on a group in a structure that readers without a lock look at while the handle is given
+//! up.
 
 use super::{Memcg, MemcgCore};
 use crate::sync::Arc;
@@ -6,7 +7,8 @@ use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
 use core::ops::Deref;
 
-/// A handle that is given up once, by [`release`](Self::release) and not by a drop, and whose address stays to compare with.
+/// A handle that is given up once, by [`release`](Self::release) and not by a drop, and whose
+/// address stays to compare with.
 pub(crate) struct HeldMemcg(*const MemcgCore);
 
 /// A [`HeldMemcg`] as a handle, for as long as that is not given up.
@@ -28,7 +30,8 @@ impl HeldMemcg {
     /// The handle is not given up as long as the answer is used.
     #[inline]
     pub(crate) unsafe fn get(&self) -> Borrowed<'_> {
-        // SAFETY: it came from `Arc::into_raw`, and its count is not given up (clause of the caller); this one is never dropped.
+        // SAFETY: it came from `Arc::into_raw`, and its count is not given up (clause of the
+        // caller); this one is never dropped.
         Borrowed(ManuallyDrop::new(Memcg(unsafe { Arc::from_raw(self.0) })), PhantomData)
     }
 
@@ -38,7 +41,8 @@ impl HeldMemcg {
     ///
     /// It was not given up before.
     pub(crate) unsafe fn release(&self) {
-        // SAFETY: it came from `Arc::into_raw`, and its count is given up once (clause of the caller).
+        // SAFETY: it came from `Arc::into_raw`, and its count is given up once (clause of the
+        // caller).
         drop(Memcg(unsafe { Arc::from_raw(self.0) }));
     }
 }

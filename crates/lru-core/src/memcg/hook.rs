@@ -16,7 +16,8 @@ pub trait OfflineHook: Send + Sync {
     /// `parent` is online, and stays so until the last hook has returned. No lock of the tree is held: the hook may ask the
     /// tree anything and may charge and make groups. It runs on the thread that called `offline`.
     ///
-    /// A hook that panics keeps no other hook from being called: the first panic goes on to the caller of `offline` after the last.
+    /// A hook that panics keeps no other hook from being called: the first panic goes on to the
+    /// caller of `offline` after the last.
     fn offline(&self, dying: &Memcg, parent: &Memcg);
 }
 

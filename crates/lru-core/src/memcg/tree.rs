@@ -241,7 +241,8 @@ impl Tree {
         let _end = EndOffline { tree, parent: parent.id() };
         memcg.forget_protection();
         tree.stock.drain(|other| other == memcg);
-        // Also if somebody who listens to the lists panics: what others keep for the group is the parent's from now on.
+        // Also if a listener of the lists panics: the hooks hand on state that is the parent's from
+        // now on.
         let hooks = AtEnd(|| tree.hooks.call(memcg, parent));
         crate::list_lru::reparent_group(memcg);
         drop(hooks);
