@@ -15,6 +15,8 @@
 //! * An item knows its list. So removing needs no group and cannot name the wrong one.
 //! * A list for which threads contend is split, by itself, and joined again when it is quiet; see below.
 //! * A group's end moves its lists to its parent in O(lists of that group), each whole, however long it is.
+//! * Groups of several trees may use one `ListLru`. Where their ids are the same, finding a list
+//!   takes a step more for each tree.
 //!
 //! # A list that is split
 //!
@@ -249,7 +251,10 @@ impl<T: Linked> ListLru<T> {
         self.raw.count_one(memcg, node)
     }
 
-    /// How many items of all groups there are on `node`. O(groups that have a list here), without a lock.
+    /// How many items of all groups there are on `node`: never below what was there throughout (L3,
+    /// R11), though an item may be counted more than once while its group ends or its list's parts
+    /// are joined. O(groups that have a list here), without a lock; again for each such end
+    /// meanwhile.
     #[doc(alias = "list_lru_count_node")]
     pub fn count_node(&self, node: NodeId) -> u64 {
         self.raw.count_node(node)
@@ -339,16 +344,18 @@ impl<T: Linked> Default for ListLru<T> {
 impl<T: Linked> Drop for ListLru<T> {
     /// Drops the lists and what is on them (the kernel's `list_lru_destroy` leaks it; L20). O(lists + items).
     ///
-    /// An item whose own drop panics keeps no other item: the first panic goes on when all are dropped, and none does while the thread
-    /// unwinds already (without the feature `std` a second panic aborts).
+    /// An item whose own drop panics keeps no other item: the first panic goes on when all are
+    /// dropped, and none does while the thread unwinds already (without the feature `std` a second
+    /// panic aborts).
     #[doc(alias = "list_lru_destroy")]
     fn drop(&mut self) {
         let mut items = Isolated::<T>::new();
         self.raw.drain(|item| {
-            // SAFETY: only a `T`'s links are on these lists, and `drain` gave the item up, marked private.
+            // SAFETY: only a `T`'s links are on these lists, and `drain` gave the item up, marked
+            // private.
             unsafe { items.push_links(item) };
         });
-        // Only now, when no group leads here any more, does code of the items' own run; it may panic.
+        // Code of the items runs last, when no group leads here any more: a drop may panic.
         drop(items);
     }
 }

@@ -14,12 +14,16 @@
 //!    may be dead by now, too). (L1)
 //! 2. An item whose home this is lies on [`effective`](super::RawListLru::lock_effective_of) of this: on this while it is not
 //!    dead, else on what the chain of forwards ends in. So the lock of the effective list guards such an item's links.
-//! 3. `refs` (64 bits, so that no number of handles that are forgotten makes it wrap) is 1 while the table holds this (a part: while its [`Split`](super::Split) is in the table), plus the items whose
-//!    home this is, plus the lists of child groups and the parts that are in the table or forward to this and are not retired,
-//!    plus the [`Prepared`](super::Prepared) for it. It is guarded by the lock of the effective list.
-//! 4. `memcg` is not given up while `refs` is not 0. A list that is not dead has one, as the table holds it or it was not published.
-//! 5. `node` and the address of the group, by which it is found, never change. They name this group alone for as long as this is in
-//!    the table, which counts in `refs`; ids do not, as groups of another tree have the same.
+//! 3. `refs` (64 bits, so that no number of handles that are forgotten makes it wrap) is 1 while
+//!    the table holds this (a part: while its [`Split`](super::Split) is in the table), plus the
+//!    items whose home this is, plus the lists of child groups and the parts that are in the table
+//!    or forward to this and are not retired, plus the [`Prepared`](super::Prepared) for it. It is
+//!    guarded by the lock of the effective list.
+//! 4. `memcg` is not given up while `refs` is not 0. A list that is not dead has one, as the table
+//!    holds it or it was not published.
+//! 5. `node` and the address of the group, by which it is found, never change. They name this group
+//!    alone for as long as this is in the table, which counts in `refs`; ids do not, as groups of
+//!    another tree have the same.
 
 use super::pairs::ChainLinks;
 use super::split::Part;
@@ -33,8 +37,9 @@ use crate::sync::UnsafeCell;
 use crate::{Memcg, NodeId};
 use core::ptr::{self, NonNull};
 
-/// Whose list, and on which node. The group's address tells it from all others, those of other trees too; where a table looks
-/// first is computed from its id, as addresses would make the order of a table another one in each run.
+/// Whose list, and on which node. The group's address tells it from all others, those of other
+/// trees too; where a table looks first is computed from its id, as addresses would make the order
+/// of a table another one in each run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) node: NodeId,
@@ -96,8 +101,8 @@ impl State {
     const DEAD_PART: Self = Self(69);
 }
 
-// SAFETY: every cell is guarded by a lock that its invariant names; `owner` is a list that outlives its published parts; `memcg` is a
-// handle, which may be sent, and whose address never changes.
+// SAFETY: every cell is guarded by a lock that its invariant names; `owner` is a list that outlives
+// its published parts; `memcg` is a handle, which may be sent, and whose address never changes.
 unsafe impl Send for One {}
 // SAFETY: as for Send.
 unsafe impl Sync for One {}
@@ -202,17 +207,19 @@ impl One {
     ///
     /// # Safety
     ///
-    /// For as long as the answer is used this is in its owner's table, because the caller holds the writer lock of the owner; or a part
-    /// of what is there.
+    /// For as long as the answer is used this is in its owner's table, because the caller holds the
+    /// writer lock of the owner; or a part of what is there.
     #[inline]
     pub(super) unsafe fn memcg_of_published(&self) -> Borrowed<'_> {
-        // SAFETY: the table counts in `refs` (invariant 3), so the handle is not given up (invariant 4).
+        // SAFETY: the table counts in `refs` (invariant 3), so the handle is not given up
+        // (invariant 4).
         unsafe { self.memcg.get() }
     }
 }
 
 impl Drop for One {
-    /// Of one that was not published. Else it is dead by now, and the handle was given up when it was released.
+    /// Of one that was not published. Else it is dead by now, and the handle was given up when it
+    /// was released.
     fn drop(&mut self) {
         // SAFETY: nobody else has it.
         if self.state.with(|s| unsafe { *s }) < State::DEAD {
@@ -299,7 +306,8 @@ impl<'a> Locked<'a> {
     /// If the list is dead.
     pub(super) fn memcg(&self) -> Borrowed<'_> {
         assert!(!self.is_dead(), "a dead list's group may be gone");
-        // SAFETY: it is not dead, nor will it be while the lock is held, so the handle is not given up (invariant 4).
+        // SAFETY: it is not dead, nor will it be while the lock is held, so the handle is not given
+        // up (invariant 4).
         unsafe { self.one.memcg.get() }
     }
 
@@ -517,9 +525,14 @@ impl<'a> Locked<'a> {
                 }
             });
         });
-        // Beyond 4 billion items on one list, which `add` refuses but the ends of groups can bring about, the count is too low; what
-        // memory hangs on is `refs`, which has room for them.
+        // Three lists of `ITEMS_MAX` items that are joined are too many for the count, which is too
+        // low from then on. Memory hangs on `refs`, which has room for them.
         self.set_nr_items(had.saturating_add(moved));
+        if moved != 0 {
+            // SAFETY: the owner waits for the chain of the group that ends, or takes part itself,
+            // before it ends.
+            unsafe { &*self.one.owner() }.note_move();
+        }
         child.set_nr_items(0);
         if moved != 0 && self.state() == State::IDLE {
             self.set_state(State::LIVE);
@@ -595,8 +608,10 @@ impl Locked<'_> {
             let one = unsafe { &*released };
             // SAFETY: as above.
             let next = one.chain.prev.with(|prev| unsafe { *prev });
-            // The group's handle goes now, not a grace period later, so that its id can return at once.
-            // SAFETY: who releases a list retires it, once; readers that still see it dead only compare the address.
+            // The group's handle goes now, not a grace period later, so that its id can return at
+            // once.
+            // SAFETY: a list is released and retired once; readers that still see it dead only
+            // compare the address.
             unsafe { one.memcg.release() };
             // SAFETY: `refs` is 0, so we alone own it (invariant 3).
             if one.state.with(|s| unsafe { *s }) == State::DEAD_PART {

@@ -50,7 +50,7 @@ use super::table::{Pair, Table, TableRef};
 use super::{Occupancy, One, Split};
 use crate::list::{Hook, Node, Ref, Shape};
 use crate::rcu::{pin, Guard};
-use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::atomic::{fence, AtomicPtr, AtomicU32, Ordering};
 use crate::sync::{Arc, Mutex};
 use crate::{Memcg, NodeId};
 use alloc::vec::Vec;
@@ -60,6 +60,11 @@ use core::ptr::{self, NonNull};
 pub(crate) struct RawListLru {
     table: AtomicPtr<Table>,
     writer: Mutex<Writer>,
+    /// How often items went from one of the lists to another, all at once: for `count_node`.
+    moves: AtomicU32,
+    /// The split whose parts are emptied now, when the slot leads to its list already; or null.
+    /// Changes under the writer lock.
+    ending: AtomicPtr<Split>,
     occupancy: Option<Arc<dyn Occupancy>>,
     /// Of the links of all items.
     shape: &'static Shape,
@@ -113,6 +118,8 @@ impl RawListLru {
         Self {
             table: AtomicPtr::new(ptr::null_mut()),
             writer: Mutex::new(Writer { live: 0, used: 0, split: 0 }),
+            moves: AtomicU32::new(0),
+            ending: AtomicPtr::new(ptr::null_mut()),
             occupancy,
             shape,
         }
@@ -306,13 +313,64 @@ impl RawListLru {
         }
     }
 
-    /// How many items there are on a node.
+    /// How many items there are on a node. Items that go from one list to another meanwhile may be
+    /// counted more than once, and are not missed (R11).
+    ///
+    /// ```text
+    ///     items go over              a count
+    ///       to: count up               moves
+    ///       moves + 1                  each list, each part
+    ///       from: count down           moves: another? again
+    /// ```
+    ///
+    /// If a count misses items that left a list, they left it after the first load of `moves`: else
+    /// that load would have made their new list's count visible. Then the second load sees the
+    /// move.
     pub(super) fn count_node(&self, node: NodeId) -> u64 {
         let guard = pin();
-        let Some(table) = self.table(&guard) else { return 0 };
+        // Lock-free: a repetition means that a group's end, or the end of parts, got on.
+        loop {
+            // Acquire: meets the Release in `note_move`, so that the lists are seen with the items
+            // of all moves up to this one.
+            let moves = self.moves.load(Ordering::Acquire);
+            let n = self.sum_of_node(node, &guard);
+            // Acquire: between the counts and `moves`; meets the Release fence in `note_move`.
+            fence(Ordering::Acquire);
+            // Relaxed: ordered by the fence.
+            if self.moves.load(Ordering::Relaxed) == moves || crate::mutated!("count_node_once") {
+                return n;
+            }
+        }
+    }
+
+    fn sum_of_node(&self, node: NodeId, guard: &Guard) -> u64 {
+        let Some(table) = self.table(guard) else { return 0 };
         // SAFETY: we are in the read side.
         let pairs = table.iter().map(|slot| unsafe { slot.pair() });
-        pairs.filter(|pair| pair.whole().node() == node).map(Pair::nr_items).sum()
+        let sum: u64 = pairs.filter(|pair| pair.whole().node() == node).map(Pair::nr_items).sum();
+        // Acquire: meets the Release in `end_parts` either way: the split is seen as it was made;
+        // or null, and the moves of its end.
+        let ending = self.ending.load(Ordering::Acquire);
+        // SAFETY: `end_parts` stores null before it retires the split, and we are in the read side.
+        match unsafe { ending.as_ref() } {
+            Some(split) if split.key().node == node && !crate::mutated!("ending_parts_uncounted") => {
+                sum + split.parts().map(|part| u64::from(part.nr_items())).sum::<u64>()
+            }
+            _ => sum,
+        }
+    }
+
+    /// Between the counts of a list that gets items and of the one they come from, whose lock is
+    /// held.
+    pub(super) fn note_move(&self) {
+        let without = crate::mutated!("move_without_fence");
+        // Release: meets the Acquire in `count_node`.
+        self.moves.fetch_add(1, if without { Ordering::Relaxed } else { Ordering::Release });
+        if !without {
+            // Release: between `moves` and the count that falls; meets the Acquire fence in
+            // `count_node`.
+            fence(Ordering::Release);
+        }
     }
 
     /// Makes the list to which `add` would add, and counts a reference on it. `None` without memory.
@@ -360,7 +418,8 @@ impl RawListLru {
             while groups.try_reserve_exact(room).is_err() {
                 room /= 2;
             }
-            // Before the lock: what waited for its readers may be dropped where the guard ends.
+            // Before the lock: values that waited for their readers may be dropped where the guard
+            // ends.
             let guard = pin();
             let writer = self.writer.lock();
             if room == all && groups.capacity() < writer.live as usize {

@@ -151,7 +151,8 @@ impl RawListLru {
         if crate::mutated!("erase_before_drain") {
             self.take_out(one, &mut self.writer.lock(), guard);
         }
-        // Without the locks, and though whoever listens panics: a dead list in the table would be looked for by all.
+        // Without the locks, and though the listener panics: an add that finds a dead list in the
+        // table looks again for ever.
         let _out = AtEnd(|| match crate::mutated!("erase_before_drain") {
             true => Self::put_of_table(one, &self.writer.lock(), guard),
             false => self.unpublish(one, guard),
@@ -200,11 +201,13 @@ impl RawListLru {
         }
     }
 
-    /// Unmakes every list and gives every item to `take`, private and as it was added. The caller has the only access, except for
-    /// groups that go offline meanwhile: so this is no `&mut`. No code of the items' runs here: a list that stayed because of a panic
-    /// would lead its group to an owner that is gone.
+    /// Unmakes every list and gives every item to `take`, private and as it was added. The caller
+    /// has the only access, except for groups that go offline meanwhile: so this is no `&mut`. No
+    /// code of the items runs here: a list that stayed because of a panic would lead its group to
+    /// an owner that is gone.
     pub(in super::super) fn drain(&self, mut take: impl FnMut(Node)) {
-        // What waits for its readers is somebody's, too: as long as we are inside none of it is dropped on this thread.
+        // A value of the user's (`RcuCell`) that waits for its readers is not dropped on this
+        // thread inside the read side.
         let _inside = pin();
         // Children first: until then every group that goes offline meanwhile finds its parent's list to hand its items to.
         for depth in (0..=self.depth_max()).rev() {
@@ -265,7 +268,7 @@ impl RawListLru {
 pub(crate) fn reparent_group(dying: &Memcg) {
     let guard = pin();
     dying.pairs().lock().closed = true;
-    // Whoever listens to one list and panics does not keep the others from the parent.
+    // A listener that panics for one list does not keep the others from the parent.
     to_the_end(|| {
         let mut chain = dying.pairs().lock();
         if chain.first().is_null() {

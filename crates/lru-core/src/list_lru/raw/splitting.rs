@@ -90,6 +90,9 @@ impl RawListLru {
         let whole = Slot::of_one(ptr::from_ref(one).cast_mut());
         let table = self.table(guard).expect("it was found in there");
         let late = crate::mutated!("parts_die_before_they_are_out");
+        // Release: meets the Acquire in `sum_of_node`. A reader that finds the list in the slot,
+        // which is stored with Release after this, finds the split here.
+        self.ending.store(slot.split(), Ordering::Release);
         if !late {
             table.replace(key, slot, whole);
         }
@@ -107,6 +110,9 @@ impl RawListLru {
         if late {
             table.replace(key, slot, whole);
         }
+        // Release: meets the Acquire in `sum_of_node`: a reader that finds null finds the moves,
+        // too.
+        self.ending.store(ptr::null_mut(), Ordering::Release);
         list.end_parts();
         split.set_ended(list);
         writer.split -= 1;

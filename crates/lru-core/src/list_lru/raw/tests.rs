@@ -126,7 +126,7 @@ fn l16_a_list_outlives_any_number_of_promises_that_are_forgotten() {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     core::mem::forget(lru.prepare(tree.root(), N0).unwrap());
-    // A minute's work for a program that means harm.
+    // A loop of a minute or two does it.
     let n = u64::from(u32::MAX) - 2;
     lru.raw.lock_one(tree.root(), N0, 0, &pin()).unwrap().forget_refs(n);
     (0..10).for_each(|_| core::mem::forget(lru.prepare(tree.root(), N0).unwrap()));

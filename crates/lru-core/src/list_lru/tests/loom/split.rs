@@ -205,6 +205,35 @@ fn l2_but_is_without_the_fence() {
     with_mutant("end_parts_without_fence", || model(count_beside_end));
 }
 
+fn count_node_beside_end() {
+    let w = split_world();
+    w.lru.add(item(0), &w.child, N0).unwrap();
+    let other = thread::spawn(move || w.lru.end_parts_now(&w.child, N0));
+    let counted = w.lru.count_node(N0);
+    assert!(counted >= 1, "it is on a list or a part throughout (L3)");
+    assert!(counted <= 3, "as one of a part, once more as one of a part that ends, and as one of the list");
+    other.join().unwrap();
+    assert_eq!(w.lru.count_node(N0), 1);
+    w.end();
+}
+
+#[test]
+fn r11_l3_a_node_is_never_counted_too_low_beside_the_end_of_parts() {
+    model(count_node_beside_end);
+}
+
+#[test]
+#[should_panic]
+fn r11_but_is_when_it_is_counted_once() {
+    with_mutant("count_node_once", || model(count_node_beside_end));
+}
+
+#[test]
+#[should_panic]
+fn r11_but_is_when_parts_that_end_are_not_counted() {
+    with_mutant("ending_parts_uncounted", || model(count_node_beside_end));
+}
+
 // === who listens ===
 
 fn add_to_part_beside_clear() {
