@@ -37,7 +37,7 @@ mod walk;
 mod tests;
 
 pub use self::charge::{Charged, OverLimit};
-pub(crate) use self::held::{Borrowed, HeldMemcg};
+pub(crate) use self::held::HeldMemcg;
 pub use self::hook::{HookId, OfflineHook};
 pub use self::id::MemcgId;
 pub use self::limit::Protection;
@@ -300,9 +300,9 @@ impl Memcg {
         &self.0.pairs
     }
 
-    /// What makes this group differ from all others while a handle exists.
+    /// What makes this group differ from all others while a handle exists. The group is not looked at.
     pub(crate) fn addr(&self) -> usize {
-        core::ptr::from_ref(self.core()).addr()
+        TryArc::addr(&self.0)
     }
 
     /// Without memory the core is dropped.

@@ -54,6 +54,13 @@ impl<T> TryArc<T> {
         this.0 == other.0
     }
 
+    /// Where the value is counted: no other value's handle has it while there is a handle. Nothing is
+    /// looked at.
+    #[inline]
+    pub fn addr(this: &Self) -> usize {
+        this.0.as_ptr().addr()
+    }
+
     #[inline]
     fn counted(&self) -> &Counted<T> {
         // SAFETY: the value lives as long as there is a handle (invariant 1), and this is one.

@@ -29,7 +29,7 @@ use super::pairs::ChainLinks;
 use super::split::Part;
 use super::RawListLru;
 use crate::list::{Hook, Node, RawList, Ref, Shape};
-use crate::memcg::{Borrowed, HeldMemcg, MemcgId};
+use crate::memcg::{HeldMemcg, MemcgId};
 use crate::rcu::{Guard, Queue, Queues, Retired};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::raw::RawLock;
@@ -210,7 +210,7 @@ impl One {
     /// For as long as the answer is used this is in its owner's table, because the caller holds the
     /// writer lock of the owner; or a part of what is there.
     #[inline]
-    pub(super) unsafe fn memcg_of_published(&self) -> Borrowed<'_> {
+    pub(super) unsafe fn memcg_of_published(&self) -> &Memcg {
         // SAFETY: the table counts in `refs` (invariant 3), so the handle is not given up
         // (invariant 4).
         unsafe { self.memcg.get() }
@@ -304,7 +304,7 @@ impl<'a> Locked<'a> {
     /// # Panics
     ///
     /// If the list is dead.
-    pub(super) fn memcg(&self) -> Borrowed<'_> {
+    pub(super) fn memcg(&self) -> &Memcg {
         assert!(!self.is_dead(), "a dead list's group may be gone");
         // SAFETY: it is not dead, nor will it be while the lock is held, so the handle is not given
         // up (invariant 4).
