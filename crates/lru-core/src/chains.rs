@@ -5,7 +5,11 @@
 //! ```
 //!
 //! A reader holds a [`Reader`], follows the chain, and compares. A writer takes the bucket's lock. What is removed stays as it is, with
-//! its `next`, for readers that are on it; the table's `Arc` on it is dropped when they are gone.
+//! its `next`, for readers that are on it; the table's `Arc` on it is dropped when they are gone. So it is with what is in a table when
+//! that is dropped: an object that was moved there takes readers of other tables along, and they borrow those only.
+//!
+//! Objects are dropped without a lock, on a thread that happens to enter or leave the read side. With `std` a panic of their `Drop`
+//! ends there; it is reported by the panic hook, and nowhere else.
 //!
 //! **A miss proves little.** An object that is removed and inserted elsewhere (a rename) takes readers that stand on it along to
 //! its new chain, so they may miss what lies behind on the old one. Whoever needs to be sure keeps a sequence count of such moves
@@ -21,14 +25,15 @@
 //!    put it on that chain, so an object is on one chain at most.
 //! 2. `heads` and the `next` of objects on a chain change only under the lock of that chain's bucket.
 //! 3. An object on a chain has one strong count that belongs to the chain. It is given up only after every reader that was inside
-//!    when the object left the chain.
+//!    when the object left the chain, whether it was removed or its table dropped.
 //! 4. A reader never arrives at an object whose count of invariant 3 was given up: where it stands was on a chain after the reader
 //!    came in, and so was, when it left it, what its `next` names.
 //!
 //! # Orderings
 //!
 //! A head or `next` is published with Release and followed with Acquire, so that who arrives at an object sees it as it was
-//! inserted. Held by `tests/loom.rs`: `a_found_object_is_whole_and_alive`, and its twins.
+//! inserted. Held by `tests/loom.rs`: `a_found_object_is_whole_and_alive`, `a_reader_outlives_the_table_that_it_was_taken_along_to`,
+//! and their twins.
 
 mod read;
 
@@ -40,7 +45,6 @@ use crate::sync::raw::RawLock;
 use crate::sync::Arc;
 #[cfg(lowwater_loom)]
 use crate::sync::UnsafeCell;
-use crate::unwind::to_the_end;
 use crate::Bytes;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -314,30 +318,33 @@ impl<T: Chained> Chains<T> {
 }
 
 impl<T: Chained> Drop for Chains<T> {
+    /// Takes every object off its chain. The table's `Arc`s on them are dropped after the readers that may stand on them, as in
+    /// [`remove`](Chains::remove). O(objects).
     fn drop(&mut self) {
         #[cfg(lowwater_loom)]
         if crate::sync::unwinding() {
             return;
         }
-        let mut heads = self.heads.iter();
-        let mut here: *mut T = ptr::null_mut();
-        // An object's drop may panic, which shall not keep the others.
-        to_the_end(|| {
-            if here.is_null() {
-                let Some(head) = heads.next() else { return false };
-                // Relaxed: nobody else has the table any more.
-                here = untagged(head.load(Ordering::Relaxed));
-                return true;
-            }
-            // SAFETY: it is on the chain, which has a count on it (invariant 3) that is given up
-            // here.
-            let object = unsafe { Arc::from_raw(here) };
+        for head in &self.heads {
             // Relaxed: nobody else has the table any more.
-            here = untagged(object.link().next.load(Ordering::Relaxed));
-            // Relaxed: as above. Whoever still has the object may put it on another table.
-            object.link().next.store(ptr::null_mut(), Ordering::Relaxed);
-            true
-        });
+            let mut here = untagged(head.load(Ordering::Relaxed));
+            while !here.is_null() {
+                // One for each object: with one for all nothing could be freed until the last.
+                let reader = Reader::enter();
+                // SAFETY: it is on the chain, which has a count on it (invariant 3).
+                let link = unsafe { &*here }.link();
+                let next = link.take_off();
+                #[cfg(lowwater_loom)]
+                if crate::mutated!("chain_end_at_once") {
+                    link.seen.with_mut(|_| ());
+                }
+                // SAFETY: the object left the chain just now, by us alone, so its count is ours to give up (invariant 3), and it came
+                // from `Arc::into_raw` of a `T`.
+                unsafe { reader.0.retire_by(here.cast(), release::<T>) };
+                here = next;
+            }
+        }
+        Reader::enter().0.flush();
     }
 }
 
@@ -406,8 +413,17 @@ impl<T> Link<T> {
         let next = untagged(self.next.load(Ordering::Relaxed));
         // Release: meets the Acquire in `follow`; what comes behind was published to us under this lock.
         before.store(if before_is_head { next } else { tagged(next) }, Ordering::Release);
+        self.take_off();
+    }
+
+    /// Says that the object is on no chain, to which nothing leads any more; what is behind it. The bucket's lock is held, or the caller
+    /// has the only access to the table.
+    fn take_off(&self) -> *mut T {
+        // Relaxed: nobody else changes it (invariant 2).
+        let next = untagged(self.next.load(Ordering::Relaxed));
         // Release: meets the Acquire in `claim`, and in `follow` for readers that stand here.
         self.next.store(next, Ordering::Release);
+        next
     }
 }
 
@@ -472,13 +488,17 @@ unsafe fn release<T: Chained>(raw: *mut ()) {
     let object = unsafe { Arc::from_raw(raw.cast_const().cast::<T>()) };
     #[cfg(lowwater_loom)]
     object.link().seen.with_mut(|_| ());
-    drop(object);
+    // The thread that entered or left the read side has nothing to do with the object, nor have the others that are freed with it.
+    let _panicked = crate::unwind::caught(|| drop(object));
 }
 
 // === impl Reader ===
 
 impl Reader {
-    /// Enters the read side. A few nanoseconds; next to nothing when the thread is inside already.
+    /// Enters the read side. A few nanoseconds; next to nothing when the thread is inside already. Now and then objects are dropped here
+    /// that left their tables before.
+    ///
+    /// One that is leaked keeps everything that chains retire from then on in memory, for good.
     #[inline]
     #[doc(alias = "rcu_read_lock")]
     pub fn enter() -> Self {

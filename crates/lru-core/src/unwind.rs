@@ -95,7 +95,8 @@ impl<F: FnMut()> Drop for AtEnd<F> {
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests {
-    use super::{to_the_end, AtEnd};
+    use super::{caught, to_the_end, AtEnd};
+    use alloc::boxed::Box;
     use std::panic::{catch_unwind, panic_any, AssertUnwindSafe};
 
     #[test]
@@ -110,6 +111,19 @@ mod tests {
         }));
         assert!(died.is_err());
         assert_eq!(steps, 5);
+    }
+
+    #[test]
+    #[cfg(feature = "std")]
+    fn a_payload_that_panics_is_no_panic_of_the_caller() {
+        struct Payload;
+        impl Drop for Payload {
+            fn drop(&mut self) {
+                std::panic::resume_unwind(Box::new(Payload));
+            }
+        }
+        assert!(caught(|| std::panic::resume_unwind(Box::new(Payload))).is_none());
+        assert!(caught(|| ()).is_some());
     }
 
     #[test]

@@ -74,9 +74,8 @@ impl Guard {
             // SAFETY: it is live. It is not really freed, so that whoever still reads it can be found out.
             return unsafe { T::assert_unread(ptr) };
         }
-        let mut garbage = READERS.garbage();
-        // SAFETY: it is retired, says the caller.
-        unsafe { T::queue(&mut garbage).push(ptr) };
+        // SAFETY: it is retired, by the caller's promise.
+        READERS.put(|garbage| unsafe { T::queue(garbage).push(ptr) });
     }
 }
 

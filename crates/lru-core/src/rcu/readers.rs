@@ -18,7 +18,7 @@
 //! While there always is a reader nothing is freed: what an embedder gains by bringing its own.
 
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::Mutex;
 
 /// What waits for readers.
 pub(crate) trait Garbage: Sized {
@@ -39,20 +39,27 @@ pub(crate) trait Garbage: Sized {
 /// The count of readers, and what waits for them to leave.
 pub(crate) struct Readers<G> {
     inside: AtomicUsize,
-    garbage: Mutex<G>,
+    waiting: Mutex<Waiting<G>>,
+}
+
+struct Waiting<G> {
+    garbage: G,
+    /// Is somebody freeing what was here? He looks again before he is done: what is freed may use the read side itself, and would else
+    /// have the next freed, and so on, each deeper in the stack.
+    is_freeing: bool,
 }
 
 impl<G: Garbage> Readers<G> {
     /// Nobody is inside.
     #[cfg(not(lowwater_loom))]
     pub(crate) const fn new(garbage: G) -> Self {
-        Self { inside: AtomicUsize::new(0), garbage: Mutex::new(garbage) }
+        Self { inside: AtomicUsize::new(0), waiting: Mutex::new(Waiting { garbage, is_freeing: false }) }
     }
 
     /// Nobody is inside.
     #[cfg(lowwater_loom)]
     pub(crate) fn new(garbage: G) -> Self {
-        Self { inside: AtomicUsize::new(0), garbage: Mutex::new(garbage) }
+        Self { inside: AtomicUsize::new(0), waiting: Mutex::new(Waiting { garbage, is_freeing: false }) }
     }
 
     /// Comes in.
@@ -67,16 +74,16 @@ impl<G: Garbage> Readers<G> {
         // Release: meets the Acquire in `enter` and in `are_gone`.
         let ordering = if crate::mutated!("unpin_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         if self.inside.fetch_sub(1, ordering) == 1 {
-            let waits = !self.garbage.lock().is_empty();
+            let waits = !self.waiting.lock().garbage.is_empty();
             if waits {
                 self.collect();
             }
         }
     }
 
-    /// Where what is unreachable is put, by somebody who is inside.
-    pub(crate) fn garbage(&self) -> MutexGuard<'_, G> {
-        self.garbage.lock()
+    /// Puts what is unreachable where it waits, by somebody who is inside.
+    pub(crate) fn put(&self, put: impl FnOnce(&mut G)) {
+        put(&mut self.waiting.lock().garbage);
     }
 
     /// Is nobody inside? Then everybody has left who was, and so have those who made something unreachable before: a 0 that is read
@@ -89,13 +96,29 @@ impl<G: Garbage> Readers<G> {
 
     #[cold]
     fn collect(&self) {
-        let mut garbage = self.garbage.lock();
-        if self.are_gone() {
-            let gone = garbage.take();
-            // What is freed may have something to retire itself.
-            drop(garbage);
+        let mut waiting = self.waiting.lock();
+        if waiting.is_freeing {
+            return;
+        }
+        while !waiting.garbage.is_empty() && self.are_gone() {
+            waiting.is_freeing = true;
+            let gone = waiting.garbage.take();
+            drop(waiting);
+            let again = Again(self);
             // SAFETY: it was unreachable before it was put here, and by the table above no reader inside can hold it.
             unsafe { gone.free() };
+            core::mem::forget(again);
+            waiting = self.waiting.lock();
+            waiting.is_freeing = false;
         }
+    }
+}
+
+/// Has others free, should the freeing panic.
+struct Again<'a, G: Garbage>(&'a Readers<G>);
+
+impl<G: Garbage> Drop for Again<'_, G> {
+    fn drop(&mut self) {
+        self.0.waiting.lock().is_freeing = false;
     }
 }

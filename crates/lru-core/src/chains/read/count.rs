@@ -23,10 +23,22 @@ impl Garbage for Vec<Call> {
     }
 
     unsafe fn free(self) {
-        for call in self {
-            // SAFETY: no reader sees it, says the caller; and it is called once, as it is taken out.
-            unsafe { (call.free)(call.ptr) };
+        /// The others are freed though one panics, which without `std` goes on to the caller.
+        struct Rest(alloc::vec::IntoIter<Call>);
+        impl Rest {
+            fn free(&mut self) {
+                for call in &mut self.0 {
+                    // SAFETY: by the caller's promise no reader sees it; and it is called once, as it is taken out.
+                    unsafe { (call.free)(call.ptr) };
+                }
+            }
         }
+        impl Drop for Rest {
+            fn drop(&mut self) {
+                self.free();
+            }
+        }
+        Rest(self.into_iter()).free();
     }
 }
 
@@ -56,11 +68,17 @@ impl Guard {
     ///
     /// What `ptr` names is unreachable for readers that pin from now on; `free` may be called with it once, on any thread.
     pub(in crate::chains) unsafe fn retire_by(&self, ptr: *mut (), free: unsafe fn(*mut ())) {
-        let mut garbage = READERS.garbage();
-        if garbage.try_reserve(1).is_ok() {
-            garbage.push(Call { ptr, free });
-        }
+        READERS.put(|garbage| {
+            if garbage.try_reserve(1).is_ok() {
+                garbage.push(Call { ptr, free });
+            }
+        });
     }
+}
+
+impl Guard {
+    /// Has what waits freed as soon as it can be: here it always is.
+    pub(in crate::chains) fn flush(&self) {}
 }
 
 impl Drop for Guard {

@@ -59,6 +59,40 @@ fn not_if_it_is_collected_relaxed() {
     with_mutant("collect_relaxed", check);
 }
 
+/// A reader of one table beside a thread that moves the object it stands on to another table, which it drops then.
+fn a_reader_beside_the_end_of_another_table() {
+    let (table, other) = (Arc::new(Chains::<Item>::new(1)), Chains::<Item>::new(1));
+    let moved = item(1);
+    table.insert(0, moved.clone()).ok().unwrap();
+    other.insert(0, item(2)).ok().unwrap();
+    let writer = {
+        let table = table.clone();
+        thread::spawn(move || {
+            assert!(table.remove(0, &moved));
+            other.insert(0, moved).ok().unwrap();
+            drop(other);
+        })
+    };
+    {
+        let reader = Reader::enter();
+        for found in table.chain(0, &reader) {
+            assert!(found.key == 1 || found.key == 2);
+        }
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_reader_outlives_the_table_that_it_was_taken_along_to() {
+    crate::sync::model(a_reader_beside_the_end_of_another_table);
+}
+
+#[test]
+#[should_panic]
+fn but_not_if_that_frees_its_objects_at_once() {
+    with_mutant("chain_end_at_once", || crate::sync::model(a_reader_beside_the_end_of_another_table));
+}
+
 /// Two threads insert one object into two tables: one succeeds, and it is found there.
 #[test]
 fn an_object_is_claimed_once() {
