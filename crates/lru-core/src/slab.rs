@@ -15,7 +15,13 @@
 //! that each object that is retired drops one or two of those that are done, so that no call pays for a thousand. [`Slab::collect`] does it all
 //! at once.
 //!
-//! Objects are dropped without a lock, on the thread that happens to; with `std` a panic is caught and counted.
+//! Objects are dropped, and weighed, without a lock, on the thread that happens to; with `std` a panic is caught and counted.
+//!
+//! A `Drop` may use the slab, and have other objects end. Those are not dropped inside of it: calls that drop objects of one type do not
+//! nest on a thread (`nest.rs`), the outermost drops what the others leave to it. So an object may be dropped a little later than the call
+//! returns that ended it, by a call further out on the same thread; and no number of objects that end each other needs more stack than one
+//! does. That holds for slabs whose objects own other slabs, too; and for each type of object by itself. Without `std` it holds for each
+//! slab by itself, and not for slabs that own each other.
 //!
 //! # How much waits
 //!
@@ -39,6 +45,8 @@ mod blocks;
 mod chunk;
 mod frames;
 mod free;
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+mod nest;
 mod passed;
 mod place;
 mod pool;
@@ -77,7 +85,9 @@ pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
     /// The object's byte of state.
     fn state(&self) -> &SlotState;
 
-    /// About how many bytes of memory end with the object.
+    /// About how many bytes of memory end with the object. Asked once, when its handle is dropped, without a lock. With `std` a panic
+    /// counts as in [`Slab::drop_panics`], and the object as the size of its type; without, the panic goes on to whoever drops the handle,
+    /// and the object is leaked.
     fn weight(&self) -> u64;
 }
 
@@ -212,7 +222,8 @@ impl<T: Slotted> Slab<T> {
 
     /// Drops everything that no reader holds back, and gives chunks that are empty to the system. Says what had to stay.
     ///
-    /// O(what waits). Inside a [`Guard`](crate::Guard) of this thread nothing that was retired under it goes.
+    /// O(what waits). Inside a [`Guard`](crate::Guard) of this thread nothing that was retired under it goes; and inside the `Drop` of an
+    /// object of this type the others are dropped after that.
     pub fn collect(&self) -> Bytes {
         let Some(shared) = self.shared() else { return Bytes::ZERO };
         let stays = shared.collect(usize::MAX);
@@ -256,7 +267,7 @@ impl<T: Slotted> Slab<T> {
         Bytes::new(self.shared().map_or(0, |shared| shared.waiting.load(Ordering::Relaxed)))
     }
 
-    /// Objects whose `Drop` panicked.
+    /// Objects whose `Drop`, or whose weight, panicked.
     pub fn drop_panics(&self) -> u64 {
         // Relaxed: a number to look at.
         self.shared().map_or(0, |shared| shared.drop_panics.load(Ordering::Relaxed))
@@ -286,7 +297,8 @@ impl<T: Slotted> Default for Slab<T> {
 }
 
 impl<T: Slotted> Drop for Slab<T> {
-    /// Objects that still have a handle stay, and are dropped with it, at once.
+    /// Objects that still have a handle stay, and are dropped with it, at once. Inside the `Drop` of an object of this type those that
+    /// have none are dropped after that.
     fn drop(&mut self) {
         #[cfg(lowwater_loom)]
         if crate::sync::unwinding() {

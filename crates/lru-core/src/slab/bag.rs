@@ -37,6 +37,17 @@ impl Bag {
         Some(node.at)
     }
 
+    /// Moves the one that comes off next behind what is in the other; which it is.
+    pub(super) fn move_first(&mut self, shape: &Shape, to: &mut Self) -> Option<NonNull<Hook>> {
+        // SAFETY: the bag owns what is on it.
+        let node = unsafe { self.queue.pop_front(shape) }?;
+        self.len -= 1;
+        // SAFETY: it was taken off just now, and is the other bag's from here on.
+        unsafe { to.queue.push_back(shape, node) };
+        to.len += 1;
+        Some(node.at)
+    }
+
     /// Puts everything of the other before what is here.
     pub(super) fn append(&mut self, shape: &Shape, other: &mut Self) {
         let other = core::mem::replace(other, Self::new());

@@ -33,6 +33,18 @@ impl Passed {
         Some(links)
     }
 
+    /// The first of them, at most so many.
+    pub(super) fn pop_some(&mut self, shape: &Shape, most: usize) -> Bag {
+        let mut some = Bag::new();
+        for _ in 0..most {
+            let Some(links) = self.bag.move_first(shape, &mut some) else { break };
+            if self.ahead == Some(links) {
+                self.ahead = None;
+            }
+        }
+        some
+    }
+
     /// Puts what their readers have just left before the others: it is nearer.
     pub(super) fn prepend(&mut self, shape: &Shape, bag: &mut Bag) {
         self.bag.append(shape, bag);

@@ -3,6 +3,8 @@
 use super::bag::Bag;
 use super::chunk::{Geometry, Header};
 use super::free::Free;
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+use super::nest;
 use super::place::Place;
 use super::pool::Pool;
 use super::stripe::Stripe;
@@ -13,7 +15,7 @@ use crate::prefetch::prefetch;
 use crate::rcu;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Mutex, MutexGuard};
-use crate::NodeId;
+use crate::{unwind, NodeId};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -36,6 +38,9 @@ const REFILL_MAX: usize = 128;
 const SPREAD_FROM: usize = if cfg!(lowwater_loom) { 1 } else { 1024 };
 /// Objects that are dropped at once when everything is collected.
 const COLLECT: usize = 64;
+
+/// Objects that one call drops.
+type Batch = [Option<NonNull<Hook>>; DROPS_MAX];
 
 /// See the module.
 pub(crate) struct Shared<T: Slotted> {
@@ -192,19 +197,33 @@ impl<T: Slotted> Shared<T> {
         let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
         // SAFETY: a slab's shared part is there while one of its slots is not free.
         let this = unsafe { &*shared };
-        let mut stripe = this.stripes.here().lock();
-        if stripe.closed {
-            drop(stripe);
-            // SAFETY: the slab was dropped, so no reader is in it; the object is the caller's. No lock is held.
-            return unsafe { Self::end(object) };
-        }
-        // SAFETY: nobody else touches it.
-        let bytes = unsafe { object.as_ref() }.weight();
+        // SAFETY: nobody else ends it, so it is live. No lock is held, as this calls the owner's code.
+        let bytes = this.weigh(unsafe { object.as_ref() });
         // SAFETY: it is not dropped yet (clause of the caller).
         let links = unsafe { T::links(object) };
+        let here = this.stripes.here();
+        let mut stripe = here.lock();
+        if stripe.closed {
+            let mut one = Bag::new();
+            // SAFETY: the object is the caller's, and goes over to the bag.
+            unsafe { one.push(T::SHAPE, links) };
+            #[cfg(all(feature = "std", not(lowwater_loom)))]
+            {
+                drop(stripe);
+                // SAFETY: the slab was dropped, so no reader is in it, and nobody has the object. No lock is held.
+                unsafe { Self::end_all(one) };
+            }
+            #[cfg(any(not(feature = "std"), lowwater_loom))]
+            if stripe.begin_drops(T::SHAPE, |_| core::mem::replace(&mut one, Bag::new())) {
+                drop(stripe);
+                // SAFETY: as there; and by its slot the slab's shared part is there, with this stripe.
+                unsafe { Self::drop_some(shared, here, [one.pop(T::SHAPE), None]) };
+            }
+            return;
+        }
         // SAFETY: the object is the caller's, and goes over to the bag.
         unsafe { stripe.open.push(T::SHAPE, links) };
-        stripe.open_bytes += bytes;
+        stripe.open_bytes = stripe.open_bytes.saturating_add(bytes);
         if stripe.open_bytes >= OPEN_BYTES_MAX || stripe.open.len as usize >= this.open_max() {
             this.seal(&mut stripe);
         } else if stripe.open.len % LOOK_EVERY == 0 {
@@ -221,10 +240,35 @@ impl<T: Slotted> Shared<T> {
             }
             return;
         }
+        #[cfg(all(feature = "std", not(lowwater_loom)))]
+        if nest::leave_to_outer::<T>(T::SHAPE, || stripe.passed.pop_some(T::SHAPE, due)) {
+            return;
+        }
+        #[cfg(any(not(feature = "std"), lowwater_loom))]
+        if !stripe.begin_drops(T::SHAPE, |passed| passed.pop_some(T::SHAPE, due)) {
+            return;
+        }
         let batch = core::array::from_fn(|n| (n < due).then(|| stripe.passed.pop(T::SHAPE)).flatten());
         drop(stripe);
-        // SAFETY: they were of the stripe of this slab, so nobody has them; and their readers have left.
-        unsafe { Self::drop_some(shared, batch) };
+        // SAFETY: they were of the stripe of this slab, so nobody has them; and their readers have left. The slab is there while one of
+        // their slots is not free, and so are its stripes.
+        unsafe { Self::drop_some(shared, here, batch) };
+    }
+
+    /// The object's weight; if that panics, the size of its slot.
+    #[inline]
+    fn weigh(&self, object: &T) -> u64 {
+        let mut bytes = size_of::<T>() as u64;
+        if !unwind::is_done(|| bytes = object.weight()) {
+            self.count_panic();
+        }
+        bytes
+    }
+
+    #[cold]
+    fn count_panic(&self) {
+        // Relaxed: a number to look at.
+        self.drop_panics.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many objects may be in an open bag.
@@ -260,25 +304,80 @@ impl<T: Slotted> Shared<T> {
         }
     }
 
-    /// Drops objects without a lock, and then takes their slots back, under one. The slab may be dropped meanwhile: then it goes with
-    /// the last slot, and is not used after that.
+    /// Drops objects without a lock, and then takes their slots back, under one; and so what calls of this inside of this one leave to it.
+    /// The slab may be dropped meanwhile: then it goes with the last slot, and is not used after that.
     ///
     /// # Safety
     ///
-    /// They are this slab's, at least one; nobody has them, and their readers have left.
+    /// They are this slab's, at least one, of the stripe `here`; nobody has them, and their readers have left.
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
     #[inline]
-    unsafe fn drop_some(this: *const Self, batch: [Option<NonNull<Hook>>; DROPS_MAX]) {
-        for links in batch.into_iter().flatten() {
+    unsafe fn drop_some(this: *const Self, _here: *const Mutex<Stripe>, batch: Batch) {
+        nest::Frame::with::<T>(|frame| {
+            // SAFETY: the caller's promise on the objects is the same.
+            unsafe { Self::drop_batch(&batch) };
+            // SAFETY: a slab's shared part is there while one of its slots is not free.
+            let stripe = unsafe { &*this }.stripes.here().lock();
+            // SAFETY: the batch is this slab's, and was dropped above.
+            unsafe { Self::slots_back(this, stripe, batch) };
+            while let Some(links) = frame.pop(T::SHAPE) {
+                // SAFETY: whoever left it there had it from a bag whose readers have left, of a slab of this type. No lock is held.
+                unsafe { Self::end(T::from_links(links)) };
+            }
+        });
+    }
+
+    /// As above.
+    ///
+    /// # Safety
+    ///
+    /// As above; and [`Stripe::begin_drops`] of that stripe said that the caller should.
+    #[cfg(any(not(feature = "std"), lowwater_loom))]
+    unsafe fn drop_some(this: *const Self, here: *const Mutex<Stripe>, mut batch: Batch) {
+        loop {
+            // SAFETY: the slab, and its stripe, is there while a slot of the batch is not free.
+            let turn = super::stripe::Turn(unsafe { &*here });
+            // SAFETY: the caller's promise on the objects is the same, or they are of the stripe's, which has the same from who left them.
+            unsafe { Self::drop_batch(&batch) };
+            core::mem::forget(turn);
+            // SAFETY: the slots of the batch are not free yet.
+            let mut stripe = unsafe { &*here }.lock();
+            let next: Batch = core::array::from_fn(|_| stripe.pending.pop(T::SHAPE));
+            stripe.dropping = next[0].is_some();
+            if next[0].is_none() {
+                // SAFETY: the batch is this slab's, and was dropped above.
+                return unsafe { Self::slots_back(this, stripe, batch) };
+            }
+            // SAFETY: the batch is this slab's, and was dropped above; `next` keeps the slab there.
+            unsafe { Self::slots_back(this, stripe, batch) };
+            batch = next;
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Nobody has the objects, their readers have left, and they are not used afterwards.
+    #[inline]
+    unsafe fn drop_batch(batch: &Batch) {
+        for &links in batch.iter().flatten() {
             // SAFETY: only a `T`'s links are in bags.
             let object = unsafe { T::from_links(links) };
-            // SAFETY: nobody has it, and its readers have left, says the caller.
+            // SAFETY: the caller's promise is the same.
             unsafe { Self::drop_object(object) };
         }
-        // SAFETY: a slab's shared part is there while one of its slots is not free.
-        let shared = unsafe { &*this };
-        let mut stripe = shared.stripes.here().lock();
+    }
+
+    /// Takes the slots of a batch back into a stripe.
+    ///
+    /// # Safety
+    ///
+    /// The objects are this slab's, and the stripe is; they were dropped, and nobody else knows their slots. The slab is not used
+    /// afterwards, unless the caller knows of another slot that is not free.
+    #[inline]
+    unsafe fn slots_back(this: *const Self, mut stripe: MutexGuard<'_, Stripe>, batch: Batch) {
         if !stripe.closed {
-            // The pool is closed after all stripes, so not while this one is held.
+            // SAFETY: the pool is closed after all stripes, so not while this one is held, and the slab is there until then.
+            let shared = unsafe { &*this };
             batch.into_iter().flatten().for_each(|links| shared.take_back(&mut stripe, links));
             return;
         }
@@ -287,7 +386,7 @@ impl<T: Slotted> Shared<T> {
         for links in batch.into_iter().flatten() {
             // SAFETY: only a `T`'s links are in bags.
             let object = unsafe { T::from_links(links) };
-            // SAFETY: it was dropped above, and nobody else knows the slot.
+            // SAFETY: it was dropped, and nobody else knows the slot, by the caller's promise.
             unsafe { Self::give_back(object) };
         }
     }
@@ -372,15 +471,37 @@ impl<T: Slotted> Shared<T> {
         if !core::mem::needs_drop::<T>() {
             return;
         }
-        // SAFETY: nobody has it, says the caller.
+        // SAFETY: nobody has it, by the caller's promise.
         let drop_it = || unsafe { object.drop_in_place() };
         if crate::unwind::caught(drop_it).is_none() {
             // SAFETY: its slot is not free.
             let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
             // SAFETY: a slab's shared part is there while one of its slots is not free.
-            let this = unsafe { &*shared };
-            // Relaxed: a number to look at.
-            this.drop_panics.fetch_add(1, Ordering::Relaxed);
+            unsafe { &*shared }.count_panic();
+        }
+    }
+
+    /// Drops objects and gives their slots back, as [`end`](Self::end), or leaves them to a call on this thread that does so already.
+    ///
+    /// # Safety
+    ///
+    /// They are of slabs of this type, nobody has them, their readers have left, and no lock of a slab is held.
+    unsafe fn end_all(mut bag: Bag) {
+        #[cfg(all(feature = "std", not(lowwater_loom)))]
+        if core::mem::needs_drop::<T>() {
+            if nest::leave_to_outer::<T>(T::SHAPE, || core::mem::replace(&mut bag, Bag::new())) {
+                return;
+            }
+            return nest::Frame::with::<T>(|frame| {
+                while let Some(links) = bag.pop(T::SHAPE).or_else(|| frame.pop(T::SHAPE)) {
+                    // SAFETY: the caller's promise is the same, and that of whoever left it in the frame.
+                    unsafe { Self::end(T::from_links(links)) };
+                }
+            });
+        }
+        while let Some(links) = bag.pop(T::SHAPE) {
+            // SAFETY: the caller's promise is the same.
+            unsafe { Self::end(T::from_links(links)) };
         }
     }
 
@@ -412,22 +533,52 @@ impl<T: Slotted> Shared<T> {
         let all = most.min(stripe.lock().passed.len() as usize);
         let mut left = all;
         loop {
-            let mut batch: [Option<NonNull<Hook>>; COLLECT] = [None; COLLECT];
             let mut locked = stripe.lock();
-            for slot in batch.iter_mut().take(left) {
-                *slot = locked.passed.pop(T::SHAPE);
-            }
+            let batch = locked.passed.pop_some(T::SHAPE, left.min(COLLECT));
             self.flush(&mut locked, &mut self.pool.lock(), 0);
+            #[cfg(any(not(feature = "std"), lowwater_loom))]
+            let batch = {
+                let mut batch = batch;
+                if batch.len != 0 {
+                    locked.begin_drops(T::SHAPE, |_| core::mem::replace(&mut batch, Bag::new()));
+                }
+                batch
+            };
             drop(locked);
             left = left.saturating_sub(COLLECT);
-            for links in batch.into_iter().flatten() {
-                // SAFETY: only a `T`'s links are in bags.
-                let object = unsafe { T::from_links(links) };
-                // SAFETY: nobody has it, its readers have left, and the lock was given back. The pool is not closed: the caller has the slab.
-                unsafe { Self::end(object) };
+            if batch.len != 0 {
+                // SAFETY: they were in the slab's bags, so nobody has them; their readers have left, and the lock was given back.
+                unsafe { Self::end_passed(stripe, batch) };
             }
             if left == 0 {
                 return all;
+            }
+        }
+    }
+
+    /// As [`end_all`](Self::end_all), for what is of this stripe of a slab that stays.
+    ///
+    /// # Safety
+    ///
+    /// As there. Without `std`, [`Stripe::begin_drops`] of that stripe said that the caller should.
+    unsafe fn end_passed(stripe: &Mutex<Stripe>, batch: Bag) {
+        #[cfg(all(feature = "std", not(lowwater_loom)))]
+        {
+            let _ = stripe;
+            // SAFETY: the caller's promise is the same.
+            unsafe { Self::end_all(batch) };
+        }
+        #[cfg(any(not(feature = "std"), lowwater_loom))]
+        {
+            let mut batch = batch;
+            while batch.len != 0 {
+                let turn = super::stripe::Turn(stripe);
+                // SAFETY: the caller's promise is the same, or they were left by somebody who had them from the stripe's bags.
+                unsafe { Self::end_all(batch) };
+                core::mem::forget(turn);
+                let mut stripe = stripe.lock();
+                batch = core::mem::replace(&mut stripe.pending, Bag::new());
+                stripe.dropping = batch.len != 0;
             }
         }
     }
@@ -491,14 +642,12 @@ impl<T: Slotted> Shared<T> {
                 all.append(T::SHAPE, &mut sealed.bag);
             }
             all.append(T::SHAPE, &mut locked.passed.take());
+            #[cfg(any(not(feature = "std"), lowwater_loom))]
+            all.append(T::SHAPE, &mut locked.pending);
             shared.flush(&mut locked, &mut shared.pool.lock(), 0);
             drop(locked);
-            while let Some(links) = all.pop(T::SHAPE) {
-                // SAFETY: only a `T`'s links are in bags.
-                let object = unsafe { T::from_links(links) };
-                // SAFETY: nobody has it, there are no readers, says the caller, and the lock was given back. The pool is not closed yet.
-                unsafe { Self::end(object) };
-            }
+            // SAFETY: nobody has them, there are no readers by the caller's promise, and the lock was given back. The pool is not closed yet.
+            unsafe { Self::end_all(all) };
         }
         let mut pool = shared.pool.lock();
         pool.closed = true;

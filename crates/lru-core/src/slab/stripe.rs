@@ -32,6 +32,12 @@ pub(super) struct Stripe {
     /// Two moments: the older, and the latest, which all that comes later joins.
     pub(super) sealed: [Option<Sealed>; 2],
     pub(super) passed: Passed,
+    /// Does somebody drop objects that were in `passed`?
+    #[cfg(any(not(feature = "std"), lowwater_loom))]
+    pub(super) dropping: bool,
+    /// What others would drop meanwhile, for him to drop: see the module `nest`.
+    #[cfg(any(not(feature = "std"), lowwater_loom))]
+    pub(super) pending: Bag,
     pub(super) closed: bool,
 }
 
@@ -48,8 +54,22 @@ impl Stripe {
             bag_len: 0,
             sealed: [None, None],
             passed: Passed::new(),
+            #[cfg(any(not(feature = "std"), lowwater_loom))]
+            dropping: false,
+            #[cfg(any(not(feature = "std"), lowwater_loom))]
+            pending: Bag::new(),
             closed: false,
         }
+    }
+
+    /// Is it for the caller to drop objects of this stripe? Else `some` of them are left to whoever does already.
+    #[cfg(any(not(feature = "std"), lowwater_loom))]
+    pub(super) fn begin_drops(&mut self, shape: &Shape, some: impl FnOnce(&mut Passed) -> Bag) -> bool {
+        let is_first = !core::mem::replace(&mut self.dropping, true);
+        if !is_first {
+            self.pending.append(shape, &mut some(&mut self.passed));
+        }
+        is_first
     }
 
     /// Closes the open bag. `stamp` is a moment after its last object was made unreachable. Does another one wait already?
@@ -63,7 +83,8 @@ impl Stripe {
         } else {
             if let Some(waiting) = &mut self.sealed[1] {
                 sealed.bag.append(shape, &mut waiting.bag);
-                sealed.bytes += waiting.bytes;
+                // Wrapping: what was added to the slab's count, which does the same.
+                sealed.bytes = sealed.bytes.wrapping_add(waiting.bytes);
             }
             self.sealed[1] = Some(sealed);
             true
@@ -80,7 +101,7 @@ impl Stripe {
             if self.sealed[at].as_ref().is_some_and(is_past) {
                 for sealed in &mut self.sealed[..=at] {
                     if let Some(mut sealed) = sealed.take() {
-                        bytes += sealed.bytes;
+                        bytes = u64::wrapping_add(bytes, sealed.bytes);
                         self.passed.prepend(shape, &mut sealed.bag);
                     }
                 }
@@ -91,5 +112,16 @@ impl Stripe {
             self.sealed.swap(0, 1);
         }
         bytes
+    }
+}
+
+/// The right to drop a stripe's objects, should an object's `Drop` panic, which without `std` nobody catches.
+#[cfg(any(not(feature = "std"), lowwater_loom))]
+pub(super) struct Turn<'a>(pub(super) &'a crate::sync::Mutex<Stripe>);
+
+#[cfg(any(not(feature = "std"), lowwater_loom))]
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.lock().dropping = false;
     }
 }
