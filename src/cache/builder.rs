@@ -127,6 +127,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// the runtime's, in whose place another thread goes on with the other caches ([`Runtime`]). But at a limit a thread may let go of what others put in, of this
     /// cache or another one of the runtime; so what takes long is better sent to a thread of one's own.
     ///
+    /// It is told of what it takes out itself inside its own call. So a listener of which each call takes one more entry out needs stack for
+    /// all of them, and one that calls [`clear`](super::Cache::clear) for each thousand entries.
+    ///
     /// While entries are let go because memory is needed, what it inserts has none let go in turn: it takes room that is there, or is refused
     /// ([`Reason::NoRoom`](super::Reason::NoRoom)).
     pub fn eviction_listener(mut self, listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static) -> Self {

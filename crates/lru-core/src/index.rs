@@ -65,7 +65,7 @@ use crate::sync::Mutex;
 use crate::{AllocError, Bytes, NodeId};
 use change::Growth;
 use core::fmt;
-use core::ptr;
+use core::ptr::{self, NonNull};
 use pool::Pool;
 use segment::{Locked, View};
 
@@ -166,10 +166,11 @@ impl<T: Slotted> Index<T> {
     /// `add` is called under a lock, with the handle and the one that is there: it is to put the handle where it belongs (and, if
     /// another is replaced, take that one's handle off), or give it back, and then nothing is changed. `hasher` says the hash of any object.
     ///
-    /// The handle of the one that is replaced is to be dropped after this returns: inside `add` that one is in the index still, and would
-    /// stay where it is for ever (see [`Slot`]).
+    /// The handle of the one that is replaced may be dropped at any time: inside `add` that one is in the index still, and ends when this
+    /// takes it out.
     ///
-    /// `is` and `hasher` may panic, and nothing is changed. All three must not use this index.
+    /// All three may panic, and the index is not changed; what was done by `add` until then stays. All three must not change this index, nor
+    /// call [`with`](Self::with): they are called under the lock of a part of it, for which a thread would wait for itself.
     ///
     /// # Errors
     ///
@@ -192,6 +193,8 @@ impl<T: Slotted> Index<T> {
             return Err(PutError::Indexed(slot));
         }
         let hash = mix(hash);
+        // Before the lock, so that they are dropped after it: they may drop objects.
+        let (mut entered, mut replaced) = (Entered(None), Out::<T>(None));
         let (mut segment, there, place) = loop {
             let Ok(mut segment) = self.lock(hash, guard) else { return Err(PutError::NoMemory(slot)) };
             if let Some(place) = segment.find(hash, |number| is(self.object(number), &slot)) {
@@ -218,24 +221,26 @@ impl<T: Slotted> Index<T> {
         let number = unsafe { Shared::number(object) };
         let was_seen = slot.state().was_seen();
         slot.state().enter();
+        // Should `add` refuse or panic: whatever it did with the handle.
+        entered.0 = Some(object);
         let added = match add(slot, there) {
             Ok(added) => added,
             Err(slot) => {
-                // Another one's state says nothing of ours, which then stays as it is, and lives for ever.
                 if slot.0 == object && !was_seen {
                     slot.state().withdraw();
-                } else if slot.0 == object {
-                    slot.state().leave();
+                    entered.0 = None;
                 }
                 return Err(PutError::Refused(slot));
             }
         };
-        match there {
-            Some(there) => {
-                segment.replace(place, number);
-                there.state().leave();
-            }
-            None => segment.put(hash, place, number),
+        entered.0 = None;
+        if there.is_some() {
+            let before = segment.number(place);
+            segment.replace(place, number);
+            // SAFETY: it was in the index until now, and is there while the guard is. This thread took it out.
+            unsafe { replaced.take(Shared::at(before)) };
+        } else {
+            segment.put(hash, place, number);
         }
         Ok((there, added))
     }
@@ -243,8 +248,10 @@ impl<T: Slotted> Index<T> {
     /// Takes the object of `hash` out that `is` wanted, and calls `gone` with it, under the same lock. What `gone` returned comes with
     /// the object, which stays where it is while the guard is there.
     ///
-    /// The object's end is the caller's: its handle, wherever it is, is to be dropped. `gone` must not use this index. If `hasher` panics,
-    /// the object has been taken out, and what `gone` returned is dropped, without the lock.
+    /// The object's end is the caller's: its handle, wherever it is, is to be dropped. If it was, the object ends with this.
+    ///
+    /// If `is` panics, nothing is changed. If `gone` does, or `hasher`, the object has been taken out; and what `gone` returned is dropped,
+    /// without the lock. As with [`put`](Self::put), none of them must change this index, nor call [`with`](Self::with).
     pub fn remove<'g, R>(
         &'g self,
         hash: u64,
@@ -254,13 +261,16 @@ impl<T: Slotted> Index<T> {
         gone: impl FnOnce(&'g T) -> R,
     ) -> Option<(&'g T, R)> {
         let hash = mix(hash);
-        // Before the lock, so that it is dropped after it, should the hasher panic.
+        // Before the lock, so that they are dropped after it: the result if the hasher panics, the object if it has no handle any more.
         let result;
+        let mut out = Out::<T>(None);
         let mut segment = self.lock_there(hash, guard)?;
         let place = segment.find(hash, |number| is(self.object(number)))?;
-        let object = self.object(segment.number(place));
+        let number = segment.number(place);
+        let object = self.object(number);
         segment.take(hash, place);
-        object.state().leave();
+        // SAFETY: it was in the index until now, and is there while the guard is. This thread took it out.
+        unsafe { out.take(Shared::at(number)) };
         result = gone(object);
         if segment.is_sparse() {
             // Without memory it stays as large as it is.
@@ -273,7 +283,8 @@ impl<T: Slotted> Index<T> {
         Some((object, result))
     }
 
-    /// Calls `f` with the object of `hash` that `is` wanted, under the lock under which it would be taken out.
+    /// Calls `f` with the object of `hash` that `is` wanted, under the lock under which it would be taken out. Both may panic; as with
+    /// [`put`](Self::put), neither must change this index, nor call this.
     pub fn with<'g, R>(
         &'g self,
         hash: u64,
@@ -434,6 +445,46 @@ impl<T: Slotted> Index<T> {
     }
 }
 
+/// An object that was taken out, if its handle is gone: its end is this one's.
+struct Out<T: Slotted>(Option<NonNull<T>>);
+
+impl<T: Slotted> Out<T> {
+    /// # Safety
+    ///
+    /// The object is one of the index, from which this thread took it out, or where it did not get; its slot is not free. It was said once that
+    /// it is in.
+    #[inline]
+    unsafe fn take(&mut self, object: NonNull<T>) {
+        // SAFETY: its slot is not free, by the caller's promise.
+        if unsafe { object.as_ref() }.state().leave() {
+            self.0 = Some(object);
+        }
+    }
+}
+
+impl<T: Slotted> Drop for Out<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(object) = self.0 {
+            // SAFETY: it has no handle, and no reader finds it any more; of those who might end it this one took it out.
+            unsafe { Shared::retire(object) };
+        }
+    }
+}
+
+/// An object that is said to be in the index, and is not yet.
+struct Entered<T: Slotted>(Option<NonNull<T>>);
+
+impl<T: Slotted> Drop for Entered<T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(object) = self.0 {
+            // SAFETY: while it is said to be in, its slot is not free; this thread said so, and did not put it in.
+            unsafe { Out(None).take(object) };
+        }
+    }
+}
+
 impl<T: Slotted> Default for Index<T> {
     fn default() -> Self {
         Self::new()
@@ -441,7 +492,7 @@ impl<T: Slotted> Default for Index<T> {
 }
 
 impl<T: Slotted> Drop for Index<T> {
-    /// What is in it is not any more; the objects live on with their handles. O(objects).
+    /// What is in it is not any more; the objects live on with their handles, and those end that have none any more. O(objects).
     fn drop(&mut self) {
         #[cfg(lowwater_loom)]
         if crate::sync::unwinding() {
@@ -452,7 +503,8 @@ impl<T: Slotted> Drop for Index<T> {
         let directory = self.directory.load(Ordering::Acquire);
         // SAFETY: nobody else is here to replace it, and it is freed below.
         if let Some(directory) = unsafe { directory.as_ref() } {
-            self.each_segment(directory, |view| view.each(|number| self.object(number).state().leave()));
+            // SAFETY: it is in the index, so its slot is not free; nobody else takes it out, and no reader is left to find it.
+            self.each_segment(directory, |view| view.each(|number| unsafe { Out(None).take(Shared::<T>::at(number)) }));
         }
         self.free();
     }

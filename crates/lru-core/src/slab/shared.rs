@@ -192,7 +192,7 @@ impl<T: Slotted> Shared<T> {
     /// # Safety
     ///
     /// The object was given out by a slab, nobody has it any more, and no reader that enters from now on finds it.
-    pub(super) unsafe fn retire(object: NonNull<T>) {
+    pub(crate) unsafe fn retire(object: NonNull<T>) {
         // SAFETY: its slot is not free.
         let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
         // SAFETY: a slab's shared part is there while one of its slots is not free.
@@ -672,7 +672,7 @@ impl<T: Slotted> Shared<T> {
 
     /// Slots that are not free, those at hand in stripes included.
     #[cfg(test)]
-    pub(super) fn out(&self) -> usize {
+    pub(crate) fn out(&self) -> usize {
         let pool = self.pool.lock();
         pool.slots - pool.free
     }

@@ -11,8 +11,11 @@ use core::ptr::NonNull;
 /// An object in a [`Slab`](super::Slab), and the right to say when it ends.
 ///
 /// There is one for each object. When it is dropped, the object is dropped and its slot used again as soon as every reader that may have
-/// found it has left. Unless the object is in an [`Index`](crate::Index): then it stays there, and is lost to everybody else; take it
-/// out first.
+/// found it has left. Unless the object is in an [`Index`](crate::Index): then it stays there, lost to everybody else, until it is taken
+/// out, or the index ends.
+///
+/// It can be dropped when its slab is gone, on any thread, and as late as a thread's end. One that is leaked keeps the object, its chunk of
+/// memory, and what the slab's objects share.
 ///
 /// It is a [`Handle`]: a list can own it.
 pub struct Slot<T: Slotted>(pub(crate) NonNull<T>);
@@ -71,8 +74,8 @@ impl<T: Slotted> Drop for Slot<T> {
         if crate::sync::unwinding() {
             return;
         }
-        if self.state().is_indexed() {
-            // Readers find it, and for all we know for ever: it stays. Only a hash that changes, or panics, leads here.
+        if !self.state().is_over() {
+            // Readers find it, so it stays until the index takes it out. Only a hash that changes, or panics, leads here.
             return;
         }
         // SAFETY: the handle was the only one, and no index has the object any more.

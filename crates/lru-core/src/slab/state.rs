@@ -5,7 +5,8 @@ use core::fmt;
 
 /// Is the object in an index? Then it is not freed, whoever drops its [`Slot`](super::Slot).
 const INDEXED: u8 = 1 << 7;
-/// Was it ever? Then readers may look at it.
+/// Was it ever? Then readers may look at it. An object that is in an index without this has no handle any more: its end is for whoever
+/// takes it out.
 const SEEN: u8 = 1 << 6;
 
 /// One byte of state inside an object that lives in a [`Slab`](super::Slab): six bits are the owner's, to do with what it wants.
@@ -66,10 +67,26 @@ impl SlotState {
         self.0.store(self.0.load(Ordering::Relaxed) & !(INDEXED | SEEN), Ordering::Relaxed);
     }
 
-    /// After it was taken out.
-    pub(crate) fn leave(&self) {
-        // Release: meets the Acquire in `is_indexed`.
-        self.0.fetch_and(!INDEXED, Ordering::Release);
+    /// After it was taken out. Is its handle gone, so that its end is the caller's?
+    #[must_use]
+    pub(crate) fn leave(&self) -> bool {
+        // Release: meets the Acquire in `is_indexed`. Acquire: meets the Release in `abandon`.
+        let before = self.0.fetch_and(!INDEXED, Ordering::AcqRel);
+        before & (INDEXED | SEEN) == INDEXED && !crate::mutated!("left_without_an_end")
+    }
+
+    /// Its handle is dropped. Is its end the caller's? Else it is in an index, and is for whoever takes it out.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        !self.is_indexed() || self.abandon()
+    }
+
+    #[cold]
+    fn abandon(&self) -> bool {
+        // Release: meets the Acquire in `leave`, so that all that was done by the handle comes before the object's end.
+        let release = if crate::mutated!("abandon_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        // Acquire, if it was taken out meanwhile: as in `is_indexed`.
+        self.0.fetch_update(release, Ordering::Acquire, |all| (all & INDEXED != 0).then_some(all & !SEEN)).is_err()
     }
 }
 

@@ -332,6 +332,41 @@ fn but_not_when_it_is_asked_relaxed() {
     with_mutant("indexed_relaxed", || model(an_end_beside_a_removal));
 }
 
+/// One thread takes an entry out, and another drops its handle beside that, with or without regard to where it is: the entry ends once,
+/// after both.
+fn a_handle_dropped_beside_a_removal() {
+    let index = index();
+    let handle = add(index, 1, 10);
+    let remover = thread::spawn(move || {
+        assert_eq!(remove(index, 1, &hash, &pin()), Some(10));
+        index.slab().collect();
+    });
+    assert_eq!(handle.value(), 10);
+    drop(handle);
+    remover.join().unwrap();
+    index.slab().collect();
+    let slab = index.slab();
+    assert_eq!((slab.drop_panics(), slab.shared().unwrap().out()), (0, 0), "it was dropped in order");
+    end(index, Vec::new());
+}
+
+#[test]
+fn an_entry_ends_once_though_its_handle_is_dropped_first() {
+    model(a_handle_dropped_beside_a_removal);
+}
+
+#[test]
+#[should_panic]
+fn but_not_if_whoever_takes_it_out_leaves_it() {
+    with_mutant("left_without_an_end", || model(a_handle_dropped_beside_a_removal));
+}
+
+#[test]
+#[should_panic]
+fn and_not_after_its_handles_last_use_if_that_is_dropped_relaxed() {
+    with_mutant("abandon_relaxed", || model(a_handle_dropped_beside_a_removal));
+}
+
 /// A way changes hands as in `a_reader_beside_a_new_tenant_of_a_way`, and then something else in the same word does: a neighbour, or the
 /// count of who is further on. Who sees the new tenant's tag by that does not follow the old number.
 fn a_reader_beside_a_word_that_changes(then: fn(&'static Index<Entry>) -> Option<Slot<Entry>>) {

@@ -153,7 +153,7 @@ fn and_what_all_objects_share_is_not_if_nothing_says_so() {
 fn a_change_beside_a_second_entry() {
     let state: &'static SlotState = Box::leak(Box::new(SlotState::new(0)));
     state.enter();
-    state.leave();
+    assert!(!state.leave());
     let reader = thread::spawn(move || state.update(|bits| Some(bits | 1)));
     state.enter();
     reader.join().unwrap();

@@ -203,7 +203,7 @@ fn an_object_that_no_index_had_can_be_moved_out() {
     assert_eq!((inner.number, dropped.load(Ordering::Relaxed)), (7, 0));
     let seen = thing(&slab, 8, &dropped);
     seen.state.enter();
-    seen.state.leave();
+    assert!(!seen.state.leave());
     assert!(seen.into_inner().is_err());
 }
 
