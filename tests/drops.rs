@@ -1,0 +1,81 @@
+//! Values whose `Drop` takes other entries out of their cache, or of another: the stack stays small, however many there are.
+#![forbid(unsafe_code)]
+
+use lowwater::topology::Fixed;
+use lowwater::{Bytes, Cache, Runtime};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+const ENTRIES: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+
+type Values = Cache<u64, Arc<Value>>;
+
+static CACHES: [OnceLock<Values>; 2] = [const { OnceLock::new() }; 2];
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Takes another entry out when it is dropped.
+struct Value {
+    cache: usize,
+    key: u64,
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Relaxed);
+        CACHES[self.cache].get().unwrap().remove(&self.key);
+    }
+}
+
+/// Runs `f` in a process of its own, as a stack that overflows ends that, on a small stack.
+fn on_a_small_stack(test: &str, f: impl FnOnce() + Send + 'static) {
+    if std::env::var("LOWWATER_ON_A_SMALL_STACK").is_ok_and(|of| of == test) {
+        return std::thread::Builder::new().stack_size(256 << 10).spawn(f).unwrap().join().unwrap();
+    }
+    let child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env("LOWWATER_ON_A_SMALL_STACK", test)
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{}: {}", child.status, String::from_utf8_lossy(&child.stderr));
+}
+
+/// Fills so many caches with values that take an entry out of the next cache.
+fn end_all(caches: usize) {
+    let runtime = Runtime::builder().budget(Bytes::mib(1024)).topology(Arc::new(Fixed::new(1))).build().unwrap();
+    let caches = &CACHES[..caches];
+    for cache in caches {
+        let new = Cache::builder(&runtime).weigher(|_, _| Bytes::new(16)).build().unwrap();
+        cache.set(new).ok().unwrap();
+    }
+    for (nr, cache) in caches.iter().enumerate() {
+        for key in 0..ENTRIES {
+            // One further on, and one that has come before.
+            let other = if key % 2 == 0 { key + 1 } else { ENTRIES - key };
+            let value = Value { cache: (nr + 1) % caches.len(), key: other };
+            cache.get().unwrap().insert(key, Arc::new(value)).unwrap();
+        }
+    }
+    let first = caches[0].get().unwrap();
+    // What leaves inside the read side waits for its end.
+    let mut keys = 0..ENTRIES / 4;
+    first.visit(&mut Default::default(), |_, _| keys.by_ref().for_each(|key| drop(first.remove(&key))));
+    (0..ENTRIES).for_each(|key| drop(first.remove(&key)));
+    let start = std::time::Instant::now();
+    while DROPPED.load(Relaxed) < ENTRIES * caches.len() as u64 {
+        for cache in caches {
+            cache.get().unwrap().clear();
+        }
+        assert!(start.elapsed().as_secs() < 60, "{} values were dropped", DROPPED.load(Relaxed));
+    }
+    assert!(caches.iter().all(|cache| cache.get().unwrap().is_empty()));
+}
+
+#[test]
+fn a_value_that_takes_another_entry_out() {
+    on_a_small_stack("a_value_that_takes_another_entry_out", || end_all(1));
+}
+
+#[test]
+fn a_value_that_takes_one_out_of_another_cache() {
+    on_a_small_stack("a_value_that_takes_one_out_of_another_cache", || end_all(2));
+}
