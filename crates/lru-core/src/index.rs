@@ -235,10 +235,11 @@ impl<T: Slotted> Index<T> {
         };
         entered.0 = None;
         if there.is_some() {
-            let before = segment.number(place);
+            // SAFETY: it is in the index, whose lock is held.
+            let before = unsafe { Shared::at(segment.number(place)) };
             segment.replace(place, number);
             // SAFETY: it was in the index until now, and is there while the guard is. This thread took it out.
-            unsafe { replaced.take(Shared::at(before)) };
+            unsafe { replaced.take(before) };
         } else {
             segment.put(hash, place, number);
         }
@@ -269,8 +270,10 @@ impl<T: Slotted> Index<T> {
         let number = segment.number(place);
         let object = self.object(number);
         segment.take(hash, place);
-        // SAFETY: it was in the index until now, and is there while the guard is. This thread took it out.
-        unsafe { out.take(Shared::at(number)) };
+        // SAFETY: it was in the index until now, and is there while the guard is.
+        let taken = unsafe { Shared::at(number) };
+        // SAFETY: as for `taken`, and this thread took it out.
+        unsafe { out.take(taken) };
         result = gone(object);
         if segment.is_sparse() {
             // Without memory it stays as large as it is.
@@ -503,8 +506,13 @@ impl<T: Slotted> Drop for Index<T> {
         let directory = self.directory.load(Ordering::Acquire);
         // SAFETY: nobody else is here to replace it, and it is freed below.
         if let Some(directory) = unsafe { directory.as_ref() } {
-            // SAFETY: it is in the index, so its slot is not free; nobody else takes it out, and no reader is left to find it.
-            self.each_segment(directory, |view| view.each(|number| unsafe { Out(None).take(Shared::<T>::at(number)) }));
+            let end = |number| {
+                // SAFETY: it is in the index, so its slot is not free.
+                let object = unsafe { Shared::<T>::at(number) };
+                // SAFETY: its slot is not free; nobody else takes it out, and no reader is left to find it.
+                unsafe { Out(None).take(object) };
+            };
+            self.each_segment(directory, |view| view.each(end));
         }
         self.free();
     }

@@ -322,7 +322,7 @@ impl<T: Slotted> Shared<T> {
             unsafe { Self::slots_back(this, stripe, batch) };
             while let Some(links) = frame.pop(T::SHAPE) {
                 // SAFETY: whoever left it there had it from a bag whose readers have left, of a slab of this type. No lock is held.
-                unsafe { Self::end(T::from_links(links)) };
+                unsafe { Self::end(links) };
             }
         });
     }
@@ -454,8 +454,10 @@ impl<T: Slotted> Shared<T> {
     ///
     /// # Safety
     ///
-    /// Nobody has the object, its readers have left, and it is not used afterwards. No lock of the slab is held.
-    unsafe fn end(object: NonNull<T>) {
+    /// The links came from a bag, nobody has the object, its readers have left, and it is not used afterwards. No lock of the slab is held.
+    unsafe fn end(links: NonNull<Hook>) {
+        // SAFETY: only a `T`'s links are in bags.
+        let object = unsafe { T::from_links(links) };
         // SAFETY: the caller's promise is the same.
         unsafe { Self::drop_object(object) };
         // SAFETY: it was dropped just now, and nobody else knows the slot.
@@ -495,13 +497,13 @@ impl<T: Slotted> Shared<T> {
             return nest::Frame::with::<T>(|frame| {
                 while let Some(links) = bag.pop(T::SHAPE).or_else(|| frame.pop(T::SHAPE)) {
                     // SAFETY: the caller's promise is the same, and that of whoever left it in the frame.
-                    unsafe { Self::end(T::from_links(links)) };
+                    unsafe { Self::end(links) };
                 }
             });
         }
         while let Some(links) = bag.pop(T::SHAPE) {
             // SAFETY: the caller's promise is the same.
-            unsafe { Self::end(T::from_links(links)) };
+            unsafe { Self::end(links) };
         }
     }
 
