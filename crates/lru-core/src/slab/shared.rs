@@ -259,7 +259,7 @@ impl<T: Slotted> Shared<T> {
     #[inline]
     fn weigh(&self, object: &T) -> u64 {
         let mut bytes = size_of::<T>() as u64;
-        if !unwind::is_done(|| bytes = object.weight()) {
+        if unwind::caught(|| bytes = object.weight()).is_none() {
             self.count_panic();
         }
         bytes
@@ -475,7 +475,7 @@ impl<T: Slotted> Shared<T> {
         }
         // SAFETY: nobody has it, by the caller's promise.
         let drop_it = || unsafe { object.drop_in_place() };
-        if crate::unwind::caught(drop_it).is_none() {
+        if unwind::caught(drop_it).is_none() {
             // SAFETY: its slot is not free.
             let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
             // SAFETY: a slab's shared part is there while one of its slots is not free.
