@@ -64,7 +64,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// How far below a limit the reclaimer starts and stops; a 32nd and a 16th of the budget by default.
+    /// How far below a limit the reclaimer starts and stops; a 32nd and a 16th of each limit by default ([`Watermarks::RELATIVE`]), which
+    /// follow [`Runtime::set_budget`] and pressure. Gaps in bytes do not.
     pub fn watermarks(mut self, watermarks: Watermarks) -> Self {
         self.watermarks = Some(watermarks);
         self
@@ -184,7 +185,7 @@ impl RuntimeBuilder {
         }
         let topology = self.topology.unwrap_or_else(topology::detect);
         let direct_time_max = self.direct_time_max.unwrap_or(DIRECT_TIME_MAX);
-        let watermarks = self.watermarks.unwrap_or_else(|| Watermarks::for_budget(budget));
+        let watermarks = self.watermarks.unwrap_or_default();
 
         let tree = MemcgTree::default();
         tree.root().set_max(budget);

@@ -12,39 +12,46 @@ use lowwater_lru_core::Bytes;
 
 /// How far below a group's `max` the reclaimer starts, and how far it goes.
 ///
-/// The gaps are cut to a sixteenth and an eighth of `max`, so that one pair serves a budget and the small limits below it.
+/// By default the gaps are parts of each limit ([`RELATIVE`](Self::RELATIVE)), so they follow a limit that is changed, by hand or by
+/// pressure. Gaps in bytes stay as they are, cut to a sixteenth and an eighth of `max`, so that one pair serves a budget and the small
+/// limits below it.
 ///
 /// ```
 /// use lowwater_lru_core::Bytes;
 /// use lowwater_shrinker::pressure::Watermarks;
 ///
-/// let marks = Watermarks::for_budget(Bytes::mib(64));
-/// assert!(!marks.is_low(Bytes::mib(62), Bytes::mib(64)));
-/// assert!(marks.is_low(Bytes::mib(63), Bytes::mib(64)));
-/// assert_eq!(marks.target(Bytes::mib(64)), Bytes::mib(60));
-/// assert!(marks.is_near(Bytes::mib(62), Bytes::mib(64)));
-/// assert!(!marks.is_near(Bytes::mib(61), Bytes::mib(64)));
+/// for marks in [Watermarks::RELATIVE, Watermarks::for_budget(Bytes::mib(64))] {
+///     assert!(!marks.is_low(Bytes::mib(62), Bytes::mib(64)));
+///     assert!(marks.is_low(Bytes::mib(63), Bytes::mib(64)));
+///     assert_eq!(marks.target(Bytes::mib(64)), Bytes::mib(60));
+///     assert!(marks.is_near(Bytes::mib(62), Bytes::mib(64)));
+///     assert!(!marks.is_near(Bytes::mib(61), Bytes::mib(64)));
+/// }
+/// assert_eq!(Watermarks::RELATIVE.target(Bytes::mib(32)), Bytes::mib(30));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "WMARK_LOW")]
 #[doc(alias = "WMARK_HIGH")]
 pub struct Watermarks {
-    /// Reclaim starts when usage is above `max` less this.
+    /// Reclaim starts when usage is above `max` less this; [`Bytes::MAX`] stands for a 32nd of each `max`.
     pub low_gap: Bytes,
-    /// Reclaim stops when usage is at most `max` less this; taken as `low_gap` if it is less.
+    /// Reclaim stops when usage is at most `max` less this; taken as `low_gap` if it is less. [`Bytes::MAX`] stands for a 16th of each `max`.
     pub high_gap: Bytes,
 }
 
-/// Of a budget, the part that is the low gap, and so how much of it charges may use up while the reclaimer wakes.
+/// Of a limit, the part that is the low gap, and so how much of it charges may use up while the reclaimer wakes.
 const LOW_PARTS: u64 = 32;
-/// Of a budget, the part that is the high gap.
+/// Of a limit, the part that is the high gap.
 const HIGH_PARTS: u64 = 16;
-/// The gaps are not larger than these parts of a limit.
+/// Gaps in bytes are not larger than these parts of a limit.
 const LOW_PARTS_MIN: u64 = 16;
 const HIGH_PARTS_MIN: u64 = 8;
 
 impl Watermarks {
-    /// A 32nd and a 16th of `budget`.
+    /// A 32nd and a 16th of each limit, whatever that is just now. The default of a runtime.
+    pub const RELATIVE: Self = Self { low_gap: Bytes::MAX, high_gap: Bytes::MAX };
+
+    /// A 32nd and a 16th of `budget`, in bytes: another budget later does not change them.
     pub const fn for_budget(budget: Bytes) -> Self {
         Self { low_gap: Bytes::new(budget.get() / LOW_PARTS), high_gap: Bytes::new(budget.get() / HIGH_PARTS) }
     }
@@ -66,12 +73,26 @@ impl Watermarks {
         if max == Bytes::MAX {
             return max;
         }
-        let gap = self.high_gap.get().min(max.get() / HIGH_PARTS_MIN);
-        max.saturating_sub(Bytes::new(gap).max(self.low_gap(max)))
+        let gap = Self::gap(self.high_gap, max, HIGH_PARTS, HIGH_PARTS_MIN);
+        max.saturating_sub(gap.max(self.low_gap(max)))
     }
 
     fn low_gap(&self, max: Bytes) -> Bytes {
-        Bytes::new(self.low_gap.get().min(max.get() / LOW_PARTS_MIN))
+        Self::gap(self.low_gap, max, LOW_PARTS, LOW_PARTS_MIN)
+    }
+
+    /// The gap below this `max`: one of the `parts` if it is relative, else so many bytes, cut to one of the `parts_min`.
+    fn gap(gap: Bytes, max: Bytes, parts: u64, parts_min: u64) -> Bytes {
+        match gap {
+            Bytes::MAX => Bytes::new(max.get() / parts),
+            bytes => Bytes::new(bytes.get().min(max.get() / parts_min)),
+        }
+    }
+}
+
+impl Default for Watermarks {
+    fn default() -> Self {
+        Self::RELATIVE
     }
 }
 
@@ -79,6 +100,19 @@ impl Watermarks {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn relative_gaps_are_the_same_part_of_every_limit() {
+        for kib in [64, 1 << 10, 1 << 20, 1 << 30] {
+            let (marks, max) = (Watermarks::RELATIVE, Bytes::kib(kib));
+            assert_eq!(marks, Watermarks::default());
+            assert_eq!(marks.target(max), Bytes::kib(kib / 16 * 15));
+            assert!(!marks.is_low(Bytes::kib(kib / 32 * 31), max));
+            assert!(marks.is_low(Bytes::kib(kib / 32 * 31 + 1), max));
+            assert_eq!(marks.target(max), Watermarks::for_budget(max).target(max));
+        }
+        assert!(!Watermarks::RELATIVE.is_low(Bytes::MAX, Bytes::MAX));
+    }
 
     proptest! {
         #[test]

@@ -1,0 +1,106 @@
+//! A budget that is changed is filled as far as one that was there from the beginning, and the reclaimer's marks follow it.
+
+#![forbid(unsafe_code)]
+
+use lowwater::pressure::{Level, PressureConfig};
+use lowwater::topology::Fixed;
+use lowwater::runtime::RuntimeBuilder;
+use lowwater::{Bytes, Cache, Runtime, Watermarks};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How far apart two fill levels may be: room is made for a few entries at once.
+const TOLERANCE: f64 = 0.015;
+
+type Values = Cache<u64, Vec<u8>>;
+
+fn runtime(builder: RuntimeBuilder) -> Runtime {
+    builder.topology(Arc::new(Fixed::new(1))).build().unwrap()
+}
+
+fn cache_in(runtime: &Runtime) -> Values {
+    Cache::builder(runtime).weigher(|_, value: &Vec<u8>| Bytes::new(value.capacity() as u64)).build().unwrap()
+}
+
+/// The part of the budget that is in use when the cache is kept full.
+fn fill(cache: &Values, keys: &mut std::ops::RangeFrom<u64>) -> f64 {
+    let runtime = cache.runtime();
+    let budget = runtime.root().max();
+    let began = Instant::now();
+    while runtime.root().usage() > budget {
+        assert!(began.elapsed() < PATIENCE, "usage stays above the budget");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let entry = Values::ENTRY_BYTES.get() + 200;
+    let mut used = 0.0;
+    // Twice what fits; the mean of the last quarter.
+    let nr = 2 * budget.get() / entry;
+    let mut samples = 0;
+    for n in 0..nr {
+        cache.insert(keys.next().unwrap(), vec![0; 200]).unwrap();
+        assert!(runtime.root().usage() <= budget);
+        if n > nr / 4 * 3 && n % 64 == 0 {
+            used += runtime.root().usage().get() as f64 / budget.get() as f64;
+            samples += 1;
+        }
+    }
+    used / f64::from(samples)
+}
+
+#[test]
+fn a_changed_budget_is_filled_as_far_as_one_that_was_built_so() {
+    const BUDGET: Bytes = Bytes::mib(16);
+    let half = Bytes::new(BUDGET.get() / 2);
+    let mut keys = 0_u64..;
+    let built = fill(&cache_in(&runtime(Runtime::builder().budget(half))), &mut keys);
+    assert!(built > 0.93, "{built}");
+    let changed = runtime(Runtime::builder().budget(BUDGET));
+    let cache = cache_in(&changed);
+    for parts in [1, 2, 4, 2, 16, 1, 2] {
+        let budget = Bytes::new(BUDGET.get() / parts);
+        changed.set_budget(budget);
+        assert_eq!(changed.stats().budget, budget);
+        let used = fill(&cache, &mut keys);
+        assert!((used - built).abs() < TOLERANCE, "{used} of a {parts}th of the budget, {built} where it was built so");
+    }
+}
+
+#[test]
+fn a_runtime_without_a_budget_that_gets_one_fills_it_as_far() {
+    let built = fill(&cache_in(&runtime(Runtime::builder().budget(Bytes::mib(8)))), &mut (0..));
+    let later = runtime(Runtime::builder());
+    later.set_budget(Bytes::mib(8));
+    let used = fill(&cache_in(&later), &mut (0..));
+    assert!((used - built).abs() < TOLERANCE, "{used}, and {built} where it was built so");
+}
+
+#[test]
+fn what_pressure_leaves_is_filled_as_far() {
+    let built = fill(&cache_in(&runtime(Runtime::builder().budget(Bytes::mib(8)))), &mut (0..));
+    let config = PressureConfig { critical_percent: 50, quiet: Duration::from_secs(600), ..PressureConfig::default() };
+    let pressed = runtime(Runtime::builder().budget(Bytes::mib(16)).pressure(config));
+    let cache = cache_in(&pressed);
+    fill(&cache, &mut (0..));
+    let monitor = pressed.pressure().unwrap();
+    monitor.raise(Level::Critical);
+    let ceiling = monitor.stats().ceiling;
+    assert!(ceiling < Bytes::mib(9));
+    let began = Instant::now();
+    while pressed.root().max() > ceiling {
+        assert!(began.elapsed() < PATIENCE, "the limit stays above the ceiling");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let used = fill(&cache, &mut (1 << 32..));
+    assert!((used - built).abs() < TOLERANCE, "{used}, and {built} where it was built so");
+}
+
+#[test]
+fn marks_that_were_chosen_stay_as_they_are() {
+    let marks = Watermarks { low_gap: Bytes::kib(64), high_gap: Bytes::kib(128) };
+    let runtime = runtime(Runtime::builder().budget(Bytes::mib(16)).watermarks(marks));
+    runtime.set_budget(Bytes::mib(8));
+    assert_eq!(runtime.reclaimer().watermarks(), marks);
+    let used = fill(&cache_in(&runtime), &mut (0..));
+    assert!(used > 0.975, "{used} of the budget, less 64 to 128 KiB of 8 MiB");
+}
