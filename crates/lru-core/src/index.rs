@@ -59,9 +59,9 @@ pub use put_error::PutError;
 pub(crate) use segment::Segment;
 
 use crate::guard::Guard;
-use crate::slab::{Shared, Slab, Slot, Slotted};
+use crate::slab::{RetiredBytes, Shared, Slab, Slot, Slotted};
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::Mutex;
+use crate::sync::{Arc, Mutex};
 use crate::{AllocError, Bytes, NodeId};
 use change::Growth;
 use core::fmt;
@@ -115,8 +115,18 @@ fn mix(hash: u64) -> u64 {
 impl<T: Slotted> Index<T> {
     /// An empty index, and its slab: as large as this itself, and no more.
     pub fn new() -> Self {
+        Self::of(Slab::new())
+    }
+
+    /// An empty index whose objects, and segments, are counted in `retired` when they are retired:
+    /// see [`RetiredBytes`].
+    pub fn with_retired(retired: Arc<RetiredBytes>) -> Self {
+        Self::of(Slab::with_retired(retired))
+    }
+
+    fn of(slab: Slab<T>) -> Self {
         let (directory, growth) = (AtomicPtr::new(ptr::null_mut()), Mutex::new(Growth::new()));
-        Self { directory, growth, slab: Slab::new() }
+        Self { directory, growth, slab }
     }
 
     /// Where the objects live that can be put in.
@@ -284,6 +294,44 @@ impl<T: Slotted> Index<T> {
             }
         }
         Some((object, result))
+    }
+
+    /// As [`remove`](Self::remove), of an object that [`visit`](Self::visit) shows next at `at`,
+    /// whatever its hash: for one whose hash is not what it was, and that nobody finds. None if it
+    /// is not there; another part of the index may have it, if segments were split meanwhile.
+    /// O(objects of one segment).
+    pub fn remove_shown<'g, R>(
+        &'g self,
+        at: &Cursor,
+        guard: &'g Guard,
+        is: impl Fn(&T) -> bool,
+        gone: impl FnOnce(&'g T) -> R,
+    ) -> Option<(&'g T, R)> {
+        // Before the lock, so that the object is dropped after it, if it has no handle any more.
+        let mut out = Out::<T>(None);
+        let mut segment = self.lock_there(at.0?, guard)?;
+        let place = segment.find_anywhere(|number| is(self.object(number)))?;
+        let number = segment.number(place);
+        let object = self.object(number);
+        segment.take_anywhere(place);
+        // SAFETY: it was in the index until now, and is there while the guard is.
+        let taken = unsafe { Shared::at(number) };
+        // SAFETY: as for `taken`, and this thread took it out.
+        unsafe { out.take(taken) };
+        Some((object, gone(object)))
+    }
+
+    /// The object of a handle, which stays where it is while the guard is there, whatever becomes
+    /// of the handle. None of a handle that is no object's of this index, or of one that was never
+    /// in an index.
+    pub fn borrow<'g>(&'g self, slot: &Slot<T>, _guard: &'g Guard) -> Option<&'g T> {
+        if !slot.is_of(&self.slab) || !slot.state().was_seen() {
+            return None;
+        }
+        // SAFETY: it has a handle now. An object that was seen is not moved out of its slot
+        // (`Slot::into_inner`), and is dropped no earlier than every reader leaves that was inside
+        // when its handle was dropped, as the guard's is, or with its slab, which is borrowed.
+        Some(unsafe { slot.0.as_ref() })
     }
 
     /// Calls `f` with the object of `hash` that `is` wanted, under the lock under which it would be taken out. Both may panic; as with

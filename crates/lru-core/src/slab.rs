@@ -25,8 +25,10 @@
 //!
 //! # How much waits
 //!
-//! An open bag and a sealed one for each stripe (two for each processor), and what readers hold back: [`Slab::waiting`] says how many bytes
-//! are sealed and not done. Who has a bound on memory asks it before making more.
+//! For each stripe (two for each processor, in a slab of a thousand objects or more) an open bag, a
+//! sealed one, and two or three whose readers have left; and what readers hold back.
+//! [`Slab::waiting`] says how many bytes that is. Several slabs can share a count,
+//! [`RetiredBytes`]: whoever has a bound on memory asks it before making more.
 //!
 //! # What is left in few of many slots
 //!
@@ -50,6 +52,7 @@ mod nest;
 mod passed;
 mod place;
 mod pool;
+mod retired;
 mod shared;
 mod slot;
 mod state;
@@ -64,6 +67,7 @@ pub(crate) use chunk::Geometry;
 #[cfg(all(test, not(lowwater_loom)))]
 pub(crate) use frames::numbers_made;
 pub(crate) use place::Place;
+pub use retired::RetiredBytes;
 pub(crate) use shared::Shared;
 pub use slot::Slot;
 pub use state::SlotState;
@@ -71,6 +75,7 @@ pub use state::SlotState;
 use crate::fallible::try_box;
 use crate::list::Linked;
 use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::Arc;
 use crate::{Bytes, NodeId};
 use alloc::boxed::Box;
 use core::fmt;
@@ -162,6 +167,8 @@ macro_rules! slotted {
 pub struct Slab<T: Slotted> {
     /// Null until the first object is made.
     shared: AtomicPtr<Shared<T>>,
+    /// Where what is retired is counted, too.
+    retired: Option<Arc<RetiredBytes>>,
 }
 
 // SAFETY: objects are Send and Sync (bounds of `Slotted`); everything else is behind locks and atomics.
@@ -172,7 +179,13 @@ unsafe impl<T: Slotted> Sync for Slab<T> {}
 impl<T: Slotted> Slab<T> {
     /// An empty slab: a pointer, and some 400 bytes from the first object on.
     pub fn new() -> Self {
-        Self { shared: AtomicPtr::new(ptr::null_mut()) }
+        Self { shared: AtomicPtr::new(ptr::null_mut()), retired: None }
+    }
+
+    /// An empty slab whose retired objects are counted in `retired`, too, with those of other
+    /// slabs.
+    pub fn with_retired(retired: Arc<RetiredBytes>) -> Self {
+        Self { shared: AtomicPtr::new(ptr::null_mut()), retired: Some(retired) }
     }
 
     /// None before the first object.
@@ -195,7 +208,7 @@ impl<T: Slotted> Slab<T> {
     /// Makes what the objects share; none without memory.
     #[cold]
     fn begin(&self) -> Option<NonNull<Shared<T>>> {
-        let new = Box::into_raw(try_box(Shared::new())?);
+        let new = Box::into_raw(try_box(Shared::new(self.retired.clone()))?);
         // Release: meets the Acquire in `pointer`. Acquire: as there, of one that somebody else made.
         let release = if crate::mutated!("slab_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         match self.shared.compare_exchange(ptr::null_mut(), new, release, Ordering::Acquire) {
@@ -261,10 +274,26 @@ impl<T: Slotted> Slab<T> {
         }
     }
 
-    /// The [weight](Slotted::weight) of what waits for readers; what is in open bags is not counted.
+    /// Begins to wait for the readers of everything that was retired until now. O(stripes).
+    ///
+    /// For whoever goes over several slabs: if each is sealed before the first one
+    /// [drops](Self::drop_some) anything, one fence on every processor is enough for all.
+    pub fn seal(&self) {
+        if let Some(shared) = self.shared() {
+            shared.seal_all();
+        }
+    }
+
+    /// Drops so many objects at most of those that were [sealed](Self::seal), and whose readers
+    /// have left. How many it dropped. O(`objects`).
+    pub fn drop_some(&self, objects: usize) -> usize {
+        self.shared().map_or(0, |shared| shared.drop_passed(objects))
+    }
+
+    /// The [weight](Slotted::weight) of what was retired and is not dropped yet, as
+    /// [`RetiredBytes`] has it.
     pub fn waiting(&self) -> Bytes {
-        // Relaxed: a number to look at.
-        Bytes::new(self.shared().map_or(0, |shared| shared.waiting.load(Ordering::Relaxed)))
+        self.shared().map_or(Bytes::ZERO, |shared| shared.waiting.get())
     }
 
     /// Objects whose `Drop`, or whose weight, panicked.

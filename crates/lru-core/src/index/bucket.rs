@@ -144,6 +144,12 @@ impl Bucket {
         Ways::tagged(self.tags(Ordering::Relaxed), tag).each().find(|&way| is_wanted(self.number(way)))
     }
 
+    /// The first way whose object `is_wanted`.
+    pub(super) fn any_way(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<usize> {
+        // Relaxed: as in `way_of`.
+        (0..WAYS).find(|&way| self.tag_of(way, Ordering::Relaxed) != 0 && is_wanted(self.number(way)))
+    }
+
     /// A way without an object.
     #[inline]
     pub(super) fn free_way(&self) -> Option<usize> {

@@ -2,7 +2,7 @@
 
 use super::directory::{tagged, untagged, Directory};
 use super::pool::Pool;
-use super::segment::{class_for, Class, Locked, New, Segment, CLASS_MAX, CLASS_MIN, CLASS_SPLIT};
+use super::segment::{self, class_for, Class, Locked, New, Segment, CLASS_MAX, CLASS_MIN, CLASS_SPLIT};
 use super::{mix, Index};
 use crate::guard::Guard;
 use crate::prefetch::prefetch;
@@ -200,6 +200,7 @@ impl<T: Slotted> Index<T> {
         let mut directory = self.directory.load(Ordering::Relaxed);
         let header = segment.view().header();
         let nr = by.len();
+        let mut retired = segment::bytes(segment.view().class());
         // SAFETY: as in `may_split`.
         let old = unsafe { &*directory };
         if nr == 2 && header.depth == old.depth() {
@@ -210,6 +211,7 @@ impl<T: Slotted> Index<T> {
             self.directory.store(double, ordering);
             // SAFETY: it came from a box, and readers that enter from now on find the new one.
             unsafe { guard.0.retire(directory) };
+            retired += old.bytes();
             directory = double;
         }
         // SAFETY: as above.
@@ -227,6 +229,10 @@ impl<T: Slotted> Index<T> {
         // SAFETY: the directory does not have it any more, nor does a later one; it is not used after its lock is given back, but
         // by readers.
         unsafe { guard.0.retire(segment.view().as_ptr()) };
+        drop(growth);
+        if let Some(shared) = self.slab.shared() {
+            shared.retire_beside(retired);
+        }
         Ok(())
     }
 

@@ -430,6 +430,21 @@ impl<'g> Locked<'g> {
         self.set_len(self.len() - 1);
     }
 
+    /// Where the object is that `is_wanted`, whatever its hash.
+    pub(super) fn find_anywhere(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<Place> {
+        (0..buckets(self.0.class)).find_map(|bucket| {
+            let way = self.0.bucket(bucket).any_way(&mut is_wanted)?;
+            Some(Place { bucket, way })
+        })
+    }
+
+    /// Empties a place. Which buckets counted its object as further on nobody knows: they go on
+    /// doing so, which costs a look.
+    pub(super) fn take_anywhere(&mut self, at: Place) {
+        self.0.bucket(at.bucket).take(at.way);
+        self.set_len(self.len() - 1);
+    }
+
     /// Panics unless what is in it is where it should be; `hash` of a number.
     pub(super) fn assert_valid(&self, hash: impl Fn(u32) -> u64) {
         let nr = buckets(self.0.class);

@@ -7,6 +7,7 @@ use super::free::Free;
 use super::nest;
 use super::place::Place;
 use super::pool::Pool;
+use super::retired::RetiredBytes;
 use super::stripe::Stripe;
 use super::stripes::Stripes;
 use super::Slotted;
@@ -14,7 +15,7 @@ use crate::list::Hook;
 use crate::prefetch::prefetch;
 use crate::rcu;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Arc, Mutex, MutexGuard};
 use crate::{unwind, NodeId};
 use alloc::boxed::Box;
 use core::marker::PhantomData;
@@ -36,8 +37,13 @@ const FREE_MAX: u32 = 512;
 const REFILL_MAX: usize = 128;
 /// A slab of so many slots has stripes.
 const SPREAD_FROM: usize = if cfg!(lowwater_loom) { 1 } else { 1024 };
+/// What one object weighs at most: sums of weights do not overflow.
+const WEIGHT_MAX: u64 = 1 << 40;
 /// Objects that are dropped at once when everything is collected.
 const COLLECT: usize = 64;
+/// A stripe tells of what it has retired and dropped when it is so many bytes more, or less, than
+/// when it last did.
+const TELL_EVERY: u64 = if cfg!(lowwater_loom) { 1 } else { 4 << 10 };
 
 /// Objects that one call drops.
 type Batch = [Option<NonNull<Hook>>; DROPS_MAX];
@@ -48,8 +54,10 @@ pub(crate) struct Shared<T: Slotted> {
     pool: Mutex<Pool>,
     /// Slots of all chunks.
     slots: AtomicUsize,
-    /// Bytes of objects that are sealed and wait for readers.
-    pub(super) waiting: AtomicU64,
+    /// Bytes that were retired and are not dropped yet.
+    pub(super) waiting: RetiredBytes,
+    /// The same, of other slabs as well.
+    total: Option<Arc<RetiredBytes>>,
     /// Is there more than one node?
     mixed: AtomicBool,
     /// Are there chunks that are to be emptied?
@@ -66,12 +74,13 @@ impl<T: Slotted> Shared<T> {
     /// Objects, in their slots.
     const PLACE: Place = Place::of::<T>(0);
 
-    pub(super) fn new() -> Self {
+    pub(super) fn new(total: Option<Arc<RetiredBytes>>) -> Self {
         Self {
             stripes: Stripes::new(),
             pool: Mutex::new(Pool::new(Self::GEOMETRY)),
             slots: AtomicUsize::new(0),
-            waiting: AtomicU64::new(0),
+            waiting: RetiredBytes::new(),
+            total,
             mixed: AtomicBool::new(false),
             migrating: AtomicBool::new(false),
             drop_panics: AtomicU64::new(0),
@@ -204,6 +213,9 @@ impl<T: Slotted> Shared<T> {
         let here = this.stripes.here();
         let mut stripe = here.lock();
         if stripe.closed {
+            if core::mem::needs_drop::<T>() {
+                this.add_retired(bytes as i64);
+            }
             let mut one = Bag::new();
             // SAFETY: the object is the caller's, and goes over to the bag.
             unsafe { one.push(T::SHAPE, links) };
@@ -223,7 +235,11 @@ impl<T: Slotted> Shared<T> {
         }
         // SAFETY: the object is the caller's, and goes over to the bag.
         unsafe { stripe.open.push(T::SHAPE, links) };
-        stripe.open_bytes = stripe.open_bytes.saturating_add(bytes);
+        stripe.open_bytes += bytes;
+        if !core::mem::needs_drop::<T>() {
+            stripe.beside_bytes += bytes;
+        }
+        this.count_retired(&mut stripe, bytes as i64);
         if stripe.open_bytes >= OPEN_BYTES_MAX || stripe.open.len as usize >= this.open_max() {
             this.seal(&mut stripe);
         } else if stripe.open.len % LOOK_EVERY == 0 {
@@ -255,14 +271,15 @@ impl<T: Slotted> Shared<T> {
         unsafe { Self::drop_some(shared, here, batch) };
     }
 
-    /// The object's weight; if that panics, the size of its slot.
+    /// The object's weight, [`WEIGHT_MAX`] at most; if it panics, the size of its slot. Called twice for each: when it is retired and when
+    /// it is dropped.
     #[inline]
     fn weigh(&self, object: &T) -> u64 {
         let mut bytes = size_of::<T>() as u64;
         if unwind::caught(|| bytes = object.weight()).is_none() {
             self.count_panic();
         }
-        bytes
+        bytes.min(WEIGHT_MAX)
     }
 
     #[cold]
@@ -280,17 +297,48 @@ impl<T: Slotted> Shared<T> {
     /// Closes the open bag, and moves on what can be. A fence on every processor takes 20 us where other threads run, so there is one for two
     /// bags; or for more, where other stripes' fences come in between.
     fn seal(&self, stripe: &mut Stripe) {
-        // Relaxed: a number to look at.
-        self.waiting.fetch_add(stripe.open_bytes, Ordering::Relaxed);
         let is_second = stripe.seal(T::SHAPE, rcu::seal());
         self.advance(stripe, is_second);
     }
 
     pub(super) fn advance(&self, stripe: &mut Stripe, may_fence: bool) {
         let bytes = stripe.advance(T::SHAPE, may_fence);
-        if bytes != 0 {
-            // Relaxed: a number to look at.
-            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+        self.count_retired(stripe, (bytes as i64).wrapping_neg());
+    }
+
+    /// Counts so many bytes more that are retired, or less, if that is negative.
+    #[inline]
+    fn count_retired(&self, stripe: &mut Stripe, more: i64) {
+        stripe.untold = stripe.untold.wrapping_add(more);
+        if stripe.untold.unsigned_abs() >= TELL_EVERY {
+            self.tell(stripe);
+        }
+    }
+
+    /// Tells what the stripe has retired and dropped since it last did.
+    fn tell(&self, stripe: &mut Stripe) {
+        self.add_retired(core::mem::take(&mut stripe.untold));
+    }
+
+    /// Counts so many bytes more for everybody to see, or less, if that is negative.
+    fn add_retired(&self, more: i64) {
+        if more == 0 {
+            return;
+        }
+        self.waiting.add(more);
+        if let Some(total) = &self.total {
+            total.add(more);
+        }
+    }
+
+    /// Counts memory that was retired beside objects, which readers of the index hold back as they
+    /// do these: until those readers have left that are inside now.
+    pub(crate) fn retire_beside(&self, bytes: usize) {
+        let mut stripe = self.stripes.here().lock();
+        if !stripe.closed {
+            stripe.open_bytes += bytes as u64;
+            stripe.beside_bytes += bytes as u64;
+            self.count_retired(&mut stripe, bytes as i64);
         }
     }
 
@@ -315,11 +363,11 @@ impl<T: Slotted> Shared<T> {
     unsafe fn drop_some(this: *const Self, _here: *const Mutex<Stripe>, batch: Batch) {
         nest::Frame::with::<T>(|frame| {
             // SAFETY: the caller's promise on the objects is the same.
-            unsafe { Self::drop_batch(&batch) };
+            let bytes = unsafe { Self::drop_batch(&batch) };
             // SAFETY: a slab's shared part is there while one of its slots is not free.
             let stripe = unsafe { &*this }.stripes.here().lock();
             // SAFETY: the batch is this slab's, and was dropped above.
-            unsafe { Self::slots_back(this, stripe, batch) };
+            unsafe { Self::slots_back(this, stripe, batch, bytes) };
             while let Some(links) = frame.pop(T::SHAPE) {
                 // SAFETY: whoever left it there had it from a bag whose readers have left, of a slab of this type. No lock is held.
                 unsafe { Self::end(links) };
@@ -338,7 +386,7 @@ impl<T: Slotted> Shared<T> {
             // SAFETY: the slab, and its stripe, is there while a slot of the batch is not free.
             let turn = super::stripe::Turn(unsafe { &*here });
             // SAFETY: the caller's promise on the objects is the same, or they are of the stripe's, which has the same from who left them.
-            unsafe { Self::drop_batch(&batch) };
+            let bytes = unsafe { Self::drop_batch(&batch) };
             core::mem::forget(turn);
             // SAFETY: the slots of the batch are not free yet.
             let mut stripe = unsafe { &*here }.lock();
@@ -346,41 +394,48 @@ impl<T: Slotted> Shared<T> {
             stripe.dropping = next[0].is_some();
             if next[0].is_none() {
                 // SAFETY: the batch is this slab's, and was dropped above.
-                return unsafe { Self::slots_back(this, stripe, batch) };
+                return unsafe { Self::slots_back(this, stripe, batch, bytes) };
             }
             // SAFETY: the batch is this slab's, and was dropped above; `next` keeps the slab there.
-            unsafe { Self::slots_back(this, stripe, batch) };
+            unsafe { Self::slots_back(this, stripe, batch, bytes) };
             batch = next;
         }
     }
 
+    /// Drops objects. What was counted for them, in bytes.
+    ///
     /// # Safety
     ///
     /// Nobody has the objects, their readers have left, and they are not used afterwards.
     #[inline]
-    unsafe fn drop_batch(batch: &Batch) {
+    unsafe fn drop_batch(batch: &Batch) -> i64 {
+        let mut bytes = 0;
         for &links in batch.iter().flatten() {
             // SAFETY: only a `T`'s links are in bags.
             let object = unsafe { T::from_links(links) };
             // SAFETY: the caller's promise is the same.
-            unsafe { Self::drop_object(object) };
+            bytes += unsafe { Self::drop_object(object) };
         }
+        bytes
     }
 
-    /// Takes the slots of a batch back into a stripe.
+    /// Takes the slots of a batch back into a stripe, and counts its bytes down.
     ///
     /// # Safety
     ///
     /// The objects are this slab's, and the stripe is; they were dropped, and nobody else knows their slots. The slab is not used
     /// afterwards, unless the caller knows of another slot that is not free.
     #[inline]
-    unsafe fn slots_back(this: *const Self, mut stripe: MutexGuard<'_, Stripe>, batch: Batch) {
+    unsafe fn slots_back(this: *const Self, mut stripe: MutexGuard<'_, Stripe>, batch: Batch, bytes: i64) {
+        // SAFETY: the slab is there while a slot of the batch is not free; where the stripe is not closed, as long as its lock is
+        // held, as the pool is closed after all stripes.
+        let shared = unsafe { &*this };
         if !stripe.closed {
-            // SAFETY: the pool is closed after all stripes, so not while this one is held, and the slab is there until then.
-            let shared = unsafe { &*this };
+            shared.count_retired(&mut stripe, bytes.wrapping_neg());
             batch.into_iter().flatten().for_each(|links| shared.take_back(&mut stripe, links));
             return;
         }
+        shared.add_retired(bytes.wrapping_neg());
         // Given back, not kept: the stripe may go with the last slot.
         let _held = crate::mutated!("slots_back_under_lock").then_some(stripe);
         for links in batch.into_iter().flatten() {
@@ -459,28 +514,37 @@ impl<T: Slotted> Shared<T> {
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
         // SAFETY: the caller's promise is the same.
-        unsafe { Self::drop_object(object) };
+        let bytes = unsafe { Self::drop_object(object) };
+        // SAFETY: its slot is not free.
+        let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+        // SAFETY: a slab's shared part is there while one of its slots is not free.
+        unsafe { &*shared }.add_retired(bytes.wrapping_neg());
         // SAFETY: it was dropped just now, and nobody else knows the slot.
         unsafe { Self::give_back(object) };
     }
 
-    /// Its slot, which is not free yet, keeps the slab there, whatever the object's `Drop` does.
+    /// Drops an object. What was counted for it, in bytes. Its slot, which is not free yet, keeps the slab there, whatever the object's
+    /// `Drop` does.
     ///
     /// # Safety
     ///
     /// Nobody has the object, its readers have left, and it is not used afterwards.
-    unsafe fn drop_object(object: NonNull<T>) {
+    unsafe fn drop_object(object: NonNull<T>) -> i64 {
         if !core::mem::needs_drop::<T>() {
-            return;
+            return 0;
         }
+        // SAFETY: its slot is not free.
+        let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+        // SAFETY: a slab's shared part is there while one of its slots is not free.
+        let this = unsafe { &*shared };
+        // SAFETY: nobody else has it, and it is dropped below.
+        let bytes = this.weigh(unsafe { object.as_ref() });
         // SAFETY: nobody has it, by the caller's promise.
         let drop_it = || unsafe { object.drop_in_place() };
         if unwind::caught(drop_it).is_none() {
-            // SAFETY: its slot is not free.
-            let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
-            // SAFETY: a slab's shared part is there while one of its slots is not free.
-            unsafe { &*shared }.count_panic();
+            this.count_panic();
         }
+        bytes as i64
     }
 
     /// Drops objects and gives their slots back, as [`end`](Self::end), or leaves them to a call on this thread that does so already.
@@ -510,18 +574,31 @@ impl<T: Slotted> Shared<T> {
     // === all at once ===
 
     /// Seals everything, drops what can be dropped, `most` objects at most, and gives free slots back. What had to stay, in bytes.
-    pub(super) fn collect(&self, mut most: usize) -> u64 {
+    pub(super) fn collect(&self, most: usize) -> u64 {
+        self.seal_all();
+        self.drop_passed(most);
+        self.waiting.get().get()
+    }
+
+    /// Seals what is open in every stripe, without a fence: so that one is enough for all.
+    pub(super) fn seal_all(&self) {
         for stripe in self.stripes.all() {
-            let mut locked = stripe.lock();
-            if locked.open.len != 0 {
-                self.seal(&mut locked);
+            let mut stripe = stripe.lock();
+            if stripe.open.len != 0 || stripe.open_bytes != 0 {
+                stripe.seal(T::SHAPE, rcu::seal());
             }
-            self.advance(&mut locked, true);
-            drop(locked);
-            most -= self.empty(stripe, most);
         }
-        // Relaxed: a number to look at.
-        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Drops what is sealed and can be dropped, `most` objects at most; gives free slots back, and
+    /// tells exactly what stays. How many it dropped.
+    pub(super) fn drop_passed(&self, most: usize) -> usize {
+        let mut left = most;
+        for stripe in self.stripes.all() {
+            self.advance(&mut stripe.lock(), true);
+            left -= self.empty(stripe, left);
+        }
+        most - left
     }
 
     /// Gives empty chunks that are kept for the next objects back to the system.
@@ -538,6 +615,7 @@ impl<T: Slotted> Shared<T> {
             let mut locked = stripe.lock();
             let batch = locked.passed.pop_some(T::SHAPE, left.min(COLLECT));
             self.flush(&mut locked, &mut self.pool.lock(), 0);
+            self.tell(&mut locked);
             #[cfg(any(not(feature = "std"), lowwater_loom))]
             let batch = {
                 let mut batch = batch;
@@ -640,9 +718,13 @@ impl<T: Slotted> Shared<T> {
             let mut locked = stripe.lock();
             locked.closed = true;
             let mut all = core::mem::replace(&mut locked.open, Bag::new());
+            let mut beside = core::mem::take(&mut locked.beside_bytes);
             for mut sealed in locked.sealed.iter_mut().filter_map(Option::take) {
+                beside += sealed.bytes;
                 all.append(T::SHAPE, &mut sealed.bag);
             }
+            locked.untold = locked.untold.wrapping_sub(beside as i64);
+            shared.tell(&mut locked);
             all.append(T::SHAPE, &mut locked.passed.take());
             #[cfg(any(not(feature = "std"), lowwater_loom))]
             all.append(T::SHAPE, &mut locked.pending);

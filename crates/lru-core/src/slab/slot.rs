@@ -32,6 +32,13 @@ impl<T: Slotted> Slot<T> {
         unsafe { Shared::<T>::header(self.0) }.node
     }
 
+    /// Is the object in an index? Exact: what another thread did before it took the object out is
+    /// seen by whoever is told no, and what this thread did before it asked is seen by whoever
+    /// takes the object out after that. An exchange of one byte.
+    pub fn is_indexed(&self) -> bool {
+        self.state().is_still_indexed()
+    }
+
     /// Is it one of this slab's?
     pub(crate) fn is_of(&self, slab: &Slab<T>) -> bool {
         // SAFETY: as in `node`.

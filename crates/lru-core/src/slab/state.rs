@@ -44,6 +44,19 @@ impl SlotState {
         self.0.load(ordering) & INDEXED != 0
     }
 
+    /// Is the object in an index still, for whoever has put its handle where others look for it:
+    /// either whoever takes the object out finds the handle there, or this is false. See
+    /// [`Slot::is_indexed`](super::Slot::is_indexed).
+    pub fn is_still_indexed(&self) -> bool {
+        // AcqRel, and an exchange: of this one and that in `leave` the later meets the earlier, so
+        // one of the two sees what the other did before.
+        if crate::mutated!("still_indexed_by_a_load") {
+            // Acquire: it is wrong anyway.
+            return self.0.load(Ordering::Acquire) & INDEXED != 0;
+        }
+        self.0.fetch_or(0, Ordering::AcqRel) & INDEXED != 0
+    }
+
     pub(crate) fn was_seen(&self) -> bool {
         // Relaxed: set by who had the handle, which came from there; it stays, unless nobody saw the object.
         self.0.load(Ordering::Relaxed) & SEEN != 0
@@ -70,7 +83,8 @@ impl SlotState {
     /// After it was taken out. Is its handle gone, so that its end is the caller's?
     #[must_use]
     pub(crate) fn leave(&self) -> bool {
-        // Release: meets the Acquire in `is_indexed`. Acquire: meets the Release in `abandon`.
+        // Release: meets the Acquire in `is_indexed`. Acquire: meets the Release in `abandon` and in
+        // `is_still_indexed`.
         let before = self.0.fetch_and(!INDEXED, Ordering::AcqRel);
         before & (INDEXED | SEEN) == INDEXED && !crate::mutated!("left_without_an_end")
     }

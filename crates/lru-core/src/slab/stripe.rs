@@ -14,8 +14,8 @@ use crate::NodeId;
 /// A bag that is closed.
 pub(super) struct Sealed {
     pub(super) bag: Bag,
-    /// What its objects weigh.
-    bytes: u64,
+    /// What was counted for it that nobody counts down when an object is dropped.
+    pub(super) bytes: u64,
     stamp: Stamp,
 }
 
@@ -25,8 +25,12 @@ pub(super) struct Stripe {
     /// Of which node the free slots are.
     pub(super) node: NodeId,
     pub(super) open: Bag,
-    /// What the objects in the open bag weigh.
+    /// What the objects in the open bag weigh, and what was retired beside them.
     pub(super) open_bytes: u64,
+    /// Of these, what is not counted down when an object is dropped.
+    pub(super) beside_bytes: u64,
+    /// Bytes that were retired less those that were dropped, and nobody was told of yet.
+    pub(super) untold: i64,
     /// Objects of the bag that was closed last.
     pub(super) bag_len: u32,
     /// Two moments: the older, and the latest, which all that comes later joins.
@@ -51,6 +55,8 @@ impl Stripe {
             node: NodeId::ZERO,
             open: Bag::new(),
             open_bytes: 0,
+            beside_bytes: 0,
+            untold: 0,
             bag_len: 0,
             sealed: [None, None],
             passed: Passed::new(),
@@ -76,7 +82,8 @@ impl Stripe {
     pub(super) fn seal(&mut self, shape: &Shape, stamp: Stamp) -> bool {
         let bag = core::mem::replace(&mut self.open, Bag::new());
         self.bag_len = bag.len;
-        let mut sealed = Sealed { bag, bytes: core::mem::take(&mut self.open_bytes), stamp };
+        self.open_bytes = 0;
+        let mut sealed = Sealed { bag, bytes: core::mem::take(&mut self.beside_bytes), stamp };
         if self.sealed[0].is_none() {
             self.sealed[0] = Some(sealed);
             false
@@ -91,7 +98,8 @@ impl Stripe {
         }
     }
 
-    /// Moves those whose readers have left on; how many bytes that were. A fence that reaches every processor is run only if `may_fence`;
+    /// Moves those whose readers have left on; how many bytes are to be counted down for that. A
+    /// fence that reaches every processor is run only if `may_fence`;
     /// without it, one that somebody else has run since will do.
     pub(super) fn advance(&mut self, shape: &Shape, may_fence: bool) -> u64 {
         let mut bytes = 0;

@@ -1,7 +1,7 @@
 //! Every interleaving of small stories, and what is wrong when one thing is left out.
 
 use crate::slab::{Slab, Slot, SlotState};
-use crate::sync::atomic::AtomicPtr;
+use crate::sync::atomic::{AtomicBool, AtomicPtr};
 use crate::sync::{model, with_mutant, UnsafeCell};
 use crate::{pin, NodeId, SlotLinks};
 use ::loom::thread;
@@ -169,4 +169,38 @@ fn a_change_beside_a_second_entry_is_kept() {
 #[should_panic]
 fn but_not_if_that_is_a_plain_store() {
     with_mutant("entered_by_a_store", || model(a_change_beside_a_second_entry));
+}
+
+/// An object is taken out of its index while its handle is put back where others look for it: one
+/// of the two finds it there, and ends it.
+fn a_handle_that_is_put_back_beside_a_removal() {
+    struct Both {
+        state: SlotState,
+        /// Where the handle is looked for, as a list's links are before its lock is taken.
+        is_there: AtomicBool,
+    }
+    let both: &'static Both = Box::leak(Box::new(Both { state: SlotState::new(0), is_there: AtomicBool::new(false) }));
+    both.state.enter();
+    let remover = thread::spawn(move || {
+        both.state.leave();
+        // Relaxed: the exchanges of the state are what orders it; that is the test.
+        both.is_there.load(Ordering::Relaxed)
+    });
+    // Relaxed: as above.
+    both.is_there.store(true, Ordering::Relaxed);
+    let is_ours = !both.state.is_still_indexed();
+    assert!(remover.join().unwrap() || is_ours, "somebody ends it");
+    // SAFETY: it came from `Box::leak`, and the other thread is joined.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(both).cast_mut()) });
+}
+
+#[test]
+fn a_handle_that_is_put_back_is_found_by_one() {
+    model(a_handle_that_is_put_back_beside_a_removal);
+}
+
+#[test]
+#[should_panic]
+fn and_by_none_when_it_is_asked_without_an_exchange() {
+    with_mutant("still_indexed_by_a_load", || model(a_handle_that_is_put_back_beside_a_removal));
 }
