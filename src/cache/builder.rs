@@ -1,7 +1,7 @@
 //! How a cache is made.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -232,6 +232,7 @@ where
             hasher,
             clock: Clock::start(),
             most: AtomicUsize::new(0),
+            is_stuck: AtomicBool::new(false),
             freed_since: AtomicU64::new(0),
             rounds: Rounds::default(),
             migration: Migration::default(),

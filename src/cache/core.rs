@@ -2,12 +2,12 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use equivalent::Equivalent;
 use lowwater_lru_core::index::Cursor;
 use lowwater_lru_core::unwind::caught;
-use lowwater_lru_core::{pin, Guard, Index, Memcg};
+use lowwater_lru_core::{pin, Bytes, Guard, Index, Memcg};
 use lowwater_shrinker::CallbackScope;
 
 use super::entry::{Entry, Handle};
@@ -37,6 +37,8 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) is_by_use: bool,
     /// The most entries there were since memory was last given back by the allocator.
     pub(super) most: AtomicUsize,
+    /// What the last turn looked at was all put back: the next one goes to the other queue.
+    pub(super) is_stuck: AtomicBool,
     /// Entries that the background let go of since it last dropped what waits.
     pub(super) freed_since: AtomicU64,
     pub(super) rounds: Rounds,
@@ -152,6 +154,37 @@ where
         })
     }
 
+    /// Takes this entry out, which a walk over the index shows at `at`, whatever its key hashes to
+    /// now, if it is still `wanted`; as [`take_out`](Self::take_out) does. A key whose `Hash`
+    /// panics, or says something else than before, is looked for in the part that was shown, and
+    /// then everywhere: O(entries), where segments were split just now.
+    pub(super) fn take_out_shown<'c: 'g, 'g>(
+        &'c self,
+        at: &Cursor,
+        guard: &'g Guard,
+        entry: &Entry<K, V>,
+        wanted: impl Fn(&Entry<K, V>) -> bool,
+        cause: RemovalCause,
+    ) -> Option<TakenOut<'c, 'g, K, V, S>> {
+        let is_it = |there: &Entry<K, V>| std::ptr::eq(there, entry) && wanted(there);
+        if let Some(hash) = self.hash_again(&entry.key) {
+            if let Some(taken) = self.take_out(hash, guard, is_it, |_| cause) {
+                return Some(taken);
+            }
+        }
+        let mut places = std::iter::once(at.clone()).chain(Places::of(&self.index, guard));
+        while entry.is_indexed() && wanted(entry) {
+            let gone = |entry: &'g Entry<K, V>| {
+                entry.set_cause(cause);
+                self.off_its_list(entry)
+            };
+            if let Some(taken) = self.index.remove_shown(&places.next()?, guard, is_it, gone) {
+                return Some(taken);
+            }
+        }
+        None
+    }
+
     /// Takes the entry out of the index that `is` wanted, and calls `gone` with it under its segment's lock.
     ///
     /// Where that makes a segment smaller other keys are hashed, and may panic: that is not the caller's fault, and it stays as large as it is.
@@ -175,6 +208,29 @@ where
             }
             (Ok(_), taken) => taken,
         }
+    }
+}
+
+/// The parts of an index, one after the other.
+struct Places<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> {
+    index: &'g Index<Entry<K, V>>,
+    guard: &'g Guard,
+    at: Cursor,
+}
+
+impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> Places<'g, K, V> {
+    fn of(index: &'g Index<Entry<K, V>>, guard: &'g Guard) -> Self {
+        Self { index, guard, at: Cursor::new() }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for Places<'_, K, V> {
+    type Item = Cursor;
+
+    fn next(&mut self) -> Option<Cursor> {
+        let at = (!self.at.is_done()).then(|| self.at.clone())?;
+        self.index.visit(&mut self.at, self.guard, |_| ());
+        Some(at)
     }
 }
 
@@ -229,6 +285,50 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     pub(super) fn off_its_list(&self, entry: &Entry<K, V>) -> Maybe<'_, K, V, S> {
         let (entry, memcg) = self.queues.del(entry)?;
         Some(Ended { core: self, entry: Some(entry), memcg })
+    }
+
+    /// Takes an entry whose handle is the caller's out of the index, wherever that has it. False if
+    /// somebody else did.
+    pub(super) fn out_of_index_anywhere(&self, entry: &Entry<K, V>, guard: &Guard) -> bool {
+        let is_it = |there: &Entry<K, V>| std::ptr::eq(there, entry);
+        // Again, as a segment may be split while this looks elsewhere.
+        while entry.is_indexed() {
+            if Places::of(&self.index, guard).any(|at| self.index.remove_shown(&at, guard, is_it, |_| ()).is_some()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Puts an entry back on a list of its queue that a walk took off, and that cannot be found in
+    /// the index: it stays, charged, and the next walk tries again. Says what it was charged for if
+    /// it was ended instead, because somebody has taken it out of the index meanwhile, or there is
+    /// no memory for the list.
+    pub(super) fn put_back(&self, handle: Handle<K, V>, memcg: &Memcg) -> Option<Bytes> {
+        let (charge, node, guard) = (handle.charge(), handle.node(), pin());
+        let entry = self.index.borrow(&handle, &guard);
+        let is_indexed = entry.is_some_and(Entry::is_indexed);
+        let handle = match (entry, is_indexed) {
+            (Some(entry), true) => match self.queues.add(handle, memcg, node) {
+                Ok(()) => {
+                    // Whoever has taken it out, and did not find it on its list, left it to us;
+                    // whoever does so from here on finds it.
+                    let is_indexed = entry.is_indexed();
+                    let handle = (!is_indexed).then(|| self.queues.del(entry)).flatten();
+                    handle.map(|(handle, _)| handle)
+                }
+                Err(error) => {
+                    let handle = error.into_handle();
+                    let _somebody_else = self.out_of_index_anywhere(entry, &guard);
+                    Some(handle)
+                }
+            },
+            _ => Some(handle),
+        };
+        drop(guard);
+        let handle = handle?;
+        self.end(handle);
+        Some(charge)
     }
 
     /// Ends an entry that was taken out of the index and off its list, and that its group is not charged for any more, or soon will not be.

@@ -131,6 +131,12 @@ impl<K, V> Entry<K, V> {
         self.state.update(|bits| Some(bits & !CAUSE | number << CAUSE_SHIFT));
     }
 
+    /// Is it in the index? Whoever has put its handle on a list, and is told that it is, leaves it
+    /// to whoever takes it out.
+    pub(super) fn is_indexed(&self) -> bool {
+        self.state.is_still_indexed()
+    }
+
     /// Did another like it take its place? Told under its segment's lock.
     pub(super) fn was_moved(&self) -> bool {
         self.state.bits() & MOVED != 0

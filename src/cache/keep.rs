@@ -17,6 +17,7 @@ use lowwater_lru_core::{pin, Bytes, Memcg, NodeId, Soonest};
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
+use super::entry::Entry;
 use super::queues::Queue;
 use super::shrink::{Evicted, Whose};
 use super::time::{Clock, Moment};
@@ -97,6 +98,32 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
     }
 }
 
+impl<K, V, S> Core<K, V, S>
+where
+    K: Hash + Send + Sync + 'static,
+    V: Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Lets those entries of a group go that are not where their hash leads to, by going over the
+    /// whole index. How many.
+    fn let_lost_go(&self, group: &Memcg) -> u64 {
+        let (mut freed, mut at) = (0, Cursor::new());
+        while !at.is_done() {
+            let mut gone = Vec::new();
+            let (guard, here) = (pin(), at.clone());
+            let mut there = Vec::new();
+            self.index.visit(&mut at, &guard, |entry| there.push(entry));
+            for entry in there.into_iter().filter(|entry| self.queues.whose(entry).as_ref() == Some(group)) {
+                let taken = self.take_out_shown(&here, &guard, entry, |_| true, RemovalCause::Explicit);
+                gone.extend(taken.map(|(_, ended)| ended));
+            }
+            drop(guard);
+            freed += gone.len() as u64;
+        }
+        freed
+    }
+}
+
 impl<K, V, S> Chores for Core<K, V, S>
 where
     K: Hash + Send + Sync + 'static,
@@ -126,7 +153,7 @@ where
         let Round { at: Some(at), seen, .. } = &mut *round else { unreachable!("a round was begun") };
         // Ended after the guard, also when the key's own code panics.
         let mut gone = Vec::new();
-        let (guard, mut expired, mut looked) = (pin(), Vec::new(), 0);
+        let (guard, mut expired, mut looked, here) = (pin(), Vec::new(), 0, at.clone());
         self.index.visit(at, &guard, |entry| {
             looked += 1;
             match entry.expires() {
@@ -137,8 +164,8 @@ where
         let is_done = at.is_done();
         let many = !expired.is_empty() && expired.len() >= looked / MANY_ONE_IN;
         for entry in expired {
-            let Some(hash) = self.hash_again(&entry.key) else { continue };
-            let taken = self.take_expired(hash, &guard, entry);
+            let has_expired = |there: &Entry<K, V>| self.has_expired(there);
+            let taken = self.take_out_shown(&here, &guard, entry, has_expired, RemovalCause::Expired);
             round.freed |= taken.is_some();
             gone.extend(taken.and_then(|(_, ended)| ended));
         }
@@ -167,11 +194,19 @@ where
         // Nothing of it is remembered, so it does not matter how many there were.
         let whose = Whose { memcg: group, entries: 0, remembering: None };
         let mut gone = Evicted::default();
-        for queue in [Queue::Probation, Queue::Main] {
-            let old = self.queues.take(queue, group, node, BATCH);
-            self.let_all_go(old, whose, |_| RemovalCause::Explicit, &mut gone);
+        // All are looked at before the answer is that none can go.
+        let mut batches = self.queues.count(group, node) / BATCH + 1;
+        while gone.freed == 0 && batches > 0 {
+            batches -= 1;
+            for queue in [Queue::Probation, Queue::Main] {
+                let old = self.queues.take(queue, group, node, BATCH);
+                self.let_all_go(old, whose, |_| RemovalCause::Explicit, &mut gone);
+            }
         }
         group.uncharge(gone.bytes);
+        if gone.freed == 0 && self.has_any(group, node) {
+            return self.let_lost_go(group);
+        }
         gone.freed
     }
 

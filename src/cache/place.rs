@@ -413,6 +413,9 @@ where
         match put {
             Ok((there, ended)) => {
                 std::mem::forget(refund);
+                // A walk had it, and may have put it back on its list before it was out of the
+                // index: see `Core::put_back`.
+                let ended = ended.or_else(|| there.and_then(|there| core.off_its_list(there)));
                 core.counters.inserted();
                 self.inner.says(expires);
                 let there = there.filter(|_| cause == RemovalCause::Replaced);

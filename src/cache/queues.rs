@@ -136,6 +136,15 @@ pub(super) struct Turn<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     pub(super) scanned: u64,
 }
 
+impl Queue {
+    fn other(self) -> Self {
+        match self {
+            Self::Probation => Self::Main,
+            Self::Main => Self::Probation,
+        }
+    }
+}
+
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     pub(super) fn new(occupancy: &Arc<dyn Occupancy>, eviction: Eviction) -> Self {
         Self {
@@ -316,8 +325,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.probation.count_one(memcg, node) + self.main.count_one(memcg, node)
     }
 
-    /// Looks at up to `nr` entries of a group on a node, of the queue whose turn it is.
-    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Now) -> Turn<K, V> {
+    /// Looks at up to `nr` entries of a group on a node, of the queue whose turn it is; or of the
+    /// other, if they are to be `swapped`, and it has any.
+    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Now, swapped: bool) -> Turn<K, V> {
         match self.eviction {
             Eviction::Adaptive | Eviction::S3Fifo => {
                 let probation = self.probation.count_one(memcg, node);
@@ -328,7 +338,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                     Eviction::Adaptive if allowed <= FEW => PROMOTE_USES_OF_FEW,
                     _ => PROMOTE_USES,
                 };
-                let turn = if over > 0 || main == 0 {
+                let is_probation = match swapped {
+                    false => over > 0 || main == 0,
+                    true => (over == 0 || main == 0) && probation > 0,
+                };
+                let turn = if is_probation {
                     let nr = nr.min(over.max(TURN_MIN));
                     self.walk(Queue::Probation, memcg, node, nr, now, |uses| match uses < promote {
                         true => Fate::Goes,
@@ -350,7 +364,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                 if self.lists(self.ahead_of_the_hand(memcg, node)).count_one(memcg, node) == 0 {
                     self.tenants.of(memcg).turn(node);
                 }
-                self.walk(self.ahead_of_the_hand(memcg, node), memcg, node, nr, now, |uses| match uses {
+                let ahead = self.ahead_of_the_hand(memcg, node);
+                let passed = ahead.other();
+                let queue = if swapped && self.lists(passed).count_one(memcg, node) > 0 { passed } else { ahead };
+                self.walk(queue, memcg, node, nr, now, |uses| match uses {
                     0 => Fate::Goes,
                     _ => Fate::Moves,
                 })
@@ -384,11 +401,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
                 _ => it.isolate(&mut old),
             }
         });
-        let to = match queue {
-            Queue::Probation => Queue::Main,
-            Queue::Main => Queue::Probation,
-        };
-        Turn { old, moved, to, entries: 0, scanned: nr - left }
+        Turn { old, moved, to: queue.other(), entries: 0, scanned: nr - left }
     }
 
     /// Takes up to `nr` entries off a queue, whatever they are.

@@ -25,6 +25,9 @@ pub(super) struct Evicted {
     /// Entries that were looked at, and of these taken off their list for good.
     pub(super) scanned: u64,
     pub(super) freed: u64,
+    /// Of those that were looked at, put back on their list, as they could not be found in the
+    /// index.
+    put_back: u64,
     /// What their group was charged for them.
     pub(super) bytes: Bytes,
     /// ... and of that, for those that were not let go for their memory: what a tenant takes out, replaces or lets expire it has paid, whoever
@@ -96,7 +99,11 @@ where
         let remembering = self.queues.remembering(memcg);
         let mut all = Evicted::default();
         while all.scanned < nr {
-            let Turn { old, moved, to, entries, scanned } = self.queues.turn(memcg, node, nr - all.scanned, now);
+            // Relaxed, here and below: a hint. Entries that cannot be let go are not to be met
+            // again and again while some on the other queue could go.
+            let swapped = self.is_stuck.load(Ordering::Relaxed) && self.is_stuck.swap(false, Ordering::Relaxed);
+            let Turn { old, moved, to, entries, scanned } =
+                self.queues.turn(memcg, node, nr - all.scanned, now, swapped);
             if scanned == 0 {
                 break;
             }
@@ -105,7 +112,7 @@ where
                 self.queues.prepare(to, memcg, node);
             }
             let whose = Whose { memcg, entries, remembering: remembering.as_ref() };
-            let before = all.bytes;
+            let (before, put_back) = (all.bytes, all.put_back);
             for entry in moved {
                 let hash = self.hash_again(&entry.key);
                 if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
@@ -114,6 +121,9 @@ where
             }
             self.let_all_go(old, whose, why, &mut all);
             memcg.uncharge(all.bytes.saturating_sub(before));
+            if all.put_back > put_back && all.bytes == before {
+                self.is_stuck.store(true, Ordering::Relaxed);
+            }
         }
         if all.credited > Bytes::ZERO {
             self.queues.gave_back(memcg, all.credited);
@@ -179,8 +189,9 @@ where
         }
     }
 
-    /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends it; counts it in `gone`, unless
-    /// it has no hash now, and so stays.
+    /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends
+    /// it; counts it in `gone`. One that is in the index, and is not found there, as its key's hash
+    /// panics now or is another than it was, goes back on its list.
     fn let_go(
         &self,
         entry: Handle<K, V>,
@@ -190,39 +201,28 @@ where
         gone: &mut Evicted,
     ) {
         let charge = entry.charge();
-        let Some(hash) = hash else {
-            if let Some(charge) = self.back_on_its_list(entry, whose.memcg) {
-                gone.one(charge);
-            }
-            return;
-        };
         let cause = why(&entry);
         let address: *const _ = &*entry;
         let guard = pin();
         let is_it = |there: &_| std::ptr::eq(there, address);
-        let removed = self.out_of_index(hash, &guard, is_it, |there| there.set_cause(cause));
-        if let (Some(remembering), Some(_), RemovalCause::Size) = (whose.remembering, removed, cause) {
+        let removed =
+            hash.filter(|hash| self.out_of_index(*hash, &guard, is_it, |there| there.set_cause(cause)).is_some());
+        if let (Some(remembering), Some(hash), RemovalCause::Size) = (whose.remembering, removed, cause) {
             remembering.remember(hash, entry.queue(), whose.entries, &guard);
         }
         drop(guard);
+        if removed.is_none() && entry.is_indexed() {
+            match self.put_back(entry, whose.memcg) {
+                Some(charge) => gone.one(charge),
+                None => gone.put_back += 1,
+            }
+            return;
+        }
         if entry.cause() != RemovalCause::Size {
             gone.credited = gone.credited.saturating_add(charge);
         }
         self.end(entry);
         gone.one(charge);
-    }
-
-    /// What is done with an isolated entry that cannot be found in the index: it stays, charged, and the next walk tries again. Unless
-    /// somebody has taken it out, who has said why; then it is ended, and this says what it was charged for. One that is taken out right
-    /// now may come on its list all the same, until that walk.
-    fn back_on_its_list(&self, entry: Handle<K, V>, memcg: &Memcg) -> Option<Bytes> {
-        let (charge, node) = (entry.charge(), entry.node());
-        if entry.cause() != RemovalCause::Size {
-            self.end(entry);
-            return Some(charge);
-        }
-        // Without memory for a list it is left in the index, and not charged.
-        self.queues.add(entry, memcg, node).is_err().then_some(charge)
     }
 
     /// Makes the allocator give back what the index does not need any more, when half of the entries have gone. The slab needs no asking.

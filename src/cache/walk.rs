@@ -116,23 +116,22 @@ where
         while !at.is_done() {
             // Dropped after the guard, also when the key's own code panics.
             let mut gone = Vec::new();
-            let (guard, mut unwanted) = (pin(), Vec::new());
+            let (guard, mut unwanted, here) = (pin(), Vec::new(), at.clone());
             let mut why = |entry: &Entry<K, V>| match core.has_expired(entry) {
                 true => Some(RemovalCause::Expired),
                 false => (!keep(&entry.key, &entry.value)).then_some(RemovalCause::Explicit),
             };
             core.index.visit(&mut at, &guard, |entry| unwanted.extend(why(entry).map(|cause| (entry, cause))));
             for (mut entry, mut cause) in unwanted {
-                let hash = core.hash(&entry.key);
                 loop {
-                    let is_it = |there: &Entry<K, V>| std::ptr::eq(there, entry);
-                    if let Some((_, ended)) = core.take_out(hash, &guard, is_it, |_| cause) {
+                    if let Some((_, ended)) = core.take_out_shown(&here, &guard, entry, |_| true, cause) {
                         gone.extend(ended);
                         break;
                     }
                     // Who took it out has ended it; but another like it may have taken its place.
-                    let moved = entry.was_moved().then(|| core.index.get(hash, &guard, |there| there.key == entry.key));
-                    let Some(there) = moved.flatten() else { break };
+                    let hash = entry.was_moved().then(|| core.hash_again(&entry.key)).flatten();
+                    let moved = hash.and_then(|hash| core.index.get(hash, &guard, |there| there.key == entry.key));
+                    let Some(there) = moved else { break };
                     let Some(again) = why(there) else { break };
                     (entry, cause) = (there, again);
                 }

@@ -1,0 +1,337 @@
+//! Keys whose hash or equality changes while they are in a cache: what cannot be found stays
+//! charged, is in the budget, and goes with the cache at the latest.
+
+#![forbid(unsafe_code)]
+
+use lowwater::cache::Op;
+use lowwater::topology::Fixed;
+use lowwater::{Bytes, Cache, Runtime};
+use std::hash::{Hash, Hasher};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const BUDGET: Bytes = Bytes::mib(1);
+const WEIGHT: u64 = 1_000;
+/// Retired entries that were not dropped yet: a bag of each stripe, and those under way.
+const NOT_DROPPED: u64 = 4 << 20;
+
+/// What a key does, for all keys of one test.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Lie {
+    /// Another hash at each call.
+    Hash,
+    /// The hash changes once, when the test says so.
+    Moved,
+    /// Equality as a coin falls.
+    Eq,
+    /// `Hash` panics now and then.
+    HashPanics,
+    /// `Eq` panics now and then.
+    EqPanics,
+    /// All of it.
+    All,
+}
+
+/// What the values and keys of one test have in common.
+struct World {
+    lie: Lie,
+    calls: AtomicU64,
+    /// Added to what a key hashes to.
+    moved: AtomicU64,
+    /// Keys that are honest: those below.
+    honest: u64,
+    panics_one_in: u64,
+    live: AtomicUsize,
+    made: AtomicUsize,
+    dropped: AtomicUsize,
+}
+
+struct Key(u64, Arc<World>);
+struct Value(Arc<World>);
+
+impl World {
+    /// Where an index grows at last, though that asks a thousand keys for their hash.
+    fn seldom(lie: Lie) -> Arc<Self> {
+        Arc::new(Self { panics_one_in: 2_000, ..Arc::into_inner(Self::new(lie)).unwrap() })
+    }
+
+    fn new(lie: Lie) -> Arc<Self> {
+        let [calls, moved] = [0, 0].map(AtomicU64::new);
+        let [live, made, dropped] = [0, 0, 0].map(AtomicUsize::new);
+        Arc::new(Self { lie, calls, moved, honest: 0, panics_one_in: 8, live, made, dropped })
+    }
+
+    fn call(&self) -> u64 {
+        let call = self.calls.fetch_add(1, Relaxed);
+        call.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
+    }
+
+    fn value(self: &Arc<Self>) -> Value {
+        self.made.fetch_add(1, Relaxed);
+        self.live.fetch_add(1, Relaxed);
+        Value(Arc::clone(self))
+    }
+
+    fn live_bytes(&self) -> u64 {
+        self.live.load(Relaxed) as u64 * WEIGHT
+    }
+}
+
+impl Clone for Key {
+    fn clone(&self) -> Self {
+        Self(self.0, Arc::clone(&self.1))
+    }
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        self.0.value()
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.0.live.fetch_sub(1, Relaxed);
+        self.0.dropped.fetch_add(1, Relaxed);
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self(number, world) = self;
+        if *number < world.honest {
+            return number.hash(state);
+        }
+        match world.lie {
+            Lie::Hash => world.call().hash(state),
+            Lie::All if world.call() % 4 == 0 => world.call().hash(state),
+            Lie::HashPanics | Lie::All if world.call() % world.panics_one_in == 0 => {
+                std::panic::panic_any("the key's own fault")
+            }
+            _ => (number + world.moved.load(Relaxed)).hash(state),
+        }
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        let Self(number, world) = self;
+        if *number >= world.honest {
+            match world.lie {
+                Lie::Eq | Lie::All if world.call() % 2 == 0 => return world.call() % 2 == 0,
+                Lie::EqPanics | Lie::All if world.call() % world.panics_one_in == 0 => {
+                    std::panic::panic_any("the key's own fault")
+                }
+                _ => {}
+            }
+        }
+        *number == other.0
+    }
+}
+
+impl Eq for Key {}
+
+type Lying = Cache<Key, Value>;
+
+fn runtime() -> Runtime {
+    let builder = Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1)));
+    builder.direct_time_max(Duration::from_micros(50)).build().unwrap()
+}
+
+fn cache(runtime: &Runtime) -> Lying {
+    Cache::<Key, Value>::builder(runtime).weigher(|_, _| Bytes::new(WEIGHT)).build().unwrap()
+}
+
+fn used(runtime: &Runtime) -> u64 {
+    runtime.tree().drain_stock();
+    runtime.root().usage().get()
+}
+
+/// Panics of keys are met by callers, and say nothing of the cache.
+fn try_it<R>(f: impl FnOnce() -> R) -> Option<R> {
+    static QUIET: std::sync::Once = std::sync::Once::new();
+    QUIET.call_once(|| {
+        let tell = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !info.payload().is::<&str>() || info.location().is_none_or(|at| !at.file().ends_with("lying_keys.rs")) {
+                tell(info);
+            }
+        }));
+    });
+    catch_unwind(AssertUnwindSafe(f)).ok()
+}
+
+fn assert_within(world: &World, runtime: &Runtime, what: &str) {
+    let live = world.live_bytes();
+    let most = used(runtime) + NOT_DROPPED;
+    assert!(live <= most, "{:?}, {what}: {live} bytes are alive, and {most} may be", world.lie);
+}
+
+fn assert_over(world: &World, runtime: &Runtime) {
+    let began = Instant::now();
+    while used(runtime) > 0 || world.live.load(Relaxed) > 0 {
+        let (used, live) = (used(runtime), world.live.load(Relaxed));
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}: {used} bytes, {live} values stay", world.lie);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(world.made.load(Relaxed), world.dropped.load(Relaxed), "each value is dropped once");
+}
+
+const LIES: [Lie; 6] = [Lie::Hash, Lie::Moved, Lie::Eq, Lie::HashPanics, Lie::EqPanics, Lie::All];
+
+#[test]
+fn inserts_that_evict_stay_within_the_budget() {
+    for lie in LIES {
+        let (world, runtime) = (World::seldom(lie), runtime());
+        let cache = cache(&runtime);
+        let (mut kept, mut refused) = (0, 0);
+        for n in 0..20_000 {
+            // The hash of all that is there changes now and then.
+            if lie == Lie::Moved && n % 5_000 == 0 {
+                world.moved.fetch_add(1 << 40, Relaxed);
+            }
+            match try_it(|| cache.insert(Key(n, Arc::clone(&world)), world.value())) {
+                Some(Ok(_)) => kept += 1,
+                Some(Err(_)) => refused += 1,
+                None => {}
+            }
+            if refused > 200 {
+                break;
+            }
+            if n % 64 == 0 {
+                assert_within(&world, &runtime, "inserts");
+            }
+            assert!(runtime.root().usage() <= BUDGET);
+        }
+        assert!(kept > 500, "{lie:?}: {kept} were kept, {refused} refused");
+        assert_within(&world, &runtime, "after inserts");
+        drop(cache);
+        assert_over(&world, &runtime);
+    }
+}
+
+#[test]
+fn every_way_out_keeps_the_bytes_exact() {
+    let each = WEIGHT + Lying::ENTRY_BYTES.get();
+    for lie in LIES {
+        let (world, runtime) = (World::new(lie), runtime());
+        let cache = cache(&runtime);
+        let key = |n| Key(n, Arc::clone(&world));
+        let operations: [(&str, &dyn Fn(u64)); 9] = [
+            ("insert", &|n| drop(cache.insert(key(n), world.value()))),
+            ("remove", &|n| drop(cache.remove(&key(n)))),
+            ("compute", &|n| drop(cache.entry(key(n)).and_compute(|_| Op::Put(world.value())))),
+            ("compute remove", &|n| drop(cache.entry(key(n)).and_compute(|_| Op::Remove))),
+            ("expire", &|n| {
+                let place = cache.entry(key(n)).time_to_live(Duration::from_millis(1));
+                drop(place.insert(world.value()));
+            }),
+            ("get", &|n| drop(cache.get(&key(n)))),
+            ("reclaim", &|_| _ = runtime.reclaim(runtime.root(), Bytes::new(10 * each))),
+            ("load", &|n| drop(cache.get_or_insert_with(key(n), || world.value()))),
+            ("retain", &|n| cache.retain(|key, _| key.0 % 97 != n % 97)),
+        ];
+        for round in 0..8 {
+            for (name, operation) in &operations {
+                for n in 0..40 {
+                    if n % 20 == 0 {
+                        world.moved.fetch_add(u64::from(lie == Lie::Moved), Relaxed);
+                    }
+                    let _met = try_it(|| operation((round * 7 + n) % 100));
+                }
+                let charged = used(&runtime);
+                let len = cache.len() as u64;
+                assert_eq!(charged, len * each, "{lie:?}, {name}: {len} entries are charged");
+                assert_within(&world, &runtime, name);
+            }
+        }
+        drop(cache);
+        assert_over(&world, &runtime);
+    }
+}
+
+#[test]
+fn clearing_takes_out_what_cannot_be_found() {
+    for lie in [Lie::Hash, Lie::Moved, Lie::Eq] {
+        let (world, runtime) = (World::new(lie), runtime());
+        let cache = cache(&runtime);
+        for n in 0..500 {
+            drop(cache.insert(Key(n, Arc::clone(&world)), world.value()));
+        }
+        world.moved.fetch_add(1 << 40, Relaxed);
+        cache.clear();
+        assert_eq!((cache.len(), used(&runtime)), (0, 0), "{lie:?}");
+        // Readers of other tests may be there.
+        while cache.collect() > Bytes::ZERO {
+            std::thread::yield_now();
+        }
+        assert_over(&world, &runtime);
+    }
+}
+
+#[test]
+fn what_has_expired_goes_in_idle_time_whatever_it_hashes_to() {
+    let (world, runtime) = (World::new(Lie::Moved), runtime());
+    let cache = cache(&runtime);
+    for n in 0..500 {
+        let place = cache.entry(Key(n, Arc::clone(&world))).time_to_live(Duration::from_millis(300));
+        place.insert(world.value()).unwrap();
+    }
+    world.moved.fetch_add(1 << 40, Relaxed);
+    assert_over(&world, &runtime);
+    assert_eq!(cache.len(), 0);
+}
+
+#[test]
+fn a_dropped_group_takes_its_liars_along() {
+    let (world, runtime) = (World::new(Lie::Moved), runtime());
+    let (cache, group) = (cache(&runtime), runtime.group("liars").unwrap());
+    for n in 0..300 {
+        cache.entry(Key(n, Arc::clone(&world))).group(&group).insert(world.value()).unwrap();
+    }
+    world.moved.fetch_add(1 << 40, Relaxed);
+    runtime.drop_group(&group).unwrap();
+    let began = Instant::now();
+    while runtime.find_group("liars").is_some() || !cache.is_empty() {
+        let len = cache.len();
+        assert!(began.elapsed() < Duration::from_secs(20), "{len} entries stay");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    while cache.collect() > Bytes::ZERO {
+        std::thread::yield_now();
+    }
+    assert_over(&world, &runtime);
+}
+
+#[test]
+fn honest_entries_give_way_beside_those_that_cannot_be_found() {
+    for evictions in [
+        lowwater::cache::Eviction::Adaptive,
+        lowwater::cache::Eviction::S3Fifo,
+        lowwater::cache::Eviction::Sieve,
+        lowwater::cache::Eviction::SecondChance,
+        lowwater::cache::Eviction::Lru,
+    ] {
+        let world = World { honest: 1 << 20, ..Arc::into_inner(World::new(Lie::Moved)).unwrap() };
+        let (world, runtime) = (Arc::new(world), runtime());
+        let builder = Cache::<Key, Value>::builder(&runtime).weigher(|_, _| Bytes::new(WEIGHT));
+        let cache = builder.eviction(evictions).build().unwrap();
+        let key = |n| Key(n, Arc::clone(&world));
+        // Half of the budget is taken by entries that nothing finds.
+        for n in 0..500 {
+            cache.insert(key((1 << 30) + n), world.value()).unwrap();
+        }
+        world.moved.fetch_add(1 << 40, Relaxed);
+        let mut refused = 0;
+        for n in 0..5_000 {
+            refused += u32::from(cache.insert(key(n), world.value()).is_err());
+        }
+        assert!(refused < 50, "{evictions:?}: {refused} of 5,000 were refused");
+        let found = (0..5_000).filter(|&n| cache.contains_key(&key(n))).count();
+        assert!(found > 200, "{evictions:?}: {found} are there");
+        drop(cache);
+        assert_over(&world, &runtime);
+    }
+}
