@@ -1,10 +1,11 @@
-//! A budget that is changed is filled as far as one that was there from the beginning, and the reclaimer's marks follow it.
+//! A budget that is changed is filled as far as one that was there from the beginning, and the
+//! reclaimer's marks follow it.
 
 #![forbid(unsafe_code)]
 
 use lowwater::pressure::{Level, PressureConfig};
-use lowwater::topology::Fixed;
 use lowwater::runtime::RuntimeBuilder;
+use lowwater::topology::Fixed;
 use lowwater::{Bytes, Cache, Runtime, Watermarks};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

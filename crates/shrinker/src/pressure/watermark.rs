@@ -12,9 +12,10 @@ use lowwater_lru_core::Bytes;
 
 /// How far below a group's `max` the reclaimer starts, and how far it goes.
 ///
-/// By default the gaps are parts of each limit ([`RELATIVE`](Self::RELATIVE)), so they follow a limit that is changed, by hand or by
-/// pressure. Gaps in bytes stay as they are, cut to a sixteenth and an eighth of `max`, so that one pair serves a budget and the small
-/// limits below it.
+/// By default the gaps are parts of each limit ([`RELATIVE`](Self::RELATIVE)), so they follow a
+/// limit that is changed, by hand or by pressure. Gaps in bytes stay as they are, cut to a
+/// sixteenth and an eighth of `max`, so that one pair serves a budget and the small limits below
+/// it.
 ///
 /// ```
 /// use lowwater_lru_core::Bytes;
@@ -33,13 +34,16 @@ use lowwater_lru_core::Bytes;
 #[doc(alias = "WMARK_LOW")]
 #[doc(alias = "WMARK_HIGH")]
 pub struct Watermarks {
-    /// Reclaim starts when usage is above `max` less this; [`Bytes::MAX`] stands for a 32nd of each `max`.
+    /// Reclaim starts when usage is above `max` less this; [`Bytes::MAX`] stands for a 32nd of each
+    /// `max`.
     pub low_gap: Bytes,
-    /// Reclaim stops when usage is at most `max` less this; taken as `low_gap` if it is less. [`Bytes::MAX`] stands for a 16th of each `max`.
+    /// Reclaim stops when usage is at most `max` less this; taken as `low_gap` if it is less.
+    /// [`Bytes::MAX`] stands for a 16th of each `max`.
     pub high_gap: Bytes,
 }
 
-/// Of a limit, the part that is the low gap, and so how much of it charges may use up while the reclaimer wakes.
+/// Of a limit, the part that is the low gap, and so how much of it charges may use up while the
+/// reclaimer wakes.
 const LOW_PARTS: u64 = 32;
 /// Of a limit, the part that is the high gap.
 const HIGH_PARTS: u64 = 16;
@@ -81,7 +85,8 @@ impl Watermarks {
         Self::gap(self.low_gap, max, LOW_PARTS, LOW_PARTS_MIN)
     }
 
-    /// The gap below this `max`: one of the `parts` if it is relative, else so many bytes, cut to one of the `parts_min`.
+    /// The gap below this `max`: one of the `parts` if it is relative, else so many bytes, cut to
+    /// one of the `parts_min`.
     fn gap(gap: Bytes, max: Bytes, parts: u64, parts_min: u64) -> Bytes {
         match gap {
             Bytes::MAX => Bytes::new(max.get() / parts),
