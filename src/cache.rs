@@ -13,12 +13,21 @@
 //! An entry has one handle: a list has it, or who took it off. Who takes an entry out of the index, which one thread does, under its
 //! segment's lock, says why, and takes the handle off the list; a walk that has isolated the entry keeps it. Whoever then has
 //! the handle ends the entry: gives its charge back, tells the listener, retires it. Its memory is used again when the readers that
-//! may have found it have left, so it is charged a little shorter than it is there: see [`Cache`] for how much that may be.
+//! may have found it have left, so it is charged a little shorter than it is there, and counted as
+//! retired meanwhile (`runtime::retired`).
 //!
 //! Lock order: segment, then list. A walk holds a list's lock and takes no segment's. Weigher, loader, listener, and the values' own
 //! `Drop` run without any lock; a value's `Clone` inside the read side, where it holds back the memory of entries that leave meanwhile.
-//! Keys' `Hash` and `Eq` may run under a segment's lock; if they panic, nothing is changed. An entry whose key cannot be hashed any more
-//! stays where it is, charged.
+//! Keys' `Hash` and `Eq` may run under a segment's lock; if they panic, nothing is changed.
+//!
+//! # Entries that cannot be found
+//!
+//! A key's hash may panic, or be another than it was. A walk that has taken such an entry off its
+//! list, and does not find it in the index though it says that it is there, puts it back: charged,
+//! on a list, and the last to be looked at again (`Core::put_back`). Whoever goes over the index
+//! takes it out by where it is (`Core::take_out_shown`): `clear`, `retain`, what expires, and a
+//! dropped group. To remember each entry's hash was weighed: 8 bytes of an entry's 24, for faults
+//! of others.
 
 mod builder;
 mod charge;
@@ -120,8 +129,16 @@ type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 ///
 /// An entry that leaves is uncharged at once. Its memory is used again, and its key and value dropped, when every reader that may have
 /// found it has left, and a few others have left the cache after it: a 16th of the entries (64 to 16,384) or 512 KiB for each of a few
-/// threads. Readers that stay inside hold back more; when that comes to a 16th of the budget, and at least 4 MiB, inserts let
-/// them run; at four times as much inserts wait, as long as a charge may take, and then are refused. [`collect`](Self::collect) drops at once what can be.
+/// threads. Readers that stay inside hold back more. All of it counts as retired, in one count for
+/// all caches of the runtime, and is bounded: see [`Runtime`]. When there is much, inserts drop
+/// what they can of all caches; when it is too much, they wait for readers, as long as a charge may
+/// take, and then are refused ([`Reason::HeldByReaders`]). [`collect`](Self::collect) drops at once
+/// what can be.
+///
+/// A key whose `Hash` or `Eq` panics, or says something else than before, is a fault of its own:
+/// lookups may not find it. Its entry stays charged until it is found, evicted or expires; at the
+/// latest until [`clear`](Self::clear), its group's end by [`drop_group`](Runtime::drop_group), or
+/// the cache's end. If all of a full cache is such entries, inserts are refused.
 ///
 /// When less than half of the memory of a node's entries is used, because most have left, the runtime's keeper moves the others together, and gives
 /// the rest to the system: a clone of the key and of the value takes an entry's place, and the old ones are dropped. Nobody is told. A value that is

@@ -28,7 +28,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Runtime`] | groups, topology, registry and reclaimer under one roof; nothing global |
+//! | [`Runtime`] | groups, topology, registry and reclaimer under one roof, and what a budget promises; nothing global |
 //! | [`Cache`] | a keyed cache in a runtime |
 //! | [`Memcg`] | a tenant: a group with `min`, `low`, `high`, `max` |
 //! | [`ListLru`], [`linked!`] | lists for objects of your own (`lowwater-lru-core`) |

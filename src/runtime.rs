@@ -28,9 +28,11 @@
 
 mod builder;
 mod keeper;
+mod retired;
 
 pub use builder::{BuildError, RuntimeBuilder};
 pub(crate) use keeper::{Bell, Chores, ChoresId, Next};
+pub(crate) use retired::{Retired, Retires};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,6 +56,27 @@ const ROOT: &str = "/";
 /// One memory budget, and everything that lives in it. A handle: clones are the same runtime. The last one stops the threads, and joins
 /// them; inside a callback (of a cache, of a shrinker, in a load: a [`CallbackScope`]) it does not, and each thread ends when the callback
 /// that it runs returns.
+///
+/// # What a budget promises
+///
+/// 1. The [usage](Memcg::usage) of the root, which is what is charged, never exceeds the budget,
+///    not for an instant. One exception: after the budget was [lowered](Self::set_budget), by hand
+///    or by a limit that is heard of, usage only falls until it is within the new one. The same
+///    holds for each group and its `max`.
+/// 2. An entry that leaves a cache is uncharged at once, and dropped when the readers that may look
+///    at it have left: until then it is [retired](RuntimeStats::retired). Usage and retired bytes
+///    together never exceed the budget by more than a quarter of it, or by 16 MiB if that is more:
+///    an insert that would exceed this waits for readers, as long as a charge may take, and is
+///    refused with [`HeldByReaders`](crate::cache::Reason::HeldByReaders). One bound for all caches
+///    of the runtime. Beyond it there may be: one entry for each thread that inserts just now; 64
+///    for each that drops some; and 4 KiB for each stripe of a cache, of which one with less than a
+///    thousand entries has one, and others two for each processor. Bytes that are
+///    [charged](Self::charge) by hand do not wait for readers.
+/// 3. A runtime without a budget promises nothing of the kind; its groups' `max` hold as under 1.
+///
+/// Both speak of bytes as the weighers tell them. A value that a caller keeps, as a clone or an
+/// `Arc`, stays in memory and is no part of either count once its entry has been dropped. When a
+/// cache ends, what it has retired is dropped, since no reader can have it.
 ///
 /// # Threads
 ///
@@ -86,6 +109,7 @@ struct Inner {
     groups: DashMap<Box<str>, Memcg>,
     topology: Arc<dyn Topology>,
     direct_time_max: Duration,
+    retired: Arc<Retired>,
     tree: MemcgTree,
 }
 
@@ -97,6 +121,10 @@ pub struct RuntimeStats {
     pub usage: Bytes,
     /// The budget that holds now: less than was asked for while there is pressure, or if the control group leaves less.
     pub budget: Bytes,
+    /// Bytes of entries that have left the caches and are not dropped yet, most of which readers
+    /// hold back, if it is much: beside the usage. With it, no more than the budget and a quarter,
+    /// or 16 MiB if that is more: see [`Runtime`].
+    pub retired: Bytes,
     /// How bad the pressure is, and what has led to it; none unless the builder was told to watch.
     pub pressure: Option<PressureStats>,
     /// Groups, the root included.
@@ -293,13 +321,22 @@ impl Runtime {
         self.inner.direct_time_max
     }
 
+    /// What has left the caches, and is not dropped yet.
+    pub(crate) fn retired(&self) -> &Arc<Retired> {
+        &self.inner.retired
+    }
+
     /// The root group: its `max` is the budget that holds now.
     pub fn root(&self) -> &Memcg {
         self.inner.tree.root()
     }
 
-    /// Changes the budget. If more is in use than that, the reclaimer frees it, which it begins at once. Meanwhile charges fail; in
-    /// a runtime that watches for pressure they free as much as they take.
+    /// Changes the budget. If more is in use than that, the reclaimer frees it, which it begins at
+    /// once. Meanwhile usage is above the budget, and charges fail; in a runtime that watches for
+    /// pressure the limit follows the usage down, and charges free as much as they take.
+    ///
+    /// Default [`watermarks`](RuntimeBuilder::watermarks) are parts of the budget, and change with
+    /// it: a runtime with a changed budget holds as much as one that was built with it.
     ///
     /// What the control group leaves, and what pressure has lowered, still holds.
     pub fn set_budget(&self, budget: Bytes) {
@@ -380,6 +417,7 @@ impl Runtime {
         RuntimeStats {
             usage: self.root().usage(),
             budget: self.root().max(),
+            retired: self.retired().bytes(),
             pressure: self.pressure().map(Monitor::stats),
             groups: self.inner.tree.len(),
             reclaimers: self.inner.reclaimer.stats(),

@@ -256,7 +256,7 @@ impl Store {
             claim.uncharge();
             match self.try_update(key, expiry, &mut edit) {
                 Ok(answer) => return Ok(answer),
-                Err(Reason::NoRoom { .. }) if self.evict => {
+                Err(Reason::NoRoom { .. } | Reason::HeldByReaders { .. }) if self.evict => {
                     claim.recharge();
                     tokio::time::sleep(ROOM_PAUSE).await;
                 }

@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
@@ -221,8 +221,10 @@ where
         }
         let prepared = builder.alloc()?;
         let queues = Queues::new(&prepared.occupancy(), choices.eviction);
+        let retired = Arc::clone(choices.runtime.retired());
         let core = Arc::new(Core {
-            index: Index::new(),
+            index: Index::with_retired(retired.count()),
+            retired,
             is_by_use: queues.are_by_use(),
             costs: choices.costs.filter(|_| queues.remembers()).map(Box::new),
             queues,
@@ -239,6 +241,8 @@ where
             copy: |entry| (entry.key.clone(), entry.value.clone()),
             bell: choices.runtime.keeper().bell(),
         });
+        let retires: Weak<Core<K, V, S>> = Arc::downgrade(&core);
+        core.retired.add(retires);
         let chores = choices.runtime.keeper().add(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {

@@ -1,7 +1,7 @@
 //! Bytes for an entry that is to be put in.
 //!
 //! ```text
-//!     much waits for readers?         help them, or be refused
+//!     much waits for readers?         drop what they have left; wait, or be refused (`runtime::retired`)
 //!     in this processor's stock?      taken
 //!     nearly used up?                 room is made (`room`), twice at most
 //!     else                            the runtime's charge, with its direct reclaim
@@ -27,13 +27,6 @@ const ROOMS_MAX: u32 = 2;
 const LEFT_PARTS: u64 = 64;
 /// What a charge may take more than it needs.
 const STOCK: Bytes = Bytes::kib(32);
-/// What may wait for readers before inserts help: so much, or this part of the budget.
-const WAITING_MIN: Bytes = Bytes::mib(4);
-const WAITING_PARTS: u64 = 16;
-/// Entries that one insert drops for others then.
-const HELP_MAX: usize = 256;
-/// What may wait for them at all, in terms of that.
-const WAITING_TIMES: u64 = 4;
 
 impl<K, V, S> Cache<K, V, S>
 where
@@ -44,8 +37,8 @@ where
     /// Takes bytes for an entry of `group`, of which so much is known, whose key has this hash; and frees some if they are not there.
     pub(super) fn charge(&self, group: &Memcg, bytes: Bytes, tenant: Option<&Tenant>, hash: u64) -> Result<(), Reason> {
         let (core, runtime) = (&self.inner.core, &self.inner.runtime);
-        if core.index.slab().waiting() > self.waiting_low() {
-            self.help_readers(group, bytes)?;
+        if runtime.retired().is_much() {
+            self.look_at_retired(bytes)?;
         }
         // Who only passes through shall not have what is free.
         let passes = tenant.is_some_and(Tenant::inserts);
@@ -98,30 +91,34 @@ where
         short
     }
 
-    /// What may wait for readers before inserts help.
-    fn waiting_low(&self) -> Bytes {
-        match self.inner.runtime.root().max() {
-            Bytes::MAX => Bytes::MAX,
-            budget => WAITING_MIN.max(Bytes::new(budget.get() / WAITING_PARTS)),
-        }
-    }
-
-    /// Lets readers run, and frees a part of what they have let go of; the rest goes with what leaves after it, two for one. Where that does
-    /// not help, and much waits, this goes on for as long as a charge may take.
+    /// Drops a part of what readers have left, where there is much. Where they hold back so much
+    /// that there is no room for so many bytes, lets them run for as long as a charge may take.
     #[cold]
-    fn help_readers(&self, group: &Memcg, bytes: Bytes) -> Result<(), Reason> {
-        let most = Bytes::new(self.waiting_low().get().saturating_mul(WAITING_TIMES));
-        let deadline = Instant::now() + self.inner.runtime.direct_time_max();
-        let slab = self.inner.core.index.slab();
-        while slab.collect_some(HELP_MAX) > self.waiting_low() {
-            std::thread::yield_now();
-            if slab.waiting() <= most {
-                break;
+    fn look_at_retired(&self, bytes: Bytes) -> Result<(), Reason> {
+        let runtime = &self.inner.runtime;
+        let retired = runtime.retired();
+        // Inside a callback nothing is dropped: a value whose drop inserts could have another one
+        // dropped, without end.
+        let sweep = || runtime.registry().first_no_reclaim_scope().map(|_scope| retired.sweep());
+        if retired.has_room_for(bytes) {
+            if retired.is_sweep_due() && sweep() == Some(0) {
+                std::thread::yield_now();
             }
-            if Instant::now() >= deadline {
-                return Err(Reason::NoRoom { bytes, group: group.path() });
+            return Ok(());
+        }
+        let deadline = Instant::now() + runtime.direct_time_max();
+        loop {
+            let swept = sweep();
+            if retired.has_room_for(bytes) {
+                return Ok(());
+            }
+            if swept.is_none() || Instant::now() >= deadline {
+                let (retired, allowed) = (retired.bytes(), retired.allowance());
+                return Err(Reason::HeldByReaders { bytes, retired, allowed });
+            }
+            if swept == Some(0) {
+                std::thread::yield_now();
             }
         }
-        Ok(())
     }
 }

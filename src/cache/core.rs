@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::Arc;
 
 use equivalent::Equivalent;
 use lowwater_lru_core::index::Cursor;
@@ -19,12 +20,14 @@ use super::stats::{Counters, RemovalCause};
 use super::time::Clock;
 use super::worth::Costs;
 use super::Listener;
-use crate::runtime::Bell;
+use crate::runtime::{Bell, Retired, Retires};
 
 /// The part that the reclaimer works on.
 pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     // First: what is in an index is not freed, whatever becomes of its handle.
     pub(super) index: Index<Entry<K, V>>,
+    /// What all caches of the runtime have retired.
+    pub(super) retired: Arc<Retired>,
     pub(super) queues: Queues<K, V>,
     pub(super) hands: Hands,
     pub(super) listener: Option<Listener<K, V>>,
@@ -345,10 +348,29 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     }
 }
 
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Retires for Core<K, V, S> {
+    fn seal(&self) -> bool {
+        let slab = self.index.slab();
+        let is_any = slab.waiting() > Bytes::ZERO;
+        if is_any {
+            slab.seal();
+        }
+        is_any
+    }
+
+    fn drop_some(&self, entries: usize) -> usize {
+        match self.index.slab().waiting() {
+            Bytes::ZERO => 0,
+            _ => self.index.slab().drop_some(entries),
+        }
+    }
+}
+
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, S> {
     /// Gives the charges back, a part at a time, as all caches of the process wait for who is pinned. The entries go with the lists, when
     /// the index is gone.
     fn drop(&mut self) {
+        self.retired.remove(self);
         let mut at = Cursor::new();
         while !at.is_done() {
             self.index.visit(&mut at, &pin(), |entry| {

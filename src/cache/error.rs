@@ -41,13 +41,32 @@ pub enum Reason {
         /// That limit.
         max: Bytes,
     },
-    /// There is no room now: what is there is protected, in use, or not freed fast enough. The reclaimer is at work.
+    /// There is no room now: what is there is protected, in use, or not freed fast enough; or it
+    /// cannot be found, as its keys' `Hash` or `Eq` panic, or say something else than before. The
+    /// reclaimer is at work.
     #[error("no room for {bytes} bytes in group {group} now; try again in a while")]
     NoRoom {
         /// What the entry would cost.
         bytes: Bytes,
         /// The group that is full.
         group: String,
+    },
+    /// Readers hold back so much of what has left the runtime's caches that nothing can be added:
+    /// see [`Runtime`](crate::Runtime) for what a budget promises. It goes on when they leave; so
+    /// look for a thread that keeps a [`Pinned`](super::Pinned), an [`Iter`](super::Iter), or the
+    /// closure of a compute or a visit, for long; or that has leaked one, by `mem::forget`, which
+    /// holds back all that leaves any cache of the process from then on.
+    #[error(
+        "no room for {bytes} bytes: readers hold back {retired} bytes of entries that have left the caches, and may hold back \
+         {allowed}; does a thread keep a Pinned or an Iter for long, or has it leaked one?"
+    )]
+    HeldByReaders {
+        /// What the entry would cost.
+        bytes: Bytes,
+        /// What has left the runtime's caches, and is not dropped yet.
+        retired: Bytes,
+        /// What may be held back when all of the budget is used.
+        allowed: Bytes,
     },
     /// The group is one of another runtime.
     #[error("the group {group} is not of the cache's runtime: take one from there, with Runtime::group")]

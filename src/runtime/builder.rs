@@ -12,6 +12,7 @@ use lowwater_shrinker::pressure::{
 use lowwater_shrinker::{Reclaimer, Registry, RegistryConfig, StartError};
 
 use super::keeper::Keeper;
+use super::retired::Retired;
 use super::{Inner, Runtime};
 
 /// How long one charge reclaims for itself, where nothing else is said: what Redis allows itself.
@@ -52,7 +53,8 @@ pub enum BuildError {
 }
 
 impl RuntimeBuilder {
-    /// The most that may be charged in all; no limit by default.
+    /// The most that may be charged in all; no limit by default. [`Runtime`] says what is promised
+    /// of it, and what is beside it.
     pub fn budget(mut self, budget: Bytes) -> Self {
         self.budget = Some(budget);
         self
@@ -64,8 +66,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// How far below a limit the reclaimer starts and stops; a 32nd and a 16th of each limit by default ([`Watermarks::RELATIVE`]), which
-    /// follow [`Runtime::set_budget`] and pressure. Gaps in bytes do not.
+    /// How far below a limit the reclaimer starts and stops; a 32nd and a 16th of each limit by
+    /// default ([`Watermarks::RELATIVE`]), which follow [`Runtime::set_budget`] and pressure. Gaps
+    /// in bytes do not.
     pub fn watermarks(mut self, watermarks: Watermarks) -> Self {
         self.watermarks = Some(watermarks);
         self
@@ -197,8 +200,9 @@ impl RuntimeBuilder {
         let pressure = self.monitor.map(monitor).transpose()?;
         let keeper = Keeper::start(topology.nodes()).map_err(BuildError::Keeper)?;
         tree.add_hook(keeper.hook());
-        let inner =
-            Inner { keeper, pressure, reclaimer, registry, groups: DashMap::new(), topology, direct_time_max, tree };
+        let retired = Arc::new(Retired::new(tree.root().clone()));
+        let groups = DashMap::new();
+        let inner = Inner { keeper, pressure, reclaimer, registry, groups, topology, direct_time_max, retired, tree };
         Ok(Runtime { inner: Arc::new(inner) })
     }
 }

@@ -1,0 +1,189 @@
+//! Charged and retired bytes under faults of the users' code, and while tenants come and go: exact when it is over.
+
+#![forbid(unsafe_code)]
+
+use lowwater::topology::Fixed;
+use lowwater::{Bytes, Cache, Runtime};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const WEIGHT: u64 = 500;
+
+fn runtime(budget: Bytes) -> Runtime {
+    Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
+}
+
+fn used(runtime: &Runtime) -> u64 {
+    runtime.tree().drain_stock();
+    runtime.root().usage().get()
+}
+
+/// Drops and clones of these panic when they are told to.
+struct Fragile(u64, Arc<Faults>);
+
+#[derive(Default)]
+struct Faults {
+    live: AtomicI64,
+    drops_panic: AtomicBool,
+    clones_panic: AtomicBool,
+    clones: AtomicU64,
+}
+
+impl Fragile {
+    fn new(number: u64, faults: &Arc<Faults>) -> Self {
+        faults.live.fetch_add(1, Relaxed);
+        Self(number, Arc::clone(faults))
+    }
+}
+
+impl Clone for Fragile {
+    fn clone(&self) -> Self {
+        self.1.clones.fetch_add(1, Relaxed);
+        assert!(!self.1.clones_panic.load(Relaxed), "its own fault");
+        Self::new(self.0, &self.1)
+    }
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        self.1.live.fetch_sub(1, Relaxed);
+        assert!(!self.1.drops_panic.load(Relaxed) || std::thread::panicking(), "its own fault");
+    }
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < PATIENCE, "it did not happen that {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn drops_that_panic_are_counted_down_all_the_same() {
+    let (runtime, faults) = (runtime(Bytes::mib(1)), Arc::new(Faults::default()));
+    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| Bytes::new(WEIGHT)).build().unwrap();
+    faults.drops_panic.store(true, Relaxed);
+    for key in 0..10_000 {
+        // What it replaced is dropped here.
+        let _met = catch_unwind(AssertUnwindSafe(|| drop(cache.insert(key % 4_000, Fragile::new(key, &faults)))));
+    }
+    cache.clear();
+    until("all is dropped", || cache.collect() == Bytes::ZERO);
+    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, Bytes::ZERO, 0));
+    assert!(cache.stats().drop_panics > 5_000);
+    faults.drops_panic.store(false, Relaxed);
+}
+
+#[test]
+fn clones_that_panic_while_entries_are_moved_leave_them_where_they_are() {
+    let (runtime, faults) = (runtime(Bytes::mib(64)), Arc::new(Faults::default()));
+    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    for key in 0..60_000 {
+        cache.insert(key, Fragile::new(key, &faults)).unwrap();
+    }
+    faults.clones_panic.store(true, Relaxed);
+    cache.retain(|key, _| key % 20 == 0);
+    until("the keeper tries to move some", || faults.clones.load(Relaxed) > 100);
+    let each = Cache::<u64, Fragile>::ENTRY_BYTES.get();
+    until("nothing is retired", || cache.collect() == Bytes::ZERO);
+    assert_eq!((cache.len(), used(&runtime)), (3_000, 3_000 * each));
+    assert!((0..60_000).step_by(20).all(|key| cache.contains_key(&key)));
+    faults.clones_panic.store(false, Relaxed);
+    drop(cache);
+    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, Bytes::ZERO, 0));
+}
+
+#[test]
+fn a_weigher_that_panics_or_says_anything_leaves_the_bytes_exact() {
+    let (runtime, faults) = (runtime(Bytes::mib(1)), Arc::new(Faults::default()));
+    let calls = AtomicU64::new(0);
+    let weigher = move |_: &u64, _: &Fragile| match calls.fetch_add(1, Relaxed) % 6 {
+        0 => Bytes::ZERO,
+        1 => Bytes::MAX,
+        2 => Bytes::new(1 << 63),
+        3 => Bytes::new((1 << 48) + 1),
+        4 => std::panic::panic_any("the weigher's own fault"),
+        _ => Bytes::new(WEIGHT),
+    };
+    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(weigher).build().unwrap();
+    for key in 0..6_000 {
+        let _met = catch_unwind(AssertUnwindSafe(|| cache.insert(key % 1_500, Fragile::new(key, &faults))));
+        assert!(runtime.root().usage() <= Bytes::mib(1));
+    }
+    assert!(cache.len() > 100);
+    drop(cache);
+    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, Bytes::ZERO, 0));
+}
+
+#[test]
+fn without_a_budget_weights_of_any_size_are_given_back() {
+    let runtime = Runtime::builder().topology(Arc::new(Fixed::new(1))).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|key, _| Bytes::new(u64::MAX >> (key % 64))).build();
+    let cache = cache.unwrap();
+    let kept = (0..100_000).filter(|&key| cache.insert(key, key).is_ok()).count();
+    assert!(kept > 50_000, "{kept} were kept");
+    cache.clear();
+    until("all is dropped", || cache.collect() == Bytes::ZERO);
+    assert_eq!((used(&runtime), runtime.stats().retired), (0, Bytes::ZERO));
+}
+
+#[test]
+fn groups_that_are_dropped_while_entries_are_put_in_leave_the_bytes_exact() {
+    let (runtime, faults) = (runtime(Bytes::mib(2)), Arc::new(Faults::default()));
+    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| Bytes::new(WEIGHT)).build().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for writer in 0..2_u64 {
+            let (runtime, cache, faults, stop) = (&runtime, &cache, &faults, &stop);
+            s.spawn(move || {
+                for key in 0_u64.. {
+                    if stop.load(Relaxed) {
+                        return;
+                    }
+                    let Ok(group) = runtime.group(&format!("g{}", key % 3)) else { continue };
+                    // Its group may be dropped just now.
+                    let _kept = cache.entry(writer * 1_000 + key % 700).group(&group).insert(Fragile::new(key, faults));
+                }
+            });
+        }
+        for n in 0..60 {
+            if let Some(group) = runtime.find_group(&format!("g{}", n % 3)) {
+                let _under_way = runtime.drop_group(&group);
+            }
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        stop.store(true, Relaxed);
+    });
+    until("no group is on its way", || {
+        // Those that were made again after they were dropped stay.
+        let each = WEIGHT + Cache::<u64, Fragile>::ENTRY_BYTES.get();
+        used(&runtime) == cache.len() as u64 * each
+    });
+    cache.clear();
+    until("all is dropped", || cache.collect() == Bytes::ZERO);
+    assert_eq!((used(&runtime), faults.live.load(Relaxed)), (0, 0));
+}
+
+/// What may be leaked of the public items: none of them takes bytes along.
+#[test]
+fn what_is_leaked_holds_no_bytes_but_those_of_its_readers() {
+    let (runtime, faults) = (runtime(Bytes::mib(1)), Arc::new(Faults::default()));
+    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| Bytes::new(WEIGHT)).build().unwrap();
+    let group = runtime.group("tenant").unwrap();
+    for key in 0..100 {
+        cache.entry(key).group(&group).insert(Fragile::new(key, &faults)).unwrap();
+    }
+    std::mem::forget(group);
+    let too_large = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::mib(2)).build().unwrap();
+    std::mem::forget(too_large.insert(1, 1).unwrap_err());
+    std::mem::forget(runtime.clone());
+    std::mem::forget(cache.peek(&1));
+    assert_eq!(used(&runtime), 100 * (WEIGHT + Cache::<u64, Fragile>::ENTRY_BYTES.get()));
+    drop(cache);
+    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, Bytes::ZERO, 1));
+    // The one is the clone that was leaked.
+}

@@ -1,0 +1,249 @@
+//! What readers hold back of all caches of a runtime has one bound, which its budget promises. In a
+//! process of its own: readers hold back what leaves any cache, and one of them is leaked at the
+//! end.
+
+#![forbid(unsafe_code)]
+
+use lowwater::cache::Reason;
+use lowwater::topology::Fixed;
+use lowwater::{Bytes, Cache, Runtime};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const SIZE: usize = 4_000;
+const BUDGET: Bytes = Bytes::mib(32);
+/// A quarter of the budget, or this.
+const ALLOWANCE: Bytes = Bytes::mib(16);
+
+/// Bytes that a value owns, and who counts those that are alive.
+struct Value(Vec<u8>, Arc<Count>);
+
+#[derive(Default)]
+struct Count {
+    live: AtomicI64,
+    made: AtomicU64,
+    dropped: AtomicU64,
+}
+
+impl Value {
+    fn new(size: usize, count: &Arc<Count>) -> Self {
+        count.live.fetch_add(size as i64, Relaxed);
+        count.made.fetch_add(1, Relaxed);
+        Self(vec![0; size], Arc::clone(count))
+    }
+}
+
+impl Clone for Value {
+    fn clone(&self) -> Self {
+        Self::new(self.0.len(), &self.1)
+    }
+}
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.1.live.fetch_sub(self.0.len() as i64, Relaxed);
+        self.1.dropped.fetch_add(1, Relaxed);
+    }
+}
+
+type Values = Cache<u64, Value>;
+
+fn runtime(budget: Bytes) -> Runtime {
+    let builder = Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1)));
+    builder.direct_time_max(Duration::from_millis(1)).build().unwrap()
+}
+
+fn caches(runtime: &Runtime, nr: usize) -> Vec<Values> {
+    let cache =
+        |_| Cache::builder(runtime).weigher(|_, value: &Value| Bytes::new(value.0.len() as u64)).build().unwrap();
+    (0..nr).map(cache).collect()
+}
+
+/// No more is alive than the budget, the allowance, what stripes have not told yet, and the entry
+/// that is put in.
+fn assert_within(count: &Count, runtime: &Runtime, caches: usize) {
+    let stripes = 1 + (2 * std::thread::available_parallelism().map_or(64, usize::from)).next_power_of_two();
+    let slack = (caches * stripes * 4_096 + 64 * SIZE) as u64;
+    let stats = runtime.stats();
+    let live = count.live.load(Relaxed) as u64;
+    let budget = stats.budget.get();
+    let most = budget + ALLOWANCE.get().max(budget / 4);
+    assert!(stats.usage <= stats.budget);
+    assert!(live <= most + slack, "{live} bytes are alive, and {most} may be, {slack} more at most");
+    let counted = stats.usage.get() + stats.retired.get();
+    assert!(counted <= most + slack, "{counted} bytes are counted, and {most} may be, {slack} more at most");
+    assert!(live <= counted + slack, "{live} bytes are alive, and {counted} counted");
+}
+
+fn one_pin_and_sixteen_caches() {
+    let (runtime, count) = (runtime(BUDGET), Arc::new(Count::default()));
+    let caches = caches(&runtime, 16);
+    caches[0].insert(u64::MAX, Value::new(1, &count)).unwrap();
+    let pinned = caches[0].pin();
+    let seen = pinned.get(&u64::MAX).unwrap();
+    let (mut kept, mut refused) = (0_u64, 0_u64);
+    for n in 0.. {
+        let cache = &caches[n as usize % caches.len()];
+        match cache.insert(n, Value::new(SIZE, &count)) {
+            Ok(_) => kept += 1,
+            Err(error) => {
+                let Reason::HeldByReaders { bytes, retired, allowed } = error.reason else { panic!("{error}") };
+                assert!(bytes.get() > SIZE as u64 && retired.get() + bytes.get() > ALLOWANCE.get() - (1 << 20));
+                assert_eq!(allowed, ALLOWANCE);
+                assert!(error.to_string().contains("readers hold back"), "{error}");
+                refused += 1;
+            }
+        }
+        if n % 64 == 0 {
+            assert_within(&count, &runtime, caches.len());
+        }
+        if refused == 200 {
+            break;
+        }
+    }
+    assert!(
+        kept * SIZE as u64 > BUDGET.get() + ALLOWANCE.get() / 2,
+        "{kept} were kept: it goes on while there is room"
+    );
+    // What is there is read and taken out, and room that was in use can be used again; what leaves
+    // is held back, too.
+    let found = caches.iter().enumerate().filter(|(n, cache)| cache.get(&(kept / 16 * 16 - 16 + *n as u64)).is_some());
+    assert!(found.count() > 8);
+    caches[3].clear();
+    assert_within(&count, &runtime, caches.len());
+    let refused = caches[3].insert(1, Value::new(SIZE, &count)).err().map(|error| error.reason);
+    assert!(matches!(refused, Some(Reason::HeldByReaders { .. })));
+    assert_eq!(seen.0.len(), 1);
+    drop(pinned);
+    // The reader has left: inserts go on at once, and what waited is dropped by them.
+    for n in 0..20_000 {
+        caches[n as usize % caches.len()].insert(n, Value::new(SIZE, &count)).unwrap();
+    }
+    assert_within(&count, &runtime, caches.len());
+    assert!(runtime.stats().retired < ALLOWANCE);
+    drop(caches);
+    assert_eq!(count.made.load(Relaxed), count.dropped.load(Relaxed));
+    runtime.tree().drain_stock();
+    assert_eq!((runtime.stats().usage, runtime.stats().retired), (Bytes::ZERO, Bytes::ZERO));
+}
+
+/// Each has a few retired entries at hand, and none would ever drop them.
+fn many_small_caches_and_no_reader() {
+    let (runtime, count) = (runtime(Bytes::mib(16)), Arc::new(Count::default()));
+    let caches = caches(&runtime, 1_000);
+    for n in 0..60_000_u64 {
+        caches[(n * 7 % 1_000) as usize].insert(n, Value::new(SIZE, &count)).unwrap();
+        if n % 1_000 == 0 {
+            assert_within(&count, &runtime, caches.len());
+        }
+    }
+    drop(caches);
+    assert_eq!(runtime.stats().retired, Bytes::ZERO);
+    assert_eq!(count.made.load(Relaxed), count.dropped.load(Relaxed));
+}
+
+/// Readers that come and go, as lookups do, hold up no insert.
+fn short_readers_beside_inserts() {
+    let (runtime, count) = (runtime(BUDGET), Arc::new(Count::default()));
+    let caches = caches(&runtime, 4);
+    let stop = Instant::now() + Duration::from_millis(1_500);
+    std::thread::scope(|s| {
+        for reader in 0..2_u64 {
+            let caches = &caches;
+            s.spawn(move || {
+                for n in reader.. {
+                    let pinned = caches[n as usize % 4].pin();
+                    let found = (0..64).filter(|key| pinned.get(&(n * 64 + key)).is_some()).count();
+                    std::hint::black_box(found);
+                    drop(pinned);
+                    if Instant::now() > stop {
+                        return;
+                    }
+                }
+            });
+        }
+        for n in 0.. {
+            caches[n as usize % 4].insert(n, Value::new(SIZE, &count)).unwrap();
+            if Instant::now() > stop {
+                return;
+            }
+        }
+    });
+    assert_within(&count, &runtime, caches.len());
+}
+
+/// What the index replaces while a reader is inside is memory, too.
+fn an_index_that_grows_and_shrinks_under_a_reader() {
+    let runtime = runtime(Bytes::kib(256));
+    let cache = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| Bytes::ZERO).build().unwrap();
+    let pinned = cache.pin();
+    let (mut entries, mut refused) = (0, false);
+    for round in 0..1_000_u64 {
+        for n in 0..2_000 {
+            match cache.insert(round * 2_000 + n, ()) {
+                Ok(_) => entries += 1,
+                Err(error) => {
+                    refused = matches!(error.reason, Reason::HeldByReaders { .. });
+                    break;
+                }
+            }
+        }
+        for n in 0..2_000 {
+            cache.remove(&(round * 2_000 + n));
+        }
+        if refused {
+            break;
+        }
+    }
+    assert!(refused, "{entries} entries came and went, and no insert was refused");
+    let of_entries = entries * Cache::<u64, ()>::ENTRY_BYTES.get();
+    let retired = runtime.stats().retired.get();
+    assert!(retired > of_entries + of_entries / 8, "{retired} bytes, {of_entries} of them entries: segments count");
+    drop(pinned);
+    cache.collect();
+    assert_eq!(runtime.stats().retired, Bytes::ZERO);
+}
+
+/// All that leaves any cache is held back from then on: inserts are refused, and say why; nothing
+/// hangs.
+fn a_leaked_reader() {
+    let (runtime, count) = (runtime(BUDGET), Arc::new(Count::default()));
+    let caches = caches(&runtime, 2);
+    std::mem::forget(caches[0].pin());
+    let began = Instant::now();
+    let refused = (0..100_000_u64).find_map(|n| caches[1].insert(n, Value::new(SIZE, &count)).err());
+    let error = refused.expect("48 MiB are alive at most");
+    assert!(matches!(error.reason, Reason::HeldByReaders { .. }), "{error}");
+    assert!(began.elapsed() < Duration::from_secs(60));
+    assert_within(&count, &runtime, 2);
+    // Lookups and removals work; so does a load, whose value is not kept.
+    assert!(caches[1].get(&5_000).is_some() || !caches[1].is_empty());
+    assert_eq!(caches[1].get_or_insert_with(u64::MAX, || Value::new(7, &count)).0.len(), 7);
+    caches[1].clear();
+    assert!(caches[1].is_empty() && caches[1].collect() > Bytes::mib(16));
+    assert_within(&count, &runtime, 2);
+    // With the cache goes what it held back: no reader of it is left that could look.
+    drop(caches);
+    drop(error);
+    assert_eq!(count.live.load(Relaxed), 0);
+    assert_eq!(count.made.load(Relaxed), count.dropped.load(Relaxed));
+    assert_eq!(runtime.stats().retired, Bytes::ZERO);
+}
+
+#[test]
+fn readers_hold_back_a_bounded_part_of_all_caches() {
+    let parts: [(&str, fn()); 5] = [
+        ("one pin and sixteen caches", one_pin_and_sixteen_caches),
+        ("many small caches", many_small_caches_and_no_reader),
+        ("short readers", short_readers_beside_inserts),
+        ("an index", an_index_that_grows_and_shrinks_under_a_reader),
+        // The last: nothing is freed from then on.
+        ("a leaked reader", a_leaked_reader),
+    ];
+    for (name, part) in parts {
+        let began = Instant::now();
+        part();
+        println!("{name}: {:?}", began.elapsed());
+    }
+}
