@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Checks docs/HAZARDS.md against docs/API.txt and the sources. See the page for what a cell may say."""
+
+import pathlib
+import re
+import sys
+
+COLUMNS = 11
+CRATES = {
+    "lowwater-lru-core": "crates/lru-core",
+    "lowwater-shrinker": "crates/shrinker",
+    "lowwater-dcache-model": "crates/dcache-model",
+    "lowwater": ".",
+}
+ITEM = re.compile(r"(?:#\[[^\]]*\] )*pub (?:unsafe )?(?:struct|enum|union|trait|macro) ([\w:]+)")
+NAME = re.compile(r"`([^`]+)`")
+
+root = pathlib.Path(__file__).resolve().parents[2]
+faults = []
+
+
+def fault(line, text):
+    faults.append(f"docs/HAZARDS.md:{line}: {text}")
+
+
+def public_types():
+    """Of each crate, the names of its public structs, enums, traits and macros."""
+    types, crate = {}, None
+    for line in (root / "docs/API.txt").read_text().splitlines():
+        if line.startswith("# "):
+            crate = types.setdefault(line[2:].strip(), set())
+        elif found := ITEM.match(line):
+            crate.add(found.group(1).rstrip(":").rsplit("::", 1)[-1])
+    return types
+
+
+def sources(directory):
+    top = root / directory
+    return sorted(file for part in ("src", "tests") for file in (top / part).rglob("*.rs"))
+
+
+def documented(files, path):
+    """Is the last name of `path` an item with documentation, in a file that names all of the path?"""
+    *owners, name = path.split("::")
+    item = re.compile(rf"\s*(?:pub(?:\([^)]*\))? )?(?:unsafe |const |async )*(?:fn|struct|enum|trait|macro_rules!) {name}\b")
+    for text in files:
+        if not all(re.search(rf"\b{owner}\b", text) for owner in owners):
+            continue
+        lines = text.splitlines()
+        for at in (at for at, line in enumerate(lines) if item.match(line)):
+            while at > 0 and lines[at - 1].lstrip().startswith(("#[", "// ")):
+                at -= 1
+            if at > 0 and lines[at - 1].lstrip().startswith("///"):
+                return True
+    return False
+
+
+def check(cell, line, directory, texts):
+    """One cell. True if its test is still to be named."""
+    kind, _, rest = cell.partition(": ")
+    if kind == "no" and rest:
+        return False
+    if kind == "test" and re.fullmatch(r"\(see w-[a-z]+\)", rest):
+        return True
+    if kind == "test" and re.fullmatch(r"`\w+`(?:, `\w+`)*", rest):
+        for name in NAME.findall(rest):
+            if name not in functions:
+                fault(line, f"no test {name}")
+        return False
+    if kind == "doc" and (section := re.fullmatch(r'crate, "([^"]+)"', rest)):
+        heading = f"//! # {section.group(1)}"
+        if heading not in (root / directory / "src/lib.rs").read_text().splitlines():
+            fault(line, f"no section {heading!r} in {directory}/src/lib.rs")
+        return False
+    if kind == "doc" and (path := re.fullmatch(r"`([\w:]+)`", rest)):
+        if not documented(texts, path.group(1)):
+            fault(line, f"no documentation of {path.group(1)} in {directory}")
+        return False
+    fault(line, f"a cell says neither `no: ...`, `test: ...` nor `doc: ...`: {cell!r}")
+    return False
+
+
+functions = {
+    name
+    for directory in CRATES.values()
+    for file in sources(directory)
+    for name in re.findall(r"\bfn (\w+)", file.read_text())
+}
+types, crate, rows, waiting, cells = public_types(), None, {}, 0, 0
+for line, text in enumerate((root / "docs/HAZARDS.md").read_text().splitlines(), 1):
+    if text.startswith("## "):
+        crate = text[3:].strip()
+        texts = [file.read_text() for file in sources(CRATES[crate])] if crate in CRATES else []
+    if crate not in CRATES or not text.startswith("| `"):
+        continue
+    names, *row = [cell.strip() for cell in text.strip().strip("|").split("|")]
+    for name in NAME.findall(names):
+        if name not in types[crate]:
+            fault(line, f"docs/API.txt has no {name} in {crate}")
+        if rows.setdefault((crate, name), line) != line:
+            fault(line, f"{name} has a row already")
+    if len(row) != COLUMNS:
+        fault(line, f"{len(row)} cells, not {COLUMNS}")
+    cells += len(row)
+    waiting += sum(check(cell, line, CRATES[crate], texts) for cell in row)
+for crate, names in types.items():
+    for name in sorted(names):
+        if (crate, name) not in rows:
+            faults.append(f"docs/HAZARDS.md: no row for {crate}'s {name}")
+
+print(*faults, sep="\n", end="\n" if faults else "")
+print(f"{len(rows)} types, {cells} cells, of which {waiting} do not name their test yet")
+sys.exit(bool(faults))
