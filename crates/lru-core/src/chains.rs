@@ -177,9 +177,14 @@ unsafe impl<T: Chained> Send for Chains<T> {}
 unsafe impl<T: Chained> Sync for Chains<T> {}
 
 impl<T: Chained> Chains<T> {
-    /// A table of `buckets` chains, rounded up to a power of two; 1 at least. 8 bytes each.
+    /// A table of `buckets` chains, rounded up to a power of two; 1 at least. 8 bytes each. Where there is no memory for them, the
+    /// process ends.
+    ///
+    /// # Panics
+    ///
+    /// If there are no addresses for so many.
     pub fn new(buckets: usize) -> Self {
-        let buckets = buckets.max(1).next_power_of_two();
+        let buckets = buckets.max(1).checked_next_power_of_two().expect("there are no addresses for so many buckets");
         let heads: Vec<_> = core::iter::repeat_with(|| AtomicPtr::new(ptr::null_mut())).take(buckets).collect();
         let locks: Vec<_> =
             core::iter::repeat_with(|| CachePadded::new(RawLock::new())).take(buckets.min(STRIPES_MAX)).collect();
