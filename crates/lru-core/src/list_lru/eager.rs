@@ -14,7 +14,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ptr::{self, NonNull};
 
-/// LRU lists for all groups that could be. To be added as a hook to the tree of its groups, which tells it of their ends.
+/// LRU lists for all groups that could be. To be added as a hook to the tree of its groups, which tells it of their ends: groups of
+/// other trees have the same ids. Where there is no memory for a list, the process ends.
 ///
 /// ```
 /// use lowwater_lru_core::{linked, list_lru::Eager, Links, MemcgTree, NodeId};
@@ -73,7 +74,12 @@ impl<T: Linked> Eager<T> {
     /// # Errors
     ///
     /// [`AddError::Linked`].
+    ///
+    /// # Panics
+    ///
+    /// For a node that these lists were not made for.
     pub fn add(&self, item: T::Handle, memcg: &Memcg, node: NodeId) -> Result<(), AddError<T::Handle>> {
+        assert!(node.index() < self.nodes, "node {node} does not exist: there are {} nodes", self.nodes);
         let object = item.into_raw();
         // SAFETY: a handle gives a pointer to an object.
         let links = unsafe { T::links(object) };
@@ -107,11 +113,17 @@ impl<T: Linked> Eager<T> {
 
     /// See [`ListLru::count_node`](super::ListLru::count_node).
     pub fn count_node(&self, node: NodeId) -> u64 {
+        if node.index() >= self.nodes {
+            return 0;
+        }
         let lists = self.state.lock();
         lists.0.iter().skip(node.index()).step_by(self.nodes).map(|list| list.len() as u64).sum()
     }
 
     /// See [`ListLru::walk_one`](super::ListLru::walk_one); the removed come back at the end.
+    ///
+    /// `callback` runs under the lock of all lists: it must not use them, nor drop an item that does. If it panics, what it removed is
+    /// dropped, and all else stays.
     pub fn walk_one(
         &self,
         memcg: &Memcg,
@@ -119,23 +131,20 @@ impl<T: Linked> Eager<T> {
         nr_to_walk: &mut u64,
         mut callback: impl FnMut(&T) -> Turn,
     ) -> Vec<T::Handle> {
-        let mut lists = self.state.lock();
+        // Dropped after the lock, also when the callback panics.
         let mut removed = Vec::new();
+        let mut lists = self.state.lock();
         let Some(list) = lists.of(memcg, node, self.nodes).filter(|_| memcg.is_online()) else { return removed };
-        let (mut kept, mut rotated) = (VecDeque::new(), VecDeque::new());
+        let mut walk = Walk { list, at: None, kept: VecDeque::new(), rotated: VecDeque::new() };
         while *nr_to_walk > 0 {
-            let Some(item) = list.pop_front() else { break };
+            let Some(item) = walk.next() else { break };
             *nr_to_walk -= 1;
-            // SAFETY: the list owns it, and it is removed by us alone.
-            match callback(unsafe { item.0.as_ref() }) {
-                Turn::Remove => removed.push(item.into_handle()),
-                Turn::Rotate => rotated.push_back(item),
-                Turn::Skip => kept.push_back(item),
+            match callback(item) {
+                Turn::Remove => removed.extend(walk.at.take().map(Item::into_handle)),
+                Turn::Rotate => walk.rotated.extend(walk.at.take()),
+                Turn::Skip => walk.kept.extend(walk.at.take()),
             }
         }
-        kept.append(list);
-        kept.append(&mut rotated);
-        *list = kept;
         removed
     }
 
@@ -143,6 +152,34 @@ impl<T: Linked> Eager<T> {
     pub fn footprint(&self) -> Bytes {
         let lists = self.state.lock();
         Bytes::new((size_of::<Self>() + lists.0.capacity() * size_of::<VecDeque<Item<T>>>()) as u64)
+    }
+}
+
+/// A list that is walked. When this is dropped, all is on it again.
+struct Walk<'l, T: Linked> {
+    /// What was not shown yet.
+    list: &'l mut VecDeque<Item<T>>,
+    /// What is shown.
+    at: Option<Item<T>>,
+    kept: VecDeque<Item<T>>,
+    rotated: VecDeque<Item<T>>,
+}
+
+impl<T: Linked> Walk<'_, T> {
+    fn next(&mut self) -> Option<&T> {
+        self.at = self.list.pop_front();
+        // SAFETY: the list owned it, and now this does, for as long as it is borrowed.
+        self.at.as_ref().map(|item| unsafe { item.0.as_ref() })
+    }
+}
+
+impl<T: Linked> Drop for Walk<'_, T> {
+    fn drop(&mut self) {
+        // One for which there was no answer.
+        self.kept.extend(self.at.take());
+        self.kept.append(self.list);
+        self.kept.append(&mut self.rotated);
+        *self.list = core::mem::take(&mut self.kept);
     }
 }
 
@@ -183,7 +220,8 @@ impl<T: Linked> Lists<T> {
     }
 
     fn of(&mut self, memcg: &Memcg, node: NodeId, nodes: usize) -> Option<&mut VecDeque<Item<T>>> {
-        self.0.get_mut(memcg.id().index() * nodes + node.index())
+        // A node beyond the last would be the next group's first.
+        self.0.get_mut(memcg.id().index() * nodes + node.index()).filter(|_| node.index() < nodes)
     }
 }
 
