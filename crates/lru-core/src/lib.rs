@@ -56,6 +56,14 @@
 //! Without `std` the crate needs `core`, `alloc` and atomic pointers: locks spin, and memory that leaves a list is freed by the last
 //! reader. Where 64-bit atomics are missing, portable-atomic stands in. `--cfg lowwater_loom` builds it on loom; it is not meant for programs.
 //!
+//! # Fork
+//!
+//! The child of a `fork` has one thread. A lock that another thread held is never given back there, and what it guards may be in the
+//! middle of a change. So the child of a process with several threads must neither use nor drop anything of this crate: it calls `exec`,
+//! or ends by `_exit`.
+//!
+//! # Safety
+//!
 //! Unsafe code stands here and nowhere else in the project: each block is one operation, with the reason why it is sound.
 
 #![no_std]

@@ -137,7 +137,7 @@ impl<T> Slim<T> {
 }
 
 impl<T> Clone for Slim<T> {
-    /// Copies own bytes, which takes memory; shares what is shared.
+    /// Copies own bytes, which takes memory (without any the process ends); shares what is shared.
     fn clone(&self) -> Self {
         match self.get() {
             Kept::Own(bytes) => Self::new(Box::into_raw(Box::<[u8]>::from(bytes)).cast(), self.len, self.note),

@@ -33,6 +33,10 @@ use crate::sync::Arc;
 use crate::unit::NodeId;
 
 /// The NUMA nodes of a machine, real or not. They do not change while it exists.
+///
+/// Asked by any thread, also by those that hold locks of the library: no method may panic, wait, or use what asks it. What a
+/// topology that answers otherwise leads to is memory on the wrong node, counts that lack a node, or an error where the number of nodes
+/// is compared; nothing that is not safe.
 pub trait Topology: Send + Sync {
     /// Number of nodes, at least 1. Every [`NodeId`] of this topology has a lower index.
     #[doc(alias = "nr_node_ids")]

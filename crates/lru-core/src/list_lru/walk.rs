@@ -48,7 +48,8 @@ use core::ptr::NonNull;
 /// Ties a value to one call of the callback: neither shorter nor longer will do.
 type Call<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 
-/// An item under its list's lock: the right, and the duty, to say what becomes of it.
+/// An item under its list's lock: the right, and the duty, to say what becomes of it. Leaked, it keeps that lock, as any lock's guard does:
+/// who comes to the list after that waits for ever.
 #[must_use = "the walk needs a verdict"]
 pub struct Isolate<'a, T: Linked> {
     list: Locked<'a>,

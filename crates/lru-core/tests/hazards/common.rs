@@ -1,0 +1,82 @@
+//! Deadlines, threads that end, and processes of a test's own.
+
+use std::cell::RefCell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// Longer than any machine takes, unless something does not happen at all.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs `f` on a thread of its own; fails if it does not end.
+pub fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (tell, told) = mpsc::channel();
+    let thread = std::thread::spawn(move || tell.send(f()));
+    match told.recv_timeout(PATIENCE) {
+        Ok(result) => {
+            assert!(thread.join().is_ok(), "{what}: a destructor panicked");
+            result
+        }
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: it does not end"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
+            Ok(_) => panic!("{what}: nothing came back"),
+            Err(panic) => std::panic::resume_unwind(panic),
+        },
+    }
+}
+
+/// What is to be done in the last destructor of a thread's locals.
+#[derive(Default)]
+struct Late(RefCell<Vec<Box<dyn FnOnce()>>>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(|f| f());
+    }
+}
+
+std::thread_local! { static LATE: Late = Late::default(); }
+
+/// Calls `begin` on a new thread, and what it returns in a destructor of a thread-local that runs after the library's: destructors run in
+/// the reverse order in which their locals were first used.
+pub fn at_the_end_of_a_thread(what: &str, begin: impl FnOnce() -> Box<dyn FnOnce()> + Send + 'static) {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        LATE.with(|_| ());
+        let end = begin();
+        let end = move || {
+            // A panic in a destructor of a thread-local would end the process.
+            let ended = catch_unwind(AssertUnwindSafe(end)).is_ok();
+            tell.send(ended).expect("the test waits");
+        };
+        LATE.with(|late| late.0.borrow_mut().push(Box::new(end)));
+    });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(true), "{what}, at the end of a thread");
+}
+
+/// Runs the test `name` in a process of its own, where it calls `f`.
+pub fn in_a_process(name: &str, f: impl FnOnce()) {
+    const CHILD: &str = "LOWWATER_HAZARD";
+    if std::env::var_os(CHILD).is_some() {
+        return f();
+    }
+    let program = std::env::current_exe().expect("the test's own program");
+    let mut child = Command::new(program)
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env(CHILD, name)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a process");
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("its status") {
+            return assert!(status.success(), "{name}: {status}");
+        }
+        if start.elapsed() > PATIENCE {
+            child.kill().expect("it runs");
+            panic!("{name}: it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

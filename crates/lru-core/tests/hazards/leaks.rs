@@ -1,0 +1,188 @@
+//! What is leaked costs its memory, and stops nobody.
+
+use crate::common::within;
+use lowwater_lru_core::chains::{Chains, Link, Reader};
+use lowwater_lru_core::list_lru::Eager;
+use lowwater_lru_core::slab::{Slab, SlotState};
+use lowwater_lru_core::slim::Slim;
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::{
+    chained, linked, pin, slotted, Bytes, Index, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, OfflineHook,
+    RcuCell, SlotLinks, Words,
+};
+use std::mem::forget;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::Arc;
+
+const N0: NodeId = NodeId::ZERO;
+
+pub struct Item(pub Links, pub u64);
+linked!(impl[] for Item { 0, handle: Arc<Item> });
+
+pub fn item(n: u64) -> Arc<Item> {
+    Arc::new(Item(Links::new(), n))
+}
+
+pub struct Name {
+    link: Link<Name>,
+}
+chained!(impl[] for Name { link });
+
+pub fn name() -> Arc<Name> {
+    Arc::new(Name { link: Link::new() })
+}
+
+pub struct Entry(SlotLinks, SlotState, pub u64);
+slotted!(impl[] for Entry { 0, 1, weight: |entry| size_of_val(entry) as u64 });
+
+pub fn entry(n: u64) -> Entry {
+    Entry(SlotLinks::new(), SlotState::new(0), n)
+}
+
+/// Puts an object in. Was there one of its number?
+pub fn put(index: &Index<Entry>, n: u64) -> bool {
+    let slot = index.slab().alloc(entry(n), N0).ok().expect("memory");
+    let guard = pin();
+    let put = index.put(
+        slot,
+        n,
+        &guard,
+        |there, new| there.2 == new.2,
+        &|entry: &Entry| entry.2,
+        |slot, _| {
+            drop(slot);
+            Ok(())
+        },
+    );
+    put.ok().expect("memory").0.is_some()
+}
+
+pub struct Hook;
+
+impl OfflineHook for Hook {
+    fn offline(&self, _: &Memcg, _: &Memcg) {}
+}
+
+#[test]
+fn what_is_leaked_costs_its_memory_and_nothing_else() {
+    within("use beside leaks", || {
+        let tree = MemcgTree::new(2);
+        let group = tree.root().create("leaked").unwrap();
+        for round in 0..3 {
+            // Handles, and errors with handles inside.
+            forget(group.clone());
+            group.set_high(Bytes::ZERO);
+            group.set_max(Bytes::MAX);
+            forget(group.try_charge(Bytes::new(1)).unwrap());
+            group.set_max(Bytes::new(2));
+            forget(group.try_charge(Bytes::mib(1)).unwrap_err());
+            forget(Arc::new(Hook));
+            let other = MemcgTree::new(2);
+            other.add_hook(Arc::new(Hook));
+            forget(other.root().create("child").unwrap());
+            forget(other);
+
+            // What is read without a lock.
+            let cell = RcuCell::new();
+            assert!(cell.replace(None, vec![round; 100], &pin()));
+            assert!(cell.replace(cell.load(&pin()), vec![round; 100], &pin()));
+            forget(cell);
+            let (index, table, slab) = (Index::<Entry>::new(), Chains::<Name>::new(4), Slab::<Entry>::new());
+            assert!(!put(&index, 1) && put(&index, 1));
+            let kept = name();
+            assert!(table.insert(1, kept.clone()).is_ok() && table.insert(2, name()).is_ok());
+            let reader = Reader::enter();
+            forget(table.find(1, &reader, |_| true).unwrap());
+            forget(table.chain(1, &reader));
+            drop(reader);
+            assert!(table.remove(1, &kept));
+            forget(slab.alloc(entry(1), N0).ok().expect("memory"));
+            drop(slab);
+            forget(index.slab().alloc(entry(2), N0));
+            forget((index, table));
+
+            // Lists, with what is on them.
+            let lists = ListLru::<Item>::new();
+            for n in 0..10 {
+                lists.add(item(n), &group, N0).unwrap();
+            }
+            let mut some = Isolated::new();
+            lists.walk_one(&group, N0, &mut 5, |it| it.isolate(&mut some));
+            assert_eq!((some.len(), lists.count_one(&group, N0)), (5, 5));
+            let twice = item(10);
+            lists.add(twice.clone(), &group, N0).unwrap();
+            forget(lists.add(twice, &group, N0).unwrap_err());
+            forget((some, lists));
+            let eager = Eager::<Item>::new(1);
+            eager.add(item(0), &group, N0).unwrap();
+            forget(eager);
+
+            // Memory.
+            forget((Words::try_new(100_000), Fixed::new(3), Slim::share(Arc::new(1_u64), 2)));
+            forget(Slim::<u64>::own(Box::from(*b"bytes"), 1));
+        }
+        // Everybody else goes on: a handle that is leaked keeps its group and its id.
+        let lists = ListLru::<Item>::new();
+        lists.add(item(1), &group, N0).unwrap();
+        group.offline().unwrap();
+        assert_eq!(lists.count_one(tree.root(), N0), 1);
+        let (id, again) = (group.id(), tree.root().create("leaked").unwrap());
+        drop(group);
+        assert_ne!(again.id(), id);
+        assert_eq!(tree.get(id).as_ref(), Some(tree.root()), "it is dying, and stands for its parent");
+    });
+}
+
+#[test]
+fn a_walk_of_groups_that_is_leaked_keeps_its_group_and_no_other() {
+    within("ending groups", || {
+        let tree = MemcgTree::new(0);
+        let top = tree.root().create("top").unwrap();
+        let children: Vec<_> = (0..4).map(|n| top.create(&n.to_string()).unwrap()).collect();
+        let ids: Vec<_> = children.iter().map(Memcg::id).collect();
+        for steps in 0..5 {
+            let mut walk = top.descendants();
+            assert_eq!(walk.by_ref().take(steps).count(), steps);
+            forget(walk);
+        }
+        for child in children {
+            child.offline().unwrap();
+        }
+        assert!(top.children().is_empty());
+        assert_eq!(top.descendants().count(), 1);
+        let new = top.create("new").unwrap();
+        assert_eq!(top.descendants().last(), Some(new.clone()));
+        // Walks that stood on the first three have leaked a handle on each.
+        assert_eq!(ids.iter().filter(|id| tree.get(**id).is_some_and(|group| group != new)).count(), 3);
+        new.offline().unwrap();
+        top.offline().unwrap();
+        assert_eq!((tree.len(), tree.root().descendants().count()), (1, 1));
+    });
+}
+
+#[test]
+fn a_walk_whose_unlocked_is_leaked_leaves_no_mark() {
+    within("walks", || {
+        let tree = MemcgTree::new(0);
+        let lists = ListLru::<Item>::new();
+        for n in 0..4 {
+            lists.add(item(n), tree.root(), N0).unwrap();
+        }
+        for _ in 0..3 {
+            let walk = || {
+                lists.walk_one(tree.root(), N0, &mut 4, |it| {
+                    forget(it.unlock());
+                    panic!("nothing is said of the item");
+                })
+            };
+            assert!(catch_unwind(AssertUnwindSafe(walk)).is_err());
+            lists.assert_valid();
+        }
+        let mut seen = Vec::new();
+        lists.walk_one(tree.root(), N0, &mut 9, |it| {
+            seen.push(it.item().1);
+            it.skip()
+        });
+        assert_eq!(seen, [0, 1, 2, 3]);
+    });
+}
