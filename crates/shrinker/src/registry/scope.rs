@@ -55,7 +55,7 @@ impl Scopes {
 }
 
 /// While this lives, the thread that made it does not reclaim: calls of the registry that would run callbacks return at once
-/// with nothing done. Scopes nest. From [`Registry::no_reclaim_scope`](crate::Registry::no_reclaim_scope).
+/// with nothing done. Scopes nest, and end in any order; one that is leaked lasts as long as its thread. From [`Registry::no_reclaim_scope`](crate::Registry::no_reclaim_scope).
 ///
 /// Without `std` threads cannot be told apart and the scope does nothing; an embedder passes [`Reclaim`](crate::Reclaim)
 /// flags. One that is leaked stays: its thread, and a later one that has its thread-local memory,
