@@ -170,8 +170,8 @@ impl Map {
     /// When the bit is set already: one read lock, one fence, no store.
     #[doc(alias = "set_shrinker_bit")]
     pub(crate) fn set(&self, memcg: &Memcg, node: NodeId, key: Key) {
-        // As `node` does, so that the index has the node under which the bit is.
-        let node = NodeId::new(node.index().min(self.nodes.len() - 1) as u16);
+        // INVARIANT 4: the index has the node that `node` stands for.
+        let node = NodeId::new(self.at(node) as u16);
         let mut tried = self.try_set(memcg, node, key);
         let mut above;
         let mut at = memcg;
@@ -498,8 +498,12 @@ impl Map {
     }
 
     fn node(&self, node: NodeId) -> &NodeMap {
-        // A node beyond the last is a mistake in the caller's topology.
-        &self.nodes[node.index().min(self.nodes.len() - 1)]
+        &self.nodes[self.at(node)]
+    }
+
+    /// A node beyond the last is a mistake in the caller's topology, and stands for the last.
+    fn at(&self, node: NodeId) -> usize {
+        node.index().min(self.nodes.len() - 1)
     }
 
     pub(crate) fn summary(&self, node: NodeId) -> impl DerefMut<Target = Summary> + '_ {
