@@ -158,8 +158,8 @@ struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     group: Memcg,
     /// Of entries that name no other.
     lifetime: Lifetime,
-    /// Then nobody needs to be asked which.
-    one_node: bool,
+    /// The last of the registry's nodes. If that is the first, nobody needs to be asked which.
+    last_node: NodeId,
     weigher: Weigher<K, V>,
     runtime: Runtime,
 }
@@ -438,7 +438,7 @@ where
             return 0;
         }
         let queues = &self.inner.core.queues;
-        (0..self.inner.runtime.topology().nodes()).map(|node| queues.count(group, NodeId::new(node as u16))).sum()
+        (0..self.inner.runtime.registry().nodes()).map(|node| queues.count(group, NodeId::new(node as u16))).sum()
     }
 
     /// The group to which entries belong that name no other. Its [`usage`](Memcg::usage) tells the bytes.

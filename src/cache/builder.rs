@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::{Bytes, Index, Memcg};
+use lowwater_lru_core::{Bytes, Index, Memcg, NodeId};
 
 use super::error::BuildError;
 use super::keep::Rounds;
@@ -252,7 +252,7 @@ where
             flights: Flights::default(),
             group,
             lifetime,
-            one_node: choices.runtime.topology().nodes() == 1,
+            last_node: NodeId::new(choices.runtime.registry().nodes() as u16 - 1),
             weigher,
             runtime: choices.runtime,
         };

@@ -433,12 +433,12 @@ where
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
-    /// Where this thread's entries go.
+    /// Where this thread's entries go: never a node that nobody reclaims from, whatever the topology says.
     fn node(&self) -> NodeId {
-        if self.one_node {
+        if self.last_node == NodeId::ZERO {
             NodeId::ZERO
         } else {
-            self.runtime.topology().current()
+            self.runtime.topology().current().min(self.last_node)
         }
     }
 }

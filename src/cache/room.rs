@@ -252,7 +252,7 @@ where
     /// So what one node has goes when others need it: a limit is for all nodes together, and who runs on one that came late has no other memory
     /// than what was given to the first.
     fn held(&self, memcg: &Memcg, want: &Want<'_>) -> (u64, NodeId) {
-        let nodes = want.runtime.topology().nodes();
+        let nodes = want.runtime.registry().nodes();
         if nodes == 1 {
             return (self.queues.count(memcg, NodeId::ZERO), NodeId::ZERO);
         }

@@ -142,7 +142,9 @@ impl Registry {
     }
 
     fn try_make(tree: &MemcgTree, config: RegistryConfig) -> Option<Self> {
-        let map = TryArc::try_new(Map::try_new(config.topology.nodes())?)?;
+        // What a topology says that lies: no less than there can be, and no more than ids can tell apart.
+        let nodes = config.topology.nodes().clamp(1, usize::from(u16::MAX) + 1);
+        let map = TryArc::try_new(Map::try_new(nodes)?)?;
         let scopes = Scopes::try_new()?;
         map.belong_to(tree.root());
         let hook = tree.try_add_boxed_hook(try_box(Hook(map.clone()))?).ok()?;

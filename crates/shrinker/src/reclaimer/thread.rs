@@ -96,24 +96,31 @@ impl Reclaimer {
     ///
     /// [`StartError::Thread`] if the system gives no thread; [`StartError::Nodes`] if `topology` is not the registry's. That a
     /// thread cannot be pinned (the processors may be taken from us) is no error; [`NodeStats::pinned`] tells.
+    ///
+    /// # Panics
+    ///
+    /// If `topology` does.
     pub fn start(registry: &Registry, topology: Arc<dyn Topology>, watermarks: Watermarks) -> Result<Self, StartError> {
-        if topology.nodes() != registry.nodes() {
-            return Err(StartError::Nodes { topology: topology.nodes(), registry: registry.nodes() });
+        let nodes = registry.nodes();
+        match topology.nodes() {
+            theirs if theirs != nodes => return Err(StartError::Nodes { topology: theirs, registry: nodes }),
+            _ => {}
         }
         // Threads that have started are stopped by the drop of this if a later one does not.
         let mut reclaimer = Self { nodes: Vec::new(), registry: registry.clone(), watermarks };
-        for n in 0..topology.nodes() {
+        for n in 0..nodes {
             let shared = Arc::new(Shared::new(NodeId::new(n as u16)));
             let node = shared.node;
-            let (theirs, registry, topology) = (Arc::clone(&shared), registry.clone(), Arc::clone(&topology));
+            let (theirs, registry) = (Arc::clone(&shared), registry.clone());
+            // Asked here, so that a topology that panics meets its caller.
+            let cpus = Vec::from(topology.cpus_of(node));
             let main = move || {
                 // What runs here is waited for by the drop of the reclaimer, so nothing here waits for others' callbacks.
                 let _scope = CallbackScope::enter();
-                // A topology may be user code, its `Drop` as well.
-                let pinned = caught(|| pin(topology.cpus_of(theirs.node)));
+                let pinned = pin(&cpus);
                 // Relaxed: a number to look at.
-                theirs.pinned.store(pinned.unwrap_or(false), Ordering::Relaxed);
-                let _panicked = caught(|| drop(topology));
+                theirs.pinned.store(pinned, Ordering::Relaxed);
+                drop(cpus);
                 theirs.run(&registry, &watermarks);
                 // The last handle drops the policy, the clock and the topology, which may be user code.
                 let _panicked = caught(|| drop(registry));
