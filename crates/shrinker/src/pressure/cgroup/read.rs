@@ -121,7 +121,7 @@ impl Cgroup {
 
     /// Where its files are.
     pub fn directory(&self) -> &Path {
-        Path::new(self.place.directory())
+        path(self.place.directory())
     }
 
     /// Is it the topmost group that can be seen?
@@ -154,7 +154,7 @@ impl Cgroup {
         for directory in self.place.upwards() {
             let mut least = Limit { bytes: Bytes::MAX, file: None };
             for name in names {
-                let file = Path::new(directory).join(name);
+                let file = path(directory).join(name);
                 let Some(text) = optional(&file)? else { continue };
                 let bytes = parse_limit_of(name, &text).map_err(|source| malformed(&file, source))?;
                 if bytes < least.bytes {
@@ -214,6 +214,11 @@ impl Cgroup {
     pub fn pressure_file(&self) -> PathBuf {
         self.directory().join("memory.pressure")
     }
+}
+
+/// A [`Place`]'s directory, which has no slash at its end.
+fn path(directory: &str) -> &Path {
+    Path::new(if directory.is_empty() { "/" } else { directory })
 }
 
 /// Reads a file that need not be there.
