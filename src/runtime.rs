@@ -303,7 +303,8 @@ impl Runtime {
             }
             self.inner.reclaimer.wake(memcg, Reason::Limit);
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.inner.direct_time_max);
-            let fits = || memcg.usage().saturating_add(bytes) <= max;
+            // What is more than can be counted does not fit, also where there is no limit.
+            let fits = || memcg.usage().get().checked_add(bytes.get()).is_some_and(|sum| sum <= max.get());
             let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &fits);
             // Objects that were looked at, and not freed, were given a second chance: the next round may find them without.
             let hopeless =

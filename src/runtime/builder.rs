@@ -17,6 +17,8 @@ use super::{Inner, Runtime};
 
 /// How long one charge reclaims for itself, where nothing else is said: what Redis allows itself.
 const DIRECT_TIME_MAX: Duration = Duration::from_micros(500);
+/// As good as for ever: a deadline so far off can still be told.
+const DIRECT_TIME_MOST: Duration = Duration::from_secs(1 << 31);
 
 /// The choices of a [`Runtime`].
 #[derive(Clone, Default)]
@@ -187,7 +189,7 @@ impl RuntimeBuilder {
             return Err(BuildError::NoBudget);
         }
         let topology = self.topology.unwrap_or_else(topology::detect);
-        let direct_time_max = self.direct_time_max.unwrap_or(DIRECT_TIME_MAX);
+        let direct_time_max = self.direct_time_max.unwrap_or(DIRECT_TIME_MAX).min(DIRECT_TIME_MOST);
         let watermarks = self.watermarks.unwrap_or_default();
 
         let tree = MemcgTree::default();
@@ -198,7 +200,7 @@ impl RuntimeBuilder {
         let reclaimer = Arc::new(Reclaimer::start(&registry, Arc::clone(&topology), watermarks)?);
         let monitor = |config| Monitor::start(tree.root(), budget, Arc::clone(&reclaimer), config);
         let pressure = self.monitor.map(monitor).transpose()?;
-        let keeper = Keeper::start(topology.nodes()).map_err(BuildError::Keeper)?;
+        let keeper = Keeper::start(registry.nodes()).map_err(BuildError::Keeper)?;
         tree.add_hook(keeper.hook());
         let retired = Arc::new(Retired::new(tree.root().clone()));
         let groups = DashMap::new();
