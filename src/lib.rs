@@ -42,6 +42,12 @@
 //! | `hwloc` | the machine's topology from the C library of that name |
 //! | `metrics` | [`Registry`] and [`Cache`] say their counts to the `metrics` facade |
 //! | `tracing` | events of reclaim for `tracing` |
+//!
+//! # Fork
+//!
+//! The child of a `fork` has none of a runtime's threads, and locks that other threads held are never given back there. So it must neither use
+//! nor drop anything of a [`Runtime`] (the drop of the last handle waits for the threads): it calls `exec`, or ends by `_exit`. A server that
+//! forks its workers makes the runtime in each of them.
 
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,15 @@
 //! 4. An id is reused clean: no bit and no debt of its last owner.
 //! 5. Unregistering waits for callbacks in flight, not for a grace period; inside a callback it does not wait.
 //!
-//! The modules, in the order in which pressure meets them:
+//! # Fork
+//!
+//! The child of a `fork` has none of the threads of a [`Reclaimer`] or a pressure monitor, and locks that other threads held are never given
+//! back there. So it must neither use nor drop anything of this crate (the drop of a `Reclaimer` waits for its threads): it calls `exec`, or
+//! ends by `_exit`.
+//!
+//! # Modules
+//!
+//! In the order in which pressure meets them:
 
 #![no_std]
 #![forbid(unsafe_code)]

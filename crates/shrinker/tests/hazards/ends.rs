@@ -1,0 +1,184 @@
+//! Numbers at their ends, and parts that are not there.
+
+use crate::common::{one_shelf, shelf_on, Shelf};
+use crate::hazard::within;
+use crate::{reclaimer, tree_and_registry};
+use lowwater_lru_core::{Bytes, MemcgId, MemcgTree, NodeId};
+use lowwater_shrinker::pressure::{CgroupLimit, Level, Monitor, MonitorConfig, PressureConfig, Target};
+use lowwater_shrinker::{
+    Caches, Count, Job, Reclaim, Registry, RegistryConfig, Scan, ScanError, ScanRequest, Select, Step, Work,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+const N0: NodeId = NodeId::ZERO;
+
+#[test]
+fn a_shrinker_at_the_ends_of_its_numbers_ends() {
+    within("shrinkers", || {
+        let ends = [0, 1, u64::MAX];
+        for (n, batch) in ends.into_iter().enumerate() {
+            for said in ends {
+                for scanned in ends {
+                    let tree = MemcgTree::new(0);
+                    // Of a scan that says nothing was looked at, a million batches of one would follow.
+                    let config = RegistryConfig::new(1).direct_scan_max(1000).direct_time_max_ns(said);
+                    let registry = Registry::with_config(&tree, config);
+                    let shelf = Arc::new(Shelf::new());
+                    let builder = registry.builder("").batch(batch.max(1000)).seeks([0, 1, u32::MAX][n]);
+                    let registration = shelf.register(builder.alloc().unwrap());
+                    shelf.add(tree.root(), N0, 1);
+                    let freed = move |sc: &mut lowwater_shrinker::ShrinkControl<'_>| {
+                        sc.set_nr_scanned(scanned);
+                        Some(Scan::Freed(scanned))
+                    };
+                    assert!(shelf.scan.set(Box::new(freed)).is_ok());
+                    assert!(shelf.count.set(Box::new(move |_| Some(Count::Objects(said)))).is_ok());
+                    for priority in [0, 12, 63, 64, 255] {
+                        let mut work = Work::objects(10_000);
+                        registry.shrink(tree.root(), N0, priority, Reclaim::FOREGROUND, &mut work);
+                        registry.shrink(tree.root(), N0, priority, Reclaim::KSWAPD, &mut work);
+                    }
+                    registry.direct_reclaim(tree.root(), Reclaim::FOREGROUND, &|| false);
+                    let _ = (registry.survey(), registry.owed(tree.root(), N0, registration.id()));
+                    for command in ["0 0 18446744073709551615", "0 0 0", "0 0 1"] {
+                        registry.debugfs_scan(registration.id(), command).unwrap();
+                    }
+                    registration.unregister().unwrap();
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn flags_and_ids_that_nobody_knows_mean_nothing() {
+    within("flags", || {
+        let (tree, registry, shelf, registration) = one_shelf();
+        shelf.add(tree.root(), N0, 100);
+        // Of another registry, which has more.
+        let (_other_tree, other) = tree_and_registry();
+        let first = other.builder("0").alloc().unwrap();
+        let stranger = other.builder("1").alloc().unwrap();
+        let id = stranger.id();
+        assert!(registry.debugfs_count(id).is_none());
+        assert_eq!(registry.debugfs_scan(id, "0 0 1"), Err(ScanError::NoShrinker));
+        assert_eq!(registry.owed(tree.root(), N0, id), 0);
+        assert_eq!(registry.drop_selected(&Select::all().shrinker(id)), 0);
+        drop((first, stranger));
+
+        assert_eq!(registry.drop_selected(&Select::all().caches(Caches::empty())), 0);
+        assert_eq!(registry.drop_selected(&Select::all().caches(Caches::from_bits_retain(0xf0))), 0);
+        let odd = Reclaim::from_bits_retain(0xff);
+        shelf.add(tree.root(), N0, 1000);
+        assert!(registry.shrink(tree.root(), N0, 0, odd, &mut Work::objects(10)).freed > 0);
+        assert!(registry.direct_reclaim(tree.root(), Reclaim::empty(), &|| false).freed > 0);
+        assert!(registry.drop_selected(&Select::all().caches(Caches::from_bits_retain(0xff))) > 0);
+        assert_eq!(registration.id().get(), 0);
+        // A group by a number that no group has.
+        let request = ScanRequest { memcg: MemcgId::new(u32::MAX), node: u16::MAX, objects: u64::MAX };
+        assert_eq!(ScanRequest::parse("99999999999 99999999 18446744073709551615"), Ok(request));
+        assert_eq!(registry.debugfs_scan(registration.id(), "99999999999 0 1"), Err(ScanError::NoGroup(request.memcg)));
+    });
+}
+
+#[test]
+fn a_part_that_is_not_there_is_empty() {
+    within("parts", || {
+        let (tree, registry, shelf, registration) = shelf_on(2, Shelf::new());
+        let beyond = NodeId::new(u16::MAX);
+        // Told of a node that is not there, by a list or a topology that lies.
+        shelf.add(tree.root(), beyond, 7);
+        shelf.add(tree.root(), N0, 100);
+        assert_eq!(registry.debugfs_count(registration.id()).unwrap(), "0 100 0\n");
+        let _ = (registry.snapshot(), registry.survey(), registry.footprint());
+        for node in [NodeId::new(2), beyond] {
+            let mut work = Work::unlimited();
+            registry.shrink(tree.root(), node, 0, Reclaim::KSWAPD, &mut work);
+            registry.every().shrink(tree.root(), node, 0, Reclaim::KSWAPD, &mut work);
+            registry.drop_selected(&Select::all().node(node));
+            registry.reclaim_selected(&Select::all().node(node), Bytes::MAX);
+            registry.pay_debts(tree.root(), node, &mut work);
+            assert_eq!(registry.owed(tree.root(), node, registration.id()), 0);
+            let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+            while matches!(job.step(&registry, node, 10), Step::Again | Step::BackOff) {}
+        }
+        let gone = tree.root().create("gone").unwrap();
+        gone.offline().unwrap();
+        let mut work = Work::objects(0);
+        assert_eq!(registry.shrink(&gone, N0, 0, Reclaim::KSWAPD, &mut work).callbacks, 0);
+        assert_eq!(registry.every().shrink(&gone, N0, 0, Reclaim::KSWAPD, &mut work).callbacks, 0);
+        registry.drop_caches();
+        assert_eq!(shelf.len(tree.root(), N0), 0);
+        registration.unregister().unwrap();
+        assert!(registry.snapshot().pairs.is_empty(), "nothing is left of the node that is not there");
+    });
+}
+
+fn configs() -> Vec<PressureConfig> {
+    let mut configs = Vec::new();
+    for percent in [0, 100, 255] {
+        for floor in [None, Some(Bytes::ZERO), Some(Bytes::MAX)] {
+            for time in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+                configs.push(PressureConfig {
+                    low_percent: percent,
+                    medium_percent: percent,
+                    critical_percent: percent,
+                    floor,
+                    settle: time,
+                    quiet: time,
+                    step_time: time,
+                });
+            }
+        }
+    }
+    configs
+}
+
+#[test]
+fn a_target_at_the_end_of_time_ends() {
+    within("targets", || {
+        let ends = [Bytes::ZERO, Bytes::new(1), Bytes::mib(1), Bytes::new(u64::MAX - 1), Bytes::MAX];
+        for config in configs() {
+            for budget in ends {
+                for usage in ends {
+                    let mut target = Target::new(config, budget);
+                    for now in [u64::MAX, 0, u64::MAX - 1, 1, u64::MAX] {
+                        for level in [Level::Calm, Level::Low, Level::Medium, Level::Critical] {
+                            target.raise(now, level, usage);
+                            target.raise_to(now, level, usage, Bytes::ZERO);
+                            assert!(target.ceiling() <= budget);
+                            target.tick(now);
+                            assert!(target.due().is_none_or(|due| due >= now || target.ceiling() < budget));
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_monitor_at_the_ends_of_its_config_keeps_the_limit_in_bounds() {
+    within("monitors", || {
+        let (tree, registry) = tree_and_registry();
+        let threads = reclaimer(&registry);
+        let _ = tree.root().try_charge(Bytes::mib(1)).unwrap();
+        for (n, pressure) in configs().into_iter().enumerate() {
+            let budget = [Bytes::ZERO, Bytes::mib(2), Bytes::MAX][n % 3];
+            let cgroup = (n % 2 == 0).then(|| CgroupLimit::own().margin(Bytes::MAX));
+            let config = MonitorConfig { pressure, cgroup, ..MonitorConfig::default() };
+            let monitor = Monitor::start(tree.root(), budget, threads.clone(), config).unwrap();
+            for level in [Level::Critical, Level::Calm, Level::Low] {
+                monitor.raise(level);
+                monitor.freed(Bytes::MAX);
+                assert!(monitor.stats().ceiling <= budget);
+                // What is above comes down, and is not let rise meanwhile.
+                assert!(tree.root().max() <= budget.max(tree.root().usage()));
+            }
+            monitor.set_budget(Bytes::MAX);
+            monitor.set_budget(Bytes::ZERO);
+            assert_eq!(monitor.budget(), Bytes::ZERO);
+        }
+    });
+}

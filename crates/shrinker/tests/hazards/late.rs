@@ -1,0 +1,54 @@
+//! Handles that are dropped, and used, when a thread's locals are gone.
+
+use crate::common::{one_shelf, Shelf};
+use crate::hazard::at_the_end_of_a_thread;
+use crate::{reclaimer, tree_and_registry};
+use lowwater_lru_core::{Bytes, NodeId};
+use lowwater_shrinker::pressure::{Level, Monitor, MonitorConfig, Reason, Trim};
+use lowwater_shrinker::{Job, RegistryConfig, Step};
+use std::sync::Arc;
+
+const N0: NodeId = NodeId::ZERO;
+
+#[test]
+fn a_registry_ends_late_in_a_threads_life() {
+    at_the_end_of_a_thread("a registry that is used and dropped", || {
+        let (tree, registry, shelf, registration) = one_shelf();
+        shelf.add(tree.root(), N0, 1000);
+        let prepared = registry.builder("prepared").alloc().unwrap();
+        let (mut job, config) = (Job::new(tree.root().clone(), Bytes::ZERO), RegistryConfig::new(1));
+        Box::new(move || {
+            assert!(registry.first_no_reclaim_scope().is_some());
+            let scope = registry.no_reclaim_scope();
+            assert_eq!(registry.drop_caches(), 0);
+            drop(scope);
+            assert_eq!(registry.drop_caches(), 1000);
+            assert_eq!(job.step(&registry, N0, 10), Step::Done);
+            let late = Arc::new(Shelf::new());
+            let (late_registration, stats) = (late.register(prepared), registry.survey());
+            late.add(tree.root(), N0, 5);
+            assert_eq!(registry.debugfs_count(late_registration.id()).unwrap(), "0 5\n");
+            registration.unregister().unwrap();
+            drop((late_registration, stats, config, job));
+            drop(registry);
+            drop(tree);
+        })
+    });
+    at_the_end_of_a_thread("threads that are started and stopped", || {
+        let (tree, registry) = tree_and_registry();
+        let early = reclaimer(&registry);
+        let config = || MonitorConfig { trim: Trim::new(|| ()).threshold(Bytes::ZERO), ..MonitorConfig::default() };
+        let monitor = Monitor::start(tree.root(), Bytes::mib(4), early.clone(), config()).unwrap();
+        let kept = config();
+        Box::new(move || {
+            monitor.raise(Level::Critical);
+            monitor.freed(Bytes::mib(1));
+            early.wake(tree.root(), Reason::Limit);
+            let late = reclaimer(&registry);
+            let second = Monitor::start(tree.root(), Bytes::mib(4), late, config()).unwrap();
+            drop((second, monitor, kept));
+            drop(early);
+            drop((registry, tree));
+        })
+    });
+}

@@ -1,0 +1,35 @@
+//! Public types misused: leaked, dropped late, mixed up, at the ends of their numbers, called from their own callbacks. What each type was
+//! tried with is in docs/HAZARDS.md.
+
+#![forbid(unsafe_code)]
+#![cfg(all(feature = "std", not(lowwater_loom)))]
+
+mod callbacks;
+#[path = "../common/mod.rs"]
+mod common;
+mod ends;
+#[path = "../../../lru-core/tests/hazards/common.rs"]
+mod hazard;
+mod late;
+mod leaks;
+mod scopes;
+mod texts;
+mod topologies;
+
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::{Bytes, MemcgTree};
+use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::{Reclaimer, Registry};
+use std::sync::Arc;
+
+const MARKS: Watermarks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+
+fn reclaimer(registry: &Registry) -> Arc<Reclaimer> {
+    Arc::new(Reclaimer::start(registry, Arc::new(Fixed::new(registry.nodes())), MARKS).unwrap())
+}
+
+fn tree_and_registry() -> (MemcgTree, Registry) {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 1);
+    (tree, registry)
+}

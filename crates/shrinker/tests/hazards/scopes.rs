@@ -1,0 +1,82 @@
+//! Scopes that are leaked, that end in another order than they began, and that belong to another registry.
+
+use crate::common::one_shelf;
+use crate::hazard::within;
+use crate::{reclaimer, tree_and_registry};
+use lowwater_lru_core::{Bytes, NodeId};
+use lowwater_shrinker::{NoReclaim, ShrinkControl};
+use std::mem::forget;
+
+const N0: NodeId = NodeId::ZERO;
+
+/// Two impls that overlap for a `Send` type, so that naming the method is ambiguous for it, and does not compile.
+trait IsNotSend<Which> {
+    fn is_so() {}
+}
+impl<T: ?Sized> IsNotSend<()> for T {}
+struct Sent;
+impl<T: ?Sized + Send> IsNotSend<Sent> for T {}
+
+trait IsNotSync<Which> {
+    fn is_so() {}
+}
+impl<T: ?Sized> IsNotSync<()> for T {}
+struct Shared;
+impl<T: ?Sized + Sync> IsNotSync<Shared> for T {}
+
+#[test]
+fn a_scope_belongs_to_its_thread() {
+    <NoReclaim<'static> as IsNotSend<_>>::is_so();
+    <NoReclaim<'static> as IsNotSync<_>>::is_so();
+    <ShrinkControl<'static> as IsNotSync<_>>::is_so();
+}
+
+#[test]
+fn a_scope_that_is_leaked_leaves_other_threads_alone() {
+    within("reclaim beside a leaked scope", || {
+        let (tree, registry, shelf, _registration) = one_shelf();
+        shelf.add(tree.root(), N0, 100);
+        std::thread::scope(|s| {
+            let leaks = s.spawn(|| {
+                forget(registry.no_reclaim_scope());
+                drop(registry.no_reclaim_scope());
+                registry.drop_caches()
+            });
+            assert_eq!(leaks.join().unwrap(), 0, "it said that it is not to reclaim");
+        });
+        assert_eq!(registry.drop_caches(), 100);
+        shelf.add(tree.root(), N0, 10);
+        // The background has threads of its own, which were there before.
+        let threads = reclaimer(&registry);
+        let _ = tree.root().try_charge(Bytes::mib(2)).unwrap();
+        tree.root().set_max(Bytes::mib(1));
+        while shelf.total() > 0 {
+            threads.charged(tree.root());
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn scopes_end_in_any_order() {
+    within("scopes", || {
+        let (tree, registry, shelf, _registration) = one_shelf();
+        let (_, other) = tree_and_registry();
+        shelf.add(tree.root(), N0, 100);
+        let mut scopes: Vec<_> = (0..10).map(|_| registry.no_reclaim_scope()).collect();
+        assert!(registry.first_no_reclaim_scope().is_none());
+        for at in [0, 8, 3, 5, 0, 0, 0, 0, 0] {
+            drop(scopes.remove(at));
+            assert_eq!(registry.drop_caches(), 0, "{} are left", scopes.len());
+        }
+        // Of one registry: another does not know of it.
+        assert!(other.first_no_reclaim_scope().is_some());
+        let elsewhere = other.no_reclaim_scope();
+        drop(scopes);
+        let first = registry.first_no_reclaim_scope().unwrap();
+        assert!(registry.first_no_reclaim_scope().is_none());
+        drop(first);
+        assert_eq!(registry.drop_caches(), 100);
+        drop(elsewhere);
+    });
+}
