@@ -1,4 +1,6 @@
-//! Deadlines, threads that end, and processes of a test's own.
+//! Deadlines, threads that end, and processes of a test's own. Other crates' tests of misuse have it, too.
+
+#![allow(dead_code, reason = "each test program uses its own part")]
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};

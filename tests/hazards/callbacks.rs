@@ -1,0 +1,211 @@
+//! Closures that panic, or use what called them.
+
+use crate::common::within;
+use crate::{assert_whole, cache, filled, runtime, Numbers};
+use lowwater::cache::{Computed, Meta, Op, Visit};
+use lowwater::{Bytes, Runtime};
+use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// Uses a cache and its runtime in every way there is.
+fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
+    match n % 12 {
+        0 => drop(cache.insert(n, vec![9; 30])),
+        1 => drop(cache.remove(&(n / 2))),
+        2 => drop(cache.get_or_insert_with(n + 1, || vec![8; 10])),
+        3 => cache.visit(&mut Visit::new(), |_, value| assert!(value.len() <= 200)),
+        4 => drop(cache.entry(n).and_compute(|current| if current.is_some() { Op::Remove } else { Op::Put(vec![1]) })),
+        5 => drop(cache.collect()),
+        6 => drop(runtime.reclaim(runtime.root(), Bytes::kib(1))),
+        7 => cache.retain(|key, _| key % 50 != 7),
+        8 => drop((cache.clone(), cache.stats(), cache.footprint(), runtime.stats())),
+        9 => {
+            let pinned = cache.pin();
+            let borrowed = pinned.get(&n);
+            cache.remove(&n);
+            assert!(borrowed.is_none_or(|value| value.len() <= 200));
+        }
+        10 => {
+            let other = filled(runtime, 3);
+            // None while the last of that name is dropped.
+            let Ok(group) = runtime.group("other") else { return };
+            let _ = other.entry(9).group(&group).insert(vec![1]);
+            let _ = runtime.drop_group(&group);
+        }
+        _ if n % 5 == 0 => cache.clear(),
+        _ if n % 5 == 1 => drop(runtime.drop_caches()),
+        _ => {
+            runtime.set_budget(Bytes::mib(2));
+            runtime.set_budget(Bytes::mib(4));
+        }
+    }
+}
+
+#[test]
+fn callbacks_of_walks_may_do_anything() {
+    within("walks", || {
+        let runtime = runtime(Bytes::mib(4));
+        let cache = filled(&runtime, 3000);
+        let calls = Cell::new(0);
+        let call = |cache: &Numbers| {
+            calls.set(calls.get() + 1);
+            if calls.get() % 97 < 12 {
+                anything(&runtime, cache, calls.get());
+            }
+        };
+        for round in 0..3 {
+            let mut at = Visit::new();
+            while !at.is_done() {
+                cache.visit(&mut at, |_, _| call(&cache));
+            }
+            for n in 0..2000 {
+                let _ = cache.insert(n, vec![1; 100]);
+            }
+            cache.retain(|key, _| {
+                call(&cache);
+                key % 3 != round
+            });
+            for n in 0..2000 {
+                let _ = cache.insert(n, vec![2; 100]);
+            }
+            let mut saved = Vec::new();
+            let said = cache.save(|key, value, meta| {
+                call(&cache);
+                saved.push((*key, value.clone(), meta.clone()));
+                Ok::<(), ()>(())
+            });
+            assert_eq!(said, Ok(saved.len() as u64));
+            let records = saved.len() as u64;
+            let loaded = cache.load(saved.into_iter().inspect(|_| call(&cache)));
+            assert_eq!(loaded.put + loaded.present + loaded.expired + loaded.refused, records);
+            let pinned = cache.pin();
+            for (_, value) in pinned.iter() {
+                call(&cache);
+                assert!(value.len() <= 200);
+            }
+        }
+        assert!(calls.get() > 3000);
+        assert_whole(&runtime, &cache);
+    });
+}
+
+#[test]
+fn a_panic_in_a_walk_leaves_the_cache_whole() {
+    within("walks that panic", || {
+        let runtime = runtime(Bytes::mib(4));
+        let cache = filled(&runtime, 2000);
+        for at in [0, 1, 500, 1900] {
+            let left = Cell::new(0);
+            let count = || {
+                left.set(left.get() + 1);
+                assert!(left.get() <= at, "the callback's own fault");
+            };
+            let died = |walk: &dyn Fn()| {
+                left.set(0);
+                assert!(catch_unwind(AssertUnwindSafe(walk)).is_err());
+                assert!(cache.len() >= 1000 && cache.insert(1, vec![1]).is_ok() && cache.get(&1).is_some());
+            };
+            died(&|| {
+                let mut at = Visit::new();
+                while !at.is_done() {
+                    cache.visit(&mut at, |_, _| count());
+                }
+            });
+            died(&|| {
+                cache.retain(|_, _| {
+                    count();
+                    true
+                });
+            });
+            died(&|| {
+                let _ = cache.save(|_, _, _| {
+                    count();
+                    Ok::<(), ()>(())
+                });
+            });
+            died(&|| {
+                let records = (10_000..20_000).map(|n| {
+                    count();
+                    (n, vec![1], Meta::default())
+                });
+                cache.load(records);
+            });
+            died(&|| {
+                let pinned = cache.pin();
+                pinned.iter().for_each(|_| count());
+            });
+        }
+        let found = (0..2000).filter(|n| cache.contains_key(n)).count();
+        assert_eq!(found, 2000);
+        assert_whole(&runtime, &cache);
+    });
+}
+
+#[test]
+fn a_compute_may_use_the_cache() {
+    within("computes", || {
+        let runtime = runtime(Bytes::mib(4));
+        let cache = filled(&runtime, 100);
+        for n in 0..200 {
+            let asked = Cell::new(0);
+            let computed = cache.entry(n).and_compute(|current| {
+                asked.set(asked.get() + 1);
+                let before = current.as_ref().map(|current| current.value().clone());
+                if asked.get() == 1 {
+                    // Changes the key below itself: then it is asked again, with what is there then.
+                    anything(&runtime, &cache, n);
+                    let _ = cache.entry(n).and_compute(|_| if n % 2 == 0 { Op::Remove } else { Op::Put(vec![3; 3]) });
+                }
+                assert_eq!(current.as_ref().map(|current| current.value().clone()), before, "what is borrowed stays");
+                Op::Put(vec![n as u8])
+            });
+            assert!(asked.get() <= 3, "asked {} times", asked.get());
+            assert!(matches!(computed, Ok(Computed::Inserted | Computed::Replaced(_))));
+            assert_eq!(cache.get(&n), Some(vec![n as u8]));
+        }
+        assert_whole(&runtime, &cache);
+    });
+}
+
+#[test]
+fn what_is_borrowed_stays_though_the_cache_is_emptied() {
+    within("pins", || {
+        let runtime = runtime(Bytes::mib(4));
+        let cache = filled(&runtime, 3000);
+        let handle = cache.clone();
+        let pinned = cache.pin();
+        let some: Vec<_> = (0..50).map(|n| pinned.get(&n).unwrap()).collect();
+        let mut iter = pinned.iter();
+        let first: Vec<_> = iter.by_ref().take(10).collect();
+        handle.clear();
+        drop(handle);
+        for n in 0..3000 {
+            cache.insert(n, vec![7; 50]).unwrap();
+        }
+        runtime.drop_caches();
+        cache.collect();
+        assert!(some.iter().enumerate().all(|(n, value)| **value == vec![n as u8; 100]));
+        assert!(first.iter().all(|(key, value)| **value == vec![**key as u8; 100]));
+        // What the iterator had looked at when all left is shown, whole; nothing is shown twice.
+        assert!(iter.all(|(key, value)| *value == vec![*key as u8; 100]));
+        drop((some, first));
+        drop(pinned);
+        assert_whole(&runtime, &cache);
+    });
+}
+
+#[test]
+fn a_load_may_drop_the_handle_that_it_was_asked_of() {
+    within("loads", || {
+        let runtime = runtime(Bytes::mib(4));
+        let cache = cache(&runtime);
+        let other = cache.clone();
+        let value = cache.get_or_insert_with(1, || {
+            drop(other);
+            runtime.drop_caches();
+            vec![1]
+        });
+        assert_eq!((value, cache.len()), (vec![1], 1));
+        assert_whole(&runtime, &cache);
+    });
+}

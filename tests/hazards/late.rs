@@ -1,0 +1,59 @@
+//! Caches and runtimes that are dropped, and used, when a thread's locals are gone.
+
+use crate::common::at_the_end_of_a_thread;
+use crate::{assert_whole, cache, filled, runtime};
+use lowwater::cache::{Op, Visit};
+use lowwater::{Bytes, Cache};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[test]
+fn caches_and_runtimes_end_late_in_a_threads_life() {
+    at_the_end_of_a_thread("a cache that is used and dropped", || {
+        let runtime = runtime(Bytes::mib(4));
+        let cache = filled(&runtime, 1000);
+        let tenant = runtime.group("tenant").unwrap();
+        Box::new(move || {
+            assert!(cache.get(&1).is_some() && cache.pin().get(&2).is_some() && cache.pin().iter().count() == 1000);
+            cache.entry(5000).group(&tenant).time_to_live(Duration::from_secs(9)).insert(vec![1]).unwrap();
+            assert_eq!(cache.get_or_insert_with(5001, || vec![2]), [2]);
+            cache.entry(5001).and_compute(|_| Op::Remove).unwrap();
+            cache.visit(&mut Visit::new(), |_, _| ());
+            cache.retain(|key, _| key % 2 == 0);
+            runtime.reclaim(runtime.root(), Bytes::kib(10));
+            runtime.drop_group(&tenant).unwrap();
+            cache.collect();
+            for n in 0..40_000 {
+                cache.insert(n, vec![1; 200]).unwrap();
+            }
+            drop((cache, tenant));
+            drop(runtime);
+        })
+    });
+    at_the_end_of_a_thread("caches that are only dropped", || {
+        let heard = Arc::new(AtomicU64::new(0));
+        let runtime = runtime(Bytes::mib(4));
+        let hears = heard.clone();
+        let listens = Cache::<u64, Vec<u8>>::builder(&runtime)
+            .weigher(|_, _| Bytes::ZERO)
+            .eviction_listener(move |_, _, _| _ = hears.fetch_add(1, Relaxed))
+            .build()
+            .unwrap();
+        let builders = (lowwater::Runtime::builder(), Cache::<u64, u64>::builder(&runtime));
+        let refused = cache(&runtime).insert(1, vec![0; 1 << 23]).unwrap_err();
+        Box::new(move || {
+            listens.insert(1, vec![]).unwrap();
+            listens.insert(1, vec![]).unwrap();
+            assert_eq!(heard.load(Relaxed), 1);
+            drop((listens, builders, refused, runtime));
+        })
+    });
+    at_the_end_of_a_thread("everything made anew", || {
+        Box::new(|| {
+            let runtime = runtime(Bytes::mib(4));
+            let cache = filled(&runtime, 100);
+            assert_whole(&runtime, &cache);
+        })
+    });
+}

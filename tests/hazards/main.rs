@@ -1,0 +1,52 @@
+//! Public types misused: leaked, dropped late, mixed up, at the ends of their numbers, called from their own callbacks. What each type was
+//! tried with is in docs/HAZARDS.md.
+
+#![forbid(unsafe_code)]
+
+mod callbacks;
+#[path = "../../crates/lru-core/tests/hazards/common.rs"]
+mod common;
+mod ends;
+mod late;
+mod leaks;
+mod mixed;
+mod threads;
+
+use lowwater::topology::Fixed;
+use lowwater::{Bytes, Cache, Runtime};
+use std::sync::Arc;
+
+type Numbers = Cache<u64, Vec<u8>>;
+
+fn runtime(budget: Bytes) -> Runtime {
+    Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
+}
+
+fn cache(runtime: &Runtime) -> Numbers {
+    Cache::builder(runtime).weigher(|_, value: &Vec<u8>| Bytes::new(value.capacity() as u64)).build().unwrap()
+}
+
+fn filled(runtime: &Runtime, entries: u64) -> Numbers {
+    let cache = cache(runtime);
+    for n in 0..entries {
+        cache.insert(n, vec![n as u8; 100]).unwrap();
+    }
+    cache
+}
+
+/// Nothing is charged when nothing is there.
+fn assert_whole(runtime: &Runtime, cache: &Numbers) {
+    for n in 0..10 {
+        cache.insert(n, vec![1; 50]).unwrap();
+        assert_eq!(cache.get(&n), Some(vec![1; 50]));
+    }
+    cache.clear();
+    assert!(cache.pin().iter().next().is_none());
+    // What the keeper or the reclaimer has in its hands just then it gives back itself.
+    let start = std::time::Instant::now();
+    while !cache.is_empty() || runtime.root().usage() > Bytes::ZERO {
+        runtime.tree().drain_stock();
+        assert!(start.elapsed() < common::PATIENCE / 2, "{} are charged for nothing", runtime.root().usage());
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,63 @@
+//! Groups and positions of one runtime or cache given to another.
+
+use crate::common::within;
+use crate::{assert_whole, cache, filled, runtime};
+use lowwater::cache::{BuildError, Op, Reason, Visit};
+use lowwater::{Bytes, Cache};
+use lowwater_lru_core::MemcgError;
+use std::collections::BTreeSet;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+#[test]
+fn groups_of_another_runtime_are_strangers() {
+    within("strangers", || {
+        let (ours, theirs) = (runtime(Bytes::mib(4)), runtime(Bytes::mib(4)));
+        let (mine, stranger) = (ours.group("tenant").unwrap(), theirs.group("tenant").unwrap());
+        let cache = cache(&ours);
+        let refused = Cache::<u64, u64>::builder(&ours).weigher(|_, _| Bytes::ZERO).group(&stranger).build();
+        assert!(matches!(refused, Err(BuildError::ForeignGroup(path)) if path == "/tenant"));
+        let refused = cache.entry(1).group(&stranger).insert(vec![1]).unwrap_err();
+        assert!(matches!(refused.reason, Reason::ForeignGroup { .. }) && refused.value == [1]);
+        let refused = cache.entry(1).group(&stranger).and_compute(|_| Op::Put(vec![1]));
+        assert!(matches!(refused.unwrap_err().reason, Reason::ForeignGroup { .. }));
+        assert_eq!(cache.entry(1).group(&stranger).or_insert_with(|| vec![7]), [7], "it is returned, and not kept");
+        assert_eq!((cache.len(), cache.len_of(&stranger)), (0, 0));
+        assert_eq!(ours.end_group(&stranger), Err(MemcgError::Foreign));
+        assert_eq!(ours.drop_group(&stranger), Err(MemcgError::Foreign));
+        assert_eq!(ours.reclaim(&stranger, Bytes::MAX), Bytes::ZERO);
+        assert!(catch_unwind(AssertUnwindSafe(|| ours.charge(&stranger, Bytes::new(1)))).is_err());
+        assert!(stranger.is_online() && stranger.usage() == Bytes::ZERO);
+        ours.reclaimer().charged(&stranger);
+        ours.reclaimer().wake(&stranger, lowwater::pressure::Reason::Limit);
+        // A group of a runtime that is gone is one of another, too.
+        drop(theirs);
+        assert!(cache.entry(1).group(&stranger).insert(vec![1]).is_err());
+        cache.entry(1).group(&mine).insert(vec![1]).unwrap();
+        assert_whole(&ours, &cache);
+    });
+}
+
+#[test]
+fn a_visit_of_another_cache_ends() {
+    within("visits", || {
+        let runtime = runtime(Bytes::mib(64));
+        let (large, small, empty) = (filled(&runtime, 20_000), filled(&runtime, 10), cache(&runtime));
+        for first in 0..20 {
+            let mut at = Visit::new();
+            (0..first).for_each(|_| large.visit(&mut at, |_, _| ()));
+            let mut seen = BTreeSet::new();
+            for turn in 0.. {
+                if at.is_done() {
+                    break;
+                }
+                assert!(turn < 10_000, "it does not come to an end");
+                match turn % 3 {
+                    0 => small.visit(&mut at, |key, _| assert!(*key < 10)),
+                    1 => empty.visit(&mut at, |_, _| panic!("it is empty")),
+                    _ => large.visit(&mut at, |key, _| assert!(seen.insert(*key), "twice")),
+                }
+            }
+            large.visit(&mut at.clone(), |_, _| panic!("all was seen"));
+        }
+    });
+}
