@@ -184,8 +184,10 @@ impl Mount {
             // Somebody else uses it, and finds what it was.
             return core.unhash(&entry.dentry);
         }
+        let frozen = Frozen { core, dentry: &entry.dentry };
         let stays = core.on_unlink == OnUnlink::KeepNegative
             && core.policy.keeps_removed(&Settled { core, sb, dentry: &entry.dentry });
+        std::mem::forget(frozen);
         if stays {
             core.turn_negative(sb, &entry.dentry);
             entry.dentry.count.thaw();
@@ -241,6 +243,20 @@ impl Mount {
         }
         core.d_move(&self.sb, &old.dentry, to.0, &core.key(to.0, to.1), &target.dentry);
         Ok(())
+    }
+}
+
+/// A frozen dentry whose name was removed, while the policy is asked. When this is dropped, the policy has panicked: its user lets go of the
+/// dentry as others do, and nobody finds it.
+struct Frozen<'a> {
+    core: &'a Core,
+    dentry: &'a Arc<Dentry>,
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.dentry.count.thaw();
+        self.core.unhash(self.dentry);
     }
 }
 
