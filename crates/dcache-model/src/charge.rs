@@ -68,8 +68,8 @@ impl Core {
     #[cold]
     fn make_room(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64) -> bool {
         let here = self.topology.current();
-        // At most 65,536.
-        let others = (0..self.topology.nodes()).map(|node| NodeId::new(node as u16)).filter(|&node| node != here);
+        // At most 65,536, whatever the topology says.
+        let others = (0..=u16::MAX).take(self.topology.nodes()).map(NodeId::new).filter(|&node| node != here);
         for _ in 0..ROUNDS {
             for node in std::iter::once(here).chain(others.clone()) {
                 let mut left = LOOKS;

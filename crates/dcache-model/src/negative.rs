@@ -40,7 +40,8 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
         false
     }
 
-    /// A new negative is on its list. May kill it, and others: called without locks.
+    /// A new negative is on its list. May kill it, and others, by what `negative` offers, and must use nothing else of the cache: no lock of
+    /// names or lists is held, but where a name was removed or moved, those of the directories are.
     fn settled(&self, negative: &Settled<'_>);
 
     /// A name was removed, nobody else uses it, and nobody asked for it: may it stay as a negative? Only answers: its directory is

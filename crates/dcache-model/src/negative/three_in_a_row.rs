@@ -25,6 +25,6 @@ impl NegativePolicy for ThreeInARow {
 
     fn bound(&self, situation: Situation) -> Option<u64> {
         // Each positive can begin one more row.
-        Some(ROW as u64 * (situation.buckets + situation.positives))
+        Some(situation.buckets.saturating_add(situation.positives).saturating_mul(ROW as u64))
     }
 }
