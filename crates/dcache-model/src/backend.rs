@@ -25,6 +25,9 @@ pub struct Node {
 /// What is behind the cache: a file system, an object store, a zone.
 ///
 /// For one directory, `lookup` runs on any number of threads, the calls that change names on one and without `lookup`s beside it.
+/// It must not use the mount that it is under: its calls come while the directory's lock is held. A panic in it passes to whoever asked, and
+/// leaves the cache whole.
+///
 /// A backend that changes by itself makes cached answers old; that is for who mounts it to know, and to
 /// [invalidate](crate::Mount::invalidate).
 pub trait Backend: Send + Sync {

@@ -31,7 +31,8 @@ pub enum OnUnlink {
     Forget,
 }
 
-/// A cache of names. A handle: clones are the same cache.
+/// A cache of names. A handle: clones are the same cache. Names, and what its backends keep for themselves, come from the allocator: without
+/// memory the process ends.
 ///
 /// ```
 /// use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
@@ -277,7 +278,11 @@ impl Builder {
         self
     }
 
-    /// Makes the cache. Allocates the table.
+    /// Makes the cache. Allocates the table; where there is no memory for it, the process ends.
+    ///
+    /// # Panics
+    ///
+    /// If there are no addresses for so many buckets.
     pub fn build(self) -> Dcache {
         let chains = Chains::new(self.buckets);
         let departed = if self.policy.apart() { Departed::new(chains.buckets()) } else { Departed::none() };

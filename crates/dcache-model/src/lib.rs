@@ -4,7 +4,16 @@
 //! object gateway, a zone. It is modelled on Linux 7.3's `fs/dcache.c`: lookups write no shared line, unused names are on lists per
 //! group and NUMA node, and give way under pressure through a shrinker. Unlike Linux's, its negative entries are bounded.
 //!
-//! Begin at [`Dcache`]. The modules, in the order in which a lookup meets them:
+//! Begin at [`Dcache`].
+//!
+//! # Fork
+//!
+//! In the child of a `fork`, locks that other threads held are never given back. So the child of a process with several threads must neither
+//! use nor drop anything of this crate: it calls `exec`, or ends by `_exit`.
+//!
+//! # Modules
+//!
+//! In the order in which a lookup meets them:
 
 #![forbid(unsafe_code)]
 

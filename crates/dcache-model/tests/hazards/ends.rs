@@ -1,0 +1,180 @@
+//! Numbers, paths, recordings and topologies at their ends.
+
+use crate::hazard::within;
+use crate::{builder, stage};
+use lowwater_dcache_model::backend::Memory;
+use lowwater_dcache_model::replay::{backend_for, parse, run, Op};
+use lowwater_dcache_model::{Backend, Dcache, Kind, Name};
+use lowwater_lru_core::{Bytes, NodeId, Topology};
+use std::panic::catch_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
+
+#[test]
+fn more_buckets_than_there_can_be_are_refused_by_the_cache() {
+    for buckets in [usize::MAX, usize::MAX / 2 + 2, usize::MAX / 2 + 1] {
+        assert!(catch_unwind(|| Dcache::builder().buckets(buckets).build()).is_err(), "{buckets}");
+    }
+    assert_eq!(Dcache::builder().buckets(0).build().buckets(), 1);
+    assert_eq!(Dcache::kernel_buckets(Bytes::ZERO), 1);
+    assert!(Dcache::kernel_buckets(Bytes::MAX).is_power_of_two());
+    within("one chain", || {
+        let stage = stage(builder().buckets(0));
+        stage.fill();
+        stage.ends_well();
+    });
+}
+
+/// Answers what it is told to; each call of `nodes` something else.
+struct Liar {
+    nodes: Vec<usize>,
+    asked: AtomicUsize,
+    current: u16,
+}
+
+impl Topology for Liar {
+    fn nodes(&self) -> usize {
+        self.nodes[self.asked.fetch_add(1, Relaxed) % self.nodes.len()]
+    }
+    fn current(&self) -> NodeId {
+        NodeId::new(self.current)
+    }
+    fn cpus_of(&self, _: NodeId) -> &[usize] {
+        panic!("the topology's own fault")
+    }
+    fn distance(&self, _: NodeId, _: NodeId) -> u32 {
+        panic!("the topology's own fault")
+    }
+}
+
+#[test]
+fn a_topology_that_lies_gets_its_names_back() {
+    for (nodes, current) in
+        [(vec![0], 0), (vec![0, 7], 3), (vec![2], u16::MAX), (vec![usize::MAX], 0), (vec![1, usize::MAX], 5)]
+    {
+        let said = format!("{nodes:?} {current}");
+        within(&said, move || {
+            let liar = Liar { nodes, asked: AtomicUsize::new(0), current };
+            let stage = stage(builder().charge(true).topology(Arc::new(liar)));
+            stage.tree.root().set_max(Bytes::kib(8));
+            stage.fill();
+            for n in 0..300 {
+                let _ = stage.mount.lookup(format!("/d/no{n}").as_bytes()).unwrap();
+            }
+            stage.tree.root().set_max(Bytes::MAX);
+            stage.ends_well();
+        });
+    }
+}
+
+#[test]
+fn paths_of_any_bytes_are_read_or_refused() {
+    within("paths", || {
+        let stage = stage(builder());
+        stage.fill();
+        let mount = &stage.mount;
+        let (long, longer) = (vec![b'n'; 255], vec![b'n'; 256]);
+        let (deep, deeper) = (b"/d/..".repeat(800), b"/d/..".repeat(900));
+        let paths: Vec<&[u8]> = vec![
+            b"",
+            b"/",
+            b"//",
+            b".",
+            b"..",
+            b"/..",
+            b"/../..",
+            b"/d/../d",
+            b"/d/..//./d/",
+            b"\0",
+            b"/d/\0",
+            b"\xff\xfe",
+            b"/d/0/",
+            b"/d/0/x",
+            b"/d/0/..",
+            b"\n",
+            b"/d\\t",
+            &long,
+            &longer,
+            &deep,
+            &deeper,
+        ];
+        for path in &paths {
+            let _ = (mount.lookup(path).is_ok(), mount.stat(path).is_ok(), mount.readdir(path).is_ok());
+            let _ = (mount.walk(path).is_ok(), mount.watch(path).is_ok(), mount.shrink_tree(path));
+            let _ = (mount.invalidate(path), mount.invalidate_negatives(path));
+            let _ = Name::new(path);
+            for other in &paths {
+                drop(mount.link(path, other));
+                let _ = mount.rename(path, other);
+            }
+            drop(mount.create(path));
+            drop(mount.mkdir(path));
+            let _ = (mount.unlink(path), mount.rmdir(path));
+        }
+        mount.assert_valid();
+        stage.ends_well();
+    });
+}
+
+#[test]
+fn recordings_that_make_no_sense_are_passed_over() {
+    within("recordings", || {
+        for text in [
+            &b"l"[..],
+            b"l\t",
+            b"l\t/a",
+            b"l\t/a\t2",
+            b"x\t/a\t1",
+            b"l\ta\t1",
+            b"l\t/a\t1\t1",
+            b"l\t/a\\\t1",
+            b"m\t/a\t\\x",
+            b"\0\t/\t0",
+        ] {
+            assert!(parse(text).is_err(), "{text:?}");
+        }
+        let path = |text: &str| text.as_bytes().into();
+        let mut ops = vec![
+            Op::Lookup(path("/"), true),
+            Op::Create(path("/")),
+            Op::Unlink(path("/")),
+            Op::Rename(path("/"), path("/x")),
+            Op::Rename(path("/x"), path("/x/y/z")),
+            Op::Lookup(path("/a"), true),
+            Op::Lookup(path("/a/b/c"), true),
+            Op::Unlink(path("/a/b")),
+            Op::Create(path("/a/b/c/d")),
+            Op::Rename(path("/a"), path("/a")),
+            Op::Lookup(path("no slash"), false),
+            Op::Lookup(path("/\0"), false),
+            Op::Lookup("/n".repeat(3000).as_bytes().into(), false),
+        ];
+        ops.extend(parse(b"l\t/q\\n\\t\\\\\t0\nm\t/never\t/there\n\n\n").unwrap());
+        let memory = backend_for(&ops).unwrap();
+        let stage = stage(builder());
+        // A backend that is not the mount's.
+        let tally = run(&ops, &stage.mount, &memory).unwrap();
+        assert_eq!(tally.lookups, 7);
+        assert!(backend_for(&[Op::Unlink(path("/\0"))]).is_err() || memory.lookup(1, Name::new(b"x").unwrap()).is_ok());
+        stage.ends_well();
+    });
+}
+
+#[test]
+fn a_tree_in_memory_is_asked_for_what_it_does_not_have() {
+    let memory = Memory::new();
+    let [a, b] = [b"a", b"b"].map(|name| Name::new(name).unwrap());
+    for dir in [0, 2, u64::MAX] {
+        assert!(memory.lookup(dir, a).is_err() && memory.create(dir, a, Kind::File).is_err());
+        assert!(memory.remove(dir, a).is_err() && memory.read_dir(dir).is_err() && memory.link(7, dir, a).is_err());
+        assert!(memory.rename((dir, a), (1, b)).is_err() && memory.rename((1, a), (dir, b)).is_err());
+    }
+    let file = memory.create(1, a, Kind::File).unwrap();
+    assert!(memory.rename((1, a), (u64::MAX, b)).is_err());
+    assert_eq!(memory.lookup(1, a).unwrap(), Some(file), "what cannot be moved stays");
+    // A number that nothing has.
+    memory.link(u64::MAX, 1, b).unwrap();
+    memory.remove(1, b).unwrap();
+    memory.remove(1, a).unwrap();
+    assert!(memory.read_dir(1).unwrap().is_empty());
+}

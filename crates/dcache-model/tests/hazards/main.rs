@@ -1,0 +1,70 @@
+//! Public types misused: leaked, dropped late, at the ends of their numbers, called from their own callbacks. What each type was tried with
+//! is in docs/HAZARDS.md.
+
+#![forbid(unsafe_code)]
+#![cfg(not(lowwater_loom))]
+
+mod ends;
+#[path = "../../../lru-core/tests/hazards/common.rs"]
+mod hazard;
+mod late;
+mod leaks;
+mod policies;
+mod walks;
+
+use lowwater_dcache_model::backend::Memory;
+use lowwater_dcache_model::{Builder, Dcache, Mount};
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::MemcgTree;
+use lowwater_shrinker::Registry;
+use std::sync::Arc;
+
+/// The mount goes before what it is of.
+struct Stage {
+    mount: Arc<Mount>,
+    dcache: Dcache,
+    registry: Registry,
+    tree: MemcgTree,
+}
+
+fn builder() -> Builder {
+    Dcache::builder().buckets(64).topology(Arc::new(Fixed::new(1)))
+}
+
+fn stage(builder: Builder) -> Stage {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 1);
+    let dcache = builder.build();
+    let mount = Arc::new(dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).unwrap());
+    Stage { mount, dcache, registry, tree }
+}
+
+impl Stage {
+    /// `/d/0` to `/d/19`, and as many names that are not there.
+    fn fill(&self) {
+        self.mount.mkdir(b"/d").unwrap();
+        for n in 0..20 {
+            self.mount.create(format!("/d/{n}").as_bytes()).unwrap();
+            assert!(self.mount.lookup(format!("/d/no{n}").as_bytes()).unwrap().is_none());
+        }
+    }
+
+    /// No lock is kept, and nothing is left that nobody uses.
+    fn ends_well(self) {
+        let mount = &self.mount;
+        mount.mkdir(b"/well").unwrap();
+        for n in 0..20 {
+            let [path, other] = ["p", "q"].map(|name| format!("/well/{name}{n}"));
+            mount.create(path.as_bytes()).unwrap();
+            mount.rename(path.as_bytes(), other.as_bytes()).unwrap();
+            assert!(mount.lookup(path.as_bytes()).unwrap().is_none());
+            mount.unlink(other.as_bytes()).unwrap();
+        }
+        mount.rmdir(b"/well").unwrap();
+        mount.assert_valid();
+        self.registry.drop_caches();
+        let Self { mount, dcache, .. } = self;
+        drop(Arc::into_inner(mount).expect("the last handle"));
+        assert_eq!((dcache.statistics().nr_dentry, dcache.statistics().nr_negative), (0, 0));
+    }
+}

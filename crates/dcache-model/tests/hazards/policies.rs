@@ -1,0 +1,144 @@
+//! Policies for negatives that panic, lie, or do all that they may.
+
+use crate::hazard::within;
+use crate::{builder, stage};
+use lowwater_dcache_model::negative::{PerDirectory, Probation, Settled, Situation, ThreeInARow, Unbounded};
+use lowwater_dcache_model::NegativePolicy;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::Arc;
+
+#[derive(Debug, Default)]
+struct Shared {
+    calls: AtomicU32,
+    panics: AtomicBool,
+}
+
+/// Does everything that can be done with a negative; lies about what it is.
+#[derive(Debug)]
+struct Busy(Arc<Shared>);
+
+impl NegativePolicy for Busy {
+    fn name(&self) -> &'static str {
+        "busy"
+    }
+
+    fn apart(&self) -> bool {
+        self.0.calls.fetch_add(1, Relaxed) % 2 == 0
+    }
+
+    fn settled(&self, negative: &Settled<'_>) {
+        let call = self.0.calls.fetch_add(1, Relaxed);
+        assert!(!self.0.panics.load(Relaxed) || call % 3 != 0, "the policy's own fault");
+        let ends = [0, 1, u64::MAX];
+        for (n, a) in ends.into_iter().enumerate() {
+            for b in ends {
+                negative.trim_group(a, b, ends[(n + call as usize) % 3]);
+            }
+            negative.recall(a);
+            negative.trim_directory(a as usize);
+            negative.trim_chain(a as usize);
+        }
+        let _ = (negative.on_probation(), negative.positives(), format!("{negative:?}"));
+    }
+
+    /// Only answers: its directory is kept from changing.
+    fn keeps_removed(&self, removed: &Settled<'_>) -> bool {
+        let _ = (removed.on_probation(), removed.positives());
+        let call = self.0.calls.fetch_add(1, Relaxed);
+        assert!(!self.0.panics.load(Relaxed) || call % 3 != 0, "the policy's own fault");
+        call % 2 == 0
+    }
+
+    fn bound(&self, _: Situation) -> Option<u64> {
+        Some(u64::MAX)
+    }
+}
+
+fn busy() -> (Arc<Shared>, crate::Stage) {
+    let shared = Arc::new(Shared::default());
+    let stage = stage(builder().policy(Busy(shared.clone())));
+    (shared, stage)
+}
+
+#[test]
+fn a_policy_may_do_anything_with_a_negative() {
+    within("a policy", || {
+        let (shared, stage) = busy();
+        stage.fill();
+        for n in 0..100 {
+            let path = format!("/d/no{}", n % 30);
+            assert!(stage.mount.lookup(path.as_bytes()).unwrap().is_none());
+            if n % 3 == 0 {
+                drop(stage.mount.create(path.as_bytes()).unwrap());
+                stage.mount.unlink(path.as_bytes()).unwrap();
+            }
+        }
+        assert!(shared.calls.load(Relaxed) > 100);
+        stage.ends_well();
+    });
+}
+
+#[test]
+fn a_policy_that_panics_keeps_no_lock() {
+    within("a policy that panics", || {
+        let (shared, stage) = busy();
+        stage.fill();
+        shared.panics.store(true, Relaxed);
+        let mut died = 0;
+        for n in 0..60 {
+            let [there, missing] = ["there", "missing"].map(|name| format!("/d/{name}{}", n % 7));
+            let ways: [&dyn Fn(); 4] = [
+                &|| drop(stage.mount.lookup(missing.as_bytes()).unwrap()),
+                &|| drop(stage.mount.create(there.as_bytes())),
+                &|| drop(stage.mount.unlink(there.as_bytes())),
+                &|| drop(stage.mount.rename(b"/d/1", there.as_bytes())),
+            ];
+            died += ways.iter().filter(|way| catch_unwind(AssertUnwindSafe(way)).is_err()).count();
+        }
+        assert!(died > 10, "{died}");
+        shared.panics.store(false, Relaxed);
+        for n in 0..7 {
+            for name in ["there", "missing"] {
+                let path = format!("/d/{name}{n}");
+                // Whoever asks again gets an answer.
+                let _ = (stage.mount.lookup(path.as_bytes()).unwrap(), stage.mount.unlink(path.as_bytes()));
+                drop(stage.mount.create(path.as_bytes()).unwrap());
+                stage.mount.unlink(path.as_bytes()).unwrap();
+            }
+        }
+        stage.ends_well();
+    });
+}
+
+#[test]
+fn policies_at_the_ends_of_their_numbers_keep_something() {
+    within("policies", || {
+        let ends = [0, 1, u64::MAX];
+        let mut policies: Vec<Box<dyn NegativePolicy>> = vec![Box::new(Unbounded), Box::new(ThreeInARow)];
+        policies.extend(ends.map(|n| Box::new(PerDirectory(n as usize)) as Box<dyn NegativePolicy>));
+        for floor in ends {
+            for per in ends {
+                policies.push(Box::new(Probation {
+                    probation_floor: floor,
+                    kept_floor: floor,
+                    positives_per_probation: per,
+                    positives_per_kept: per,
+                    probation_per_directory: per,
+                }));
+            }
+        }
+        for policy in policies {
+            for n in ends {
+                let _ = policy.bound(Situation { buckets: n, positives: n, directories: n });
+            }
+            let stage = stage(builder().boxed_policy(policy));
+            stage.fill();
+            for n in 0..300 {
+                let _ = stage.mount.lookup(format!("/d/no{}", n % 100).as_bytes()).unwrap();
+            }
+            stage.mount.assert_valid();
+            stage.ends_well();
+        }
+    });
+}

@@ -1,0 +1,97 @@
+//! Walks that are shown children which go meanwhile, and that panic.
+
+use crate::hazard::within;
+use crate::{builder, stage, Stage};
+use lowwater_dcache_model::Flow;
+use std::collections::HashSet;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// Uses the mount in every way there is, while `name` of `/d` is shown.
+fn anything(stage: &Stage, name: &str, n: usize) {
+    let (mount, path) = (&*stage.mount, format!("/d/{name}"));
+    match n % 10 {
+        0 => drop(mount.unlink(path.as_bytes())),
+        1 => drop(mount.rename(path.as_bytes(), format!("/{name}").as_bytes())),
+        2 => drop(mount.create(format!("/d/made{n}").as_bytes())),
+        3 if n % 40 == 33 => _ = stage.registry.drop_caches(),
+        4 if n % 40 == 24 => _ = mount.shrink_tree(b"/").unwrap(),
+        5 => {
+            let watch = mount.watch(b"/d").unwrap();
+            drop(watch.directory().child(b"0"));
+        }
+        6 => {
+            let mut inner = mount.walk_positives(b"/d").unwrap();
+            while inner.step(2, |_| Flow::Skip) {}
+        }
+        7 => _ = mount.invalidate(path.as_bytes()).unwrap(),
+        8 => _ = mount.invalidate_negatives(b"/").unwrap(),
+        _ => {
+            let _ = (mount.readdir(b"/d"), mount.lookup(b"/d/never"), stage.dcache.statistics(), mount.inodes());
+        }
+    }
+}
+
+#[test]
+fn who_is_shown_a_child_may_do_anything() {
+    within("walks", || {
+        let stage = stage(builder());
+        stage.fill();
+        let mut calls = 0;
+        for round in 0..6 {
+            for n in 0..20 {
+                drop(stage.mount.create(format!("/d/{n}").as_bytes()));
+            }
+            let mut walk = match round % 2 {
+                0 => stage.mount.walk(b"/").unwrap(),
+                _ => stage.mount.walk_positives(b"/d").unwrap(),
+            };
+            let show = |step: &lowwater_dcache_model::Step<'_>| {
+                calls += 1;
+                let name = String::from_utf8(step.name().into()).unwrap();
+                anything(&stage, &name, calls);
+                let _ = (step.kind(), step.depth(), format!("{step:?}"));
+                Flow::Continue
+            };
+            let mut show = show;
+            while walk.step(3, &mut show) {
+                assert!(walk.looked() < 10_000, "it does not come to an end");
+                let _ = walk.renamed();
+            }
+            assert!(!walk.step(usize::MAX, |_| panic!("it has ended")));
+        }
+        assert!(calls > 40, "{calls}");
+        stage.ends_well();
+    });
+}
+
+#[test]
+fn a_walk_goes_on_after_a_panic() {
+    within("walks that panic", || {
+        let stage = stage(builder());
+        stage.fill();
+        let (mut seen, mut panics) = (HashSet::new(), 0);
+        let mut walk = stage.mount.walk(b"/").unwrap();
+        assert!(walk.step(0, |_| panic!("none was asked for")));
+        loop {
+            let step = catch_unwind(AssertUnwindSafe(|| {
+                walk.step(usize::MAX, |step| {
+                    assert!(seen.insert(step.name()), "twice");
+                    // What is shown when it panics is passed over.
+                    assert!(step.name().len() != 2, "the callback's own fault");
+                    Flow::Continue
+                })
+            }));
+            match step {
+                Ok(more) => break assert!(!more),
+                Err(_) => panics += 1,
+            }
+        }
+        assert_eq!(panics, 10, "of 10 to 19");
+        assert!((0..20).all(|n| seen.contains(n.to_string().as_bytes())));
+        drop(walk);
+        let mut quits = stage.mount.walk(b"/").unwrap();
+        assert!(!quits.step(9, |_| Flow::Quit) && !quits.step(9, |_| panic!("it has ended")));
+        drop(quits);
+        stage.ends_well();
+    });
+}
