@@ -41,7 +41,7 @@ where
     /// All live entries, in no order. None counts as used.
     ///
     /// An entry that is there throughout is seen once; one that comes, goes or is replaced meanwhile may be seen or not. No lock is
-    /// taken. As nothing that leaves is freed while this thread is pinned, [`Cache::visit`] is better where it takes long.
+    /// taken, and memory for some hundreds of pointers, without which the process ends. As nothing that leaves is freed while this thread is pinned, [`Cache::visit`] is better where it takes long.
     pub fn iter(&self) -> Iter<'_, K, V, S> {
         Iter { pinned: self, cursor: Cursor::new(), part: Vec::new().into_iter() }
     }

@@ -24,7 +24,7 @@ use crate::unit::NodeId;
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
-/// This machine's nodes, read once.
+/// This machine's nodes, read once. Without memory for them the process ends.
 ///
 /// A node that has processors but no memory exists, but a thread there is [current](Topology::current) on the nearest node
 /// that has memory, since that is where its allocations go.
