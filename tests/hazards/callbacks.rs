@@ -32,7 +32,7 @@ fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
             let _ = other.entry(9).group(&group).insert(vec![1]);
             let _ = runtime.drop_group(&group);
         }
-        _ if n % 5 == 0 => cache.clear(),
+        _ if n.is_multiple_of(5) => cache.clear(),
         _ if n % 5 == 1 => drop(runtime.drop_caches()),
         _ => {
             runtime.set_budget(Bytes::mib(2));

@@ -2,7 +2,7 @@
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime, Numbers};
-use lowwater::cache::{Op, Visit};
+use lowwater::cache::Op;
 use lowwater::{Bytes, Cache, Runtime};
 use std::mem::forget;
 
@@ -11,14 +11,14 @@ fn what_is_leaked_of_a_cache_stops_nobody_else() {
     within("use beside leaks", || {
         let runtime = runtime(Bytes::mib(4));
         let tenant = runtime.group("tenant").unwrap();
+        let named = Cache::<String, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
         let ours = cache(&runtime);
         for n in 0..10 {
             forget(Runtime::builder().budget(Bytes::mib(1)));
             forget(Cache::<u64, u64>::builder(&runtime));
             forget(runtime.stats());
-            forget(ours.entry(n).group(&tenant));
+            forget(named.entry("a key".into()).group(&tenant));
             forget(ours.clone());
-            forget(Visit::new());
             forget(ours.insert(n, vec![1; 1 << 23]).unwrap_err());
             let computed = ours.entry(n).and_compute(|current| {
                 assert!(current.is_none());

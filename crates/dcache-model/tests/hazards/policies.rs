@@ -24,12 +24,12 @@ impl NegativePolicy for Busy {
     }
 
     fn apart(&self) -> bool {
-        self.0.calls.fetch_add(1, Relaxed) % 2 == 0
+        self.0.calls.fetch_add(1, Relaxed).is_multiple_of(2)
     }
 
     fn settled(&self, negative: &Settled<'_>) {
         let call = self.0.calls.fetch_add(1, Relaxed);
-        assert!(!self.0.panics.load(Relaxed) || call % 3 != 0, "the policy's own fault");
+        assert!(!self.0.panics.load(Relaxed) || !call.is_multiple_of(3), "the policy's own fault");
         let ends = [0, 1, u64::MAX];
         for (n, a) in ends.into_iter().enumerate() {
             for b in ends {
@@ -46,8 +46,8 @@ impl NegativePolicy for Busy {
     fn keeps_removed(&self, removed: &Settled<'_>) -> bool {
         let _ = (removed.on_probation(), removed.positives());
         let call = self.0.calls.fetch_add(1, Relaxed);
-        assert!(!self.0.panics.load(Relaxed) || call % 3 != 0, "the policy's own fault");
-        call % 2 == 0
+        assert!(!self.0.panics.load(Relaxed) || !call.is_multiple_of(3), "the policy's own fault");
+        call.is_multiple_of(2)
     }
 
     fn bound(&self, _: Situation) -> Option<u64> {

@@ -177,7 +177,7 @@ struct Lies(u64);
 
 impl Policy for Lies {
     fn pays(&self, _: bool) -> bool {
-        self.0 % 2 == 0
+        self.0.is_multiple_of(2)
     }
     fn plan(&self, _: &Ask, _: Debt) -> Plan {
         let n = |shift: u32| [0, 1, u64::MAX][(self.0 >> shift) as usize % 3];
@@ -237,7 +237,7 @@ fn a_debt_listener_may_do_anything() {
                 // Its own end: what is called keeps it for as long.
                 registry.set_debt_listener(None);
             }
-            assert!(call % 2 == 0, "the listener's own fault");
+            assert!(call.is_multiple_of(2), "the listener's own fault");
         }
     }
     /// As [`Fair`], which tells of large debts only.

@@ -34,7 +34,8 @@ impl Topology for Liar {
 
 #[test]
 fn a_topology_that_lies_is_refused_or_harms_itself() {
-    let lies: [(&[usize], u16, Option<Vec<usize>>); 8] = [
+    type Lie = (&'static [usize], u16, Option<Vec<usize>>);
+    let lies: [Lie; 8] = [
         (&[0], 0, Some(vec![])),
         (&[1, 0, 0, 0], 3, Some(vec![])),
         (&[1, 1, 1 << 20], 0, Some(vec![])),
