@@ -1,6 +1,6 @@
 //! What is leaked costs its memory, and stops nobody.
 
-use crate::common::within;
+use crate::common::{in_a_process, within};
 use crate::{assert_whole, cache, filled, runtime, Numbers};
 use lowwater::cache::Op;
 use lowwater::{Bytes, Cache, Runtime};
@@ -8,55 +8,59 @@ use std::mem::forget;
 
 #[test]
 fn what_is_leaked_of_a_cache_stops_nobody_else() {
-    within("use beside leaks", || {
-        let runtime = runtime(Bytes::mib(4));
-        let tenant = runtime.group("tenant").unwrap();
-        let named = Cache::<String, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
-        let ours = cache(&runtime);
-        for n in 0..10 {
-            forget(Runtime::builder().budget(Bytes::mib(1)));
-            forget(Cache::<u64, u64>::builder(&runtime));
-            forget(runtime.stats());
-            forget(named.entry("a key".into()).group(&tenant));
-            forget(ours.clone());
-            forget(ours.insert(n, vec![1; 1 << 23]).unwrap_err());
-            let computed = ours.entry(n).and_compute(|current| {
-                assert!(current.is_none());
-                forget(current);
-                Op::Put(vec![1; 10])
-            });
-            forget(computed);
-            let computed = ours.entry(n).and_compute(|current| {
-                assert_eq!(current.as_ref().unwrap().group(), runtime.root());
-                forget(current);
-                forget(Op::Put(vec![2; 10]));
-                Op::Remove
-            });
-            forget(computed);
-        }
-        assert!(ours.is_empty());
-        // A cache that nobody can drop any more still gives way to others,
-        forget(filled(&runtime, 10_000));
-        for n in 0..30_000 {
-            ours.insert(n, vec![1; 200]).unwrap();
-        }
-        assert!(runtime.root().usage() <= Bytes::mib(4) && ours.len() > 5_000);
-        // and ends with what is asked for by hand.
-        runtime.drop_caches();
-        assert!(ours.is_empty());
-        tenant.offline().unwrap();
+    in_a_process("leaks::what_is_leaked_of_a_cache_stops_nobody_else", || {
+        within("use beside leaks", || {
+            let runtime = runtime(Bytes::mib(4));
+            let tenant = runtime.group("tenant").unwrap();
+            let named = Cache::<String, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+            let ours = cache(&runtime);
+            for n in 0..10 {
+                forget(Runtime::builder().budget(Bytes::mib(1)));
+                forget(Cache::<u64, u64>::builder(&runtime));
+                forget(runtime.stats());
+                forget(named.entry("a key".into()).group(&tenant));
+                forget(ours.clone());
+                forget(ours.insert(n, vec![1; 1 << 23]).unwrap_err());
+                let computed = ours.entry(n).and_compute(|current| {
+                    assert!(current.is_none());
+                    forget(current);
+                    Op::Put(vec![1; 10])
+                });
+                forget(computed);
+                let computed = ours.entry(n).and_compute(|current| {
+                    assert_eq!(current.as_ref().unwrap().group(), runtime.root());
+                    forget(current);
+                    forget(Op::Put(vec![2; 10]));
+                    Op::Remove
+                });
+                forget(computed);
+            }
+            assert!(ours.is_empty());
+            // A cache that nobody can drop any more still gives way to others,
+            forget(filled(&runtime, 10_000));
+            for n in 0..30_000 {
+                ours.insert(n, vec![1; 200]).unwrap();
+            }
+            assert!(runtime.root().usage() <= Bytes::mib(4) && ours.len() > 5_000);
+            // and ends with what is asked for by hand.
+            runtime.drop_caches();
+            assert!(ours.is_empty());
+            tenant.offline().unwrap();
+        });
     });
 }
 
 #[test]
 fn a_runtime_that_is_leaked_stops_no_other() {
-    within("runtimes", || {
-        let leaked = runtime(Bytes::mib(4));
-        forget(filled(&leaked, 100));
-        forget(leaked);
-        let ours = runtime(Bytes::mib(4));
-        let cache: Numbers = filled(&ours, 100);
-        assert_whole(&ours, &cache);
-        drop((cache, ours));
+    in_a_process("leaks::a_runtime_that_is_leaked_stops_no_other", || {
+        within("runtimes", || {
+            let leaked = runtime(Bytes::mib(4));
+            forget(filled(&leaked, 100));
+            forget(leaked);
+            let ours = runtime(Bytes::mib(4));
+            let cache: Numbers = filled(&ours, 100);
+            assert_whole(&ours, &cache);
+            drop((cache, ours));
+        });
     });
 }

@@ -1,6 +1,6 @@
 //! What is leaked keeps its names in memory, and stops nobody.
 
-use crate::hazard::within;
+use crate::hazard::{in_a_process, within};
 use crate::{builder, stage};
 use lowwater_dcache_model::backend::Memory;
 use lowwater_dcache_model::{Dcache, Flow, Kind};
@@ -9,50 +9,52 @@ use std::sync::Arc;
 
 #[test]
 fn what_is_leaked_of_a_mount_keeps_its_names_and_no_other_mount() {
-    within("mounts beside leaks", || {
-        let stage = stage(builder());
-        stage.fill();
-        let mount = &stage.mount;
-        forget(mount.lookup(b"/d/3").unwrap().unwrap());
-        forget(mount.watch(b"/d").unwrap());
-        forget(mount.begin_watch(b"/").unwrap());
-        let mut walk = mount.walk(b"/").unwrap();
-        walk.step(3, |_| Flow::Continue);
-        forget(walk);
-        forget((Dcache::builder(), Memory::new(), stage.dcache.clone()));
-        forget(mount.create(b"/d/new").unwrap());
+    in_a_process("leaks::what_is_leaked_of_a_mount_keeps_its_names_and_no_other_mount", || {
+        within("mounts beside leaks", || {
+            let stage = stage(builder());
+            stage.fill();
+            let mount = &stage.mount;
+            forget(mount.lookup(b"/d/3").unwrap().unwrap());
+            forget(mount.watch(b"/d").unwrap());
+            forget(mount.begin_watch(b"/").unwrap());
+            let mut walk = mount.walk(b"/").unwrap();
+            walk.step(3, |_| Flow::Continue);
+            forget(walk);
+            forget((Dcache::builder(), Memory::new(), stage.dcache.clone()));
+            forget(mount.create(b"/d/new").unwrap());
 
-        // A name in use is not removed from memory, but from its directory.
-        mount.unlink(b"/d/3").unwrap();
-        mount.rename(b"/d/4", b"/d/3").unwrap();
-        assert_eq!(mount.lookup(b"/d/3").unwrap().unwrap().kind(), Kind::File);
-        assert!(mount.rmdir(b"/d").is_err());
-        mount.shrink_tree(b"/").unwrap();
-        stage.registry.drop_caches();
-        let before = stage.dcache.statistics();
-        assert!(before.nr_dentry > 3 && before.nr_negative == 0, "{before:?}");
+            // A name in use is not removed from memory, but from its directory.
+            mount.unlink(b"/d/3").unwrap();
+            mount.rename(b"/d/4", b"/d/3").unwrap();
+            assert_eq!(mount.lookup(b"/d/3").unwrap().unwrap().kind(), Kind::File);
+            assert!(mount.rmdir(b"/d").is_err());
+            mount.shrink_tree(b"/").unwrap();
+            stage.registry.drop_caches();
+            let before = stage.dcache.statistics();
+            assert!(before.nr_dentry > 3 && before.nr_negative == 0, "{before:?}");
 
-        let crate::Stage { mount, dcache, registry, tree } = stage;
-        drop(mount);
-        let left = dcache.statistics().nr_dentry;
-        assert!(left >= 3, "what is in use, and the directories above it: {left}");
-        // The next mount has the number of the one that went, and names of its own.
-        for round in 0..3 {
-            let next = dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).unwrap();
-            assert!(next.lookup(b"/d").unwrap().is_none());
-            next.mkdir(b"/d").unwrap();
-            next.create(b"/d/3").unwrap();
-            assert!(!next.lookup(b"/d/3").unwrap().unwrap().is_watched());
-            for n in 0..500 {
-                assert!(next.lookup(format!("/d/no{n}").as_bytes()).unwrap().is_none());
+            let crate::Stage { mount, dcache, registry, tree } = stage;
+            drop(mount);
+            let left = dcache.statistics().nr_dentry;
+            assert!(left >= 3, "what is in use, and the directories above it: {left}");
+            // The next mount has the number of the one that went, and names of its own.
+            for round in 0..3 {
+                let next = dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).unwrap();
+                assert!(next.lookup(b"/d").unwrap().is_none());
+                next.mkdir(b"/d").unwrap();
+                next.create(b"/d/3").unwrap();
+                assert!(!next.lookup(b"/d/3").unwrap().unwrap().is_watched());
+                for n in 0..500 {
+                    assert!(next.lookup(format!("/d/no{n}").as_bytes()).unwrap().is_none());
+                }
+                next.assert_valid();
+                registry.drop_caches();
+                if round == 1 {
+                    forget(next);
+                }
             }
-            next.assert_valid();
+            assert!(dcache.statistics().nr_dentry > left, "a mount that is leaked is not unmounted");
             registry.drop_caches();
-            if round == 1 {
-                forget(next);
-            }
-        }
-        assert!(dcache.statistics().nr_dentry > left, "a mount that is leaked is not unmounted");
-        registry.drop_caches();
+        });
     });
 }

@@ -57,7 +57,7 @@ pub fn at_the_end_of_a_thread(what: &str, begin: impl FnOnce() -> Box<dyn FnOnce
     assert_eq!(told.recv_timeout(PATIENCE), Ok(true), "{what}, at the end of a thread");
 }
 
-/// Runs the test `name` in a process of its own, where it calls `f`.
+/// Runs the test `name` in a process of its own, where it calls `f`: what it leaks there is its own business.
 pub fn in_a_process(name: &str, f: impl FnOnce()) {
     const CHILD: &str = "LOWWATER_HAZARD";
     if std::env::var_os(CHILD).is_some() {
@@ -67,6 +67,8 @@ pub fn in_a_process(name: &str, f: impl FnOnce()) {
     let mut child = Command::new(program)
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(CHILD, name)
+        // It may be there to leak.
+        .envs(["ASAN_OPTIONS", "LSAN_OPTIONS"].map(|options| (options, "detect_leaks=0")))
         .stdout(Stdio::null())
         .spawn()
         .expect("a process");

@@ -39,7 +39,7 @@ fn handles_end_late_in_a_threads_life() {
     at_the_end_of_a_thread("what is read without a lock", || {
         let (cell, index, table) = (RcuCell::new(), Index::<Entry>::new(), Chains::<Name>::new(4));
         assert!(cell.replace(None, String::from("early"), &pin()));
-        put(&index, 1);
+        let mut slots = vec![put(&index, 1)];
         table.insert(1, name()).ok().unwrap();
         let (slab, early) = (Slab::<Entry>::new(), name());
         let slot = slab.alloc(entry(7), N0).ok().expect("memory");
@@ -50,7 +50,7 @@ fn handles_end_late_in_a_threads_life() {
             assert_eq!(cell.load(&guard).unwrap(), "late");
             drop(guard);
             for n in 0..500 {
-                put(&index, n);
+                slots.push(put(&index, n));
             }
             assert!(index.get(499, &pin(), |entry| entry.2 == 499).is_some());
             let reader = Reader::enter();
@@ -61,6 +61,7 @@ fn handles_end_late_in_a_threads_life() {
             assert_eq!(slot.2 + late.2, 15);
             drop((slab, slot, late));
             drop((cell, index, table));
+            drop(slots);
         })
     });
     at_the_end_of_a_thread("lists", || {

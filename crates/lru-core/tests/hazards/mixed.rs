@@ -28,12 +28,8 @@ fn groups_of_another_tree_are_strangers() {
 fn a_cursor_of_another_index_ends() {
     within("walks over two indexes", || {
         let (large, small, empty) = (Index::<Entry>::new(), Index::<Entry>::new(), Index::<Entry>::new());
-        for n in 0..20_000 {
-            put(&large, n);
-        }
-        for n in 0..10 {
-            put(&small, n);
-        }
+        let mut slots: Vec<_> = (0..20_000).map(|n| put(&large, n)).collect();
+        slots.extend((0..10).map(|n| put(&small, n)));
         let guard = pin();
         for first in 0..40 {
             let mut at = Cursor::new();
@@ -56,6 +52,9 @@ fn a_cursor_of_another_index_ends() {
             // Asked once more, it says nothing more.
             large.visit(&mut at, &guard, |_| panic!("all was seen"));
         }
+        drop(guard);
+        drop((large, small, empty));
+        drop(slots);
     });
 }
 

@@ -1,7 +1,7 @@
 //! What is leaked costs its memory, and stops nobody.
 
 use crate::common::{one_shelf, Shelf};
-use crate::hazard::within;
+use crate::hazard::{in_a_process, within};
 use crate::{reclaimer, tree_and_registry};
 use lowwater_lru_core::{Bytes, NodeId};
 use lowwater_shrinker::pressure::{Monitor, MonitorConfig, Reason};
@@ -11,42 +11,44 @@ use std::sync::Arc;
 
 #[test]
 fn what_is_leaked_of_a_registry_stops_nobody_else() {
-    within("reclaim beside leaks", || {
-        let (tree, registry, shelf, registration) = one_shelf();
-        let group = tree.root().create("group").unwrap();
-        for n in 0..3 {
-            forget(registry.clone());
-            forget(registry.builder("a builder"));
-            forget(registry.builder("prepared").alloc().unwrap());
-            let leaked = Arc::new(Shelf::new());
-            forget(leaked.register(registry.builder("leaked").alloc().unwrap()));
-            leaked.add(&group, NodeId::ZERO, 10);
-            forget(Job::new(group.clone(), Bytes::ZERO));
-            forget(registry.snapshot());
-            forget((RegistryConfig::new(2), MonitorConfig::default()));
+    in_a_process("leaks::what_is_leaked_of_a_registry_stops_nobody_else", || {
+        within("reclaim beside leaks", || {
+            let (tree, registry, shelf, registration) = one_shelf();
+            let group = tree.root().create("group").unwrap();
+            for n in 0..3 {
+                forget(registry.clone());
+                forget(registry.builder("a builder"));
+                forget(registry.builder("prepared").alloc().unwrap());
+                let leaked = Arc::new(Shelf::new());
+                forget(leaked.register(registry.builder("leaked").alloc().unwrap()));
+                leaked.add(&group, NodeId::ZERO, 10);
+                forget(Job::new(group.clone(), Bytes::ZERO));
+                forget(registry.snapshot());
+                forget((RegistryConfig::new(2), MonitorConfig::default()));
 
-            // Threads, which go on with a tree of their own.
-            let (other_tree, other) = tree_and_registry();
-            let threads = reclaimer(&other);
-            let config = MonitorConfig::default();
-            forget(Monitor::start(other_tree.root(), Bytes::mib(1), threads.clone(), config).unwrap());
-            threads.wake(other_tree.root(), Reason::Limit);
-            if n > 0 {
-                forget((threads, other, other_tree));
+                // Threads, which go on with a tree of their own.
+                let (other_tree, other) = tree_and_registry();
+                let threads = reclaimer(&other);
+                let config = MonitorConfig::default();
+                forget(Monitor::start(other_tree.root(), Bytes::mib(1), threads.clone(), config).unwrap());
+                threads.wake(other_tree.root(), Reason::Limit);
+                if n > 0 {
+                    forget((threads, other, other_tree));
+                }
+
+                shelf.add(&group, NodeId::ZERO, 100);
+                assert_eq!(registry.drop_caches(), 110, "a shrinker that nobody can end any more gives all the same");
             }
-
-            shelf.add(&group, NodeId::ZERO, 100);
-            assert_eq!(registry.drop_caches(), 110, "a shrinker that nobody can end any more gives all the same");
-        }
-        assert_eq!(registry.debugfs_names().len(), 4);
-        group.offline().unwrap();
-        registration.unregister().unwrap();
-        // An id that is leaked is not given again.
-        let next = registry.builder("next").alloc().unwrap();
-        assert_eq!(next.id().get(), 0, "that of the one that ended");
-        drop(next);
-        drop(registry);
-        let again = Registry::new(&tree, 1);
-        assert_eq!(again.drop_caches(), 0);
+            assert_eq!(registry.debugfs_names().len(), 4);
+            group.offline().unwrap();
+            registration.unregister().unwrap();
+            // An id that is leaked is not given again.
+            let next = registry.builder("next").alloc().unwrap();
+            assert_eq!(next.id().get(), 0, "that of the one that ended");
+            drop(next);
+            drop(registry);
+            let again = Registry::new(&tree, 1);
+            assert_eq!(again.drop_caches(), 0);
+        });
     });
 }
