@@ -15,6 +15,7 @@ use lowwater_shrinker::{
     ShrinkControl, Shrinker, ShrinkerId, Work,
 };
 use std::any::Any;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
@@ -572,13 +573,21 @@ impl Drop for Broken {
 }
 
 #[test]
-fn a_topology_that_panics_does_not_end_the_reclaimers_thread() {
+fn a_topology_that_panics_meets_the_caller_of_start() {
     in_time(|| {
         let panics = Arc::new(AtomicUsize::new(0));
         let registry = Registry::new(&MemcgTree::default(), 1);
-        let reclaimer = Reclaimer::start(&registry, Arc::new(Broken(Arc::clone(&panics))), MARKS).unwrap();
-        until("it is asked and dropped", || panics.load(SeqCst) == 2);
-        let reclaimer = Arc::new(Mutex::new(Some(reclaimer)));
+        // Asked on the thread that starts: the first panic is the question's, and no thread is left behind that waits.
+        let topology: Arc<dyn Topology> = Arc::new(Broken(Arc::clone(&panics)));
+        let asked = Arc::clone(&topology);
+        let start = AssertUnwindSafe(|| Reclaimer::start(&registry, asked, MARKS));
+        let payload = catch_unwind(start).err().expect("the topology panics");
+        assert_eq!(payload.downcast_ref(), Some(&"the topology's own fault"));
+        assert_eq!(panics.load(SeqCst), 1);
+        let payload = catch_unwind(AssertUnwindSafe(|| drop(topology))).err().expect("its drop panics");
+        std::mem::forget(payload);
+        // A reclaimer can be started all the same.
+        let reclaimer = Arc::new(Mutex::new(Some(Reclaimer::start(&registry, Arc::new(Fixed::new(1)), MARKS).unwrap())));
         serves_another(&registry, &reclaimer);
         empty(&reclaimer);
     });
