@@ -89,6 +89,7 @@ pub mod list_lru;
 #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
 mod mapping;
 pub mod memcg;
+mod poison;
 mod prefetch;
 mod rcu;
 pub mod slab;

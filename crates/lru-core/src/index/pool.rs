@@ -22,6 +22,7 @@ mod kind;
 
 use super::segment::{bytes, Class, Segment};
 use crate::fallible::try_box;
+use crate::poison::{poison, unpoison};
 use crate::slab::{Blocks, Geometry, NONE};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
@@ -111,6 +112,7 @@ impl Pool {
     pub(super) fn take(&self, header: Segment, room: Room) -> Option<NonNull<Segment>> {
         let mut state = self.0.lock();
         let slot = state.take(header.class, room)?;
+        unpoison(slot.as_ptr().cast(), bytes(header.class));
         // SAFETY: it is a slot that nobody has, as large as the header and aligned for it.
         unsafe { slot.write(header) };
         Some(slot)
@@ -129,6 +131,9 @@ impl Pool {
         let mut state = unsafe { &*pool }.0.lock();
         // SAFETY: nobody uses it, says the caller; who looks for one that is to leave has the lock.
         unsafe { segment.drop_in_place() };
+        let class = state.chunks[number as usize].class;
+        // SAFETY: the caller's clause: nobody uses the segment any more.
+        unsafe { poison(segment.cast(), bytes(class), 0) };
         state.put(segment.addr(), number);
         let is_over = state.is_over();
         drop(state);

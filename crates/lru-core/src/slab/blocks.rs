@@ -10,6 +10,7 @@
 mod system;
 
 use super::chunk::Geometry;
+use crate::poison::unpoison;
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
 use core::ptr::NonNull;
@@ -78,6 +79,7 @@ impl Blocks {
     ///
     /// It came from [`get`](Self::get) of this, with the same geometry, and nobody uses it any more.
     pub(crate) unsafe fn put(&mut self, memory: Memory, geometry: &Geometry) {
+        unpoison(memory.base.as_ptr(), memory.bytes);
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         if let Some(block) = memory.block {
             // SAFETY: it came from that block, and nobody uses it, says the caller.

@@ -12,6 +12,7 @@ use super::stripe::Stripe;
 use super::stripes::Stripes;
 use super::Slotted;
 use crate::list::Hook;
+use crate::poison::{poison, unpoison};
 use crate::prefetch::prefetch;
 use crate::rcu;
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -145,6 +146,7 @@ impl<T: Slotted> Shared<T> {
         // SAFETY: it is live, says the caller.
         let Some(slot) = unsafe { this.as_ref() }.slot(node, this) else { return Err(value) };
         let object = slot.cast::<T>();
+        unpoison(object.as_ptr().cast(), size_of::<T>());
         // SAFETY: the slot is ours, large enough, and aligned.
         unsafe { object.write(value) };
         Ok(object)
@@ -460,6 +462,8 @@ impl<T: Slotted> Shared<T> {
             // SAFETY: it was dropped, and nobody else knows the slot.
             return unsafe { Self::give_back(object) };
         }
+        // SAFETY: the object was dropped by the caller, and nobody else knows the slot.
+        unsafe { poison(object.as_ptr().cast(), size_of::<T>(), size_of::<Free>()) };
         // SAFETY: it was dropped, and nobody else knows the slot.
         unsafe { stripe.free.push(object.cast()) };
         if stripe.free.len() > FREE_MAX {
@@ -495,6 +499,8 @@ impl<T: Slotted> Shared<T> {
         // SAFETY: a slab's shared part is there while one of its slots is not free.
         let this = unsafe { &*shared };
         let mut pool = this.pool.lock();
+        // SAFETY: the caller's clause: what was in the slot is gone, and nobody else knows it.
+        unsafe { poison(object.as_ptr().cast(), size_of::<T>(), size_of::<Free>()) };
         // SAFETY: it came from the pool, and nobody uses it.
         unsafe { pool.put(object.cast(), header.number) };
         let is_last = pool.closed && pool.free == pool.slots;
