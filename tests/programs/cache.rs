@@ -1,0 +1,380 @@
+//! Caches of all types behind one trait. Whatever is found is checked: it must be alive, and of the
+//! key and the cache where it was found.
+
+use std::any::Any;
+#[cfg(feature = "async")]
+use std::future::Future;
+use std::hash::RandomState;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lowwater::cache::{Computed, Eviction, Meta, Op, Place, Visit};
+use lowwater::{Bytes, Cache, Memcg, Runtime};
+
+use crate::callback::{self, enter, Callback};
+use crate::key::{Hashing, Key};
+use crate::step::{Answer, Choices, Life, Loading};
+use crate::token::{fail, Tag, Token};
+use crate::value::{Large, Owning, Plain, Value};
+
+/// What became of a computation.
+pub enum Outcome {
+    Inserted,
+    Replaced(Tag),
+    Removed(Tag),
+    Kept,
+    Refused,
+}
+
+/// A handle on a cache.
+pub trait AnyCache: Send + Sync {
+    fn clone_box(&self) -> Box<dyn AnyCache>;
+    fn id(&self) -> u32;
+    /// Are its hashes what they should be?
+    fn is_honest(&self) -> bool;
+    fn get(&self, key: u32) -> Option<Tag>;
+    fn peek(&self, key: u32) -> Option<Tag>;
+    fn contains(&self, key: u32) -> bool;
+    fn insert(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<Option<Tag>, ()>;
+    fn remove(&self, key: u32) -> Option<Tag>;
+    fn touch(&self, key: u32, life: Life) -> bool;
+    fn load(&self, tag: Tag, how: Loading) -> Option<Tag>;
+    fn compute(
+        &self,
+        tag: Tag,
+        answer: Answer,
+        group: Option<&Memcg>,
+        life: Life,
+    ) -> Result<(Outcome, Option<Tag>), ()>;
+    fn retain(&self, keep: &mut dyn FnMut(u32) -> bool);
+    fn clear(&self);
+    fn collect(&self);
+    fn visit(&self, parts: u8);
+    fn save(&self) -> Saved;
+    fn load_saved(&self, saved: Saved);
+    fn look(&self, group: &Memcg);
+    fn len(&self) -> usize;
+    fn pinned(&self, inside: Inside<'_>);
+    fn iter(&self, inside: &mut dyn FnMut());
+}
+
+/// What is done while a cache is pinned: it gets what looks a key up.
+pub type Inside<'a> = &'a mut dyn FnMut(&dyn Fn(u32));
+
+/// What `save` showed, of one type.
+pub type Saved = Box<dyn Any + Send>;
+
+struct Typed<K: Key, V: Value> {
+    id: u32,
+    is_honest: bool,
+    cache: Cache<K, V, Hashing>,
+}
+
+/// Builds a cache of any type.
+pub fn build(runtime: &Runtime, id: u32, choices: &Choices, group: Option<&Memcg>) -> Option<Box<dyn AnyCache>> {
+    match choices.kind {
+        0 => typed::<u32, Owning>(runtime, id, choices, group),
+        1 => typed::<crate::key::Owning, Owning>(runtime, id, choices, group),
+        2 => typed::<u32, Arc<Token>>(runtime, id, choices, group),
+        3 => typed::<crate::key::Owning, Large>(runtime, id, choices, group),
+        _ => typed::<u32, Plain>(runtime, id, choices, group),
+    }
+}
+
+fn typed<K: Key, V: Value>(
+    runtime: &Runtime,
+    id: u32,
+    choices: &Choices,
+    group: Option<&Memcg>,
+) -> Option<Box<dyn AnyCache>> {
+    let weight = u64::from(choices.weight);
+    // What closures capture ends with the cache.
+    let captured = || Token::new(Tag { home: id, key: 0, version: 0 }, Callback::CaptureDrop);
+    let weighs = captured();
+    let hashing = match choices.hashing {
+        0 => Hashing::Few(1),
+        1 => Hashing::Few(7),
+        11 => Hashing::Lying,
+        _ => Hashing::Random(RandomState::new()),
+    };
+    let is_honest = !matches!(hashing, Hashing::Lying);
+    let mut builder = Cache::<K, V>::builder(runtime).name(format!("cache {id}")).eviction(match choices.eviction {
+        0 => Eviction::Lru,
+        1 => Eviction::S3Fifo,
+        2 => Eviction::Sieve,
+        3 => Eviction::SecondChance,
+        _ => Eviction::Adaptive,
+    });
+    builder = match choices.life {
+        Life::Default | Life::Forever => builder,
+        Life::Live(ms) => builder.time_to_live(Duration::from_millis(ms.into())),
+        Life::Idle(ms) => builder.time_to_idle(Duration::from_millis(ms.into())),
+    };
+    if let Some(seeks) = choices.seeks {
+        builder = builder.seeks(seeks.into());
+    }
+    if let Some(group) = group {
+        builder = builder.group(group);
+    }
+    if choices.listens {
+        let listens = captured();
+        builder = builder.eviction_listener(move |key: &K, value: &V, _| {
+            listens.check("the listener is told");
+            is_of(id, key.number(), value.tag(), "the listener is told");
+            enter(Callback::Listener);
+        });
+    }
+    if choices.costs {
+        let costs = captured();
+        builder = builder.recreation_cost(move |key: &K, value: &V| {
+            costs.check("asked for a cost");
+            is_of(id, key.number(), value.tag(), "asked for a cost");
+            enter(Callback::Cost);
+            u64::from(key.number()) * 10
+        });
+    }
+    let builder = builder.hasher(hashing).weigher(move |key: &K, value: &V| {
+        weighs.check("asked for a weight");
+        is_of(id, key.number(), value.tag(), "asked for a weight");
+        enter(Callback::Weigher);
+        Bytes::new(weight * u64::from(1 + key.number() % 4))
+    });
+    let cache = builder.build().ok()?;
+    Some(Box::new(Typed { id, is_honest, cache }))
+}
+
+/// Checks that what was found belongs where it was found.
+fn is_of(cache: u32, key: u32, tag: Tag, how: &str) {
+    if (tag.home, tag.key) != (cache, key) {
+        fail(&format!("{tag:?} when {how} of key {key} of cache {cache}"));
+    }
+}
+
+impl<K: Key, V: Value> Typed<K, V> {
+    fn checked(&self, key: u32, value: &V, how: &str) -> Tag {
+        let tag = value.tag();
+        is_of(self.id, key, tag, how);
+        tag
+    }
+
+    fn place<'a>(&'a self, key: u32, group: Option<&'a Memcg>, life: Life) -> Place<'a, K, V, Hashing> {
+        let mut place = self.cache.entry(K::of(key));
+        if let Some(group) = group {
+            place = place.group(group);
+        }
+        match life {
+            Life::Default => place,
+            Life::Forever => place.forever(),
+            Life::Live(ms) => place.time_to_live(Duration::from_millis(ms.into())),
+            Life::Idle(ms) => place.time_to_idle(Duration::from_millis(ms.into())),
+        }
+    }
+}
+
+impl<K: Key, V: Value> AnyCache for Typed<K, V> {
+    fn clone_box(&self) -> Box<dyn AnyCache> {
+        Box::new(Self { id: self.id, is_honest: self.is_honest, cache: self.cache.clone() })
+    }
+
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn is_honest(&self) -> bool {
+        self.is_honest
+    }
+
+    fn get(&self, key: u32) -> Option<Tag> {
+        self.cache.get(&K::of(key)).map(|value| self.checked(key, &value, "get"))
+    }
+
+    fn peek(&self, key: u32) -> Option<Tag> {
+        self.cache.peek(&K::of(key)).map(|value| self.checked(key, &value, "peek"))
+    }
+
+    fn contains(&self, key: u32) -> bool {
+        self.cache.contains_key(&K::of(key))
+    }
+
+    fn insert(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<Option<Tag>, ()> {
+        match self.place(tag.key, group, life).insert(V::of(tag)) {
+            Ok(old) => Ok(old.map(|old| self.checked(tag.key, &old, "replacing"))),
+            Err(error) if error.value.tag() == tag => Err(()),
+            Err(error) => fail(&format!("{:?} was refused, {:?} given back", tag, error.value.tag())),
+        }
+    }
+
+    fn remove(&self, key: u32) -> Option<Tag> {
+        self.cache.remove(&K::of(key)).map(|value| self.checked(key, &value, "remove"))
+    }
+
+    fn touch(&self, key: u32, life: Life) -> bool {
+        let time = match life {
+            Life::Default | Life::Forever => None,
+            Life::Live(ms) | Life::Idle(ms) => Some(Duration::from_millis(ms.into())),
+        };
+        self.cache.touch(&K::of(key), time)
+    }
+
+    fn load(&self, tag: Tag, how: Loading) -> Option<Tag> {
+        let loader = || {
+            callback::loading(|| enter(Callback::Loader));
+            V::of(tag)
+        };
+        let key = K::of(tag.key);
+        let value = match how {
+            Loading::Value => self.cache.get_or_insert_with(key, loader),
+            Loading::TryOk => self.cache.try_get_or_insert_with(key, || Ok::<_, ()>(loader())).ok()?,
+            Loading::TryErr => {
+                let refuse = || {
+                    callback::loading(|| enter(Callback::Loader));
+                    Err(())
+                };
+                self.cache.try_get_or_insert_with(key, refuse).ok()?
+            }
+            #[cfg(feature = "async")]
+            Loading::Async(polls) => {
+                let mut rest = polls;
+                let future = std::future::poll_fn(move |context| {
+                    if rest == 0 {
+                        return std::task::Poll::Ready(loader());
+                    }
+                    rest -= 1;
+                    context.waker().wake_by_ref();
+                    std::task::Poll::Pending
+                });
+                let mut load = Box::pin(self.cache.get_or_insert_with_async(key, future));
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                // The third poll never comes.
+                let polled = (0..2).find_map(|_| match Future::poll(load.as_mut(), &mut context) {
+                    std::task::Poll::Ready(value) => Some(value),
+                    std::task::Poll::Pending => None,
+                });
+                drop(load);
+                polled?
+            }
+            #[cfg(not(feature = "async"))]
+            Loading::Async(_) => self.cache.get_or_insert_with(key, loader),
+        };
+        Some(self.checked(tag.key, &value, "load"))
+    }
+
+    fn compute(
+        &self,
+        tag: Tag,
+        answer: Answer,
+        group: Option<&Memcg>,
+        life: Life,
+    ) -> Result<(Outcome, Option<Tag>), ()> {
+        let mut there = None;
+        let computed = self.place(tag.key, group, life).and_compute(|current| {
+            there = current.as_ref().map(|current| self.checked(tag.key, current.value(), "compute"));
+            if let Some(current) = &current {
+                let _ = (current.time_left(), current.group().path());
+            }
+            enter(Callback::Compute);
+            match answer {
+                Answer::Put => Op::Put(V::of(tag)),
+                Answer::Update => Op::Update(V::of(tag)),
+                Answer::Remove => Op::Remove,
+                Answer::Keep => Op::Keep,
+            }
+        });
+        let outcome = match computed {
+            Ok(Computed::Inserted) => Outcome::Inserted,
+            Ok(Computed::Replaced(value)) => Outcome::Replaced(self.checked(tag.key, &value, "compute")),
+            Ok(Computed::Removed(value)) => Outcome::Removed(self.checked(tag.key, &value, "compute")),
+            Ok(Computed::Kept) => Outcome::Kept,
+            Err(error) if error.value.tag() == tag => Outcome::Refused,
+            Err(error) => fail(&format!("{:?} was refused, {:?} given back", tag, error.value.tag())),
+        };
+        Ok((outcome, there))
+    }
+
+    fn retain(&self, keep: &mut dyn FnMut(u32) -> bool) {
+        self.cache.retain(|key, value| {
+            self.checked(key.number(), value, "retain");
+            enter(Callback::Retain);
+            keep(key.number())
+        });
+    }
+
+    fn clear(&self) {
+        self.cache.clear();
+    }
+
+    fn collect(&self) {
+        self.cache.collect();
+    }
+
+    fn visit(&self, parts: u8) {
+        let mut at = Visit::new();
+        for _ in 0..parts {
+            if at.is_done() {
+                break;
+            }
+            self.cache.visit(&mut at, |key, value| {
+                self.checked(key.number(), value, "visit");
+                enter(Callback::Visit);
+                self.checked(key.number(), value, "after a visit");
+            });
+        }
+    }
+
+    fn save(&self) -> Saved {
+        let mut saved: Vec<(K, V, Meta)> = Vec::new();
+        let _ended = self.cache.save(|key, value, meta| {
+            self.checked(key.number(), value, "save");
+            enter(Callback::Save);
+            saved.push((key.clone(), value.clone(), meta.clone()));
+            if saved.len() < 5000 {
+                Ok(())
+            } else {
+                Err(())
+            }
+        });
+        Box::new((self.id, saved))
+    }
+
+    fn load_saved(&self, saved: Saved) {
+        // What another cache had is of another home.
+        if let Ok(saved) = saved.downcast::<(u32, Vec<(K, V, Meta)>)>() {
+            if saved.0 == self.id {
+                self.cache.load(saved.1);
+            }
+        }
+    }
+
+    fn look(&self, group: &Memcg) {
+        let cache = &self.cache;
+        let _ = (cache.stats(), cache.footprint(), cache.len_of(group), cache.is_empty(), cache.group().usage());
+        let _ = format!("{cache:?}");
+    }
+
+    fn len(&self) -> usize {
+        self.cache.len()
+    }
+
+    fn pinned(&self, inside: Inside<'_>) {
+        let pinned = self.cache.pin();
+        let found: Vec<_> = (0..crate::step::KEYS).filter_map(|key| Some((key, pinned.get(&K::of(key))?))).collect();
+        inside(&|key| {
+            pinned.get(&K::of(key)).map(|value| self.checked(key, value, "pinned get"));
+            pinned.peek(&K::of(key)).map(|value| self.checked(key, value, "pinned peek"));
+        });
+        // What was found before is still there.
+        for (key, value) in found {
+            self.checked(key, value, "pinned for some steps");
+        }
+    }
+
+    fn iter(&self, inside: &mut dyn FnMut()) {
+        let pinned = self.cache.pin();
+        let mut iter = pinned.iter();
+        let first = iter.next();
+        inside();
+        for (key, value) in first.into_iter().chain(iter.take(2000)) {
+            self.checked(key.number(), value, "iterated");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What happens inside of callbacks. Each of them calls [`enter`], which does what a step has armed.
+
+use std::cell::Cell;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+use crate::step::Step;
+use crate::token::fail;
+use crate::{run, world};
+
+/// Where user code runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callback {
+    Weigher,
+    Cost,
+    Loader,
+    Listener,
+    ValueDrop,
+    ValueClone,
+    KeyDrop,
+    KeyClone,
+    KeyHash,
+    KeyEq,
+    Retain,
+    Visit,
+    Save,
+    Compute,
+    WalkLocked,
+    WalkUnlocked,
+    ItemDrop,
+    CaptureDrop,
+    ThreadLocal,
+    Offline,
+    Debt,
+    Count,
+    Scan,
+    Occupied,
+    Done,
+    ObjectDrop,
+    LinkDrop,
+    SharedDrop,
+}
+
+use Callback::*;
+
+/// All of them, for the generator.
+pub const ALL: [Callback; 28] = [
+    Weigher,
+    Cost,
+    Loader,
+    Listener,
+    ValueDrop,
+    ValueClone,
+    KeyDrop,
+    KeyClone,
+    KeyHash,
+    KeyEq,
+    Retain,
+    Visit,
+    Save,
+    Compute,
+    WalkLocked,
+    WalkUnlocked,
+    ItemDrop,
+    CaptureDrop,
+    ThreadLocal,
+    Offline,
+    Debt,
+    Count,
+    Scan,
+    Occupied,
+    Done,
+    ObjectDrop,
+    LinkDrop,
+    SharedDrop,
+];
+
+/// What is to be done in a callback.
+#[derive(Clone, Debug)]
+pub enum Deed {
+    Panic,
+    Do(Box<Step>),
+    /// Now and in every call that comes, however deep.
+    Always(Box<Step>),
+}
+
+/// A deed that waits for its callback.
+#[derive(Debug)]
+pub struct Armed {
+    pub callback: Callback,
+    /// Calls to pass before.
+    pub after: u8,
+    pub deed: Deed,
+}
+
+/// The payload of our panics.
+pub struct Mischief;
+
+/// How deep callbacks may nest.
+const DEPTH_MAX: u32 = 3;
+/// How deep they nest where none of them asks for it, but the library does.
+const DEPTH_MOST: u32 = 60;
+
+thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static LOADING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Is anything armed?
+pub static IS_ARMED: AtomicBool = AtomicBool::new(false);
+
+impl Callback {
+    /// Does it run under a lock, where it may do nothing but panic?
+    pub fn is_locked(self) -> bool {
+        matches!(self, KeyHash | KeyEq | WalkLocked | Occupied)
+    }
+
+    /// Is it the `Drop` of something?
+    pub fn is_drop(self) -> bool {
+        matches!(self, KeyDrop | ValueDrop | SharedDrop | ItemDrop | ObjectDrop | LinkDrop | CaptureDrop)
+    }
+}
+
+/// Is this thread inside of a callback?
+pub fn is_inside() -> bool {
+    DEPTH.try_with(Cell::get).unwrap_or(1) > 0
+}
+
+/// Is this thread inside of a loader?
+pub fn is_loading() -> bool {
+    LOADING.try_with(Cell::get).unwrap_or(true)
+}
+
+/// Runs a loader.
+pub fn loading<R>(f: impl FnOnce() -> R) -> R {
+    struct Reset(bool);
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            LOADING.set(self.0);
+        }
+    }
+    let _reset = Reset(LOADING.replace(true));
+    f()
+}
+
+/// Called by each callback.
+pub fn enter(callback: Callback) {
+    if !IS_ARMED.load(SeqCst) {
+        return;
+    }
+    let Some(world) = world::current() else { return };
+    let Some(deed) = world.disarm(callback) else { return };
+    match deed {
+        Deed::Panic if std::thread::panicking() => {}
+        Deed::Panic => {
+            if callback.is_drop() && callback != ItemDrop {
+                // What is being returned is then forgotten (rust-lang/rust#47949), the library's or ours.
+                world.may_leak.store(true, SeqCst);
+            }
+            drop(world);
+            resume_unwind(Box::new(Mischief));
+        }
+        // Where no thread-local lives any more nothing counts how deep it goes.
+        Deed::Do(step) | Deed::Always(step) => {
+            let depth = DEPTH.try_with(Cell::get).unwrap_or(DEPTH_MAX);
+            let most = if callback == SharedDrop { DEPTH_MOST } else { DEPTH_MAX };
+            if depth >= DEPTH_MOST {
+                fail(&format!("callbacks nest {depth} deep"));
+            }
+            if depth >= most || std::thread::panicking() {
+                return;
+            }
+            struct Leave;
+            impl Drop for Leave {
+                fn drop(&mut self) {
+                    let _ = DEPTH.try_with(|depth| depth.set(depth.get() - 1));
+                }
+            }
+            DEPTH.set(depth + 1);
+            let _leave = Leave;
+            run::run(&world, &step);
+        }
+    }
+}

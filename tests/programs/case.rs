@@ -1,0 +1,150 @@
+//! One program from its seed to its end, and what must hold then.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{mpsc, Arc};
+use std::time::{Duration, Instant};
+
+use lowwater::Bytes;
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::feature::Features;
+use crate::item::Lists;
+use crate::run;
+use crate::step::{programs, Program};
+use crate::token::{self, fail};
+use crate::world::{self, swap, World};
+
+/// Steps of a program, at most.
+const STEPS: usize = 120;
+
+/// The program of a seed.
+pub fn draw(seed: u64, on: Features) -> Program {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let steps = if seed.is_multiple_of(4) { STEPS / 4 } else { STEPS };
+    // Every third has threads.
+    let tree = programs(on, seed.is_multiple_of(3), steps).new_tree(&mut runner).expect("steps can be drawn");
+    tree.current()
+}
+
+/// Runs a program, and ends the process if something is wrong or it takes too long. Did it leave nothing
+/// behind that others would meet?
+pub fn run(program: Program, on: Features, deadline: Duration) -> bool {
+    let (done, ended) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let is_clean = run_here(&program, on, deadline / 10);
+        let _sent = done.send(is_clean);
+    });
+    let Ok(is_clean) = ended.recv_timeout(deadline) else {
+        if thread.is_finished() {
+            fail("the program's thread panicked");
+        }
+        eprintln!("FAILED: not done after {deadline:?}: it hangs");
+        std::process::abort();
+    };
+    let _joined = thread.join();
+    is_clean
+}
+
+fn run_here(program: &Program, on: Features, patience: Duration) -> bool {
+    let mark = token::mark();
+    let world = Arc::new(World::new(on, &program.shape, program.beside.is_empty()));
+    world::set_current(Some(Arc::clone(&world)));
+    let threads = program.beside.iter().chain([&program.steps]).map(|steps| {
+        let (world, steps) = (Arc::clone(&world), steps.clone());
+        std::thread::spawn(move || run::thread(&world, &steps))
+    });
+    let threads: Vec<_> = threads.collect();
+    threads.into_iter().for_each(run::join);
+    valid(&world);
+    end(&world, program, patience);
+    let (has_leaked, may_leak) = (world.has_leaked.load(SeqCst), world.may_leak.load(SeqCst));
+    world::set_current(None);
+    drop(world);
+    if !has_leaked && !may_leak {
+        let alive = || token::alive_since(mark);
+        until(patience, || alive().is_empty(), || format!("not dropped: {:?}", alive()));
+    }
+    !has_leaked
+}
+
+fn valid(world: &World) {
+    for lists in world.lists.iter().filter_map(|place| place.lock().unwrap().clone()) {
+        let lists: &Lists = &lists;
+        lists.shared.assert_valid();
+        lists.boxed.assert_valid();
+    }
+    world.store.assert_valid();
+}
+
+/// Drops everything in the order that the program says.
+fn end(world: &World, program: &Program, patience: Duration) {
+    let keeps_runtime = program.shape.keeps_runtime;
+    let runtime = world.runtime().filter(|_| keeps_runtime);
+    // What is armed may panic here, too, or bring things back: so all goes twice, the second time without mischief.
+    for _ in 0..2 {
+        for part in program.ending {
+            run::or_mischief(|| end_part(world, part));
+        }
+        world.armed.lock().unwrap().clear();
+    }
+    let charges = std::mem::take(&mut *world.charges.lock().unwrap());
+    charges.iter().for_each(|(group, bytes)| group.uncharge(*bytes));
+    let Some(runtime) = runtime else { return };
+    if world.has_leaked.load(SeqCst) {
+        return;
+    }
+    let usage = || {
+        runtime.tree().drain_stock();
+        runtime.root().usage()
+    };
+    // The keeper still does its work.
+    if runtime.group("last").and_then(|last| runtime.drop_group(&last)).is_ok() {
+        until(patience, || runtime.find_group("last").is_none(), || "a dropped group does not go".into());
+    }
+    until(patience, || usage() == Bytes::ZERO, || format!("{} are charged at the end", usage()));
+    drop(runtime);
+}
+
+/// Drops one kind of things.
+fn end_part(world: &World, part: u8) {
+    match part {
+        0 => world.caches.iter().for_each(|place| run::or_mischief(|| drop(swap(place, None)))),
+        1 => world.registrations.iter().for_each(|place| run::or_mischief(|| drop(swap(place, None)))),
+        2 => {
+            world.lists.iter().for_each(|place| run::or_mischief(|| drop(swap(place, None))));
+            world.items.iter().for_each(|place| run::or_mischief(|| drop(swap(place, None))));
+            let isolated = std::mem::take(&mut *world.isolated.lock().unwrap());
+            drop(isolated);
+        }
+        3 => {
+            drop(swap(&world.runtime, None));
+            drop(swap(&world.other, None));
+        }
+        4 => {
+            let groups: Vec<_> = world.groups.iter().filter_map(|place| swap(place, None)).collect();
+            // Those that have children stay.
+            groups.iter().for_each(|group| run::or_mischief(|| _ = group.offline()));
+        }
+        _ => {
+            world.store.clear();
+            world.tables.clear();
+            let saved = std::mem::take(&mut *world.saved.lock().unwrap());
+            drop(saved);
+        }
+    }
+}
+
+/// Waits a while until something holds.
+fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() -> String) {
+    let begin = Instant::now();
+    while !holds() {
+        if begin.elapsed() > patience {
+            fail(&otherwise());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

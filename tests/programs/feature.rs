@@ -1,0 +1,95 @@
+//! Switches for what programs may do. All are on, but for those that `LOWWATER_PROGRAMS_WITHOUT`
+//! names, separated by commas.
+
+/// One switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// Guards kept in thread-locals, which may outlive those of the library.
+    GuardsInThreadLocals,
+    /// Guards that are forgotten.
+    LeakedGuards,
+    /// Hash chains, with readers that outlive the table.
+    Chains,
+    /// Panics in the `Drop` of list items.
+    ItemDropPanics,
+    /// Groups of two trees in one `ListLru`.
+    TwoTrees,
+    /// A `Drop` of a key or value that uses caches.
+    DropsUseCaches,
+    /// Listeners that drop handles on caches.
+    ListenersDropHandles,
+    /// Hashers that answer differently each time.
+    LyingHashers,
+    /// Panics in the `Drop` of state that closures capture.
+    CapturePanics,
+    /// Panics in other callbacks.
+    Panics,
+    /// Callbacks that use the world.
+    Reentry,
+    /// Handles on caches in thread-locals.
+    HandlesInThreadLocals,
+    /// Foreign shrinkers.
+    Shrinkers,
+    /// Threads that come and go beside the program's.
+    Threads,
+    /// Times to live and to idle.
+    Times,
+    /// Locks held for a whole walk: panics under a list's lock, and in `Occupancy`.
+    PanicsUnderLocks,
+    /// Lowered budgets and limits, reclaim.
+    Pressure,
+    /// Groups that end.
+    GroupsEnd,
+    /// `Index` and `Slab` used directly.
+    Index,
+}
+
+use Feature::*;
+
+/// All, in the order of their bits.
+pub const ALL: [Feature; 19] = [
+    GuardsInThreadLocals,
+    LeakedGuards,
+    Chains,
+    ItemDropPanics,
+    TwoTrees,
+    DropsUseCaches,
+    ListenersDropHandles,
+    LyingHashers,
+    CapturePanics,
+    Panics,
+    Reentry,
+    HandlesInThreadLocals,
+    Shrinkers,
+    Threads,
+    Times,
+    PanicsUnderLocks,
+    Pressure,
+    GroupsEnd,
+    Index,
+];
+
+/// A set of switches.
+#[derive(Clone, Copy, Debug)]
+pub struct Features(u32);
+
+impl Features {
+    /// What the environment leaves on.
+    pub fn from_env() -> Self {
+        let without = std::env::var("LOWWATER_PROGRAMS_WITHOUT").unwrap_or_default();
+        let names: Vec<_> = without.split(',').filter(|name| !name.is_empty()).collect();
+        let known = |name: &&str| ALL.iter().any(|feature| format!("{feature:?}") == **name);
+        assert!(names.iter().all(known), "unknown feature in {names:?}; there are {ALL:?}");
+        let on = |feature: &&Feature| !names.contains(&format!("{feature:?}").as_str());
+        Self(ALL.iter().filter(on).fold(0, |bits, &feature| bits | 1 << feature as u32))
+    }
+
+    /// Those of the mask.
+    pub fn and(self, mask: u32) -> Self {
+        Self(self.0 & mask)
+    }
+
+    pub fn has(self, feature: Feature) -> bool {
+        self.0 & 1 << feature as u32 != 0
+    }
+}

@@ -1,0 +1,183 @@
+//! Items of lists, and foreign shrinkers over them.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use lowwater::{
+    linked, Count, Isolate, Isolated, Links, ListLru, Memcg, NodeId, Occupancy, Scan, ShrinkControl, Shrinker, Verdict,
+};
+use lowwater_lru_core::Linked;
+
+use crate::callback::{enter, Callback};
+use crate::step::Turn;
+use crate::token::{fail, Tag, Token};
+
+/// An item that many may hold.
+pub struct Shared {
+    pub token: Token,
+    links: Links,
+}
+linked!(impl[] for Shared { links, handle: Arc<Shared> });
+
+/// An item that its list alone holds.
+pub struct Boxed {
+    links: Links,
+    token: Token,
+}
+linked!(impl[] for Boxed { links, handle: Box<Boxed> });
+
+impl Shared {
+    pub fn new(key: u32) -> Arc<Self> {
+        Arc::new(Self { token: Token::new(Tag::new(0, key), Callback::ItemDrop), links: Links::new() })
+    }
+}
+
+impl Boxed {
+    fn new() -> Box<Self> {
+        Box::new(Self { links: Links::new(), token: Token::new(Tag::new(0, 0), Callback::ItemDrop) })
+    }
+}
+
+/// A list of each kind, with the same listener.
+pub struct Lists {
+    pub shared: ListLru<Shared>,
+    pub boxed: ListLru<Boxed>,
+    /// Does somebody listen?
+    is_heard: bool,
+}
+
+/// Passes on what lists tell.
+struct Ear(Arc<dyn Occupancy>);
+
+impl Occupancy for Ear {
+    fn occupied(&self, memcg: &Memcg, node: NodeId) {
+        self.0.occupied(memcg, node);
+        enter(Callback::Occupied);
+    }
+}
+
+impl Lists {
+    pub fn new(occupancy: Option<Arc<dyn Occupancy>>) -> Self {
+        let Some(occupancy) = occupancy else {
+            return Self { shared: ListLru::new(), boxed: ListLru::new(), is_heard: false };
+        };
+        let ear: Arc<dyn Occupancy> = Arc::new(Ear(occupancy));
+        let shared = ListLru::with_occupancy(Arc::clone(&ear));
+        Self { shared, boxed: ListLru::with_occupancy(ear), is_heard: true }
+    }
+
+    pub fn add_boxes(&self, group: &Memcg, node: NodeId, count: u8) {
+        if count.is_multiple_of(2) {
+            let mut many: Isolated<Boxed> = (0..count).map(|_| Boxed::new()).collect();
+            let _added = self.boxed.add_many(&mut many, group, node);
+        } else {
+            (0..count).for_each(|_| drop(self.boxed.add(Boxed::new(), group, node)));
+        }
+    }
+
+    /// Walks both, and keeps what is isolated of the shared ones.
+    pub fn walk(&self, group: Option<&Memcg>, node: NodeId, nr: u64, turns: &[Turn], to: &mut Isolated<Shared>) -> u64 {
+        let shared = walk(&self.shared, group, node, nr, turns, to, |item| item.token.check("walked"));
+        let mut gone = Isolated::new();
+        shared + walk(&self.boxed, group, node, nr, turns, &mut gone, |item| item.token.check("walked"))
+    }
+}
+
+/// So that a closure is taken for a callback of walks.
+fn callback<T: Linked, F: for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>>(f: F) -> F {
+    f
+}
+
+fn walk<T: Linked>(
+    list: &ListLru<T>,
+    group: Option<&Memcg>,
+    node: NodeId,
+    nr: u64,
+    turns: &[Turn],
+    to: &mut Isolated<T>,
+    check: fn(&T),
+) -> u64
+where
+    T::Handle: Deref<Target = T>,
+{
+    let (mut shown, mut left) = (0, nr);
+    let callback = callback(|it: Isolate<'_, T>| {
+        shown += 1;
+        if shown > nr {
+            fail("a walk shows more than it was asked for");
+        }
+        check(it.item());
+        enter(Callback::WalkLocked);
+        match turns[(shown as usize - 1) % turns.len()] {
+            Turn::Isolate => it.isolate(to),
+            Turn::Rotate => it.rotate(),
+            Turn::Skip => it.skip(),
+            Turn::Retry => {
+                let unlocked = it.unlock();
+                enter(Callback::WalkUnlocked);
+                unlocked.retry()
+            }
+            Turn::RemoveRetry => {
+                let (item, unlocked) = it.remove();
+                check(&item);
+                drop(item);
+                enter(Callback::WalkUnlocked);
+                unlocked.retry()
+            }
+            Turn::Stop => {
+                let unlocked = it.unlock();
+                enter(Callback::WalkUnlocked);
+                unlocked.stop()
+            }
+            Turn::RemoveStop => {
+                let (item, unlocked) = it.remove();
+                enter(Callback::WalkUnlocked);
+                check(&item);
+                drop(item);
+                unlocked.stop()
+            }
+        }
+    });
+    match group {
+        Some(group) => list.walk_one(group, node, &mut left, callback),
+        None => list.walk_node(node, &mut left, callback),
+    }
+}
+
+/// A shrinker over lists; `how` says in which way it answers.
+pub struct Foreign {
+    pub lists: Arc<Lists>,
+    pub how: u8,
+    /// Ends with the shrinker.
+    pub captured: Token,
+}
+
+impl Shrinker for Foreign {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        self.captured.check("counting");
+        enter(Callback::Count);
+        if self.how & 1 != 0 {
+            sc.will_defer();
+        }
+        let lists = &self.lists;
+        match lists.shared.count_one(sc.memcg(), sc.node()) + lists.boxed.count_one(sc.memcg(), sc.node()) {
+            0 if lists.is_heard => Count::Empty,
+            0 => Count::Unknown,
+            // More than there is, now and then.
+            nr => Count::Objects(if self.how & 2 != 0 { nr * 3 } else { nr }),
+        }
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        self.captured.check("scanning");
+        enter(Callback::Scan);
+        let mut gone = Isolated::new();
+        let turns = if self.how & 4 != 0 { &[Turn::Isolate, Turn::Rotate][..] } else { &[Turn::Isolate] };
+        let freed = self.lists.walk(Some(sc.memcg()), sc.node(), sc.nr_to_scan().min(1 << 20), turns, &mut gone);
+        drop(gone);
+        if freed == 0 {
+            return Scan::Stop;
+        }
+        Scan::Freed(freed)
+    }
+}

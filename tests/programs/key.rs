@@ -1,0 +1,106 @@
+//! Keys.
+
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::callback::{enter, Callback};
+use crate::token::{Tag, Token};
+
+/// A key of some number.
+pub trait Key: Hash + Eq + Clone + Send + Sync + 'static {
+    fn of(number: u32) -> Self;
+    fn number(&self) -> u32;
+}
+
+impl Key for u32 {
+    fn of(number: u32) -> Self {
+        number
+    }
+    fn number(&self) -> u32 {
+        *self
+    }
+}
+
+/// A key that owns something, and whose code may panic.
+#[derive(Debug)]
+pub struct Owning(Token);
+
+impl Key for Owning {
+    fn of(number: u32) -> Self {
+        Self(Token::new(Tag { home: u32::MAX, key: number, version: 0 }, Callback::KeyDrop))
+    }
+    fn number(&self) -> u32 {
+        self.0.tag().key
+    }
+}
+
+impl Clone for Owning {
+    fn clone(&self) -> Self {
+        enter(Callback::KeyClone);
+        Self(self.0.copy())
+    }
+}
+
+impl PartialEq for Owning {
+    fn eq(&self, other: &Self) -> bool {
+        enter(Callback::KeyEq);
+        self.number() == other.number()
+    }
+}
+
+impl Eq for Owning {}
+
+impl Hash for Owning {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        enter(Callback::KeyHash);
+        self.number().hash(state);
+    }
+}
+
+/// How keys are hashed.
+#[derive(Clone, Debug)]
+pub enum Hashing {
+    Random(RandomState),
+    /// One of so many hashes.
+    Few(u64),
+    /// Now this hash, now that: it keeps no promise.
+    Lying,
+}
+
+pub enum Hashed {
+    Random(std::hash::DefaultHasher),
+    Few(u64, u64),
+    Lying,
+}
+
+static LIES: AtomicU64 = AtomicU64::new(0);
+
+impl BuildHasher for Hashing {
+    type Hasher = Hashed;
+
+    fn build_hasher(&self) -> Hashed {
+        match self {
+            Self::Random(state) => Hashed::Random(state.build_hasher()),
+            Self::Few(few) => Hashed::Few(*few, 0),
+            Self::Lying => Hashed::Lying,
+        }
+    }
+}
+
+impl Hasher for Hashed {
+    fn write(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Random(hasher) => hasher.write(bytes),
+            Self::Few(_, sum) => *sum = bytes.iter().fold(*sum, |sum, &byte| sum * 31 + u64::from(byte)),
+            Self::Lying => {}
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        match self {
+            Self::Random(hasher) => hasher.finish(),
+            Self::Few(few, sum) => sum % few,
+            Self::Lying => LIES.fetch_add(1, Relaxed) / 3,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A value that knows whether it is alive: a canary, a box of its own, and an entry in a ledger.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::SeqCst};
+
+use crate::callback::{self, Callback};
+
+/// Tokens that a process can make.
+const LIVES: usize = 1 << 22;
+const CANARY: u64 = 0x5EED_CAFE_0B57_AC1E;
+const DEAD: u64 = 0xDEAD_DEAD_DEAD_DEAD;
+
+const ALIVE: u8 = 1;
+const DROPPED: u8 = 2;
+/// Alive, and may be for ever: what a leaked guard or a hash chain holds back.
+const LAX: u8 = 3;
+
+static LEDGER: [AtomicU8; LIVES] = [const { AtomicU8::new(0) }; LIVES];
+/// Which callback the drop of each is.
+static KINDS: [AtomicU8; LIVES] = [const { AtomicU8::new(0) }; LIVES];
+static NEXT: AtomicUsize = AtomicUsize::new(1);
+static VERSION: AtomicUsize = AtomicUsize::new(1);
+
+/// Prints what is wrong and ends the process: a panic might be caught by the library.
+pub fn fail(what: &str) -> ! {
+    eprintln!("FAILED: {what}\n{}", std::backtrace::Backtrace::force_capture());
+    std::process::abort()
+}
+
+/// What a token belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// The cache or list.
+    pub home: u32,
+    pub key: u32,
+    pub version: u32,
+}
+
+impl Tag {
+    pub fn new(home: u32, key: u32) -> Self {
+        Self { home, key, version: VERSION.fetch_add(1, SeqCst) as u32 }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Token {
+    tag: Tag,
+    canary: u64,
+    id: usize,
+    own: Box<u64>,
+    dropping: Callback,
+}
+
+impl Token {
+    /// `dropping`: which callback its `Drop` is.
+    pub fn new(tag: Tag, dropping: Callback) -> Self {
+        let id = NEXT.fetch_add(1, SeqCst);
+        if LEDGER[id % LIVES].swap(ALIVE, SeqCst) != 0 {
+            fail("the ledger is full");
+        }
+        KINDS[id].store(dropping as u8, SeqCst);
+        let canary = CANARY ^ id as u64;
+        Self { tag, canary, id, own: Box::new(canary), dropping }
+    }
+
+    /// A token whose `Drop` may never run.
+    pub fn lax(tag: Tag, dropping: Callback) -> Self {
+        let token = Self::new(tag, dropping);
+        LEDGER[token.id].store(LAX, SeqCst);
+        token
+    }
+
+    pub fn tag(&self) -> Tag {
+        self.check("looked at");
+        self.tag
+    }
+
+    #[track_caller]
+    pub fn check(&self, when: &str) {
+        let (canary, id) = (self.canary, self.id);
+        if canary == DEAD || canary != CANARY ^ id as u64 {
+            fail(&format!("a token's canary is {canary:#x} when {when}: id {id:#x}, {:?}", self.tag));
+        }
+        let state = LEDGER[id].load(SeqCst);
+        if state != ALIVE && state != LAX {
+            fail(&format!("token {id} ({:?}) is in state {state} when {when}", self.tag));
+        }
+        if *self.own != canary {
+            fail(&format!("the box of token {id} ({:?}) has {:#x} when {when}", self.tag, *self.own));
+        }
+    }
+
+    /// A copy with a life of its own.
+    pub fn copy(&self) -> Self {
+        self.check("cloned");
+        Self::new(self.tag, self.dropping)
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.check("dropped");
+        let before = LEDGER[self.id].swap(DROPPED, SeqCst);
+        if before != ALIVE && before != LAX {
+            fail(&format!("token {} ({:?}) is dropped twice", self.id, self.tag));
+        }
+        self.canary = DEAD;
+        callback::enter(self.dropping);
+    }
+}
+
+/// The first token of what comes.
+pub fn mark() -> usize {
+    NEXT.load(SeqCst)
+}
+
+/// Is there room for a case more?
+pub fn has_room() -> bool {
+    NEXT.load(SeqCst) < LIVES * 3 / 4
+}
+
+/// Tokens since the mark that are alive, and which callback their drop is.
+pub fn alive_since(mark: usize) -> Vec<(usize, Callback)> {
+    let alive = (mark..NEXT.load(SeqCst)).filter(|&id| LEDGER[id].load(SeqCst) == ALIVE);
+    alive.map(|id| (id - mark, callback::ALL[usize::from(KINDS[id].load(SeqCst))])).collect()
+}

@@ -1,0 +1,181 @@
+//! Everything that a program works with. Places are locked to look, and never while the library runs.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, RwLock};
+
+use lowwater::{Bytes, Isolated, Memcg, MemcgTree, NodeId, Registration, Runtime};
+use lowwater_lru_core::HookId;
+
+use crate::cache::{AnyCache, Saved};
+use crate::callback::{Armed, Callback, Deed, IS_ARMED};
+use crate::feature::Features;
+use crate::item::{Lists, Shared};
+use crate::model::Model;
+use crate::object::{Store, Tables};
+use crate::step::{Shape, CACHES, GROUPS, ITEMS, LISTS};
+use crate::token::Token;
+
+/// A place for something.
+pub type Place<T> = Mutex<Option<T>>;
+
+pub struct World {
+    pub on: Features,
+    pub runtime: Place<Runtime>,
+    /// Another one's groups are foreign.
+    pub other: Place<MemcgTree>,
+    /// The root of the first, which outlives it.
+    pub root: Memcg,
+    pub caches: Vec<Place<Box<dyn AnyCache>>>,
+    pub groups: Vec<Place<Memcg>>,
+    pub lists: Vec<Place<Arc<Lists>>>,
+    pub registrations: Vec<Place<Registration>>,
+    pub items: Vec<Place<Arc<Shared>>>,
+    pub isolated: Mutex<Isolated<Shared>>,
+    pub saved: Mutex<Vec<Saved>>,
+    pub charges: Mutex<Vec<(Memcg, Bytes)>>,
+    pub hook: Place<HookId>,
+    pub store: Arc<Store>,
+    pub tables: Tables,
+    /// Found under guards that were forgotten.
+    pub for_ever: Mutex<Vec<&'static Token>>,
+    pub armed: Mutex<Vec<Armed>>,
+    pub model: Mutex<Model>,
+    /// Does one thread do everything, so that the model tells what is right?
+    pub is_alone: bool,
+    /// Was a guard forgotten? What it holds back is never dropped.
+    pub has_leaked: AtomicBool,
+    /// Did a `Drop` panic?
+    pub may_leak: AtomicBool,
+    next_cache: AtomicU32,
+    always: AtomicU32,
+}
+
+/// How often deeds are done that are done always.
+const ALWAYS_MAX: u32 = 3000;
+
+static CURRENT: RwLock<Option<Arc<World>>> = RwLock::new(None);
+
+/// The world of the program that runs.
+pub fn current() -> Option<Arc<World>> {
+    CURRENT.read().unwrap().clone()
+}
+
+pub fn set_current(world: Option<Arc<World>>) {
+    let before = std::mem::replace(&mut *CURRENT.write().unwrap(), world);
+    drop(before);
+}
+
+fn places<T>(count: u8) -> Vec<Place<T>> {
+    (0..count).map(|_| Mutex::new(None)).collect()
+}
+
+/// What is in a place, to be dropped without its lock.
+pub fn swap<T>(place: &Place<T>, new: Option<T>) -> Option<T> {
+    std::mem::replace(&mut *place.lock().unwrap(), new)
+}
+
+pub fn at<T>(places: &[Place<T>], at: u8) -> &Place<T> {
+    &places[usize::from(at) % places.len()]
+}
+
+impl World {
+    pub fn new(on: Features, shape: &Shape, is_alone: bool) -> Self {
+        let topology = Arc::new(lowwater::topology::Fixed::new(shape.nodes.into()));
+        let budget = Bytes::kib(shape.budget_kib.into());
+        let runtime = Runtime::builder().budget(budget).topology(topology).build().expect("it has a budget");
+        let mut model = Model::default();
+        model.is_lossy = shape.budget_kib < 1 << 20;
+        Self {
+            on,
+            root: runtime.root().clone(),
+            runtime: Mutex::new(Some(runtime)),
+            other: Mutex::new(None),
+            caches: places(CACHES),
+            groups: places(GROUPS),
+            lists: places(LISTS),
+            registrations: places(LISTS),
+            items: places(ITEMS),
+            isolated: Mutex::default(),
+            saved: Mutex::default(),
+            charges: Mutex::default(),
+            hook: Mutex::default(),
+            store: Arc::new(Store::new()),
+            tables: Tables::new(),
+            for_ever: Mutex::default(),
+            armed: Mutex::default(),
+            model: Mutex::new(model),
+            is_alone,
+            has_leaked: AtomicBool::new(false),
+            may_leak: AtomicBool::new(false),
+            next_cache: AtomicU32::new(1),
+            always: AtomicU32::new(0),
+        }
+    }
+
+    pub fn runtime(&self) -> Option<Runtime> {
+        self.runtime.lock().unwrap().clone()
+    }
+
+    pub fn cache(&self, cache: u8) -> Option<Box<dyn AnyCache>> {
+        at(&self.caches, cache).lock().unwrap().as_ref().map(|cache| cache.clone_box())
+    }
+
+    pub fn next_cache(&self) -> u32 {
+        self.next_cache.fetch_add(1, SeqCst)
+    }
+
+    /// A group of this place, or the root.
+    pub fn group(&self, group: u8) -> Memcg {
+        at(&self.groups, group).lock().unwrap().clone().unwrap_or_else(|| self.root.clone())
+    }
+
+    /// A group for lists: of this tree, unless two may meet.
+    pub fn group_of_lists(&self, group: u8) -> Memcg {
+        let group = self.group(group);
+        if group.is_in_tree_of(&self.root) || self.on.has(crate::feature::Feature::TwoTrees) {
+            return group;
+        }
+        self.root.clone()
+    }
+
+    pub fn list(&self, list: u8) -> Option<Arc<Lists>> {
+        at(&self.lists, list).lock().unwrap().clone()
+    }
+
+    pub fn item(&self, item: u8) -> Option<Arc<Shared>> {
+        at(&self.items, item).lock().unwrap().clone()
+    }
+
+    pub fn node(node: u8) -> NodeId {
+        NodeId::new(node.into())
+    }
+
+    pub fn arm(&self, armed: Armed) {
+        self.armed.lock().unwrap().push(armed);
+        IS_ARMED.store(true, SeqCst);
+    }
+
+    /// What is to be done in this callback now.
+    pub fn disarm(&self, callback: Callback) -> Option<Deed> {
+        let mut armed = self.armed.lock().unwrap();
+        let at = armed.iter().position(|armed| armed.callback == callback)?;
+        if armed[at].after > 0 {
+            armed[at].after -= 1;
+            return None;
+        }
+        if let Deed::Always(step) = &armed[at].deed {
+            let step = step.clone();
+            if self.always.fetch_add(1, SeqCst) < ALWAYS_MAX {
+                return Some(Deed::Always(step));
+            }
+        }
+        let deed = armed.remove(at).deed;
+        IS_ARMED.store(!armed.is_empty(), SeqCst);
+        Some(deed)
+    }
+
+    /// From now on anything may leave at any time.
+    pub fn is_lossy(&self) {
+        self.model.lock().unwrap().is_lossy = true;
+    }
+}
