@@ -250,7 +250,10 @@ fn every_way_out_keeps_the_bytes_exact() {
                     if charged == len * each {
                         break;
                     }
-                    assert!(begin.elapsed() < PATIENCE, "{lie:?}, {name}: {charged} bytes of {len} entries are charged");
+                    assert!(
+                        begin.elapsed() < PATIENCE,
+                        "{lie:?}, {name}: {charged} bytes of {len} entries are charged"
+                    );
                     std::thread::yield_now();
                 }
                 assert_within(&world, &runtime, name);

@@ -587,7 +587,8 @@ fn a_topology_that_panics_meets_the_caller_of_start() {
         let payload = catch_unwind(AssertUnwindSafe(|| drop(topology))).err().expect("its drop panics");
         std::mem::forget(payload);
         // A reclaimer can be started all the same.
-        let reclaimer = Arc::new(Mutex::new(Some(Reclaimer::start(&registry, Arc::new(Fixed::new(1)), MARKS).unwrap())));
+        let reclaimer =
+            Arc::new(Mutex::new(Some(Reclaimer::start(&registry, Arc::new(Fixed::new(1)), MARKS).unwrap())));
         serves_another(&registry, &reclaimer);
         empty(&reclaimer);
     });
