@@ -36,7 +36,8 @@ pub fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
 /// With the first panic of `step`, after the last call.
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub(crate) fn to_the_end(mut step: impl FnMut() -> bool) {
-    use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+    use core::panic::AssertUnwindSafe;
+    use std::panic::{catch_unwind, resume_unwind};
 
     let mut first = None;
     loop {
@@ -97,7 +98,8 @@ impl<F: FnMut()> Drop for AtEnd<F> {
 mod tests {
     use super::{caught, to_the_end, AtEnd};
     use alloc::boxed::Box;
-    use std::panic::{catch_unwind, panic_any, AssertUnwindSafe};
+    use core::panic::AssertUnwindSafe;
+    use std::panic::{catch_unwind, panic_any};
 
     #[test]
     fn every_step_is_taken_though_one_panics() {

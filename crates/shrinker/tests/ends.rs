@@ -581,10 +581,10 @@ fn a_topology_that_panics_meets_the_caller_of_start() {
         let topology: Arc<dyn Topology> = Arc::new(Broken(Arc::clone(&panics)));
         let asked = Arc::clone(&topology);
         let start = AssertUnwindSafe(|| Reclaimer::start(&registry, asked, MARKS));
-        let payload = catch_unwind(start).err().expect("the topology panics");
+        let Err(payload) = catch_unwind(start) else { panic!("the topology panics") };
         assert_eq!(payload.downcast_ref(), Some(&"the topology's own fault"));
         assert_eq!(panics.load(SeqCst), 1);
-        let payload = catch_unwind(AssertUnwindSafe(|| drop(topology))).err().expect("its drop panics");
+        let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(topology))) else { panic!("its drop panics") };
         std::mem::forget(payload);
         // A reclaimer can be started all the same.
         let reclaimer =

@@ -169,7 +169,7 @@ impl One {
     /// As for [`memcg_of_published`](Self::memcg_of_published).
     pub(super) unsafe fn key_of_published(&self) -> Key {
         // SAFETY: the clause is the same.
-        Key::new(unsafe { &self.memcg_of_published() }, self.node)
+        Key::new(unsafe { self.memcg_of_published() }, self.node)
     }
 
     /// The list this is a part of.
@@ -317,7 +317,7 @@ impl<'a> Locked<'a> {
     ///
     /// If the list is dead.
     pub(super) fn key(&self) -> Key {
-        Key::new(&self.memcg(), self.one.node)
+        Key::new(self.memcg(), self.one.node)
     }
 
     /// The list that took the items over. Only for dead ones; null when the whole list was dropped.
@@ -485,6 +485,10 @@ impl<'a> Locked<'a> {
         loop {
             // SAFETY: it is retired only by who releases it, and that is us.
             let this = unsafe { &*one };
+            // A model check shall end here, not in memory that was freed under the table.
+            #[cfg(lowwater_loom)]
+            // SAFETY: its state is final if it is dead; else it is the effective list, whose lock is held.
+            assert!(this.state.with(|s| unsafe { *s }) >= State::DEAD, "the last reference to a live list is the table's");
             // SAFETY: it is dead (else the table's reference were left), and its `forward` does not change any more.
             let forward = this.chain.next.with(|next| unsafe { *next });
             // SAFETY: `refs` is 0, so it is ours (invariant 3).

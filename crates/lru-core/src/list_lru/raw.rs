@@ -561,7 +561,7 @@ impl RawListLru {
     #[inline]
     fn announce(&self, first: FirstItem, list: &Locked<'_>) {
         if let (FirstItem(true), Some(occupancy)) = (first, &self.occupancy) {
-            occupancy.occupied(&list.memcg(), list.one().node());
+            occupancy.occupied(list.memcg(), list.one().node());
         }
     }
 
@@ -590,7 +590,7 @@ impl RawListLru {
             one.lock(&guard).assert_valid_with(matches!(pair, Pair::Split(_)));
             for part in pair.lists().skip(1) {
                 assert!(
-                    part.is_of(Key::new(&memcg, one.node())) && part.owner() == one.owner(),
+                    part.is_of(Key::new(memcg, one.node())) && part.owner() == one.owner(),
                     "a part must be of its list's group and node"
                 );
                 let mut part = part.lock(&guard);

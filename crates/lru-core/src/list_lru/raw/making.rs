@@ -180,7 +180,7 @@ impl RawListLru {
         let mut list = one.lock(guard);
         let found = list.idleness();
         if found == Idleness::Idle {
-            let parent = self.parent_of(&list.memcg(), one.node(), guard);
+            let parent = self.parent_of(list.memcg(), one.node(), guard);
             // SAFETY: it is published, so it is on its group's chain.
             unsafe { chain.remove(ptr::from_ref(one).cast_mut()) };
             list.kill(parent.map_or(ptr::null(), ptr::from_ref));
