@@ -266,7 +266,7 @@ impl Visit<'_> {
             }
             work.begin();
             let nr_to_scan = left.min(held.options.batch).min(work.scan_left());
-            done.requested += nr_to_scan;
+            done.requested = done.requested.saturating_add(nr_to_scan);
             let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, nr_to_scan);
             let scanned = held.scan(&mut sc);
             done.back_off |= sc.asks_back_off();

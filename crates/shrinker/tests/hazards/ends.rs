@@ -52,6 +52,31 @@ fn a_shrinker_at_the_ends_of_its_numbers_ends() {
 }
 
 #[test]
+fn more_is_asked_for_than_can_be_counted() {
+    within("a shrinker that holds everything there is", || {
+        let tree = MemcgTree::new(0);
+        let registry = Registry::new(&tree, 1);
+        let shelf = Arc::new(Shelf::new());
+        let registration = shelf.register(registry.builder("all").batch(u64::MAX).alloc().unwrap());
+        shelf.add(tree.root(), N0, 1);
+        let looks_at_one = |sc: &mut lowwater_shrinker::ShrinkControl<'_>| {
+            sc.set_nr_scanned(1);
+            Some(Scan::Freed(0))
+        };
+        assert!(shelf.scan.set(Box::new(looks_at_one)).is_ok());
+        assert!(shelf.count.set(Box::new(|_| Some(Count::Objects(u64::MAX)))).is_ok());
+        for _ in 0..2 {
+            let calls = std::cell::Cell::new(0);
+            let enough = || calls.replace(calls.get() + 1) > 9;
+            let mut work = Work::unlimited().while_not(&enough);
+            assert!(registry.shrink(tree.root(), N0, 0, Reclaim::KSWAPD, &mut work).scanned > 2);
+        }
+        assert_eq!(registration.stats().requested, u64::MAX);
+        registration.unregister().unwrap();
+    });
+}
+
+#[test]
 fn flags_and_ids_that_nobody_knows_mean_nothing() {
     within("flags", || {
         let (tree, registry, shelf, registration) = one_shelf();
