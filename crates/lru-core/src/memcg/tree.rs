@@ -181,9 +181,12 @@ impl Drop for MemcgTree {
         }
         let tree = self.tree().clone();
         tree.stock.close();
+        // Also when a hook panics in its own `Drop`: otherwise tree and groups keep each other for ever.
+        let _close = AtEnd(|| {
+            let groups = tree.table.write().close();
+            drop(groups);
+        });
         tree.hooks.clear();
-        let groups = tree.table.write().close();
-        drop(groups);
     }
 }
 

@@ -102,6 +102,29 @@ fn a_hook_may_end_its_tree() {
     });
 }
 
+#[test]
+fn a_hook_that_panics_when_it_is_dropped_does_not_keep_the_groups() {
+    struct Panics;
+    impl OfflineHook for Panics {
+        fn offline(&self, _: &Memcg, _: &Memcg) {}
+    }
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("the hook's own fault");
+        }
+    }
+    let tree = MemcgTree::new(2);
+    let other = Arc::new(Hook);
+    tree.add_hook(Arc::new(Panics));
+    tree.add_hook(other.clone());
+    let group = tree.root().create("group").unwrap();
+    let _ = group.try_charge(Bytes::kib(3)).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(tree))).is_err());
+    assert_eq!(group.create("child").err(), Some(MemcgError::TreeGone), "the tree lets go of its groups");
+    assert_eq!(Arc::strong_count(&other), 1);
+    group.uncharge(Bytes::kib(3));
+}
+
 /// What it may not is to call the list that it hears of, whose lock is held.
 #[test]
 fn an_occupancy_may_use_other_lists_and_groups() {
