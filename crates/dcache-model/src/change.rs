@@ -112,31 +112,32 @@ impl Mount {
         Ok(self.fill(&dir.dentry, name, cached, inode))
     }
 
-    /// The directory's number, and the negative that is cached for a name in it. The directory's `changes` are held.
-    fn vacant(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<(u64, Option<Arc<Dentry>>), ErrorKind> {
+    /// The directory's number, and the negative that is cached for a name in it, in use until it is dropped. The directory's `changes` are
+    /// held.
+    fn vacant(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<(u64, Option<Entry<'_>>), ErrorKind> {
         if dir.has(flag::REMOVED) {
             return Err(ErrorKind::NotFound);
         }
         let number = dir.directory()?;
         let Some(dentry) = self.core.d_lookup(&self.core.key(dir, name)) else { return Ok((number, None)) };
-        if !dentry.is_negative() {
-            self.core.put(&self.sb, &dentry);
+        let entry = self.entry(dentry);
+        if !entry.dentry.is_negative() {
             return Err(ErrorKind::AlreadyExists);
         }
-        Ok((number, Some(dentry)))
+        Ok((number, Some(entry)))
     }
 
-    fn fill(
-        &self,
+    fn fill<'m>(
+        &'m self,
         dir: &Arc<Dentry>,
         name: Name<'_>,
-        cached: Option<Arc<Dentry>>,
+        cached: Option<Entry<'m>>,
         inode: Arc<crate::inode::Inode>,
-    ) -> Entry<'_> {
+    ) -> Entry<'m> {
         match cached {
-            Some(dentry) => {
-                self.core.instantiate(&self.sb, &dentry, inode);
-                self.entry(dentry)
+            Some(entry) => {
+                self.core.instantiate(&self.sb, &entry.dentry, inode);
+                entry
             }
             None => {
                 let (group, key) = (&self.sb.group, self.core.key(dir, name));

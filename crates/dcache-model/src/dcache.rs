@@ -108,7 +108,8 @@ impl Dcache {
     }
 
     /// Puts a backend under this cache. Its names are counted for `group` unless a lookup names another; they are freed through
-    /// `registry`, in whose tree the groups must be.
+    /// `registry`, in whose tree the groups must be: reclaim does not free names that are counted for a group of another tree,
+    /// only the policy, [`Mount::shrink_tree`] and the end of the mount do.
     ///
     /// # Errors
     ///

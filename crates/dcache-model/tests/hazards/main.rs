@@ -9,6 +9,7 @@ mod ends;
 mod hazard;
 mod late;
 mod leaks;
+mod mixed;
 mod policies;
 mod walks;
 

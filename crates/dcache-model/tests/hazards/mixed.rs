@@ -1,0 +1,67 @@
+//! Groups of another tree, and one backend for several mounts.
+
+use crate::hazard::within;
+use crate::{builder, stage};
+use lowwater_dcache_model::backend::Memory;
+use lowwater_lru_core::MemcgTree;
+use std::sync::Arc;
+
+/// What [`Dcache::mount`](lowwater_dcache_model::Dcache::mount) documents.
+#[test]
+fn names_of_a_group_of_another_tree_stay_until_they_are_freed_by_hand() {
+    within("strangers", || {
+        let stage = stage(builder().charge(true));
+        let other = MemcgTree::new(0);
+        let stranger = other.root().create("stranger").unwrap();
+        stage.fill();
+        for n in 0..10 {
+            let path = format!("/d/stranger{n}");
+            assert!(stage.mount.lookup_for(path.as_bytes(), &stranger).unwrap().is_none());
+        }
+        let foreign = stage.dcache.mount(Arc::new(Memory::new()), &stage.registry, &stranger).unwrap();
+        (0..10).for_each(|n| drop(foreign.create(format!("/{n}").as_bytes()).unwrap()));
+        while stage.registry.drop_caches() > 0 {}
+        assert_eq!(stage.dcache.statistics().nr_negative, 10, "reclaim frees what is of its own tree");
+        assert!(stage.dcache.statistics().nr_dentry >= 22);
+        foreign.assert_valid();
+        // Their group ends, and so does its tree.
+        stranger.offline().unwrap();
+        drop(other);
+        assert!(foreign.lookup(b"/3").unwrap().is_some());
+        assert_eq!(foreign.shrink_tree(b"/").unwrap(), 10);
+        stage.mount.shrink_tree(b"/").unwrap();
+        drop(foreign);
+        drop(stranger);
+        stage.ends_well();
+    });
+}
+
+#[test]
+fn two_mounts_of_one_backend_may_disagree() {
+    within("two mounts", || {
+        let stage = stage(builder());
+        let backend = Arc::new(Memory::new());
+        let [one, two] =
+            [0, 1].map(|_| stage.dcache.mount(backend.clone(), &stage.registry, stage.tree.root()).unwrap());
+        assert!(two.lookup(b"/a").unwrap().is_none());
+        drop(one.create(b"/a").unwrap());
+        let file = two.create(b"/file").unwrap();
+        // What the other has cached is not what is there, and is told so by the backend: in each call, which leaves no name in use.
+        assert!(two.lookup(b"/a").unwrap().is_none() && two.create(b"/a").is_err());
+        assert!(two.mkdir(b"/a").is_err() && two.link(b"/file", b"/a").is_err());
+        drop(file);
+        assert!(two.rename(b"/file", b"/a/b").is_err());
+        two.invalidate_negatives(b"/").unwrap();
+        assert!(two.lookup(b"/a").unwrap().is_some());
+        one.unlink(b"/a").unwrap();
+        assert!(two.unlink(b"/a").is_err() || two.lookup(b"/a").unwrap().is_none());
+        one.assert_valid();
+        two.assert_valid();
+        for mount in [&one, &two] {
+            mount.shrink_tree(b"/").unwrap();
+        }
+        assert_eq!(stage.dcache.statistics().nr_dentry, 3, "nobody uses a name, so the roots are left");
+        drop((one, two));
+        stage.ends_well();
+    });
+}
