@@ -138,7 +138,8 @@ type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 /// A key whose `Hash` or `Eq` panics, or says something else than before, is a fault of its own:
 /// lookups may not find it. Its entry stays charged until it is found, evicted or expires; at the
 /// latest until [`clear`](Self::clear), its group's end by [`drop_group`](Runtime::drop_group), or
-/// the cache's end. If all of a full cache is such entries, inserts are refused.
+/// the cache's end. If all of a full cache is such entries, inserts are refused. Neither may use the
+/// cache, or wait for who does: they may run under a lock of a part of it.
 ///
 /// When less than half of the memory of a node's entries is used, because most have left, the runtime's keeper moves the others together, and gives
 /// the rest to the system: a clone of the key and of the value takes an entry's place, and the old ones are dropped. Nobody is told. A value that is

@@ -221,7 +221,7 @@ fn every_way_out_keeps_the_bytes_exact() {
         let (world, runtime) = (World::new(lie), runtime());
         let cache = cache(&runtime);
         let key = |n| Key(n, Arc::clone(&world));
-        let operations: [(&str, &dyn Fn(u64)); 9] = [
+        let operations: [(&str, &dyn Fn(u64)); 10] = [
             ("insert", &|n| drop(cache.insert(key(n), world.value()))),
             ("remove", &|n| drop(cache.remove(&key(n)))),
             ("compute", &|n| drop(cache.entry(key(n)).and_compute(|_| Op::Put(world.value())))),
@@ -231,6 +231,13 @@ fn every_way_out_keeps_the_bytes_exact() {
                 drop(place.insert(world.value()));
             }),
             ("get", &|n| drop(cache.get(&key(n)))),
+            ("pin", &|n| {
+                let pinned = cache.pin();
+                let found = pinned.get(&key(n));
+                cache.remove(&key(n));
+                assert!(found.is_none_or(|value| Arc::ptr_eq(&value.0, &world)));
+                assert!(pinned.iter().all(|(_, value)| Arc::ptr_eq(&value.0, &world)));
+            }),
             ("reclaim", &|_| _ = runtime.reclaim(runtime.root(), Bytes::new(10 * each))),
             ("load", &|n| drop(cache.get_or_insert_with(key(n), || world.value()))),
             ("retain", &|n| cache.retain(|key, _| key.0 % 97 != n % 97)),

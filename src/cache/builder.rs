@@ -182,6 +182,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     }
 
     /// How keys are hashed. The default is fast and seeded at random.
+    ///
+    /// It may be called under a lock of a part of the cache, as keys' `Hash` and `Eq` are: none of them may use the cache, or
+    /// wait for who does.
     pub fn hasher<H: BuildHasher>(self, hasher: H) -> CacheBuilder<K, V, W, H> {
         let Self { choices, weigher, .. } = self;
         CacheBuilder { choices, weigher, hasher }

@@ -149,6 +149,9 @@ macro_rules! chained {
 /// Signals and forks: as for [`pin`](crate::pin()), but no call is allowed in the child of a
 /// process with several threads. With `std`, a thread that leaks `usize::MAX` readers panics;
 /// without, the process aborts as `pin` says.
+///
+/// Memory: with `std`, a thread's first reader allocates what the thread is known by, and what is
+/// removed waits in lists that grow. Where there is no memory for that, the process ends.
 pub struct Reader(read::Guard);
 
 /// An object that a reader found. It may have left the table since.

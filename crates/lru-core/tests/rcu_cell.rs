@@ -39,4 +39,26 @@ fn a_value_goes_with_the_last_of_its_readers_and_stays_where_there_is_no_memory_
     assert_eq!(DROPPED.load(Ordering::Relaxed), 5);
     let (words, came) = refused_after(0, || Words::try_new(100));
     assert!(came && words.is_none());
+    a_first_guard_without_memory_is_a_reader();
+}
+
+/// A thread's first guard wants memory for what the thread is known by.
+fn a_first_guard_without_memory_is_a_reader() {
+    let cell = &RcuCell::new();
+    assert!(cell.replace(None, Counted(1), &pin()));
+    let before = DROPPED.load(Ordering::Relaxed);
+    let reads = || {
+        let (guard, came) = refused_after(0, pin);
+        assert!(came || cfg!(not(feature = "std")), "it needs none");
+        let value = cell.load(&guard).unwrap();
+        std::thread::scope(|s| {
+            s.spawn(|| (2..5).for_each(|n| assert!(cell.replace(cell.load(&pin()), Counted(n), &pin()))));
+        });
+        assert_eq!((value.0, DROPPED.load(Ordering::Relaxed)), (1, before));
+        drop(guard);
+        assert_eq!(cell.load(&pin()).unwrap().0, 4);
+    };
+    std::thread::scope(|s| s.spawn(reads).join()).unwrap();
+    cell.clear(&pin());
+    assert_eq!(DROPPED.load(Ordering::Relaxed), before + 4);
 }

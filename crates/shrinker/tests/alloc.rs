@@ -126,6 +126,7 @@ fn reclaim_without_any_memory_ends_and_loses_nothing() {
             // memory.
             occupancy.occupied(&group, N0);
             registry.shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
+            registry.every().shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
             registry.direct_reclaim(&group, Reclaim::FOREGROUND, &|| shrinker.0.load(Relaxed) < 2_500);
             registry.pay_debts(&group, N0, &mut Work::unlimited());
             registry.reclaim_selected(&Select::all().memcg(&group), Bytes::new(10));

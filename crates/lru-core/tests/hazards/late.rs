@@ -44,6 +44,7 @@ fn handles_end_late_in_a_threads_life() {
         let (slab, early) = (Slab::<Entry>::new(), name());
         let slot = slab.alloc(entry(7), N0).ok().expect("memory");
         table.insert(2, early.clone()).ok().unwrap();
+        let inside = (pin(), Reader::enter());
         Box::new(move || {
             let guard = pin();
             assert!(cell.replace(cell.load(&guard), String::from("late"), &guard));
@@ -56,6 +57,7 @@ fn handles_end_late_in_a_threads_life() {
             let reader = Reader::enter();
             assert!(table.find(2, &reader, |_| true).is_some());
             drop(reader);
+            drop(inside);
             assert!(table.remove(2, &early));
             let late = slab.alloc(entry(8), N0).ok().expect("memory");
             assert_eq!(slot.2 + late.2, 15);

@@ -7,6 +7,7 @@
 mod callbacks;
 mod common;
 mod ends;
+mod inside;
 mod late;
 mod leaks;
 mod mixed;

@@ -126,6 +126,9 @@ struct Shared {
 impl Monitor {
     /// Opens the sources, sets `memcg`'s `max` to `budget` or to what the control group leaves, and starts the thread.
     ///
+    /// `memcg` is a group of the tree that `reclaimer` serves. A group of another tree gets the limit,
+    /// and nothing is reclaimed from it.
+    ///
     /// # Errors
     ///
     /// [`MonitorError`] names the file that is in the way and says what to do. Nothing is watched then, and `max` is as it was.

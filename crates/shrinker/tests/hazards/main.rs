@@ -10,6 +10,7 @@ mod common;
 mod ends;
 #[path = "../../../lru-core/tests/hazards/common.rs"]
 mod hazard;
+mod inside;
 mod late;
 mod leaks;
 mod scopes;

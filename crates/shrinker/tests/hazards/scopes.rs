@@ -1,10 +1,11 @@
 //! Scopes that are leaked, that end in another order than they began, and that belong to another registry.
 
 use crate::common::one_shelf;
-use crate::hazard::within;
+use crate::hazard::{at_the_end_of_a_thread, within};
 use crate::{reclaimer, tree_and_registry};
 use lowwater_lru_core::{Bytes, NodeId};
-use lowwater_shrinker::{NoReclaim, ShrinkControl};
+use lowwater_shrinker::{CallbackScope, NoReclaim, ShrinkControl};
+use std::cell::RefCell;
 use std::mem::forget;
 
 const N0: NodeId = NodeId::ZERO;
@@ -29,6 +30,50 @@ fn a_scope_belongs_to_its_thread() {
     <NoReclaim<'static> as IsNotSend<_>>::is_so();
     <NoReclaim<'static> as IsNotSync<_>>::is_so();
     <ShrinkControl<'static> as IsNotSync<_>>::is_so();
+    <CallbackScope as IsNotSend<_>>::is_so();
+    <CallbackScope as IsNotSync<_>>::is_so();
+}
+
+#[test]
+fn callback_scopes_end_in_any_order_and_late_and_leak_to_no_other_thread() {
+    within("callback scopes", || {
+        let (_tree, registry, _shelf, registration) = one_shelf();
+        let leaks = std::thread::spawn(move || {
+            forget(CallbackScope::enter());
+            let (first, second) = (CallbackScope::enter(), CallbackScope::enter());
+            drop(first);
+            assert!(CallbackScope::is_inside());
+            drop(second);
+            assert!(CallbackScope::is_inside(), "for ever");
+            // Ends here, as nobody is inside; only a callback would not be waited for.
+            registration.unregister().unwrap();
+        });
+        leaks.join().unwrap();
+        assert!(!CallbackScope::is_inside());
+        assert!(registry.snapshot().shrinkers.is_empty());
+        // One that was entered outside ends inside of a callback, whose own goes on.
+        thread_local! { static OUTER: RefCell<Option<CallbackScope>> = const { RefCell::new(None) } }
+        let (tree, registry, shelf, registration) = one_shelf();
+        let ends = |_: &mut ShrinkControl<'_>| {
+            drop(OUTER.take());
+            assert!(CallbackScope::is_inside());
+            None
+        };
+        assert!(shelf.scan.set(Box::new(ends)).is_ok());
+        shelf.add(tree.root(), N0, 10);
+        OUTER.set(Some(CallbackScope::enter()));
+        assert_eq!(registry.drop_caches(), 10);
+        assert!(!CallbackScope::is_inside() && registration.stats().panics == 0);
+    });
+    at_the_end_of_a_thread("callback scopes", || {
+        let early = CallbackScope::enter();
+        Box::new(move || {
+            assert!(CallbackScope::is_inside());
+            drop(CallbackScope::enter());
+            drop(early);
+            assert!(!CallbackScope::is_inside());
+        })
+    });
 }
 
 #[test]

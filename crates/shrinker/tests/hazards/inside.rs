@@ -1,0 +1,214 @@
+//! What is of a registry, used and dropped inside callbacks and bounds.
+
+use crate::common::{one_shelf, Shelf};
+use crate::hazard::within;
+use crate::{reclaimer, tree_and_registry};
+use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+use lowwater_shrinker::pressure::{Level, Monitor, MonitorConfig, Reason};
+use lowwater_shrinker::{
+    Bound, Clock, Job, Prepared, Progress, Reclaim, Reclaimer, Registration, Registry, RegistryConfig, RegistryStats,
+    Scan, ShrinkControl, Step, Work,
+};
+use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+
+const N0: NodeId = NodeId::ZERO;
+
+/// A registry of another tree with all that there is of one, and more of `registry`.
+#[expect(dead_code, reason = "it is there to be dropped")]
+struct World {
+    stats: RegistryStats,
+    job: Job,
+    prepared: [Prepared; 2],
+    registrations: [Registration; 2],
+    monitor: Monitor,
+    reclaimers: [Arc<Reclaimer>; 2],
+    config: RegistryConfig,
+    registries: [Registry; 2],
+    tree: MemcgTree,
+}
+
+fn world(registry: &Registry) -> World {
+    let (tree, other) = tree_and_registry();
+    let of = [registry, &other];
+    let reclaimers = of.map(reclaimer);
+    let config = MonitorConfig::default();
+    World {
+        stats: other.snapshot(),
+        job: Job::debts(registry.root().clone()),
+        prepared: of.map(|registry| registry.builder("prepared").alloc().unwrap()),
+        registrations: of.map(|registry| Arc::new(Shelf::new()).register(registry.builder("made").alloc().unwrap())),
+        monitor: Monitor::start(other.root(), Bytes::mib(4), reclaimers[1].clone(), config).unwrap(),
+        reclaimers,
+        config: RegistryConfig::new(3),
+        registries: [registry.clone(), other],
+        tree,
+    }
+}
+
+/// Ended inside of callbacks, on a thread that asks for memory and on the reclaimer's.
+#[test]
+fn all_that_is_of_a_registry_may_be_used_and_dropped_in_a_callback() {
+    within("the end of all inside of a callback", || {
+        let (tree, registry, shelf, registration) = one_shelf();
+        let threads = reclaimer(&registry);
+        let worlds = Arc::new(Mutex::new((0..8).map(|_| world(&registry)).collect::<Vec<_>>()));
+        let (theirs, calls) = (Arc::clone(&worlds), Arc::new(AtomicU64::new(0)));
+        let count = Arc::clone(&calls);
+        let uses_and_drops = move || {
+            count.fetch_add(1, Relaxed);
+            let Some(mut world) = theirs.lock().unwrap().pop() else { return };
+            for registry in &world.registries {
+                // Nobody reclaims inside, so a job sees nothing that it could do.
+                assert_eq!(world.job.step(registry, N0, 100), Step::Done);
+                let mut job = Job::new(registry.root().clone(), Bytes::ZERO);
+                assert!((0..1_000).any(|_| matches!(job.step(registry, N0, 100), Step::Done | Step::Exhausted)));
+            }
+            for reclaimer in &world.reclaimers {
+                reclaimer.wake(world.registries[1].root(), Reason::Limit);
+                reclaimer.charged(world.registries[0].root());
+                let _ = (reclaimer.stats(), reclaimer.watermarks());
+            }
+            world.monitor.raise(Level::Low);
+            drop(world);
+        };
+        let uses_and_drops = Arc::new(uses_and_drops);
+        let again = Arc::clone(&uses_and_drops);
+        assert!(shelf
+            .scan
+            .set(Box::new(move |_| {
+                uses_and_drops();
+                None
+            }))
+            .is_ok());
+        assert!(shelf
+            .count
+            .set(Box::new(move |_| {
+                again();
+                None
+            }))
+            .is_ok());
+        let _ = tree.root().try_charge(Bytes::kib(1)).unwrap();
+        while !worlds.lock().unwrap().is_empty() {
+            shelf.add(tree.root(), N0, 10);
+            let before = calls.load(Relaxed);
+            registry.drop_caches();
+            shelf.add(tree.root(), N0, 10);
+            threads.wake(tree.root(), Reason::Manual(Bytes::kib(1)));
+            while calls.load(Relaxed) < before + 2 {
+                std::thread::yield_now();
+            }
+        }
+        drop(threads);
+        assert_eq!(registration.stats().panics, 0);
+        registration.unregister().unwrap();
+        let left = registry.snapshot();
+        assert_eq!((left.shrinkers.len(), left.live_pairs), (0, 0));
+        assert_eq!(registry.builder("next").alloc().unwrap().id().get(), 0, "all ids came back");
+    });
+}
+
+/// A clock that says something else each time, and uses the registry.
+struct Wild(Registry, AtomicU64);
+
+impl Clock for Wild {
+    fn now_ns(&self) -> u64 {
+        let _ = (self.0.drop_caches(), self.0.footprint());
+        [0, u64::MAX, 7][self.1.fetch_add(1, Relaxed) as usize % 3]
+    }
+}
+
+#[test]
+fn a_bound_that_panics_lies_or_uses_the_registry_ends() {
+    within("bounds", || {
+        let (tree, registry, shelf, registration) = one_shelf();
+        let root = tree.root();
+        let in_background =
+            |sc: &mut ShrinkControl<'_>| (!sc.flags().contains(Reclaim::BACKGROUND)).then_some(Scan::Stop);
+        assert!(shelf.scan.set(Box::new(in_background)).is_ok());
+        let ways: [&dyn Fn(&mut Work<'_>) -> Progress; 3] = [
+            &|work| registry.shrink(root, N0, 0, Reclaim::KSWAPD, work),
+            &|work| registry.every().shrink(root, N0, 0, Reclaim::FOREGROUND, work),
+            &|work| registry.pay_debts(root, N0, work).0,
+        ];
+        let clock = Wild(registry.clone(), AtomicU64::new(0));
+        for (way, calls) in ways.iter().zip([0, 0, 0_u32].map(Cell::new)) {
+            shelf.add(root, N0, 1_000);
+            // Leaves debts.
+            registry.shrink(root, N0, 0, Reclaim::FOREGROUND, &mut Work::unlimited());
+            let panics = || panic!("the bound's own fault");
+            assert!(catch_unwind(AssertUnwindSafe(|| way(&mut Work::unlimited().while_not(&panics)))).is_err());
+            // Nothing of this is reclaim by another: the thread is in a pass.
+            let wild = || {
+                calls.set(calls.get() + 1);
+                let inside = registry.drop_caches();
+                let other = Arc::new(Shelf::new()).register(registry.builder("other").alloc().unwrap());
+                drop(other);
+                inside > 0 || calls.get().is_multiple_of(3)
+            };
+            for deadline in [0, 1, u64::MAX] {
+                for most in [0, 1, 10, u64::MAX] {
+                    let mut work = Work::objects(most).until(&clock, deadline).while_not(&wild);
+                    let progress = way(&mut work);
+                    let is_bound = most < u64::MAX;
+                    assert!(!is_bound || work.scan_left() == most - progress.scanned, "{most}: {progress:?}, {work:?}");
+                    assert!(most > 0 || work.bound() == Some(Bound::Scan));
+                }
+            }
+            // And the same bound for two registries.
+            let (_tree, other) = tree_and_registry();
+            let mut work = Work::objects(10);
+            assert_eq!(other.shrink(other.root(), N0, 0, Reclaim::KSWAPD, &mut work), Progress::default());
+            assert!(way(&mut work).scanned <= 10);
+        }
+        assert!(registry.drop_caches() > 0);
+        assert_eq!(registration.stats().in_flight, 0);
+        registration.unregister().unwrap();
+    });
+}
+
+#[test]
+fn a_job_at_the_ends_of_its_numbers_ends() {
+    within("jobs", || {
+        let ends = [0, 1, u64::MAX - 1, u64::MAX];
+        for target in ends {
+            for scan_max in ends {
+                let (tree, registry, shelf, registration) = one_shelf();
+                shelf.add(tree.root(), N0, 300);
+                let _ = tree.root().try_charge(Bytes::mib(1)).unwrap();
+                let root = || tree.root().clone();
+                for mut job in [Job::new(root(), Bytes::new(target)), Job::debts(root())] {
+                    // Whoever may look at nothing gets on with nothing.
+                    let most = if scan_max == 0 { 100 } else { 10_000 };
+                    let ends = |step| matches!(step, Step::Done | Step::Exhausted);
+                    let ended = (0..most).any(|_| ends(job.step(&registry, N0, scan_max)));
+                    assert!(ended || scan_max == 0, "a target of {target}, {scan_max} in a step");
+                }
+                registration.unregister().unwrap();
+            }
+        }
+    });
+}
+
+/// What [`Monitor::start`] documents.
+#[test]
+fn a_monitor_of_another_trees_group_reclaims_nothing_of_it() {
+    within("monitors", || {
+        let (tree, registry, shelf, registration) = one_shelf();
+        shelf.add(tree.root(), N0, 100);
+        let (other, threads) = (MemcgTree::new(0), reclaimer(&registry));
+        let _ = other.root().try_charge(Bytes::mib(2)).unwrap();
+        let monitor = Monitor::start(other.root(), Bytes::mib(2), threads, MonitorConfig::default()).unwrap();
+        for level in [Level::Critical, Level::Low] {
+            monitor.raise(level);
+            monitor.freed(Bytes::mib(1));
+        }
+        monitor.set_budget(Bytes::mib(1));
+        assert!(other.root().max() <= Bytes::mib(2));
+        drop(monitor);
+        assert_eq!((shelf.total(), registration.stats().callbacks, tree.root().max()), (100, 0, Bytes::MAX));
+        registration.unregister().unwrap();
+    });
+}
