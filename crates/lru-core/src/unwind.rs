@@ -96,10 +96,9 @@ impl<F: FnMut()> Drop for AtEnd<F> {
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests {
-    use super::{caught, to_the_end, AtEnd};
-    use alloc::boxed::Box;
+    use super::to_the_end;
     use core::panic::AssertUnwindSafe;
-    use std::panic::{catch_unwind, panic_any};
+    use std::panic::catch_unwind;
 
     #[test]
     fn every_step_is_taken_though_one_panics() {
@@ -121,11 +120,11 @@ mod tests {
         struct Payload;
         impl Drop for Payload {
             fn drop(&mut self) {
-                std::panic::resume_unwind(Box::new(Payload));
+                std::panic::resume_unwind(alloc::boxed::Box::new(Payload));
             }
         }
-        assert!(caught(|| std::panic::resume_unwind(Box::new(Payload))).is_none());
-        assert!(caught(|| ()).is_some());
+        assert!(super::caught(|| std::panic::resume_unwind(alloc::boxed::Box::new(Payload))).is_none());
+        assert!(super::caught(|| ()).is_some());
     }
 
     #[test]
@@ -138,14 +137,14 @@ mod tests {
                 if steps % 10 == 0 {
                     return false;
                 }
-                panic_any(steps)
+                std::panic::panic_any(steps)
             });
         };
         let first = catch_unwind(AssertUnwindSafe(&mut each_panics)).expect_err("each step panics");
         assert_eq!(first.downcast_ref(), Some(&1));
         let other = catch_unwind(AssertUnwindSafe(|| {
-            let _at_end = AtEnd(each_panics);
-            panic_any("another");
+            let _at_end = super::AtEnd(each_panics);
+            std::panic::panic_any("another");
         }));
         assert_eq!(other.expect_err("it panics").downcast_ref(), Some(&"another"));
         assert_eq!(steps, 20);

@@ -488,7 +488,10 @@ impl<'a> Locked<'a> {
             // A model check shall end here, not in memory that was freed under the table.
             #[cfg(lowwater_loom)]
             // SAFETY: its state is final if it is dead; else it is the effective list, whose lock is held.
-            assert!(this.state.with(|s| unsafe { *s }) >= State::DEAD, "the last reference to a live list is the table's");
+            assert!(
+                this.state.with(|s| unsafe { *s }) >= State::DEAD,
+                "the last reference to a live list is the table's"
+            );
             // SAFETY: it is dead (else the table's reference were left), and its `forward` does not change any more.
             let forward = this.chain.next.with(|next| unsafe { *next });
             // SAFETY: `refs` is 0, so it is ours (invariant 3).
