@@ -5,6 +5,7 @@ use std::any::Any;
 #[cfg(feature = "async")]
 use std::future::Future;
 use std::hash::RandomState;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::key::{Hashing, Key};
 use crate::step::{Answer, Choices, Life, Loading};
 use crate::token::{fail, Tag, Token};
 use crate::value::{Large, Owning, Plain, Value};
+use crate::world::{self, at, swap};
 
 /// What became of a computation.
 pub enum Outcome {
@@ -117,10 +119,11 @@ fn typed<K: Key, V: Value>(
         builder = builder.group(group);
     }
     if choices.listens {
-        let listens = captured();
+        let (listens, ends) = (captured(), choices.ends.map(Ends::new));
         builder = builder.eviction_listener(move |key: &K, value: &V, _| {
             listens.check("the listener is told");
             is_of(id, key.number(), value.tag(), "the listener is told");
+            ends.as_ref().inspect(|ends| ends.end());
             enter(Callback::Listener);
         });
     }
@@ -143,6 +146,28 @@ fn typed<K: Key, V: Value>(
     Some(Box::new(Typed { id, is_honest, cache }))
 }
 
+/// Drops the handle in a place, once.
+struct Ends {
+    place: u8,
+    has_ended: AtomicBool,
+}
+
+impl Ends {
+    fn new(place: u8) -> Self {
+        Self { place, has_ended: AtomicBool::new(false) }
+    }
+
+    fn end(&self) {
+        if self.has_ended.swap(true, SeqCst) {
+            return;
+        }
+        // So that others' callbacks run meanwhile.
+        std::thread::sleep(Duration::from_millis(3));
+        let Some(world) = world::current() else { return };
+        drop(swap(at(&world.caches, self.place), None));
+    }
+}
+
 /// Checks that what was found belongs where it was found.
 fn is_of(cache: u32, key: u32, tag: Tag, how: &str) {
     if (tag.home, tag.key) != (cache, key) {
@@ -154,6 +179,13 @@ impl<K: Key, V: Value> Typed<K, V> {
     fn checked(&self, key: u32, value: &V, how: &str) -> Tag {
         let tag = value.tag();
         is_of(self.id, key, tag, how);
+        tag
+    }
+
+    /// Checks a value that the cache has given, and drops it.
+    fn dropped(&self, key: u32, value: V, how: &str) -> Tag {
+        let tag = self.checked(key, &value, how);
+        callback::in_own_code(|| drop(value));
         tag
     }
 
@@ -185,11 +217,11 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
     }
 
     fn get(&self, key: u32) -> Option<Tag> {
-        self.cache.get(&K::of(key)).map(|value| self.checked(key, &value, "get"))
+        self.cache.get(&K::of(key)).map(|value| self.dropped(key, value, "get"))
     }
 
     fn peek(&self, key: u32) -> Option<Tag> {
-        self.cache.peek(&K::of(key)).map(|value| self.checked(key, &value, "peek"))
+        self.cache.peek(&K::of(key)).map(|value| self.dropped(key, value, "peek"))
     }
 
     fn contains(&self, key: u32) -> bool {
@@ -198,14 +230,14 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
 
     fn insert(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<Option<Tag>, ()> {
         match self.place(tag.key, group, life).insert(V::of(tag)) {
-            Ok(old) => Ok(old.map(|old| self.checked(tag.key, &old, "replacing"))),
+            Ok(old) => Ok(old.map(|old| self.dropped(tag.key, old, "replacing"))),
             Err(error) if error.value.tag() == tag => Err(()),
             Err(error) => fail(&format!("{:?} was refused, {:?} given back", tag, error.value.tag())),
         }
     }
 
     fn remove(&self, key: u32) -> Option<Tag> {
-        self.cache.remove(&K::of(key)).map(|value| self.checked(key, &value, "remove"))
+        self.cache.remove(&K::of(key)).map(|value| self.dropped(key, value, "remove"))
     }
 
     fn touch(&self, key: u32, life: Life) -> bool {
@@ -256,7 +288,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
             #[cfg(not(feature = "async"))]
             Loading::Async(_) => self.cache.get_or_insert_with(key, loader),
         };
-        Some(self.checked(tag.key, &value, "load"))
+        Some(self.dropped(tag.key, value, "load"))
     }
 
     fn compute(
@@ -282,8 +314,8 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
         });
         let outcome = match computed {
             Ok(Computed::Inserted) => Outcome::Inserted,
-            Ok(Computed::Replaced(value)) => Outcome::Replaced(self.checked(tag.key, &value, "compute")),
-            Ok(Computed::Removed(value)) => Outcome::Removed(self.checked(tag.key, &value, "compute")),
+            Ok(Computed::Replaced(value)) => Outcome::Replaced(self.dropped(tag.key, value, "compute")),
+            Ok(Computed::Removed(value)) => Outcome::Removed(self.dropped(tag.key, value, "compute")),
             Ok(Computed::Kept) => Outcome::Kept,
             Err(error) if error.value.tag() == tag => Outcome::Refused,
             Err(error) => fail(&format!("{:?} was refused, {:?} given back", tag, error.value.tag())),

@@ -104,6 +104,7 @@ const DEPTH_MOST: u32 = 60;
 thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
     static LOADING: Cell<bool> = const { Cell::new(false) };
+    static OWN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Is anything armed?
@@ -143,9 +144,19 @@ pub fn loading<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// Drops what a callback has: there nothing that is armed is done, since how deep that goes is not for the library to bound.
+pub fn in_own_code(f: impl FnOnce()) {
+    if !is_inside() {
+        return f();
+    }
+    let before = OWN.try_with(|own| own.replace(true));
+    f();
+    let _ = OWN.try_with(|own| own.set(before.unwrap_or(false)));
+}
+
 /// Called by each callback.
 pub fn enter(callback: Callback) {
-    if !IS_ARMED.load(SeqCst) {
+    if !IS_ARMED.load(SeqCst) || OWN.try_with(Cell::get).unwrap_or(false) {
         return;
     }
     let Some(world) = world::current() else { return };

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{mpsc, Arc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lowwater::Bytes;
 use proptest::strategy::{Strategy, ValueTree};
@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::feature::Features;
 use crate::item::Lists;
-use crate::run;
+use crate::run::{self, until};
 use crate::step::{programs, Program};
 use crate::token::{self, fail};
 use crate::world::{self, swap, World};
@@ -102,9 +102,7 @@ fn end(world: &World, program: &Program, patience: Duration) {
         runtime.root().usage()
     };
     // The keeper still does its work.
-    if runtime.group("last").and_then(|last| runtime.drop_group(&last)).is_ok() {
-        until(patience, || runtime.find_group("last").is_none(), || "a dropped group does not go".into());
-    }
+    run::keeper_works(&runtime);
     until(patience, || usage() == Bytes::ZERO, || format!("{} are charged at the end", usage()));
     drop(runtime);
 }
@@ -135,16 +133,5 @@ fn end_part(world: &World, part: u8) {
             let saved = std::mem::take(&mut *world.saved.lock().unwrap());
             drop(saved);
         }
-    }
-}
-
-/// Waits a while until something holds.
-fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() -> String) {
-    let begin = Instant::now();
-    while !holds() {
-        if begin.elapsed() > patience {
-            fail(&otherwise());
-        }
-        std::thread::sleep(Duration::from_millis(1));
     }
 }

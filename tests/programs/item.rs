@@ -1,7 +1,8 @@
 //! Items of lists, and foreign shrinkers over them.
 
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use lowwater::{
     linked, Count, Isolate, Isolated, Links, ListLru, Memcg, NodeId, Occupancy, Scan, ShrinkControl, Shrinker, Verdict,
@@ -23,6 +24,7 @@ linked!(impl[] for Shared { links, handle: Arc<Shared> });
 pub struct Boxed {
     links: Links,
     token: Token,
+    spot: Arc<Spot>,
 }
 linked!(impl[] for Boxed { links, handle: Box<Boxed> });
 
@@ -33,8 +35,35 @@ impl Shared {
 }
 
 impl Boxed {
-    fn new() -> Box<Self> {
-        Box::new(Self { links: Links::new(), token: Token::new(Tag::new(0, 0), Callback::ItemDrop) })
+    fn new(spot: &Arc<Spot>) -> Box<Self> {
+        spot.count.fetch_add(1, SeqCst);
+        let token = Token::new(Tag::new(0, 0), Callback::ItemDrop);
+        Box::new(Self { links: Links::new(), token, spot: Arc::clone(spot) })
+    }
+}
+
+impl Drop for Boxed {
+    fn drop(&mut self) {
+        self.token.check("a box is dropped");
+        self.spot.count.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Where boxes were put, and how many are there.
+struct Spot {
+    /// The one that was given, or above it.
+    group: Mutex<Memcg>,
+    node: NodeId,
+    count: AtomicU64,
+}
+
+impl Spot {
+    /// The group that has the items now: they go up when theirs ends.
+    fn group(&self) -> Memcg {
+        let mut group = self.group.lock().unwrap();
+        let now = group.nearest_online();
+        *group = now.clone();
+        now
     }
 }
 
@@ -44,6 +73,7 @@ pub struct Lists {
     pub boxed: ListLru<Boxed>,
     /// Does somebody listen?
     is_heard: bool,
+    spots: Mutex<Vec<Arc<Spot>>>,
 }
 
 /// Passes on what lists tell.
@@ -59,27 +89,50 @@ impl Occupancy for Ear {
 impl Lists {
     pub fn new(occupancy: Option<Arc<dyn Occupancy>>) -> Self {
         let Some(occupancy) = occupancy else {
-            return Self { shared: ListLru::new(), boxed: ListLru::new(), is_heard: false };
+            return Self { shared: ListLru::new(), boxed: ListLru::new(), is_heard: false, spots: Mutex::default() };
         };
         let ear: Arc<dyn Occupancy> = Arc::new(Ear(occupancy));
         let shared = ListLru::with_occupancy(Arc::clone(&ear));
-        Self { shared, boxed: ListLru::with_occupancy(ear), is_heard: true }
+        Self { shared, boxed: ListLru::with_occupancy(ear), is_heard: true, spots: Mutex::default() }
     }
 
     pub fn add_boxes(&self, group: &Memcg, node: NodeId, count: u8) {
+        let spot = Arc::new(Spot { group: Mutex::new(group.clone()), node, count: AtomicU64::new(0) });
+        self.spots.lock().unwrap().push(Arc::clone(&spot));
         if count.is_multiple_of(2) {
-            let mut many: Isolated<Boxed> = (0..count).map(|_| Boxed::new()).collect();
+            let mut many: Isolated<Boxed> = (0..count).map(|_| Boxed::new(&spot)).collect();
             let _added = self.boxed.add_many(&mut many, group, node);
         } else {
-            (0..count).for_each(|_| drop(self.boxed.add(Boxed::new(), group, node)));
+            (0..count).for_each(|_| drop(self.boxed.add(Boxed::new(&spot), group, node)));
         }
     }
 
     /// Walks both, and keeps what is isolated of the shared ones.
     pub fn walk(&self, group: Option<&Memcg>, node: NodeId, nr: u64, turns: &[Turn], to: &mut Isolated<Shared>) -> u64 {
-        let shared = walk(&self.shared, group, node, nr, turns, to, |item| item.token.check("walked"));
+        let shared = walk(&self.shared, group, node, nr, turns, to, &|item| item.token.check("walked"));
         let mut gone = Isolated::new();
-        shared + walk(&self.boxed, group, node, nr, turns, &mut gone, |item| item.token.check("walked"))
+        let check = |item: &Boxed| {
+            item.token.check("walked");
+            let of = item.spot.group();
+            if item.spot.node != node || group.is_some_and(|group| !of.is_in_tree_of(group)) {
+                fail(&format!("a walk over {group:?} on {node:?} shows an item of {of:?} on {:?}", item.spot.node));
+            }
+        };
+        shared + walk(&self.boxed, group, node, nr, turns, &mut gone, &check)
+    }
+
+    /// A group of these whose boxes are not counted right.
+    pub fn wrong_count(&self, groups: &[Memcg]) -> Option<String> {
+        let mut spots = self.spots.lock().unwrap();
+        spots.retain(|spot| spot.count.load(SeqCst) > 0);
+        let spots: Vec<_> = spots.iter().map(|spot| (spot.group(), spot.node, spot.count.load(SeqCst))).collect();
+        let nodes = (0..3).map(NodeId::new);
+        nodes.flat_map(|node| groups.iter().map(move |group| (group, node))).find_map(|(group, node)| {
+            let here = spots.iter().filter(|spot| (&spot.0, spot.1) == (group, node));
+            let (there, counted) = (here.map(|spot| spot.2).sum::<u64>(), self.boxed.count_one(group, node));
+            (there != counted)
+                .then(|| format!("{group:?} on {node:?} has {there} items in a list, counted are {counted}"))
+        })
     }
 }
 
@@ -95,7 +148,7 @@ fn walk<T: Linked>(
     nr: u64,
     turns: &[Turn],
     to: &mut Isolated<T>,
-    check: fn(&T),
+    check: &dyn Fn(&T),
 ) -> u64
 where
     T::Handle: Deref<Target = T>,

@@ -3,7 +3,7 @@
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lowwater::{Bytes, Isolated, Memcg, MemcgTree, Runtime};
 use lowwater_lru_core::chains::Reader;
@@ -16,7 +16,7 @@ use crate::callback::{enter, is_inside, is_loading, Armed, Callback, Mischief};
 use crate::item::{Foreign, Lists, Shared};
 use crate::model::Model;
 use crate::shelf::{self, Kept};
-use crate::step::{Answer, Keep, Life, Limit, Loading, Scope, Shelf, Step, KEYS};
+use crate::step::{Answer, Keep, Life, Limit, Loading, Scope, Shelf, Step, KEYS, LISTS};
 use crate::token::{fail, Tag, Token};
 use crate::world::{at, swap, World};
 
@@ -48,6 +48,22 @@ fn check(world: &World) {
     let root = &world.root;
     if !world.model.lock().unwrap().is_lossy && root.usage() > root.max() {
         fail(&format!("the usage {} is above the budget {}", root.usage(), root.max()));
+    }
+    if world.is_alone() && !is_inside() && world.on.has(crate::feature::Feature::TwoTrees) {
+        counts(world);
+    }
+}
+
+/// Each list counts the boxes of each group exactly, of both trees.
+fn counts(world: &World) {
+    let mut groups: Vec<Memcg> = world.places_of_groups();
+    groups.push(world.root.clone());
+    groups.extend(world.other.lock().unwrap().as_ref().map(|other| other.root().clone()));
+    groups.retain(Memcg::is_online);
+    for lists in (0..LISTS).filter_map(|list| world.list(list)) {
+        let wrong = || lists.wrong_count(&groups);
+        // A group may end on the keeper's thread, or a shrinker take items out.
+        until(PATIENCE, || wrong().is_none(), || wrong().unwrap_or_else(|| "a list was slow to count right".into()));
     }
 }
 
@@ -96,6 +112,9 @@ pub fn run(world: &Arc<World>, step: &Step) {
         }
         Step::Keep(what, shelf) => keep(world, *what, *shelf),
         Step::Release => shelf::release(),
+        // What a forgotten guard holds back keeps groups from going.
+        Step::Keeper if world.has_leaked.load(SeqCst) => {}
+        Step::Keeper => drop(world.runtime().inspect(keeper_works)),
         Step::Within(scope, steps) => within(world, *scope, steps),
         _ => lists(world, step),
     }
@@ -111,7 +130,7 @@ fn wild() -> u32 {
 
 /// The model, if it knows what happens now: not inside of callbacks, whose writes are to other keys.
 fn model(world: &World, cache: &dyn AnyCache, f: impl FnOnce(&mut Model)) {
-    if world.is_alone && cache.is_honest() && !is_inside() {
+    if world.is_alone() && cache.is_honest() && !is_inside() {
         f(&mut world.model.lock().unwrap());
     }
 }
@@ -221,7 +240,7 @@ fn keys(world: &Arc<World>, step: &Step) {
         }
         Step::Load(cache, key, how) => {
             // Two threads whose loaders load what the other does would wait for each other.
-            if is_loading() && !world.is_alone {
+            if is_loading() && !world.is_alone() {
                 return;
             }
             let Some(cache) = world.cache(*cache) else { return };
@@ -482,8 +501,11 @@ fn groups(world: &Arc<World>, step: &Step) {
         Step::Make(place @ 6.., parent, name) => {
             let other = world.other.lock().unwrap().get_or_insert_with(MemcgTree::default).root().clone();
             let parent = Some(world.group(*parent)).filter(|parent| parent.is_in_tree_of(&other)).unwrap_or(other);
-            let name = ["a", "b", "c", "e"][usize::from(*name)];
-            let group = parent.create(name).ok().or_else(|| parent.child(name));
+            let group = match ["a", "b", "c"].get(usize::from(*name)) {
+                Some(name) => parent.create(name).ok().or_else(|| parent.child(name)),
+                // The root itself, whose id is that of the first tree's.
+                None => Some(parent),
+            };
             drop(swap(at(&world.groups, *place), group));
         }
         Step::Make(place, parent, name) => {
@@ -593,7 +615,7 @@ fn lists(world: &Arc<World>, step: &Step) {
             let (Some(lists), Some(item)) = (world.list(*list), world.item(*item)) else { return };
             let whose = lists.shared.whose(&item);
             let removed = lists.shared.del_whose(&item);
-            if world.is_alone
+            if world.is_alone()
                 && whose.is_some() != removed.is_some()
                 && world.on.has(crate::feature::Feature::Shrinkers)
             {
@@ -723,6 +745,36 @@ fn within(world: &Arc<World>, scope: Scope, steps: &[Step]) {
             let (world, steps) = (Arc::clone(world), steps.to_vec());
             join(std::thread::spawn(move || thread(&world, &steps)));
         }
+        Scope::Threads => {
+            let _together = world.together();
+            let threads = steps.iter().map(|step| {
+                let (world, step) = (Arc::clone(world), step.clone());
+                std::thread::spawn(move || thread(&world, &[step]))
+            });
+            let threads: Vec<_> = threads.collect();
+            threads.into_iter().for_each(join);
+        }
+    }
+}
+
+/// How long is waited for what the library does on threads of its own.
+pub const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Waits until something holds.
+pub fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() -> String) {
+    let begin = Instant::now();
+    while !holds() {
+        if begin.elapsed() > patience {
+            fail(&otherwise());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The keeper ends a group that was dropped.
+pub fn keeper_works(runtime: &Runtime) {
+    if runtime.group("last").and_then(|last| runtime.drop_group(&last)).is_ok() {
+        until(PATIENCE, || runtime.find_group("last").is_none(), || "a dropped group does not go".into());
     }
 }
 

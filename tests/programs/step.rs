@@ -37,6 +37,8 @@ pub struct Choices {
     pub costs: bool,
     pub seeks: Option<u8>,
     pub group: Option<u8>,
+    /// The listener drops the handle in this place when it is called first.
+    pub ends: Option<u8>,
 }
 
 /// How a value is loaded.
@@ -114,6 +116,8 @@ pub enum Scope {
     NoReclaim,
     /// On another thread, which is waited for.
     Thread,
+    /// Each step on a thread of its own, at the same time.
+    Threads,
 }
 
 /// One step. Numbers name places; where nothing is, nothing is done.
@@ -220,6 +224,8 @@ pub enum Step {
     Keep(Keep, Shelf),
     Release,
     DropRuntime,
+    /// Checks that the keeper ends dropped groups.
+    Keeper,
     Within(Scope, Vec<Step>),
 }
 
@@ -300,8 +306,10 @@ fn choices(on: Features) -> impl Strategy<Value = Choices> {
     let weights = prop_oneof![Just(0u16), 0..200u16, Just(4000u16), Just(40_000)];
     let booleans = (any::<bool>(), any::<bool>());
     let group = weighted(0.3, 0..GROUPS);
-    let parts = (0..5u8, 0..8u8, hashing, life(on), weights, booleans, weighted(0.2, 0..9u8), group);
-    parts.prop_map(|(kind, eviction, hashing, life, weight, (listens, costs), seeks, group)| Choices {
+    let end = u32::from(on.has(Feature::ListenersDropHandles));
+    let ends = prop_oneof![9 => Just(None), end => (0..CACHES).prop_map(Some)];
+    let parts = (0..5u8, 0..8u8, hashing, life(on), weights, booleans, weighted(0.2, 0..9u8), (group, ends));
+    parts.prop_map(|(kind, eviction, hashing, life, weight, (listens, costs), seeks, (group, ends))| Choices {
         kind,
         eviction,
         hashing,
@@ -311,6 +319,7 @@ fn choices(on: Features) -> impl Strategy<Value = Choices> {
         costs,
         seeks,
         group,
+        ends,
     })
 }
 
@@ -429,6 +438,8 @@ struct Mix {
     weights: [u32; 7],
     /// The callbacks that are armed.
     callbacks: Vec<Callback>,
+    /// The weight of families of steps, beside 100 for single steps.
+    families: u32,
 }
 
 fn mix(on: Features) -> impl Strategy<Value = Mix> {
@@ -437,10 +448,12 @@ fn mix(on: Features) -> impl Strategy<Value = Mix> {
     let weight = || prop_oneof![1 => Just(0u32), 3 => 1..30u32];
     let weights = (5..40u32, weight(), weight(), weight(), weight(), 1..25u32, 1..25u32);
     let callbacks = vec(proptest::sample::select(callback::ALL.to_vec()), 1..6);
-    (masks, weights, callbacks).prop_map(move |(mask, (a, b, c, d, e, f, g), callbacks)| Mix {
+    let families = prop_oneof![2 => Just(0u32), 1 => 2..20u32];
+    (masks, weights, callbacks, families).prop_map(move |(mask, (a, b, c, d, e, f, g), callbacks, families)| Mix {
         on: on.and(mask),
         weights: [a, b, c, d, e, f, g],
         callbacks,
+        families,
     })
 }
 
@@ -560,6 +573,129 @@ fn step(mix: &Mix) -> BoxedStrategy<Step> {
     .boxed()
 }
 
+/// A family: steps that are rarely drawn one after the other, and of which defects are made.
+fn family(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
+    let on = mix.on;
+    let on = |feature| u32::from(on.has(feature));
+    prop_oneof![
+        1 => Just(vec![Step::Keeper]),
+        3 * on(Feature::Chains) => moves_between_chains(),
+        3 * on(Feature::TwoTrees) => two_trees_in_a_list(mix.on),
+        2 * on(Feature::CapturePanics) => keeper_drops_captures(),
+        on(Feature::ListenersDropHandles) => caches_end_each_other(),
+    ]
+    .boxed()
+}
+
+/// A reader of the first table stands on names while they move to the second, which is dropped.
+fn moves_between_chains() -> BoxedStrategy<Vec<Step>> {
+    let names = vec((0..KEYS, any::<bool>()), 1..6).prop_map(|names| {
+        // A new name, or the one that is there.
+        let names =
+            names.into_iter().map(|(key, is_new)| [is_new.then_some(Step::Chain(key, 4)), Some(Step::Chain(key, 0))]);
+        names.flatten().flatten().collect::<Vec<_>>()
+    });
+    let change = prop_oneof![
+        3 => Just(5u8),
+        3 => Just(7),
+        1 => Just(6),
+        1 => 0..10u8,
+    ];
+    let changes = vec((0..KEYS, change).prop_map(|(key, how)| Step::Chain(key, how)), 2..7);
+    (names, changes, any::<bool>())
+        .prop_map(|(mut steps, mut changes, on_thread)| {
+            if on_thread {
+                changes = vec![Step::Within(Scope::Thread, changes)];
+            }
+            steps.push(Step::Within(Scope::Reader, changes));
+            steps
+        })
+        .boxed()
+}
+
+/// Groups of two trees, which have the same ids, in one list.
+fn two_trees_in_a_list(on: Features) -> BoxedStrategy<Vec<Step>> {
+    let groups = || proptest::sample::select(vec![0u8, 1, 6, 7]);
+    let end = if on.has(Feature::GroupsEnd) { 2 } else { 0 };
+    let some = (groups(), 0..3u8, 1..12u8);
+    let turns = vec(prop_oneof![Just(Turn::Isolate), Just(Turn::Skip), Just(Turn::Rotate)], 1..4);
+    (0..LISTS, 0..4u8, 0..4u8)
+        .prop_flat_map(move |(list, how, name)| {
+            let add = move |(group, node, count)| Step::AddBox { list, group, node, count };
+            let walk = move |((group, node, nr), turns)| Step::Walk { list, group: Some(group), node, nr, turns };
+            let step = prop_oneof![
+                6 => some.clone().prop_map(add),
+                3 => (some.clone(), turns.clone()).prop_map(walk),
+                end => groups().prop_map(Step::Offline),
+            ];
+            vec(step, 3..12).prop_map(move |steps| {
+                let mut all = vec![Step::MakeList(list, how), Step::Find(0, 0), Step::Find(1, 1)];
+                all.extend([Step::Make(6, 0, name), Step::Make(7, 0, 1)]);
+                all.extend(steps);
+                all
+            })
+        })
+        .boxed()
+}
+
+fn listening(ends: u8) -> Choices {
+    Choices {
+        kind: 0,
+        eviction: ends,
+        hashing: 2,
+        life: Life::Default,
+        weight: 100,
+        listens: true,
+        costs: false,
+        seeks: None,
+        group: None,
+        ends: Some(ends),
+    }
+}
+
+fn in_group(cache: u8, group: u8, keys: u32) -> impl Iterator<Item = Step> {
+    (0..keys).map(move |key| Step::Insert { cache, key, group: Some(group), life: Life::Default })
+}
+
+/// The keeper's thread drops the last handle on a cache, and with it what panics in its `Drop`.
+fn keeper_drops_captures() -> BoxedStrategy<Vec<Step>> {
+    (0..CACHES, 0..6u8, 0..4u8, 0..3u8)
+        .prop_map(|(cache, group, name, after)| {
+            let mut steps = vec![Step::Find(group, name), Step::Build(cache, listening(cache))];
+            steps.extend(in_group(cache, group, 3));
+            steps.push(Step::Arm { callback: Callback::CaptureDrop, after, deed: Deed::Panic });
+            steps.extend([Step::DropGroup(group), Step::Keeper]);
+            steps
+        })
+        .boxed()
+}
+
+/// Two caches whose listeners drop each other's last handle, on two threads.
+fn caches_end_each_other() -> BoxedStrategy<Vec<Step>> {
+    (0..CACHES, 1..CACHES, 0..3u8)
+        .prop_map(|(one, further, how)| {
+            let other = (one + further) % CACHES;
+            let mut steps = vec![Step::Find(0, 0), Step::Find(1, 1)];
+            steps.extend([Step::Build(one, listening(other)), Step::Build(other, listening(one))]);
+            steps.extend(in_group(one, 0, 3).chain(in_group(other, 1, 3)));
+            let all = u16::MAX;
+            let threads = match how {
+                0 => vec![Step::Reclaim(0, all), Step::Reclaim(1, all)],
+                1 => vec![Step::Reclaim(0, all), Step::DropGroup(1)],
+                _ => vec![Step::DropGroup(1), Step::DropGroup(0), Step::Reclaim(0, all)],
+            };
+            steps.push(Step::Within(Scope::Threads, threads));
+            steps.push(Step::Keeper);
+            steps
+        })
+        .boxed()
+}
+
+/// A step, or a family of steps.
+fn some_steps(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
+    prop_oneof![100 => step(mix).prop_map(|step| vec![step]), mix.families => family(mix)].boxed()
+}
+
 /// Programs with these features, of so many steps at most.
 pub fn programs(on: Features, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     mix(on).prop_flat_map(move |mix| mixed(&mix, is_threaded, steps)).boxed()
@@ -578,13 +714,13 @@ fn mixed(mix: &Mix, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
         keeps_runtime,
     });
     let threads = if is_threaded && on.has(Feature::Threads) { 1..4 } else { 0..1 };
-    let beside = vec(vec(step(mix), 1..steps), threads);
+    let beside = vec(vec(some_steps(mix), 1..steps).prop_map(|steps| steps.concat()), threads);
     let ending = Just([0u8, 1, 2, 3, 4, 5]).prop_shuffle();
     // Something to work with comes first.
     let first = vec((0..CACHES, choices(on)).prop_map(|(c, choices)| Step::Build(c, choices)), 1..4);
-    (shape, first, vec(step(mix), 1..steps), beside, ending)
+    (shape, first, vec(some_steps(mix), 1..steps), beside, ending)
         .prop_map(|(shape, mut first, steps, beside, ending)| {
-            first.extend(steps);
+            first.extend(steps.concat());
             Program { shape, steps: first, beside, ending }
         })
         .boxed()

@@ -41,7 +41,7 @@ pub struct World {
     pub armed: Mutex<Vec<Armed>>,
     pub model: Mutex<Model>,
     /// Does one thread do everything, so that the model tells what is right?
-    pub is_alone: bool,
+    is_alone: AtomicBool,
     /// Was a guard forgotten? What it holds back is never dropped.
     pub has_leaked: AtomicBool,
     /// Did a `Drop` panic?
@@ -104,7 +104,7 @@ impl World {
             for_ever: Mutex::default(),
             armed: Mutex::default(),
             model: Mutex::new(model),
-            is_alone,
+            is_alone: AtomicBool::new(is_alone),
             has_leaked: AtomicBool::new(false),
             may_leak: AtomicBool::new(false),
             next_cache: AtomicU32::new(1),
@@ -136,6 +136,27 @@ impl World {
             return group;
         }
         self.root.clone()
+    }
+
+    /// What is in the places of groups.
+    pub fn places_of_groups(&self) -> Vec<Memcg> {
+        self.groups.iter().filter_map(|place| place.lock().unwrap().clone()).collect()
+    }
+
+    /// See the field.
+    pub fn is_alone(&self) -> bool {
+        self.is_alone.load(SeqCst)
+    }
+
+    /// For as long as this is held several threads run steps.
+    pub fn together(&self) -> impl Drop + '_ {
+        struct Together<'a>(&'a AtomicBool, bool);
+        impl Drop for Together<'_> {
+            fn drop(&mut self) {
+                self.0.store(self.1, SeqCst);
+            }
+        }
+        Together(&self.is_alone, self.is_alone.swap(false, SeqCst))
     }
 
     pub fn list(&self, list: u8) -> Option<Arc<Lists>> {
