@@ -175,6 +175,14 @@ fn is_of(cache: u32, key: u32, tag: Tag, how: &str) {
     }
 }
 
+/// Checks and drops a value that was given back.
+fn refused<V: Value>(value: V, tag: Tag) {
+    if value.tag() != tag {
+        fail(&format!("{tag:?} was refused, {:?} given back", value.tag()));
+    }
+    callback::in_own_code(|| drop(value));
+}
+
 impl<K: Key, V: Value> Typed<K, V> {
     fn checked(&self, key: u32, value: &V, how: &str) -> Tag {
         let tag = value.tag();
@@ -231,8 +239,10 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
     fn insert(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<Option<Tag>, ()> {
         match self.place(tag.key, group, life).insert(V::of(tag)) {
             Ok(old) => Ok(old.map(|old| self.dropped(tag.key, old, "replacing"))),
-            Err(error) if error.value.tag() == tag => Err(()),
-            Err(error) => fail(&format!("{:?} was refused, {:?} given back", tag, error.value.tag())),
+            Err(error) => {
+                refused(error.value, tag);
+                Err(())
+            }
         }
     }
 
@@ -317,8 +327,10 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
             Ok(Computed::Replaced(value)) => Outcome::Replaced(self.dropped(tag.key, value, "compute")),
             Ok(Computed::Removed(value)) => Outcome::Removed(self.dropped(tag.key, value, "compute")),
             Ok(Computed::Kept) => Outcome::Kept,
-            Err(error) if error.value.tag() == tag => Outcome::Refused,
-            Err(error) => fail(&format!("{:?} was refused, {:?} given back", tag, error.value.tag())),
+            Err(error) => {
+                refused(error.value, tag);
+                Outcome::Refused
+            }
         };
         Ok((outcome, there))
     }
