@@ -208,7 +208,9 @@ impl Tables {
 
     pub fn clear(&self) {
         for table in &self.tables {
-            drop(std::mem::replace(&mut *table.lock().unwrap(), Arc::new(Chains::new(4))));
+            // Dropped without the lock: the end of a table may drop names.
+            let before = std::mem::replace(&mut *table.lock().unwrap(), Arc::new(Chains::new(4)));
+            drop(before);
         }
         for name in &self.names {
             let name = name.lock().unwrap().take();
