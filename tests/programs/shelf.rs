@@ -27,9 +27,9 @@ struct Last(Vec<Kept>);
 
 impl Drop for Last {
     fn drop(&mut self) {
-        enter(Callback::ThreadLocal);
+        // A panic here would end the process: what is done here may have others panic.
+        let _panicked = catch_unwind(|| enter(Callback::ThreadLocal));
         for kept in self.0.drain(..) {
-            // A panic here would end the process.
             let _panicked = catch_unwind(AssertUnwindSafe(|| kept.end()));
         }
     }
