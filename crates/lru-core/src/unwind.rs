@@ -1,4 +1,4 @@
-//! Calls of user code that may panic: [`caught`] ends the panic, [`to_the_end`] and `AtEnd` finish other work before it goes on.
+//! Calls of user code that may panic: [`caught`] ends the panic, `to_the_end` and `AtEnd` finish other work before it goes on.
 //!
 //! While a thread unwinds, no second panic may leave a `Drop`: that aborts the process. Without `std` no panic can be caught.
 
@@ -13,13 +13,18 @@ pub fn caught<R>(f: impl FnOnce() -> R) -> Option<R> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(result) => Some(result),
         Err(payload) => {
-            // A payload is a value of any type, and its `Drop` is user code. A second payload is leaked: its `Drop` may
-            // panic as well, and there is no end to it.
-            if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                core::mem::forget(second);
-            }
+            discard(payload);
             None
         }
+    }
+}
+
+/// Drops a panic's payload: a value of any type, whose `Drop` is user code. What that throws is leaked: its `Drop` may panic as well, and
+/// there is no end to it.
+#[cfg(any(feature = "std", lowwater_loom))]
+fn discard(payload: alloc::boxed::Box<dyn core::any::Any + Send>) {
+    if let Err(second) = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| drop(payload))) {
+        core::mem::forget(second);
     }
 }
 
@@ -45,12 +50,11 @@ pub(crate) fn to_the_end(mut step: impl FnMut() -> bool) {
             Ok(true) => {}
             Ok(false) => break,
             Err(panic) if first.is_none() => first = Some(panic),
-            // Its own drop may panic.
-            Err(panic) => core::mem::forget(panic),
+            Err(panic) => discard(panic),
         }
     }
     match first {
-        Some(panic) if std::thread::panicking() => core::mem::forget(panic),
+        Some(panic) if std::thread::panicking() => discard(panic),
         Some(panic) => resume_unwind(panic),
         None => {}
     }

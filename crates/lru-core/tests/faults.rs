@@ -4,7 +4,7 @@
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 #![forbid(unsafe_code)]
 
-use lowwater_lru_core::chains::{Chains, Link};
+use lowwater_lru_core::chains::{Chains, Link, Reader};
 use lowwater_lru_core::list_lru::{sweep, Eager, Swept};
 use lowwater_lru_core::{
     chained, linked, Bytes, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Occupancy, OfflineHook,
@@ -254,6 +254,16 @@ fn dies_in_time(f: impl FnOnce() + Send + 'static) {
     assert_eq!(ended.recv_timeout(std::time::Duration::from_secs(20)), Ok(true), "the panic comes out, and soon");
 }
 
+/// Waits until all items are dropped: those of a table are, when readers of other tests have left.
+fn all_go(alive: &AtomicUsize) {
+    let begin = std::time::Instant::now();
+    while alive.load(Relaxed) != 0 {
+        drop(Reader::enter());
+        drop(Chains::<Fuse>::new(1));
+        assert!(begin.elapsed() < std::time::Duration::from_secs(20), "{} items stay", alive.load(Relaxed));
+    }
+}
+
 #[test]
 fn l20_items_that_panic_when_dropped_leave_no_list_behind() {
     let tree = MemcgTree::new(0);
@@ -296,7 +306,7 @@ fn l20_lists_that_are_dropped_by_a_panic_do_not_abort_when_their_items_panic_too
         let _dropped = (lru, isolated, table, eager);
         std::panic::panic_any("dies");
     });
-    assert_eq!(alive.load(Relaxed), 0, "all items are dropped");
+    all_go(&alive);
     group.offline().unwrap();
 }
 
@@ -316,8 +326,9 @@ fn isolated_items_that_panic_when_dropped_keep_none_of_the_others() {
     for fuse in fuses(&alive) {
         assert!(table.insert(0, fuse).is_ok());
     }
-    dies_in_time(move || drop(table));
-    assert_eq!(alive.load(Relaxed), 0);
+    // These are dropped behind the readers, on whichever thread, so nobody sees their panics.
+    drop(table);
+    all_go(&alive);
 }
 
 #[test]

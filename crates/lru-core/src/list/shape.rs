@@ -181,6 +181,28 @@ impl Shape {
         unsafe { self.write(of, to, |links| &links.prev, |links| &links.prev) };
     }
 
+    /// Keeps 32 bits in links that are on no list, or on a [`RawQueue`](super::RawQueue), which has no use for `prev`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`next`](Self::next), of `prev`.
+    #[inline]
+    pub(crate) unsafe fn set_spare(&self, of: NonNull<Hook>, bits: u32) {
+        // SAFETY: the clause of the caller is that of `set_prev`.
+        unsafe { self.set_prev(of, Ref::of_number(bits)) };
+    }
+
+    /// What [`set_spare`](Self::set_spare) kept last.
+    ///
+    /// # Safety
+    ///
+    /// As there; and the links were on no list but a queue since.
+    #[inline]
+    pub(crate) unsafe fn spare(&self, of: NonNull<Hook>) -> u32 {
+        // SAFETY: the clause of the caller is that of `prev`.
+        unsafe { self.prev(of) }.number()
+    }
+
     /// # Safety
     ///
     /// As for [`next`](Self::next), of the cell that both choose.

@@ -17,16 +17,31 @@ impl Bag {
         Self { queue: RawQueue::new(), len: 0 }
     }
 
+    /// Takes an object over, and remembers what it [weighs](Self::weight).
+    ///
     /// # Safety
     ///
     /// The links are those of an object that the bag owns from now on, given as its handle was; of one shape for all.
     #[inline]
-    pub(super) unsafe fn push(&mut self, shape: &Shape, links: NonNull<Hook>) {
+    pub(super) unsafe fn push(&mut self, shape: &Shape, links: NonNull<Hook>, weight: u32) {
+        // SAFETY: the object is on no list, as its handle was the caller's; a queue does not use `prev`.
+        unsafe { shape.set_spare(links, weight) };
         // SAFETY: the caller says so.
         let node = unsafe { shape.node(links) };
         // SAFETY: the object is on no list: its handle was the caller's.
         unsafe { self.queue.push_back(shape, node) };
         self.len += 1;
+    }
+
+    /// What an object weighs by the call that pushed it.
+    ///
+    /// # Safety
+    ///
+    /// The links came from a bag of this shape, and the caller has the only access to them.
+    #[inline]
+    pub(super) unsafe fn weight(shape: &Shape, links: NonNull<Hook>) -> u32 {
+        // SAFETY: the clause of the caller; `push` wrote it.
+        unsafe { shape.spare(links) }
     }
 
     #[inline]

@@ -38,8 +38,6 @@ const FREE_MAX: u32 = 512;
 const REFILL_MAX: usize = 128;
 /// A slab of so many slots has stripes.
 const SPREAD_FROM: usize = if cfg!(lowwater_loom) { 1 } else { 1024 };
-/// What one object weighs at most: sums of weights do not overflow.
-const WEIGHT_MAX: u64 = 1 << 40;
 /// Objects that are dropped at once when everything is collected.
 const COLLECT: usize = 64;
 /// A stripe tells of what it has retired and dropped when it is so many bytes more, or less, than
@@ -209,7 +207,8 @@ impl<T: Slotted> Shared<T> {
         // SAFETY: a slab's shared part is there while one of its slots is not free.
         let this = unsafe { &*shared };
         // SAFETY: nobody else ends it, so it is live. No lock is held, as this calls the owner's code.
-        let bytes = this.weigh(unsafe { object.as_ref() });
+        let weight = this.weigh(unsafe { object.as_ref() });
+        let bytes = u64::from(weight);
         // SAFETY: it is not dropped yet (clause of the caller).
         let links = unsafe { T::links(object) };
         let here = this.stripes.here();
@@ -220,7 +219,7 @@ impl<T: Slotted> Shared<T> {
             }
             let mut one = Bag::new();
             // SAFETY: the object is the caller's, and goes over to the bag.
-            unsafe { one.push(T::SHAPE, links) };
+            unsafe { one.push(T::SHAPE, links, weight) };
             #[cfg(all(feature = "std", not(lowwater_loom)))]
             {
                 drop(stripe);
@@ -236,7 +235,7 @@ impl<T: Slotted> Shared<T> {
             return;
         }
         // SAFETY: the object is the caller's, and goes over to the bag.
-        unsafe { stripe.open.push(T::SHAPE, links) };
+        unsafe { stripe.open.push(T::SHAPE, links, weight) };
         stripe.open_bytes += bytes;
         if !core::mem::needs_drop::<T>() {
             stripe.beside_bytes += bytes;
@@ -273,15 +272,14 @@ impl<T: Slotted> Shared<T> {
         unsafe { Self::drop_some(shared, here, batch) };
     }
 
-    /// The object's weight, [`WEIGHT_MAX`] at most; if it panics, the size of its slot. Called twice for each: when it is retired and when
-    /// it is dropped.
+    /// The object's weight, 4 GiB at most; if it panics, the size of its slot.
     #[inline]
-    fn weigh(&self, object: &T) -> u64 {
+    fn weigh(&self, object: &T) -> u32 {
         let mut bytes = size_of::<T>() as u64;
         if unwind::caught(|| bytes = object.weight()).is_none() {
             self.count_panic();
         }
-        bytes.min(WEIGHT_MAX)
+        u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
     #[cold]
@@ -413,10 +411,8 @@ impl<T: Slotted> Shared<T> {
     unsafe fn drop_batch(batch: &Batch) -> i64 {
         let mut bytes = 0;
         for &links in batch.iter().flatten() {
-            // SAFETY: only a `T`'s links are in bags.
-            let object = unsafe { T::from_links(links) };
-            // SAFETY: the caller's promise is the same.
-            bytes += unsafe { Self::drop_object(object) };
+            // SAFETY: batches come from bags; the rest is the caller's promise.
+            bytes += unsafe { Self::drop_object(links) };
         }
         bytes
     }
@@ -520,7 +516,7 @@ impl<T: Slotted> Shared<T> {
         // SAFETY: only a `T`'s links are in bags.
         let object = unsafe { T::from_links(links) };
         // SAFETY: the caller's promise is the same.
-        let bytes = unsafe { Self::drop_object(object) };
+        let bytes = unsafe { Self::drop_object(links) };
         // SAFETY: its slot is not free.
         let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
         // SAFETY: a slab's shared part is there while one of its slots is not free.
@@ -534,23 +530,24 @@ impl<T: Slotted> Shared<T> {
     ///
     /// # Safety
     ///
-    /// Nobody has the object, its readers have left, and it is not used afterwards.
-    unsafe fn drop_object(object: NonNull<T>) -> i64 {
+    /// The links came from a bag, nobody has the object, its readers have left, and it is not used afterwards.
+    unsafe fn drop_object(links: NonNull<Hook>) -> i64 {
         if !core::mem::needs_drop::<T>() {
             return 0;
         }
-        // SAFETY: its slot is not free.
-        let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
-        // SAFETY: a slab's shared part is there while one of its slots is not free.
-        let this = unsafe { &*shared };
-        // SAFETY: nobody else has it, and it is dropped below.
-        let bytes = this.weigh(unsafe { object.as_ref() });
+        // SAFETY: the links came from a bag, and nobody else has the object (clause of the caller).
+        let bytes = unsafe { Bag::weight(T::SHAPE, links) };
+        // SAFETY: only a `T`'s links are in bags.
+        let object = unsafe { T::from_links(links) };
         // SAFETY: nobody has it, by the caller's promise.
         let drop_it = || unsafe { object.drop_in_place() };
         if unwind::caught(drop_it).is_none() {
-            this.count_panic();
+            // SAFETY: its slot is not free.
+            let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+            // SAFETY: a slab's shared part is there while one of its slots is not free.
+            unsafe { &*shared }.count_panic();
         }
-        bytes as i64
+        i64::from(bytes)
     }
 
     /// Drops objects and gives their slots back, as [`end`](Self::end), or leaves them to a call on this thread that does so already.

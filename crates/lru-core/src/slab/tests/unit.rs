@@ -314,7 +314,7 @@ fn what_is_dropped_next_is_asked_for_in_that_order() {
     let pop = |stripe: &mut Stripe| {
         let links = stripe.passed.pop(shape).unwrap();
         // SAFETY: they came from a bag, and wait again.
-        unsafe { stripe.open.push(shape, links) };
+        unsafe { stripe.open.push(shape, links, 0) };
         links
     };
     let _first = pop(&mut stripe);
