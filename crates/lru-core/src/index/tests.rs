@@ -44,11 +44,11 @@ impl Drop for Entry {
 
 crate::slotted!(impl[] for Entry { links, state, weight: |_| 48 });
 
-/// The footprint, once it is `most` at most, or after a second. What other tests' readers hold back comes too late for those that grow or
+/// The footprint, once it is `most` at most, or after 20 s. What other tests' readers hold back comes too late for those that grow or
 /// shrink, which move others out.
 #[cfg(not(lowwater_loom))]
 pub(super) fn settled(index: &Index<Entry>, most: u64) -> u64 {
-    for _ in 0..1_000 {
+    for _ in 0..20_000 {
         crate::rcu::flush();
         index.collect();
         if index.footprint().get() <= most {
