@@ -409,8 +409,8 @@ where
     /// nor what its groups, its place in the runtime, and loads under way cost. O(entries / 500).
     pub fn footprint(&self) -> Bytes {
         let core = &self.inner.core;
-        // Each behind two counters.
-        let shared = 4 * size_of::<usize>() + size_of::<Inner<K, V, S>>() + size_of::<Core<K, V, S>>();
+        // Each behind two counters; and the pointer by which the lists tell the registry, behind two more.
+        let shared = 7 * size_of::<usize>() + size_of::<Inner<K, V, S>>() + size_of::<Core<K, V, S>>();
         // The index and the queues count themselves.
         let own = shared - size_of_val(&core.index) - size_of_val(&core.queues)
             + core.costs.as_deref().map_or(0, size_of_val)

@@ -224,10 +224,9 @@ where
         }
         let prepared = builder.alloc()?;
         let queues = Queues::new(&prepared.occupancy(), choices.eviction);
-        let retired = Arc::clone(choices.runtime.retired());
+        let retired = choices.runtime.retired();
         let core = Arc::new(Core {
             index: Index::with_retired(retired.count()),
-            retired,
             is_by_use: queues.are_by_use(),
             costs: choices.costs.filter(|_| queues.remembers()).map(Box::new),
             queues,
@@ -245,7 +244,7 @@ where
             bell: choices.runtime.keeper().bell(),
         });
         let retires: Weak<Core<K, V, S>> = Arc::downgrade(&core);
-        core.retired.add(retires);
+        retired.add(retires);
         let chores = choices.runtime.keeper().add(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {

@@ -3,7 +3,6 @@
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::sync::Arc;
 
 use equivalent::Equivalent;
 use lowwater_lru_core::index::Cursor;
@@ -20,14 +19,12 @@ use super::stats::{Counters, RemovalCause};
 use super::time::Clock;
 use super::worth::Costs;
 use super::Listener;
-use crate::runtime::{Bell, Retired, Retires};
+use crate::runtime::{Bell, Retires};
 
 /// The part that the reclaimer works on.
 pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     // First: what is in an index is not freed, whatever becomes of its handle.
     pub(super) index: Index<Entry<K, V>>,
-    /// What all caches of the runtime have retired.
-    pub(super) retired: Arc<Retired>,
     pub(super) queues: Queues<K, V>,
     pub(super) hands: Hands,
     pub(super) listener: Option<Listener<K, V>>,
@@ -370,7 +367,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
     /// Gives the charges back, a part at a time, as all caches of the process wait for who is pinned. The entries go with the lists, when
     /// the index is gone.
     fn drop(&mut self) {
-        self.retired.remove(self);
+        self.bell.retired().remove(self);
         let mut at = Cursor::new();
         while !at.is_done() {
             self.index.visit(&mut at, &pin(), |entry| {

@@ -131,7 +131,8 @@ where
         let Some(under_way) = &mut state.under_way else { unreachable!("one was begun") };
         // Old entries are not charged, so they wait in what the budget allows beside it; of which
         // inserts shall find most.
-        if self.retired.is_above_low() && self.retired.sweep() == 0 {
+        let retired = self.bell.retired();
+        if retired.is_above_low() && retired.sweep() == 0 {
             return Next::In(STAYS);
         }
         if under_way.moved.is_enough() {

@@ -200,9 +200,9 @@ impl RuntimeBuilder {
         let reclaimer = Arc::new(Reclaimer::start(&registry, Arc::clone(&topology), watermarks)?);
         let monitor = |config| Monitor::start(tree.root(), budget, Arc::clone(&reclaimer), config);
         let pressure = self.monitor.map(monitor).transpose()?;
-        let keeper = Keeper::start(registry.nodes()).map_err(BuildError::Keeper)?;
-        tree.add_hook(keeper.hook());
         let retired = Arc::new(Retired::new(tree.root().clone()));
+        let keeper = Keeper::start(registry.nodes(), Arc::clone(&retired)).map_err(BuildError::Keeper)?;
+        tree.add_hook(keeper.hook());
         let groups = DashMap::new();
         let inner = Inner { keeper, pressure, reclaimer, registry, groups, topology, direct_time_max, retired, tree };
         Ok(Runtime { inner: Arc::new(inner) })

@@ -31,6 +31,8 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use seat::{spawn, Replaced, Seat};
 
+use super::retired::Retired;
+
 /// How long it works without a rest.
 const WORK: Duration = Duration::from_micros(500);
 /// How long it waits for charges of a dropped group that belong to no entry, between two looks, and in all.
@@ -93,6 +95,8 @@ struct Shared {
     /// Work was begun, while who stands by was asleep.
     begun: Condvar,
     nodes: usize,
+    /// What the caches have retired.
+    retired: Arc<Retired>,
 }
 
 /// What letting a group's entries go came to.
@@ -133,9 +137,10 @@ struct Dropped {
 }
 
 impl Keeper {
-    pub(crate) fn start(nodes: usize) -> std::io::Result<Self> {
+    pub(crate) fn start(nodes: usize, retired: Arc<Retired>) -> std::io::Result<Self> {
         let (told, left, begun) = (Condvar::new(), Condvar::new(), Condvar::new());
-        let keeper = Self { shared: Arc::new(Shared { state: Mutex::default(), told, left, begun, nodes }) };
+        let shared = Shared { state: Mutex::default(), told, left, begun, nodes, retired };
+        let keeper = Self { shared: Arc::new(shared) };
         let mut state = keeper.shared.state.lock();
         let shared = Arc::clone(&keeper.shared);
         let first = spawn("lowwater/keeper", move || shared.run(Some(Seat::default())))?;
@@ -221,6 +226,11 @@ impl Bell {
     /// There is something to do.
     pub(crate) fn ring(&self) {
         self.0.nudge();
+    }
+
+    /// What the runtime's caches have retired. Reached by this, as a cache that holds nothing should be small.
+    pub(crate) fn retired(&self) -> &Retired {
+        &self.0.retired
     }
 }
 

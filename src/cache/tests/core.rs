@@ -248,8 +248,8 @@ fn an_entry_costs_what_it_is_said_to() {
 fn a_cache_costs_what_is_in_it() {
     let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
-    // Of these, 16 lead to the count of retired bytes, which all caches of the runtime share.
-    assert!(cache.footprint() <= Bytes::new(520), "an empty cache: {}", cache.footprint());
+    // Of these, 24 are how its lists tell the registry, which was not counted before.
+    assert!(cache.footprint() <= Bytes::new(536), "an empty cache: {}", cache.footprint());
     let tenant = runtime.group("tenant").unwrap();
     cache.insert(0, 0).unwrap();
     let before = cache.footprint();
