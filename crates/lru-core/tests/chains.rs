@@ -228,9 +228,6 @@ fn a_closure_of_find_may_change_the_table_and_panic() {
 /// A reader that is leaked holds memory back for good, and lets nothing be freed that it may see.
 #[test]
 fn a_leaked_reader_keeps_what_it_may_see_beyond_its_thread() {
-    let table: &'static Chains<Name> = Box::leak(Box::new(Chains::new(1)));
-    let dropped: Arc<AtomicUsize> = Arc::default();
-    insert(table, counted(7, &dropped));
     // In a process of its own, as nothing that chains retire is dropped afterwards.
     if std::env::var_os("LOWWATER_LEAKS_A_READER").is_none() {
         let child = std::process::Command::new(std::env::current_exe().unwrap())
@@ -240,6 +237,9 @@ fn a_leaked_reader_keeps_what_it_may_see_beyond_its_thread() {
             .status();
         return assert!(child.unwrap().success());
     }
+    let table: &'static Chains<Name> = Box::leak(Box::new(Chains::new(1)));
+    let dropped: Arc<AtomicUsize> = Arc::default();
+    insert(table, counted(7, &dropped));
     let found = std::thread::spawn(move || {
         let reader: &'static Reader = Box::leak(Box::new(Reader::enter()));
         table.find(0, reader, |name| name.key == 7).unwrap()
