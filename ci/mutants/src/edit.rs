@@ -1,0 +1,63 @@
+//! Edits of one file's text that do not overlap.
+
+use std::ops::Range;
+
+/// Text put in the place of a range of bytes.
+pub struct Edit {
+    pub at: Range<usize>,
+    pub by: String,
+}
+
+pub struct Edits<'a> {
+    source: &'a str,
+    /// Where each line begins.
+    lines: Vec<usize>,
+    edits: Vec<Edit>,
+}
+
+impl<'a> Edits<'a> {
+    pub fn new(source: &'a str) -> Self {
+        let lines = std::iter::once(0).chain(source.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Self { source, lines, edits: Vec::new() }
+    }
+
+    /// The byte at a line (from 1) and a column (characters, from 0).
+    pub fn byte(&self, line: usize, column: usize) -> usize {
+        let start = self.lines[line - 1];
+        let rest = &self.source[start..];
+        start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
+    }
+
+    pub fn range(&self, span: proc_macro2::Span) -> Range<usize> {
+        let (start, end) = (span.start(), span.end());
+        self.byte(start.line, start.column)..self.byte(end.line, end.column)
+    }
+
+    /// Takes the edit, unless it overlaps with another.
+    pub fn try_add(&mut self, new: Edit) -> bool {
+        let overlaps = |old: &Edit| match (old.at.is_empty(), new.at.is_empty()) {
+            (true, true) => false,
+            (false, true) => old.at.start < new.at.start && new.at.start < old.at.end,
+            (true, false) => new.at.start < old.at.start && old.at.start < new.at.end,
+            (false, false) => old.at.start < new.at.end && new.at.start < old.at.end,
+        };
+        let is_free = !self.edits.iter().any(overlaps);
+        if is_free {
+            self.edits.push(new);
+        }
+        is_free
+    }
+
+    pub fn apply(mut self) -> String {
+        // Insertions before a replacement that begins there.
+        self.edits.sort_by_key(|edit| (edit.at.start, edit.at.end));
+        let (mut text, mut done) = (String::new(), 0);
+        for Edit { at, by } in self.edits {
+            text.push_str(&self.source[done..at.start]);
+            text.push_str(&by);
+            done = at.end;
+        }
+        text.push_str(&self.source[done..]);
+        text
+    }
+}
