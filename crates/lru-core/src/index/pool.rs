@@ -22,7 +22,9 @@ mod kind;
 
 use super::segment::{bytes, Class, Segment};
 use crate::fallible::try_box;
-use crate::poison::{poison, unpoison};
+#[cfg(lowwater_poison)]
+use crate::poison::poison;
+use crate::poison::unpoison;
 use crate::slab::{Blocks, Geometry, NONE};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
@@ -131,9 +133,13 @@ impl Pool {
         let mut state = unsafe { &*pool }.0.lock();
         // SAFETY: nobody uses it, says the caller; who looks for one that is to leave has the lock.
         unsafe { segment.drop_in_place() };
+        #[cfg(lowwater_poison)]
         let class = state.chunks[number as usize].class;
+        #[cfg(lowwater_poison)]
         // SAFETY: the caller's clause: nobody uses the segment any more.
-        unsafe { poison(segment.cast(), bytes(class), 0) };
+        unsafe {
+            poison(segment.cast(), bytes(class), 0);
+        }
         state.put(segment.addr(), number);
         let is_over = state.is_over();
         drop(state);
