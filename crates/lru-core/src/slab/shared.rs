@@ -375,11 +375,12 @@ impl<T: Slotted> Shared<T> {
         });
     }
 
-    /// As above.
+    /// The same where no thread has memory of its own: what other calls leave to this one is in the stripe.
     ///
     /// # Safety
     ///
-    /// As above; and [`Stripe::begin_drops`] of that stripe said that the caller should.
+    /// The objects are this slab's, at least one, of the stripe `here`; nobody has them, and their readers have left.
+    /// [`Stripe::begin_drops`] of that stripe said that the caller should drop them.
     #[cfg(any(not(feature = "std"), lowwater_loom))]
     unsafe fn drop_some(this: *const Self, here: *const Mutex<Stripe>, mut batch: Batch) {
         loop {
