@@ -156,7 +156,7 @@ class Sample:
 
 
 def run(program, number, limit):
-    """Does the program fail with this mutant on? Seconds it took beside that."""
+    """How the program ends with this mutant on: "" when it passes, "failed" or "too slow"; and the seconds it took."""
     _, _, path, folder = program
     env = dict(os.environ, LOWWATER_MUTANT=str(number), PROPTEST_MAX_SHRINK_ITERS="0", RUST_BACKTRACE="0", CARGO_MANIFEST_DIR=str(folder))
     first_failure = Path(__file__).parent.parent / "tools/first-failure.bash"
@@ -164,7 +164,8 @@ def run(program, number, limit):
     words = ["timeout", "-k", "1", str(limit), str(first_failure), path]
     # A mutant may allocate without end.
     done = subprocess.run(["prlimit", f"--as={16 << 30}", *words], cwd=folder, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return done.returncode != 0, time.monotonic() - start
+    how = {0: "", 124: "too slow", 137: "too slow"}.get(done.returncode, "failed")
+    return how, time.monotonic() - start
 
 
 def main():
@@ -193,7 +194,7 @@ def main():
         for program in mine:
             failed, _ = run(program, number, 20 + 4 * times[program[2]])
             if failed:
-                print(f"caught {mutant['name']} by {Path(program[2]).name.rsplit('-', 1)[0]}", flush=True)
+                print(f"caught {mutant['name']} by {Path(program[2]).name.rsplit('-', 1)[0]}, {failed}", flush=True)
                 return True
         print(f"MISSED {mutant['name']}", flush=True)
         return False
