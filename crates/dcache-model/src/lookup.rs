@@ -21,6 +21,8 @@
 
 #[cfg(all(test, lowwater_loom))]
 mod loom;
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests;
 
 use crate::dentry::{flag, kind_of, Dentry, Dir, Kind};
 use crate::error::ErrorKind;

@@ -57,6 +57,46 @@ fn d12_d13_the_last_child_takes_its_unhashed_parents_along() {
 }
 
 #[test]
+fn d19_only_an_unused_listed_negative_is_trimmed() {
+    let stage = Stage::new(16, Unbounded);
+    let (core, sb) = (&stage.mount.core, &stage.mount.sb);
+    let cached = |name: &'static [u8]| {
+        let dentry = core.d_lookup(&core.key(sb.root(), crate::Name::new(name).unwrap())).unwrap();
+        dentry.count.put();
+        dentry
+    };
+    for path in [&b"/file"[..], b"/other"] {
+        drop(stage.mount.create(path).unwrap());
+    }
+    drop(stage.mount.mkdir(b"/dir").unwrap());
+    stage.memory.plant(b"/link", Kind::Other).unwrap();
+    drop(stage.mount.lookup(b"/link").unwrap());
+    for path in [&b"/once"[..], b"/twice", b"/twice", b"/private"] {
+        stage.missing(path);
+    }
+
+    for positive in [&b"file"[..], b"other", b"dir", b"link"] {
+        let dentry = cached(positive);
+        assert!(dentry.has(flag::LRU_LIST) && !core.kill_negative(sb, &dentry, true), "a positive stays");
+    }
+    let private = cached(b"private");
+    private.change(&mut private.lock(), 0, flag::SHRINK_LIST, &core.counters);
+    assert!(!core.kill_negative(sb, &private, true), "a negative on a private list is left to the owner of that list");
+    private.change(&mut private.lock(), flag::SHRINK_LIST, 0, &core.counters);
+    assert!(core.kill_negative(sb, &private, false));
+
+    let twice = cached(b"twice");
+    assert!(!core.kill_negative(sb, &twice, false), "a referenced negative is spared");
+    assert!(twice.count.get() && !core.kill_negative(sb, &twice, true), "a negative in use stays");
+    core.put(sb, &twice);
+    assert!(core.kill_negative(sb, &twice, true));
+    assert!(core.kill_negative(sb, &cached(b"once"), false));
+    let state = stage.dcache.statistics();
+    assert_eq!((state.trimmed, state.nr_negative, state.nr_dentry), (3, 0, 1 + 4));
+    stage.assert_valid();
+}
+
+#[test]
 fn d21_a_removed_name_becomes_a_negative_or_is_forgotten() {
     for (on_unlink, negatives, asked) in [(OnUnlink::KeepNegative, 1, 0), (OnUnlink::Forget, 0, 1)] {
         let stage = Stage::build(Dcache::builder().buckets(16).policy(Unbounded).on_unlink(on_unlink));
