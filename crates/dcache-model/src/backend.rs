@@ -9,7 +9,7 @@ mod memory;
 pub use files::Files;
 pub use memory::Memory;
 
-use crate::dentry::Kind;
+use crate::kind::Kind;
 use crate::name::Name;
 use std::io;
 

@@ -4,8 +4,10 @@
 //! meet (D2). Lookups that find everything cached go on.
 
 use crate::dcache::{Core, OnUnlink};
-use crate::dentry::{flag, Dentry, Dir, Kind, Locked};
+use crate::dentry::{Dentry, Dir, Locked};
 use crate::error::{Error, ErrorKind};
+use crate::flag;
+use crate::kind::Kind;
 use crate::mount::{Entry, Mount};
 use crate::name::{Key, Name};
 use crate::negative::Settled;

@@ -9,7 +9,8 @@
 //! The root is not charged, nor are inodes and the tables of children's places.
 
 use crate::dcache::{Core, Dcache};
-use crate::dentry::{flag, Dentry};
+use crate::dentry::Dentry;
+use crate::flag;
 use crate::name::INLINE_MAX;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};

@@ -1,9 +1,10 @@
 //! The cache: one table of names for all mounts, and the rules they share.
 
 use crate::backend::Backend;
-use crate::dentry::{type_of, Dentry, Kind};
+use crate::dentry::Dentry;
 use crate::error::ErrorKind;
 use crate::inode::Inodes;
+use crate::kind::{type_of, Kind};
 use crate::mount::Mount;
 use crate::name::{Key, Name};
 use crate::negative::{Departed, NegativePolicy, Probation};

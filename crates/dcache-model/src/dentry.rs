@@ -23,64 +23,19 @@
 //! 4. Not in use, not dead, hashed: then it is on a list, or its last user is just putting it there, or, with `DONT_KEEP`, killing it.
 //! 5. `CHARGED` is set exactly while its bytes, for the name that it has, are charged to its group; a rename changes both.
 
+use crate::children::Children;
+use crate::flag;
 use crate::inode::Inode;
+use crate::kind::{kind_of, Kind};
 use crate::lockref::LockRef;
 use crate::name::{unpack, Key, Name, INLINE_MAX, WORDS};
 use crate::seq::SeqCount;
-use crate::siblings::Children;
 use crate::stats::{Counters, Delta};
 use lowwater_lru_core::chains::Link;
 use lowwater_lru_core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use lowwater_lru_core::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use lowwater_lru_core::{chained, linked, Links, Memcg, NodeId};
 use once_cell::race::OnceBox;
-
-/// What a name stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
-    /// A file.
-    File,
-    /// A directory.
-    Directory,
-    /// Anything else: a symbolic link, a device, a socket. It is not followed.
-    Other,
-}
-
-/// The flags of a dentry.
-pub(crate) mod flag {
-    /// Two bits: 0 is negative.
-    pub(crate) const TYPE: u32 = 3;
-    /// On a list, or on somebody's private list.
-    pub(crate) const LRU_LIST: u32 = 1 << 2;
-    /// On somebody's private list.
-    pub(crate) const SHRINK_LIST: u32 = 1 << 3;
-    /// Used since it was put on its list, or since a walk saw it last.
-    pub(crate) const REFERENCED: u32 = 1 << 4;
-    /// Cannot be found by name.
-    pub(crate) const UNHASHED: u32 = 1 << 5;
-    /// Dead, or about to be.
-    pub(crate) const KILLED: u32 = 1 << 6;
-    /// A negative that came off probation: it was asked for again.
-    pub(crate) const KEPT: u32 = 1 << 7;
-    /// A negative that the policy has seen.
-    pub(crate) const SETTLED: u32 = 1 << 8;
-    /// The directory is watched.
-    pub(crate) const PARENT_WATCHED: u32 = 1 << 9;
-    /// Its backend is being asked.
-    pub(crate) const IN_LOOKUP: u32 = 1 << 10;
-    /// A directory that was removed: nothing is made in it any more.
-    pub(crate) const REMOVED: u32 = 1 << 11;
-    /// Two bits: at how many walks in a row one of the kept was found used, less those at which it was not.
-    pub(crate) const MERIT: u32 = 3 << 12;
-    pub(crate) const MERIT_ONE: u32 = 1 << 12;
-    /// Its bytes are charged to its group.
-    pub(crate) const CHARGED: u32 = 1 << 14;
-    /// Its group had no room for it: it goes with its last user.
-    #[doc(alias = "DCACHE_DONTCACHE")]
-    pub(crate) const DONT_KEEP: u32 = 1 << 15;
-    /// The high byte is the length of the name.
-    pub(crate) const LEN_SHIFT: u32 = 24;
-}
 
 /// See the module.
 #[doc(alias = "struct dentry")]
@@ -123,7 +78,7 @@ pub(crate) struct Dir {
     /// Held by who changes names here, shared by who asks the backend for one.
     #[doc(alias = "i_rwsem")]
     pub(crate) changes: RwLock<()>,
-    pub(crate) children: Mutex<Children>,
+    pub(crate) children: Mutex<Children<Arc<Dentry>>>,
     /// A child went: for who waits until all have.
     pub(crate) gone: Condvar,
     pub(crate) in_lookup: Mutex<InLookup>,
@@ -356,7 +311,7 @@ impl Dir {
     fn new() -> Self {
         Self {
             changes: RwLock::new(()),
-            children: Mutex::new(Children::default()),
+            children: Mutex::new(Children::new()),
             gone: Condvar::new(),
             in_lookup: Mutex::new(InLookup::default()),
             answered: Condvar::new(),
@@ -367,22 +322,4 @@ impl Dir {
 fn boxed_tail(key: &Key<'_>) -> Option<Box<Box<[u8]>>> {
     let tail = key.tail();
     (!tail.is_empty()).then(|| Box::new(tail.into()))
-}
-
-#[inline]
-pub(crate) fn kind_of(flags: u32) -> Option<Kind> {
-    match flags & flag::TYPE {
-        0 => None,
-        1 => Some(Kind::File),
-        2 => Some(Kind::Directory),
-        _ => Some(Kind::Other),
-    }
-}
-
-pub(crate) fn type_of(kind: Kind) -> u32 {
-    match kind {
-        Kind::File => 1,
-        Kind::Directory => 2,
-        Kind::Other => 3,
-    }
 }

@@ -3,7 +3,7 @@
 //! An inode is found by its number, in one of a few maps. Its user count changes under that map's lock, so that "nobody uses it"
 //! stands still while one holds it. Lock order: a dentry's, the map's, the list's; a walk of the list only *tries* the map's.
 
-use crate::dentry::Kind;
+use crate::kind::Kind;
 use lowwater_lru_core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use lowwater_lru_core::sync::{Arc, Mutex};
 use lowwater_lru_core::{linked, Isolated, Links, ListLru, Memcg, NodeId};

@@ -3,10 +3,10 @@
 //! Both calls take the directory's `changes` alone. So every question to the backend that was under way there has been answered and
 //! cached before they look, and what they leave was asked for after they began.
 
-use crate::dentry::flag;
+use crate::children::Which;
 use crate::error::{Error, ErrorKind};
+use crate::flag;
 use crate::mount::Mount;
-use crate::siblings::Which;
 use lowwater_lru_core::sync::Arc;
 
 /// Children that are given up while the directory is held once.

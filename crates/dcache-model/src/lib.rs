@@ -29,10 +29,12 @@ mod lookup;
 mod change;
 mod invalidate;
 
+mod children;
 mod dentry;
+mod flag;
+mod kind;
 mod lockref;
 mod seq;
-mod siblings;
 
 mod charge;
 mod inode;
@@ -58,8 +60,8 @@ mod tests;
 
 pub use backend::Backend;
 pub use dcache::{Builder, Dcache, OnUnlink};
-pub use dentry::Kind;
 pub use error::{Error, ErrorKind};
+pub use kind::Kind;
 pub use mount::{DirEntry, Entry, Mount, Stat};
 pub use name::{Name, NAME_MAX};
 pub use negative::NegativePolicy;

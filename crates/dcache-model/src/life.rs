@@ -16,9 +16,11 @@
 //! - If theirs comes first, we see the flag clear, and list it.
 
 use crate::dcache::Core;
-use crate::dentry::{flag, type_of, Dentry, Locked, State};
+use crate::dentry::{Dentry, Locked, State};
 use crate::error::ErrorKind;
+use crate::flag;
 use crate::inode::Inode;
+use crate::kind::type_of;
 use crate::name::Key;
 use crate::negative::Settled;
 use crate::stats::Delta;
@@ -64,7 +66,7 @@ impl Core {
     #[doc(alias = "d_instantiate")]
     pub(crate) fn instantiate(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, inode: Arc<Inode>) {
         let kind = inode.kind;
-        if kind == crate::dentry::Kind::Directory {
+        if kind == crate::kind::Kind::Directory {
             dentry.make_dir();
         }
         let mut state = dentry.lock();

@@ -24,8 +24,10 @@ mod loom;
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
-use crate::dentry::{flag, kind_of, Dentry, Dir, Kind};
+use crate::dentry::{Dentry, Dir};
 use crate::error::ErrorKind;
+use crate::flag;
+use crate::kind::{kind_of, Kind};
 use crate::mount::{Entry, Mount, Stat};
 use crate::name::{Key, Name};
 use crate::path::{check, is_end, step, Step};

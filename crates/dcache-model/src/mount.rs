@@ -1,8 +1,10 @@
 //! A mount: what users of the cache hold, and its entries.
 
 use crate::dcache::Core;
-use crate::dentry::{flag, Dentry, Kind};
+use crate::dentry::Dentry;
 use crate::error::{Error, ErrorKind};
+use crate::flag;
+use crate::kind::Kind;
 use crate::name::Name;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::sync::Arc;

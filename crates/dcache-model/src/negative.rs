@@ -21,9 +21,10 @@ pub use probation::Probation;
 pub use three_in_a_row::ThreeInARow;
 pub use unbounded::Unbounded;
 
+use crate::children::Children;
 use crate::dcache::Core;
-use crate::dentry::{flag, Dentry};
-use crate::siblings::Children;
+use crate::dentry::Dentry;
+use crate::flag;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::chains::Reader;
 use lowwater_lru_core::sync::atomic::Ordering;
@@ -130,7 +131,7 @@ impl Settled<'_> {
     /// may stay. How many were killed; `None` if there are no more than may stay.
     fn trim_directory_of(
         &self,
-        share: impl Fn(&Children) -> (usize, usize),
+        share: impl Fn(&Children<Arc<Dentry>>) -> (usize, usize),
         over: u64,
         killed_one: impl Fn(&Dentry),
     ) -> Option<u64> {
@@ -196,7 +197,7 @@ impl Settled<'_> {
             return;
         }
         over = over.min(TRIM_MAX);
-        let share = |children: &Children| (children.kept, children.kept.max(directory as usize));
+        let share = |children: &Children<Arc<Dentry>>| (children.kept, children.kept.max(directory as usize));
         // A few are remembered, so that a directory whose names come round gets its share in time; not all, or a flood in one
         // would make its group forget the others'.
         let remember = |dentry: &Dentry| {

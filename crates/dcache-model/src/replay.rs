@@ -13,8 +13,8 @@
 //! Paths have no tab and no line end; `\t`, `\n` and `\\` stand for them.
 
 use crate::backend::Memory;
-use crate::dentry::Kind;
 use crate::error::ErrorKind;
+use crate::kind::Kind;
 use crate::mount::Mount;
 use std::collections::HashSet;
 

@@ -3,9 +3,10 @@
 //! The lists share a scan in proportion to their length, one more each so that small ones are emptied, dentries before inodes. Of
 //! the dentries, negatives go first where the policy keeps them apart: a name that is not there is cheaper to ask for again.
 
+use crate::children::Which;
 use crate::dcache::Core;
-use crate::dentry::{flag, Dentry, Locked};
-use crate::siblings::Which;
+use crate::dentry::{Dentry, Locked};
+use crate::flag;
 use crate::stats::Delta;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::chains::Reader;

@@ -1,6 +1,6 @@
 //! Counters that stay exact: each is a sum of parts, so that threads do not meet on one line.
 
-use crate::dentry::flag;
+use crate::flag;
 use crossbeam_utils::CachePadded;
 use lowwater_lru_core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::fmt;

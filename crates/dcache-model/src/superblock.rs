@@ -1,7 +1,8 @@
 //! A superblock: one mounted backend, its lists and its root.
 
 use crate::backend::Backend;
-use crate::dentry::{flag, Dentry};
+use crate::dentry::Dentry;
+use crate::flag;
 use crate::inode::Inodes;
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::{ListLru, Memcg, NodeId};

@@ -1,8 +1,9 @@
 //! What must hold when nothing moves.
 
-use crate::dentry::{flag, Dentry};
+use crate::children::Which;
+use crate::dentry::Dentry;
+use crate::flag;
 use crate::mount::Mount;
-use crate::siblings::Which;
 use lowwater_lru_core::sync::Arc;
 use std::collections::HashSet;
 

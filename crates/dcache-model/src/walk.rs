@@ -5,10 +5,11 @@
 //! directories can take a child from what the walk has seen to what it has not, or the other way; [`Walk::renamed`] says whether there
 //! was one, as the kernel's `d_walk` does before it begins again.
 
-use crate::dentry::{Dentry, Kind};
+use crate::children::Which;
+use crate::dentry::Dentry;
 use crate::error::Error;
+use crate::kind::Kind;
 use crate::mount::{Entry, Mount};
-use crate::siblings::Which;
 use lowwater_lru_core::sync::Arc;
 
 /// A child that a walk shows. It is in use for as long as it is shown.

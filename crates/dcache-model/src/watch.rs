@@ -6,10 +6,11 @@
 //!
 //! When the last watch goes, marks stay and are cleared where they are met, as Linux does since 6.12.
 
-use crate::dentry::{flag, Dentry};
+use crate::children::Which;
+use crate::dentry::Dentry;
 use crate::error::{Error, ErrorKind};
+use crate::flag;
 use crate::mount::{Entry, Mount};
-use crate::siblings::Which;
 use lowwater_lru_core::sync::Arc;
 
 /// Children that are marked while the lock is held once.

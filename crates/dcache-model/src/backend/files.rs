@@ -4,7 +4,7 @@
 mod tests;
 
 use super::{Backend, Node};
-use crate::dentry::Kind;
+use crate::kind::Kind;
 use crate::name::Name;
 use lowwater_lru_core::sync::RwLock;
 use std::collections::HashMap;

@@ -1,7 +1,7 @@
 //! A tree in memory: for tests, measurements and replays.
 
 use super::{Backend, Node};
-use crate::dentry::Kind;
+use crate::kind::Kind;
 use crate::name::Name;
 use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
 use lowwater_lru_core::sync::Mutex;

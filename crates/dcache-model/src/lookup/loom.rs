@@ -1,7 +1,9 @@
 //! A lookup without locks beside a dentry that turns positive and is then renamed. Two threads, all executions with two preemptions.
 
-use crate::dentry::{flag, kind_of, Dentry, Kind};
+use crate::dentry::Dentry;
+use crate::flag;
 use crate::inode::Inodes;
+use crate::kind::{kind_of, Kind};
 use crate::name::{Key, Name};
 use crate::stats::Counters;
 use lowwater_lru_core::chains::{Chains, Reader};

@@ -155,7 +155,7 @@ fn d24_a_trim_of_a_directory_ends_when_others_made_the_room() {
     let settled = Settled { core: &stage.mount.core, sb: &stage.mount.sb, dentry: &new };
     let trim = |over: u64, looks: u32| {
         let left = Cell::new(looks);
-        let share = |_: &Children| {
+        let share = |_: &Children<Arc<Dentry>>| {
             let room = if left.get() == 0 { usize::MAX } else { 0 };
             left.set(left.get().saturating_sub(1));
             (0, room)

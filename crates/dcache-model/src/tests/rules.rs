@@ -1,7 +1,7 @@
 //! The rules that a sequence of calls by one thread can show.
 
 use super::Stage;
-use crate::dentry::flag;
+use crate::flag;
 use crate::negative::Unbounded;
 use crate::{Dcache, ErrorKind, Kind, OnUnlink};
 use std::sync::Arc;

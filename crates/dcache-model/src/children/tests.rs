@@ -1,7 +1,9 @@
 //! Places one by one, without a cache around them.
 
 use super::*;
+use crate::dentry::Dentry;
 use crate::name::{Key, Name};
+use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::{MemcgTree, NodeId};
 
 /// Some children. What they are called and stand for does not matter here.
@@ -13,8 +15,8 @@ fn dentries(n: usize) -> Vec<Arc<Dentry>> {
 
 #[test]
 fn a_page_takes_new_children_again_when_it_is_half_empty() {
-    let (mut children, child) = (Children::default(), &dentries(1)[0]);
-    let insert = |children: &mut Children| children.insert(Arc::clone(child));
+    let (mut children, child) = (Children::new(), &dentries(1)[0]);
+    let insert = |children: &mut Children<Arc<Dentry>>| children.insert(Arc::clone(child));
     for place in 0..128 {
         assert_eq!(insert(&mut children), place);
     }
@@ -43,7 +45,7 @@ fn a_page_takes_new_children_again_when_it_is_half_empty() {
 
 #[test]
 fn the_clocks_hand_meets_every_negative_once_a_round() {
-    let (mut children, dentries) = (Children::default(), dentries(150));
+    let (mut children, dentries) = (Children::new(), dentries(150));
     for (place, child) in (0..).zip(&dentries) {
         children.insert(Arc::clone(child));
         children.set_positive(place, place % 3 == 0);
@@ -61,9 +63,9 @@ fn the_clocks_hand_meets_every_negative_once_a_round() {
 
 #[test]
 fn the_footprint_is_what_was_allocated() {
-    let (mut children, child) = (Children::default(), &dentries(1)[0]);
+    let (mut children, child) = (Children::new(), &dentries(1)[0]);
     let mut allocated = 0;
-    let mut step = |children: &mut Children, change: &dyn Fn(&mut Children)| {
+    let mut step = |children: &mut Children<Arc<Dentry>>, change: &dyn Fn(&mut Children<Arc<Dentry>>)| {
         allocated += allocation_counter::measure(|| change(children)).bytes_current;
         assert_eq!(children.footprint() as i64, allocated);
         allocated

@@ -22,9 +22,7 @@ mod bits;
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
-use crate::dentry::Dentry;
 use bits::Bits;
-use lowwater_lru_core::sync::Arc;
 
 /// Places of a page.
 const PAGE: usize = 64;
@@ -47,25 +45,25 @@ struct Has {
     negative: bool,
 }
 
-#[derive(Default)]
-struct Page {
-    slots: Vec<Option<Arc<Dentry>>>,
+struct Page<T> {
+    slots: Vec<Option<T>>,
     used: u64,
     positive: u64,
     /// Is it in `open`, or the page that is being filled?
     open: bool,
 }
 
-impl Page {
+impl<T> Page<T> {
     fn has(&self) -> Has {
         Has { used: self.used != 0, positive: self.positive != 0, negative: self.used & !self.positive != 0 }
     }
 }
 
-/// See the module. Guarded by the directory's lock.
-#[derive(Default)]
-pub(crate) struct Children {
-    pages: Vec<Page>,
+/// The children of one directory, each a `T`, at indices that do not change. The directory's lock guards them.
+#[doc(alias = "d_children")]
+#[doc(alias = "d_subdirs")]
+pub(crate) struct Children<T> {
+    pages: Vec<Page<T>>,
     used: Bits,
     positive: Bits,
     negative: Bits,
@@ -83,7 +81,23 @@ pub(crate) struct Children {
     pub(crate) watchers: u32,
 }
 
-impl Children {
+impl<T> Children<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            pages: Vec::new(),
+            used: Bits::default(),
+            positive: Bits::default(),
+            negative: Bits::default(),
+            filling: None,
+            open: Vec::new(),
+            len: 0,
+            positives: 0,
+            kept: 0,
+            hand: 0,
+            watchers: 0,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -97,7 +111,7 @@ impl Children {
     }
 
     /// Takes a child in, as a negative one; its place.
-    pub(crate) fn insert(&mut self, child: Arc<Dentry>) -> u32 {
+    pub(crate) fn insert(&mut self, child: T) -> u32 {
         let p = self.page_with_room();
         let page = &mut self.pages[p];
         let before = page.has();
@@ -113,7 +127,7 @@ impl Children {
     }
 
     /// Lets a child go.
-    pub(crate) fn remove(&mut self, place: u32) -> Option<Arc<Dentry>> {
+    pub(crate) fn remove(&mut self, place: u32) -> Option<T> {
         let (p, at) = split(place);
         let page = self.pages.get_mut(p)?;
         let before = page.has();
@@ -152,9 +166,9 @@ impl Children {
     }
 
     /// The first child at `place` or behind it.
-    pub(crate) fn next(&self, place: u32, which: Which) -> Option<(u32, &Arc<Dentry>)> {
+    pub(crate) fn next(&self, place: u32, which: Which) -> Option<(u32, &T)> {
         let (p, at) = split(place);
-        let marks = |page: &Page| match which {
+        let marks = |page: &Page<T>| match which {
             Which::All => page.used,
             Which::Positive => page.positive,
             Which::Negative => page.used & !page.positive,
@@ -176,7 +190,7 @@ impl Children {
     }
 
     /// The negative under the clock's hand, which moves on. `None` if there is none.
-    pub(crate) fn next_negative(&mut self) -> Option<&Arc<Dentry>> {
+    pub(crate) fn next_negative(&mut self) -> Option<&T> {
         let from = if self.next(self.hand, Which::Negative).is_some() { self.hand } else { 0 };
         let place = self.next(from, Which::Negative)?.0;
         self.hand = place + 1;
@@ -185,9 +199,9 @@ impl Children {
 
     /// Bytes of the places and marks.
     pub(crate) fn footprint(&self) -> usize {
-        let slots: usize = self.pages.iter().map(|page| page.slots.capacity() * size_of::<Option<Arc<Dentry>>>()).sum();
+        let slots: usize = self.pages.iter().map(|page| page.slots.capacity() * size_of::<Option<T>>()).sum();
         let bits = self.used.footprint() + self.positive.footprint() + self.negative.footprint();
-        slots + self.pages.capacity() * size_of::<Page>() + self.open.capacity() * size_of::<u32>() + bits
+        slots + self.pages.capacity() * size_of::<Page<T>>() + self.open.capacity() * size_of::<u32>() + bits
     }
 
     /// # Panics
@@ -233,7 +247,7 @@ impl Children {
                 self.pages[p as usize].open = false;
             }
             self.filling = Some(self.open.pop().unwrap_or_else(|| {
-                self.pages.push(Page { open: true, ..Page::default() });
+                self.pages.push(Page { slots: Vec::new(), used: 0, positive: 0, open: true });
                 (self.pages.len() - 1) as u32
             }));
         }

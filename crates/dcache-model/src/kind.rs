@@ -1,0 +1,35 @@
+//! The kind of an inode: what a positive dentry stands for.
+
+use crate::flag;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A file.
+    File,
+    /// A directory.
+    Directory,
+    /// Anything else: a symbolic link, a device, a socket. It is not followed.
+    Other,
+}
+
+/// Returns the kind that the flags of a dentry name, `None` for a negative one.
+#[inline]
+#[doc(alias = "d_flags_for_inode")]
+pub(crate) fn kind_of(flags: u32) -> Option<Kind> {
+    match flags & flag::TYPE {
+        0 => None,
+        1 => Some(Kind::File),
+        2 => Some(Kind::Directory),
+        _ => Some(Kind::Other),
+    }
+}
+
+/// Returns the type bits of the flags for a kind.
+pub(crate) fn type_of(kind: Kind) -> u32 {
+    match kind {
+        Kind::File => 1,
+        Kind::Directory => 2,
+        Kind::Other => 3,
+    }
+}
