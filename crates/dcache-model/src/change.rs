@@ -3,14 +3,13 @@
 //! Each holds its directory's `changes` alone, so no lookup of it asks the backend meanwhile, and two changes of one name do not
 //! meet (D2). Lookups that find everything cached go on.
 
-use crate::dcache::{Core, OnUnlink};
+use crate::dcache_core::{Core, OnUnlink};
 use crate::dentry::{Dentry, Dir, Locked};
 use crate::error::{Error, ErrorKind};
 use crate::flag;
 use crate::kind::Kind;
 use crate::mount::{Entry, Mount};
 use crate::name::{Key, Name};
-use crate::negative::Settled;
 use crate::path::split_last;
 use lowwater_lru_core::sync::atomic::Ordering;
 use lowwater_lru_core::sync::Arc;
@@ -188,8 +187,7 @@ impl Mount {
             return core.unhash(&entry.dentry);
         }
         let frozen = Frozen { core, dentry: &entry.dentry };
-        let stays = core.on_unlink == OnUnlink::KeepNegative
-            && core.policy.keeps_removed(&Settled { core, sb, dentry: &entry.dentry });
+        let stays = core.on_unlink == OnUnlink::KeepNegative && core.negatives.keeps_removed(core, sb, &entry.dentry);
         std::mem::forget(frozen);
         if stays {
             core.turn_negative(sb, &entry.dentry);

@@ -8,10 +8,10 @@
 //!
 //! The root is not charged, nor are inodes and the tables of children's places.
 
-use crate::dcache::{Core, Dcache};
+use crate::dcache_core::Core;
 use crate::dentry::Dentry;
 use crate::flag;
-use crate::name::INLINE_MAX;
+use crate::footprint::bytes_of;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
@@ -31,7 +31,7 @@ pub(crate) struct Room<'a> {
 impl Core {
     /// Room in a group for a dentry with a name of so many bytes. To be called without a lock that a dying dentry takes.
     pub(crate) fn room<'a>(&self, sb: &SuperBlock, memcg: &'a Memcg, name_len: usize) -> Room<'a> {
-        let bytes = bytes(name_len);
+        let bytes = bytes_of(name_len);
         let flags = match self.charges {
             false => 0,
             true if self.charge(sb, memcg, bytes) => flag::CHARGED,
@@ -97,32 +97,4 @@ impl Drop for Room<'_> {
             self.memcg.uncharge(Bytes::new(self.bytes));
         }
     }
-}
-
-impl Dentry {
-    /// What it is charged with, if it is.
-    pub(crate) fn bytes(&self) -> u64 {
-        bytes((self.flags() >> flag::LEN_SHIFT) as usize)
-    }
-
-    /// It dies.
-    pub(crate) fn uncharge(&self) {
-        if self.has(flag::CHARGED) {
-            self.memcg.uncharge(Bytes::new(self.bytes()));
-        }
-    }
-}
-
-/// Bytes of a dentry with a name of so many bytes, with what the allocator adds.
-fn bytes(name_len: usize) -> u64 {
-    /// The box of a long name's box.
-    const OUTER: usize = 32;
-    /// What common allocators keep before an object, and their alignment.
-    const HEADER: usize = 8;
-    const ALIGN: usize = 16;
-    let tail = match name_len.saturating_sub(INLINE_MAX) {
-        0 => 0,
-        tail => OUTER + (tail + HEADER).next_multiple_of(ALIGN),
-    };
-    (Dcache::dentry_bytes() + tail) as u64
 }

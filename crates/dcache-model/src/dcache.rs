@@ -1,15 +1,18 @@
 //! The cache: one table of names for all mounts, and the rules they share.
 
 use crate::backend::Backend;
+use crate::dcache_core::{Core, OnUnlink};
 use crate::dentry::Dentry;
 use crate::error::ErrorKind;
+use crate::footprint;
+use crate::ghost::GhostTable;
 use crate::inode::Inodes;
 use crate::kind::{type_of, Kind};
 use crate::mount::Mount;
 use crate::name::{Key, Name};
-use crate::negative::{Departed, NegativePolicy, Probation};
+use crate::negative::{NegativePolicy, PolicyHook, Probation};
 use crate::seq::SeqLock;
-use crate::shrink::{Shrink, BATCH};
+use crate::shrinker::{MountShrinker, BATCH};
 use crate::stats::{Counters, Statistics};
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::chains::Chains;
@@ -20,17 +23,6 @@ use lowwater_shrinker::Registry;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
-
-/// What becomes of a name that is removed while nobody else uses it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[doc(alias = "fs.dentry-negative")]
-pub enum OnUnlink {
-    /// It stays, as a negative, if the policy has room for one that nobody asked for: the next who asks is answered from the cache.
-    #[default]
-    KeepNegative,
-    /// It goes: who creates and removes names that never come back leaves nothing.
-    Forget,
-}
 
 /// A cache of names. A handle: clones are the same cache. Names, and what its backends keep for themselves, come from the allocator: without
 /// memory the process ends.
@@ -61,26 +53,7 @@ pub enum OnUnlink {
 #[derive(Clone, Debug)]
 pub struct Dcache {
     core: Arc<Core>,
-}
-
-/// What all handles and mounts share.
-pub(crate) struct Core {
-    #[doc(alias = "dentry_hashtable")]
-    pub(crate) chains: Chains<Dentry>,
-    pub(crate) secret: u64,
-    #[doc(alias = "rename_lock")]
-    pub(crate) renames: SeqLock,
-    pub(crate) counters: Counters,
-    pub(crate) policy: Box<dyn NegativePolicy>,
-    pub(crate) departed: Departed,
-    pub(crate) topology: Arc<dyn Topology>,
-    pub(crate) on_unlink: OnUnlink,
-    /// Are dentries charged to their groups?
-    pub(crate) charges: bool,
-    /// Held by who moves names between directories.
-    #[doc(alias = "s_vfs_rename_mutex")]
-    pub(crate) topmost: Mutex<()>,
-    supers: RwLock<Vec<Option<Arc<SuperBlock>>>>,
+    policy: std::sync::Arc<dyn NegativePolicy>,
 }
 
 /// The choices of a [`Dcache`].
@@ -125,13 +98,13 @@ impl Dcache {
         let node = backend.root()?;
         let prepared = registry.builder("dcache").batch(BATCH).alloc().map_err(|_| ErrorKind::TooManyReferences)?;
         let sb = {
-            let mut supers = core.supers.write();
+            let mut supers = core.super_blocks.write();
             let at = supers.iter().position(Option::is_none).unwrap_or(supers.len());
             let id = u16::try_from(at).map_err(|_| ErrorKind::TooManyReferences)?;
             let occupancy = prepared.occupancy();
             let lists = [(); 3].map(|()| ListLru::with_occupancy(Arc::clone(&occupancy)));
             let inodes = Inodes::new(ListLru::with_occupancy(occupancy));
-            let apart = core.policy.apart();
+            let apart = self.policy.apart();
             let sb = Arc::new(SuperBlock::new(id, backend, group.clone(), apart, lists, inodes));
             let name = Name::checked(b"root");
             let key = Key::new(core.secret, 0, name);
@@ -148,7 +121,7 @@ impl Dcache {
             sb
         };
         // Only now: no callback sees a superblock that is half built.
-        let shrink = Shrink { core: Arc::clone(core), sb: Arc::clone(&sb) };
+        let shrink = MountShrinker { core: Arc::clone(core), sb: Arc::clone(&sb) };
         let registration = prepared.register(Arc::new(shrink));
         Ok(Mount::new(Arc::clone(core), sb, registration))
     }
@@ -160,7 +133,7 @@ impl Dcache {
 
     /// The policy for negatives.
     pub fn policy(&self) -> &dyn NegativePolicy {
-        &*self.core.policy
+        &*self.policy
     }
 
     /// Buckets of the table.
@@ -170,21 +143,13 @@ impl Dcache {
 
     /// Bytes of the table, without what is in it, and of the memory of names that were trimmed.
     pub fn table_footprint(&self) -> Bytes {
-        Bytes::new(self.core.chains.footprint().get() + self.core.departed.footprint() as u64)
+        Bytes::new(self.core.chains.footprint().get() + self.core.ghosts.footprint() as u64)
     }
 
     /// Bytes of one dentry with a name of up to 32 bytes, with both counts of its `Arc`, its place among its siblings, and what the
     /// allocator rounds it up to.
     pub const fn dentry_bytes() -> usize {
-        /// Both counts of an `Arc`.
-        const COUNTS: usize = 16;
-        /// What common allocators keep before an object, and their alignment.
-        const HEADER: usize = 8;
-        const ALIGN: usize = 16;
-        let object = COUNTS + size_of::<Dentry>();
-        let allocated = (object + HEADER).div_ceil(ALIGN) * ALIGN;
-        // A pointer, a mark for used and one for positive, and a page's part of what is above the marks.
-        allocated + size_of::<usize>() + 1
+        footprint::DENTRY_BYTES
     }
 
     /// The lengths of all chains: how many buckets have 0, 1, 2, ... dentries; the last counts longer ones too. O(buckets).
@@ -211,29 +176,6 @@ impl Dcache {
             adapt = adapt.saturating_mul(4);
         }
         (memory.get() >> scale).max(1).next_power_of_two()
-    }
-}
-
-impl Core {
-    /// The superblock of this number, while it is mounted.
-    pub(crate) fn superblock(&self, id: u16) -> Option<Arc<SuperBlock>> {
-        self.supers.read().get(usize::from(id))?.clone()
-    }
-
-    pub(crate) fn forget_superblock(&self, id: u16) {
-        self.supers.write()[usize::from(id)] = None;
-    }
-
-    /// The key of a name below a directory.
-    #[inline]
-    pub(crate) fn key<'a>(&self, dir: &Dentry, name: Name<'a>) -> Key<'a> {
-        Key::new(self.secret, dir.addr(), name)
-    }
-}
-
-impl fmt::Debug for Core {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("chains", &self.chains).field("policy", &self.policy).finish_non_exhaustive()
     }
 }
 
@@ -287,21 +229,22 @@ impl Builder {
     /// If there are no addresses for so many buckets.
     pub fn build(self) -> Dcache {
         let chains = Chains::new(self.buckets);
-        let departed = if self.policy.apart() { Departed::new(chains.buckets()) } else { Departed::none() };
+        let ghosts = if self.policy.apart() { GhostTable::new(chains.buckets()) } else { GhostTable::empty() };
+        let policy: std::sync::Arc<dyn NegativePolicy> = self.policy.into();
         let core = Core {
             chains,
-            departed,
+            ghosts,
             secret: RandomState::new().hash_one(0),
             renames: SeqLock::new(),
             counters: Counters::new(),
-            policy: self.policy,
+            negatives: Box::new(PolicyHook(std::sync::Arc::clone(&policy))),
             topology: self.topology.unwrap_or_else(topology::detect),
             on_unlink: self.on_unlink,
             charges: self.charges,
             topmost: Mutex::new(()),
-            supers: RwLock::new(Vec::new()),
+            super_blocks: RwLock::new(Vec::new()),
         };
-        Dcache { core: Arc::new(core) }
+        Dcache { core: Arc::new(core), policy }
     }
 }
 

@@ -24,6 +24,7 @@
 //! 5. `CHARGED` is set exactly while its bytes, for the name that it has, are charged to its group; a rename changes both.
 
 use crate::children::Children;
+use crate::error::ErrorKind;
 use crate::flag;
 use crate::inode::Inode;
 use crate::kind::{kind_of, Kind};
@@ -160,6 +161,15 @@ impl Dentry {
     pub(crate) fn number(&self) -> u64 {
         // Relaxed: as for `flags`. One in use is not turned negative, so for its user the number stands still.
         self.number.load(Ordering::Relaxed)
+    }
+
+    /// The number of the directory it stands for.
+    pub(crate) fn directory(&self) -> Result<u64, ErrorKind> {
+        match self.kind() {
+            None => Err(ErrorKind::NotFound),
+            Some(Kind::Directory) => Ok(self.number()),
+            Some(_) => Err(ErrorKind::NotADirectory),
+        }
     }
 
     /// Says what it stands for. Under `state`, between `seq` odd and even.

@@ -22,6 +22,7 @@ mod path;
 mod name;
 
 mod dcache;
+mod dcache_core;
 mod mount;
 
 mod lookup;
@@ -37,6 +38,7 @@ mod lockref;
 mod seq;
 
 mod charge;
+mod footprint;
 mod inode;
 mod life;
 
@@ -44,8 +46,10 @@ pub mod backend;
 
 mod superblock;
 
+mod ghost;
 pub mod negative;
 mod shrink;
+mod shrinker;
 
 mod valid;
 mod walk;
@@ -59,7 +63,8 @@ mod stats;
 mod tests;
 
 pub use backend::Backend;
-pub use dcache::{Builder, Dcache, OnUnlink};
+pub use dcache::{Builder, Dcache};
+pub use dcache_core::OnUnlink;
 pub use error::{Error, ErrorKind};
 pub use kind::Kind;
 pub use mount::{DirEntry, Entry, Mount, Stat};

@@ -15,17 +15,15 @@
 //! - If our fence comes first, the walk sees the count at 0, and does not forget the dentry.
 //! - If theirs comes first, we see the flag clear, and list it.
 
-use crate::dcache::Core;
+use crate::dcache_core::Core;
 use crate::dentry::{Dentry, Locked, State};
 use crate::error::ErrorKind;
 use crate::flag;
 use crate::inode::Inode;
 use crate::kind::type_of;
 use crate::name::Key;
-use crate::negative::Settled;
 use crate::stats::Delta;
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::chains::Reader;
 use lowwater_lru_core::sync::atomic::{fence, Ordering};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::Memcg;
@@ -167,7 +165,7 @@ impl Core {
         }
         drop(state);
         if settled {
-            self.policy.settled(&Settled { core: self, sb, dentry });
+            self.negatives.negative_added(self, sb, dentry);
         }
         if keep || !dentry.count.kill() {
             return None;
@@ -258,34 +256,6 @@ impl Core {
         dentry.uncharge();
         delta.died();
         parent
-    }
-
-    /// The dentry of this name, with one more user. Sure of its answer, also beside renames (D1, D4).
-    pub(crate) fn d_lookup(&self, key: &Key<'_>) -> Option<Arc<Dentry>> {
-        /// After so many renames meanwhile, they are kept out.
-        const OPTIMISTIC: u32 = 4;
-        for _ in 0..OPTIMISTIC {
-            let begun = self.renames.begin();
-            let found = self.d_lookup_once(key);
-            if found.is_some() || !self.renames.retry(begun) {
-                return found;
-            }
-        }
-        let _no_renames = self.renames.exclude_writers();
-        self.d_lookup_once(key)
-    }
-
-    #[doc(alias = "__d_lookup")]
-    fn d_lookup_once(&self, key: &Key<'_>) -> Option<Arc<Dentry>> {
-        let reader = Reader::enter();
-        self.chains.chain(key.hash, &reader).find_map(|found| {
-            if found.hash() != key.hash >> 32 << 32 {
-                return None;
-            }
-            let state = found.lock();
-            // A dying one is not there any more: whoever needs the name makes a new one.
-            (found.is_key_locked(&state, key) && found.count.get()).then(|| found.to_arc())
-        })
     }
 
     /// The directory above, with one more user; the root itself for the root.

@@ -25,10 +25,10 @@ mod loom;
 mod tests;
 
 use crate::dentry::{Dentry, Dir};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::flag;
 use crate::kind::{kind_of, Kind};
-use crate::mount::{Entry, Mount, Stat};
+use crate::mount::{DirEntry, Entry, Mount, Stat};
 use crate::name::{Key, Name};
 use crate::path::{check, is_end, step, Step};
 use lowwater_lru_core::chains::{Found, Reader};
@@ -44,6 +44,69 @@ enum Fast<T> {
 }
 
 impl Mount {
+    /// Finds what a path stands for; `None` if it, or a directory on the way, does not exist. Answered from the cache without a
+    /// lock and without writing a shared line but the entry's own, if every name on the way is cached; [`stat`](Self::stat) does not
+    /// write that either.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotADirectory`] if a file is on the way; [`ErrorKind::InvalidName`], [`ErrorKind::NameTooLong`]; what the backend
+    /// says.
+    #[doc(alias = "path_lookupat")]
+    pub fn lookup(&self, path: &[u8]) -> Result<Option<Entry<'_>>, Error> {
+        self.lookup_for(path, &self.sb.group)
+    }
+
+    /// As [`lookup`](Self::lookup); names that are new to the cache are counted for `group`.
+    ///
+    /// # Errors
+    ///
+    /// As `lookup`.
+    pub fn lookup_for(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, Error> {
+        self.resolve(path, group).map_err(|kind| kind.at(path))
+    }
+
+    /// What a path stands for, at one time during the call; `None` if it, or a directory on the way, does not exist. Unlike
+    /// [`lookup`](Self::lookup) it does not keep the name in use. Answered from the cache it writes nothing that another thread reads
+    /// (but the mark of use, where a walk cleared it), so threads that ask for the same names do not wait for each other.
+    ///
+    /// ```
+    /// # use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
+    /// # use lowwater_lru_core::MemcgTree;
+    /// # use lowwater_shrinker::Registry;
+    /// # let tree = MemcgTree::default();
+    /// # let registry = Registry::new(&tree, 1);
+    /// # let mount = Dcache::builder().build().mount(std::sync::Arc::new(Memory::new()), &registry, tree.root())?;
+    /// let made = mount.create(b"/hosts")?.inode();
+    /// let stat = mount.stat(b"/hosts")?.unwrap();
+    /// assert_eq!((stat.kind, stat.inode), (Kind::File, made));
+    /// assert!(mount.stat(b"/missing")?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`lookup`](Self::lookup).
+    #[doc(alias = "vfs_statx")]
+    pub fn stat(&self, path: &[u8]) -> Result<Option<Stat>, Error> {
+        self.resolve_stat(path, &self.sb.group).map_err(|kind| kind.at(path))
+    }
+
+    /// The names in a directory, as the backend has them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`]; as [`lookup`](Self::lookup).
+    pub fn readdir(&self, path: &[u8]) -> Result<Vec<DirEntry>, Error> {
+        let read = || {
+            let entry = self.resolve(path, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
+            let number = entry.dentry.directory()?;
+            let names = self.sb.backend.read_dir(number)?;
+            Ok(names.into_iter().map(|(name, node)| DirEntry { name, kind: node.kind, inode: node.inode }).collect())
+        };
+        read().map_err(|kind: ErrorKind| kind.at(path))
+    }
+
     /// What a path stands for.
     #[inline]
     pub(crate) fn resolve(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
@@ -234,6 +297,23 @@ impl Mount {
         self.core.hash(dentry);
         dentry.count.get();
         Ok(Arc::clone(dentry))
+    }
+}
+
+impl Entry<'_> {
+    /// Finds a name in this directory, as [`Mount::lookup`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Mount::lookup`].
+    pub fn child(&self, name: &[u8]) -> Result<Option<Entry<'_>>, Error> {
+        let find = || {
+            let name = Name::new(name)?;
+            self.dentry.directory()?;
+            let child = self.mount.lookup_one(&self.dentry, name, &self.mount.sb.group)?;
+            Ok(self.mount.positive(child))
+        };
+        find().map_err(|kind: ErrorKind| kind.at(name))
     }
 }
 

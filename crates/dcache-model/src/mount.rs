@@ -1,11 +1,10 @@
 //! A mount: what users of the cache hold, and its entries.
 
-use crate::dcache::Core;
+use crate::dcache_core::Core;
 use crate::dentry::Dentry;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::flag;
 use crate::kind::Kind;
-use crate::name::Name;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::Memcg;
@@ -57,69 +56,6 @@ pub struct Entry<'m> {
 impl Mount {
     pub(crate) fn new(core: Arc<Core>, sb: Arc<SuperBlock>, registration: Registration) -> Self {
         Self { core, sb, registration: Some(registration) }
-    }
-
-    /// Finds what a path stands for; `None` if it, or a directory on the way, does not exist. Answered from the cache without a
-    /// lock and without writing a shared line but the entry's own, if every name on the way is cached; [`stat`](Self::stat) does not
-    /// write that either.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::NotADirectory`] if a file is on the way; [`ErrorKind::InvalidName`], [`ErrorKind::NameTooLong`]; what the backend
-    /// says.
-    #[doc(alias = "path_lookupat")]
-    pub fn lookup(&self, path: &[u8]) -> Result<Option<Entry<'_>>, Error> {
-        self.lookup_for(path, &self.sb.group)
-    }
-
-    /// As [`lookup`](Self::lookup); names that are new to the cache are counted for `group`.
-    ///
-    /// # Errors
-    ///
-    /// As `lookup`.
-    pub fn lookup_for(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, Error> {
-        self.resolve(path, group).map_err(|kind| kind.at(path))
-    }
-
-    /// What a path stands for, at one time during the call; `None` if it, or a directory on the way, does not exist. Unlike
-    /// [`lookup`](Self::lookup) it does not keep the name in use. Answered from the cache it writes nothing that another thread reads
-    /// (but the mark of use, where a walk cleared it), so threads that ask for the same names do not wait for each other.
-    ///
-    /// ```
-    /// # use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
-    /// # use lowwater_lru_core::MemcgTree;
-    /// # use lowwater_shrinker::Registry;
-    /// # let tree = MemcgTree::default();
-    /// # let registry = Registry::new(&tree, 1);
-    /// # let mount = Dcache::builder().build().mount(std::sync::Arc::new(Memory::new()), &registry, tree.root())?;
-    /// let made = mount.create(b"/hosts")?.inode();
-    /// let stat = mount.stat(b"/hosts")?.unwrap();
-    /// assert_eq!((stat.kind, stat.inode), (Kind::File, made));
-    /// assert!(mount.stat(b"/missing")?.is_none());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`lookup`](Self::lookup).
-    #[doc(alias = "vfs_statx")]
-    pub fn stat(&self, path: &[u8]) -> Result<Option<Stat>, Error> {
-        self.resolve_stat(path, &self.sb.group).map_err(|kind| kind.at(path))
-    }
-
-    /// The names in a directory, as the backend has them.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`]; as [`lookup`](Self::lookup).
-    pub fn readdir(&self, path: &[u8]) -> Result<Vec<DirEntry>, Error> {
-        let read = || {
-            let entry = self.resolve(path, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
-            let number = entry.dentry.directory()?;
-            let names = self.sb.backend.read_dir(number)?;
-            Ok(names.into_iter().map(|(name, node)| DirEntry { name, kind: node.kind, inode: node.inode }).collect())
-        };
-        read().map_err(|kind: ErrorKind| kind.at(path))
     }
 
     /// Frees every name below a directory that nobody uses. How many.
@@ -202,21 +138,6 @@ impl Entry<'_> {
         self.dead = true;
         Arc::clone(&self.dentry)
     }
-
-    /// Finds a name in this directory, as [`Mount::lookup`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Mount::lookup`].
-    pub fn child(&self, name: &[u8]) -> Result<Option<Entry<'_>>, Error> {
-        let find = || {
-            let name = Name::new(name)?;
-            self.dentry.directory()?;
-            let child = self.mount.lookup_one(&self.dentry, name, &self.mount.sb.group)?;
-            Ok(self.mount.positive(child))
-        };
-        find().map_err(|kind: ErrorKind| kind.at(name))
-    }
 }
 
 impl Drop for Entry<'_> {
@@ -231,16 +152,5 @@ impl Drop for Entry<'_> {
 impl fmt::Debug for Entry<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Entry({:?}, {:?})", self.name().escape_ascii().to_string(), self.kind())
-    }
-}
-
-impl Dentry {
-    /// The number of the directory it stands for.
-    pub(crate) fn directory(&self) -> Result<u64, ErrorKind> {
-        match self.kind() {
-            None => Err(ErrorKind::NotFound),
-            Some(Kind::Directory) => Ok(self.number()),
-            Some(_) => Err(ErrorKind::NotADirectory),
-        }
     }
 }

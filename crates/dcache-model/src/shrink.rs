@@ -1,10 +1,10 @@
-//! A mount as a shrinker: how much it could free for a group on a node, and letting the oldest of it go.
+//! Reclaim of dentries: walks over the lists of a memcg on a node, and over a tree.
 //!
-//! The lists share a scan in proportion to their length, one more each so that small ones are emptied, dentries before inodes. Of
-//! the dentries, negatives go first where the policy keeps them apart: a name that is not there is cheaper to ask for again.
+//! Negatives go first where the policy keeps them on lists of their own: the answer for a name that does not exist is cheaper to ask for
+//! again.
 
 use crate::children::Which;
-use crate::dcache::Core;
+use crate::dcache_core::Core;
 use crate::dentry::{Dentry, Locked};
 use crate::flag;
 use crate::stats::Delta;
@@ -13,51 +13,6 @@ use lowwater_lru_core::chains::Reader;
 use lowwater_lru_core::sync::atomic::{fence, Ordering};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::{Isolated, ListLru, Memcg, NodeId};
-use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
-
-/// Objects in one call of the shrinker.
-#[doc(alias = "s_shrink")]
-pub(crate) const BATCH: u64 = 1024;
-
-pub(crate) struct Shrink {
-    pub(crate) core: Arc<Core>,
-    pub(crate) sb: Arc<SuperBlock>,
-}
-
-impl Shrinker for Shrink {
-    #[doc(alias = "super_cache_count")]
-    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
-        if !sc.flags().contains(Reclaim::MAY_FS) {
-            sc.will_defer();
-        }
-        match self.sb.counts(sc.memcg(), sc.node()).iter().sum() {
-            0 => Count::Empty,
-            n => Count::Objects(n),
-        }
-    }
-
-    #[doc(alias = "super_cache_scan")]
-    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
-        if !sc.flags().contains(Reclaim::MAY_FS) {
-            return Scan::Stop;
-        }
-        let (memcg, node) = (sc.memcg(), sc.node());
-        let counts = self.sb.counts(memcg, node);
-        let (dentries, inodes) = proportion(sc.nr_to_scan(), counts[..3].iter().sum(), counts[3]);
-        let mut left = dentries;
-        let freed = self.core.scan_dentries(&self.sb, memcg, node, &mut left);
-        let (scanned, more) = self.sb.inodes.scan(memcg, node, inodes);
-        sc.set_nr_scanned(dentries - left + scanned);
-        Scan::Freed(freed + more)
-    }
-}
-
-/// How many of `nr_to_scan` are for dentries, and for inodes: in proportion, and one more each.
-fn proportion(nr_to_scan: u64, dentries: u64, inodes: u64) -> (u64, u64) {
-    let total = u128::from(dentries) + u128::from(inodes) + 1;
-    let share = |n: u64| (u128::from(nr_to_scan) * u128::from(n) / total) as u64 + 1;
-    (share(dentries), share(inodes))
-}
 
 /// What a walk does with a dentry that was used since the last.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,7 +54,7 @@ impl Core {
         for dentry in promoted {
             self.promote(sb, &dentry);
         }
-        self.trim(sb, old, |dentry| self.departed.remember(dentry.hash(), memcg, room))
+        self.trim(sb, old, |dentry| self.ghosts.insert(dentry.hash(), memcg, room))
     }
 
     /// Takes `over` off the kept, those of the least merit first. They are not remembered: in a round that is longer than the room
@@ -315,17 +270,5 @@ impl Core {
             }
         }
         killed
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::proportion;
-
-    #[test]
-    fn a_scan_is_shared_in_proportion_and_one_more_each() {
-        assert_eq!(proportion(1024, 0, 0), (1, 1));
-        assert_eq!(proportion(1024, 3071, 1024), (768, 257));
-        assert_eq!(proportion(u64::MAX, 1, 0), (u64::MAX / 2 + 1, 1), "without overflow");
     }
 }

@@ -1,6 +1,7 @@
 //! So many in each directory: what was asked for at LSFMM 2026.
 
-use super::{NegativePolicy, Settled, Situation};
+use super::policy::{NegativePolicy, Situation};
+use super::trim::Settled;
 
 /// Keeps at most so many negatives in each directory, those that were asked for again before others.
 #[derive(Clone, Copy, Debug)]

@@ -23,7 +23,8 @@
 //! A deceiver who asks for each name twice fills the kept queue of its own group, and pushes out that group's negatives. Other
 //! groups, and its own positives, do not notice.
 
-use super::{trim_batch, NegativePolicy, Settled, Situation};
+use super::policy::{NegativePolicy, Situation};
+use super::trim::{trim_batch, Settled};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,14 @@
 //! Who goes and who stays, one by one.
 
+use super::trim::TRIM_MAX;
 use super::*;
 use crate::backend::Memory;
+use crate::children::Children;
+use crate::dentry::Dentry;
 use crate::name::Name;
 use crate::tests::Stage;
 use crate::Mount;
+use lowwater_lru_core::sync::Arc;
 use std::cell::Cell;
 
 /// The dentry of a name below the root, with one more user, and not touched by that.

@@ -1,6 +1,7 @@
 //! The bound of seed 002: three in a row.
 
-use super::{NegativePolicy, Settled, Situation};
+use super::policy::{NegativePolicy, Situation};
+use super::trim::Settled;
 
 /// Keeps at most three unused negatives in a row in each hash bucket; the fourth and oldest goes.
 ///

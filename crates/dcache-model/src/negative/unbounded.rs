@@ -1,6 +1,7 @@
 //! No bound but memory: what Linux does.
 
-use super::{NegativePolicy, Settled, Situation};
+use super::policy::{NegativePolicy, Situation};
+use super::trim::Settled;
 
 /// Keeps every negative until there is pressure.
 #[derive(Clone, Copy, Debug, Default)]

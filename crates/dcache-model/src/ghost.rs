@@ -24,22 +24,22 @@ const SETS_MIN: usize = 64;
 
 #[derive(Default)]
 #[repr(align(32))]
-struct Set([AtomicU32; WAYS]);
+struct GhostSet([AtomicU32; WAYS]);
 
 /// See the module.
-pub(crate) struct Departed {
+pub(crate) struct GhostTable {
     /// A power of two, or none.
-    sets: Box<[Set]>,
+    sets: Box<[GhostSet]>,
 }
 
-impl Departed {
+impl GhostTable {
     pub(crate) fn new(buckets: usize) -> Self {
         let sets = (buckets / BUCKETS_PER_SET).next_power_of_two().max(SETS_MIN);
-        Self { sets: (0..sets).map(|_| Set::default()).collect() }
+        Self { sets: (0..sets).map(|_| GhostSet::default()).collect() }
     }
 
     /// For a policy that does not ask.
-    pub(crate) fn none() -> Self {
+    pub(crate) fn empty() -> Self {
         Self { sets: Box::default() }
     }
 
@@ -48,14 +48,14 @@ impl Departed {
     }
 
     /// A name left. The oldest of its set is forgotten.
-    pub(crate) fn remember(&self, hash: u64, group: &Memcg, room: u64) {
+    pub(crate) fn insert(&self, hash: u64, group: &Memcg, room: u64) {
         let Some(set) = self.set(hash, group, room) else { return };
-        let mut mark = mark(hash);
+        let mut fingerprint = fingerprint(hash);
         for way in &set.0 {
             // Relaxed: a hint; nothing is read on its strength. Here and below.
             let older = way.load(Ordering::Relaxed);
-            way.store(mark, Ordering::Relaxed);
-            mark = older;
+            way.store(fingerprint, Ordering::Relaxed);
+            fingerprint = older;
             if older == 0 {
                 break;
             }
@@ -63,16 +63,16 @@ impl Departed {
     }
 
     /// Did this name leave lately? Then it is forgotten.
-    pub(crate) fn recall(&self, hash: u64, group: &Memcg, room: u64) -> bool {
+    pub(crate) fn take(&self, hash: u64, group: &Memcg, room: u64) -> bool {
         let Some(set) = self.set(hash, group, room) else { return false };
-        let wanted = mark(hash);
+        let wanted = fingerprint(hash);
         // Relaxed: as above.
         let Some(way) = set.0.iter().find(|way| way.load(Ordering::Relaxed) == wanted) else { return false };
         way.store(0, Ordering::Relaxed);
         true
     }
 
-    fn set(&self, hash: u64, group: &Memcg, room: u64) -> Option<&Set> {
+    fn set(&self, hash: u64, group: &Memcg, room: u64) -> Option<&GhostSet> {
         /// Spreads windows over the table, wherever the numbers of the groups lie.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mask = self.sets.len().checked_sub(1)?;
@@ -85,7 +85,7 @@ impl Departed {
 }
 
 /// Not 0, which is no name.
-fn mark(hash: u64) -> u32 {
+fn fingerprint(hash: u64) -> u32 {
     ((hash >> 32) as u32).max(1)
 }
 
@@ -100,15 +100,15 @@ mod tests {
 
     #[test]
     fn who_left_lately_is_recalled_once() {
-        let (departed, tree) = (Departed::new(1 << 16), MemcgTree::new(1));
+        let (ghosts, tree) = (GhostTable::new(1 << 16), MemcgTree::new(1));
         for n in 1..=64 {
-            departed.remember(hash(n), tree.root(), 128);
+            ghosts.insert(hash(n), tree.root(), 128);
         }
-        let recalled = |from, to| (from..=to).filter(|&n| departed.recall(hash(n), tree.root(), 128)).count();
+        let recalled = |from, to| (from..=to).filter(|&n| ghosts.take(hash(n), tree.root(), 128)).count();
         assert!(recalled(1, 64) > 56, "sets are filled nearly evenly");
         assert_eq!(recalled(1, 64), 0, "once");
         for n in 1..=10_000 {
-            departed.remember(hash(n), tree.root(), 128);
+            ghosts.insert(hash(n), tree.root(), 128);
         }
         assert_eq!(recalled(1, 9_000), 0, "it is the last that are remembered");
         assert!(recalled(9_001, 10_000) <= 128);
@@ -116,27 +116,27 @@ mod tests {
 
     #[test]
     fn d24_a_group_forgets_its_own() {
-        let (departed, tree) = (Departed::new(1 << 16), MemcgTree::new(1));
+        let (ghosts, tree) = (GhostTable::new(1 << 16), MemcgTree::new(1));
         let (quiet, noisy) = (tree.root().create("quiet").unwrap(), tree.root().create("noisy").unwrap());
-        departed.remember(hash(1), &quiet, 128);
+        ghosts.insert(hash(1), &quiet, 128);
         for n in 2..10_000 {
-            departed.remember(hash(n), &noisy, 128);
+            ghosts.insert(hash(n), &noisy, 128);
         }
-        assert!(departed.recall(hash(1), &quiet, 128));
+        assert!(ghosts.take(hash(1), &quiet, 128));
     }
 
     #[test]
     fn the_table_has_a_byte_for_each_bucket() {
-        assert_eq!(Departed::new(1 << 16).footprint(), 1 << 16);
-        assert_eq!(Departed::new(1).footprint(), SETS_MIN * size_of::<Set>());
-        assert_eq!(Departed::none().footprint(), 0);
+        assert_eq!(GhostTable::new(1 << 16).footprint(), 1 << 16);
+        assert_eq!(GhostTable::new(1).footprint(), SETS_MIN * size_of::<GhostSet>());
+        assert_eq!(GhostTable::empty().footprint(), 0);
     }
 
     #[test]
     fn a_small_table_is_one_window() {
-        let (departed, tree) = (Departed::new(1), MemcgTree::new(1));
-        departed.remember(hash(1), tree.root(), u64::MAX);
-        assert!(departed.recall(hash(1), tree.root(), u64::MAX));
-        assert!(!Departed::none().recall(hash(1), tree.root(), 1));
+        let (ghosts, tree) = (GhostTable::new(1), MemcgTree::new(1));
+        ghosts.insert(hash(1), tree.root(), u64::MAX);
+        assert!(ghosts.take(hash(1), tree.root(), u64::MAX));
+        assert!(!GhostTable::empty().take(hash(1), tree.root(), 1));
     }
 }

@@ -1,0 +1,103 @@
+//! The state that all handles and mounts of a cache share: the hash table of dentries, the counters, the superblocks.
+
+use crate::dentry::Dentry;
+use crate::ghost::GhostTable;
+use crate::name::{Key, Name};
+use crate::seq::SeqLock;
+use crate::stats::Counters;
+use crate::superblock::SuperBlock;
+use lowwater_lru_core::chains::{Chains, Reader};
+use lowwater_lru_core::sync::{Arc, Mutex, RwLock};
+use lowwater_lru_core::topology::Topology;
+use std::fmt;
+
+/// What becomes of a name that is removed while nobody else uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(alias = "fs.dentry-negative")]
+pub enum OnUnlink {
+    /// It stays, as a negative, if the policy has room for one that nobody asked for: the next who asks is answered from the cache.
+    #[default]
+    KeepNegative,
+    /// It goes: who creates and removes names that never come back leaves nothing.
+    Forget,
+}
+
+/// What all handles and mounts share.
+pub(crate) struct Core {
+    #[doc(alias = "dentry_hashtable")]
+    pub(crate) chains: Chains<Dentry>,
+    pub(crate) secret: u64,
+    #[doc(alias = "rename_lock")]
+    pub(crate) renames: SeqLock,
+    pub(crate) counters: Counters,
+    pub(crate) negatives: Box<dyn NegativeHook>,
+    pub(crate) ghosts: GhostTable,
+    pub(crate) topology: Arc<dyn Topology>,
+    pub(crate) on_unlink: OnUnlink,
+    /// Are dentries charged to their groups?
+    pub(crate) charges: bool,
+    /// Held by who moves names between directories.
+    #[doc(alias = "s_vfs_rename_mutex")]
+    pub(crate) topmost: Mutex<()>,
+    pub(crate) super_blocks: RwLock<Vec<Option<Arc<SuperBlock>>>>,
+}
+
+/// Decides which negative dentries stay cached. The life of a dentry calls it; the module `negative` implements it, above reclaim.
+pub(crate) trait NegativeHook: Send + Sync {
+    /// Runs after a new negative dentry was added to its list, without a lock on a name or list.
+    fn negative_added(&self, core: &Core, sb: &SuperBlock, dentry: &Arc<Dentry>);
+
+    /// Returns whether a dentry whose name was removed may stay as a negative one.
+    fn keeps_removed(&self, core: &Core, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool;
+}
+
+impl Core {
+    /// The superblock of this number, while it is mounted.
+    pub(crate) fn superblock(&self, id: u16) -> Option<Arc<SuperBlock>> {
+        self.super_blocks.read().get(usize::from(id))?.clone()
+    }
+
+    pub(crate) fn forget_superblock(&self, id: u16) {
+        self.super_blocks.write()[usize::from(id)] = None;
+    }
+
+    /// The key of a name below a directory.
+    #[inline]
+    pub(crate) fn key<'a>(&self, dir: &Dentry, name: Name<'a>) -> Key<'a> {
+        Key::new(self.secret, dir.addr(), name)
+    }
+
+    /// The dentry of this name, with one more user. Sure of its answer, also beside renames (D1, D4).
+    pub(crate) fn d_lookup(&self, key: &Key<'_>) -> Option<Arc<Dentry>> {
+        /// After so many renames meanwhile, they are kept out.
+        const OPTIMISTIC: u32 = 4;
+        for _ in 0..OPTIMISTIC {
+            let begun = self.renames.begin();
+            let found = self.d_lookup_once(key);
+            if found.is_some() || !self.renames.retry(begun) {
+                return found;
+            }
+        }
+        let _no_renames = self.renames.exclude_writers();
+        self.d_lookup_once(key)
+    }
+
+    #[doc(alias = "__d_lookup")]
+    fn d_lookup_once(&self, key: &Key<'_>) -> Option<Arc<Dentry>> {
+        let reader = Reader::enter();
+        self.chains.chain(key.hash, &reader).find_map(|found| {
+            if found.hash() != key.hash >> 32 << 32 {
+                return None;
+            }
+            let state = found.lock();
+            // A dying one is not there any more: whoever needs the name makes a new one.
+            (found.is_key_locked(&state, key) && found.count.get()).then(|| found.to_arc())
+        })
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("chains", &self.chains).finish_non_exhaustive()
+    }
+}

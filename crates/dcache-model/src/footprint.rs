@@ -1,0 +1,47 @@
+//! The bytes of a dentry: what its memcg is charged with.
+
+use crate::dentry::Dentry;
+use crate::flag;
+use crate::name::INLINE_MAX;
+use lowwater_lru_core::Bytes;
+
+/// What common allocators keep before an object.
+const HEADER: usize = 8;
+/// The alignment of common allocators.
+const ALIGN: usize = 16;
+
+/// The bytes of a dentry with a name of up to [`INLINE_MAX`] bytes, with what the allocator adds and with the dentry's index among the
+/// children of its parent.
+pub(crate) const DENTRY_BYTES: usize = {
+    /// Both counts of an `Arc`.
+    const COUNTS: usize = 16;
+    let object = COUNTS + size_of::<Dentry>();
+    let allocated = (object + HEADER).div_ceil(ALIGN) * ALIGN;
+    // A pointer, a bit for used and one for positive, and a page's part of the bitmaps above the bits.
+    allocated + size_of::<usize>() + 1
+};
+
+/// Returns the bytes of a dentry with a name of `name_len` bytes, with what the allocator adds.
+pub(crate) fn bytes_of(name_len: usize) -> u64 {
+    /// The box of a long name's box.
+    const OUTER: usize = 32;
+    let tail = match name_len.saturating_sub(INLINE_MAX) {
+        0 => 0,
+        tail => OUTER + (tail + HEADER).next_multiple_of(ALIGN),
+    };
+    (DENTRY_BYTES + tail) as u64
+}
+
+impl Dentry {
+    /// Returns the bytes that the memcg is charged with while [`flag::CHARGED`] is set.
+    pub(crate) fn bytes(&self) -> u64 {
+        bytes_of((self.flags() >> flag::LEN_SHIFT) as usize)
+    }
+
+    /// Uncharges the memcg. The dentry is dead.
+    pub(crate) fn uncharge(&self) {
+        if self.has(flag::CHARGED) {
+            self.memcg.uncharge(Bytes::new(self.bytes()));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! A new negative dentry, and the ways in which a policy may trim negatives: along a hash chain, in a directory, in a memcg.
+
+use crate::children::Children;
+use crate::dcache_core::Core;
+use crate::dentry::Dentry;
+use crate::flag;
+use crate::superblock::SuperBlock;
+use lowwater_lru_core::chains::Reader;
+use lowwater_lru_core::sync::atomic::Ordering;
+use lowwater_lru_core::sync::Arc;
+use std::fmt;
+
+/// A negative that was just put on its list, or a name about to be one, and what a policy may do about it.
+pub struct Settled<'a> {
+    pub(crate) core: &'a Core,
+    pub(crate) sb: &'a SuperBlock,
+    pub(crate) dentry: &'a Arc<Dentry>,
+}
+
+/// Dentries that a trim looks at before it takes one that was asked for again.
+const LOOKS: u64 = 8;
+/// One in so many that a directory pays with is remembered.
+const REMEMBERED: u32 = 16;
+/// A group is trimmed when it is this much over its room, or as much as may be on probation if that is less, so that the walk pays.
+const TRIM_BATCH: u64 = 32;
+/// Negatives that one lookup pays with at most: what is over beyond that is left to those that
+/// follow, so that none pays for all of a room that was lost at once. More than one, so that it
+/// comes to an end: each adds one itself.
+pub(super) const TRIM_MAX: u64 = 32;
+
+/// How much that is.
+pub(super) fn trim_batch(probation: u64) -> u64 {
+    probation.clamp(1, TRIM_BATCH)
+}
+
+impl Settled<'_> {
+    /// Follows its hash chain from the younger to the older, as long as there is one unused negative behind the other that nobody
+    /// asked for again; `keep` of them stay, up to two more are killed: rows may have grown
+    /// together when what stood between them
+    /// went, and shrink again with each new name. O(keep + length of the chain up to them).
+    pub fn trim_chain(&self, keep: usize) {
+        let victims = {
+            let reader = Reader::enter();
+            let chain = self.core.chains.chain(self.dentry.hash(), &reader);
+            let mut behind =
+                chain.skip_while(|found| !std::ptr::eq(found.get(), &**self.dentry)).skip(1).take_while(|found| {
+                    let flags = found.flags();
+                    let idle =
+                        flags & (flag::TYPE | flag::REFERENCED | flag::LRU_LIST | flag::IN_LOOKUP) == flag::LRU_LIST;
+                    idle && found.count.users() == Some(0)
+                });
+            // D20: a handle of our own, before the reader leaves.
+            [behind.nth(keep).map(|found| found.to_arc()), behind.next().map(|found| found.to_arc())]
+        };
+        for victim in victims.iter().flatten() {
+            self.kill(victim, false);
+        }
+    }
+
+    /// If its directory has more than `limit` negatives, kills one of its group's: the clock's next that nobody asked for again. O(1).
+    pub fn trim_directory(&self, limit: usize) {
+        if self.trim_directory_of(|_| (0, limit), 1, |_| ()) == Some(0) {
+            // All that were looked at are somebody else's, or were asked for again: then the new one goes.
+            self.kill(self.dentry, true);
+        }
+    }
+
+    /// Kills up to `over` of a directory's, as the clock's hand meets them. `share` says which do not count, and how many others
+    /// may stay. How many were killed; `None` if there are no more than may stay.
+    pub(super) fn trim_directory_of(
+        &self,
+        share: impl Fn(&Children<Arc<Dentry>>) -> (usize, usize),
+        over: u64,
+        killed_one: impl Fn(&Dentry),
+    ) -> Option<u64> {
+        let parent = self.dentry.lock().parent.clone();
+        let dir = parent.as_ref().and_then(|parent| parent.dir())?;
+        let mut killed = None;
+        for _ in 0..over.saturating_mul(LOOKS) {
+            let victim = {
+                let mut children = dir.children.lock();
+                let (spared, limit) = share(&children);
+                if children.negatives() - spared <= limit {
+                    return killed.filter(|&killed| killed > 0);
+                }
+                Arc::clone(children.next_negative()?)
+            };
+            let killed = killed.get_or_insert(0);
+            let probation = self.sb.apart && !victim.has(flag::KEPT);
+            if victim.memcg != self.dentry.memcg || self.sb.apart && !probation {
+                continue;
+            }
+            if self.kill(&victim, false) {
+                killed_one(&victim);
+                *killed += 1;
+                if *killed == over {
+                    break;
+                }
+            } else if probation && victim.has(flag::REFERENCED) {
+                self.core.promote_early(self.sb, &victim);
+            } else if !Arc::ptr_eq(&victim, self.dentry) {
+                self.core.forgive(&victim);
+            }
+        }
+        killed
+    }
+
+    /// How many its group has on probation on its node.
+    pub fn on_probation(&self) -> u64 {
+        self.sb.probation.count_one(&self.dentry.memcg, self.dentry.node)
+    }
+
+    /// How many positives its group has on its node that nobody uses.
+    pub fn positives(&self) -> u64 {
+        self.sb.dentries.count_one(&self.dentry.memcg, self.dentry.node)
+    }
+
+    /// If its name is among the last that were trimmed in a group with so much room, it was asked for again: it counts as used.
+    pub fn recall(&self, room: u64) {
+        if self.core.ghosts.take(self.dentry.hash(), &self.dentry.memcg, room) {
+            self.dentry.touch();
+            self.core.counters.recalled(self.dentry.addr());
+        }
+    }
+
+    /// Trims the group's negatives on this node towards `probation + kept` when there are some
+    /// more; kills 32 at most, and leaves the rest to the lookups that follow. First those on
+    /// probation in the directory of the new one, if that has more than `directory` there, and more
+    /// than were kept of it; then the group's oldest beyond `probation`, of which those that were
+    /// asked for again are kept; then the kept.
+    pub fn trim_group(&self, probation: u64, kept: u64, directory: u64) {
+        let (memcg, node, room) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(kept));
+        let mut over = (self.on_probation() + self.sb.kept.count_one(memcg, node)).saturating_sub(room);
+        if over < trim_batch(probation) {
+            return;
+        }
+        over = over.min(TRIM_MAX);
+        let share = |children: &Children<Arc<Dentry>>| (children.kept, children.kept.max(directory as usize));
+        // A few are remembered, so that a directory whose names come round gets its share in time; not all, or a flood in one
+        // would make its group forget the others'.
+        let remember = |dentry: &Dentry| {
+            // Relaxed: it is dead, and any number does.
+            if dentry.place.load(Ordering::Relaxed).is_multiple_of(REMEMBERED) {
+                self.core.ghosts.insert(dentry.hash(), memcg, room);
+            }
+        };
+        over -= self.trim_directory_of(share, over, remember).unwrap_or(0);
+        // Who is kept takes as much room as before, so a second turn looks for what the first did not kill.
+        for _ in 0..2 {
+            let oldest = over.min(self.on_probation().saturating_sub(probation));
+            over -= self.core.end_probation(self.sb, memcg, node, oldest, room);
+        }
+        self.core.trim_kept(self.sb, memcg, node, over);
+    }
+
+    fn kill(&self, victim: &Arc<Dentry>, even_if_referenced: bool) -> bool {
+        if victim.sb == self.sb.id {
+            return self.core.kill_negative(self.sb, victim, even_if_referenced);
+        }
+        // A chain goes through the names of all mounts.
+        let sb = self.core.superblock(victim.sb);
+        sb.is_some_and(|sb| self.core.kill_negative(&sb, victim, even_if_referenced))
+    }
+}
+
+impl fmt::Debug for Settled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settled").finish_non_exhaustive()
+    }
+}

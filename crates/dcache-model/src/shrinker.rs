@@ -1,0 +1,65 @@
+//! A mount as a shrinker: counts what it could free for a memcg on a node, and frees the oldest of it.
+//!
+//! The lists share a scan in proportion to their length, one more each so that small ones are emptied, dentries before inodes.
+
+use crate::dcache_core::Core;
+use crate::superblock::SuperBlock;
+use lowwater_lru_core::sync::Arc;
+use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
+
+/// Objects in one call of the shrinker.
+#[doc(alias = "s_shrink")]
+pub(crate) const BATCH: u64 = 1024;
+
+/// The shrinker of one mount: its dentries and inodes.
+pub(crate) struct MountShrinker {
+    pub(crate) core: Arc<Core>,
+    pub(crate) sb: Arc<SuperBlock>,
+}
+
+impl Shrinker for MountShrinker {
+    #[doc(alias = "super_cache_count")]
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        if !sc.flags().contains(Reclaim::MAY_FS) {
+            sc.will_defer();
+        }
+        match self.sb.counts(sc.memcg(), sc.node()).iter().sum() {
+            0 => Count::Empty,
+            n => Count::Objects(n),
+        }
+    }
+
+    #[doc(alias = "super_cache_scan")]
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        if !sc.flags().contains(Reclaim::MAY_FS) {
+            return Scan::Stop;
+        }
+        let (memcg, node) = (sc.memcg(), sc.node());
+        let counts = self.sb.counts(memcg, node);
+        let (dentries, inodes) = proportion(sc.nr_to_scan(), counts[..3].iter().sum(), counts[3]);
+        let mut left = dentries;
+        let freed = self.core.scan_dentries(&self.sb, memcg, node, &mut left);
+        let (scanned, more) = self.sb.inodes.scan(memcg, node, inodes);
+        sc.set_nr_scanned(dentries - left + scanned);
+        Scan::Freed(freed + more)
+    }
+}
+
+/// How many of `nr_to_scan` are for dentries, and for inodes: in proportion, and one more each.
+fn proportion(nr_to_scan: u64, dentries: u64, inodes: u64) -> (u64, u64) {
+    let total = u128::from(dentries) + u128::from(inodes) + 1;
+    let share = |n: u64| (u128::from(nr_to_scan) * u128::from(n) / total) as u64 + 1;
+    (share(dentries), share(inodes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::proportion;
+
+    #[test]
+    fn a_scan_is_shared_in_proportion_and_one_more_each() {
+        assert_eq!(proportion(1024, 0, 0), (1, 1));
+        assert_eq!(proportion(1024, 3071, 1024), (768, 257));
+        assert_eq!(proportion(u64::MAX, 1, 0), (u64::MAX / 2 + 1, 1), "without overflow");
+    }
+}
