@@ -10,7 +10,7 @@ pub use files::Files;
 pub use memory::Memory;
 
 use crate::kind::Kind;
-use crate::name::Name;
+use crate::qstr::Name;
 use std::io;
 
 /// A file, directory or other thing of a backend.

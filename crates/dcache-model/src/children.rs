@@ -3,7 +3,7 @@
 //! ```text
 //!     place   0  1  2  3  ...  63 | 64 ...            a page has 64 places, two words of marks
 //!     used    1  1  0  1        1 |
-//!     positive 0  1  0  0       0 |                   pages that have a used, positive, negative place: a Bits each
+//!     positive 0  1  0  0       0 |                   pages that have a used, positive, negative place: a HierarchicalBitmap each
 //! ```
 //!
 //! The kernel's patch (seed 002) keeps negatives behind the positives on one list, by moving them. A walker that let go of the
@@ -18,11 +18,11 @@
 //!
 //! What it costs: 8 bytes and two bits a child; the kernel's two pointers are 16.
 
-mod bits;
+mod bitmap;
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
-use bits::Bits;
+use bitmap::HierarchicalBitmap;
 
 /// Places of a page.
 const PAGE: usize = 64;
@@ -64,9 +64,9 @@ impl<T> Page<T> {
 #[doc(alias = "d_subdirs")]
 pub(crate) struct Children<T> {
     pages: Vec<Page<T>>,
-    used: Bits,
-    positive: Bits,
-    negative: Bits,
+    used: HierarchicalBitmap,
+    positive: HierarchicalBitmap,
+    negative: HierarchicalBitmap,
     /// The page that is being filled.
     filling: Option<u32>,
     /// Pages with room.
@@ -85,9 +85,9 @@ impl<T> Children<T> {
     pub(crate) fn new() -> Self {
         Self {
             pages: Vec::new(),
-            used: Bits::default(),
-            positive: Bits::default(),
-            negative: Bits::default(),
+            used: HierarchicalBitmap::default(),
+            positive: HierarchicalBitmap::default(),
+            negative: HierarchicalBitmap::default(),
             filling: None,
             open: Vec::new(),
             len: 0,

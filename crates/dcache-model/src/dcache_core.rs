@@ -2,8 +2,8 @@
 
 use crate::dentry::Dentry;
 use crate::ghost::GhostTable;
-use crate::name::{Key, Name};
-use crate::seq::SeqLock;
+use crate::qstr::{Key, Name};
+use crate::seqcount::SeqLock;
 use crate::stats::Counters;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::chains::{Chains, Reader};

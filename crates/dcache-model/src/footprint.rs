@@ -2,7 +2,7 @@
 
 use crate::dentry::Dentry;
 use crate::flag;
-use crate::name::INLINE_MAX;
+use crate::qstr::INLINE_MAX;
 use lowwater_lru_core::Bytes;
 
 /// What common allocators keep before an object.

@@ -13,65 +13,71 @@
 //!
 //! # Modules
 //!
-//! In the order in which a lookup meets them:
+//! From the highest to the lowest. A module names only modules below it.
+//!
+//! | module | |
+//! |---|---|
+//! | `dcache` | [`Dcache`] and its builder |
+//! | [`replay`], `check` | recordings of lookups run against a mount; the invariants of a mount at rest |
+//! | `namei`, `invalidate`, `walk`, `watch` | changes of names; cached answers given up; walks over a tree; watched directories |
+//! | `lookup`, `path` | from a path to a dentry: RCU-walk, then ref-walk |
+//! | `mount`, `shrinker` | a mounted backend; a mount as a shrinker |
+//! | [`negative`] | policies that bound negative dentries |
+//! | `charge`, `shrink` | charges to a memcg; reclaim of dentries |
+//! | `lifecycle` | allocation, hashing, last put and death of a dentry |
+//! | `dcache_core`, `superblock` | the state that all mounts share; the state of one mount |
+//! | `footprint`, `ghost` | the bytes of a dentry; the ghost table of trimmed names |
+//! | `dentry`, `inode`, `children` | a name below a directory; what it stands for; the names below one directory |
+//! | `seqcount`, `lockref`, `qstr` | sequence counts; user counts; names and their hashes |
+//! | [`backend`] | what is behind the cache: the trait, a tree in memory, a directory of the operating system's |
+//! | `stats`, `flag`, `kind`, `error` | counters; flags of a dentry; kinds of inodes; errors |
 
 #![forbid(unsafe_code)]
 
-mod path;
-
-mod name;
-
+pub mod backend;
+mod charge;
+mod check;
+mod children;
 mod dcache;
 mod dcache_core;
-mod mount;
-
-mod lookup;
-
-mod change;
-mod invalidate;
-
-mod children;
 mod dentry;
+mod error;
 mod flag;
-mod kind;
-mod lockref;
-mod seq;
-
-mod charge;
 mod footprint;
-mod inode;
-mod life;
-
-pub mod backend;
-
-mod superblock;
-
 mod ghost;
+mod inode;
+mod invalidate;
+mod kind;
+mod lifecycle;
+mod lockref;
+mod lookup;
+mod mount;
+mod namei;
 pub mod negative;
+mod path;
+mod qstr;
+pub mod replay;
+mod seqcount;
 mod shrink;
 mod shrinker;
-
-mod valid;
+mod stats;
+mod superblock;
 mod walk;
 mod watch;
-
-mod error;
-pub mod replay;
-mod stats;
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
 pub use backend::Backend;
+pub use check::Census;
 pub use dcache::{Builder, Dcache};
 pub use dcache_core::OnUnlink;
 pub use error::{Error, ErrorKind};
 pub use kind::Kind;
 pub use mount::{DirEntry, Entry, Mount, Stat};
-pub use name::{Name, NAME_MAX};
 pub use negative::NegativePolicy;
 pub use path::PATH_MAX;
+pub use qstr::{Name, NAME_MAX};
 pub use stats::Statistics;
-pub use valid::Census;
 pub use walk::{Flow, Step, Walk};
 pub use watch::Watch;

@@ -1,7 +1,7 @@
 //! Paths: bytes, cut at slashes.
 
 use crate::error::ErrorKind;
-use crate::name::{Name, NAME_MAX};
+use crate::qstr::{Name, NAME_MAX};
 
 /// Bytes that a path may have.
 pub const PATH_MAX: usize = 4096;

@@ -160,7 +160,7 @@ impl Core {
                 return true;
             }
             dentry.change_in(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, 0, delta);
-            // SeqCst: meets the fence in `put_one`; see life.rs.
+            // SeqCst: meets the fence in `put_one`; see lifecycle.rs.
             fence(Ordering::SeqCst);
             if dentry.count.users() != Some(0) {
                 return false;
@@ -195,7 +195,7 @@ impl Core {
         }
         dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST | flag::MERIT, kept, &self.counters);
         self.counters.promoted(dentry.addr());
-        // SeqCst: meets the fence in `put_one`; see life.rs. In use, its last user lists it.
+        // SeqCst: meets the fence in `put_one`; see lifecycle.rs. In use, its last user lists it.
         fence(Ordering::SeqCst);
         if dentry.count.users() == Some(0) {
             dentry.change(&mut state, 0, flag::LRU_LIST, &self.counters);

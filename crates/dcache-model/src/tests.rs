@@ -4,7 +4,7 @@
 //! | | where |
 //! |---|---|
 //! | D1, D2, D5, D8, D9, D12, D15 | `model`, after every step |
-//! | D3, D7 | `seq::loom`, `lockref::loom`, `lookup::tests`, `threads` |
+//! | D3, D7 | `seqcount::loom`, `lockref::loom`, `lookup::tests`, `threads` |
 //! | D4, D6 | `threads` |
 //! | D10, D11, D13, D21, D22 | `rules` |
 //! | D14, D16, D17 | `walks` |

@@ -5,7 +5,7 @@ mod tests;
 
 use super::{Backend, Node};
 use crate::kind::Kind;
-use crate::name::Name;
+use crate::qstr::Name;
 use lowwater_lru_core::sync::RwLock;
 use std::collections::HashMap;
 use std::ffi::OsStr;

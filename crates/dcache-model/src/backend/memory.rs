@@ -2,7 +2,7 @@
 
 use super::{Backend, Node};
 use crate::kind::Kind;
-use crate::name::Name;
+use crate::qstr::Name;
 use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
 use lowwater_lru_core::sync::Mutex;
 use std::collections::{BTreeMap, HashMap};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::dentry::Dentry;
-use crate::name::{Key, Name};
+use crate::qstr::{Key, Name};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::{MemcgTree, NodeId};
 

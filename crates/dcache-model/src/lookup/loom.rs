@@ -4,7 +4,7 @@ use crate::dentry::Dentry;
 use crate::flag;
 use crate::inode::Inodes;
 use crate::kind::{kind_of, Kind};
-use crate::name::{Key, Name};
+use crate::qstr::{Key, Name};
 use crate::stats::Counters;
 use lowwater_lru_core::chains::{Chains, Reader};
 use lowwater_lru_core::sync::{thread, with_mutant, Arc};

@@ -5,7 +5,7 @@ use super::*;
 use crate::backend::Memory;
 use crate::children::Children;
 use crate::dentry::Dentry;
-use crate::name::Name;
+use crate::qstr::Name;
 use crate::tests::Stage;
 use crate::Mount;
 use lowwater_lru_core::sync::Arc;

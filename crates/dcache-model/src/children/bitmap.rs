@@ -2,13 +2,13 @@
 
 /// Words of marks, and above each level one bit for each of its words that is not 0; the first word's may be missing.
 #[derive(Debug, Default)]
-pub(super) struct Bits {
+pub(super) struct HierarchicalBitmap {
     levels: Vec<Vec<u64>>,
 }
 
 const WORD: usize = u64::BITS as usize;
 
-impl Bits {
+impl HierarchicalBitmap {
     pub(super) fn get(&self, n: usize) -> bool {
         self.levels.first().and_then(|level| level.get(n / WORD)).is_some_and(|word| word & 1 << (n % WORD) != 0)
     }
@@ -77,7 +77,7 @@ mod tests {
     proptest! {
         #[test]
         fn is_a_set(ops in prop::collection::vec((0..300_000_usize, prop::bool::weighted(0.6)), 0..200)) {
-            let (mut bits, mut model) = (Bits::default(), BTreeSet::new());
+            let (mut bits, mut model) = (HierarchicalBitmap::default(), BTreeSet::new());
             for (n, on) in ops {
                 bits.set(n, on);
                 if on { model.insert(n); } else { model.remove(&n); }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_footprint_is_what_was_allocated_and_a_few_bits_a_number() {
-        let mut bits = Bits::default();
+        let mut bits = HierarchicalBitmap::default();
         let mut allocated = 0;
         for n in [0, 63, 64, 65, 500, 64 * 64 - 1, 64 * 64, 100_000, 300_000, 64] {
             allocated += allocation_counter::measure(|| bits.set(n, true)).bytes_current;
@@ -99,6 +99,6 @@ mod tests {
         }
         // A vector that grows has up to half of its room free.
         assert!(allocated < 2 * 300_000 / 8 * 65 / 64 + 1000, "{allocated}");
-        assert_eq!(Bits::default().footprint(), 0);
+        assert_eq!(HierarchicalBitmap::default().footprint(), 0);
     }
 }

@@ -21,7 +21,7 @@ use crate::error::ErrorKind;
 use crate::flag;
 use crate::inode::Inode;
 use crate::kind::type_of;
-use crate::name::Key;
+use crate::qstr::Key;
 use crate::stats::Delta;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::sync::atomic::{fence, Ordering};
