@@ -75,8 +75,8 @@ impl Mount {
             place = at + 1;
             if !child.has(flag::UNHASHED) {
                 let name = child.name();
-                let key = self.core.key(dir, crate::qstr::Name::checked(&name));
-                let found = self.core.d_lookup(&key).expect("what is hashed is found (D1)");
+                let qstr = self.core.qstr(dir, crate::qstr::Name::checked(&name));
+                let found = self.core.d_lookup(&qstr).expect("what is hashed is found (D1)");
                 assert!(Arc::ptr_eq(&found, &child), "what is found is what is hashed (D1, D2)");
                 found.count.put();
             }

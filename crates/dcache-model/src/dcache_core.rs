@@ -2,7 +2,7 @@
 
 use crate::dentry::Dentry;
 use crate::ghost::GhostTable;
-use crate::qstr::{Key, Name};
+use crate::qstr::{Name, QStr};
 use crate::seqcount::SeqLock;
 use crate::stats::Counters;
 use crate::superblock::SuperBlock;
@@ -61,37 +61,37 @@ impl Core {
         self.super_blocks.write()[usize::from(id)] = None;
     }
 
-    /// The key of a name below a directory.
+    /// The qstr of a name below a directory.
     #[inline]
-    pub(crate) fn key<'a>(&self, dir: &Dentry, name: Name<'a>) -> Key<'a> {
-        Key::new(self.secret, dir.addr(), name)
+    pub(crate) fn qstr<'a>(&self, dir: &Dentry, name: Name<'a>) -> QStr<'a> {
+        QStr::new(self.secret, dir.addr(), name)
     }
 
     /// The dentry of this name, with one more user. Sure of its answer, also beside renames (D1, D4).
-    pub(crate) fn d_lookup(&self, key: &Key<'_>) -> Option<Arc<Dentry>> {
+    pub(crate) fn d_lookup(&self, qstr: &QStr<'_>) -> Option<Arc<Dentry>> {
         /// After so many renames meanwhile, they are kept out.
         const OPTIMISTIC: u32 = 4;
         for _ in 0..OPTIMISTIC {
             let begun = self.renames.begin();
-            let found = self.d_lookup_once(key);
+            let found = self.d_lookup_once(qstr);
             if found.is_some() || !self.renames.retry(begun) {
                 return found;
             }
         }
         let _no_renames = self.renames.exclude_writers();
-        self.d_lookup_once(key)
+        self.d_lookup_once(qstr)
     }
 
     #[doc(alias = "__d_lookup")]
-    fn d_lookup_once(&self, key: &Key<'_>) -> Option<Arc<Dentry>> {
+    fn d_lookup_once(&self, qstr: &QStr<'_>) -> Option<Arc<Dentry>> {
         let reader = Reader::enter();
-        self.chains.chain(key.hash, &reader).find_map(|found| {
-            if found.hash() != key.hash >> 32 << 32 {
+        self.chains.chain(qstr.hash, &reader).find_map(|found| {
+            if found.hash() != qstr.hash >> 32 << 32 {
                 return None;
             }
             let state = found.lock();
             // A dying one is not there any more: whoever needs the name makes a new one.
-            (found.is_key_locked(&state, key) && found.count.get()).then(|| found.to_arc())
+            (found.is_same_name_locked(&state, qstr) && found.count.get()).then(|| found.to_arc())
         })
     }
 }

@@ -29,7 +29,7 @@ use crate::flag;
 use crate::inode::Inode;
 use crate::kind::{kind_of, Kind};
 use crate::lockref::LockRef;
-use crate::qstr::{unpack, Key, Name, INLINE_MAX, WORDS};
+use crate::qstr::{unpack, Name, QStr, INLINE_MAX, WORDS};
 use crate::seqcount::SeqCount;
 use crate::stats::{Counters, Delta};
 use lowwater_lru_core::chains::Link;
@@ -103,7 +103,7 @@ impl Dentry {
     /// A negative dentry that cannot be found yet, with one user.
     #[doc(alias = "d_alloc")]
     pub(crate) fn new(
-        key: &Key<'_>,
+        qstr: &QStr<'_>,
         parent: Option<Arc<Dentry>>,
         sb: u16,
         memcg: Memcg,
@@ -113,17 +113,17 @@ impl Dentry {
         Self {
             link: Link::new(),
             seq: SeqCount::new(),
-            hash: AtomicU32::new((key.hash >> 32) as u32),
-            parent: AtomicUsize::new(key.parent),
-            words: key.words.map(AtomicU64::new),
+            hash: AtomicU32::new((qstr.hash >> 32) as u32),
+            parent: AtomicUsize::new(qstr.parent),
+            words: qstr.words.map(AtomicU64::new),
             number: AtomicU64::new(0),
-            flags: AtomicU32::new(flags | flag::UNHASHED | (key.len() as u32) << flag::LEN_SHIFT),
+            flags: AtomicU32::new(flags | flag::UNHASHED | (qstr.len() as u32) << flag::LEN_SHIFT),
             count: LockRef::new(1),
             place: AtomicU32::new(0),
             sb,
             node,
             dir: OnceBox::new(),
-            state: Mutex::new(State { parent, inode: None, tail: boxed_tail(key) }),
+            state: Mutex::new(State { parent, inode: None, tail: boxed_tail(qstr) }),
             lru: Links::new(),
             memcg,
         }
@@ -204,47 +204,47 @@ impl Dentry {
         self.dir.get_or_init(|| Box::new(Dir::new()))
     }
 
-    /// Is this `key`, as far as a reader without the lock can tell? The sequence count to check it with.
+    /// Is this `qstr`, as far as a reader without the lock can tell? The sequence count to check it with.
     #[inline]
-    pub(crate) fn matches(&self, key: &Key<'_>) -> Option<u32> {
+    pub(crate) fn matches(&self, qstr: &QStr<'_>) -> Option<u32> {
         // Relaxed: most candidates of a long chain end here; a rename under way makes a miss, and a miss proves nothing.
-        if self.hash.load(Ordering::Relaxed) != (key.hash >> 32) as u32 {
+        if self.hash.load(Ordering::Relaxed) != (qstr.hash >> 32) as u32 {
             return None;
         }
         let seq = self.seq.begin();
-        self.is_key(key).then_some(seq)
+        self.is_same_name(qstr).then_some(seq)
     }
 
     /// Compares; under `state`, or with `seq` around it.
     #[inline]
-    pub(crate) fn is_key(&self, key: &Key<'_>) -> bool {
+    pub(crate) fn is_same_name(&self, qstr: &QStr<'_>) -> bool {
         let flags = self.flags();
         // Relaxed: `seq`, or the lock, says whether these belong together.
-        self.parent.load(Ordering::Relaxed) == key.parent
-            && (flags >> flag::LEN_SHIFT) as usize == key.len()
-            && self.words.iter().zip(key.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
+        self.parent.load(Ordering::Relaxed) == qstr.parent
+            && (flags >> flag::LEN_SHIFT) as usize == qstr.len()
+            && self.words.iter().zip(qstr.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
             && flags & flag::UNHASHED == 0
-            && (key.len() <= INLINE_MAX || self.has_tail(key))
+            && (qstr.len() <= INLINE_MAX || self.has_tail(qstr))
     }
 
     #[cold]
-    fn has_tail(&self, key: &Key<'_>) -> bool {
-        self.lock().is_tail(key)
+    fn has_tail(&self, qstr: &QStr<'_>) -> bool {
+        self.lock().is_tail(qstr)
     }
 
-    /// As [`is_key`](Self::is_key), for who holds the lock.
-    pub(crate) fn is_key_locked(&self, state: &State, key: &Key<'_>) -> bool {
-        let short = Key { name: Name::checked(&key.name.bytes()[..key.len().min(INLINE_MAX)]), ..*key };
-        if key.len() <= INLINE_MAX {
-            return self.is_key(&short);
+    /// As [`is_same_name`](Self::is_same_name), for who holds the lock.
+    pub(crate) fn is_same_name_locked(&self, state: &State, qstr: &QStr<'_>) -> bool {
+        let short = QStr { name: Name::checked(&qstr.name.bytes()[..qstr.len().min(INLINE_MAX)]), ..*qstr };
+        if qstr.len() <= INLINE_MAX {
+            return self.is_same_name(&short);
         }
         let flags = self.flags();
         // Relaxed: the lock is held.
-        self.parent.load(Ordering::Relaxed) == key.parent
-            && (flags >> flag::LEN_SHIFT) as usize == key.len()
-            && self.words.iter().zip(key.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
+        self.parent.load(Ordering::Relaxed) == qstr.parent
+            && (flags >> flag::LEN_SHIFT) as usize == qstr.len()
+            && self.words.iter().zip(qstr.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
             && flags & flag::UNHASHED == 0
-            && state.is_tail(key)
+            && state.is_tail(qstr)
     }
 
     /// The name. Takes the lock.
@@ -261,16 +261,16 @@ impl Dentry {
     }
 
     /// Gives it another name and parent. Under `state`, between `seq` odd and even, and not on a chain.
-    pub(crate) fn set_key(&self, state: &mut State, key: &Key<'_>) {
+    pub(crate) fn set_name(&self, state: &mut State, qstr: &QStr<'_>) {
         // Relaxed: the sequence count orders all of these.
-        self.parent.store(key.parent, Ordering::Relaxed);
-        self.hash.store((key.hash >> 32) as u32, Ordering::Relaxed);
-        for (mine, word) in self.words.iter().zip(key.words) {
+        self.parent.store(qstr.parent, Ordering::Relaxed);
+        self.hash.store((qstr.hash >> 32) as u32, Ordering::Relaxed);
+        for (mine, word) in self.words.iter().zip(qstr.words) {
             mine.store(word, Ordering::Relaxed);
         }
-        state.tail = boxed_tail(key);
+        state.tail = boxed_tail(qstr);
         self.flags.fetch_and((1 << flag::LEN_SHIFT) - 1, Ordering::Relaxed);
-        self.flags.fetch_or((key.len() as u32) << flag::LEN_SHIFT, Ordering::Relaxed);
+        self.flags.fetch_or((qstr.len() as u32) << flag::LEN_SHIFT, Ordering::Relaxed);
     }
 
     /// Clears and sets flags, and keeps the counters exact (invariant 2). Under `state`.
@@ -312,8 +312,8 @@ impl Dentry {
 }
 
 impl State {
-    fn is_tail(&self, key: &Key<'_>) -> bool {
-        self.tail.as_ref().map_or(&[][..], |tail| tail) == key.tail()
+    fn is_tail(&self, qstr: &QStr<'_>) -> bool {
+        self.tail.as_ref().map_or(&[][..], |tail| tail) == qstr.tail()
     }
 }
 
@@ -329,7 +329,7 @@ impl Dir {
     }
 }
 
-fn boxed_tail(key: &Key<'_>) -> Option<Box<Box<[u8]>>> {
-    let tail = key.tail();
+fn boxed_tail(qstr: &QStr<'_>) -> Option<Box<Box<[u8]>>> {
+    let tail = qstr.tail();
     (!tail.is_empty()).then(|| Box::new(tail.into()))
 }

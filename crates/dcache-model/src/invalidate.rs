@@ -50,7 +50,7 @@ impl Mount {
             place => place?,
         };
         let _alone = dir.dentry.make_dir().changes.write();
-        let Some(dentry) = self.core.d_lookup(&self.core.key(&dir.dentry, name)) else { return Ok(false) };
+        let Some(dentry) = self.core.d_lookup(&self.core.qstr(&dir.dentry, name)) else { return Ok(false) };
         self.core.shrink_tree(&self.sb, &dentry);
         self.core.unhash(&dentry);
         self.core.put(&self.sb, &dentry);

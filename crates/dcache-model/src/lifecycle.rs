@@ -21,7 +21,7 @@ use crate::error::ErrorKind;
 use crate::flag;
 use crate::inode::Inode;
 use crate::kind::type_of;
-use crate::qstr::Key;
+use crate::qstr::QStr;
 use crate::stats::Delta;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::sync::atomic::{fence, Ordering};
@@ -35,7 +35,7 @@ impl Core {
         &self,
         sb: &SuperBlock,
         parent: &Arc<Dentry>,
-        key: &Key<'_>,
+        qstr: &QStr<'_>,
         memcg: &Memcg,
         flags: u32,
     ) -> Arc<Dentry> {
@@ -43,7 +43,7 @@ impl Core {
         let entered = parent.count.get();
         debug_assert!(entered, "a directory in use is not dead");
         let dentry =
-            Arc::new(Dentry::new(key, Some(Arc::clone(parent)), sb.id, memcg.clone(), self.topology.current(), flags));
+            Arc::new(Dentry::new(qstr, Some(Arc::clone(parent)), sb.id, memcg.clone(), self.topology.current(), flags));
         let place = parent.make_dir().children.lock().insert(Arc::clone(&dentry));
         // Relaxed: read under the same lock by who found the dentry.
         dentry.place.store(place, Ordering::Relaxed);

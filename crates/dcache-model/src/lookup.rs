@@ -29,8 +29,8 @@ use crate::error::{Error, ErrorKind};
 use crate::flag;
 use crate::kind::{kind_of, Kind};
 use crate::mount::{DirEntry, Entry, Mount, Stat};
-use crate::path::{check, is_end, step, Step};
-use crate::qstr::{Key, Name};
+use crate::path::{check_path, is_end, next_component, Component};
+use crate::qstr::{Name, QStr};
 use lowwater_lru_core::chains::{Found, Reader};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::Memcg;
@@ -110,7 +110,7 @@ impl Mount {
     /// What a path stands for.
     #[inline]
     pub(crate) fn resolve(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
-        check(path)?;
+        check_path(path)?;
         let take = |found: &Found<'_, Dentry>, _| found.count.get().then(|| self.entry(found.to_arc()));
         match self.walk_fast(path, take)? {
             Fast::Found(entry) => Ok(Some(entry)),
@@ -122,7 +122,7 @@ impl Mount {
     /// A copy of what a path stands for.
     #[inline]
     pub(crate) fn resolve_stat(&self, path: &[u8], group: &Memcg) -> Result<Option<Stat>, ErrorKind> {
-        check(path)?;
+        check_path(path)?;
         let copy = |found: &Found<'_, Dentry>, kind| {
             found.touch();
             Some(Stat { kind, inode: found.number() })
@@ -147,8 +147,8 @@ impl Mount {
         let core = &*self.core;
         let root = self.sb.root();
         let mut rest = path;
-        let mut name = match step(rest)? {
-            Some((Step::Down(name), behind)) => {
+        let mut name = match next_component(rest)? {
+            Some((Component::Normal(name), behind)) => {
                 rest = behind;
                 name
             }
@@ -158,9 +158,9 @@ impl Mount {
         let mut dir: &Dentry = root;
         let mut dir_seq = root.seq.begin();
         loop {
-            let key = core.key(dir, name);
+            let qstr = core.qstr(dir, name);
             let mut seq = 0;
-            let found = core.chains.find(key.hash, &reader, |child| child.matches(&key).map(|s| seq = s).is_some());
+            let found = core.chains.find(qstr.hash, &reader, |child| child.matches(&qstr).map(|s| seq = s).is_some());
             let Some(found) = found else { return Ok(Fast::Again) };
             // The parent is checked after the child's sequence began, so both held at one time.
             if dir.seq.retry(dir_seq) {
@@ -168,7 +168,7 @@ impl Mount {
             }
             let flags = found.flags();
             let kind = kind_of(flags);
-            let next = step(rest)?;
+            let next = next_component(rest)?;
             let Some(kind) = kind else {
                 if found.seq.retry(seq) {
                     return Ok(Fast::Again);
@@ -185,7 +185,7 @@ impl Mount {
                     // An entry that is dropped takes its count back.
                     return Ok(taken.filter(|_| !found.seq.retry(seq)).map_or(Fast::Again, Fast::Found));
                 }
-                Some((Step::Down(next), behind)) if kind == Kind::Directory => {
+                Some((Component::Normal(next), behind)) if kind == Kind::Directory => {
                     (dir, dir_seq, name, rest) = (found.get(), seq, next, behind);
                 }
                 Some(_) => return Ok(Fast::Again),
@@ -208,11 +208,11 @@ impl Mount {
         root.count.get();
         let mut here = self.entry(Arc::clone(root));
         let mut rest = path;
-        while let Some((part, behind)) = step(rest)? {
+        while let Some((part, behind)) = next_component(rest)? {
             here.dentry.directory()?;
             let next = match part {
-                Step::Up => self.core.parent(&here.dentry)?,
-                Step::Down(name) => self.lookup_one(&here.dentry, name, group)?,
+                Component::ParentDir => self.core.parent(&here.dentry)?,
+                Component::Normal(name) => self.lookup_one(&here.dentry, name, group)?,
             };
             match self.positive(next) {
                 Some(entry) => here = entry,
@@ -241,12 +241,12 @@ impl Mount {
         name: Name<'_>,
         group: &Memcg,
     ) -> Result<Arc<Dentry>, ErrorKind> {
-        let key = self.core.key(dir, name);
-        if let Some(dentry) = self.core.d_lookup(&key) {
+        let qstr = self.core.qstr(dir, name);
+        if let Some(dentry) = self.core.d_lookup(&qstr) {
             return Ok(dentry);
         }
         let _shared = dir.make_dir().changes.read();
-        self.lookup_shared(dir, &key, group)
+        self.lookup_shared(dir, &qstr, group)
     }
 
     /// As [`lookup_one`](Self::lookup_one), for who holds the directory's `changes`, shared or alone.
@@ -254,7 +254,7 @@ impl Mount {
     pub(crate) fn lookup_shared(
         &self,
         dir: &Arc<Dentry>,
-        key: &Key<'_>,
+        qstr: &QStr<'_>,
         group: &Memcg,
     ) -> Result<Arc<Dentry>, ErrorKind> {
         if dir.has(flag::REMOVED) {
@@ -262,11 +262,11 @@ impl Mount {
         }
         let part = dir.make_dir();
         // Before the lock: it may have to kill others.
-        let room = self.core.room(&self.sb, group, key.len());
+        let room = self.core.room(&self.sb, group, qstr.len());
         let asked = {
             let mut in_lookup = part.in_lookup.lock();
             loop {
-                let same = |other: &&Arc<Dentry>| other.is_asked_for(key);
+                let same = |other: &&Arc<Dentry>| other.is_asked_for(qstr);
                 if let Some(theirs) = in_lookup.asked.iter().find(same).cloned() {
                     in_lookup.waiters += 1;
                     while in_lookup.asked.iter().any(|other| Arc::ptr_eq(other, &theirs)) {
@@ -277,10 +277,10 @@ impl Mount {
                         return Ok(theirs);
                     }
                     // The backend failed, or it is gone again: ask for ourselves.
-                } else if let Some(dentry) = self.core.d_lookup(key) {
+                } else if let Some(dentry) = self.core.d_lookup(qstr) {
                     return Ok(dentry);
                 } else {
-                    let dentry = self.core.alloc(&self.sb, dir, key, group, flag::IN_LOOKUP | room.take());
+                    let dentry = self.core.alloc(&self.sb, dir, qstr, group, flag::IN_LOOKUP | room.take());
                     in_lookup.asked.push(Arc::clone(&dentry));
                     break dentry;
                 }
@@ -288,7 +288,7 @@ impl Mount {
         };
         let answer = Answer { mount: self, part, dentry: asked };
         self.core.counters.asked_backend(answer.dentry.addr());
-        let node = self.sb.backend.lookup(dir.directory()?, key.name)?;
+        let node = self.sb.backend.lookup(dir.directory()?, qstr.name)?;
         let dentry = &answer.dentry;
         if let Some(node) = node {
             let inode = self.sb.inodes.get(node.inode, node.kind, group, dentry.node);
@@ -319,8 +319,8 @@ impl Entry<'_> {
 
 impl Dentry {
     /// Is it this name that is being asked for? It is not hashed yet, so the flag for that says nothing.
-    fn is_asked_for(&self, key: &Key<'_>) -> bool {
-        self.hash() == key.hash >> 32 << 32 && *self.name() == *key.name.bytes()
+    fn is_asked_for(&self, qstr: &QStr<'_>) -> bool {
+        self.hash() == qstr.hash >> 32 << 32 && *self.name() == *qstr.name.bytes()
     }
 }
 

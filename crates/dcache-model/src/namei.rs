@@ -10,7 +10,7 @@ use crate::flag;
 use crate::kind::Kind;
 use crate::mount::{Entry, Mount};
 use crate::path::split_last;
-use crate::qstr::{Key, Name};
+use crate::qstr::{Name, QStr};
 use lowwater_lru_core::sync::atomic::Ordering;
 use lowwater_lru_core::sync::Arc;
 use std::io;
@@ -120,7 +120,7 @@ impl Mount {
             return Err(ErrorKind::NotFound);
         }
         let number = dir.directory()?;
-        let Some(dentry) = self.core.d_lookup(&self.core.key(dir, name)) else { return Ok((number, None)) };
+        let Some(dentry) = self.core.d_lookup(&self.core.qstr(dir, name)) else { return Ok((number, None)) };
         let entry = self.entry(dentry);
         if !entry.dentry.is_negative() {
             return Err(ErrorKind::AlreadyExists);
@@ -141,9 +141,9 @@ impl Mount {
                 entry
             }
             None => {
-                let (group, key) = (&self.sb.group, self.core.key(dir, name));
-                let room = self.core.room(&self.sb, group, key.len());
-                let dentry = self.core.alloc(&self.sb, dir, &key, group, room.take());
+                let (group, qstr) = (&self.sb.group, self.core.qstr(dir, name));
+                let room = self.core.room(&self.sb, group, qstr.len());
+                let dentry = self.core.alloc(&self.sb, dir, &qstr, group, room.take());
                 self.core.instantiate(&self.sb, &dentry, inode);
                 self.core.hash(&dentry);
                 self.entry(dentry)
@@ -153,7 +153,7 @@ impl Mount {
 
     /// The entry of a name that exists. The directory's `changes` are held.
     fn existing(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<Entry<'_>, ErrorKind> {
-        let dentry = self.lookup_shared(dir, &self.core.key(dir, name), &self.sb.group)?;
+        let dentry = self.lookup_shared(dir, &self.core.qstr(dir, name), &self.sb.group)?;
         self.positive(dentry).ok_or(ErrorKind::NotFound)
     }
 
@@ -215,7 +215,7 @@ impl Mount {
         if old.kind() == Kind::Directory && core.is_below(&old.dentry, to.0) {
             return Err(ErrorKind::Loop);
         }
-        let target = self.lookup_shared(to.0, &core.key(to.0, to.1), &self.sb.group)?;
+        let target = self.lookup_shared(to.0, &core.qstr(to.0, to.1), &self.sb.group)?;
         let target = self.entry(target);
         if Arc::ptr_eq(&old.dentry, &target.dentry) {
             return Ok(());
@@ -242,7 +242,7 @@ impl Mount {
         if there.is_some() {
             core.gone(&self.sb, &target.dentry, directory);
         }
-        core.d_move(&self.sb, &old.dentry, to.0, &core.key(to.0, to.1), &target.dentry);
+        core.d_move(&self.sb, &old.dentry, to.0, &core.qstr(to.0, to.1), &target.dentry);
         Ok(())
     }
 }
@@ -306,7 +306,7 @@ impl Core {
         sb: &crate::superblock::SuperBlock,
         dentry: &Arc<Dentry>,
         to: &Arc<Dentry>,
-        key: &Key<'_>,
+        qstr: &QStr<'_>,
         target: &Arc<Dentry>,
     ) {
         let entered = to.count.get();
@@ -322,7 +322,7 @@ impl Core {
                     target.change(&mut other, 0, flag::UNHASHED, &self.counters);
                 }
                 dentry.seq.write(|| {
-                    dentry.set_key(&mut state, key);
+                    dentry.set_name(&mut state, qstr);
                     let from = state.parent.replace(Arc::clone(to));
                     self.move_place(dentry, &mut state, from.as_deref(), to.make_dir());
                     from

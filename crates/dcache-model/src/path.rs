@@ -1,4 +1,4 @@
-//! Paths: bytes, cut at slashes.
+//! Paths: byte strings, split into components at slashes.
 
 use crate::error::ErrorKind;
 use crate::qstr::{Name, NAME_MAX};
@@ -6,16 +6,17 @@ use crate::qstr::{Name, NAME_MAX};
 /// Bytes that a path may have.
 pub const PATH_MAX: usize = 4096;
 
-/// One step of a path.
+/// A component of a path that is not `.`.
+#[doc(alias = "link_path_walk")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step<'a> {
-    Down(Name<'a>),
-    Up,
+pub(crate) enum Component<'a> {
+    Normal(Name<'a>),
+    ParentDir,
 }
 
 /// Checks a path as a whole. Empty parts and `.` are allowed in it, and mean nothing.
 #[inline]
-pub(crate) fn check(path: &[u8]) -> Result<(), ErrorKind> {
+pub(crate) fn check_path(path: &[u8]) -> Result<(), ErrorKind> {
     if path.is_empty() {
         return Err(ErrorKind::InvalidName);
     }
@@ -25,9 +26,9 @@ pub(crate) fn check(path: &[u8]) -> Result<(), ErrorKind> {
     Ok(())
 }
 
-/// The next step, and the rest of the path; `None` at its end.
+/// Splits off the next component: returns it and the rest of the path, `None` at the end of the path.
 #[inline]
-pub(crate) fn step(mut path: &[u8]) -> Result<Option<(Step<'_>, &[u8])>, ErrorKind> {
+pub(crate) fn next_component(mut path: &[u8]) -> Result<Option<(Component<'_>, &[u8])>, ErrorKind> {
     loop {
         while let [b'/', rest @ ..] = path {
             path = rest;
@@ -45,22 +46,23 @@ pub(crate) fn step(mut path: &[u8]) -> Result<Option<(Step<'_>, &[u8])>, ErrorKi
         let (part, rest) = path.split_at(end);
         match part {
             b"." => path = rest,
-            b".." => return Ok(Some((Step::Up, rest))),
+            b".." => return Ok(Some((Component::ParentDir, rest))),
             _ if part.len() > NAME_MAX => return Err(ErrorKind::NameTooLong),
-            _ => return Ok(Some((Step::Down(Name::checked(part)), rest))),
+            _ => return Ok(Some((Component::Normal(Name::checked(part)), rest))),
         }
     }
 }
 
-/// Are only slashes left?
+/// Returns whether only slashes are left.
 #[inline]
 pub(crate) fn is_end(rest: &[u8]) -> bool {
     rest.iter().all(|&b| b == b'/')
 }
 
-/// Cuts the last name off: the path of its directory, and the name.
+/// Splits off the last name: returns the path of its directory, and the name.
+#[doc(alias = "filename_parentat")]
 pub(crate) fn split_last(path: &[u8]) -> Result<(&[u8], Name<'_>), ErrorKind> {
-    check(path)?;
+    check_path(path)?;
     let end = path.len() - path.iter().rev().take_while(|&&b| b == b'/').count();
     let path = &path[..end];
     let start = path.iter().rposition(|&b| b == b'/').map_or(0, |at| at + 1);
@@ -72,10 +74,10 @@ pub(crate) fn split_last(path: &[u8]) -> Result<(&[u8], Name<'_>), ErrorKind> {
 mod tests {
     use super::*;
 
-    fn parts(path: &[u8]) -> Result<Vec<Step<'_>>, ErrorKind> {
-        check(path)?;
+    fn parts(path: &[u8]) -> Result<Vec<Component<'_>>, ErrorKind> {
+        check_path(path)?;
         let (mut all, mut rest) = (Vec::new(), path);
-        while let Some((part, behind)) = step(rest)? {
+        while let Some((part, behind)) = next_component(rest)? {
             all.push(part);
             rest = behind;
         }
@@ -84,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_path_is_cut_at_slashes() {
-        let name = |s: &'static str| Step::Down(Name::new(s.as_bytes()).unwrap());
-        assert_eq!(parts(b"//a/./b/../c/").unwrap(), [name("a"), name("b"), Step::Up, name("c")]);
+        let name = |s: &'static str| Component::Normal(Name::new(s.as_bytes()).unwrap());
+        assert_eq!(parts(b"//a/./b/../c/").unwrap(), [name("a"), name("b"), Component::ParentDir, name("c")]);
         assert_eq!(parts(b"/").unwrap(), []);
     }
 

@@ -1,4 +1,4 @@
-//! Names: which bytes are one, its hash below a directory, and the form in which a lookup compares it.
+//! Names and hashed names: the bytes of a name, its hash below a directory, and the words in which a lookup compares it.
 //!
 //! A name's first 32 bytes are kept in four words, padded with zeros, in the dentry itself; a name of up to 32 bytes is compared with four
 //! loads. The words are atomics there, so that a lookup may read them while a rename writes, and throw away what it read.
@@ -17,7 +17,6 @@ pub(crate) const INLINE_MAX: usize = WORDS * 8;
 
 /// A name: 1 to 255 bytes without `/` and without a byte 0, not `.` or `..`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[doc(alias = "qstr")]
 pub struct Name<'a>(&'a [u8]);
 
 impl<'a> Name<'a> {
@@ -54,9 +53,10 @@ impl fmt::Debug for Name<'_> {
     }
 }
 
-/// A name below a directory, ready to be compared.
+/// A hashed name below a directory, as a lookup compares it.
+#[doc(alias = "struct qstr")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Key<'a> {
+pub(crate) struct QStr<'a> {
     pub(crate) name: Name<'a>,
     pub(crate) words: [u64; WORDS],
     /// Which directory: its address, which is its own while it has children.
@@ -64,14 +64,14 @@ pub(crate) struct Key<'a> {
     pub(crate) hash: u64,
 }
 
-impl<'a> Key<'a> {
-    /// The key of `name` below the directory at `parent`. `secret` is the cache's own, so that nobody outside can aim at a bucket.
+impl<'a> QStr<'a> {
+    /// Hashes `name` below the directory at `parent`. `secret` is random and belongs to one cache, so that a caller cannot choose a bucket.
     #[inline]
     #[doc(alias = "full_name_hash")]
     pub(crate) fn new(secret: u64, parent: usize, name: Name<'a>) -> Self {
         let bytes = name.0;
         let mut words = [0; WORDS];
-        let mut hash = fold(parent as u64 ^ secret, bytes.len() as u64 ^ ODD);
+        let mut hash = folded_multiply(parent as u64 ^ secret, bytes.len() as u64 ^ GOLDEN_RATIO);
         let (head, tail) = bytes.split_at(bytes.len().min(INLINE_MAX));
         let mut chunks = head.chunks_exact(8);
         let mut at = 0;
@@ -79,18 +79,18 @@ impl<'a> Key<'a> {
             // A chunk of `chunks_exact(8)` has 8 bytes.
             let word = u64::from_le_bytes(chunk.try_into().unwrap_or_default());
             words[at] = word;
-            hash = fold(hash ^ word, secret | 1);
+            hash = folded_multiply(hash ^ word, secret | 1);
             at += 1;
         }
         if !chunks.remainder().is_empty() {
             let word = load_short(chunks.remainder());
             words[at] = word;
-            hash = fold(hash ^ word, secret | 1);
+            hash = folded_multiply(hash ^ word, secret | 1);
         }
         for chunk in tail.chunks(8) {
-            hash = fold(hash ^ load_short(chunk), secret | 1);
+            hash = folded_multiply(hash ^ load_short(chunk), secret | 1);
         }
-        Self { name, words, parent, hash: fold(hash, ODD) }
+        Self { name, words, parent, hash: folded_multiply(hash, GOLDEN_RATIO) }
     }
 
     #[inline]
@@ -104,12 +104,12 @@ impl<'a> Key<'a> {
     }
 }
 
-/// The bits of the golden ratio: odd, and without a pattern.
-const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// 2^64 divided by the golden ratio, as an odd number.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Both halves of a product: every bit of the one depends on every bit of the other.
+/// Multiplies to 128 bits and returns the exclusive or of both halves, so that every bit of the result depends on every bit of `a` and `b`.
 #[inline]
-fn fold(a: u64, b: u64) -> u64 {
+fn folded_multiply(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     (product as u64) ^ ((product >> 64) as u64)
 }
@@ -155,16 +155,16 @@ mod tests {
         #[test]
         fn words_and_tail_are_the_name(bytes in prop::collection::vec(1..=255_u8, 1..=255)) {
             prop_assume!(Name::new(&bytes).is_ok());
-            let key = Key::new(1, 2, Name::new(&bytes).unwrap());
-            prop_assert_eq!(&*unpack(key.words, key.len(), key.tail()), &bytes[..]);
+            let qstr = QStr::new(1, 2, Name::new(&bytes).unwrap());
+            prop_assert_eq!(&*unpack(qstr.words, qstr.len(), qstr.tail()), &bytes[..]);
         }
 
         #[test]
         fn one_byte_changes_the_bucket_bits(mut bytes in prop::collection::vec(b'a'..=b'z', 1..=64), at in 0..64_usize) {
-            let before = Key::new(77, 4096, Name::new(&bytes).unwrap()).hash;
+            let before = QStr::new(77, 4096, Name::new(&bytes).unwrap()).hash;
             let at = at % bytes.len();
             bytes[at] = bytes[at].wrapping_sub(1).max(b'A');
-            prop_assert_ne!(before >> 32, Key::new(77, 4096, Name::new(&bytes).unwrap()).hash >> 32);
+            prop_assert_ne!(before >> 32, QStr::new(77, 4096, Name::new(&bytes).unwrap()).hash >> 32);
         }
     }
 }

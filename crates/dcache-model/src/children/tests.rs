@@ -2,15 +2,15 @@
 
 use super::*;
 use crate::dentry::Dentry;
-use crate::qstr::{Key, Name};
+use crate::qstr::{Name, QStr};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::{MemcgTree, NodeId};
 
 /// Some children. What they are called and stand for does not matter here.
 fn dentries(n: usize) -> Vec<Arc<Dentry>> {
     let tree = MemcgTree::new(1);
-    let key = Key::new(1, 64, Name::checked(b"child"));
-    (0..n).map(|_| Arc::new(Dentry::new(&key, None, 0, tree.root().clone(), NodeId::ZERO, 0))).collect()
+    let qstr = QStr::new(1, 64, Name::checked(b"child"));
+    (0..n).map(|_| Arc::new(Dentry::new(&qstr, None, 0, tree.root().clone(), NodeId::ZERO, 0))).collect()
 }
 
 #[test]

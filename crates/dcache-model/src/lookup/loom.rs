@@ -4,15 +4,15 @@ use crate::dentry::Dentry;
 use crate::flag;
 use crate::inode::Inodes;
 use crate::kind::{kind_of, Kind};
-use crate::qstr::{Key, Name};
+use crate::qstr::{Name, QStr};
 use crate::stats::Counters;
 use lowwater_lru_core::chains::{Chains, Reader};
 use lowwater_lru_core::sync::{thread, with_mutant, Arc};
 use lowwater_lru_core::{ListLru, MemcgTree, NodeId};
 
-fn key(name: &[u8]) -> Key<'_> {
+fn qstr(name: &[u8]) -> QStr<'_> {
     // One hash for both names: the chain is not what is looked at here.
-    Key { hash: 1 << 40, ..Key::new(1, 64, Name::checked(name)) }
+    QStr { hash: 1 << 40, ..QStr::new(1, 64, Name::checked(name)) }
 }
 
 fn check() {
@@ -23,7 +23,7 @@ fn check() {
         let chains = Arc::new(Chains::<Dentry>::new(1));
         let counters = Arc::new(Counters::new());
         let inode = Inodes::new(ListLru::new()).get(7, Kind::File, tree.root(), NodeId::ZERO);
-        let dentry = Arc::new(Dentry::new(&key(b"a"), None, 0, tree.root().clone(), NodeId::ZERO, 0));
+        let dentry = Arc::new(Dentry::new(&qstr(b"a"), None, 0, tree.root().clone(), NodeId::ZERO, 0));
         dentry.change(&mut dentry.lock(), flag::UNHASHED, 0, &counters);
         chains.insert(dentry.hash(), dentry.clone()).ok().unwrap();
         let writer = {
@@ -34,13 +34,13 @@ fn check() {
                     dentry.set_inode(&mut state, inode);
                     dentry.change(&mut state, flag::TYPE, 1, &counters);
                 });
-                dentry.seq.write(|| dentry.set_key(&mut state, &key(b"b")));
+                dentry.seq.write(|| dentry.set_name(&mut state, &qstr(b"b")));
             })
         };
         {
             let reader = Reader::enter();
             let mut seq = 0;
-            let wanted = key(b"b");
+            let wanted = qstr(b"b");
             let found = chains.find(wanted.hash, &reader, |child| child.matches(&wanted).map(|s| seq = s).is_some());
             if let Some(found) = found {
                 let (kind, number) = (kind_of(found.flags()), found.number());

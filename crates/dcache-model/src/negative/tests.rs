@@ -13,7 +13,7 @@ use std::cell::Cell;
 
 /// The dentry of a name below the root, with one more user, and not touched by that.
 fn hold(mount: &Mount, name: &str) -> Option<Arc<Dentry>> {
-    mount.core.d_lookup(&mount.core.key(mount.sb.root(), Name::checked(name.as_bytes())))
+    mount.core.d_lookup(&mount.core.qstr(mount.sb.root(), Name::checked(name.as_bytes())))
 }
 
 fn is_cached(mount: &Mount, name: &str) -> bool {

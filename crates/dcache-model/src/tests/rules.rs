@@ -61,7 +61,7 @@ fn d19_only_an_unused_listed_negative_is_trimmed() {
     let stage = Stage::new(16, Unbounded);
     let (core, sb) = (&stage.mount.core, &stage.mount.sb);
     let cached = |name: &'static [u8]| {
-        let dentry = core.d_lookup(&core.key(sb.root(), crate::Name::new(name).unwrap())).unwrap();
+        let dentry = core.d_lookup(&core.qstr(sb.root(), crate::Name::new(name).unwrap())).unwrap();
         dentry.count.put();
         dentry
     };
@@ -267,8 +267,8 @@ fn an_unmount_frees_every_name_and_inode() {
 fn d8_flags_say_which_list() {
     let stage = Stage::new(16, Unbounded);
     stage.missing(b"/a");
-    let key = stage.mount.core.key(stage.mount.sb.root(), crate::Name::new(b"a").unwrap());
-    let dentry = stage.mount.core.d_lookup(&key).unwrap();
+    let qstr = stage.mount.core.qstr(stage.mount.sb.root(), crate::Name::new(b"a").unwrap());
+    let dentry = stage.mount.core.d_lookup(&qstr).unwrap();
     assert!(dentry.has(flag::LRU_LIST) && !dentry.has(flag::SHRINK_LIST));
     stage.mount.core.put(&stage.mount.sb, &dentry);
     stage.assert_valid();

@@ -158,7 +158,7 @@ fn d5_with_the_renames_kept_out_a_name_is_at_one_place_exactly() {
             while !done.load(Relaxed) {
                 let begun = core.renames.begin();
                 let found = dirs.each_ref().map(|dir| {
-                    let dentry = core.d_lookup(&core.key(&dir.dentry, Name::new(b"x").unwrap()));
+                    let dentry = core.d_lookup(&core.qstr(&dir.dentry, Name::new(b"x").unwrap()));
                     dentry.is_some_and(|dentry| stage.mount.positive(dentry).is_some())
                 });
                 if !core.renames.retry(begun) {
