@@ -37,7 +37,7 @@ impl Core {
             true if self.charge(sb, memcg, bytes) => flag::CHARGED,
             true => {
                 self.counters.refused(std::ptr::from_ref(sb).addr());
-                flag::DONT_KEEP
+                flag::DONTCACHE
             }
         };
         Room { memcg, bytes, flags }
@@ -55,7 +55,7 @@ impl Core {
         if !self.charge(sb, &dentry.memcg, after - before) {
             self.counters.refused(dentry.addr());
             dentry.memcg.uncharge(Bytes::new(before));
-            dentry.change(&mut dentry.lock(), flag::CHARGED, flag::DONT_KEEP, &self.counters);
+            dentry.update_flags(&mut dentry.lock(), flag::CHARGED, flag::DONTCACHE, &self.counters);
         }
     }
 

@@ -50,7 +50,7 @@ impl Mount {
             while let Some((at, child)) = children.next(place, Which::All) {
                 assert!(child.has(flag::UNHASHED) || names.insert(child.name()), "a name is hashed once (D2)");
                 positives += usize::from(!child.is_negative());
-                kept += usize::from(child.has(flag::KEPT));
+                kept += usize::from(child.has(flag::PROTECTED));
                 left.push(Arc::clone(child));
                 place = at + 1;
             }

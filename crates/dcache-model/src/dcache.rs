@@ -109,7 +109,7 @@ impl Dcache {
             let name = Name::checked(b"root");
             let qstr = QStr::new(core.secret, 0, name);
             let root = Arc::new(Dentry::new(&qstr, None, id, group.clone(), core.topology.current(), 0));
-            core.counters.born(root.addr());
+            core.counters.dentry_allocated(root.addr());
             let inode = sb.inodes.get(node.inode, Kind::Directory, group, root.node);
             core.instantiate(&sb, &root, inode);
             debug_assert_eq!(root.flags() & 3, type_of(Kind::Directory), "a root is a directory");

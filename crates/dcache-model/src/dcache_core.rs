@@ -89,9 +89,9 @@ impl Core {
             if found.hash() != qstr.hash >> 32 << 32 {
                 return None;
             }
-            let state = found.lock();
+            let locked = found.lock();
             // A dying one is not there any more: whoever needs the name makes a new one.
-            (found.is_same_name_locked(&state, qstr) && found.count.get()).then(|| found.to_arc())
+            (found.is_same_name_locked(&locked, qstr) && found.count.get()).then(|| found.to_arc())
         })
     }
 }

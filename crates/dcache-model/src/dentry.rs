@@ -6,21 +6,21 @@
 //! |---|---|---|
 //! | `lru` | the list's lock | |
 //! | `link` | the bucket's lock | by lookups, inside a `Reader` |
-//! | `words`, `len`, `hash`, `parent`, `number`, the type in `flags` | `state`, between `seq` odd and even | by lookups, checked with `seq` |
-//! | `flags`, the rest | `state`, but for `REFERENCED`, which anyone sets | by anyone |
+//! | `words`, `len`, `hash`, `parent`, `number`, the type in `flags` | `d_lock`, between `seq` odd and even | by lookups, checked with `seq` |
+//! | `flags`, the rest | `d_lock`, but for `REFERENCED`, which anyone sets | by anyone |
 //! | `count` | anyone | by anyone |
-//! | `place` | the parent's children lock | under it |
+//! | `child_index` | the parent's children lock | under it |
 //! | `dir` | once | by anyone |
 //!
-//! Lock order: renames, a directory's `changes` (ancestors first), `state` (by address when two), the parent's `children`, a
-//! bucket's, a list's. A walk of a list holds that list's lock, so it only *tries* `state`.
+//! Lock order: renames, a directory's `rwsem` (ancestors first), `d_lock` (by address when two), the parent's `children`, a
+//! bucket's, a list's. A walk of a list holds that list's lock, so it only *tries* `d_lock`.
 //!
 //! # Invariants
 //!
-//! 1. `LRU_LIST` is set exactly while the dentry is on a list or on somebody's private list; then `SHRINK_LIST` is set, too (D8).
+//! 1. `LRU_LIST` is set exactly while the dentry is on a list or on the private list of a reclaimer; then `SHRINK_LIST` is set, too (D8).
 //! 2. The counters say how many dentries have `LRU_LIST`, and how many negatives have it without `SHRINK_LIST` (D9).
 //! 3. A child is one of its parent's users (D12).
-//! 4. Not in use, not dead, hashed: then it is on a list, or its last user is just putting it there, or, with `DONT_KEEP`, killing it.
+//! 4. Not in use, not dead, hashed: then it is on a list, or its last user is just putting it there, or, with `DONTCACHE`, killing it.
 //! 5. `CHARGED` is set exactly while its bytes, for the name that it has, are charged to its group; a rename changes both.
 
 use crate::children::Children;
@@ -31,14 +31,14 @@ use crate::kind::{kind_of, Kind};
 use crate::lockref::LockRef;
 use crate::qstr::{unpack, Name, QStr, INLINE_MAX, WORDS};
 use crate::seqcount::SeqCount;
-use crate::stats::{Counters, Delta};
+use crate::stats::{CounterDelta, Counters};
 use lowwater_lru_core::chains::Link;
 use lowwater_lru_core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use lowwater_lru_core::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use lowwater_lru_core::{chained, linked, Links, Memcg, NodeId};
 use once_cell::race::OnceBox;
 
-/// See the module.
+/// A dentry; the module says which lock protects each field.
 #[doc(alias = "struct dentry")]
 pub(crate) struct Dentry {
     link: Link<Dentry>,
@@ -50,12 +50,13 @@ pub(crate) struct Dentry {
     number: AtomicU64,
     flags: AtomicU32,
     pub(crate) count: LockRef,
-    /// Where the parent keeps it.
-    pub(crate) place: AtomicU32,
+    /// The index among the children of the parent.
+    #[doc(alias = "d_sib")]
+    pub(crate) child_index: AtomicU32,
     pub(crate) sb: u16,
     pub(crate) node: NodeId,
     dir: OnceBox<Dir>,
-    state: Mutex<State>,
+    d_lock: Mutex<LockedFields>,
     lru: Links,
     pub(crate) memcg: Memcg,
 }
@@ -63,35 +64,36 @@ pub(crate) struct Dentry {
 linked!(impl[] for Dentry { lru, handle: Arc<Dentry> });
 chained!(impl[] for Dentry { link });
 
-/// What is under a dentry's lock.
-pub(crate) struct State {
+/// The fields of a dentry that `d_lock` protects.
+#[doc(alias = "d_lock")]
+pub(crate) struct LockedFields {
     pub(crate) parent: Option<Arc<Dentry>>,
     pub(crate) inode: Option<Arc<Inode>>,
     /// The bytes of a long name behind the first 32. Boxed twice: few names are long, and this is 8 bytes.
     tail: Option<Box<Box<[u8]>>>,
 }
 
-/// A dentry's lock, held.
-pub(crate) type Locked<'a> = MutexGuard<'a, State>;
+/// The guard of a held `d_lock`.
+pub(crate) type DentryGuard<'a> = MutexGuard<'a, LockedFields>;
 
-/// The directory's part: made when a dentry becomes one.
+/// The fields that only a directory has, allocated when a dentry becomes one.
 pub(crate) struct Dir {
-    /// Held by who changes names here, shared by who asks the backend for one.
+    /// Held exclusively by changes of names in the directory, shared by lookups that ask the backend.
     #[doc(alias = "i_rwsem")]
-    pub(crate) changes: RwLock<()>,
+    pub(crate) rwsem: RwLock<()>,
     pub(crate) children: Mutex<Children<Arc<Dentry>>>,
-    /// A child went: for who waits until all have.
-    pub(crate) gone: Condvar,
+    /// Notified when a child was removed.
+    pub(crate) child_removed: Condvar,
     pub(crate) in_lookup: Mutex<InLookup>,
-    /// A lookup ended.
-    pub(crate) answered: Condvar,
+    /// Notified when a lookup has ended.
+    pub(crate) lookup_done: Condvar,
 }
 
-/// Names whose backend is being asked. As many as there are threads in it, at most.
+/// The names for which threads ask the backend: at most one a thread.
 #[derive(Default)]
 #[doc(alias = "in_lookup_hashtable")]
 pub(crate) struct InLookup {
-    pub(crate) asked: Vec<Arc<Dentry>>,
+    pub(crate) dentries: Vec<Arc<Dentry>>,
     pub(crate) waiters: usize,
 }
 
@@ -119,11 +121,11 @@ impl Dentry {
             number: AtomicU64::new(0),
             flags: AtomicU32::new(flags | flag::UNHASHED | (qstr.len() as u32) << flag::LEN_SHIFT),
             count: LockRef::new(1),
-            place: AtomicU32::new(0),
+            child_index: AtomicU32::new(0),
             sb,
             node,
             dir: OnceBox::new(),
-            state: Mutex::new(State { parent, inode: None, tail: boxed_tail(qstr) }),
+            d_lock: Mutex::new(LockedFields { parent, inode: None, tail: boxed_tail(qstr) }),
             lru: Links::new(),
             memcg,
         }
@@ -137,7 +139,7 @@ impl Dentry {
 
     #[inline]
     pub(crate) fn flags(&self) -> u32 {
-        // Relaxed: checked with `seq`, read under `state`, or ordered by a fence that the reader brings.
+        // Relaxed: checked with `seq`, read under `d_lock`, or ordered by a fence that the reader brings.
         self.flags.load(Ordering::Relaxed)
     }
 
@@ -172,11 +174,12 @@ impl Dentry {
         }
     }
 
-    /// Says what it stands for. Under `state`, between `seq` odd and even.
-    pub(crate) fn set_inode(&self, state: &mut State, inode: Arc<Inode>) {
+    /// Sets the inode. The caller holds `d_lock`, and `seq` is odd.
+    #[doc(alias = "__d_set_inode_and_type")]
+    pub(crate) fn set_inode(&self, locked: &mut LockedFields, inode: Arc<Inode>) {
         // Relaxed: the sequence count orders it.
         self.number.store(inode.number, Ordering::Relaxed);
-        state.inode = Some(inode);
+        locked.inode = Some(inode);
     }
 
     /// The hash that chooses the bucket: its high half is all that is kept.
@@ -186,12 +189,12 @@ impl Dentry {
         u64::from(self.hash.load(Ordering::Relaxed)) << 32
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+    pub(crate) fn lock(&self) -> MutexGuard<'_, LockedFields> {
+        self.d_lock.lock()
     }
 
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
-        self.state.try_lock()
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, LockedFields>> {
+        self.d_lock.try_lock()
     }
 
     /// The directory's part, if it ever was one.
@@ -204,7 +207,8 @@ impl Dentry {
         self.dir.get_or_init(|| Box::new(Dir::new()))
     }
 
-    /// Is this `qstr`, as far as a reader without the lock can tell? The sequence count to check it with.
+    /// Compares with `qstr` without `d_lock`. Returns the sequence count with which the caller validates a match.
+    #[doc(alias = "dentry_cmp")]
     #[inline]
     pub(crate) fn matches(&self, qstr: &QStr<'_>) -> Option<u32> {
         // Relaxed: most candidates of a long chain end here; a rename under way makes a miss, and a miss proves nothing.
@@ -215,7 +219,8 @@ impl Dentry {
         self.is_same_name(qstr).then_some(seq)
     }
 
-    /// Compares; under `state`, or with `seq` around it.
+    /// Returns whether the dentry is hashed under this name. The caller holds `d_lock`, or validates with `seq`.
+    #[doc(alias = "d_same_name")]
     #[inline]
     pub(crate) fn is_same_name(&self, qstr: &QStr<'_>) -> bool {
         let flags = self.flags();
@@ -232,8 +237,8 @@ impl Dentry {
         self.lock().is_tail(qstr)
     }
 
-    /// As [`is_same_name`](Self::is_same_name), for who holds the lock.
-    pub(crate) fn is_same_name_locked(&self, state: &State, qstr: &QStr<'_>) -> bool {
+    /// As [`is_same_name`](Self::is_same_name), for a caller that holds `d_lock`.
+    pub(crate) fn is_same_name_locked(&self, locked: &LockedFields, qstr: &QStr<'_>) -> bool {
         let short = QStr { name: Name::checked(&qstr.name.bytes()[..qstr.len().min(INLINE_MAX)]), ..*qstr };
         if qstr.len() <= INLINE_MAX {
             return self.is_same_name(&short);
@@ -244,46 +249,52 @@ impl Dentry {
             && (flags >> flag::LEN_SHIFT) as usize == qstr.len()
             && self.words.iter().zip(qstr.words).all(|(mine, word)| mine.load(Ordering::Relaxed) == word)
             && flags & flag::UNHASHED == 0
-            && state.is_tail(qstr)
+            && locked.is_tail(qstr)
     }
 
-    /// The name. Takes the lock.
+    /// Returns the name. Takes `d_lock`.
     pub(crate) fn name(&self) -> Box<[u8]> {
-        let state = self.lock();
-        self.name_locked(&state)
+        let locked = self.lock();
+        self.name_locked(&locked)
     }
 
-    pub(crate) fn name_locked(&self, state: &State) -> Box<[u8]> {
+    pub(crate) fn name_locked(&self, locked: &LockedFields) -> Box<[u8]> {
         // Relaxed: the lock is held.
         let words = std::array::from_fn(|n| self.words[n].load(Ordering::Relaxed));
         let len = (self.flags() >> flag::LEN_SHIFT) as usize;
-        unpack(words, len, state.tail.as_ref().map_or(&[], |tail| tail))
+        unpack(words, len, locked.tail.as_ref().map_or(&[], |tail| tail))
     }
 
-    /// Gives it another name and parent. Under `state`, between `seq` odd and even, and not on a chain.
-    pub(crate) fn set_name(&self, state: &mut State, qstr: &QStr<'_>) {
+    /// Replaces the name and the parent. Under `d_lock`, between `seq` odd and even, and not on a chain.
+    pub(crate) fn set_name(&self, locked: &mut LockedFields, qstr: &QStr<'_>) {
         // Relaxed: the sequence count orders all of these.
         self.parent.store(qstr.parent, Ordering::Relaxed);
         self.hash.store((qstr.hash >> 32) as u32, Ordering::Relaxed);
         for (mine, word) in self.words.iter().zip(qstr.words) {
             mine.store(word, Ordering::Relaxed);
         }
-        state.tail = boxed_tail(qstr);
+        locked.tail = boxed_tail(qstr);
         self.flags.fetch_and((1 << flag::LEN_SHIFT) - 1, Ordering::Relaxed);
         self.flags.fetch_or((qstr.len() as u32) << flag::LEN_SHIFT, Ordering::Relaxed);
     }
 
-    /// Clears and sets flags, and keeps the counters exact (invariant 2). Under `state`.
+    /// Clears and sets flags, and keeps the counters exact (invariant 2). Under `d_lock`.
     #[doc(alias = "D_FLAG_VERIFY")]
-    pub(crate) fn change(&self, state: &mut State, clear: u32, set: u32, counters: &Counters) {
-        let mut delta = Delta::default();
-        self.change_in(state, clear, set, &mut delta);
+    pub(crate) fn update_flags(&self, locked: &mut LockedFields, clear: u32, set: u32, counters: &Counters) {
+        let mut delta = CounterDelta::default();
+        self.update_flags_batched(locked, clear, set, &mut delta);
         counters.add(self.addr(), delta);
     }
 
-    /// As [`change`](Self::change), for who counts many before telling the counters.
+    /// As [`update_flags`](Self::update_flags), for many dentries whose changes are added to the counters at once.
     #[inline]
-    pub(crate) fn change_in(&self, _state: &mut State, clear: u32, set: u32, delta: &mut Delta) {
+    pub(crate) fn update_flags_batched(
+        &self,
+        _locked: &mut LockedFields,
+        clear: u32,
+        set: u32,
+        delta: &mut CounterDelta,
+    ) {
         // Relaxed: written under the lock; who reads without it checks `seq` or brings a fence. An exchange, because anyone may
         // set REFERENCED meanwhile.
         let mut before = self.flags.load(Ordering::Relaxed);
@@ -291,7 +302,7 @@ impl Dentry {
             let after = before & !clear | set;
             // Relaxed: as above.
             match self.flags.compare_exchange_weak(before, after, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => break delta.moved(before, after),
+                Ok(_) => break delta.flags_changed(before, after),
                 Err(now) => before = now,
             }
         }
@@ -301,9 +312,10 @@ impl Dentry {
         );
     }
 
-    /// Says that it was used.
+    /// Marks the dentry as used since the last walk.
+    #[doc(alias = "mark_page_accessed")]
     #[inline]
-    pub(crate) fn touch(&self) {
+    pub(crate) fn mark_referenced(&self) {
         if !self.has(flag::REFERENCED) {
             // Relaxed: a mark for the next walk.
             self.flags.fetch_or(flag::REFERENCED, Ordering::Relaxed);
@@ -311,7 +323,7 @@ impl Dentry {
     }
 }
 
-impl State {
+impl LockedFields {
     fn is_tail(&self, qstr: &QStr<'_>) -> bool {
         self.tail.as_ref().map_or(&[][..], |tail| tail) == qstr.tail()
     }
@@ -320,11 +332,11 @@ impl State {
 impl Dir {
     fn new() -> Self {
         Self {
-            changes: RwLock::new(()),
+            rwsem: RwLock::new(()),
             children: Mutex::new(Children::new()),
-            gone: Condvar::new(),
+            child_removed: Condvar::new(),
             in_lookup: Mutex::new(InLookup::default()),
-            answered: Condvar::new(),
+            lookup_done: Condvar::new(),
         }
     }
 }

@@ -2,33 +2,43 @@
 
 /// Two bits: 0 is negative.
 pub(crate) const TYPE: u32 = 3;
-/// On a list, or on somebody's private list.
+/// On a list, or on the private list of a reclaimer.
+#[doc(alias = "DCACHE_LRU_LIST")]
 pub(crate) const LRU_LIST: u32 = 1 << 2;
-/// On somebody's private list.
+/// On the private list of a reclaimer.
+#[doc(alias = "DCACHE_SHRINK_LIST")]
 pub(crate) const SHRINK_LIST: u32 = 1 << 3;
-/// Used since it was put on its list, or since a walk saw it last.
+/// Used since the dentry was added to its list, or since the last walk.
+#[doc(alias = "DCACHE_REFERENCED")]
 pub(crate) const REFERENCED: u32 = 1 << 4;
-/// Cannot be found by name.
+/// Not in the hash table.
+#[doc(alias = "d_unhashed")]
 pub(crate) const UNHASHED: u32 = 1 << 5;
 /// Dead, or about to be.
+#[doc(alias = "DCACHE_DENTRY_KILLED")]
 pub(crate) const KILLED: u32 = 1 << 6;
-/// A negative that came off probation: it was asked for again.
-pub(crate) const KEPT: u32 = 1 << 7;
-/// A negative that the policy has seen.
-pub(crate) const SETTLED: u32 = 1 << 8;
-/// The directory is watched.
+/// A negative on the protected list: it was looked up again while on probation.
+pub(crate) const PROTECTED: u32 = 1 << 7;
+/// A negative of which the policy was told.
+pub(crate) const POLICY_SEEN: u32 = 1 << 8;
+/// The parent is watched.
+#[doc(alias = "DCACHE_FSNOTIFY_PARENT_WATCHED")]
 pub(crate) const PARENT_WATCHED: u32 = 1 << 9;
-/// Its backend is being asked.
+/// A thread asks the backend for the name.
+#[doc(alias = "DCACHE_PAR_LOOKUP")]
 pub(crate) const IN_LOOKUP: u32 = 1 << 10;
-/// A directory that was removed: nothing is made in it any more.
-pub(crate) const REMOVED: u32 = 1 << 11;
-/// Two bits: at how many walks in a row one of the kept was found used, less those at which it was not.
-pub(crate) const MERIT: u32 = 3 << 12;
-pub(crate) const MERIT_ONE: u32 = 1 << 12;
+/// A directory that was removed: no name is created in it any more.
+#[doc(alias = "S_DEAD")]
+pub(crate) const DEADDIR: u32 = 1 << 11;
+/// Two bits, the usage count of a protected negative: each walk adds 1 if the negative was used since
+/// the last walk, and subtracts 1 if not.
+pub(crate) const USAGE_COUNT: u32 = 3 << 12;
+/// A usage count of 1.
+pub(crate) const USAGE_ONE: u32 = 1 << 12;
 /// Its bytes are charged to its group.
 pub(crate) const CHARGED: u32 = 1 << 14;
-/// Its group had no room for it: it goes with its last user.
+/// The memcg could not be charged for the dentry: the last put frees it.
 #[doc(alias = "DCACHE_DONTCACHE")]
-pub(crate) const DONT_KEEP: u32 = 1 << 15;
+pub(crate) const DONTCACHE: u32 = 1 << 15;
 /// The high byte is the length of the name.
 pub(crate) const LEN_SHIFT: u32 = 24;

@@ -1,6 +1,6 @@
 //! For who learns that the backend changed by itself: what is cached of it is given up, so that the next who asks is answered anew.
 //!
-//! Both calls take the directory's `changes` alone. So every question to the backend that was under way there has been answered and
+//! Both calls take the directory's `rwsem` alone. So every question to the backend that was under way there has been answered and
 //! cached before they look, and what they leave was asked for after they began.
 
 use crate::children::Which;
@@ -49,7 +49,7 @@ impl Mount {
             Err(ErrorKind::NotFound) => return Ok(false),
             place => place?,
         };
-        let _alone = dir.dentry.make_dir().changes.write();
+        let _exclusive = dir.dentry.make_dir().rwsem.write();
         let Some(dentry) = self.core.d_lookup(&self.core.qstr(&dir.dentry, name)) else { return Ok(false) };
         self.core.shrink_tree(&self.sb, &dentry);
         self.core.unhash(&dentry);
@@ -74,7 +74,7 @@ impl Mount {
         let part = dir.dentry.make_dir();
         let (mut place, mut given_up) = (0, 0);
         loop {
-            let _alone = part.changes.write();
+            let _exclusive = part.rwsem.write();
             let mut found = Vec::with_capacity(STEP);
             {
                 let children = part.children.lock();

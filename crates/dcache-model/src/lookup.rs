@@ -124,7 +124,7 @@ impl Mount {
     pub(crate) fn resolve_stat(&self, path: &[u8], group: &Memcg) -> Result<Option<Stat>, ErrorKind> {
         check_path(path)?;
         let copy = |found: &Found<'_, Dentry>, kind| {
-            found.touch();
+            found.mark_referenced();
             Some(Stat { kind, inode: found.number() })
         };
         match self.walk_fast(path, copy)? {
@@ -173,7 +173,7 @@ impl Mount {
                 if found.seq.retry(seq) {
                     return Ok(Fast::Again);
                 }
-                found.touch();
+                found.mark_referenced();
                 return Ok(Fast::Missing);
             };
             match next {
@@ -245,11 +245,11 @@ impl Mount {
         if let Some(dentry) = self.core.d_lookup(&qstr) {
             return Ok(dentry);
         }
-        let _shared = dir.make_dir().changes.read();
+        let _shared = dir.make_dir().rwsem.read();
         self.lookup_shared(dir, &qstr, group)
     }
 
-    /// As [`lookup_one`](Self::lookup_one), for who holds the directory's `changes`, shared or alone.
+    /// As [`lookup_one`](Self::lookup_one), for who holds the directory's `rwsem`, shared or alone.
     #[doc(alias = "d_alloc_parallel")]
     pub(crate) fn lookup_shared(
         &self,
@@ -257,7 +257,7 @@ impl Mount {
         qstr: &QStr<'_>,
         group: &Memcg,
     ) -> Result<Arc<Dentry>, ErrorKind> {
-        if dir.has(flag::REMOVED) {
+        if dir.has(flag::DEADDIR) {
             return Err(ErrorKind::NotFound);
         }
         let part = dir.make_dir();
@@ -267,10 +267,10 @@ impl Mount {
             let mut in_lookup = part.in_lookup.lock();
             loop {
                 let same = |other: &&Arc<Dentry>| other.is_asked_for(qstr);
-                if let Some(theirs) = in_lookup.asked.iter().find(same).cloned() {
+                if let Some(theirs) = in_lookup.dentries.iter().find(same).cloned() {
                     in_lookup.waiters += 1;
-                    while in_lookup.asked.iter().any(|other| Arc::ptr_eq(other, &theirs)) {
-                        part.answered.wait(&mut in_lookup);
+                    while in_lookup.dentries.iter().any(|other| Arc::ptr_eq(other, &theirs)) {
+                        part.lookup_done.wait(&mut in_lookup);
                     }
                     in_lookup.waiters -= 1;
                     if !theirs.has(flag::UNHASHED) && theirs.count.get() {
@@ -281,13 +281,13 @@ impl Mount {
                     return Ok(dentry);
                 } else {
                     let dentry = self.core.alloc(&self.sb, dir, qstr, group, flag::IN_LOOKUP | room.take());
-                    in_lookup.asked.push(Arc::clone(&dentry));
+                    in_lookup.dentries.push(Arc::clone(&dentry));
                     break dentry;
                 }
             }
         };
         let answer = Answer { mount: self, part, dentry: asked };
-        self.core.counters.asked_backend(answer.dentry.addr());
+        self.core.counters.backend_lookup(answer.dentry.addr());
         let node = self.sb.backend.lookup(dir.directory()?, qstr.name)?;
         let dentry = &answer.dentry;
         if let Some(node) = node {
@@ -335,13 +335,13 @@ impl Drop for Answer<'_> {
     #[doc(alias = "d_lookup_done")]
     fn drop(&mut self) {
         {
-            let mut state = self.dentry.lock();
-            self.dentry.change(&mut state, flag::IN_LOOKUP, 0, &self.mount.core.counters);
+            let mut locked = self.dentry.lock();
+            self.dentry.update_flags(&mut locked, flag::IN_LOOKUP, 0, &self.mount.core.counters);
         }
         let mut in_lookup = self.part.in_lookup.lock();
-        in_lookup.asked.retain(|other| !Arc::ptr_eq(other, &self.dentry));
+        in_lookup.dentries.retain(|other| !Arc::ptr_eq(other, &self.dentry));
         if in_lookup.waiters > 0 {
-            self.part.answered.notify_all();
+            self.part.lookup_done.notify_all();
         }
         drop(in_lookup);
         self.mount.core.put(&self.mount.sb, &self.dentry);

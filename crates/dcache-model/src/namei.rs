@@ -1,10 +1,10 @@
 //! Changing names: create, mkdir, link, unlink, rmdir, rename.
 //!
-//! Each holds its directory's `changes` alone, so no lookup of it asks the backend meanwhile, and two changes of one name do not
+//! Each holds its directory's `rwsem` alone, so no lookup of it asks the backend meanwhile, and two changes of one name do not
 //! meet (D2). Lookups that find everything cached go on.
 
 use crate::dcache_core::{Core, OnUnlink};
-use crate::dentry::{Dentry, Dir, Locked};
+use crate::dentry::{Dentry, DentryGuard, Dir};
 use crate::error::{Error, ErrorKind};
 use crate::flag;
 use crate::kind::Kind;
@@ -97,7 +97,7 @@ impl Mount {
 
     fn make(&self, path: &[u8], kind: Kind) -> Result<Entry<'_>, ErrorKind> {
         let (dir, name) = self.place(path)?;
-        let _alone = dir.dentry.make_dir().changes.write();
+        let _exclusive = dir.dentry.make_dir().rwsem.write();
         let (number, cached) = self.vacant(&dir.dentry, name)?;
         let node = self.sb.backend.create(number, name, kind)?;
         let inode = self.sb.inodes.get(node.inode, node.kind, &self.sb.group, self.core.topology.current());
@@ -106,17 +106,17 @@ impl Mount {
 
     fn link_at(&self, file: &Entry<'_>, new: &[u8]) -> Result<Entry<'_>, ErrorKind> {
         let (dir, name) = self.place(new)?;
-        let _alone = dir.dentry.make_dir().changes.write();
+        let _exclusive = dir.dentry.make_dir().rwsem.write();
         let (number, cached) = self.vacant(&dir.dentry, name)?;
         self.sb.backend.link(file.inode(), number, name)?;
         let inode = self.sb.inodes.get(file.inode(), file.kind(), &self.sb.group, self.core.topology.current());
         Ok(self.fill(&dir.dentry, name, cached, inode))
     }
 
-    /// The directory's number, and the negative that is cached for a name in it, in use until it is dropped. The directory's `changes` are
+    /// The directory's number, and the negative that is cached for a name in it, in use until it is dropped. The directory's `rwsem` are
     /// held.
     fn vacant(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<(u64, Option<Entry<'_>>), ErrorKind> {
-        if dir.has(flag::REMOVED) {
+        if dir.has(flag::DEADDIR) {
             return Err(ErrorKind::NotFound);
         }
         let number = dir.directory()?;
@@ -151,7 +151,7 @@ impl Mount {
         }
     }
 
-    /// The entry of a name that exists. The directory's `changes` are held.
+    /// The entry of a name that exists. The directory's `rwsem` are held.
     fn existing(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<Entry<'_>, ErrorKind> {
         let dentry = self.lookup_shared(dir, &self.core.qstr(dir, name), &self.sb.group)?;
         self.positive(dentry).ok_or(ErrorKind::NotFound)
@@ -159,7 +159,7 @@ impl Mount {
 
     fn remove(&self, path: &[u8], directory: bool) -> Result<(), ErrorKind> {
         let (dir, name) = self.place(path)?;
-        let _alone = dir.dentry.make_dir().changes.write();
+        let _exclusive = dir.dentry.make_dir().rwsem.write();
         let entry = self.existing(&dir.dentry, name)?;
         match (directory, entry.kind() == Kind::Directory) {
             (true, false) => return Err(ErrorKind::NotADirectory),
@@ -170,7 +170,7 @@ impl Mount {
         {
             let victim = entry.dentry.dir().filter(|_| directory);
             // A directory's own names do not change while it goes.
-            let _victim = victim.map(|victim| victim.changes.write());
+            let _victim = victim.map(|victim| victim.rwsem.write());
             self.sb.backend.remove(number, name).map_err(|error| not_empty(error, directory))?;
             self.core.gone(&self.sb, &entry.dentry, directory);
         }
@@ -208,8 +208,8 @@ impl Mount {
         // Ancestors first; strangers by address.
         let first_is_from = above || !below && from.0.addr() <= to.0.addr();
         let (first, second) = if first_is_from { (from.0, to.0) } else { (to.0, from.0) };
-        let _first = first.make_dir().changes.write();
-        let _second = (!same).then(|| second.make_dir().changes.write());
+        let _first = first.make_dir().rwsem.write();
+        let _second = (!same).then(|| second.make_dir().rwsem.write());
 
         let old = self.existing(from.0, from.1)?;
         if old.kind() == Kind::Directory && core.is_below(&old.dentry, to.0) {
@@ -234,7 +234,7 @@ impl Mount {
             return Err(ErrorKind::DirectoryNotEmpty);
         }
         let replaced = target.dentry.dir().filter(|_| there == Some(Kind::Directory));
-        let _replaced = replaced.map(|dir| dir.changes.write());
+        let _replaced = replaced.map(|dir| dir.rwsem.write());
         let (from_number, to_number) = (from.0.directory()?, to.0.directory()?);
         let directory = there == Some(Kind::Directory);
         let renamed = self.sb.backend.rename((from_number, from.1), (to_number, to.1));
@@ -273,9 +273,9 @@ impl Core {
     /// What a dentry stands for lost this name: its last, for a directory, and, as far as this cache knows, for a file.
     fn gone(&self, sb: &crate::superblock::SuperBlock, dentry: &Arc<Dentry>, directory: bool) {
         if directory {
-            let mut state = dentry.lock();
-            dentry.change(&mut state, 0, flag::REMOVED, &self.counters);
-            drop(state);
+            let mut locked = dentry.lock();
+            dentry.update_flags(&mut locked, 0, flag::DEADDIR, &self.counters);
+            drop(locked);
             // The names that were known not to be in it.
             self.shrink_tree(sb, dentry);
         }
@@ -313,18 +313,18 @@ impl Core {
         debug_assert!(entered, "the caller uses the directory");
         let before = dentry.bytes();
         let from = self.renames.write(|| {
-            let (mut state, mut other) = lock_two(dentry, target);
+            let (mut locked, mut other) = lock_two(dentry, target);
             self.chains.remove(dentry.hash(), dentry);
             let hashed = !target.has(flag::UNHASHED);
             let from = target.seq.write(|| {
                 if hashed {
                     self.chains.remove(target.hash(), target);
-                    target.change(&mut other, 0, flag::UNHASHED, &self.counters);
+                    target.update_flags(&mut other, 0, flag::UNHASHED, &self.counters);
                 }
                 dentry.seq.write(|| {
-                    dentry.set_name(&mut state, qstr);
-                    let from = state.parent.replace(Arc::clone(to));
-                    self.move_place(dentry, &mut state, from.as_deref(), to.make_dir());
+                    dentry.set_name(&mut locked, qstr);
+                    let from = locked.parent.replace(Arc::clone(to));
+                    self.move_place(dentry, &mut locked, from.as_deref(), to.make_dir());
                     from
                 })
             });
@@ -339,25 +339,31 @@ impl Core {
     }
 
     /// Moves a positive from one directory's children to another's.
-    fn move_place(&self, dentry: &Arc<Dentry>, state: &mut crate::dentry::State, from: Option<&Dentry>, to: &Dir) {
+    fn move_place(
+        &self,
+        dentry: &Arc<Dentry>,
+        locked: &mut crate::dentry::LockedFields,
+        from: Option<&Dentry>,
+        to: &Dir,
+    ) {
         if let Some(dir) = from.and_then(Dentry::dir) {
             // Relaxed: under the lock that guards it.
-            let moved = dir.children.lock().remove(dentry.place.load(Ordering::Relaxed));
-            dir.gone.notify_all();
+            let moved = dir.children.lock().remove(dentry.child_index.load(Ordering::Relaxed));
+            dir.child_removed.notify_all();
             drop(moved);
         }
         let mut children = to.children.lock();
         let place = children.insert(Arc::clone(dentry));
         children.set_positive(place, true);
         // Relaxed: as above.
-        dentry.place.store(place, Ordering::Relaxed);
+        dentry.child_index.store(place, Ordering::Relaxed);
         let watched = if children.watchers > 0 { flag::PARENT_WATCHED } else { 0 };
-        dentry.change(state, flag::PARENT_WATCHED, watched, &self.counters);
+        dentry.update_flags(locked, flag::PARENT_WATCHED, watched, &self.counters);
     }
 }
 
 /// Locks two dentries, the lower address first.
-fn lock_two<'a>(a: &'a Dentry, b: &'a Dentry) -> (Locked<'a>, Locked<'a>) {
+fn lock_two<'a>(a: &'a Dentry, b: &'a Dentry) -> (DentryGuard<'a>, DentryGuard<'a>) {
     if a.addr() < b.addr() {
         let first = a.lock();
         (first, b.lock())

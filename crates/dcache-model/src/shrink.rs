@@ -5,9 +5,9 @@
 
 use crate::children::Which;
 use crate::dcache_core::Core;
-use crate::dentry::{Dentry, Locked};
+use crate::dentry::{Dentry, DentryGuard};
 use crate::flag;
-use crate::stats::Delta;
+use crate::stats::CounterDelta;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::chains::Reader;
 use lowwater_lru_core::sync::atomic::{fence, Ordering};
@@ -84,32 +84,32 @@ impl Core {
         if *left == 0 {
             return (old, promoted);
         }
-        let mut delta = Delta::default();
+        let mut delta = CounterDelta::default();
         list.walk_one(memcg, node, left, |it| {
             if old.len() as u64 == wanted {
                 return it.unlock().stop();
             }
             let dentry = it.item();
-            let Some(mut state) = dentry.try_lock() else { return it.skip() };
+            let Some(mut locked) = dentry.try_lock() else { return it.skip() };
             let flags = dentry.flags();
-            let (used, merit) = (flags & flag::REFERENCED != 0, flags & flag::MERIT);
+            let (used, merit) = (flags & flag::REFERENCED != 0, flags & flag::USAGE_COUNT);
             // One in use goes along with the old: `dispose` sees that it is, and it comes back with its last user.
             let idle = dentry.count.users() == Some(0);
             let (stays, merit) = match second {
-                Second::Merit if used => (idle, (merit + flag::MERIT_ONE).min(flag::MERIT)),
-                Second::Merit => (idle && merit != 0, merit.saturating_sub(flag::MERIT_ONE)),
+                Second::Merit if used => (idle, (merit + flag::USAGE_ONE).min(flag::USAGE_COUNT)),
+                Second::Merit => (idle && merit != 0, merit.saturating_sub(flag::USAGE_ONE)),
                 Second::Chance | Second::Promote => (idle && used, merit),
                 Second::None => (false, merit),
             };
             let promote = stays && second == Second::Promote;
             if stays && !promote {
-                dentry.change_in(&mut state, flag::REFERENCED | flag::MERIT, merit, &mut delta);
-                drop(state);
+                dentry.update_flags_batched(&mut locked, flag::REFERENCED | flag::USAGE_COUNT, merit, &mut delta);
+                drop(locked);
                 return it.rotate();
             }
             let clear = if promote { flag::REFERENCED } else { 0 };
-            dentry.change_in(&mut state, clear, flag::SHRINK_LIST, &mut delta);
-            drop(state);
+            dentry.update_flags_batched(&mut locked, clear, flag::SHRINK_LIST, &mut delta);
+            drop(locked);
             it.isolate(if promote { &mut promoted } else { &mut old })
         });
         self.counters.add(std::ptr::from_ref(list).addr(), delta);
@@ -127,7 +127,7 @@ impl Core {
             window.reserve(AHEAD);
             // One for all: what each removal enters is then inside already.
             let _reader = Reader::enter();
-            let mut delta = Delta::default();
+            let mut delta = CounterDelta::default();
             window.extend(old.by_ref().take(AHEAD));
             for dentry in &window {
                 self.chains.prefetch(dentry.hash());
@@ -152,14 +152,14 @@ impl Core {
         killed
     }
 
-    fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, delta: &mut Delta) -> bool {
-        let mut state = dentry.lock();
+    fn dispose_one(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, delta: &mut CounterDelta) -> bool {
+        let mut locked = dentry.lock();
         loop {
             if dentry.count.kill() {
-                self.kill_in(sb, dentry, state, delta);
+                self.kill_in(sb, dentry, locked, delta);
                 return true;
             }
-            dentry.change_in(&mut state, flag::LRU_LIST | flag::SHRINK_LIST, 0, delta);
+            dentry.update_flags_batched(&mut locked, flag::LRU_LIST | flag::SHRINK_LIST, 0, delta);
             // SeqCst: meets the fence in `put_one`; see lifecycle.rs.
             fence(Ordering::SeqCst);
             if dentry.count.users() != Some(0) {
@@ -170,13 +170,13 @@ impl Core {
 
     /// Takes a negative off probation before the queue's end came to it.
     pub(crate) fn promote_early(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
-        let mut state = dentry.lock();
-        if dentry.flags() & (flag::TYPE | flag::KEPT | flag::KILLED) != 0 {
+        let mut locked = dentry.lock();
+        if dentry.flags() & (flag::TYPE | flag::PROTECTED | flag::KILLED) != 0 {
             return;
         }
-        if let Some(listed) = self.unlist(sb, dentry, &mut state) {
-            dentry.change(&mut state, flag::REFERENCED, 0, &self.counters);
-            self.promote_locked(sb, dentry, state);
+        if let Some(listed) = self.unlist(sb, dentry, &mut locked) {
+            dentry.update_flags(&mut locked, flag::REFERENCED, 0, &self.counters);
+            self.promote_locked(sb, dentry, locked);
             drop(listed);
         }
     }
@@ -186,24 +186,24 @@ impl Core {
         self.promote_locked(sb, dentry, dentry.lock());
     }
 
-    fn promote_locked(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, mut state: Locked<'_>) {
+    fn promote_locked(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, mut locked: DentryGuard<'_>) {
         // One that turned positive, or died, since the walk took it is none of the kept.
-        let parent = state.parent.clone().filter(|_| dentry.is_negative() && !dentry.has(flag::KILLED));
-        let kept = if parent.is_some() { flag::KEPT } else { 0 };
+        let parent = locked.parent.clone().filter(|_| dentry.is_negative() && !dentry.has(flag::KILLED));
+        let kept = if parent.is_some() { flag::PROTECTED } else { 0 };
         if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
             dir.children.lock().kept += 1;
         }
-        dentry.change(&mut state, flag::LRU_LIST | flag::SHRINK_LIST | flag::MERIT, kept, &self.counters);
+        dentry.update_flags(&mut locked, flag::LRU_LIST | flag::SHRINK_LIST | flag::USAGE_COUNT, kept, &self.counters);
         self.counters.promoted(dentry.addr());
         // SeqCst: meets the fence in `put_one`; see lifecycle.rs. In use, its last user lists it.
         fence(Ordering::SeqCst);
         if dentry.count.users() == Some(0) {
-            dentry.change(&mut state, 0, flag::LRU_LIST, &self.counters);
+            dentry.update_flags(&mut locked, 0, flag::LRU_LIST, &self.counters);
             if let Err(error) = sb.list(dentry.flags()).add(Arc::clone(dentry), &dentry.memcg, dentry.node) {
-                dentry.change(&mut state, flag::LRU_LIST, 0, &self.counters);
+                dentry.update_flags(&mut locked, flag::LRU_LIST, 0, &self.counters);
                 drop(error);
                 if dentry.count.kill() {
-                    self.kill_and_put_parent(sb, dentry, state);
+                    self.kill_and_put_parent(sb, dentry, locked);
                 }
             }
         }
@@ -211,8 +211,8 @@ impl Core {
 
     /// Takes the mark of use from a negative that a trim of its directory met.
     pub(crate) fn forgive(&self, dentry: &Arc<Dentry>) {
-        let mut state = dentry.lock();
-        dentry.change(&mut state, flag::REFERENCED, 0, &self.counters);
+        let mut locked = dentry.lock();
+        dentry.update_flags(&mut locked, flag::REFERENCED, 0, &self.counters);
     }
 
     /// Kills every dentry below `top` that nobody uses, those that others just isolated too; waits for those that others are
@@ -250,7 +250,7 @@ impl Core {
                         if child.count.users().is_some() {
                             break;
                         }
-                        children.gone.wait(&mut locked);
+                        children.child_removed.wait(&mut locked);
                     }
                 }
                 Some(0) => {

@@ -1,4 +1,4 @@
-//! Counters that stay exact: each is a sum of parts, so that threads do not meet on one line.
+//! Exact counters in shards, so that threads seldom write the same cache line.
 
 use crate::flag;
 use crossbeam_utils::CachePadded;
@@ -8,7 +8,7 @@ use std::fmt;
 const SHARDS: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
 
 #[derive(Default)]
-struct Shard {
+struct CounterShard {
     dentries: AtomicI64,
     unused: AtomicI64,
     negatives: AtomicI64,
@@ -19,8 +19,8 @@ struct Shard {
     refused: AtomicU64,
 }
 
-/// See the module.
-pub(crate) struct Counters(Box<[CachePadded<Shard>]>);
+/// The counters of a cache.
+pub(crate) struct Counters(Box<[CachePadded<CounterShard>]>);
 
 /// What `/proc/sys/fs/dentry-state` tells, and what the bound on negatives did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,9 +56,9 @@ impl Counters {
         Self((0..SHARDS).map(|_| CachePadded::default()).collect())
     }
 
-    /// What became of one or of many.
+    /// Adds the changes by one dentry, or by many. `addr` chooses the shard.
     #[inline]
-    pub(crate) fn add(&self, addr: usize, delta: Delta) {
+    pub(crate) fn add(&self, addr: usize, delta: CounterDelta) {
         let shard = self.shard(addr);
         let parts =
             [(&shard.dentries, delta.dentries), (&shard.unused, delta.unused), (&shard.negatives, delta.negatives)];
@@ -70,7 +70,7 @@ impl Counters {
         }
     }
 
-    pub(crate) fn born(&self, addr: usize) {
+    pub(crate) fn dentry_allocated(&self, addr: usize) {
         // Relaxed: as in `add`.
         self.shard(addr).dentries.fetch_add(1, Ordering::Relaxed);
     }
@@ -85,7 +85,7 @@ impl Counters {
         self.shard(addr).promoted.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn recalled(&self, addr: usize) {
+    pub(crate) fn ghost_hit(&self, addr: usize) {
         // Relaxed: as in `add`.
         self.shard(addr).recalled.fetch_add(1, Ordering::Relaxed);
     }
@@ -95,18 +95,19 @@ impl Counters {
         self.shard(addr).refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn asked_backend(&self, addr: usize) {
+    pub(crate) fn backend_lookup(&self, addr: usize) {
         // Relaxed: as in `add`.
         self.shard(addr).backend.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn read(&self) -> Statistics {
         // Relaxed: as in `add`. A sum read while parts move may be below 0 for an instant, as in the kernel.
-        let sum = |part: fn(&Shard) -> &AtomicI64| {
+        let sum = |part: fn(&CounterShard) -> &AtomicI64| {
             self.0.iter().map(|shard| part(shard).load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
         };
-        let total =
-            |part: fn(&Shard) -> &AtomicU64| self.0.iter().map(|shard| part(shard).load(Ordering::Relaxed)).sum();
+        let total = |part: fn(&CounterShard) -> &AtomicU64| {
+            self.0.iter().map(|shard| part(shard).load(Ordering::Relaxed)).sum()
+        };
         Statistics {
             nr_dentry: sum(|shard| &shard.dentries),
             nr_unused: sum(|shard| &shard.unused),
@@ -119,29 +120,29 @@ impl Counters {
         }
     }
 
-    fn shard(&self, addr: usize) -> &Shard {
+    fn shard(&self, addr: usize) -> &CounterShard {
         // Dentries are some 192 bytes apart: the bits above choose.
         &self.0[(addr >> 8) % self.0.len()]
     }
 }
 
-/// A change of the counters by many dentries, to be added at once.
+/// Changes of the counters by many dentries, which are added at once.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Delta {
+pub(crate) struct CounterDelta {
     dentries: i64,
     unused: i64,
     negatives: i64,
 }
 
-impl Delta {
-    /// The flags of one changed.
+impl CounterDelta {
+    /// Notes that the flags of one dentry changed.
     #[inline]
-    pub(crate) fn moved(&mut self, before: u32, after: u32) {
+    pub(crate) fn flags_changed(&mut self, before: u32, after: u32) {
         self.unused += i64::from(is_unused(after)) - i64::from(is_unused(before));
         self.negatives += i64::from(is_cached_negative(after)) - i64::from(is_cached_negative(before));
     }
 
-    pub(crate) fn died(&mut self) {
+    pub(crate) fn dentry_freed(&mut self) {
         self.dentries -= 1;
     }
 }

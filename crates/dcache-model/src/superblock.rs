@@ -52,9 +52,9 @@ impl SuperBlock {
 
     /// The list for a dentry with these flags. They do not change what they say here while it is listed.
     pub(crate) fn list(&self, flags: u32) -> &ListLru<Dentry> {
-        match flags & (flag::TYPE | flag::KEPT) {
+        match flags & (flag::TYPE | flag::PROTECTED) {
             0 if self.apart => &self.probation,
-            flag::KEPT if self.apart => &self.kept,
+            flag::PROTECTED if self.apart => &self.kept,
             _ => &self.dentries,
         }
     }

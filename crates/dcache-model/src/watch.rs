@@ -75,11 +75,11 @@ impl Watch<'_> {
         self.looked += found.len() as u64;
         self.next = (found.len() == STEP).then_some(place);
         for child in found {
-            let mut state = child.lock();
+            let mut locked = child.lock();
             // It may have turned negative, or moved away: the mark is for children of this directory that are positive.
-            let here = state.parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, &self.directory.dentry));
+            let here = locked.parent.as_ref().is_some_and(|parent| Arc::ptr_eq(parent, &self.directory.dentry));
             if here && !child.is_negative() {
-                child.change(&mut state, 0, flag::PARENT_WATCHED, &mount.core.counters);
+                child.update_flags(&mut locked, 0, flag::PARENT_WATCHED, &mount.core.counters);
             }
         }
         self.next.is_some()

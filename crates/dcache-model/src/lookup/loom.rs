@@ -24,17 +24,17 @@ fn check() {
         let counters = Arc::new(Counters::new());
         let inode = Inodes::new(ListLru::new()).get(7, Kind::File, tree.root(), NodeId::ZERO);
         let dentry = Arc::new(Dentry::new(&qstr(b"a"), None, 0, tree.root().clone(), NodeId::ZERO, 0));
-        dentry.change(&mut dentry.lock(), flag::UNHASHED, 0, &counters);
+        dentry.update_flags(&mut dentry.lock(), flag::UNHASHED, 0, &counters);
         chains.insert(dentry.hash(), dentry.clone()).ok().unwrap();
         let writer = {
             let (dentry, counters) = (dentry.clone(), counters.clone());
             thread::spawn(move || {
-                let mut state = dentry.lock();
+                let mut locked = dentry.lock();
                 dentry.seq.write(|| {
-                    dentry.set_inode(&mut state, inode);
-                    dentry.change(&mut state, flag::TYPE, 1, &counters);
+                    dentry.set_inode(&mut locked, inode);
+                    dentry.update_flags(&mut locked, flag::TYPE, 1, &counters);
                 });
-                dentry.seq.write(|| dentry.set_name(&mut state, &qstr(b"b")));
+                dentry.seq.write(|| dentry.set_name(&mut locked, &qstr(b"b")));
             })
         };
         {

@@ -86,7 +86,7 @@ impl Settled<'_> {
                 Arc::clone(children.next_negative()?)
             };
             let killed = killed.get_or_insert(0);
-            let probation = self.sb.apart && !victim.has(flag::KEPT);
+            let probation = self.sb.apart && !victim.has(flag::PROTECTED);
             if victim.memcg != self.dentry.memcg || self.sb.apart && !probation {
                 continue;
             }
@@ -118,8 +118,8 @@ impl Settled<'_> {
     /// If its name is among the last that were trimmed in a group with so much room, it was asked for again: it counts as used.
     pub fn recall(&self, room: u64) {
         if self.core.ghosts.take(self.dentry.hash(), &self.dentry.memcg, room) {
-            self.dentry.touch();
-            self.core.counters.recalled(self.dentry.addr());
+            self.dentry.mark_referenced();
+            self.core.counters.ghost_hit(self.dentry.addr());
         }
     }
 
@@ -140,7 +140,7 @@ impl Settled<'_> {
         // would make its group forget the others'.
         let remember = |dentry: &Dentry| {
             // Relaxed: it is dead, and any number does.
-            if dentry.place.load(Ordering::Relaxed).is_multiple_of(REMEMBERED) {
+            if dentry.child_index.load(Ordering::Relaxed).is_multiple_of(REMEMBERED) {
                 self.core.ghosts.insert(dentry.hash(), memcg, room);
             }
         };

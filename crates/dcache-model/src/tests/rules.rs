@@ -80,9 +80,9 @@ fn d19_only_an_unused_listed_negative_is_trimmed() {
         assert!(dentry.has(flag::LRU_LIST) && !core.kill_negative(sb, &dentry, true), "a positive stays");
     }
     let private = cached(b"private");
-    private.change(&mut private.lock(), 0, flag::SHRINK_LIST, &core.counters);
+    private.update_flags(&mut private.lock(), 0, flag::SHRINK_LIST, &core.counters);
     assert!(!core.kill_negative(sb, &private, true), "a negative on a private list is left to the owner of that list");
-    private.change(&mut private.lock(), flag::SHRINK_LIST, 0, &core.counters);
+    private.update_flags(&mut private.lock(), flag::SHRINK_LIST, 0, &core.counters);
     assert!(core.kill_negative(sb, &private, false));
 
     let twice = cached(b"twice");
