@@ -1,6 +1,6 @@
 //! What must hold when nothing moves.
 
-use crate::children::Which;
+use crate::children::ChildFilter;
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::mount::Mount;
@@ -45,21 +45,21 @@ impl Mount {
             census.children_bytes += children.footprint() as u64;
             assert!(users as usize >= children.len(), "a child is a user of its parent (D12)");
             let mut names = HashSet::new();
-            let mut place = 0;
-            let (mut positives, mut kept) = (0, 0);
-            while let Some((at, child)) = children.next(place, Which::All) {
+            let mut index = 0;
+            let (mut positives, mut protected) = (0, 0);
+            while let Some((at, child)) = children.next(index, ChildFilter::All) {
                 assert!(child.has(flag::UNHASHED) || names.insert(child.name()), "a name is hashed once (D2)");
                 positives += usize::from(!child.is_negative());
-                kept += usize::from(child.has(flag::PROTECTED));
+                protected += usize::from(child.has(flag::PROTECTED));
                 left.push(Arc::clone(child));
-                place = at + 1;
+                index = at + 1;
             }
             assert_eq!(children.positives(), positives, "a child is marked if and only if it is positive (D15)");
-            assert_eq!(children.kept, kept, "negatives that came off probation are counted");
+            assert_eq!(children.protected, protected, "negatives that came off probation are counted");
             drop(children);
         }
         self.assert_findable(self.sb.root());
-        for list in [&self.sb.dentries, &self.sb.probation, &self.sb.kept] {
+        for list in [&self.sb.dentries, &self.sb.probation, &self.sb.protected] {
             list.assert_valid();
         }
         self.sb.inodes.lru.assert_valid();
@@ -68,11 +68,11 @@ impl Mount {
 
     fn assert_findable(&self, dir: &Arc<Dentry>) {
         let Some(part) = dir.dir() else { return };
-        let mut place = 0;
+        let mut index = 0;
         loop {
-            let next = part.children.lock().next(place, Which::All).map(|(at, child)| (at, Arc::clone(child)));
+            let next = part.children.lock().next(index, ChildFilter::All).map(|(at, child)| (at, Arc::clone(child)));
             let Some((at, child)) = next else { return };
-            place = at + 1;
+            index = at + 1;
             if !child.has(flag::UNHASHED) {
                 let name = child.name();
                 let qstr = self.core.qstr(dir, crate::qstr::Name::checked(&name));

@@ -1,19 +1,19 @@
-//! The children of a directory: places that do not move, and marks of those that are positive.
+//! The children of a directory, at indices that do not change, and a bit for each child that is positive.
 //!
 //! ```text
-//!     place   0  1  2  3  ...  63 | 64 ...            a page has 64 places, two words of marks
+//!     index   0  1  2  3  ...  63 | 64 ...            a page has 64 slots, two words of bits
 //!     used    1  1  0  1        1 |
-//!     positive 0  1  0  0       0 |                   pages that have a used, positive, negative place: a HierarchicalBitmap each
+//!     positive 0  1  0  0       0 |                   pages with a used, positive, negative slot: a bitmap each
 //! ```
 //!
 //! The kernel's patch (seed 002) keeps negatives behind the positives on one list, by moving them. A walker that let go of the
 //! locks on a child may then find that child moved, and miss all that lay between (CVE-2014-8559 was one of these). Here a
-//! child keeps its place for as long as it is a child, and "positives first" is a mark:
+//! child keeps its index for as long as it is a child, and "positives first" is a bit:
 //!
-//! * A walk is a number: the next place. Nothing that happens between two steps can make it miss a child that stays, or see it
+//! * A walk is a number: the next index. Nothing that happens between two steps can make it miss a child that stays, or see it
 //!   twice (D14).
-//! * A walk over positives goes from mark to mark: O(positives + 1), whatever the number of negatives (D16).
-//! * A child turns positive by setting its mark *first*, negative by clearing it *last*, both under this lock: an unmarked child
+//! * A walk over positives goes from set bit to set bit: O(positives + 1), whatever the number of negatives (D16).
+//! * A child turns positive by setting its bit *first*, negative by clearing it *last*, both under this lock: a child whose bit is clear
 //!   is negative whenever the lock is free (D15).
 //!
 //! What it costs: 8 bytes and two bits a child; the kernel's two pointers are 16.
@@ -24,38 +24,39 @@ mod tests;
 
 use bitmap::HierarchicalBitmap;
 
-/// Places of a page.
+/// Slots of a page.
 const PAGE: usize = 64;
 /// A page with no more children than this takes new ones again.
 const REOPEN_AT: u32 = PAGE as u32 / 2;
 
-/// Which children a walk wants.
+/// The children that a walk visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum ChildFilter {
     All,
     Positive,
     Negative,
 }
 
-/// What is on a page.
+/// Whether a page has a used, positive, negative slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Has {
+struct PageSummary {
     used: bool,
     positive: bool,
     negative: bool,
 }
 
-struct Page<T> {
+/// 64 slots for children.
+struct ChildPage<T> {
     slots: Vec<Option<T>>,
     used: u64,
     positive: u64,
-    /// Is it in `open`, or the page that is being filled?
+    /// The page is in `open`, or is the page that is being filled.
     open: bool,
 }
 
-impl<T> Page<T> {
-    fn has(&self) -> Has {
-        Has { used: self.used != 0, positive: self.positive != 0, negative: self.used & !self.positive != 0 }
+impl<T> ChildPage<T> {
+    fn summary(&self) -> PageSummary {
+        PageSummary { used: self.used != 0, positive: self.positive != 0, negative: self.used & !self.positive != 0 }
     }
 }
 
@@ -63,21 +64,21 @@ impl<T> Page<T> {
 #[doc(alias = "d_children")]
 #[doc(alias = "d_subdirs")]
 pub(crate) struct Children<T> {
-    pages: Vec<Page<T>>,
+    pages: Vec<ChildPage<T>>,
     used: HierarchicalBitmap,
     positive: HierarchicalBitmap,
     negative: HierarchicalBitmap,
     /// The page that is being filled.
     filling: Option<u32>,
-    /// Pages with room.
+    /// Pages with free slots.
     open: Vec<u32>,
     len: usize,
     positives: usize,
-    /// Negatives that came off probation.
-    pub(crate) kept: usize,
-    /// Where the next trim of negatives begins.
-    hand: u32,
-    /// Who watches: while there is one, children that turn positive are marked as watched.
+    /// Negatives on the protected list.
+    pub(crate) protected: usize,
+    /// The index at which the next trim of negatives begins (CLOCK).
+    clock_hand: u32,
+    /// Watches of the directory. While there is one, children that turn positive are marked as watched.
     pub(crate) watchers: u32,
 }
 
@@ -92,8 +93,8 @@ impl<T> Children<T> {
             open: Vec::new(),
             len: 0,
             positives: 0,
-            kept: 0,
-            hand: 0,
+            protected: 0,
+            clock_hand: 0,
             watchers: 0,
         }
     }
@@ -110,11 +111,11 @@ impl<T> Children<T> {
         self.len - self.positives
     }
 
-    /// Takes a child in, as a negative one; its place.
+    /// Inserts a child as a negative one, and returns its index.
     pub(crate) fn insert(&mut self, child: T) -> u32 {
-        let p = self.page_with_room();
+        let p = self.page_with_free_slot();
         let page = &mut self.pages[p];
-        let before = page.has();
+        let before = page.summary();
         let at = (!page.used).trailing_zeros() as usize;
         if at == page.slots.len() {
             page.slots.push(None);
@@ -122,15 +123,15 @@ impl<T> Children<T> {
         page.slots[at] = Some(child);
         page.used |= 1 << at;
         self.len += 1;
-        self.mark(p, before);
+        self.update_summary(p, before);
         (p * PAGE + at) as u32
     }
 
-    /// Lets a child go.
-    pub(crate) fn remove(&mut self, place: u32) -> Option<T> {
-        let (p, at) = split(place);
+    /// Removes the child at `index`.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let (p, at) = page_and_slot(index);
         let page = self.pages.get_mut(p)?;
-        let before = page.has();
+        let before = page.summary();
         let child = page.slots.get_mut(at)?.take()?;
         page.used &= !(1 << at);
         self.len -= 1;
@@ -145,38 +146,38 @@ impl<T> Children<T> {
             page.open = true;
             self.open.push(p as u32);
         }
-        self.mark(p, before);
+        self.update_summary(p, before);
         Some(child)
     }
 
-    /// Marks a child as positive, or not.
+    /// Sets or clears the bit of a positive child.
     #[doc(alias = "sweep_negative")]
     #[doc(alias = "recycle_negative")]
-    pub(crate) fn set_positive(&mut self, place: u32, positive: bool) {
-        let (p, at) = split(place);
+    pub(crate) fn set_positive(&mut self, index: u32, positive: bool) {
+        let (p, at) = page_and_slot(index);
         let page = &mut self.pages[p];
         debug_assert!(page.used & 1 << at != 0, "only a child is marked");
         let was = page.positive & 1 << at != 0;
         if was != positive {
-            let before = page.has();
+            let before = page.summary();
             page.positive ^= 1 << at;
             self.positives = if positive { self.positives + 1 } else { self.positives - 1 };
-            self.mark(p, before);
+            self.update_summary(p, before);
         }
     }
 
-    /// The first child at `place` or behind it.
-    pub(crate) fn next(&self, place: u32, which: Which) -> Option<(u32, &T)> {
-        let (p, at) = split(place);
-        let marks = |page: &Page<T>| match which {
-            Which::All => page.used,
-            Which::Positive => page.positive,
-            Which::Negative => page.used & !page.positive,
+    /// Returns the first child at `index` or behind it.
+    pub(crate) fn next(&self, index: u32, filter: ChildFilter) -> Option<(u32, &T)> {
+        let (p, at) = page_and_slot(index);
+        let marks = |page: &ChildPage<T>| match filter {
+            ChildFilter::All => page.used,
+            ChildFilter::Positive => page.positive,
+            ChildFilter::Negative => page.used & !page.positive,
         };
-        let pages = match which {
-            Which::All => &self.used,
-            Which::Positive => &self.positive,
-            Which::Negative => &self.negative,
+        let pages = match filter {
+            ChildFilter::All => &self.used,
+            ChildFilter::Positive => &self.positive,
+            ChildFilter::Negative => &self.negative,
         };
         let mut here = self.pages.get(p).map_or(0, |page| marks(page) & (u64::MAX << at));
         let mut p = p;
@@ -189,19 +190,19 @@ impl<T> Children<T> {
         Some(((p * PAGE + at) as u32, child))
     }
 
-    /// The negative under the clock's hand, which moves on. `None` if there is none.
+    /// Returns the negative at the clock hand, and moves the hand on. `None` if there is no negative.
     pub(crate) fn next_negative(&mut self) -> Option<&T> {
-        let from = if self.next(self.hand, Which::Negative).is_some() { self.hand } else { 0 };
-        let place = self.next(from, Which::Negative)?.0;
-        self.hand = place + 1;
-        self.next(place, Which::Negative).map(|(_, child)| child)
+        let from = if self.next(self.clock_hand, ChildFilter::Negative).is_some() { self.clock_hand } else { 0 };
+        let index = self.next(from, ChildFilter::Negative)?.0;
+        self.clock_hand = index + 1;
+        self.next(index, ChildFilter::Negative).map(|(_, child)| child)
     }
 
-    /// Bytes of the places and marks.
+    /// Returns the bytes of the slots and bitmaps.
     pub(crate) fn footprint(&self) -> usize {
         let slots: usize = self.pages.iter().map(|page| page.slots.capacity() * size_of::<Option<T>>()).sum();
         let bits = self.used.footprint() + self.positive.footprint() + self.negative.footprint();
-        slots + self.pages.capacity() * size_of::<Page<T>>() + self.open.capacity() * size_of::<u32>() + bits
+        slots + self.pages.capacity() * size_of::<ChildPage<T>>() + self.open.capacity() * size_of::<u32>() + bits
     }
 
     /// # Panics
@@ -212,7 +213,7 @@ impl<T> Children<T> {
         for (p, page) in self.pages.iter().enumerate() {
             assert_eq!(page.positive & !page.used, 0, "only a child is marked as positive");
             for (at, slot) in page.slots.iter().enumerate() {
-                assert_eq!(slot.is_some(), page.used & 1 << at != 0, "a place is used if and only if a child is there");
+                assert_eq!(slot.is_some(), page.used & 1 << at != 0, "a slot is used if and only if a child is there");
             }
             len += page.used.count_ones() as usize;
             positives += page.positive.count_ones() as usize;
@@ -227,9 +228,9 @@ impl<T> Children<T> {
         assert_eq!(open, flagged, "a page is noted once as one with room, or as the one that is being filled");
     }
 
-    /// Marks a page for what it has now, and had not `before`, or the other way.
-    fn mark(&mut self, p: usize, before: Has) {
-        let now = self.pages[p].has();
+    /// Updates the bitmaps of pages if the summary of page `p` is not what it was `before`.
+    fn update_summary(&mut self, p: usize, before: PageSummary) {
+        let now = self.pages[p].summary();
         if now == before {
             return;
         }
@@ -238,7 +239,7 @@ impl<T> Children<T> {
         self.negative.set(p, now.negative);
     }
 
-    fn page_with_room(&mut self) -> usize {
+    fn page_with_free_slot(&mut self) -> usize {
         loop {
             if let Some(p) = self.filling {
                 if self.pages[p as usize].used != u64::MAX {
@@ -247,13 +248,14 @@ impl<T> Children<T> {
                 self.pages[p as usize].open = false;
             }
             self.filling = Some(self.open.pop().unwrap_or_else(|| {
-                self.pages.push(Page { slots: Vec::new(), used: 0, positive: 0, open: true });
+                self.pages.push(ChildPage { slots: Vec::new(), used: 0, positive: 0, open: true });
                 (self.pages.len() - 1) as u32
             }));
         }
     }
 }
 
-fn split(place: u32) -> (usize, usize) {
-    (place as usize / PAGE, place as usize % PAGE)
+/// Splits an index into the number of its page and of its slot there.
+fn page_and_slot(index: u32) -> (usize, usize) {
+    (index as usize / PAGE, index as usize % PAGE)
 }

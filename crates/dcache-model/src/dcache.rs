@@ -235,13 +235,13 @@ impl Builder {
             chains,
             ghosts,
             secret: RandomState::new().hash_one(0),
-            renames: SeqLock::new(),
+            rename_lock: SeqLock::new(),
             counters: Counters::new(),
             negatives: Box::new(PolicyHook(std::sync::Arc::clone(&policy))),
             topology: self.topology.unwrap_or_else(topology::detect),
             on_unlink: self.on_unlink,
             charges: self.charges,
-            topmost: Mutex::new(()),
+            rename_mutex: Mutex::new(()),
             super_blocks: RwLock::new(Vec::new()),
         };
         Dcache { core: Arc::new(core), policy }

@@ -27,8 +27,7 @@ pub(crate) struct Core {
     #[doc(alias = "dentry_hashtable")]
     pub(crate) chains: Chains<Dentry>,
     pub(crate) secret: u64,
-    #[doc(alias = "rename_lock")]
-    pub(crate) renames: SeqLock,
+    pub(crate) rename_lock: SeqLock,
     pub(crate) counters: Counters,
     pub(crate) negatives: Box<dyn NegativeHook>,
     pub(crate) ghosts: GhostTable,
@@ -38,7 +37,7 @@ pub(crate) struct Core {
     pub(crate) charges: bool,
     /// Held by who moves names between directories.
     #[doc(alias = "s_vfs_rename_mutex")]
-    pub(crate) topmost: Mutex<()>,
+    pub(crate) rename_mutex: Mutex<()>,
     pub(crate) super_blocks: RwLock<Vec<Option<Arc<SuperBlock>>>>,
 }
 
@@ -72,13 +71,13 @@ impl Core {
         /// After so many renames meanwhile, they are kept out.
         const OPTIMISTIC: u32 = 4;
         for _ in 0..OPTIMISTIC {
-            let begun = self.renames.begin();
+            let begun = self.rename_lock.begin();
             let found = self.d_lookup_once(qstr);
-            if found.is_some() || !self.renames.retry(begun) {
+            if found.is_some() || !self.rename_lock.retry(begun) {
                 return found;
             }
         }
-        let _no_renames = self.renames.exclude_writers();
+        let _no_renames = self.rename_lock.exclude_writers();
         self.d_lookup_once(qstr)
     }
 

@@ -3,7 +3,7 @@
 //! Both calls take the directory's `rwsem` alone. So every question to the backend that was under way there has been answered and
 //! cached before they look, and what they leave was asked for after they began.
 
-use crate::children::Which;
+use crate::children::ChildFilter;
 use crate::error::{Error, ErrorKind};
 use crate::flag;
 use crate::mount::Mount;
@@ -44,10 +44,10 @@ impl Mount {
     }
 
     fn try_invalidate(&self, path: &[u8]) -> Result<bool, ErrorKind> {
-        let (dir, name) = match self.place(path) {
+        let (dir, name) = match self.lookup_parent(path) {
             // What is below a name that does not exist is not cached.
             Err(ErrorKind::NotFound) => return Ok(false),
-            place => place?,
+            found => found?,
         };
         let _exclusive = dir.dentry.make_dir().rwsem.write();
         let Some(dentry) = self.core.d_lookup(&self.core.qstr(&dir.dentry, name)) else { return Ok(false) };
@@ -72,15 +72,15 @@ impl Mount {
         let Some(dir) = self.resolve(dir, &self.sb.group)? else { return Ok(0) };
         dir.dentry.directory()?;
         let part = dir.dentry.make_dir();
-        let (mut place, mut given_up) = (0, 0);
+        let (mut index, mut given_up) = (0, 0);
         loop {
             let _exclusive = part.rwsem.write();
             let mut found = Vec::with_capacity(STEP);
             {
                 let children = part.children.lock();
                 while found.len() < STEP {
-                    let Some((at, child)) = children.next(place, Which::Negative) else { break };
-                    place = at + 1;
+                    let Some((at, child)) = children.next(index, ChildFilter::Negative) else { break };
+                    index = at + 1;
                     // One that is dying cannot be found any more, or will not be in a moment.
                     if child.count.get() {
                         found.push(Arc::clone(child));

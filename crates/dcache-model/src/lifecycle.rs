@@ -44,9 +44,9 @@ impl Core {
         debug_assert!(entered, "a directory in use is not dead");
         let dentry =
             Arc::new(Dentry::new(qstr, Some(Arc::clone(parent)), sb.id, memcg.clone(), self.topology.current(), flags));
-        let place = parent.make_dir().children.lock().insert(Arc::clone(&dentry));
+        let index = parent.make_dir().children.lock().insert(Arc::clone(&dentry));
         // Relaxed: read under the same lock by who found the dentry.
-        dentry.child_index.store(place, Ordering::Relaxed);
+        dentry.child_index.store(index, Ordering::Relaxed);
         self.counters.dentry_allocated(dentry.addr());
         dentry
     }
@@ -74,7 +74,7 @@ impl Core {
             // D15: marked as positive before it is. D17: who watches since before this, marked nothing here.
             let mut children = parent.make_dir().children.lock();
             children.set_positive(dentry.child_index.load(Ordering::Relaxed), true);
-            children.kept -= usize::from(dentry.has(flag::PROTECTED));
+            children.protected -= usize::from(dentry.has(flag::PROTECTED));
             if children.watchers > 0 {
                 set |= flag::PARENT_WATCHED;
             }
@@ -260,7 +260,7 @@ impl Core {
         if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
             let mut children = dir.children.lock();
             let child = children.remove(dentry.child_index.load(Ordering::Relaxed));
-            children.kept -= usize::from(dentry.has(flag::PROTECTED));
+            children.protected -= usize::from(dentry.has(flag::PROTECTED));
             drop(children);
             dir.child_removed.notify_all();
             drop(child);

@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | 0 | unused, cached | `get` to 1; `kill` to dead |
 //! | 1 .. 2^31 - 2 | users, children among them | `get`, `put` |
-//! | 2^31 - 1 | stuck: counted no more, never freed (D25) | nobody |
-//! | 2^31 | dead: nobody comes in again (D7); or frozen, for an instant, by its only user | the freezer, by `thaw`, or by killing what it froze |
+//! | 2^31 - 1 | saturated: counted no more, never freed (D25) | nobody |
+//! | 2^31 | dead: nobody comes in again (D7); or frozen, for an instant, by its only user | the freezer, by `unfreeze`, or by killing what it froze |
 //!
 //! The kernel keeps the dentry's lock and this count in one word, so that who holds the lock sees the count stand still. Here the
 //! decision itself is the exchange to dead; no lock is needed for it, and none stops a user.
@@ -13,12 +13,16 @@
 use lowwater_lru_core::mutated;
 use lowwater_lru_core::sync::atomic::{AtomicU32, Ordering};
 
+/// A count of users; the module lists its values.
 #[derive(Debug)]
 #[doc(alias = "lockref")]
 pub(crate) struct LockRef(AtomicU32);
 
+/// The count of a dead or frozen dentry.
 const DEAD: u32 = 1 << 31;
-const STUCK: u32 = DEAD - 1;
+/// The count at which users are no longer counted.
+#[doc(alias = "REFCOUNT_SATURATED")]
+const SATURATED: u32 = DEAD - 1;
 
 impl LockRef {
     pub(crate) fn new(users: u32) -> Self {
@@ -33,7 +37,7 @@ impl LockRef {
         (n != DEAD).then_some(n)
     }
 
-    /// Comes in, unless dead.
+    /// Adds a user, unless dead.
     #[inline]
     #[doc(alias = "lockref_get_not_dead")]
     pub(crate) fn get(&self) -> bool {
@@ -42,9 +46,9 @@ impl LockRef {
         loop {
             match n {
                 DEAD => return false,
-                STUCK => return true,
+                SATURATED => return true,
                 _ => {
-                    // Acquire: meets the Release in `put` and `thaw`, so that we see what the last user did.
+                    // Acquire: meets the Release in `put` and `unfreeze`, so that we see what the last user did.
                     match self.0.compare_exchange_weak(n, n + 1, Ordering::Acquire, Ordering::Relaxed) {
                         Ok(_) => return true,
                         Err(now) => n = now,
@@ -54,7 +58,7 @@ impl LockRef {
         }
     }
 
-    /// Goes out. True for the last one.
+    /// Removes a user. Returns true for the last one.
     #[inline]
     #[doc(alias = "lockref_put_return")]
     pub(crate) fn put(&self) -> bool {
@@ -62,7 +66,7 @@ impl LockRef {
         let mut n = self.0.load(Ordering::Relaxed);
         loop {
             debug_assert!(n != 0 && n != DEAD, "only a user goes out");
-            if n == STUCK {
+            if n == SATURATED {
                 return false;
             }
             // Release: meets the Acquire in `get` and in `kill`.
@@ -73,7 +77,7 @@ impl LockRef {
         }
     }
 
-    /// Ends it, if nobody uses it. True for exactly one caller.
+    /// Marks as dead if there is no user. Returns true to exactly one caller.
     #[doc(alias = "lockref_mark_dead")]
     pub(crate) fn kill(&self) -> bool {
         if mutated!("kill_without_exchange") {
@@ -87,21 +91,23 @@ impl LockRef {
         self.0.compare_exchange(0, DEAD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// For its only user: lets nobody in until [`thaw`](Self::thaw). False if there are others.
+    /// Called by the only user: refuses new users until [`unfreeze`](Self::unfreeze). False if there are others.
+    #[doc(alias = "page_ref_freeze")]
     pub(crate) fn freeze(&self) -> bool {
         // Acquire: as in `kill`.
         self.0.compare_exchange(1, DEAD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Ends what [`freeze`](Self::freeze) began.
-    pub(crate) fn thaw(&self) {
+    #[doc(alias = "page_ref_unfreeze")]
+    pub(crate) fn unfreeze(&self) {
         // Release: meets the Acquire in `get`.
         self.0.store(1, Ordering::Release);
     }
 
     /// As many users as can be told apart, for a test of what comes then.
     #[cfg(all(test, not(lowwater_loom)))]
-    pub(crate) fn fill(&self, users: u32) {
+    pub(crate) fn set_users(&self, users: u32) {
         self.0.store(users, Ordering::Relaxed);
     }
 }
@@ -113,13 +119,13 @@ mod tests {
     #[test]
     fn d25_a_count_that_is_full_sticks_and_never_wraps_to_dead() {
         let count = LockRef::new(0);
-        count.fill(STUCK - 1);
+        count.set_users(SATURATED - 1);
         for _ in 0..3 {
             assert!(count.get());
         }
-        assert_eq!(count.users(), Some(STUCK));
+        assert_eq!(count.users(), Some(SATURATED));
         assert!(!count.put() && !count.put());
-        assert_eq!(count.users(), Some(STUCK), "it is not known any more how many there are");
+        assert_eq!(count.users(), Some(SATURATED), "it is not known any more how many there are");
         assert!(!count.kill());
     }
 
@@ -138,7 +144,7 @@ mod tests {
         assert!(!count.freeze());
         count.put();
         assert!(count.freeze() && !count.get());
-        count.thaw();
+        count.unfreeze();
         assert!(count.get());
     }
 }

@@ -1,6 +1,6 @@
-//! From a path to a dentry: first without a lock and without writing anything, then name by name.
+//! From a path to a dentry: RCU-walk without a lock or a write, then ref-walk, component by component.
 //!
-//! # The walk without locks
+//! # RCU-walk
 //!
 //! ```text
 //!     for each name:   find the child on its chain     child.seq begun, then its name, parent and type are read
@@ -35,12 +35,14 @@ use lowwater_lru_core::chains::{Found, Reader};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::Memcg;
 
-/// How a walk without locks ended.
-enum Fast<T> {
+/// The result of RCU-walk.
+enum RcuWalk<T> {
     Found(T),
-    Missing,
-    /// It could not be sure.
-    Again,
+    /// The path does not exist.
+    Negative,
+    /// A validation failed, or a component is not cached: the walk begins again as ref-walk.
+    #[doc(alias = "ECHILD")]
+    Retry,
 }
 
 impl Mount {
@@ -112,10 +114,10 @@ impl Mount {
     pub(crate) fn resolve(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
         check_path(path)?;
         let take = |found: &Found<'_, Dentry>, _| found.count.get().then(|| self.entry(found.to_arc()));
-        match self.walk_fast(path, take)? {
-            Fast::Found(entry) => Ok(Some(entry)),
-            Fast::Missing => Ok(None),
-            Fast::Again => self.walk_slow(path, group),
+        match self.rcu_walk(path, take)? {
+            RcuWalk::Found(entry) => Ok(Some(entry)),
+            RcuWalk::Negative => Ok(None),
+            RcuWalk::Retry => self.ref_walk(path, group),
         }
     }
 
@@ -127,22 +129,22 @@ impl Mount {
             found.mark_referenced();
             Some(Stat { kind, inode: found.number() })
         };
-        match self.walk_fast(path, copy)? {
-            Fast::Found(stat) => Ok(Some(stat)),
-            Fast::Missing => Ok(None),
-            Fast::Again => Ok(self.walk_slow(path, group)?.map(|entry| entry.stat())),
+        match self.rcu_walk(path, copy)? {
+            RcuWalk::Found(stat) => Ok(Some(stat)),
+            RcuWalk::Negative => Ok(None),
+            RcuWalk::Retry => Ok(self.ref_walk(path, group)?.map(|entry| entry.stat())),
         }
     }
 
-    /// `take` is asked for what is wanted of the positive at the end; `None` if it cannot be had. What it says is thrown away where
-    /// the positive changed meanwhile.
+    /// Walks without locks. `take` extracts the result from the positive dentry at the end, or returns `None` for a retry. The
+    /// result is dropped if the dentry changed meanwhile.
     #[inline]
     #[doc(alias = "LOOKUP_RCU")]
-    fn walk_fast<T>(
+    fn rcu_walk<T>(
         &self,
         path: &[u8],
         take: impl FnOnce(&Found<'_, Dentry>, Kind) -> Option<T>,
-    ) -> Result<Fast<T>, ErrorKind> {
+    ) -> Result<RcuWalk<T>, ErrorKind> {
         let reader = Reader::enter();
         let core = &*self.core;
         let root = self.sb.root();
@@ -153,7 +155,7 @@ impl Mount {
                 name
             }
             // The root itself, or above it: not worth a fast way.
-            _ => return Ok(Fast::Again),
+            _ => return Ok(RcuWalk::Retry),
         };
         let mut dir: &Dentry = root;
         let mut dir_seq = root.seq.begin();
@@ -161,48 +163,48 @@ impl Mount {
             let qstr = core.qstr(dir, name);
             let mut seq = 0;
             let found = core.chains.find(qstr.hash, &reader, |child| child.matches(&qstr).map(|s| seq = s).is_some());
-            let Some(found) = found else { return Ok(Fast::Again) };
+            let Some(found) = found else { return Ok(RcuWalk::Retry) };
             // The parent is checked after the child's sequence began, so both held at one time.
             if dir.seq.retry(dir_seq) {
-                return Ok(Fast::Again);
+                return Ok(RcuWalk::Retry);
             }
             let flags = found.flags();
             let kind = kind_of(flags);
             let next = next_component(rest)?;
             let Some(kind) = kind else {
                 if found.seq.retry(seq) {
-                    return Ok(Fast::Again);
+                    return Ok(RcuWalk::Retry);
                 }
                 found.mark_referenced();
-                return Ok(Fast::Missing);
+                return Ok(RcuWalk::Negative);
             };
             match next {
                 None => {
                     if !rest.is_empty() && kind != Kind::Directory {
-                        return Ok(Fast::Again);
+                        return Ok(RcuWalk::Retry);
                     }
                     let taken = take(&found, kind);
                     // An entry that is dropped takes its count back.
-                    return Ok(taken.filter(|_| !found.seq.retry(seq)).map_or(Fast::Again, Fast::Found));
+                    return Ok(taken.filter(|_| !found.seq.retry(seq)).map_or(RcuWalk::Retry, RcuWalk::Found));
                 }
                 Some((Component::Normal(next), behind)) if kind == Kind::Directory => {
                     (dir, dir_seq, name, rest) = (found.get(), seq, next, behind);
                 }
-                Some(_) => return Ok(Fast::Again),
+                Some(_) => return Ok(RcuWalk::Retry),
             }
         }
     }
 
     #[cold]
-    fn walk_slow(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
-        match self.walk_by_name(path, group) {
+    fn ref_walk(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
+        match self.ref_walk_components(path, group) {
             // A directory on the way was removed while we were in it.
             Err(ErrorKind::NotFound) => Ok(None),
             result => result,
         }
     }
 
-    fn walk_by_name(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
+    fn ref_walk_components(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
         let root = self.sb.root();
         // The mount holds its root, so it is not dead.
         root.count.get();
@@ -226,7 +228,7 @@ impl Mount {
         Ok(Some(here))
     }
 
-    /// An entry for a positive; a negative is let go of.
+    /// Returns an entry for a positive dentry, and puts a negative one.
     pub(crate) fn positive(&self, dentry: Arc<Dentry>) -> Option<Entry<'_>> {
         let negative = dentry.is_negative();
         let entry = self.entry(dentry);
@@ -266,7 +268,7 @@ impl Mount {
         let asked = {
             let mut in_lookup = part.in_lookup.lock();
             loop {
-                let same = |other: &&Arc<Dentry>| other.is_asked_for(qstr);
+                let same = |other: &&Arc<Dentry>| other.is_in_lookup_for(qstr);
                 if let Some(theirs) = in_lookup.dentries.iter().find(same).cloned() {
                     in_lookup.waiters += 1;
                     while in_lookup.dentries.iter().any(|other| Arc::ptr_eq(other, &theirs)) {
@@ -286,7 +288,7 @@ impl Mount {
                 }
             }
         };
-        let answer = Answer { mount: self, part, dentry: asked };
+        let answer = InLookupGuard { mount: self, part, dentry: asked };
         self.core.counters.backend_lookup(answer.dentry.addr());
         let node = self.sb.backend.lookup(dir.directory()?, qstr.name)?;
         let dentry = &answer.dentry;
@@ -318,20 +320,21 @@ impl Entry<'_> {
 }
 
 impl Dentry {
-    /// Is it this name that is being asked for? It is not hashed yet, so the flag for that says nothing.
-    fn is_asked_for(&self, qstr: &QStr<'_>) -> bool {
+    /// Returns whether this name is looked up in the backend. The dentry is not hashed yet, so `UNHASHED` is not compared.
+    fn is_in_lookup_for(&self, qstr: &QStr<'_>) -> bool {
         self.hash() == qstr.hash >> 32 << 32 && *self.name() == *qstr.name.bytes()
     }
 }
 
-/// Ends a question, however it ends, and lets those who wait go on.
-struct Answer<'a> {
+/// The thread that asks the backend for a name. Its drop ends the lookup and wakes the threads that wait for the
+/// answer.
+struct InLookupGuard<'a> {
     mount: &'a Mount,
     part: &'a Dir,
     dentry: Arc<Dentry>,
 }
 
-impl Drop for Answer<'_> {
+impl Drop for InLookupGuard<'_> {
     #[doc(alias = "d_lookup_done")]
     fn drop(&mut self) {
         {

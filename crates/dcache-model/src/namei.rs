@@ -24,7 +24,7 @@ impl Mount {
     /// the backend says.
     #[doc(alias = "vfs_create")]
     pub fn create(&self, path: &[u8]) -> Result<Entry<'_>, Error> {
-        self.make(path, Kind::File).map_err(|kind| kind.at(path))
+        self.create_kind(path, Kind::File).map_err(|kind| kind.at(path))
     }
 
     /// Makes a directory.
@@ -34,7 +34,7 @@ impl Mount {
     /// As [`create`](Self::create).
     #[doc(alias = "vfs_mkdir")]
     pub fn mkdir(&self, path: &[u8]) -> Result<Entry<'_>, Error> {
-        self.make(path, Kind::Directory).map_err(|kind| kind.at(path))
+        self.create_kind(path, Kind::Directory).map_err(|kind| kind.at(path))
     }
 
     /// Gives a file another name.
@@ -81,13 +81,14 @@ impl Mount {
     /// the backend says.
     #[doc(alias = "vfs_rename")]
     pub fn rename(&self, old: &[u8], new: &[u8]) -> Result<(), Error> {
-        let (from, old_name) = self.place(old).map_err(|kind| kind.at(old))?;
-        let (to, new_name) = self.place(new).map_err(|kind| kind.at(new))?;
+        let (from, old_name) = self.lookup_parent(old).map_err(|kind| kind.at(old))?;
+        let (to, new_name) = self.lookup_parent(new).map_err(|kind| kind.at(new))?;
         self.rename_at((&from.dentry, old_name), (&to.dentry, new_name)).map_err(|kind| kind.at(old))
     }
 
-    /// The directory of a path, and the name in it.
-    pub(crate) fn place<'p>(&self, path: &'p [u8]) -> Result<(Entry<'_>, Name<'p>), ErrorKind> {
+    /// Looks up the directory of a path. Returns it, and the last name.
+    #[doc(alias = "filename_parentat")]
+    pub(crate) fn lookup_parent<'p>(&self, path: &'p [u8]) -> Result<(Entry<'_>, Name<'p>), ErrorKind> {
         let (dir, name) = split_last(path)?;
         let dir = if dir.is_empty() { b"/" } else { dir };
         let dir = self.resolve(dir, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
@@ -95,27 +96,27 @@ impl Mount {
         Ok((dir, name))
     }
 
-    fn make(&self, path: &[u8], kind: Kind) -> Result<Entry<'_>, ErrorKind> {
-        let (dir, name) = self.place(path)?;
+    fn create_kind(&self, path: &[u8], kind: Kind) -> Result<Entry<'_>, ErrorKind> {
+        let (dir, name) = self.lookup_parent(path)?;
         let _exclusive = dir.dentry.make_dir().rwsem.write();
-        let (number, cached) = self.vacant(&dir.dentry, name)?;
+        let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
         let node = self.sb.backend.create(number, name, kind)?;
         let inode = self.sb.inodes.get(node.inode, node.kind, &self.sb.group, self.core.topology.current());
-        Ok(self.fill(&dir.dentry, name, cached, inode))
+        Ok(self.instantiate_at(&dir.dentry, name, cached, inode))
     }
 
     fn link_at(&self, file: &Entry<'_>, new: &[u8]) -> Result<Entry<'_>, ErrorKind> {
-        let (dir, name) = self.place(new)?;
+        let (dir, name) = self.lookup_parent(new)?;
         let _exclusive = dir.dentry.make_dir().rwsem.write();
-        let (number, cached) = self.vacant(&dir.dentry, name)?;
+        let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
         self.sb.backend.link(file.inode(), number, name)?;
         let inode = self.sb.inodes.get(file.inode(), file.kind(), &self.sb.group, self.core.topology.current());
-        Ok(self.fill(&dir.dentry, name, cached, inode))
+        Ok(self.instantiate_at(&dir.dentry, name, cached, inode))
     }
 
     /// The directory's number, and the negative that is cached for a name in it, in use until it is dropped. The directory's `rwsem` are
     /// held.
-    fn vacant(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<(u64, Option<Entry<'_>>), ErrorKind> {
+    fn lookup_vacant(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<(u64, Option<Entry<'_>>), ErrorKind> {
         if dir.has(flag::DEADDIR) {
             return Err(ErrorKind::NotFound);
         }
@@ -128,7 +129,7 @@ impl Mount {
         Ok((number, Some(entry)))
     }
 
-    fn fill<'m>(
+    fn instantiate_at<'m>(
         &'m self,
         dir: &Arc<Dentry>,
         name: Name<'_>,
@@ -151,16 +152,16 @@ impl Mount {
         }
     }
 
-    /// The entry of a name that exists. The directory's `rwsem` are held.
-    fn existing(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<Entry<'_>, ErrorKind> {
+    /// Looks up a name that must exist. The directory's `rwsem` are held.
+    fn lookup_positive(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<Entry<'_>, ErrorKind> {
         let dentry = self.lookup_shared(dir, &self.core.qstr(dir, name), &self.sb.group)?;
         self.positive(dentry).ok_or(ErrorKind::NotFound)
     }
 
     fn remove(&self, path: &[u8], directory: bool) -> Result<(), ErrorKind> {
-        let (dir, name) = self.place(path)?;
+        let (dir, name) = self.lookup_parent(path)?;
         let _exclusive = dir.dentry.make_dir().rwsem.write();
-        let entry = self.existing(&dir.dentry, name)?;
+        let entry = self.lookup_positive(&dir.dentry, name)?;
         match (directory, entry.kind() == Kind::Directory) {
             (true, false) => return Err(ErrorKind::NotADirectory),
             (false, true) => return Err(ErrorKind::IsADirectory),
@@ -172,26 +173,25 @@ impl Mount {
             // A directory's own names do not change while it goes.
             let _victim = victim.map(|victim| victim.rwsem.write());
             self.sb.backend.remove(number, name).map_err(|error| not_empty(error, directory))?;
-            self.core.gone(&self.sb, &entry.dentry, directory);
+            self.core.mark_removed(&self.sb, &entry.dentry, directory);
         }
-        self.forget(entry);
+        self.d_delete(entry);
         Ok(())
     }
 
-    /// What becomes of a dentry whose name was removed (D21).
-    #[doc(alias = "d_delete")]
-    fn forget(&self, entry: Entry<'_>) {
+    /// Turns a dentry whose name was removed into a negative, kills it, or unhashes it if it has other users (D21).
+    fn d_delete(&self, entry: Entry<'_>) {
         let (core, sb) = (&*self.core, &*self.sb);
         if !entry.dentry.count.freeze() {
             // Somebody else uses it, and finds what it was.
             return core.unhash(&entry.dentry);
         }
-        let frozen = Frozen { core, dentry: &entry.dentry };
+        let frozen = FrozenDentry { core, dentry: &entry.dentry };
         let stays = core.on_unlink == OnUnlink::KeepNegative && core.negatives.keeps_removed(core, sb, &entry.dentry);
         std::mem::forget(frozen);
         if stays {
             core.turn_negative(sb, &entry.dentry);
-            entry.dentry.count.thaw();
+            entry.dentry.count.unfreeze();
         } else {
             // What is frozen is as good as dead, and nobody saw it so.
             let dentry = entry.into_dead();
@@ -202,7 +202,7 @@ impl Mount {
     fn rename_at(&self, from: (&Arc<Dentry>, Name<'_>), to: (&Arc<Dentry>, Name<'_>)) -> Result<(), ErrorKind> {
         let core = &*self.core;
         // One rename between directories at a time, so that who is above whom stands still (the kernel's s_vfs_rename_mutex).
-        let _order = core.topmost.lock();
+        let _rename_mutex = core.rename_mutex.lock();
         let (above, below) = (core.is_below(from.0, to.0), core.is_below(to.0, from.0));
         let same = Arc::ptr_eq(from.0, to.0);
         // Ancestors first; strangers by address.
@@ -211,7 +211,7 @@ impl Mount {
         let _first = first.make_dir().rwsem.write();
         let _second = (!same).then(|| second.make_dir().rwsem.write());
 
-        let old = self.existing(from.0, from.1)?;
+        let old = self.lookup_positive(from.0, from.1)?;
         if old.kind() == Kind::Directory && core.is_below(&old.dentry, to.0) {
             return Err(ErrorKind::Loop);
         }
@@ -240,23 +240,23 @@ impl Mount {
         let renamed = self.sb.backend.rename((from_number, from.1), (to_number, to.1));
         renamed.map_err(|error| not_empty(error, directory))?;
         if there.is_some() {
-            core.gone(&self.sb, &target.dentry, directory);
+            core.mark_removed(&self.sb, &target.dentry, directory);
         }
         core.d_move(&self.sb, &old.dentry, to.0, &core.qstr(to.0, to.1), &target.dentry);
         Ok(())
     }
 }
 
-/// A frozen dentry whose name was removed, while the policy is asked. When this is dropped, the policy has panicked: its user lets go of the
-/// dentry as others do, and nobody finds it.
-struct Frozen<'a> {
+/// A frozen dentry whose name was removed, while the policy runs. A drop means that the policy panicked: the dentry is
+/// unfrozen and unhashed.
+struct FrozenDentry<'a> {
     core: &'a Core,
     dentry: &'a Arc<Dentry>,
 }
 
-impl Drop for Frozen<'_> {
+impl Drop for FrozenDentry<'_> {
     fn drop(&mut self) {
-        self.dentry.count.thaw();
+        self.dentry.count.unfreeze();
         self.core.unhash(self.dentry);
     }
 }
@@ -270,8 +270,8 @@ fn not_empty(error: io::Error, directory: bool) -> ErrorKind {
 }
 
 impl Core {
-    /// What a dentry stands for lost this name: its last, for a directory, and, as far as this cache knows, for a file.
-    fn gone(&self, sb: &crate::superblock::SuperBlock, dentry: &Arc<Dentry>, directory: bool) {
+    /// Marks a directory as removed, and the inode as without a name as far as this cache knows.
+    fn mark_removed(&self, sb: &crate::superblock::SuperBlock, dentry: &Arc<Dentry>, directory: bool) {
         if directory {
             let mut locked = dentry.lock();
             dentry.update_flags(&mut locked, 0, flag::DEADDIR, &self.counters);
@@ -312,7 +312,7 @@ impl Core {
         let entered = to.count.get();
         debug_assert!(entered, "the caller uses the directory");
         let before = dentry.bytes();
-        let from = self.renames.write(|| {
+        let from = self.rename_lock.write(|| {
             let (mut locked, mut other) = lock_two(dentry, target);
             self.chains.remove(dentry.hash(), dentry);
             let hashed = !target.has(flag::UNHASHED);
@@ -324,7 +324,7 @@ impl Core {
                 dentry.seq.write(|| {
                     dentry.set_name(&mut locked, qstr);
                     let from = locked.parent.replace(Arc::clone(to));
-                    self.move_place(dentry, &mut locked, from.as_deref(), to.make_dir());
+                    self.move_child(dentry, &mut locked, from.as_deref(), to.make_dir());
                     from
                 })
             });
@@ -339,7 +339,7 @@ impl Core {
     }
 
     /// Moves a positive from one directory's children to another's.
-    fn move_place(
+    fn move_child(
         &self,
         dentry: &Arc<Dentry>,
         locked: &mut crate::dentry::LockedFields,
@@ -353,10 +353,10 @@ impl Core {
             drop(moved);
         }
         let mut children = to.children.lock();
-        let place = children.insert(Arc::clone(dentry));
-        children.set_positive(place, true);
+        let index = children.insert(Arc::clone(dentry));
+        children.set_positive(index, true);
         // Relaxed: as above.
-        dentry.child_index.store(place, Ordering::Relaxed);
+        dentry.child_index.store(index, Ordering::Relaxed);
         let watched = if children.watchers > 0 { flag::PARENT_WATCHED } else { 0 };
         dentry.update_flags(locked, flag::PARENT_WATCHED, watched, &self.counters);
     }

@@ -67,9 +67,9 @@ impl SeqCount {
     }
 }
 
-/// A sequence count with the lock of its writers: the order of all renames.
+/// A sequence count with the lock of its writers: the order of all rename_lock.
 #[derive(Debug)]
-#[doc(alias = "rename_lock")]
+#[doc(alias = "seqlock_t")]
 pub(crate) struct SeqLock {
     seq: SeqCount,
     writers: Mutex<()>,

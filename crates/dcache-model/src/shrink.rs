@@ -3,7 +3,7 @@
 //! Negatives go first where the policy keeps them on lists of their own: the answer for a name that does not exist is cheaper to ask for
 //! again.
 
-use crate::children::Which;
+use crate::children::ChildFilter;
 use crate::dcache_core::Core;
 use crate::dentry::{Dentry, DentryGuard};
 use crate::flag;
@@ -30,7 +30,10 @@ enum Second {
 impl Core {
     /// Looks at up to `left` dentries of a group: negatives first where they are kept apart (D24). How many were freed.
     pub(crate) fn scan_dentries(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, left: &mut u64) -> u64 {
-        [&sb.probation, &sb.kept, &sb.dentries].into_iter().map(|list| self.scan(sb, list, memcg, node, left)).sum()
+        [&sb.probation, &sb.protected, &sb.dentries]
+            .into_iter()
+            .map(|list| self.scan(sb, list, memcg, node, left))
+            .sum()
     }
 
     /// Looks at up to `left` of a list's oldest; those not used since the last walk are killed. How many (D10, D11).
@@ -57,17 +60,17 @@ impl Core {
         self.trim(sb, old, |dentry| self.ghosts.insert(dentry.hash(), memcg, room))
     }
 
-    /// Takes `over` off the kept, those of the least merit first. They are not remembered: in a round that is longer than the room
+    /// Takes `over` off the protected, those of the least merit first. They are not remembered: in a round that is longer than the room
     /// each would come back just in time to push out the next.
     pub(crate) fn trim_kept(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, over: u64) {
         /// Looks for each that must go.
         const LOOKS: u64 = 16;
         let mut looks = over.saturating_mul(LOOKS);
-        let (old, _) = self.isolate(&sb.kept, memcg, node, &mut looks, over, Second::Merit);
+        let (old, _) = self.isolate(&sb.protected, memcg, node, &mut looks, over, Second::Merit);
         let mut missing = over.saturating_sub(old.len() as u64);
         self.trim(sb, old, |_| ());
         // Who uses everything all the time does not thereby own everything: the second look is without a chance.
-        let (old, _) = self.isolate(&sb.kept, memcg, node, &mut missing, u64::MAX, Second::None);
+        let (old, _) = self.isolate(&sb.protected, memcg, node, &mut missing, u64::MAX, Second::None);
         self.trim(sb, old, |_| ());
     }
 
@@ -189,11 +192,16 @@ impl Core {
     fn promote_locked(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, mut locked: DentryGuard<'_>) {
         // One that turned positive, or died, since the walk took it is none of the kept.
         let parent = locked.parent.clone().filter(|_| dentry.is_negative() && !dentry.has(flag::KILLED));
-        let kept = if parent.is_some() { flag::PROTECTED } else { 0 };
+        let protected = if parent.is_some() { flag::PROTECTED } else { 0 };
         if let Some(dir) = parent.as_ref().and_then(|parent| parent.dir()) {
-            dir.children.lock().kept += 1;
+            dir.children.lock().protected += 1;
         }
-        dentry.update_flags(&mut locked, flag::LRU_LIST | flag::SHRINK_LIST | flag::USAGE_COUNT, kept, &self.counters);
+        dentry.update_flags(
+            &mut locked,
+            flag::LRU_LIST | flag::SHRINK_LIST | flag::USAGE_COUNT,
+            protected,
+            &self.counters,
+        );
         self.counters.promoted(dentry.addr());
         // SeqCst: meets the fence in `put_one`; see lifecycle.rs. In use, its last user lists it.
         fence(Ordering::SeqCst);
@@ -220,33 +228,34 @@ impl Core {
     #[doc(alias = "shrink_dcache_parent")]
     pub(crate) fn shrink_tree(&self, sb: &SuperBlock, top: &Arc<Dentry>) -> u64 {
         let mut killed = 0;
-        // Directories on the way down, each in use by this, and the next place in each.
-        let mut way = vec![(Arc::clone(top), 0)];
-        while let Some((dir, place)) = way.last_mut() {
+        // Directories on the stack down, each in use by this, and the next place in each.
+        let mut stack = vec![(Arc::clone(top), 0)];
+        while let Some((dir, index)) = stack.last_mut() {
             let Some(children) = dir.dir() else {
                 // Never a directory; only `top` can be that.
                 break;
             };
             let mut locked = children.children.lock();
-            let Some((at, child)) = locked.next(*place, Which::All).map(|(at, child)| (at, Arc::clone(child))) else {
+            let Some((at, child)) = locked.next(*index, ChildFilter::All).map(|(at, child)| (at, Arc::clone(child)))
+            else {
                 drop(locked);
-                let done = way.pop().map(|(dir, _)| dir);
-                if let (Some(dir), false) = (done, way.is_empty()) {
+                let done = stack.pop().map(|(dir, _)| dir);
+                if let (Some(dir), false) = (done, stack.is_empty()) {
                     killed += u64::from(
                         dir.count.put() && dir.count.kill() && {
                             self.kill_and_put_parent(sb, &dir, dir.lock());
                             true
                         },
                     );
-                    // It was still in use, or is on its way out by another's hand: then the next round sees.
+                    // It was still in use, or is on its stack out by another's hand: then the next round sees.
                 }
                 continue;
             };
-            *place = at + 1;
+            *index = at + 1;
             match child.count.users() {
                 None => {
                     // Somebody kills it right now. The place is empty when they are done, or somebody else's.
-                    while locked.next(at, Which::All).is_some_and(|(_, there)| Arc::ptr_eq(there, &child)) {
+                    while locked.next(at, ChildFilter::All).is_some_and(|(_, there)| Arc::ptr_eq(there, &child)) {
                         if child.count.users().is_some() {
                             break;
                         }
@@ -264,7 +273,7 @@ impl Core {
                     drop(locked);
                     let has_children = child.dir().is_some_and(|dir| dir.children.lock().len() > 0);
                     if has_children && child.count.get() {
-                        way.push((child, 0));
+                        stack.push((child, 0));
                     }
                 }
             }

@@ -16,10 +16,10 @@ pub(crate) struct SuperBlock {
     /// Dentries that nobody uses: the positive ones, and negatives unless the policy keeps them apart.
     #[doc(alias = "s_dentry_lru")]
     pub(crate) dentries: ListLru<Dentry>,
-    /// Negatives that were asked for once.
+    /// Negatives that were looked up once (the probationary segment of a segmented LRU).
     pub(crate) probation: ListLru<Dentry>,
-    /// Negatives that were asked for again.
-    pub(crate) kept: ListLru<Dentry>,
+    /// Negatives that were looked up again (the protected segment).
+    pub(crate) protected: ListLru<Dentry>,
     #[doc(alias = "s_inode_lru")]
     pub(crate) inodes: Inodes,
     root: OnceLock<Arc<Dentry>>,
@@ -38,8 +38,8 @@ impl SuperBlock {
         dentries: [ListLru<Dentry>; 3],
         inodes: Inodes,
     ) -> Self {
-        let [dentries, probation, kept] = dentries;
-        Self { id, backend, dentries, probation, kept, inodes, root: OnceLock::new(), group, apart }
+        let [dentries, probation, protected] = dentries;
+        Self { id, backend, dentries, probation, protected, inodes, root: OnceLock::new(), group, apart }
     }
 
     pub(crate) fn root(&self) -> &Arc<Dentry> {
@@ -54,17 +54,17 @@ impl SuperBlock {
     pub(crate) fn list(&self, flags: u32) -> &ListLru<Dentry> {
         match flags & (flag::TYPE | flag::PROTECTED) {
             0 if self.apart => &self.probation,
-            flag::PROTECTED if self.apart => &self.kept,
+            flag::PROTECTED if self.apart => &self.protected,
             _ => &self.dentries,
         }
     }
 
-    /// How many dentries and inodes could be freed: (positive, probation, kept, inodes).
+    /// How many dentries and inodes could be freed: (positive, probation, protected, inodes).
     pub(crate) fn counts(&self, memcg: &Memcg, node: NodeId) -> [u64; 4] {
         [
             self.dentries.count_one(memcg, node),
             self.probation.count_one(memcg, node),
-            self.kept.count_one(memcg, node),
+            self.protected.count_one(memcg, node),
             self.inodes.lru.count_one(memcg, node),
         ]
     }

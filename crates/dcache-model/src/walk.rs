@@ -1,11 +1,11 @@
 //! Walking the tree below a directory, in steps as small as one likes.
 //!
-//! Between two steps a walk holds no lock: a use of each directory on its way, and the next place in each. Places do not move, so
+//! Between two steps a walk holds no lock: a use of each directory on its stack, and the next place in each. Places do not move, so
 //! a child that stays is shown exactly once, whatever is created, removed, swept or trimmed beside it (D14). A rename between
-//! directories can take a child from what the walk has seen to what it has not, or the other way; [`Walk::renamed`] says whether there
+//! directories can take a child from what the walk has seen to what it has not, or the other stack; [`Walk::renamed`] says whether there
 //! was one, as the kernel's `d_walk` does before it begins again.
 
-use crate::children::Which;
+use crate::children::ChildFilter;
 use crate::dentry::Dentry;
 use crate::error::Error;
 use crate::kind::Kind;
@@ -36,8 +36,8 @@ pub enum Flow {
 #[doc(alias = "d_walk")]
 pub struct Walk<'m> {
     mount: &'m Mount,
-    way: Vec<(Entry<'m>, u32)>,
-    which: Which,
+    stack: Vec<(Entry<'m>, u32)>,
+    filter: ChildFilter,
     begun: u32,
     looked: u64,
 }
@@ -49,7 +49,7 @@ impl Mount {
     ///
     /// As [`lookup`](Self::lookup); a path that does not exist is a walk over nothing.
     pub fn walk(&self, path: &[u8]) -> Result<Walk<'_>, Error> {
-        self.begin_walk(path, Which::All)
+        self.begin_walk(path, ChildFilter::All)
     }
 
     /// Begins a walk over positives only: it does not look at negatives, however many there are (D16).
@@ -58,13 +58,13 @@ impl Mount {
     ///
     /// As [`walk`](Self::walk).
     pub fn walk_positives(&self, path: &[u8]) -> Result<Walk<'_>, Error> {
-        self.begin_walk(path, Which::Positive)
+        self.begin_walk(path, ChildFilter::Positive)
     }
 
-    fn begin_walk(&self, path: &[u8], which: Which) -> Result<Walk<'_>, Error> {
-        let begun = self.core.renames.begin();
-        let way = self.lookup(path)?.into_iter().map(|top| (top, 0)).collect();
-        Ok(Walk { mount: self, way, which, begun, looked: 0 })
+    fn begin_walk(&self, path: &[u8], filter: ChildFilter) -> Result<Walk<'_>, Error> {
+        let begun = self.core.rename_lock.begin();
+        let stack = self.lookup(path)?.into_iter().map(|top| (top, 0)).collect();
+        Ok(Walk { mount: self, stack, filter, begun, looked: 0 })
     }
 }
 
@@ -73,30 +73,30 @@ impl Walk<'_> {
     /// child at a time, and none while it shows.
     pub fn step(&mut self, children_max: usize, mut show: impl FnMut(&Step<'_>) -> Flow) -> bool {
         let mut left = children_max;
-        while let Some((dir, place)) = self.way.last_mut() {
+        while let Some((dir, index)) = self.stack.last_mut() {
             if left == 0 {
                 return true;
             }
             let next = dir.dentry.dir().and_then(|dir| {
                 let children = dir.children.lock();
-                let (at, child) = children.next(*place, self.which)?;
-                *place = at + 1;
+                let (at, child) = children.next(*index, self.filter)?;
+                *index = at + 1;
                 // One that is dying is not there any more.
                 Some(child.count.get().then(|| Arc::clone(child)))
             });
             let Some(child) = next else {
-                self.way.pop();
+                self.stack.pop();
                 continue;
             };
             self.looked += 1;
             left -= 1;
             let Some(child) = child else { continue };
             let entry = self.mount.entry(child);
-            let flow = show(&Step { dentry: &entry.dentry, depth: self.way.len() });
+            let flow = show(&Step { dentry: &entry.dentry, depth: self.stack.len() });
             match flow {
-                Flow::Continue if entry.dentry.kind() == Some(Kind::Directory) => self.way.push((entry, 0)),
+                Flow::Continue if entry.dentry.kind() == Some(Kind::Directory) => self.stack.push((entry, 0)),
                 Flow::Continue | Flow::Skip => {}
-                Flow::Quit => self.way.clear(),
+                Flow::Quit => self.stack.clear(),
             }
         }
         false
@@ -104,7 +104,7 @@ impl Walk<'_> {
 
     /// Was anything renamed since the walk began? Then what it showed may lack a child, or have it twice.
     pub fn renamed(&self) -> bool {
-        self.mount.core.renames.retry(self.begun)
+        self.mount.core.rename_lock.retry(self.begun)
     }
 
     /// Children that were looked at so far, shown or not.
@@ -115,7 +115,7 @@ impl Walk<'_> {
 
 impl std::fmt::Debug for Walk<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Walk").field("depth", &self.way.len()).field("looked", &self.looked).finish_non_exhaustive()
+        f.debug_struct("Walk").field("depth", &self.stack.len()).field("looked", &self.looked).finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! When the last watch goes, marks stay and are cleared where they are met, as Linux does since 6.12.
 
-use crate::children::Which;
+use crate::children::ChildFilter;
 use crate::dentry::Dentry;
 use crate::error::{Error, ErrorKind};
 use crate::flag;
@@ -61,19 +61,19 @@ impl Mount {
 impl Watch<'_> {
     /// Marks up to 64 more children. False when all are marked. Holds the directory's lock that long, and no longer.
     pub fn step(&mut self) -> bool {
-        let Some(mut place) = self.next else { return false };
+        let Some(mut index) = self.next else { return false };
         let mount = self.directory.mount;
         let mut found: Vec<Arc<Dentry>> = Vec::with_capacity(STEP);
         {
             let children = self.directory.dentry.make_dir().children.lock();
             while found.len() < STEP {
-                let Some((at, child)) = children.next(place, Which::Positive) else { break };
+                let Some((at, child)) = children.next(index, ChildFilter::Positive) else { break };
                 found.push(Arc::clone(child));
-                place = at + 1;
+                index = at + 1;
             }
         }
         self.looked += found.len() as u64;
-        self.next = (found.len() == STEP).then_some(place);
+        self.next = (found.len() == STEP).then_some(index);
         for child in found {
             let mut locked = child.lock();
             // It may have turned negative, or moved away: the mark is for children of this directory that are positive.

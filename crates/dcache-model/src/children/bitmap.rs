@@ -1,6 +1,6 @@
-//! A set of numbers from which the next one is found without looking at those that are not in it.
+//! A hierarchical bitmap: the next set bit is found in O(levels).
 
-/// Words of marks, and above each level one bit for each of its words that is not 0; the first word's may be missing.
+/// Words of bits, and above each level one bit for each of its words that is not 0; the first word's may be missing.
 #[derive(Debug, Default)]
 pub(super) struct HierarchicalBitmap {
     levels: Vec<Vec<u64>>,
@@ -13,7 +13,7 @@ impl HierarchicalBitmap {
         self.levels.first().and_then(|level| level.get(n / WORD)).is_some_and(|word| word & 1 << (n % WORD) != 0)
     }
 
-    /// Puts `n` in or takes it out. O(levels).
+    /// Sets or clears bit `n`. O(levels).
     pub(super) fn set(&mut self, mut n: usize, on: bool) {
         let mut on = on;
         for l in 0.. {
@@ -39,7 +39,7 @@ impl HierarchicalBitmap {
         }
     }
 
-    /// The first at `n` or behind it. O(levels).
+    /// Returns the first set bit at `n` or behind it. O(levels).
     pub(super) fn next(&self, n: usize) -> Option<usize> {
         let mut n = n;
         let mut l = 0;

@@ -130,12 +130,12 @@ impl Settled<'_> {
     /// asked for again are kept; then the kept.
     pub fn trim_group(&self, probation: u64, kept: u64, directory: u64) {
         let (memcg, node, room) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(kept));
-        let mut over = (self.on_probation() + self.sb.kept.count_one(memcg, node)).saturating_sub(room);
+        let mut over = (self.on_probation() + self.sb.protected.count_one(memcg, node)).saturating_sub(room);
         if over < trim_batch(probation) {
             return;
         }
         over = over.min(TRIM_MAX);
-        let share = |children: &Children<Arc<Dentry>>| (children.kept, children.kept.max(directory as usize));
+        let share = |children: &Children<Arc<Dentry>>| (children.protected, children.protected.max(directory as usize));
         // A few are remembered, so that a directory whose names come round gets its share in time; not all, or a flood in one
         // would make its group forget the others'.
         let remember = |dentry: &Dentry| {

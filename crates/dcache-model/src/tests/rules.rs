@@ -145,7 +145,7 @@ fn d25_a_directory_with_more_users_than_can_be_counted_is_never_freed() {
     }
     let stage = Stage::new(16, Unbounded);
     let dir = stage.mount.mkdir(b"/d").unwrap();
-    dir.dentry.count.fill((1 << 31) - 2);
+    dir.dentry.count.set_users((1 << 31) - 2);
     stage.missing(b"/d/a");
     stage.missing(b"/d/b");
     drop(dir);

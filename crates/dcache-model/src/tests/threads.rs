@@ -156,12 +156,12 @@ fn d5_with_the_renames_kept_out_a_name_is_at_one_place_exactly() {
             let core = &stage.mount.core;
             let dirs = [b"/a", b"/b"].map(|dir| stage.mount.lookup(dir).unwrap().unwrap());
             while !done.load(Relaxed) {
-                let begun = core.renames.begin();
+                let begun = core.rename_lock.begin();
                 let found = dirs.each_ref().map(|dir| {
                     let dentry = core.d_lookup(&core.qstr(&dir.dentry, Name::new(b"x").unwrap()));
                     dentry.is_some_and(|dentry| stage.mount.positive(dentry).is_some())
                 });
-                if !core.renames.retry(begun) {
+                if !core.rename_lock.retry(begun) {
                     assert_eq!(found.iter().filter(|&&there| there).count(), 1, "both or neither is never seen (D5)");
                 }
             }
