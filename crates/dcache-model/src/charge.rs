@@ -6,31 +6,32 @@
 //! found like any other: two dentries for one directory would have two locks for one thing. So what is not charged is bounded by
 //! what is in use.
 //!
-//! The root is not charged, nor are inodes and the tables of children's places.
+//! The root is not charged, nor are inodes and the tables of children.
 
-use crate::dcache_core::Core;
+use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::footprint::bytes_of;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
-/// Dentries of a node that are looked at in one round. Few, as all that were not used lately go.
-const LOOKS: u64 = 4;
-/// A look may only take a mark of use. Those that a lookup takes in vain are gone for the next.
-const ROUNDS: u32 = 16;
+/// Dentries of a node that are scanned in one retry. Few, as all that were not used lately are freed.
+const SCAN_BATCH: u64 = 4;
+/// Retries of reclaim for one charge. A scan may only clear a referenced flag, which helps the next lookup.
+#[doc(alias = "MAX_RECLAIM_RETRIES")]
+const RECLAIM_RETRIES: u32 = 16;
 
-/// Room for a dentry: charged, until it is taken or dropped.
-#[must_use = "room that is not taken is given back"]
-pub(crate) struct Room<'a> {
+/// Bytes charged to a memcg for a dentry that is about to be allocated. A drop uncharges them.
+#[must_use = "a reservation that is not taken is uncharged"]
+pub(crate) struct Reservation<'a> {
     memcg: &'a Memcg,
     bytes: u64,
     flags: u32,
 }
 
-impl Core {
-    /// Room in a group for a dentry with a name of so many bytes. To be called without a lock that a dying dentry takes.
-    pub(crate) fn room<'a>(&self, sb: &SuperBlock, memcg: &'a Memcg, name_len: usize) -> Room<'a> {
+impl DcacheCore {
+    /// Charges a memcg for a dentry with a name of `name_len` bytes. The caller holds no lock that the death of a dentry takes.
+    pub(crate) fn reserve<'a>(&self, sb: &SuperBlock, memcg: &'a Memcg, name_len: usize) -> Reservation<'a> {
         let bytes = bytes_of(name_len);
         let flags = match self.charges {
             false => 0,
@@ -40,10 +41,10 @@ impl Core {
                 flag::DONTCACHE
             }
         };
-        Room { memcg, bytes, flags }
+        Reservation { memcg, bytes, flags }
     }
 
-    /// A dentry that its caller uses has another name now, and was of so many bytes.
+    /// Adjusts the charge of a dentry in use that was renamed; its bytes were `before`.
     pub(crate) fn recharge(&self, sb: &SuperBlock, dentry: &Dentry, before: u64) {
         if !dentry.has(flag::CHARGED) {
             return;
@@ -59,21 +60,22 @@ impl Core {
         }
     }
 
-    /// Charges, and makes room in the group first if need be.
+    /// Charges a memcg, and reclaims its dentries first if need be.
+    #[doc(alias = "try_charge_memcg")]
     #[inline]
     fn charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64) -> bool {
         // Above `high` it is for whoever watches the group to reclaim.
-        memcg.try_charge(Bytes::new(bytes)).is_ok() || self.make_room(sb, memcg, bytes)
+        memcg.try_charge(Bytes::new(bytes)).is_ok() || self.reclaim_and_charge(sb, memcg, bytes)
     }
 
     #[cold]
-    fn make_room(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64) -> bool {
+    fn reclaim_and_charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64) -> bool {
         let here = self.topology.current();
         // At most 65,536, whatever the topology says.
         let others = (0..=u16::MAX).take(self.topology.nodes()).map(NodeId::new).filter(|&node| node != here);
-        for _ in 0..ROUNDS {
+        for _ in 0..RECLAIM_RETRIES {
             for node in std::iter::once(here).chain(others.clone()) {
-                let mut left = LOOKS;
+                let mut left = SCAN_BATCH;
                 let freed = self.scan_dentries(sb, memcg, node, &mut left);
                 if freed > 0 && memcg.try_charge(Bytes::new(bytes)).is_ok() {
                     return true;
@@ -84,14 +86,14 @@ impl Core {
     }
 }
 
-impl Room<'_> {
-    /// The flags of the dentry that takes it.
+impl Reservation<'_> {
+    /// Consumes the reservation. Returns the flags of the dentry that owns the charge.
     pub(crate) fn take(mut self) -> u32 {
         std::mem::take(&mut self.flags)
     }
 }
 
-impl Drop for Room<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.flags == flag::CHARGED {
             self.memcg.uncharge(Bytes::new(self.bytes));

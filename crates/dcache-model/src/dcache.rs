@@ -1,7 +1,7 @@
 //! The cache: one table of names for all mounts, and the rules they share.
 
 use crate::backend::Backend;
-use crate::dcache_core::{Core, OnUnlink};
+use crate::dcache_core::{DcacheCore, OnUnlink};
 use crate::dentry::Dentry;
 use crate::error::ErrorKind;
 use crate::footprint;
@@ -52,7 +52,7 @@ use std::hash::BuildHasher;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Dcache {
-    core: Arc<Core>,
+    core: Arc<DcacheCore>,
     policy: std::sync::Arc<dyn NegativePolicy>,
 }
 
@@ -70,7 +70,7 @@ pub struct Builder {
 const BUCKETS_DEFAULT: usize = 1 << 16;
 
 impl Dcache {
-    /// Begins a cache.
+    /// Returns a builder.
     pub fn builder() -> Builder {
         Builder {
             buckets: BUCKETS_DEFAULT,
@@ -104,8 +104,8 @@ impl Dcache {
             let occupancy = prepared.occupancy();
             let lists = [(); 3].map(|()| ListLru::with_occupancy(Arc::clone(&occupancy)));
             let inodes = Inodes::new(ListLru::with_occupancy(occupancy));
-            let apart = self.policy.apart();
-            let sb = Arc::new(SuperBlock::new(id, backend, group.clone(), apart, lists, inodes));
+            let has_negative_lists = self.policy.apart();
+            let sb = Arc::new(SuperBlock::new(id, backend, group.clone(), has_negative_lists, lists, inodes));
             let name = Name::checked(b"root");
             let qstr = QStr::new(core.secret, 0, name);
             let root = Arc::new(Dentry::new(&qstr, None, id, group.clone(), core.topology.current(), 0));
@@ -231,7 +231,7 @@ impl Builder {
         let chains = Chains::new(self.buckets);
         let ghosts = if self.policy.apart() { GhostTable::new(chains.buckets()) } else { GhostTable::empty() };
         let policy: std::sync::Arc<dyn NegativePolicy> = self.policy.into();
-        let core = Core {
+        let core = DcacheCore {
             chains,
             ghosts,
             secret: RandomState::new().hash_one(0),

@@ -23,7 +23,7 @@ pub enum OnUnlink {
 }
 
 /// What all handles and mounts share.
-pub(crate) struct Core {
+pub(crate) struct DcacheCore {
     #[doc(alias = "dentry_hashtable")]
     pub(crate) chains: Chains<Dentry>,
     pub(crate) secret: u64,
@@ -44,13 +44,13 @@ pub(crate) struct Core {
 /// Decides which negative dentries stay cached. The life of a dentry calls it; the module `negative` implements it, above reclaim.
 pub(crate) trait NegativeHook: Send + Sync {
     /// Runs after a new negative dentry was added to its list, without a lock on a name or list.
-    fn negative_added(&self, core: &Core, sb: &SuperBlock, dentry: &Arc<Dentry>);
+    fn negative_added(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>);
 
     /// Returns whether a dentry whose name was removed may stay as a negative one.
-    fn keeps_removed(&self, core: &Core, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool;
+    fn keeps_removed(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool;
 }
 
-impl Core {
+impl DcacheCore {
     /// The superblock of this number, while it is mounted.
     pub(crate) fn superblock(&self, id: u16) -> Option<Arc<SuperBlock>> {
         self.super_blocks.read().get(usize::from(id))?.clone()
@@ -95,8 +95,8 @@ impl Core {
     }
 }
 
-impl fmt::Debug for Core {
+impl fmt::Debug for DcacheCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("chains", &self.chains).finish_non_exhaustive()
+        f.debug_struct("DcacheCore").field("chains", &self.chains).finish_non_exhaustive()
     }
 }

@@ -1,21 +1,22 @@
-//! The memory of names that did not get through probation: who comes back soon was asked for twice, though it was away meanwhile.
+//! The ghost table: fingerprints of names that were trimmed on probation. A name that comes back soon was looked up twice, though it
+//! was not cached meanwhile.
 //!
 //! With it probation can be short. A name that is asked for again after a time longer than the queue, but shorter than this
 //! memory, comes back as one that was used, and is kept.
 //!
 //! ```text
-//!     sets   ......|  group 3: 16 sets  |.......|  group 7: 16 sets  |....     each set: the marks of the last 8
+//!     sets   ......|  group 3: 16 sets  |.......|  group 7: 16 sets  |....     each set: the last 8 fingerprints
 //! ```
 //!
 //! A table of a fixed size, a byte for each bucket of the cache. A group uses a window of it that is as long as its room for
 //! negatives, or up to twice that, at a place that follows from its number: so a flood forgets its own group's names, and another's only where two
-//! windows lie over each other. A mark is 32 bits of the name's hash; one that is wrong keeps a name a little longer, no more. Nothing
-//! is locked: a mark that is lost between two writers is one that was not remembered.
+//! windows lie over each other. A fingerprint is 32 bits of the name's hash; one that is wrong keeps a name a little longer, no more. Nothing
+//! is locked: a fingerprint that is lost between two writers is one that was not inserted.
 
 use lowwater_lru_core::sync::atomic::{AtomicU32, Ordering};
 use lowwater_lru_core::Memcg;
 
-/// Marks of a set: half a line.
+/// Fingerprints of a set: half a cache line.
 const WAYS: usize = 8;
 /// Buckets for which there is one set.
 const BUCKETS_PER_SET: usize = WAYS * size_of::<u32>();
@@ -26,7 +27,7 @@ const SETS_MIN: usize = 64;
 #[repr(align(32))]
 struct GhostSet([AtomicU32; WAYS]);
 
-/// See the module.
+/// A set-associative table of fingerprints of trimmed names.
 pub(crate) struct GhostTable {
     /// A power of two, or none.
     sets: Box<[GhostSet]>,
@@ -38,7 +39,7 @@ impl GhostTable {
         Self { sets: (0..sets).map(|_| GhostSet::default()).collect() }
     }
 
-    /// For a policy that does not ask.
+    /// Returns a table without memory, for a policy that does not use it.
     pub(crate) fn empty() -> Self {
         Self { sets: Box::default() }
     }
@@ -47,9 +48,9 @@ impl GhostTable {
         size_of_val(&*self.sets)
     }
 
-    /// A name left. The oldest of its set is forgotten.
-    pub(crate) fn insert(&self, hash: u64, group: &Memcg, room: u64) {
-        let Some(set) = self.set(hash, group, room) else { return };
+    /// Inserts a name, and drops the oldest of its set.
+    pub(crate) fn insert(&self, hash: u64, group: &Memcg, capacity: u64) {
+        let Some(set) = self.set(hash, group, capacity) else { return };
         let mut fingerprint = fingerprint(hash);
         for way in &set.0 {
             // Relaxed: a hint; nothing is read on its strength. Here and below.
@@ -62,9 +63,9 @@ impl GhostTable {
         }
     }
 
-    /// Did this name leave lately? Then it is forgotten.
-    pub(crate) fn take(&self, hash: u64, group: &Memcg, room: u64) -> bool {
-        let Some(set) = self.set(hash, group, room) else { return false };
+    /// Removes a name. Returns whether it was there.
+    pub(crate) fn take(&self, hash: u64, group: &Memcg, capacity: u64) -> bool {
+        let Some(set) = self.set(hash, group, capacity) else { return false };
         let wanted = fingerprint(hash);
         // Relaxed: as above.
         let Some(way) = set.0.iter().find(|way| way.load(Ordering::Relaxed) == wanted) else { return false };
@@ -72,11 +73,11 @@ impl GhostTable {
         true
     }
 
-    fn set(&self, hash: u64, group: &Memcg, room: u64) -> Option<&GhostSet> {
+    fn set(&self, hash: u64, group: &Memcg, capacity: u64) -> Option<&GhostSet> {
         /// Spreads windows over the table, wherever the numbers of the groups lie.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mask = self.sets.len().checked_sub(1)?;
-        let window = usize::try_from(room / WAYS as u64).ok()?.clamp(1, self.sets.len()).next_power_of_two();
+        let window = usize::try_from(capacity / WAYS as u64).ok()?.clamp(1, self.sets.len()).next_power_of_two();
         let begin = (u64::from(group.id().get()).wrapping_mul(SPREAD) >> 32) as usize;
         // The bucket is the hash's high bits, so these are others.
         let at = (hash >> 32) as usize & (window - 1);
@@ -84,7 +85,7 @@ impl GhostTable {
     }
 }
 
-/// Not 0, which is no name.
+/// Returns the fingerprint of a hash, which is never 0: 0 is an empty way.
 fn fingerprint(hash: u64) -> u32 {
     ((hash >> 32) as u32).max(1)
 }

@@ -9,7 +9,7 @@ use lowwater_lru_core::sync::{Arc, Mutex};
 use lowwater_lru_core::{linked, Isolated, Links, ListLru, Memcg, NodeId};
 use std::collections::HashMap;
 
-/// See the module.
+/// An inode.
 #[doc(alias = "struct inode")]
 pub(crate) struct Inode {
     lru: Links,
@@ -79,7 +79,7 @@ impl Inodes {
         // Relaxed: as above.
         if inode.unlinked.load(Ordering::Relaxed) {
             let listed = self.lru.del(&inode);
-            forget(&mut map, &inode);
+            remove_from_map(&mut map, &inode);
             drop(map);
             drop(listed);
         } else if self.lru.add(Arc::clone(&inode), &inode.memcg, inode.node).is_err() {
@@ -120,7 +120,7 @@ impl Inodes {
             if inode.users.load(Ordering::Relaxed) == 0 {
                 // Between the walk and here it may have been used and put again: then it is on the list once more.
                 let listed = self.lru.del(&inode);
-                forget(&mut map, &inode);
+                remove_from_map(&mut map, &inode);
                 drop(map);
                 drop(listed);
                 freed += 1;
@@ -138,7 +138,7 @@ impl Inodes {
     }
 }
 
-fn forget(map: &mut Map, inode: &Arc<Inode>) {
+fn remove_from_map(map: &mut Map, inode: &Arc<Inode>) {
     if map.get(&inode.number).is_some_and(|there| Arc::ptr_eq(there, inode)) {
         map.remove(&inode.number);
     }

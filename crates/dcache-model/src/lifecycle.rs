@@ -1,4 +1,4 @@
-//! The life of a dentry: made, given a meaning, let go of, kept, killed.
+//! The life of a dentry: allocated, instantiated, put by its last user, listed, killed.
 //!
 //! # The last user and the walk
 //!
@@ -15,7 +15,7 @@
 //! - If our fence comes first, the walk sees the count at 0, and does not forget the dentry.
 //! - If theirs comes first, we see the flag clear, and list it.
 
-use crate::dcache_core::Core;
+use crate::dcache_core::DcacheCore;
 use crate::dentry::{Dentry, DentryGuard, LockedFields};
 use crate::error::ErrorKind;
 use crate::flag;
@@ -28,7 +28,7 @@ use lowwater_lru_core::sync::atomic::{fence, Ordering};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::Memcg;
 
-impl Core {
+impl DcacheCore {
     /// A negative dentry below `parent` that cannot be found yet, with one user. The caller uses `parent`.
     #[doc(alias = "d_alloc")]
     pub(crate) fn alloc(
@@ -51,16 +51,16 @@ impl Core {
         dentry
     }
 
-    /// Lets it be found (D1).
+    /// Inserts the dentry into the hash table (D1).
     #[doc(alias = "d_rehash")]
-    pub(crate) fn hash(&self, dentry: &Arc<Dentry>) {
+    pub(crate) fn rehash(&self, dentry: &Arc<Dentry>) {
         let mut locked = dentry.lock();
         dentry.update_flags(&mut locked, flag::UNHASHED, 0, &self.counters);
         let inserted = self.chains.insert(dentry.hash(), Arc::clone(dentry));
         debug_assert!(inserted.is_ok(), "an unhashed dentry is on no chain");
     }
 
-    /// Gives a negative its inode; `inode` is already counted for it.
+    /// Turns a negative into a positive with this inode; `inode` is already counted for it.
     #[doc(alias = "d_instantiate")]
     pub(crate) fn instantiate(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, inode: Arc<Inode>) {
         let kind = inode.kind;
@@ -88,7 +88,7 @@ impl Core {
         drop(listed);
     }
 
-    /// Takes its meaning from a dentry that only the caller uses, and has frozen: the name is known not to exist.
+    /// Removes the inode of a dentry that only the caller uses, and has frozen: the name does not exist any more.
     #[doc(alias = "dentry_unlink_inode")]
     pub(crate) fn turn_negative(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
         let mut locked = dentry.lock();
@@ -107,7 +107,7 @@ impl Core {
         }
     }
 
-    /// Makes it impossible to find.
+    /// Removes the dentry from the hash table.
     #[doc(alias = "d_drop")]
     pub(crate) fn unhash(&self, dentry: &Arc<Dentry>) {
         let mut locked = dentry.lock();
@@ -117,7 +117,7 @@ impl Core {
         }
     }
 
-    /// One user less, and what follows from that, up the tree (D13).
+    /// Removes a user. The last put of an unhashed dentry kills it, and puts its parent (D13).
     #[doc(alias = "dput")]
     pub(crate) fn put(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
         let mut next = self.put_one(sb, dentry);
@@ -149,22 +149,22 @@ impl Core {
             return None;
         }
         let mut keep = !dentry.has(flag::UNHASHED | flag::DONTCACHE);
-        let mut settled = false;
+        let mut is_new_negative = false;
         if keep && dentry.has(flag::LRU_LIST) {
             dentry.mark_referenced();
         } else if keep {
-            settled = dentry.is_negative() && !dentry.has(flag::POLICY_SEEN);
-            let set = flag::LRU_LIST | if settled { flag::POLICY_SEEN } else { 0 };
+            is_new_negative = dentry.is_negative() && !dentry.has(flag::POLICY_SEEN);
+            let set = flag::LRU_LIST | if is_new_negative { flag::POLICY_SEEN } else { 0 };
             dentry.update_flags(&mut locked, 0, set, &self.counters);
             let list = sb.list(dentry.flags());
             if let Err(error) = list.add(Arc::clone(dentry), &dentry.memcg, dentry.node) {
                 dentry.update_flags(&mut locked, flag::LRU_LIST, 0, &self.counters);
                 drop(error);
-                (keep, settled) = (false, false);
+                (keep, is_new_negative) = (false, false);
             }
         }
         drop(locked);
-        if settled {
+        if is_new_negative {
             self.negatives.negative_added(self, sb, dentry);
         }
         if keep || !dentry.count.kill() {
@@ -176,16 +176,16 @@ impl Core {
         parent
     }
 
-    /// Takes a dentry off its list, unless it is on somebody's private one. The list's handle is to be dropped without locks.
+    /// Removes a dentry from its list, unless it is on a private list. The caller drops the returned handle without locks.
     #[doc(alias = "d_lru_del")]
     pub(crate) fn unlist(&self, sb: &SuperBlock, dentry: &Dentry, locked: &mut LockedFields) -> Option<Arc<Dentry>> {
         let mut delta = CounterDelta::default();
-        let listed = self.unlist_in(sb, dentry, locked, &mut delta);
+        let listed = self.unlist_batched(sb, dentry, locked, &mut delta);
         self.counters.add(dentry.addr(), delta);
         listed
     }
 
-    fn unlist_in(
+    fn unlist_batched(
         &self,
         sb: &SuperBlock,
         dentry: &Dentry,
@@ -200,7 +200,7 @@ impl Core {
         listed
     }
 
-    /// Kills a dentry if it is a negative that nobody uses and nobody asked for again (D19).
+    /// Kills a dentry if it is an unused, listed negative that was not referenced (D19).
     #[doc(alias = "trim_negative")]
     pub(crate) fn kill_negative(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, even_if_referenced: bool) -> bool {
         let locked = dentry.lock();
@@ -217,12 +217,12 @@ impl Core {
 
     pub(crate) fn kill_and_put_parent(&self, sb: &SuperBlock, dentry: &Arc<Dentry>, locked: DentryGuard<'_>) {
         let mut delta = CounterDelta::default();
-        self.kill_in(sb, dentry, locked, &mut delta);
+        self.kill_batched(sb, dentry, locked, &mut delta);
         self.counters.add(dentry.addr(), delta);
     }
 
-    /// As [`kill_and_put_parent`](Self::kill_and_put_parent), for who kills many before telling the counters.
-    pub(crate) fn kill_in(
+    /// As [`kill_and_put_parent`](Self::kill_and_put_parent), for many dentries whose changes are added to the counters at once.
+    pub(crate) fn kill_batched(
         &self,
         sb: &SuperBlock,
         dentry: &Arc<Dentry>,
@@ -234,7 +234,8 @@ impl Core {
         }
     }
 
-    /// Ends a dentry whose count the caller took to dead, and whose lock it holds. The parent comes back, of which it was a user.
+    /// Kills a dentry whose count the caller marked as dead, and whose `d_lock` it holds. Returns the parent, which has one user too
+    /// many.
     #[doc(alias = "__dentry_kill")]
     fn kill(
         &self,
@@ -243,7 +244,7 @@ impl Core {
         mut locked: DentryGuard<'_>,
         delta: &mut CounterDelta,
     ) -> Option<Arc<Dentry>> {
-        let listed = self.unlist_in(sb, dentry, &mut locked, delta);
+        let listed = self.unlist_batched(sb, dentry, &mut locked, delta);
         let hashed = !dentry.has(flag::UNHASHED);
         // Whoever has it on a private list sees that it is dead, and only drops it.
         let lists = flag::LRU_LIST | flag::SHRINK_LIST;

@@ -264,7 +264,7 @@ impl Mount {
         }
         let part = dir.make_dir();
         // Before the lock: it may have to kill others.
-        let room = self.core.room(&self.sb, group, qstr.len());
+        let reservation = self.core.reserve(&self.sb, group, qstr.len());
         let asked = {
             let mut in_lookup = part.in_lookup.lock();
             loop {
@@ -282,7 +282,7 @@ impl Mount {
                 } else if let Some(dentry) = self.core.d_lookup(qstr) {
                     return Ok(dentry);
                 } else {
-                    let dentry = self.core.alloc(&self.sb, dir, qstr, group, flag::IN_LOOKUP | room.take());
+                    let dentry = self.core.alloc(&self.sb, dir, qstr, group, flag::IN_LOOKUP | reservation.take());
                     in_lookup.dentries.push(Arc::clone(&dentry));
                     break dentry;
                 }
@@ -296,7 +296,7 @@ impl Mount {
             let inode = self.sb.inodes.get(node.inode, node.kind, group, dentry.node);
             self.core.instantiate(&self.sb, dentry, inode);
         }
-        self.core.hash(dentry);
+        self.core.rehash(dentry);
         dentry.count.get();
         Ok(Arc::clone(dentry))
     }

@@ -1,6 +1,6 @@
 //! A mount: what users of the cache hold, and its entries.
 
-use crate::dcache_core::Core;
+use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
 use crate::error::Error;
 use crate::flag;
@@ -16,7 +16,7 @@ use std::fmt;
 /// Paths are bytes, from the mount's root, with or without a leading slash. `.` and `..` are understood on the way, symbolic links are
 /// not followed.
 pub struct Mount {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<DcacheCore>,
     pub(crate) sb: Arc<SuperBlock>,
     /// None while unmounting.
     registration: Option<Registration>,
@@ -54,7 +54,7 @@ pub struct Entry<'m> {
 }
 
 impl Mount {
-    pub(crate) fn new(core: Arc<Core>, sb: Arc<SuperBlock>, registration: Registration) -> Self {
+    pub(crate) fn new(core: Arc<DcacheCore>, sb: Arc<SuperBlock>, registration: Registration) -> Self {
         Self { core, sb, registration: Some(registration) }
     }
 

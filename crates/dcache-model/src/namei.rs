@@ -3,7 +3,7 @@
 //! Each holds its directory's `rwsem` alone, so no lookup of it asks the backend meanwhile, and two changes of one name do not
 //! meet (D2). Lookups that find everything cached go on.
 
-use crate::dcache_core::{Core, OnUnlink};
+use crate::dcache_core::{DcacheCore, OnUnlink};
 use crate::dentry::{Dentry, DentryGuard, Dir};
 use crate::error::{Error, ErrorKind};
 use crate::flag;
@@ -143,10 +143,10 @@ impl Mount {
             }
             None => {
                 let (group, qstr) = (&self.sb.group, self.core.qstr(dir, name));
-                let room = self.core.room(&self.sb, group, qstr.len());
-                let dentry = self.core.alloc(&self.sb, dir, &qstr, group, room.take());
+                let reservation = self.core.reserve(&self.sb, group, qstr.len());
+                let dentry = self.core.alloc(&self.sb, dir, &qstr, group, reservation.take());
                 self.core.instantiate(&self.sb, &dentry, inode);
-                self.core.hash(&dentry);
+                self.core.rehash(&dentry);
                 self.entry(dentry)
             }
         }
@@ -250,7 +250,7 @@ impl Mount {
 /// A frozen dentry whose name was removed, while the policy runs. A drop means that the policy panicked: the dentry is
 /// unfrozen and unhashed.
 struct FrozenDentry<'a> {
-    core: &'a Core,
+    core: &'a DcacheCore,
     dentry: &'a Arc<Dentry>,
 }
 
@@ -269,7 +269,7 @@ fn not_empty(error: io::Error, directory: bool) -> ErrorKind {
     }
 }
 
-impl Core {
+impl DcacheCore {
     /// Marks a directory as removed, and the inode as without a name as far as this cache knows.
     fn mark_removed(&self, sb: &crate::superblock::SuperBlock, dentry: &Arc<Dentry>, directory: bool) {
         if directory {

@@ -151,7 +151,7 @@ pub fn run(ops: &[Op], mount: &Mount, backend: &Memory) -> Result<Tally, crate::
         match op {
             Op::Lookup(path, _) => {
                 let before = backend.lookups();
-                let found = pass_over(mount.lookup(path).map(|found| found.is_some()))?;
+                let found = skip_failed(mount.lookup(path).map(|found| found.is_some()))?;
                 tally.lookups += 1;
                 if found != Some(true) {
                     tally.missing += 1;
@@ -159,13 +159,13 @@ pub fn run(ops: &[Op], mount: &Mount, backend: &Memory) -> Result<Tally, crate::
                 }
             }
             Op::Create(path) => {
-                pass_over(mount.create(path).map(drop))?;
+                skip_failed(mount.create(path).map(drop))?;
             }
             Op::Unlink(path) => {
-                pass_over(mount.unlink(path))?;
+                skip_failed(mount.unlink(path))?;
             }
             Op::Rename(from, to) => {
-                pass_over(mount.rename(from, to))?;
+                skip_failed(mount.rename(from, to))?;
             }
         }
         tally.negatives_max = tally.negatives_max.max(mount.core.counters.read().nr_negative);
@@ -177,7 +177,7 @@ pub fn run(ops: &[Op], mount: &Mount, backend: &Memory) -> Result<Tally, crate::
     Ok(tally)
 }
 
-fn pass_over<T>(result: Result<T, crate::Error>) -> Result<Option<T>, crate::Error> {
+fn skip_failed<T>(result: Result<T, crate::Error>) -> Result<Option<T>, crate::Error> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if matches!(error.kind(), ErrorKind::Backend(_)) => Err(error),

@@ -4,7 +4,7 @@
 //! again.
 
 use crate::children::ChildFilter;
-use crate::dcache_core::Core;
+use crate::dcache_core::DcacheCore;
 use crate::dentry::{Dentry, DentryGuard};
 use crate::flag;
 use crate::stats::CounterDelta;
@@ -14,20 +14,22 @@ use lowwater_lru_core::sync::atomic::{fence, Ordering};
 use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::{Isolated, ListLru, Memcg, NodeId};
 
-/// What a walk does with a dentry that was used since the last.
+/// The treatment of a dentry that was used since the last walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Second {
-    /// It goes to the young end.
-    Chance,
-    /// It goes to the young end, and so it does as often again, at most three times, when it was not used.
-    Merit,
-    /// It comes off probation.
+enum SecondChance {
+    /// The dentry rotates to the young end.
+    Rotate,
+    /// The dentry rotates to the young end and gains a usage count, which lets it rotate up to three times
+    /// when it was not used.
+    #[doc(alias = "GCLOCK")]
+    UsageCount,
+    /// The dentry moves to the protected list.
     Promote,
-    /// Nothing: there are too many.
-    None,
+    /// No second chance.
+    Never,
 }
 
-impl Core {
+impl DcacheCore {
     /// Looks at up to `left` dentries of a group: negatives first where they are kept apart (D24). How many were freed.
     pub(crate) fn scan_dentries(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, left: &mut u64) -> u64 {
         [&sb.probation, &sb.protected, &sb.dentries]
@@ -46,31 +48,39 @@ impl Core {
         node: NodeId,
         left: &mut u64,
     ) -> u64 {
-        let (old, _) = self.isolate(list, memcg, node, left, u64::MAX, Second::Chance);
+        let (old, _) = self.isolate(list, memcg, node, left, u64::MAX, SecondChance::Rotate);
         self.dispose(sb, old, |_| ())
     }
 
-    /// Ends the probation of the oldest: kept if they were asked for again, else killed, and remembered among the group's last
-    /// `room`. How many were killed.
-    pub(crate) fn end_probation(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, mut look: u64, room: u64) -> u64 {
-        let (old, promoted) = self.isolate(&sb.probation, memcg, node, &mut look, u64::MAX, Second::Promote);
+    /// Ends the probation of the oldest `nr_to_scan`: promotes those that were looked up again, and kills the others, which enter the
+    /// ghost table of a memcg with `capacity` negatives. Returns how many were killed.
+    pub(crate) fn end_probation(
+        &self,
+        sb: &SuperBlock,
+        memcg: &Memcg,
+        node: NodeId,
+        mut nr_to_scan: u64,
+        capacity: u64,
+    ) -> u64 {
+        let (old, promoted) =
+            self.isolate(&sb.probation, memcg, node, &mut nr_to_scan, u64::MAX, SecondChance::Promote);
         for dentry in promoted {
             self.promote(sb, &dentry);
         }
-        self.trim(sb, old, |dentry| self.ghosts.insert(dentry.hash(), memcg, room))
+        self.trim(sb, old, |dentry| self.ghosts.insert(dentry.hash(), memcg, capacity))
     }
 
-    /// Takes `over` off the protected, those of the least merit first. They are not remembered: in a round that is longer than the room
-    /// each would come back just in time to push out the next.
-    pub(crate) fn trim_kept(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, over: u64) {
-        /// Looks for each that must go.
-        const LOOKS: u64 = 16;
-        let mut looks = over.saturating_mul(LOOKS);
-        let (old, _) = self.isolate(&sb.protected, memcg, node, &mut looks, over, Second::Merit);
+    /// Trims `over` protected negatives, those of the lowest usage count first. They do not enter the ghost table: in a loop over more
+    /// names than fit, each would come back just in time to evict the next.
+    pub(crate) fn trim_protected(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, over: u64) {
+        /// Dentries scanned for each one to be trimmed.
+        const SCANS_PER_VICTIM: u64 = 16;
+        let mut nr_to_scan = over.saturating_mul(SCANS_PER_VICTIM);
+        let (old, _) = self.isolate(&sb.protected, memcg, node, &mut nr_to_scan, over, SecondChance::UsageCount);
         let mut missing = over.saturating_sub(old.len() as u64);
         self.trim(sb, old, |_| ());
-        // Who uses everything all the time does not thereby own everything: the second look is without a chance.
-        let (old, _) = self.isolate(&sb.protected, memcg, node, &mut missing, u64::MAX, Second::None);
+        // If all are in use all the time, the second scan trims the oldest whatever their usage count.
+        let (old, _) = self.isolate(&sb.protected, memcg, node, &mut missing, u64::MAX, SecondChance::Never);
         self.trim(sb, old, |_| ());
     }
 
@@ -81,7 +91,7 @@ impl Core {
         node: NodeId,
         left: &mut u64,
         wanted: u64,
-        second: Second,
+        chance: SecondChance,
     ) -> (Isolated<Dentry>, Isolated<Dentry>) {
         let (mut old, mut promoted) = (Isolated::new(), Isolated::new());
         if *left == 0 {
@@ -95,18 +105,18 @@ impl Core {
             let dentry = it.item();
             let Some(mut locked) = dentry.try_lock() else { return it.skip() };
             let flags = dentry.flags();
-            let (used, merit) = (flags & flag::REFERENCED != 0, flags & flag::USAGE_COUNT);
+            let (used, usage) = (flags & flag::REFERENCED != 0, flags & flag::USAGE_COUNT);
             // One in use goes along with the old: `dispose` sees that it is, and it comes back with its last user.
             let idle = dentry.count.users() == Some(0);
-            let (stays, merit) = match second {
-                Second::Merit if used => (idle, (merit + flag::USAGE_ONE).min(flag::USAGE_COUNT)),
-                Second::Merit => (idle && merit != 0, merit.saturating_sub(flag::USAGE_ONE)),
-                Second::Chance | Second::Promote => (idle && used, merit),
-                Second::None => (false, merit),
+            let (stays, usage) = match chance {
+                SecondChance::UsageCount if used => (idle, (usage + flag::USAGE_ONE).min(flag::USAGE_COUNT)),
+                SecondChance::UsageCount => (idle && usage != 0, usage.saturating_sub(flag::USAGE_ONE)),
+                SecondChance::Rotate | SecondChance::Promote => (idle && used, usage),
+                SecondChance::Never => (false, usage),
             };
-            let promote = stays && second == Second::Promote;
+            let promote = stays && chance == SecondChance::Promote;
             if stays && !promote {
-                dentry.update_flags_batched(&mut locked, flag::REFERENCED | flag::USAGE_COUNT, merit, &mut delta);
+                dentry.update_flags_batched(&mut locked, flag::REFERENCED | flag::USAGE_COUNT, usage, &mut delta);
                 drop(locked);
                 return it.rotate();
             }
@@ -121,17 +131,17 @@ impl Core {
 
     /// Kills what a walk isolated, but for those that somebody uses, and shows each of the killed. How many.
     #[doc(alias = "shrink_dentry_list")]
-    fn dispose(&self, sb: &SuperBlock, mut old: Isolated<Dentry>, killed_one: impl Fn(&Dentry)) -> u64 {
-        /// Chains that are fetched ahead: each is a miss or two, and so many misses are waited for at once.
-        const AHEAD: usize = 32;
+    fn dispose(&self, sb: &SuperBlock, mut old: Isolated<Dentry>, on_kill: impl Fn(&Dentry)) -> u64 {
+        /// Hash chains that are prefetched together: each is a cache miss or two.
+        const PREFETCH_BATCH: usize = 32;
         let mut killed = 0;
         let mut window = Vec::new();
         while !old.is_empty() {
-            window.reserve(AHEAD);
+            window.reserve(PREFETCH_BATCH);
             // One for all: what each removal enters is then inside already.
             let _reader = Reader::enter();
             let mut delta = CounterDelta::default();
-            window.extend(old.by_ref().take(AHEAD));
+            window.extend(old.by_ref().take(PREFETCH_BATCH));
             for dentry in &window {
                 self.chains.prefetch(dentry.hash());
             }
@@ -141,7 +151,7 @@ impl Core {
             for dentry in window.drain(..) {
                 if self.dispose_one(sb, &dentry, &mut delta) {
                     killed += 1;
-                    killed_one(&dentry);
+                    on_kill(&dentry);
                 }
             }
             self.counters.add(std::ptr::from_ref(sb).addr(), delta);
@@ -149,8 +159,8 @@ impl Core {
         killed
     }
 
-    fn trim(&self, sb: &SuperBlock, old: Isolated<Dentry>, killed_one: impl Fn(&Dentry)) -> u64 {
-        let killed = self.dispose(sb, old, killed_one);
+    fn trim(&self, sb: &SuperBlock, old: Isolated<Dentry>, on_kill: impl Fn(&Dentry)) -> u64 {
+        let killed = self.dispose(sb, old, on_kill);
         self.counters.trimmed(killed);
         killed
     }
@@ -159,7 +169,7 @@ impl Core {
         let mut locked = dentry.lock();
         loop {
             if dentry.count.kill() {
-                self.kill_in(sb, dentry, locked, delta);
+                self.kill_batched(sb, dentry, locked, delta);
                 return true;
             }
             dentry.update_flags_batched(&mut locked, flag::LRU_LIST | flag::SHRINK_LIST, 0, delta);
@@ -171,7 +181,7 @@ impl Core {
         }
     }
 
-    /// Takes a negative off probation before the queue's end came to it.
+    /// Promotes a negative before it reaches the end of the probation list.
     pub(crate) fn promote_early(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
         let mut locked = dentry.lock();
         if dentry.flags() & (flag::TYPE | flag::PROTECTED | flag::KILLED) != 0 {
@@ -217,8 +227,8 @@ impl Core {
         }
     }
 
-    /// Takes the mark of use from a negative that a trim of its directory met.
-    pub(crate) fn forgive(&self, dentry: &Arc<Dentry>) {
+    /// Clears `REFERENCED` of a negative that a trim of its directory met.
+    pub(crate) fn clear_referenced(&self, dentry: &Arc<Dentry>) {
         let mut locked = dentry.lock();
         dentry.update_flags(&mut locked, flag::REFERENCED, 0, &self.counters);
     }

@@ -2,7 +2,7 @@
 //!
 //! The lists share a scan in proportion to their length, one more each so that small ones are emptied, dentries before inodes.
 
-use crate::dcache_core::Core;
+use crate::dcache_core::DcacheCore;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::sync::Arc;
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
@@ -13,7 +13,7 @@ pub(crate) const BATCH: u64 = 1024;
 
 /// The shrinker of one mount: its dentries and inodes.
 pub(crate) struct MountShrinker {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Arc<DcacheCore>,
     pub(crate) sb: Arc<SuperBlock>,
 }
 

@@ -8,12 +8,12 @@ use lowwater_lru_core::sync::Arc;
 use lowwater_lru_core::{ListLru, Memcg, NodeId};
 use std::sync::OnceLock;
 
-/// See the module.
+/// A superblock: one mounted backend.
 #[doc(alias = "struct super_block")]
 pub(crate) struct SuperBlock {
     pub(crate) id: u16,
     pub(crate) backend: Arc<dyn Backend>,
-    /// Dentries that nobody uses: the positive ones, and negatives unless the policy keeps them apart.
+    /// Dentries that nobody uses: the positive ones, and negatives unless the policy keeps them has_negative_lists.
     #[doc(alias = "s_dentry_lru")]
     pub(crate) dentries: ListLru<Dentry>,
     /// Negatives that were looked up once (the probationary segment of a segmented LRU).
@@ -23,10 +23,10 @@ pub(crate) struct SuperBlock {
     #[doc(alias = "s_inode_lru")]
     pub(crate) inodes: Inodes,
     root: OnceLock<Arc<Dentry>>,
-    /// Who pays when nobody else is named.
+    /// The memcg that is charged when a call names none.
     pub(crate) group: Memcg,
-    /// Do negatives have lists of their own?
-    pub(crate) apart: bool,
+    /// Negatives have lists of their own.
+    pub(crate) has_negative_lists: bool,
 }
 
 impl SuperBlock {
@@ -34,12 +34,12 @@ impl SuperBlock {
         id: u16,
         backend: Arc<dyn Backend>,
         group: Memcg,
-        apart: bool,
+        has_negative_lists: bool,
         dentries: [ListLru<Dentry>; 3],
         inodes: Inodes,
     ) -> Self {
         let [dentries, probation, protected] = dentries;
-        Self { id, backend, dentries, probation, protected, inodes, root: OnceLock::new(), group, apart }
+        Self { id, backend, dentries, probation, protected, inodes, root: OnceLock::new(), group, has_negative_lists }
     }
 
     pub(crate) fn root(&self) -> &Arc<Dentry> {
@@ -53,8 +53,8 @@ impl SuperBlock {
     /// The list for a dentry with these flags. They do not change what they say here while it is listed.
     pub(crate) fn list(&self, flags: u32) -> &ListLru<Dentry> {
         match flags & (flag::TYPE | flag::PROTECTED) {
-            0 if self.apart => &self.probation,
-            flag::PROTECTED if self.apart => &self.protected,
+            0 if self.has_negative_lists => &self.probation,
+            flag::PROTECTED if self.has_negative_lists => &self.protected,
             _ => &self.dentries,
         }
     }

@@ -56,7 +56,7 @@ impl Files {
         Node { kind, ..node }
     }
 
-    fn learn(&self, path: PathBuf, meta: &Metadata) -> Node {
+    fn record_path(&self, path: PathBuf, meta: &Metadata) -> Node {
         let node = node(meta);
         self.paths.write().insert(node.inode, path);
         node
@@ -72,7 +72,7 @@ impl Backend for Files {
         let path = self.path(dir, name)?;
         match fs::symlink_metadata(&path) {
             Ok(meta) if meta.dev() != self.device => Ok(Some(self.node(&meta))),
-            Ok(meta) => Ok(Some(self.learn(path, &meta))),
+            Ok(meta) => Ok(Some(self.record_path(path, &meta))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
@@ -86,7 +86,7 @@ impl Backend for Files {
             Kind::Other => return Err(io::ErrorKind::Unsupported.into()),
         }
         let meta = fs::symlink_metadata(&path)?;
-        Ok(self.learn(path, &meta))
+        Ok(self.record_path(path, &meta))
     }
 
     fn remove(&self, dir: u64, name: Name<'_>) -> io::Result<()> {

@@ -11,12 +11,12 @@ use std::io;
 /// A tree in memory. One lock for all of it.
 #[derive(Debug)]
 pub struct Memory {
-    tree: Mutex<Tree>,
+    tree: Mutex<MemoryTree>,
     lookups: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Tree {
+struct MemoryTree {
     next: u64,
     directories: HashMap<u64, BTreeMap<Box<[u8]>, Node>>,
     links: HashMap<u64, u64>,
@@ -27,7 +27,7 @@ const ROOT: u64 = 1;
 impl Memory {
     /// A tree with nothing but its root.
     pub fn new() -> Self {
-        let tree = Tree { next: ROOT + 1, directories: [(ROOT, BTreeMap::new())].into(), links: HashMap::new() };
+        let tree = MemoryTree { next: ROOT + 1, directories: [(ROOT, BTreeMap::new())].into(), links: HashMap::new() };
         Self { tree: Mutex::new(tree), lookups: AtomicU64::new(0) }
     }
 
@@ -65,7 +65,7 @@ impl Default for Memory {
     }
 }
 
-impl Tree {
+impl MemoryTree {
     fn directory(&mut self, dir: u64) -> io::Result<&mut BTreeMap<Box<[u8]>, Node>> {
         self.directories.get_mut(&dir).ok_or_else(|| io::ErrorKind::NotADirectory.into())
     }

@@ -2,7 +2,7 @@
 
 use super::policy::NegativePolicy;
 use super::trim::Settled;
-use crate::dcache_core::{Core, NegativeHook};
+use crate::dcache_core::{DcacheCore, NegativeHook};
 use crate::dentry::Dentry;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::sync::Arc;
@@ -11,11 +11,11 @@ use lowwater_lru_core::sync::Arc;
 pub(crate) struct PolicyHook(pub(crate) std::sync::Arc<dyn NegativePolicy>);
 
 impl NegativeHook for PolicyHook {
-    fn negative_added(&self, core: &Core, sb: &SuperBlock, dentry: &Arc<Dentry>) {
+    fn negative_added(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) {
         self.0.settled(&Settled { core, sb, dentry });
     }
 
-    fn keeps_removed(&self, core: &Core, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool {
+    fn keeps_removed(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool {
         self.0.keeps_removed(&Settled { core, sb, dentry })
     }
 }

@@ -13,7 +13,7 @@
 //! Hash buckets do not enter: a small machine's few buckets cost it no useful negatives (Viro's question), a big machine's many do not
 //! let a flood grow.
 //!
-//! When there is no room, the directory of the new name pays first, from what it has on probation beyond its share: a small one, or as
+//! When there is no capacity, the directory of the new name pays first, from what it has on probation beyond its share: a small one, or as
 //! many as were kept of it. So a directory that earns its room gets it, and a flood in one that does not costs no other.
 //!
 //! When the room shrinks at once, because the positives went, no lookup pays for all of it: each

@@ -1,7 +1,7 @@
 //! A new negative dentry, and the ways in which a policy may trim negatives: along a hash chain, in a directory, in a memcg.
 
 use crate::children::Children;
-use crate::dcache_core::Core;
+use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::superblock::SuperBlock;
@@ -12,16 +12,16 @@ use std::fmt;
 
 /// A negative that was just put on its list, or a name about to be one, and what a policy may do about it.
 pub struct Settled<'a> {
-    pub(crate) core: &'a Core,
+    pub(crate) core: &'a DcacheCore,
     pub(crate) sb: &'a SuperBlock,
     pub(crate) dentry: &'a Arc<Dentry>,
 }
 
 /// Dentries that a trim looks at before it takes one that was asked for again.
-const LOOKS: u64 = 8;
+const SCANS_PER_VICTIM: u64 = 8;
 /// One in so many that a directory pays with is remembered.
-const REMEMBERED: u32 = 16;
-/// A group is trimmed when it is this much over its room, or as much as may be on probation if that is less, so that the walk pays.
+const GHOST_SAMPLE: u32 = 16;
+/// A group is trimmed when it is this much over its capacity, or as much as may be on probation if that is less, so that the walk pays.
 const TRIM_BATCH: u64 = 32;
 /// Negatives that one lookup pays with at most: what is over beyond that is left to those that
 /// follow, so that none pays for all of a room that was lost at once. More than one, so that it
@@ -71,12 +71,12 @@ impl Settled<'_> {
         &self,
         share: impl Fn(&Children<Arc<Dentry>>) -> (usize, usize),
         over: u64,
-        killed_one: impl Fn(&Dentry),
+        on_kill: impl Fn(&Dentry),
     ) -> Option<u64> {
         let parent = self.dentry.lock().parent.clone();
         let dir = parent.as_ref().and_then(|parent| parent.dir())?;
         let mut killed = None;
-        for _ in 0..over.saturating_mul(LOOKS) {
+        for _ in 0..over.saturating_mul(SCANS_PER_VICTIM) {
             let victim = {
                 let mut children = dir.children.lock();
                 let (spared, limit) = share(&children);
@@ -86,12 +86,12 @@ impl Settled<'_> {
                 Arc::clone(children.next_negative()?)
             };
             let killed = killed.get_or_insert(0);
-            let probation = self.sb.apart && !victim.has(flag::PROTECTED);
-            if victim.memcg != self.dentry.memcg || self.sb.apart && !probation {
+            let probation = self.sb.has_negative_lists && !victim.has(flag::PROTECTED);
+            if victim.memcg != self.dentry.memcg || self.sb.has_negative_lists && !probation {
                 continue;
             }
             if self.kill(&victim, false) {
-                killed_one(&victim);
+                on_kill(&victim);
                 *killed += 1;
                 if *killed == over {
                     break;
@@ -99,7 +99,7 @@ impl Settled<'_> {
             } else if probation && victim.has(flag::REFERENCED) {
                 self.core.promote_early(self.sb, &victim);
             } else if !Arc::ptr_eq(&victim, self.dentry) {
-                self.core.forgive(&victim);
+                self.core.clear_referenced(&victim);
             }
         }
         killed
@@ -115,9 +115,9 @@ impl Settled<'_> {
         self.sb.dentries.count_one(&self.dentry.memcg, self.dentry.node)
     }
 
-    /// If its name is among the last that were trimmed in a group with so much room, it was asked for again: it counts as used.
-    pub fn recall(&self, room: u64) {
-        if self.core.ghosts.take(self.dentry.hash(), &self.dentry.memcg, room) {
+    /// If its name is among the last that were trimmed in a group with so much capacity, it was asked for again: it counts as used.
+    pub fn recall(&self, capacity: u64) {
+        if self.core.ghosts.take(self.dentry.hash(), &self.dentry.memcg, capacity) {
             self.dentry.mark_referenced();
             self.core.counters.ghost_hit(self.dentry.addr());
         }
@@ -129,8 +129,8 @@ impl Settled<'_> {
     /// than were kept of it; then the group's oldest beyond `probation`, of which those that were
     /// asked for again are kept; then the kept.
     pub fn trim_group(&self, probation: u64, kept: u64, directory: u64) {
-        let (memcg, node, room) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(kept));
-        let mut over = (self.on_probation() + self.sb.protected.count_one(memcg, node)).saturating_sub(room);
+        let (memcg, node, capacity) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(kept));
+        let mut over = (self.on_probation() + self.sb.protected.count_one(memcg, node)).saturating_sub(capacity);
         if over < trim_batch(probation) {
             return;
         }
@@ -138,19 +138,19 @@ impl Settled<'_> {
         let share = |children: &Children<Arc<Dentry>>| (children.protected, children.protected.max(directory as usize));
         // A few are remembered, so that a directory whose names come round gets its share in time; not all, or a flood in one
         // would make its group forget the others'.
-        let remember = |dentry: &Dentry| {
+        let insert_ghost = |dentry: &Dentry| {
             // Relaxed: it is dead, and any number does.
-            if dentry.child_index.load(Ordering::Relaxed).is_multiple_of(REMEMBERED) {
-                self.core.ghosts.insert(dentry.hash(), memcg, room);
+            if dentry.child_index.load(Ordering::Relaxed).is_multiple_of(GHOST_SAMPLE) {
+                self.core.ghosts.insert(dentry.hash(), memcg, capacity);
             }
         };
-        over -= self.trim_directory_of(share, over, remember).unwrap_or(0);
+        over -= self.trim_directory_of(share, over, insert_ghost).unwrap_or(0);
         // Who is kept takes as much room as before, so a second turn looks for what the first did not kill.
         for _ in 0..2 {
             let oldest = over.min(self.on_probation().saturating_sub(probation));
-            over -= self.core.end_probation(self.sb, memcg, node, oldest, room);
+            over -= self.core.end_probation(self.sb, memcg, node, oldest, capacity);
         }
-        self.core.trim_kept(self.sb, memcg, node, over);
+        self.core.trim_protected(self.sb, memcg, node, over);
     }
 
     fn kill(&self, victim: &Arc<Dentry>, even_if_referenced: bool) -> bool {
