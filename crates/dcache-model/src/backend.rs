@@ -1,4 +1,4 @@
-//! Who knows which names exist.
+//! The source of truth behind the cache: a trait, a tree in memory, a directory of the operating system's.
 
 // Names are bytes, as Unix has them.
 #[cfg(unix)]
@@ -13,9 +13,10 @@ use crate::kind::Kind;
 use crate::qstr::Name;
 use std::io;
 
-/// A file, directory or other thing of a backend.
+/// The number and kind of an inode of a backend.
+#[doc(alias = "struct kstat")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Node {
+pub struct InodeInfo {
     /// Its number: no two things have the same at one time.
     pub inode: u64,
     /// What it is.
@@ -32,13 +33,13 @@ pub struct Node {
 /// [invalidate](crate::Mount::invalidate).
 pub trait Backend: Send + Sync {
     /// The root directory.
-    fn root(&self) -> io::Result<Node>;
+    fn root(&self) -> io::Result<InodeInfo>;
 
     /// What `name` stands for in the directory `dir`; `None` if it does not exist.
-    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>>;
+    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>>;
 
     /// Makes a file or directory.
-    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<Node>;
+    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<InodeInfo>;
 
     /// Removes a name. A directory must be empty, or this is [`io::ErrorKind::DirectoryNotEmpty`].
     fn remove(&self, dir: u64, name: Name<'_>) -> io::Result<()>;
@@ -50,5 +51,5 @@ pub trait Backend: Send + Sync {
     fn link(&self, file: u64, dir: u64, name: Name<'_>) -> io::Result<()>;
 
     /// The names in a directory.
-    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, Node)>>;
+    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>>;
 }

@@ -1,4 +1,4 @@
-//! What must hold when nothing moves.
+//! The invariants of a mount that no other thread uses.
 
 use crate::children::ChildFilter;
 use crate::dentry::Dentry;
@@ -7,9 +7,9 @@ use crate::mount::Mount;
 use lowwater_lru_core::sync::Arc;
 use std::collections::HashSet;
 
-/// What a mount holds, counted one by one.
+/// The dentries of a mount, counted one by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct DentryCounts {
     /// Dentries, the root among them.
     pub dentries: u64,
     /// Those on lists.
@@ -26,8 +26,8 @@ impl Mount {
     /// # Panics
     ///
     /// When something is wrong, with a sentence that says what should hold.
-    pub fn assert_valid(&self) -> Census {
-        let mut census = Census::default();
+    pub fn assert_valid(&self) -> DentryCounts {
+        let mut census = DentryCounts::default();
         let mut left = vec![Arc::clone(self.sb.root())];
         while let Some(dentry) = left.pop() {
             census.dentries += 1;

@@ -104,7 +104,7 @@ impl Dcache {
             let occupancy = prepared.occupancy();
             let lists = [(); 3].map(|()| ListLru::with_occupancy(Arc::clone(&occupancy)));
             let inodes = Inodes::new(ListLru::with_occupancy(occupancy));
-            let has_negative_lists = self.policy.apart();
+            let has_negative_lists = self.policy.has_own_lists();
             let sb = Arc::new(SuperBlock::new(id, backend, group.clone(), has_negative_lists, lists, inodes));
             let name = Name::checked(b"root");
             let qstr = QStr::new(core.secret, 0, name);
@@ -229,7 +229,7 @@ impl Builder {
     /// If there are no addresses for so many buckets.
     pub fn build(self) -> Dcache {
         let chains = Chains::new(self.buckets);
-        let ghosts = if self.policy.apart() { GhostTable::new(chains.buckets()) } else { GhostTable::empty() };
+        let ghosts = if self.policy.has_own_lists() { GhostTable::new(chains.buckets()) } else { GhostTable::empty() };
         let policy: std::sync::Arc<dyn NegativePolicy> = self.policy.into();
         let core = DcacheCore {
             chains,

@@ -2,7 +2,7 @@
 //! was not cached meanwhile.
 //!
 //! With it probation can be short. A name that is asked for again after a time longer than the queue, but shorter than this
-//! memory, comes back as one that was used, and is kept.
+//! memory, comes back as one that was used, and is promoted.
 //!
 //! ```text
 //!     sets   ......|  group 3: 16 sets  |.......|  group 7: 16 sets  |....     each set: the last 8 fingerprints

@@ -28,7 +28,7 @@ impl Mount {
     /// # let backend = Arc::new(Memory::new());
     /// # let mount = Dcache::builder().build().mount(backend.clone(), &registry, tree.root())?;
     /// assert!(mount.stat(b"/hosts")?.is_none());
-    /// backend.plant(b"/hosts", Kind::File)?; // behind the cache's back
+    /// backend.create_path(b"/hosts", Kind::File)?; // behind the cache's back
     /// assert!(mount.stat(b"/hosts")?.is_none());
     /// assert!(mount.invalidate(b"/hosts")?);
     /// assert!(mount.stat(b"/hosts")?.is_some());

@@ -69,15 +69,15 @@ mod watch;
 mod tests;
 
 pub use backend::Backend;
-pub use check::Census;
+pub use check::DentryCounts;
 pub use dcache::{Builder, Dcache};
 pub use dcache_core::OnUnlink;
 pub use error::{Error, ErrorKind};
 pub use kind::Kind;
-pub use mount::{DirEntry, Entry, Mount, Stat};
+pub use mount::{DentryRef, DirEntry, Mount, Stat};
 pub use negative::NegativePolicy;
 pub use path::PATH_MAX;
 pub use qstr::{Name, NAME_MAX};
 pub use stats::Statistics;
-pub use walk::{Flow, Step, Walk};
+pub use walk::{Walk, WalkControl, WalkEntry};
 pub use watch::Watch;

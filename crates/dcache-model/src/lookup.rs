@@ -28,7 +28,7 @@ use crate::dentry::{Dentry, Dir};
 use crate::error::{Error, ErrorKind};
 use crate::flag;
 use crate::kind::{kind_of, Kind};
-use crate::mount::{DirEntry, Entry, Mount, Stat};
+use crate::mount::{DentryRef, DirEntry, Mount, Stat};
 use crate::path::{check_path, is_end, next_component, Component};
 use crate::qstr::{Name, QStr};
 use lowwater_lru_core::chains::{Found, Reader};
@@ -55,7 +55,7 @@ impl Mount {
     /// [`ErrorKind::NotADirectory`] if a file is on the way; [`ErrorKind::InvalidName`], [`ErrorKind::NameTooLong`]; what the backend
     /// says.
     #[doc(alias = "path_lookupat")]
-    pub fn lookup(&self, path: &[u8]) -> Result<Option<Entry<'_>>, Error> {
+    pub fn lookup(&self, path: &[u8]) -> Result<Option<DentryRef<'_>>, Error> {
         self.lookup_for(path, &self.sb.group)
     }
 
@@ -64,7 +64,7 @@ impl Mount {
     /// # Errors
     ///
     /// As `lookup`.
-    pub fn lookup_for(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, Error> {
+    pub fn lookup_for(&self, path: &[u8], group: &Memcg) -> Result<Option<DentryRef<'_>>, Error> {
         self.resolve(path, group).map_err(|kind| kind.at(path))
     }
 
@@ -111,9 +111,9 @@ impl Mount {
 
     /// What a path stands for.
     #[inline]
-    pub(crate) fn resolve(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
+    pub(crate) fn resolve(&self, path: &[u8], group: &Memcg) -> Result<Option<DentryRef<'_>>, ErrorKind> {
         check_path(path)?;
-        let take = |found: &Found<'_, Dentry>, _| found.count.get().then(|| self.entry(found.to_arc()));
+        let take = |found: &Found<'_, Dentry>, _| found.count.get().then(|| self.dentry_ref(found.to_arc()));
         match self.rcu_walk(path, take)? {
             RcuWalk::Found(entry) => Ok(Some(entry)),
             RcuWalk::Negative => Ok(None),
@@ -196,7 +196,7 @@ impl Mount {
     }
 
     #[cold]
-    fn ref_walk(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
+    fn ref_walk(&self, path: &[u8], group: &Memcg) -> Result<Option<DentryRef<'_>>, ErrorKind> {
         match self.ref_walk_components(path, group) {
             // A directory on the way was removed while we were in it.
             Err(ErrorKind::NotFound) => Ok(None),
@@ -204,11 +204,11 @@ impl Mount {
         }
     }
 
-    fn ref_walk_components(&self, path: &[u8], group: &Memcg) -> Result<Option<Entry<'_>>, ErrorKind> {
+    fn ref_walk_components(&self, path: &[u8], group: &Memcg) -> Result<Option<DentryRef<'_>>, ErrorKind> {
         let root = self.sb.root();
         // The mount holds its root, so it is not dead.
         root.count.get();
-        let mut here = self.entry(Arc::clone(root));
+        let mut here = self.dentry_ref(Arc::clone(root));
         let mut rest = path;
         while let Some((part, behind)) = next_component(rest)? {
             here.dentry.directory()?;
@@ -228,10 +228,10 @@ impl Mount {
         Ok(Some(here))
     }
 
-    /// Returns an entry for a positive dentry, and puts a negative one.
-    pub(crate) fn positive(&self, dentry: Arc<Dentry>) -> Option<Entry<'_>> {
+    /// Returns a reference to a positive dentry, and puts a negative one.
+    pub(crate) fn positive(&self, dentry: Arc<Dentry>) -> Option<DentryRef<'_>> {
         let negative = dentry.is_negative();
-        let entry = self.entry(dentry);
+        let entry = self.dentry_ref(dentry);
         (!negative).then_some(entry)
     }
 
@@ -302,13 +302,13 @@ impl Mount {
     }
 }
 
-impl Entry<'_> {
+impl DentryRef<'_> {
     /// Finds a name in this directory, as [`Mount::lookup`].
     ///
     /// # Errors
     ///
     /// As [`Mount::lookup`].
-    pub fn child(&self, name: &[u8]) -> Result<Option<Entry<'_>>, Error> {
+    pub fn child(&self, name: &[u8]) -> Result<Option<DentryRef<'_>>, Error> {
         let find = || {
             let name = Name::new(name)?;
             self.dentry.directory()?;

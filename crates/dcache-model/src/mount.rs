@@ -1,4 +1,4 @@
-//! A mount: what users of the cache hold, and its entries.
+//! A mounted backend, and references to its dentries.
 
 use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
@@ -45,11 +45,13 @@ pub struct Stat {
     pub inode: u64,
 }
 
-/// A name in use: it stays in the cache, with what it stands for, until this is dropped.
-pub struct Entry<'m> {
+/// A reference to a positive dentry: the dentry and its inode stay in the cache until the reference is dropped.
+#[doc(alias = "dget")]
+#[doc(alias = "struct path")]
+pub struct DentryRef<'m> {
     pub(crate) mount: &'m Mount,
     pub(crate) dentry: Arc<Dentry>,
-    /// It took the dentry to dead, and is none of its users any more.
+    /// The dentry is dead, and this is none of its users any more.
     dead: bool,
 }
 
@@ -74,13 +76,13 @@ impl Mount {
         self.sb.inodes.len()
     }
 
-    /// The group that pays where none is named.
+    /// Returns the memcg that is charged when a call names none.
     pub fn group(&self) -> &Memcg {
         &self.sb.group
     }
 
-    pub(crate) fn entry(&self, dentry: Arc<Dentry>) -> Entry<'_> {
-        Entry { mount: self, dentry, dead: false }
+    pub(crate) fn dentry_ref(&self, dentry: Arc<Dentry>) -> DentryRef<'_> {
+        DentryRef { mount: self, dentry, dead: false }
     }
 }
 
@@ -103,9 +105,9 @@ impl fmt::Debug for Mount {
     }
 }
 
-// === impl Entry ===
+// === impl DentryRef ===
 
-impl Entry<'_> {
+impl DentryRef<'_> {
     /// What it stands for, and its number.
     pub fn stat(&self) -> Stat {
         Stat { kind: self.kind(), inode: self.inode() }
@@ -133,14 +135,14 @@ impl Entry<'_> {
         self.dentry.has(flag::PARENT_WATCHED)
     }
 
-    /// For the only user, who has frozen the dentry: leaves it to be killed.
+    /// Returns the dentry, which the only user has frozen, without a put: the caller kills it.
     pub(crate) fn into_dead(mut self) -> Arc<Dentry> {
         self.dead = true;
         Arc::clone(&self.dentry)
     }
 }
 
-impl Drop for Entry<'_> {
+impl Drop for DentryRef<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.dead {
@@ -149,8 +151,8 @@ impl Drop for Entry<'_> {
     }
 }
 
-impl fmt::Debug for Entry<'_> {
+impl fmt::Debug for DentryRef<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Entry({:?}, {:?})", self.name().escape_ascii().to_string(), self.kind())
+        write!(f, "DentryRef({:?}, {:?})", self.name().escape_ascii().to_string(), self.kind())
     }
 }

@@ -8,7 +8,7 @@ use crate::dentry::{Dentry, DentryGuard, Dir};
 use crate::error::{Error, ErrorKind};
 use crate::flag;
 use crate::kind::Kind;
-use crate::mount::{Entry, Mount};
+use crate::mount::{DentryRef, Mount};
 use crate::path::split_last;
 use crate::qstr::{Name, QStr};
 use lowwater_lru_core::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ impl Mount {
     /// [`ErrorKind::AlreadyExists`], [`ErrorKind::NotFound`] without its directory, [`ErrorKind::NotADirectory`]; errors of paths; what
     /// the backend says.
     #[doc(alias = "vfs_create")]
-    pub fn create(&self, path: &[u8]) -> Result<Entry<'_>, Error> {
+    pub fn create(&self, path: &[u8]) -> Result<DentryRef<'_>, Error> {
         self.create_kind(path, Kind::File).map_err(|kind| kind.at(path))
     }
 
@@ -33,7 +33,7 @@ impl Mount {
     ///
     /// As [`create`](Self::create).
     #[doc(alias = "vfs_mkdir")]
-    pub fn mkdir(&self, path: &[u8]) -> Result<Entry<'_>, Error> {
+    pub fn mkdir(&self, path: &[u8]) -> Result<DentryRef<'_>, Error> {
         self.create_kind(path, Kind::Directory).map_err(|kind| kind.at(path))
     }
 
@@ -43,7 +43,7 @@ impl Mount {
     ///
     /// As [`create`](Self::create), with `new` as the path; [`ErrorKind::NotFound`] and [`ErrorKind::IsADirectory`] for `old`.
     #[doc(alias = "vfs_link")]
-    pub fn link(&self, old: &[u8], new: &[u8]) -> Result<Entry<'_>, Error> {
+    pub fn link(&self, old: &[u8], new: &[u8]) -> Result<DentryRef<'_>, Error> {
         let file = self.resolve(old, &self.sb.group).and_then(|file| file.ok_or(ErrorKind::NotFound));
         let file = file.map_err(|kind| kind.at(old))?;
         if file.kind() == Kind::Directory {
@@ -88,7 +88,7 @@ impl Mount {
 
     /// Looks up the directory of a path. Returns it, and the last name.
     #[doc(alias = "filename_parentat")]
-    pub(crate) fn lookup_parent<'p>(&self, path: &'p [u8]) -> Result<(Entry<'_>, Name<'p>), ErrorKind> {
+    pub(crate) fn lookup_parent<'p>(&self, path: &'p [u8]) -> Result<(DentryRef<'_>, Name<'p>), ErrorKind> {
         let (dir, name) = split_last(path)?;
         let dir = if dir.is_empty() { b"/" } else { dir };
         let dir = self.resolve(dir, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
@@ -96,7 +96,7 @@ impl Mount {
         Ok((dir, name))
     }
 
-    fn create_kind(&self, path: &[u8], kind: Kind) -> Result<Entry<'_>, ErrorKind> {
+    fn create_kind(&self, path: &[u8], kind: Kind) -> Result<DentryRef<'_>, ErrorKind> {
         let (dir, name) = self.lookup_parent(path)?;
         let _exclusive = dir.dentry.make_dir().rwsem.write();
         let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
@@ -105,7 +105,7 @@ impl Mount {
         Ok(self.instantiate_at(&dir.dentry, name, cached, inode))
     }
 
-    fn link_at(&self, file: &Entry<'_>, new: &[u8]) -> Result<Entry<'_>, ErrorKind> {
+    fn link_at(&self, file: &DentryRef<'_>, new: &[u8]) -> Result<DentryRef<'_>, ErrorKind> {
         let (dir, name) = self.lookup_parent(new)?;
         let _exclusive = dir.dentry.make_dir().rwsem.write();
         let (number, cached) = self.lookup_vacant(&dir.dentry, name)?;
@@ -116,13 +116,13 @@ impl Mount {
 
     /// The directory's number, and the negative that is cached for a name in it, in use until it is dropped. The directory's `rwsem` are
     /// held.
-    fn lookup_vacant(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<(u64, Option<Entry<'_>>), ErrorKind> {
+    fn lookup_vacant(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<(u64, Option<DentryRef<'_>>), ErrorKind> {
         if dir.has(flag::DEADDIR) {
             return Err(ErrorKind::NotFound);
         }
         let number = dir.directory()?;
         let Some(dentry) = self.core.d_lookup(&self.core.qstr(dir, name)) else { return Ok((number, None)) };
-        let entry = self.entry(dentry);
+        let entry = self.dentry_ref(dentry);
         if !entry.dentry.is_negative() {
             return Err(ErrorKind::AlreadyExists);
         }
@@ -133,9 +133,9 @@ impl Mount {
         &'m self,
         dir: &Arc<Dentry>,
         name: Name<'_>,
-        cached: Option<Entry<'m>>,
+        cached: Option<DentryRef<'m>>,
         inode: Arc<crate::inode::Inode>,
-    ) -> Entry<'m> {
+    ) -> DentryRef<'m> {
         match cached {
             Some(entry) => {
                 self.core.instantiate(&self.sb, &entry.dentry, inode);
@@ -147,13 +147,13 @@ impl Mount {
                 let dentry = self.core.alloc(&self.sb, dir, &qstr, group, reservation.take());
                 self.core.instantiate(&self.sb, &dentry, inode);
                 self.core.rehash(&dentry);
-                self.entry(dentry)
+                self.dentry_ref(dentry)
             }
         }
     }
 
     /// Looks up a name that must exist. The directory's `rwsem` are held.
-    fn lookup_positive(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<Entry<'_>, ErrorKind> {
+    fn lookup_positive(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<DentryRef<'_>, ErrorKind> {
         let dentry = self.lookup_shared(dir, &self.core.qstr(dir, name), &self.sb.group)?;
         self.positive(dentry).ok_or(ErrorKind::NotFound)
     }
@@ -180,7 +180,7 @@ impl Mount {
     }
 
     /// Turns a dentry whose name was removed into a negative, kills it, or unhashes it if it has other users (D21).
-    fn d_delete(&self, entry: Entry<'_>) {
+    fn d_delete(&self, entry: DentryRef<'_>) {
         let (core, sb) = (&*self.core, &*self.sb);
         if !entry.dentry.count.freeze() {
             // Somebody else uses it, and finds what it was.
@@ -216,7 +216,7 @@ impl Mount {
             return Err(ErrorKind::Loop);
         }
         let target = self.lookup_shared(to.0, &core.qstr(to.0, to.1), &self.sb.group)?;
-        let target = self.entry(target);
+        let target = self.dentry_ref(target);
         if Arc::ptr_eq(&old.dentry, &target.dentry) {
             return Ok(());
         }

@@ -1,9 +1,9 @@
-//! How many negatives stay: a policy, asked once for each negative, when its first user lets go.
+//! Policies that bound negative dentries. A policy runs once for each new negative, at its first last put.
 //!
-//! | policy | bound | what a deceiver who asks for each name twice gets |
+//! | policy | bound | what a client that looks up each name twice gets |
 //! |---|---|---|
 //! | [`Unbounded`] | memory | memory |
-//! | [`ThreeInARow`] | 3 a bucket, and those asked for again | memory |
+//! | [`ThreeInARow`] | 3 a bucket, and those looked up again | memory |
 //! | [`PerDirectory`] | n a directory | n a directory |
 //! | [`Probation`], the default | a share of what the group holds in positives, or a floor | the share of its own group |
 
@@ -19,8 +19,8 @@ mod unbounded;
 
 pub(crate) use hook::PolicyHook;
 pub use per_directory::PerDirectory;
-pub use policy::{NegativePolicy, Situation};
+pub use policy::{BoundInputs, NegativePolicy};
 pub use probation::Probation;
 pub use three_in_a_row::ThreeInARow;
-pub use trim::Settled;
+pub use trim::NewNegative;
 pub use unbounded::Unbounded;

@@ -18,9 +18,9 @@ use crate::kind::Kind;
 use crate::mount::Mount;
 use std::collections::HashSet;
 
-/// One line of a recording.
+/// An operation of a recording: one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum RecordedOp {
     /// A path was looked up; did it exist?
     Lookup(Box<[u8]>, bool),
     /// A path was created, if it did not exist.
@@ -44,12 +44,12 @@ pub struct ParseError {
 /// # Errors
 ///
 /// [`ParseError`] with the first line that is none.
-pub fn parse(text: &[u8]) -> Result<Vec<Op>, ParseError> {
+pub fn parse(text: &[u8]) -> Result<Vec<RecordedOp>, ParseError> {
     let lines = text.split(|&b| b == b'\n').enumerate().filter(|(_, line)| !line.is_empty());
     lines.map(|(n, line)| parse_line(line).ok_or(ParseError { line: n + 1 })).collect()
 }
 
-fn parse_line(line: &[u8]) -> Option<Op> {
+fn parse_line(line: &[u8]) -> Option<RecordedOp> {
     let mut fields = line.split(|&b| b == b'\t');
     let (op, path, last) = (fields.next()?, fields.next()?, fields.next()?);
     let path = unescape(path)?;
@@ -62,10 +62,10 @@ fn parse_line(line: &[u8]) -> Option<Op> {
         _ => None,
     };
     match op {
-        b"l" => Some(Op::Lookup(path, existed?)),
-        b"c" => existed.map(|_| Op::Create(path)),
-        b"u" => existed.map(|_| Op::Unlink(path)),
-        b"m" => Some(Op::Rename(path, unescape(last)?)),
+        b"l" => Some(RecordedOp::Lookup(path, existed?)),
+        b"c" => existed.map(|_| RecordedOp::Create(path)),
+        b"u" => existed.map(|_| RecordedOp::Unlink(path)),
+        b"m" => Some(RecordedOp::Rename(path, unescape(last)?)),
         _ => None,
     }
 }
@@ -87,9 +87,9 @@ fn unescape(field: &[u8]) -> Option<Box<[u8]>> {
     Some(bytes.into())
 }
 
-/// What a replay did.
+/// The counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ReplayCounts {
     /// Lookups of paths.
     pub lookups: u64,
     /// Those that found nothing.
@@ -105,18 +105,18 @@ pub struct Tally {
 }
 
 /// A backend that holds what a recording found existing before it made it.
-pub fn backend_for(ops: &[Op]) -> std::io::Result<Memory> {
+pub fn backend_for(ops: &[RecordedOp]) -> std::io::Result<Memory> {
     let memory = Memory::new();
     let mut made: HashSet<&[u8]> = HashSet::new();
     let mut dirs: HashSet<&[u8]> = HashSet::new();
     let mut files: Vec<&[u8]> = Vec::new();
     for op in ops {
         let (path, existed) = match op {
-            Op::Lookup(path, existed) => (path, *existed),
-            Op::Unlink(path) | Op::Rename(path, _) => (path, true),
-            Op::Create(path) => (path, false),
+            RecordedOp::Lookup(path, existed) => (path, *existed),
+            RecordedOp::Unlink(path) | RecordedOp::Rename(path, _) => (path, true),
+            RecordedOp::Create(path) => (path, false),
         };
-        if let Op::Rename(_, to) = op {
+        if let RecordedOp::Rename(_, to) = op {
             made.insert(to);
         }
         if existed && !made.contains(&**path) {
@@ -124,17 +124,17 @@ pub fn backend_for(ops: &[Op]) -> std::io::Result<Memory> {
         }
         made.insert(path);
         let parents = path.iter().enumerate().skip(1).filter(|(_, &b)| b == b'/').map(|(at, _)| &path[..at]);
-        if existed || !matches!(op, Op::Lookup(..)) {
+        if existed || !matches!(op, RecordedOp::Lookup(..)) {
             dirs.extend(parents);
         }
     }
     for dir in &dirs {
-        memory.plant(dir, Kind::Directory)?;
+        memory.create_path(dir, Kind::Directory)?;
     }
     for file in files {
         if !dirs.contains(file) && file != b"/" {
             // One that a directory of the same recording contradicts is left out.
-            let _ = memory.plant(file, Kind::File);
+            let _ = memory.create_path(file, Kind::File);
         }
     }
     Ok(memory)
@@ -145,11 +145,11 @@ pub fn backend_for(ops: &[Op]) -> std::io::Result<Memory> {
 /// # Errors
 ///
 /// Only those of a backend that fails.
-pub fn run(ops: &[Op], mount: &Mount, backend: &Memory) -> Result<Tally, crate::Error> {
-    let mut tally = Tally::default();
+pub fn run(ops: &[RecordedOp], mount: &Mount, backend: &Memory) -> Result<ReplayCounts, crate::Error> {
+    let mut tally = ReplayCounts::default();
     for op in ops {
         match op {
-            Op::Lookup(path, _) => {
+            RecordedOp::Lookup(path, _) => {
                 let before = backend.lookups();
                 let found = skip_failed(mount.lookup(path).map(|found| found.is_some()))?;
                 tally.lookups += 1;
@@ -158,13 +158,13 @@ pub fn run(ops: &[Op], mount: &Mount, backend: &Memory) -> Result<Tally, crate::
                     tally.negative_hits += u64::from(backend.lookups() == before);
                 }
             }
-            Op::Create(path) => {
+            RecordedOp::Create(path) => {
                 skip_failed(mount.create(path).map(drop))?;
             }
-            Op::Unlink(path) => {
+            RecordedOp::Unlink(path) => {
                 skip_failed(mount.unlink(path))?;
             }
-            Op::Rename(from, to) => {
+            RecordedOp::Rename(from, to) => {
                 skip_failed(mount.rename(from, to))?;
             }
         }
@@ -231,10 +231,10 @@ mod tests {
     #[test]
     fn lines_are_read_and_others_are_named() {
         let ops = parse(b"l\t/a\t1\nc\t/b\\tc\t0\nu\t/a\\n\\\\\t1\nm\t/a\t/b\n").unwrap();
-        assert_eq!(ops[0], Op::Lookup(b"/a"[..].into(), true));
-        assert_eq!(ops[1], Op::Create(b"/b\tc"[..].into()));
-        assert_eq!(ops[2], Op::Unlink(b"/a\n\\"[..].into()));
-        assert_eq!(ops[3], Op::Rename(b"/a"[..].into(), b"/b"[..].into()));
+        assert_eq!(ops[0], RecordedOp::Lookup(b"/a"[..].into(), true));
+        assert_eq!(ops[1], RecordedOp::Create(b"/b\tc"[..].into()));
+        assert_eq!(ops[2], RecordedOp::Unlink(b"/a\n\\"[..].into()));
+        assert_eq!(ops[3], RecordedOp::Rename(b"/a"[..].into(), b"/b"[..].into()));
         for bad in
             [&b"l\t/a\t1\nl\ta\t1"[..], b"\nl\t/a", b"\nx\t/a\t1", b"\nl\t/a\t2", b"\nl\t/a\\x\t1", b"\nl\t/a\t1\t"]
         {

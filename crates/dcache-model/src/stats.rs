@@ -14,7 +14,7 @@ struct CounterShard {
     negatives: AtomicI64,
     trimmed: AtomicU64,
     promoted: AtomicU64,
-    recalled: AtomicU64,
+    ghost_hits: AtomicU64,
     backend: AtomicU64,
     refused: AtomicU64,
 }
@@ -36,8 +36,8 @@ pub struct Statistics {
     pub trimmed: u64,
     /// Negatives that came off probation.
     pub promoted: u64,
-    /// Negatives that came back soon after their probation ended.
-    pub recalled: u64,
+    /// New negatives whose name was in the ghost table: looked up again soon after they were trimmed.
+    pub ghost_hits: u64,
     /// Questions to backends for one name.
     pub backend_lookups: u64,
     /// Names that were not kept, as their group had no room.
@@ -87,7 +87,7 @@ impl Counters {
 
     pub(crate) fn ghost_hit(&self, addr: usize) {
         // Relaxed: as in `add`.
-        self.shard(addr).recalled.fetch_add(1, Ordering::Relaxed);
+        self.shard(addr).ghost_hits.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn refused(&self, addr: usize) {
@@ -114,7 +114,7 @@ impl Counters {
             nr_negative: sum(|shard| &shard.negatives),
             trimmed: total(|shard| &shard.trimmed),
             promoted: total(|shard| &shard.promoted),
-            recalled: total(|shard| &shard.recalled),
+            ghost_hits: total(|shard| &shard.ghost_hits),
             backend_lookups: total(|shard| &shard.backend),
             refused: total(|shard| &shard.refused),
         }

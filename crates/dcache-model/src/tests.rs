@@ -29,7 +29,7 @@ use lowwater_shrinker::Registry;
 use std::sync::Arc;
 
 /// A cache with one mount of a tree in memory.
-pub(super) struct Stage {
+pub(super) struct Fixture {
     // Before what it is registered at and counted for.
     pub(super) mount: Mount,
     pub(super) dcache: Dcache,
@@ -38,7 +38,7 @@ pub(super) struct Stage {
     pub(super) tree: MemcgTree,
 }
 
-impl Stage {
+impl Fixture {
     pub(super) fn new(buckets: usize, policy: impl NegativePolicy + 'static) -> Self {
         Self::build(Dcache::builder().buckets(buckets).policy(policy))
     }

@@ -1,45 +1,46 @@
 //! Walking the tree below a directory, in steps as small as one likes.
 //!
-//! Between two steps a walk holds no lock: a use of each directory on its stack, and the next place in each. Places do not move, so
+//! Between two steps a walk holds no lock: a use of each directory on its stack, and the next index in each. Indices do not change, so
 //! a child that stays is shown exactly once, whatever is created, removed, swept or trimmed beside it (D14). A rename between
-//! directories can take a child from what the walk has seen to what it has not, or the other stack; [`Walk::renamed`] says whether there
+//! directories can take a child from what the walk has seen to what it has not, or the other stack; [`Walk::has_seen_rename`] returns whether there
 //! was one, as the kernel's `d_walk` does before it begins again.
 
 use crate::children::ChildFilter;
 use crate::dentry::Dentry;
 use crate::error::Error;
 use crate::kind::Kind;
-use crate::mount::{Entry, Mount};
+use crate::mount::{DentryRef, Mount};
 use lowwater_lru_core::sync::Arc;
 
-/// A child that a walk shows. It is in use for as long as it is shown.
-pub struct Step<'w> {
+/// A child that a walk visits. It is in use during the visit.
+pub struct WalkEntry<'w> {
     dentry: &'w Arc<Dentry>,
     depth: usize,
 }
 
-/// How the walk goes on.
+/// The continuation of a walk after a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(alias = "d_walk_ret")]
-pub enum Flow {
-    /// To the child's children.
+pub enum WalkControl {
+    /// Visits the children of the child.
+    #[doc(alias = "D_WALK_CONTINUE")]
     Continue,
-    /// Past them.
+    /// Skips the children of the child.
     #[doc(alias = "D_WALK_SKIP")]
     Skip,
-    /// Nowhere: the walk has ended.
+    /// Ends the walk.
     #[doc(alias = "D_WALK_QUIT")]
     Quit,
 }
 
-/// A walk under way.
+/// A walk over the dentries below a directory.
 #[doc(alias = "d_walk")]
 pub struct Walk<'m> {
     mount: &'m Mount,
-    stack: Vec<(Entry<'m>, u32)>,
+    stack: Vec<(DentryRef<'m>, u32)>,
     filter: ChildFilter,
     begun: u32,
-    looked: u64,
+    visited: u64,
 }
 
 impl Mount {
@@ -64,14 +65,14 @@ impl Mount {
     fn begin_walk(&self, path: &[u8], filter: ChildFilter) -> Result<Walk<'_>, Error> {
         let begun = self.core.rename_lock.begin();
         let stack = self.lookup(path)?.into_iter().map(|top| (top, 0)).collect();
-        Ok(Walk { mount: self, stack, filter, begun, looked: 0 })
+        Ok(Walk { mount: self, stack, filter, begun, visited: 0 })
     }
 }
 
 impl Walk<'_> {
-    /// Shows up to `children_max` more. False when there are none left, or `show` said so. Holds one directory's lock for one
-    /// child at a time, and none while it shows.
-    pub fn step(&mut self, children_max: usize, mut show: impl FnMut(&Step<'_>) -> Flow) -> bool {
+    /// Visits up to `children_max` further children. Returns false when none is left, or `show` returned
+    /// [`WalkControl::Quit`]. Holds the lock of one directory for one child at a time, and no lock while `show` runs.
+    pub fn step(&mut self, children_max: usize, mut show: impl FnMut(&WalkEntry<'_>) -> WalkControl) -> bool {
         let mut left = children_max;
         while let Some((dir, index)) = self.stack.last_mut() {
             if left == 0 {
@@ -88,38 +89,40 @@ impl Walk<'_> {
                 self.stack.pop();
                 continue;
             };
-            self.looked += 1;
+            self.visited += 1;
             left -= 1;
             let Some(child) = child else { continue };
-            let entry = self.mount.entry(child);
-            let flow = show(&Step { dentry: &entry.dentry, depth: self.stack.len() });
+            let entry = self.mount.dentry_ref(child);
+            let flow = show(&WalkEntry { dentry: &entry.dentry, depth: self.stack.len() });
             match flow {
-                Flow::Continue if entry.dentry.kind() == Some(Kind::Directory) => self.stack.push((entry, 0)),
-                Flow::Continue | Flow::Skip => {}
-                Flow::Quit => self.stack.clear(),
+                WalkControl::Continue if entry.dentry.kind() == Some(Kind::Directory) => self.stack.push((entry, 0)),
+                WalkControl::Continue | WalkControl::Skip => {}
+                WalkControl::Quit => self.stack.clear(),
             }
         }
         false
     }
 
-    /// Was anything renamed since the walk began? Then what it showed may lack a child, or have it twice.
-    pub fn renamed(&self) -> bool {
+    /// Returns whether a rename happened since the walk began. After one, a child may have been missed, or visited
+    /// twice.
+    #[doc(alias = "need_seqretry")]
+    pub fn has_seen_rename(&self) -> bool {
         self.mount.core.rename_lock.retry(self.begun)
     }
 
-    /// Children that were looked at so far, shown or not.
-    pub fn looked(&self) -> u64 {
-        self.looked
+    /// Returns the number of children visited so far, those included that were dying.
+    pub fn visited(&self) -> u64 {
+        self.visited
     }
 }
 
 impl std::fmt::Debug for Walk<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Walk").field("depth", &self.stack.len()).field("looked", &self.looked).finish_non_exhaustive()
+        f.debug_struct("Walk").field("depth", &self.stack.len()).field("visited", &self.visited).finish_non_exhaustive()
     }
 }
 
-impl Step<'_> {
+impl WalkEntry<'_> {
     /// What it stands for; `None` for a negative.
     pub fn kind(&self) -> Option<Kind> {
         self.dentry.kind()
@@ -136,8 +139,8 @@ impl Step<'_> {
     }
 }
 
-impl std::fmt::Debug for Step<'_> {
+impl std::fmt::Debug for WalkEntry<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Step({:?}, {:?})", self.name().escape_ascii().to_string(), self.kind())
+        write!(f, "WalkEntry({:?}, {:?})", self.name().escape_ascii().to_string(), self.kind())
     }
 }

@@ -10,7 +10,7 @@ use crate::children::ChildFilter;
 use crate::dentry::Dentry;
 use crate::error::{Error, ErrorKind};
 use crate::flag;
-use crate::mount::{Entry, Mount};
+use crate::mount::{DentryRef, Mount};
 use lowwater_lru_core::sync::Arc;
 
 /// Children that are marked while the lock is held once.
@@ -19,10 +19,10 @@ const STEP: usize = 64;
 /// A watch on a directory, until it is dropped.
 #[doc(alias = "fsnotify_mark")]
 pub struct Watch<'m> {
-    directory: Entry<'m>,
-    /// The next place to mark; `None` when all are.
+    directory: DentryRef<'m>,
+    /// The next index to mark; `None` when all children are marked.
     next: Option<u32>,
-    looked: u64,
+    visited: u64,
 }
 
 impl Mount {
@@ -52,7 +52,7 @@ impl Mount {
             let mut children = directory.dentry.make_dir().children.lock();
             children.watchers += 1;
             drop(children);
-            Ok(Watch { directory, next: Some(0), looked: 0 })
+            Ok(Watch { directory, next: Some(0), visited: 0 })
         };
         begin().map_err(|kind: ErrorKind| kind.at(path))
     }
@@ -72,7 +72,7 @@ impl Watch<'_> {
                 index = at + 1;
             }
         }
-        self.looked += found.len() as u64;
+        self.visited += found.len() as u64;
         self.next = (found.len() == STEP).then_some(index);
         for child in found {
             let mut locked = child.lock();
@@ -85,13 +85,13 @@ impl Watch<'_> {
         self.next.is_some()
     }
 
-    /// Children that were looked at to set the watch.
-    pub fn looked(&self) -> u64 {
-        self.looked
+    /// Returns the number of children visited to set the watch.
+    pub fn visited(&self) -> u64 {
+        self.visited
     }
 
     /// The directory.
-    pub fn directory(&self) -> &Entry<'_> {
+    pub fn directory(&self) -> &DentryRef<'_> {
         &self.directory
     }
 }

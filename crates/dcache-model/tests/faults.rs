@@ -3,7 +3,7 @@
 
 #![cfg(not(lowwater_loom))]
 
-use lowwater_dcache_model::backend::{Memory, Node};
+use lowwater_dcache_model::backend::{InodeInfo, Memory};
 use lowwater_dcache_model::{Backend, Dcache, Kind, Mount, Name};
 use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::MemcgTree;
@@ -18,7 +18,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 type Before = dyn Fn(&str, &[u8]) -> Option<io::Error> + Send + Sync;
-type After = dyn Fn(&str, &[u8], Node) -> Node + Send + Sync;
+type After = dyn Fn(&str, &[u8], InodeInfo) -> InodeInfo + Send + Sync;
 
 /// A tree in memory with somebody in front of it.
 struct Bent {
@@ -34,14 +34,14 @@ impl Bent {
 }
 
 impl Backend for Bent {
-    fn root(&self) -> io::Result<Node> {
+    fn root(&self) -> io::Result<InodeInfo> {
         self.memory.root()
     }
-    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>> {
+    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>> {
         self.at("lookup", name)?;
         Ok(self.memory.lookup(dir, name)?.map(|node| (self.after)("lookup", name.bytes(), node)))
     }
-    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<Node> {
+    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<InodeInfo> {
         self.at("create", name)?;
         let made = self.memory.create(dir, name, kind)?;
         self.at("created", name)?;
@@ -62,26 +62,26 @@ impl Backend for Bent {
         self.memory.link(file, dir, name)?;
         self.at("linked", name)
     }
-    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, Node)>> {
+    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
         self.memory.read_dir(dir)
     }
 }
 
-struct Stage {
+struct Fixture {
     mount: Mount,
     dcache: Dcache,
     registry: Registry,
     _tree: MemcgTree,
 }
 
-impl Stage {
+impl Fixture {
     fn new(before: Box<Before>, after: Box<After>) -> Self {
         let tree = MemcgTree::default();
         let registry = Registry::new(&tree, 1);
         let dcache = Dcache::builder().buckets(64).topology(Arc::new(Fixed::new(1))).build();
         let memory = Memory::new();
         for path in [&b"/d/file"[..], b"/d/other", b"/e/file", b"/die", b"/slow/x"] {
-            memory.plant(path, Kind::File).unwrap();
+            memory.create_path(path, Kind::File).unwrap();
         }
         let mount = dcache.mount(Arc::new(Bent { memory, before, after }), &registry, tree.root()).unwrap();
         Self { mount, dcache, registry, _tree: tree }
@@ -121,11 +121,11 @@ fn a_backend_that_dies_before_or_after_any_change_keeps_no_lock() {
     for place in places {
         let armed = Arc::new(AtomicU64::new(0));
         let arm = Arc::clone(&armed);
-        let stage = Stage::honest(Box::new(move |what, _| {
+        let fixture = Fixture::honest(Box::new(move |what, _| {
             assert!(what != place || arm.swap(0, Relaxed) == 0, "the backend dies at {what}");
             None
         }));
-        let mount = &stage.mount;
+        let mount = &fixture.mount;
         let calls: [(&str, &dyn Fn()); 7] = [
             ("lookup", &|| drop(mount.lookup(b"/d/absent").unwrap())),
             ("lookup", &|| drop(mount.lookup(b"/d/file").unwrap())),
@@ -141,18 +141,18 @@ fn a_backend_that_dies_before_or_after_any_change_keeps_no_lock() {
             let result = catch_unwind(AssertUnwindSafe(call));
             died += u64::from(result.is_err());
             armed.store(0, Relaxed);
-            stage.assert_valid();
+            fixture.assert_valid();
         }
         assert!(died > 0, "nobody died at {place}");
-        stage.assert_usable();
+        fixture.assert_usable();
     }
 }
 
 #[test]
 fn a_backend_that_fails_after_it_has_changed_is_shown_as_it_is() {
     for place in ["created", "removed", "renamed", "linked"] {
-        let stage = Stage::honest(Box::new(move |what, _| (what == place).then(|| io::Error::other("EIO"))));
-        let mount = &stage.mount;
+        let fixture = Fixture::honest(Box::new(move |what, _| (what == place).then(|| io::Error::other("EIO"))));
+        let mount = &fixture.mount;
         let error = match place {
             "created" => mount.create(b"/d/made").map(drop),
             "removed" => mount.unlink(b"/d/file"),
@@ -161,9 +161,9 @@ fn a_backend_that_fails_after_it_has_changed_is_shown_as_it_is() {
         };
         let error = error.unwrap_err();
         assert!(error.to_string().contains("EIO") && error.to_string().contains("/d/"), "{error}");
-        stage.assert_valid();
+        fixture.assert_valid();
         // When nothing is remembered any more, what is there is shown.
-        while stage.registry.drop_caches() > 0 {}
+        while fixture.registry.drop_caches() > 0 {}
         let there = |path: &[u8]| mount.lookup(path).unwrap().is_some();
         match place {
             "created" => assert!(there(b"/d/made")),
@@ -171,7 +171,7 @@ fn a_backend_that_fails_after_it_has_changed_is_shown_as_it_is() {
             "renamed" => assert!(there(b"/e/moved") && !there(b"/d/other")),
             _ => assert!(there(b"/d/linked")),
         }
-        stage.assert_valid();
+        fixture.assert_valid();
     }
 }
 
@@ -180,39 +180,39 @@ fn a_backend_that_blocks_on_one_name_serves_the_others() {
     let (tell, entered) = mpsc::channel();
     let (leave, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
-    let stage = Stage::honest(Box::new(move |what, name| {
+    let fixture = Fixture::honest(Box::new(move |what, name| {
         if what == "lookup" && name == b"x" {
             tell.send(()).unwrap();
             wait.lock().unwrap().recv().unwrap();
         }
         None
     }));
-    drop(stage.mount.lookup(b"/d/file").unwrap());
+    drop(fixture.mount.lookup(b"/d/file").unwrap());
     std::thread::scope(|s| {
-        let slow = s.spawn(|| stage.mount.lookup(b"/slow/x").unwrap().is_some());
+        let slow = s.spawn(|| fixture.mount.lookup(b"/slow/x").unwrap().is_some());
         entered.recv_timeout(PATIENCE).unwrap();
-        assert!(stage.mount.lookup(b"/d/file").unwrap().is_some());
-        assert!(stage.mount.lookup(b"/d/none").unwrap().is_none());
-        drop(stage.mount.create(b"/e/made").unwrap());
-        stage.mount.rename(b"/e/made", b"/d/moved").unwrap();
-        stage.registry.drop_caches();
-        assert!(stage.mount.lookup(b"/d/moved").unwrap().is_some());
+        assert!(fixture.mount.lookup(b"/d/file").unwrap().is_some());
+        assert!(fixture.mount.lookup(b"/d/none").unwrap().is_none());
+        drop(fixture.mount.create(b"/e/made").unwrap());
+        fixture.mount.rename(b"/e/made", b"/d/moved").unwrap();
+        fixture.registry.drop_caches();
+        assert!(fixture.mount.lookup(b"/d/moved").unwrap().is_some());
         leave.send(()).unwrap();
         assert!(slow.join().unwrap());
     });
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn a_backend_that_lies_about_numbers_and_kinds_harms_itself_only() {
     let calls = AtomicU64::new(0);
-    let lie = move |_: &str, _: &[u8], node: Node| match calls.fetch_add(1, Relaxed) % 4 {
-        0 => Node { inode: 7, ..node },
-        1 => Node { kind: if node.kind == Kind::File { Kind::Directory } else { Kind::File }, ..node },
-        2 => Node { inode: 0, kind: Kind::Directory },
+    let lie = move |_: &str, _: &[u8], node: InodeInfo| match calls.fetch_add(1, Relaxed) % 4 {
+        0 => InodeInfo { inode: 7, ..node },
+        1 => InodeInfo { kind: if node.kind == Kind::File { Kind::Directory } else { Kind::File }, ..node },
+        2 => InodeInfo { inode: 0, kind: Kind::Directory },
         _ => node,
     };
-    let stage = Stage::new(Box::new(|_, _| None), Box::new(lie));
+    let fixture = Fixture::new(Box::new(|_, _| None), Box::new(lie));
     let paths: Vec<Vec<u8>> = (0..200_u32)
         .map(|n| match n % 5 {
             0 => format!("/d/{n}"),
@@ -224,7 +224,7 @@ fn a_backend_that_lies_about_numbers_and_kinds_harms_itself_only() {
         .map(String::into_bytes)
         .collect();
     for path in &paths {
-        let mount = &stage.mount;
+        let mount = &fixture.mount;
         // Any answer will do, as long as there is one.
         let _ = mount.lookup(path).map(drop);
         let _ = mount.create(path).map(drop);
@@ -233,11 +233,11 @@ fn a_backend_that_lies_about_numbers_and_kinds_harms_itself_only() {
         let _ = mount.readdir(path);
         let _ = mount.unlink(path);
         let _ = mount.rmdir(path);
-        stage.assert_valid();
+        fixture.assert_valid();
     }
-    while stage.registry.drop_caches() > 0 {}
-    stage.assert_valid();
-    let Stage { mount, dcache, .. } = stage;
+    while fixture.registry.drop_caches() > 0 {}
+    fixture.assert_valid();
+    let Fixture { mount, dcache, .. } = fixture;
     drop(mount);
     assert_eq!(dcache.statistics().nr_dentry, 0);
 }

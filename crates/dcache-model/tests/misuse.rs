@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use lowwater_dcache_model::backend::Memory;
-use lowwater_dcache_model::negative::{PerDirectory, Probation, Settled, Situation, ThreeInARow};
+use lowwater_dcache_model::negative::{BoundInputs, NewNegative, PerDirectory, Probation, ThreeInARow};
 use lowwater_dcache_model::{Dcache, Mount, NegativePolicy};
 use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::{Memcg, MemcgTree, NodeId};
@@ -85,22 +85,22 @@ impl NegativePolicy for Greedy {
     fn name(&self) -> &'static str {
         "greedy"
     }
-    fn apart(&self) -> bool {
+    fn has_own_lists(&self) -> bool {
         true
     }
-    fn settled(&self, negative: &Settled<'_>) {
+    fn negative_added(&self, negative: &NewNegative<'_>) {
         negative.trim_group(u64::MAX, u64::MAX, u64::MAX);
         negative.trim_group(u64::MAX, 1, 0);
-        negative.recall(u64::MAX);
+        negative.take_ghost(u64::MAX);
         negative.trim_chain(0);
         negative.trim_chain(usize::MAX);
         negative.trim_directory(usize::MAX);
         negative.trim_directory(0);
         negative.trim_group(0, 0, 0);
         negative.trim_group(0, 0, u64::MAX);
-        negative.recall(0);
+        negative.take_ghost(0);
     }
-    fn bound(&self, _: Situation) -> Option<u64> {
+    fn bound(&self, _: BoundInputs) -> Option<u64> {
         Some(1)
     }
 }
@@ -117,9 +117,9 @@ fn a_policy_without_measure_ends_and_kills_no_positive() {
 
 #[test]
 fn floors_without_measure_mean_no_bound() {
-    for (probation_floor, kept_floor) in [(u64::MAX, u64::MAX), (u64::MAX, 5), (5, u64::MAX)] {
-        let policy = Probation { probation_floor, kept_floor, ..Probation::default() };
-        assert_eq!(policy.bound(Situation { buckets: 64, positives: 0, directories: 1 }), Some(u64::MAX));
+    for (probation_floor, protected_floor) in [(u64::MAX, u64::MAX), (u64::MAX, 5), (5, u64::MAX)] {
+        let policy = Probation { probation_floor, protected_floor, ..Probation::default() };
+        assert_eq!(policy.bound(BoundInputs { buckets: 64, positives: 0, directories: 1 }), Some(u64::MAX));
         let (tree, registry, dcache) = world(policy);
         let mount = mount(&dcache, &registry, tree.root());
         fill(&mount, 500);
@@ -127,9 +127,9 @@ fn floors_without_measure_mean_no_bound() {
     }
     let zeros = Probation {
         probation_floor: 0,
-        kept_floor: 0,
+        protected_floor: 0,
         positives_per_probation: 0,
-        positives_per_kept: 0,
+        positives_per_protected: 0,
         probation_per_directory: 0,
     };
     for policy in [Box::new(zeros) as Box<dyn NegativePolicy>, Box::new(PerDirectory(0)), Box::new(ThreeInARow)] {

@@ -3,7 +3,7 @@
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
-use super::{Backend, Node};
+use super::{Backend, InodeInfo};
 use crate::kind::Kind;
 use crate::qstr::Name;
 use lowwater_lru_core::sync::RwLock;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// [invalidated](crate::Mount::invalidate).
 #[derive(Debug)]
 pub struct Files {
-    root: Node,
+    root: InodeInfo,
     device: u64,
     /// Where the things are that were looked up.
     paths: RwLock<HashMap<u64, PathBuf>>,
@@ -50,13 +50,13 @@ impl Files {
     }
 
     /// What a thing is here: the root of another mount is nothing that is entered.
-    fn node(&self, meta: &Metadata) -> Node {
+    fn node(&self, meta: &Metadata) -> InodeInfo {
         let node = node(meta);
         let kind = if meta.dev() == self.device { node.kind } else { Kind::Other };
-        Node { kind, ..node }
+        InodeInfo { kind, ..node }
     }
 
-    fn record_path(&self, path: PathBuf, meta: &Metadata) -> Node {
+    fn record_path(&self, path: PathBuf, meta: &Metadata) -> InodeInfo {
         let node = node(meta);
         self.paths.write().insert(node.inode, path);
         node
@@ -64,11 +64,11 @@ impl Files {
 }
 
 impl Backend for Files {
-    fn root(&self) -> io::Result<Node> {
+    fn root(&self) -> io::Result<InodeInfo> {
         Ok(self.root)
     }
 
-    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>> {
+    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>> {
         let path = self.path(dir, name)?;
         match fs::symlink_metadata(&path) {
             Ok(meta) if meta.dev() != self.device => Ok(Some(self.node(&meta))),
@@ -78,7 +78,7 @@ impl Backend for Files {
         }
     }
 
-    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<Node> {
+    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<InodeInfo> {
         let path = self.path(dir, name)?;
         match kind {
             Kind::File => drop(fs::File::create_new(&path)?),
@@ -121,7 +121,7 @@ impl Backend for Files {
         fs::hard_link(old, new)
     }
 
-    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, Node)>> {
+    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
         let path = self.paths.read().get(&dir).cloned().ok_or(io::ErrorKind::NotFound)?;
         let mut names = Vec::new();
         for entry in fs::read_dir(path)? {
@@ -137,11 +137,11 @@ impl Backend for Files {
     }
 }
 
-fn node(meta: &Metadata) -> Node {
+fn node(meta: &Metadata) -> InodeInfo {
     let kind = match meta.file_type() {
         t if t.is_dir() => Kind::Directory,
         t if t.is_file() => Kind::File,
         _ => Kind::Other,
     };
-    Node { inode: meta.ino(), kind }
+    InodeInfo { inode: meta.ino(), kind }
 }

@@ -1,6 +1,6 @@
 //! A tree in memory: for tests, measurements and replays.
 
-use super::{Backend, Node};
+use super::{Backend, InodeInfo};
 use crate::kind::Kind;
 use crate::qstr::Name;
 use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub struct Memory {
 #[derive(Debug)]
 struct MemoryTree {
     next: u64,
-    directories: HashMap<u64, BTreeMap<Box<[u8]>, Node>>,
+    directories: HashMap<u64, BTreeMap<Box<[u8]>, InodeInfo>>,
     links: HashMap<u64, u64>,
 }
 
@@ -37,12 +37,13 @@ impl Memory {
         self.lookups.load(Ordering::Relaxed)
     }
 
-    /// Makes a path with all its directories, behind the back of the cache: for setting up.
+    /// Creates a path with all its directories, without the cache: for tests and setup.
+    #[doc(alias = "create_dir_all")]
     ///
     /// # Errors
     ///
     /// Where a part is no name, or a file stands where a directory must.
-    pub fn plant(&self, path: &[u8], kind: Kind) -> io::Result<()> {
+    pub fn create_path(&self, path: &[u8], kind: Kind) -> io::Result<()> {
         let mut dir = ROOT;
         let mut parts = path.split(|&b| b == b'/').filter(|part| !part.is_empty()).peekable();
         while let Some(part) = parts.next() {
@@ -66,11 +67,11 @@ impl Default for Memory {
 }
 
 impl MemoryTree {
-    fn directory(&mut self, dir: u64) -> io::Result<&mut BTreeMap<Box<[u8]>, Node>> {
+    fn directory(&mut self, dir: u64) -> io::Result<&mut BTreeMap<Box<[u8]>, InodeInfo>> {
         self.directories.get_mut(&dir).ok_or_else(|| io::ErrorKind::NotADirectory.into())
     }
 
-    fn take(&mut self, dir: u64, name: Name<'_>) -> io::Result<Node> {
+    fn take(&mut self, dir: u64, name: Name<'_>) -> io::Result<InodeInfo> {
         let node = *self.directory(dir)?.get(name.bytes()).ok_or(io::ErrorKind::NotFound)?;
         if self.directories.get(&node.inode).is_some_and(|names| !names.is_empty()) {
             return Err(io::ErrorKind::DirectoryNotEmpty.into());
@@ -89,19 +90,19 @@ impl MemoryTree {
 }
 
 impl Backend for Memory {
-    fn root(&self) -> io::Result<Node> {
-        Ok(Node { inode: ROOT, kind: Kind::Directory })
+    fn root(&self) -> io::Result<InodeInfo> {
+        Ok(InodeInfo { inode: ROOT, kind: Kind::Directory })
     }
 
-    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>> {
+    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>> {
         // Relaxed: a number for people and tests.
         self.lookups.fetch_add(1, Ordering::Relaxed);
         Ok(self.tree.lock().directory(dir)?.get(name.bytes()).copied())
     }
 
-    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<Node> {
+    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> io::Result<InodeInfo> {
         let mut tree = self.tree.lock();
-        let node = Node { inode: tree.next, kind };
+        let node = InodeInfo { inode: tree.next, kind };
         let names = tree.directory(dir)?;
         if names.contains_key(name.bytes()) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -137,12 +138,12 @@ impl Backend for Memory {
         if names.contains_key(name.bytes()) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        names.insert(name.bytes().into(), Node { inode: file, kind: Kind::File });
+        names.insert(name.bytes().into(), InodeInfo { inode: file, kind: Kind::File });
         *tree.links.entry(file).or_insert(1) += 1;
         Ok(())
     }
 
-    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, Node)>> {
+    fn read_dir(&self, dir: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
         Ok(self.tree.lock().directory(dir)?.iter().map(|(name, node)| (name.clone(), *node)).collect())
     }
 }

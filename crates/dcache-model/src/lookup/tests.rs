@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::negative::Unbounded;
-use crate::tests::Stage;
+use crate::tests::Fixture;
 
 /// Returns the answer of RCU-walk alone: the number of a positive, `None` for a negative; `Err` if RCU-walk gave up.
 fn rcu_walk_only(mount: &Mount, path: &[u8]) -> Result<Option<u64>, &'static str> {
@@ -16,20 +16,20 @@ fn rcu_walk_only(mount: &Mount, path: &[u8]) -> Result<Option<u64>, &'static str
 #[test]
 fn d3_rcu_walk_answers_what_is_cached() {
     // In one chain, so that each lookup compares several dentries.
-    let stage = Stage::new(1, Unbounded);
-    drop(stage.mount.mkdir(b"/d").unwrap());
+    let fixture = Fixture::new(1, Unbounded);
+    drop(fixture.mount.mkdir(b"/d").unwrap());
     // The first 32 bytes are in the dentry itself.
     for len in [1, 8, 31, 32, 33, 64, 255] {
         let positive = [b"/d/", &*vec![b'p'; len]].concat();
         let negative = [b"/d/", &*vec![b'n'; len]].concat();
-        assert!(rcu_walk_only(&stage.mount, &positive).is_err(), "a name of {len} bytes that is not cached");
-        let made = stage.mount.create(&positive).unwrap().inode();
-        stage.missing(&negative);
-        assert_eq!(rcu_walk_only(&stage.mount, &positive), Ok(Some(made)), "a positive of {len} bytes");
-        assert_eq!(rcu_walk_only(&stage.mount, &negative), Ok(None), "a negative of {len} bytes");
+        assert!(rcu_walk_only(&fixture.mount, &positive).is_err(), "a name of {len} bytes that is not cached");
+        let made = fixture.mount.create(&positive).unwrap().inode();
+        fixture.missing(&negative);
+        assert_eq!(rcu_walk_only(&fixture.mount, &positive), Ok(Some(made)), "a positive of {len} bytes");
+        assert_eq!(rcu_walk_only(&fixture.mount, &negative), Ok(None), "a negative of {len} bytes");
     }
-    stage.mount.rename(b"/d/p", b"/d/q").unwrap();
-    assert!(rcu_walk_only(&stage.mount, b"/d/p").is_err(), "the old name of a renamed dentry");
-    assert!(matches!(rcu_walk_only(&stage.mount, b"/d/q"), Ok(Some(_))), "the new name of a renamed dentry");
-    stage.assert_valid();
+    fixture.mount.rename(b"/d/p", b"/d/q").unwrap();
+    assert!(rcu_walk_only(&fixture.mount, b"/d/p").is_err(), "the old name of a renamed dentry");
+    assert!(matches!(rcu_walk_only(&fixture.mount, b"/d/q"), Ok(Some(_))), "the new name of a renamed dentry");
+    fixture.assert_valid();
 }

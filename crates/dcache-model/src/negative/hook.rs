@@ -1,7 +1,7 @@
-//! The hook through which the life of a dentry asks a policy.
+//! The hook through which the life of a dentry calls a policy.
 
 use super::policy::NegativePolicy;
-use super::trim::Settled;
+use super::trim::NewNegative;
 use crate::dcache_core::{DcacheCore, NegativeHook};
 use crate::dentry::Dentry;
 use crate::superblock::SuperBlock;
@@ -12,10 +12,10 @@ pub(crate) struct PolicyHook(pub(crate) std::sync::Arc<dyn NegativePolicy>);
 
 impl NegativeHook for PolicyHook {
     fn negative_added(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) {
-        self.0.settled(&Settled { core, sb, dentry });
+        self.0.negative_added(&NewNegative { core, sb, dentry });
     }
 
     fn keeps_removed(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool {
-        self.0.keeps_removed(&Settled { core, sb, dentry })
+        self.0.keeps_removed(&NewNegative { core, sb, dentry })
     }
 }

@@ -1,7 +1,7 @@
 //! So many in each directory: what was asked for at LSFMM 2026.
 
-use super::policy::{NegativePolicy, Situation};
-use super::trim::Settled;
+use super::policy::{BoundInputs, NegativePolicy};
+use super::trim::NewNegative;
 
 /// Keeps at most so many negatives in each directory, those that were asked for again before others.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +22,11 @@ impl NegativePolicy for PerDirectory {
         "per-directory"
     }
 
-    fn settled(&self, negative: &Settled<'_>) {
+    fn negative_added(&self, negative: &NewNegative<'_>) {
         negative.trim_directory(self.0);
     }
 
-    fn bound(&self, situation: Situation) -> Option<u64> {
-        Some((self.0 as u64).saturating_mul(situation.directories))
+    fn bound(&self, inputs: BoundInputs) -> Option<u64> {
+        Some((self.0 as u64).saturating_mul(inputs.directories))
     }
 }

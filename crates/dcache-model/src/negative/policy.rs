@@ -1,25 +1,25 @@
 //! The policy for negative dentries: a trait, and what its bound depends on.
 
-use super::trim::Settled;
+use super::trim::NewNegative;
 use std::fmt;
 
-/// Which negatives stay.
+/// A policy that decides which negative dentries stay cached.
+#[doc(alias = "trim_negative")]
 pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// A name for people.
     fn name(&self) -> &'static str;
 
-    /// Do negatives have lists of their own, from which they are taken before any positive?
-    fn apart(&self) -> bool {
+    /// Returns whether negatives have lists of their own, which are reclaimed before any positive.
+    fn has_own_lists(&self) -> bool {
         false
     }
 
-    /// A new negative is on its list. May kill it, and others, by what `negative` offers, and must use nothing else of the cache: no lock of
-    /// names or lists is held, but where a name was removed or moved, those of the directories are.
-    fn settled(&self, negative: &Settled<'_>);
+    /// Trims after a new negative was added to its list: kills it or others through the methods of `negative`. Must use nothing
+    /// else of the cache: no lock of a name or list is held, but after an unlink or a rename those of the directories are.
+    fn negative_added(&self, negative: &NewNegative<'_>);
 
-    /// A name was removed, nobody else uses it, and nobody asked for it: may it stay as a negative? Only answers: its directory is
-    /// kept from changing meanwhile.
-    fn keeps_removed(&self, _removed: &Settled<'_>) -> bool {
+    /// Returns whether an unused dentry whose name was removed may stay as a negative. Must not trim: the directory is locked.
+    fn keeps_removed(&self, _removed: &NewNegative<'_>) -> bool {
         true
     }
 
@@ -29,13 +29,13 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// Where the bound falls below what is there, as positives go, no lookup pays for all of it:
     /// each that adds a negative kills more than one, up to a small constant (32 in [`Probation`],
     /// 2 in [`ThreeInARow`]), until the bound holds. Without new negatives the rest stays until
-    /// there is pressure, which takes negatives first where they are kept apart.
-    fn bound(&self, situation: Situation) -> Option<u64>;
+    /// there is pressure, which takes negatives first where they have lists of their own.
+    fn bound(&self, inputs: BoundInputs) -> Option<u64>;
 }
 
-/// What a bound depends on.
+/// The inputs of [`NegativePolicy::bound`].
 #[derive(Clone, Copy, Debug)]
-pub struct Situation {
+pub struct BoundInputs {
     /// Buckets of the cache.
     pub buckets: u64,
     /// Positive dentries of the group that nobody uses.

@@ -6,7 +6,7 @@ use crate::backend::Memory;
 use crate::children::Children;
 use crate::dentry::Dentry;
 use crate::qstr::Name;
-use crate::tests::Stage;
+use crate::tests::Fixture;
 use crate::Mount;
 use lowwater_lru_core::sync::Arc;
 use std::cell::Cell;
@@ -28,15 +28,15 @@ fn cached<'a>(mount: &Mount, names: &[&'a str]) -> Vec<&'a str> {
     names.iter().copied().filter(|name| is_cached(mount, name)).collect()
 }
 
-fn missing(stage: &Stage, names: &[&str]) {
+fn missing(fixture: &Fixture, names: &[&str]) {
     for name in names {
-        stage.missing(format!("/{name}").as_bytes());
+        fixture.missing(format!("/{name}").as_bytes());
     }
 }
 
 /// Negatives of a directory below the root.
-fn negatives(stage: &Stage, name: &str) -> usize {
-    let dir = hold(&stage.mount, name).unwrap();
+fn negatives(fixture: &Fixture, name: &str) -> usize {
+    let dir = hold(&fixture.mount, name).unwrap();
     dir.count.put();
     let negatives = dir.dir().unwrap().children.lock().negatives();
     negatives
@@ -44,7 +44,7 @@ fn negatives(stage: &Stage, name: &str) -> usize {
 
 #[test]
 fn policies_say_their_name_and_bound() {
-    let situation = Situation { buckets: 64, positives: 10, directories: 7 };
+    let inputs = BoundInputs { buckets: 64, positives: 10, directories: 7 };
     let probation = Probation { positives_per_probation: 1, ..Probation::default() };
     let policies: [(&dyn NegativePolicy, _, _); 4] = [
         (&Unbounded, "unbounded", None),
@@ -53,51 +53,51 @@ fn policies_say_their_name_and_bound() {
         (&probation, "default", Some(10 + 10 + 144)),
     ];
     for (policy, name, bound) in policies {
-        assert_eq!((policy.name(), policy.bound(situation)), (name, bound));
+        assert_eq!((policy.name(), policy.bound(inputs)), (name, bound));
     }
-    assert_eq!(PerDirectory(usize::MAX).bound(situation), Some(u64::MAX), "no overflow");
+    assert_eq!(PerDirectory(usize::MAX).bound(inputs), Some(u64::MAX), "no overflow");
 }
 
 #[test]
 fn d18_a_row_ends_at_a_positive_at_one_asked_for_again_and_at_one_in_use() {
     for what in ["positive", "asked for again", "in use"] {
         // One chain: each new name stands before all others.
-        let stage = Stage::new(1, ThreeInARow);
-        missing(&stage, &["old-0", "old-1"]);
+        let fixture = Fixture::new(1, ThreeInARow);
+        missing(&fixture, &["old-0", "old-1"]);
         let held = match what {
             "positive" => {
-                drop(stage.mount.create(b"/between").unwrap());
+                drop(fixture.mount.create(b"/between").unwrap());
                 None
             }
             "asked for again" => {
-                missing(&stage, &["between", "between"]);
+                missing(&fixture, &["between", "between"]);
                 None
             }
             _ => {
-                missing(&stage, &["between"]);
-                hold(&stage.mount, "between")
+                missing(&fixture, &["between"]);
+                hold(&fixture.mount, "between")
             }
         };
         let names = ["old-0", "old-1", "between", "new-0", "new-1", "new-2", "new-3"];
-        missing(&stage, &names[3..6]);
-        assert_eq!(cached(&stage.mount, &names), names[..6], "a second row begins behind one that is {what}");
-        missing(&stage, &["new-3"]);
+        missing(&fixture, &names[3..6]);
+        assert_eq!(cached(&fixture.mount, &names), names[..6], "a second row begins behind one that is {what}");
+        missing(&fixture, &["new-3"]);
         let left = ["old-0", "old-1", "between", "new-1", "new-2", "new-3"];
-        assert_eq!(cached(&stage.mount, &names), left, "the fourth of a row goes");
+        assert_eq!(cached(&fixture.mount, &names), left, "the fourth of a row goes");
         if let Some(held) = held {
-            stage.mount.core.put(&stage.mount.sb, &held);
+            fixture.mount.core.put(&fixture.mount.sb, &held);
         }
-        stage.assert_valid();
+        fixture.assert_valid();
     }
 }
 
 #[test]
 fn d19_a_row_goes_through_the_names_of_all_mounts() {
-    let stage = Stage::new(1, ThreeInARow);
-    let other = stage.dcache.mount(Arc::new(Memory::new()), &stage.registry, stage.tree.root()).unwrap();
+    let fixture = Fixture::new(1, ThreeInARow);
+    let other = fixture.dcache.mount(Arc::new(Memory::new()), &fixture.registry, fixture.tree.root()).unwrap();
     let counts = || {
-        [&stage.mount, &other].map(|mount| {
-            let mine = mount.sb.dentries.count_one(stage.tree.root(), lowwater_lru_core::NodeId::ZERO);
+        [&fixture.mount, &other].map(|mount| {
+            let mine = mount.sb.dentries.count_one(fixture.tree.root(), lowwater_lru_core::NodeId::ZERO);
             (mine, mount.assert_valid().negatives)
         })
     };
@@ -105,58 +105,58 @@ fn d19_a_row_goes_through_the_names_of_all_mounts() {
         assert!(other.lookup(name).unwrap().is_none());
     }
     assert_eq!(counts(), [(0, 0), (3, 3)]);
-    missing(&stage, &["a"]);
+    missing(&fixture, &["a"]);
     assert_eq!(counts(), [(1, 1), (2, 2)], "the oldest is another mount's, and goes from that one's list");
-    missing(&stage, &["b", "c", "d"]);
+    missing(&fixture, &["b", "c", "d"]);
     assert_eq!(counts(), [(3, 3), (0, 0)]);
-    assert_eq!(stage.dcache.statistics().nr_negative, 3);
+    assert_eq!(fixture.dcache.statistics().nr_negative, 3);
 }
 
 #[test]
 fn d24_a_full_directory_spares_who_was_asked_for_again_once() {
-    let stage = Stage::new(64, PerDirectory(3));
+    let fixture = Fixture::new(64, PerDirectory(3));
     let names = ["a", "b", "c", "d", "e", "f"];
-    missing(&stage, &["a", "a", "b", "c", "d"]);
+    missing(&fixture, &["a", "a", "b", "c", "d"]);
     assert_eq!(
-        cached(&stage.mount, &names),
+        cached(&fixture.mount, &names),
         ["a", "c", "d"],
         "the new one stays, and the next that was asked for once goes"
     );
-    missing(&stage, &["c", "d", "a", "e"]);
-    assert_eq!(cached(&stage.mount, &names), ["a", "c", "d"], "all others were asked for again, so the new one goes");
-    missing(&stage, &["f"]);
-    assert_eq!(cached(&stage.mount, &names).len(), 3);
+    missing(&fixture, &["c", "d", "a", "e"]);
+    assert_eq!(cached(&fixture.mount, &names), ["a", "c", "d"], "all others were asked for again, so the new one goes");
+    missing(&fixture, &["f"]);
+    assert_eq!(cached(&fixture.mount, &names).len(), 3);
     assert!(
-        is_cached(&stage.mount, "f"),
+        is_cached(&fixture.mount, "f"),
         "and one of the others for the next: that they were asked for again counts once"
     );
-    assert_eq!(stage.dcache.statistics().promoted, 0, "there is no probation");
-    stage.assert_valid();
+    assert_eq!(fixture.dcache.statistics().promoted, 0, "there is no probation");
+    fixture.assert_valid();
 }
 
 #[test]
 fn d24_another_groups_names_in_a_full_directory_are_spared() {
-    let stage = Stage::new(64, PerDirectory(4));
-    let noisy = stage.tree.root().create("noisy").unwrap();
-    missing(&stage, &["a", "b", "c"]);
+    let fixture = Fixture::new(64, PerDirectory(4));
+    let noisy = fixture.tree.root().create("noisy").unwrap();
+    missing(&fixture, &["a", "b", "c"]);
     for n in 0..50 {
         let name = format!("noise-{n}");
-        assert!(stage.mount.lookup_for(format!("/{name}").as_bytes(), &noisy).unwrap().is_none());
-        assert!(is_cached(&stage.mount, &name), "the group's own last one goes, and not the new one");
+        assert!(fixture.mount.lookup_for(format!("/{name}").as_bytes(), &noisy).unwrap().is_none());
+        assert!(is_cached(&fixture.mount, &name), "the group's own last one goes, and not the new one");
     }
-    assert_eq!(cached(&stage.mount, &["a", "b", "c"]), ["a", "b", "c"]);
-    assert_eq!(stage.dcache.statistics().nr_negative, 4);
-    stage.assert_valid();
+    assert_eq!(cached(&fixture.mount, &["a", "b", "c"]), ["a", "b", "c"]);
+    assert_eq!(fixture.dcache.statistics().nr_negative, 4);
+    fixture.assert_valid();
 }
 
 /// What other threads do between two looks is done here by the share: it grows.
 #[test]
 fn d24_a_trim_of_a_directory_ends_when_others_made_the_room() {
-    let stage = Stage::new(64, Unbounded);
-    missing(&stage, &["a", "a", "b", "c", "d"]);
-    let new = hold(&stage.mount, "d").unwrap();
+    let fixture = Fixture::new(64, Unbounded);
+    missing(&fixture, &["a", "a", "b", "c", "d"]);
+    let new = hold(&fixture.mount, "d").unwrap();
     new.count.put();
-    let settled = Settled { core: &stage.mount.core, sb: &stage.mount.sb, dentry: &new };
+    let settled = NewNegative { core: &fixture.mount.core, sb: &fixture.mount.sb, dentry: &new };
     let trim = |over: u64, looks: u32| {
         let left = Cell::new(looks);
         let share = |_: &Children<Arc<Dentry>>| {
@@ -170,29 +170,29 @@ fn d24_a_trim_of_a_directory_ends_when_others_made_the_room() {
     assert_eq!(trim(2, 1), None, "there is room now, though the one look killed nobody: the new one may stay");
     assert_eq!(trim(2, 1), Some(1), "one was killed before there was room");
     assert_eq!(trim(2, 9), Some(2));
-    assert_eq!(cached(&stage.mount, &["a", "b", "c", "d"]), ["a"]);
+    assert_eq!(cached(&fixture.mount, &["a", "b", "c", "d"]), ["a"]);
     drop(new);
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn d24_the_default_trims_to_its_room_and_no_further() {
-    let policy = Probation { positives_per_probation: 1000, positives_per_kept: 1000, ..Probation::default() };
+    let policy = Probation { positives_per_probation: 1000, positives_per_protected: 1000, ..Probation::default() };
     // All in one directory, which pays itself; or each in its own, of which none is over its share.
     for directories in [1, 1000] {
-        let stage = Stage::new(64, policy);
+        let fixture = Fixture::new(64, policy);
         for n in 0..500_u64 {
             let dir = n % directories;
             if n < directories {
-                drop(stage.mount.mkdir(format!("/{dir}").as_bytes()).unwrap());
+                drop(fixture.mount.mkdir(format!("/{dir}").as_bytes()).unwrap());
             }
-            stage.missing(format!("/{dir}/missing-{n}").as_bytes());
+            fixture.missing(format!("/{dir}/missing-{n}").as_bytes());
             // 8 and 144 stay; 8 over that, and it is trimmed.
             let asked = n + 1;
             let stay = if asked < 160 { asked } else { 152 + asked % 8 };
-            assert_eq!(stage.dcache.statistics().nr_negative, stay, "of {asked} in {directories} directories");
+            assert_eq!(fixture.dcache.statistics().nr_negative, stay, "of {asked} in {directories} directories");
         }
-        stage.assert_valid();
+        fixture.assert_valid();
     }
 }
 
@@ -200,87 +200,91 @@ fn d24_the_default_trims_to_its_room_and_no_further() {
 fn d24_the_default_has_room_for_a_share_of_the_groups_unused_positives() {
     let policy = Probation {
         probation_floor: 1,
-        kept_floor: 1,
+        protected_floor: 1,
         positives_per_probation: 2,
-        positives_per_kept: 1,
+        positives_per_protected: 1,
         ..Probation::default()
     };
-    let stage = Stage::new(64, policy);
+    let fixture = Fixture::new(64, policy);
     for n in 0..60 {
-        drop(stage.mount.create(format!("/{n}").as_bytes()).unwrap());
+        drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap());
     }
-    let bound = policy.bound(Situation { buckets: 64, positives: 60, directories: 1 });
+    let bound = policy.bound(BoundInputs { buckets: 64, positives: 60, directories: 1 });
     assert_eq!(bound, Some(30 + 60 + 30));
     for n in 1..500_u64 {
-        stage.missing(format!("/missing-{n}").as_bytes());
+        fixture.missing(format!("/missing-{n}").as_bytes());
         let stay = if n < 120 { n } else { 90 + n % 30 };
-        assert_eq!(stage.dcache.statistics().nr_negative, stay, "of {n}");
+        assert_eq!(fixture.dcache.statistics().nr_negative, stay, "of {n}");
     }
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn d24_a_directory_over_its_share_pays_before_the_groups_oldest() {
     // Room for 40, a quarter of it for each directory; at 72 the group pays 32.
-    let policy = Probation { probation_floor: 40, kept_floor: 0, ..Probation::default() };
+    let policy = Probation { probation_floor: 40, protected_floor: 0, ..Probation::default() };
     for (old, new, old_left, new_left) in [(62, 10, 30, 10), (61, 11, 30, 10), (52, 20, 30, 10), (22, 50, 22, 18)] {
-        let stage = Stage::new(64, policy);
+        let fixture = Fixture::new(64, policy);
         for (dir, names) in [("old", old), ("new", new)] {
-            drop(stage.mount.mkdir(format!("/{dir}").as_bytes()).unwrap());
+            drop(fixture.mount.mkdir(format!("/{dir}").as_bytes()).unwrap());
             for n in 0..names {
-                stage.missing(format!("/{dir}/{n}").as_bytes());
+                fixture.missing(format!("/{dir}/{n}").as_bytes());
             }
         }
-        assert_eq!((negatives(&stage, "old"), negatives(&stage, "new")), (old_left, new_left), "of {old} and {new}");
-        stage.assert_valid();
+        assert_eq!(
+            (negatives(&fixture, "old"), negatives(&fixture, "new")),
+            (old_left, new_left),
+            "of {old} and {new}"
+        );
+        fixture.assert_valid();
     }
 }
 
 /// Positives that nobody uses go all at once, by `drop_positives`, and with them the room of the
 /// negatives.
-fn room_shrinks(touches: usize, drop_positives: impl Fn(&Stage, u64)) {
+fn room_shrinks(touches: usize, drop_positives: impl Fn(&Fixture, u64)) {
     const POSITIVES: u64 = 10_000;
-    let policy = Probation { positives_per_probation: 4, positives_per_kept: 4, ..Probation::default() };
-    let stage = Stage::new(1 << 12, policy);
+    let policy = Probation { positives_per_probation: 4, positives_per_protected: 4, ..Probation::default() };
+    let fixture = Fixture::new(1 << 12, policy);
     for n in 0..POSITIVES {
-        drop(stage.mount.create(format!("/{n}").as_bytes()).unwrap());
+        drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap());
     }
     // In many directories, so that none pays more than others.
-    (0..50).for_each(|dir| drop(stage.mount.mkdir(format!("/d{dir}").as_bytes()).unwrap()));
+    (0..50).for_each(|dir| drop(fixture.mount.mkdir(format!("/d{dir}").as_bytes()).unwrap()));
     for n in 0..8_000 {
-        (0..touches).for_each(|_| stage.missing(format!("/d{}/old-{n}", n % 50).as_bytes()));
+        (0..touches).for_each(|_| fixture.missing(format!("/d{}/old-{n}", n % 50).as_bytes()));
     }
-    let before = stage.dcache.statistics();
+    let before = fixture.dcache.statistics();
     assert!(before.nr_negative > 2_500, "{before:?}");
-    drop_positives(&stage, POSITIVES);
-    let bound = policy.bound(Situation { buckets: 1 << 12, positives: 50, directories: 50 }).unwrap();
-    let excess = stage.dcache.statistics().nr_negative.saturating_sub(bound);
+    drop_positives(&fixture, POSITIVES);
+    let bound = policy.bound(BoundInputs { buckets: 1 << 12, positives: 50, directories: 50 }).unwrap();
+    let excess = fixture.dcache.statistics().nr_negative.saturating_sub(bound);
     assert!(excess > 2_000, "{excess} over {bound}");
     let mut lookups = 0;
-    while stage.dcache.statistics().nr_negative > bound {
-        let trimmed = stage.dcache.statistics().trimmed;
-        stage.missing(format!("/d{}/new-{lookups}", lookups % 50).as_bytes());
+    while fixture.dcache.statistics().nr_negative > bound {
+        let trimmed = fixture.dcache.statistics().trimmed;
+        fixture.missing(format!("/d{}/new-{lookups}", lookups % 50).as_bytes());
         lookups += 1;
-        let trimmed = stage.dcache.statistics().trimmed - trimmed;
+        let trimmed = fixture.dcache.statistics().trimmed - trimmed;
         assert!((2..=TRIM_MAX).contains(&trimmed), "lookup {lookups} killed {trimmed}");
         assert!(lookups <= excess.div_ceil(TRIM_MAX - 1) + 1, "{lookups} lookups for {excess}");
     }
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn d24_room_that_is_lost_at_once_is_not_paid_for_by_one_lookup() {
     for touches in [1, 2, 3] {
-        room_shrinks(touches, |stage, positives| {
-            let (sb, root) = (&stage.mount.sb, stage.tree.root());
+        room_shrinks(touches, |fixture, positives| {
+            let (sb, root) = (&fixture.mount.sb, fixture.tree.root());
             for _ in 0..3 {
                 let mut left = positives * 2;
-                stage.mount.core.scan(sb, &sb.dentries, root, lowwater_lru_core::NodeId::ZERO, &mut left);
+                fixture.mount.core.scan(sb, &sb.dentries, root, lowwater_lru_core::NodeId::ZERO, &mut left);
             }
         });
         // The user's own way: the names are removed.
-        room_shrinks(touches, |stage, positives| {
-            (0..positives).for_each(|n| stage.mount.unlink(format!("/{n}").as_bytes()).unwrap());
+        room_shrinks(touches, |fixture, positives| {
+            (0..positives).for_each(|n| fixture.mount.unlink(format!("/{n}").as_bytes()).unwrap());
         });
     }
 }
@@ -288,20 +292,20 @@ fn d24_room_that_is_lost_at_once_is_not_paid_for_by_one_lookup() {
 #[test]
 fn d18_rows_that_grew_together_shrink_with_each_new_name() {
     // One chain. A positive between each two rows of three is removed, and its row joins the next.
-    let stage =
-        Stage::build(crate::Dcache::builder().buckets(1).policy(ThreeInARow).on_unlink(crate::OnUnlink::Forget));
+    let fixture =
+        Fixture::build(crate::Dcache::builder().buckets(1).policy(ThreeInARow).on_unlink(crate::OnUnlink::Forget));
     for row in 0..20 {
-        (0..3).for_each(|n| stage.missing(format!("/{row}-{n}").as_bytes()));
-        drop(stage.mount.create(format!("/{row}").as_bytes()).unwrap());
+        (0..3).for_each(|n| fixture.missing(format!("/{row}-{n}").as_bytes()));
+        drop(fixture.mount.create(format!("/{row}").as_bytes()).unwrap());
     }
-    (0..20).for_each(|row| stage.mount.unlink(format!("/{row}").as_bytes()).unwrap());
-    let left = |stage: &Stage| stage.dcache.statistics().nr_negative;
-    assert_eq!(left(&stage), 60);
+    (0..20).for_each(|row| fixture.mount.unlink(format!("/{row}").as_bytes()).unwrap());
+    let left = |fixture: &Fixture| fixture.dcache.statistics().nr_negative;
+    assert_eq!(left(&fixture), 60);
     for n in 0..60 {
-        let before = left(&stage);
-        stage.missing(format!("/new-{n}").as_bytes());
-        assert!(left(&stage) < before || left(&stage) == 3, "{} after {before}", left(&stage));
+        let before = left(&fixture);
+        fixture.missing(format!("/new-{n}").as_bytes());
+        assert!(left(&fixture) < before || left(&fixture) == 3, "{} after {before}", left(&fixture));
     }
-    assert_eq!(left(&stage), 3);
-    stage.assert_valid();
+    assert_eq!(left(&fixture), 3);
+    fixture.assert_valid();
 }

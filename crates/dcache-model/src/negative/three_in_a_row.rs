@@ -1,7 +1,7 @@
 //! The bound of seed 002: three in a row.
 
-use super::policy::{NegativePolicy, Situation};
-use super::trim::Settled;
+use super::policy::{BoundInputs, NegativePolicy};
+use super::trim::NewNegative;
 
 /// Keeps at most three unused negatives in a row in each hash bucket; the fourth and oldest goes.
 ///
@@ -19,13 +19,13 @@ impl NegativePolicy for ThreeInARow {
         "three-in-a-row"
     }
 
-    fn settled(&self, negative: &Settled<'_>) {
+    fn negative_added(&self, negative: &NewNegative<'_>) {
         // The new one is the first of its row.
         negative.trim_chain(ROW - 1);
     }
 
-    fn bound(&self, situation: Situation) -> Option<u64> {
+    fn bound(&self, inputs: BoundInputs) -> Option<u64> {
         // Each positive can begin one more row.
-        Some(situation.buckets.saturating_add(situation.positives).saturating_mul(ROW as u64))
+        Some(inputs.buckets.saturating_add(inputs.positives).saturating_mul(ROW as u64))
     }
 }

@@ -10,16 +10,16 @@ use lowwater_lru_core::sync::atomic::Ordering;
 use lowwater_lru_core::sync::Arc;
 use std::fmt;
 
-/// A negative that was just put on its list, or a name about to be one, and what a policy may do about it.
-pub struct Settled<'a> {
+/// A negative that was just added to its list, or a removed name that may become one, with the operations of a policy on it.
+pub struct NewNegative<'a> {
     pub(crate) core: &'a DcacheCore,
     pub(crate) sb: &'a SuperBlock,
     pub(crate) dentry: &'a Arc<Dentry>,
 }
 
-/// Dentries that a trim looks at before it takes one that was asked for again.
+/// Dentries that a trim scans for each one to be killed.
 const SCANS_PER_VICTIM: u64 = 8;
-/// One in so many that a directory pays with is remembered.
+/// One in so many negatives that a directory loses enters the ghost table.
 const GHOST_SAMPLE: u32 = 16;
 /// A group is trimmed when it is this much over its capacity, or as much as may be on probation if that is less, so that the walk pays.
 const TRIM_BATCH: u64 = 32;
@@ -33,7 +33,7 @@ pub(super) fn trim_batch(probation: u64) -> u64 {
     probation.clamp(1, TRIM_BATCH)
 }
 
-impl Settled<'_> {
+impl NewNegative<'_> {
     /// Follows its hash chain from the younger to the older, as long as there is one unused negative behind the other that nobody
     /// asked for again; `keep` of them stay, up to two more are killed: rows may have grown
     /// together when what stood between them
@@ -115,28 +115,29 @@ impl Settled<'_> {
         self.sb.dentries.count_one(&self.dentry.memcg, self.dentry.node)
     }
 
-    /// If its name is among the last that were trimmed in a group with so much capacity, it was asked for again: it counts as used.
-    pub fn recall(&self, capacity: u64) {
+    /// Removes the name from the ghost table of a memcg with `capacity` negatives. If it was there, the negative counts as used.
+    #[doc(alias = "ghost_hit")]
+    pub fn take_ghost(&self, capacity: u64) {
         if self.core.ghosts.take(self.dentry.hash(), &self.dentry.memcg, capacity) {
             self.dentry.mark_referenced();
             self.core.counters.ghost_hit(self.dentry.addr());
         }
     }
 
-    /// Trims the group's negatives on this node towards `probation + kept` when there are some
-    /// more; kills 32 at most, and leaves the rest to the lookups that follow. First those on
-    /// probation in the directory of the new one, if that has more than `directory` there, and more
-    /// than were kept of it; then the group's oldest beyond `probation`, of which those that were
-    /// asked for again are kept; then the kept.
-    pub fn trim_group(&self, probation: u64, kept: u64, directory: u64) {
-        let (memcg, node, capacity) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(kept));
+    /// Trims the negatives of the memcg on this node towards `probation + protected`, by 32 at most: the
+    /// lookups that follow trim the rest. Nothing is trimmed while the excess is small. First those on
+    /// probation in the directory of the new negative, if that has more than `directory` there, and more
+    /// than it has protected ones; then the oldest of the memcg beyond `probation`, of which those that
+    /// were looked up again are promoted; then the protected ones.
+    pub fn trim_group(&self, probation: u64, protected: u64, directory: u64) {
+        let (memcg, node, capacity) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(protected));
         let mut over = (self.on_probation() + self.sb.protected.count_one(memcg, node)).saturating_sub(capacity);
         if over < trim_batch(probation) {
             return;
         }
         over = over.min(TRIM_MAX);
         let share = |children: &Children<Arc<Dentry>>| (children.protected, children.protected.max(directory as usize));
-        // A few are remembered, so that a directory whose names come round gets its share in time; not all, or a flood in one
+        // A few enter the ghost table, so that a directory whose names come round gets its share in time; not all, or a flood in one
         // would make its group forget the others'.
         let insert_ghost = |dentry: &Dentry| {
             // Relaxed: it is dead, and any number does.
@@ -145,7 +146,7 @@ impl Settled<'_> {
             }
         };
         over -= self.trim_directory_of(share, over, insert_ghost).unwrap_or(0);
-        // Who is kept takes as much room as before, so a second turn looks for what the first did not kill.
+        // A promoted negative takes as much room as before, so a second turn trims what the first did not.
         for _ in 0..2 {
             let oldest = over.min(self.on_probation().saturating_sub(probation));
             over -= self.core.end_probation(self.sb, memcg, node, oldest, capacity);
@@ -163,8 +164,8 @@ impl Settled<'_> {
     }
 }
 
-impl fmt::Debug for Settled<'_> {
+impl fmt::Debug for NewNegative<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settled").finish_non_exhaustive()
+        f.debug_struct("NewNegative").finish_non_exhaustive()
     }
 }

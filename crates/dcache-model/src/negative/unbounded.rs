@@ -1,7 +1,7 @@
 //! No bound but memory: what Linux does.
 
-use super::policy::{NegativePolicy, Situation};
-use super::trim::Settled;
+use super::policy::{BoundInputs, NegativePolicy};
+use super::trim::NewNegative;
 
 /// Keeps every negative until there is pressure.
 #[derive(Clone, Copy, Debug, Default)]
@@ -12,9 +12,9 @@ impl NegativePolicy for Unbounded {
         "unbounded"
     }
 
-    fn settled(&self, _: &Settled<'_>) {}
+    fn negative_added(&self, _: &NewNegative<'_>) {}
 
-    fn bound(&self, _: Situation) -> Option<u64> {
+    fn bound(&self, _: BoundInputs) -> Option<u64> {
         None
     }
 }

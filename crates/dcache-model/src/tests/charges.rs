@@ -1,6 +1,6 @@
 //! Dentries as memory of their group.
 
-use super::Stage;
+use super::Fixture;
 use crate::negative::{Probation, Unbounded};
 use crate::{Dcache, Kind, NegativePolicy};
 use lowwater_lru_core::{Bytes, Memcg};
@@ -8,156 +8,156 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const ONE: u64 = Dcache::dentry_bytes() as u64;
 
-fn stage(policy: impl NegativePolicy + 'static, dentries: u64) -> Stage {
-    let stage = Stage::build(Dcache::builder().buckets(64).policy(policy).charge(true));
-    stage.tree.root().set_max(Bytes::new(dentries * ONE));
-    stage
+fn fixture(policy: impl NegativePolicy + 'static, dentries: u64) -> Fixture {
+    let fixture = Fixture::build(Dcache::builder().buckets(64).policy(policy).charge(true));
+    fixture.tree.root().set_max(Bytes::new(dentries * ONE));
+    fixture
 }
 
-fn usage(group: &Memcg, stage: &Stage) -> u64 {
-    stage.tree.drain_stock();
+fn usage(group: &Memcg, fixture: &Fixture) -> u64 {
+    fixture.tree.drain_stock();
     group.usage().get()
 }
 
 #[test]
 fn a_dentry_is_charged_as_long_as_it_lives() {
-    let stage = stage(Unbounded, 1000);
-    let group = stage.tree.root().create("shop").unwrap();
-    drop(stage.mount.mkdir(b"/d").unwrap());
-    stage.missing(b"/d/a");
-    assert_eq!(usage(stage.tree.root(), &stage), 2 * ONE);
-    assert!(stage.mount.lookup_for(b"/d/b", &group).unwrap().is_none());
-    assert_eq!(usage(&group, &stage), ONE, "who asks first pays");
-    assert!(stage.mount.lookup(b"/d/b").unwrap().is_none());
-    assert_eq!(usage(stage.tree.root(), &stage), 3 * ONE, "once");
+    let fixture = fixture(Unbounded, 1000);
+    let group = fixture.tree.root().create("shop").unwrap();
+    drop(fixture.mount.mkdir(b"/d").unwrap());
+    fixture.missing(b"/d/a");
+    assert_eq!(usage(fixture.tree.root(), &fixture), 2 * ONE);
+    assert!(fixture.mount.lookup_for(b"/d/b", &group).unwrap().is_none());
+    assert_eq!(usage(&group, &fixture), ONE, "who asks first pays");
+    assert!(fixture.mount.lookup(b"/d/b").unwrap().is_none());
+    assert_eq!(usage(fixture.tree.root(), &fixture), 3 * ONE, "once");
 
     let long = [&b"/d/"[..], &[b'x'; 200]].concat();
-    drop(stage.mount.create(&long).unwrap());
-    let with_long = usage(stage.tree.root(), &stage);
+    drop(fixture.mount.create(&long).unwrap());
+    let with_long = usage(fixture.tree.root(), &fixture);
     assert!(
         (4 * ONE + 168..4 * ONE + 300).contains(&with_long),
         "{with_long}: the part of the name that is apart, too"
     );
-    stage.mount.rename(&long, b"/d/short").unwrap();
-    let before = usage(stage.tree.root(), &stage);
-    stage.mount.rename(b"/d/short", &long).unwrap();
-    assert!(usage(stage.tree.root(), &stage) > before, "a longer name is charged");
-    assert_eq!(stage.mount.shrink_tree(b"/").unwrap(), 4, "d, a, b and the file");
-    assert_eq!(usage(stage.tree.root(), &stage), 0);
-    stage.assert_valid();
+    fixture.mount.rename(&long, b"/d/short").unwrap();
+    let before = usage(fixture.tree.root(), &fixture);
+    fixture.mount.rename(b"/d/short", &long).unwrap();
+    assert!(usage(fixture.tree.root(), &fixture) > before, "a longer name is charged");
+    assert_eq!(fixture.mount.shrink_tree(b"/").unwrap(), 4, "d, a, b and the file");
+    assert_eq!(usage(fixture.tree.root(), &fixture), 0);
+    fixture.assert_valid();
 }
 
 #[test]
 fn a_lookup_at_the_limit_takes_the_groups_own_negatives_first() {
     const FILES: u64 = 30;
     // Not the policy's bound is tried here.
-    let stage = stage(Probation { probation_floor: 1000, kept_floor: 1000, ..Probation::default() }, 50);
+    let fixture = fixture(Probation { probation_floor: 1000, protected_floor: 1000, ..Probation::default() }, 50);
     for n in 0..FILES {
-        drop(stage.mount.create(format!("/there-{n}").as_bytes()).unwrap());
+        drop(fixture.mount.create(format!("/there-{n}").as_bytes()).unwrap());
     }
     for n in 0..2000 {
-        stage.missing(format!("/{n}").as_bytes());
-        assert!(stage.tree.root().usage() <= stage.tree.root().max());
+        fixture.missing(format!("/{n}").as_bytes());
+        assert!(fixture.tree.root().usage() <= fixture.tree.root().max());
     }
-    let state = stage.dcache.statistics();
+    let state = fixture.dcache.statistics();
     assert_eq!(state.refused, 0, "nobody was sent away");
     assert!((1 + 45..=1 + 50).contains(&state.nr_dentry), "{}: a few go at a time", state.nr_dentry);
-    let before = stage.memory.lookups();
+    let before = fixture.memory.lookups();
     for n in 0..FILES {
-        assert!(stage.mount.stat(format!("/there-{n}").as_bytes()).unwrap().is_some());
+        assert!(fixture.mount.stat(format!("/there-{n}").as_bytes()).unwrap().is_some());
     }
-    assert_eq!(stage.memory.lookups(), before, "no positive had to go");
-    stage.assert_valid();
+    assert_eq!(fixture.memory.lookups(), before, "no positive had to go");
+    fixture.assert_valid();
 }
 
 #[test]
 fn others_do_not_pay_for_a_group_at_its_limit() {
-    let stage = stage(Unbounded, 1000);
-    let (small, other) = (stage.tree.root().create("small").unwrap(), stage.tree.root().create("other").unwrap());
+    let fixture = fixture(Unbounded, 1000);
+    let (small, other) = (fixture.tree.root().create("small").unwrap(), fixture.tree.root().create("other").unwrap());
     small.set_max(Bytes::new(5 * ONE));
     for n in 0..100 {
-        assert!(stage.mount.lookup_for(format!("/other-{n}").as_bytes(), &other).unwrap().is_none());
+        assert!(fixture.mount.lookup_for(format!("/other-{n}").as_bytes(), &other).unwrap().is_none());
     }
     for n in 0..100 {
-        assert!(stage.mount.lookup_for(format!("/small-{n}").as_bytes(), &small).unwrap().is_none());
+        assert!(fixture.mount.lookup_for(format!("/small-{n}").as_bytes(), &small).unwrap().is_none());
     }
-    assert_eq!(usage(&other, &stage), 100 * ONE);
-    assert!((ONE..=5 * ONE).contains(&usage(&small, &stage)));
-    assert_eq!(stage.dcache.statistics().refused, 0);
-    stage.assert_valid();
+    assert_eq!(usage(&other, &fixture), 100 * ONE);
+    assert!((ONE..=5 * ONE).contains(&usage(&small, &fixture)));
+    assert_eq!(fixture.dcache.statistics().refused, 0);
+    fixture.assert_valid();
 }
 
 #[test]
 fn with_everything_in_use_a_lookup_is_answered_and_not_kept() {
-    let stage = stage(Unbounded, 3);
+    let fixture = fixture(Unbounded, 3);
     for path in [&b"/a"[..], b"/b", b"/c", b"/d/x", b"/d/y"] {
-        stage.memory.plant(path, Kind::File).unwrap();
+        fixture.memory.create_path(path, Kind::File).unwrap();
     }
-    let held: Vec<_> = [&b"/a"[..], b"/b", b"/c"].map(|path| stage.mount.lookup(path).unwrap().unwrap()).into();
-    assert!(stage.mount.stat(b"/d/x").unwrap().is_some());
-    stage.missing(b"/none");
-    let state = stage.dcache.statistics();
+    let held: Vec<_> = [&b"/a"[..], b"/b", b"/c"].map(|path| fixture.mount.lookup(path).unwrap().unwrap()).into();
+    assert!(fixture.mount.stat(b"/d/x").unwrap().is_some());
+    fixture.missing(b"/none");
+    let state = fixture.dcache.statistics();
     assert_eq!((state.refused, state.nr_dentry), (3, 1 + 3), "d, x and none are gone again");
 
     // One directory in use is one, charged or not.
-    let dir = stage.mount.lookup(b"/d").unwrap().unwrap();
-    let file = stage.mount.create(b"/d/new").unwrap();
+    let dir = fixture.mount.lookup(b"/d").unwrap().unwrap();
+    let file = fixture.mount.create(b"/d/new").unwrap();
     assert_eq!(dir.child(b"new").unwrap().unwrap().inode(), file.inode());
     drop(file);
-    stage.mount.unlink(b"/d/new").unwrap();
+    fixture.mount.unlink(b"/d/new").unwrap();
     assert!(dir.child(b"new").unwrap().is_none());
-    stage.assert_valid();
+    fixture.assert_valid();
     drop(dir);
-    assert_eq!(stage.dcache.statistics().nr_dentry, 1 + 3);
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 1 + 3);
 
     drop(held);
-    assert!(stage.mount.stat(b"/d/x").unwrap().is_some());
-    let before = stage.memory.lookups();
-    assert!(stage.mount.stat(b"/d/x").unwrap().is_some());
-    assert_eq!(stage.memory.lookups(), before, "what is not in use made room");
-    stage.assert_valid();
+    assert!(fixture.mount.stat(b"/d/x").unwrap().is_some());
+    let before = fixture.memory.lookups();
+    assert!(fixture.mount.stat(b"/d/x").unwrap().is_some());
+    assert_eq!(fixture.memory.lookups(), before, "what is not in use made room");
+    fixture.assert_valid();
 }
 
 #[test]
 fn a_rename_without_room_keeps_the_name_until_it_is_let_go_of() {
     // Listed and in use, and more than a lookup looks at for room.
     const OTHERS: u64 = 200;
-    let stage = stage(Unbounded, OTHERS + 2);
+    let fixture = fixture(Unbounded, OTHERS + 2);
     let others: Vec<_> = (0..OTHERS)
         .map(|n| {
             let path = format!("/{n}").into_bytes();
-            drop(stage.mount.create(&path).unwrap());
-            stage.mount.lookup(&path).unwrap()
+            drop(fixture.mount.create(&path).unwrap());
+            fixture.mount.lookup(&path).unwrap()
         })
         .collect();
-    drop(stage.mount.create(b"/a").unwrap());
-    let held = stage.mount.lookup(b"/a").unwrap().unwrap();
+    drop(fixture.mount.create(b"/a").unwrap());
+    let held = fixture.mount.lookup(b"/a").unwrap().unwrap();
     let long = [&b"/"[..], &[b'x'; 250]].concat();
-    stage.mount.rename(b"/a", &long).unwrap();
-    assert_eq!(stage.mount.lookup(&long).unwrap().unwrap().inode(), held.inode());
-    assert!(stage.tree.root().usage() <= stage.tree.root().max());
-    assert!(stage.mount.stat(&long).unwrap().is_some(), "which marks it as used");
+    fixture.mount.rename(b"/a", &long).unwrap();
+    assert_eq!(fixture.mount.lookup(&long).unwrap().unwrap().inode(), held.inode());
+    assert!(fixture.tree.root().usage() <= fixture.tree.root().max());
+    assert!(fixture.mount.stat(&long).unwrap().is_some(), "which marks it as used");
     drop(held);
-    assert_eq!(stage.dcache.statistics().nr_dentry, 1 + OTHERS);
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 1 + OTHERS);
     drop(others);
-    assert!(stage.mount.stat(&long).unwrap().is_some());
-    stage.assert_valid();
-    stage.mount.shrink_tree(b"/").unwrap();
-    assert_eq!(usage(stage.tree.root(), &stage), 0);
+    assert!(fixture.mount.stat(&long).unwrap().is_some());
+    fixture.assert_valid();
+    fixture.mount.shrink_tree(b"/").unwrap();
+    assert_eq!(usage(fixture.tree.root(), &fixture), 0);
 }
 
 #[test]
 fn threads_at_the_limit_stay_below_it_and_get_right_answers() {
     const NAMES: u64 = if cfg!(miri) { 20 } else { 3000 };
-    let stage = stage(Probation::default(), 40);
+    let fixture = fixture(Probation::default(), 40);
     for n in 0..10 {
-        stage.memory.plant(format!("/d{n}/file").as_bytes(), Kind::File).unwrap();
+        fixture.memory.create_path(format!("/d{n}/file").as_bytes(), Kind::File).unwrap();
     }
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..3)
             .map(|thread| {
-                let mount = &stage.mount;
+                let mount = &fixture.mount;
                 scope.spawn(move || {
                     for n in 0..NAMES {
                         let dir = n % 10;
@@ -172,8 +172,8 @@ fn threads_at_the_limit_stay_below_it_and_get_right_answers() {
             .collect();
         scope.spawn(|| {
             while !done.load(Relaxed) {
-                assert!(stage.tree.root().usage() <= stage.tree.root().max());
-                stage.registry.drop_caches();
+                assert!(fixture.tree.root().usage() <= fixture.tree.root().max());
+                fixture.registry.drop_caches();
             }
         });
         for worker in workers {
@@ -181,7 +181,7 @@ fn threads_at_the_limit_stay_below_it_and_get_right_answers() {
         }
         done.store(true, Relaxed);
     });
-    stage.assert_valid();
-    stage.mount.shrink_tree(b"/").unwrap();
-    assert_eq!(usage(stage.tree.root(), &stage), 0);
+    fixture.assert_valid();
+    fixture.mount.shrink_tree(b"/").unwrap();
+    assert_eq!(usage(fixture.tree.root(), &fixture), 0);
 }

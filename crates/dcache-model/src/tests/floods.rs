@@ -1,39 +1,39 @@
 //! Floods of names that do not exist, and who is spared.
 
-use super::Stage;
-use crate::negative::{PerDirectory, Probation, Situation, ThreeInARow, Unbounded};
+use super::Fixture;
+use crate::negative::{BoundInputs, PerDirectory, Probation, ThreeInARow, Unbounded};
 use crate::{NegativePolicy, Statistics};
 
-fn flood(stage: &Stage, names: usize, touches: usize) -> Statistics {
+fn flood(fixture: &Fixture, names: usize, touches: usize) -> Statistics {
     for n in 0..names {
         for _ in 0..touches {
-            stage.missing(format!("/missing-{n}").as_bytes());
+            fixture.missing(format!("/missing-{n}").as_bytes());
         }
     }
-    let state = stage.dcache.statistics();
-    stage.assert_valid();
+    let state = fixture.dcache.statistics();
+    fixture.assert_valid();
     state
 }
 
 #[test]
 fn unbounded_keeps_all() {
-    assert_eq!(flood(&Stage::new(64, Unbounded), 5000, 1).nr_negative, 5000);
+    assert_eq!(flood(&Fixture::new(64, Unbounded), 5000, 1).nr_negative, 5000);
 }
 
 #[test]
 fn d18_three_in_a_row_keeps_three_a_bucket() {
     const BUCKETS: usize = 64;
-    let stage = Stage::new(BUCKETS, ThreeInARow);
-    let state = flood(&stage, 5000, 1);
+    let fixture = Fixture::new(BUCKETS, ThreeInARow);
+    let state = flood(&fixture, 5000, 1);
     assert_eq!(state.nr_negative, 3 * BUCKETS as u64, "each chain is full and no fuller");
-    assert_eq!(stage.dcache.chain_lengths()[4..], [0; 28]);
+    assert_eq!(fixture.dcache.chain_lengths()[4..], [0; 28]);
 }
 
 #[test]
 fn d18_who_asks_twice_deceives_three_in_a_row() {
     // A touched name ends the row. It is the second touch that deceives, so the first one's trim has run.
-    let stage = Stage::new(64, ThreeInARow);
-    assert!(flood(&stage, 5000, 2).nr_negative > 4000);
+    let fixture = Fixture::new(64, ThreeInARow);
+    assert!(flood(&fixture, 5000, 2).nr_negative > 4000);
 }
 
 #[test]
@@ -41,175 +41,175 @@ fn d19_d20_a_trim_kills_no_positive_and_none_in_use() {
     for policy in
         [Box::new(ThreeInARow) as Box<dyn NegativePolicy>, Box::new(PerDirectory(3)), Box::<Probation>::default()]
     {
-        let stage = Stage::build(crate::Dcache::builder().buckets(4).boxed_policy(policy));
-        let held: Vec<_> = (0..50).map(|n| stage.mount.create(format!("/held-{n}").as_bytes()).unwrap()).collect();
+        let fixture = Fixture::build(crate::Dcache::builder().buckets(4).boxed_policy(policy));
+        let held: Vec<_> = (0..50).map(|n| fixture.mount.create(format!("/held-{n}").as_bytes()).unwrap()).collect();
         for n in 0..50 {
-            drop(stage.mount.create(format!("/cached-{n}").as_bytes()).unwrap());
+            drop(fixture.mount.create(format!("/cached-{n}").as_bytes()).unwrap());
         }
-        let before = stage.memory.lookups();
-        flood(&stage, 5000, 1);
-        assert_eq!(stage.memory.lookups() - before, 5000);
+        let before = fixture.memory.lookups();
+        flood(&fixture, 5000, 1);
+        assert_eq!(fixture.memory.lookups() - before, 5000);
         for n in 0..50 {
-            assert!(stage.mount.lookup(format!("/cached-{n}").as_bytes()).unwrap().is_some());
+            assert!(fixture.mount.lookup(format!("/cached-{n}").as_bytes()).unwrap().is_some());
         }
-        assert_eq!(stage.memory.lookups() - before, 5000, "positives are still cached");
+        assert_eq!(fixture.memory.lookups() - before, 5000, "positives are still cached");
         drop(held);
-        stage.assert_valid();
+        fixture.assert_valid();
     }
 }
 
 #[test]
 fn d24_a_directory_keeps_its_share() {
-    let stage = Stage::new(64, PerDirectory(100));
-    assert_eq!(flood(&stage, 5000, 1).nr_negative, 100);
-    assert_eq!(flood(&Stage::new(64, PerDirectory(100)), 5000, 2).nr_negative, 100, "who asks twice gets no more");
+    let fixture = Fixture::new(64, PerDirectory(100));
+    assert_eq!(flood(&fixture, 5000, 1).nr_negative, 100);
+    assert_eq!(flood(&Fixture::new(64, PerDirectory(100)), 5000, 2).nr_negative, 100, "who asks twice gets no more");
 }
 
 #[test]
 fn d24_the_default_holds_its_bound_under_every_adversary() {
     let policy = Probation::default();
-    let bound = policy.bound(Situation { buckets: 64, positives: 0, directories: u64::MAX }).unwrap();
+    let bound = policy.bound(BoundInputs { buckets: 64, positives: 0, directories: u64::MAX }).unwrap();
     for touches in [1, 2, 3] {
-        let stage = Stage::new(64, policy);
-        let state = flood(&stage, 20_000, touches);
+        let fixture = Fixture::new(64, policy);
+        let state = flood(&fixture, 20_000, touches);
         assert!(state.nr_negative <= bound, "{} of {bound} with {touches} touches", state.nr_negative);
         assert_eq!(state.promoted > 0, touches > 1);
     }
 }
 
 /// Hits among `names` in as many directories, asked for in rounds, in the last of `rounds`.
-fn hits_in_rounds(stage: &Stage, names: u64, directories: u64, rounds: u64) -> u64 {
+fn hits_in_rounds(fixture: &Fixture, names: u64, directories: u64, rounds: u64) -> u64 {
     for n in 0..directories {
-        drop(stage.mount.mkdir(format!("/{n}").as_bytes()).unwrap());
+        drop(fixture.mount.mkdir(format!("/{n}").as_bytes()).unwrap());
     }
     let mut before = 0;
     for _ in 0..rounds {
-        before = stage.memory.lookups();
-        (0..names).for_each(|n| stage.missing(format!("/{}/{n}", n % directories).as_bytes()));
+        before = fixture.memory.lookups();
+        (0..names).for_each(|n| fixture.missing(format!("/{}/{n}", n % directories).as_bytes()));
     }
-    stage.assert_valid();
-    names - (stage.memory.lookups() - before)
+    fixture.assert_valid();
+    names - (fixture.memory.lookups() - before)
 }
 
 #[test]
 fn of_a_round_that_is_longer_than_there_is_room_a_part_is_kept() {
     // A queue alone, by age or by last use, would lose each name just before it is due.
-    let stage = Stage::new(1 << 12, Probation { kept_floor: 64, ..Probation::default() });
-    let hits = hits_in_rounds(&stage, 100, 100, 20);
-    assert!(stage.dcache.statistics().recalled > 0);
+    let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
+    let hits = hits_in_rounds(&fixture, 100, 100, 20);
+    assert!(fixture.dcache.statistics().ghost_hits > 0);
     assert!(hits > 40, "{hits} of 100, with room for 72");
 }
 
 #[test]
 fn a_directory_whose_names_come_round_gets_room_in_time() {
-    let stage = Stage::new(1 << 12, Probation { kept_floor: 64, ..Probation::default() });
+    let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
     // Others' names have all the room, and are not asked for any more.
-    (0..64).for_each(|n| (0..2).for_each(|_| stage.missing(format!("/stale-{n}").as_bytes())));
-    flood(&stage, 100, 1);
-    let hits = hits_in_rounds(&stage, 50, 1, 200);
+    (0..64).for_each(|n| (0..2).for_each(|_| fixture.missing(format!("/stale-{n}").as_bytes())));
+    flood(&fixture, 100, 1);
+    let hits = hits_in_rounds(&fixture, 50, 1, 200);
     assert!(hits > 40, "{hits} of 50, with room for 72");
 }
 
 #[test]
 fn who_was_used_in_many_rounds_outlasts_who_was_used_in_one() {
-    let stage = Stage::new(1 << 12, Probation { kept_floor: 64, ..Probation::default() });
-    drop(stage.mount.mkdir(b"/d").unwrap());
-    let twice = |name: String| (0..2).for_each(|_| stage.missing(name.as_bytes()));
+    let fixture = Fixture::new(1 << 12, Probation { protected_floor: 64, ..Probation::default() });
+    drop(fixture.mount.mkdir(b"/d").unwrap());
+    let twice = |name: String| (0..2).for_each(|_| fixture.missing(name.as_bytes()));
     // The hot ones are used once in a while; between, twice as many as there is room for, each asked for twice.
     for n in 0..20 {
         (0..16).for_each(|hot| twice(format!("/d/hot-{hot}")));
         (0..32).for_each(|cold| twice(format!("/d/cold-{n}-{cold}")));
     }
     (0..100).for_each(|cold| twice(format!("/d/other-{cold}")));
-    let before = stage.memory.lookups();
-    (0..16).for_each(|hot| stage.missing(format!("/d/hot-{hot}").as_bytes()));
-    assert_eq!(stage.memory.lookups(), before, "merit lasts for a while");
+    let before = fixture.memory.lookups();
+    (0..16).for_each(|hot| fixture.missing(format!("/d/hot-{hot}").as_bytes()));
+    assert_eq!(fixture.memory.lookups(), before, "merit lasts for a while");
     (0..20_000).for_each(|cold| twice(format!("/d/flood-{cold}")));
-    (0..16).for_each(|hot| stage.missing(format!("/d/hot-{hot}").as_bytes()));
-    assert_eq!(stage.memory.lookups(), before + 20_016, "and not for ever");
-    stage.assert_valid();
+    (0..16).for_each(|hot| fixture.missing(format!("/d/hot-{hot}").as_bytes()));
+    assert_eq!(fixture.memory.lookups(), before + 20_016, "and not for ever");
+    fixture.assert_valid();
 }
 
 #[test]
 fn d21_removed_names_push_out_nobody() {
-    let stage = Stage::new(64, Probation::default());
-    (0..6).for_each(|n| stage.missing(format!("/asked-{n}").as_bytes()));
+    let fixture = Fixture::new(64, Probation::default());
+    (0..6).for_each(|n| fixture.missing(format!("/asked-{n}").as_bytes()));
     for n in 0..1000 {
-        drop(stage.mount.create(format!("/{n}").as_bytes()).unwrap());
+        drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap());
     }
     for n in 0..1000 {
-        stage.mount.unlink(format!("/{n}").as_bytes()).unwrap();
+        fixture.mount.unlink(format!("/{n}").as_bytes()).unwrap();
     }
-    stage.assert_valid();
+    fixture.assert_valid();
     assert_eq!(
-        stage.dcache.statistics().nr_negative,
+        fixture.dcache.statistics().nr_negative,
         8,
         "those asked for, and as many of the removed as there was room for"
     );
-    let before = stage.memory.lookups();
-    (0..6).for_each(|n| stage.missing(format!("/asked-{n}").as_bytes()));
-    (0..2).for_each(|n| stage.missing(format!("/{n}").as_bytes()));
-    assert_eq!(stage.memory.lookups(), before);
-    stage.missing(b"/999");
-    assert_eq!(stage.memory.lookups(), before + 1, "forgotten, and asked for");
+    let before = fixture.memory.lookups();
+    (0..6).for_each(|n| fixture.missing(format!("/asked-{n}").as_bytes()));
+    (0..2).for_each(|n| fixture.missing(format!("/{n}").as_bytes()));
+    assert_eq!(fixture.memory.lookups(), before);
+    fixture.missing(b"/999");
+    assert_eq!(fixture.memory.lookups(), before + 1, "forgotten, and asked for");
     // One that somebody uses is what it was until they let go, and gone then.
-    let held = stage.mount.create(b"/held").unwrap();
-    stage.mount.unlink(b"/held").unwrap();
-    stage.missing(b"/held");
+    let held = fixture.mount.create(b"/held").unwrap();
+    fixture.mount.unlink(b"/held").unwrap();
+    fixture.missing(b"/held");
     assert_eq!(held.kind(), crate::Kind::File);
     drop(held);
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn d24_a_flood_costs_another_group_nothing() {
-    let policy = Probation { probation_floor: 2000, kept_floor: 2000, ..Probation::default() };
-    let stage = Stage::new(64, policy);
-    let (quiet, noisy) = (stage.tree.root().create("quiet").unwrap(), stage.tree.root().create("noisy").unwrap());
+    let policy = Probation { probation_floor: 2000, protected_floor: 2000, ..Probation::default() };
+    let fixture = Fixture::new(64, policy);
+    let (quiet, noisy) = (fixture.tree.root().create("quiet").unwrap(), fixture.tree.root().create("noisy").unwrap());
     for _ in 0..2 {
         for n in 0..400 {
-            assert!(stage.mount.lookup_for(format!("/quiet-{n}").as_bytes(), &quiet).unwrap().is_none());
+            assert!(fixture.mount.lookup_for(format!("/quiet-{n}").as_bytes(), &quiet).unwrap().is_none());
         }
     }
     for n in 0..50_000 {
         let path = format!("/noise-{n}");
         for _ in 0..2 {
-            assert!(stage.mount.lookup_for(path.as_bytes(), &noisy).unwrap().is_none());
+            assert!(fixture.mount.lookup_for(path.as_bytes(), &noisy).unwrap().is_none());
         }
     }
-    let before = stage.memory.lookups();
+    let before = fixture.memory.lookups();
     for n in 0..400 {
-        assert!(stage.mount.lookup_for(format!("/quiet-{n}").as_bytes(), &quiet).unwrap().is_none());
+        assert!(fixture.mount.lookup_for(format!("/quiet-{n}").as_bytes(), &quiet).unwrap().is_none());
     }
-    assert_eq!(stage.memory.lookups(), before, "each group has its own share");
-    stage.assert_valid();
+    assert_eq!(fixture.memory.lookups(), before, "each group has its own share");
+    fixture.assert_valid();
 }
 
 #[test]
 fn d24_under_pressure_no_positive_goes_while_there_are_negatives() {
-    let stage = Stage::new(64, Probation { probation_floor: 2000, ..Probation::default() });
+    let fixture = Fixture::new(64, Probation { probation_floor: 2000, ..Probation::default() });
     for n in 0..400 {
-        drop(stage.mount.create(format!("/{n}").as_bytes()).unwrap());
-        stage.missing(format!("/missing-{n}").as_bytes());
+        drop(fixture.mount.create(format!("/{n}").as_bytes()).unwrap());
+        fixture.missing(format!("/missing-{n}").as_bytes());
     }
-    let (core, sb) = (&stage.mount.core, &stage.mount.sb);
-    let root = stage.tree.root();
+    let (core, sb) = (&fixture.mount.core, &fixture.mount.sb);
+    let root = fixture.tree.root();
     let counts = sb.counts(root, lowwater_lru_core::NodeId::ZERO);
     assert_eq!(counts[..3], [400, 400, 0]);
     let freed = core.scan_dentries(sb, root, lowwater_lru_core::NodeId::ZERO, &mut 300);
     assert_eq!(freed, 300);
     let counts = sb.counts(root, lowwater_lru_core::NodeId::ZERO);
     assert_eq!(counts[..3], [400, 100, 0], "negatives first");
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn a_name_that_is_made_comes_off_probation() {
-    let stage = Stage::new(64, Probation::default());
-    stage.missing(b"/a");
-    drop(stage.mount.create(b"/a").unwrap());
-    flood(&stage, 5000, 1);
-    let before = stage.memory.lookups();
-    assert!(stage.mount.lookup(b"/a").unwrap().is_some());
-    assert_eq!(stage.memory.lookups(), before, "a positive is not trimmed");
+    let fixture = Fixture::new(64, Probation::default());
+    fixture.missing(b"/a");
+    drop(fixture.mount.create(b"/a").unwrap());
+    flood(&fixture, 5000, 1);
+    let before = fixture.memory.lookups();
+    assert!(fixture.mount.lookup(b"/a").unwrap().is_some());
+    assert_eq!(fixture.memory.lookups(), before, "a positive is not trimmed");
 }

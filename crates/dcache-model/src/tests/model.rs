@@ -1,6 +1,6 @@
 //! Any sequence of calls, against a plain tree.
 
-use super::Stage;
+use super::Fixture;
 use crate::negative::{PerDirectory, Probation, ThreeInARow, Unbounded};
 use crate::{ErrorKind, Kind, NegativePolicy, OnUnlink};
 use lowwater_lru_core::Bytes;
@@ -180,11 +180,11 @@ fn check(
     ops: Vec<Op>,
 ) -> Result<(), TestCaseError> {
     let builder = crate::Dcache::builder().buckets(4).boxed_policy(policy).on_unlink(on_unlink);
-    let stage = Stage::build(builder.charge(room.is_some()));
+    let fixture = Fixture::build(builder.charge(room.is_some()));
     if let Some(dentries) = room {
-        stage.tree.root().set_max(Bytes::new(dentries * crate::Dcache::dentry_bytes() as u64));
+        fixture.tree.root().set_max(Bytes::new(dentries * crate::Dcache::dentry_bytes() as u64));
     }
-    let mount = &stage.mount;
+    let mount = &fixture.mount;
     let mut model = Model::default();
     for op in ops {
         let (mine, theirs) = match &op {
@@ -209,9 +209,9 @@ fn check(
             Op::Shrink => {
                 // A second chance for each, and a level of the tree for each round.
                 for _ in 0..8 {
-                    stage.registry.drop_caches();
+                    fixture.registry.drop_caches();
                 }
-                prop_assert_eq!(stage.dcache.statistics().nr_dentry, 1, "nobody uses anything");
+                prop_assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "nobody uses anything");
                 (Ok(None), Ok(None))
             }
             Op::ShrinkTree(path) => {
@@ -220,9 +220,9 @@ fn check(
             }
             // The backend did not change: neither does any answer.
             Op::Invalidate(path) => {
-                let before = stage.dcache.statistics().nr_dentry;
+                let before = fixture.dcache.statistics().nr_dentry;
                 if mount.invalidate(path).is_ok_and(|had| had) {
-                    prop_assert!(stage.dcache.statistics().nr_dentry < before, "nobody uses it");
+                    prop_assert!(fixture.dcache.statistics().nr_dentry < before, "nobody uses it");
                 }
                 (Ok(None), Ok(None))
             }
@@ -234,14 +234,14 @@ fn check(
             }
         };
         prop_assert_eq!(mine, theirs, "{:?}", op);
-        stage.assert_valid();
-        prop_assert!(stage.tree.root().usage() <= stage.tree.root().max());
+        fixture.assert_valid();
+        prop_assert!(fixture.tree.root().usage() <= fixture.tree.root().max());
     }
     for (path, (kind, _)) in &model.names {
         let entry = mount.lookup(path).unwrap().expect("what the model has is there");
         prop_assert_eq!(entry.kind(), *kind);
     }
-    let Stage { mount, tree, .. } = stage;
+    let Fixture { mount, tree, .. } = fixture;
     drop(mount);
     tree.drain_stock();
     prop_assert_eq!(tree.root().usage(), Bytes::ZERO, "what was charged is given back");
@@ -260,7 +260,7 @@ proptest! {
         keep in prop::bool::ANY,
         room in prop::option::of(0..12_u64),
     ) {
-        let tight = Probation { probation_floor: 2, kept_floor: 2, ..Probation::default() };
+        let tight = Probation { probation_floor: 2, protected_floor: 2, ..Probation::default() };
         let policy: Box<dyn NegativePolicy> = match policy {
             0 => Box::new(Unbounded),
             1 => Box::new(ThreeInARow),

@@ -1,6 +1,6 @@
 //! The rules that a sequence of calls by one thread can show.
 
-use super::Stage;
+use super::Fixture;
 use crate::flag;
 use crate::negative::Unbounded;
 use crate::{Dcache, ErrorKind, Kind, OnUnlink};
@@ -8,71 +8,71 @@ use std::sync::Arc;
 
 #[test]
 fn d10_a_negative_that_is_touched_twice_survives_exactly_one_more_pass() {
-    let stage = Stage::new(16, Unbounded);
-    stage.missing(b"/once");
-    stage.missing(b"/twice");
-    stage.missing(b"/twice");
-    let core = &stage.mount.core;
-    let sb = &stage.mount.sb;
-    let pass = || core.scan(sb, &sb.dentries, stage.tree.root(), lowwater_lru_core::NodeId::ZERO, &mut 100);
+    let fixture = Fixture::new(16, Unbounded);
+    fixture.missing(b"/once");
+    fixture.missing(b"/twice");
+    fixture.missing(b"/twice");
+    let core = &fixture.mount.core;
+    let sb = &fixture.mount.sb;
+    let pass = || core.scan(sb, &sb.dentries, fixture.tree.root(), lowwater_lru_core::NodeId::ZERO, &mut 100);
     assert_eq!(pass(), 1, "untouched dies at the first pass");
-    assert_eq!(stage.dcache.statistics().nr_negative, 1);
+    assert_eq!(fixture.dcache.statistics().nr_negative, 1);
     assert_eq!(pass(), 1, "touched dies at the second");
-    assert_eq!(stage.dcache.statistics().nr_negative, 0);
-    stage.assert_valid();
+    assert_eq!(fixture.dcache.statistics().nr_negative, 0);
+    fixture.assert_valid();
 }
 
 #[test]
 fn d11_one_in_use_leaves_the_list_and_comes_back_with_its_last_user() {
-    let stage = Stage::new(16, Unbounded);
-    drop(stage.mount.create(b"/a").unwrap());
-    assert_eq!(stage.dcache.statistics().nr_unused, 1);
-    let held = stage.mount.lookup(b"/a").unwrap().unwrap();
-    assert_eq!(stage.dcache.statistics().nr_unused, 1, "lookups do not touch the list");
-    stage.registry.drop_caches();
-    assert_eq!(stage.dcache.statistics().nr_unused, 0);
+    let fixture = Fixture::new(16, Unbounded);
+    drop(fixture.mount.create(b"/a").unwrap());
+    assert_eq!(fixture.dcache.statistics().nr_unused, 1);
+    let held = fixture.mount.lookup(b"/a").unwrap().unwrap();
+    assert_eq!(fixture.dcache.statistics().nr_unused, 1, "lookups do not touch the list");
+    fixture.registry.drop_caches();
+    assert_eq!(fixture.dcache.statistics().nr_unused, 0);
     assert_eq!(held.kind(), Kind::File, "it is in use, so it stays");
     drop(held);
-    assert_eq!(stage.dcache.statistics().nr_unused, 1);
-    stage.assert_valid();
+    assert_eq!(fixture.dcache.statistics().nr_unused, 1);
+    fixture.assert_valid();
 }
 
 #[test]
 fn d12_d13_the_last_child_takes_its_unhashed_parents_along() {
-    let stage = Stage::new(16, Unbounded);
-    stage.memory.plant(b"/a/b/c/d", Kind::File).unwrap();
-    let held = stage.mount.lookup(b"/a/b/c/d").unwrap().unwrap();
+    let fixture = Fixture::new(16, Unbounded);
+    fixture.memory.create_path(b"/a/b/c/d", Kind::File).unwrap();
+    let held = fixture.mount.lookup(b"/a/b/c/d").unwrap().unwrap();
     let mut above = Arc::clone(&held.dentry);
     for _ in 0..3 {
         let parent = above.lock().parent.clone().unwrap();
         assert!(parent.count.users() >= Some(1), "a child is a user of its parent (D12)");
-        stage.mount.core.unhash(&parent);
+        fixture.mount.core.unhash(&parent);
         above = parent;
     }
-    stage.mount.core.unhash(&held.dentry);
+    fixture.mount.core.unhash(&held.dentry);
     drop(above);
     drop(held);
-    assert_eq!(stage.dcache.statistics().nr_dentry, 1, "the whole branch went, and the root stays (D13)");
-    stage.assert_valid();
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "the whole branch went, and the root stays (D13)");
+    fixture.assert_valid();
 }
 
 #[test]
 fn d19_only_an_unused_listed_negative_is_trimmed() {
-    let stage = Stage::new(16, Unbounded);
-    let (core, sb) = (&stage.mount.core, &stage.mount.sb);
+    let fixture = Fixture::new(16, Unbounded);
+    let (core, sb) = (&fixture.mount.core, &fixture.mount.sb);
     let cached = |name: &'static [u8]| {
         let dentry = core.d_lookup(&core.qstr(sb.root(), crate::Name::new(name).unwrap())).unwrap();
         dentry.count.put();
         dentry
     };
     for path in [&b"/file"[..], b"/other"] {
-        drop(stage.mount.create(path).unwrap());
+        drop(fixture.mount.create(path).unwrap());
     }
-    drop(stage.mount.mkdir(b"/dir").unwrap());
-    stage.memory.plant(b"/link", Kind::Other).unwrap();
-    drop(stage.mount.lookup(b"/link").unwrap());
+    drop(fixture.mount.mkdir(b"/dir").unwrap());
+    fixture.memory.create_path(b"/link", Kind::Other).unwrap();
+    drop(fixture.mount.lookup(b"/link").unwrap());
     for path in [&b"/once"[..], b"/twice", b"/twice", b"/private"] {
-        stage.missing(path);
+        fixture.missing(path);
     }
 
     for positive in [&b"file"[..], b"other", b"dir", b"link"] {
@@ -91,51 +91,51 @@ fn d19_only_an_unused_listed_negative_is_trimmed() {
     core.put(sb, &twice);
     assert!(core.kill_negative(sb, &twice, true));
     assert!(core.kill_negative(sb, &cached(b"once"), false));
-    let state = stage.dcache.statistics();
+    let state = fixture.dcache.statistics();
     assert_eq!((state.trimmed, state.nr_negative, state.nr_dentry), (3, 0, 1 + 4));
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn d21_a_removed_name_becomes_a_negative_or_is_forgotten() {
     for (on_unlink, negatives, asked) in [(OnUnlink::KeepNegative, 1, 0), (OnUnlink::Forget, 0, 1)] {
-        let stage = Stage::build(Dcache::builder().buckets(16).policy(Unbounded).on_unlink(on_unlink));
-        drop(stage.mount.create(b"/a").unwrap());
-        stage.mount.unlink(b"/a").unwrap();
-        assert_eq!(stage.dcache.statistics().nr_negative, negatives);
-        let before = stage.memory.lookups();
-        stage.missing(b"/a");
-        assert_eq!(stage.memory.lookups() - before, asked);
-        stage.assert_valid();
+        let fixture = Fixture::build(Dcache::builder().buckets(16).policy(Unbounded).on_unlink(on_unlink));
+        drop(fixture.mount.create(b"/a").unwrap());
+        fixture.mount.unlink(b"/a").unwrap();
+        assert_eq!(fixture.dcache.statistics().nr_negative, negatives);
+        let before = fixture.memory.lookups();
+        fixture.missing(b"/a");
+        assert_eq!(fixture.memory.lookups() - before, asked);
+        fixture.assert_valid();
     }
 }
 
 #[test]
 fn d21_a_name_in_use_is_unhashed_and_still_stands_for_what_it_was() {
-    let stage = Stage::new(16, Unbounded);
-    let held = stage.mount.create(b"/a").unwrap();
-    stage.mount.unlink(b"/a").unwrap();
+    let fixture = Fixture::new(16, Unbounded);
+    let held = fixture.mount.create(b"/a").unwrap();
+    fixture.mount.unlink(b"/a").unwrap();
     assert_eq!(held.kind(), Kind::File);
-    stage.missing(b"/a");
-    let again = stage.mount.create(b"/a").unwrap();
+    fixture.missing(b"/a");
+    let again = fixture.mount.create(b"/a").unwrap();
     assert_ne!(held.inode(), again.inode());
     drop((held, again));
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn d22_shrinking_a_tree_leaves_no_unused_descendant() {
-    let stage = Stage::new(16, Unbounded);
+    let fixture = Fixture::new(16, Unbounded);
     for n in 0..200 {
-        stage.memory.plant(format!("/d/{}/{n}", n % 7).as_bytes(), Kind::File).unwrap();
-        drop(stage.mount.lookup(format!("/d/{}/{n}", n % 7).as_bytes()).unwrap());
-        stage.missing(format!("/d/{}/missing-{n}", n % 7).as_bytes());
+        fixture.memory.create_path(format!("/d/{}/{n}", n % 7).as_bytes(), Kind::File).unwrap();
+        drop(fixture.mount.lookup(format!("/d/{}/{n}", n % 7).as_bytes()).unwrap());
+        fixture.missing(format!("/d/{}/missing-{n}", n % 7).as_bytes());
     }
-    let held = stage.mount.lookup(b"/d/3/3").unwrap().unwrap();
-    assert_eq!(stage.mount.shrink_tree(b"/d").unwrap(), 399 + 6);
-    assert_eq!(stage.dcache.statistics().nr_dentry, 4, "the root, /d, /d/3, and what is in use");
+    let held = fixture.mount.lookup(b"/d/3/3").unwrap().unwrap();
+    assert_eq!(fixture.mount.shrink_tree(b"/d").unwrap(), 399 + 6);
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 4, "the root, /d, /d/3, and what is in use");
     drop(held);
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
@@ -143,24 +143,24 @@ fn d25_a_directory_with_more_users_than_can_be_counted_is_never_freed() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: it leaks by intent");
     }
-    let stage = Stage::new(16, Unbounded);
-    let dir = stage.mount.mkdir(b"/d").unwrap();
+    let fixture = Fixture::new(16, Unbounded);
+    let dir = fixture.mount.mkdir(b"/d").unwrap();
     dir.dentry.count.set_users((1 << 31) - 2);
-    stage.missing(b"/d/a");
-    stage.missing(b"/d/b");
+    fixture.missing(b"/d/a");
+    fixture.missing(b"/d/b");
     drop(dir);
-    stage.registry.drop_caches();
-    assert!(stage.mount.lookup(b"/d").unwrap().is_some());
-    assert_eq!(stage.dcache.statistics().nr_dentry, 2, "the root and the directory");
+    fixture.registry.drop_caches();
+    assert!(fixture.mount.lookup(b"/d").unwrap().is_some());
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 2, "the root and the directory");
 }
 
 #[test]
 fn who_may_hold_the_owners_locks_frees_nothing_and_leaves_a_debt() {
-    let stage = Stage::new(16, Unbounded);
-    (0..100).for_each(|n| stage.missing(format!("/{n}").as_bytes()));
+    let fixture = Fixture::new(16, Unbounded);
+    (0..100).for_each(|n| fixture.missing(format!("/{n}").as_bytes()));
     let shrink = |flags| {
-        let root = stage.tree.root();
-        stage.registry.shrink(
+        let root = fixture.tree.root();
+        fixture.registry.shrink(
             root,
             lowwater_lru_core::NodeId::ZERO,
             0,
@@ -170,23 +170,23 @@ fn who_may_hold_the_owners_locks_frees_nothing_and_leaves_a_debt() {
     };
     let flags = lowwater_shrinker::Reclaim::FOREGROUND - lowwater_shrinker::Reclaim::MAY_FS;
     assert_eq!(shrink(flags).freed, 0);
-    assert_eq!(stage.dcache.statistics().nr_negative, 100);
+    assert_eq!(fixture.dcache.statistics().nr_negative, 100);
     assert!(shrink(lowwater_shrinker::Reclaim::KSWAPD).freed > 0, "others free them");
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn errors_carry_the_path() {
-    let stage = Stage::new(16, Unbounded);
-    drop(stage.mount.create(b"/file").unwrap());
-    drop(stage.mount.mkdir(b"/dir").unwrap());
+    let fixture = Fixture::new(16, Unbounded);
+    drop(fixture.mount.create(b"/file").unwrap());
+    drop(fixture.mount.mkdir(b"/dir").unwrap());
     let kind = |result: Result<(), crate::Error>, path: &[u8]| {
         let error = result.unwrap_err();
         assert_eq!(error.path(), path);
         error.kind().io()
     };
     use std::io::ErrorKind as Io;
-    let mount = &stage.mount;
+    let mount = &fixture.mount;
     assert_eq!(kind(mount.lookup(b"/file/x").map(drop), b"/file/x"), Io::NotADirectory);
     assert_eq!(kind(mount.lookup(b"").map(drop), b""), Io::InvalidInput);
     assert_eq!(kind(mount.lookup(b"/a\0").map(drop), b"/a\0"), Io::InvalidInput);
@@ -199,7 +199,7 @@ fn errors_carry_the_path() {
     assert_eq!(kind(mount.rmdir(b"/file"), b"/file"), Io::NotADirectory);
     assert!(matches!(mount.rename(b"/dir", b"/dir/below").unwrap_err().kind(), ErrorKind::Loop));
     assert!(mount.lookup(b"/dir/../file").unwrap().is_some() && mount.lookup(b"/../dir/").unwrap().is_some());
-    drop(stage.mount.mkdir(b"/dir/in").unwrap());
+    drop(fixture.mount.mkdir(b"/dir/in").unwrap());
     assert_eq!(kind(mount.rename(b"/dir/in", b"/dir"), b"/dir/in"), Io::DirectoryNotEmpty, "onto one that it is in");
     let long = [b"/file".as_slice(), &[b'/'; 300]].concat();
     let text = mount.lookup(&[&long[..], b"x"].concat()).unwrap_err().to_string();
@@ -216,14 +216,14 @@ fn errors_carry_the_path() {
 fn a_backend_that_fails_leaves_nothing() {
     struct Broken;
     impl crate::Backend for Broken {
-        fn root(&self) -> std::io::Result<crate::backend::Node> {
-            Ok(crate::backend::Node { inode: 1, kind: Kind::Directory })
+        fn root(&self) -> std::io::Result<crate::backend::InodeInfo> {
+            Ok(crate::backend::InodeInfo { inode: 1, kind: Kind::Directory })
         }
-        fn lookup(&self, _: u64, name: crate::Name<'_>) -> std::io::Result<Option<crate::backend::Node>> {
+        fn lookup(&self, _: u64, name: crate::Name<'_>) -> std::io::Result<Option<crate::backend::InodeInfo>> {
             assert_ne!(name.bytes(), b"panic", "the backend panics");
             Err(std::io::Error::other("the disk is gone"))
         }
-        fn create(&self, _: u64, _: crate::Name<'_>, _: Kind) -> std::io::Result<crate::backend::Node> {
+        fn create(&self, _: u64, _: crate::Name<'_>, _: Kind) -> std::io::Result<crate::backend::InodeInfo> {
             Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
         }
         fn remove(&self, _: u64, _: crate::Name<'_>) -> std::io::Result<()> {
@@ -235,29 +235,29 @@ fn a_backend_that_fails_leaves_nothing() {
         fn link(&self, _: u64, _: u64, _: crate::Name<'_>) -> std::io::Result<()> {
             Err(std::io::ErrorKind::ReadOnlyFilesystem.into())
         }
-        fn read_dir(&self, _: u64) -> std::io::Result<Vec<(Box<[u8]>, crate::backend::Node)>> {
+        fn read_dir(&self, _: u64) -> std::io::Result<Vec<(Box<[u8]>, crate::backend::InodeInfo)>> {
             Ok(Vec::new())
         }
     }
-    let stage = Stage::new(16, Unbounded);
-    let mount = stage.dcache.mount(Arc::new(Broken), &stage.registry, stage.tree.root()).unwrap();
+    let fixture = Fixture::new(16, Unbounded);
+    let mount = fixture.dcache.mount(Arc::new(Broken), &fixture.registry, fixture.tree.root()).unwrap();
     assert_eq!(mount.lookup(b"/a").unwrap_err().kind().io(), std::io::ErrorKind::Other);
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| mount.lookup(b"/panic").map(drop)));
     assert!(panicked.is_err());
     assert_eq!(mount.create(b"/a").unwrap_err().kind().io(), std::io::ErrorKind::ReadOnlyFilesystem);
     assert_eq!(mount.assert_valid().dentries, 1);
     drop(mount);
-    assert_eq!(stage.dcache.statistics().nr_dentry, 1, "the other mount's root");
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "the other mount's root");
 }
 
 #[test]
 fn an_unmount_frees_every_name_and_inode() {
-    let stage = Stage::new(16, Unbounded);
+    let fixture = Fixture::new(16, Unbounded);
     for n in 0..100 {
-        drop(stage.mount.mkdir(format!("/{n}").as_bytes()).unwrap());
-        stage.missing(format!("/{n}/x").as_bytes());
+        drop(fixture.mount.mkdir(format!("/{n}").as_bytes()).unwrap());
+        fixture.missing(format!("/{n}/x").as_bytes());
     }
-    let Stage { mount, dcache, .. } = stage;
+    let Fixture { mount, dcache, .. } = fixture;
     drop(mount);
     let state = dcache.statistics();
     assert_eq!((state.nr_dentry, state.nr_unused, state.nr_negative), (0, 0, 0));
@@ -265,13 +265,13 @@ fn an_unmount_frees_every_name_and_inode() {
 
 #[test]
 fn d8_flags_say_which_list() {
-    let stage = Stage::new(16, Unbounded);
-    stage.missing(b"/a");
-    let qstr = stage.mount.core.qstr(stage.mount.sb.root(), crate::Name::new(b"a").unwrap());
-    let dentry = stage.mount.core.d_lookup(&qstr).unwrap();
+    let fixture = Fixture::new(16, Unbounded);
+    fixture.missing(b"/a");
+    let qstr = fixture.mount.core.qstr(fixture.mount.sb.root(), crate::Name::new(b"a").unwrap());
+    let dentry = fixture.mount.core.d_lookup(&qstr).unwrap();
     assert!(dentry.has(flag::LRU_LIST) && !dentry.has(flag::SHRINK_LIST));
-    stage.mount.core.put(&stage.mount.sb, &dentry);
-    stage.assert_valid();
+    fixture.mount.core.put(&fixture.mount.sb, &dentry);
+    fixture.assert_valid();
 }
 
 #[test]
@@ -291,50 +291,50 @@ fn buckets_are_as_the_kernel_sizes_them() {
 
 #[test]
 fn what_the_backend_made_by_itself_is_found_once_the_negatives_are_given_up() {
-    let stage = Stage::new(16, Unbounded);
-    drop(stage.mount.create(b"/there").unwrap());
-    drop(stage.mount.mkdir(b"/d").unwrap());
-    stage.missing(b"/d/below");
+    let fixture = Fixture::new(16, Unbounded);
+    drop(fixture.mount.create(b"/there").unwrap());
+    drop(fixture.mount.mkdir(b"/d").unwrap());
+    fixture.missing(b"/d/below");
     for n in 0..200 {
-        stage.missing(format!("/{n}").as_bytes());
+        fixture.missing(format!("/{n}").as_bytes());
     }
-    stage.missing(b"/7");
-    stage.memory.plant(b"/7", Kind::File).unwrap();
-    stage.memory.plant(b"/9/x", Kind::File).unwrap();
-    stage.missing(b"/7");
-    let before = stage.memory.lookups();
-    assert_eq!(stage.mount.invalidate_negatives(b"/").unwrap(), 200);
-    assert_eq!(stage.mount.invalidate_negatives(b"/9").unwrap(), 0, "nothing is cached there");
-    stage.assert_valid();
-    assert!(stage.mount.stat(b"/7").unwrap().is_some());
-    assert!(stage.mount.stat(b"/9/x").unwrap().is_some());
-    assert!(stage.mount.stat(b"/there").unwrap().is_some());
-    stage.missing(b"/d/below");
-    assert_eq!(stage.memory.lookups() - before, 3, "7, 9 and x; positives stayed, and what is in other directories");
-    assert_eq!(stage.mount.invalidate_negatives(b"/missing").unwrap(), 0);
-    let error = stage.mount.invalidate_negatives(b"/there").unwrap_err();
+    fixture.missing(b"/7");
+    fixture.memory.create_path(b"/7", Kind::File).unwrap();
+    fixture.memory.create_path(b"/9/x", Kind::File).unwrap();
+    fixture.missing(b"/7");
+    let before = fixture.memory.lookups();
+    assert_eq!(fixture.mount.invalidate_negatives(b"/").unwrap(), 200);
+    assert_eq!(fixture.mount.invalidate_negatives(b"/9").unwrap(), 0, "nothing is cached there");
+    fixture.assert_valid();
+    assert!(fixture.mount.stat(b"/7").unwrap().is_some());
+    assert!(fixture.mount.stat(b"/9/x").unwrap().is_some());
+    assert!(fixture.mount.stat(b"/there").unwrap().is_some());
+    fixture.missing(b"/d/below");
+    assert_eq!(fixture.memory.lookups() - before, 3, "7, 9 and x; positives stayed, and what is in other directories");
+    assert_eq!(fixture.mount.invalidate_negatives(b"/missing").unwrap(), 0);
+    let error = fixture.mount.invalidate_negatives(b"/there").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::NotADirectory));
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn a_name_that_was_replaced_is_asked_for_again() {
-    let stage = Stage::new(16, Unbounded);
-    drop(stage.mount.mkdir(b"/d").unwrap());
-    drop(stage.mount.create(b"/d/a").unwrap());
-    stage.missing(b"/d/b");
-    let held = stage.mount.create(b"/d/c").unwrap();
-    let before = stage.memory.lookups();
-    assert!(stage.mount.invalidate(b"/d").unwrap());
+    let fixture = Fixture::new(16, Unbounded);
+    drop(fixture.mount.mkdir(b"/d").unwrap());
+    drop(fixture.mount.create(b"/d/a").unwrap());
+    fixture.missing(b"/d/b");
+    let held = fixture.mount.create(b"/d/c").unwrap();
+    let before = fixture.memory.lookups();
+    assert!(fixture.mount.invalidate(b"/d").unwrap());
     assert_eq!(held.kind(), Kind::File, "who uses a name keeps what it was");
-    assert!(stage.mount.stat(b"/d/a").unwrap().is_some());
-    stage.missing(b"/d/b");
-    assert_eq!(stage.memory.lookups() - before, 3, "d, a and b");
-    assert!(stage.mount.invalidate(b"/d/b").unwrap(), "a negative, too");
-    assert!(!stage.mount.invalidate(b"/d/b").unwrap(), "nothing is cached for it now");
-    assert!(!stage.mount.invalidate(b"/nowhere/b").unwrap());
-    let error = stage.mount.invalidate(b"/").unwrap_err();
+    assert!(fixture.mount.stat(b"/d/a").unwrap().is_some());
+    fixture.missing(b"/d/b");
+    assert_eq!(fixture.memory.lookups() - before, 3, "d, a and b");
+    assert!(fixture.mount.invalidate(b"/d/b").unwrap(), "a negative, too");
+    assert!(!fixture.mount.invalidate(b"/d/b").unwrap(), "nothing is cached for it now");
+    assert!(!fixture.mount.invalidate(b"/nowhere/b").unwrap());
+    let error = fixture.mount.invalidate(b"/").unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::InvalidName));
     drop(held);
-    stage.assert_valid();
+    fixture.assert_valid();
 }

@@ -1,9 +1,9 @@
 //! Threads beside each other.
 
-use super::Stage;
-use crate::backend::{Backend, Memory, Node};
+use super::Fixture;
+use crate::backend::{Backend, InodeInfo, Memory};
 use crate::negative::{Probation, ThreeInARow, Unbounded};
-use crate::{Dcache, Flow, Kind, Name, NegativePolicy};
+use crate::{Dcache, Kind, Name, NegativePolicy, WalkControl};
 use lowwater_lru_core::MemcgTree;
 use lowwater_shrinker::Registry;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -16,16 +16,16 @@ const ROUNDS: usize = if cfg!(miri) { 5 } else { 3000 };
 struct Slow(Memory, AtomicU64);
 
 impl Backend for Slow {
-    fn root(&self) -> std::io::Result<Node> {
+    fn root(&self) -> std::io::Result<InodeInfo> {
         self.0.root()
     }
-    fn lookup(&self, dir: u64, name: Name<'_>) -> std::io::Result<Option<Node>> {
+    fn lookup(&self, dir: u64, name: Name<'_>) -> std::io::Result<Option<InodeInfo>> {
         self.1.fetch_add(1, Relaxed);
         let answer = self.0.lookup(dir, name);
         std::thread::sleep(Duration::from_millis(20));
         answer
     }
-    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> std::io::Result<Node> {
+    fn create(&self, dir: u64, name: Name<'_>, kind: Kind) -> std::io::Result<InodeInfo> {
         self.0.create(dir, name, kind)
     }
     fn remove(&self, dir: u64, name: Name<'_>) -> std::io::Result<()> {
@@ -37,7 +37,7 @@ impl Backend for Slow {
     fn link(&self, file: u64, dir: u64, name: Name<'_>) -> std::io::Result<()> {
         self.0.link(file, dir, name)
     }
-    fn read_dir(&self, dir: u64) -> std::io::Result<Vec<(Box<[u8]>, Node)>> {
+    fn read_dir(&self, dir: u64) -> std::io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
         self.0.read_dir(dir)
     }
 }
@@ -49,7 +49,7 @@ fn d23_many_lookups_of_one_missing_name_ask_the_backend_once() {
     let registry = Registry::new(&tree, 1);
     let dcache = Dcache::builder().buckets(64).build();
     let slow = Arc::new(Slow(Memory::new(), AtomicU64::new(0)));
-    slow.0.plant(b"/there", Kind::File).unwrap();
+    slow.0.create_path(b"/there", Kind::File).unwrap();
     let mount = dcache.mount(slow.clone(), &registry, tree.root()).unwrap();
     for (path, there) in [(&b"/missing"[..], false), (b"/there", true)] {
         let before = slow.1.load(Relaxed);
@@ -69,21 +69,21 @@ fn d23_many_lookups_of_one_missing_name_ask_the_backend_once() {
 
 #[test]
 fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_one_place() {
-    let stage = Stage::new(2, Unbounded);
-    drop(stage.mount.mkdir(b"/a").unwrap());
-    drop(stage.mount.mkdir(b"/b").unwrap());
+    let fixture = Fixture::new(2, Unbounded);
+    drop(fixture.mount.mkdir(b"/a").unwrap());
+    drop(fixture.mount.mkdir(b"/b").unwrap());
     for n in 0..8 {
-        drop(stage.mount.create(format!("/a/stays-{n}").as_bytes()).unwrap());
+        drop(fixture.mount.create(format!("/a/stays-{n}").as_bytes()).unwrap());
     }
-    drop(stage.mount.create(b"/a/x").unwrap());
+    drop(fixture.mount.create(b"/a/x").unwrap());
     // A backend's answer is right, too; only what the cache alone says is looked at here, so nothing may be asked of it.
-    stage.missing(b"/b/x");
+    fixture.missing(b"/b/x");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let renamer = scope.spawn(|| {
             for _ in 0..ROUNDS {
-                stage.mount.rename(b"/a/x", b"/b/x").unwrap();
-                stage.mount.rename(b"/b/x", b"/a/x").unwrap();
+                fixture.mount.rename(b"/a/x", b"/b/x").unwrap();
+                fixture.mount.rename(b"/b/x", b"/a/x").unwrap();
             }
             done.store(true, Relaxed);
         });
@@ -93,11 +93,11 @@ fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_o
                 while !done.load(Relaxed) {
                     n = (n + 1) % 8;
                     let path = format!("/a/stays-{n}");
-                    assert!(stage.mount.lookup(path.as_bytes()).unwrap().is_some(), "{path} exists throughout (D4)");
-                    assert!(stage.mount.stat(path.as_bytes()).unwrap().is_some(), "{path} exists throughout (D4)");
+                    assert!(fixture.mount.lookup(path.as_bytes()).unwrap().is_some(), "{path} exists throughout (D4)");
+                    assert!(fixture.mount.stat(path.as_bytes()).unwrap().is_some(), "{path} exists throughout (D4)");
                     // At most one rename between two looks moves it from what is asked second to what was asked first; then a
                     // third look finds it. Whoever finds it holds what it was looked up as (D6).
-                    if let Some(entry) = stage.mount.lookup(b"/b/x").unwrap() {
+                    if let Some(entry) = fixture.mount.lookup(b"/b/x").unwrap() {
                         assert_eq!((entry.kind(), &*entry.name()), (Kind::File, &b"x"[..]));
                     }
                 }
@@ -105,61 +105,61 @@ fn d4_d5_a_name_that_exists_throughout_is_never_missed_and_a_renamed_one_is_at_o
         }
         renamer.join().unwrap();
     });
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn d6_a_copy_was_so_at_one_time() {
-    let stage = Stage::new(2, Unbounded);
+    let fixture = Fixture::new(2, Unbounded);
     let path = b"/x";
     // The tree counts its things up: even numbers for files, odd ones for directories.
-    let file = stage.mount.create(path).unwrap().inode();
+    let file = fixture.mount.create(path).unwrap().inode();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..ROUNDS {
-                stage.mount.unlink(path).unwrap();
-                drop(stage.mount.mkdir(path).unwrap());
-                stage.mount.rmdir(path).unwrap();
-                drop(stage.mount.create(path).unwrap());
+                fixture.mount.unlink(path).unwrap();
+                drop(fixture.mount.mkdir(path).unwrap());
+                fixture.mount.rmdir(path).unwrap();
+                drop(fixture.mount.create(path).unwrap());
             }
             done.store(true, Relaxed);
         });
         scope.spawn(|| {
             while !done.load(Relaxed) {
-                if let Some(stat) = stage.mount.stat(path).unwrap() {
+                if let Some(stat) = fixture.mount.stat(path).unwrap() {
                     let kind = if (stat.inode - file).is_multiple_of(2) { Kind::File } else { Kind::Directory };
                     assert_eq!(stat.kind, kind, "the number is of the thing (D6)");
                 }
             }
         });
     });
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn d5_with_the_renames_kept_out_a_name_is_at_one_place_exactly() {
-    let stage = Stage::new(2, Unbounded);
-    drop(stage.mount.mkdir(b"/a").unwrap());
-    drop(stage.mount.mkdir(b"/b").unwrap());
-    drop(stage.mount.create(b"/a/x").unwrap());
+    let fixture = Fixture::new(2, Unbounded);
+    drop(fixture.mount.mkdir(b"/a").unwrap());
+    drop(fixture.mount.mkdir(b"/b").unwrap());
+    drop(fixture.mount.create(b"/a/x").unwrap());
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..ROUNDS {
-                stage.mount.rename(b"/a/x", b"/b/x").unwrap();
-                stage.mount.rename(b"/b/x", b"/a/x").unwrap();
+                fixture.mount.rename(b"/a/x", b"/b/x").unwrap();
+                fixture.mount.rename(b"/b/x", b"/a/x").unwrap();
             }
             done.store(true, Relaxed);
         });
         scope.spawn(|| {
-            let core = &stage.mount.core;
-            let dirs = [b"/a", b"/b"].map(|dir| stage.mount.lookup(dir).unwrap().unwrap());
+            let core = &fixture.mount.core;
+            let dirs = [b"/a", b"/b"].map(|dir| fixture.mount.lookup(dir).unwrap().unwrap());
             while !done.load(Relaxed) {
                 let begun = core.rename_lock.begin();
                 let found = dirs.each_ref().map(|dir| {
                     let dentry = core.d_lookup(&core.qstr(&dir.dentry, Name::new(b"x").unwrap()));
-                    dentry.is_some_and(|dentry| stage.mount.positive(dentry).is_some())
+                    dentry.is_some_and(|dentry| fixture.mount.positive(dentry).is_some())
                 });
                 if !core.rename_lock.retry(begun) {
                     assert_eq!(found.iter().filter(|&&there| there).count(), 1, "both or neither is never seen (D5)");
@@ -167,21 +167,21 @@ fn d5_with_the_renames_kept_out_a_name_is_at_one_place_exactly() {
             }
         });
     });
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 /// All at once: lookups that find and miss, makers, removers, renamers, a shrinker, a walker, a watcher. At the end everything must add up.
 fn storm(policy: Box<dyn NegativePolicy>) {
-    let stage = Stage::build(Dcache::builder().buckets(16).boxed_policy(policy));
+    let fixture = Fixture::build(Dcache::builder().buckets(16).boxed_policy(policy));
     for dir in 0..3 {
-        drop(stage.mount.mkdir(format!("/{dir}").as_bytes()).unwrap());
-        drop(stage.mount.create(format!("/{dir}/stays").as_bytes()).unwrap());
+        drop(fixture.mount.mkdir(format!("/{dir}").as_bytes()).unwrap());
+        drop(fixture.mount.create(format!("/{dir}/stays").as_bytes()).unwrap());
     }
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..3_usize)
             .map(|seed| {
-                let mount = &stage.mount;
+                let mount = &fixture.mount;
                 scope.spawn(move || {
                     let mut x = seed as u64 + 1;
                     for n in 0..ROUNDS {
@@ -206,15 +206,15 @@ fn storm(policy: Box<dyn NegativePolicy>) {
             .collect();
         let shrinker = scope.spawn(|| {
             while !done.load(Relaxed) {
-                stage.registry.drop_caches();
-                let _ = stage.mount.shrink_tree(b"/1");
+                fixture.registry.drop_caches();
+                let _ = fixture.mount.shrink_tree(b"/1");
             }
         });
         let walker = scope.spawn(|| {
             while !done.load(Relaxed) {
-                let mut walk = stage.mount.walk(b"/").unwrap();
-                while walk.step(5, |_| Flow::Continue) {}
-                drop(stage.mount.watch(b"/2"));
+                let mut walk = fixture.mount.walk(b"/").unwrap();
+                while walk.step(5, |_| WalkControl::Continue) {}
+                drop(fixture.mount.watch(b"/2"));
             }
         });
         for worker in workers {
@@ -224,13 +224,13 @@ fn storm(policy: Box<dyn NegativePolicy>) {
         shrinker.join().unwrap();
         walker.join().unwrap();
     });
-    stage.assert_valid();
+    fixture.assert_valid();
     for _ in 0..8 {
-        stage.registry.drop_caches();
+        fixture.registry.drop_caches();
     }
-    stage.assert_valid();
-    assert_eq!(stage.dcache.statistics().nr_dentry, 1, "nobody uses anything (D7, D13)");
-    assert_eq!(stage.mount.inodes(), 1);
+    fixture.assert_valid();
+    assert_eq!(fixture.dcache.statistics().nr_dentry, 1, "nobody uses anything (D7, D13)");
+    assert_eq!(fixture.mount.inodes(), 1);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn d9_d20_and_beside_trims_of_chains() {
 
 #[test]
 fn d9_d20_and_beside_trims_of_directories_and_groups() {
-    storm(Box::new(Probation { probation_floor: 10, kept_floor: 10, ..Probation::default() }));
+    storm(Box::new(Probation { probation_floor: 10, protected_floor: 10, ..Probation::default() }));
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn after_an_invalidation_no_older_answer_is_cached() {
             // The question is under way now.
             std::thread::sleep(Duration::from_millis(5 + n / 2));
             let name = format!("/{n}");
-            slow.0.plant(name.as_bytes(), Kind::File).unwrap();
+            slow.0.create_path(name.as_bytes(), Kind::File).unwrap();
             let one = n % 2 == 0 && mount.invalidate(name.as_bytes()).is_ok();
             if !one {
                 mount.invalidate_negatives(b"/").unwrap();

@@ -1,8 +1,8 @@
 //! Walks and watches beside changes.
 
-use super::Stage;
+use super::Fixture;
 use crate::negative::{PerDirectory, Unbounded};
-use crate::{Flow, Kind};
+use crate::{Kind, WalkControl};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
@@ -15,33 +15,33 @@ fn path(n: usize) -> Vec<u8> {
 /// Here every child but C and N stays, and is shown once, wherever the walk stood.
 #[test]
 fn d14_viros_schedule_skips_nothing() {
-    let stage = Stage::new(64, Unbounded);
-    drop(stage.mount.mkdir(b"/d").unwrap());
+    let fixture = Fixture::new(64, Unbounded);
+    drop(fixture.mount.mkdir(b"/d").unwrap());
     for n in 0..100 {
-        drop(stage.mount.create(&path(n)).unwrap());
+        drop(fixture.mount.create(&path(n)).unwrap());
     }
     for stop in [1, 17, 40, 63, 64, 65, 98] {
         let mut seen = BTreeMap::new();
-        let mut walk = stage.mount.walk_positives(b"/d").unwrap();
+        let mut walk = fixture.mount.walk_positives(b"/d").unwrap();
         let mut show = |walk: &mut crate::Walk<'_>, n| {
             walk.step(n, |child| {
                 *seen.entry(child.name()).or_insert(0) += 1;
-                Flow::Continue
+                WalkControl::Continue
             })
         };
         show(&mut walk, stop);
         let (c, n) = (path(stop - 1), path(stop));
-        let held = stage.mount.lookup(&n).unwrap().unwrap();
-        stage.mount.unlink(&c).unwrap();
+        let held = fixture.mount.lookup(&n).unwrap().unwrap();
+        fixture.mount.unlink(&c).unwrap();
         drop(held);
-        stage.mount.unlink(&n).unwrap();
+        fixture.mount.unlink(&n).unwrap();
         while show(&mut walk, 1) {}
         for n in (0..100).filter(|&n| n != stop && n + 1 != stop) {
             assert_eq!(seen.get(format!("{n:04}").as_bytes()), Some(&1), "{n} stayed throughout");
         }
-        drop(stage.mount.create(&c).unwrap());
-        drop(stage.mount.create(&n).unwrap());
-        stage.assert_valid();
+        drop(fixture.mount.create(&c).unwrap());
+        drop(fixture.mount.create(&n).unwrap());
+        fixture.assert_valid();
     }
 }
 
@@ -68,29 +68,29 @@ proptest! {
         1 => Just(Op::Shrink),
         1 => (30..200_usize).prop_map(Op::Out),
     ], 1..80)) {
-        let stage = Stage::new(64, PerDirectory(20));
-        drop(stage.mount.mkdir(b"/d").unwrap());
-        drop(stage.mount.mkdir(b"/out").unwrap());
+        let fixture = Fixture::new(64, PerDirectory(20));
+        drop(fixture.mount.mkdir(b"/d").unwrap());
+        drop(fixture.mount.mkdir(b"/out").unwrap());
         let stay: Vec<_> = (0..30).flat_map(|n| {
             for m in 0..4 {
-                drop(stage.mount.create(&path(30 + n * 4 + m)).unwrap());
+                drop(fixture.mount.create(&path(30 + n * 4 + m)).unwrap());
             }
-            [stage.mount.create(&path(n)).unwrap()]
+            [fixture.mount.create(&path(n)).unwrap()]
         }).collect();
         let mut seen = BTreeMap::new();
-        let mut walk = stage.mount.walk(b"/d").unwrap();
+        let mut walk = fixture.mount.walk(b"/d").unwrap();
         let mut show = |walk: &mut crate::Walk<'_>, n| walk.step(n, |child| {
             *seen.entry(child.name()).or_insert(0) += 1;
-            Flow::Continue
+            WalkControl::Continue
         });
         for op in ops {
             match op {
                 Op::Step(n) => { show(&mut walk, n); }
-                Op::Create(n) => { let _ = stage.mount.create(&path(n)); }
-                Op::Unlink(n) => { let _ = stage.mount.unlink(&path(n)); }
-                Op::Miss(n) => stage.missing(&path(n)),
-                Op::Shrink => { stage.registry.drop_caches(); }
-                Op::Out(n) => { let _ = stage.mount.rename(&path(n), &[b"/out/", &path(n)[3..]].concat()); }
+                Op::Create(n) => { let _ = fixture.mount.create(&path(n)); }
+                Op::Unlink(n) => { let _ = fixture.mount.unlink(&path(n)); }
+                Op::Miss(n) => fixture.missing(&path(n)),
+                Op::Shrink => { fixture.registry.drop_caches(); }
+                Op::Out(n) => { let _ = fixture.mount.rename(&path(n), &[b"/out/", &path(n)[3..]].concat()); }
             }
         }
         while show(&mut walk, 7) {}
@@ -99,58 +99,58 @@ proptest! {
             prop_assert_eq!(seen.get(&entry.name()), Some(&1));
         }
         drop(stay);
-        stage.assert_valid();
+        fixture.assert_valid();
     }
 }
 
 #[test]
 fn d15_d16_a_walk_over_positives_does_not_look_at_negatives() {
-    let stage = Stage::new(1 << 10, Unbounded);
-    drop(stage.mount.mkdir(b"/d").unwrap());
+    let fixture = Fixture::new(1 << 10, Unbounded);
+    drop(fixture.mount.mkdir(b"/d").unwrap());
     for n in 0..20_000 {
-        stage.missing(format!("/d/missing-{n}").as_bytes());
+        fixture.missing(format!("/d/missing-{n}").as_bytes());
         if n % 2000 == 0 {
-            drop(stage.mount.create(&path(n)).unwrap());
+            drop(fixture.mount.create(&path(n)).unwrap());
         }
     }
-    let mut walk = stage.mount.walk_positives(b"/d").unwrap();
+    let mut walk = fixture.mount.walk_positives(b"/d").unwrap();
     let mut shown = 0;
     walk.step(usize::MAX, |child| {
         assert_eq!(child.kind(), Some(Kind::File));
         shown += 1;
-        Flow::Continue
+        WalkControl::Continue
     });
-    assert_eq!((shown, walk.looked()), (10, 10));
+    assert_eq!((shown, walk.visited()), (10, 10));
     drop(walk);
-    stage.assert_valid();
+    fixture.assert_valid();
 }
 
 #[test]
 fn d17_after_a_watch_is_set_every_positive_child_is_marked() {
-    let stage = Stage::new(1 << 10, Unbounded);
-    drop(stage.mount.mkdir(b"/d").unwrap());
-    drop(stage.mount.create(b"/elsewhere").unwrap());
+    let fixture = Fixture::new(1 << 10, Unbounded);
+    drop(fixture.mount.mkdir(b"/d").unwrap());
+    drop(fixture.mount.create(b"/elsewhere").unwrap());
     for n in 0..300 {
-        drop(stage.mount.create(&path(n)).unwrap());
-        stage.missing(&path(n + 300));
+        drop(fixture.mount.create(&path(n)).unwrap());
+        fixture.missing(&path(n + 300));
     }
-    let mut watch = stage.mount.begin_watch(b"/d").unwrap();
+    let mut watch = fixture.mount.begin_watch(b"/d").unwrap();
     assert!(watch.step());
     // Between the steps: one turns positive, one is new, one moves in, one goes and comes back.
-    drop(stage.mount.create(&path(301)).unwrap());
-    drop(stage.mount.create(&path(700)).unwrap());
-    stage.mount.rename(b"/elsewhere", b"/d/0701").unwrap();
-    stage.mount.unlink(&path(0)).unwrap();
-    drop(stage.mount.create(&path(0)).unwrap());
+    drop(fixture.mount.create(&path(301)).unwrap());
+    drop(fixture.mount.create(&path(700)).unwrap());
+    fixture.mount.rename(b"/elsewhere", b"/d/0701").unwrap();
+    fixture.mount.unlink(&path(0)).unwrap();
+    drop(fixture.mount.create(&path(0)).unwrap());
     while watch.step() {}
-    assert!(watch.looked() <= 310);
+    assert!(watch.visited() <= 310);
     for n in (0..300).chain([301, 700, 701]) {
-        assert!(stage.mount.lookup(&path(n)).unwrap().unwrap().is_watched(), "{n}");
+        assert!(fixture.mount.lookup(&path(n)).unwrap().unwrap().is_watched(), "{n}");
     }
-    stage.mount.rename(&path(5), b"/away").unwrap();
-    assert!(!stage.mount.lookup(b"/away").unwrap().unwrap().is_watched(), "its directory is not watched");
+    fixture.mount.rename(&path(5), b"/away").unwrap();
+    assert!(!fixture.mount.lookup(b"/away").unwrap().unwrap().is_watched(), "its directory is not watched");
     drop(watch);
-    drop(stage.mount.create(b"/d/later").unwrap());
-    assert!(!stage.mount.lookup(b"/d/later").unwrap().unwrap().is_watched());
-    stage.assert_valid();
+    drop(fixture.mount.create(b"/d/later").unwrap());
+    assert!(!fixture.mount.lookup(b"/d/later").unwrap().unwrap().is_watched());
+    fixture.assert_valid();
 }

@@ -1,9 +1,9 @@
 //! Numbers, paths, recordings and topologies at their ends.
 
 use crate::hazard::within;
-use crate::{builder, stage};
+use crate::{builder, fixture};
 use lowwater_dcache_model::backend::Memory;
-use lowwater_dcache_model::replay::{backend_for, parse, run, Op};
+use lowwater_dcache_model::replay::{backend_for, parse, run, RecordedOp};
 use lowwater_dcache_model::{Backend, Dcache, Kind, Name};
 use lowwater_lru_core::{Bytes, NodeId, Topology};
 use std::panic::catch_unwind;
@@ -19,9 +19,9 @@ fn more_buckets_than_there_can_be_are_refused_by_the_cache() {
     assert_eq!(Dcache::kernel_buckets(Bytes::ZERO), 1);
     assert!(Dcache::kernel_buckets(Bytes::MAX).is_power_of_two());
     within("one chain", || {
-        let stage = stage(builder().buckets(0));
-        stage.fill();
-        stage.ends_well();
+        let fixture = fixture(builder().buckets(0));
+        fixture.fill();
+        fixture.ends_well();
     });
 }
 
@@ -55,14 +55,14 @@ fn a_topology_that_lies_gets_its_names_back() {
         let said = format!("{nodes:?} {current}");
         within(&said, move || {
             let liar = Liar { nodes, asked: AtomicUsize::new(0), current };
-            let stage = stage(builder().charge(true).topology(Arc::new(liar)));
-            stage.tree.root().set_max(Bytes::kib(8));
-            stage.fill();
+            let fixture = fixture(builder().charge(true).topology(Arc::new(liar)));
+            fixture.tree.root().set_max(Bytes::kib(8));
+            fixture.fill();
             for n in 0..300 {
-                let _ = stage.mount.lookup(format!("/d/no{n}").as_bytes()).unwrap();
+                let _ = fixture.mount.lookup(format!("/d/no{n}").as_bytes()).unwrap();
             }
-            stage.tree.root().set_max(Bytes::MAX);
-            stage.ends_well();
+            fixture.tree.root().set_max(Bytes::MAX);
+            fixture.ends_well();
         });
     }
 }
@@ -70,9 +70,9 @@ fn a_topology_that_lies_gets_its_names_back() {
 #[test]
 fn paths_of_any_bytes_are_read_or_refused() {
     within("paths", || {
-        let stage = stage(builder());
-        stage.fill();
-        let mount = &stage.mount;
+        let fixture = fixture(builder());
+        fixture.fill();
+        let mount = &fixture.mount;
         let (long, longer) = (vec![b'n'; 255], vec![b'n'; 256]);
         let (deep, deeper) = (b"/d/..".repeat(800), b"/d/..".repeat(900));
         let paths: Vec<&[u8]> = vec![
@@ -112,7 +112,7 @@ fn paths_of_any_bytes_are_read_or_refused() {
             let _ = (mount.unlink(path), mount.rmdir(path));
         }
         mount.assert_valid();
-        stage.ends_well();
+        fixture.ends_well();
     });
 }
 
@@ -135,28 +135,31 @@ fn recordings_that_make_no_sense_are_passed_over() {
         }
         let path = |text: &str| text.as_bytes().into();
         let mut ops = vec![
-            Op::Lookup(path("/"), true),
-            Op::Create(path("/")),
-            Op::Unlink(path("/")),
-            Op::Rename(path("/"), path("/x")),
-            Op::Rename(path("/x"), path("/x/y/z")),
-            Op::Lookup(path("/a"), true),
-            Op::Lookup(path("/a/b/c"), true),
-            Op::Unlink(path("/a/b")),
-            Op::Create(path("/a/b/c/d")),
-            Op::Rename(path("/a"), path("/a")),
-            Op::Lookup(path("no slash"), false),
-            Op::Lookup(path("/\0"), false),
-            Op::Lookup("/n".repeat(3000).as_bytes().into(), false),
+            RecordedOp::Lookup(path("/"), true),
+            RecordedOp::Create(path("/")),
+            RecordedOp::Unlink(path("/")),
+            RecordedOp::Rename(path("/"), path("/x")),
+            RecordedOp::Rename(path("/x"), path("/x/y/z")),
+            RecordedOp::Lookup(path("/a"), true),
+            RecordedOp::Lookup(path("/a/b/c"), true),
+            RecordedOp::Unlink(path("/a/b")),
+            RecordedOp::Create(path("/a/b/c/d")),
+            RecordedOp::Rename(path("/a"), path("/a")),
+            RecordedOp::Lookup(path("no slash"), false),
+            RecordedOp::Lookup(path("/\0"), false),
+            RecordedOp::Lookup("/n".repeat(3000).as_bytes().into(), false),
         ];
         ops.extend(parse(b"l\t/q\\n\\t\\\\\t0\nm\t/never\t/there\n\n\n").unwrap());
         let memory = backend_for(&ops).unwrap();
-        let stage = stage(builder());
+        let fixture = fixture(builder());
         // A backend that is not the mount's.
-        let tally = run(&ops, &stage.mount, &memory).unwrap();
+        let tally = run(&ops, &fixture.mount, &memory).unwrap();
         assert_eq!(tally.lookups, 7);
-        assert!(backend_for(&[Op::Unlink(path("/\0"))]).is_err() || memory.lookup(1, Name::new(b"x").unwrap()).is_ok());
-        stage.ends_well();
+        assert!(
+            backend_for(&[RecordedOp::Unlink(path("/\0"))]).is_err()
+                || memory.lookup(1, Name::new(b"x").unwrap()).is_ok()
+        );
+        fixture.ends_well();
     });
 }
 

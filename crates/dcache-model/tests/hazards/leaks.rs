@@ -1,9 +1,9 @@
 //! What is leaked keeps its names in memory, and stops nobody.
 
 use crate::hazard::{in_a_process, within};
-use crate::{builder, stage};
+use crate::{builder, fixture};
 use lowwater_dcache_model::backend::Memory;
-use lowwater_dcache_model::{Dcache, Flow, Kind};
+use lowwater_dcache_model::{Dcache, Kind, WalkControl};
 use std::mem::forget;
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use std::sync::Arc;
 fn what_is_leaked_of_a_mount_keeps_its_names_and_no_other_mount() {
     in_a_process("leaks::what_is_leaked_of_a_mount_keeps_its_names_and_no_other_mount", || {
         within("mounts beside leaks", || {
-            let stage = stage(builder());
-            stage.fill();
-            let mount = &stage.mount;
+            let fixture = fixture(builder());
+            fixture.fill();
+            let mount = &fixture.mount;
             forget(mount.lookup(b"/d/3").unwrap().unwrap());
             forget(mount.watch(b"/d").unwrap());
             forget(mount.begin_watch(b"/").unwrap());
             let mut walk = mount.walk(b"/").unwrap();
-            walk.step(3, |_| Flow::Continue);
+            walk.step(3, |_| WalkControl::Continue);
             forget(walk);
-            forget((Dcache::builder(), Memory::new(), stage.dcache.clone()));
+            forget((Dcache::builder(), Memory::new(), fixture.dcache.clone()));
             forget(mount.create(b"/d/new").unwrap());
 
             // A name in use is not removed from memory, but from its directory.
@@ -29,11 +29,11 @@ fn what_is_leaked_of_a_mount_keeps_its_names_and_no_other_mount() {
             assert_eq!(mount.lookup(b"/d/3").unwrap().unwrap().kind(), Kind::File);
             assert!(mount.rmdir(b"/d").is_err());
             mount.shrink_tree(b"/").unwrap();
-            stage.registry.drop_caches();
-            let before = stage.dcache.statistics();
+            fixture.registry.drop_caches();
+            let before = fixture.dcache.statistics();
             assert!(before.nr_dentry > 3 && before.nr_negative == 0, "{before:?}");
 
-            let crate::Stage { mount, dcache, registry, tree } = stage;
+            let crate::Fixture { mount, dcache, registry, tree } = fixture;
             drop(mount);
             let left = dcache.statistics().nr_dentry;
             assert!(left >= 3, "what is in use, and the directories above it: {left}");

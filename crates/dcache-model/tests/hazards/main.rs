@@ -21,7 +21,7 @@ use lowwater_shrinker::Registry;
 use std::sync::Arc;
 
 /// The mount goes before what it is of.
-struct Stage {
+struct Fixture {
     mount: Arc<Mount>,
     dcache: Dcache,
     registry: Registry,
@@ -32,15 +32,15 @@ fn builder() -> Builder {
     Dcache::builder().buckets(64).topology(Arc::new(Fixed::new(1)))
 }
 
-fn stage(builder: Builder) -> Stage {
+fn fixture(builder: Builder) -> Fixture {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
     let dcache = builder.build();
     let mount = Arc::new(dcache.mount(Arc::new(Memory::new()), &registry, tree.root()).unwrap());
-    Stage { mount, dcache, registry, tree }
+    Fixture { mount, dcache, registry, tree }
 }
 
-impl Stage {
+impl Fixture {
     /// `/d/0` to `/d/19`, and as many names that are not there.
     fn fill(&self) {
         self.mount.mkdir(b"/d").unwrap();

@@ -1,7 +1,7 @@
 //! Groups of another tree, and one backend for several mounts.
 
 use crate::hazard::within;
-use crate::{builder, stage};
+use crate::{builder, fixture};
 use lowwater_dcache_model::backend::Memory;
 use lowwater_lru_core::MemcgTree;
 use std::sync::Arc;
@@ -10,39 +10,39 @@ use std::sync::Arc;
 #[test]
 fn names_of_a_group_of_another_tree_stay_until_they_are_freed_by_hand() {
     within("strangers", || {
-        let stage = stage(builder().charge(true));
+        let fixture = fixture(builder().charge(true));
         let other = MemcgTree::new(0);
         let stranger = other.root().create("stranger").unwrap();
-        stage.fill();
+        fixture.fill();
         for n in 0..10 {
             let path = format!("/d/stranger{n}");
-            assert!(stage.mount.lookup_for(path.as_bytes(), &stranger).unwrap().is_none());
+            assert!(fixture.mount.lookup_for(path.as_bytes(), &stranger).unwrap().is_none());
         }
-        let foreign = stage.dcache.mount(Arc::new(Memory::new()), &stage.registry, &stranger).unwrap();
+        let foreign = fixture.dcache.mount(Arc::new(Memory::new()), &fixture.registry, &stranger).unwrap();
         (0..10).for_each(|n| drop(foreign.create(format!("/{n}").as_bytes()).unwrap()));
-        while stage.registry.drop_caches() > 0 {}
-        assert_eq!(stage.dcache.statistics().nr_negative, 10, "reclaim frees what is of its own tree");
-        assert!(stage.dcache.statistics().nr_dentry >= 22);
+        while fixture.registry.drop_caches() > 0 {}
+        assert_eq!(fixture.dcache.statistics().nr_negative, 10, "reclaim frees what is of its own tree");
+        assert!(fixture.dcache.statistics().nr_dentry >= 22);
         foreign.assert_valid();
         // Their group ends, and so does its tree.
         stranger.offline().unwrap();
         drop(other);
         assert!(foreign.lookup(b"/3").unwrap().is_some());
         assert_eq!(foreign.shrink_tree(b"/").unwrap(), 10);
-        stage.mount.shrink_tree(b"/").unwrap();
+        fixture.mount.shrink_tree(b"/").unwrap();
         drop(foreign);
         drop(stranger);
-        stage.ends_well();
+        fixture.ends_well();
     });
 }
 
 #[test]
 fn two_mounts_of_one_backend_may_disagree() {
     within("two mounts", || {
-        let stage = stage(builder());
+        let fixture = fixture(builder());
         let backend = Arc::new(Memory::new());
         let [one, two] =
-            [0, 1].map(|_| stage.dcache.mount(backend.clone(), &stage.registry, stage.tree.root()).unwrap());
+            [0, 1].map(|_| fixture.dcache.mount(backend.clone(), &fixture.registry, fixture.tree.root()).unwrap());
         assert!(two.lookup(b"/a").unwrap().is_none());
         drop(one.create(b"/a").unwrap());
         let file = two.create(b"/file").unwrap();
@@ -60,8 +60,8 @@ fn two_mounts_of_one_backend_may_disagree() {
         for mount in [&one, &two] {
             mount.shrink_tree(b"/").unwrap();
         }
-        assert_eq!(stage.dcache.statistics().nr_dentry, 3, "nobody uses a name, so the roots are left");
+        assert_eq!(fixture.dcache.statistics().nr_dentry, 3, "nobody uses a name, so the roots are left");
         drop((one, two));
-        stage.ends_well();
+        fixture.ends_well();
     });
 }

@@ -1,8 +1,8 @@
 //! Policies for negatives that panic, lie, or do all that they may.
 
 use crate::hazard::within;
-use crate::{builder, stage};
-use lowwater_dcache_model::negative::{PerDirectory, Probation, Settled, Situation, ThreeInARow, Unbounded};
+use crate::{builder, fixture};
+use lowwater_dcache_model::negative::{BoundInputs, NewNegative, PerDirectory, Probation, ThreeInARow, Unbounded};
 use lowwater_dcache_model::NegativePolicy;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -23,11 +23,11 @@ impl NegativePolicy for Busy {
         "busy"
     }
 
-    fn apart(&self) -> bool {
+    fn has_own_lists(&self) -> bool {
         self.0.calls.fetch_add(1, Relaxed).is_multiple_of(2)
     }
 
-    fn settled(&self, negative: &Settled<'_>) {
+    fn negative_added(&self, negative: &NewNegative<'_>) {
         let call = self.0.calls.fetch_add(1, Relaxed);
         assert!(!self.0.panics.load(Relaxed) || !call.is_multiple_of(3), "the policy's own fault");
         let ends = [0, 1, u64::MAX];
@@ -35,7 +35,7 @@ impl NegativePolicy for Busy {
             for b in ends {
                 negative.trim_group(a, b, ends[(n + call as usize) % 3]);
             }
-            negative.recall(a);
+            negative.take_ghost(a);
             negative.trim_directory(a as usize);
             negative.trim_chain(a as usize);
         }
@@ -43,56 +43,56 @@ impl NegativePolicy for Busy {
     }
 
     /// Only answers: its directory is kept from changing.
-    fn keeps_removed(&self, removed: &Settled<'_>) -> bool {
+    fn keeps_removed(&self, removed: &NewNegative<'_>) -> bool {
         let _ = (removed.on_probation(), removed.positives());
         let call = self.0.calls.fetch_add(1, Relaxed);
         assert!(!self.0.panics.load(Relaxed) || !call.is_multiple_of(3), "the policy's own fault");
         call.is_multiple_of(2)
     }
 
-    fn bound(&self, _: Situation) -> Option<u64> {
+    fn bound(&self, _: BoundInputs) -> Option<u64> {
         Some(u64::MAX)
     }
 }
 
-fn busy() -> (Arc<Shared>, crate::Stage) {
+fn busy() -> (Arc<Shared>, crate::Fixture) {
     let shared = Arc::new(Shared::default());
-    let stage = stage(builder().policy(Busy(shared.clone())));
-    (shared, stage)
+    let fixture = fixture(builder().policy(Busy(shared.clone())));
+    (shared, fixture)
 }
 
 #[test]
 fn a_policy_may_do_anything_with_a_negative() {
     within("a policy", || {
-        let (shared, stage) = busy();
-        stage.fill();
+        let (shared, fixture) = busy();
+        fixture.fill();
         for n in 0..100 {
             let path = format!("/d/no{}", n % 30);
-            assert!(stage.mount.lookup(path.as_bytes()).unwrap().is_none());
+            assert!(fixture.mount.lookup(path.as_bytes()).unwrap().is_none());
             if n % 3 == 0 {
-                drop(stage.mount.create(path.as_bytes()).unwrap());
-                stage.mount.unlink(path.as_bytes()).unwrap();
+                drop(fixture.mount.create(path.as_bytes()).unwrap());
+                fixture.mount.unlink(path.as_bytes()).unwrap();
             }
         }
         assert!(shared.calls.load(Relaxed) > 100);
-        stage.ends_well();
+        fixture.ends_well();
     });
 }
 
 #[test]
 fn a_policy_that_panics_keeps_no_lock() {
     within("a policy that panics", || {
-        let (shared, stage) = busy();
-        stage.fill();
+        let (shared, fixture) = busy();
+        fixture.fill();
         shared.panics.store(true, Relaxed);
         let mut died = 0;
         for n in 0..60 {
             let [there, missing] = ["there", "missing"].map(|name| format!("/d/{name}{}", n % 7));
             let ways: [&dyn Fn(); 4] = [
-                &|| drop(stage.mount.lookup(missing.as_bytes()).unwrap()),
-                &|| drop(stage.mount.create(there.as_bytes())),
-                &|| drop(stage.mount.unlink(there.as_bytes())),
-                &|| drop(stage.mount.rename(b"/d/1", there.as_bytes())),
+                &|| drop(fixture.mount.lookup(missing.as_bytes()).unwrap()),
+                &|| drop(fixture.mount.create(there.as_bytes())),
+                &|| drop(fixture.mount.unlink(there.as_bytes())),
+                &|| drop(fixture.mount.rename(b"/d/1", there.as_bytes())),
             ];
             died += ways.iter().filter(|way| catch_unwind(AssertUnwindSafe(way)).is_err()).count();
         }
@@ -102,12 +102,12 @@ fn a_policy_that_panics_keeps_no_lock() {
             for name in ["there", "missing"] {
                 let path = format!("/d/{name}{n}");
                 // Whoever asks again gets an answer.
-                let _ = (stage.mount.lookup(path.as_bytes()).unwrap(), stage.mount.unlink(path.as_bytes()));
-                drop(stage.mount.create(path.as_bytes()).unwrap());
-                stage.mount.unlink(path.as_bytes()).unwrap();
+                let _ = (fixture.mount.lookup(path.as_bytes()).unwrap(), fixture.mount.unlink(path.as_bytes()));
+                drop(fixture.mount.create(path.as_bytes()).unwrap());
+                fixture.mount.unlink(path.as_bytes()).unwrap();
             }
         }
-        stage.ends_well();
+        fixture.ends_well();
     });
 }
 
@@ -121,24 +121,24 @@ fn policies_at_the_ends_of_their_numbers_keep_something() {
             for per in ends {
                 policies.push(Box::new(Probation {
                     probation_floor: floor,
-                    kept_floor: floor,
+                    protected_floor: floor,
                     positives_per_probation: per,
-                    positives_per_kept: per,
+                    positives_per_protected: per,
                     probation_per_directory: per,
                 }));
             }
         }
         for policy in policies {
             for n in ends {
-                let _ = policy.bound(Situation { buckets: n, positives: n, directories: n });
+                let _ = policy.bound(BoundInputs { buckets: n, positives: n, directories: n });
             }
-            let stage = stage(builder().boxed_policy(policy));
-            stage.fill();
+            let fixture = fixture(builder().boxed_policy(policy));
+            fixture.fill();
             for n in 0..300 {
-                let _ = stage.mount.lookup(format!("/d/no{}", n % 100).as_bytes()).unwrap();
+                let _ = fixture.mount.lookup(format!("/d/no{}", n % 100).as_bytes()).unwrap();
             }
-            stage.mount.assert_valid();
-            stage.ends_well();
+            fixture.mount.assert_valid();
+            fixture.ends_well();
         }
     });
 }

@@ -1,19 +1,19 @@
 //! Walks that are shown children which go meanwhile, and that panic.
 
 use crate::hazard::within;
-use crate::{builder, stage, Stage};
-use lowwater_dcache_model::Flow;
+use crate::{builder, fixture, Fixture};
+use lowwater_dcache_model::WalkControl;
 use std::collections::HashSet;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// Uses the mount in every way there is, while `name` of `/d` is shown.
-fn anything(stage: &Stage, name: &str, n: usize) {
-    let (mount, path) = (&*stage.mount, format!("/d/{name}"));
+fn anything(fixture: &Fixture, name: &str, n: usize) {
+    let (mount, path) = (&*fixture.mount, format!("/d/{name}"));
     match n % 10 {
         0 => drop(mount.unlink(path.as_bytes())),
         1 => drop(mount.rename(path.as_bytes(), format!("/{name}").as_bytes())),
         2 => drop(mount.create(format!("/d/made{n}").as_bytes())),
-        3 if n % 40 == 33 => _ = stage.registry.drop_caches(),
+        3 if n % 40 == 33 => _ = fixture.registry.drop_caches(),
         4 if n % 40 == 24 => _ = mount.shrink_tree(b"/").unwrap(),
         5 => {
             let watch = mount.watch(b"/d").unwrap();
@@ -21,12 +21,12 @@ fn anything(stage: &Stage, name: &str, n: usize) {
         }
         6 => {
             let mut inner = mount.walk_positives(b"/d").unwrap();
-            while inner.step(2, |_| Flow::Skip) {}
+            while inner.step(2, |_| WalkControl::Skip) {}
         }
         7 => _ = mount.invalidate(path.as_bytes()).unwrap(),
         8 => _ = mount.invalidate_negatives(b"/").unwrap(),
         _ => {
-            let _ = (mount.readdir(b"/d"), mount.lookup(b"/d/never"), stage.dcache.statistics(), mount.inodes());
+            let _ = (mount.readdir(b"/d"), mount.lookup(b"/d/never"), fixture.dcache.statistics(), mount.inodes());
         }
     }
 }
@@ -34,43 +34,43 @@ fn anything(stage: &Stage, name: &str, n: usize) {
 #[test]
 fn who_is_shown_a_child_may_do_anything() {
     within("walks", || {
-        let stage = stage(builder());
-        stage.fill();
+        let fixture = fixture(builder());
+        fixture.fill();
         let mut calls = 0;
         for round in 0..6 {
             for n in 0..20 {
-                drop(stage.mount.create(format!("/d/{n}").as_bytes()));
+                drop(fixture.mount.create(format!("/d/{n}").as_bytes()));
             }
             let mut walk = match round % 2 {
-                0 => stage.mount.walk(b"/").unwrap(),
-                _ => stage.mount.walk_positives(b"/d").unwrap(),
+                0 => fixture.mount.walk(b"/").unwrap(),
+                _ => fixture.mount.walk_positives(b"/d").unwrap(),
             };
-            let show = |step: &lowwater_dcache_model::Step<'_>| {
+            let show = |step: &lowwater_dcache_model::WalkEntry<'_>| {
                 calls += 1;
                 let name = String::from_utf8(step.name().into()).unwrap();
-                anything(&stage, &name, calls);
+                anything(&fixture, &name, calls);
                 let _ = (step.kind(), step.depth(), format!("{step:?}"));
-                Flow::Continue
+                WalkControl::Continue
             };
             let mut show = show;
             while walk.step(3, &mut show) {
-                assert!(walk.looked() < 10_000, "it does not come to an end");
-                let _ = walk.renamed();
+                assert!(walk.visited() < 10_000, "it does not come to an end");
+                let _ = walk.has_seen_rename();
             }
             assert!(!walk.step(usize::MAX, |_| panic!("it has ended")));
         }
         assert!(calls > 40, "{calls}");
-        stage.ends_well();
+        fixture.ends_well();
     });
 }
 
 #[test]
 fn a_walk_goes_on_after_a_panic() {
     within("walks that panic", || {
-        let stage = stage(builder());
-        stage.fill();
+        let fixture = fixture(builder());
+        fixture.fill();
         let (mut seen, mut panics) = (HashSet::new(), 0);
-        let mut walk = stage.mount.walk(b"/").unwrap();
+        let mut walk = fixture.mount.walk(b"/").unwrap();
         assert!(walk.step(0, |_| panic!("none was asked for")));
         loop {
             let step = catch_unwind(AssertUnwindSafe(|| {
@@ -78,7 +78,7 @@ fn a_walk_goes_on_after_a_panic() {
                     assert!(seen.insert(step.name()), "twice");
                     // What is shown when it panics is passed over.
                     assert!(step.name().len() != 2, "the callback's own fault");
-                    Flow::Continue
+                    WalkControl::Continue
                 })
             }));
             match step {
@@ -89,9 +89,9 @@ fn a_walk_goes_on_after_a_panic() {
         assert_eq!(panics, 10, "of 10 to 19");
         assert!((0..20).all(|n| seen.contains(n.to_string().as_bytes())));
         drop(walk);
-        let mut quits = stage.mount.walk(b"/").unwrap();
-        assert!(!quits.step(9, |_| Flow::Quit) && !quits.step(9, |_| panic!("it has ended")));
+        let mut quits = fixture.mount.walk(b"/").unwrap();
+        assert!(!quits.step(9, |_| WalkControl::Quit) && !quits.step(9, |_| panic!("it has ended")));
         drop(quits);
-        stage.ends_well();
+        fixture.ends_well();
     });
 }
