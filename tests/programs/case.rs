@@ -10,8 +10,9 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::feature::Features;
 use crate::item::Lists;
+use crate::program::Program;
 use crate::run::{self, until};
-use crate::step::{programs, Program};
+use crate::strategy::programs;
 use crate::token::{self, fail};
 use crate::world::{self, swap, World};
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::case;
 use crate::feature::Features;
-use crate::step::{Program, Step};
+use crate::program::Program;
+use crate::step::Step;
 use crate::token;
 
 /// Which programs a child runs: from which seed on, how many, and if not all, which of their steps.

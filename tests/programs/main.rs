@@ -7,7 +7,8 @@
 //! | module | |
 //! |---|---|
 //! | `feature` | switches for what programs may do |
-//! | `step` | steps, and how they are drawn |
+//! | `step`, `program` | steps; a program of them |
+//! | `strategy` | how programs are drawn |
 //! | `run` | runs them |
 //! | `world` | what they work with |
 //! | `model` | what caches must answer while one thread uses them |
@@ -20,7 +21,7 @@
 //!
 //! # Families
 //!
-//! Every second program has families of steps (`step::family`): steps that are seldom drawn one after
+//! Every second program has families of steps (`strategy::family`): steps that are seldom drawn one after
 //! the other. Each of these defects was put back into the library, and found by a build without
 //! sanitizers, beside other work on two processors:
 //!
@@ -47,9 +48,11 @@ mod item;
 mod key;
 mod model;
 mod object;
+mod program;
 mod run;
 mod shelf;
 mod step;
+mod strategy;
 mod token;
 mod value;
 mod world;

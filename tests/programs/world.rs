@@ -12,7 +12,8 @@ use crate::feature::Features;
 use crate::item::{Lists, Shared};
 use crate::model::Model;
 use crate::object::{Store, Tables};
-use crate::step::{Shape, CACHES, GROUPS, ITEMS, LISTS};
+use crate::program::Shape;
+use crate::step::{CACHES, GROUPS, ITEMS, LISTS};
 use crate::token::Token;
 
 /// A place for something.

@@ -1,0 +1,265 @@
+//! Steps on caches, and what the model says of them.
+
+use std::sync::Arc;
+
+use lowwater::Memcg;
+
+use super::panic::or_panicked;
+use crate::cache::{self, AnyCache, Outcome};
+use crate::callback::{is_inside, is_loading};
+use crate::model::Model;
+use crate::step::{Answer, Life, Loading, Step, KEYS};
+use crate::token::{fail, Tag};
+use crate::world::{at, swap, World};
+
+/// What callbacks put goes under other keys, which the model does not know.
+pub const WILD: u32 = 100;
+
+pub fn wild() -> u32 {
+    if is_inside() {
+        WILD
+    } else {
+        0
+    }
+}
+
+/// The model, if it knows what happens now: not inside of callbacks, whose writes are to other keys.
+fn model(world: &World, cache: &dyn AnyCache, f: impl FnOnce(&mut Model)) {
+    if world.is_alone() && cache.is_honest() && !is_inside() {
+        f(&mut world.model.lock().unwrap());
+    }
+}
+
+pub fn handles(world: &Arc<World>, step: &Step) {
+    match step {
+        Step::Build(place, choices) => {
+            let Some(runtime) = world.runtime() else { return };
+            let group = choices.group.map(|group| world.group(group));
+            if !matches!(choices.life, Life::Default | Life::Forever) {
+                world.is_lossy();
+            }
+            let built = cache::build(&runtime, world.next_cache(), choices, group.as_ref());
+            if built.is_none() && group.is_none_or(|group| group.is_in_tree_of(&world.root)) {
+                fail(&format!("a cache cannot be built: {choices:?}"));
+            }
+            drop(swap(at(&world.caches, *place), built));
+        }
+        Step::Clone(from, to) => {
+            let handle = world.cache(*from);
+            drop(swap(at(&world.caches, *to), handle));
+        }
+        Step::DropCache(place) => drop(swap(at(&world.caches, *place), None)),
+        Step::Look(place) => {
+            let Some(cache) = world.cache(*place) else { return };
+            cache.look(&world.group(*place));
+            let len = cache.len();
+            model(world, &*cache, |model| {
+                // What callbacks put is not known here.
+                if model.must_have(cache.id()).is_some_and(|must| len < must) {
+                    fail(&format!(
+                        "cache {} has {len} entries, {:?} were put",
+                        cache.id(),
+                        model.must_have(cache.id())
+                    ));
+                }
+            });
+        }
+        _ => unreachable!("{step:?}"),
+    }
+}
+
+fn times(world: &World, life: Life) {
+    if !matches!(life, Life::Default | Life::Forever) {
+        world.is_lossy();
+    }
+}
+
+pub fn keys(world: &Arc<World>, step: &Step) {
+    match step {
+        Step::Insert { cache, key, group, life } => {
+            let Some(cache) = world.cache(*cache) else { return };
+            times(world, *life);
+            let (group, tag) = (group.map(|group| world.group(group)), Tag::new(cache.id(), key + wild()));
+            insert(world, &*cache, tag, group.as_ref(), *life);
+        }
+        Step::Many { cache, count, group } => {
+            let Some(cache) = world.cache(*cache) else { return };
+            let group = group.map(|group| world.group(group));
+            // Many of one key's weight may come near the budget.
+            world.is_lossy();
+            for key in 0..u32::from(*count) {
+                let tag = Tag::new(cache.id(), 2 * WILD + wild() * 10 + key);
+                let _inserted = cache.insert(tag, group.as_ref(), Life::Default);
+            }
+        }
+        Step::Get(cache, key) | Step::Peek(cache, key) => {
+            let Some(cache) = world.cache(*cache) else { return };
+            let (found, how) = match step {
+                Step::Get(..) => (cache.get(*key), "get"),
+                _ => (cache.peek(*key), "peek"),
+            };
+            model(world, &*cache, |model| model.seen(cache.id(), *key, found.map(|tag| tag.version), how));
+        }
+        Step::Contains(cache, key) => {
+            let Some(cache) = world.cache(*cache) else { return };
+            let is_there = cache.contains(*key);
+            if !is_there {
+                model(world, &*cache, |model| model.seen(cache.id(), *key, None, "contains"));
+            }
+        }
+        Step::Remove(cache, key) => {
+            let Some(cache) = world.cache(*cache) else { return };
+            let key = key + wild();
+            let uncertain = || model(world, &*cache, |model| model.maybe_removed(cache.id(), key));
+            let found = or_panicked(|| cache.remove(key), uncertain);
+            model(world, &*cache, |model| {
+                model.seen(cache.id(), key, found.map(|tag| tag.version), "remove");
+                model.removed(cache.id(), key);
+            });
+        }
+        Step::Touch(cache, key, life) => {
+            let Some(cache) = world.cache(*cache) else { return };
+            times(world, *life);
+            cache.touch(*key, *life);
+        }
+        Step::Load(cache, key, how) => {
+            // Two threads whose loaders load what the other does would wait for each other.
+            if is_loading() && !world.is_alone() {
+                return;
+            }
+            let Some(cache) = world.cache(*cache) else { return };
+            load(world, &*cache, Tag::new(cache.id(), key + wild()), *how);
+        }
+        Step::Compute { cache, key, answer, group, life } => {
+            let Some(cache) = world.cache(*cache) else { return };
+            times(world, *life);
+            let (group, tag) = (group.map(|group| world.group(group)), Tag::new(cache.id(), key + wild()));
+            compute(world, &*cache, tag, *answer, group.as_ref(), *life);
+        }
+        _ => unreachable!("{step:?}"),
+    }
+}
+
+fn insert(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, group: Option<&Memcg>, life: Life) {
+    let uncertain = || model(world, cache, |model| model.maybe_put(tag));
+    let inserted = or_panicked(|| cache.insert(tag, group, life), uncertain);
+    model(world, cache, |model| match inserted {
+        Ok(old) => {
+            model.seen(tag.home, tag.key, old.map(|old| old.version), "insert");
+            model.put(tag);
+        }
+        Err(()) => {
+            let is_foreign = group.is_some_and(|group| !group.is_in_tree_of(&world.root));
+            if !model.is_lossy && !is_foreign {
+                fail(&format!("{tag:?} is refused though there is room"));
+            }
+        }
+    });
+}
+
+fn load(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, how: Loading) {
+    let uncertain = || model(world, cache, |model| model.maybe_put(tag));
+    let found = or_panicked(|| cache.load(tag, how), uncertain);
+    model(world, cache, |model| match found {
+        Some(found) if found.version == tag.version => {
+            model.seen(tag.home, tag.key, None, "load");
+            // It may have found no room.
+            if model.is_lossy {
+                model.maybe_put(tag);
+            } else {
+                model.put(tag);
+            }
+        }
+        Some(found) => model.seen(tag.home, tag.key, Some(found.version), "load"),
+        None if matches!(how, Loading::Async(_)) => model.maybe_put(tag),
+        None => model.seen(tag.home, tag.key, None, "load"),
+    });
+}
+
+fn compute(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, answer: Answer, group: Option<&Memcg>, life: Life) {
+    let uncertain = || {
+        model(world, cache, |model| {
+            model.maybe_put(tag);
+            model.maybe_removed(tag.home, tag.key);
+        });
+    };
+    let computed = or_panicked(|| cache.compute(tag, answer, group, life), uncertain);
+    let Ok((outcome, there)) = computed else { return };
+    model(world, cache, |model| {
+        model.seen(tag.home, tag.key, there.map(|there| there.version), "compute");
+        match outcome {
+            Outcome::Inserted | Outcome::Replaced(_) if matches!(answer, Answer::Put | Answer::Update) => {
+                let old = if let Outcome::Replaced(old) = outcome { Some(old.version) } else { None };
+                if old != there.map(|there| there.version) {
+                    fail(&format!("compute of {tag:?} was shown {there:?} and replaced {old:?}"));
+                }
+                model.put(tag);
+            }
+            Outcome::Removed(old) if matches!(answer, Answer::Remove) => {
+                if there != Some(old) {
+                    fail(&format!("compute of {tag:?} was shown {there:?} and removed {old:?}"));
+                }
+                model.removed(tag.home, tag.key);
+            }
+            Outcome::Kept if matches!(answer, Answer::Keep | Answer::Remove) => {}
+            Outcome::Refused => {}
+            _ => fail(&format!("compute of {tag:?} did something else than {answer:?}")),
+        }
+    });
+}
+
+pub fn whole(world: &Arc<World>, step: &Step) {
+    let (Step::Retain(place, _)
+    | Step::Clear(place)
+    | Step::Churn(place)
+    | Step::Collect(place)
+    | Step::Visit(place, _)) = step
+    else {
+        let (Step::Save(place) | Step::LoadSaved(place)) = step else { unreachable!("{step:?}") };
+        let Some(cache) = world.cache(*place) else { return };
+        if matches!(step, Step::Save(_)) {
+            let saved = cache.save();
+            world.saved.lock().unwrap().push(saved);
+        } else {
+            let saved = world.saved.lock().unwrap().pop();
+            if let Some(saved) = saved {
+                // What comes back is older than what the model knows.
+                world.model.lock().unwrap().ignore(cache.id());
+                cache.load_saved(saved);
+            }
+        }
+        return;
+    };
+    let Some(cache) = world.cache(*place) else { return };
+    let uncertain = |key: u32| model(world, &*cache, |model| model.maybe_removed(cache.id(), key));
+    let gone = |key: u32| model(world, &*cache, |model| model.removed(cache.id(), key));
+    let all_uncertain = || (0..KEYS).for_each(uncertain);
+    match step {
+        Step::Retain(_, modulus) => {
+            or_panicked(|| cache.retain(&mut |key| is_inside() && key < WILD || key % modulus == 0), all_uncertain);
+            (0..KEYS).filter(|key| key % modulus != 0).for_each(gone);
+        }
+        // Others' keys are not for callbacks to remove.
+        Step::Clear(_) | Step::Churn(_) if is_inside() => cache.collect(),
+        Step::Churn(_) => {
+            for key in 0..KEYS {
+                or_panicked(|| cache.remove(key), || uncertain(key));
+                gone(key);
+            }
+            for _ in 0..2 {
+                cache.collect();
+                for key in 0..KEYS {
+                    let _put = cache.insert(Tag::new(cache.id(), WILD + key), None, Life::Forever);
+                    cache.remove(WILD + key);
+                }
+            }
+        }
+        Step::Clear(_) => {
+            or_panicked(|| cache.clear(), all_uncertain);
+            (0..KEYS).for_each(gone);
+        }
+        Step::Collect(_) => cache.collect(),
+        Step::Visit(_, parts) => cache.visit(*parts),
+        _ => unreachable!("{step:?}"),
+    }
+}

@@ -1,0 +1,95 @@
+//! Steps on groups.
+
+use std::sync::Arc;
+
+use lowwater::{Bytes, Memcg, MemcgTree};
+use lowwater_lru_core::OfflineHook;
+
+use super::runtime::{captured, tree_group};
+use crate::callback::{enter, Callback};
+use crate::step::{Limit, Step};
+use crate::token::{fail, Token};
+use crate::world::{at, swap, World};
+
+struct Hook(Token);
+
+impl OfflineHook for Hook {
+    fn offline(&self, dying: &Memcg, parent: &Memcg) {
+        self.0.check("told of a group's end");
+        if dying.is_online() || !parent.is_online() {
+            fail("a hook is told of a group that is online, or a parent that is not");
+        }
+        enter(Callback::Offline);
+    }
+}
+
+pub fn groups(world: &Arc<World>, step: &Step) {
+    const NAMES: [&str; 4] = ["a", "b", "c", "d/e"];
+    match step {
+        // The last places are for groups of another tree.
+        Step::Make(place @ 6.., parent, name) => {
+            let other = world.other.lock().unwrap().get_or_insert_with(MemcgTree::default).root().clone();
+            let parent = Some(world.group(*parent)).filter(|parent| parent.is_in_tree_of(&other)).unwrap_or(other);
+            let group = match ["a", "b", "c"].get(usize::from(*name)) {
+                Some(name) => parent.create(name).ok().or_else(|| parent.child(name)),
+                // The root itself, whose id is that of the first tree's.
+                None => Some(parent),
+            };
+            drop(swap(at(&world.groups, *place), group));
+        }
+        Step::Make(place, parent, name) => {
+            let name = NAMES[usize::from(*name)];
+            let made = match world.runtime() {
+                Some(runtime) if name.len() > 1 => runtime.group(name).ok(),
+                _ => tree_group(world, *parent).create(name.get(..1).unwrap_or(name)).ok(),
+            };
+            if let Some(made) = made {
+                drop(swap(at(&world.groups, *place % 6), Some(made)));
+            }
+        }
+        Step::Find(place, name) => {
+            let Some(runtime) = world.runtime() else { return };
+            let name = NAMES[usize::from(*name)];
+            let found = runtime.find_group(name).or_else(|| runtime.group(name).ok());
+            drop(swap(at(&world.groups, *place % 6), found));
+        }
+        Step::Limits(group, limit, kib) => {
+            let (group, bytes) = (tree_group(world, *group), Bytes::kib((*kib).into()));
+            world.is_lossy();
+            match limit {
+                Limit::Min => group.set_min(bytes),
+                Limit::Low => group.set_low(bytes),
+                Limit::High => group.set_high(bytes),
+                // The root's is the budget, which has a step of its own.
+                Limit::Max if group == world.root => {}
+                Limit::Max => group.set_max(bytes),
+            }
+        }
+        Step::End(group) => {
+            let Some(runtime) = world.runtime() else { return };
+            let _ended = runtime.end_group(&world.group(*group));
+        }
+        Step::Offline(group) => drop(world.group(*group).offline()),
+        Step::DropGroup(group) => {
+            let Some(runtime) = world.runtime() else { return };
+            world.is_lossy();
+            let _dropped = runtime.drop_group(&world.group(*group));
+        }
+        Step::ForgetGroup(group) => drop(swap(at(&world.groups, *group), None)),
+        Step::LookAtGroup(group) => {
+            let group = world.group(*group);
+            let _ =
+                (group.path(), group.usage(), group.in_stock(), group.nearest_online(), group.depth(), group.state());
+            let _ = (group.descendants().count(), group.children().len(), group.child("a"), group.parent().cloned());
+            let _ = group.protection(&world.root);
+        }
+        Step::Hook(is_on) => {
+            let Some(runtime) = world.runtime() else { return };
+            let hook = is_on.then(|| runtime.tree().add_hook(Arc::new(Hook(captured()))));
+            if let Some(before) = swap(&world.hook, hook) {
+                runtime.tree().remove_hook(before);
+            }
+        }
+        _ => unreachable!("{step:?}"),
+    }
+}

@@ -1,0 +1,134 @@
+//! Steps on foreign lists, shrinkers and items.
+
+use std::sync::Arc;
+
+use lowwater::Isolated;
+
+use super::runtime::captured;
+use crate::item::{Foreign, Lists, Shared};
+use crate::step::Step;
+use crate::world::{at, swap, World};
+
+pub fn lists(world: &Arc<World>, step: &Step) {
+    match step {
+        Step::MakeList(place, how) => {
+            let runtime = world.runtime().filter(|_| how % 2 != 0);
+            let lists = match &runtime {
+                // With the occupancy of a shrinker that nobody registers, or of one that is.
+                Some(runtime) => {
+                    let Ok(prepared) = runtime.registry().builder("foreign").seeks(u32::from(*how)).alloc() else {
+                        return;
+                    };
+                    let lists = Arc::new(Lists::new(Some(prepared.occupancy())));
+                    if *how == 3 && world.on.has(crate::feature::Feature::Shrinkers) {
+                        let foreign = Foreign { lists: Arc::clone(&lists), how: 0, captured: captured() };
+                        let registration = prepared.register(Arc::new(foreign));
+                        drop(swap(at(&world.registrations, *place), Some(registration)));
+                    }
+                    lists
+                }
+                None => Arc::new(Lists::new(None)),
+            };
+            drop(swap(at(&world.lists, *place), Some(lists)));
+        }
+        Step::DropList(place) => drop(swap(at(&world.lists, *place), None)),
+        Step::Register(place, how) => {
+            let (Some(runtime), Some(lists)) = (world.runtime(), world.list(*place)) else { return };
+            let builder = runtime.registry().builder("foreign").memcg_aware(how % 3 != 0).numa_aware(how % 4 != 0);
+            let Ok(prepared) = builder.batch((*how).into()).alloc() else { return };
+            let registration = prepared.register(Arc::new(Foreign { lists, how: *how, captured: captured() }));
+            let before = swap(at(&world.registrations, *place), Some(registration));
+            unregister(world, *place, before);
+        }
+        Step::Unregister(place) => unregister(world, *place, swap(at(&world.registrations, *place), None)),
+        Step::Item(place) => drop(swap(at(&world.items, *place), Some(Shared::new((*place).into())))),
+        Step::DropItem(place) => drop(swap(at(&world.items, *place), None)),
+        Step::Add { list, item, group, node } => {
+            let (Some(lists), Some(item)) = (world.list(*list), world.item(*item)) else { return };
+            let _added = lists.shared.add(item, &world.group_of_lists(*group), World::node(*node));
+        }
+        Step::AddBox { list, group, node, count } => {
+            let Some(lists) = world.list(*list) else { return };
+            lists.add_boxes(&world.group_of_lists(*group), World::node(*node), *count);
+        }
+        Step::Del(list, item) => {
+            let (Some(lists), Some(item)) = (world.list(*list), world.item(*item)) else { return };
+            drop(lists.shared.del(&item));
+        }
+        Step::DelWhose(list, item) => {
+            let (Some(lists), Some(item)) = (world.list(*list), world.item(*item)) else { return };
+            let whose = lists.shared.whose(&item);
+            let removed = lists.shared.del_whose(&item);
+            if world.is_alone()
+                && whose.is_some() != removed.is_some()
+                && world.on.has(crate::feature::Feature::Shrinkers)
+            {
+                // A shrinker on another thread may have been faster.
+                drop(whose);
+            }
+        }
+        Step::DelMany(list) => {
+            let Some(lists) = world.list(*list) else { return };
+            let items: Vec<_> = (0..16).filter_map(|item| world.item(item)).collect();
+            let mut gone = Isolated::new();
+            lists.shared.del_many(items.iter().map(|item| &**item), &mut gone);
+            put_aside(world, gone);
+        }
+        Step::Replace(list, item, by) => {
+            let (Some(lists), Some(item), Some(by)) = (world.list(*list), world.item(*item), world.item(*by)) else {
+                return;
+            };
+            let replaced = lists.shared.replace(&item, by);
+            drop(replaced);
+        }
+        Step::TouchItem(list, item) => {
+            let (Some(lists), Some(item)) = (world.list(*list), world.item(*item)) else { return };
+            lists.shared.touch(&item);
+        }
+        Step::Walk { list, group, node, nr, turns } => {
+            let Some(lists) = world.list(*list) else { return };
+            let group = group.map(|group| world.group(group));
+            let mut gone = Isolated::new();
+            lists.walk(group.as_ref(), World::node(*node), (*nr).into(), turns, &mut gone);
+            put_aside(world, gone);
+            // A cheap look at what holds.
+            for node in 0..3 {
+                let _ = (lists.shared.count_node(World::node(node)), lists.shared.pairs(), lists.shared.footprint());
+            }
+        }
+        Step::AddIsolated(list, group, node) => {
+            let Some(lists) = world.list(*list) else { return };
+            let mut isolated = std::mem::take(&mut *world.isolated.lock().unwrap());
+            let _added = lists.shared.add_many(&mut isolated, &world.group_of_lists(*group), World::node(*node));
+            put_aside(world, isolated);
+        }
+        Step::PopIsolated => {
+            let item = world.isolated.lock().unwrap().pop();
+            drop(item);
+        }
+        Step::DropIsolated => {
+            let isolated = std::mem::take(&mut *world.isolated.lock().unwrap());
+            drop(isolated);
+        }
+        _ => unreachable!("{step:?}"),
+    }
+}
+
+fn put_aside(world: &World, isolated: Isolated<Shared>) {
+    for item in isolated {
+        item.token.check("put aside");
+        let pushed = world.isolated.lock().unwrap().push(item);
+        drop(pushed);
+    }
+}
+
+/// Ends a registration; one whose callback runs on this thread is kept for later.
+fn unregister(world: &World, place: u8, registration: Option<lowwater::Registration>) {
+    let Some(Err((_, registration))) = registration.map(lowwater::Registration::unregister) else { return };
+    let mut place = at(&world.registrations, place).lock().unwrap();
+    if place.is_none() {
+        *place = Some(registration);
+    } else {
+        std::mem::forget(registration);
+    }
+}

@@ -1,0 +1,27 @@
+//! Panics on purpose: caught, or passed on.
+
+use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
+
+use crate::callback::Mischief;
+use crate::token::fail;
+
+/// Runs what may panic on purpose.
+pub fn or_mischief(f: impl FnOnce()) {
+    let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return };
+    if payload.downcast_ref::<Mischief>().is_none() {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown type");
+        fail(&format!("a panic that is not ours: {text}"));
+    }
+}
+
+/// Runs what may panic on purpose, and `then` if it did.
+pub fn or_panicked<R>(f: impl FnOnce() -> R, then: impl FnOnce()) -> R {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(result) => result,
+        Err(payload) => {
+            then();
+            resume_unwind(payload)
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Steps on a runtime: pressure, upkeep, charges.
+
+use std::sync::Arc;
+
+use lowwater::{Bytes, Memcg, Runtime};
+use lowwater_shrinker::budget::Kick;
+use lowwater_shrinker::{DebtListener, Reclaim, Work};
+
+use crate::callback::{enter, Callback};
+use crate::step::Step;
+use crate::token::{Tag, Token};
+use crate::world::{swap, World};
+
+pub fn pressure(world: &Arc<World>, step: &Step) {
+    let Some(runtime) = world.runtime() else { return };
+    match step {
+        Step::Budget(kib) => {
+            world.is_lossy();
+            runtime.set_budget(Bytes::kib((*kib).into()));
+        }
+        Step::Reclaim(group, kib) => {
+            world.is_lossy();
+            runtime.reclaim(&world.group(*group), Bytes::kib((*kib).into()));
+        }
+        Step::DropCaches => {
+            world.is_lossy();
+            runtime.drop_caches();
+        }
+        Step::Shrink(group, node, priority) => {
+            world.is_lossy();
+            let (group, node, mut work) = (tree_group(world, *group), node_of(&runtime, *node), Work::unlimited());
+            runtime.registry().shrink(&group, node, *priority, Reclaim::FOREGROUND, &mut work);
+        }
+        Step::Direct(group) => {
+            world.is_lossy();
+            runtime.registry().direct_reclaim(&tree_group(world, *group), Reclaim::FOREGROUND, &|| {
+                enter(Callback::Done);
+                false
+            });
+        }
+        Step::PayDebts(group, node) => {
+            world.is_lossy();
+            let (group, node, mut work) = (tree_group(world, *group), node_of(&runtime, *node), Work::objects(1000));
+            runtime.registry().pay_debts(&group, node, &mut work);
+        }
+        _ => unreachable!("{step:?}"),
+    }
+}
+
+fn node_of(runtime: &Runtime, node: u8) -> lowwater::NodeId {
+    World::node(node % runtime.topology().nodes() as u8)
+}
+
+/// A group of the first runtime.
+pub fn tree_group(world: &World, group: u8) -> Memcg {
+    let group = world.group(group);
+    if group.is_in_tree_of(&world.root) {
+        group
+    } else {
+        world.root.clone()
+    }
+}
+
+struct Debts(Token);
+
+impl DebtListener for Debts {
+    fn owes(&self, _: &Memcg, _: lowwater::NodeId, _: Kick) {
+        self.0.check("told of debts");
+        enter(Callback::Debt);
+    }
+}
+
+pub fn captured() -> Token {
+    Token::new(Tag::new(0, 0), Callback::CaptureDrop)
+}
+
+pub fn runtimes(world: &Arc<World>, step: &Step) {
+    if matches!(step, Step::DropRuntime) {
+        return drop(swap(&world.runtime, None));
+    }
+    let Some(runtime) = world.runtime() else { return };
+    match step {
+        Step::Sweep => drop(runtime.registry().sweep()),
+        Step::Survey => {
+            drop((runtime.registry().snapshot(), runtime.registry().survey(), runtime.stats()));
+            let _ = (runtime.registry().footprint(), runtime.tree().footprint(), format!("{runtime:?}"));
+        }
+        Step::DebtListener(is_on) => {
+            runtime.registry().set_debt_listener(is_on.then(|| Arc::new(Debts(captured())) as Arc<dyn DebtListener>));
+        }
+        Step::DrainStock => runtime.tree().drain_stock(),
+        _ => unreachable!("{step:?}"),
+    }
+}
+
+pub fn charges(world: &Arc<World>, step: &Step) {
+    match step {
+        Step::Charge(group, bytes) => {
+            let Some(runtime) = world.runtime() else { return };
+            let (group, bytes) = (tree_group(world, *group), Bytes::new((*bytes).into()));
+            // Inside of a panic it is not known whether it was charged.
+            if runtime.charge(&group, bytes).is_ok() {
+                world.charges.lock().unwrap().push((group, bytes));
+            }
+        }
+        Step::Uncharge => {
+            let charge = world.charges.lock().unwrap().pop();
+            if let Some((group, bytes)) = charge {
+                group.uncharge(bytes);
+            }
+        }
+        _ => unreachable!("{step:?}"),
+    }
+}

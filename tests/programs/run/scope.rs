@@ -1,0 +1,98 @@
+//! What is kept across steps, and steps inside of a scope: under a guard, in a walk, on other threads.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::Arc;
+
+use lowwater_lru_core::chains::Reader;
+use lowwater_lru_core::pin;
+
+use super::all;
+use crate::callback::Mischief;
+use crate::shelf::{self, Kept};
+use crate::step::{Keep, Scope, Shelf, Step, KEYS};
+use crate::token::fail;
+use crate::world::World;
+
+pub fn keep(world: &Arc<World>, what: Keep, shelf: Shelf) {
+    if matches!(shelf, Shelf::Leak) {
+        world.has_leaked.store(true, SeqCst);
+        let found = world.store.found_for_ever();
+        world.for_ever.lock().unwrap().extend(found);
+    }
+    let kept = match what {
+        Keep::Guard => Some(Kept::Guard(pin())),
+        Keep::Reader => Some(Kept::Reader(Reader::enter())),
+        Keep::Cache(cache) => world.cache(cache).map(Kept::Cache),
+        Keep::Group(group) => Some(Kept::Group(world.group(group))),
+        Keep::Item(item) => world.item(item).map(Kept::Item),
+    };
+    if let Some(kept) = kept {
+        shelf::keep(kept, shelf);
+    }
+}
+
+pub fn within(world: &Arc<World>, scope: Scope, steps: &[Step]) {
+    match scope {
+        Scope::Guard => {
+            let guard = pin();
+            all(world, steps);
+            drop(guard);
+        }
+        Scope::Reader => world.tables.found(|| all(world, steps)),
+        Scope::Pinned(cache) => match world.cache(cache) {
+            Some(cache) => cache.pinned(&mut |look| {
+                all(world, steps);
+                (0..KEYS).for_each(look);
+            }),
+            None => all(world, steps),
+        },
+        Scope::Iter(cache) => match world.cache(cache) {
+            Some(cache) => cache.iter(&mut || all(world, steps)),
+            None => all(world, steps),
+        },
+        Scope::Prepared(list, group, node) => {
+            let lists = world.list(list);
+            let group = world.group_of_lists(group);
+            let prepared = lists.as_ref().map(|lists| lists.shared.prepare(&group, World::node(node)));
+            all(world, steps);
+            drop(prepared);
+        }
+        Scope::NoReclaim => {
+            let runtime = world.runtime();
+            let scope = runtime.as_ref().map(|runtime| runtime.registry().no_reclaim_scope());
+            // A charge that may not reclaim may be refused.
+            world.is_lossy();
+            all(world, steps);
+            drop(scope);
+        }
+        Scope::Thread => {
+            let (world, steps) = (Arc::clone(world), steps.to_vec());
+            join(std::thread::spawn(move || thread(&world, &steps)));
+        }
+        Scope::Threads => {
+            let _together = world.together();
+            let threads = steps.iter().map(|step| {
+                let (world, step) = (Arc::clone(world), step.clone());
+                std::thread::spawn(move || thread(&world, &[step]))
+            });
+            let threads: Vec<_> = threads.collect();
+            threads.into_iter().for_each(join);
+        }
+    }
+}
+
+/// The body of each thread of a program.
+pub fn thread(world: &Arc<World>, steps: &[Step]) {
+    shelf::begin();
+    all(world, steps);
+    shelf::release();
+}
+
+/// Waits for a thread; a panic of ours in a thread-local's end is none.
+pub fn join(thread: std::thread::JoinHandle<()>) {
+    if let Err(payload) = thread.join() {
+        if payload.downcast_ref::<Mischief>().is_none() {
+            fail("a thread panicked");
+        }
+    }
+}

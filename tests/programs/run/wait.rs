@@ -1,0 +1,28 @@
+//! Waits for what the library does on threads of its own.
+
+use std::time::{Duration, Instant};
+
+use lowwater::Runtime;
+
+use crate::token::fail;
+
+/// How long is waited for what the library does on threads of its own.
+pub const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Waits until something holds.
+pub fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() -> String) {
+    let begin = Instant::now();
+    while !holds() {
+        if begin.elapsed() > patience {
+            fail(&otherwise());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The keeper ends a group that was dropped.
+pub fn keeper_works(runtime: &Runtime) {
+    if runtime.group("last").and_then(|last| runtime.drop_group(&last)).is_ok() {
+        until(PATIENCE, || runtime.find_group("last").is_none(), || "a dropped group does not go".into());
+    }
+}

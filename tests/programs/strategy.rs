@@ -1,0 +1,54 @@
+//! How programs are drawn.
+
+mod cache;
+mod family;
+mod list;
+mod mix;
+mod runtime;
+mod step;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::feature::{Feature, Features};
+use crate::program::{Program, Shape};
+use crate::step::{Step, CACHES};
+use cache::choices;
+use family::family;
+use mix::{mix, Mix};
+use step::step;
+
+/// A step, or a family of steps.
+fn some_steps(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
+    prop_oneof![100 => step(mix).prop_map(|step| vec![step]), mix.families => family(mix)].boxed()
+}
+
+/// Programs with these features, of so many steps at most.
+pub fn programs(on: Features, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
+    mix(on).prop_flat_map(move |mix| mixed(&mix, is_threaded, steps)).boxed()
+}
+
+fn mixed(mix: &Mix, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
+    let on = mix.on;
+    let budgets = if on.has(Feature::Pressure) {
+        prop_oneof![3 => Just(1u32 << 20), 1 => Just(16 << 10), 1 => 64..2048u32, 1 => 1..64u32].boxed()
+    } else {
+        Just(1u32 << 20).boxed()
+    };
+    let shape = (budgets, 1..4u8, any::<bool>()).prop_map(|(budget_kib, nodes, keeps_runtime)| Shape {
+        budget_kib,
+        nodes,
+        keeps_runtime,
+    });
+    let threads = if is_threaded && on.has(Feature::Threads) { 1..4 } else { 0..1 };
+    let beside = vec(vec(some_steps(mix), 1..steps).prop_map(|steps| steps.concat()), threads);
+    let ending = Just([0u8, 1, 2, 3, 4, 5]).prop_shuffle();
+    // Something to work with comes first.
+    let first = vec((0..CACHES, choices(on)).prop_map(|(c, choices)| Step::Build(c, choices)), 1..4);
+    (shape, first, vec(some_steps(mix), 1..steps), beside, ending)
+        .prop_map(|(shape, mut first, steps, beside, ending)| {
+            first.extend(steps.concat());
+            Program { shape, steps: first, beside, ending }
+        })
+        .boxed()
+}

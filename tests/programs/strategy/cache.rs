@@ -1,0 +1,78 @@
+//! How steps on caches are drawn.
+
+use proptest::option::weighted;
+use proptest::prelude::*;
+
+use crate::feature::{Feature, Features};
+use crate::step::{Answer, Choices, Life, Loading, Step, CACHES, GROUPS, KEYS};
+
+fn life(on: Features) -> BoxedStrategy<Life> {
+    if !on.has(Feature::Times) {
+        return prop_oneof![3 => Just(Life::Default), 1 => Just(Life::Forever)].boxed();
+    }
+    prop_oneof![
+        12 => Just(Life::Default),
+        2 => Just(Life::Forever),
+        1 => (0..30u8).prop_map(Life::Live),
+        1 => (0..30u8).prop_map(Life::Idle),
+    ]
+    .boxed()
+}
+
+pub fn choices(on: Features) -> impl Strategy<Value = Choices> {
+    let hashing = if on.has(Feature::LyingHashers) { 0..12u8 } else { 0..11 };
+    let weights = prop_oneof![Just(0u16), 0..200u16, Just(4000u16), Just(40_000)];
+    let booleans = (any::<bool>(), any::<bool>());
+    let group = weighted(0.3, 0..GROUPS);
+    let end = u32::from(on.has(Feature::ListenersDropHandles));
+    let ends = prop_oneof![9 => Just(None), end => (0..CACHES).prop_map(Some)];
+    let parts = (0..5u8, 0..8u8, hashing, life(on), weights, booleans, weighted(0.2, 0..9u8), (group, ends));
+    parts.prop_map(|(kind, eviction, hashing, life, weight, (listens, costs), seeks, (group, ends))| Choices {
+        kind,
+        eviction,
+        hashing,
+        life,
+        weight,
+        listens,
+        costs,
+        seeks,
+        group,
+        ends,
+    })
+}
+
+pub fn caches(on: Features) -> BoxedStrategy<Step> {
+    let (c, k, g) = (0..CACHES, 0..KEYS, || weighted(0.4, 0..GROUPS));
+    let answer = prop_oneof![Just(Answer::Put), Just(Answer::Update), Just(Answer::Remove), Just(Answer::Keep)];
+    let loading = prop_oneof![
+        Just(Loading::Value),
+        Just(Loading::TryOk),
+        Just(Loading::TryErr),
+        (0..3u8).prop_map(Loading::Async)
+    ];
+    let (c, k) = (|| c.clone(), || k.clone());
+    prop_oneof![
+        4 => (c(), choices(on)).prop_map(|(c, choices)| Step::Build(c, choices)),
+        1 => (c(), c()).prop_map(|(from, to)| Step::Clone(from, to)),
+        1 => c().prop_map(Step::DropCache),
+        12 => (c(), k(), g(), life(on)).prop_map(|(cache, key, group, life)| Step::Insert { cache, key, group, life }),
+        2 => (c(), 1..600u16, g()).prop_map(|(cache, count, group)| Step::Many { cache, count, group }),
+        8 => (c(), k()).prop_map(|(c, k)| Step::Get(c, k)),
+        2 => (c(), k()).prop_map(|(c, k)| Step::Peek(c, k)),
+        1 => (c(), k()).prop_map(|(c, k)| Step::Contains(c, k)),
+        4 => (c(), k()).prop_map(|(c, k)| Step::Remove(c, k)),
+        1 => (c(), k(), life(on)).prop_map(|(c, k, life)| Step::Touch(c, k, life)),
+        3 => (c(), k(), loading).prop_map(|(c, k, loading)| Step::Load(c, k, loading)),
+        3 => (c(), k(), answer, g(), life(on))
+            .prop_map(|(cache, key, answer, group, life)| Step::Compute { cache, key, answer, group, life }),
+        1 => (c(), 1..4u32).prop_map(|(c, n)| Step::Retain(c, n)),
+        1 => c().prop_map(Step::Clear),
+        2 => c().prop_map(Step::Churn),
+        1 => c().prop_map(Step::Collect),
+        1 => (c(), 1..5u8).prop_map(|(c, n)| Step::Visit(c, n)),
+        1 => c().prop_map(Step::Save),
+        1 => c().prop_map(Step::LoadSaved),
+        1 => c().prop_map(Step::Look),
+    ]
+    .boxed()
+}

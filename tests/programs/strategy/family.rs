@@ -1,0 +1,127 @@
+//! Families: steps that are rarely drawn one after the other, and of which defects are made.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::mix::Mix;
+use crate::callback::{Callback, Deed};
+use crate::feature::{Feature, Features};
+use crate::step::{Choices, Life, Scope, Step, Turn, CACHES, KEYS, LISTS};
+
+/// A family: steps that are rarely drawn one after the other, and of which defects are made.
+pub fn family(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
+    let on = mix.on;
+    let on = |feature| u32::from(on.has(feature));
+    prop_oneof![
+        1 => Just(vec![Step::Keeper]),
+        3 * on(Feature::Chains) => moves_between_chains(),
+        3 * on(Feature::TwoTrees) => two_trees_in_a_list(mix.on),
+        2 * on(Feature::CapturePanics) => keeper_drops_captures(),
+        2 * on(Feature::ListenersDropHandles) => caches_end_each_other(),
+    ]
+    .boxed()
+}
+
+/// A reader of the first table stands on names while they move to the second, which is dropped.
+fn moves_between_chains() -> BoxedStrategy<Vec<Step>> {
+    let names = vec((0..KEYS, any::<bool>()), 1..6).prop_map(|names| {
+        // A new name, or the one that is there.
+        let names =
+            names.into_iter().map(|(key, is_new)| [is_new.then_some(Step::Chain(key, 4)), Some(Step::Chain(key, 0))]);
+        names.flatten().flatten().collect::<Vec<_>>()
+    });
+    let change = prop_oneof![
+        3 => Just(5u8),
+        3 => Just(7),
+        1 => Just(6),
+        1 => 0..10u8,
+    ];
+    let changes = vec((0..KEYS, change).prop_map(|(key, how)| Step::Chain(key, how)), 2..7);
+    (names, changes, any::<bool>())
+        .prop_map(|(mut steps, mut changes, on_thread)| {
+            if on_thread {
+                changes = vec![Step::Within(Scope::Thread, changes)];
+            }
+            steps.push(Step::Within(Scope::Reader, changes));
+            steps
+        })
+        .boxed()
+}
+
+/// Groups of two trees, which have the same ids, in one list.
+fn two_trees_in_a_list(on: Features) -> BoxedStrategy<Vec<Step>> {
+    let groups = || proptest::sample::select(vec![0u8, 1, 6, 7]);
+    let end = if on.has(Feature::GroupsEnd) { 2 } else { 0 };
+    let some = (groups(), 0..3u8, 1..12u8);
+    let turns = vec(prop_oneof![Just(Turn::Isolate), Just(Turn::Skip), Just(Turn::Rotate)], 1..4);
+    (0..LISTS, 0..4u8, 0..4u8)
+        .prop_flat_map(move |(list, how, name)| {
+            let add = move |(group, node, count)| Step::AddBox { list, group, node, count };
+            let walk = move |((group, node, nr), turns)| Step::Walk { list, group: Some(group), node, nr, turns };
+            let step = prop_oneof![
+                6 => some.clone().prop_map(add),
+                3 => (some.clone(), turns.clone()).prop_map(walk),
+                end => groups().prop_map(Step::Offline),
+            ];
+            vec(step, 3..12).prop_map(move |steps| {
+                let mut all = vec![Step::MakeList(list, how), Step::Find(0, 0), Step::Find(1, 1)];
+                all.extend([Step::Make(6, 0, name), Step::Make(7, 0, 1)]);
+                all.extend(steps);
+                all
+            })
+        })
+        .boxed()
+}
+
+fn listening(ends: u8) -> Choices {
+    Choices {
+        kind: 0,
+        eviction: ends,
+        hashing: 2,
+        life: Life::Default,
+        weight: 100,
+        listens: true,
+        costs: false,
+        seeks: None,
+        group: None,
+        ends: Some(ends),
+    }
+}
+
+fn in_group(cache: u8, group: u8, keys: u32) -> impl Iterator<Item = Step> {
+    (0..keys).map(move |key| Step::Insert { cache, key, group: Some(group), life: Life::Default })
+}
+
+/// The keeper's thread drops the last handle on a cache, and with it what panics in its `Drop`.
+fn keeper_drops_captures() -> BoxedStrategy<Vec<Step>> {
+    (0..CACHES, 0..6u8, 0..4u8, 0..3u8)
+        .prop_map(|(cache, group, name, after)| {
+            let mut steps = vec![Step::Find(group, name), Step::Build(cache, listening(cache))];
+            steps.extend(in_group(cache, group, 3));
+            steps.push(Step::Arm { callback: Callback::CaptureDrop, after, deed: Deed::Panic });
+            steps.extend([Step::DropGroup(group), Step::Keeper]);
+            steps
+        })
+        .boxed()
+}
+
+/// Two caches whose listeners drop each other's last handle, on two threads.
+fn caches_end_each_other() -> BoxedStrategy<Vec<Step>> {
+    (0..CACHES, 1..CACHES, 0..3u8)
+        .prop_map(|(one, further, how)| {
+            let other = (one + further) % CACHES;
+            let mut steps = vec![Step::Find(0, 0), Step::Find(1, 1)];
+            steps.extend([Step::Build(one, listening(other)), Step::Build(other, listening(one))]);
+            steps.extend(in_group(one, 0, 3).chain(in_group(other, 1, 3)));
+            let all = u16::MAX;
+            let threads = match how {
+                0 => vec![Step::Reclaim(0, all), Step::Reclaim(1, all)],
+                1 => vec![Step::Reclaim(0, all), Step::DropGroup(1)],
+                _ => vec![Step::DropGroup(1), Step::DropGroup(0), Step::Reclaim(0, all)],
+            };
+            steps.push(Step::Within(Scope::Threads, threads));
+            steps.push(Step::Keeper);
+            steps
+        })
+        .boxed()
+}

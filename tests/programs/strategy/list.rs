@@ -1,0 +1,45 @@
+//! How steps on foreign lists are drawn.
+
+use proptest::collection::vec;
+use proptest::option::weighted;
+use proptest::prelude::*;
+
+use crate::feature::{Feature, Features};
+use crate::step::{Step, Turn, GROUPS, ITEMS, LISTS};
+
+pub fn lists(on: Features) -> BoxedStrategy<Step> {
+    let (l, i, g, n) = (|| 0..LISTS, || 0..ITEMS, || 0..GROUPS, || 0..3u8);
+    let turn = prop_oneof![
+        Just(Turn::Isolate),
+        Just(Turn::Rotate),
+        Just(Turn::Skip),
+        Just(Turn::Retry),
+        Just(Turn::RemoveRetry),
+        Just(Turn::Stop),
+        Just(Turn::RemoveStop),
+    ];
+    let has_shrinkers = on.has(Feature::Shrinkers);
+    let shrinker = move |step: Step| if has_shrinkers { step } else { Step::Sweep };
+    prop_oneof![
+        3 => (l(), 0..4u8).prop_map(|(l, how)| Step::MakeList(l, how)),
+        1 => l().prop_map(Step::DropList),
+        2 => (l(), 0..8u8).prop_map(move |(l, how)| shrinker(Step::Register(l, how))),
+        2 => l().prop_map(move |l| shrinker(Step::Unregister(l))),
+        5 => i().prop_map(Step::Item),
+        1 => i().prop_map(Step::DropItem),
+        10 => (l(), i(), g(), n()).prop_map(|(list, item, group, node)| Step::Add { list, item, group, node }),
+        3 => (l(), g(), n(), 1..40u8)
+            .prop_map(|(list, group, node, count)| Step::AddBox { list, group, node, count }),
+        3 => (l(), i()).prop_map(|(l, i)| Step::Del(l, i)),
+        1 => (l(), i()).prop_map(|(l, i)| Step::DelWhose(l, i)),
+        1 => l().prop_map(Step::DelMany),
+        1 => (l(), i(), i()).prop_map(|(l, i, by)| Step::Replace(l, i, by)),
+        1 => (l(), i()).prop_map(|(l, i)| Step::TouchItem(l, i)),
+        4 => (l(), weighted(0.8, g()), n(), 0..30u8, vec(turn, 1..5))
+            .prop_map(|(list, group, node, nr, turns)| Step::Walk { list, group, node, nr, turns }),
+        1 => (l(), g(), n()).prop_map(|(l, g, n)| Step::AddIsolated(l, g, n)),
+        1 => Just(Step::PopIsolated),
+        1 => Just(Step::DropIsolated),
+    ]
+    .boxed()
+}

@@ -1,0 +1,128 @@
+//! How single steps are drawn: those that hold no others, those that arm callbacks, those that hold further steps.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::cache::caches;
+use super::list::lists;
+use super::mix::Mix;
+use super::runtime::runtimes;
+use crate::callback::{Callback, Deed};
+use crate::feature::{Feature, Features};
+use crate::step::{Keep, Life, Scope, Shelf, Step, CACHES, GROUPS, ITEMS, KEYS, LISTS};
+
+/// A step that holds no others.
+fn leaf(mix: &Mix) -> BoxedStrategy<Step> {
+    let (on, [of_caches, of_runtimes, of_lists, indexes, chains, ..]) = (mix.on, mix.weights);
+    let times = u32::from(on.has(Feature::Times));
+    prop_oneof![
+        of_caches => caches(on),
+        of_runtimes => runtimes(on),
+        of_lists => lists(on),
+        if on.has(Feature::Index) { indexes } else { 0 } => (0..KEYS, 0..8u8).prop_map(|(k, how)| Step::Index(k, how)),
+        if on.has(Feature::Chains) { chains } else { 0 } => (0..KEYS, 0..10u8).prop_map(|(k, how)| Step::Chain(k, how)),
+        times => (0..12u8).prop_map(Step::Rest),
+    ]
+    .boxed()
+}
+
+fn arm(mix: &Mix) -> BoxedStrategy<Step> {
+    let on = mix.on;
+    let deed = prop_oneof![
+        if on.has(Feature::Panics) { 20 } else { 0 } => Just(Deed::Panic),
+        if on.has(Feature::Reentry) { 30 } else { 0 } => leaf(mix).prop_map(|step| Deed::Do(Box::new(step))),
+        1 => Just(Deed::Do(Box::new(Step::Sweep))),
+    ];
+    let always = (0..CACHES, 0..2 * KEYS, any::<bool>()).prop_map(|(c, k, removes)| {
+        let insert = Step::Insert { cache: c, key: k % KEYS, group: None, life: Life::Default };
+        let step = if removes { Step::Remove(c, k % KEYS) } else { insert };
+        Step::Arm { callback: Callback::SharedDrop, after: 0, deed: Deed::Always(Box::new(step)) }
+    });
+    let uses = u32::from(on.has(Feature::DropsUseCaches));
+    let callbacks = proptest::sample::select(mix.callbacks.clone());
+    let armed = (callbacks, 0..6u8, deed).prop_map(|(callback, after, deed)| Step::Arm { callback, after, deed });
+    let armed = armed.prop_map(move |step| if is_on(on, &step) { step } else { Step::Sweep });
+    prop_oneof![15 => armed, uses => always].boxed()
+}
+
+/// Do the switches allow what is armed?
+fn is_on(on: Features, step: &Step) -> bool {
+    let Step::Arm { callback, deed, .. } = step else { return true };
+    match (callback, deed) {
+        (callback, Deed::Do(_)) if callback.is_locked() => false,
+        (Callback::ItemDrop, Deed::Panic) => on.has(Feature::ItemDropPanics),
+        (Callback::CaptureDrop, Deed::Panic) => on.has(Feature::CapturePanics),
+        (Callback::WalkLocked | Callback::Occupied, Deed::Panic) => on.has(Feature::PanicsUnderLocks),
+        (Callback::ThreadLocal, Deed::Panic) => false,
+        (Callback::ItemDrop | Callback::CaptureDrop, Deed::Do(_)) => true,
+        (callback, Deed::Do(_)) if callback.is_drop() => on.has(Feature::DropsUseCaches),
+        (Callback::Listener, Deed::Do(step))
+            if matches!(**step, Step::DropCache(_) | Step::Clone(..) | Step::Build(..)) =>
+        {
+            on.has(Feature::ListenersDropHandles)
+        }
+        _ => true,
+    }
+}
+
+fn keep(on: Features) -> BoxedStrategy<Step> {
+    let mut all = vec![(Keep::Guard, Shelf::Held), (Keep::Cache(0), Shelf::Held), (Keep::Item(0), Shelf::Held)];
+    all.push((Keep::Group(0), Shelf::Held));
+    if on.has(Feature::Chains) {
+        all.push((Keep::Reader, Shelf::Held));
+    }
+    for shelf in [Shelf::Early, Shelf::Late] {
+        all.extend([(Keep::Group(0), shelf), (Keep::Item(0), shelf)]);
+        if on.has(Feature::GuardsInThreadLocals) {
+            all.extend([(Keep::Guard, shelf), (Keep::Guard, shelf)]);
+            if on.has(Feature::Chains) {
+                all.push((Keep::Reader, shelf));
+            }
+        }
+        if on.has(Feature::HandlesInThreadLocals) {
+            all.push((Keep::Cache(0), shelf));
+        }
+    }
+    if on.has(Feature::LeakedGuards) {
+        all.push((Keep::Guard, Shelf::Leak));
+    }
+    (proptest::sample::select(all), 0..ITEMS)
+        .prop_map(|((keep, shelf), at)| {
+            let keep = match keep {
+                Keep::Cache(_) => Keep::Cache(at % CACHES),
+                Keep::Group(_) => Keep::Group(at % GROUPS),
+                Keep::Item(_) => Keep::Item(at),
+                other => other,
+            };
+            Step::Keep(keep, shelf)
+        })
+        .boxed()
+}
+
+fn scope(on: Features) -> impl Strategy<Value = Scope> {
+    let reader = u32::from(on.has(Feature::Chains));
+    prop_oneof![
+        1 => Just(Scope::Guard),
+        reader => Just(Scope::Reader),
+        2 => (0..CACHES).prop_map(Scope::Pinned),
+        1 => (0..CACHES).prop_map(Scope::Iter),
+        1 => (0..LISTS, 0..GROUPS, 0..3u8).prop_map(|(l, g, n)| Scope::Prepared(l, g, n)),
+        1 => Just(Scope::NoReclaim),
+        3 => Just(Scope::Thread),
+    ]
+}
+
+pub fn step(mix: &Mix) -> BoxedStrategy<Step> {
+    let (on, [.., arms, keeps]) = (mix.on, mix.weights);
+    let flat = prop_oneof![100 => leaf(mix), arms => arm(mix), keeps => keep(on), 3 => Just(Step::Release)].boxed();
+    let inner = prop_oneof![
+        4 => flat.clone(),
+        1 => (scope(on), vec(flat.clone(), 1..6)).prop_map(|(scope, steps)| Step::Within(scope, steps)),
+    ];
+    prop_oneof![
+        60 => flat,
+        10 => (scope(on), vec(inner, 1..10)).prop_map(|(scope, steps)| Step::Within(scope, steps)),
+        1 => Just(Step::DropRuntime),
+    ]
+    .boxed()
+}
