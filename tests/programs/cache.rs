@@ -14,7 +14,7 @@ use lowwater::{Bytes, Cache, Memcg, Runtime};
 
 use crate::callback::{self, enter, Callback};
 use crate::key::{Hashing, Key};
-use crate::step::{Answer, Choices, Life, Loading};
+use crate::step::{CacheChoices, ComputeAnswer, Life, Loading};
 use crate::token::{fail, Tag, Token};
 use crate::value::{Large, Owning, Plain, Value};
 use crate::world::{self, at, swap};
@@ -44,7 +44,7 @@ pub trait AnyCache: Send + Sync {
     fn compute(
         &self,
         tag: Tag,
-        answer: Answer,
+        answer: ComputeAnswer,
         group: Option<&Memcg>,
         life: Life,
     ) -> Result<(Outcome, Option<Tag>), ()>;
@@ -73,7 +73,7 @@ struct Typed<K: Key, V: Value> {
 }
 
 /// Builds a cache of any type.
-pub fn build(runtime: &Runtime, id: u32, choices: &Choices, group: Option<&Memcg>) -> Option<Box<dyn AnyCache>> {
+pub fn build(runtime: &Runtime, id: u32, choices: &CacheChoices, group: Option<&Memcg>) -> Option<Box<dyn AnyCache>> {
     match choices.kind {
         0 => typed::<u32, Owning>(runtime, id, choices, group),
         1 => typed::<crate::key::Owning, Owning>(runtime, id, choices, group),
@@ -86,7 +86,7 @@ pub fn build(runtime: &Runtime, id: u32, choices: &Choices, group: Option<&Memcg
 fn typed<K: Key, V: Value>(
     runtime: &Runtime,
     id: u32,
-    choices: &Choices,
+    choices: &CacheChoices,
     group: Option<&Memcg>,
 ) -> Option<Box<dyn AnyCache>> {
     let weight = u64::from(choices.weight);
@@ -304,7 +304,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
     fn compute(
         &self,
         tag: Tag,
-        answer: Answer,
+        answer: ComputeAnswer,
         group: Option<&Memcg>,
         life: Life,
     ) -> Result<(Outcome, Option<Tag>), ()> {
@@ -316,10 +316,10 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
             }
             enter(Callback::Compute);
             match answer {
-                Answer::Put => Op::Put(V::of(tag)),
-                Answer::Update => Op::Update(V::of(tag)),
-                Answer::Remove => Op::Remove,
-                Answer::Keep => Op::Keep,
+                ComputeAnswer::Put => Op::Put(V::of(tag)),
+                ComputeAnswer::Update => Op::Update(V::of(tag)),
+                ComputeAnswer::Remove => Op::Remove,
+                ComputeAnswer::Keep => Op::Keep,
             }
         });
         let outcome = match computed {

@@ -75,26 +75,26 @@ pub const ALL: [Callback; 28] = [
     SharedDrop,
 ];
 
-/// What is to be done in a callback.
+/// The action of an armed callback.
 #[derive(Clone, Debug)]
-pub enum Deed {
+pub enum Action {
     Panic,
     Do(Box<Step>),
     /// Now and in every call that comes, however deep.
     Always(Box<Step>),
 }
 
-/// A deed that waits for its callback.
+/// An action that waits for its callback.
 #[derive(Debug)]
 pub struct Armed {
     pub callback: Callback,
     /// Calls to pass before.
     pub after: u8,
-    pub deed: Deed,
+    pub action: Action,
 }
 
-/// The payload of our panics.
-pub struct Mischief;
+/// The payload of panics on purpose.
+pub struct IntendedPanic;
 
 /// How deep callbacks may nest.
 const DEPTH_MAX: u32 = 3;
@@ -160,19 +160,19 @@ pub fn enter(callback: Callback) {
         return;
     }
     let Some(world) = world::current() else { return };
-    let Some(deed) = world.disarm(callback) else { return };
-    match deed {
-        Deed::Panic if std::thread::panicking() => {}
-        Deed::Panic => {
+    let Some(action) = world.disarm(callback) else { return };
+    match action {
+        Action::Panic if std::thread::panicking() => {}
+        Action::Panic => {
             if callback.is_drop() && callback != ItemDrop {
                 // What is being returned is then forgotten (rust-lang/rust#47949), the library's or ours.
                 world.may_leak.store(true, SeqCst);
             }
             drop(world);
-            resume_unwind(Box::new(Mischief));
+            resume_unwind(Box::new(IntendedPanic));
         }
         // Where no thread-local lives any more nothing counts how deep it goes.
-        Deed::Do(step) | Deed::Always(step) => {
+        Action::Do(step) | Action::Always(step) => {
             let depth = DEPTH.try_with(Cell::get).unwrap_or(DEPTH_MAX);
             let most = if callback == SharedDrop { DEPTH_MOST } else { DEPTH_MAX };
             if depth >= DEPTH_MOST {

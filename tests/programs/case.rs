@@ -88,7 +88,7 @@ fn end(world: &World, program: &Program, patience: Duration) {
     // What is armed may panic here, too, or bring things back: so all goes twice, the second time without mischief.
     for _ in 0..2 {
         for part in program.ending {
-            run::or_mischief(|| end_part(world, part));
+            run::catch_intended(|| end_part(world, part));
         }
         world.armed.lock().unwrap().clear();
     }
@@ -111,11 +111,11 @@ fn end(world: &World, program: &Program, patience: Duration) {
 /// Drops one kind of things.
 fn end_part(world: &World, part: u8) {
     match part {
-        0 => world.caches.iter().for_each(|place| run::or_mischief(|| drop(swap(place, None)))),
-        1 => world.registrations.iter().for_each(|place| run::or_mischief(|| drop(swap(place, None)))),
+        0 => world.caches.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None)))),
+        1 => world.registrations.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None)))),
         2 => {
-            world.lists.iter().for_each(|place| run::or_mischief(|| drop(swap(place, None))));
-            world.items.iter().for_each(|place| run::or_mischief(|| drop(swap(place, None))));
+            world.lists.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None))));
+            world.items.iter().for_each(|place| run::catch_intended(|| drop(swap(place, None))));
             let isolated = std::mem::take(&mut *world.isolated.lock().unwrap());
             drop(isolated);
         }
@@ -126,7 +126,7 @@ fn end_part(world: &World, part: u8) {
         4 => {
             let groups: Vec<_> = world.groups.iter().filter_map(|place| swap(place, None)).collect();
             // Those that have children stay.
-            groups.iter().for_each(|group| run::or_mischief(|| _ = group.offline()));
+            groups.iter().for_each(|group| run::catch_intended(|| _ = group.offline()));
         }
         _ => {
             world.store.clear();

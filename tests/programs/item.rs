@@ -10,7 +10,7 @@ use lowwater::{
 use lowwater_lru_core::Linked;
 
 use crate::callback::{enter, Callback};
-use crate::step::Turn;
+use crate::step::WalkTurn;
 use crate::token::{fail, Tag, Token};
 
 /// An item that many may hold.
@@ -108,7 +108,14 @@ impl Lists {
     }
 
     /// Walks both, and keeps what is isolated of the shared ones.
-    pub fn walk(&self, group: Option<&Memcg>, node: NodeId, nr: u64, turns: &[Turn], to: &mut Isolated<Shared>) -> u64 {
+    pub fn walk(
+        &self,
+        group: Option<&Memcg>,
+        node: NodeId,
+        nr: u64,
+        turns: &[WalkTurn],
+        to: &mut Isolated<Shared>,
+    ) -> u64 {
         let shared = walk(&self.shared, group, node, nr, turns, to, &|item| item.token.check("walked"));
         let mut gone = Isolated::new();
         let check = |item: &Boxed| {
@@ -146,7 +153,7 @@ fn walk<T: Linked>(
     group: Option<&Memcg>,
     node: NodeId,
     nr: u64,
-    turns: &[Turn],
+    turns: &[WalkTurn],
     to: &mut Isolated<T>,
     check: &dyn Fn(&T),
 ) -> u64
@@ -162,27 +169,27 @@ where
         check(it.item());
         enter(Callback::WalkLocked);
         match turns[(shown as usize - 1) % turns.len()] {
-            Turn::Isolate => it.isolate(to),
-            Turn::Rotate => it.rotate(),
-            Turn::Skip => it.skip(),
-            Turn::Retry => {
+            WalkTurn::Isolate => it.isolate(to),
+            WalkTurn::Rotate => it.rotate(),
+            WalkTurn::Skip => it.skip(),
+            WalkTurn::Retry => {
                 let unlocked = it.unlock();
                 enter(Callback::WalkUnlocked);
                 unlocked.retry()
             }
-            Turn::RemoveRetry => {
+            WalkTurn::RemoveRetry => {
                 let (item, unlocked) = it.remove();
                 check(&item);
                 drop(item);
                 enter(Callback::WalkUnlocked);
                 unlocked.retry()
             }
-            Turn::Stop => {
+            WalkTurn::Stop => {
                 let unlocked = it.unlock();
                 enter(Callback::WalkUnlocked);
                 unlocked.stop()
             }
-            Turn::RemoveStop => {
+            WalkTurn::RemoveStop => {
                 let (item, unlocked) = it.remove();
                 enter(Callback::WalkUnlocked);
                 check(&item);
@@ -225,7 +232,7 @@ impl Shrinker for Foreign {
         self.captured.check("scanning");
         enter(Callback::Scan);
         let mut gone = Isolated::new();
-        let turns = if self.how & 4 != 0 { &[Turn::Isolate, Turn::Rotate][..] } else { &[Turn::Isolate] };
+        let turns = if self.how & 4 != 0 { &[WalkTurn::Isolate, WalkTurn::Rotate][..] } else { &[WalkTurn::Isolate] };
         let freed = self.lists.walk(Some(sc.memcg()), sc.node(), sc.nr_to_scan().min(1 << 20), turns, &mut gone);
         drop(gone);
         if freed == 0 {

@@ -16,7 +16,7 @@
 //! | `callback` | what happens inside of callbacks: panics, and further steps |
 //! | `cache`, `key`, `value` | caches of all types behind one trait |
 //! | `item`, `object` | what foreign lists, indexes and chains hold |
-//! | `shelf` | what threads keep, and let go of when they end |
+//! | `storage` | what threads hold across steps, in thread-locals too |
 //! | `case`, `driver` | a program from its seed to its end; many of them in processes |
 //!
 //! # Families
@@ -50,8 +50,8 @@ mod model;
 mod object;
 mod program;
 mod run;
-mod shelf;
 mod step;
+mod storage;
 mod strategy;
 mod token;
 mod value;

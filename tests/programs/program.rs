@@ -4,7 +4,7 @@ use crate::step::Step;
 
 /// The runtime that a program begins with.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub struct RuntimeChoices {
     pub budget_kib: u32,
     pub nodes: u8,
     /// Is the runtime there until all else has gone?
@@ -14,7 +14,7 @@ pub struct Shape {
 /// A program: steps of the first thread, and of those beside it.
 #[derive(Clone, Debug)]
 pub struct Program {
-    pub shape: Shape,
+    pub shape: RuntimeChoices,
     pub steps: Vec<Step>,
     pub beside: Vec<Vec<Step>>,
     /// In which order everything is dropped at the end.

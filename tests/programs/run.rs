@@ -8,7 +8,7 @@ mod runtime;
 mod scope;
 mod wait;
 
-pub use panic::or_mischief;
+pub use panic::catch_intended;
 pub use scope::{join, thread};
 pub use wait::{keeper_works, until};
 
@@ -19,8 +19,8 @@ use std::time::Duration;
 use lowwater::Memcg;
 
 use crate::callback::{is_inside, Armed, Callback};
-use crate::shelf;
 use crate::step::{Step, LISTS};
+use crate::storage;
 use crate::token::fail;
 use crate::world::World;
 use cache::{handles, keys, whole, wild};
@@ -33,7 +33,7 @@ use wait::PATIENCE;
 /// Runs steps one after the other.
 pub fn all(world: &Arc<World>, steps: &[Step]) {
     for step in steps {
-        or_mischief(|| run(world, step));
+        catch_intended(|| run(world, step));
         check(world);
     }
 }
@@ -100,15 +100,15 @@ pub fn run(world: &Arc<World>, step: &Step) {
         Step::Index(key, how) => world.store.step(&world.root, key + wild(), *how),
         Step::Chain(key, how) => world.tables.step(*key, *how),
         Step::Rest(ms) => std::thread::sleep(Duration::from_millis((*ms).into())),
-        Step::Arm { callback, after, deed } => {
+        Step::Arm { callback, after, action } => {
             if *callback == Callback::KeyHash {
                 // An entry whose key cannot be hashed may stay where it is.
                 world.is_lossy();
             }
-            world.arm(Armed { callback: *callback, after: *after, deed: deed.clone() });
+            world.arm(Armed { callback: *callback, after: *after, action: action.clone() });
         }
-        Step::Keep(what, shelf) => keep(world, *what, *shelf),
-        Step::Release => shelf::release(),
+        Step::Keep(what, storage) => keep(world, *what, *storage),
+        Step::Release => storage::release(),
         // What a forgotten guard holds back keeps groups from going.
         Step::Keeper if world.has_leaked.load(SeqCst) => {}
         Step::Keeper => drop(world.runtime().inspect(keeper_works)),

@@ -1,6 +1,6 @@
 //! Steps of programs.
 
-use crate::callback::{Callback, Deed};
+use crate::callback::{Action, Callback};
 
 /// Places for caches, groups, lists, items.
 pub const CACHES: u8 = 4;
@@ -25,7 +25,7 @@ pub enum Life {
 
 /// How a cache is built.
 #[derive(Clone, Debug)]
-pub struct Choices {
+pub struct CacheChoices {
     /// Of types of keys and values.
     pub kind: u8,
     pub eviction: u8,
@@ -53,7 +53,7 @@ pub enum Loading {
 
 /// What a computation answers.
 #[derive(Clone, Copy, Debug)]
-pub enum Answer {
+pub enum ComputeAnswer {
     Put,
     Update,
     Remove,
@@ -62,7 +62,7 @@ pub enum Answer {
 
 /// Which limit of a group.
 #[derive(Clone, Copy, Debug)]
-pub enum Limit {
+pub enum GroupLimit {
     Min,
     Low,
     High,
@@ -71,7 +71,7 @@ pub enum Limit {
 
 /// What a walk does with an item.
 #[derive(Clone, Copy, Debug)]
-pub enum Turn {
+pub enum WalkTurn {
     Isolate,
     Rotate,
     Skip,
@@ -93,7 +93,7 @@ pub enum Keep {
 
 /// Where it is kept.
 #[derive(Clone, Copy, Debug)]
-pub enum Shelf {
+pub enum Storage {
     /// Until [`Step::Release`].
     Held,
     /// In a thread-local that is made before those of the library.
@@ -122,7 +122,7 @@ pub enum Scope {
 /// One step. Numbers name places; where nothing is, nothing is done.
 #[derive(Clone, Debug)]
 pub enum Step {
-    Build(u8, Choices),
+    Build(u8, CacheChoices),
     Clone(u8, u8),
     DropCache(u8),
     Insert {
@@ -145,7 +145,7 @@ pub enum Step {
     Compute {
         cache: u8,
         key: u32,
-        answer: Answer,
+        answer: ComputeAnswer,
         group: Option<u8>,
         life: Life,
     },
@@ -172,7 +172,7 @@ pub enum Step {
     DrainStock,
     Make(u8, u8, u8),
     Find(u8, u8),
-    Limits(u8, Limit, u16),
+    Limits(u8, GroupLimit, u16),
     End(u8),
     Offline(u8),
     DropGroup(u8),
@@ -207,7 +207,7 @@ pub enum Step {
         group: Option<u8>,
         node: u8,
         nr: u8,
-        turns: Vec<Turn>,
+        turns: Vec<WalkTurn>,
     },
     AddIsolated(u8, u8, u8),
     PopIsolated,
@@ -218,9 +218,9 @@ pub enum Step {
     Arm {
         callback: Callback,
         after: u8,
-        deed: Deed,
+        action: Action,
     },
-    Keep(Keep, Shelf),
+    Keep(Keep, Storage),
     Release,
     DropRuntime,
     /// Checks that the keeper ends dropped groups.

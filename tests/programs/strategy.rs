@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::feature::{Feature, Features};
-use crate::program::{Program, Shape};
+use crate::program::{Program, RuntimeChoices};
 use crate::step::{Step, CACHES};
 use cache::choices;
 use family::family;
@@ -35,7 +35,7 @@ fn mixed(mix: &Mix, is_threaded: bool, steps: usize) -> BoxedStrategy<Program> {
     } else {
         Just(1u32 << 20).boxed()
     };
-    let shape = (budgets, 1..4u8, any::<bool>()).prop_map(|(budget_kib, nodes, keeps_runtime)| Shape {
+    let shape = (budgets, 1..4u8, any::<bool>()).prop_map(|(budget_kib, nodes, keeps_runtime)| RuntimeChoices {
         budget_kib,
         nodes,
         keeps_runtime,

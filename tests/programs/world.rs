@@ -7,12 +7,12 @@ use lowwater::{Bytes, Isolated, Memcg, MemcgTree, NodeId, Registration, Runtime}
 use lowwater_lru_core::HookId;
 
 use crate::cache::{AnyCache, Saved};
-use crate::callback::{Armed, Callback, Deed, IS_ARMED};
+use crate::callback::{Action, Armed, Callback, IS_ARMED};
 use crate::feature::Features;
 use crate::item::{Lists, Shared};
 use crate::model::Model;
 use crate::object::{Store, Tables};
-use crate::program::Shape;
+use crate::program::RuntimeChoices;
 use crate::step::{CACHES, GROUPS, ITEMS, LISTS};
 use crate::token::Token;
 
@@ -80,7 +80,7 @@ pub fn at<T>(places: &[Place<T>], at: u8) -> &Place<T> {
 }
 
 impl World {
-    pub fn new(on: Features, shape: &Shape, is_alone: bool) -> Self {
+    pub fn new(on: Features, shape: &RuntimeChoices, is_alone: bool) -> Self {
         let topology = Arc::new(lowwater::topology::Fixed::new(shape.nodes.into()));
         let budget = Bytes::kib(shape.budget_kib.into());
         let runtime = Runtime::builder().budget(budget).topology(topology).build().expect("it has a budget");
@@ -178,22 +178,22 @@ impl World {
     }
 
     /// What is to be done in this callback now.
-    pub fn disarm(&self, callback: Callback) -> Option<Deed> {
+    pub fn disarm(&self, callback: Callback) -> Option<Action> {
         let mut armed = self.armed.lock().unwrap();
         let at = armed.iter().position(|armed| armed.callback == callback)?;
         if armed[at].after > 0 {
             armed[at].after -= 1;
             return None;
         }
-        if let Deed::Always(step) = &armed[at].deed {
+        if let Action::Always(step) = &armed[at].action {
             let step = step.clone();
             if self.always.fetch_add(1, SeqCst) < ALWAYS_MAX {
-                return Some(Deed::Always(step));
+                return Some(Action::Always(step));
             }
         }
-        let deed = armed.remove(at).deed;
+        let action = armed.remove(at).action;
         IS_ARMED.store(!armed.is_empty(), SeqCst);
-        Some(deed)
+        Some(action)
     }
 
     /// From now on anything may leave at any time.

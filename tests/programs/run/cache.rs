@@ -8,7 +8,7 @@ use super::panic::or_panicked;
 use crate::cache::{self, AnyCache, Outcome};
 use crate::callback::{is_inside, is_loading};
 use crate::model::Model;
-use crate::step::{Answer, Life, Loading, Step, KEYS};
+use crate::step::{ComputeAnswer, Life, Loading, Step, KEYS};
 use crate::token::{fail, Tag};
 use crate::world::{at, swap, World};
 
@@ -176,7 +176,14 @@ fn load(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, how: Loading) {
     });
 }
 
-fn compute(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, answer: Answer, group: Option<&Memcg>, life: Life) {
+fn compute(
+    world: &Arc<World>,
+    cache: &dyn AnyCache,
+    tag: Tag,
+    answer: ComputeAnswer,
+    group: Option<&Memcg>,
+    life: Life,
+) {
     let uncertain = || {
         model(world, cache, |model| {
             model.maybe_put(tag);
@@ -188,20 +195,22 @@ fn compute(world: &Arc<World>, cache: &dyn AnyCache, tag: Tag, answer: Answer, g
     model(world, cache, |model| {
         model.seen(tag.home, tag.key, there.map(|there| there.version), "compute");
         match outcome {
-            Outcome::Inserted | Outcome::Replaced(_) if matches!(answer, Answer::Put | Answer::Update) => {
+            Outcome::Inserted | Outcome::Replaced(_)
+                if matches!(answer, ComputeAnswer::Put | ComputeAnswer::Update) =>
+            {
                 let old = if let Outcome::Replaced(old) = outcome { Some(old.version) } else { None };
                 if old != there.map(|there| there.version) {
                     fail(&format!("compute of {tag:?} was shown {there:?} and replaced {old:?}"));
                 }
                 model.put(tag);
             }
-            Outcome::Removed(old) if matches!(answer, Answer::Remove) => {
+            Outcome::Removed(old) if matches!(answer, ComputeAnswer::Remove) => {
                 if there != Some(old) {
                     fail(&format!("compute of {tag:?} was shown {there:?} and removed {old:?}"));
                 }
                 model.removed(tag.home, tag.key);
             }
-            Outcome::Kept if matches!(answer, Answer::Keep | Answer::Remove) => {}
+            Outcome::Kept if matches!(answer, ComputeAnswer::Keep | ComputeAnswer::Remove) => {}
             Outcome::Refused => {}
             _ => fail(&format!("compute of {tag:?} did something else than {answer:?}")),
         }

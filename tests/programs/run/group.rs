@@ -7,7 +7,7 @@ use lowwater_lru_core::OfflineHook;
 
 use super::runtime::{captured, tree_group};
 use crate::callback::{enter, Callback};
-use crate::step::{Limit, Step};
+use crate::step::{GroupLimit, Step};
 use crate::token::{fail, Token};
 use crate::world::{at, swap, World};
 
@@ -57,12 +57,12 @@ pub fn groups(world: &Arc<World>, step: &Step) {
             let (group, bytes) = (tree_group(world, *group), Bytes::kib((*kib).into()));
             world.is_lossy();
             match limit {
-                Limit::Min => group.set_min(bytes),
-                Limit::Low => group.set_low(bytes),
-                Limit::High => group.set_high(bytes),
+                GroupLimit::Min => group.set_min(bytes),
+                GroupLimit::Low => group.set_low(bytes),
+                GroupLimit::High => group.set_high(bytes),
                 // The root's is the budget, which has a step of its own.
-                Limit::Max if group == world.root => {}
-                Limit::Max => group.set_max(bytes),
+                GroupLimit::Max if group == world.root => {}
+                GroupLimit::Max => group.set_max(bytes),
             }
         }
         Step::End(group) => {

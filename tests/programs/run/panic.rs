@@ -2,13 +2,13 @@
 
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 
-use crate::callback::Mischief;
+use crate::callback::IntendedPanic;
 use crate::token::fail;
 
 /// Runs what may panic on purpose.
-pub fn or_mischief(f: impl FnOnce()) {
+pub fn catch_intended(f: impl FnOnce()) {
     let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { return };
-    if payload.downcast_ref::<Mischief>().is_none() {
+    if payload.downcast_ref::<IntendedPanic>().is_none() {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown type");
         fail(&format!("a panic that is not ours: {text}"));

@@ -7,27 +7,27 @@ use lowwater_lru_core::chains::Reader;
 use lowwater_lru_core::pin;
 
 use super::all;
-use crate::callback::Mischief;
-use crate::shelf::{self, Kept};
-use crate::step::{Keep, Scope, Shelf, Step, KEYS};
+use crate::callback::IntendedPanic;
+use crate::step::{Keep, Scope, Step, Storage, KEYS};
+use crate::storage::{self, Stored};
 use crate::token::fail;
 use crate::world::World;
 
-pub fn keep(world: &Arc<World>, what: Keep, shelf: Shelf) {
-    if matches!(shelf, Shelf::Leak) {
+pub fn keep(world: &Arc<World>, what: Keep, storage: Storage) {
+    if matches!(storage, Storage::Leak) {
         world.has_leaked.store(true, SeqCst);
         let found = world.store.found_for_ever();
         world.for_ever.lock().unwrap().extend(found);
     }
     let kept = match what {
-        Keep::Guard => Some(Kept::Guard(pin())),
-        Keep::Reader => Some(Kept::Reader(Reader::enter())),
-        Keep::Cache(cache) => world.cache(cache).map(Kept::Cache),
-        Keep::Group(group) => Some(Kept::Group(world.group(group))),
-        Keep::Item(item) => world.item(item).map(Kept::Item),
+        Keep::Guard => Some(Stored::Guard(pin())),
+        Keep::Reader => Some(Stored::Reader(Reader::enter())),
+        Keep::Cache(cache) => world.cache(cache).map(Stored::Cache),
+        Keep::Group(group) => Some(Stored::Group(world.group(group))),
+        Keep::Item(item) => world.item(item).map(Stored::Item),
     };
     if let Some(kept) = kept {
-        shelf::keep(kept, shelf);
+        storage::keep(kept, storage);
     }
 }
 
@@ -83,15 +83,15 @@ pub fn within(world: &Arc<World>, scope: Scope, steps: &[Step]) {
 
 /// The body of each thread of a program.
 pub fn thread(world: &Arc<World>, steps: &[Step]) {
-    shelf::begin();
+    storage::begin();
     all(world, steps);
-    shelf::release();
+    storage::release();
 }
 
 /// Waits for a thread; a panic of ours in a thread-local's end is none.
 pub fn join(thread: std::thread::JoinHandle<()>) {
     if let Err(payload) = thread.join() {
-        if payload.downcast_ref::<Mischief>().is_none() {
+        if payload.downcast_ref::<IntendedPanic>().is_none() {
             fail("a thread panicked");
         }
     }

@@ -4,7 +4,7 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 
 use crate::feature::{Feature, Features};
-use crate::step::{Answer, Choices, Life, Loading, Step, CACHES, GROUPS, KEYS};
+use crate::step::{CacheChoices, ComputeAnswer, Life, Loading, Step, CACHES, GROUPS, KEYS};
 
 fn life(on: Features) -> BoxedStrategy<Life> {
     if !on.has(Feature::Times) {
@@ -19,7 +19,7 @@ fn life(on: Features) -> BoxedStrategy<Life> {
     .boxed()
 }
 
-pub fn choices(on: Features) -> impl Strategy<Value = Choices> {
+pub fn choices(on: Features) -> impl Strategy<Value = CacheChoices> {
     let hashing = if on.has(Feature::LyingHashers) { 0..12u8 } else { 0..11 };
     let weights = prop_oneof![Just(0u16), 0..200u16, Just(4000u16), Just(40_000)];
     let booleans = (any::<bool>(), any::<bool>());
@@ -27,7 +27,7 @@ pub fn choices(on: Features) -> impl Strategy<Value = Choices> {
     let end = u32::from(on.has(Feature::ListenersDropHandles));
     let ends = prop_oneof![9 => Just(None), end => (0..CACHES).prop_map(Some)];
     let parts = (0..5u8, 0..8u8, hashing, life(on), weights, booleans, weighted(0.2, 0..9u8), (group, ends));
-    parts.prop_map(|(kind, eviction, hashing, life, weight, (listens, costs), seeks, (group, ends))| Choices {
+    parts.prop_map(|(kind, eviction, hashing, life, weight, (listens, costs), seeks, (group, ends))| CacheChoices {
         kind,
         eviction,
         hashing,
@@ -43,7 +43,12 @@ pub fn choices(on: Features) -> impl Strategy<Value = Choices> {
 
 pub fn caches(on: Features) -> BoxedStrategy<Step> {
     let (c, k, g) = (0..CACHES, 0..KEYS, || weighted(0.4, 0..GROUPS));
-    let answer = prop_oneof![Just(Answer::Put), Just(Answer::Update), Just(Answer::Remove), Just(Answer::Keep)];
+    let answer = prop_oneof![
+        Just(ComputeAnswer::Put),
+        Just(ComputeAnswer::Update),
+        Just(ComputeAnswer::Remove),
+        Just(ComputeAnswer::Keep)
+    ];
     let loading = prop_oneof![
         Just(Loading::Value),
         Just(Loading::TryOk),

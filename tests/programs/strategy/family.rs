@@ -4,9 +4,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::mix::Mix;
-use crate::callback::{Callback, Deed};
+use crate::callback::{Action, Callback};
 use crate::feature::{Feature, Features};
-use crate::step::{Choices, Life, Scope, Step, Turn, CACHES, KEYS, LISTS};
+use crate::step::{CacheChoices, Life, Scope, Step, WalkTurn, CACHES, KEYS, LISTS};
 
 /// A family: steps that are rarely drawn one after the other, and of which defects are made.
 pub fn family(mix: &Mix) -> BoxedStrategy<Vec<Step>> {
@@ -53,7 +53,7 @@ fn two_trees_in_a_list(on: Features) -> BoxedStrategy<Vec<Step>> {
     let groups = || proptest::sample::select(vec![0u8, 1, 6, 7]);
     let end = if on.has(Feature::GroupsEnd) { 2 } else { 0 };
     let some = (groups(), 0..3u8, 1..12u8);
-    let turns = vec(prop_oneof![Just(Turn::Isolate), Just(Turn::Skip), Just(Turn::Rotate)], 1..4);
+    let turns = vec(prop_oneof![Just(WalkTurn::Isolate), Just(WalkTurn::Skip), Just(WalkTurn::Rotate)], 1..4);
     (0..LISTS, 0..4u8, 0..4u8)
         .prop_flat_map(move |(list, how, name)| {
             let add = move |(group, node, count)| Step::AddBox { list, group, node, count };
@@ -73,8 +73,8 @@ fn two_trees_in_a_list(on: Features) -> BoxedStrategy<Vec<Step>> {
         .boxed()
 }
 
-fn listening(ends: u8) -> Choices {
-    Choices {
+fn listening(ends: u8) -> CacheChoices {
+    CacheChoices {
         kind: 0,
         eviction: ends,
         hashing: 2,
@@ -98,7 +98,7 @@ fn keeper_drops_captures() -> BoxedStrategy<Vec<Step>> {
         .prop_map(|(cache, group, name, after)| {
             let mut steps = vec![Step::Find(group, name), Step::Build(cache, listening(cache))];
             steps.extend(in_group(cache, group, 3));
-            steps.push(Step::Arm { callback: Callback::CaptureDrop, after, deed: Deed::Panic });
+            steps.push(Step::Arm { callback: Callback::CaptureDrop, after, action: Action::Panic });
             steps.extend([Step::DropGroup(group), Step::Keeper]);
             steps
         })

@@ -5,18 +5,18 @@ use proptest::option::weighted;
 use proptest::prelude::*;
 
 use crate::feature::{Feature, Features};
-use crate::step::{Step, Turn, GROUPS, ITEMS, LISTS};
+use crate::step::{Step, WalkTurn, GROUPS, ITEMS, LISTS};
 
 pub fn lists(on: Features) -> BoxedStrategy<Step> {
     let (l, i, g, n) = (|| 0..LISTS, || 0..ITEMS, || 0..GROUPS, || 0..3u8);
     let turn = prop_oneof![
-        Just(Turn::Isolate),
-        Just(Turn::Rotate),
-        Just(Turn::Skip),
-        Just(Turn::Retry),
-        Just(Turn::RemoveRetry),
-        Just(Turn::Stop),
-        Just(Turn::RemoveStop),
+        Just(WalkTurn::Isolate),
+        Just(WalkTurn::Rotate),
+        Just(WalkTurn::Skip),
+        Just(WalkTurn::Retry),
+        Just(WalkTurn::RemoveRetry),
+        Just(WalkTurn::Stop),
+        Just(WalkTurn::RemoveStop),
     ];
     let has_shrinkers = on.has(Feature::Shrinkers);
     let shrinker = move |step: Step| if has_shrinkers { step } else { Step::Sweep };

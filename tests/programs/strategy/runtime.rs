@@ -3,11 +3,12 @@
 use proptest::prelude::*;
 
 use crate::feature::{Feature, Features};
-use crate::step::{Limit, Step, GROUPS};
+use crate::step::{GroupLimit, Step, GROUPS};
 
 pub fn runtimes(on: Features) -> BoxedStrategy<Step> {
     let (g, n) = (|| 0..GROUPS, || 0..3u8);
-    let limit = prop_oneof![Just(Limit::Min), Just(Limit::Low), Just(Limit::High), Just(Limit::Max)];
+    let limit =
+        prop_oneof![Just(GroupLimit::Min), Just(GroupLimit::Low), Just(GroupLimit::High), Just(GroupLimit::Max)];
     let calm = prop_oneof![
         1 => Just(Step::Sweep),
         1 => Just(Step::Survey),

@@ -7,9 +7,9 @@ use super::cache::caches;
 use super::list::lists;
 use super::mix::Mix;
 use super::runtime::runtimes;
-use crate::callback::{Callback, Deed};
+use crate::callback::{Action, Callback};
 use crate::feature::{Feature, Features};
-use crate::step::{Keep, Life, Scope, Shelf, Step, CACHES, GROUPS, ITEMS, KEYS, LISTS};
+use crate::step::{Keep, Life, Scope, Step, Storage, CACHES, GROUPS, ITEMS, KEYS, LISTS};
 
 /// A step that holds no others.
 fn leaf(mix: &Mix) -> BoxedStrategy<Step> {
@@ -28,35 +28,35 @@ fn leaf(mix: &Mix) -> BoxedStrategy<Step> {
 
 fn arm(mix: &Mix) -> BoxedStrategy<Step> {
     let on = mix.on;
-    let deed = prop_oneof![
-        if on.has(Feature::Panics) { 20 } else { 0 } => Just(Deed::Panic),
-        if on.has(Feature::Reentry) { 30 } else { 0 } => leaf(mix).prop_map(|step| Deed::Do(Box::new(step))),
-        1 => Just(Deed::Do(Box::new(Step::Sweep))),
+    let action = prop_oneof![
+        if on.has(Feature::Panics) { 20 } else { 0 } => Just(Action::Panic),
+        if on.has(Feature::Reentry) { 30 } else { 0 } => leaf(mix).prop_map(|step| Action::Do(Box::new(step))),
+        1 => Just(Action::Do(Box::new(Step::Sweep))),
     ];
     let always = (0..CACHES, 0..2 * KEYS, any::<bool>()).prop_map(|(c, k, removes)| {
         let insert = Step::Insert { cache: c, key: k % KEYS, group: None, life: Life::Default };
         let step = if removes { Step::Remove(c, k % KEYS) } else { insert };
-        Step::Arm { callback: Callback::SharedDrop, after: 0, deed: Deed::Always(Box::new(step)) }
+        Step::Arm { callback: Callback::SharedDrop, after: 0, action: Action::Always(Box::new(step)) }
     });
     let uses = u32::from(on.has(Feature::DropsUseCaches));
     let callbacks = proptest::sample::select(mix.callbacks.clone());
-    let armed = (callbacks, 0..6u8, deed).prop_map(|(callback, after, deed)| Step::Arm { callback, after, deed });
+    let armed = (callbacks, 0..6u8, action).prop_map(|(callback, after, action)| Step::Arm { callback, after, action });
     let armed = armed.prop_map(move |step| if is_on(on, &step) { step } else { Step::Sweep });
     prop_oneof![15 => armed, uses => always].boxed()
 }
 
 /// Do the switches allow what is armed?
 fn is_on(on: Features, step: &Step) -> bool {
-    let Step::Arm { callback, deed, .. } = step else { return true };
-    match (callback, deed) {
-        (callback, Deed::Do(_)) if callback.is_locked() => false,
-        (Callback::ItemDrop, Deed::Panic) => on.has(Feature::ItemDropPanics),
-        (Callback::CaptureDrop, Deed::Panic) => on.has(Feature::CapturePanics),
-        (Callback::WalkLocked | Callback::Occupied, Deed::Panic) => on.has(Feature::PanicsUnderLocks),
-        (Callback::ThreadLocal, Deed::Panic) => false,
-        (Callback::ItemDrop | Callback::CaptureDrop, Deed::Do(_)) => true,
-        (callback, Deed::Do(_)) if callback.is_drop() => on.has(Feature::DropsUseCaches),
-        (Callback::Listener, Deed::Do(step))
+    let Step::Arm { callback, action, .. } = step else { return true };
+    match (callback, action) {
+        (callback, Action::Do(_)) if callback.is_locked() => false,
+        (Callback::ItemDrop, Action::Panic) => on.has(Feature::ItemDropPanics),
+        (Callback::CaptureDrop, Action::Panic) => on.has(Feature::CapturePanics),
+        (Callback::WalkLocked | Callback::Occupied, Action::Panic) => on.has(Feature::PanicsUnderLocks),
+        (Callback::ThreadLocal, Action::Panic) => false,
+        (Callback::ItemDrop | Callback::CaptureDrop, Action::Do(_)) => true,
+        (callback, Action::Do(_)) if callback.is_drop() => on.has(Feature::DropsUseCaches),
+        (Callback::Listener, Action::Do(step))
             if matches!(**step, Step::DropCache(_) | Step::Clone(..) | Step::Build(..)) =>
         {
             on.has(Feature::ListenersDropHandles)
@@ -66,35 +66,35 @@ fn is_on(on: Features, step: &Step) -> bool {
 }
 
 fn keep(on: Features) -> BoxedStrategy<Step> {
-    let mut all = vec![(Keep::Guard, Shelf::Held), (Keep::Cache(0), Shelf::Held), (Keep::Item(0), Shelf::Held)];
-    all.push((Keep::Group(0), Shelf::Held));
+    let mut all = vec![(Keep::Guard, Storage::Held), (Keep::Cache(0), Storage::Held), (Keep::Item(0), Storage::Held)];
+    all.push((Keep::Group(0), Storage::Held));
     if on.has(Feature::Chains) {
-        all.push((Keep::Reader, Shelf::Held));
+        all.push((Keep::Reader, Storage::Held));
     }
-    for shelf in [Shelf::Early, Shelf::Late] {
-        all.extend([(Keep::Group(0), shelf), (Keep::Item(0), shelf)]);
+    for storage in [Storage::Early, Storage::Late] {
+        all.extend([(Keep::Group(0), storage), (Keep::Item(0), storage)]);
         if on.has(Feature::GuardsInThreadLocals) {
-            all.extend([(Keep::Guard, shelf), (Keep::Guard, shelf)]);
+            all.extend([(Keep::Guard, storage), (Keep::Guard, storage)]);
             if on.has(Feature::Chains) {
-                all.push((Keep::Reader, shelf));
+                all.push((Keep::Reader, storage));
             }
         }
         if on.has(Feature::HandlesInThreadLocals) {
-            all.push((Keep::Cache(0), shelf));
+            all.push((Keep::Cache(0), storage));
         }
     }
     if on.has(Feature::LeakedGuards) {
-        all.push((Keep::Guard, Shelf::Leak));
+        all.push((Keep::Guard, Storage::Leak));
     }
     (proptest::sample::select(all), 0..ITEMS)
-        .prop_map(|((keep, shelf), at)| {
+        .prop_map(|((keep, storage), at)| {
             let keep = match keep {
                 Keep::Cache(_) => Keep::Cache(at % CACHES),
                 Keep::Group(_) => Keep::Group(at % GROUPS),
                 Keep::Item(_) => Keep::Item(at),
                 other => other,
             };
-            Step::Keep(keep, shelf)
+            Step::Keep(keep, storage)
         })
         .boxed()
 }

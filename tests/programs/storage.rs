@@ -1,4 +1,4 @@
-//! What a thread keeps: until it lets go of it, or in thread-locals that end with the thread.
+//! Objects that a thread holds: until a step releases them, or in thread-locals until the thread ends.
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -11,10 +11,10 @@ use lowwater_lru_core::Guard;
 use crate::cache::AnyCache;
 use crate::callback::{enter, Callback};
 use crate::item::Shared;
-use crate::step::{Shelf, KEYS};
+use crate::step::{Storage, KEYS};
 
-/// A thing that is kept.
-pub enum Kept {
+/// An object that is held.
+pub enum Stored {
     Guard(#[expect(dead_code, reason = "held")] Guard),
     Reader(#[expect(dead_code, reason = "held")] Reader),
     Cache(Box<dyn AnyCache>),
@@ -23,7 +23,7 @@ pub enum Kept {
 }
 
 /// Used once more when the thread ends.
-struct Last(Vec<Kept>);
+struct Last(Vec<Stored>);
 
 impl Drop for Last {
     fn drop(&mut self) {
@@ -35,7 +35,7 @@ impl Drop for Last {
     }
 }
 
-impl Kept {
+impl Stored {
     /// Uses it once more, and drops it.
     fn end(self) {
         match &self {
@@ -53,7 +53,7 @@ impl Kept {
 }
 
 thread_local! {
-    static HELD: RefCell<Vec<Kept>> = const { RefCell::new(Vec::new()) };
+    static HELD: RefCell<Vec<Stored>> = const { RefCell::new(Vec::new()) };
     static EARLY: RefCell<Last> = const { RefCell::new(Last(Vec::new())) };
     static LATE: RefCell<Last> = const { RefCell::new(Last(Vec::new())) };
 }
@@ -63,16 +63,16 @@ pub fn begin() {
     EARLY.with_borrow(|_| ());
 }
 
-pub fn keep(kept: Kept, shelf: Shelf) {
-    match shelf {
-        Shelf::Held => drop(HELD.try_with(|held| held.borrow_mut().push(kept))),
-        Shelf::Early => drop(EARLY.try_with(|last| last.borrow_mut().0.push(kept))),
-        Shelf::Late => drop(LATE.try_with(|last| last.borrow_mut().0.push(kept))),
-        Shelf::Leak => std::mem::forget(kept),
+pub fn keep(kept: Stored, storage: Storage) {
+    match storage {
+        Storage::Held => drop(HELD.try_with(|held| held.borrow_mut().push(kept))),
+        Storage::Early => drop(EARLY.try_with(|last| last.borrow_mut().0.push(kept))),
+        Storage::Late => drop(LATE.try_with(|last| last.borrow_mut().0.push(kept))),
+        Storage::Leak => std::mem::forget(kept),
     }
 }
 
-/// Lets go of what is held, the first first.
+/// Drops what is held, in the order of storing.
 pub fn release() {
     let held = HELD.try_with(|held| std::mem::take(&mut *held.borrow_mut()));
     drop(held);
