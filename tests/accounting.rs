@@ -2,24 +2,24 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "common/one_node.rs"]
+mod one_node;
+#[path = "common/usage.rs"]
+mod usage;
+#[path = "common/wait.rs"]
+mod wait;
+
 use lowwater::topology::Fixed;
 use lowwater::{Bytes, Cache, Runtime};
+use one_node::runtime;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use usage::used;
+use wait::until;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const WEIGHT: u64 = 500;
-
-fn runtime(budget: Bytes) -> Runtime {
-    Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
-}
-
-fn used(runtime: &Runtime) -> u64 {
-    runtime.tree().drain_stock();
-    runtime.root().usage().get()
-}
 
 /// Drops and clones of these panic when they are told to.
 struct Fragile(u64, Arc<Faults>);
@@ -51,14 +51,6 @@ impl Drop for Fragile {
     fn drop(&mut self) {
         self.1.live.fetch_sub(1, Relaxed);
         assert!(!self.1.drops_panic.load(Relaxed) || std::thread::panicking(), "its own fault");
-    }
-}
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < PATIENCE, "it did not happen that {what}");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -1,6 +1,10 @@
 //! One load for many tasks and threads that ask: nobody loads twice, nobody waits for one who gave up.
 #![cfg(feature = "async")]
 
+#[path = "common/deadline.rs"]
+mod deadline;
+
+use deadline::in_time;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,20 +114,6 @@ async fn a_load_that_panics_is_tried_again_by_one_who_waits() {
     assert!(fails.await.unwrap_err().is_panic());
     let value = tokio::time::timeout(Duration::from_secs(10), waits).await.expect("somebody wakes it").unwrap();
     assert_eq!((value, cache.get(&1)), (8, Some(8)));
-}
-
-/// Fails if it takes longer than any machine does.
-fn in_time<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
-    let (tell, told) = std::sync::mpsc::channel();
-    let thread = std::thread::spawn(move || drop(tell.send(f())));
-    match told.recv_timeout(Duration::from_secs(20)) {
-        Ok(result) => {
-            thread.join().unwrap();
-            result
-        }
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("deadlock"),
-        Err(_) => std::panic::resume_unwind(thread.join().unwrap_err()),
-    }
 }
 
 type Task = std::pin::Pin<Box<dyn std::future::Future<Output = u64> + Send>>;

@@ -5,37 +5,19 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "common/deadline.rs"]
+mod deadline;
+#[path = "common/wait.rs"]
+mod wait;
+
+use deadline::in_time;
 use lowwater::pressure::Reason;
 use lowwater::{Bytes, Cache, Runtime};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{mpsc, Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
-
-/// Longer than any machine takes, unless something never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Runs `f` on a thread of its own, and fails if it takes longer than any machine does.
-fn in_time<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
-    let (tell, told) = mpsc::channel();
-    let thread = std::thread::spawn(move || drop(tell.send(f())));
-    match told.recv_timeout(PATIENCE) {
-        Ok(result) => {
-            thread.join().unwrap();
-            result
-        }
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("deadlock: not done within {PATIENCE:?}"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => std::panic::resume_unwind(thread.join().unwrap_err()),
-    }
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
+use wait::{until, PATIENCE};
 
 type Hook = Box<dyn FnOnce() + Send>;
 

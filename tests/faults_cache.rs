@@ -3,33 +3,21 @@
 //!
 //! Beside it: a loader, weigher, listener or drop that panics, and a listener that re-enters (`src/cache/tests/behave.rs`).
 
-use lowwater::topology::Fixed;
-use lowwater::{Bytes, Cache, Runtime};
+#[path = "common/one_node.rs"]
+mod one_node;
+#[path = "common/usage.rs"]
+mod usage;
+#[path = "common/wait.rs"]
+mod wait;
+
+use lowwater::{Bytes, Cache};
+use one_node::runtime;
 use std::hash::{Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{mpsc, Arc};
-use std::time::{Duration, Instant};
-
-/// Longer than any machine takes, unless something does not happen at all.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn runtime(budget: Bytes) -> Runtime {
-    Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
-fn used(runtime: &Runtime) -> u64 {
-    runtime.tree().drain_stock();
-    runtime.root().usage().get()
-}
+use std::sync::mpsc;
+use usage::used;
+use wait::{until, PATIENCE};
 
 /// Panics at the `n`-th use of a key or value from now on; 0: never.
 static BOMB: AtomicU64 = AtomicU64::new(0);

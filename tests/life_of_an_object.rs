@@ -3,9 +3,12 @@
 //! charge, topology, list, table, lock, occupancy, map; pressure, reclaimer, pass, budget, deferred, shrink, walk, isolate, map
 //! again; and what becomes of all that when its group dies.
 
+#[path = "common/wait.rs"]
+mod wait;
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use wait::until;
 
 use lowwater::topology::Fixed;
 use lowwater::{
@@ -62,14 +65,6 @@ impl Shrinker for Mount {
     }
 }
 
-fn eventually(what: &str, is: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is() {
-        assert!(Instant::now() < deadline, "{what}, within 20 s");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 #[test]
 fn the_life_of_an_object() {
     let topology = Arc::new(Fixed::new(2));
@@ -123,8 +118,8 @@ fn the_life_of_an_object() {
     let careful = Reclaim::FOREGROUND - Reclaim::MAY_FS;
     let outcome = registry.direct_reclaim(&group, careful, &|| false);
     assert_eq!((outcome.freed, outcome.scanned), (0, 0));
-    eventually("the background pays what it was told of", || scans() > 0 && registry.owed(&group, node, id) == 0);
-    eventually("the object that was asked for is freed", || *freed.lock().unwrap() == [1]);
+    until("the background pays what it was told of", || scans() > 0 && registry.owed(&group, node, id) == 0);
+    until("the object that was asked for is freed", || *freed.lock().unwrap() == [1]);
 
     // Pressure in the background: a charge comes near the group's limit. The node's thread wakes, passes over what is live, and pays.
     group.set_max(Bytes::kib(16));
@@ -133,14 +128,14 @@ fn the_life_of_an_object() {
         mount.unused.add(inode, &group, node).unwrap();
     }
     runtime.reclaimer().charged(&group);
-    eventually("the reclaimer brings the group below its watermark", || usage(&group) < Bytes::kib(16));
+    until("the reclaimer brings the group below its watermark", || usage(&group) < Bytes::kib(16));
     assert_eq!(freed.lock().unwrap()[0], 1, "the oldest goes first");
     assert!(scans() > 0);
 
     // All the rest, by hand. The list is empty, so the bit goes; after that nobody is asked any more.
     runtime.drop_caches();
-    eventually("everything is freed", || usage(runtime.root()) == Bytes::ZERO);
-    eventually("the bit is cleared", || registry.snapshot().live_pairs == 0);
+    until("everything is freed", || usage(runtime.root()) == Bytes::ZERO);
+    until("the bit is cleared", || registry.snapshot().live_pairs == 0);
     assert_eq!(registry.owed(&group, node, id), 0, "a debt that nothing could pay is none");
     let before = counts();
     runtime.drop_caches();
@@ -170,7 +165,7 @@ fn the_life_of_an_object() {
     assert_eq!(runtime.drop_caches(), 3);
     assert_eq!(*freed.lock().unwrap(), [101, 100, 102]);
     // (The reclaimer may still have it on its list of groups to look at.)
-    eventually("the dead group's id is free", || {
+    until("the dead group's id is free", || {
         runtime.tree().drain_stock();
         runtime.tree().get(group_id).is_none()
     });

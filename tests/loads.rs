@@ -2,25 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "common/deadline.rs"]
+mod deadline;
+
+use deadline::in_time;
 use lowwater::{Bytes, Cache, Runtime};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{mpsc, Arc, Barrier};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
-
-/// Runs `f` on a thread of its own, and fails if it takes longer than any machine does.
-fn in_time<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
-    let (tell, told) = mpsc::channel();
-    let thread = std::thread::spawn(move || drop(tell.send(f())));
-    match told.recv_timeout(Duration::from_secs(20)) {
-        Ok(result) => {
-            thread.join().unwrap();
-            result
-        }
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("deadlock"),
-        Err(mpsc::RecvTimeoutError::Disconnected) => std::panic::resume_unwind(thread.join().unwrap_err()),
-    }
-}
 
 fn runtime() -> Runtime {
     Runtime::builder().budget(Bytes::mib(4)).build().unwrap()

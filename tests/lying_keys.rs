@@ -3,6 +3,9 @@
 
 #![forbid(unsafe_code)]
 
+#[path = "common/usage.rs"]
+mod usage;
+
 use lowwater::cache::Op;
 use lowwater::topology::Fixed;
 use lowwater::{Bytes, Cache, Runtime};
@@ -11,6 +14,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use usage::used;
 
 const BUDGET: Bytes = Bytes::mib(1);
 const WEIGHT: u64 = 1_000;
@@ -144,11 +148,6 @@ fn runtime() -> Runtime {
 
 fn cache(runtime: &Runtime) -> Lying {
     Cache::<Key, Value>::builder(runtime).weigher(|_, _| Bytes::new(WEIGHT)).build().unwrap()
-}
-
-fn used(runtime: &Runtime) -> u64 {
-    runtime.tree().drain_stock();
-    runtime.root().usage().get()
 }
 
 /// Panics of keys are met by callers, and say nothing of the cache.

@@ -5,16 +5,18 @@
 //! - a budget ends below a control group's limit, and a source that is in the way is named;
 //! - freed memory leaves the process.
 
+#[path = "common/wait.rs"]
+mod wait;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use wait::until;
 
 use lowwater::pressure::cgroup::{Cgroup, Version};
 use lowwater::pressure::{CgroupLimit, Level, PressureConfig, Psi, Trigger, Trim};
 use lowwater::{Bytes, Cache, Runtime};
 
-/// Longer than any machine takes, unless something does not happen at all.
-const PATIENCE: Duration = Duration::from_secs(20);
 const VALUE_BYTES: usize = 4096;
 /// Every value here is read at once, so that a whole lap of second chances may come before anything is freed. On a slow machine that
 /// takes longer than a charge waits by default.
@@ -37,14 +39,6 @@ fn pour(cache: &Cache<u64, Vec<u8>>, next: &mut u64, bytes: Bytes) -> u64 {
         }
     }
     refused
-}
-
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]

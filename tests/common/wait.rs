@@ -1,0 +1,19 @@
+//! Waits for a condition that another thread makes true.
+
+use std::time::{Duration, Instant};
+
+/// The longest wait. It only ends a test that fails.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `is_done` returns true.
+///
+/// # Panics
+///
+/// After [`PATIENCE`], with `what`.
+pub fn until(what: &str, mut is_done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_done() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
