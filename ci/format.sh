@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything is formatted as rustfmt.toml says; the packages of fuzz/ and benches/peers/ and the example's parts, too.
+# Everything is formatted as rustfmt.toml says; the packages of fuzz/ and benches/comparison/ and the example's parts, too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/rust.bash
@@ -7,4 +7,4 @@ cd "$(dirname "$0")/.."
 component rustfmt
 cargo fmt --all --check
 cargo fmt --manifest-path fuzz/Cargo.toml --check
-cargo fmt --manifest-path benches/peers/Cargo.toml --check
+cargo fmt --manifest-path benches/comparison/Cargo.toml --check

@@ -1,0 +1,21 @@
+//! The contenders, each as its users would make it.
+
+mod dashmap;
+mod foyer;
+mod lowwater;
+mod lru;
+mod mini_moka;
+mod moka;
+mod papaya;
+mod quick_cache;
+mod scc;
+
+pub use dashmap::DashMap;
+pub use foyer::Foyer;
+pub use lowwater::Lowwater;
+pub use lru::Lru;
+pub use mini_moka::MiniMoka;
+pub use moka::Moka;
+pub use papaya::Papaya;
+pub use quick_cache::QuickCache;
+pub use scc::Scc;

@@ -1,0 +1,34 @@
+use foyer_memory::{Cache, CacheBuilder, CacheProperties, S3FifoConfig};
+
+use crate::contender::{hasher, Contender, Hash};
+
+/// foyer's memory tier with S3-FIFO, the best of its orders in hit ratio.
+pub struct Foyer(Cache<u64, u64, Hash, CacheProperties>);
+
+impl Contender for Foyer {
+    const NAME: &'static str = "foyer";
+    const SHRINK: Option<&'static str> = Some("resize");
+
+    fn new(entries: usize) -> Self {
+        // Eight shards is its default; one that would hold nothing is of no use.
+        let shards = entries.clamp(1, 8);
+        let builder = CacheBuilder::new(entries).with_shards(shards).with_hash_builder(hasher());
+        Self(builder.with_eviction_config(S3FifoConfig::default()).build())
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        self.0.get(&key).map(|entry| *entry.value())
+    }
+
+    fn insert(&self, key: u64, value: u64) {
+        self.0.insert(key, value);
+    }
+
+    fn len(&self) -> usize {
+        self.0.entries()
+    }
+
+    fn shrink(&self, entries: usize) {
+        self.0.resize(entries).expect("foyer resizes to a capacity of its own shards");
+    }
+}

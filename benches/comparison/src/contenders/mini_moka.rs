@@ -1,0 +1,37 @@
+use mini_moka::sync::{Cache, ConcurrentCacheExt};
+
+use crate::contender::{hasher, Contender, Hash};
+
+/// mini-moka's concurrent cache: TinyLFU, by number of entries.
+pub struct MiniMoka(Cache<u64, u64, Hash>);
+
+impl Contender for MiniMoka {
+    const NAME: &'static str = "mini-moka";
+    const SHRINK: Option<&'static str> = Some("invalidate_all, sync");
+
+    fn new(entries: usize) -> Self {
+        Self(Cache::builder().max_capacity(entries as u64).build_with_hasher(hasher()))
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        self.0.get(&key)
+    }
+
+    fn insert(&self, key: u64, value: u64) {
+        self.0.insert(key, value);
+    }
+
+    fn len(&self) -> usize {
+        self.0.entry_count() as usize
+    }
+
+    fn run_pending_tasks(&self) {
+        self.0.sync();
+    }
+
+    // It has no resize: this drops all.
+    fn shrink(&self, _entries: usize) {
+        self.0.invalidate_all();
+        self.0.sync();
+    }
+}

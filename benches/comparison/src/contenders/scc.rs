@@ -1,0 +1,28 @@
+use scc::HashCache;
+
+use crate::contender::{hasher, Contender, Hash};
+
+/// scc's map with a bound: 32-way associative, LRU in each bucket. It rounds its capacity up to a power of two.
+pub struct Scc(HashCache<u64, u64, Hash>);
+
+impl Contender for Scc {
+    const NAME: &'static str = "scc";
+
+    fn new(entries: usize) -> Self {
+        Self(HashCache::with_capacity_and_hasher(0, entries, hasher()))
+    }
+
+    // `get_sync` counts as a use; `read_sync` would not.
+    fn get(&self, key: u64) -> Option<u64> {
+        self.0.get_sync(&key).map(|entry| *entry.get())
+    }
+
+    // One that is there is kept: its values never differ here.
+    fn insert(&self, key: u64, value: u64) {
+        let _there = self.0.put_sync(key, value);
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+}

@@ -1,0 +1,52 @@
+//! Plain policies to compare hit ratios with: for one thread, exact, and as slow as it takes to be obvious.
+
+mod arc;
+mod optimum;
+mod s3fifo;
+
+pub use arc::arc;
+pub use optimum::optimum;
+pub use s3fifo::s3fifo;
+
+/// Hits of a policy on a sequence of keys, with room for so many entries.
+pub type Policy = fn(&[u64], usize) -> usize;
+
+/// All of them, by name. LRU is the contender `lru`.
+pub const ALL: [(&str, Policy); 3] = [("ref: S3-FIFO", s3fifo), ("ref: ARC", arc), ("ref: optimum", optimum)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::zipf_keys;
+
+    #[test]
+    fn all_hit_what_fits_and_the_optimum_is_the_most() {
+        let keys = zipf_keys(1000, 0.9, 20_000, 1);
+        let distinct = keys.iter().collect::<std::collections::HashSet<_>>().len();
+        let best = optimum(&keys, 50);
+        for (name, policy) in ALL {
+            // Room for ghosts of the first round in S3-FIFO's small queue: its tenth must hold all.
+            assert_eq!(policy(&keys, 10 * distinct), keys.len() - distinct, "{name}: with room for all, a miss each");
+            let hits = policy(&keys, 50);
+            assert!(hits > 0 && hits <= best, "{name}: {hits} hits, and {best} are the most");
+        }
+    }
+
+    #[test]
+    fn a_loop_is_missed_by_all_but_the_optimum() {
+        let keys: Vec<u64> = (0..10_000).map(|n| n % 100).collect();
+        assert_eq!(arc(&keys, 50), 0);
+        assert_eq!(s3fifo(&keys, 50), 0);
+        // Half of the loop stays: half of all but the first round hit.
+        assert_eq!(optimum(&keys, 50), (10_000 - 100) / 2);
+    }
+
+    #[test]
+    fn what_is_used_twice_outlives_a_scan() {
+        let hot = [1, 2, 3, 1, 2, 3, 1, 2, 3];
+        let keys: Vec<u64> = hot.into_iter().chain(100..200).chain([1, 2, 3]).collect();
+        for (name, policy) in ALL {
+            assert_eq!(policy(&keys, 10), 9, "{name}: 6 before the scan, 3 after");
+        }
+    }
+}

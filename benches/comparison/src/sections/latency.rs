@@ -1,0 +1,111 @@
+//! How long single calls take where every insert has to make room.
+
+use parking_lot::Mutex;
+
+use crate::contender::{runs, Contender, Kind, Plan, Run};
+use crate::keys::{key, zipf_keys};
+use crate::recorder::Recorder;
+use crate::report::{medians, Column, Report, Table};
+use crate::threads::timed;
+
+const ENTRIES: usize = 1_000_000;
+/// Calls that are timed, of each thread.
+const CALLS: usize = 2_000_000;
+
+type Measure = fn(usize, usize) -> Vec<f64>;
+
+pub fn measure(plan: &Plan, report: &mut Report) -> Result<(), String> {
+    let scale = if plan.quick { 20 } else { 1 };
+    let columns = || {
+        vec![
+            Column::new("p50 us", 2).less(),
+            Column::new("p99 us", 2).less(),
+            Column::decades("p99.9 us", 2).less(),
+            Column::decades("max unpreempted us", 0).less(),
+            Column::new("max us", 0),
+            Column::new("held", 0),
+            Column::new("refused", 0),
+        ]
+    };
+    for (name, title, measure) in [
+        ("latency-insert-1", "Inserts of new keys into a full cache, 1 thread", runs!(insert_1 as Measure)),
+        ("latency-insert-2", "Inserts of new keys into a full cache, 2 threads", runs!(insert_2 as Measure)),
+        (
+            "latency-zipf-2",
+            "Zipf 0.99, a tenth of the keys fits, get or get and insert as one, 2 threads",
+            runs!(zipf_2 as Measure),
+        ),
+    ] {
+        let mut runs: Vec<Run<Measure>> = plan.chosen(measure);
+        runs.retain(|run| run.kind == Kind::Cache);
+        let mut rounds = vec![Vec::new(); runs.len()];
+        plan.interleaved(&runs, |which, run| rounds[which].push((run.call)(ENTRIES / scale, CALLS / scale)));
+        let rows = runs.iter().zip(&rounds).map(|(run, rounds)| (run.name.to_owned(), medians(rounds))).collect();
+        let title = format!("{title}; {} entries", ENTRIES / scale);
+        report.table(Table { name, title, first: "cache", columns: columns(), rows })?;
+    }
+    Ok(())
+}
+
+fn insert_1<P: Contender>(entries: usize, calls: usize) -> Vec<f64> {
+    insert::<P>(1, entries, calls)
+}
+
+fn insert_2<P: Contender>(entries: usize, calls: usize) -> Vec<f64> {
+    insert::<P>(2, entries, calls)
+}
+
+fn insert<P: Contender>(threads: usize, entries: usize, calls: usize) -> Vec<f64> {
+    let cache = full::<P>(entries);
+    let next = |thread: usize, call: usize| (2 * entries + thread * calls + call) as u64;
+    recorded(&cache, threads, |thread, recorder| {
+        for call in 0..calls {
+            let number = next(thread, call);
+            recorder.time(|| cache.insert(key(number), number));
+        }
+    })
+}
+
+fn zipf_2<P: Contender>(entries: usize, calls: usize) -> Vec<f64> {
+    let cache = full::<P>(entries);
+    let keys: Vec<_> = (0..2).map(|thread| zipf_keys(10 * entries, 0.99, calls, thread)).collect();
+    recorded(&cache, 2, |thread, recorder| {
+        for &key in &keys[thread] {
+            recorder.time(|| {
+                if cache.get(key).is_none() {
+                    cache.insert(key, key);
+                }
+            });
+        }
+    })
+}
+
+/// A cache into which twice as much was put as it holds.
+fn full<P: Contender>(entries: usize) -> P {
+    let cache = P::new(entries);
+    for number in 0..2 * entries as u64 {
+        cache.insert(key(number), number);
+    }
+    cache.run_pending_tasks();
+    cache
+}
+
+fn recorded<P: Contender>(cache: &P, threads: usize, work: impl Fn(usize, &mut Recorder) + Sync) -> Vec<f64> {
+    let all = Mutex::new(Recorder::new());
+    let refused = cache.refused();
+    timed(threads, |thread| {
+        let mut recorder = Recorder::new();
+        work(thread, &mut recorder);
+        all.lock().add(&recorder);
+    });
+    let all = all.into_inner();
+    vec![
+        all.percentile_us(50.0),
+        all.percentile_us(99.0),
+        all.percentile_us(99.9),
+        all.max_unpreempted_us(),
+        all.max_us(),
+        cache.len() as f64,
+        (cache.refused() - refused) as f64,
+    ]
+}
