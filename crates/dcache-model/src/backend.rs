@@ -1,4 +1,5 @@
-//! The source of truth behind the cache: a trait, a tree in memory, a directory of the operating system's.
+//! The source of truth behind the cache: a trait, a tree in memory, a directory of the operating
+//! system's.
 
 // Names are bytes, as Unix has them.
 #[cfg(unix)]

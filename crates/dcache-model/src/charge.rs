@@ -15,9 +15,11 @@ use crate::footprint::bytes_of;
 use crate::superblock::SuperBlock;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
-/// Dentries of a node that are scanned in one retry. Few, as all that were not used lately are freed.
+/// Dentries of a node that are scanned in one retry. Few, as all that were not used lately are
+/// freed.
 const SCAN_BATCH: u64 = 4;
-/// Retries of reclaim for one charge. A scan may only clear a referenced flag, which helps the next lookup.
+/// Retries of reclaim for one charge. A scan may only clear a referenced flag, which helps the next
+/// lookup.
 #[doc(alias = "MAX_RECLAIM_RETRIES")]
 const RECLAIM_RETRIES: u32 = 16;
 
@@ -30,7 +32,8 @@ pub(crate) struct Reservation<'a> {
 }
 
 impl DcacheCore {
-    /// Charges a memcg for a dentry with a name of `name_len` bytes. The caller holds no lock that the death of a dentry takes.
+    /// Charges a memcg for a dentry with a name of `name_len` bytes. The caller holds no lock that
+    /// the death of a dentry takes.
     pub(crate) fn reserve<'a>(&self, sb: &SuperBlock, memcg: &'a Memcg, name_len: usize) -> Reservation<'a> {
         let bytes = bytes_of(name_len);
         let flags = match self.charges {

@@ -1,4 +1,5 @@
-//! The children of a directory, at indices that do not change, and a bit for each child that is positive.
+//! The children of a directory, at indices that do not change, and a bit for each child that is
+//! positive.
 //!
 //! ```text
 //!     index   0  1  2  3  ...  63 | 64 ...            a page has 64 slots, two words of bits
@@ -60,7 +61,8 @@ impl<T> ChildPage<T> {
     }
 }
 
-/// The children of one directory, each a `T`, at indices that do not change. The directory's lock guards them.
+/// The children of one directory, each a `T`, at indices that do not change. The directory's lock
+/// guards them.
 #[doc(alias = "d_children")]
 #[doc(alias = "d_subdirs")]
 pub(crate) struct Children<T> {
@@ -78,7 +80,8 @@ pub(crate) struct Children<T> {
     pub(crate) protected: usize,
     /// The index at which the next trim of negatives begins (CLOCK).
     clock_hand: u32,
-    /// Watches of the directory. While there is one, children that turn positive are marked as watched.
+    /// Watches of the directory. While there is one, children that turn positive are marked as
+    /// watched.
     pub(crate) watchers: u32,
 }
 
@@ -190,7 +193,8 @@ impl<T> Children<T> {
         Some(((p * PAGE + at) as u32, child))
     }
 
-    /// Returns the negative at the clock hand, and moves the hand on. `None` if there is no negative.
+    /// Returns the negative at the clock hand, and moves the hand on. `None` if there is no
+    /// negative.
     pub(crate) fn next_negative(&mut self) -> Option<&T> {
         let from = if self.next(self.clock_hand, ChildFilter::Negative).is_some() { self.clock_hand } else { 0 };
         let index = self.next(from, ChildFilter::Negative)?.0;

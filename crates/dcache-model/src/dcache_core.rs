@@ -1,4 +1,5 @@
-//! The state that all handles and mounts of a cache share: the hash table of dentries, the counters, the superblocks.
+//! The state that all handles and mounts of a cache share: the hash table of dentries, the
+//! counters, the superblocks.
 
 use crate::dentry::Dentry;
 use crate::ghost::GhostTable;
@@ -15,7 +16,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "fs.dentry-negative")]
 pub enum OnUnlink {
-    /// It stays, as a negative, if the policy has room for one that nobody asked for: the next who asks is answered from the cache.
+    /// It stays, as a negative, if the policy has room for one that nobody asked for: the next who
+    /// asks is answered from the cache.
     #[default]
     KeepNegative,
     /// It goes: who creates and removes names that never come back leaves nothing.
@@ -41,13 +43,14 @@ pub(crate) struct DcacheCore {
     pub(crate) super_blocks: RwLock<Vec<Option<Arc<SuperBlock>>>>,
 }
 
-/// Decides which negative dentries stay cached. The life of a dentry calls it; the module `negative` implements it, above reclaim.
+/// Decides which negative dentries stay cached. The life of a dentry calls it; the module
+/// `negative` implements it, above reclaim.
 pub(crate) trait NegativeHook: Send + Sync {
     /// Runs after a new negative dentry was added to its list, without a lock on a name or list.
     fn negative_added(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>);
 
     /// Returns whether a dentry whose name was removed may stay as a negative one.
-    fn keeps_removed(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool;
+    fn can_keep_removed(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool;
 }
 
 impl DcacheCore {
@@ -56,7 +59,7 @@ impl DcacheCore {
         self.super_blocks.read().get(usize::from(id))?.clone()
     }
 
-    pub(crate) fn forget_superblock(&self, id: u16) {
+    pub(crate) fn remove_superblock(&self, id: u16) {
         self.super_blocks.write()[usize::from(id)] = None;
     }
 
@@ -66,7 +69,8 @@ impl DcacheCore {
         QStr::new(self.secret, dir.addr(), name)
     }
 
-    /// The dentry of this name, with one more user. Sure of its answer, also beside renames (D1, D4).
+    /// The dentry of this name, with one more user. Sure of its answer, also beside renames (D1,
+    /// D4).
     pub(crate) fn d_lookup(&self, qstr: &QStr<'_>) -> Option<Arc<Dentry>> {
         /// After so many renames meanwhile, they are kept out.
         const OPTIMISTIC: u32 = 4;

@@ -12,15 +12,18 @@
 //! | `child_index` | the parent's children lock | under it |
 //! | `dir` | once | by anyone |
 //!
-//! Lock order: renames, a directory's `rwsem` (ancestors first), `d_lock` (by address when two), the parent's `children`, a
-//! bucket's, a list's. A walk of a list holds that list's lock, so it only *tries* `d_lock`.
+//! Lock order: renames, a directory's `rwsem` (ancestors first), `d_lock` (by address when two),
+//! the parent's `children`, a bucket's, a list's. A walk of a list holds that list's lock, so it
+//! only *tries* `d_lock`.
 //!
 //! # Invariants
 //!
-//! 1. `LRU_LIST` is set exactly while the dentry is on a list or on the private list of a reclaimer; then `SHRINK_LIST` is set, too (D8).
+//! 1. `LRU_LIST` is set exactly while the dentry is on a list or on the private list of a
+//!    reclaimer; then `SHRINK_LIST` is set, too (D8).
 //! 2. The counters say how many dentries have `LRU_LIST`, and how many negatives have it without `SHRINK_LIST` (D9).
 //! 3. A child is one of its parent's users (D12).
-//! 4. Not in use, not dead, hashed: then it is on a list, or its last user is just putting it there, or, with `DONTCACHE`, killing it.
+//! 4. Not in use, not dead, hashed: then it is on a list, or its last user is just putting it
+//!    there, or, with `DONTCACHE`, killing it.
 //! 5. `CHARGED` is set exactly while its bytes, for the name that it has, are charged to its group; a rename changes both.
 
 use crate::children::Children;
@@ -78,7 +81,8 @@ pub(crate) type DentryGuard<'a> = MutexGuard<'a, LockedFields>;
 
 /// The fields that only a directory has, allocated when a dentry becomes one.
 pub(crate) struct Dir {
-    /// Held exclusively by changes of names in the directory, shared by lookups that ask the backend.
+    /// Held exclusively by changes of names in the directory, shared by lookups that ask the
+    /// backend.
     #[doc(alias = "i_rwsem")]
     pub(crate) rwsem: RwLock<()>,
     pub(crate) children: Mutex<Children<Arc<Dentry>>>,
@@ -139,7 +143,8 @@ impl Dentry {
 
     #[inline]
     pub(crate) fn flags(&self) -> u32 {
-        // Relaxed: checked with `seq`, read under `d_lock`, or ordered by a fence that the reader brings.
+        // Relaxed: checked with `seq`, read under `d_lock`, or ordered by a fence that the reader
+        // brings.
         self.flags.load(Ordering::Relaxed)
     }
 
@@ -207,7 +212,8 @@ impl Dentry {
         self.dir.get_or_init(|| Box::new(Dir::new()))
     }
 
-    /// Compares with `qstr` without `d_lock`. Returns the sequence count with which the caller validates a match.
+    /// Compares with `qstr` without `d_lock`. Returns the sequence count with which the caller
+    /// validates a match.
     #[doc(alias = "dentry_cmp")]
     #[inline]
     pub(crate) fn matches(&self, qstr: &QStr<'_>) -> Option<u32> {
@@ -219,7 +225,8 @@ impl Dentry {
         self.is_same_name(qstr).then_some(seq)
     }
 
-    /// Returns whether the dentry is hashed under this name. The caller holds `d_lock`, or validates with `seq`.
+    /// Returns whether the dentry is hashed under this name. The caller holds `d_lock`, or
+    /// validates with `seq`.
     #[doc(alias = "d_same_name")]
     #[inline]
     pub(crate) fn is_same_name(&self, qstr: &QStr<'_>) -> bool {
@@ -265,7 +272,8 @@ impl Dentry {
         unpack(words, len, locked.tail.as_ref().map_or(&[], |tail| tail))
     }
 
-    /// Replaces the name and the parent. Under `d_lock`, between `seq` odd and even, and not on a chain.
+    /// Replaces the name and the parent. Under `d_lock`, between `seq` odd and even, and not on a
+    /// chain.
     pub(crate) fn set_name(&self, locked: &mut LockedFields, qstr: &QStr<'_>) {
         // Relaxed: the sequence count orders all of these.
         self.parent.store(qstr.parent, Ordering::Relaxed);
@@ -286,7 +294,8 @@ impl Dentry {
         counters.add(self.addr(), delta);
     }
 
-    /// As [`update_flags`](Self::update_flags), for many dentries whose changes are added to the counters at once.
+    /// As [`update_flags`](Self::update_flags), for many dentries whose changes are added to the
+    /// counters at once.
     #[inline]
     pub(crate) fn update_flags_batched(
         &self,

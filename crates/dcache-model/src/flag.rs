@@ -30,8 +30,8 @@ pub(crate) const IN_LOOKUP: u32 = 1 << 10;
 /// A directory that was removed: no name is created in it any more.
 #[doc(alias = "S_DEAD")]
 pub(crate) const DEADDIR: u32 = 1 << 11;
-/// Two bits, the usage count of a protected negative: each walk adds 1 if the negative was used since
-/// the last walk, and subtracts 1 if not.
+/// Two bits, the usage count of a protected negative: each walk adds 1 if the negative was used
+/// since the last walk, and subtracts 1 if not.
 pub(crate) const USAGE_COUNT: u32 = 3 << 12;
 /// A usage count of 1.
 pub(crate) const USAGE_ONE: u32 = 1 << 12;

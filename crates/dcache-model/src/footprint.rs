@@ -10,14 +10,15 @@ const HEADER: usize = 8;
 /// The alignment of common allocators.
 const ALIGN: usize = 16;
 
-/// The bytes of a dentry with a name of up to [`INLINE_MAX`] bytes, with what the allocator adds and with the dentry's index among the
-/// children of its parent.
+/// The bytes of a dentry with a name of up to [`INLINE_MAX`] bytes, with what the allocator adds
+/// and with the dentry's index among the children of its parent.
 pub(crate) const DENTRY_BYTES: usize = {
     /// Both counts of an `Arc`.
     const COUNTS: usize = 16;
     let object = COUNTS + size_of::<Dentry>();
     let allocated = (object + HEADER).div_ceil(ALIGN) * ALIGN;
-    // A pointer, a bit for used and one for positive, and a page's part of the bitmaps above the bits.
+    // A pointer, a bit for used and one for positive, and a page's part of the bitmaps above the
+    // bits.
     allocated + size_of::<usize>() + 1
 };
 

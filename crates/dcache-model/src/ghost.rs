@@ -1,5 +1,5 @@
-//! The ghost table: fingerprints of names that were trimmed on probation. A name that comes back soon was looked up twice, though it
-//! was not cached meanwhile.
+//! The ghost table: fingerprints of names that were trimmed on probation. A name that comes back
+//! soon was looked up twice, though it was not cached meanwhile.
 //!
 //! With it probation can be short. A name that is asked for again after a time longer than the queue, but shorter than this
 //! memory, comes back as one that was used, and is promoted.
@@ -10,8 +10,9 @@
 //!
 //! A table of a fixed size, a byte for each bucket of the cache. A group uses a window of it that is as long as its room for
 //! negatives, or up to twice that, at a place that follows from its number: so a flood forgets its own group's names, and another's only where two
-//! windows lie over each other. A fingerprint is 32 bits of the name's hash; one that is wrong keeps a name a little longer, no more. Nothing
-//! is locked: a fingerprint that is lost between two writers is one that was not inserted.
+//! windows lie over each other. A fingerprint is 32 bits of the name's hash; one that is wrong
+//! keeps a name a little longer, no more. Nothing is locked: a fingerprint that is lost between two
+//! writers is one that was not inserted.
 
 use lowwater_lru_core::sync::atomic::{AtomicU32, Ordering};
 use lowwater_lru_core::Memcg;
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_lately_is_recalled_once() {
+    fn a_name_trimmed_lately_is_taken_once() {
         let (ghosts, tree) = (GhostTable::new(1 << 16), MemcgTree::new(1));
         for n in 1..=64 {
             ghosts.insert(hash(n), tree.root(), 128);

@@ -1,6 +1,7 @@
 //! For who learns that the backend changed by itself: what is cached of it is given up, so that the next who asks is answered anew.
 //!
-//! Both calls take the directory's `rwsem` alone. So every question to the backend that was under way there has been answered and
+//! Both calls take the directory's `rwsem` alone. So every question to the backend that was under
+//! way there has been answered and
 //! cached before they look, and what they leave was asked for after they began.
 
 use crate::children::ChildFilter;

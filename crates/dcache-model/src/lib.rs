@@ -80,4 +80,4 @@ pub use path::PATH_MAX;
 pub use qstr::{Name, NAME_MAX};
 pub use stats::Statistics;
 pub use walk::{Walk, WalkControl, WalkEntry};
-pub use watch::Watch;
+pub use watch::DirectoryWatch;

@@ -88,7 +88,8 @@ impl DcacheCore {
         drop(listed);
     }
 
-    /// Removes the inode of a dentry that only the caller uses, and has frozen: the name does not exist any more.
+    /// Removes the inode of a dentry that only the caller uses, and has frozen: the name does not
+    /// exist any more.
     #[doc(alias = "dentry_unlink_inode")]
     pub(crate) fn turn_negative(&self, sb: &SuperBlock, dentry: &Arc<Dentry>) {
         let mut locked = dentry.lock();
@@ -176,7 +177,8 @@ impl DcacheCore {
         parent
     }
 
-    /// Removes a dentry from its list, unless it is on a private list. The caller drops the returned handle without locks.
+    /// Removes a dentry from its list, unless it is on a private list. The caller drops the
+    /// returned handle without locks.
     #[doc(alias = "d_lru_del")]
     pub(crate) fn unlist(&self, sb: &SuperBlock, dentry: &Dentry, locked: &mut LockedFields) -> Option<Arc<Dentry>> {
         let mut delta = CounterDelta::default();
@@ -221,7 +223,8 @@ impl DcacheCore {
         self.counters.add(dentry.addr(), delta);
     }
 
-    /// As [`kill_and_put_parent`](Self::kill_and_put_parent), for many dentries whose changes are added to the counters at once.
+    /// As [`kill_and_put_parent`](Self::kill_and_put_parent), for many dentries whose changes are
+    /// added to the counters at once.
     pub(crate) fn kill_batched(
         &self,
         sb: &SuperBlock,
@@ -234,8 +237,8 @@ impl DcacheCore {
         }
     }
 
-    /// Kills a dentry whose count the caller marked as dead, and whose `d_lock` it holds. Returns the parent, which has one user too
-    /// many.
+    /// Kills a dentry whose count the caller marked as dead, and whose `d_lock` it holds. Returns
+    /// the parent, which has one user too many.
     #[doc(alias = "__dentry_kill")]
     fn kill(
         &self,

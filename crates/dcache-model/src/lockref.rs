@@ -48,7 +48,8 @@ impl LockRef {
                 DEAD => return false,
                 SATURATED => return true,
                 _ => {
-                    // Acquire: meets the Release in `put` and `unfreeze`, so that we see what the last user did.
+                    // Acquire: meets the Release in `put` and `unfreeze`, so that we see what the
+                    // last user did.
                     match self.0.compare_exchange_weak(n, n + 1, Ordering::Acquire, Ordering::Relaxed) {
                         Ok(_) => return true,
                         Err(now) => n = now,
@@ -91,7 +92,8 @@ impl LockRef {
         self.0.compare_exchange(0, DEAD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Called by the only user: refuses new users until [`unfreeze`](Self::unfreeze). False if there are others.
+    /// Called by the only user: refuses new users until [`unfreeze`](Self::unfreeze). False if
+    /// there are others.
     #[doc(alias = "page_ref_freeze")]
     pub(crate) fn freeze(&self) -> bool {
         // Acquire: as in `kill`.

@@ -1,4 +1,5 @@
-//! From a path to a dentry: RCU-walk without a lock or a write, then ref-walk, component by component.
+//! From a path to a dentry: RCU-walk without a lock or a write, then ref-walk, component by
+//! component.
 //!
 //! # RCU-walk
 //!
@@ -46,9 +47,9 @@ enum RcuWalk<T> {
 }
 
 impl Mount {
-    /// Finds what a path stands for; `None` if it, or a directory on the way, does not exist. Answered from the cache without a
-    /// lock and without writing a shared line but the entry's own, if every name on the way is cached; [`stat`](Self::stat) does not
-    /// write that either.
+    /// Finds what a path stands for; `None` if it, or a directory on the way, does not exist.
+    /// Answered from the cache without a lock and without writing a shared line but the entry's
+    /// own, if every name on the way is cached; [`stat`](Self::stat) does not write that either.
     ///
     /// # Errors
     ///
@@ -68,9 +69,10 @@ impl Mount {
         self.resolve(path, group).map_err(|kind| kind.at(path))
     }
 
-    /// What a path stands for, at one time during the call; `None` if it, or a directory on the way, does not exist. Unlike
-    /// [`lookup`](Self::lookup) it does not keep the name in use. Answered from the cache it writes nothing that another thread reads
-    /// (but the mark of use, where a walk cleared it), so threads that ask for the same names do not wait for each other.
+    /// What a path stands for, at one time during the call; `None` if it, or a directory on the
+    /// way, does not exist. Unlike [`lookup`](Self::lookup) it does not keep the name in use.
+    /// Answered from the cache it writes nothing that another thread reads (but the mark of use,
+    /// where a walk cleared it), so threads that ask for the same names do not wait for each other.
     ///
     /// ```
     /// # use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
@@ -136,8 +138,8 @@ impl Mount {
         }
     }
 
-    /// Walks without locks. `take` extracts the result from the positive dentry at the end, or returns `None` for a retry. The
-    /// result is dropped if the dentry changed meanwhile.
+    /// Walks without locks. `take` extracts the result from the positive dentry at the end, or
+    /// returns `None` for a retry. The result is dropped if the dentry changed meanwhile.
     #[inline]
     #[doc(alias = "LOOKUP_RCU")]
     fn rcu_walk<T>(
@@ -320,14 +322,15 @@ impl DentryRef<'_> {
 }
 
 impl Dentry {
-    /// Returns whether this name is looked up in the backend. The dentry is not hashed yet, so `UNHASHED` is not compared.
+    /// Returns whether this name is looked up in the backend. The dentry is not hashed yet, so
+    /// `UNHASHED` is not compared.
     fn is_in_lookup_for(&self, qstr: &QStr<'_>) -> bool {
         self.hash() == qstr.hash >> 32 << 32 && *self.name() == *qstr.name.bytes()
     }
 }
 
-/// The thread that asks the backend for a name. Its drop ends the lookup and wakes the threads that wait for the
-/// answer.
+/// The thread that asks the backend for a name. Its drop ends the lookup and wakes the threads that
+/// wait for the answer.
 struct InLookupGuard<'a> {
     mount: &'a Mount,
     part: &'a Dir,

@@ -45,7 +45,8 @@ pub struct Stat {
     pub inode: u64,
 }
 
-/// A reference to a positive dentry: the dentry and its inode stay in the cache until the reference is dropped.
+/// A reference to a positive dentry: the dentry and its inode stay in the cache until the reference
+/// is dropped.
 #[doc(alias = "dget")]
 #[doc(alias = "struct path")]
 pub struct DentryRef<'m> {
@@ -95,7 +96,7 @@ impl Drop for Mount {
         self.core.shrink_tree(&self.sb, root);
         self.core.unhash(root);
         self.core.put(&self.sb, root);
-        self.core.forget_superblock(self.sb.id);
+        self.core.remove_superblock(self.sb.id);
     }
 }
 

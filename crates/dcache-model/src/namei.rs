@@ -1,6 +1,7 @@
 //! Changing names: create, mkdir, link, unlink, rmdir, rename.
 //!
-//! Each holds its directory's `rwsem` alone, so no lookup of it asks the backend meanwhile, and two changes of one name do not
+//! Each holds its directory's `rwsem` alone, so no lookup of it asks the backend meanwhile, and two
+//! changes of one name do not
 //! meet (D2). Lookups that find everything cached go on.
 
 use crate::dcache_core::{DcacheCore, OnUnlink};
@@ -114,7 +115,8 @@ impl Mount {
         Ok(self.instantiate_at(&dir.dentry, name, cached, inode))
     }
 
-    /// The directory's number, and the negative that is cached for a name in it, in use until it is dropped. The directory's `rwsem` are
+    /// The directory's number, and the negative that is cached for a name in it, in use until it is
+    /// dropped. The directory's `rwsem` are
     /// held.
     fn lookup_vacant(&self, dir: &Arc<Dentry>, name: Name<'_>) -> Result<(u64, Option<DentryRef<'_>>), ErrorKind> {
         if dir.has(flag::DEADDIR) {
@@ -179,7 +181,8 @@ impl Mount {
         Ok(())
     }
 
-    /// Turns a dentry whose name was removed into a negative, kills it, or unhashes it if it has other users (D21).
+    /// Turns a dentry whose name was removed into a negative, kills it, or unhashes it if it has
+    /// other users (D21).
     fn d_delete(&self, entry: DentryRef<'_>) {
         let (core, sb) = (&*self.core, &*self.sb);
         if !entry.dentry.count.freeze() {
@@ -187,7 +190,8 @@ impl Mount {
             return core.unhash(&entry.dentry);
         }
         let frozen = FrozenDentry { core, dentry: &entry.dentry };
-        let stays = core.on_unlink == OnUnlink::KeepNegative && core.negatives.keeps_removed(core, sb, &entry.dentry);
+        let stays =
+            core.on_unlink == OnUnlink::KeepNegative && core.negatives.can_keep_removed(core, sb, &entry.dentry);
         std::mem::forget(frozen);
         if stays {
             core.turn_negative(sb, &entry.dentry);
@@ -247,8 +251,8 @@ impl Mount {
     }
 }
 
-/// A frozen dentry whose name was removed, while the policy runs. A drop means that the policy panicked: the dentry is
-/// unfrozen and unhashed.
+/// A frozen dentry whose name was removed, while the policy runs. A drop means that the policy
+/// panicked: the dentry is unfrozen and unhashed.
 struct FrozenDentry<'a> {
     core: &'a DcacheCore,
     dentry: &'a Arc<Dentry>,

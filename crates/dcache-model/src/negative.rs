@@ -1,4 +1,5 @@
-//! Policies that bound negative dentries. A policy runs once for each new negative, at its first last put.
+//! Policies that bound negative dentries. A policy runs once for each new negative, at its first
+//! last put.
 //!
 //! | policy | bound | what a client that looks up each name twice gets |
 //! |---|---|---|

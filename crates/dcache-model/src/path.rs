@@ -26,7 +26,8 @@ pub(crate) fn check_path(path: &[u8]) -> Result<(), ErrorKind> {
     Ok(())
 }
 
-/// Splits off the next component: returns it and the rest of the path, `None` at the end of the path.
+/// Splits off the next component: returns it and the rest of the path, `None` at the end of the
+/// path.
 #[inline]
 pub(crate) fn next_component(mut path: &[u8]) -> Result<Option<(Component<'_>, &[u8])>, ErrorKind> {
     loop {

@@ -1,4 +1,5 @@
-//! Names and hashed names: the bytes of a name, its hash below a directory, and the words in which a lookup compares it.
+//! Names and hashed names: the bytes of a name, its hash below a directory, and the words in which
+//! a lookup compares it.
 //!
 //! A name's first 32 bytes are kept in four words, padded with zeros, in the dentry itself; a name of up to 32 bytes is compared with four
 //! loads. The words are atomics there, so that a lookup may read them while a rename writes, and throw away what it read.
@@ -65,7 +66,8 @@ pub(crate) struct QStr<'a> {
 }
 
 impl<'a> QStr<'a> {
-    /// Hashes `name` below the directory at `parent`. `secret` is random and belongs to one cache, so that a caller cannot choose a bucket.
+    /// Hashes `name` below the directory at `parent`. `secret` is random and belongs to one cache,
+    /// so that a caller cannot choose a bucket.
     #[inline]
     #[doc(alias = "full_name_hash")]
     pub(crate) fn new(secret: u64, parent: usize, name: Name<'a>) -> Self {
@@ -107,7 +109,8 @@ impl<'a> QStr<'a> {
 /// 2^64 divided by the golden ratio, as an odd number.
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Multiplies to 128 bits and returns the exclusive or of both halves, so that every bit of the result depends on every bit of `a` and `b`.
+/// Multiplies to 128 bits and returns the exclusive or of both halves, so that every bit of the
+/// result depends on every bit of `a` and `b`.
 #[inline]
 fn folded_multiply(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);

@@ -1,7 +1,7 @@
 //! Reclaim of dentries: walks over the lists of a memcg on a node, and over a tree.
 //!
-//! Negatives go first where the policy keeps them on lists of their own: the answer for a name that does not exist is cheaper to ask for
-//! again.
+//! Negatives go first where the policy keeps them on lists of their own: the answer for a name that
+//! does not exist is cheaper to ask for again.
 
 use crate::children::ChildFilter;
 use crate::dcache_core::DcacheCore;
@@ -19,8 +19,8 @@ use lowwater_lru_core::{Isolated, ListLru, Memcg, NodeId};
 enum SecondChance {
     /// The dentry rotates to the young end.
     Rotate,
-    /// The dentry rotates to the young end and gains a usage count, which lets it rotate up to three times
-    /// when it was not used.
+    /// The dentry rotates to the young end and gains a usage count, which lets it rotate up to
+    /// three times when it was not used.
     #[doc(alias = "GCLOCK")]
     UsageCount,
     /// The dentry moves to the protected list.
@@ -52,8 +52,9 @@ impl DcacheCore {
         self.dispose(sb, old, |_| ())
     }
 
-    /// Ends the probation of the oldest `nr_to_scan`: promotes those that were looked up again, and kills the others, which enter the
-    /// ghost table of a memcg with `capacity` negatives. Returns how many were killed.
+    /// Ends the probation of the oldest `nr_to_scan`: promotes those that were looked up again, and
+    /// kills the others, which enter the ghost table of a memcg with `capacity` negatives. Returns
+    /// how many were killed.
     pub(crate) fn end_probation(
         &self,
         sb: &SuperBlock,
@@ -70,8 +71,9 @@ impl DcacheCore {
         self.trim(sb, old, |dentry| self.ghosts.insert(dentry.hash(), memcg, capacity))
     }
 
-    /// Trims `over` protected negatives, those of the lowest usage count first. They do not enter the ghost table: in a loop over more
-    /// names than fit, each would come back just in time to evict the next.
+    /// Trims `over` protected negatives, those of the lowest usage count first. They do not enter
+    /// the ghost table: in a loop over more names than fit, each would come back just in time to
+    /// evict the next.
     pub(crate) fn trim_protected(&self, sb: &SuperBlock, memcg: &Memcg, node: NodeId, over: u64) {
         /// Dentries scanned for each one to be trimmed.
         const SCANS_PER_VICTIM: u64 = 16;
@@ -79,7 +81,8 @@ impl DcacheCore {
         let (old, _) = self.isolate(&sb.protected, memcg, node, &mut nr_to_scan, over, SecondChance::UsageCount);
         let mut missing = over.saturating_sub(old.len() as u64);
         self.trim(sb, old, |_| ());
-        // If all are in use all the time, the second scan trims the oldest whatever their usage count.
+        // If all are in use all the time, the second scan trims the oldest whatever their usage
+        // count.
         let (old, _) = self.isolate(&sb.protected, memcg, node, &mut missing, u64::MAX, SecondChance::Never);
         self.trim(sb, old, |_| ());
     }
@@ -257,7 +260,8 @@ impl DcacheCore {
                             true
                         },
                     );
-                    // It was still in use, or is on its stack out by another's hand: then the next round sees.
+                    // It was still in use, or is on its stack out by another's hand: then the next
+                    // round sees.
                 }
                 continue;
             };

@@ -1,6 +1,8 @@
-//! A mount as a shrinker: counts what it could free for a memcg on a node, and frees the oldest of it.
+//! A mount as a shrinker: counts what it could free for a memcg on a node, and frees the oldest of
+//! it.
 //!
-//! The lists share a scan in proportion to their length, one more each so that small ones are emptied, dentries before inodes.
+//! The lists share a scan in proportion to their length, one more each so that small ones are
+//! emptied, dentries before inodes.
 
 use crate::dcache_core::DcacheCore;
 use crate::superblock::SuperBlock;

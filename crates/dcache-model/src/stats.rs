@@ -36,7 +36,8 @@ pub struct Statistics {
     pub trimmed: u64,
     /// Negatives that came off probation.
     pub promoted: u64,
-    /// New negatives whose name was in the ghost table: looked up again soon after they were trimmed.
+    /// New negatives whose name was in the ghost table: looked up again soon after they were
+    /// trimmed.
     pub ghost_hits: u64,
     /// Questions to backends for one name.
     pub backend_lookups: u64,

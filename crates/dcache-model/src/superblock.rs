@@ -13,7 +13,8 @@ use std::sync::OnceLock;
 pub(crate) struct SuperBlock {
     pub(crate) id: u16,
     pub(crate) backend: Arc<dyn Backend>,
-    /// Dentries that nobody uses: the positive ones, and negatives unless the policy keeps them has_negative_lists.
+    /// Dentries that nobody uses: the positive ones, and negatives unless the policy keeps them
+    /// has_negative_lists.
     #[doc(alias = "s_dentry_lru")]
     pub(crate) dentries: ListLru<Dentry>,
     /// Negatives that were looked up once (the probationary segment of a segmented LRU).

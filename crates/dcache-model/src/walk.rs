@@ -1,8 +1,10 @@
 //! Walking the tree below a directory, in steps as small as one likes.
 //!
-//! Between two steps a walk holds no lock: a use of each directory on its stack, and the next index in each. Indices do not change, so
+//! Between two steps a walk holds no lock: a use of each directory on its stack, and the next index
+//! in each. Indices do not change, so
 //! a child that stays is shown exactly once, whatever is created, removed, swept or trimmed beside it (D14). A rename between
-//! directories can take a child from what the walk has seen to what it has not, or the other stack; [`Walk::has_seen_rename`] returns whether there
+//! directories can take a child from what the walk has seen to what it has not, or the other stack;
+//! [`Walk::has_seen_rename`] returns whether there
 //! was one, as the kernel's `d_walk` does before it begins again.
 
 use crate::children::ChildFilter;
@@ -70,8 +72,9 @@ impl Mount {
 }
 
 impl Walk<'_> {
-    /// Visits up to `children_max` further children. Returns false when none is left, or `show` returned
-    /// [`WalkControl::Quit`]. Holds the lock of one directory for one child at a time, and no lock while `show` runs.
+    /// Visits up to `children_max` further children. Returns false when none is left, or `show`
+    /// returned [`WalkControl::Quit`]. Holds the lock of one directory for one child at a time, and
+    /// no lock while `show` runs.
     pub fn step(&mut self, children_max: usize, mut show: impl FnMut(&WalkEntry<'_>) -> WalkControl) -> bool {
         let mut left = children_max;
         while let Some((dir, index)) = self.stack.last_mut() {
@@ -103,8 +106,8 @@ impl Walk<'_> {
         false
     }
 
-    /// Returns whether a rename happened since the walk began. After one, a child may have been missed, or visited
-    /// twice.
+    /// Returns whether a rename happened since the walk began. After one, a child may have been
+    /// missed, or visited twice.
     #[doc(alias = "need_seqretry")]
     pub fn has_seen_rename(&self) -> bool {
         self.mount.core.rename_lock.retry(self.begun)

@@ -18,7 +18,7 @@ const STEP: usize = 64;
 
 /// A watch on a directory, until it is dropped.
 #[doc(alias = "fsnotify_mark")]
-pub struct Watch<'m> {
+pub struct DirectoryWatch<'m> {
     directory: DentryRef<'m>,
     /// The next index to mark; `None` when all children are marked.
     next: Option<u32>,
@@ -34,31 +34,32 @@ impl Mount {
     ///
     /// [`ErrorKind::NotFound`], [`ErrorKind::NotADirectory`]; as [`lookup`](Self::lookup).
     #[doc(alias = "fsnotify_set_children_dentry_flags")]
-    pub fn watch(&self, path: &[u8]) -> Result<Watch<'_>, Error> {
+    pub fn watch(&self, path: &[u8]) -> Result<DirectoryWatch<'_>, Error> {
         let mut watch = self.begin_watch(path)?;
         while watch.step() {}
         Ok(watch)
     }
 
-    /// As [`watch`](Self::watch), but leaves the marking of the children that are positive now to [`Watch::step`].
+    /// As [`watch`](Self::watch), but leaves the marking of the children that are positive now to
+    /// [`DirectoryWatch::step`].
     ///
     /// # Errors
     ///
     /// As [`watch`](Self::watch).
-    pub fn begin_watch(&self, path: &[u8]) -> Result<Watch<'_>, Error> {
+    pub fn begin_watch(&self, path: &[u8]) -> Result<DirectoryWatch<'_>, Error> {
         let begin = || {
             let directory = self.resolve(path, &self.sb.group)?.ok_or(ErrorKind::NotFound)?;
             directory.dentry.directory()?;
             let mut children = directory.dentry.make_dir().children.lock();
             children.watchers += 1;
             drop(children);
-            Ok(Watch { directory, next: Some(0), visited: 0 })
+            Ok(DirectoryWatch { directory, next: Some(0), visited: 0 })
         };
         begin().map_err(|kind: ErrorKind| kind.at(path))
     }
 }
 
-impl Watch<'_> {
+impl DirectoryWatch<'_> {
     /// Marks up to 64 more children. False when all are marked. Holds the directory's lock that long, and no longer.
     pub fn step(&mut self) -> bool {
         let Some(mut index) = self.next else { return false };
@@ -96,14 +97,14 @@ impl Watch<'_> {
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for DirectoryWatch<'_> {
     fn drop(&mut self) {
         self.directory.dentry.make_dir().children.lock().watchers -= 1;
     }
 }
 
-impl std::fmt::Debug for Watch<'_> {
+impl std::fmt::Debug for DirectoryWatch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").field("directory", &self.directory).finish_non_exhaustive()
+        f.debug_struct("DirectoryWatch").field("directory", &self.directory).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 //! A hierarchical bitmap: the next set bit is found in O(levels).
 
-/// Words of bits, and above each level one bit for each of its words that is not 0; the first word's may be missing.
+/// Words of bits, and above each level one bit for each of its words that is not 0; the first
+/// word's may be missing.
 #[derive(Debug, Default)]
 pub(super) struct HierarchicalBitmap {
     levels: Vec<Vec<u64>>,

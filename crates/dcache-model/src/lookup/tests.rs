@@ -1,10 +1,12 @@
-//! RCU-walk answers by itself. A lookup that fails there is answered by ref-walk, so a caller of [`Mount`] sees no difference.
+//! RCU-walk answers by itself. A lookup that fails there is answered by ref-walk, so a caller of
+//! [`Mount`] sees no difference.
 
 use super::*;
 use crate::negative::Unbounded;
 use crate::tests::Fixture;
 
-/// Returns the answer of RCU-walk alone: the number of a positive, `None` for a negative; `Err` if RCU-walk gave up.
+/// Returns the answer of RCU-walk alone: the number of a positive, `None` for a negative; `Err` if
+/// RCU-walk gave up.
 fn rcu_walk_only(mount: &Mount, path: &[u8]) -> Result<Option<u64>, &'static str> {
     match mount.rcu_walk(path, |found, _| Some(found.number())).unwrap() {
         RcuWalk::Found(number) => Ok(Some(number)),

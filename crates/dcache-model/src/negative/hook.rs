@@ -15,7 +15,7 @@ impl NegativeHook for PolicyHook {
         self.0.negative_added(&NewNegative { core, sb, dentry });
     }
 
-    fn keeps_removed(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool {
-        self.0.keeps_removed(&NewNegative { core, sb, dentry })
+    fn can_keep_removed(&self, core: &DcacheCore, sb: &SuperBlock, dentry: &Arc<Dentry>) -> bool {
+        self.0.can_keep_removed(&NewNegative { core, sb, dentry })
     }
 }

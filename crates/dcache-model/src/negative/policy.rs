@@ -14,17 +14,20 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
         false
     }
 
-    /// Trims after a new negative was added to its list: kills it or others through the methods of `negative`. Must use nothing
-    /// else of the cache: no lock of a name or list is held, but after an unlink or a rename those of the directories are.
+    /// Trims after a new negative was added to its list: kills it or others through the methods of
+    /// `negative`. Must use nothing else of the cache: no lock of a name or list is held, but after
+    /// an unlink or a rename those of the directories are.
     fn negative_added(&self, negative: &NewNegative<'_>);
 
-    /// Returns whether an unused dentry whose name was removed may stay as a negative. Must not trim: the directory is locked.
-    fn keeps_removed(&self, _removed: &NewNegative<'_>) -> bool {
+    /// Returns whether an unused dentry whose name was removed may stay as a negative. Must not
+    /// trim: the directory is locked.
+    fn can_keep_removed(&self, _removed: &NewNegative<'_>) -> bool {
         true
     }
 
-    /// The most negatives that one group on one node keeps at rest, in a cache of `buckets` that holds `positives` and in which
-    /// negatives are spread over `directories`; `None` for no bound. Threads add one each while they work.
+    /// The most negatives that one group on one node keeps at rest, in a cache of `buckets` that
+    /// holds `positives` and in which negatives are spread over `directories`; `None` for no bound.
+    /// Threads add one each while they work.
     ///
     /// Where the bound falls below what is there, as positives go, no lookup pays for all of it:
     /// each that adds a negative kills more than one, up to a small constant (32 in [`Probation`],

@@ -1,26 +1,29 @@
-//! The default: a segmented LRU with a probationary and a protected segment, bounded per memcg and per directory.
+//! The default: a segmented LRU with a probationary and a protected segment, bounded per memcg and
+//! per directory.
 //!
-//! A negative is cached because its name may be looked up again. Most never are. So a new negative joins
-//! a short probation list. At the end of that list it is promoted if it was looked up again meanwhile,
-//! else it is killed, and its name enters the [ghost table](crate::ghost). A name found there counts as
-//! looked up again, so the probation list can be short.
+//! A negative is cached because its name may be looked up again. Most never are. So a new negative
+//! joins a short probation list. At the end of that list it is promoted if it was looked up again
+//! meanwhile, else it is killed, and its name enters the [ghost table](crate::ghost). A name found
+//! there counts as looked up again, so the probation list can be short.
 //!
-//! Promoted negatives join the protected list, which is longer. There each walk raises the usage count
-//! of those that were used and lowers that of the others (GCLOCK): names that are looked up in a loop,
-//! such as the headers that every source includes, outlast those that were looked up twice in a row,
-//! also when the loop is longer than the list.
+//! Promoted negatives join the protected list, which is longer. There each walk raises the usage
+//! count of those that were used and lowers that of the others (GCLOCK): names that are looked up
+//! in a loop, such as the headers that every source includes, outlast those that were looked up
+//! twice in a row, also when the loop is longer than the list.
 //!
-//! Both lists together hold at most a share of the positives of the same memcg, with a floor: a memcg
-//! that caches many files may also cache many absences, and a flood without positives stays at the
-//! floor. While the protected list is short, the probation list may be longer. The number of hash
-//! buckets does not enter: a small machine loses no useful negatives, a big one lets no flood grow.
+//! Both lists together hold at most a share of the positives of the same memcg, with a floor: a
+//! memcg that caches many files may also cache many absences, and a flood without positives stays
+//! at the floor. While the protected list is short, the probation list may be longer. The number of
+//! hash buckets does not enter: a small machine loses no useful negatives, a big one lets no flood
+//! grow.
 //!
-//! At the bound, the directory of the new name loses negatives first, from those on probation beyond its
-//! share: a small part, or as many as it has protected ones. So a directory whose names are looked up
-//! again gets a larger share, and a flood in another directory does not cost it any.
+//! At the bound, the directory of the new name loses negatives first, from those on probation
+//! beyond its share: a small part, or as many as it has protected ones. So a directory whose names
+//! are looked up again gets a larger share, and a flood in another directory does not cost it any.
 //!
-//! When the bound falls at once, because the positives went, each new negative trims up to 32 others, so
-//! an excess of `n` is gone after `n / 31` new negatives, and no lookup scans more than some 900.
+//! When the bound falls at once, because the positives went, each new negative trims up to 32
+//! others, so an excess of `n` is gone after `n / 31` new negatives, and no lookup scans more than
+//! some 900.
 //!
 //! A client that looks up each name twice fills the protected list of its own memcg, and evicts the
 //! negatives of that memcg. Other memcgs, and its own positives, are not affected.
@@ -41,8 +44,8 @@ pub struct Probation {
     pub positives_per_probation: u64,
     /// Unused positives for each further protected negative.
     pub positives_per_protected: u64,
-    /// The divisor of a directory's share: a directory without protected negatives may have this part of
-    /// the memcg's probation list (a quarter, when this is 4) before it is trimmed first.
+    /// The divisor of a directory's share: a directory without protected negatives may have this
+    /// part of the memcg's probation list (a quarter, when this is 4) before it is trimmed first.
     pub probation_per_directory: u64,
 }
 
@@ -84,9 +87,9 @@ impl NegativePolicy for Probation {
         negative.trim_group(probation, protected, (probation / self.probation_per_directory.max(1)).max(1));
     }
 
-    /// Returns true while fewer negatives than the floor are on probation. That a name was removed does not
-    /// predict lookups of it, so no other negative is trimmed for it.
-    fn keeps_removed(&self, removed: &NewNegative<'_>) -> bool {
+    /// Returns true while fewer negatives than the floor are on probation. That a name was removed
+    /// does not predict lookups of it, so no other negative is trimmed for it.
+    fn can_keep_removed(&self, removed: &NewNegative<'_>) -> bool {
         removed.on_probation() < self.probation_floor
     }
 

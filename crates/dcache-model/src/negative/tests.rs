@@ -156,7 +156,7 @@ fn d24_a_trim_of_a_directory_ends_when_others_made_the_room() {
     missing(&fixture, &["a", "a", "b", "c", "d"]);
     let new = hold(&fixture.mount, "d").unwrap();
     new.count.put();
-    let settled = NewNegative { core: &fixture.mount.core, sb: &fixture.mount.sb, dentry: &new };
+    let negative = NewNegative { core: &fixture.mount.core, sb: &fixture.mount.sb, dentry: &new };
     let trim = |over: u64, looks: u32| {
         let left = Cell::new(looks);
         let share = |_: &Children<Arc<Dentry>>| {
@@ -164,7 +164,7 @@ fn d24_a_trim_of_a_directory_ends_when_others_made_the_room() {
             left.set(left.get().saturating_sub(1));
             (0, room)
         };
-        settled.trim_directory_of(share, over, |_| ())
+        negative.trim_directory_of(share, over, |_| ())
     };
     assert_eq!(trim(2, 0), None, "there is room");
     assert_eq!(trim(2, 1), None, "there is room now, though the one look killed nobody: the new one may stay");

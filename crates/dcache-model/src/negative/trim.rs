@@ -1,4 +1,5 @@
-//! A new negative dentry, and the ways in which a policy may trim negatives: along a hash chain, in a directory, in a memcg.
+//! A new negative dentry, and the ways in which a policy may trim negatives: along a hash chain, in
+//! a directory, in a memcg.
 
 use crate::children::Children;
 use crate::dcache_core::DcacheCore;
@@ -10,7 +11,8 @@ use lowwater_lru_core::sync::atomic::Ordering;
 use lowwater_lru_core::sync::Arc;
 use std::fmt;
 
-/// A negative that was just added to its list, or a removed name that may become one, with the operations of a policy on it.
+/// A negative that was just added to its list, or a removed name that may become one, with the
+/// operations of a policy on it.
 pub struct NewNegative<'a> {
     pub(crate) core: &'a DcacheCore,
     pub(crate) sb: &'a SuperBlock,
@@ -21,7 +23,8 @@ pub struct NewNegative<'a> {
 const SCANS_PER_VICTIM: u64 = 8;
 /// One in so many negatives that a directory loses enters the ghost table.
 const GHOST_SAMPLE: u32 = 16;
-/// A group is trimmed when it is this much over its capacity, or as much as may be on probation if that is less, so that the walk pays.
+/// A group is trimmed when it is this much over its capacity, or as much as may be on probation if
+/// that is less, so that the walk pays.
 const TRIM_BATCH: u64 = 32;
 /// Negatives that one lookup pays with at most: what is over beyond that is left to those that
 /// follow, so that none pays for all of a room that was lost at once. More than one, so that it
@@ -34,10 +37,10 @@ pub(super) fn trim_batch(probation: u64) -> u64 {
 }
 
 impl NewNegative<'_> {
-    /// Follows its hash chain from the younger to the older, as long as there is one unused negative behind the other that nobody
-    /// asked for again; `keep` of them stay, up to two more are killed: rows may have grown
-    /// together when what stood between them
-    /// went, and shrink again with each new name. O(keep + length of the chain up to them).
+    /// Follows its hash chain from the younger to the older, as long as there is one unused
+    /// negative behind the other that nobody asked for again; `keep` of them stay, up to two more
+    /// are killed: rows may have grown together when what stood between them went, and shrink again
+    /// with each new name. O(keep + length of the chain up to them).
     pub fn trim_chain(&self, keep: usize) {
         let victims = {
             let reader = Reader::enter();
@@ -57,16 +60,19 @@ impl NewNegative<'_> {
         }
     }
 
-    /// If its directory has more than `limit` negatives, kills one of its group's: the clock's next that nobody asked for again. O(1).
+    /// If its directory has more than `limit` negatives, kills one of its group's: the clock's next
+    /// that nobody asked for again. O(1).
     pub fn trim_directory(&self, limit: usize) {
         if self.trim_directory_of(|_| (0, limit), 1, |_| ()) == Some(0) {
-            // All that were looked at are somebody else's, or were asked for again: then the new one goes.
+            // All that were looked at are somebody else's, or were asked for again: then the new
+            // one goes.
             self.kill(self.dentry, true);
         }
     }
 
-    /// Kills up to `over` of a directory's, as the clock's hand meets them. `share` says which do not count, and how many others
-    /// may stay. How many were killed; `None` if there are no more than may stay.
+    /// Kills up to `over` of a directory's, as the clock's hand meets them. `share` says which do
+    /// not count, and how many others may stay. How many were killed; `None` if there are no more
+    /// than may stay.
     pub(super) fn trim_directory_of(
         &self,
         share: impl Fn(&Children<Arc<Dentry>>) -> (usize, usize),
@@ -115,7 +121,8 @@ impl NewNegative<'_> {
         self.sb.dentries.count_one(&self.dentry.memcg, self.dentry.node)
     }
 
-    /// Removes the name from the ghost table of a memcg with `capacity` negatives. If it was there, the negative counts as used.
+    /// Removes the name from the ghost table of a memcg with `capacity` negatives. If it was there,
+    /// the negative counts as used.
     #[doc(alias = "ghost_hit")]
     pub fn take_ghost(&self, capacity: u64) {
         if self.core.ghosts.take(self.dentry.hash(), &self.dentry.memcg, capacity) {
@@ -124,11 +131,11 @@ impl NewNegative<'_> {
         }
     }
 
-    /// Trims the negatives of the memcg on this node towards `probation + protected`, by 32 at most: the
-    /// lookups that follow trim the rest. Nothing is trimmed while the excess is small. First those on
-    /// probation in the directory of the new negative, if that has more than `directory` there, and more
-    /// than it has protected ones; then the oldest of the memcg beyond `probation`, of which those that
-    /// were looked up again are promoted; then the protected ones.
+    /// Trims the negatives of the memcg on this node towards `probation + protected`, by 32 at
+    /// most: the lookups that follow trim the rest. Nothing is trimmed while the excess is small.
+    /// First those on probation in the directory of the new negative, if that has more than
+    /// `directory` there, and more than it has protected ones; then the oldest of the memcg beyond
+    /// `probation`, of which those that were looked up again are promoted; then the protected ones.
     pub fn trim_group(&self, probation: u64, protected: u64, directory: u64) {
         let (memcg, node, capacity) = (&self.dentry.memcg, self.dentry.node, probation.saturating_add(protected));
         let mut over = (self.on_probation() + self.sb.protected.count_one(memcg, node)).saturating_sub(capacity);
@@ -137,8 +144,8 @@ impl NewNegative<'_> {
         }
         over = over.min(TRIM_MAX);
         let share = |children: &Children<Arc<Dentry>>| (children.protected, children.protected.max(directory as usize));
-        // A few enter the ghost table, so that a directory whose names come round gets its share in time; not all, or a flood in one
-        // would make its group forget the others'.
+        // A few enter the ghost table, so that a directory whose names come round gets its share in
+        // time; not all, or a flood in one would make its group forget the others'.
         let insert_ghost = |dentry: &Dentry| {
             // Relaxed: it is dead, and any number does.
             if dentry.child_index.load(Ordering::Relaxed).is_multiple_of(GHOST_SAMPLE) {
@@ -146,7 +153,8 @@ impl NewNegative<'_> {
             }
         };
         over -= self.trim_directory_of(share, over, insert_ghost).unwrap_or(0);
-        // A promoted negative takes as much room as before, so a second turn trims what the first did not.
+        // A promoted negative takes as much room as before, so a second turn trims what the first
+        // did not.
         for _ in 0..2 {
             let oldest = over.min(self.on_probation().saturating_sub(probation));
             over -= self.core.end_probation(self.sb, memcg, node, oldest, capacity);

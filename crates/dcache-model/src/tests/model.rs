@@ -32,7 +32,7 @@ struct Model {
     next: u64,
 }
 
-type Told = Result<Option<Kind>, io::ErrorKind>;
+type Outcome = Result<Option<Kind>, io::ErrorKind>;
 
 impl Model {
     fn get(&self, path: &[u8]) -> Option<(Kind, u64)> {
@@ -63,7 +63,7 @@ impl Model {
         self.names.keys().filter(|name| name.starts_with(&prefix)).cloned().collect()
     }
 
-    fn make(&mut self, path: &[u8], kind: Kind) -> Told {
+    fn make(&mut self, path: &[u8], kind: Kind) -> Outcome {
         self.must(path)?;
         if self.get(path).is_some() {
             return Err(io::ErrorKind::AlreadyExists);
@@ -73,7 +73,7 @@ impl Model {
         Ok(Some(kind))
     }
 
-    fn remove(&mut self, path: &[u8], directory: bool) -> Told {
+    fn remove(&mut self, path: &[u8], directory: bool) -> Outcome {
         self.must(path)?;
         match (self.get(path), directory) {
             (None, _) => return Err(io::ErrorKind::NotFound),
@@ -88,7 +88,7 @@ impl Model {
         Ok(None)
     }
 
-    fn link(&mut self, old: &[u8], new: &[u8]) -> Told {
+    fn link(&mut self, old: &[u8], new: &[u8]) -> Outcome {
         self.must(old)?;
         let (kind, file) = self.get(old).ok_or(io::ErrorKind::NotFound)?;
         if kind == Kind::Directory {
@@ -102,7 +102,7 @@ impl Model {
         Ok(Some(kind))
     }
 
-    fn rename(&mut self, old: &[u8], new: &[u8]) -> Told {
+    fn rename(&mut self, old: &[u8], new: &[u8]) -> Outcome {
         self.must(old)?;
         self.must(new)?;
         let from = self.get(old).ok_or(io::ErrorKind::NotFound)?;
@@ -131,7 +131,7 @@ impl Model {
         Ok(None)
     }
 
-    fn lookup(&self, path: &[u8]) -> Told {
+    fn lookup(&self, path: &[u8]) -> Outcome {
         Ok(if self.parents(path)? { self.get(path).map(|(kind, _)| kind) } else { None })
     }
 }
@@ -166,7 +166,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn told<T>(result: Result<T, crate::Error>, kind: impl FnOnce(T) -> Option<Kind>) -> Told {
+fn outcome<T>(result: Result<T, crate::Error>, kind: impl FnOnce(T) -> Option<Kind>) -> Outcome {
     result.map(kind).map_err(|error| match error.kind() {
         ErrorKind::Loop => io::ErrorKind::InvalidInput,
         other => other.io(),
@@ -188,20 +188,20 @@ fn check(
     let mut model = Model::default();
     for op in ops {
         let (mine, theirs) = match &op {
-            Op::Lookup(path) => (told(mount.lookup(path), |e| e.map(|e| e.kind())), model.lookup(path)),
+            Op::Lookup(path) => (outcome(mount.lookup(path), |e| e.map(|e| e.kind())), model.lookup(path)),
             Op::Stat(path) => {
                 let stat = mount.stat(path);
                 if let (Ok(Some(stat)), Ok(Some(entry))) = (&stat, mount.lookup(path)) {
                     prop_assert_eq!(*stat, entry.stat(), "a copy is what is there (D6)");
                 }
-                (told(stat, |stat| stat.map(|stat| stat.kind)), model.lookup(path))
+                (outcome(stat, |stat| stat.map(|stat| stat.kind)), model.lookup(path))
             }
-            Op::Create(path) => (told(mount.create(path), |e| Some(e.kind())), model.make(path, Kind::File)),
-            Op::Mkdir(path) => (told(mount.mkdir(path), |e| Some(e.kind())), model.make(path, Kind::Directory)),
-            Op::Unlink(path) => (told(mount.unlink(path), |()| None), model.remove(path, false)),
-            Op::Rmdir(path) => (told(mount.rmdir(path), |()| None), model.remove(path, true)),
-            Op::Link(a, b) => (told(mount.link(a, b), |e| Some(e.kind())), model.link(a, b)),
-            Op::Rename(a, b) => (told(mount.rename(a, b), |()| None), model.rename(a, b)),
+            Op::Create(path) => (outcome(mount.create(path), |e| Some(e.kind())), model.make(path, Kind::File)),
+            Op::Mkdir(path) => (outcome(mount.mkdir(path), |e| Some(e.kind())), model.make(path, Kind::Directory)),
+            Op::Unlink(path) => (outcome(mount.unlink(path), |()| None), model.remove(path, false)),
+            Op::Rmdir(path) => (outcome(mount.rmdir(path), |()| None), model.remove(path, true)),
+            Op::Link(a, b) => (outcome(mount.link(a, b), |e| Some(e.kind())), model.link(a, b)),
+            Op::Rename(a, b) => (outcome(mount.rename(a, b), |()| None), model.rename(a, b)),
             Op::Watch(path) => {
                 drop(mount.watch(path));
                 (Ok(None), Ok(None))

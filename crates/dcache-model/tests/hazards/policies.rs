@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::Arc;
 
 #[derive(Debug, Default)]
-struct Shared {
+struct PolicyCalls {
     calls: AtomicU32,
     panics: AtomicBool,
 }
 
 /// Does everything that can be done with a negative; lies about what it is.
 #[derive(Debug)]
-struct Busy(Arc<Shared>);
+struct Busy(Arc<PolicyCalls>);
 
 impl NegativePolicy for Busy {
     fn name(&self) -> &'static str {
@@ -43,7 +43,7 @@ impl NegativePolicy for Busy {
     }
 
     /// Only answers: its directory is kept from changing.
-    fn keeps_removed(&self, removed: &NewNegative<'_>) -> bool {
+    fn can_keep_removed(&self, removed: &NewNegative<'_>) -> bool {
         let _ = (removed.on_probation(), removed.positives());
         let call = self.0.calls.fetch_add(1, Relaxed);
         assert!(!self.0.panics.load(Relaxed) || !call.is_multiple_of(3), "the policy's own fault");
@@ -55,8 +55,8 @@ impl NegativePolicy for Busy {
     }
 }
 
-fn busy() -> (Arc<Shared>, crate::Fixture) {
-    let shared = Arc::new(Shared::default());
+fn busy() -> (Arc<PolicyCalls>, crate::Fixture) {
+    let shared = Arc::new(PolicyCalls::default());
     let fixture = fixture(builder().policy(Busy(shared.clone())));
     (shared, fixture)
 }
