@@ -22,7 +22,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program with those of its steps alone, which are counted with all steps inside of others.
+    /// The program with those of its steps alone, which are counted with all steps inside of
+    /// others.
     pub fn only(&self, keeps: &dyn Fn(usize) -> bool) -> Self {
         fn only(steps: &[Step], at: &mut usize, keeps: &dyn Fn(usize) -> bool) -> Vec<Step> {
             let mut kept = Vec::new();

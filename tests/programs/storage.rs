@@ -1,4 +1,5 @@
-//! Objects that a thread holds: until a step releases them, or in thread-locals until the thread ends.
+//! Objects that a thread holds: until a step releases them, or in thread-locals until the thread
+//! ends.
 
 use std::cell::RefCell;
 use std::panic::{catch_unwind, AssertUnwindSafe};

@@ -23,7 +23,8 @@ pub fn wild() -> u32 {
     }
 }
 
-/// The model, if it knows what happens now: not inside of callbacks, whose writes are to other keys.
+/// The model, if it knows what happens now: not inside of callbacks, whose writes are to other
+/// keys.
 fn model(world: &World, cache: &dyn AnyCache, f: impl FnOnce(&mut Model)) {
     if world.is_alone() && cache.is_honest() && !is_inside() {
         f(&mut world.model.lock().unwrap());

@@ -1,4 +1,5 @@
-//! What is kept across steps, and steps inside of a scope: under a guard, in a walk, on other threads.
+//! What is kept across steps, and steps inside of a scope: under a guard, in a walk, on other
+//! threads.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;

@@ -10,7 +10,8 @@ use crate::feature::Features;
 #[derive(Clone, Debug)]
 pub struct Mix {
     pub on: Features,
-    /// Weights of caches, the runtime, lists, indexes, chains, armed callbacks, things that are kept.
+    /// Weights of caches, the runtime, lists, indexes, chains, armed callbacks, things that are
+    /// kept.
     pub weights: [u32; 7],
     /// The callbacks that are armed.
     pub callbacks: Vec<Callback>,

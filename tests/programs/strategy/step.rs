@@ -1,4 +1,5 @@
-//! How single steps are drawn: those that hold no others, those that arm callbacks, those that hold further steps.
+//! How single steps are drawn: those that hold no others, those that arm callbacks, those that hold
+//! further steps.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

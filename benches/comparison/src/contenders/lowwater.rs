@@ -7,7 +7,8 @@ use crate::contender::{hasher, Contender, Hash};
 
 type Entries = Cache<u64, u64, Hash>;
 
-/// Our cache, in a runtime of its own. Its budget is in bytes, and is chosen so that it never holds more entries than the contenders may:
+/// Our cache, in a runtime of its own. Its budget is in bytes, and is chosen so that it never holds
+/// more entries than the contenders may:
 /// see [`budget`].
 pub struct Lowwater {
     cache: Entries,

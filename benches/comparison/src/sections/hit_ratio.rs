@@ -9,7 +9,8 @@ use crate::report::{progress, Column, Report, Table};
 
 /// Sizes, per cent of a trace's distinct keys.
 const SIZES_PERCENT: [f64; 4] = [0.1, 1.0, 5.0, 10.0];
-/// Caches that some contenders can be: below this, scc holds more than it may, and others have a shard for every few entries.
+/// Caches that some contenders can be: below this, scc holds more than it may, and others have a
+/// shard for every few entries.
 const ENTRIES_USUAL: usize = 50;
 /// Fewer entries than this are no cache.
 const ENTRIES_MIN: usize = 2;
