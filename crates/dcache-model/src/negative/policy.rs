@@ -30,8 +30,8 @@ pub trait NegativePolicy: Send + Sync + fmt::Debug {
     /// Threads add one each while they work.
     ///
     /// Where the bound falls below what is there, as positives go, no lookup pays for all of it:
-    /// each that adds a negative kills more than one, up to a small constant (32 in [`Probation`],
-    /// 2 in [`ThreeInARow`]), until the bound holds. Without new negatives the rest stays until
+    /// each that adds a negative kills more than one, up to a small constant (32 in [`Probation`](super::Probation),
+    /// 2 in [`ThreeInARow`](super::ThreeInARow)), until the bound holds. Without new negatives the rest stays until
     /// there is pressure, which takes negatives first where they have lists of their own.
     fn bound(&self, inputs: BoundInputs) -> Option<u64>;
 }
