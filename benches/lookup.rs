@@ -5,7 +5,7 @@
 mod common;
 
 use common::cpu::{least, ns_each};
-use common::Stage;
+use common::Fixture;
 use lowwater_dcache_model::negative::Unbounded;
 use lowwater_dcache_model::{Dcache, Kind};
 use std::hint::black_box;
@@ -19,44 +19,44 @@ fn main() {
     println!(
         "lookup of a path of 3 names, all cached, one thread (least of {ROUNDS} x {LOOKUPS}, ns on the processor)"
     );
-    let stage = Stage::new(1 << 16, Box::new(Unbounded));
-    stage.memory.plant(b"/usr/include/stdio.h", Kind::File).expect("the path is one");
+    let fixture = Fixture::new(1 << 16, Box::new(Unbounded));
+    fixture.memory.create_path(b"/usr/include/stdio.h", Kind::File).expect("the path is one");
     let positive = &b"/usr/include/stdio.h"[..];
     let negative = &b"/usr/include/stdio.hpp"[..];
     for (what, path) in [("positive", positive), ("negative", negative)] {
         // The second makes the mark of use, which later ones find.
         for _ in 0..2 {
-            drop(stage.mount.lookup(path).expect("memory does not fail"));
+            drop(fixture.mount.lookup(path).expect("memory does not fail"));
         }
         let ns = least(ROUNDS, || {
             ns_each(LOOKUPS, || {
                 for _ in 0..LOOKUPS {
-                    drop(black_box(stage.mount.lookup(black_box(path))));
+                    drop(black_box(fixture.mount.lookup(black_box(path))));
                 }
             })
         });
         let stat = least(ROUNDS, || {
             ns_each(LOOKUPS, || {
                 for _ in 0..LOOKUPS {
-                    black_box(stage.mount.stat(black_box(path))).expect("memory does not fail");
+                    black_box(fixture.mount.stat(black_box(path))).expect("memory does not fail");
                 }
             })
         });
         println!("    cached {what:<10} {ns:8.1}   stat {stat:8.1}");
     }
-    scaling(&stage);
+    scaling(&fixture);
     println!("bytes of a dentry with a name of up to 32 bytes: {}", Dcache::dentry_bytes());
     let negatives = std::env::args().skip(1).find_map(|arg| arg.parse().ok()).unwrap_or(1_000_000);
     watch(negatives);
 }
 
 /// Lookups of many paths by many threads, and a loop without memory as the control: how much of the machine is to be had.
-fn scaling(stage: &Stage) {
+fn scaling(fixture: &Fixture) {
     const EACH: u64 = 500_000;
     let paths: Vec<_> = (0..64).map(|n| format!("/usr/include/{}/{n}.h", n % 4).into_bytes()).collect();
     for path in &paths {
-        stage.memory.plant(path, Kind::File).expect("the path is one");
-        drop(stage.mount.lookup(path).expect("memory does not fail"));
+        fixture.memory.create_path(path, Kind::File).expect("the path is one");
+        drop(fixture.mount.lookup(path).expect("memory does not fail"));
     }
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     println!(
@@ -67,8 +67,8 @@ fn scaling(stage: &Stage) {
         .map(|thread| (0..64).map(|n| format!("/usr/own/{thread}/{n}.h").into_bytes()).collect::<Vec<_>>())
         .collect();
     for path in own.iter().flatten() {
-        stage.memory.plant(path, Kind::File).expect("the path is one");
-        drop(stage.mount.lookup(path).expect("memory does not fail"));
+        fixture.memory.create_path(path, Kind::File).expect("the path is one");
+        drop(fixture.mount.lookup(path).expect("memory does not fail"));
     }
     let missing: Vec<_> = paths.iter().map(|path| [path, &b"pp"[..]].concat()).collect();
     let pick = |paths: &[Vec<u8>], n: u64, thread: usize| (n as usize * 7 + thread * 13) % paths.len();
@@ -77,22 +77,22 @@ fn scaling(stage: &Stage) {
         let costs = [
             each_ns(threads, EACH, |thread| {
                 for n in 0..EACH {
-                    drop(black_box(stage.mount.lookup(&paths[pick(&paths, n, thread)])));
+                    drop(black_box(fixture.mount.lookup(&paths[pick(&paths, n, thread)])));
                 }
             }),
             each_ns(threads, EACH, |thread| {
                 for n in 0..EACH {
-                    drop(black_box(stage.mount.stat(&paths[pick(&paths, n, thread)])));
+                    drop(black_box(fixture.mount.stat(&paths[pick(&paths, n, thread)])));
                 }
             }),
             each_ns(threads, EACH, |thread| {
                 for n in 0..EACH {
-                    drop(black_box(stage.mount.stat(&missing[pick(&missing, n, thread)])));
+                    drop(black_box(fixture.mount.stat(&missing[pick(&missing, n, thread)])));
                 }
             }),
             each_ns(threads, EACH, |thread| {
                 for n in 0..EACH {
-                    drop(black_box(stage.mount.stat(&own[thread][pick(&own[thread], n, thread)])));
+                    drop(black_box(fixture.mount.stat(&own[thread][pick(&own[thread], n, thread)])));
                 }
             }),
             each_ns(threads, EACH, |_| {
@@ -133,20 +133,20 @@ fn each_ns(threads: usize, each: u64, work: impl Fn(usize) + Sync) -> f64 {
 }
 
 fn watch(negatives: u64) {
-    let stage = Stage::new(1 << 20, Box::new(Unbounded));
-    drop(stage.mount.mkdir(b"/d").expect("the root is empty"));
+    let fixture = Fixture::new(1 << 20, Box::new(Unbounded));
+    drop(fixture.mount.mkdir(b"/d").expect("the root is empty"));
     for n in 0..negatives {
-        drop(stage.mount.lookup(format!("/d/missing-{n}").as_bytes()).expect("memory does not fail"));
+        drop(fixture.mount.lookup(format!("/d/missing-{n}").as_bytes()).expect("memory does not fail"));
         if n % (negatives / 100).max(1) == 0 && n / (negatives / 100).max(1) < 100 {
-            drop(stage.mount.create(format!("/d/{n}").as_bytes()).expect("the name is free"));
+            drop(fixture.mount.create(format!("/d/{n}").as_bytes()).expect("the name is free"));
         }
     }
     // On the wall: it is too short for the system's clock of the processor.
     let us = least(ROUNDS, || {
         let begun = Instant::now();
-        black_box(stage.mount.watch(b"/d").expect("the directory is there"));
+        black_box(fixture.mount.watch(b"/d").expect("the directory is there"));
         begun.elapsed().as_secs_f64() * 1e6
     });
-    let looked = stage.mount.watch(b"/d").expect("the directory is there").looked();
-    println!("a watch on a directory with {looked} positives and {negatives} negatives: {us:.1} us");
+    let visited = fixture.mount.watch(b"/d").expect("the directory is there").visited();
+    println!("a watch on a directory with {visited} positives and {negatives} negatives: {us:.1} us");
 }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::cpu::{least, ns_each};
-use common::{policies, Stage};
+use common::{policies, Fixture};
 use lowwater::Bytes;
 use lowwater_dcache_model::negative::Unbounded;
 use lowwater_dcache_model::Dcache;
@@ -36,19 +36,19 @@ fn main() {
         if !wanted.is_empty() && !wanted.iter().any(|wanted| wanted == name) {
             continue;
         }
-        let fresh = || Stage::new(BUCKETS, policies().swap_remove(at));
+        let fresh = || Fixture::new(BUCKETS, policies().swap_remove(at));
         let first = least(rounds, || {
-            let stage = fresh();
+            let fixture = fresh();
             // The steady state: the flood has run for a while.
-            flood(&stage, "warm");
+            flood(&fixture, "warm");
             let names = names("flood");
-            ns_each(NAMES, || look(&stage, &names))
+            ns_each(NAMES, || look(&fixture, &names))
         });
         let to_positive = least(rounds, || {
-            let stage = fresh();
+            let fixture = fresh();
             let names = names("turn");
-            look(&stage, &names);
-            ns_each(NAMES, || make(&stage, &names))
+            look(&fixture, &names);
+            ns_each(NAMES, || make(&fixture, &names))
         });
         print!("{:>15} {first:>9.0} {to_positive:>9.0}", name);
         for count in [10_000, 100_000, NAMES] {
@@ -60,12 +60,12 @@ fn main() {
             for _ in 0..rounds {
                 let (mut making, mut removing) = (0.0, 0.0);
                 for _ in 0..again.min(10) {
-                    let stage = fresh();
-                    directories(&stage);
-                    making += ns_each(count, || make(&stage, &names));
+                    let fixture = fresh();
+                    directories(&fixture);
+                    making += ns_each(count, || make(&fixture, &names));
                     removing += ns_each(count, || {
                         for name in &names {
-                            stage.mount.unlink(name).expect("the name was made");
+                            fixture.mount.unlink(name).expect("the name was made");
                         }
                     });
                 }
@@ -80,11 +80,11 @@ fn main() {
 
 fn reclaim(rounds: usize) {
     let ns = least(rounds, || {
-        let stage = Stage::new(BUCKETS, Box::new(Unbounded));
-        flood(&stage, "gone");
-        let before = stage.dcache.statistics().nr_negative;
+        let fixture = Fixture::new(BUCKETS, Box::new(Unbounded));
+        flood(&fixture, "gone");
+        let before = fixture.dcache.statistics().nr_negative;
         let mut freed = 0;
-        let ns = ns_each(before, || freed = stage.registry.drop_caches());
+        let ns = ns_each(before, || freed = fixture.registry.drop_caches());
         assert!(freed >= before, "all negatives go: {freed} of {before}");
         ns
     });
@@ -97,26 +97,26 @@ fn charge(rounds: usize) {
     println!("ns on the processor for each first lookup of a missing name, least of {rounds}");
     println!("{:>15} {:>12} {:>9} {:>22}", "policy", "not charged", "charged", "at room for 1000");
     let names = names("flood");
-    let first = |fresh: &dyn Fn() -> Stage| {
-        let stage = fresh();
-        directories(&stage);
-        let ns = ns_each(NAMES, || look(&stage, &names));
+    let first = |fresh: &dyn Fn() -> Fixture| {
+        let fixture = fresh();
+        directories(&fixture);
+        let ns = ns_each(NAMES, || look(&fixture, &names));
         // A lookup may meet none but directories in use, and names used just now; the next does not.
-        let refused = stage.dcache.statistics().refused;
+        let refused = fixture.dcache.statistics().refused;
         assert!(refused < NAMES / 1000, "{refused} names found no room");
         ns
     };
     for at in 0..policies().len() {
         let policy = || policies().swap_remove(at);
-        let stages: [&dyn Fn() -> Stage; 3] =
-            [&|| Stage::new(BUCKETS, policy()), &|| Stage::charged(BUCKETS, policy(), Bytes::MAX), &|| {
-                Stage::charged(BUCKETS, policy(), Bytes::new(ROOM * Dcache::dentry_bytes() as u64))
+        let fixtures: [&dyn Fn() -> Fixture; 3] =
+            [&|| Fixture::new(BUCKETS, policy()), &|| Fixture::charged(BUCKETS, policy(), Bytes::MAX), &|| {
+                Fixture::charged(BUCKETS, policy(), Bytes::new(ROOM * Dcache::dentry_bytes() as u64))
             }];
         // In turns, so that what else runs meets all.
         let mut least = [f64::INFINITY; 3];
         for _ in 0..rounds {
-            for (least, stage) in least.iter_mut().zip(stages) {
-                *least = least.min(first(stage));
+            for (least, fixture) in least.iter_mut().zip(fixtures) {
+                *least = least.min(first(fixture));
             }
         }
         let [not, charged, full] = least;
@@ -128,25 +128,25 @@ fn names(what: &str) -> Vec<Vec<u8>> {
     (0..NAMES).map(|n| format!("/{}/{what}-{n:09}", n % 100).into_bytes()).collect()
 }
 
-fn directories(stage: &Stage) {
+fn directories(fixture: &Fixture) {
     for n in 0..100 {
-        drop(stage.mount.mkdir(format!("/{n}").as_bytes()));
+        drop(fixture.mount.mkdir(format!("/{n}").as_bytes()));
     }
 }
 
-fn flood(stage: &Stage, what: &str) {
-    look(stage, &names(what));
+fn flood(fixture: &Fixture, what: &str) {
+    look(fixture, &names(what));
 }
 
-fn look(stage: &Stage, names: &[Vec<u8>]) {
-    directories(stage);
+fn look(fixture: &Fixture, names: &[Vec<u8>]) {
+    directories(fixture);
     for name in names {
-        drop(black_box(stage.mount.lookup(name).expect("memory does not fail")));
+        drop(black_box(fixture.mount.lookup(name).expect("memory does not fail")));
     }
 }
 
-fn make(stage: &Stage, names: &[Vec<u8>]) {
+fn make(fixture: &Fixture, names: &[Vec<u8>]) {
     for name in names {
-        drop(black_box(stage.mount.create(name).expect("the name is free")));
+        drop(black_box(fixture.mount.create(name).expect("the name is free")));
     }
 }

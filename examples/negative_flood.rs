@@ -11,8 +11,8 @@
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use lowwater::{Bytes, MemcgTree, Registry};
-use lowwater_dcache_model::backend::{Backend, Node};
-use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, Situation, ThreeInARow, Unbounded};
+use lowwater_dcache_model::backend::{Backend, InodeInfo};
+use lowwater_dcache_model::negative::{BoundInputs, NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
 use lowwater_dcache_model::{Dcache, Kind, Mount, Name};
 use std::io;
 use std::path::PathBuf;
@@ -84,17 +84,17 @@ struct Void {
 const ROOT: u64 = u64::MAX;
 
 impl Backend for Void {
-    fn root(&self) -> io::Result<Node> {
-        Ok(Node { inode: ROOT, kind: Kind::Directory })
+    fn root(&self) -> io::Result<InodeInfo> {
+        Ok(InodeInfo { inode: ROOT, kind: Kind::Directory })
     }
 
-    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<Node>> {
+    fn lookup(&self, dir: u64, name: Name<'_>) -> io::Result<Option<InodeInfo>> {
         let number = std::str::from_utf8(name.bytes()).ok().and_then(|name| name.strip_prefix('d')?.parse().ok());
         let number = number.filter(|&number| dir == ROOT && number < self.directories);
-        Ok(number.map(|inode| Node { inode, kind: Kind::Directory }))
+        Ok(number.map(|inode| InodeInfo { inode, kind: Kind::Directory }))
     }
 
-    fn create(&self, _: u64, _: Name<'_>, _: Kind) -> io::Result<Node> {
+    fn create(&self, _: u64, _: Name<'_>, _: Kind) -> io::Result<InodeInfo> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
@@ -110,7 +110,7 @@ impl Backend for Void {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
 
-    fn read_dir(&self, _: u64) -> io::Result<Vec<(Box<[u8]>, Node)>> {
+    fn read_dir(&self, _: u64) -> io::Result<Vec<(Box<[u8]>, InodeInfo)>> {
         Ok(Vec::new())
     }
 }
@@ -237,8 +237,8 @@ fn report(args: &Args, dcache: &Dcache, seconds: f64, lookups: u64, mut samples:
     let state = dcache.statistics();
     let buckets = dcache.buckets() as u64;
     let positives = state.nr_dentry - state.nr_negative;
-    let situation = Situation { buckets, positives, directories };
-    let bound = dcache.policy().bound(situation);
+    let inputs = BoundInputs { buckets, positives, directories };
+    let bound = dcache.policy().bound(inputs);
     samples.sort_unstable();
     let percentile = |p: usize| samples.get(samples.len() * p / 100).copied().unwrap_or(0);
     let per_bucket = state.nr_negative as f64 / buckets as f64;

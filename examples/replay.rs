@@ -12,7 +12,7 @@
 use clap::Parser;
 use lowwater::{MemcgTree, Registry};
 use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
-use lowwater_dcache_model::replay::{backend_for, parse, run, Op, Tally};
+use lowwater_dcache_model::replay::{backend_for, parse, run, RecordedOp, ReplayCounts};
 use lowwater_dcache_model::Dcache;
 use std::error::Error;
 use std::fs::File;
@@ -37,7 +37,7 @@ struct Args {
     #[arg(long, default_value_t = 0)]
     flood: u32,
     /// The default policy with so many on probation and so many kept, whatever the positives: `16,144`.
-    #[arg(long, value_name = "PROBATION,KEPT", value_parser = parse_floors)]
+    #[arg(long, value_name = "PROBATION,PROTECTED", value_parser = parse_floors)]
     floors: Option<(u64, u64)>,
     /// One JSON object a line instead of text.
     #[arg(long)]
@@ -107,11 +107,11 @@ fn table(args: &Args) -> Result<(), Box<dyn Error>> {
 }
 
 fn policies(floors: Option<(u64, u64)>) -> Vec<Box<dyn NegativePolicy>> {
-    let fixed = |(probation_floor, kept_floor)| Probation {
+    let fixed = |(probation_floor, protected_floor)| Probation {
         probation_floor,
-        kept_floor,
+        protected_floor,
         positives_per_probation: u64::MAX,
-        positives_per_kept: u64::MAX,
+        positives_per_protected: u64::MAX,
         ..Probation::default()
     };
     let default = floors.map_or_else(Probation::default, fixed);
@@ -123,7 +123,7 @@ fn parse_floors(text: &str) -> Result<(u64, u64), String> {
     numbers.ok_or_else(|| format!("`{text}` is not two numbers with a comma between: 16,144"))
 }
 
-fn replay(ops: &[Op], policy: Box<dyn NegativePolicy>, buckets: usize) -> Result<Tally, Box<dyn Error>> {
+fn replay(ops: &[RecordedOp], policy: Box<dyn NegativePolicy>, buckets: usize) -> Result<ReplayCounts, Box<dyn Error>> {
     let tree = MemcgTree::default();
     let registry = Registry::new(&tree, 1);
     let dcache = Dcache::builder().buckets(buckets).boxed_policy(policy).build();
@@ -133,7 +133,7 @@ fn replay(ops: &[Op], policy: Box<dyn NegativePolicy>, buckets: usize) -> Result
 }
 
 /// Puts random missing names between the operations.
-fn with_flood(ops: Vec<Op>, each: u32) -> Vec<Op> {
+fn with_flood(ops: Vec<RecordedOp>, each: u32) -> Vec<RecordedOp> {
     let mut random = 1_u64;
     let mut mixed = Vec::with_capacity(ops.len() * (1 + each as usize));
     for op in ops {
@@ -142,7 +142,7 @@ fn with_flood(ops: Vec<Op>, each: u32) -> Vec<Op> {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            mixed.push(Op::Lookup(format!("/tmp/{random:016x}").into_bytes().into(), false));
+            mixed.push(RecordedOp::Lookup(format!("/tmp/{random:016x}").into_bytes().into(), false));
         }
     }
     mixed

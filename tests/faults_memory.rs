@@ -374,7 +374,7 @@ fn names() -> (MemcgTree, Dcache, lowwater_dcache_model::Mount, Registry) {
     let registry = Registry::new(&tree, 1);
     let dcache = Dcache::builder().buckets(64).topology(Arc::new(Fixed::new(1))).build();
     let memory = Arc::new(Memory::new());
-    memory.plant(b"/there/file", Kind::File).unwrap();
+    memory.create_path(b"/there/file", Kind::File).unwrap();
     let mount = dcache.mount(memory, &registry, tree.root()).unwrap();
     (tree, dcache, mount, registry)
 }

@@ -12,8 +12,8 @@
 use lowwater::topology::Fixed;
 use lowwater::{Bytes, MemcgTree, Registry};
 use lowwater_dcache_model::backend::Memory;
-use lowwater_dcache_model::negative::{Probation, Situation, ThreeInARow, Unbounded};
-use lowwater_dcache_model::{Dcache, Flow, Mount, NegativePolicy};
+use lowwater_dcache_model::negative::{BoundInputs, Probation, ThreeInARow, Unbounded};
+use lowwater_dcache_model::{Dcache, Mount, NegativePolicy, WalkControl};
 use lowwater_shrinker::Work;
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ fn the_default_holds_its_bound_under_every_adversary() {
     let bound = |machine: &Machine| {
         let state = machine.dcache.statistics();
         let positives = state.nr_dentry - state.nr_negative;
-        policy.bound(Situation { buckets: 1 << 8, positives, directories: 100 }).unwrap()
+        policy.bound(BoundInputs { buckets: 1 << 8, positives, directories: 100 }).unwrap()
     };
     for touches in [1, 2, 5] {
         for directories in [1, 100] {
@@ -117,10 +117,10 @@ fn a_watch_does_not_look_at_negatives() {
     for n in 0..100 {
         drop(machine.mount.create(format!("/d/{}", n * 500).as_bytes()).unwrap());
     }
-    assert_eq!(machine.mount.watch(b"/d").unwrap().looked(), 100);
+    assert_eq!(machine.mount.watch(b"/d").unwrap().visited(), 100);
     let mut walk = machine.mount.walk_positives(b"/d").unwrap();
-    walk.step(usize::MAX, |_| Flow::Continue);
-    assert_eq!(walk.looked(), 100);
+    walk.step(usize::MAX, |_| WalkControl::Continue);
+    assert_eq!(walk.visited(), 100);
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn on_few_buckets_the_default_keeps_useful_negatives_that_three_in_a_row_trims()
     const BUCKETS: usize = 1 << 7;
     let unbounded = machine(BUCKETS, Unbounded);
     let asked = build(&unbounded);
-    let kept = machine(BUCKETS, Probation { probation_floor: 1500, kept_floor: 1000, ..Probation::default() });
+    let kept = machine(BUCKETS, Probation { probation_floor: 1500, protected_floor: 1000, ..Probation::default() });
     assert_eq!(build(&kept), asked, "every useful negative is kept");
     assert!(kept.negatives() < unbounded.negatives() * 6 / 10, "and most of the useless are not");
     let three = build(&machine(BUCKETS, ThreeInARow));

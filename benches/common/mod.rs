@@ -11,7 +11,7 @@ use lowwater_dcache_model::{Builder, Dcache, Mount};
 use std::sync::Arc;
 
 /// A cache with one mount of a tree in memory.
-pub struct Stage {
+pub struct Fixture {
     // Before what it is registered at.
     pub mount: Mount,
     pub dcache: Dcache,
@@ -20,7 +20,7 @@ pub struct Stage {
     _tree: MemcgTree,
 }
 
-impl Stage {
+impl Fixture {
     pub fn new(buckets: usize, policy: Box<dyn NegativePolicy>) -> Self {
         Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy), None)
     }

@@ -5,8 +5,8 @@ use crate::nodes::{Node, Nodes, Seen};
 use fuser::Errno;
 use lowwater::{MemcgTree, Registry};
 use lowwater_dcache_model::backend::Files;
-use lowwater_dcache_model::negative::Situation;
-use lowwater_dcache_model::{Dcache, ErrorKind, Flow, Kind, Mount};
+use lowwater_dcache_model::negative::BoundInputs;
+use lowwater_dcache_model::{Dcache, ErrorKind, Kind, Mount, WalkControl};
 use lowwater_lru_core::topology::Fixed;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -177,23 +177,23 @@ impl Mirror {
     pub fn report(&self) -> String {
         let state = self.dcache.statistics();
         let policy = self.dcache.policy();
-        let situation = Situation {
+        let inputs = BoundInputs {
             buckets: self.dcache.buckets() as u64,
             positives: state.nr_unused.saturating_sub(state.nr_negative),
             directories: self.directories(),
         };
-        let bound = policy.bound(situation).map_or("none".into(), |bound| bound.to_string());
+        let bound = policy.bound(inputs).map_or("none".into(), |bound| bound.to_string());
         let mut text = format!("policy {}\nbound {bound}", policy.name());
         let figures = [
             ("negatives", state.nr_negative),
-            ("positives", situation.positives),
+            ("positives", inputs.positives),
             ("dentries", state.nr_dentry),
             ("lookups", self.lookups.load(Relaxed)),
             ("missing", self.missing.load(Relaxed)),
             ("backend_lookups", state.backend_lookups),
             ("trimmed", state.trimmed),
             ("promoted", state.promoted),
-            ("recalled", state.recalled),
+            ("ghost_hits", state.ghost_hits),
             ("invalidated", self.invalidated.load(Relaxed)),
             ("known_to_kernel", self.nodes.len() as u64),
         ];
@@ -210,7 +210,7 @@ impl Mirror {
         let Ok(mut walk) = self.mount.walk_positives(b"/") else { return directories };
         while walk.step(STEP, |step| {
             directories += u64::from(step.kind() == Some(Kind::Directory));
-            Flow::Continue
+            WalkControl::Continue
         }) {}
         directories
     }

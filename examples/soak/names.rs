@@ -28,7 +28,7 @@ impl Names {
         let memory = Arc::new(Memory::new());
         for n in 0..DIRECTORIES * FILES {
             let path = format!("/{}/{}", n % DIRECTORIES, n / DIRECTORIES);
-            memory.plant(path.as_bytes(), Kind::File).expect("a tree in memory");
+            memory.create_path(path.as_bytes(), Kind::File).expect("a tree in memory");
         }
         let mount = dcache.mount(memory, &registry, tree.root()).expect("its root is there");
         Self { mount, dcache, registry, _tree: tree }

@@ -22,9 +22,8 @@
 //! # Families
 //!
 //! Every second program has families of steps (`strategy::family`): steps that are seldom drawn one
-//! after
-//! the other. Each of these defects was put back into the library, and found by a build without
-//! sanitizers, beside other work on two processors:
+//! after the other. Each of these defects was put back into the library, and found by a build
+//! without sanitizers, beside other work on two processors:
 //!
 //! | feature, family | defect | found as | after |
 //! |---|---|---|---|
