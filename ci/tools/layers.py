@@ -73,7 +73,8 @@ def without_tests(code):
 class File:
     def __init__(self, path, module):
         self.path, self.module = path, module
-        self.code = without_tests(strip(path.read_text()))
+        # A visibility needs nothing.
+        self.code = without_tests(re.sub(r"pub\(in [^)]*\)", "pub", strip(path.read_text())))
         self.children, self.inline, self.names = {}, {}, {}
 
 
