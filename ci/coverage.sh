@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Which lines of the three crates no test runs, and which conditions are never true or never false. Prints the table of files, and what
+# Which lines of the four crates no test runs, and which conditions are never true or never false. Prints the table of files, and what
 # each crate comes to; fails below 90 % of the lines or 80 % of the branches. Examples in the documentation are not run here.
 # docs/UNCOVERED.md says why each of those lines is not run.
 #
@@ -24,7 +24,7 @@ else
     export LLVM_COV="$bin/llvm-cov" LLVM_PROFDATA="$bin/llvm-profdata"
 fi
 
-packages=(-p lowwater-lru-core -p lowwater-shrinker -p lowwater-dcache-model)
+packages=(-p lowwater-lru-core -p lowwater-shrinker -p lowwater-pressure -p lowwater-dcache-model)
 # Tests and model checks in files of their own are not what is asked about.
 ignored='/tests/|/tests\.rs|loom\.rs'
 # Reused between runs; the profiles are not.
@@ -34,7 +34,7 @@ llvm_cov() {
 }
 llvm_cov clean --workspace --profraw-only
 llvm_cov test "${branch[@]}" --no-report "${packages[@]}" --lib --tests
-# Allocations that fail, in all three.
+# Allocations that fail, in all of them.
 llvm_cov test "${branch[@]}" --no-report -p lowwater --test faults_memory
 report=(report "${branch[@]}" "${packages[@]}" --ignore-filename-regex "$ignored")
 llvm_cov "${report[@]}" "$@"

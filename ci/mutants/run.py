@@ -19,8 +19,9 @@ from pathlib import Path
 
 # Packages whose tests may notice a mutant of this one, in the order in which they are tried.
 USERS = {
-    "lowwater-lru-core": ["lowwater-lru-core", "lowwater", "lowwater-shrinker", "lowwater-dcache-model"],
-    "lowwater-shrinker": ["lowwater-shrinker", "lowwater", "lowwater-dcache-model"],
+    "lowwater-lru-core": ["lowwater-lru-core", "lowwater", "lowwater-shrinker", "lowwater-pressure", "lowwater-dcache-model"],
+    "lowwater-shrinker": ["lowwater-shrinker", "lowwater", "lowwater-pressure", "lowwater-dcache-model"],
+    "lowwater-pressure": ["lowwater-pressure", "lowwater"],
     "lowwater-dcache-model": ["lowwater-dcache-model", "lowwater"],
     "lowwater": ["lowwater"],
 }

@@ -9,6 +9,7 @@ COLUMNS = 11
 CRATES = {
     "lowwater-lru-core": "crates/lru-core",
     "lowwater-shrinker": "crates/shrinker",
+    "lowwater-pressure": "crates/pressure",
     "lowwater-dcache-model": "crates/dcache-model",
     "lowwater": ".",
 }

@@ -15,7 +15,7 @@
 //!
 //! # Fork
 //!
-//! The child of a `fork` has none of the threads of a [`Reclaimer`] or a pressure monitor, and locks that other threads held are never given
+//! The child of a `fork` has none of the threads of a [`Reclaimer`], and locks that other threads held are never given
 //! back there. So it must neither use nor drop anything of this crate (the drop of a `Reclaimer` waits for its threads): it calls `exec`, or
 //! ends by `_exit`.
 //!
@@ -31,7 +31,6 @@ extern crate alloc;
 #[cfg(any(feature = "std", lowwater_loom, test))]
 extern crate std;
 
-pub mod pressure;
 mod reclaimer;
 
 mod direct;
@@ -74,7 +73,7 @@ pub use every::Every;
 pub use id::ShrinkerId;
 #[cfg(feature = "metrics")]
 pub use metrics::Labels;
-pub use reclaimer::{Job, Step};
+pub use reclaimer::{Job, ReclaimReason, Step, Watermarks};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub use reclaimer::{NodeStats, Reclaimer};
 pub use registry::{

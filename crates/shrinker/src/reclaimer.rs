@@ -9,14 +9,19 @@
 //! [`Job`] is the whole decision (how hard, how long, done or hopeless) without thread or clock, so a kernel thread can run
 //! it, and tests can step it. `Wake` is the queue that loses no wake-up. The thread is there under `std` only.
 
+mod manual;
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 mod pace;
+mod reason;
 mod step;
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 mod thread;
 #[cfg(any(all(feature = "std", not(lowwater_loom)), all(test, lowwater_loom)))]
 mod wake;
+mod watermark;
 
+pub use reason::ReclaimReason;
 pub use step::{Job, Step};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub use thread::{NodeStats, Reclaimer};
+pub use watermark::Watermarks;

@@ -14,7 +14,7 @@ use common::{shelf_on, Shelf};
 use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::budget::Kick;
-use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{DebtListener, Job, Reclaim, Reclaimer, Registration, Registry, Scan, Step, Work};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

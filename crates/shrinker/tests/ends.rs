@@ -1,4 +1,4 @@
-//! Registrations, reclaimers and monitors that end inside callbacks: nothing waits for itself, nothing is called afterwards,
+//! Registrations and reclaimers that end inside callbacks: nothing waits for itself, nothing is called afterwards,
 //! and all that a shrinker has captured is dropped once.
 //!
 //! Each test that would hang runs on a thread of its own and fails when a deadline has passed.
@@ -9,12 +9,10 @@
 use lowwater_lru_core::topology::{Fixed, Topology};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::budget::{Ask, Ended, Fair, Kick, Plan, Policy};
-use lowwater_shrinker::pressure::{Monitor, MonitorConfig, Reason, Trim, Watermarks};
 use lowwater_shrinker::{
-    Clock, Count, Debt, DebtListener, Reclaim, Reclaimer, Registration, Registry, RegistryConfig, Scan, Select,
-    ShrinkControl, Shrinker, ShrinkerId, Work,
+    Clock, Count, Debt, DebtListener, Reclaim, ReclaimReason, Reclaimer, Registration, Registry, RegistryConfig, Scan,
+    Select, ShrinkControl, Shrinker, ShrinkerId, Watermarks, Work,
 };
-use std::any::Any;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Arc, Barrier, Mutex};
@@ -313,7 +311,7 @@ fn reclaimed() -> (MemcgTree, Registry, Slot<Reclaimer>) {
 
 fn wake(slot: &Slot<Reclaimer>, root: &Memcg) {
     let _charged = root.try_charge(Bytes::new(1)).unwrap();
-    slot.lock().unwrap().as_ref().unwrap().wake(root, Reason::Manual(Bytes::new(1)));
+    slot.lock().unwrap().as_ref().unwrap().wake(root, ReclaimReason::Manual(Bytes::new(1)));
 }
 
 #[test]
@@ -363,66 +361,6 @@ fn a_reclaimer_that_is_dropped_in_a_callback_its_thread_waits_for_is_not_joined(
         assert!(start.elapsed() < PATIENCE / 2, "the thread was joined inside a callback");
         may_go.store(true, SeqCst);
         drop(theirs);
-    });
-}
-
-#[test]
-fn a_monitor_that_is_dropped_in_a_callback_its_hook_waits_for_is_not_joined() {
-    in_time(|| {
-        let (tree, _registry, reclaimer) = reclaimed();
-        let (entered, may_go) = (Arc::new(Barrier::new(2)), Arc::new(AtomicBool::new(false)));
-        let trim = {
-            let (entered, may_go, once) = (Arc::clone(&entered), Arc::clone(&may_go), AtomicBool::new(false));
-            Trim::new(move || {
-                if !once.swap(true, SeqCst) {
-                    entered.wait();
-                    until("the callback returns", || may_go.load(SeqCst));
-                }
-            })
-        };
-        let config = MonitorConfig { trim: trim.threshold(Bytes::new(1)), ..MonitorConfig::default() };
-        let reclaimer = Arc::new(reclaimer.lock().unwrap().take().unwrap());
-        let monitor = Monitor::start(tree.root(), Bytes::MAX, reclaimer, config).unwrap();
-        monitor.freed(Bytes::mib(1));
-        entered.wait();
-        let slot = Arc::new(Mutex::new(Some(monitor)));
-        let other = Registry::new(&MemcgTree::default(), 1);
-        let mine = {
-            let slot = Arc::clone(&slot);
-            register(&other, Hooked::new(move || empty(&slot)))
-        };
-        let start = Instant::now();
-        scan(&other, mine.id());
-        assert!(start.elapsed() < PATIENCE / 2, "the thread was joined inside a callback");
-        may_go.store(true, SeqCst);
-    });
-}
-
-#[test]
-fn a_monitor_may_be_used_and_dropped_by_its_own_hook() {
-    in_time(|| {
-        let (tree, _registry, reclaimer) = reclaimed();
-        let (slot, done) = (slot::<Monitor>(), Arc::new(AtomicBool::new(false)));
-        let trim = {
-            let (slot, done) = (Arc::clone(&slot), Arc::clone(&done));
-            Trim::new(move || {
-                if let Some(monitor) = &*slot.lock().unwrap() {
-                    monitor.freed(Bytes::new(1));
-                    monitor.raise(lowwater_shrinker::pressure::Level::Low);
-                    let _stats = monitor.stats();
-                }
-                empty(&slot);
-                done.store(true, SeqCst);
-            })
-        };
-        let config = MonitorConfig { trim: trim.threshold(Bytes::new(1)), ..MonitorConfig::default() };
-        let reclaimer = Arc::new(reclaimer.lock().unwrap().take().unwrap());
-        *slot.lock().unwrap() = Some(Monitor::start(tree.root(), Bytes::MAX, reclaimer, config).unwrap());
-        if let Some(monitor) = &*slot.lock().unwrap() {
-            monitor.freed(Bytes::mib(1));
-        }
-        until("the hook returns", || done.load(SeqCst));
-        until("the monitor is gone", || slot.lock().unwrap().is_none());
     });
 }
 
@@ -591,19 +529,6 @@ fn a_topology_that_panics_meets_the_caller_of_start() {
             Arc::new(Mutex::new(Some(Reclaimer::start(&registry, Arc::new(Fixed::new(1)), MARKS).unwrap())));
         serves_another(&registry, &reclaimer);
         empty(&reclaimer);
-    });
-}
-
-#[test]
-fn a_trim_hook_that_panics_in_its_drop_is_no_fault_of_the_monitor() {
-    in_time(|| {
-        let (tree, _registry, reclaimer) = reclaimed();
-        let grenade = Mutex::new(Some(Box::new(Grenade) as Box<dyn Any + Send>));
-        let trim = Trim::new(move || assert!(grenade.lock().is_ok()));
-        let config = MonitorConfig { trim, ..MonitorConfig::default() };
-        let reclaimer = Arc::new(reclaimer.lock().unwrap().take().unwrap());
-        // The thread has the last handle on the hook, and is joined here.
-        drop(Monitor::start(tree.root(), Bytes::MAX, reclaimer, config).unwrap());
     });
 }
 

@@ -2,7 +2,7 @@
 //! cannot be had. Each ends in a clear error or none, loses nothing, and the rest goes on.
 //!
 //! Beside it: callbacks that panic, re-enter or answer nonsense (`invariants.rs`), the sources of pressure
-//! (`src/pressure/monitor/tests.rs`), allocation (`faults_memory.rs` of the root package).
+//! (`lowwater-pressure`), allocation (`faults_memory.rs` of the root package).
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
@@ -10,9 +10,9 @@ mod common;
 
 use common::{one_shelf, Shelf};
 use lowwater_lru_core::{topology::Fixed, Bytes, MemcgTree, NodeId};
-use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{Clock, Count, Reclaim, Reclaimer, Registry, RegistryConfig, Scan, Work};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -100,7 +100,7 @@ fn a_callback_that_blocks_the_reclaimer_leaves_direct_reclaim() {
     let gate = stuck(&slow);
     slow.add(tree.root(), N0, 1_000);
     let _charged = tree.root().try_charge(Bytes::new(1_000)).unwrap();
-    reclaimer.wake(tree.root(), lowwater_shrinker::pressure::Reason::Manual(Bytes::new(1_000)));
+    reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(Bytes::new(1_000)));
     gate.entered.recv_timeout(PATIENCE).unwrap();
 
     other.add(tree.root(), N0, 1_000);
@@ -123,7 +123,7 @@ fn a_callback_that_panics_on_the_reclaimers_thread_does_not_end_it() {
         bad.add(tree.root(), N0, 10);
         good.add(tree.root(), N0, 10);
         let _charged = tree.root().try_charge(Bytes::new(1)).unwrap();
-        reclaimer.wake(tree.root(), lowwater_shrinker::pressure::Reason::Manual(Bytes::new(round)));
+        reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(Bytes::new(round)));
         until("the good one gives", || good.total() == 0);
     }
     assert_eq!((bad_registration.stats().panics, bad_registration.stats().set_aside), (1, true));
@@ -215,7 +215,7 @@ fn a_count_that_lies_upwards_does_not_starve_the_others() {
     honest.add(tree.root(), N0, 10_000);
     let reclaimer = Reclaimer::start(&registry, Arc::new(Fixed::new(1)), MARKS).unwrap();
     let _charged = tree.root().try_charge(Bytes::new(10)).unwrap();
-    reclaimer.wake(tree.root(), lowwater_shrinker::pressure::Reason::Manual(Bytes::new(10)));
+    reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(Bytes::new(10)));
     let left = || honest.total();
     until("the honest one is asked, too", || left() < 10_000);
     drop(reclaimer);
@@ -259,7 +259,6 @@ fn limits_below_what_is_used_are_reached_in_the_background_and_lose_nothing() {
 #[cfg(target_os = "linux")]
 mod no_threads {
     use super::*;
-    use lowwater_shrinker::pressure::{Monitor, MonitorConfig, MonitorError};
     use lowwater_shrinker::StartError;
     use std::process::Command;
 
@@ -316,30 +315,5 @@ mod no_threads {
         let StartError::Thread { node, .. } = &error else { panic!("{error}") };
         assert!(node.index() > 1 && node.index() < 64, "some had started: {error}");
         until("those are gone", || threads_alive() == before);
-
-        // With fewer nodes it works; and then a monitor that has none of its own is refused, and `max` is as it was.
-        let tree = MemcgTree::new(0);
-        let registry = Registry::new(&tree, 1);
-        let reclaimer = Arc::new(Reclaimer::start(&registry, Arc::new(Fixed::new(1)), MARKS).unwrap());
-        let end = AtomicBool::new(false);
-        std::thread::scope(|s| {
-            let end = &end;
-            let idle = move || {
-                while !end.load(Relaxed) {
-                    std::thread::sleep(Duration::from_millis(1))
-                }
-            };
-            // The stack of a thread that has ended may come free late: then there was one for the monitor, and there is one more to be had.
-            let error = loop {
-                while std::thread::Builder::new().spawn_scoped(s, idle).is_ok() {}
-                let config = MonitorConfig::default();
-                if let Err(error) = Monitor::start(tree.root(), Bytes::new(10), Arc::clone(&reclaimer), config) {
-                    break error;
-                }
-            };
-            end.store(true, Relaxed);
-            assert!(matches!(error, MonitorError::Thread(_)), "{error}");
-            assert!(error.to_string().contains("ulimit -u"), "{error}");
-        });
     }
 }

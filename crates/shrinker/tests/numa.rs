@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use lowwater_lru_core::topology::{Sysfs, Topology};
 use lowwater_lru_core::{linked, Bytes, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId};
-use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{
     Count, Reclaim, Reclaimer, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker, Work,
 };

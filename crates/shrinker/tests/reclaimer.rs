@@ -7,8 +7,8 @@ mod common;
 use common::{shelf_on, Shelf};
 use lowwater_lru_core::topology::{Fixed, Topology};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
-use lowwater_shrinker::pressure::{Reason, Watermarks};
 use lowwater_shrinker::{Job, Reclaimer, Registration, Registry, Scan, ShrinkControl, StartError, Step};
+use lowwater_shrinker::{ReclaimReason, Watermarks};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -72,12 +72,12 @@ fn a_groups_own_high_and_max_are_served_in_the_background() {
 
     group.set_high(Bytes::MAX);
     group.set_max(Bytes::new(16_000));
-    reclaimer.wake(&group, Reason::Limit);
+    reclaimer.wake(&group, ReclaimReason::Limit);
     // The gaps are cut to an eighth of a limit that is smaller than they are.
     wait_until("usage is an eighth below max", || group.usage() <= Bytes::new(14_000));
 
     let before = group.usage();
-    reclaimer.wake(&group, Reason::Manual(Bytes::new(5_000)));
+    reclaimer.wake(&group, ReclaimReason::Manual(Bytes::new(5_000)));
     wait_until("5,000 bytes are gone", || group.usage() <= before.saturating_sub(Bytes::new(5_000)));
 }
 
@@ -276,7 +276,7 @@ fn a_reclaimer_stops_promptly_and_holds_nothing() {
     let (tree, registry, shelf, registration) = world(2);
     let reclaimer = start(&registry);
     fill(&shelf, tree.root(), N0, 10);
-    reclaimer.wake(tree.root(), Reason::Manual(Bytes::new(100)));
+    reclaimer.wake(tree.root(), ReclaimReason::Manual(Bytes::new(100)));
     let start_of_drop = Instant::now();
     drop(reclaimer);
     assert!(start_of_drop.elapsed() < Duration::from_secs(2));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lowwater_lru_core::list_lru::Swept;
 use lowwater_lru_core::{linked, topology::Fixed, Bytes, Isolated, Links, ListLru, MemcgTree, NodeId};
-use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{Count, Reclaimer, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker};
 
 const N0: NodeId = NodeId::ZERO;

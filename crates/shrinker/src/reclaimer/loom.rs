@@ -24,7 +24,7 @@ fn charge_meets_thread() {
         };
         for _ in 0..2 {
             usage.fetch_add(1, Ordering::Relaxed);
-            wake.request(tree.root(), Reason::Watermark, Bytes::ZERO);
+            wake.request(tree.root(), ReclaimReason::Watermark, Bytes::ZERO);
         }
         // If nothing is queued, the thread has taken all that was, and what it saw must be all there was.
         let state = wake.state.lock();
@@ -68,7 +68,7 @@ fn request_meets_sleeper() {
             })
         };
         for bytes in [1, 2] {
-            wake.request(tree.root(), Reason::Manual(Bytes::new(bytes)), Bytes::ZERO);
+            wake.request(tree.root(), ReclaimReason::Manual(Bytes::new(bytes)), Bytes::ZERO);
             while !wake.state.lock().requests.is_empty() {
                 ::loom::thread::yield_now();
             }

@@ -12,12 +12,13 @@ use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use super::pace::Pace;
+use super::reason::ReclaimReason;
 use super::step::{Job, Step};
 use super::wake::{Request, Wake};
+use super::watermark::Watermarks;
 use crate::budget::Kick;
 use crate::callback::CallbackScope;
 use crate::error::StartError;
-use crate::pressure::{Reason, Watermarks};
 use crate::registry::{DebtListener, Registry};
 
 /// Objects scanned in one step, so that jobs take turns and a stop is noticed soon.
@@ -39,7 +40,7 @@ const REST_MAX: Duration = Duration::from_millis(100);
 /// ```
 /// use std::sync::Arc;
 /// use lowwater_lru_core::{topology, Bytes, MemcgTree};
-/// use lowwater_shrinker::{pressure::Watermarks, Reclaimer, Registry, RegistryConfig};
+/// use lowwater_shrinker::{Watermarks, Reclaimer, Registry, RegistryConfig};
 ///
 /// let tree = MemcgTree::default();
 /// tree.root().set_max(Bytes::mib(64));
@@ -140,7 +141,7 @@ impl Reclaimer {
     /// when the same is queued already. Waits for nothing that waits. Without memory to queue it nothing happens: a group that is
     /// near its limit is asked for again at its next charge.
     #[doc(alias = "wakeup_kswapd")]
-    pub fn wake(&self, memcg: &Memcg, reason: Reason) {
+    pub fn wake(&self, memcg: &Memcg, reason: ReclaimReason) {
         let target = reason.target(memcg, &self.watermarks);
         for (shared, _) in &self.nodes {
             shared.wake.request(memcg, reason, target);
@@ -157,10 +158,10 @@ impl Reclaimer {
                 usage = usage.saturating_sub(group.in_stock());
             }
             if usage > group.high() {
-                self.wake(group, Reason::High);
+                self.wake(group, ReclaimReason::High);
             }
             if self.watermarks.is_low(usage, group.max()) {
-                self.wake(group, Reason::Watermark);
+                self.wake(group, ReclaimReason::Watermark);
             }
             at = group.parent();
         }
@@ -306,7 +307,7 @@ impl DebtListener for Debtors {
     fn owes(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
         let Some(shared) = self.0.get(node.index()) else { return };
         match kick {
-            Kick::Now => shared.wake.request(memcg, Reason::Debt, Bytes::MAX),
+            Kick::Now => shared.wake.request(memcg, ReclaimReason::Debt, Bytes::MAX),
             Kick::Soon => shared.wake.request_soon(memcg),
             Kick::Never => {}
         }
@@ -316,14 +317,14 @@ impl DebtListener for Debtors {
 /// A new job, unless one for the group is under way that goes as far. Without memory for it there is none: while its reason lasts,
 /// it is asked for again.
 fn add(jobs: &mut Vec<Job>, request: Request, watermarks: &Watermarks) {
-    if request.reason == Reason::Debt {
+    if request.reason == ReclaimReason::Debt {
         if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.pays_debts()) {
             let _ = try_push(jobs, Job::debts(request.memcg));
         }
         return;
     }
     let target = match request.reason {
-        Reason::Manual(_) | Reason::Pressure(_) => request.target,
+        ReclaimReason::Manual(_) | ReclaimReason::Pressure(_) => request.target,
         // Limits may have changed since it was asked for.
         reason => reason.target(&request.memcg, watermarks),
     };

@@ -28,7 +28,7 @@ use lowwater_lru_core::sync::{
 };
 use lowwater_lru_core::{mutated, Bytes, Memcg};
 
-use crate::pressure::Reason;
+use super::reason::ReclaimReason;
 
 #[cfg(all(test, lowwater_loom))]
 #[path = "loom.rs"]
@@ -64,7 +64,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) memcg: Memcg,
-    pub(super) reason: Reason,
+    pub(super) reason: ReclaimReason,
     /// Usage to come down to.
     pub(super) target: Bytes,
 }
@@ -72,7 +72,7 @@ pub(super) struct Request {
 impl Wake {
     /// Queues a request and wakes the thread. Costs a fence and a load when the same is queued already. Without memory for it it
     /// is not queued: it comes from where memory is short, and comes again.
-    pub(super) fn request(&self, memcg: &Memcg, reason: Reason, target: Bytes) {
+    pub(super) fn request(&self, memcg: &Memcg, reason: ReclaimReason, target: Bytes) {
         let key = key(memcg, reason);
         if !mutated!("wake_without_fence") {
             // SeqCst: between the caller's charge and our load; meets the fence in `drain`.
@@ -86,12 +86,12 @@ impl Wake {
     }
 
     #[cold]
-    fn request_slow(&self, memcg: &Memcg, reason: Reason, target: Bytes, key: u64) {
+    fn request_slow(&self, memcg: &Memcg, reason: ReclaimReason, target: Bytes, key: u64) {
         let mut state = self.state.lock();
         let same = |old: &&mut Request| old.memcg == *memcg && kind(old.reason) == kind(reason);
         match (state.requests.iter_mut().find(same), reason) {
             // Two who ask for so many bytes each want both.
-            (Some(old), Reason::Manual(bytes)) => old.target = old.target.saturating_sub(bytes),
+            (Some(old), ReclaimReason::Manual(bytes)) => old.target = old.target.saturating_sub(bytes),
             (Some(old), _) => old.target = target,
             (None, _) => {
                 if try_push(&mut state.requests, Request { memcg: memcg.clone(), reason, target }).is_err() {
@@ -138,7 +138,7 @@ impl Wake {
         // Without memory they wait for the next time.
         if requests.try_reserve(state.soon.len()).is_ok() {
             let soon = core::mem::take(&mut state.soon).into_iter();
-            requests.extend(soon.map(|memcg| Request { memcg, reason: Reason::Debt, target: Bytes::MAX }));
+            requests.extend(soon.map(|memcg| Request { memcg, reason: ReclaimReason::Debt, target: Bytes::MAX }));
         }
         // Relaxed: ordered by the fence that follows.
         self.queued.store(NONE, Ordering::Relaxed);
@@ -218,21 +218,21 @@ impl Wake {
 }
 
 /// One number for what two requests must agree in to be the same; [`NONE`] for those that add up or replace each other.
-fn key(memcg: &Memcg, reason: Reason) -> u64 {
+fn key(memcg: &Memcg, reason: ReclaimReason) -> u64 {
     match reason {
-        Reason::Manual(_) | Reason::Pressure(_) => NONE,
+        ReclaimReason::Manual(_) | ReclaimReason::Pressure(_) => NONE,
         _ => u64::from(kind(reason)) << 32 | u64::from(memcg.id().get()),
     }
 }
 
 /// A reason without its amount; not 0.
-fn kind(reason: Reason) -> u8 {
+fn kind(reason: ReclaimReason) -> u8 {
     match reason {
-        Reason::Watermark => 1,
-        Reason::High => 2,
-        Reason::Limit => 3,
-        Reason::Manual(_) => 4,
-        Reason::Pressure(_) => 5,
-        Reason::Debt => 6,
+        ReclaimReason::Watermark => 1,
+        ReclaimReason::High => 2,
+        ReclaimReason::Limit => 3,
+        ReclaimReason::Manual(_) => 4,
+        ReclaimReason::Pressure(_) => 5,
+        ReclaimReason::Debt => 6,
     }
 }

@@ -1,23 +1,13 @@
 //! Less than everything: some groups, one node, one shrinker, some kinds of caches.
 
-use alloc::vec::Vec;
-
 use bitflags::bitflags;
-use lowwater_lru_core::fallible::try_push;
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::{Memcg, NodeId};
 
 use super::{drop_all, Inner, Registry};
 use crate::control::Reclaim;
 use crate::id::ShrinkerId;
 use crate::pass::{Pass, Protect};
-use crate::pressure::{Reason, Watermarks};
-use crate::reclaimer::{Job, Step};
 use crate::work::{Progress, Work};
-
-/// Objects that one call of reclaim scans on one node before the next has its turn.
-const SCAN_MAX: u64 = 1024;
-/// Steps of one call on each node, so that it ends beside a thread that charges as fast.
-const STEPS_MAX: u32 = 1 << 16;
 
 bitflags! {
     /// What a shrinker's objects are, with the numbers of `/proc/sys/vm/drop_caches`.
@@ -90,7 +80,7 @@ impl<'a> Select<'a> {
     }
 
     /// An iterator, and not a list: reclaim asks, which runs because there is no memory.
-    fn nodes(&self, registry: &Registry) -> impl Iterator<Item = NodeId> {
+    pub(crate) fn nodes(&self, registry: &Registry) -> impl Iterator<Item = NodeId> {
         let nodes = match self.node {
             Some(node) => node.index()..node.index() + 1,
             None => 0..registry.nodes(),
@@ -142,29 +132,5 @@ impl Registry {
             progress += Pass { inner, root, node, priority, flags, protect, only }.run(work);
         }
         progress
-    }
-
-    /// As [`reclaim`](Self::reclaim), for a part: until the group's usage has fallen by `bytes`, or nothing more can be freed
-    /// there. Without memory for a job on each node, on those for which there is.
-    pub fn reclaim_selected(&self, select: &Select<'_>, bytes: Bytes) -> Bytes {
-        let memcg = select.memcg.unwrap_or(&self.inner.root);
-        let before = memcg.usage();
-        // No limit is looked at, so the marks do not matter.
-        let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
-        let target = Reason::Manual(bytes).target(memcg, &marks);
-        let mut jobs = Vec::new();
-        for node in select.nodes(self) {
-            let job = (node, Job::new(memcg.clone(), target).only(select.only));
-            if try_push(&mut jobs, job).is_err() {
-                break;
-            }
-        }
-        for _ in 0..STEPS_MAX {
-            jobs.retain_mut(|(node, job)| matches!(job.step(self, *node, SCAN_MAX), Step::Again | Step::BackOff));
-            if jobs.is_empty() {
-                break;
-            }
-        }
-        before.saturating_sub(memcg.usage())
     }
 }

@@ -2,10 +2,9 @@
 
 use crate::common::Shelf;
 use crate::hazard::within;
-use crate::{reclaimer, tree_and_registry};
+use crate::reclaimer;
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::budget::{Ask, Ended, Fair, Kick, Plan, Policy};
-use lowwater_shrinker::pressure::{Level, Monitor, MonitorConfig, Trim};
 use lowwater_shrinker::{
     Clock, Debt, DebtListener, Reclaim, Registration, Registry, RegistryConfig, Scan, Select, Work,
 };
@@ -277,40 +276,5 @@ fn a_debt_listener_may_do_anything() {
         assert!(stage.registry.drop_caches() > 0);
         stage.registration.unregister().unwrap();
         assert_eq!(Arc::strong_count(&busy), 1);
-    });
-}
-
-#[test]
-fn a_trim_hook_may_end_its_monitor() {
-    within("the end of a monitor", || {
-        let (tree, registry) = tree_and_registry();
-        let monitor: Arc<Mutex<Option<Arc<Monitor>>>> = Arc::default();
-        let (held, calls) = (monitor.clone(), Arc::new(AtomicU32::new(0)));
-        let count = calls.clone();
-        let trim = Trim::new(move || {
-            let call = count.fetch_add(1, Relaxed);
-            // The last handle, on the monitor's own thread, in the second call.
-            let monitor = match call {
-                0 => held.lock().unwrap().clone(),
-                _ => held.lock().unwrap().take(),
-            };
-            let monitor = monitor.expect("there is one");
-            monitor.raise(Level::Low);
-            monitor.freed(Bytes::mib(9));
-            monitor.set_budget(Bytes::mib(3));
-            let _ = (monitor.stats(), monitor.budget());
-        });
-        let trim = trim.threshold(Bytes::ZERO).interval(std::time::Duration::ZERO);
-        let config = MonitorConfig { trim, ..MonitorConfig::default() };
-        let started = Monitor::start(tree.root(), Bytes::mib(4), reclaimer(&registry), config).unwrap();
-        *monitor.lock().unwrap() = Some(Arc::new(started));
-        while calls.load(Relaxed) < 2 || monitor.lock().unwrap().is_some() {
-            let there = monitor.lock().unwrap().clone();
-            if let Some(there) = there.filter(|_| calls.load(Relaxed) == 0) {
-                there.freed(Bytes::new(1));
-            }
-            std::thread::yield_now();
-        }
-        drop((registry, tree));
     });
 }

@@ -4,10 +4,9 @@ use crate::common::{one_shelf, Shelf};
 use crate::hazard::within;
 use crate::{reclaimer, tree_and_registry};
 use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
-use lowwater_shrinker::pressure::{Level, Monitor, MonitorConfig, Reason};
 use lowwater_shrinker::{
-    Bound, Clock, Job, Prepared, Progress, Reclaim, Reclaimer, Registration, Registry, RegistryConfig, RegistryStats,
-    Scan, ShrinkControl, Step, Work,
+    Bound, Clock, Job, Prepared, Progress, Reclaim, ReclaimReason, Reclaimer, Registration, Registry, RegistryConfig,
+    RegistryStats, Scan, ShrinkControl, Step, Work,
 };
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -23,7 +22,6 @@ struct World {
     job: Job,
     prepared: [Prepared; 2],
     registrations: [Registration; 2],
-    monitor: Monitor,
     reclaimers: [Arc<Reclaimer>; 2],
     config: RegistryConfig,
     registries: [Registry; 2],
@@ -34,13 +32,11 @@ fn world(registry: &Registry) -> World {
     let (tree, other) = tree_and_registry();
     let of = [registry, &other];
     let reclaimers = of.map(reclaimer);
-    let config = MonitorConfig::default();
     World {
         stats: other.snapshot(),
         job: Job::debts(registry.root().clone()),
         prepared: of.map(|registry| registry.builder("prepared").alloc().unwrap()),
         registrations: of.map(|registry| Arc::new(Shelf::new()).register(registry.builder("made").alloc().unwrap())),
-        monitor: Monitor::start(other.root(), Bytes::mib(4), reclaimers[1].clone(), config).unwrap(),
         reclaimers,
         config: RegistryConfig::new(3),
         registries: [registry.clone(), other],
@@ -67,11 +63,10 @@ fn all_that_is_of_a_registry_may_be_used_and_dropped_in_a_callback() {
                 assert!((0..1_000).any(|_| matches!(job.step(registry, N0, 100), Step::Done | Step::Exhausted)));
             }
             for reclaimer in &world.reclaimers {
-                reclaimer.wake(world.registries[1].root(), Reason::Limit);
+                reclaimer.wake(world.registries[1].root(), ReclaimReason::Limit);
                 reclaimer.charged(world.registries[0].root());
                 let _ = (reclaimer.stats(), reclaimer.watermarks());
             }
-            world.monitor.raise(Level::Low);
             drop(world);
         };
         let uses_and_drops = Arc::new(uses_and_drops);
@@ -96,7 +91,7 @@ fn all_that_is_of_a_registry_may_be_used_and_dropped_in_a_callback() {
             let before = calls.load(Relaxed);
             registry.drop_caches();
             shelf.add(tree.root(), N0, 10);
-            threads.wake(tree.root(), Reason::Manual(Bytes::kib(1)));
+            threads.wake(tree.root(), ReclaimReason::Manual(Bytes::kib(1)));
             while calls.load(Relaxed) < before + 2 {
                 std::thread::yield_now();
             }
@@ -189,26 +184,5 @@ fn a_job_at_the_ends_of_its_numbers_ends() {
                 registration.unregister().unwrap();
             }
         }
-    });
-}
-
-/// What [`Monitor::start`] documents.
-#[test]
-fn a_monitor_of_another_trees_group_reclaims_nothing_of_it() {
-    within("monitors", || {
-        let (tree, registry, shelf, registration) = one_shelf();
-        shelf.add(tree.root(), N0, 100);
-        let (other, threads) = (MemcgTree::new(0), reclaimer(&registry));
-        let _ = other.root().try_charge(Bytes::mib(2)).unwrap();
-        let monitor = Monitor::start(other.root(), Bytes::mib(2), threads, MonitorConfig::default()).unwrap();
-        for level in [Level::Critical, Level::Low] {
-            monitor.raise(level);
-            monitor.freed(Bytes::mib(1));
-        }
-        monitor.set_budget(Bytes::mib(1));
-        assert!(other.root().max() <= Bytes::mib(2));
-        drop(monitor);
-        assert_eq!((shelf.total(), registration.stats().callbacks, tree.root().max()), (100, 0, Bytes::MAX));
-        registration.unregister().unwrap();
     });
 }

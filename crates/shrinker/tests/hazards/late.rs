@@ -4,8 +4,7 @@ use crate::common::{one_shelf, Shelf};
 use crate::hazard::at_the_end_of_a_thread;
 use crate::{reclaimer, tree_and_registry};
 use lowwater_lru_core::{Bytes, NodeId};
-use lowwater_shrinker::pressure::{Level, Monitor, MonitorConfig, Reason, Trim};
-use lowwater_shrinker::{Job, RegistryConfig, Step};
+use lowwater_shrinker::{Job, ReclaimReason, RegistryConfig, Step};
 use std::sync::Arc;
 
 const N0: NodeId = NodeId::ZERO;
@@ -37,17 +36,10 @@ fn a_registry_ends_late_in_a_threads_life() {
     at_the_end_of_a_thread("threads that are started and stopped", || {
         let (tree, registry) = tree_and_registry();
         let early = reclaimer(&registry);
-        let config = || MonitorConfig { trim: Trim::new(|| ()).threshold(Bytes::ZERO), ..MonitorConfig::default() };
-        let monitor = Monitor::start(tree.root(), Bytes::mib(4), early.clone(), config()).unwrap();
-        let kept = config();
         Box::new(move || {
-            monitor.raise(Level::Critical);
-            monitor.freed(Bytes::mib(1));
-            early.wake(tree.root(), Reason::Limit);
+            early.wake(tree.root(), ReclaimReason::Limit);
             let late = reclaimer(&registry);
-            let second = Monitor::start(tree.root(), Bytes::mib(4), late, config()).unwrap();
-            drop((second, monitor, kept));
-            drop(early);
+            drop((late, early));
             drop((registry, tree));
         })
     });

@@ -4,8 +4,7 @@ use crate::common::{one_shelf, Shelf};
 use crate::hazard::{in_a_process, within};
 use crate::{reclaimer, tree_and_registry};
 use lowwater_lru_core::{Bytes, NodeId};
-use lowwater_shrinker::pressure::{Monitor, MonitorConfig, Reason};
-use lowwater_shrinker::{Job, Registry, RegistryConfig};
+use lowwater_shrinker::{Job, ReclaimReason, Registry, RegistryConfig};
 use std::mem::forget;
 use std::sync::Arc;
 
@@ -24,14 +23,12 @@ fn what_is_leaked_of_a_registry_stops_nobody_else() {
                 leaked.add(&group, NodeId::ZERO, 10);
                 forget(Job::new(group.clone(), Bytes::ZERO));
                 forget(registry.snapshot());
-                forget((RegistryConfig::new(2), MonitorConfig::default()));
+                forget(RegistryConfig::new(2));
 
                 // Threads, which go on with a tree of their own.
                 let (other_tree, other) = tree_and_registry();
                 let threads = reclaimer(&other);
-                let config = MonitorConfig::default();
-                forget(Monitor::start(other_tree.root(), Bytes::mib(1), threads.clone(), config).unwrap());
-                threads.wake(other_tree.root(), Reason::Limit);
+                threads.wake(other_tree.root(), ReclaimReason::Limit);
                 if n > 0 {
                     forget((threads, other, other_tree));
                 }

@@ -19,8 +19,7 @@ mod topologies;
 
 use lowwater_lru_core::topology::Fixed;
 use lowwater_lru_core::{Bytes, MemcgTree};
-use lowwater_shrinker::pressure::Watermarks;
-use lowwater_shrinker::{Reclaimer, Registry};
+use lowwater_shrinker::{Reclaimer, Registry, Watermarks};
 use std::sync::Arc;
 
 const MARKS: Watermarks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };

@@ -1,0 +1,87 @@
+//! `memory.events` and `memory.stat`: names and numbers.
+
+use lowwater_lru_core::Bytes;
+
+use crate::text::{pairs, TextError};
+
+/// How often a group (v2) met its limits, from `memory.events`. What a kernel does not count is 0.
+///
+/// ```
+/// use lowwater_pressure::cgroup::Events;
+///
+/// let events = Events::parse("low 0\nhigh 12\nmax 3\noom 0\noom_kill 0\n")?;
+/// assert_eq!((events.high, events.max), (12, 3));
+/// # Ok::<(), lowwater_pressure::TextError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Events {
+    /// Reclaimed although below its `low`.
+    pub low: u64,
+    /// Throttled because above its `high`.
+    pub high: u64,
+    /// About to go above its `max`.
+    pub max: u64,
+    /// At its `max`, with nothing to reclaim.
+    pub oom: u64,
+    /// Processes killed.
+    pub oom_kill: u64,
+}
+
+impl Events {
+    /// Reads the text of `memory.events`; names that are not known are passed over.
+    ///
+    /// # Errors
+    ///
+    /// [`TextError`] for a line that is not a name and a number.
+    pub fn parse(text: &str) -> Result<Self, TextError> {
+        let mut events = Self::default();
+        pairs(text, |key, n| match key {
+            "low" => events.low = n,
+            "high" => events.high = n,
+            "max" => events.max = n,
+            "oom" => events.oom = n,
+            "oom_kill" => events.oom_kill = n,
+            _ => {}
+        })?;
+        Ok(events)
+    }
+}
+
+/// What of a group's memory the kernel can take back by itself, from `memory.stat` of either kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stat {
+    /// The page cache, shared memory included.
+    pub file: Bytes,
+    /// Shared memory, which is in the page cache, but in no file.
+    pub shmem: Bytes,
+    /// The kernel's own caches of names and inodes.
+    pub slab_reclaimable: Bytes,
+}
+
+impl Stat {
+    /// Reads the text of `memory.stat`; names that are not known are passed over. v1's `total_*`, which count the groups
+    /// below as v2 does, go before its plain names.
+    ///
+    /// # Errors
+    ///
+    /// [`TextError`] for a line that is not a name and a number.
+    pub fn parse(text: &str) -> Result<Self, TextError> {
+        let (mut stat, mut total) = (Self::default(), [None; 2]);
+        pairs(text, |key, n| match key {
+            "file" | "cache" => stat.file = Bytes::new(n),
+            "shmem" => stat.shmem = Bytes::new(n),
+            "slab_reclaimable" => stat.slab_reclaimable = Bytes::new(n),
+            "total_cache" => total[0] = Some(Bytes::new(n)),
+            "total_shmem" => total[1] = Some(Bytes::new(n)),
+            _ => {}
+        })?;
+        Ok(Self { file: total[0].unwrap_or(stat.file), shmem: total[1].unwrap_or(stat.shmem), ..stat })
+    }
+
+    /// What the kernel can drop, or write out and drop.
+    pub fn droppable(&self) -> Bytes {
+        self.file.saturating_sub(self.shmem).saturating_add(self.slab_reclaimable)
+    }
+}

@@ -1,0 +1,236 @@
+//! The files of groups as kernels write them, and as they do not.
+
+use super::*;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use lowwater_lru_core::Bytes;
+use proptest::prelude::*;
+
+fn place(groups: &str, mounts: &str, version: Version) -> Option<CgroupPath> {
+    CgroupPath::find(&Membership::parse(groups).unwrap(), &Mount::parse_all(mounts).unwrap(), version)
+}
+
+const V2: &str = "31 23 0:28 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n";
+const HYBRID: &str = "\
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+37 31 0:34 / /sys/fs/cgroup/freezer rw,relatime - cgroup cgroup rw,freezer
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw
+";
+
+#[test]
+fn a_service_is_found_and_its_path_goes_up_to_the_mount() {
+    let place = place("0::/a.slice/b:c.service\n", V2, Version::V2).unwrap();
+    let path: Vec<_> = place.upwards().collect();
+    assert_eq!(
+        path,
+        ["/sys/fs/cgroup/a.slice/b:c.service", "/sys/fs/cgroup/a.slice", "/sys/fs/cgroup"],
+        "a colon in a name is part of it"
+    );
+}
+
+#[test]
+fn on_a_machine_with_both_each_is_found_at_its_own_mount() {
+    let groups = "9:name=systemd:/\n4:memory:/jobs/7\n0::/\n";
+    assert_eq!(place(groups, HYBRID, Version::V1).unwrap().directory(), "/sys/fs/cgroup/memory/jobs/7");
+    assert_eq!(place(groups, HYBRID, Version::V2).unwrap().directory(), "/sys/fs/cgroup/unified");
+    assert_eq!(place("0::/\n", HYBRID, Version::V1), None);
+}
+
+#[test]
+fn a_containers_mount_shows_a_part_and_the_rest_of_the_path_is_below_it() {
+    let mounts = "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
+    let own = place("4:memory:/docker/abc\n", mounts, Version::V1).unwrap();
+    assert_eq!(own.directory(), "/sys/fs/cgroup/memory");
+    let below = place("4:memory:/docker/abc/worker\n", mounts, Version::V1).unwrap();
+    assert_eq!(below.directory(), "/sys/fs/cgroup/memory/worker");
+    // Not `/docker/abc` and `d`.
+    let other = place("4:memory:/docker/abcd\n", mounts, Version::V1).unwrap();
+    assert_eq!(other.directory(), "/sys/fs/cgroup/memory");
+}
+
+#[test]
+fn a_group_outside_of_the_namespace_counts_as_its_top() {
+    assert_eq!(place("0::/../../other\n", V2, Version::V2).unwrap().directory(), "/sys/fs/cgroup");
+}
+
+#[test]
+fn blanks_in_mount_points_are_unescaped() {
+    let mounts = "1 2 0:3 / /my\\040groups rw - cgroup2 c rw\n";
+    assert_eq!(place("0::/x y\n", mounts, Version::V2).unwrap().directory(), "/my groups/x y");
+    // What is no escape, no byte, or no character is left as it stands.
+    for mounted in ["/a\\b", "/a\\777", "/a\\377", "/a\\04"] {
+        let mounts = format!("1 2 0:3 / {mounted} rw - cgroup2 c rw\n");
+        assert_eq!(place("0::/\n", &mounts, Version::V2).unwrap().directory(), mounted);
+    }
+}
+
+#[test]
+fn each_event_is_counted_under_its_own_name() {
+    let events = Events::parse("low 1\nhigh 2\nmax 3\noom 4\noom_kill 5\noom_group_kill 6\n").unwrap();
+    assert_eq!((events.low, events.high, events.max, events.oom, events.oom_kill), (1, 2, 3, 4, 5));
+}
+
+#[test]
+fn errors_name_the_field() {
+    assert_eq!(Membership::parse("4:memory\n").unwrap_err().field, "hierarchy");
+    assert_eq!(Membership::parse("4:memory:relative\n").unwrap_err().field, "path");
+    assert_eq!(Mount::parse_all("1 2 0:3 / /x rw\n").unwrap_err().field, "mount");
+    assert_eq!(Events::parse("high 1\nmax -1\n").unwrap_err().field, "max");
+    assert_eq!(
+        parse_limit_of("memory.max", "lots\n").unwrap_err().to_string(),
+        "field `memory.max`: found \"lots\", expected a whole number of bytes, or \"max\""
+    );
+}
+
+#[test]
+fn v1_counts_the_groups_below_as_v2_does() {
+    let v1 = Stat::parse("cache 1\nshmem 1\ntotal_cache 500\ntotal_shmem 100\n").unwrap();
+    let v2 = Stat::parse("anon 7\nfile 500\nshmem 100\n").unwrap();
+    assert_eq!(v1, v2);
+    assert_eq!(v1.droppable(), Bytes::new(400));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text: String) {
+        fuzz(text.as_bytes());
+    }
+
+    #[test]
+    fn any_shape_of_lines_is_read_or_refused(text in "([0-9]?:(memory|)?:[/a.]{0,9}\n| ?[/.a\\\\0]{0,9} - cgroup2? x memory\n){0,4}") {
+        fuzz(text.as_bytes());
+    }
+
+    #[test]
+    fn a_limit_is_read_as_it_is_written(bytes in 0..V1_UNLIMITED) {
+        prop_assert_eq!(parse_limit_of("memory.max", &format!("{bytes}\n")), Ok(Bytes::new(bytes)));
+    }
+
+    #[test]
+    fn a_place_is_below_its_mount(path in "(/[a-z.: ]{1,5}){0,5}", root in "(/[a-z.]{1,3}){0,2}") {
+        let groups = format!("0::{}\n", if path.is_empty() { "/" } else { &path });
+        let root = if root.is_empty() { "/" } else { &root };
+        let mounts = format!("1 2 0:3 {root} /m rw - cgroup2 c rw\n");
+        let place = place(&groups, &mounts, Version::V2).unwrap();
+        prop_assert!(place.upwards().all(|dir| dir == "/m" || dir.starts_with("/m/")));
+        prop_assert_eq!(place.upwards().last(), Some("/m"));
+    }
+}
+
+mod read {
+    use super::*;
+    use std::fs;
+    use std::path::PathBuf;
+
+    /// A tree of directories with files, gone with this.
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+            let top = std::env::temp_dir().join(format!("lowwater-{}-{name}", std::process::id()));
+            for (file, text) in files {
+                let file = top.join(file);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, text).unwrap();
+            }
+            Self(top)
+        }
+
+        fn cgroup(&self, version: Version, directory: &str) -> Cgroup {
+            Cgroup::at(version, &self.0, &self.0.join(directory))
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_effective_limit_is_the_smallest_up_the_path() {
+        // No limit file at the top, as at the root; a middle group that is tighter than the one below it.
+        let tree = Tree::new(
+            "nested",
+            &[
+                ("cgroup.procs", ""),
+                ("a/memory.max", "max\n"),
+                ("a/memory.high", "67108864\n"),
+                ("a/b/memory.max", "100663296\n"),
+                ("a/b/memory.high", "max\n"),
+            ],
+        );
+        let limit = tree.cgroup(Version::V2, "a/b").limit().unwrap();
+        assert_eq!(limit.bytes, Bytes::mib(64));
+        assert_eq!(limit.file, Some(tree.0.join("a/memory.high")));
+        let each: Vec<_> =
+            tree.cgroup(Version::V2, "a/b").limits().unwrap().into_iter().map(|limit| limit.bytes).collect();
+        assert_eq!(each, [Bytes::mib(96), Bytes::mib(64)]);
+        let none = tree.cgroup(Version::V2, "").limit().unwrap();
+        assert_eq!((none.bytes, none.file), (Bytes::MAX, None));
+    }
+
+    #[test]
+    fn what_counts_against_a_limit_is_the_usage_of_the_group_that_has_it() {
+        let tree = Tree::new(
+            "shared",
+            &[
+                ("a/memory.max", "1000\n"),
+                ("a/memory.current", "900\n"),
+                ("a/memory.stat", "anon 800\nfile 100\nshmem 50\nslab_reclaimable 20\n"),
+                ("a/b/memory.max", "max\n"),
+                ("a/b/memory.current", "10\n"),
+            ],
+        );
+        let group = tree.cgroup(Version::V2, "a/b");
+        let limit = group.limit().unwrap();
+        assert_eq!(
+            group.usage_under(&limit).unwrap(),
+            Some(Bytes::new(830)),
+            "with its neighbours, less what can be dropped"
+        );
+        assert_eq!(group.usage().unwrap(), Some(Bytes::new(10)));
+    }
+
+    #[test]
+    fn v1_limits_are_read_from_their_own_files() {
+        let tree = Tree::new(
+            "v1",
+            &[
+                ("memory.limit_in_bytes", "9223372036854771712\n"),
+                ("job/memory.limit_in_bytes", "1048576\n"),
+                ("job/memory.usage_in_bytes", "900000\n"),
+                ("job/memory.stat", "cache 0\ntotal_cache 400000\ntotal_shmem 100000\n"),
+            ],
+        );
+        let group = tree.cgroup(Version::V1, "job");
+        assert_eq!(group.limit().unwrap().bytes, Bytes::mib(1));
+        assert_eq!(group.usage().unwrap(), Some(Bytes::new(600_000)));
+        assert_eq!(group.events().unwrap(), None);
+    }
+
+    #[test]
+    fn an_error_names_the_file_the_field_and_what_to_do() {
+        let tree = Tree::new("bad", &[("a/memory.max", "9 MiB\n"), ("a/memory.current", "many\n")]);
+        let group = tree.cgroup(Version::V2, "a");
+        let text = group.limit().unwrap_err().to_string();
+        for part in ["a/memory.max", "field `memory.max`", "9 MiB", "give the budget by hand"] {
+            assert!(text.contains(part), "{text:?} does not say {part:?}");
+        }
+        assert!(group.usage().unwrap_err().to_string().contains("a/memory.current"));
+    }
+
+    #[test]
+    fn our_own_group_is_read_or_there_is_none() {
+        let Some(group) = Cgroup::own().unwrap() else {
+            std::println!("skipped: this process is in no memory control group that can be seen");
+            return;
+        };
+        let limit = group.limit().unwrap();
+        if let Some(usage) = group.usage().unwrap() {
+            assert!(usage > Bytes::ZERO && usage <= limit.bytes, "{group:?} uses {usage} of {limit:?}");
+        }
+    }
+}

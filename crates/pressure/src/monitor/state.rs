@@ -1,0 +1,272 @@
+//! Everything a monitor knows, behind its lock.
+
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use lowwater_lru_core::{Bytes, Memcg};
+
+use super::config::MonitorConfig;
+use super::limit::{CgroupReading, WatchedCgroup};
+use super::stats::{CgroupStats, PressureStats, SourceStats};
+use crate::cgroup::CgroupError;
+use crate::source::SourceEvent;
+use crate::trim::TrimSchedule;
+use crate::{BackgroundReclaim, Level, SourceError, Target};
+
+/// The first pause between two looks at a usage that is to come down; doubled while it does not.
+const FOLLOW_MIN_NS: u64 = 5_000_000;
+/// The longest one.
+const FOLLOW_MAX_NS: u64 = 1_000_000_000;
+
+#[derive(Debug)]
+pub(super) struct MonitorState {
+    memcg: Memcg,
+    reclaimer: Arc<dyn BackgroundReclaim>,
+    target: Target,
+    /// The budget that was asked for, whatever the control group leaves.
+    asked: Bytes,
+    /// What the control group left of it at the last look.
+    left: Bytes,
+    trim: TrimSchedule,
+    /// There while a usage above the ceiling comes down.
+    fall: Option<Fall>,
+    /// Not there while the thread looks.
+    watched: Option<WatchedCgroup>,
+    /// The group was too near its limit at the last look.
+    urgent: bool,
+    stats: Counts,
+    stop: bool,
+}
+
+/// A usage that is to come down to the ceiling.
+#[derive(Debug)]
+struct Fall {
+    /// At the last look.
+    usage: Bytes,
+    pause_ns: u64,
+    due: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    lowered: u64,
+    given_back: u64,
+    manual: u64,
+    cgroup: Option<CgroupStats>,
+    sources: Vec<SourceStats>,
+    trims: u64,
+    trims_failed: u64,
+    trim_longest: Duration,
+}
+
+/// How long there is nothing to do.
+#[derive(Debug)]
+pub(super) struct Pause(Option<Duration>);
+
+impl Pause {
+    /// None if nothing will ever be due by itself.
+    pub(super) fn time(&self) -> Option<Duration> {
+        self.0
+    }
+}
+
+impl MonitorState {
+    pub(super) fn new(
+        memcg: Memcg,
+        reclaimer: Arc<dyn BackgroundReclaim>,
+        asked: Bytes,
+        watched: Option<WatchedCgroup>,
+        files: Vec<String>,
+        config: &MonitorConfig,
+    ) -> Self {
+        let left = watched.as_ref().map_or(Bytes::MAX, WatchedCgroup::budget);
+        let sources = files.into_iter().map(|file| SourceStats { file, events: 0, error: None }).collect();
+        let cgroup = watched.as_ref().map(|watched| CgroupStats {
+            directory: watched.directory().to_string_lossy().into_owned(),
+            limit: watched.limit(),
+            usage: Bytes::ZERO,
+            events: 0,
+            error: None,
+        });
+        Self {
+            memcg,
+            reclaimer,
+            target: Target::new(config.pressure, left.min(asked)),
+            asked,
+            left,
+            trim: TrimSchedule::new(&config.trim),
+            fall: None,
+            watched,
+            urgent: false,
+            stats: Counts { cgroup, sources, ..Counts::default() },
+            stop: false,
+        }
+    }
+
+    // === what is heard ===
+
+    pub(super) fn raised_by_hand(&mut self, now_ns: u64, level: Level) {
+        self.stats.manual += 1;
+        self.raise(now_ns, level);
+    }
+
+    pub(super) fn heard(&mut self, now_ns: u64, source: usize, heard: SourceEvent) {
+        self.stats.sources[source].events += u64::from(heard != SourceEvent::Nothing);
+        if let SourceEvent::Level(level) = heard {
+            self.raise(now_ns, level);
+        }
+    }
+
+    pub(super) fn lost(&mut self, source: usize, error: &SourceError) {
+        self.stats.sources[source].error = Some(error.to_string());
+    }
+
+    /// The group to be looked at, if it is time, or `at_once`. It is to be brought back by [`seen`](Self::seen).
+    pub(super) fn take_watched(&mut self, now_ns: u64, at_once: bool) -> Option<WatchedCgroup> {
+        self.watched.take_if(|watched| at_once || watched.due() <= now_ns)
+    }
+
+    pub(super) fn seen(&mut self, now_ns: u64, watched: WatchedCgroup, seen: Result<CgroupReading, CgroupError>) {
+        let Some(stats) = &mut self.stats.cgroup else { return };
+        match seen {
+            Ok(seen) => {
+                (stats.limit, stats.usage) = (watched.limit(), seen.usage);
+                stats.events += u64::from(seen.level > Level::Calm);
+                self.left = watched.budget();
+                self.watched = Some(watched);
+                if self.left.min(self.asked) != self.target.budget() {
+                    self.set_budget(self.asked);
+                }
+                self.too_near(now_ns, &seen);
+            }
+            // The last limit stays: that it cannot be read does not mean that there is none.
+            Err(error) => stats.error = Some(error.to_string()),
+        }
+    }
+
+    /// The group's usage is too near its limit: the caches have to give what is too much.
+    fn too_near(&mut self, now_ns: u64, seen: &CgroupReading) {
+        self.urgent = seen.level > Level::Calm;
+        self.give_back(now_ns);
+        // What was asked for is still on its way, in the caches or in the allocator; asking for it twice would be too much.
+        let under_way = self.fall.is_some() || self.trim.due(true).is_some();
+        let usage = self.memcg.usage();
+        let at_most = if under_way { Bytes::MAX } else { usage.saturating_sub(seen.excess) };
+        if self.target.raise_to(now_ns, seen.level, usage, at_most) {
+            self.stats.lowered += 1;
+            self.apply();
+        }
+    }
+
+    fn raise(&mut self, now_ns: u64, level: Level) {
+        // What was due before this event is judged without it.
+        self.give_back(now_ns);
+        if self.target.raise(now_ns, level, self.memcg.usage()) {
+            self.stats.lowered += 1;
+            self.apply();
+        }
+    }
+
+    // === what is asked ===
+
+    pub(super) fn set_budget(&mut self, budget: Bytes) {
+        self.asked = budget;
+        self.target.set_budget(budget.min(self.left));
+        self.apply();
+    }
+
+    pub(super) fn budget(&self) -> Bytes {
+        self.target.budget()
+    }
+
+    pub(super) fn freed(&mut self, bytes: Bytes) {
+        self.trim.freed(bytes);
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stop = true;
+    }
+
+    // === what time brings ===
+
+    /// How long the thread may sleep; none if it is to end.
+    pub(super) fn pause(&self, now_ns: u64) -> Option<Pause> {
+        if self.stop {
+            return None;
+        }
+        let fall = self.fall.as_ref().map(|fall| fall.due);
+        let watched = self.watched.as_ref().map(WatchedCgroup::due);
+        let due = [self.target.due(), self.trim.due(self.urgent), fall, watched].into_iter().flatten().min();
+        Some(Pause(due.map(|due| Duration::from_nanos(due.saturating_sub(now_ns)))))
+    }
+
+    /// Does what is due. True if it is time to trim.
+    pub(super) fn tick(&mut self, now_ns: u64) -> bool {
+        self.give_back(now_ns);
+        self.follow(now_ns);
+        self.trim.open(now_ns, self.urgent)
+    }
+
+    pub(super) fn trimmed(&mut self, well: bool, took: Duration) {
+        self.stats.trims += 1;
+        self.stats.trims_failed += u64::from(!well);
+        self.stats.trim_longest = self.stats.trim_longest.max(took);
+    }
+
+    fn give_back(&mut self, now_ns: u64) {
+        if self.target.tick(now_ns) {
+            self.stats.given_back += 1;
+            self.apply();
+        }
+    }
+
+    /// Takes the limit down after the usage.
+    fn follow(&mut self, now_ns: u64) {
+        let Some(fall) = &mut self.fall else { return };
+        if fall.due > now_ns {
+            return;
+        }
+        let usage = self.memcg.usage();
+        let fell = fall.usage.saturating_sub(usage);
+        fall.usage = usage;
+        // Where nothing can be freed, nothing is gained by looking often.
+        fall.pause_ns = if fell > Bytes::ZERO { FOLLOW_MIN_NS } else { (fall.pause_ns * 2).min(FOLLOW_MAX_NS) };
+        fall.due = now_ns.saturating_add(fall.pause_ns);
+        self.trim.freed(fell);
+        self.apply();
+    }
+
+    /// Sets the limit to what the usage lets it be, and has the reclaimer do the rest.
+    pub(super) fn apply(&mut self) {
+        let (usage, ceiling) = (self.memcg.usage(), self.target.ceiling());
+        if usage <= ceiling {
+            self.memcg.set_max(ceiling);
+            if let Some(fall) = self.fall.take() {
+                self.trim.freed(fall.usage.saturating_sub(usage));
+            }
+            return;
+        }
+        self.memcg.set_max(self.memcg.max().min(usage).max(ceiling));
+        self.fall.get_or_insert(Fall { usage, pause_ns: FOLLOW_MIN_NS, due: 0 });
+        self.reclaimer.reclaim_to(&self.memcg, ceiling);
+    }
+
+    pub(super) fn stats(&self) -> PressureStats {
+        let Counts { lowered, given_back, manual, trims, trims_failed, trim_longest, .. } = self.stats;
+        PressureStats {
+            level: self.target.level(),
+            ceiling: self.target.ceiling(),
+            budget: self.target.budget(),
+            lowered,
+            given_back,
+            manual,
+            cgroup: self.stats.cgroup.clone(),
+            sources: self.stats.sources.clone(),
+            trims,
+            trims_failed,
+            trim_longest,
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Pressure stall information: how long tasks had to wait for memory, and the trigger by which the kernel tells.
+//!
+//! `some` is time in which at least one task waited, `full` is time in which all of them did. A [`Trigger`] asks to be told
+//! whenever a window had so much of it; [`Psi`] says of whom: the system, or one cgroup. [`Stalls`] is what the files say
+//! when read.
+//!
+//! Pure text to value; who opens and polls the file is [`Source`](super::Source).
+
+use alloc::format;
+use alloc::string::String;
+use core::fmt;
+use core::time::Duration;
+
+use thiserror::Error;
+
+use super::text::{number, TextError};
+use super::Level;
+
+#[cfg(test)]
+mod tests;
+
+/// The windows that kernels take: shorter ones cost too much, longer ones say too little.
+const WINDOW_MIN: Duration = Duration::from_millis(500);
+const WINDOW_MAX: Duration = Duration::from_secs(10);
+/// Without `CAP_SYS_RESOURCE` windows are multiples of this: the kernel judges them on its own clock.
+const WINDOW_UNPRIVILEGED: Duration = Duration::from_secs(2);
+
+/// Whose waiting counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StallKind {
+    /// Time in which at least one task waited for memory.
+    Some,
+    /// Time in which every task that had something to do waited for memory.
+    Full,
+}
+
+impl StallKind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Some => "some",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// When the kernel shall tell: a window had at least so much time in which tasks waited for memory.
+///
+/// ```
+/// use core::time::Duration;
+/// use lowwater_pressure::Trigger;
+///
+/// let trigger = Trigger::some(Duration::from_millis(150), Duration::from_secs(2))?;
+/// assert_eq!(trigger.to_string(), "some 150000 2000000");
+/// assert!(trigger.is_unprivileged());
+/// # Ok::<(), lowwater_pressure::TriggerError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    kind: StallKind,
+    stall: Duration,
+    window: Duration,
+}
+
+/// No kernel takes such a trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum TriggerError {
+    /// The window is too short or too long.
+    #[error("a PSI window of {0:?} does not exist: choose 500 ms to 10 s; without CAP_SYS_RESOURCE a multiple of 2 s")]
+    Window(Duration),
+    /// The stall is nothing, or more than the window.
+    #[error("a stall of {stall:?} in a window of {window:?} cannot be: choose more than 0 and at most the window")]
+    Stall {
+        /// The time of waiting that was asked for.
+        stall: Duration,
+        /// The window.
+        window: Duration,
+    },
+}
+
+impl Trigger {
+    /// Tells when at least one task waited for `stall` in a `window`, which is [`Level::Medium`]. Both count in whole
+    /// microseconds.
+    ///
+    /// Without `CAP_SYS_RESOURCE` the kernel takes windows of 2, 4, 6, 8 and 10 s only.
+    ///
+    /// # Errors
+    ///
+    /// [`TriggerError`] for a window outside of 500 ms to 10 s, a stall of nothing, and one longer than its window.
+    pub fn some(stall: Duration, window: Duration) -> Result<Self, TriggerError> {
+        Self::new(StallKind::Some, stall, window)
+    }
+
+    /// Tells when all tasks waited for `stall` in a `window`, which is [`Level::Critical`]; otherwise as
+    /// [`some`](Self::some).
+    ///
+    /// # Errors
+    ///
+    /// As for [`some`](Self::some).
+    pub fn full(stall: Duration, window: Duration) -> Result<Self, TriggerError> {
+        Self::new(StallKind::Full, stall, window)
+    }
+
+    fn new(kind: StallKind, stall: Duration, window: Duration) -> Result<Self, TriggerError> {
+        if !(WINDOW_MIN..=WINDOW_MAX).contains(&window) {
+            return Err(TriggerError::Window(window));
+        }
+        if stall.as_micros() == 0 || stall > window {
+            return Err(TriggerError::Stall { stall, window });
+        }
+        Ok(Self { kind, stall, window })
+    }
+
+    /// Whose waiting counts.
+    pub fn kind(&self) -> StallKind {
+        self.kind
+    }
+
+    /// How much of a window it takes.
+    pub fn stall(&self) -> Duration {
+        self.stall
+    }
+
+    /// Does every kernel that has PSI take this from everybody? From others it takes privileges.
+    pub fn is_unprivileged(&self) -> bool {
+        self.window.as_micros().is_multiple_of(WINDOW_UNPRIVILEGED.as_micros())
+    }
+
+    /// How bad it is when this one is told.
+    pub fn level(&self) -> Level {
+        match self.kind {
+            StallKind::Some => Level::Medium,
+            StallKind::Full => Level::Critical,
+        }
+    }
+}
+
+impl fmt::Display for Trigger {
+    /// As the kernel wants it written.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.kind.name(), self.stall.as_micros(), self.window.as_micros())
+    }
+}
+
+/// Whose waiting is watched, and when it is told.
+///
+/// ```
+/// use core::time::Duration;
+/// use lowwater_pressure::{Psi, Trigger};
+///
+/// let trigger = Trigger::full(Duration::from_millis(50), Duration::from_secs(2))?;
+/// let whole_machine = Psi::system(trigger);
+/// let one_service = Psi::cgroup("/sys/fs/cgroup/system.slice/shop.service", trigger);
+/// # Ok::<(), lowwater_pressure::TriggerError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Psi {
+    pub(super) file: PsiFile,
+    pub(super) trigger: Trigger,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PsiFile {
+    At(String),
+    OwnCgroup,
+}
+
+impl Psi {
+    /// The whole system: `/proc/pressure/memory`.
+    pub fn system(trigger: Trigger) -> Self {
+        Self::file("/proc/pressure/memory", trigger)
+    }
+
+    /// The cgroup (v2) with this directory: its `memory.pressure`.
+    pub fn cgroup(directory: &str, trigger: Trigger) -> Self {
+        Self::file(&format!("{}/memory.pressure", directory.trim_end_matches('/')), trigger)
+    }
+
+    /// The cgroup (v2) that this process is in when watching begins.
+    pub fn own_cgroup(trigger: Trigger) -> Self {
+        Self { file: PsiFile::OwnCgroup, trigger }
+    }
+
+    /// Any file that takes such triggers.
+    pub fn file(path: &str, trigger: Trigger) -> Self {
+        Self { file: PsiFile::At(path.into()), trigger }
+    }
+
+    /// When it is told.
+    pub fn trigger(&self) -> Trigger {
+        self.trigger
+    }
+}
+
+/// What a PSI file says: `/proc/pressure/memory`, or a cgroup's `memory.pressure`.
+///
+/// ```
+/// use lowwater_pressure::Stalls;
+///
+/// let stalls = Stalls::parse("some avg10=1.25 avg60=0.00 avg300=0.00 total=58761\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=7\n")?;
+/// assert_eq!(stalls.some.avg10_hundredths, 125);
+/// assert_eq!(stalls.full.total_us, 7);
+/// # Ok::<(), lowwater_pressure::TextError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stalls {
+    /// At least one task waited.
+    pub some: Stall,
+    /// All tasks waited.
+    pub full: Stall,
+}
+
+/// One line of a PSI file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stall {
+    /// The share of the last 10 s, in hundredths of a percent.
+    pub avg10_hundredths: u32,
+    /// The share of the last 60 s, in hundredths of a percent.
+    pub avg60_hundredths: u32,
+    /// The share of the last 300 s, in hundredths of a percent.
+    pub avg300_hundredths: u32,
+    /// The time since boot, in microseconds.
+    pub total_us: u64,
+}
+
+impl Stalls {
+    /// Reads the text of a PSI file. Fields that a later kernel may add are passed over.
+    ///
+    /// # Errors
+    ///
+    /// [`TextError`] names the field that is missing or is not what it should be.
+    pub fn parse(text: &str) -> Result<Self, TextError> {
+        Ok(Self { some: Stall::parse(text, "some")?, full: Stall::parse(text, "full")? })
+    }
+}
+
+impl Stall {
+    fn parse(text: &str, kind: &str) -> Result<Self, TextError> {
+        let fields = text
+            .lines()
+            .find_map(|line| line.strip_prefix(kind)?.strip_prefix(' '))
+            .ok_or_else(|| TextError::new(kind, text.lines().next().unwrap_or(""), "a line that begins with it"))?;
+        let field = |name: &str| {
+            let found = fields.split_ascii_whitespace().find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+            found.ok_or_else(|| TextError::new(&format!("{kind} {name}"), fields, "it after an \"=\""))
+        };
+        let share = |name: &str| hundredths(&format!("{kind} {name}"), field(name)?);
+        Ok(Self {
+            avg10_hundredths: share("avg10")?,
+            avg60_hundredths: share("avg60")?,
+            avg300_hundredths: share("avg300")?,
+            total_us: number(&format!("{kind} total"), field("total")?)?,
+        })
+    }
+}
+
+impl fmt::Display for Stalls {
+    /// As the kernel writes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (kind, stall) in [("some", self.some), ("full", self.full)] {
+            let share = |n: u32| format!("{}.{:02}", n / 100, n % 100);
+            let (avg10, avg60, avg300) =
+                (share(stall.avg10_hundredths), share(stall.avg60_hundredths), share(stall.avg300_hundredths));
+            writeln!(f, "{kind} avg10={avg10} avg60={avg60} avg300={avg300} total={}", stall.total_us)?;
+        }
+        Ok(())
+    }
+}
+
+/// A percentage with two decimals.
+fn hundredths(field: &str, text: &str) -> Result<u32, TextError> {
+    let wrong = || TextError::new(field, text, "a percentage with two decimals, such as 1.25");
+    let (whole, part) = text.split_once('.').filter(|(_, part)| part.len() == 2).ok_or_else(wrong)?;
+    let (whole, part) = (number(field, whole).map_err(|_| wrong())?, number(field, part).map_err(|_| wrong())?);
+    let sum = whole.checked_mul(100).and_then(|n| n.checked_add(part)).ok_or_else(wrong)?;
+    u32::try_from(sum).map_err(|_| wrong())
+}
+
+/// For the fuzzer: any text is read or refused, and what is read is written the same.
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    let Ok(text) = core::str::from_utf8(bytes) else { return };
+    if let Ok(stalls) = Stalls::parse(text) {
+        assert_eq!(Stalls::parse(&format!("{stalls}")), Ok(stalls), "what was read is not written the same");
+    }
+}

@@ -1,0 +1,27 @@
+//! What brings a group's usage down when pressure has lowered its ceiling.
+
+use core::fmt::Debug;
+
+use lowwater_lru_core::{Bytes, Memcg};
+
+/// The background reclaim that a [`Monitor`](crate::Monitor) drives.
+///
+/// No method is called with a lock of the caller's; the monitor's own lock is held by [`reclaim_to`](Self::reclaim_to), so that must
+/// neither wait nor use the monitor.
+#[doc(alias = "wakeup_kswapd")]
+pub trait BackgroundReclaim: Debug + Send + Sync {
+    /// Wakes background reclaim: `memcg`'s usage is to come down, to `ceiling` or somewhat below. Does not wait for it.
+    fn reclaim_to(&self, memcg: &Memcg, ceiling: Bytes);
+
+    /// Runs the monitor's thread, which returns when the monitor is dropped. An implementation whose callbacks may drop a monitor
+    /// marks the thread here as inside a callback, so that the end of other threads is not waited for on this one.
+    fn run_thread(&self, thread: &mut dyn FnMut()) {
+        thread();
+    }
+
+    /// Whether the calling thread may wait for the monitor's thread to end: not inside a callback, for which that thread may itself
+    /// wait.
+    fn can_join(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,356 @@
+//! Linux: every source is a file descriptor, and one thread polls them all.
+
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::event::Timespec;
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::{Source, SourceError, SourceEvent};
+use crate::cgroup::{CgroupError, Events};
+use crate::psi::{Psi, StallKind, Stalls};
+use crate::systemd::Watch;
+use crate::Level;
+
+/// What is read of a FIFO or a socket at a time, and how often in a row: who writes more is heard again at once.
+const DRAIN_BYTES: usize = 4096;
+const DRAIN_READS: usize = 16;
+/// More than any kernel's `memory.events` has.
+const COUNTERS_BYTES: usize = 4096;
+/// The rest after the kernel could not poll.
+const POLL_REST: Duration = Duration::from_millis(100);
+
+/// A source that is being watched.
+#[derive(Debug)]
+pub(crate) struct OpenSource {
+    file: String,
+    fd: OwnedFd,
+    how: How,
+}
+
+/// How a source tells.
+#[derive(Debug)]
+enum How {
+    /// By `POLLPRI`.
+    Trigger { level: Level, first: Option<First> },
+    /// By bytes that mean nothing. Those in `echo` are our own: what is written into a FIFO comes out of it.
+    Bytes { echo: Vec<u8> },
+    /// By `POLLPRI` from when counters have changed until they are read, by the descriptor that is polled and no other.
+    Counters { seen: Events },
+}
+
+/// What the kernel's first word of stalls is held against.
+///
+/// Nobody counts for triggers while there is none. The first thing that is told to a new one may therefore be all that was since the last one went:
+/// on a quiet machine, a quarter of an hour after a build.
+#[derive(Debug)]
+struct First {
+    began: Stalls,
+    kind: StallKind,
+    /// Less than so much since then is no news.
+    stall: Duration,
+}
+
+impl First {
+    /// Before the trigger is written; none of a file that says nothing of stalls.
+    fn begin(file: &str, kind: StallKind, stall: Duration) -> Option<Self> {
+        Some(Self { began: stalls(file)?, kind, stall })
+    }
+
+    fn is_news(&self, file: &str) -> bool {
+        let total = |stalls: &Stalls| match self.kind {
+            StallKind::Some => stalls.some.total_us,
+            StallKind::Full => stalls.full.total_us,
+        };
+        // What cannot be read any more is taken for what it says. Half: both clocks are the kernel's, but not read at one time.
+        stalls(file).is_none_or(|now| {
+            u128::from(total(&now).saturating_sub(total(&self.began))) >= self.stall.as_micros().div_ceil(2)
+        })
+    }
+}
+
+fn stalls(file: &str) -> Option<Stalls> {
+    // Nothing else would end.
+    fs::metadata(file).ok().filter(fs::Metadata::is_file)?;
+    Stalls::parse(&fs::read_to_string(file).ok()?).ok()
+}
+
+impl OpenSource {
+    /// Opens the source and writes what is to be written there.
+    pub(crate) fn open(source: &Source) -> Result<Self, SourceError> {
+        let file = source.file()?;
+        match source {
+            Source::Psi(psi) => Self::psi(file, psi),
+            Source::Systemd(watch) => Self::systemd(file, watch),
+        }
+    }
+
+    fn psi(file: String, psi: &Psi) -> Result<Self, SourceError> {
+        let fd = open(&file, true)?;
+        let first = First::begin(&file, psi.trigger.kind(), psi.trigger.stall());
+        // The kernel ends the text at its last byte, whatever that is; so there has to be one more.
+        let text = alloc::format!("{}\0", psi.trigger);
+        if let Err(errno) = rustix::io::write(&fd, text.as_bytes()) {
+            return Err(SourceError::Trigger {
+                file,
+                trigger: psi.trigger,
+                source: errno.into(),
+                advice: trigger_advice(psi, errno),
+            });
+        }
+        Ok(Self { file, fd, how: How::Trigger { level: psi.trigger.level(), first } })
+    }
+
+    fn systemd(file: String, watch: &Watch) -> Result<Self, SourceError> {
+        let kind = fs::metadata(&file).map_err(|source| cannot_open(&file, source))?.file_type();
+        let (fd, how) = if kind.is_file() {
+            // How much it is to tell stands in what is written, which is the service manager's.
+            let first = First::begin(&file, StallKind::Some, Duration::from_micros(1));
+            (open(&file, !watch.write.is_empty())?, How::Trigger { level: Level::Medium, first })
+        } else if kind.is_fifo() {
+            // Also for writing: so it has a writer at all times, and no end that would be told over and over.
+            (open(&file, true)?, How::Bytes { echo: watch.write.clone() })
+        } else if kind.is_socket() {
+            (connect(&file).map_err(|errno| cannot_open(&file, errno.into()))?, How::Bytes { echo: Vec::new() })
+        } else {
+            return Err(SourceError::Kind { file });
+        };
+        if !watch.write.is_empty() {
+            let written = if kind.is_socket() {
+                // No signal if the other end is gone.
+                net::send(&fd, &watch.write, SendFlags::NOSIGNAL)
+            } else {
+                rustix::io::write(&fd, &watch.write)
+            };
+            match written {
+                Ok(n) if n == watch.write.len() => {}
+                Ok(_) => return Err(SourceError::Write { file, source: io::ErrorKind::WriteZero.into() }),
+                Err(errno) => return Err(SourceError::Write { file, source: errno.into() }),
+            }
+        }
+        Ok(Self { file, fd, how })
+    }
+
+    /// A group's `memory.events`; none where it has no such file (v1, the root).
+    pub(crate) fn cgroup_events(file: &Path) -> Result<Option<Self>, SourceError> {
+        if !file.exists() {
+            return Ok(None);
+        }
+        let file = file.to_string_lossy().into_owned();
+        let fd = open(&file, false)?;
+        let seen = counters(&fd, &file)?;
+        Ok(Some(Self { file, fd, how: How::Counters { seen } }))
+    }
+
+    /// What it is called.
+    pub(crate) fn file(&self) -> &str {
+        &self.file
+    }
+
+    fn interest(&self) -> PollFlags {
+        match self.how {
+            How::Trigger { .. } | How::Counters { .. } => PollFlags::PRI,
+            How::Bytes { .. } => PollFlags::IN,
+        }
+    }
+
+    /// What it has to say, after the poll has said `ready`. An error is the last that is heard of it.
+    fn hear(&mut self, ready: PollFlags) -> Result<SourceEvent, SourceError> {
+        let gone = ready.intersects(PollFlags::ERR | PollFlags::NVAL);
+        match &mut self.how {
+            How::Trigger { .. } if gone => Err(SourceError::Gone { file: self.file.clone() }),
+            How::Trigger { level, first } => {
+                let is_news = first.take().is_none_or(|first| first.is_news(&self.file));
+                Ok(if is_news { SourceEvent::Level(*level) } else { SourceEvent::Nothing })
+            }
+            // The kernel says ERR together with PRI each time they change.
+            How::Counters { seen } => {
+                let now = counters(&self.fd, &self.file)?;
+                // That `max` or `high` was met is no news: the page cache does it all day. The group's usage is looked at.
+                let out_of_memory = now.oom > seen.oom || now.oom_kill > seen.oom_kill;
+                *seen = now;
+                Ok(if out_of_memory { SourceEvent::Level(Level::Critical) } else { SourceEvent::Look })
+            }
+            How::Bytes { echo } => {
+                let heard = drain(&self.fd, echo, &self.file)?;
+                Ok(if heard { SourceEvent::Level(Level::Medium) } else { SourceEvent::Nothing })
+            }
+        }
+    }
+}
+
+/// Reads `memory.events` from its beginning.
+fn counters(fd: &OwnedFd, file: &str) -> Result<Events, SourceError> {
+    let mut buffer = [0; COUNTERS_BYTES];
+    let read = match rustix::io::pread(fd, &mut buffer, 0) {
+        Ok(n) => &buffer[..n],
+        Err(Errno::NODEV) => return Err(SourceError::Gone { file: file.to_owned() }),
+        Err(errno) => return Err(SourceError::Read { file: file.to_owned(), source: errno.into() }),
+    };
+    Events::parse(&String::from_utf8_lossy(read))
+        .map_err(|source| CgroupError::Malformed { file: file.into(), source }.into())
+}
+
+/// Reads what is there; says whether it was more than our own.
+fn drain(fd: &OwnedFd, echo: &mut Vec<u8>, file: &str) -> Result<bool, SourceError> {
+    let mut buffer = [0; DRAIN_BYTES];
+    let mut heard = false;
+    for _ in 0..DRAIN_READS {
+        let read = match rustix::io::read(fd, &mut buffer) {
+            Ok(0) => return Err(SourceError::Closed { file: file.to_owned() }),
+            Ok(n) => &buffer[..n],
+            Err(Errno::AGAIN) => break,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(SourceError::Read { file: file.to_owned(), source: errno.into() }),
+        };
+        let ours = read.iter().zip(&*echo).take_while(|(read, ours)| read == ours).count();
+        if ours == echo.len().min(read.len()) {
+            echo.drain(..ours);
+            heard |= read.len() > ours;
+        } else {
+            // Somebody else has read ours.
+            echo.clear();
+            heard = true;
+        }
+    }
+    Ok(heard)
+}
+
+fn open(file: &str, write: bool) -> Result<OwnedFd, SourceError> {
+    let opened = OpenOptions::new().read(true).write(write).custom_flags(OFlags::NONBLOCK.bits() as i32).open(file);
+    opened.map(OwnedFd::from).map_err(|source| cannot_open(file, source))
+}
+
+/// Not the standard library's `connect`, which waits if the other end does not accept.
+fn connect(file: &str) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    net::connect(&socket, &SocketAddrUnix::new(file)?)?;
+    Ok(socket)
+}
+
+fn cannot_open(file: &str, source: io::Error) -> SourceError {
+    let advice = match source.kind() {
+        io::ErrorKind::NotFound => "is PSI switched off (kernel argument psi=1), or the path wrong? else leave it out",
+        io::ErrorKind::PermissionDenied => {
+            "let this process write there (systemd: MemoryPressureWatch=), or leave it out"
+        }
+        _ if Errno::from_io_error(&source) == Some(Errno::OPNOTSUPP) => {
+            "switch PSI on (kernel argument psi=1), or leave it out"
+        }
+        _ => "correct the path, or leave it out",
+    };
+    SourceError::Open { file: file.to_owned(), source, advice }
+}
+
+fn trigger_advice(psi: &Psi, errno: Errno) -> &'static str {
+    match errno {
+        Errno::INVAL if !psi.trigger.is_unprivileged() => {
+            "without CAP_SYS_RESOURCE the window must be a multiple of 2 s: take 2, 4, 6, 8 or 10 s, or grant the capability"
+        }
+        Errno::PERM | Errno::ACCESS => "this kernel takes triggers only with CAP_SYS_RESOURCE: grant it, or leave this out",
+        Errno::BUSY => "leave this out, or open the file once more for a second trigger",
+        Errno::OPNOTSUPP => "switch PSI on (kernel argument psi=1), or leave this out",
+        _ => "is this a PSI file?",
+    }
+}
+
+/// The place where the one thread waits, for sources, for time, or to be waked.
+#[derive(Debug)]
+pub(crate) struct Poller {
+    waker: OwnedFd,
+}
+
+impl Poller {
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self { waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+    }
+
+    /// Ends the wait under way, or the next.
+    pub(crate) fn wake(&self) {
+        // It can only say that it is waked already so often that no more can be counted.
+        let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
+    }
+
+    /// Waits for `time` at most, without end for none. Calls `heard` with the index of each source that has said something.
+    pub(crate) fn wait(
+        &self,
+        time: Option<Duration>,
+        sources: &mut [Option<OpenSource>],
+        mut heard: impl FnMut(usize, Result<SourceEvent, SourceError>),
+    ) {
+        let mut fds: Vec<_> = sources
+            .iter()
+            .flatten()
+            .map(|source| PollFd::from_borrowed_fd(source.fd.as_fd(), source.interest()))
+            .chain([PollFd::from_borrowed_fd(self.waker.as_fd(), PollFlags::IN)])
+            .collect();
+        let time = time.map(|time| Timespec {
+            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        match poll(&mut fds, time.as_ref()) {
+            Ok(_) => {}
+            // A signal: as if time was over. Whoever called looks and waits again.
+            Err(Errno::INTR) => return,
+            // A kernel short of memory, of all things: do not run in circles.
+            Err(_) => return std::thread::sleep(POLL_REST),
+        }
+        let ready: Vec<_> = fds.iter().map(PollFd::revents).collect();
+        drop(fds);
+        if ready.last().is_some_and(|waker| !waker.is_empty()) {
+            let _ = rustix::io::read(&self.waker, &mut [0_u8; 8]);
+        }
+        let open = sources.iter_mut().enumerate().filter_map(|(index, source)| source.as_mut().map(|s| (index, s)));
+        for ((index, source), ready) in open.zip(ready).filter(|(_, ready)| !ready.is_empty()) {
+            heard(index, source.hear(ready));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Trigger;
+
+    /// A kernel of which nobody had asked anything for long tells a new trigger at once what was meanwhile.
+    #[test]
+    fn the_first_word_is_no_news_if_hardly_anything_was_since_we_asked() {
+        let path = std::env::temp_dir().join(alloc::format!("lowwater-psi-{}", std::process::id()));
+        let file = path.to_str().expect("a plain path");
+        let says = |some: u64, full: u64| {
+            let line =
+                |kind: &str, total: u64| alloc::format!("{kind} avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
+            fs::write(file, line("some", some) + &line("full", full)).unwrap();
+        };
+        let (stall, window) = (Duration::from_millis(150), Duration::from_secs(2));
+        let hears = |trigger: Trigger, before: [u64; 2], then: Option<[u64; 2]>| {
+            says(before[0], before[1]);
+            let mut opened = OpenSource::open(&Source::Psi(Psi::file(file, trigger))).unwrap();
+            match then {
+                Some([some, full]) => says(some, full),
+                None => fs::write(file, "garbage").unwrap(),
+            }
+            [0; 2].map(|_| opened.hear(PollFlags::PRI).unwrap())
+        };
+        let (some, full) = (Trigger::some(stall, window).unwrap(), Trigger::full(stall, window).unwrap());
+        let (medium, critical) = (SourceEvent::Level(Level::Medium), SourceEvent::Level(Level::Critical));
+        let before = [228_845_631, 206_382_783];
+        assert_eq!(hears(some, before, Some([228_847_552, 206_384_329])), [SourceEvent::Nothing, medium]);
+        assert_eq!(hears(some, before, Some([228_995_631, 206_382_783])), [medium, medium]);
+        assert_eq!(hears(full, before, Some([228_995_631, 206_382_783])), [SourceEvent::Nothing, critical]);
+        assert_eq!(hears(full, before, Some([228_995_631, 206_532_783])), [critical, critical]);
+        assert_eq!(hears(some, before, None), [medium, medium], "what cannot be read is taken for what it says");
+        fs::remove_file(file).unwrap();
+    }
+}

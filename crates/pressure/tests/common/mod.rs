@@ -1,0 +1,24 @@
+//! The reclaimer of `lowwater-shrinker`, as a monitor drives it. `lowwater` has the same adapter (`src/runtime/monitored.rs`).
+
+use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_pressure::BackgroundReclaim;
+use lowwater_shrinker::{CallbackScope, ReclaimReason, Reclaimer};
+
+#[derive(Debug)]
+pub struct MonitoredReclaimer(pub Reclaimer);
+
+impl BackgroundReclaim for MonitoredReclaimer {
+    fn reclaim_to(&self, memcg: &Memcg, ceiling: Bytes) {
+        let target = self.0.watermarks().target(ceiling);
+        self.0.wake(memcg, ReclaimReason::Pressure(target));
+    }
+
+    fn run_thread(&self, thread: &mut dyn FnMut()) {
+        let _scope = CallbackScope::enter();
+        thread();
+    }
+
+    fn can_join(&self) -> bool {
+        !CallbackScope::is_inside()
+    }
+}

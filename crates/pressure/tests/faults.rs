@@ -1,0 +1,307 @@
+//! Pressure files that vanish, hold garbage or cannot be read, and control groups that are removed under us: the last limit stays,
+//! the reason is told with the file's name, and pressure by hand goes on.
+
+#![cfg(target_os = "linux")]
+
+use lowwater_lru_core::{Bytes, Memcg, MemcgTree};
+use lowwater_pressure::cgroup::{Cgroup, Version};
+use lowwater_pressure::{
+    BackgroundReclaim, CgroupLimit, Level, Monitor, MonitorConfig, MonitorError, PressureConfig, Psi, Source, Trigger,
+};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longer than any machine takes, unless something does not happen at all.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Reading it from its beginning gives EIO: nothing is mapped there.
+const EIO: &str = "/proc/self/mem";
+
+/// A reclaimer of nothing: the tests charge and uncharge themselves.
+#[derive(Debug)]
+struct Idle;
+
+impl BackgroundReclaim for Idle {
+    fn reclaim_to(&self, _memcg: &Memcg, _ceiling: Bytes) {}
+}
+
+struct World {
+    tree: MemcgTree,
+    group: PathBuf,
+}
+
+impl World {
+    fn new(name: &str) -> Self {
+        let tree = MemcgTree::new(0);
+        let group = std::env::temp_dir().join(format!("lowwater-fault-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&group);
+        fs::create_dir_all(&group).unwrap();
+        let world = Self { tree, group };
+        world.write("memory.max", "1000\n");
+        world.write("memory.current", "500\n");
+        world
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        // As the kernel's files change: at once.
+        let new = self.group.join("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(&new, self.group.join(name)).unwrap();
+    }
+
+    fn config(&self) -> MonitorConfig {
+        let cgroup = Cgroup::at(Version::V2, &self.group, &self.group);
+        config(CgroupLimit::of(cgroup).margin(Bytes::new(400)))
+    }
+
+    fn start(&self, config: MonitorConfig) -> Result<Monitor, MonitorError> {
+        Monitor::start(self.tree.root(), Bytes::new(900), Arc::new(Idle), config)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.group);
+    }
+}
+
+fn config(limit: CgroupLimit) -> MonitorConfig {
+    let ms = Duration::from_millis;
+    let pressure = PressureConfig { debounce: ms(1), quiet: ms(20), step_time: ms(5), ..PressureConfig::default() };
+    MonitorConfig { pressure, cgroup: Some(limit), ..MonitorConfig::default() }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "it did not happen that {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Time that this process has run, in the system's ticks of 10 ms.
+fn ticks() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// The fault is told with the file's name and stays told; the limit that was, too; and the others go on.
+fn is_told_and_harmless(world: &World, monitor: &Monitor, words: &[&str]) {
+    let told = || monitor.stats().cgroup.unwrap().error;
+    until("the fault is told", || told().is_some());
+    let text = told().unwrap();
+    words.iter().for_each(|word| assert!(text.contains(word), "{text:?} does not say {word:?}"));
+    assert_eq!(monitor.budget(), Bytes::new(600), "the last limit stays");
+    assert_eq!(world.tree.root().max(), Bytes::new(600));
+    let manual = monitor.stats().manual;
+    monitor.raise(Level::Critical);
+    assert_eq!(monitor.stats().manual, manual + 1);
+    until("the pressure by hand is over", || world.tree.root().max() == Bytes::new(600));
+}
+
+#[test]
+fn garbage_in_any_file_is_told_and_the_last_limit_stays() {
+    let bad: [(&str, &[u8]); 9] = [
+        ("memory.max", b"plenty\n"),
+        ("memory.max", b""),
+        ("memory.max", b"-1\n"),
+        ("memory.max", b"99999999999999999999999999\n"),
+        ("memory.high", b"\xff\xfe\n"),
+        ("memory.current", b"\0\0\0"),
+        ("memory.current", b"12 34\n"),
+        ("memory.stat", b"inactive_file many\n"),
+        ("memory.stat", b"inactive_file"),
+    ];
+    for (name, text) in bad {
+        let world = World::new("garbage");
+        let monitor = world.start(world.config()).unwrap();
+        world.write(name, text);
+        is_told_and_harmless(&world, &monitor, &[name, "not a control group's file"]);
+
+        // Garbage from the beginning is an error at once, and nothing has changed.
+        drop(monitor);
+        world.tree.root().set_max(Bytes::new(77));
+        let error = world.start(world.config()).unwrap_err();
+        assert!(matches!(error, MonitorError::Cgroup(_)) && error.to_string().contains(name), "{error}");
+        assert_eq!(world.tree.root().max(), Bytes::new(77));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told_and_the_last_limit_stays() {
+    for name in ["memory.max", "memory.high", "memory.current", "memory.stat"] {
+        let world = World::new("eio");
+        let monitor = world.start(world.config()).unwrap();
+        // At once: a file that is not there for a moment is a limit that was taken off.
+        symlink(EIO, world.group.join("new")).unwrap();
+        fs::rename(world.group.join("new"), world.group.join(name)).unwrap();
+        is_told_and_harmless(&world, &monitor, &[name, "cannot be read", "os error 5"]);
+        drop(monitor);
+        let error = world.start(world.config()).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains("os error 5"), "{error}");
+    }
+}
+
+#[test]
+fn counters_that_cannot_be_read_are_refused_at_the_start() {
+    let world = World::new("events");
+    symlink(EIO, world.group.join("memory.events")).unwrap();
+    let error = world.start(world.config()).unwrap_err().to_string();
+    assert!(error.contains("memory.events"), "{error}");
+    fs::remove_file(world.group.join("memory.events")).unwrap();
+    world.write("memory.events", "oom many\n");
+    let error = world.start(world.config()).unwrap_err().to_string();
+    assert!(error.contains("memory.events") && error.contains("oom"), "{error}");
+}
+
+#[test]
+fn a_group_that_vanishes_as_a_whole_leaves_the_last_limit() {
+    let world = World::new("vanish");
+    let monitor = world.start(world.config()).unwrap();
+    // At once: files that go one by one are a limit that was taken off if that takes longer than between two looks.
+    let away = world.group.with_extension("away");
+    fs::rename(&world.group, &away).unwrap();
+    fs::remove_dir_all(&away).unwrap();
+    is_told_and_harmless(&world, &monitor, &["lowwater-fault", "cannot be read"]);
+    let start = Instant::now();
+    let busy = ticks();
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(ticks() - busy < 15 || start.elapsed() > Duration::from_secs(1), "it does not run in circles");
+}
+
+#[test]
+fn a_limit_that_is_taken_off_is_no_fault() {
+    let world = World::new("off");
+    let monitor = world.start(world.config()).unwrap();
+    fs::remove_file(world.group.join("memory.max")).unwrap(); // The controller was switched off for this group.
+    until("the budget is what was asked for", || monitor.budget() == Bytes::new(900));
+    assert_eq!(monitor.stats().cgroup.unwrap().error, None);
+}
+
+/// A group of the real kernel's, removed when dropped. None where this process may not make one.
+struct Real(PathBuf);
+
+impl Real {
+    fn make(hierarchy: &str) -> Option<Self> {
+        let path = Path::new(hierarchy).join(format!("lowwater-fault-{}", std::process::id()));
+        match fs::create_dir(&path) {
+            Ok(()) => Some(Self(path)),
+            Err(error) => {
+                println!("skipped: {}: {error}", path.display());
+                None
+            }
+        }
+    }
+
+    fn remove(&self) {
+        fs::remove_dir(&self.0).unwrap();
+    }
+}
+
+impl Drop for Real {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn a_real_v1_group_that_is_removed_leaves_the_last_limit() {
+    let Some(real) = Real::make("/sys/fs/cgroup/memory") else { return };
+    let limit = real.0.join("memory.limit_in_bytes");
+    if let Err(error) = fs::write(&limit, "1073741824") {
+        return println!("skipped: {}: {error}", limit.display());
+    }
+    let world = World::new("v1");
+    let cgroup = CgroupLimit::of(Cgroup::at(Version::V1, &real.0, &real.0)).margin(Bytes::mib(24));
+    let monitor = Monitor::start(world.tree.root(), Bytes::MAX, Arc::new(Idle), config(cgroup)).unwrap();
+    assert_eq!(monitor.budget(), Bytes::mib(1000));
+    real.remove();
+    until("the fault is told", || monitor.stats().cgroup.unwrap().error.is_some());
+    assert_eq!(monitor.budget(), Bytes::mib(1000), "the last limit stays");
+    assert_eq!(world.tree.root().max(), Bytes::mib(1000));
+}
+
+#[test]
+fn a_real_groups_stalls_end_with_the_group() {
+    let unified = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
+    let Some(real) =
+        unified.iter().filter(|top| Path::new(top).join("cgroup.controllers").exists()).find_map(|top| Real::make(top))
+    else {
+        return;
+    };
+    let trigger = Trigger::some(Duration::from_millis(100), Duration::from_secs(2)).unwrap();
+    let sources = vec![Source::Psi(Psi::cgroup(real.0.to_str().unwrap(), trigger))];
+    let world = World::new("stalls");
+    let monitor = match world.start(MonitorConfig { sources, cgroup: None, ..world.config() }) {
+        Ok(monitor) => monitor,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    assert_eq!(monitor.stats().sources[0].error, None);
+    real.remove();
+    until("the end is told", || monitor.stats().sources[0].error.is_some());
+    let error = monitor.stats().sources[0].error.clone().unwrap();
+    assert!(error.contains("memory.pressure"), "{error}");
+    let busy = ticks();
+    std::thread::sleep(Duration::from_millis(300));
+    println!("{} ticks in 300 ms after: {error}", ticks() - busy);
+    monitor.raise(Level::Medium);
+    assert_eq!(monitor.stats().manual, 1, "the others go on");
+}
+
+/// A thread that the system does not give. It cannot be taken back from this process, so it happens in another: this test's own
+/// binary, whose threads ask for more stack than there are addresses.
+mod no_threads {
+    use super::*;
+    use std::process::Command;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    const CHILD: &str = "LOWWATER_FAULTS_CHILD";
+
+    fn in_child(test: &str, shell: &str) -> bool {
+        if std::env::var_os(CHILD).is_some() {
+            return true;
+        }
+        let this = std::env::current_exe().unwrap();
+        let script = format!("{shell}; exec \"$0\" --exact {test} --test-threads=1 --nocapture");
+        let out = Command::new("sh").args(["-c", &script]).arg(this).env(CHILD, "1").output().unwrap();
+        let text = String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && text.contains("1 passed"), "{}: {text}", out.status);
+        false
+    }
+
+    #[test]
+    fn a_monitor_that_gets_no_thread_is_refused() {
+        let name = "no_threads::a_monitor_that_gets_no_thread_is_refused";
+        if std::env::var_os("LOWWATER_SANITIZER").is_some() {
+            return println!("skipped: a sanitizer has no use for a limit on addresses");
+        }
+        // Addresses for a few stacks of 64 MiB.
+        if !in_child(name, "export RUST_MIN_STACK=67108864; ulimit -v 1500000") {
+            return;
+        }
+        let tree = MemcgTree::new(0);
+        let end = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            let end = &end;
+            let idle = move || {
+                while !end.load(Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1))
+                }
+            };
+            // The stack of a thread that has ended may come free late: then there was one for the monitor, and there is one more to be had.
+            let error = loop {
+                while std::thread::Builder::new().spawn_scoped(s, idle).is_ok() {}
+                let config = MonitorConfig::default();
+                if let Err(error) = Monitor::start(tree.root(), Bytes::new(10), Arc::new(Idle), config) {
+                    break error;
+                }
+            };
+            end.store(true, Relaxed);
+            assert!(matches!(error, MonitorError::Thread(_)), "{error}");
+            assert!(error.to_string().contains("ulimit -u"), "{error}");
+        });
+    }
+}

@@ -1,0 +1,31 @@
+//! Public types misused: leaked, dropped late, mixed up, at the ends of their numbers, called from their own callbacks. What each type was
+//! tried with is in docs/HAZARDS.md.
+
+#![forbid(unsafe_code)]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../../lru-core/tests/hazards/common.rs"]
+mod hazard;
+mod monitors;
+mod numbers;
+mod texts;
+
+use common::MonitoredReclaimer;
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::{Bytes, MemcgTree};
+use lowwater_shrinker::{Reclaimer, Registry, Watermarks};
+use std::sync::Arc;
+
+const MARKS: Watermarks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+
+fn reclaimer(registry: &Registry) -> Arc<MonitoredReclaimer> {
+    let reclaimer = Reclaimer::start(registry, Arc::new(Fixed::new(registry.nodes())), MARKS).unwrap();
+    Arc::new(MonitoredReclaimer(reclaimer))
+}
+
+fn tree_and_registry() -> (MemcgTree, Registry) {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 1);
+    (tree, registry)
+}

@@ -1,0 +1,47 @@
+//! Reclaim by hand: somebody wants a group to use less, now, and waits for it.
+
+use alloc::vec::Vec;
+
+use lowwater_lru_core::fallible::try_push;
+use lowwater_lru_core::{Bytes, Memcg};
+
+use super::step::{Job, Step};
+use crate::registry::{Registry, Select};
+
+/// Objects that one call of reclaim scans on one node before the next has its turn.
+const SCAN_MAX: u64 = 1024;
+/// Steps of one call on each node, so that it ends beside a thread that charges as fast.
+const STEPS_MAX: u32 = 1 << 16;
+
+impl Registry {
+    /// Reclaims `bytes` from `memcg`'s subtree on the calling thread, as a write to cgroup v2's `memory.reclaim`: on all
+    /// nodes, with rising pressure, until its usage has fallen by that or nothing more can be freed. Says by how much it fell.
+    ///
+    /// Only objects whose bytes are charged to groups count.
+    #[doc(alias = "memory.reclaim")]
+    pub fn reclaim(&self, memcg: &Memcg, bytes: Bytes) -> Bytes {
+        self.reclaim_selected(&Select::all().memcg(memcg), bytes)
+    }
+
+    /// As [`reclaim`](Self::reclaim), for a part: until the group's usage has fallen by `bytes`, or nothing more can be freed
+    /// there. Without memory for a job on each node, on those for which there is.
+    pub fn reclaim_selected(&self, select: &Select<'_>, bytes: Bytes) -> Bytes {
+        let memcg = select.memcg.unwrap_or(&self.inner.root);
+        let before = memcg.usage();
+        let target = before.saturating_sub(bytes);
+        let mut jobs = Vec::new();
+        for node in select.nodes(self) {
+            let job = (node, Job::new(memcg.clone(), target).only(select.only));
+            if try_push(&mut jobs, job).is_err() {
+                break;
+            }
+        }
+        for _ in 0..STEPS_MAX {
+            jobs.retain_mut(|(node, job)| matches!(job.step(self, *node, SCAN_MAX), Step::Again | Step::BackOff));
+            if jobs.is_empty() {
+                break;
+            }
+        }
+        before.saturating_sub(memcg.usage())
+    }
+}

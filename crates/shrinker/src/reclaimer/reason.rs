@@ -1,0 +1,50 @@
+//! Why a reclaimer is woken.
+//!
+//! | reason | when | until usage is at most |
+//! |---|---|---|
+//! | [`Watermark`](ReclaimReason::Watermark) | usage is near `max` | `max` less the high gap |
+//! | [`High`](ReclaimReason::High) | a charge went above `memory.high` | `high` |
+//! | [`Limit`](ReclaimReason::Limit) | a charge was refused | as for watermarks |
+//! | [`Debt`](ReclaimReason::Debt) | direct reclaim deferred objects | as it is |
+//! | [`Manual`](ReclaimReason::Manual) | a program asks | what it was, less what was asked for |
+//! | [`Pressure`](ReclaimReason::Pressure) | pressure has lowered the ceiling | what pressure leaves |
+
+use lowwater_lru_core::{Bytes, Memcg};
+
+use super::watermark::Watermarks;
+
+/// Why a group should use less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReclaimReason {
+    /// Its usage has come near its `max`.
+    #[doc(alias = "wakeup_kswapd")]
+    Watermark,
+    /// Its usage is above its `high`.
+    #[doc(alias = "memory.high")]
+    High,
+    /// A charge was refused by its `max`.
+    #[doc(alias = "memory.max")]
+    Limit,
+    /// Direct reclaim deferred objects of the group. No usage is brought down; the deferred objects are scanned.
+    #[doc(alias = "nr_deferred")]
+    Debt,
+    /// A program asked for so many bytes.
+    #[doc(alias = "memory.reclaim")]
+    Manual(Bytes),
+    /// Pressure from outside leaves it this much.
+    Pressure(Bytes),
+}
+
+impl ReclaimReason {
+    /// Usage that `memcg` is to come down to.
+    pub(crate) fn target(self, memcg: &Memcg, watermarks: &Watermarks) -> Bytes {
+        match self {
+            Self::Watermark | Self::Limit => watermarks.target(memcg.max()),
+            Self::High => memcg.high(),
+            Self::Debt => Bytes::MAX,
+            Self::Manual(bytes) => memcg.usage().saturating_sub(bytes),
+            Self::Pressure(target) => target,
+        }
+    }
+}
