@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 
 cargo test -p lowwater-lru-core --no-default-features
 # Without `std` one thread cannot be told from another, so tests/invariants.rs, which re-enters on purpose, is left out.
-cargo test -p lowwater-shrinker --no-default-features --lib --test every
+cargo test -p lowwater-shrinker --no-default-features --lib --test baseline
 
 packages pkg-config libhwloc-dev libudev-dev
 cargo test -p lowwater-lru-core --features hwloc topology

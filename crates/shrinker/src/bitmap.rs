@@ -12,7 +12,7 @@ use core::ops::RangeInclusive;
 use lowwater_lru_core::fallible;
 use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::thin::Thin;
+use crate::thin_vec::ThinVec;
 
 /// Bits in a word.
 const BITS: u32 = u64::BITS;
@@ -49,7 +49,7 @@ struct Word(NonZeroU32, AtomicU64);
 enum Words {
     One([Word; 1]),
     /// None, or several.
-    Many(Thin<Word>),
+    Many(ThinVec<Word>),
 }
 
 #[cfg(all(target_pointer_width = "64", not(lowwater_loom)))]
@@ -68,7 +68,7 @@ impl Word {
 
 impl Default for Words {
     fn default() -> Self {
-        Self::Many(Thin::default())
+        Self::Many(ThinVec::default())
     }
 }
 
@@ -77,7 +77,7 @@ impl Words {
     fn try_insert(&mut self, at: usize, word: Word) -> bool {
         match self {
             Self::One([other]) => {
-                let mut words = Thin::default();
+                let mut words = ThinVec::default();
                 // Relaxed: under `&mut` nobody else is here.
                 let other = Word::new(other.index(), other.1.load(Ordering::Relaxed));
                 if !words.try_insert(0, other) || !words.try_insert(at, word) {

@@ -35,7 +35,7 @@ pub const BATCH_DEFAULT: u64 = 128;
 
 /// What a policy is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct PlanInput {
     /// What the shrinker counted.
     pub freeable: u64,
     /// 12 (light) to 0 (all of it).
@@ -88,30 +88,30 @@ pub enum Kick {
 /// Who scans how much, and what becomes of the rest. Pure: the same arguments give the same answer.
 ///
 /// Called while a shrinker is asked, inside a [`CallbackScope`](crate::CallbackScope), without a lock held. It may use the
-/// registry, but nothing is reclaimed for it. A panic of [`plan`](Self::plan) or [`settle`](Self::settle) loses the debt that was
+/// registry, but nothing is reclaimed for it. A panic of [`plan`](Self::plan) or [`commit`](Self::commit) loses the debt that was
 /// taken; it reaches the caller of reclaim, and ends no thread of a [`Reclaimer`](crate::Reclaimer).
 pub trait Policy: Send + Sync {
     /// Does such a caller take what is owed? Those who do not, take only what is carried.
     fn pays(&self, background: bool) -> bool;
 
     /// What to scan, given the debt that was taken. `ask.freeable` is at least 1.
-    fn plan(&self, ask: &Ask, debt: Debt) -> Plan;
+    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan;
 
     /// The debt to put back after `scanned` objects of the plan.
-    fn settle(&self, ask: &Ask, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt;
+    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt;
 
     /// The most that may stand as owed in the end, where `freeable` objects exist.
     fn owed_max(&self, freeable: u64) -> u64;
 
     /// Is the background to be told that `owed` objects are owed now? Linux never does.
-    fn kick(&self, _ask: &Ask, _owed: u64) -> Kick {
+    fn kick(&self, _ask: &PlanInput, _owed: u64) -> Kick {
         Kick::Never
     }
 }
 
 /// One pass's part of `freeable`, as Linux has it: `((freeable >> priority) * 4) / seeks`, or half when making the objects
 /// again costs nothing.
-fn delta(ask: &Ask) -> u64 {
+fn delta(ask: &PlanInput) -> u64 {
     if ask.seeks == 0 {
         return ask.freeable / 2;
     }

@@ -23,11 +23,11 @@ use crate::registry::Registry;
 impl Registry {
     /// Every registered shrinker's name in debugfs, `<name>-<id>`, by id.
     pub fn debugfs_names(&self) -> Vec<String> {
-        self.snapshot_of_shrinkers().iter().map(crate::ShrinkerStats::full_name).collect()
+        self.core.shrinker_stats().iter().map(crate::ShrinkerStats::full_name).collect()
     }
 
     /// The shrinker that has this name in debugfs.
     pub fn debugfs_find(&self, name: &str) -> Option<ShrinkerId> {
-        self.snapshot_of_shrinkers().iter().find(|shrinker| shrinker.full_name() == name).map(|shrinker| shrinker.id)
+        self.core.shrinker_stats().iter().find(|shrinker| shrinker.full_name() == name).map(|shrinker| shrinker.id)
     }
 }

@@ -1,11 +1,11 @@
-//! Debts: what a shrinker should have scanned for a group on a node, and has not.
+//! NrDeferred: what a shrinker should have scanned for a group on a node, and has not.
 //!
 //! A debt stands next to the bit that it belongs to, in the same unit of the map: it moves to the parent with it when the
 //! group dies (S18), and it is gone when the bit is cleared, because then nothing exists that could pay it (S17).
 
 use lowwater_lru_core::mutated;
 
-use crate::thin::Thin;
+use crate::thin_vec::ThinVec;
 
 /// Fixed point: objects are counted in 65,536ths, so that a cache of ten objects under light pressure, whose turn is a
 /// thousandth of an object a pass, has its turn in the end.
@@ -33,9 +33,9 @@ impl Debt {
 
 /// The debts of one group on one node, sorted by shrinker id; only those that are not [`Debt::NONE`].
 #[derive(Debug, Default)]
-pub(crate) struct Debts(Thin<(u32, Debt)>);
+pub(crate) struct NrDeferred(ThinVec<(u32, Debt)>);
 
-impl Debts {
+impl NrDeferred {
     /// Takes the debt out, as an exchange with 0 would: no two callers get the same object (S5). Without `all`, what is
     /// owed stays for those who pay, and only what is carried is taken.
     pub(crate) fn take(&mut self, id: u32, all: bool) -> Debt {
@@ -87,7 +87,7 @@ impl Debts {
     }
 
     /// Ids that owe something.
-    pub(crate) fn debtors(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn ids_owing(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().filter(|(_, debt)| debt.owed > 0).map(|(id, _)| *id)
     }
 
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn s5_a_debt_is_taken_once() {
-        let mut debts = Debts::default();
+        let mut debts = NrDeferred::default();
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
         assert_eq!(debts.take(7, true), Debt { owed: 100, carry: 5 });
         assert_eq!(debts.take(7, true), Debt::NONE);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn those_who_do_not_pay_leave_what_is_owed() {
-        let mut debts = Debts::default();
+        let mut debts = NrDeferred::default();
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
         assert_eq!(debts.take(7, false), Debt { owed: 0, carry: 5 });
         assert_eq!(debts.take(7, true), Debt { owed: 100, carry: 0 });
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn who_pays_what_is_owed_leaves_what_is_carried() {
-        let mut debts = Debts::default();
+        let mut debts = NrDeferred::default();
         debts.add(7, Debt { owed: 100, carry: 5 }, u64::MAX);
         assert_eq!([60, 60, 60].map(|max| debts.take_owed(7, max)), [60, 40, 0]);
         assert_eq!(debts.take(7, true), Debt { owed: 0, carry: 5 });
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_debt_stops_at_its_cap_and_does_not_overflow() {
-        let mut debts = Debts::default();
+        let mut debts = NrDeferred::default();
         assert_eq!(debts.add(1, Debt { owed: u64::MAX, carry: u64::MAX }, u64::MAX), u64::MAX);
         assert_eq!(debts.add(1, Debt { owed: u64::MAX, carry: u64::MAX }, 10), 10);
         assert_eq!(debts.take(1, true), Debt { owed: 10, carry: u64::MAX });
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn nothing_is_no_debt() {
-        let mut debts = Debts::default();
+        let mut debts = NrDeferred::default();
         assert!(Debt::NONE.is_none());
         assert!(!Debt { owed: 1, carry: 0 }.is_none());
         assert!(!Debt { owed: 0, carry: 1 }.is_none());
@@ -160,16 +160,16 @@ mod tests {
 
     #[test]
     fn debtors_are_those_who_owe_and_not_those_who_carry() {
-        let mut debts = Debts::default();
+        let mut debts = NrDeferred::default();
         for (id, owed, carry) in [(9, 4, 0), (2, 0, 5), (5, 3, 1), (7, u64::MAX, 0)] {
             debts.add(id, Debt { owed, carry }, u64::MAX);
         }
-        let debtors = |debts: &Debts| debts.debtors().collect::<alloc::vec::Vec<_>>();
-        assert_eq!((debtors(&debts), debts.sum()), ([5, 7, 9].into(), u64::MAX));
+        let ids_owing = |debts: &NrDeferred| debts.ids_owing().collect::<alloc::vec::Vec<_>>();
+        assert_eq!((ids_owing(&debts), debts.sum()), ([5, 7, 9].into(), u64::MAX));
         debts.retain(|id| id != 7);
-        assert_eq!((debtors(&debts), debts.sum()), ([5, 9].into(), 7));
+        assert_eq!((ids_owing(&debts), debts.sum()), ([5, 9].into(), 7));
         assert_eq!(debts.take(2, true), Debt { owed: 0, carry: 5 });
         debts.retain(|_| false);
-        assert_eq!((debtors(&debts), debts.sum(), debts.bytes()), ([].into(), 0, 0));
+        assert_eq!((ids_owing(&debts), debts.sum(), debts.bytes()), ([].into(), 0, 0));
     }
 }

@@ -10,10 +10,10 @@
 use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::control::Reclaim;
-use crate::map::{Recheck, Resume};
-use crate::pass::{Layer, Protect, Round};
-use crate::registry::{Inner, Only};
-use crate::shrink::Size;
+use crate::map::{IterKind, Recheck};
+use crate::pass::{Layer, LayerPass, Protect};
+use crate::registry::{RegistryCore, ShrinkerFilter};
+use crate::shrink::ScanAmount;
 use crate::work::{Bound, Progress, Work};
 
 /// Laps in a row that scan something and free nothing: as objects get a second chance, the first may only take that away.
@@ -47,11 +47,11 @@ pub enum DirectStop {
     InScope,
 }
 
-pub(crate) fn reclaim(inner: &Inner, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
+pub(crate) fn reclaim(core: &RegistryCore, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
     let mut total = Progress::default();
-    let Some(_scope) = inner.scopes.enter_first() else { return outcome(total, DirectStop::InScope) };
-    inner.note_foreground();
-    let config = &inner.config;
+    let Some(_scope) = core.scopes.enter_first() else { return outcome(total, DirectStop::InScope) };
+    core.note_foreground();
+    let config = &core.config;
     let mut work = Work::objects(config.direct_scan_max).while_not(done);
     if let Some(clock) = &config.clock {
         work = work.until(&**clock, clock.now_ns().saturating_add(config.direct_time_max_ns));
@@ -64,11 +64,11 @@ pub(crate) fn reclaim(inner: &Inner, memcg: &Memcg, flags: Reclaim, done: &dyn F
         if let Some(bound) = work.bound() {
             return outcome(total, bound.into());
         }
-        let mark = inner.map.ends().mark();
-        let lap = lap(inner, memcg, flags - Reclaim::BACKGROUND, &mut work);
+        let mark = core.map.ends().mark();
+        let lap = lap(core, memcg, flags - Reclaim::BACKGROUND, &mut work);
         total += lap;
         // Where a group ended, its objects may have moved to where this lap had been.
-        if lap.freed > 0 || !recheck.believes(inner.map.ends(), mark) {
+        if lap.freed > 0 || !recheck.believes(core.map.ends(), mark) {
             idle = 0;
             continue;
         }
@@ -81,8 +81,8 @@ pub(crate) fn reclaim(inner: &Inner, memcg: &Memcg, flags: Reclaim, done: &dyn F
 
 /// Once round all nodes, this one first. Groups below their `low` only if there was nothing to look at in the others: what was
 /// looked at and not freed yet may be freed in the next lap.
-fn lap(inner: &Inner, root: &Memcg, flags: Reclaim, work: &mut Work<'_>) -> Progress {
-    let (nodes, current) = (inner.map.nodes(), inner.config.topology.current().index());
+fn lap(core: &RegistryCore, root: &Memcg, flags: Reclaim, work: &mut Work<'_>) -> Progress {
+    let (nodes, current) = (core.map.nodes(), core.config.topology.current().index());
     let mut progress = Progress::default();
     let mut skipped = false;
     for layer in [Layer::AboveLow, Layer::BelowLow] {
@@ -91,9 +91,12 @@ fn lap(inner: &Inner, root: &Memcg, flags: Reclaim, work: &mut Work<'_>) -> Prog
         }
         for n in 0..nodes {
             let node = NodeId::new(((current + n) % nodes) as u16);
-            let (size, who, protect) = (Size::Share, Resume::Direct, Protect::Limits);
-            skipped |=
-                Round { inner, root, node, flags, size, who, protect, only: Only::ALL }.go(layer, &mut progress, work);
+            let (amount, iter, protect) = (ScanAmount::Share, IterKind::Direct, Protect::Limits);
+            skipped |= LayerPass { core, root, node, flags, amount, iter, protect, filter: ShrinkerFilter::ALL }.run(
+                layer,
+                &mut progress,
+                work,
+            );
         }
     }
     progress

@@ -5,7 +5,7 @@ use thiserror::Error;
 /// [`ShrinkerBuilder::alloc`](crate::ShrinkerBuilder::alloc) gave no shrinker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum AllocError {
+pub enum ShrinkerAllocError {
     /// As many shrinkers exist as there are ids.
     #[error("all {} shrinker ids are in use: drop registrations that are no longer needed", u32::MAX)]
     OutOfIds,

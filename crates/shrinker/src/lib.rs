@@ -34,9 +34,8 @@ extern crate std;
 mod reclaimer;
 
 mod direct;
-mod every;
-mod lost;
 mod pass;
+mod resync;
 mod work;
 
 mod bitmap;
@@ -46,10 +45,12 @@ mod id;
 mod map;
 mod registry;
 
+#[cfg(feature = "baseline")]
+pub mod baseline;
 pub mod budget;
 mod deferred;
 mod shrink;
-mod thin;
+mod thin_vec;
 
 mod control;
 mod shrinker;
@@ -68,8 +69,7 @@ pub use deferred::Debt;
 pub use direct::{DirectOutcome, DirectStop};
 #[cfg(feature = "std")]
 pub use error::StartError;
-pub use error::{AllocError, UnregisterError};
-pub use every::Every;
+pub use error::{ShrinkerAllocError, UnregisterError};
 pub use id::ShrinkerId;
 #[cfg(feature = "metrics")]
 pub use metrics::Labels;

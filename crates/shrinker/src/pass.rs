@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
 use crate::control::Reclaim;
-use crate::map::{path, Map, Position, Resume, Tour};
-use crate::registry::{Inner, Only};
-use crate::shrink::{Size, Visit};
+use crate::map::{path, Ends, IterKind, IterPosition, Map, MemcgIter, Recheck};
+use crate::registry::{RegistryCore, ShrinkerFilter};
+use crate::shrink::{ScanAmount, ShrinkSlab};
 use crate::work::{Progress, Work};
 
 /// Are limits kept?
@@ -28,75 +28,79 @@ pub(crate) enum Protect {
 
 /// One pass.
 pub(crate) struct Pass<'a> {
-    pub(crate) inner: &'a Inner,
+    pub(crate) core: &'a RegistryCore,
     pub(crate) root: &'a Memcg,
     pub(crate) node: NodeId,
     pub(crate) priority: u8,
     pub(crate) flags: Reclaim,
     pub(crate) protect: Protect,
-    pub(crate) only: Only,
+    pub(crate) filter: ShrinkerFilter,
 }
 
 impl Pass<'_> {
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Progress {
-        let round = Round {
-            inner: self.inner,
+        let layers = LayerPass {
+            core: self.core,
             root: self.root,
             node: self.node,
             flags: self.flags,
-            size: if self.protect == Protect::Nothing { Size::Drop } else { Size::Priority(self.priority) },
-            who: Resume::Pass,
+            amount: if self.protect == Protect::Nothing {
+                ScanAmount::Drop
+            } else {
+                ScanAmount::Priority(self.priority)
+            },
+            iter: IterKind::Pass,
             protect: self.protect,
-            only: self.only,
+            filter: self.filter,
         };
         let mut progress = Progress::default();
-        let skipped = round.go(Layer::AboveLow, &mut progress, work);
+        let skipped = layers.run(Layer::AboveLow, &mut progress, work);
         if self.priority == 0 && progress.freed == 0 && skipped && work.bound().is_none() {
-            round.go(Layer::BelowLow, &mut progress, work);
+            layers.run(Layer::BelowLow, &mut progress, work);
         }
         progress
     }
 }
 
 /// See [`Registry::pay_debts`](crate::Registry::pay_debts).
-pub(crate) fn pay(inner: &Inner, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
+pub(crate) fn scan_owed(core: &RegistryCore, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
     work.forget_now();
     let mut progress = Progress::default();
     // The debts of a group that has died are its parent's.
     let memcg = &memcg.nearest_online();
-    if !inner.knows(memcg, node) {
+    if !core.knows(memcg, node) {
         return (progress, 0);
     }
-    if shelter(memcg, &inner.root, Protect::Limits) == Some(Layer::AboveLow) {
-        let (flags, size) = (Reclaim::KSWAPD, Size::Owed);
-        let visit = Visit { inner, memcg, node, flags, size, bits: true, indebted: true };
-        for id in inner.map.debtors(memcg, node) {
+    if shelter(memcg, &core.root, Protect::Limits) == Some(Layer::AboveLow) {
+        let (flags, amount) = (Reclaim::KSWAPD, ScanAmount::Owed);
+        let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: true };
+        for id in core.map.ids_owing(memcg, node) {
             if work.bound().is_some() {
                 break;
             }
-            progress += visit.id(id, work);
+            progress += request.shrinker(id, work);
         }
     }
-    (progress, inner.map.owed_by_all(memcg, node))
+    (progress, core.map.owed_by_all(memcg, node))
 }
 
 /// Asks whoever may hold something on `node`, scans nothing, and clears the bits of those that hold nothing.
-pub(crate) fn look(inner: &Inner, node: NodeId) {
+pub(crate) fn clear_empty(core: &RegistryCore, node: NodeId) {
     let mut ids = Vec::new();
-    for stop in Tour::new(&inner.map, &inner.root, node, None) {
+    for visit in MemcgIter::new(&core.map, &core.root, node, None) {
         ids.clear();
-        inner.map.collect(&stop.memcg, node, stop.ids, &mut ids);
-        let visit = Visit {
-            inner,
-            memcg: &stop.memcg,
+        core.map.collect(&visit.memcg, node, visit.ids, &mut ids);
+        let request = ShrinkSlab {
+            core,
+            memcg: &visit.memcg,
             node,
             flags: Reclaim::BACKGROUND,
-            size: Size::Nothing,
-            bits: true,
-            indebted: false,
+            amount: ScanAmount::Nothing,
+            clears_bits: true,
+            has_deferred: false,
         };
         for id in &ids {
-            visit.id(*id, &mut Work::unlimited());
+            request.shrinker(*id, &mut Work::unlimited());
         }
     }
 }
@@ -111,54 +115,54 @@ pub(crate) enum Layer {
 }
 
 /// One round over one layer on one node.
-pub(crate) struct Round<'a> {
-    pub(crate) inner: &'a Inner,
+pub(crate) struct LayerPass<'a> {
+    pub(crate) core: &'a RegistryCore,
     pub(crate) root: &'a Memcg,
     pub(crate) node: NodeId,
     pub(crate) flags: Reclaim,
-    pub(crate) size: Size,
-    pub(crate) who: Resume,
+    pub(crate) amount: ScanAmount,
+    pub(crate) iter: IterKind,
     pub(crate) protect: Protect,
-    pub(crate) only: Only,
+    pub(crate) filter: ShrinkerFilter,
 }
 
-impl Round<'_> {
+impl LayerPass<'_> {
     /// Visits the layer's groups until `work` is used up. Says whether groups were passed over for their `low`.
-    pub(crate) fn go(&self, layer: Layer, progress: &mut Progress, work: &mut Work<'_>) -> bool {
-        if !self.inner.knows(self.root, self.node) {
+    pub(crate) fn run(&self, layer: Layer, progress: &mut Progress, work: &mut Work<'_>) -> bool {
+        if !self.core.knows(self.root, self.node) {
             return false;
         }
-        crate::lost::find(self.inner, self.node);
+        crate::resync::resync(self.core, self.node);
         work.forget_now();
-        let map = &self.inner.map;
-        let start = map.summary(self.node).resume(self.root.id(), self.who);
+        let map = &self.core.map;
+        let start = map.summary(self.node).iter_position(self.root.id(), self.iter);
         // Where we have come to in this round.
         let mut last = None;
         let mut skipped = false;
         let mut ids = Vec::new();
-        for stop in Tour::new(map, self.root, self.node, start.as_ref().and_then(Position::try_clone)) {
-            match shelter(&stop.memcg, self.root, self.protect) {
+        for visit in MemcgIter::new(map, self.root, self.node, start.as_ref().and_then(IterPosition::try_clone)) {
+            match shelter(&visit.memcg, self.root, self.protect) {
                 Some(found) if found == layer => {}
                 Some(_) => {
                     skipped |= layer == Layer::AboveLow;
                     continue;
                 }
                 None => {
-                    note_end(map, &stop.memcg);
+                    note_end(map, &visit.memcg);
                     continue;
                 }
             }
             ids.clear();
-            let indebted = map.collect(&stop.memcg, self.node, stop.ids, &mut ids);
-            if !self.only.is_all() {
-                ids.retain(|id| self.only.admits(self.inner, *id));
+            let has_deferred = map.collect(&visit.memcg, self.node, visit.ids, &mut ids);
+            if !self.filter.is_all() {
+                ids.retain(|id| self.filter.admits(self.core, *id));
             }
-            if self.who == Resume::Direct && last.is_none() {
+            if self.iter == IterKind::Direct && last.is_none() {
                 // Others that start meanwhile go to the next group.
-                self.stop_at(self.position(&stop.memcg, u32::MAX));
+                self.stop_at(self.position(&visit.memcg, u32::MAX));
             }
-            let (inner, memcg, node, flags, size) = (self.inner, &stop.memcg, self.node, self.flags, self.size);
-            let visit = Visit { inner, memcg, node, flags, size, bits: true, indebted };
+            let (core, memcg, node, flags, amount) = (self.core, &visit.memcg, self.node, self.flags, self.amount);
+            let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred };
             let mut visited = None;
             for id in &ids {
                 if work.bound().is_some() {
@@ -168,30 +172,30 @@ impl Round<'_> {
                     });
                     return skipped;
                 }
-                *progress += visit.id(*id, work);
+                *progress += request.shrinker(*id, work);
                 visited = Some(*id);
             }
             note_end(map, memcg);
             if let Some(id) = visited {
-                last = Some((stop.memcg, id));
+                last = Some((visit.memcg, id));
             }
         }
-        match self.who {
+        match self.iter {
             // A pass that came all the way round begins from the top.
-            Resume::Pass if start.is_some() => self.stop_at(None),
-            Resume::Pass => {}
-            Resume::Direct => self.stop_at(last.map_or(start, |(memcg, id)| self.position(&memcg, id))),
+            IterKind::Pass if start.is_some() => self.stop_at(None),
+            IterKind::Pass => {}
+            IterKind::Direct => self.stop_at(last.map_or(start, |(memcg, id)| self.position(&memcg, id))),
         }
         skipped
     }
 
     /// None without memory: then the next round begins from the top.
-    fn position(&self, memcg: &Memcg, id: u32) -> Option<Position> {
-        Some(Position { path: path(self.root.id(), memcg)?, id })
+    fn position(&self, memcg: &Memcg, id: u32) -> Option<IterPosition> {
+        Some(IterPosition { path: path(self.root.id(), memcg)?, id })
     }
 
-    fn stop_at(&self, position: Option<Position>) {
-        self.inner.map.summary(self.node).set_resume(self.root.id(), self.who, position);
+    fn stop_at(&self, position: Option<IterPosition>) {
+        self.core.map.summary(self.node).set_iter_position(self.root.id(), self.iter, position);
     }
 }
 
@@ -221,4 +225,20 @@ pub(crate) fn shelter(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<L
     } else {
         Some(Layer::AboveLow)
     }
+}
+
+/// Repeats a pass that drops everything: the n-th must free at least 2^n objects to be followed by
+/// another, unless a group ended in it.
+pub(crate) fn repeat_while_freeing(ends: &Ends, mut pass: impl FnMut() -> u64) -> u64 {
+    let mut total = 0_u64;
+    let mut recheck = Recheck::default();
+    for shift in 0..u64::BITS {
+        let mark = ends.mark();
+        let freed = pass();
+        total = total.saturating_add(freed);
+        if freed >> shift <= 1 && recheck.believes(ends, mark) {
+            break;
+        }
+    }
+    total
 }

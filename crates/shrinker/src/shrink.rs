@@ -10,14 +10,18 @@
 //! that is just leaving or was set aside (whoever ends the id clears its bits), and one that this thread is inside of. Linux
 //! clears without a second count in two such places.
 
-use lowwater_lru_core::{mutated, Memcg, NodeId};
+mod request;
 
-use crate::budget::{Ask, Ended, Kick, Plan, PRIORITY_DEFAULT};
+pub(crate) use request::{ScanAmount, ShrinkSlab};
+
+use lowwater_lru_core::mutated;
+
+use crate::budget::{Ended, Kick, Plan, PlanInput, PRIORITY_DEFAULT};
 use crate::control::{Reclaim, ShrinkControl};
 use crate::deferred::Debt;
-use crate::registry::{Held, Inner, Panicked};
+use crate::registry::{CallGuard, CallbackPanicked};
 use crate::shrinker::{Count, Scan};
-use crate::stats::Visited;
+use crate::stats::VisitCounts;
 use crate::trace;
 use crate::work::{Progress, Work};
 
@@ -32,36 +36,8 @@ const SHARE_PARTS: u64 = 16;
 /// The dearest objects of which one pass at the highest priority takes all.
 const SEEKS_ALL_MAX: u32 = 4;
 
-/// How much to scan.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Size {
-    /// What the policy says at this priority.
-    Priority(u8),
-    /// All there is, however dear it is to make again: what the policy says at the highest priority of objects that are not dear.
-    Drop,
-    /// A small share; debts do not count.
-    Share,
-    /// What is owed, and nothing else.
-    Owed,
-    /// None; only who holds nothing is found out.
-    Nothing,
-}
-
-/// Whom to ask about what.
-pub(crate) struct Visit<'a> {
-    pub(crate) inner: &'a Inner,
-    pub(crate) memcg: &'a Memcg,
-    pub(crate) node: NodeId,
-    pub(crate) flags: Reclaim,
-    pub(crate) size: Size,
-    /// Are bits cleared where nothing is found? Not by the plain twin.
-    pub(crate) bits: bool,
-    /// May the group have debts here? Where it has none, none is looked for.
-    pub(crate) indebted: bool,
-}
-
 /// What came of scanning.
-struct Scanned {
+struct ScanOutcome {
     freed: u64,
     scanned: u64,
     requested: u64,
@@ -70,28 +46,20 @@ struct Scanned {
     back_off: bool,
 }
 
-impl Scanned {
+impl ScanOutcome {
     fn nothing(ended: Ended) -> Self {
         Self { freed: 0, scanned: 0, requested: 0, ended, panicked: false, back_off: false }
     }
 }
 
-impl<'a> Visit<'a> {
-    /// A visit that a person asks for.
-    pub(crate) fn by_hand(inner: &'a Inner, memcg: &'a Memcg, node: NodeId) -> Self {
-        let (flags, size) = (Reclaim::FOREGROUND, Size::Share);
-        Self { inner, memcg, node, flags, size, bits: true, indebted: true }
-    }
-}
-
-impl Visit<'_> {
+impl ShrinkSlab<'_> {
     /// Visits the shrinker `id`, if it can be called.
-    pub(crate) fn id(&self, id: u32, work: &mut Work<'_>) -> Progress {
-        match self.inner.lookup(id) {
-            Some(held) => self.held(held, work),
+    pub(crate) fn shrinker(&self, id: u32, work: &mut Work<'_>) -> Progress {
+        match self.core.lookup(id) {
+            Some(guard) => self.do_shrink_slab(guard, work),
             None => {
                 if mutated!("clear_unregistered") {
-                    self.inner.map.clear(self.memcg, self.node, id);
+                    self.core.map.clear(self.memcg, self.node, id);
                 }
                 Progress::default()
             }
@@ -99,35 +67,35 @@ impl Visit<'_> {
     }
 
     /// Visits this shrinker.
-    pub(crate) fn held(&self, mut held: Held, work: &mut Work<'_>) -> Progress {
-        let clock = self.inner.config.clock.as_deref();
+    pub(crate) fn do_shrink_slab(&self, mut guard: CallGuard, work: &mut Work<'_>) -> Progress {
+        let clock = self.core.config.clock.as_deref();
         if let (Some(clock), 0) = (clock, work.now_ns) {
             work.now_ns = clock.now_ns();
         }
-        let mut visited = Visited { callbacks: 1, ..Visited::default() };
+        let mut visited = VisitCounts { callbacks: 1, ..VisitCounts::default() };
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
-        let count = held.count(&sc);
+        let count = guard.count(&sc);
         let mut live = true;
         match count {
-            Ok(count) if count.is_empty(held.options.memcg_aware) => {
-                live = self.clear_if_empty(&mut held, &mut visited)
+            Ok(count) if count.is_empty(guard.options.memcg_aware) => {
+                live = self.clear_if_empty(&mut guard, &mut visited)
             }
             Ok(Count::Empty | Count::Unknown | Count::Objects(0)) => work.begin(),
             Ok(Count::Objects(freeable)) => {
-                match self.size {
-                    Size::Priority(_) | Size::Drop => {
-                        self.by_policy(&mut held, freeable, sc.is_deferred(), &mut visited, work);
+                match self.amount {
+                    ScanAmount::Priority(_) | ScanAmount::Drop => {
+                        self.by_policy(&mut guard, freeable, sc.is_deferred(), &mut visited, work);
                     }
-                    Size::Share => self.share(&mut held, freeable, sc.is_deferred(), &mut visited, work),
-                    Size::Owed if sc.is_deferred() => {}
-                    Size::Owed => self.owed(&mut held, freeable, &mut visited, work),
-                    Size::Nothing => {}
+                    ScanAmount::Share => self.share(&mut guard, freeable, sc.is_deferred(), &mut visited, work),
+                    ScanAmount::Owed if sc.is_deferred() => {}
+                    ScanAmount::Owed => self.owed(&mut guard, freeable, &mut visited, work),
+                    ScanAmount::Nothing => {}
                 }
-                if visited.freed >= freeable && !held.is_aside() {
-                    live = self.clear_if_empty(&mut held, &mut visited);
+                if visited.freed >= freeable && !guard.is_quarantined() {
+                    live = self.clear_if_empty(&mut guard, &mut visited);
                 }
             }
-            Err(Panicked) => self.inner.panicked(&mut held),
+            Err(CallbackPanicked) => self.core.panicked(&mut guard),
         }
         visited.back_offs |= u64::from(sc.asks_back_off());
         if let Some(clock) = clock {
@@ -137,125 +105,144 @@ impl Visit<'_> {
         }
         if live {
             let counted = count.map_or(0, Count::objects);
-            self.inner.map.note(self.memcg, self.node, held.key.id, counted, &visited);
+            self.core.map.note(self.memcg, self.node, guard.key.id, counted, &visited);
         }
-        held.visited(visited);
-        let Visited { freed, scanned, callbacks, back_offs, .. } = visited;
+        guard.visited(visited);
+        let VisitCounts { freed, scanned, callbacks, back_offs, .. } = visited;
         Progress { freed, scanned, callbacks, back_offs }
     }
 
     /// Nothing seems to be left: the bit goes, unless the second count finds that someone has come. Says whether it is there.
-    fn clear_if_empty(&self, held: &mut Held, visited: &mut Visited) -> bool {
-        if !self.bits {
+    fn clear_if_empty(&self, guard: &mut CallGuard, visited: &mut VisitCounts) -> bool {
+        if !self.clears_bits {
             // The plain twin: a debt that nothing can pay is forgiven all the same.
-            self.inner.map.take_debt(self.memcg, self.node, held.key.id, true);
+            self.core.map.take_deferred(self.memcg, self.node, guard.key.id, true);
             return true;
         }
-        let last = self.inner.map.clear(self.memcg, self.node, held.key.id);
+        let last = self.core.map.clear(self.memcg, self.node, guard.key.id);
         if mutated!("clear_without_recount") {
             return false;
         }
         visited.callbacks += 1;
-        match held.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
-            Ok(count) if count.is_empty(held.options.memcg_aware) => {
-                self.inner.map.settle(self.memcg, self.node, held.key.id, last);
+        match guard.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
+            Ok(count) if count.is_empty(guard.options.memcg_aware) => {
+                self.core.map.retire_pair(self.memcg, self.node, guard.key.id, last);
                 return false;
             }
-            Ok(_) => self.inner.map.set(self.memcg, self.node, held.key),
-            Err(Panicked) => self.inner.panicked(held),
+            Ok(_) => self.core.map.set(self.memcg, self.node, guard.key),
+            Err(CallbackPanicked) => self.core.panicked(guard),
         }
         true
     }
 
-    fn by_policy(&self, held: &mut Held, freeable: u64, deferred: bool, visited: &mut Visited, work: &mut Work<'_>) {
-        let (map, policy) = (&self.inner.map, self.inner.config.used_policy());
+    fn by_policy(
+        &self,
+        guard: &mut CallGuard,
+        freeable: u64,
+        deferred: bool,
+        visited: &mut VisitCounts,
+        work: &mut Work<'_>,
+    ) {
+        let (map, policy) = (&self.core.map, self.core.config.used_policy());
         let background = self.flags.contains(Reclaim::BACKGROUND);
-        let options = &held.options;
-        let (priority, seeks) = match self.size {
-            Size::Priority(priority) => (priority, options.seeks),
+        let options = &guard.options;
+        let (priority, seeks) = match self.amount {
+            ScanAmount::Priority(priority) => (priority, options.seeks),
             _ => (0, options.seeks.clamp(1, SEEKS_ALL_MAX)),
         };
-        let ask = Ask { freeable, priority, seeks, batch: options.batch, background };
-        let debt = match self.indebted {
-            true => map.take_debt(self.memcg, self.node, held.key.id, policy.pays(background)),
+        let ask = PlanInput { freeable, priority, seeks, batch: options.batch, background };
+        let debt = match self.has_deferred {
+            true => map.take_deferred(self.memcg, self.node, guard.key.id, policy.pays(background)),
             false => Debt::NONE,
         };
         let plan = policy.plan(&ask, debt);
-        trace::start(self, held, debt.owed, freeable, &plan, priority);
-        let done = if deferred { Scanned::nothing(Ended::Deferred) } else { self.scan(held, &plan, freeable, work) };
-        let back = policy.settle(&ask, debt, &plan, done.scanned, done.ended);
-        let owed = map.add_debt(self.memcg, self.node, held.key.id, back, policy.owed_max(freeable));
+        trace::start(self, guard, debt.owed, freeable, &plan, priority);
+        let done =
+            if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, freeable, work) };
+        let back = policy.commit(&ask, debt, &plan, done.scanned, done.ended);
+        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, policy.owed_max(freeable));
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             visited.deferred += back.owed.saturating_sub(debt.owed);
-            self.tell(&ask, owed);
+            self.notify_background(&ask, owed);
         }
-        trace::end(self, held, done.freed, (debt.owed, owed), plan.total.saturating_sub(done.scanned));
-        self.note(held, done, visited);
+        trace::end(self, guard, done.freed, (debt.owed, owed), plan.total.saturating_sub(done.scanned));
+        self.note(guard, done, visited);
     }
 
-    fn share(&self, held: &mut Held, freeable: u64, deferred: bool, visited: &mut Visited, work: &mut Work<'_>) {
-        let share = (freeable / SHARE_PARTS).clamp(1, held.options.batch);
+    fn share(
+        &self,
+        guard: &mut CallGuard,
+        freeable: u64,
+        deferred: bool,
+        visited: &mut VisitCounts,
+        work: &mut Work<'_>,
+    ) {
+        let share = (freeable / SHARE_PARTS).clamp(1, guard.options.batch);
         let plan = Plan { delta: share, total: share, scan_min: 1, rest: 0 };
-        trace::start(self, held, 0, freeable, &plan, PRIORITY_DEFAULT);
-        let done = if deferred { Scanned::nothing(Ended::Deferred) } else { self.scan(held, &plan, freeable, work) };
+        trace::start(self, guard, 0, freeable, &plan, PRIORITY_DEFAULT);
+        let done =
+            if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, freeable, work) };
         let left = share.saturating_sub(done.scanned);
         let mut sum = 0;
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
-            let owed_max = self.inner.config.used_policy().owed_max(freeable);
+            let owed_max = self.core.config.used_policy().owed_max(freeable);
             let debt = Debt { owed: left, carry: 0 };
-            sum = self.inner.map.add_debt(self.memcg, self.node, held.key.id, debt, owed_max);
+            sum = self.core.map.add_deferred(self.memcg, self.node, guard.key.id, debt, owed_max);
             visited.deferred += left;
-            let (seeks, batch) = (held.options.seeks, held.options.batch);
-            self.tell(&Ask { freeable, priority: PRIORITY_DEFAULT, seeks, batch, background: false }, sum);
+            let (seeks, batch) = (guard.options.seeks, guard.options.batch);
+            self.notify_background(
+                &PlanInput { freeable, priority: PRIORITY_DEFAULT, seeks, batch, background: false },
+                sum,
+            );
         }
-        trace::end(self, held, done.freed, (0, sum), left);
-        self.note(held, done, visited);
+        trace::end(self, guard, done.freed, (0, sum), left);
+        self.note(guard, done, visited);
     }
 
     /// Pays what is owed, as far as it exists. What is carried stays carried.
-    fn owed(&self, held: &mut Held, freeable: u64, visited: &mut Visited, work: &mut Work<'_>) {
-        let map = &self.inner.map;
+    fn owed(&self, guard: &mut CallGuard, freeable: u64, visited: &mut VisitCounts, work: &mut Work<'_>) {
+        let map = &self.core.map;
         // No more than will be paid now: the rest stays to be seen.
-        let debt = map.take_owed(self.memcg, self.node, held.key.id, work.scan_left());
+        let debt = map.take_owed(self.memcg, self.node, guard.key.id, work.scan_left());
         let total = debt.min(freeable);
         let plan = Plan { delta: 0, total, scan_min: 1, rest: 0 };
-        trace::start(self, held, debt, freeable, &plan, PRIORITY_DEFAULT);
-        let done = self.scan(held, &plan, freeable, work);
+        trace::start(self, guard, debt, freeable, &plan, PRIORITY_DEFAULT);
+        let done = self.scan(guard, &plan, freeable, work);
         let left = total.saturating_sub(done.scanned);
-        let owed_max = self.inner.config.used_policy().owed_max(freeable);
+        let owed_max = self.core.config.used_policy().owed_max(freeable);
         let back = Debt { owed: left, carry: 0 };
-        let owed = map.add_debt(self.memcg, self.node, held.key.id, back, owed_max);
-        trace::end(self, held, done.freed, (debt, owed), left);
-        self.note(held, done, visited);
+        let owed = map.add_deferred(self.memcg, self.node, guard.key.id, back, owed_max);
+        trace::end(self, guard, done.freed, (debt, owed), left);
+        self.note(guard, done, visited);
     }
 
     /// Tells the background of what the foreground left. The background itself need not be told: it was there, and could not.
-    fn tell(&self, ask: &Ask, owed: u64) {
+    fn notify_background(&self, ask: &PlanInput, owed: u64) {
         if self.flags.contains(Reclaim::BACKGROUND) {
             return;
         }
-        match self.inner.config.used_policy().kick(ask, owed) {
+        match self.core.config.used_policy().kick(ask, owed) {
             Kick::Never => {}
-            kick => self.inner.tell_of_debt(self.memcg, self.node, kick),
+            kick => self.core.notify_of_debt(self.memcg, self.node, kick),
         }
     }
 
     /// One call of `scan_objects`, and nothing around it.
-    pub(crate) fn once(&self, mut held: Held, objects: u64) {
-        let mut visited = Visited { requested: objects, ..Visited::default() };
+    pub(crate) fn scan_once(&self, mut guard: CallGuard, objects: u64) {
+        let mut visited = VisitCounts { requested: objects, ..VisitCounts::default() };
         let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, objects);
-        match held.scan(&mut sc) {
+        match guard.scan(&mut sc) {
             Ok(Scan::Freed(freed)) => (visited.freed, visited.scanned) = (freed, sc.nr_scanned()),
             Ok(Scan::Stop) => {}
-            Err(Panicked) => self.inner.panicked(&mut held),
+            Err(CallbackPanicked) => self.core.panicked(&mut guard),
         }
-        held.visited(visited);
+        guard.visited(visited);
     }
 
     /// Scans `plan.total` objects in batches while at least `plan.scan_min` is left. Each round of the loop makes that
     /// smaller, so it ends whatever the callback reports.
-    fn scan(&self, held: &Held, plan: &Plan, freeable: u64, work: &mut Work<'_>) -> Scanned {
-        let mut done = Scanned::nothing(Ended::Finished);
+    fn scan(&self, guard: &CallGuard, plan: &Plan, freeable: u64, work: &mut Work<'_>) -> ScanOutcome {
+        let mut done = ScanOutcome::nothing(Ended::Finished);
         let mut left = plan.total;
         for _ in 0..SCANS_MAX {
             if left < plan.scan_min || left == 0 || done.freed >= freeable {
@@ -265,10 +252,10 @@ impl Visit<'_> {
                 break;
             }
             work.begin();
-            let nr_to_scan = left.min(held.options.batch).min(work.scan_left());
+            let nr_to_scan = left.min(guard.options.batch).min(work.scan_left());
             done.requested = done.requested.saturating_add(nr_to_scan);
             let mut sc = ShrinkControl::scan(self.memcg, self.node, self.flags, nr_to_scan);
-            let scanned = held.scan(&mut sc);
+            let scanned = guard.scan(&mut sc);
             done.back_off |= sc.asks_back_off();
             match scanned {
                 Ok(Scan::Freed(freed)) => {
@@ -282,7 +269,7 @@ impl Visit<'_> {
                     done.ended = Ended::Stopped;
                     return done;
                 }
-                Err(Panicked) => {
+                Err(CallbackPanicked) => {
                     done.panicked = true;
                     return done;
                 }
@@ -292,13 +279,13 @@ impl Visit<'_> {
         done
     }
 
-    fn note(&self, held: &mut Held, done: Scanned, visited: &mut Visited) {
+    fn note(&self, guard: &mut CallGuard, done: ScanOutcome, visited: &mut VisitCounts) {
         visited.freed = done.freed;
         visited.scanned = done.scanned;
         visited.requested = done.requested;
         visited.back_offs = u64::from(done.back_off);
         if done.panicked {
-            self.inner.panicked(held);
+            self.core.panicked(guard);
         }
     }
 }

@@ -1,48 +1,18 @@
 //! What was done, to be looked at: counted once for each visit of a shrinker, not for each batch.
 
 mod pair;
+mod visit_counts;
 
+pub(crate) use pair::PairCountsOf;
 pub use pair::PairStats;
-pub(crate) use pair::SeenBy;
+pub(crate) use visit_counts::VisitCounts;
 
 use alloc::{format, string::String, vec::Vec};
 use core::cmp::Reverse;
-use core::ops::AddAssign;
 
 use lowwater_lru_core::{Bytes, Memcg};
 
 use crate::id::ShrinkerId;
-use crate::registry::Entry;
-
-/// What one visit did, or all of them together.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Visited {
-    pub(crate) callbacks: u64,
-    pub(crate) requested: u64,
-    pub(crate) scanned: u64,
-    pub(crate) freed: u64,
-    pub(crate) deferred: u64,
-    pub(crate) panics: u64,
-    pub(crate) back_offs: u64,
-    pub(crate) time_ns: u64,
-    /// On the registry's clock; 0 without one.
-    pub(crate) last_run_ns: u64,
-}
-
-impl AddAssign for Visited {
-    fn add_assign(&mut self, other: Self) {
-        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
-        add(&mut self.callbacks, other.callbacks);
-        add(&mut self.requested, other.requested);
-        add(&mut self.scanned, other.scanned);
-        add(&mut self.freed, other.freed);
-        add(&mut self.deferred, other.deferred);
-        add(&mut self.panics, other.panics);
-        add(&mut self.back_offs, other.back_offs);
-        add(&mut self.time_ns, other.time_ns);
-        self.last_run_ns = self.last_run_ns.max(other.last_run_ns);
-    }
-}
 
 /// One shrinker, as [`Registry::snapshot`](crate::Registry::snapshot) saw it. Counts are since it was registered, in objects
 /// where not said otherwise; taken one after the other, so they need not agree to the last object while reclaim runs.
@@ -71,31 +41,10 @@ pub struct ShrinkerStats {
     pub time_ns: u64,
     /// When it was last visited, on the registry's clock; none if never, or without a clock.
     pub last_run_ns: Option<u64>,
-    /// Was it set aside after a panic?
-    pub set_aside: bool,
+    /// Whether it is quarantined after a panic: not called again.
+    pub quarantined: bool,
     /// Callbacks in flight.
     pub in_flight: usize,
-}
-
-impl ShrinkerStats {
-    pub(crate) fn of(entry: &Entry) -> Self {
-        let (sum, in_flight) = entry.gate.counted();
-        Self {
-            id: ShrinkerId::new(entry.key.id),
-            name: (*entry.name).into(),
-            callbacks: sum.callbacks,
-            requested: sum.requested,
-            scanned: sum.scanned,
-            freed: sum.freed,
-            deferred: sum.deferred,
-            panics: sum.panics,
-            back_offs: sum.back_offs,
-            time_ns: sum.time_ns,
-            last_run_ns: (sum.last_run_ns > 0).then_some(sum.last_run_ns),
-            set_aside: entry.is_aside(),
-            in_flight,
-        }
-    }
 }
 
 /// A registry at a glance.

@@ -12,47 +12,54 @@
 //! | `retval` | freed | the same |
 
 use crate::budget::Plan;
-use crate::registry::Entry;
-use crate::shrink::Visit;
+use crate::registry::Registered;
+use crate::shrink::ShrinkSlab;
 
 /// A visit is about to scan.
 #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "said to nobody"))]
 #[inline]
-pub(crate) fn start(visit: &Visit<'_>, entry: &Entry, owed: u64, freeable: u64, plan: &Plan, priority: u8) {
+pub(crate) fn start(
+    request: &ShrinkSlab<'_>,
+    registered: &Registered,
+    owed: u64,
+    freeable: u64,
+    plan: &Plan,
+    priority: u8,
+) {
     #[cfg(feature = "tracing")]
     tracing::event!(
         name: "mm_shrink_slab_start",
         target: "lowwater::vmscan",
         tracing::Level::DEBUG,
-        shr = %format_args!("{}-{}", entry.name, entry.key.id),
-        shrink = &*entry.name,
+        shr = %format_args!("{}-{}", registered.name, registered.key.id),
+        shrink = &*registered.name,
         nr_objects_to_shrink = owed,
-        gfp_flags = ?visit.flags,
+        gfp_flags = ?request.flags,
         cache_items = freeable,
         delta = plan.delta,
         total_scan = plan.total,
         priority,
-        nid = visit.node.index(),
-        memcg_id = visit.memcg.id().get(),
+        nid = request.node.index(),
+        memcg_id = request.memcg.id().get(),
     );
 }
 
 /// A visit has scanned.
 #[cfg_attr(not(feature = "tracing"), expect(unused_variables, reason = "said to nobody"))]
 #[inline]
-pub(crate) fn end(visit: &Visit<'_>, entry: &Entry, freed: u64, owed: (u64, u64), left: u64) {
+pub(crate) fn end(request: &ShrinkSlab<'_>, registered: &Registered, freed: u64, owed: (u64, u64), left: u64) {
     #[cfg(feature = "tracing")]
     tracing::event!(
         name: "mm_shrink_slab_end",
         target: "lowwater::vmscan",
         tracing::Level::DEBUG,
-        shr = %format_args!("{}-{}", entry.name, entry.key.id),
-        shrink = &*entry.name,
-        nid = visit.node.index(),
+        shr = %format_args!("{}-{}", registered.name, registered.key.id),
+        shrink = &*registered.name,
+        nid = request.node.index(),
         unused_scan = owed.0,
         new_scan = owed.1,
         total_scan = left,
         retval = freed,
-        memcg_id = visit.memcg.id().get(),
+        memcg_id = request.memcg.id().get(),
     );
 }

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use lowwater_lru_core::topology::{Fixed, Topology};
 use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{
-    AllocError, Count, Job, Reclaim, Registry, RegistryConfig, Scan, Select, ShrinkControl, Shrinker, Work,
+    Count, Job, Reclaim, Registry, RegistryConfig, Scan, Select, ShrinkControl, Shrinker, ShrinkerAllocError, Work,
 };
 
 const N0: NodeId = NodeId::ZERO;
@@ -59,7 +60,7 @@ fn each_allocation_of_a_registry_may_fail() {
             });
             match &made {
                 Ok(registry) => assert_eq!((registry.nodes(), refused), (nodes, false)),
-                Err(error) => assert_eq!((error, refused), (&AllocError::NoMemory, true)),
+                Err(error) => assert_eq!((error, refused), (&ShrinkerAllocError::NoMemory, true)),
             }
             drop(made);
             assert_eq!((ALLOCATED.get(), tree.footprint()), (start, footprint), "nothing is left of allocation {nth}");
@@ -87,7 +88,7 @@ fn each_allocation_of_a_shrinker_may_fail() {
                     assert_eq!(prepared.id().get(), n, "the ids of those that found no memory are free");
                     break;
                 }
-                Err(error) => assert_eq!((error, refused), (AllocError::NoMemory, true)),
+                Err(error) => assert_eq!((error, refused), (ShrinkerAllocError::NoMemory, true)),
             }
         }
         for nth in 0.. {
@@ -102,7 +103,7 @@ fn each_allocation_of_a_shrinker_may_fail() {
                     break;
                 }
                 Err(error) => {
-                    assert_eq!((error, refused), (AllocError::NoMemory, true));
+                    assert_eq!((error, refused), (ShrinkerAllocError::NoMemory, true));
                     assert_eq!(Arc::strong_count(&shrinker), 1, "the shrinker is its owner's again");
                     assert_eq!(registry.snapshot().shrinkers.len(), n as usize);
                 }
@@ -126,7 +127,7 @@ fn reclaim_without_any_memory_ends_and_loses_nothing() {
             // memory.
             occupancy.occupied(&group, N0);
             registry.shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
-            registry.every().shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
+            FullScan::new(&registry).shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
             registry.direct_reclaim(&group, Reclaim::FOREGROUND, &|| shrinker.0.load(Relaxed) < 2_500);
             registry.pay_debts(&group, N0, &mut Work::unlimited());
             registry.reclaim_selected(&Select::all().memcg(&group), Bytes::new(10));

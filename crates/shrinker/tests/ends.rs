@@ -8,7 +8,7 @@
 
 use lowwater_lru_core::topology::{Fixed, Topology};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
-use lowwater_shrinker::budget::{Ask, Ended, Fair, Kick, Plan, Policy};
+use lowwater_shrinker::budget::{Ended, Fair, Kick, Plan, PlanInput, Policy};
 use lowwater_shrinker::{
     Clock, Count, Debt, DebtListener, Reclaim, ReclaimReason, Reclaimer, Registration, Registry, RegistryConfig, Scan,
     Select, ShrinkControl, Shrinker, ShrinkerId, Watermarks, Work,
@@ -403,7 +403,7 @@ fn a_payload_whose_drop_panics_does_not_end_the_reclaimers_thread() {
         };
         let throws = register(&registry, throws);
         wake(&reclaimer, registry.root());
-        until("it throws", || entered.load(SeqCst) && throws.stats().set_aside);
+        until("it throws", || entered.load(SeqCst) && throws.stats().quarantined);
         serves_another(&registry, &reclaimer);
         empty(&reclaimer);
     });
@@ -444,7 +444,7 @@ impl Policy for Moody {
         Fair.pays(background)
     }
 
-    fn plan(&self, ask: &Ask, debt: Debt) -> Plan {
+    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
         if self.0.load(SeqCst) {
             self.1.fetch_add(1, SeqCst);
             panic!("the policy's own fault");
@@ -452,8 +452,8 @@ impl Policy for Moody {
         Fair.plan(ask, debt)
     }
 
-    fn settle(&self, ask: &Ask, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
-        Fair.settle(ask, debt, plan, scanned, ended)
+    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
+        Fair.commit(ask, debt, plan, scanned, ended)
     }
 
     fn owed_max(&self, freeable: u64) -> u64 {
@@ -562,14 +562,14 @@ impl Policy for MeddlingPolicy {
         Fair.pays(background)
     }
 
-    fn plan(&self, ask: &Ask, debt: Debt) -> Plan {
+    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
         self.0.meddle();
         Fair.plan(ask, debt)
     }
 
-    fn settle(&self, ask: &Ask, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
+    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
         self.0.meddle();
-        Fair.settle(ask, debt, plan, scanned, ended)
+        Fair.commit(ask, debt, plan, scanned, ended)
     }
 
     fn owed_max(&self, freeable: u64) -> u64 {
@@ -577,7 +577,7 @@ impl Policy for MeddlingPolicy {
         Fair.owed_max(freeable)
     }
 
-    fn kick(&self, _: &Ask, _: u64) -> Kick {
+    fn kick(&self, _: &PlanInput, _: u64) -> Kick {
         self.0.meddle();
         Kick::Now
     }

@@ -126,7 +126,7 @@ fn a_callback_that_panics_on_the_reclaimers_thread_does_not_end_it() {
         reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(Bytes::new(round)));
         until("the good one gives", || good.total() == 0);
     }
-    assert_eq!((bad_registration.stats().panics, bad_registration.stats().set_aside), (1, true));
+    assert_eq!((bad_registration.stats().panics, bad_registration.stats().quarantined), (1, true));
     drop(reclaimer); // Would panic if its thread had.
     bad_registration.unregister().unwrap();
     assert_eq!(bad.total(), 30, "what it holds is still its own");

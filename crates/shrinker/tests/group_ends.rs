@@ -9,6 +9,7 @@ mod common;
 
 use common::{one_shelf, shelf_on, Shelf};
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{Count, DirectStop, Job, Reclaim, Registry, RegistryConfig, Scan, ShrinkControl, Step};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -44,7 +45,7 @@ fn a_drop_frees_what_moves_behind_it_to_a_parent() {
             is_empty.then_some(Count::Empty)
         };
         shelf.count.set(Box::new(count)).ok().unwrap();
-        let freed = if every { registry.every().drop_caches() } else { registry.drop_caches() };
+        let freed = if every { FullScan::new(&registry).drop_caches() } else { registry.drop_caches() };
         assert_eq!((freed, shelf.total()), (100_001, 1), "all but what the empty group hides");
         assert_eq!(registry.drop_caches(), 0);
     }
@@ -65,7 +66,7 @@ fn a_drop_frees_the_rest_of_a_group_that_ends_in_its_own_scan() {
             None
         };
         shelf.scan.set(Box::new(scan)).ok().unwrap();
-        let freed = if every { registry.every().drop_caches() } else { registry.drop_caches() };
+        let freed = if every { FullScan::new(&registry).drop_caches() } else { registry.drop_caches() };
         assert_eq!((freed, shelf.total()), (100_001, 0));
     }
 }
@@ -113,7 +114,7 @@ fn a_drop_ends_beside_one_who_ends_groups_as_fast() {
         };
         shelf.scan.set(Box::new(scan)).ok().unwrap();
         if every {
-            registry.every().drop_caches()
+            FullScan::new(&registry).drop_caches()
         } else {
             registry.drop_caches()
         };

@@ -10,7 +10,8 @@ mod common;
 
 use common::{one_shelf, Shelf};
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
-use lowwater_shrinker::budget::{Ask, Ended, Kick, Plan, Policy};
+use lowwater_shrinker::baseline::FullScan;
+use lowwater_shrinker::budget::{Ended, Kick, Plan, PlanInput, Policy};
 use lowwater_shrinker::{
     Count, Debt, DebtListener, DirectStop, Job, NoReclaim, Progress, Reclaim, Registration, Registry, RegistryConfig,
     Scan, Select, ShrinkControl, Shrinker, Step, Work,
@@ -53,7 +54,10 @@ fn reclaim_from_another_trees_group_does_nothing() {
     let _ = theirs.try_charge(Bytes::new(100)).unwrap();
     shelf.add(registry.root(), N0, 1_000);
     assert_eq!(shrink(&registry, theirs, N0), Progress::default());
-    assert_eq!(registry.every().shrink(theirs, N0, 0, Reclaim::KSWAPD, &mut Work::unlimited()), Progress::default());
+    assert_eq!(
+        FullScan::new(&registry).shrink(theirs, N0, 0, Reclaim::KSWAPD, &mut Work::unlimited()),
+        Progress::default()
+    );
     assert_eq!(registry.drop_selected(&Select::all().memcg(theirs)), 0);
     let outcome = registry.direct_reclaim(theirs, Reclaim::FOREGROUND, &|| false);
     assert_eq!((outcome.callbacks, outcome.stopped), (0, DirectStop::NothingLeft));
@@ -71,7 +75,10 @@ fn a_node_beyond_the_last_hides_nothing_and_panics_nowhere() {
     let root = tree.root();
     shelf.add(root, N0, 1_000);
     assert_eq!(shrink(&registry, root, N9), Progress::default());
-    assert_eq!(registry.every().shrink(root, N9, 0, Reclaim::KSWAPD, &mut Work::unlimited()), Progress::default());
+    assert_eq!(
+        FullScan::new(&registry).shrink(root, N9, 0, Reclaim::KSWAPD, &mut Work::unlimited()),
+        Progress::default()
+    );
     assert_eq!(registry.drop_selected(&Select::all().node(N9)), 0);
     assert_eq!(registry.pay_debts(root, N9, &mut Work::unlimited()), (Progress::default(), 0));
     assert_eq!(registry.reclaim_selected(&Select::all().node(N9), Bytes::new(100)), Bytes::ZERO);
@@ -177,7 +184,7 @@ fn a_callback_may_call_everything_but_reclaim() {
         assert_eq!(inside.drop_caches(), 0);
         assert_eq!(inside.direct_reclaim(&root, Reclaim::FOREGROUND, &|| false).stopped, DirectStop::InScope);
         assert_eq!(shrink(&inside, &root, N0), Progress::default());
-        assert_eq!(inside.every().drop_caches(), 0);
+        assert_eq!(FullScan::new(&inside).drop_caches(), 0);
         assert_eq!(inside.pay_debts(&root, N0, &mut Work::unlimited()).0, Progress::default());
         assert_eq!(inside.sweep().given_back, 0);
         assert!(inside.first_no_reclaim_scope().is_none());
@@ -232,16 +239,16 @@ impl Policy for Liar {
     fn pays(&self, background: bool) -> bool {
         background
     }
-    fn plan(&self, _: &Ask, _: Debt) -> Plan {
+    fn plan(&self, _: &PlanInput, _: Debt) -> Plan {
         self.0
     }
-    fn settle(&self, _: &Ask, _: Debt, _: &Plan, _: u64, _: Ended) -> Debt {
+    fn commit(&self, _: &PlanInput, _: Debt, _: &Plan, _: u64, _: Ended) -> Debt {
         self.1
     }
     fn owed_max(&self, _: u64) -> u64 {
         u64::MAX
     }
-    fn kick(&self, _: &Ask, _: u64) -> Kick {
+    fn kick(&self, _: &PlanInput, _: u64) -> Kick {
         self.2
     }
 }
@@ -292,11 +299,11 @@ impl Policy for Bad {
     fn pays(&self, _: bool) -> bool {
         true
     }
-    fn plan(&self, ask: &Ask, _: Debt) -> Plan {
+    fn plan(&self, ask: &PlanInput, _: Debt) -> Plan {
         assert!(!self.0.load(Relaxed), "the policy's own fault");
         Plan { delta: ask.freeable, total: ask.freeable, scan_min: 1, rest: 0 }
     }
-    fn settle(&self, _: &Ask, _: Debt, _: &Plan, _: u64, _: Ended) -> Debt {
+    fn commit(&self, _: &PlanInput, _: Debt, _: &Plan, _: u64, _: Ended) -> Debt {
         Debt::NONE
     }
     fn owed_max(&self, freeable: u64) -> u64 {

@@ -189,7 +189,7 @@ mod who_panics {
         bend(&shelf);
         look(&registry, &registration);
         let stats = registration.stats();
-        assert_eq!((stats.panics, stats.set_aside, stats.in_flight), (1, true, 0));
+        assert_eq!((stats.panics, stats.quarantined, stats.in_flight), (1, true, 0));
         assert_eq!(shelf.counts.load(Relaxed), 1, "it is not asked for the other pair");
         assert_eq!(registry.snapshot().live_pairs, 0);
         registration.unregister().unwrap();

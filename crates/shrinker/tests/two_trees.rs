@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{
     Count, DirectStop, Prepared, Progress, Reclaim, Registry, Scan, Select, ShrinkControl, Shrinker, Work,
 };
@@ -89,7 +90,10 @@ fn s18_s19_nothing_is_taken_from_or_owed_for_a_group_of_another_tree() {
         assert_eq!(registry.shrink(group, N0, 0, Reclaim::KSWAPD, &mut Work::unlimited()), Progress::default());
         assert_eq!(registry.drop_selected(&select), 0);
         assert_eq!(registry.reclaim_selected(&select, Bytes::kib(4)), Bytes::ZERO);
-        assert_eq!(registry.every().shrink(group, N0, 0, Reclaim::KSWAPD, &mut Work::unlimited()), Progress::default());
+        assert_eq!(
+            FullScan::new(&registry).shrink(group, N0, 0, Reclaim::KSWAPD, &mut Work::unlimited()),
+            Progress::default()
+        );
         let outcome = registry.direct_reclaim(group, Reclaim::FOREGROUND, &|| false);
         assert_eq!((outcome.scanned, outcome.stopped), (0, DirectStop::NothingLeft));
         assert_eq!(registry.pay_debts(group, N0, &mut Work::unlimited()), (Progress::default(), 0));

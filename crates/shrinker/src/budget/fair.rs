@@ -13,7 +13,7 @@
 //! What is owed never stands above what exists: a debt that nothing could pay is no debt. And it does not wait for the next
 //! pressure: the background is told of it, at once where it is large, and pays it whole, at its own pace.
 
-use super::{total_max, Ask, Ended, Kick, Plan, Policy};
+use super::{total_max, Ended, Kick, Plan, PlanInput, Policy};
 use crate::deferred::{Debt, FRACTION_BITS};
 
 /// Fraction of a cache from which on a scan is worth the call, as a divisor. Priority 6 (1/32 at `seeks` 2) is where
@@ -34,7 +34,7 @@ impl Policy for Fair {
         background
     }
 
-    fn plan(&self, ask: &Ask, debt: Debt) -> Plan {
+    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
         let delta_fixed = delta_fixed(ask);
         let own_max = u128::from(total_max(ask.freeable)) << FRACTION_BITS;
         let own_fixed = (u128::from(debt.carry) + delta_fixed).min(own_max);
@@ -46,7 +46,7 @@ impl Policy for Fair {
         Plan { delta: own, total, scan_min, rest: (own_fixed % (1 << FRACTION_BITS)) as u64 }
     }
 
-    fn settle(&self, ask: &Ask, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
+    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
         // Debts first: the rest of our own part is carried, so nothing is lost, and the last objects owed are paid as well.
         let share = plan.total.saturating_sub(plan.delta);
         let over = scanned.saturating_sub(plan.total);
@@ -68,7 +68,7 @@ impl Policy for Fair {
         freeable
     }
 
-    fn kick(&self, ask: &Ask, owed: u64) -> Kick {
+    fn kick(&self, ask: &PlanInput, owed: u64) -> Kick {
         if owed == 0 {
             Kick::Never
         } else if owed >= (ask.freeable / LARGE_PARTS).clamp(ask.batch, ask.batch.saturating_mul(LARGE_BATCHES)) {
@@ -80,7 +80,7 @@ impl Policy for Fair {
 }
 
 /// This pass's part in 65,536ths, rounded up.
-fn delta_fixed(ask: &Ask) -> u128 {
+fn delta_fixed(ask: &PlanInput) -> u128 {
     // The same in 64 bits, for whatever fits: 128 of them take a call of a division that most caches do not need.
     if ask.seeks > 0 && ask.freeable <= u64::MAX >> (FRACTION_BITS + 2) {
         let parts = u64::from(ask.seeks) << ask.priority.min(super::PRIORITY_DEFAULT);

@@ -1,6 +1,6 @@
 //! Linux since 5.13: whoever comes takes the debt, and pays `debt >> priority` of it.
 
-use super::{delta, total_max, Ask, Ended, Plan, Policy};
+use super::{delta, total_max, Ended, Plan, PlanInput, Policy};
 use crate::deferred::Debt;
 
 /// The policy of Linux since 5.13; a baseline for benches. Caches below `256 << priority` objects (batch 1024) are never
@@ -13,14 +13,14 @@ impl Policy for Proportional {
         true
     }
 
-    fn plan(&self, ask: &Ask, debt: Debt) -> Plan {
+    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
         let delta = delta(ask);
         let part = debt.owed.checked_shr(u32::from(ask.priority)).unwrap_or(0);
         let total = part.saturating_add(delta).min(total_max(ask.freeable));
         Plan { delta, total, scan_min: ask.batch.min(ask.freeable), rest: 0 }
     }
 
-    fn settle(&self, ask: &Ask, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
+    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
         let owed = debt.owed.saturating_add(plan.delta).saturating_sub(scanned).min(total_max(ask.freeable));
         Debt { owed, carry: 0 }
     }

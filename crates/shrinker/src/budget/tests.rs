@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 /// Scans a plan as a willing shrinker would: all of it, in batches.
-fn scan(ask: &Ask, plan: &Plan) -> u64 {
+fn scan(ask: &PlanInput, plan: &Plan) -> u64 {
     if plan.total < plan.scan_min {
         return 0;
     }
@@ -19,14 +19,14 @@ fn scan(ask: &Ask, plan: &Plan) -> u64 {
 }
 
 /// One call of a policy on a shrinker that scans all it is asked for. Says what was scanned, and what is owed then.
-fn call(policy: &dyn Policy, ask: &Ask, debt: Debt) -> (u64, Debt) {
+fn call(policy: &dyn Policy, ask: &PlanInput, debt: Debt) -> (u64, Debt) {
     let plan = policy.plan(ask, debt);
     let scanned = scan(ask, &plan);
-    (scanned, policy.settle(ask, debt, &plan, scanned, Ended::Finished))
+    (scanned, policy.commit(ask, debt, &plan, scanned, Ended::Finished))
 }
 
-fn ask(freeable: u64, priority: u8, batch: u64) -> Ask {
-    Ask { freeable, priority, seeks: SEEKS_DEFAULT, batch, background: true }
+fn ask(freeable: u64, priority: u8, batch: u64) -> PlanInput {
+    PlanInput { freeable, priority, seeks: SEEKS_DEFAULT, batch, background: true }
 }
 
 fn owed(owed: u64) -> Debt {
@@ -44,7 +44,7 @@ fn s1_golden_seed_003_one_and_eight_tenths_of_a_million() {
     assert_eq!(scan(&ask, &plan), 899_072);
     assert_eq!(call(&Proportional, &ask, owed(1_000_000)).0, 1_024);
     // At the highest pressure all scan twice round.
-    let ask = Ask { priority: 0, ..ask };
+    let ask = PlanInput { priority: 0, ..ask };
     for policy in [&Windup as &dyn Policy, &Proportional, &Fair] {
         assert_eq!(policy.plan(&ask, owed(1_000_000)).total, 3_600_000);
     }
@@ -100,7 +100,7 @@ impl Run {
     }
 }
 
-fn run(policy: &dyn Policy, ask: &Ask, calls: u32) -> Run {
+fn run(policy: &dyn Policy, ask: &PlanInput, calls: u32) -> Run {
     let mut run = Run { first: None, scanned: 0, debt: Debt::NONE };
     for n in 1..=calls {
         let (scanned, debt) = call(policy, ask, run.debt);
@@ -114,7 +114,7 @@ fn run(policy: &dyn Policy, ask: &Ask, calls: u32) -> Run {
 }
 
 /// Passes within which a cache is scanned at constant priority.
-fn s26_bound(ask: &Ask) -> u64 {
+fn s26_bound(ask: &PlanInput) -> u64 {
     let (batch, seeks, freeable) = (u128::from(ask.batch), u128::from(ask.seeks), u128::from(ask.freeable));
     u64::try_from(((batch * seeks) << ask.priority).div_ceil(4 * freeable)).unwrap_or(u64::MAX)
 }
@@ -152,7 +152,7 @@ fn s1_windup_stops_at_half_the_cache_below_a_quarter_of_it() {
     assert_eq!(totals, [(1_000, 4_000), (2_000, 16_000), (4_000, 16_000)]);
 }
 
-/// The kernel's caps, where it has them, are in `settle`; what stands then is not cut again.
+/// The kernel's caps, where it has them, are in `commit`; what stands then is not cut again.
 #[test]
 fn s3_what_stands_is_capped_by_fair_only() {
     for freeable in [1, 8_000, u64::MAX] {
@@ -186,7 +186,7 @@ fn fair_carries_nothing_where_the_shrinker_ran_dry() {
     let ask = ask(100_000, 6, 128);
     let plan = Fair.plan(&ask, Debt::NONE);
     assert_eq!((plan.delta, plan.total, plan.scan_min), (3_125, 3_125, 128));
-    let back = |left: u64| Fair.settle(&ask, Debt::NONE, &plan, plan.total - left, Ended::Finished);
+    let back = |left: u64| Fair.commit(&ask, Debt::NONE, &plan, plan.total - left, Ended::Finished);
     assert_eq!(back(127), Debt { owed: 0, carry: 127 << crate::deferred::FRACTION_BITS });
     assert_eq!([128, 129, 3_125].map(back), [Debt::NONE; 3]);
 }
@@ -207,10 +207,10 @@ fn any_u64() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(1), Just(u64::MAX), 0..2_000_000_u64, any::<u64>()]
 }
 
-fn any_ask() -> impl Strategy<Value = Ask> {
+fn any_ask() -> impl Strategy<Value = PlanInput> {
     let seeks = prop_oneof![Just(0), Just(1), Just(2), any::<u32>()];
     (any_u64(), 0..=12_u8, seeks, any_u64(), any::<bool>()).prop_map(
-        |(freeable, priority, seeks, batch, background)| Ask {
+        |(freeable, priority, seeks, batch, background)| PlanInput {
             freeable: freeable.max(1),
             priority,
             seeks,
@@ -241,7 +241,7 @@ proptest! {
         prop_assert_eq!(plan.scan_min, ask.batch.min(ask.freeable));
         let scanned = scan(&ask, &plan);
         let next = limit(nr + delta).saturating_sub(scanned).min(limit(2 * freeable));
-        prop_assert_eq!(Proportional.settle(&ask, debt, &plan, scanned, Ended::Finished).owed, next);
+        prop_assert_eq!(Proportional.commit(&ask, debt, &plan, scanned, Ended::Finished).owed, next);
     }
 
     #[test]
@@ -254,20 +254,20 @@ proptest! {
         }
         for ended in [Ended::Finished, Ended::Stopped, Ended::Cut, Ended::Deferred] {
             let plan = Proportional.plan(&ask, debt);
-            prop_assert!(Proportional.settle(&ask, debt, &plan, scanned, ended).owed <= twice);
+            prop_assert!(Proportional.commit(&ask, debt, &plan, scanned, ended).owed <= twice);
             let debt = Debt { owed: debt.owed.min(Fair.owed_max(ask.freeable)), ..debt };
             let plan = Fair.plan(&ask, debt);
-            prop_assert!(Fair.settle(&ask, debt, &plan, scanned, ended).owed <= ask.freeable);
+            prop_assert!(Fair.commit(&ask, debt, &plan, scanned, ended).owed <= ask.freeable);
         }
     }
 
     #[test]
     fn s6_a_stop_on_the_first_batch_defers_the_whole_part(ask in any_ask(), debt in any_debt()) {
         let plan = Proportional.plan(&ask, debt);
-        let kernel = Proportional.settle(&ask, debt, &plan, 0, Ended::Stopped);
+        let kernel = Proportional.commit(&ask, debt, &plan, 0, Ended::Stopped);
         prop_assert_eq!(kernel.owed, debt.owed.saturating_add(plan.delta).min(ask.freeable.saturating_mul(2)));
         let plan = Fair.plan(&ask, debt);
-        let ours = Fair.settle(&ask, debt, &plan, 0, Ended::Stopped);
+        let ours = Fair.commit(&ask, debt, &plan, 0, Ended::Stopped);
         prop_assert_eq!(ours.owed, debt.owed.saturating_add(plan.delta).min(ask.freeable));
     }
 
@@ -276,7 +276,7 @@ proptest! {
         for policy in [&Fair as &dyn Policy, &Proportional] {
             let mut before = 0;
             for priority in (0..=12).rev() {
-                let total = policy.plan(&Ask { priority, ..ask }, debt).total;
+                let total = policy.plan(&PlanInput { priority, ..ask }, debt).total;
                 prop_assert!(total >= before, "priority {} scans {}, {} scans {}", priority, total, priority + 1, before);
                 before = total;
             }
@@ -287,7 +287,7 @@ proptest! {
     fn s24_what_is_deferred_is_owed_exactly(ask in any_ask(), carry: u64) {
         let debt = Debt { owed: 0, carry };
         let plan = Fair.plan(&ask, debt);
-        let back = Fair.settle(&ask, debt, &plan, 0, Ended::Deferred);
+        let back = Fair.commit(&ask, debt, &plan, 0, Ended::Deferred);
         prop_assert_eq!(back.owed, plan.total.min(ask.freeable));
     }
 
@@ -299,7 +299,7 @@ proptest! {
         batch in prop_oneof![Just(128_u64), Just(1024), 1..4096_u64],
         seeks in 1..5_u32,
     ) {
-        let ask = Ask { freeable, priority, seeks, batch, background: false };
+        let ask = PlanInput { freeable, priority, seeks, batch, background: false };
         let bound = s26_bound(&ask).max(1);
         let mut debt = Debt::NONE;
         let mut passes = 0;
@@ -318,10 +318,10 @@ proptest! {
     fn fair_carries_what_does_not_make_a_call(ask in any_ask(), debt in any_debt()) {
         // Without debts: what was planned is scanned, or carried to the next pass, whole.
         let debt = Debt { owed: 0, carry: debt.carry.min(1 << 40) };
-        let ask = Ask { freeable: ask.freeable.min(1 << 40), batch: ask.batch.min(1 << 20), ..ask };
+        let ask = PlanInput { freeable: ask.freeable.min(1 << 40), batch: ask.batch.min(1 << 20), ..ask };
         let plan = Fair.plan(&ask, debt);
         let scanned = scan(&ask, &plan);
-        let back = Fair.settle(&ask, debt, &plan, scanned, Ended::Finished);
+        let back = Fair.commit(&ask, debt, &plan, scanned, Ended::Finished);
         let fixed = |n: u64| n << crate::deferred::FRACTION_BITS;
         prop_assert_eq!(fixed(scanned) + back.carry, fixed(plan.total) + plan.rest);
     }

@@ -1,6 +1,6 @@
 //! Linux to 5.12: whoever comes takes the whole debt, and scans half the cache for it.
 
-use super::{delta, total_max, Ask, Ended, Plan, Policy};
+use super::{delta, total_max, Ended, Plan, PlanInput, Policy};
 use crate::deferred::Debt;
 
 /// The policy of Linux to 5.12; a baseline for benches. The debt has no cap, and one unlucky caller pays it.
@@ -12,7 +12,7 @@ impl Policy for Windup {
         true
     }
 
-    fn plan(&self, ask: &Ask, debt: Debt) -> Plan {
+    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
         let delta = delta(ask);
         let mut total = debt.owed.saturating_add(delta);
         if delta < ask.freeable / 4 {
@@ -22,7 +22,7 @@ impl Policy for Windup {
         Plan { delta, total, scan_min: ask.batch.min(ask.freeable), rest: 0 }
     }
 
-    fn settle(&self, _ask: &Ask, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
+    fn commit(&self, _ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, _ended: Ended) -> Debt {
         Debt { owed: debt.owed.saturating_add(plan.delta).saturating_sub(scanned), carry: 0 }
     }
 

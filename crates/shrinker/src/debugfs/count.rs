@@ -44,18 +44,18 @@ impl Registry {
     ///
     /// assert_eq!(registry.debugfs_names(), ["sevens-0"]);
     /// assert_eq!(registry.debugfs_count(registration.id()).unwrap(), "0 0 7\n");
-    /// # Ok::<(), lowwater_shrinker::AllocError>(())
+    /// # Ok::<(), lowwater_shrinker::ShrinkerAllocError>(())
     /// ```
     #[doc(alias = "shrinker_debugfs_count_show")]
     pub fn debugfs_count(&self, id: ShrinkerId) -> Option<String> {
-        let _scope = self.inner.scopes.enter_first()?;
-        let mut held = self.inner.lookup(id.get())?;
+        let _scope = self.core.scopes.enter_first()?;
+        let mut guard = self.core.lookup(id.get())?;
         // By path, which is the order of the tree.
         let mut lines: BTreeMap<Vec<MemcgId>, (Memcg, Vec<u64>)> = BTreeMap::new();
-        for (memcg, node) in self.inner.map.pairs_of(id.get()) {
+        for (memcg, node) in self.core.map.pairs_of(id.get()) {
             let sc = ShrinkControl::count(&memcg, node, Reclaim::FOREGROUND);
-            let Ok(count) = held.count(&sc) else {
-                self.inner.panicked(&mut held);
+            let Ok(count) = guard.count(&sc) else {
+                self.core.panicked(&mut guard);
                 return None;
             };
             let Some(path) = path(MemcgId::ROOT, &memcg) else { continue };

@@ -92,13 +92,13 @@ impl Registry {
         if usize::from(request.node) >= nodes {
             return Err(ScanError::NoNode { nodes });
         }
-        let _scope = self.inner.scopes.enter_first().ok_or(ScanError::NoShrinker)?;
-        let held = self.inner.lookup(id.get()).ok_or(ScanError::NoShrinker)?;
+        let _scope = self.core.scopes.enter_first().ok_or(ScanError::NoShrinker)?;
+        let guard = self.core.lookup(id.get()).ok_or(ScanError::NoShrinker)?;
         if request.objects == 0 {
             return Ok(());
         }
-        let root = &self.inner.root;
-        let memcg = if held.options.memcg_aware {
+        let root = &self.core.root;
+        let memcg = if guard.options.memcg_aware {
             let online = root.descendants().find(|memcg| memcg.id() == request.memcg);
             online.ok_or(ScanError::NoGroup(request.memcg))?
         } else if request.memcg == MemcgId::ROOT {
@@ -106,8 +106,8 @@ impl Registry {
         } else {
             return Err(ScanError::NotAware);
         };
-        let visit = crate::shrink::Visit::by_hand(&self.inner, &memcg, NodeId::new(request.node));
-        visit.once(held, request.objects);
+        let slab = crate::shrink::ShrinkSlab::by_hand(&self.core, &memcg, NodeId::new(request.node));
+        slab.scan_once(guard, request.objects);
         Ok(())
     }
 }

@@ -7,11 +7,11 @@ use lowwater_lru_core::{Memcg, MemcgId};
 use crate::hash::hash_of;
 
 /// What knows its group. The handle keeps the id from being given to another while the thing stands under it.
-pub(super) trait OfGroup {
+pub(super) trait HasMemcg {
     fn memcg(&self) -> &Memcg;
 }
 
-impl OfGroup for Memcg {
+impl HasMemcg for Memcg {
     fn memcg(&self) -> &Memcg {
         self
     }
@@ -26,7 +26,7 @@ impl<T> Default for ByGroup<T> {
     }
 }
 
-impl<T: OfGroup> ByGroup<T> {
+impl<T: HasMemcg> ByGroup<T> {
     pub(super) fn get(&self, id: MemcgId) -> Option<&T> {
         self.0.find(hash_of(id), |there| there.memcg().id() == id)
     }
@@ -77,6 +77,6 @@ impl<T: OfGroup> ByGroup<T> {
     }
 }
 
-fn hash<T: OfGroup>(thing: &T) -> u64 {
+fn hash<T: HasMemcg>(thing: &T) -> u64 {
     hash_of(thing.memcg().id())
 }

@@ -36,7 +36,7 @@ pub(crate) struct Ends {
 
 /// The ends that had finished when a round began.
 #[derive(Clone, Copy)]
-pub(crate) struct Mark(u64);
+pub(crate) struct EndsMark(u64);
 
 impl Ends {
     /// A group's unit is about to be taken out.
@@ -71,13 +71,13 @@ impl Ends {
     }
 
     /// A round begins.
-    pub(crate) fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> EndsMark {
         // Acquire: meets the Release in `finish`.
-        Mark(self.finished.load(Ordering::Acquire))
+        EndsMark(self.finished.load(Ordering::Acquire))
     }
 
     /// Did an end overlap with what was done since the mark?
-    pub(crate) fn overlapped(&self, mark: Mark) -> bool {
+    pub(crate) fn overlapped(&self, mark: EndsMark) -> bool {
         // Relaxed: see `begin`.
         self.begun.load(Ordering::Relaxed) != mark.0
     }
@@ -91,7 +91,7 @@ pub(crate) struct Recheck {
 
 impl Recheck {
     /// May the round that began at the mark be believed? If not, the caller goes round again.
-    pub(crate) fn believes(&mut self, ends: &Ends, mark: Mark) -> bool {
+    pub(crate) fn believes(&mut self, ends: &Ends, mark: EndsMark) -> bool {
         if !ends.overlapped(mark) || self.overlooked == OVERLOOKED_MAX {
             return true;
         }

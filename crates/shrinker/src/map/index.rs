@@ -25,7 +25,7 @@ pub(crate) struct Key {
 }
 
 /// Shards of the index, by shrinker.
-const SHARDS: usize = super::SHARDS;
+const SHARDS: usize = super::shards::SHARDS;
 
 /// All shards.
 pub(super) struct Index(Box<[Mutex<Shard>]>);

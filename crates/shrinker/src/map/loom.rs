@@ -4,6 +4,7 @@
 //! preemptions.
 
 use super::*;
+use crate::deferred::Debt;
 use ::loom::thread;
 use alloc::sync::Arc;
 use lowwater_lru_core::sync::atomic::AtomicU64;
@@ -35,7 +36,7 @@ fn clear_if_empty(map: &Map, memcg: &Memcg, key: Key, list: &List) {
     if list.count() == 0 {
         let last = map.clear(memcg, N0, key.id);
         if list.count() == 0 {
-            map.settle(memcg, N0, key.id, last);
+            map.retire_pair(memcg, N0, key.id, last);
         } else {
             map.set(memcg, N0, key);
         }
@@ -80,7 +81,7 @@ fn an_object_is_hidden_without_the_fence_in_clear() {
     with_mutant("clear_without_fence", add_meets_clear);
 }
 
-/// The unit is there for another shrinker; ours has no word yet. One adder makes the word, another and a reader look for
+/// The info is there for another shrinker; ours has no word yet. One adder makes the word, another and a reader look for
 /// theirs.
 #[test]
 fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
@@ -105,7 +106,7 @@ fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
     });
 }
 
-/// The pass finds a unit empty and removes it, while an add comes.
+/// The pass finds a info empty and removes it, while an add comes.
 #[test]
 fn s11_a_unit_that_is_removed_takes_no_bit_along() {
     lowwater_lru_core::sync::model(|| {
@@ -122,7 +123,7 @@ fn s11_a_unit_that_is_removed_takes_no_bit_along() {
         let mut ids = Vec::new();
         map.collect(tree.root(), N0, 0..=u32::MAX, &mut ids);
         assert_eq!(ids, [1]);
-        assert!(map.summary(N0).find(tree.root().id(), &[]).is_some(), "the way is there with the unit");
+        assert!(map.summary(N0).find(tree.root().id(), &[]).is_some(), "the way is there with the info");
         map.shut();
     });
 }
@@ -143,7 +144,7 @@ fn s11_r3_a_bit_set_on_a_dying_group_is_its_parents() {
         map.offline(&child, tree.root());
         adder.join().unwrap();
         assert!(map.is_set(tree.root(), N0, 0), "the parent does not know");
-        assert!(!map.is_set(&child, N0, 0), "a dead group has a unit");
+        assert!(!map.is_set(&child, N0, 0), "a dead group has a info");
         map.shut();
     });
 }
@@ -159,12 +160,12 @@ fn s18_no_debt_is_lost_in_a_death() {
         map.set(&child, N0, key);
         map.set(tree.root(), N0, key);
         let debt = |owed| Debt { owed, carry: 0 };
-        map.add_debt(&child, N0, 0, debt(5), u64::MAX);
+        map.add_deferred(&child, N0, 0, debt(5), u64::MAX);
         let payer = {
             let (map, child) = (Arc::clone(&map), child.clone());
             thread::spawn(move || {
-                let taken = map.take_debt(&child, N0, 0, true);
-                map.add_debt(&child, N0, 0, taken, u64::MAX);
+                let taken = map.take_deferred(&child, N0, 0, true);
+                map.add_deferred(&child, N0, 0, taken, u64::MAX);
             })
         };
         child.offline().unwrap();
@@ -203,13 +204,13 @@ fn lost_meets_find() {
             let (map, list) = (Arc::clone(&map), Arc::clone(&list));
             thread::spawn(move || {
                 list.add();
-                map.lose(N0);
+                map.mark_dirty(N0);
             })
         };
-        let found = map.take_lost(N0);
-        assert!(!found || list.count() == 1, "the mark is seen, and the object is not");
+        let found = map.take_dirty(N0);
+        assert!(!found || list.count() == 1, "the mark is pair_counts, and the object is not");
         adder.join().unwrap();
-        assert!(found || map.take_lost(N0), "the mark is lost itself");
+        assert!(found || map.take_dirty(N0), "the mark is dirty itself");
     });
 }
 
@@ -219,7 +220,7 @@ fn what_was_lost_is_found_again() {
 }
 
 #[test]
-#[should_panic(expected = "the mark is seen, and the object is not")]
+#[should_panic(expected = "the mark is pair_counts, and the object is not")]
 fn lost_without_release() {
     with_mutant("lost_relaxed", lost_meets_find);
 }
@@ -246,8 +247,8 @@ fn round_meets_an_end() {
         if at_child && !child.is_online() {
             map.ends().met_dying();
         }
-        let seen = at_root || at_child;
-        assert!(seen || map.ends().overlapped(mark), "a round missed what moved, and believes itself");
+        let pair_counts = at_root || at_child;
+        assert!(pair_counts || map.ends().overlapped(mark), "a round missed what moved, and believes itself");
         end.join().unwrap();
         assert!(map.is_set(tree.root(), N0, 2));
         map.shut();

@@ -1,4 +1,4 @@
-//! The ways down from a group to the groups below it that hold something, on one node.
+//! The nodes down from a group to the groups below it that hold something, on one node.
 //!
 //! Locked only when a group goes from holding nothing to holding something, or back, and by a pass for each batch of groups:
 //! never by an `add` whose group holds something already.
@@ -20,43 +20,43 @@ pub(crate) type Path = Vec<MemcgId>;
 
 /// Up to where a round has come: to this group, and in it to this shrinker.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Position {
+pub(crate) struct IterPosition {
     pub(crate) path: Path,
     pub(crate) id: u32,
 }
 
 /// Who goes round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Resume {
+pub(crate) enum IterKind {
     /// A pass.
     Pass = 0,
     /// Threads that reclaim for themselves.
     Direct = 1,
 }
 
-/// All ways on one node. Most groups that hold something have none below them that does: such a leaf is no more than its handle.
+/// All nodes on one node. Most groups that hold something have none below them that does: such a leaf is no more than its handle.
 #[derive(Default)]
 pub(crate) struct Summary {
-    /// Groups that hold something themselves, and have no way.
+    /// Groups that hold something themselves, and have no node.
     leaves: ByGroup<Memcg>,
-    ways: HashMap<MemcgId, Way, IdHasher>,
+    nodes: HashMap<MemcgId, SummaryNode, IdHasher>,
 }
 
-/// A group on the way to something.
-struct Way {
+/// A group on the node to something.
+struct SummaryNode {
     memcg: Memcg,
     /// Does it hold something itself?
     live: bool,
-    /// Children that have a way, by id. A set of words and not a tree of ids: a container's group has thousands of them, and
+    /// Children that have a node, by id. A set of words and not a tree of ids: a container's group has thousands of them, and
     /// a pass takes them one after the other.
     children: Bitmap,
     /// Where rounds that start at this group stopped; of most groups none ever starts.
-    resume: Option<Box<[Option<Position>; 2]>>,
+    positions: Option<Box<[Option<IterPosition>; 2]>>,
 }
 
-fn resume_bytes(resume: &[Option<Position>; 2]) -> usize {
-    let paths = resume.iter().flatten().map(|position| position.path.capacity() * size_of::<MemcgId>());
-    size_of_val(resume) + paths.sum::<usize>()
+fn positions_bytes(positions: &[Option<IterPosition>; 2]) -> usize {
+    let paths = positions.iter().flatten().map(|position| position.path.capacity() * size_of::<MemcgId>());
+    size_of_val(positions) + paths.sum::<usize>()
 }
 
 /// Where `memcg` stands below `root`; none without memory. O(depth).
@@ -80,7 +80,7 @@ fn copy(path: &[MemcgId]) -> Option<Path> {
     Some(copy)
 }
 
-impl Position {
+impl IterPosition {
     /// A copy; none without memory.
     pub(crate) fn try_clone(&self) -> Option<Self> {
         Some(Self { path: copy(&self.path)?, id: self.id })
@@ -88,7 +88,7 @@ impl Position {
 }
 
 impl Summary {
-    /// The group holds something now: its way is made, up to the first ancestor that has one. False without memory; then nothing
+    /// The group holds something now: its node is made, up to the first ancestor that has one. False without memory; then nothing
     /// has changed. O(depth) at most.
     pub(super) fn link(&mut self, memcg: &Memcg) -> bool {
         let made = self.try_link(memcg);
@@ -102,14 +102,14 @@ impl Summary {
         let mut below = None;
         let mut at = Some(memcg);
         while let Some(group) = at {
-            let known = self.leaves.get(group.id()).is_some() || self.ways.contains_key(&group.id());
-            let done = match (below, self.ways.get_mut(&group.id())) {
-                (None, Some(way)) => {
-                    way.live = true;
+            let known = self.leaves.get(group.id()).is_some() || self.nodes.contains_key(&group.id());
+            let done = match (below, self.nodes.get_mut(&group.id())) {
+                (None, Some(node)) => {
+                    node.live = true;
                     true
                 }
                 (None, None) => known || self.leaves.try_insert(group.clone()),
-                (Some(child), _) => self.way_of(group).is_some_and(|way| way.children.insert(MemcgId::get(child))),
+                (Some(child), _) => self.node_of(group).is_some_and(|node| node.children.insert(MemcgId::get(child))),
             };
             if known || !done {
                 return done;
@@ -120,7 +120,7 @@ impl Summary {
         true
     }
 
-    /// The group holds nothing any more: its way goes, and those above that led only to it. O(depth) at most.
+    /// The group holds nothing any more: its node goes, and those above that led only to it. O(depth) at most.
     ///
     /// The caller holds a handle on `memcg` until the lock is given back, so no handle that is dropped here is the last:
     /// `memcg` keeps its ancestors.
@@ -128,9 +128,9 @@ impl Summary {
         let mut gone = None;
         let mut at = Some(memcg);
         while let Some(group) = at {
-            match (gone, self.ways.get_mut(&group.id())) {
-                (None, Some(way)) => way.live = false,
-                (Some(child), Some(way)) => way.children.remove(MemcgId::get(child)),
+            match (gone, self.nodes.get_mut(&group.id())) {
+                (None, Some(node)) => node.live = false,
+                (Some(child), Some(node)) => node.children.remove(MemcgId::get(child)),
                 (None, None) if self.leaves.remove(group.id()).is_some() => {}
                 (_, None) => return,
             }
@@ -142,36 +142,36 @@ impl Summary {
         }
     }
 
-    /// The way of a group, made if it has none; none without memory.
-    fn way_of(&mut self, group: &Memcg) -> Option<&mut Way> {
-        if !self.ways.contains_key(&group.id()) {
-            self.ways.try_reserve(1).ok()?;
+    /// The node of a group, made if it has none; none without memory.
+    fn node_of(&mut self, group: &Memcg) -> Option<&mut SummaryNode> {
+        if !self.nodes.contains_key(&group.id()) {
+            self.nodes.try_reserve(1).ok()?;
             let live = self.leaves.remove(group.id()).is_some();
-            let way = Way { memcg: group.clone(), live, children: Bitmap::default(), resume: None };
-            self.ways.insert(group.id(), way);
+            let node = SummaryNode { memcg: group.clone(), live, children: Bitmap::default(), positions: None };
+            self.nodes.insert(group.id(), node);
         }
-        self.ways.get_mut(&group.id())
+        self.nodes.get_mut(&group.id())
     }
 
-    /// Gives a group's way back if nothing needs it. Is the group still known, by its way or as a leaf?
+    /// Gives a group's node back if nothing needs it. Is the group still known, by its node or as a leaf?
     fn fold(&mut self, id: MemcgId) -> bool {
-        let Some(way) = self.ways.get(&id) else { return self.leaves.get(id).is_some() };
-        if !way.children.is_empty() || way.live && way.resume.is_some() {
+        let Some(node) = self.nodes.get(&id) else { return self.leaves.get(id).is_some() };
+        if !node.children.is_empty() || node.live && node.positions.is_some() {
             return true;
         }
-        // Without memory the way stays, with nothing below it.
-        if way.live && !self.leaves.try_insert(way.memcg.clone()) {
+        // Without memory the node stays, with nothing below it.
+        if node.live && !self.leaves.try_insert(node.memcg.clone()) {
             return true;
         }
-        let gone = self.ways.remove(&id);
-        shrink_after_removal(&mut self.ways);
-        gone.is_some_and(|way| way.live)
+        let gone = self.nodes.remove(&id);
+        shrink_after_removal(&mut self.nodes);
+        gone.is_some_and(|node| node.live)
     }
 
     /// The group, if it holds something itself.
     fn live(&self, id: MemcgId) -> Option<&Memcg> {
-        let way = self.ways.get(&id).filter(|way| way.live).map(|way| &way.memcg);
-        way.or_else(|| self.leaves.get(id))
+        let node = self.nodes.get(&id).filter(|node| node.live).map(|node| &node.memcg);
+        node.or_else(|| self.leaves.get(id))
     }
 
     /// Adds up to `max` live groups of `root`'s subtree to `found`, in pre-order: those after `after` (all if `None`), and
@@ -192,25 +192,25 @@ impl Summary {
                 }
             }
         }
-        let Some(mut way) = self.ways.get(&root) else { return };
+        let Some(mut node) = self.nodes.get(&root) else { return };
         // The child last seen below the end of `path`; none yet, or the first step of `after` that does not lead on any more
         // (the group is gone, and its id may mean another by now).
         let there = self.there(root, &path);
         let mut seen = path.drain(there..).next();
-        if path.last().is_some_and(|last| !self.ways.contains_key(last)) {
+        if path.last().is_some_and(|last| !self.nodes.contains_key(last)) {
             // A leaf, with nothing below.
             seen = path.pop();
         }
-        if let Some(below) = path.last().and_then(|last| self.ways.get(last)) {
-            way = below;
+        if let Some(below) = path.last().and_then(|last| self.nodes.get(last)) {
+            node = below;
         }
         while found.len() < max {
-            match way.children.next_after(seen.map(MemcgId::get)).map(MemcgId::new) {
+            match node.children.next_after(seen.map(MemcgId::get)).map(MemcgId::new) {
                 Some(child) => {
                     if try_push(&mut path, child).is_err() || until.is_some_and(|until| path.as_slice() >= until) {
                         return;
                     }
-                    let below = self.ways.get(&child);
+                    let below = self.nodes.get(&child);
                     let live = match below {
                         Some(below) => below.live.then_some(&below.memcg),
                         None => self.leaves.get(child),
@@ -219,7 +219,7 @@ impl Summary {
                         return;
                     }
                     match below {
-                        Some(below) => (way, seen) = (below, None),
+                        Some(below) => (node, seen) = (below, None),
                         None => seen = path.pop(),
                     }
                 }
@@ -228,9 +228,9 @@ impl Summary {
                     if seen.is_none() {
                         return;
                     }
-                    // INVARIANT 3: what leads to a way has one.
-                    let Some(above) = self.ways.get(path.last().unwrap_or(&root)) else { return };
-                    way = above;
+                    // INVARIANT 3: what leads to a node has one.
+                    let Some(above) = self.nodes.get(path.last().unwrap_or(&root)) else { return };
+                    node = above;
                 }
             }
         }
@@ -249,7 +249,7 @@ impl Summary {
         let mut parent = root;
         path.iter()
             .take_while(|child| {
-                let leads = self.ways.get(&parent).is_some_and(|way| way.children.contains(child.get()));
+                let leads = self.nodes.get(&parent).is_some_and(|node| node.children.contains(child.get()));
                 parent = **child;
                 leads
             })
@@ -257,72 +257,76 @@ impl Summary {
     }
 
     /// Where rounds from `root` stopped.
-    pub(crate) fn resume(&self, root: MemcgId, who: Resume) -> Option<Position> {
-        self.ways.get(&root)?.resume.as_ref()?[who as usize].as_ref()?.try_clone()
+    pub(crate) fn iter_position(&self, root: MemcgId, kind: IterKind) -> Option<IterPosition> {
+        self.nodes.get(&root)?.positions.as_ref()?[kind as usize].as_ref()?.try_clone()
     }
 
     /// Notes where a round from `root` stopped. Forgotten when the subtree is empty, or there is no memory.
-    pub(crate) fn set_resume(&mut self, root: MemcgId, who: Resume, position: Option<Position>) {
-        let way = match (position.is_some(), self.leaves.get(root)) {
+    pub(crate) fn set_iter_position(&mut self, root: MemcgId, kind: IterKind, position: Option<IterPosition>) {
+        let node = match (position.is_some(), self.leaves.get(root)) {
             (true, Some(leaf)) => {
                 let leaf = leaf.clone();
-                self.way_of(&leaf)
+                self.node_of(&leaf)
             }
-            _ => self.ways.get_mut(&root),
+            _ => self.nodes.get_mut(&root),
         };
-        let Some(way) = way else { return };
-        if position.is_none() && way.resume.is_none() {
+        let Some(node) = node else { return };
+        if position.is_none() && node.positions.is_none() {
             return;
         }
-        if way.resume.is_none() {
-            way.resume = try_box([None, None]);
+        if node.positions.is_none() {
+            node.positions = try_box([None, None]);
         }
-        if let Some(resume) = &mut way.resume {
-            resume[who as usize] = position;
-            if resume.iter().all(Option::is_none) {
-                way.resume = None;
+        if let Some(positions) = &mut node.positions {
+            positions[kind as usize] = position;
+            if positions.iter().all(Option::is_none) {
+                node.positions = None;
             }
         }
         self.fold(root);
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let children: usize = self.ways.values().map(|way| way.children.bytes()).sum();
-        let resumes: usize = self.ways.values().filter_map(|way| way.resume.as_ref()).map(|r| resume_bytes(r)).sum();
-        self.leaves.bytes() + self.ways.allocation_size() + children + resumes
+        let children: usize = self.nodes.values().map(|node| node.children.bytes()).sum();
+        let positions_sum: usize =
+            self.nodes.values().filter_map(|node| node.positions.as_ref()).map(|r| positions_bytes(r)).sum();
+        self.leaves.bytes() + self.nodes.allocation_size() + children + positions_sum
     }
 
     #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn all_live(&self) -> impl Iterator<Item = &Memcg> {
-        self.ways.values().filter(|way| way.live).map(|way| &way.memcg).chain(self.leaves.iter())
+        self.nodes.values().filter(|node| node.live).map(|node| &node.memcg).chain(self.leaves.iter())
     }
 
     #[cfg(all(test, not(lowwater_loom)))]
     pub(super) fn assert_valid(&self) {
-        let is_known = |id| self.leaves.get(id).is_some() != self.ways.contains_key(&id);
+        let is_known = |id| self.leaves.get(id).is_some() != self.nodes.contains_key(&id);
         let leads_to = |group: &Memcg| {
             if let Some(parent) = group.parent() {
                 let parent =
-                    self.ways.get(&parent.id()).expect("the parent of a group that is known has a way (invariant 3)");
+                    self.nodes.get(&parent.id()).expect("the parent of a group that is known has a node (invariant 3)");
                 assert!(
                     parent.children.contains(group.id().get()),
-                    "its parent's way leads to {group:?} (invariant 3)"
+                    "its parent's node leads to {group:?} (invariant 3)"
                 );
             }
         };
         self.leaves.iter().for_each(leads_to);
-        for (id, way) in &self.ways {
-            assert_eq!(*id, way.memcg.id(), "a way stands under its group's id");
-            assert!(way.live || !way.children.is_empty(), "group {id} has a way that leads to nothing (invariant 3)");
+        for (id, node) in &self.nodes {
+            assert_eq!(*id, node.memcg.id(), "a node stands under its group's id");
+            assert!(
+                node.live || !node.children.is_empty(),
+                "group {id} has a node that leads to nothing (invariant 3)"
+            );
             let mut children = Vec::new();
-            way.children.collect(0..=u32::MAX, &mut children);
+            node.children.collect(0..=u32::MAX, &mut children);
             for child in children {
                 let id = MemcgId::new(child);
-                assert!(is_known(id), "child {id} is a leaf or has a way (invariant 3)");
-                let child = self.ways.get(&id).map(|way| &way.memcg).or_else(|| self.leaves.get(id));
-                assert_eq!(child.and_then(Memcg::parent), Some(&way.memcg), "a child hangs under its parent's way");
+                assert!(is_known(id), "child {id} is a leaf or has a node (invariant 3)");
+                let child = self.nodes.get(&id).map(|node| &node.memcg).or_else(|| self.leaves.get(id));
+                assert_eq!(child.and_then(Memcg::parent), Some(&node.memcg), "a child hangs under its parent's node");
             }
-            leads_to(&way.memcg);
+            leads_to(&node.memcg);
         }
     }
 }

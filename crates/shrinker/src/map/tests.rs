@@ -1,7 +1,10 @@
 //! The map against a plain set of triples, and its tours against the tree's own walk.
 
+use super::shards::SHARDS;
 use super::summary::Path;
 use super::*;
+use crate::deferred::Debt;
+use crate::stats::VisitCounts;
 use alloc::{collections::BTreeMap, string::ToString, vec};
 use lowwater_lru_core::MemcgTree;
 use proptest::prelude::*;
@@ -13,32 +16,32 @@ impl Map {
         let mut in_units = HashSet::new();
         for (n, node) in self.nodes.iter().enumerate() {
             let node_id = NodeId::new(n as u16);
-            let mut units = HashSet::new();
+            let mut infos = HashSet::new();
             for (s, shard) in node.shards.iter().enumerate() {
-                for unit in shard.read().iter() {
-                    let id = unit.memcg.id();
+                for info in shard.read().iter() {
+                    let id = info.memcg.id();
                     assert_eq!(id.index() % SHARDS, s, "group {id} is in the wrong shard");
-                    assert!(unit.memcg.is_online(), "group {id} has a unit after its offline (invariant 5)");
+                    assert!(info.memcg.is_online(), "group {id} has a info after its offline (invariant 5)");
                     let mut ids = Vec::new();
-                    unit.words.collect(0..=u32::MAX, &mut ids);
-                    assert!(!ids.is_empty(), "group {id} has an empty unit: settle was forgotten");
+                    info.words.collect(0..=u32::MAX, &mut ids);
+                    assert!(!ids.is_empty(), "group {id} has an empty info: retire_pair was forgotten");
                     for shrinker in ids {
                         assert!(self.index.lock(shrinker).contains(shrinker, node_id, id), "a bit is not in the index");
                         in_units.insert((shrinker, node_id, id));
                     }
-                    if let Some(books) = unit.books() {
-                        books.debts.lock().retain(|shrinker| {
-                            assert!(unit.words.contains(shrinker), "shrinker {shrinker} has a debt without a bit");
+                    if let Some(visit_state) = info.visit_state() {
+                        visit_state.nr_deferred.lock().retain(|shrinker| {
+                            assert!(info.words.contains(shrinker), "shrinker {shrinker} has a debt without a bit");
                             true
                         });
                     }
-                    assert!(units.insert(id), "a group has one unit");
+                    assert!(infos.insert(id), "a group has one info");
                 }
             }
             let summary = node.summary.lock();
             summary.assert_valid();
             let live: HashSet<_> = summary.all_live().map(Memcg::id).collect();
-            assert_eq!(live, units, "units and live ways agree (invariant 2)");
+            assert_eq!(live, infos, "infos and live ways agree (invariant 2)");
         }
         assert_eq!(self.live().0, in_units.len());
         assert_eq!(self.index.len(), in_units.len(), "the index has pairs without a bit (invariant 4)");
@@ -112,7 +115,7 @@ proptest! {
                 }
                 Op::Clear(g, n, id) => {
                     let last = map.clear(&groups[g], NodeId::new(n), id);
-                    map.settle(&groups[g], NodeId::new(n), id, last);
+                    map.retire_pair(&groups[g], NodeId::new(n), id, last);
                     prop_assert!(!map.index.lock(id).contains(id, NodeId::new(n), groups[g].id()));
                     model.remove(&(g, n, id));
                 }
@@ -125,7 +128,7 @@ proptest! {
                     }
                 }
                 Op::Owe(g, n, id, owed) => {
-                    let now = map.add_debt(&groups[g], NodeId::new(n), id, Debt { owed, carry: 0 }, u64::MAX);
+                    let now = map.add_deferred(&groups[g], NodeId::new(n), id, Debt { owed, carry: 0 }, u64::MAX);
                     let sum = model.get_mut(&(online(g), n, id)).map_or(0, |sum| {
                         *sum += owed;
                         *sum
@@ -133,7 +136,7 @@ proptest! {
                     prop_assert_eq!(now, sum);
                 }
                 Op::Take(g, n, id) => {
-                    let taken = map.take_debt(&groups[g], NodeId::new(n), id, true).owed;
+                    let taken = map.take_deferred(&groups[g], NodeId::new(n), id, true).owed;
                     prop_assert_eq!(taken, model.get_mut(&(g, n, id)).map_or(0, core::mem::take));
                 }
                 Op::Pay(g, n, id, max) => {
@@ -166,12 +169,12 @@ proptest! {
                 }
             }
             map.assert_valid();
-            let units: HashSet<_> = model.keys().map(|(g, n, _)| (*g, *n)).collect();
-            prop_assert_eq!(map.live(), (model.len(), units.len()));
-            for (g, n) in units {
+            let infos: HashSet<_> = model.keys().map(|(g, n, _)| (*g, *n)).collect();
+            prop_assert_eq!(map.live(), (model.len(), infos.len()));
+            for (g, n) in infos {
                 let owing = || model.range((g, n, 0)..=(g, n, u32::MAX)).filter(|(_, owed)| **owed > 0);
                 let (memcg, node) = (&groups[g], NodeId::new(n));
-                prop_assert_eq!(map.debtors(memcg, node), owing().map(|(pair, _)| pair.2).collect::<Vec<_>>());
+                prop_assert_eq!(map.ids_owing(memcg, node), owing().map(|(pair, _)| pair.2).collect::<Vec<_>>());
                 prop_assert_eq!(map.owed_by_all(memcg, node), owing().map(|(_, owed)| *owed).sum::<u64>());
             }
             for ((g, n, id), owed) in &model {
@@ -217,7 +220,7 @@ proptest! {
         };
         let start = start
             .filter(|(g, _)| groups[*g].is_descendant_of(root))
-            .map(|(g, id)| Position { path: path(&groups[g]), id });
+            .map(|(g, id)| IterPosition { path: path(&groups[g]), id });
         // The round may start from a group that is no longer there.
         let mut live = live;
         if groups[gone].offline().is_ok() {
@@ -237,7 +240,7 @@ proptest! {
             want.rotate_left(at);
         }
         let mut got = Vec::new();
-        for stop in Tour::new(&map, root, NodeId::ZERO, start) {
+        for stop in MemcgIter::new(&map, root, NodeId::ZERO, start) {
             let mut ids = Vec::new();
             map.collect(&stop.memcg, NodeId::ZERO, stop.ids, &mut ids);
             got.extend(ids.into_iter().map(|id| (path(&stop.memcg), id)));
@@ -251,7 +254,7 @@ fn a_place_in_a_tour_is_not_mistaken_for_a_group_elsewhere_that_got_its_id() {
     let tree = MemcgTree::new(0);
     let (a, b) = (tree.root().create("a").unwrap(), tree.root().create("b").unwrap());
     let old = a.create("old").unwrap();
-    let start = Position { path: vec![old.id()], id: 0 };
+    let start = IterPosition { path: vec![old.id()], id: 0 };
     let id = old.id();
     old.offline().unwrap();
     drop(old);
@@ -263,7 +266,7 @@ fn a_place_in_a_tour_is_not_mistaken_for_a_group_elsewhere_that_got_its_id() {
     for memcg in [&a, &elsewhere, &below] {
         map.set(memcg, NodeId::ZERO, key);
     }
-    let visited: Vec<_> = Tour::new(&map, &a, NodeId::ZERO, Some(start)).map(|stop| stop.memcg).collect();
+    let visited: Vec<_> = MemcgIter::new(&map, &a, NodeId::ZERO, Some(start)).map(|stop| stop.memcg).collect();
     assert_eq!(visited, [a]);
 }
 
@@ -277,7 +280,7 @@ fn a_registry_that_is_gone_holds_no_group() {
     map.set(&group, NodeId::ZERO, key);
     group.offline().unwrap();
     drop(group);
-    assert!(tree.get(id).is_some(), "the unit holds its group");
+    assert!(tree.get(id).is_some(), "the info holds its group");
     map.shut();
     assert!(tree.get(id).is_none());
     map.set(tree.root(), NodeId::ZERO, key);
@@ -287,9 +290,9 @@ fn a_registry_that_is_gone_holds_no_group() {
 #[test]
 fn what_was_lost_on_a_node_is_said_once_and_of_that_node() {
     let map = Map::new(2);
-    let asked = || [0, 1, 0, 1].map(|n| map.take_lost(NodeId::new(n)));
+    let asked = || [0, 1, 0, 1].map(|n| map.take_dirty(NodeId::new(n)));
     assert_eq!(asked(), [false; 4]);
-    map.lose(NodeId::new(1));
+    map.mark_dirty(NodeId::new(1));
     assert_eq!(asked(), [false, true, false, false]);
 }
 
@@ -304,7 +307,7 @@ fn a_node_beyond_the_last_is_the_last() {
         assert_eq!(map.live(), (1, 1));
         let emptied = map.clear(tree.root(), NodeId::new(n), 0);
         assert!(emptied);
-        map.settle(tree.root(), NodeId::new(n), 0, emptied);
+        map.retire_pair(tree.root(), NodeId::new(n), 0, emptied);
         assert_eq!(map.live(), (0, 0));
     }
 }
@@ -318,18 +321,18 @@ fn s17_a_cleared_bit_leaves_no_debt() {
         let keys = [1, other].map(|id| map.open(id).unwrap());
         for key in keys {
             map.set(root, node, key);
-            map.add_debt(root, node, key.id, Debt { owed: 10, carry: 3 }, u64::MAX);
+            map.add_deferred(root, node, key.id, Debt { owed: 10, carry: 3 }, u64::MAX);
         }
         let last = map.clear(root, node, 1);
         assert_eq!(last, other == 200, "of its word");
-        map.settle(root, node, 1, last);
+        map.retire_pair(root, node, 1, last);
         assert_eq!((map.owed(root, node, 1), map.owed(root, node, other)), (0, 10));
-        assert_eq!(map.take_debt(root, node, 1, true), Debt::NONE);
+        assert_eq!(map.take_deferred(root, node, 1, true), Debt::NONE);
         // In vain: it is set again before that.
         let last = map.clear(root, node, other);
         map.set(root, node, keys[1]);
-        map.settle(root, node, other, last);
-        assert_eq!(map.take_debt(root, node, other, true), Debt { owed: 10, carry: 3 });
+        map.retire_pair(root, node, other, last);
+        assert_eq!(map.take_deferred(root, node, other, true), Debt { owed: 10, carry: 3 });
         for key in keys {
             map.close(key);
         }
@@ -341,7 +344,7 @@ fn a_visit_is_noted_as_long_as_the_pair_is_live() {
     let (tree, map, node) = (MemcgTree::new(0), Map::new(1), NodeId::ZERO);
     let group = tree.root().create("g").unwrap();
     let keys = [3, 4].map(|id| map.open(id).unwrap());
-    let visited = Visited { freed: 7, ..Visited::default() };
+    let visited = VisitCounts { freed: 7, ..VisitCounts::default() };
     map.set(&group, node, keys[0]);
     for key in keys {
         map.note(&group, node, key.id, 50, &visited);
@@ -386,22 +389,22 @@ fn a_round_goes_on_where_the_last_of_its_kind_stopped() {
     let (a, b) = (tree.root().create("a").unwrap(), tree.root().create("b").unwrap());
     let root = tree.root().id();
     map.set(&a, node, map.open(0).unwrap());
-    let place = |memcg: &Memcg, id| Some(Position { path: path(root, memcg).unwrap(), id });
-    let places = || [Resume::Pass, Resume::Direct].map(|who| map.summary(node).resume(root, who));
+    let place = |memcg: &Memcg, id| Some(IterPosition { path: path(root, memcg).unwrap(), id });
+    let places = || [IterKind::Pass, IterKind::Direct].map(|who| map.summary(node).iter_position(root, who));
     assert_eq!(places(), [None, None]);
-    map.summary(node).set_resume(root, Resume::Direct, place(&a, 3));
-    map.summary(node).set_resume(root, Resume::Pass, place(&b, 4));
+    map.summary(node).set_iter_position(root, IterKind::Direct, place(&a, 3));
+    map.summary(node).set_iter_position(root, IterKind::Pass, place(&b, 4));
     assert_eq!(places(), [place(&b, 4), place(&a, 3)]);
-    map.summary(node).set_resume(root, Resume::Direct, None);
+    map.summary(node).set_iter_position(root, IterKind::Direct, None);
     assert_eq!(places(), [place(&b, 4), None]);
     let bytes = map.footprint();
-    map.summary(node).set_resume(root, Resume::Pass, None);
+    map.summary(node).set_iter_position(root, IterKind::Pass, None);
     assert_eq!(places(), [None, None]);
     assert!(map.footprint() < bytes, "of most groups no round ever starts");
     let mut found = map.summary(node);
     assert_eq!(found.find(root, &[]), None, "it leads to something and holds nothing");
     assert_eq!(found.find(root, &[a.id()]), Some(a.clone()));
     assert_eq!(found.find(root, &[b.id()]), None);
-    found.set_resume(b.id(), Resume::Pass, place(&b, 0));
-    assert_eq!(found.resume(b.id(), Resume::Pass), None, "there is nothing to go round");
+    found.set_iter_position(b.id(), IterKind::Pass, place(&b, 0));
+    assert_eq!(found.iter_position(b.id(), IterKind::Pass), None, "there is nothing to go round");
 }

@@ -26,12 +26,12 @@ impl Registry {
     /// As [`reclaim`](Self::reclaim), for a part: until the group's usage has fallen by `bytes`, or nothing more can be freed
     /// there. Without memory for a job on each node, on those for which there is.
     pub fn reclaim_selected(&self, select: &Select<'_>, bytes: Bytes) -> Bytes {
-        let memcg = select.memcg.unwrap_or(&self.inner.root);
+        let memcg = select.memcg.unwrap_or(&self.core.root);
         let before = memcg.usage();
         let target = before.saturating_sub(bytes);
         let mut jobs = Vec::new();
-        for node in select.nodes(self) {
-            let job = (node, Job::new(memcg.clone(), target).only(select.only));
+        for node in select.nodes(self.nodes()) {
+            let job = (node, Job::new(memcg.clone(), target).filter(select.filter));
             if try_push(&mut jobs, job).is_err() {
                 break;
             }

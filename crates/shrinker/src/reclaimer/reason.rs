@@ -9,8 +9,11 @@
 //! | [`Manual`](ReclaimReason::Manual) | a program asks | what it was, less what was asked for |
 //! | [`Pressure`](ReclaimReason::Pressure) | pressure has lowered the ceiling | what pressure leaves |
 
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::Bytes;
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+use lowwater_lru_core::Memcg;
 
+#[cfg(all(feature = "std", not(lowwater_loom)))]
 use super::watermark::Watermarks;
 
 /// Why a group should use less.
@@ -36,6 +39,7 @@ pub enum ReclaimReason {
     Pressure(Bytes),
 }
 
+#[cfg(all(feature = "std", not(lowwater_loom)))]
 impl ReclaimReason {
     /// Usage that `memcg` is to come down to.
     pub(crate) fn target(self, memcg: &Memcg, watermarks: &Watermarks) -> Bytes {

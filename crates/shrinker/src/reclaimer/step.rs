@@ -5,7 +5,7 @@ use lowwater_lru_core::{Bytes, Memcg, NodeId};
 use crate::budget::PRIORITY_DEFAULT;
 use crate::control::Reclaim;
 use crate::map::Recheck;
-use crate::registry::{Only, Registry, Select};
+use crate::registry::{Registry, Select, ShrinkerFilter};
 use crate::work::{Progress, Work};
 
 /// A step that brings usage this part of the way to the target is quick enough: pressure stays as it is.
@@ -64,7 +64,7 @@ pub struct Job {
     back_offs: u8,
     freed: u64,
     owed: u64,
-    only: Only,
+    filter: ShrinkerFilter,
 }
 
 impl Job {
@@ -81,13 +81,13 @@ impl Job {
             back_offs: 0,
             freed: 0,
             owed: 0,
-            only: Only::ALL,
+            filter: ShrinkerFilter::ALL,
         }
     }
 
     /// The same, for some shrinkers only.
-    pub(crate) fn only(self, only: Only) -> Self {
-        Self { only, ..self }
+    pub(crate) fn filter(self, filter: ShrinkerFilter) -> Self {
+        Self { filter, ..self }
     }
 
     /// A job that is done when nothing is owed for `memcg`.
@@ -138,7 +138,7 @@ impl Job {
         let enough = || memcg.usage() <= target;
         let mut work = Work::objects(scan_max).while_not(&enough);
         let mark = registry.mark_ends();
-        let select = Select { only: self.only, ..Select::all().memcg(memcg).node(node) };
+        let select = Select { filter: self.filter, ..Select::all().memcg(memcg).node(node) };
         let progress = registry.shrink_selected(&select, self.priority, Reclaim::KSWAPD, &mut work);
         self.freed = self.freed.saturating_add(progress.freed);
         let after = self.memcg.usage();

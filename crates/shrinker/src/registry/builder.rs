@@ -6,13 +6,12 @@ use core::alloc::Layout;
 use lowwater_lru_core::fallible::{try_arc, try_str, TryArc};
 use lowwater_lru_core::{NodeId, Occupancy};
 
-use super::entry::Entry;
-use super::options::Options;
+use super::caches::Caches;
+use super::options::ShrinkerOptions;
 use super::registration::Registration;
-use super::seat::{Listener, Seat};
-use super::select::Caches;
-use super::Inner;
-use crate::error::AllocError;
+use super::registry_core::{IdClaim, Registered, RegisteredOccupancy, RegistryCore};
+use super::shrinker_state::OccupancyHandle;
+use crate::error::ShrinkerAllocError;
 use crate::id::ShrinkerId;
 use crate::shrinker::Shrinker;
 
@@ -39,19 +38,19 @@ use crate::shrinker::Shrinker;
 /// let prepared = registry.builder("icons").seeks(8).batch(32).memcg_aware(false).numa_aware(false).alloc()?;
 /// let registration = prepared.register(Arc::new(Icons));
 /// assert_eq!(registration.id().get(), 0);
-/// # Ok::<(), lowwater_shrinker::AllocError>(())
+/// # Ok::<(), lowwater_shrinker::ShrinkerAllocError>(())
 /// ```
 #[must_use = "a builder does nothing until `alloc`"]
 pub struct ShrinkerBuilder<'a> {
-    inner: &'a TryArc<Inner>,
+    core: &'a TryArc<RegistryCore>,
     /// None: there was no memory for it.
     name: Option<Box<str>>,
-    options: Options,
+    options: ShrinkerOptions,
 }
 
 impl<'a> ShrinkerBuilder<'a> {
-    pub(super) fn new(inner: &'a TryArc<Inner>, name: &str) -> Self {
-        Self { inner, name: try_str(name), options: Options::default() }
+    pub(super) fn new(core: &'a TryArc<RegistryCore>, name: &str) -> Self {
+        Self { core, name: try_str(name), options: ShrinkerOptions::default() }
     }
 
     /// What it costs to make an object again, 2 by default: a cache whose objects cost twice as much gives half as much. 0
@@ -93,20 +92,12 @@ impl<'a> ShrinkerBuilder<'a> {
     ///
     /// # Errors
     ///
-    /// [`AllocError::OutOfIds`], [`AllocError::NoMemory`].
+    /// [`ShrinkerAllocError::OutOfIds`], [`ShrinkerAllocError::NoMemory`].
     #[doc(alias = "shrinker_alloc")]
-    pub fn alloc(self) -> Result<Prepared, AllocError> {
-        let name = self.name.ok_or(AllocError::NoMemory)?;
-        let id = self.inner.ids.lock().take().ok_or(AllocError::OutOfIds)?;
-        let Some(key) = self.inner.map.open(id.get()) else {
-            self.inner.ids.lock().put(id);
-            return Err(AllocError::NoMemory);
-        };
-        let Some(seat) = TryArc::try_new(Seat::new(self.inner.map.clone(), key, self.options)) else {
-            self.inner.close(key);
-            return Err(AllocError::NoMemory);
-        };
-        Ok(Prepared { claim: Claim { inner: self.inner.clone(), seat }, name })
+    pub fn alloc(self) -> Result<Prepared, ShrinkerAllocError> {
+        let name = self.name.ok_or(ShrinkerAllocError::NoMemory)?;
+        let claim = RegistryCore::alloc(self.core, self.options)?;
+        Ok(Prepared { claim, name })
     }
 }
 
@@ -116,29 +107,17 @@ impl core::fmt::Debug for ShrinkerBuilder<'_> {
     }
 }
 
-/// An id, its bits and its debts; given back clean (S17).
-pub(super) struct Claim {
-    pub(super) inner: TryArc<Inner>,
-    seat: TryArc<Seat>,
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        self.inner.close(self.seat.key);
-    }
-}
-
 /// An id without a shrinker, between the two steps. Dropping it gives the id back.
 #[must_use = "without `register` nobody is ever asked"]
 pub struct Prepared {
-    claim: Claim,
+    claim: IdClaim,
     name: Box<str>,
 }
 
 impl Prepared {
     /// The id.
     pub fn id(&self) -> ShrinkerId {
-        ShrinkerId::new(self.claim.seat.key.id)
+        ShrinkerId::new(self.claim.state().key.id)
     }
 
     /// What the shrinker's lists are to be made with, so that it is asked where they hold something. A cache without such
@@ -152,7 +131,7 @@ impl Prepared {
     /// Allocates the handle, and aborts where there is no memory, as `Arc::new` does; see
     /// [`try_occupancy`](Self::try_occupancy).
     pub fn occupancy(&self) -> Arc<dyn Occupancy> {
-        self.try_occupancy().unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<Listener>()))
+        self.try_occupancy().unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<RegisteredOccupancy>()))
     }
 
     /// As [`occupancy`](Self::occupancy), for who can do without, and builds with an `Arc` that can
@@ -161,10 +140,10 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// [`AllocError::NoMemory`], where the build can tell.
-    pub fn try_occupancy(&self) -> Result<Arc<dyn Occupancy>, AllocError> {
-        let listener = try_arc(Listener(self.claim.seat.clone())).ok_or(AllocError::NoMemory)?;
-        Ok(listener)
+    /// [`ShrinkerAllocError::NoMemory`], where the build can tell.
+    pub fn try_occupancy(&self) -> Result<Arc<dyn Occupancy>, ShrinkerAllocError> {
+        let occupancy = try_arc(OccupancyHandle(self.claim.state().clone())).ok_or(ShrinkerAllocError::NoMemory)?;
+        Ok(occupancy)
     }
 
     /// Lets the shrinker be called; from any thread, from now until the registration is dropped.
@@ -173,30 +152,30 @@ impl Prepared {
     /// or after this.
     #[doc(alias = "shrinker_register")]
     pub fn register(self, shrinker: Arc<dyn Shrinker>) -> Registration {
-        self.try_register(shrinker).unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<Entry>()))
+        self.try_register(shrinker).unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<Registered>()))
     }
 
     /// As [`register`](Self::register), for who can do without.
     ///
     /// # Errors
     ///
-    /// [`AllocError::NoMemory`]; the id is given back.
-    pub fn try_register(self, shrinker: Arc<dyn Shrinker>) -> Result<Registration, AllocError> {
+    /// [`ShrinkerAllocError::NoMemory`]; the id is given back.
+    pub fn try_register(self, shrinker: Arc<dyn Shrinker>) -> Result<Registration, ShrinkerAllocError> {
         let Self { claim, name } = self;
-        let (inner, seat) = (claim.inner.clone(), claim.seat.clone());
-        if !seat.options.memcg_aware {
-            let nodes = if seat.options.numa_aware { inner.map.nodes() } else { 1 };
+        let (core, state) = (claim.core().clone(), claim.state().clone());
+        if !state.options.memcg_aware {
+            let nodes = if state.options.numa_aware { core.map.nodes() } else { 1 };
             for node in 0..nodes {
-                seat.occupied(&inner.root, NodeId::new(node as u16));
+                state.occupied(&core.root, NodeId::new(node as u16));
             }
         }
-        let entry = Entry::new(name, seat, shrinker);
-        let entry = TryArc::try_new(entry).ok_or(AllocError::NoMemory)?;
-        // Publication comes last: whoever finds the entry finds it whole (S20).
-        if !inner.publish(&entry) {
-            return Err(AllocError::NoMemory);
+        let registered = Registered::new(name, state, shrinker);
+        let registered = TryArc::try_new(registered).ok_or(ShrinkerAllocError::NoMemory)?;
+        // Publication comes last: a lookup that finds the shrinker finds it whole (S20).
+        if !core.publish(&registered) {
+            return Err(ShrinkerAllocError::NoMemory);
         }
-        Ok(Registration::new(entry, claim))
+        Ok(Registration::new(registered, claim))
     }
 }
 

@@ -6,7 +6,7 @@ use core::time::Duration;
 use lowwater_lru_core::topology::{Fixed, Topology};
 
 use crate::budget::{Fair, Policy};
-use crate::error::AllocError;
+use crate::error::ShrinkerAllocError;
 use crate::work::Clock;
 
 /// Objects that one call of direct reclaim scans at most, where nothing else is said.
@@ -67,7 +67,7 @@ impl RegistryConfig {
     /// # Errors
     ///
     /// None today: it allocates nothing.
-    pub fn try_with_topology(topology: Arc<dyn Topology>) -> Result<Self, AllocError> {
+    pub fn try_with_topology(topology: Arc<dyn Topology>) -> Result<Self, ShrinkerAllocError> {
         Ok(Self::made(topology, None))
     }
 

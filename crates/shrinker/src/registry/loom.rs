@@ -1,11 +1,16 @@
 //! Model checks of the registry: a pass meets an unregister, and an add.
 
+use super::in_flight::InFlight;
 use super::*;
+use crate::control::{Reclaim, ShrinkControl};
 use crate::shrinker::{Count, Scan, Shrinker};
-use crate::ShrinkControl;
+use crate::stats::VisitCounts;
+use crate::work::{Progress, Work};
 use ::loom::thread;
+use alloc::sync::Arc;
 use lowwater_lru_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use lowwater_lru_core::sync::with_mutant;
+use lowwater_lru_core::{MemcgTree, NodeId};
 
 const N0: NodeId = NodeId::ZERO;
 
@@ -60,7 +65,7 @@ fn pass_meets_unregister() {
         registration.unregister().unwrap();
         cache.gone.store(true, Ordering::Relaxed);
         reclaimer.join().unwrap();
-        assert_eq!(registry.inner.map.live(), (0, 0), "bits of an id that is gone");
+        assert_eq!(registry.core.map.live(), (0, 0), "bits of an id that is gone");
     });
 }
 
@@ -104,18 +109,18 @@ fn callback_meets_nowait() {
             let registry = registry.clone();
             thread::spawn(move || {
                 let sc = ShrinkControl::count(registry.root(), N0, Reclaim::KSWAPD);
-                registry.inner.lookup(0).map(|held| held.count(&sc).is_ok())
+                registry.core.lookup(0).map(|held| held.count(&sc).is_ok())
             })
         };
         registration.unregister_nowait();
-        let begins = registry.inner.lookup(0).is_some();
+        let begins = registry.core.lookup(0).is_some();
         let next = registry.builder("next").alloc().unwrap();
         let early = next.id().get() == 0 && cache.0.load(Ordering::Relaxed) > 0;
         drop(next);
         reclaimer.join().unwrap();
         let handles = Arc::strong_count(&cache);
         let id = registry.builder("last").alloc().unwrap().id().get();
-        let live = registry.inner.map.live();
+        let live = registry.core.map.live();
         // Before the checks, whose failure must not unwind through locks.
         drop((registry, tree));
         assert!(!begins, "a callback begins after the end");
@@ -148,7 +153,7 @@ fn two_end_each_other() {
         let registry = Registry::new(&tree, 1);
         let [a, b] = ["a", "b"].map(|name| registry.builder(name).alloc().unwrap().register(Owned::new(1)));
         let enters_and_ends = |registry: &Registry, id: u32, ends: Registration| {
-            let held = registry.inner.lookup(id);
+            let held = registry.core.lookup(id);
             drop(ends);
             drop(held);
         };
@@ -159,7 +164,7 @@ fn two_end_each_other() {
         enters_and_ends(&registry, 1, a);
         other.join().unwrap();
         let id = registry.builder("last").alloc().unwrap().id().get();
-        assert_eq!((registry.snapshot_of_shrinkers().len(), id), (0, 0));
+        assert_eq!((registry.core.shrinker_stats().len(), id), (0, 0));
     });
 }
 
@@ -171,14 +176,14 @@ fn s14_two_callbacks_that_end_each_other_do_not_wait() {
 /// The same for two gates and nothing else: a deadlock that loom finds must not unwind through registrations.
 fn two_close_each_other() {
     lowwater_lru_core::sync::model(|| {
-        let gates = Arc::new([gate::Gate::default(), gate::Gate::default()]);
-        let enters_and_closes = |gates: &[gate::Gate; 2], mine: usize| {
+        let gates = Arc::new([InFlight::<()>::default(), InFlight::<()>::default()]);
+        let enters_and_closes = |gates: &[InFlight<()>; 2], mine: usize| {
             // Not dropped where loom unwinds.
             let scope = core::mem::ManuallyDrop::new(crate::CallbackScope::enter());
-            let is_inside = gates[mine].enter();
-            let _refused = gates[1 - mine].close();
+            let is_inside = gates[mine].try_get();
+            let _refused = gates[1 - mine].kill_and_wait();
             if is_inside {
-                assert!(gates[mine].leave(&Visited::default()).is_none(), "nobody has left a claim");
+                assert!(gates[mine].put(&VisitCounts::default()).is_none(), "no end was left");
             }
             drop(core::mem::ManuallyDrop::into_inner(scope));
         };

@@ -1,13 +1,13 @@
-//! What a shrinker says of itself when it is made.
+//! The options of one shrinker, from its builder.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
-use super::select::Caches;
+use super::caches::Caches;
 use crate::budget::{BATCH_DEFAULT, SEEKS_DEFAULT};
 
 /// How a shrinker is to be asked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
+pub(crate) struct ShrinkerOptions {
     pub(crate) seeks: u32,
     pub(crate) batch: u64,
     pub(crate) memcg_aware: bool,
@@ -15,7 +15,7 @@ pub(crate) struct Options {
     pub(crate) caches: Caches,
 }
 
-impl Default for Options {
+impl Default for ShrinkerOptions {
     fn default() -> Self {
         Self {
             seeks: SEEKS_DEFAULT,
@@ -27,7 +27,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl ShrinkerOptions {
     /// The group whose bit stands for `memcg`: the root, if the shrinker does not tell groups apart.
     pub(crate) fn memcg<'a>(&self, memcg: &'a Memcg) -> &'a Memcg {
         if self.memcg_aware {

@@ -2,8 +2,7 @@
 
 use lowwater_lru_core::fallible::TryArc;
 
-use super::builder::Claim;
-use super::entry::Entry;
+use super::registry_core::{IdClaim, Registered};
 use crate::callback::CallbackScope;
 use crate::error::UnregisterError;
 use crate::id::ShrinkerId;
@@ -31,27 +30,27 @@ use crate::stats::ShrinkerStats;
 #[must_use = "dropping the registration ends it"]
 pub struct Registration {
     /// None once it has ended.
-    live: Option<(TryArc<Entry>, Claim)>,
+    live: Option<(TryArc<Registered>, IdClaim)>,
 }
 
 impl Registration {
-    pub(super) fn new(entry: TryArc<Entry>, claim: Claim) -> Self {
-        Self { live: Some((entry, claim)) }
+    pub(super) fn new(registered: TryArc<Registered>, claim: IdClaim) -> Self {
+        Self { live: Some((registered, claim)) }
     }
 
     /// The shrinker's id.
     pub fn id(&self) -> ShrinkerId {
-        ShrinkerId::new(self.entry().key.id)
+        ShrinkerId::new(self.registered().key.id)
     }
 
     /// The shrinker's name.
     pub fn name(&self) -> &str {
-        &self.entry().name
+        &self.registered().name
     }
 
     /// What it did so far.
     pub fn stats(&self) -> ShrinkerStats {
-        ShrinkerStats::of(self.entry())
+        self.registered().stats()
     }
 
     /// Ends it: when this returns no callback runs, nor will one. Waits for callbacks in flight.
@@ -101,7 +100,7 @@ impl Registration {
     ///
     /// registry.drop_caches();
     /// assert!(registry.snapshot().shrinkers.is_empty());
-    /// # Ok::<(), lowwater_shrinker::AllocError>(())
+    /// # Ok::<(), lowwater_shrinker::ShrinkerAllocError>(())
     /// ```
     #[doc(alias = "percpu_ref_kill")]
     pub fn unregister_nowait(mut self) {
@@ -110,8 +109,8 @@ impl Registration {
 
     /// Ends it, and waits for callbacks in flight.
     fn wait(&mut self) -> Result<(), UnregisterError> {
-        if let Some((entry, _)) = &self.live {
-            entry.gate.close()?;
+        if let Some((registered, _)) = &self.live {
+            registered.in_flight.kill_and_wait()?;
         }
         self.end();
         Ok(())
@@ -119,17 +118,17 @@ impl Registration {
 
     /// Ends it. If callbacks are in flight the last thread that returns from one finishes the end.
     fn end(&mut self) {
-        let Some((entry, claim)) = self.live.take() else { return };
+        let Some((registered, claim)) = self.live.take() else { return };
         // First, while the claim holds the id: the slot may be another shrinker's as soon as the claim has ended.
-        claim.inner.withdraw(&entry);
-        let seat = entry.seat.clone();
+        claim.core().withdraw(&registered);
+        let state = registered.state.clone();
         // The last handle on the shrinker that is ours, unless callbacks are in flight.
-        drop(entry);
-        let ended = seat.gate.close_later(claim);
-        drop(ended);
+        drop(registered);
+        let end = state.in_flight.kill(claim);
+        drop(end);
     }
 
-    fn entry(&self) -> &Entry {
+    fn registered(&self) -> &Registered {
         // `live` is taken only by `end`, after which nobody can name `self` but its drop.
         &self.live.as_ref().expect("a registration in hand has not ended").0
     }

@@ -1,7 +1,9 @@
 //! What cannot be seen from outside.
 
 use super::*;
-use lowwater_lru_core::MemcgTree;
+use crate::control::Reclaim;
+use crate::work::Work;
+use lowwater_lru_core::{MemcgTree, NodeId};
 
 #[test]
 fn a_pass_in_the_foreground_is_noted_once_whatever_part_it_goes_over() {

@@ -2,14 +2,14 @@
 
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
-use super::Visited;
+use super::visit_counts::VisitCounts;
 use crate::id::ShrinkerId;
-use crate::thin::Thin;
+use crate::thin_vec::ThinVec;
 
 /// What is kept of a pair, from its first visit until it is found empty. One visit adds to it once, whatever the number of
 /// batches.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct PairCounts {
     pub(crate) counted: u64,
     pub(crate) requested: u64,
     pub(crate) freed: u64,
@@ -18,8 +18,8 @@ pub(crate) struct Seen {
     pub(crate) last_run_ns: u64,
 }
 
-impl Seen {
-    fn add(&mut self, counted: u64, visited: &Visited) {
+impl PairCounts {
+    fn add(&mut self, counted: u64, visited: &VisitCounts) {
         let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
         add(&mut self.requested, visited.requested);
         add(&mut self.freed, visited.freed);
@@ -32,15 +32,15 @@ impl Seen {
 
 /// The pairs of one group on one node that were visited, sorted by shrinker id.
 #[derive(Debug, Default)]
-pub(crate) struct SeenBy(Thin<(u32, Seen)>);
+pub(crate) struct PairCountsOf(ThinVec<(u32, PairCounts)>);
 
-impl SeenBy {
+impl PairCountsOf {
     /// Nothing where there is no memory to note it.
-    pub(crate) fn add(&mut self, id: u32, counted: u64, visited: &Visited) {
+    pub(crate) fn add(&mut self, id: u32, counted: u64, visited: &VisitCounts) {
         let at = match self.0.binary_search_by_key(&id, |seen| seen.0) {
             Ok(at) => at,
             Err(at) => {
-                self.0.try_insert(at, (id, Seen::default()));
+                self.0.try_insert(at, (id, PairCounts::default()));
                 at
             }
         };
@@ -49,7 +49,7 @@ impl SeenBy {
         }
     }
 
-    pub(crate) fn get(&self, id: u32) -> Option<Seen> {
+    pub(crate) fn get(&self, id: u32) -> Option<PairCounts> {
         let at = self.0.binary_search_by_key(&id, |seen| seen.0).ok()?;
         Some(self.0[at].1)
     }
@@ -102,9 +102,9 @@ pub struct PairStats {
 }
 
 impl PairStats {
-    pub(crate) fn of(shrinker: u32, memcg: Memcg, node: NodeId, seen: Option<Seen>, owed: u64) -> Self {
+    pub(crate) fn of(shrinker: u32, memcg: Memcg, node: NodeId, seen: Option<PairCounts>, owed: u64) -> Self {
         let count = seen.map(|seen| seen.counted);
-        let Seen { requested, freed, deferred, time_ns, last_run_ns, .. } = seen.unwrap_or_default();
+        let PairCounts { requested, freed, deferred, time_ns, last_run_ns, .. } = seen.unwrap_or_default();
         let last_run_ns = (last_run_ns > 0).then_some(last_run_ns);
         let shrinker = ShrinkerId::new(shrinker);
         Self { shrinker, memcg, node, count, bytes: None, requested, freed, deferred, owed, time_ns, last_run_ns }

@@ -4,7 +4,8 @@ use crate::common::Shelf;
 use crate::hazard::within;
 use crate::reclaimer;
 use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
-use lowwater_shrinker::budget::{Ask, Ended, Fair, Kick, Plan, Policy};
+use lowwater_shrinker::baseline::FullScan;
+use lowwater_shrinker::budget::{Ended, Fair, Kick, Plan, PlanInput, Policy};
 use lowwater_shrinker::{
     Clock, Debt, DebtListener, Reclaim, Registration, Registry, RegistryConfig, Scan, Select, Work,
 };
@@ -51,7 +52,7 @@ impl Stage {
             &|| _ = registry.direct_reclaim(root, Reclaim::FOREGROUND, &|| false),
             &|| _ = registry.pay_debts(root, N0, &mut Work::objects(10)),
             &|| _ = registry.reclaim_selected(&Select::all(), Bytes::new(1)),
-            &|| _ = registry.every().shrink(root, N0, 0, Reclaim::FOREGROUND, &mut Work::objects(10)),
+            &|| _ = FullScan::new(&registry).shrink(root, N0, 0, Reclaim::FOREGROUND, &mut Work::objects(10)),
             &|| _ = registry.survey(),
             &|| _ = (registry.snapshot(), registry.debugfs_count(self.registration.id())),
         ];
@@ -115,19 +116,19 @@ impl Policy for Panics {
         self.call(0);
         Fair.pays(background)
     }
-    fn plan(&self, ask: &Ask, debt: Debt) -> Plan {
+    fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
         self.call(1);
         Fair.plan(ask, debt)
     }
-    fn settle(&self, ask: &Ask, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
+    fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
         self.call(2);
-        Fair.settle(ask, debt, plan, scanned, ended)
+        Fair.commit(ask, debt, plan, scanned, ended)
     }
     fn owed_max(&self, freeable: u64) -> u64 {
         self.call(3);
         Fair.owed_max(freeable)
     }
-    fn kick(&self, ask: &Ask, owed: u64) -> Kick {
+    fn kick(&self, ask: &PlanInput, owed: u64) -> Kick {
         self.call(4);
         Fair.kick(ask, owed)
     }
@@ -178,17 +179,17 @@ impl Policy for Lies {
     fn pays(&self, _: bool) -> bool {
         self.0.is_multiple_of(2)
     }
-    fn plan(&self, _: &Ask, _: Debt) -> Plan {
+    fn plan(&self, _: &PlanInput, _: Debt) -> Plan {
         let n = |shift: u32| [0, 1, u64::MAX][(self.0 >> shift) as usize % 3];
         Plan { delta: n(0), total: n(1), scan_min: n(2), rest: n(3) }
     }
-    fn settle(&self, _: &Ask, _: Debt, _: &Plan, _: u64, _: Ended) -> Debt {
+    fn commit(&self, _: &PlanInput, _: Debt, _: &Plan, _: u64, _: Ended) -> Debt {
         Debt { owed: self.owed_max(0), carry: u64::MAX }
     }
     fn owed_max(&self, _: u64) -> u64 {
         [u64::MAX, 0, 7][self.0 as usize % 3]
     }
-    fn kick(&self, _: &Ask, _: u64) -> Kick {
+    fn kick(&self, _: &PlanInput, _: u64) -> Kick {
         [Kick::Now, Kick::Soon, Kick::Never][self.0 as usize % 3]
     }
 }
@@ -245,16 +246,16 @@ fn a_debt_listener_may_do_anything() {
         fn pays(&self, background: bool) -> bool {
             Fair.pays(background)
         }
-        fn plan(&self, ask: &Ask, debt: Debt) -> Plan {
+        fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan {
             Fair.plan(ask, debt)
         }
-        fn settle(&self, ask: &Ask, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
-            Fair.settle(ask, debt, plan, scanned, ended)
+        fn commit(&self, ask: &PlanInput, debt: Debt, plan: &Plan, scanned: u64, ended: Ended) -> Debt {
+            Fair.commit(ask, debt, plan, scanned, ended)
         }
         fn owed_max(&self, freeable: u64) -> u64 {
             Fair.owed_max(freeable)
         }
-        fn kick(&self, _: &Ask, _: u64) -> Kick {
+        fn kick(&self, _: &PlanInput, _: u64) -> Kick {
             Kick::Now
         }
     }

@@ -4,6 +4,7 @@ use crate::common::{one_shelf, shelf_on, Shelf};
 use crate::hazard::within;
 use crate::tree_and_registry;
 use lowwater_lru_core::{Bytes, MemcgId, MemcgTree, NodeId};
+use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{
     Caches, Count, Job, Reclaim, Registry, RegistryConfig, Scan, ScanError, ScanRequest, Select, Step, Work,
 };
@@ -118,7 +119,7 @@ fn a_part_that_is_not_there_is_empty() {
         for node in [NodeId::new(2), beyond] {
             let mut work = Work::unlimited();
             registry.shrink(tree.root(), node, 0, Reclaim::KSWAPD, &mut work);
-            registry.every().shrink(tree.root(), node, 0, Reclaim::KSWAPD, &mut work);
+            FullScan::new(&registry).shrink(tree.root(), node, 0, Reclaim::KSWAPD, &mut work);
             registry.drop_selected(&Select::all().node(node));
             registry.reclaim_selected(&Select::all().node(node), Bytes::MAX);
             registry.pay_debts(tree.root(), node, &mut work);
@@ -130,7 +131,7 @@ fn a_part_that_is_not_there_is_empty() {
         gone.offline().unwrap();
         let mut work = Work::objects(0);
         assert_eq!(registry.shrink(&gone, N0, 0, Reclaim::KSWAPD, &mut work).callbacks, 0);
-        assert_eq!(registry.every().shrink(&gone, N0, 0, Reclaim::KSWAPD, &mut work).callbacks, 0);
+        assert_eq!(FullScan::new(&registry).shrink(&gone, N0, 0, Reclaim::KSWAPD, &mut work).callbacks, 0);
         registry.drop_caches();
         assert_eq!(shelf.len(tree.root(), N0), 0);
         registration.unregister().unwrap();

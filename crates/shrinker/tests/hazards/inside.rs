@@ -4,6 +4,7 @@ use crate::common::{one_shelf, Shelf};
 use crate::hazard::within;
 use crate::{reclaimer, tree_and_registry};
 use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{
     Bound, Clock, Job, Prepared, Progress, Reclaim, ReclaimReason, Reclaimer, Registration, Registry, RegistryConfig,
     RegistryStats, Scan, ShrinkControl, Step, Work,
@@ -125,7 +126,7 @@ fn a_bound_that_panics_lies_or_uses_the_registry_ends() {
         assert!(shelf.scan.set(Box::new(in_background)).is_ok());
         let ways: [&dyn Fn(&mut Work<'_>) -> Progress; 3] = [
             &|work| registry.shrink(root, N0, 0, Reclaim::KSWAPD, work),
-            &|work| registry.every().shrink(root, N0, 0, Reclaim::FOREGROUND, work),
+            &|work| FullScan::new(&registry).shrink(root, N0, 0, Reclaim::FOREGROUND, work),
             &|work| registry.pay_debts(root, N0, work).0,
         ];
         let clock = Wild(registry.clone(), AtomicU64::new(0));

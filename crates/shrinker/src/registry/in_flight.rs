@@ -1,19 +1,19 @@
-//! Who is inside a shrinker's callbacks, and the end of letting anybody in.
+//! The threads inside one shrinker's callbacks, and the end of letting threads in.
 //!
-//! A count and a flag in one atomic would do, but for two questions that need to know *who* is inside: may this thread come
+//! A count and a flag in one atomic would do, but for two questions that need to know *which* threads are inside: may this thread come
 //! in (not twice: it may hold the cache's locks), and may this thread wait for all to leave (not from inside: it would wait for
 //! itself). So it is a short list under a lock that is held for a few instructions, never while a callback runs.
 //!
-//! [`Gate::close`] waits for the threads inside, not for a grace period: with nobody inside it costs one lock. A thread that is
-//! inside a callback must not wait: a thread it waits for may wait for it. It leaves the shrinker's [`Claim`] with
-//! [`Gate::close_later`], and the last thread to leave the gate takes the claim along and ends it.
+//! [`InFlight::kill_and_wait`] waits for the threads inside, not for a grace period: with no thread inside it costs one lock. A thread
+//! that is inside a callback must not wait: a thread it waits for may wait for it. Such a thread leaves the shrinker's end with
+//! [`InFlight::kill`], and the last thread that leaves takes the end along and drops it.
 //!
-//! The same lock guards what is counted: who leaves adds what it did, once for each visit, at the price of a few additions.
+//! The same lock guards the statistics: a thread that leaves adds what it did, once for each visit, at the price of a few additions.
 //!
 //! # Invariants
 //!
-//! 1. Once [`Gate::close`] has returned `Ok`, nobody is inside, and nobody gets in (S14).
-//! 2. Once [`Gate::close_later`] has returned, nobody gets in. Its claim ends when nobody is inside.
+//! 1. Once [`InFlight::kill_and_wait`] has returned `Ok`, no thread is inside, and none gets in (S14).
+//! 2. Once [`InFlight::kill`] has returned, no thread gets in. The end is dropped when no thread is inside.
 
 use alloc::{boxed::Box, vec::Vec};
 
@@ -21,40 +21,51 @@ use alloc::{boxed::Box, vec::Vec};
 use lowwater_lru_core::sync::Condvar;
 use lowwater_lru_core::{fallible, mutated, sync::Mutex};
 
-use super::builder::Claim;
 use super::caller::Caller;
 use crate::callback::CallbackScope;
 use crate::error::UnregisterError;
-use crate::stats::Visited;
+use crate::stats::VisitCounts;
 
-/// The door to one shrinker's callbacks.
-#[derive(Default)]
-pub(crate) struct Gate {
-    state: Mutex<State>,
-    /// Told when the last one leaves a closed gate.
+/// The callbacks of one shrinker that are in flight. `E` is what the last of them ends when the registration has been killed.
+#[doc(alias = "percpu_ref")]
+#[doc(alias = "refcount")]
+pub(crate) struct InFlight<E> {
+    state: Mutex<InFlightState<E>>,
+    /// Notified when the last thread leaves after a kill.
     #[cfg(any(feature = "std", lowwater_loom))]
     left: Condvar,
 }
 
-#[derive(Default)]
-struct State {
-    closed: bool,
-    inside: Callers,
-    counted: Visited,
-    /// Of an end that did not wait; never there while nobody is inside.
-    claim: Option<Claim>,
+struct InFlightState<E> {
+    killed: bool,
+    inside: CallerSet,
+    counted: VisitCounts,
+    /// Of a kill that did not wait; none while no thread is inside.
+    end: Option<E>,
+}
+
+impl<E> Default for InFlight<E> {
+    fn default() -> Self {
+        let state =
+            InFlightState { killed: false, inside: CallerSet::default(), counted: VisitCounts::default(), end: None };
+        Self {
+            state: Mutex::new(state),
+            #[cfg(any(feature = "std", lowwater_loom))]
+            left: Condvar::default(),
+        }
+    }
 }
 
 /// The threads inside. Mostly none, sometimes one, for which nothing is allocated: 10,000 shrinkers that were asked once keep
 /// no memory for it.
 #[derive(Default)]
-struct Callers {
+struct CallerSet {
     one: Option<Caller>,
     #[expect(clippy::box_collection, reason = "one word instead of three in each gate, for what hardly ever happens")]
     more: Option<Box<Vec<Caller>>>,
 }
 
-impl Callers {
+impl CallerSet {
     fn contains(&self, caller: &Caller) -> bool {
         self.one.as_ref() == Some(caller) || self.more.as_ref().is_some_and(|more| more.contains(caller))
     }
@@ -96,27 +107,28 @@ impl Callers {
     }
 }
 
-impl Gate {
-    /// Lets the calling thread in, unless the gate is closed, the thread is inside already, or others are and there is no memory to
-    /// note one more. Who is let in must
-    /// [`leave`](Self::leave).
-    pub(crate) fn enter(&self) -> bool {
+impl<E> InFlight<E> {
+    /// Lets the calling thread in, unless the shrinker was killed, the thread is inside already, or other threads are inside and there is
+    /// no memory to note one more. A thread that is let in must [`put`](Self::put).
+    #[doc(alias = "shrinker_try_get")]
+    pub(crate) fn try_get(&self) -> bool {
         let caller = Caller::current();
         let mut state = self.state.lock();
-        if (state.closed && !mutated!("enter_closed")) || (Caller::KNOWN && state.inside.contains(&caller)) {
+        if (state.killed && !mutated!("enter_closed")) || (Caller::KNOWN && state.inside.contains(&caller)) {
             return false;
         }
         state.inside.try_push(caller)
     }
 
-    /// Lets the calling thread out. If it is the last one, and the end was left to it, the claim is returned, to be dropped.
-    #[must_use = "the claim is dropped without the gate's lock"]
-    pub(super) fn leave(&self, visited: &Visited) -> Option<Claim> {
+    /// Lets the calling thread out. Returns the end if this is the last thread and the end was left to it.
+    #[must_use = "the end is dropped without this lock"]
+    #[doc(alias = "shrinker_put")]
+    pub(crate) fn put(&self, visited: &VisitCounts) -> Option<E> {
         let caller = Caller::current();
         let mut state = self.state.lock();
         state.counted += *visited;
         state.inside.remove(&caller);
-        if !state.closed || !state.inside.is_empty() {
+        if !state.killed || !state.inside.is_empty() {
             return None;
         }
         #[cfg(any(feature = "std", lowwater_loom))]
@@ -124,19 +136,20 @@ impl Gate {
         if mutated!("leave_without_ending") {
             return None;
         }
-        state.claim.take()
+        state.end.take()
     }
 
-    /// Lets nobody in any more, and waits until all have left.
+    /// Lets no thread in any more, and waits until all have left.
     ///
-    /// Refused inside a callback, where it would have to wait; the gate is as it was then. Without `std` that is not known, and
-    /// a thread inside this gate waits for itself.
-    pub(crate) fn close(&self) -> Result<(), UnregisterError> {
+    /// Refused inside a callback, where it would have to wait; the shrinker stays alive then. Without `std` that is not known, and
+    /// a thread inside this shrinker waits for itself.
+    #[doc(alias = "wait_for_completion")]
+    pub(crate) fn kill_and_wait(&self) -> Result<(), UnregisterError> {
         let mut state = self.state.lock();
         if !state.inside.is_empty() && CallbackScope::is_inside() && !mutated!("close_waits_in_a_callback") {
             return Err(UnregisterError::InsideCallback);
         }
-        state.closed = true;
+        state.killed = true;
         if mutated!("close_without_waiting") {
             return Ok(());
         }
@@ -153,20 +166,21 @@ impl Gate {
         Ok(())
     }
 
-    /// Lets nobody in any more, and does not wait: the last thread inside gets the claim. Returned if nobody is inside.
-    #[must_use = "the claim is dropped without the gate's lock"]
-    pub(super) fn close_later(&self, claim: Claim) -> Option<Claim> {
+    /// Lets no thread in any more, and does not wait: the last thread inside gets the end. Returns the end if no thread is inside.
+    #[must_use = "the end is dropped without this lock"]
+    #[doc(alias = "percpu_ref_kill")]
+    pub(crate) fn kill(&self, end: E) -> Option<E> {
         let mut state = self.state.lock();
-        state.closed = true;
+        state.killed = true;
         if state.inside.is_empty() || mutated!("end_while_inside") {
-            return Some(claim);
+            return Some(end);
         }
-        state.claim = Some(claim);
+        state.end = Some(end);
         None
     }
 
-    /// What those who have left did, and how many callbacks are in flight.
-    pub(crate) fn counted(&self) -> (Visited, usize) {
+    /// The sum of what the threads that have left did, and the number of callbacks in flight.
+    pub(crate) fn counted(&self) -> (VisitCounts, usize) {
         let state = self.state.lock();
         (state.counted, state.inside.len())
     }

@@ -1,4 +1,4 @@
-//! The plain twin: no bits, ask everyone.
+//! The baseline of tests and benches: no bits, every shrinker is asked. Behind the feature `baseline`.
 //!
 //! The same contract as the registry's own pass in the most obvious code: every group, every shrinker, one after the other. It
 //! is the oracle in tests and the "before" in benches: 4,000 groups and 4,000 shrinkers are 16 million calls a pass.
@@ -6,37 +6,38 @@
 use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::control::Reclaim;
-use crate::pass::{note_end, shelter, Layer, Protect};
-use crate::registry::{drop_all, Inner};
-use crate::shrink::{Size, Visit};
+use crate::pass::{note_end, repeat_while_freeing, shelter, Layer, Protect};
+use crate::registry::{Registry, RegistryCore};
+use crate::shrink::{ScanAmount, ShrinkSlab};
 use crate::work::{Progress, Work};
 
-/// A view of a registry that asks every shrinker for every group. From [`Registry::every`](crate::Registry::every).
+/// A view of a registry that asks every shrinker for every group.
 #[derive(Clone, Copy)]
-pub struct Every<'a> {
-    inner: &'a Inner,
+pub struct FullScan<'a> {
+    core: &'a RegistryCore,
 }
 
-impl<'a> Every<'a> {
-    pub(crate) fn new(inner: &'a Inner) -> Self {
-        Self { inner }
+impl<'a> FullScan<'a> {
+    /// The full scan of `registry`'s shrinkers.
+    pub fn new(registry: &'a Registry) -> Self {
+        Self { core: &registry.core }
     }
 
     /// As [`Registry::shrink`](crate::Registry::shrink), in O(groups x shrinkers); always from the top.
     pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
-        let Some(_scope) = self.inner.scopes.enter_first() else { return Progress::default() };
+        let Some(_scope) = self.core.scopes.enter_first() else { return Progress::default() };
         self.pass(root, node, priority, flags, Protect::Limits, work)
     }
 
     /// As [`Registry::drop_caches`](crate::Registry::drop_caches), in O(groups x shrinkers x nodes) for each round.
     pub fn drop_caches(&self) -> u64 {
-        let Some(_scope) = self.inner.scopes.enter_first() else { return 0 };
-        drop_all(self.inner.map.ends(), || {
+        let Some(_scope) = self.core.scopes.enter_first() else { return 0 };
+        repeat_while_freeing(self.core.map.ends(), || {
             let node = |n| {
-                let (root, node) = (&self.inner.root, NodeId::new(n as u16));
+                let (root, node) = (&self.core.root, NodeId::new(n as u16));
                 self.pass(root, node, 0, Reclaim::KSWAPD, Protect::Nothing, &mut Work::unlimited()).freed
             };
-            (0..self.inner.map.nodes()).map(node).fold(0, u64::saturating_add)
+            (0..self.core.map.nodes()).map(node).fold(0, u64::saturating_add)
         })
     }
 
@@ -51,7 +52,7 @@ impl<'a> Every<'a> {
     ) -> Progress {
         work.forget_now();
         let mut progress = Progress::default();
-        if !self.inner.knows(root, node) {
+        if !self.core.knows(root, node) {
             return progress;
         }
         for layer in [Layer::AboveLow, Layer::BelowLow] {
@@ -60,32 +61,41 @@ impl<'a> Every<'a> {
             }
             for memcg in root.descendants() {
                 if shelter(&memcg, root, protect) != Some(layer) {
-                    note_end(&self.inner.map, &memcg);
+                    note_end(&self.core.map, &memcg);
                     continue;
                 }
-                for id in 0..self.inner.ids_end() {
+                for id in 0..self.core.ids_end() {
                     if work.bound().is_some() {
                         return progress;
                     }
-                    progress += self.one(&memcg, node, id, Size::Priority(priority), flags, work);
+                    progress += self.ask(&memcg, node, id, ScanAmount::Priority(priority), flags, work);
                 }
-                note_end(&self.inner.map, &memcg);
+                note_end(&self.core.map, &memcg);
             }
         }
         progress
     }
 
-    fn one(&self, memcg: &Memcg, node: NodeId, id: u32, size: Size, flags: Reclaim, work: &mut Work<'_>) -> Progress {
-        let Some(held) = self.inner.lookup(id) else { return Progress::default() };
-        if held.options.memcg(memcg) != memcg || held.options.node(node) != node {
+    fn ask(
+        &self,
+        memcg: &Memcg,
+        node: NodeId,
+        id: u32,
+        amount: ScanAmount,
+        flags: Reclaim,
+        work: &mut Work<'_>,
+    ) -> Progress {
+        let Some(guard) = self.core.lookup(id) else { return Progress::default() };
+        if guard.options.memcg(memcg) != memcg || guard.options.node(node) != node {
             return Progress::default();
         }
-        Visit { inner: self.inner, memcg, node, flags, size, bits: false, indebted: true }.held(held, work)
+        let (core, clears_bits) = (self.core, false);
+        ShrinkSlab { core, memcg, node, flags, amount, clears_bits, has_deferred: true }.do_shrink_slab(guard, work)
     }
 }
 
-impl core::fmt::Debug for Every<'_> {
+impl core::fmt::Debug for FullScan<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Every").finish_non_exhaustive()
+        f.debug_struct("FullScan").finish_non_exhaustive()
     }
 }

@@ -7,25 +7,25 @@
 use lowwater_lru_core::NodeId;
 
 use crate::control::{Reclaim, ShrinkControl};
-use crate::registry::{Inner, Panicked};
+use crate::registry::{CallbackPanicked, RegistryCore};
 
 /// Asks everybody on `node`, if something was lost there since the last time. The thread is in a scope.
-pub(crate) fn find(inner: &Inner, node: NodeId) {
-    if !inner.map.take_lost(node) {
+pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
+    if !core.map.take_dirty(node) {
         return;
     }
-    for memcg in inner.root.descendants() {
-        for id in 0..inner.ids_end() {
-            let Some(mut held) = inner.lookup(id) else { continue };
-            if held.options.memcg(&memcg) != &memcg || held.options.node(node) != node {
+    for memcg in core.root.descendants() {
+        for id in 0..core.ids_end() {
+            let Some(mut guard) = core.lookup(id) else { continue };
+            if guard.options.memcg(&memcg) != &memcg || guard.options.node(node) != node {
                 continue;
             }
-            let count = held.count(&ShrinkControl::count(&memcg, node, Reclaim::BACKGROUND));
+            let count = guard.count(&ShrinkControl::count(&memcg, node, Reclaim::BACKGROUND));
             match count {
-                Ok(count) if count.is_empty(held.options.memcg_aware) => {}
+                Ok(count) if count.is_empty(guard.options.memcg_aware) => {}
                 // If there is no memory yet, the node remembers it again.
-                Ok(_) => inner.map.set(&memcg, node, held.key),
-                Err(Panicked) => inner.panicked(&mut held),
+                Ok(_) => core.map.set(&memcg, node, guard.key),
+                Err(CallbackPanicked) => core.panicked(&mut guard),
             }
         }
     }
@@ -57,10 +57,10 @@ mod tests {
         let prepared = registry.builder("bad").alloc().unwrap();
         prepared.occupancy().occupied(tree.root(), NodeId::ZERO);
         let registration = prepared.register(Arc::new(Bad));
-        registry.inner.map.lose(NodeId::ZERO);
+        registry.core.map.mark_dirty(NodeId::ZERO);
         registry.shrink(tree.root(), NodeId::ZERO, 12, Reclaim::KSWAPD, &mut Work::unlimited());
         let stats = registration.stats();
-        assert_eq!((stats.panics, stats.set_aside, stats.in_flight), (1, true, 0));
+        assert_eq!((stats.panics, stats.quarantined, stats.in_flight), (1, true, 0));
         assert_eq!(registry.snapshot().live_pairs, 0, "nobody would ever clear them");
     }
 }

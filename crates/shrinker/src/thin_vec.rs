@@ -6,12 +6,13 @@ use core::ops::{Deref, DerefMut};
 
 use lowwater_lru_core::fallible;
 
-/// See the module.
+/// A vector behind one pointer, which is null while the vector is empty and never was filled.
+#[doc(alias = "Thin")]
 #[derive(Debug)]
 #[expect(clippy::box_collection, reason = "one word instead of three, for what hardly ever holds anything")]
-pub(crate) struct Thin<T>(Option<Box<Vec<T>>>);
+pub(crate) struct ThinVec<T>(Option<Box<Vec<T>>>);
 
-impl<T> Thin<T> {
+impl<T> ThinVec<T> {
     /// False without memory.
     pub(crate) fn try_insert(&mut self, at: usize, value: T) -> bool {
         if self.0.is_none() {
@@ -41,13 +42,13 @@ impl<T> Thin<T> {
     }
 }
 
-impl<T> Default for Thin<T> {
+impl<T> Default for ThinVec<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T> Deref for Thin<T> {
+impl<T> Deref for ThinVec<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -55,7 +56,7 @@ impl<T> Deref for Thin<T> {
     }
 }
 
-impl<T> DerefMut for Thin<T> {
+impl<T> DerefMut for ThinVec<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         self.0.as_mut().map_or(&mut [], |all| all)
     }

@@ -12,7 +12,7 @@ use core::ops::RangeInclusive;
 
 use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 
-use super::summary::{path, Path, Position};
+use super::summary::{path, IterPosition, Path};
 use super::Map;
 
 /// Groups taken from the summary at once: few enough that a bounded call does not pay for groups it will not reach.
@@ -20,20 +20,20 @@ const GROUPS_AT_ONCE: usize = 16;
 
 /// One group's part of a round.
 #[derive(Debug)]
-pub(crate) struct Stop {
+pub(crate) struct Visit {
     pub(crate) memcg: Memcg,
     /// Which shrinkers to ask.
     pub(crate) ids: RangeInclusive<u32>,
 }
 
 /// A round in progress.
-pub(crate) struct Tour<'a> {
+pub(crate) struct MemcgIter<'a> {
     map: &'a Map,
     root: MemcgId,
     node: NodeId,
-    start: Option<Position>,
-    leg: Leg,
-    /// The group last taken from the summary in this leg.
+    start: Option<IterPosition>,
+    phase: IterPhase,
+    /// The group last taken from the summary in this phase.
     last: Option<Path>,
     /// Taken from the summary, in reverse order.
     waiting: Vec<Memcg>,
@@ -41,7 +41,7 @@ pub(crate) struct Tour<'a> {
 
 /// The legs of a round, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Leg {
+enum IterPhase {
     /// The start group's shrinkers after the start.
     Head,
     /// The groups after the start group; all groups, where there is no start.
@@ -54,20 +54,20 @@ enum Leg {
     Over,
 }
 
-impl<'a> Tour<'a> {
+impl<'a> MemcgIter<'a> {
     /// A round that begins after `start`, or with `root` itself.
-    pub(crate) fn new(map: &'a Map, root: &Memcg, node: NodeId, start: Option<Position>) -> Self {
-        let leg = if start.is_some() { Leg::Head } else { Leg::After };
+    pub(crate) fn new(map: &'a Map, root: &Memcg, node: NodeId, start: Option<IterPosition>) -> Self {
+        let phase = if start.is_some() { IterPhase::Head } else { IterPhase::After };
         // Without memory for a copy it begins with `root` itself.
         let start = start.and_then(|start| Some((start.try_clone()?.path, start)));
         let (last, start) = start.map_or((None, None), |(last, start)| (Some(last), Some(start)));
-        let leg = if start.is_some() { leg } else { Leg::After };
-        Self { map, root: root.id(), node, start, leg, last, waiting: Vec::new() }
+        let phase = if start.is_some() { phase } else { IterPhase::After };
+        Self { map, root: root.id(), node, start, phase, last, waiting: Vec::new() }
     }
 
     fn refill(&mut self) -> Option<Memcg> {
-        let until = match self.leg {
-            Leg::Before => self.start.as_ref().map(|start| start.path.as_slice()),
+        let until = match self.phase {
+            IterPhase::Before => self.start.as_ref().map(|start| start.path.as_slice()),
             _ => None,
         };
         let summary = self.map.summary(self.node);
@@ -79,43 +79,43 @@ impl<'a> Tour<'a> {
     }
 
     /// The start group again, with these of its shrinkers.
-    fn start_group(&self, ids: impl FnOnce(u32) -> Option<RangeInclusive<u32>>) -> Option<Stop> {
+    fn start_group(&self, ids: impl FnOnce(u32) -> Option<RangeInclusive<u32>>) -> Option<Visit> {
         let start = self.start.as_ref()?;
         let ids = ids(start.id)?;
         let memcg = self.map.summary(self.node).find(self.root, &start.path)?;
-        Some(Stop { memcg, ids })
+        Some(Visit { memcg, ids })
     }
 }
 
-impl Iterator for Tour<'_> {
-    type Item = Stop;
+impl Iterator for MemcgIter<'_> {
+    type Item = Visit;
 
-    fn next(&mut self) -> Option<Stop> {
+    fn next(&mut self) -> Option<Visit> {
         loop {
-            match self.leg {
-                Leg::Head => {
-                    self.leg = Leg::After;
-                    let stop = self.start_group(|id| Some(id.checked_add(1)?..=u32::MAX));
-                    if stop.is_some() {
-                        return stop;
+            match self.phase {
+                IterPhase::Head => {
+                    self.phase = IterPhase::After;
+                    let visit = self.start_group(|id| Some(id.checked_add(1)?..=u32::MAX));
+                    if visit.is_some() {
+                        return visit;
                     }
                 }
-                Leg::After | Leg::Before => {
+                IterPhase::After | IterPhase::Before => {
                     if let Some(memcg) = self.waiting.pop().or_else(|| self.refill()) {
-                        return Some(Stop { memcg, ids: 0..=u32::MAX });
+                        return Some(Visit { memcg, ids: 0..=u32::MAX });
                     }
                     self.last = None;
-                    self.leg = match (self.leg, &self.start) {
-                        (_, None) => Leg::Over,
-                        (Leg::After, _) => Leg::Before,
-                        _ => Leg::Tail,
+                    self.phase = match (self.phase, &self.start) {
+                        (_, None) => IterPhase::Over,
+                        (IterPhase::After, _) => IterPhase::Before,
+                        _ => IterPhase::Tail,
                     };
                 }
-                Leg::Tail => {
-                    self.leg = Leg::Over;
+                IterPhase::Tail => {
+                    self.phase = IterPhase::Over;
                     return self.start_group(|id| Some(0..=id));
                 }
-                Leg::Over => return None,
+                IterPhase::Over => return None,
             }
         }
     }

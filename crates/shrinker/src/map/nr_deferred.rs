@@ -1,0 +1,90 @@
+//! The deferred objects of the map's pairs.
+
+use alloc::vec::Vec;
+
+use lowwater_lru_core::fallible;
+use lowwater_lru_core::sync::atomic::Ordering;
+use lowwater_lru_core::{Memcg, NodeId};
+
+use super::shrinker_info::ShrinkerInfo;
+use super::Map;
+use crate::deferred::Debt;
+
+impl Map {
+    /// Takes a debt out, so that nobody else pays it as well (S5). Without `all`, only what is carried.
+    pub(crate) fn take_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, all: bool) -> Debt {
+        let infos = self.node(node).shard(memcg.id()).read();
+        infos
+            .get(memcg.id())
+            .and_then(ShrinkerInfo::visit_state)
+            .map_or(Debt::NONE, |visit_state| visit_state.nr_deferred.lock().take(id, all))
+    }
+
+    /// Takes up to `max` objects of what is owed, so that nobody else pays them as well (S5), and leaves what is carried.
+    pub(crate) fn take_owed(&self, memcg: &Memcg, node: NodeId, id: u32, max: u64) -> u64 {
+        let infos = self.node(node).shard(memcg.id()).read();
+        infos
+            .get(memcg.id())
+            .and_then(ShrinkerInfo::visit_state)
+            .map_or(0, |visit_state| visit_state.nr_deferred.lock().take_owed(id, max))
+    }
+
+    /// Adds to a debt, up to `owed_max`; if the group has died, to its nearest online ancestor's. Where the bit is clear
+    /// nothing exists that could pay, and the debt is forgiven. Says what is owed now.
+    pub(crate) fn add_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, debt: Debt, owed_max: u64) -> u64 {
+        if debt.is_none() {
+            return 0;
+        }
+        let mut climbed;
+        let mut at = memcg;
+        loop {
+            let infos = self.node(node).shard(at.id()).read();
+            match infos.get(at.id()) {
+                Some(info) if info.words.contains(id) => {
+                    // Without memory it is forgiven.
+                    let Some(visit_state) = info.visit_state_to_write() else { return 0 };
+                    let owed = visit_state.nr_deferred.lock().add(id, debt, owed_max);
+                    // Relaxed: see `collect`. Never unset: a info whose nr_deferred are paid is looked at in vain until it goes.
+                    visit_state.has_deferred.store(true, Ordering::Relaxed);
+                    return owed;
+                }
+                Some(_) => return 0,
+                // Asked under the lock, as in `set_slow`.
+                None if at.is_online() => return 0,
+                None => {}
+            }
+            drop(infos);
+            climbed = at.nearest_online();
+            at = &climbed;
+        }
+    }
+
+    /// Who owes something for this group on this node.
+    pub(crate) fn ids_owing(&self, memcg: &Memcg, node: NodeId) -> Vec<u32> {
+        let infos = self.node(node).shard(memcg.id()).read();
+        let mut ids = Vec::new();
+        if let Some(visit_state) = infos.get(memcg.id()).and_then(ShrinkerInfo::visit_state) {
+            // As far as there is memory: the others wait for the next time.
+            let _ = visit_state.nr_deferred.lock().ids_owing().try_for_each(|id| fallible::try_push(&mut ids, id));
+        }
+        ids
+    }
+
+    /// Objects owed for this group on this node.
+    pub(crate) fn owed_by_all(&self, memcg: &Memcg, node: NodeId) -> u64 {
+        let infos = self.node(node).shard(memcg.id()).read();
+        infos
+            .get(memcg.id())
+            .and_then(ShrinkerInfo::visit_state)
+            .map_or(0, |visit_state| visit_state.nr_deferred.lock().sum())
+    }
+
+    /// Objects owed by `id` for this group on this node.
+    pub(crate) fn owed(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
+        let infos = self.node(node).shard(memcg.id()).read();
+        infos
+            .get(memcg.id())
+            .and_then(ShrinkerInfo::visit_state)
+            .map_or(0, |visit_state| visit_state.nr_deferred.lock().owed(id))
+    }
+}

@@ -1,0 +1,49 @@
+//! The end of a group, and of the map.
+
+use lowwater_lru_core::{Memcg, NodeId};
+
+use super::Map;
+use crate::deferred::Debt;
+
+impl Map {
+    /// The group has died, and its lists have joined `parent`'s: so do its bits and its nr_deferred (S18).
+    #[doc(alias = "reparent_shrinker_deferred")]
+    pub(crate) fn offline(&self, dying: &Memcg, parent: &Memcg) {
+        self.ends.begin();
+        for n in 0..self.nodes.len() {
+            let node = NodeId::new(n as u16);
+            let Some(info) = self.node(node).remove_info(dying) else { continue };
+            let mut last = None;
+            while let Some(id) = info.words.next_after(last) {
+                last = Some(id);
+                let Some(key) = self.index.lock(id).remove(id, node, dying.id()) else { continue };
+                // A bit in vain where the list was empty costs one call, and the debt is kept until then.
+                self.set(parent, node, key);
+                let debt = info
+                    .visit_state()
+                    .map_or(Debt::NONE, |visit_state| visit_state.nr_deferred.lock().take(key.id, true));
+                self.add_deferred(parent, node, key.id, debt, u64::MAX);
+            }
+        }
+        self.ends.finish();
+    }
+
+    /// Drops every info and way, and closes every id: the registry is gone. What lists still report is not listened to.
+    pub(crate) fn shut(&self) {
+        self.index.shut();
+        let root = self.root.lock().take();
+        drop(root);
+        for node in &self.nodes {
+            for shard in &node.shards {
+                let infos = {
+                    let mut infos = shard.write();
+                    for info in infos.iter() {
+                        node.summary.lock().unlink(&info.memcg);
+                    }
+                    core::mem::take(&mut *infos)
+                };
+                drop(infos);
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the map knows of one group on one node: its bits, its deferred objects and its counts.
+
+use lowwater_lru_core::fallible::try_box;
+use lowwater_lru_core::sync::atomic::AtomicBool;
+use lowwater_lru_core::sync::Mutex;
+use lowwater_lru_core::Memcg;
+use once_cell::race::OnceBox;
+
+use super::by_group::{ByGroup, HasMemcg};
+use crate::bitmap::Bitmap;
+use crate::deferred::NrDeferred;
+use crate::stats::PairCountsOf;
+
+/// A group's bits and nr_deferred on one node; there from its first bit to its last.
+pub(super) struct ShrinkerInfo {
+    pub(super) memcg: Memcg,
+    pub(super) words: Bitmap,
+    visit_state: OnceBox<VisitState>,
+}
+
+/// What visits leave behind; none of a group that was not visited.
+#[derive(Default)]
+pub(super) struct VisitState {
+    pub(super) nr_deferred: Mutex<NrDeferred>,
+    pub(super) pair_counts: Mutex<PairCountsOf>,
+    /// Whether objects were ever deferred, so that a pass need not lock them to learn that there are none.
+    pub(super) has_deferred: AtomicBool,
+}
+
+impl ShrinkerInfo {
+    pub(super) fn new(memcg: Memcg) -> Self {
+        Self { memcg, words: Bitmap::default(), visit_state: OnceBox::new() }
+    }
+
+    /// None as long as there is nothing in them.
+    pub(super) fn visit_state(&self) -> Option<&VisitState> {
+        self.visit_state.get()
+    }
+
+    /// To write in; none without memory.
+    pub(super) fn visit_state_to_write(&self) -> Option<&VisitState> {
+        self.visit_state.get_or_try_init(|| try_box(VisitState::default()).ok_or(())).ok()
+    }
+
+    /// Gives back what is kept of shrinkers that have no bit any more.
+    pub(super) fn tidy_visit_state(&mut self) {
+        let Some(visit_state) = self.visit_state.get() else { return };
+        let (mut nr_deferred, mut pair_counts) = (visit_state.nr_deferred.lock(), visit_state.pair_counts.lock());
+        nr_deferred.retain(|id| self.words.contains(id));
+        pair_counts.retain(|id| self.words.contains(id));
+    }
+
+    fn bytes(&self) -> usize {
+        let visit_state = |visit_state: &VisitState| {
+            size_of::<VisitState>() + visit_state.nr_deferred.lock().bytes() + visit_state.pair_counts.lock().bytes()
+        };
+        self.words.bytes() + self.visit_state().map_or(0, visit_state)
+    }
+}
+
+impl HasMemcg for ShrinkerInfo {
+    fn memcg(&self) -> &Memcg {
+        &self.memcg
+    }
+}
+
+/// The infos of one shard.
+pub(super) type ShrinkerInfos = ByGroup<ShrinkerInfo>;
+
+/// Heap bytes of a shard.
+pub(super) fn bytes(infos: &ShrinkerInfos) -> usize {
+    infos.iter().map(ShrinkerInfo::bytes).sum::<usize>() + infos.bytes()
+}

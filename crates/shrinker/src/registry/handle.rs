@@ -1,0 +1,137 @@
+//! The handle of a registry: how it is made, and what it is made of.
+
+use alloc::sync::Arc;
+use core::alloc::Layout;
+
+use lowwater_lru_core::fallible::TryArc;
+use lowwater_lru_core::{Memcg, MemcgTree};
+
+use super::builder::ShrinkerBuilder;
+use super::config::RegistryConfig;
+use super::debt_listener::DebtListener;
+use super::registry_core::RegistryCore;
+use super::scope::NoReclaim;
+use crate::error::ShrinkerAllocError;
+
+/// The shrinkers of one runtime, and the calls that make them give memory back. A handle: clones are the same registry.
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicU64, Ordering::Relaxed}};
+/// use lowwater_lru_core::{MemcgTree, NodeId};
+/// use lowwater_shrinker::{Count, Registry, Scan, ShrinkControl, Shrinker};
+///
+/// struct Pool(AtomicU64);
+///
+/// impl Shrinker for Pool {
+///     fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+///         match self.0.load(Relaxed) {
+///             0 => Count::Empty,
+///             n => Count::Objects(n),
+///         }
+///     }
+///     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+///         let n = self.0.load(Relaxed).min(sc.nr_to_scan());
+///         self.0.fetch_sub(n, Relaxed);
+///         sc.set_nr_scanned(n);
+///         Scan::Freed(n)
+///     }
+/// }
+///
+/// let tree = MemcgTree::default();
+/// let registry = Registry::new(&tree, 1);
+///
+/// let prepared = registry.builder("pool").alloc()?;
+/// let occupancy = prepared.occupancy();
+/// let registration = prepared.register(Arc::new(Pool(AtomicU64::new(1000))));
+/// occupancy.occupied(tree.root(), NodeId::ZERO);
+///
+/// assert_eq!(registry.drop_caches(), 1000);
+/// assert_eq!(registry.drop_caches(), 0);
+/// // Two calls: one to count, one to make sure after its bit was cleared; none for the second drop.
+/// assert_eq!(registration.stats().callbacks, 2);
+/// # Ok::<(), lowwater_shrinker::ShrinkerAllocError>(())
+/// ```
+#[derive(Clone)]
+pub struct Registry {
+    pub(crate) core: TryArc<RegistryCore>,
+}
+
+impl Registry {
+    /// A registry for the groups of `tree` and for `nodes` NUMA nodes, with the defaults of [`RegistryConfig`].
+    ///
+    /// # Panics
+    ///
+    /// If `nodes` is 0 or more than a [`NodeId`] can tell apart.
+    pub fn new(tree: &MemcgTree, nodes: usize) -> Self {
+        Self::with_config(tree, RegistryConfig::new(nodes))
+    }
+
+    /// A registry for the groups of `tree`, as `config` has it.
+    pub fn with_config(tree: &MemcgTree, config: RegistryConfig) -> Self {
+        Self::try_with_config(tree, config)
+            .unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<RegistryCore>()))
+    }
+
+    /// As [`with_config`](Self::with_config), for who can do without.
+    ///
+    /// # Errors
+    ///
+    /// [`ShrinkerAllocError::NoMemory`].
+    pub fn try_with_config(tree: &MemcgTree, config: RegistryConfig) -> Result<Self, ShrinkerAllocError> {
+        let core = RegistryCore::try_new(tree, config).ok_or(ShrinkerAllocError::NoMemory)?;
+        Ok(Self { core })
+    }
+
+    /// Begins a shrinker. The name is for people; two may have the same.
+    pub fn builder(&self, name: &str) -> ShrinkerBuilder<'_> {
+        ShrinkerBuilder::new(&self.core, name)
+    }
+
+    /// Number of NUMA nodes.
+    pub fn nodes(&self) -> usize {
+        self.core.map.nodes()
+    }
+
+    /// The root of the tree this registry reclaims from.
+    pub fn root(&self) -> &Memcg {
+        &self.core.root
+    }
+
+    /// From here until the guard is dropped, this thread does not reclaim through this registry: for code that holds locks
+    /// which a shrinker's callback takes.
+    pub fn no_reclaim_scope(&self) -> NoReclaim<'_> {
+        self.core.scopes.enter()
+    }
+
+    /// As [`no_reclaim_scope`](Self::no_reclaim_scope), unless the thread is inside a callback or a scope already: then it is to let
+    /// nothing go by itself either. For a cache that lets go of its own without being asked, and runs somebody's code for it. None,
+    /// too, without memory.
+    pub fn first_no_reclaim_scope(&self) -> Option<NoReclaim<'_>> {
+        self.core.scopes.enter_first()
+    }
+
+    /// Whom to tell of debts, instead of whom was told before. A [`Reclaimer`](crate::Reclaimer) sets itself; an embedder with
+    /// threads of its own sets one that wakes them.
+    pub fn set_debt_listener(&self, listener: Option<Arc<dyn DebtListener>>) {
+        let old = self.core.replace_debt_listener(listener);
+        // Without the lock: it is somebody's code.
+        drop(old);
+    }
+
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(crate) fn foreground_calls(&self) -> u64 {
+        self.core.foreground_calls()
+    }
+
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(crate) fn sweep_every(&self) -> core::time::Duration {
+        self.core.config.sweep_every
+    }
+}
+
+impl core::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let shrinkers = self.core.len();
+        f.debug_struct("Registry").field("nodes", &self.nodes()).field("shrinkers", &shrinkers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,79 @@
+//! The calls of a registry that show what it holds.
+
+use lowwater_lru_core::fallible::TryArc;
+use lowwater_lru_core::{Bytes, Memcg, NodeId};
+
+use super::handle::Registry;
+use super::registered::CallbackPanicked;
+use crate::control::{Reclaim, ShrinkControl};
+use crate::id::ShrinkerId;
+use crate::map::{EndsMark, Map, Recheck};
+use crate::shrinker::Count;
+use crate::stats::RegistryStats;
+
+impl Registry {
+    /// The shrinkers and the map, as they are now; nobody is asked anything. O(shrinkers + live pairs).
+    pub fn snapshot(&self) -> RegistryStats {
+        let shrinkers = self.core.shrinker_stats();
+        let (live_pairs, live_groups) = self.core.map.live();
+        let now_ns = self.core.config.clock.as_ref().map_or(0, |clock| clock.now_ns());
+        let pairs = self.core.map.pairs();
+        RegistryStats { shrinkers, pairs, now_ns, live_pairs, live_groups, map_bytes: self.core.map.footprint() }
+    }
+
+    /// A [`snapshot`](Self::snapshot) for which each live pair is asked what it holds now: a call of `count_objects`, and one of
+    /// `weigh_objects`, for each. Inside a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope) nobody is asked.
+    pub fn survey(&self) -> RegistryStats {
+        let mut stats = self.snapshot();
+        let Some(_scope) = self.core.scopes.enter_first() else { return stats };
+        for pair in &mut stats.pairs {
+            let Some(mut guard) = self.core.lookup(pair.shrinker.get()) else { continue };
+            let sc = ShrinkControl::count(&pair.memcg, pair.node, Reclaim::FOREGROUND);
+            (pair.count, pair.bytes) = match guard.count(&sc).and_then(|count| Ok((count, guard.weigh(&sc)?))) {
+                Ok((Count::Empty, bytes)) => (Some(0), bytes),
+                Ok((Count::Objects(n), bytes)) => (Some(n), bytes),
+                Ok((Count::Unknown, bytes)) => (None, bytes),
+                Err(CallbackPanicked) => {
+                    self.core.panicked(&mut guard);
+                    (None, None)
+                }
+            };
+        }
+        stats
+    }
+
+    /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is O(live pairs) (S25), whatever
+    /// the number of groups. Exact; without the shrinkers themselves, the handles that
+    /// [`Prepared::occupancy`] gave out, what the configuration brought along, and what threads
+    /// inside
+    /// callbacks take.
+    pub fn footprint(&self) -> Bytes {
+        // The map's own size is in its footprint; what counts its handles is not.
+        let counted = TryArc::<Map>::BYTES - size_of::<Map>();
+        self.core.map.footprint().saturating_add(Bytes::new((self.core.bytes() + counted) as u64))
+    }
+
+    /// Objects that `id` owes for `memcg` on `node`; 0 if nothing does.
+    #[doc(alias = "nr_deferred")]
+    pub fn owed(&self, memcg: &Memcg, node: NodeId, id: ShrinkerId) -> u64 {
+        match self.core.knows(memcg, node) {
+            true => self.core.map.owed(memcg, node, id.get()),
+            false => 0,
+        }
+    }
+
+    /// What was held for `memcg` and all below it on `node`, as of the last visits. O(live pairs on the node), no callback.
+    pub(crate) fn held(&self, memcg: &Memcg, node: NodeId) -> u64 {
+        self.core.map.held(memcg, node)
+    }
+
+    /// A round over the groups begins, or a step that is one.
+    pub(crate) fn mark_ends(&self) -> EndsMark {
+        self.core.map.ends().mark()
+    }
+
+    /// See [`Recheck::believes`].
+    pub(crate) fn believes(&self, recheck: &mut Recheck, mark: EndsMark) -> bool {
+        recheck.believes(self.core.map.ends(), mark)
+    }
+}

@@ -1,0 +1,97 @@
+//! The calls of a registry that make its shrinkers give memory back.
+
+use lowwater_lru_core::list_lru::{self, Swept};
+use lowwater_lru_core::{Memcg, NodeId};
+
+use super::handle::Registry;
+use super::select::Select;
+use crate::control::Reclaim;
+use crate::direct::DirectOutcome;
+use crate::pass::{repeat_while_freeing, Pass, Protect};
+use crate::work::{Progress, Work};
+
+impl Registry {
+    /// One pass: asks each shrinker that may hold something for `root` or a group below it on `node`, and has it scan its part
+    /// at `priority` (12, light, to 0, everything). Groups below their `min` are left alone, those below their `low` too,
+    /// unless priority is 0 and nothing could be freed elsewhere. A pass that `work` cuts short is taken up there by the next.
+    ///
+    /// O(pairs that may hold something), whatever the number of groups and shrinkers. Does nothing when `root` is offline
+    /// (S19) or a group of another tree, when there is no such node, or the thread is inside a
+    /// callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    #[doc(alias = "shrink_slab")]
+    pub fn shrink(&self, root: &Memcg, node: NodeId, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
+        self.shrink_selected(&Select::all().memcg(root).node(node), priority, flags, work)
+    }
+
+    /// As [`shrink`](Self::shrink), for a part: one pass over each node that is selected.
+    pub fn shrink_selected(&self, select: &Select<'_>, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
+        let Some(_scope) = self.core.scopes.enter_first() else { return Progress::default() };
+        if !flags.contains(Reclaim::BACKGROUND) {
+            self.core.note_foreground();
+        }
+        let root = select.memcg.unwrap_or(&self.core.root);
+        let mut progress = Progress::default();
+        for node in select.nodes(self.nodes()) {
+            let (core, protect, filter) = (&self.core, Protect::Limits, select.filter);
+            progress += Pass { core, root, node, priority, flags, protect, filter }.run(work);
+        }
+        progress
+    }
+
+    /// Frees all that can be freed, in every group and on every node, protected or not. Says how many objects.
+    ///
+    /// Goes round again as long as it pays, or as groups end meanwhile and their objects move; a
+    /// bounded number of times, so it ends beside a thread that fills the caches, or makes and ends
+    /// groups, as fast (S22).
+    #[doc(alias = "drop_slab")]
+    pub fn drop_caches(&self) -> u64 {
+        self.drop_selected(&Select::all())
+    }
+
+    /// As [`drop_caches`](Self::drop_caches), for a part. O(live groups in it).
+    #[doc(alias = "drop_slab_node")]
+    pub fn drop_selected(&self, select: &Select<'_>) -> u64 {
+        let Some(_scope) = self.core.scopes.enter_first() else { return 0 };
+        let root = select.memcg.unwrap_or(&self.core.root);
+        repeat_while_freeing(self.core.map.ends(), || {
+            select.nodes(self.nodes()).fold(0, |freed: u64, node| {
+                let (flags, protect, filter) = (Reclaim::KSWAPD, Protect::Nothing, select.filter);
+                let pass = Pass { core: &self.core, root, node, priority: 0, flags, protect, filter };
+                freed.saturating_add(pass.run(&mut Work::unlimited()).freed)
+            })
+        })
+    }
+
+    /// Gives back what nobody uses: lists that were empty at the last sweep too, and the bits of those that became empty without
+    /// a pass. A [`Reclaimer`](crate::Reclaimer) does it by itself when it has nothing else to do.
+    ///
+    /// O(groups + their lists), and when lists were given back a call of `count_objects` for each live pair. Does nothing inside
+    /// a callback or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    pub fn sweep(&self) -> Swept {
+        let Some(_scope) = self.core.scopes.enter_first() else { return Swept::default() };
+        let swept = list_lru::sweep(&self.core.root);
+        if swept.given_back > 0 {
+            for node in 0..self.nodes() {
+                crate::pass::clear_empty(&self.core, NodeId::new(node as u16));
+            }
+        }
+        swept
+    }
+
+    /// Reclaims a little on the thread that needs the memory: from `memcg`'s subtree, this node first, round-robin, until
+    /// `done` says so or a bound of [`RegistryConfig`] is reached. Costs no more when others have left debts (S23).
+    ///
+    /// The thread must hold none of its caches' locks, or say so with `flags` or a [`no_reclaim_scope`](Self::no_reclaim_scope).
+    #[doc(alias = "try_to_free_mem_cgroup_pages")]
+    pub fn direct_reclaim(&self, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
+        crate::direct::reclaim(&self.core, memcg, flags, done)
+    }
+
+    /// Pays what was left undone for `memcg` itself on `node`, and nothing else, as far as `work` goes: for the background, once
+    /// it was told of a debt. Says what was done, and how many objects are still owed. Nothing is taken from a group that is
+    /// below its `low`.
+    pub fn pay_debts(&self, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
+        let Some(_scope) = self.core.scopes.enter_first() else { return (Progress::default(), 0) };
+        crate::pass::scan_owed(&self.core, memcg, node, work)
+    }
+}

@@ -1,0 +1,151 @@
+//! One registered shrinker, and the right to call it.
+
+use alloc::{boxed::Box, sync::Arc};
+
+use lowwater_lru_core::fallible::TryArc;
+use lowwater_lru_core::Bytes;
+
+use super::shrinker_state::ShrinkerState;
+use crate::callback::CallbackScope;
+use crate::control::ShrinkControl;
+use crate::id::ShrinkerId;
+use crate::shrinker::{Count, Scan, Shrinker};
+use crate::stats::{ShrinkerStats, VisitCounts};
+
+/// A shrinker under its name, and its [`ShrinkerState`]. `E` is the end of its registration; see
+/// [`InFlight`](super::in_flight::InFlight).
+#[doc(alias = "struct shrinker")]
+pub(crate) struct RegisteredShrinker<E> {
+    pub(crate) name: Box<str>,
+    pub(crate) state: TryArc<ShrinkerState<E>>,
+    /// None while it is dropped.
+    shrinker: Option<Arc<dyn Shrinker>>,
+}
+
+/// The right to call a shrinker: while it is held, the shrinker's registration does not end.
+#[doc(alias = "shrinker_try_get")]
+pub(crate) struct ShrinkerGuard<E> {
+    // Before `inside`: when the end is dropped, or the thread that waits for it goes on, no thread that was inside has a handle on
+    // the shrinker any more.
+    registered: TryArc<RegisteredShrinker<E>>,
+    inside: Inside<E>,
+}
+
+/// The calling thread, inside a shrinker's callbacks.
+struct Inside<E> {
+    state: TryArc<ShrinkerState<E>>,
+    visited: VisitCounts,
+    // Last: a shrinker and an end are dropped inside the scope.
+    _scope: CallbackScope,
+}
+
+/// A callback panicked.
+pub(crate) struct CallbackPanicked;
+
+impl<E> RegisteredShrinker<E> {
+    pub(crate) fn new(name: Box<str>, state: TryArc<ShrinkerState<E>>, shrinker: Arc<dyn Shrinker>) -> Self {
+        Self { name, state, shrinker: Some(shrinker) }
+    }
+
+    /// Returns the right to call the shrinker, unless it is quarantined, killed, or the thread is inside it.
+    pub(crate) fn try_get(this: &TryArc<Self>) -> Option<ShrinkerGuard<E>> {
+        if this.is_quarantined() || !this.in_flight.try_get() {
+            return None;
+        }
+        let (state, visited, _scope) = (this.state.clone(), VisitCounts::default(), CallbackScope::enter());
+        Some(ShrinkerGuard { registered: this.clone(), inside: Inside { state, visited, _scope } })
+    }
+
+    fn shrinker(&self) -> &dyn Shrinker {
+        self.shrinker.as_deref().expect("only this type's drop takes it")
+    }
+
+    /// The statistics since the shrinker was registered.
+    pub(crate) fn stats(&self) -> ShrinkerStats {
+        let (sum, in_flight) = self.in_flight.counted();
+        ShrinkerStats {
+            id: ShrinkerId::new(self.key.id),
+            name: (*self.name).into(),
+            callbacks: sum.callbacks,
+            requested: sum.requested,
+            scanned: sum.scanned,
+            freed: sum.freed,
+            deferred: sum.deferred,
+            panics: sum.panics,
+            back_offs: sum.back_offs,
+            time_ns: sum.time_ns,
+            last_run_ns: (sum.last_run_ns > 0).then_some(sum.last_run_ns),
+            quarantined: self.is_quarantined(),
+            in_flight,
+        }
+    }
+
+    /// Bytes allocated for it: this, its state, its name; not the shrinker.
+    pub(crate) fn bytes(&self) -> usize {
+        TryArc::<Self>::BYTES + TryArc::<ShrinkerState<E>>::BYTES + self.name.len()
+    }
+}
+
+impl<E> core::ops::Deref for RegisteredShrinker<E> {
+    type Target = ShrinkerState<E>;
+
+    fn deref(&self) -> &ShrinkerState<E> {
+        &self.state
+    }
+}
+
+impl<E> Drop for RegisteredShrinker<E> {
+    /// The last thread that has a handle drops the shrinker: maybe one that reclaims, which a panic of the shrinker's `Drop` must not
+    /// reach.
+    fn drop(&mut self) {
+        let shrinker = self.shrinker.take();
+        let _panicked = caught(|| drop(shrinker));
+    }
+}
+
+impl<E> Drop for Inside<E> {
+    fn drop(&mut self) {
+        let end = self.state.in_flight.put(&self.visited);
+        drop(end);
+    }
+}
+
+impl<E> core::ops::Deref for ShrinkerGuard<E> {
+    type Target = RegisteredShrinker<E>;
+
+    fn deref(&self) -> &RegisteredShrinker<E> {
+        &self.registered
+    }
+}
+
+impl<E> ShrinkerGuard<E> {
+    /// Notes what was done, to be counted when the guard is dropped.
+    pub(crate) fn visited(&mut self, visited: VisitCounts) {
+        self.inside.visited += visited;
+    }
+
+    pub(crate) fn count(&self, sc: &ShrinkControl<'_>) -> Result<Count, CallbackPanicked> {
+        caught(|| self.shrinker().count_objects(sc))
+    }
+
+    pub(crate) fn weigh(&self, sc: &ShrinkControl<'_>) -> Result<Option<Bytes>, CallbackPanicked> {
+        caught(|| self.shrinker().weigh_objects(sc))
+    }
+
+    pub(crate) fn scan(&self, sc: &mut ShrinkControl<'_>) -> Result<Scan, CallbackPanicked> {
+        caught(|| self.shrinker().scan_objects(sc))
+    }
+}
+
+/// Calls `callback` and keeps its panic from the others.
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, CallbackPanicked> {
+    // What the callback leaves half done is its own: it is not called again.
+    lowwater_lru_core::unwind::caught(callback).ok_or(CallbackPanicked)
+}
+
+/// Calls `callback`. Without `std` a panic cannot be caught; under loom it is the model's.
+#[cfg(not(all(feature = "std", not(lowwater_loom))))]
+fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, CallbackPanicked> {
+    Ok(callback())
+}

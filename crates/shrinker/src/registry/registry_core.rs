@@ -1,0 +1,257 @@
+//! The core of a registry: which shrinkers are registered, and how their callbacks are entered.
+//!
+//! # Handles
+//!
+//! ```text
+//!     Registry --> RegistryCore <-- IdClaim <-- Registration       lists --> ShrinkerState --> Map
+//!                    |  \--> slots --> RegisteredShrinker --> the shrinker        ^             |
+//!                    |                   \---------------------------------------/             +--> groups that hold something
+//!                    +--> Map <-- the tree's offline hook, which goes with the core
+//! ```
+
+use alloc::{sync::Arc, vec::Vec};
+
+use lowwater_lru_core::fallible::{try_box, try_shrink, TryArc};
+use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
+use lowwater_lru_core::sync::{Mutex, RwLock};
+use lowwater_lru_core::{HookId, Memcg, MemcgTree, NodeId, OfflineHook};
+
+use super::config::RegistryConfig;
+use super::debt_listener::DebtListener;
+use super::options::ShrinkerOptions;
+use super::registered::{RegisteredShrinker, ShrinkerGuard};
+use super::scope::Scopes;
+use super::shrinker_state::{OccupancyHandle, ShrinkerState};
+use crate::budget::Kick;
+use crate::error::ShrinkerAllocError;
+use crate::id::{IdPool, ShrinkerId};
+use crate::map::{Key, Map};
+use crate::stats::{ShrinkerStats, VisitCounts};
+
+/// A registered shrinker of a [`RegistryCore`].
+pub(crate) type Registered = RegisteredShrinker<IdClaim>;
+/// The right to call a [`Registered`].
+pub(crate) type CallGuard = ShrinkerGuard<IdClaim>;
+/// What a [`Registered`] shares with its lists.
+pub(crate) type RegisteredState = ShrinkerState<IdClaim>;
+/// The handle of its lists.
+pub(crate) type RegisteredOccupancy = OccupancyHandle<IdClaim>;
+
+/// What all handles of a registry share.
+pub(crate) struct RegistryCore {
+    pub(crate) map: TryArc<Map>,
+    pub(crate) root: Memcg,
+    /// At the tree; goes with this.
+    hook: HookId,
+    pub(crate) config: RegistryConfig,
+    pub(crate) scopes: Scopes,
+    debt_listener: RwLock<Option<Arc<dyn DebtListener>>>,
+    /// Calls of those who need memory themselves. Who pays debts in the background sees from it whether to keep out of the way.
+    foreground_calls: AtomicU64,
+    ids: Mutex<IdPool>,
+    /// By id. A lookup enters the shrinker before it lets go of the lock, so that a thread which has killed the shrinker and then
+    /// had the write lock knows that no lookup has a handle.
+    slots: RwLock<Vec<Option<TryArc<Registered>>>>,
+}
+
+/// An id of a core, its bits and its debts; given back clean when this is dropped (S17).
+pub(crate) struct IdClaim {
+    core: TryArc<RegistryCore>,
+    state: TryArc<RegisteredState>,
+}
+
+impl IdClaim {
+    pub(crate) fn core(&self) -> &TryArc<RegistryCore> {
+        &self.core
+    }
+
+    pub(crate) fn state(&self) -> &TryArc<RegisteredState> {
+        &self.state
+    }
+}
+
+impl Drop for IdClaim {
+    fn drop(&mut self) {
+        self.core.close(self.state.key);
+    }
+}
+
+impl RegistryCore {
+    /// A core for the groups of `tree`; none without memory.
+    pub(crate) fn try_new(tree: &MemcgTree, config: RegistryConfig) -> Option<TryArc<Self>> {
+        // What a topology says that lies: no less than there can be, and no more than ids can tell apart.
+        let nodes = config.topology.nodes().clamp(1, usize::from(u16::MAX) + 1);
+        let map = TryArc::try_new(Map::try_new(nodes)?)?;
+        let scopes = Scopes::try_new()?;
+        map.belong_to(tree.root());
+        let hook = tree.try_add_boxed_hook(try_box(CoreOfflineHook(map.clone()))?).ok()?;
+        // From here on its drop takes the hook off the tree.
+        let core = Self {
+            map,
+            root: tree.root().clone(),
+            hook,
+            config,
+            scopes,
+            debt_listener: RwLock::new(None),
+            foreground_calls: AtomicU64::new(0),
+            ids: Mutex::new(IdPool::default()),
+            slots: RwLock::new(Vec::new()),
+        };
+        TryArc::try_new(core)
+    }
+
+    /// The right to call the shrinker under `id`. None if it is not registered yet or any more, is quarantined, or the thread is
+    /// inside it: then its bit stays as it is, and is cleared when the id ends.
+    pub(crate) fn lookup(&self, id: u32) -> Option<CallGuard> {
+        let slots = self.slots.read();
+        Registered::try_get(slots.get(id as usize)?.as_ref()?)
+    }
+
+    /// Is this a group that can be reclaimed from, on a node that there is? Not a group of another
+    /// tree, whose id means another here.
+    pub(crate) fn knows(&self, root: &Memcg, node: NodeId) -> bool {
+        root.is_online() && root.is_in_tree_of(&self.root) && node.index() < self.map.nodes()
+    }
+
+    /// Counts a callback that panicked, and quarantines the shrinker.
+    pub(crate) fn panicked(&self, guard: &mut CallGuard) {
+        guard.visited(VisitCounts { panics: 1, ..VisitCounts::default() });
+        self.quarantine(guard);
+    }
+
+    /// The shrinker is not called again, and its bits are no longer kept.
+    fn quarantine(&self, registered: &Registered) {
+        registered.quarantine();
+        self.map.close(registered.key);
+    }
+
+    /// A thread that needs memory reclaims.
+    pub(crate) fn note_foreground(&self) {
+        // Relaxed: see `foreground_calls`.
+        self.foreground_calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notifies the listener, if there is one.
+    pub(crate) fn notify_of_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
+        let listener = self.debt_listener.read().clone();
+        if let Some(listener) = listener {
+            listener.owes(memcg, node, kick);
+        }
+    }
+
+    /// How the shrinker under `id` is to be asked.
+    pub(crate) fn options(&self, id: u32) -> Option<ShrinkerOptions> {
+        self.slots.read().get(id as usize)?.as_ref().map(|registered| registered.options)
+    }
+
+    /// Ids up to the highest that is registered.
+    pub(crate) fn ids_end(&self) -> u32 {
+        self.slots.read().len() as u32
+    }
+
+    /// Ends an id; it is given back clean (S17).
+    pub(crate) fn close(&self, key: Key) {
+        self.map.close(key);
+        self.ids.lock().put(ShrinkerId::new(key.id));
+    }
+
+    /// Makes a shrinker visible to lookups. False without memory.
+    pub(crate) fn publish(&self, registered: &TryArc<Registered>) -> bool {
+        let mut slots = self.slots.write();
+        let at = registered.key.id as usize;
+        let more = (at + 1).saturating_sub(slots.len());
+        if slots.try_reserve(more).is_err() {
+            return false;
+        }
+        if more > 0 {
+            slots.resize_with(at + 1, || None);
+        }
+        slots.get_mut(at).map(|slot| *slot = Some(registered.clone())).is_some()
+    }
+
+    /// Takes a shrinker out of the reach of lookups.
+    pub(crate) fn withdraw(&self, registered: &Registered) {
+        let mut slots = self.slots.write();
+        let gone = slots.get_mut(registered.key.id as usize).and_then(Option::take);
+        while slots.last().is_some_and(Option::is_none) {
+            slots.pop();
+        }
+        if slots.is_empty() {
+            *slots = Vec::new();
+        } else if slots.len() < slots.capacity() / 4 {
+            let twice = slots.len() * 2;
+            try_shrink(&mut slots, twice);
+        }
+        drop(slots);
+        drop(gone);
+    }
+
+    /// Claims a free id with these options: its bits can be set from here on. The error says which of the two is out: ids or memory.
+    pub(crate) fn alloc(this: &TryArc<Self>, options: ShrinkerOptions) -> Result<IdClaim, ShrinkerAllocError> {
+        let id = this.ids.lock().take().ok_or(ShrinkerAllocError::OutOfIds)?;
+        let Some(key) = this.map.open(id.get()) else {
+            this.ids.lock().put(id);
+            return Err(ShrinkerAllocError::NoMemory);
+        };
+        let Some(state) = TryArc::try_new(RegisteredState::new(this.map.clone(), key, options)) else {
+            this.close(key);
+            return Err(ShrinkerAllocError::NoMemory);
+        };
+        Ok(IdClaim { core: this.clone(), state })
+    }
+
+    /// Another listener, and the one before it.
+    pub(crate) fn replace_debt_listener(
+        &self,
+        listener: Option<Arc<dyn DebtListener>>,
+    ) -> Option<Arc<dyn DebtListener>> {
+        core::mem::replace(&mut *self.debt_listener.write(), listener)
+    }
+
+    /// Calls of direct reclaim and of other foreground passes so far.
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(crate) fn foreground_calls(&self) -> u64 {
+        // Relaxed: whether it has changed since a while ago is all that is asked.
+        self.foreground_calls.load(Ordering::Relaxed)
+    }
+
+    /// The statistics of every registered shrinker, by id.
+    pub(crate) fn shrinker_stats(&self) -> Vec<ShrinkerStats> {
+        self.slots.read().iter().flatten().map(|registered| registered.stats()).collect()
+    }
+
+    /// Number of registered shrinkers.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.read().iter().flatten().count()
+    }
+
+    /// Bytes allocated for the core, the shrinkers' states and names, and ids; without the map.
+    pub(crate) fn bytes(&self) -> usize {
+        let slots = self.slots.read();
+        let entries: usize = slots.iter().flatten().map(|registered| registered.bytes()).sum();
+        let slots = slots.capacity() * size_of::<Option<TryArc<Registered>>>();
+        TryArc::<Self>::BYTES
+            + size_of::<CoreOfflineHook>()
+            + entries
+            + slots
+            + self.ids.lock().bytes()
+            + self.scopes.bytes()
+    }
+}
+
+impl Drop for RegistryCore {
+    fn drop(&mut self) {
+        self.root.remove_hook(self.hook);
+        // Lists may still hold the map; they shall not hold groups through it.
+        self.map.shut();
+    }
+}
+
+/// The hook that the tree calls when a group dies, as long as the core lives.
+struct CoreOfflineHook(TryArc<Map>);
+
+impl OfflineHook for CoreOfflineHook {
+    fn offline(&self, dying: &Memcg, parent: &Memcg) {
+        self.0.offline(dying, parent);
+    }
+}

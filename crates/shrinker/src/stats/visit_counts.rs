@@ -1,0 +1,33 @@
+//! What visits of a shrinker did.
+
+use core::ops::AddAssign;
+
+/// What one visit did, or all of them together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct VisitCounts {
+    pub(crate) callbacks: u64,
+    pub(crate) requested: u64,
+    pub(crate) scanned: u64,
+    pub(crate) freed: u64,
+    pub(crate) deferred: u64,
+    pub(crate) panics: u64,
+    pub(crate) back_offs: u64,
+    pub(crate) time_ns: u64,
+    /// On the registry's clock; 0 without one.
+    pub(crate) last_run_ns: u64,
+}
+
+impl AddAssign for VisitCounts {
+    fn add_assign(&mut self, other: Self) {
+        let add = |sum: &mut u64, n: u64| *sum = sum.saturating_add(n);
+        add(&mut self.callbacks, other.callbacks);
+        add(&mut self.requested, other.requested);
+        add(&mut self.scanned, other.scanned);
+        add(&mut self.freed, other.freed);
+        add(&mut self.deferred, other.deferred);
+        add(&mut self.panics, other.panics);
+        add(&mut self.back_offs, other.back_offs);
+        add(&mut self.time_ns, other.time_ns);
+        self.last_run_ns = self.last_run_ns.max(other.last_run_ns);
+    }
+}
