@@ -201,7 +201,7 @@ impl MonitorShared {
                         state.heard(self.now(), index, heard);
                     }
                     Err(error) => {
-                        state.lost(index, &error);
+                        state.source_failed(index, &error);
                         gone.push(index);
                     }
                 }

@@ -157,7 +157,7 @@ impl Target {
     }
 
     /// An event by somebody who knows how much there is: at `now_ns` it is as bad as `level` with a `usage` that should come down
-    /// to `at_most`. True if the ceiling fell. It is answered even if others still settle.
+    /// to `at_most`. True if the ceiling fell. It is answered even while others are debounced.
     pub fn raise_to(&mut self, now_ns: u64, level: Level, usage: Bytes, at_most: Bytes) -> bool {
         if level == Level::Calm {
             return false;

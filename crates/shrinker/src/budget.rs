@@ -104,6 +104,7 @@ pub trait Policy: Send + Sync {
     fn owed_max(&self, freeable: u64) -> u64;
 
     /// Is the background to be told that `owed` objects are owed now? Linux never does.
+    #[doc(hidden)]
     fn kick(&self, _ask: &PlanInput, _owed: u64) -> Kick {
         Kick::Never
     }

@@ -64,6 +64,7 @@ mod trace;
 
 pub use callback::CallbackScope;
 pub use control::{Reclaim, ShrinkControl};
+#[doc(hidden)]
 pub use debugfs::{ScanError, ScanRequest};
 pub use deferred::Debt;
 pub use direct::{DirectOutcome, DirectStop};
@@ -76,9 +77,9 @@ pub use metrics::Labels;
 pub use reclaimer::{Job, ReclaimReason, Step, Watermarks};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub use reclaimer::{NodeStats, Reclaimer};
-pub use registry::{
-    Caches, DebtListener, NoReclaim, Prepared, Registration, Registry, RegistryConfig, Select, ShrinkerBuilder,
-};
+#[doc(hidden)]
+pub use registry::{Caches, Select};
+pub use registry::{DebtListener, NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder};
 pub use shrinker::{Count, Scan, Shrinker};
 pub use stats::{PairStats, RegistryStats, ShrinkerStats};
 #[cfg(feature = "std")]

@@ -1,13 +1,13 @@
 //! The background: one thread a node, which sleeps until a group should use less.
 //!
 //! ```text
-//!     a charge, a limit, a hand --> Wake --> thread of node n --> Job::step --> pass at a priority
-//!                                    ^                               |
-//!                                    +--- sleeps when every job is done, rests when nothing can be freed
+//!     a charge, a limit, a hand --> WakeQueue --> thread of node n --> Job::step --> pass at a priority
+//!                                         ^                               |
+//!                                         +--- sleeps when every job is done, rests when nothing can be freed
 //! ```
 //!
 //! [`Job`] is the whole decision (how hard, how long, done or hopeless) without thread or clock, so a kernel thread can run
-//! it, and tests can step it. `Wake` is the queue that loses no wake-up. The thread is there under `std` only.
+//! it, and tests can step it. `WakeQueue` is the queue that loses no wake-up. The thread is there under `std` only.
 
 mod manual;
 #[cfg(all(feature = "std", not(lowwater_loom)))]

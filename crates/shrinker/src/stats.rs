@@ -82,6 +82,7 @@ impl RegistryStats {
     }
 
     /// The `n` groups with something live that use most, those below them included, and how much; exact, in bytes.
+    #[doc(hidden)]
     pub fn top_groups(&self, n: usize) -> Vec<(Memcg, Bytes)> {
         let mut groups: Vec<_> = self.pairs.iter().map(|pair| (pair.memcg.id(), &pair.memcg)).collect();
         groups.sort_by_key(|group| group.0);

@@ -63,7 +63,7 @@ fn wait_until(what: &str, done: impl Fn() -> bool) -> Duration {
 struct Told(Mutex<Vec<(Memcg, NodeId, Kick)>>);
 
 impl DebtListener for Told {
-    fn owes(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
+    fn notify_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
         self.0.lock().unwrap().push((memcg.clone(), node, kick));
     }
 }

@@ -591,7 +591,7 @@ impl Clock for MeddlingPolicy {
 }
 
 impl DebtListener for Meddler {
-    fn owes(&self, _: &Memcg, _: NodeId, _: Kick) {
+    fn notify_debt(&self, _: &Memcg, _: NodeId, _: Kick) {
         self.meddle();
     }
 }

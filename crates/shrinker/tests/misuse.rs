@@ -257,7 +257,7 @@ impl Policy for Liar {
 struct Eager(Registry);
 
 impl DebtListener for Eager {
-    fn owes(&self, memcg: &Memcg, node: NodeId, _: Kick) {
+    fn notify_debt(&self, memcg: &Memcg, node: NodeId, _: Kick) {
         self.0.pay_debts(memcg, node, &mut Work::unlimited());
         self.0.drop_caches();
         self.0.set_debt_listener(None);
@@ -326,7 +326,7 @@ fn a_policy_or_a_listener_that_panics_leaves_no_lock_and_nobody_inside() {
 
     struct Panics;
     impl DebtListener for Panics {
-        fn owes(&self, _: &Memcg, _: NodeId, _: Kick) {
+        fn notify_debt(&self, _: &Memcg, _: NodeId, _: Kick) {
             panic!("the listener's own fault");
         }
     }

@@ -31,18 +31,18 @@ pub(super) struct MonitorState {
     left: Bytes,
     trim: TrimSchedule,
     /// There while a usage above the ceiling comes down.
-    fall: Option<Fall>,
+    fall: Option<UsageFall>,
     /// Not there while the thread looks.
     watched: Option<WatchedCgroup>,
     /// The group was too near its limit at the last look.
     urgent: bool,
-    stats: Counts,
+    stats: MonitorCounts,
     stop: bool,
 }
 
 /// A usage that is to come down to the ceiling.
 #[derive(Debug)]
-struct Fall {
+struct UsageFall {
     /// At the last look.
     usage: Bytes,
     pause_ns: u64,
@@ -50,7 +50,7 @@ struct Fall {
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct MonitorCounts {
     lowered: u64,
     given_back: u64,
     manual: u64,
@@ -100,7 +100,7 @@ impl MonitorState {
             fall: None,
             watched,
             urgent: false,
-            stats: Counts { cgroup, sources, ..Counts::default() },
+            stats: MonitorCounts { cgroup, sources, ..MonitorCounts::default() },
             stop: false,
         }
     }
@@ -119,7 +119,7 @@ impl MonitorState {
         }
     }
 
-    pub(super) fn lost(&mut self, source: usize, error: &SourceError) {
+    pub(super) fn source_failed(&mut self, source: usize, error: &SourceError) {
         self.stats.sources[source].error = Some(error.to_string());
     }
 
@@ -249,12 +249,12 @@ impl MonitorState {
             return;
         }
         self.memcg.set_max(self.memcg.max().min(usage).max(ceiling));
-        self.fall.get_or_insert(Fall { usage, pause_ns: FOLLOW_MIN_NS, due: 0 });
+        self.fall.get_or_insert(UsageFall { usage, pause_ns: FOLLOW_MIN_NS, due: 0 });
         self.reclaimer.reclaim_to(&self.memcg, ceiling);
     }
 
     pub(super) fn stats(&self) -> PressureStats {
-        let Counts { lowered, given_back, manual, trims, trims_failed, trim_longest, .. } = self.stats;
+        let MonitorCounts { lowered, given_back, manual, trims, trims_failed, trim_longest, .. } = self.stats;
         PressureStats {
             level: self.target.level(),
             ceiling: self.target.ceiling(),

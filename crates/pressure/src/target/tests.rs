@@ -95,7 +95,7 @@ proptest! {
 }
 
 #[test]
-fn events_of_one_settle_time_are_one_unless_a_worse_one_comes() {
+fn events_of_one_debounce_time_are_one_unless_a_worse_one_comes() {
     let mut target = Target::new(PressureConfig::default(), Bytes::new(1000));
     assert!(target.raise(S, Level::Medium, Bytes::new(1000)));
     assert_eq!(target.ceiling(), Bytes::new(880));
@@ -107,7 +107,7 @@ fn events_of_one_settle_time_are_one_unless_a_worse_one_comes() {
 }
 
 #[test]
-fn who_knows_how_much_is_answered_while_others_settle() {
+fn who_knows_how_much_is_answered_while_others_are_debounced() {
     let mut target = Target::new(PressureConfig::default(), Bytes::new(1000));
     assert!(target.raise(0, Level::Medium, Bytes::new(1000)));
     assert!(target.raise_to(1, Level::Medium, Bytes::new(900), Bytes::new(500)));

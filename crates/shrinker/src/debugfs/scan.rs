@@ -11,6 +11,7 @@ const COMMAND_BYTES_MAX: usize = 71;
 
 /// What `"<group id> <node> <objects>"` asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct ScanRequest {
     /// The group.
     pub memcg: MemcgId,
@@ -23,6 +24,7 @@ pub struct ScanRequest {
 /// Why a `scan` command was refused; [`errno`](Self::errno) is what the kernel would say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[doc(hidden)]
 pub enum ScanError {
     /// Not three numbers.
     #[error("not a scan command: write three numbers, \"<group id> <node> <objects>\"")]
@@ -86,6 +88,7 @@ impl Registry {
     ///
     /// [`ScanError`], in the order in which the kernel checks.
     #[doc(alias = "shrinker_debugfs_scan_write")]
+    #[doc(hidden)]
     pub fn debugfs_scan(&self, id: ShrinkerId, command: &str) -> Result<(), ScanError> {
         let request = ScanRequest::parse(command)?;
         let nodes = self.nodes();

@@ -11,7 +11,7 @@ use lowwater_lru_core::MemcgTree;
 fn charge_meets_thread() {
     lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
-        let wake = Arc::new(Wake::default());
+        let wake = Arc::new(WakeQueue::default());
         let (usage, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let thread = {
             let (wake, usage, seen) = (Arc::clone(&wake), Arc::clone(&usage), Arc::clone(&seen));
@@ -57,7 +57,7 @@ fn a_wake_up_is_lost_without_the_fence_in_take() {
 fn request_meets_sleeper() {
     lowwater_lru_core::sync::model(|| {
         let tree = MemcgTree::new(0);
-        let wake = Arc::new(Wake::default());
+        let wake = Arc::new(WakeQueue::default());
         let thread = {
             let wake = Arc::clone(&wake);
             thread::spawn(move || {

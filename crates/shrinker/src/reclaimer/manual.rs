@@ -25,6 +25,7 @@ impl Registry {
 
     /// As [`reclaim`](Self::reclaim), for a part: until the group's usage has fallen by `bytes`, or nothing more can be freed
     /// there. Without memory for a job on each node, on those for which there is.
+    #[doc(hidden)]
     pub fn reclaim_selected(&self, select: &Select<'_>, bytes: Bytes) -> Bytes {
         let memcg = select.memcg.unwrap_or(&self.core.root);
         let before = memcg.usage();

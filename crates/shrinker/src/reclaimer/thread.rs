@@ -14,7 +14,7 @@ use lowwater_lru_core::{Bytes, Memcg, NodeId};
 use super::pace::Pace;
 use super::reason::ReclaimReason;
 use super::step::{Job, Step};
-use super::wake::{Request, Wake};
+use super::wake::{WakeQueue, WakeRequest};
 use super::watermark::Watermarks;
 use crate::budget::Kick;
 use crate::callback::CallbackScope;
@@ -56,15 +56,15 @@ const REST_MAX: Duration = Duration::from_millis(100);
 #[must_use = "dropping this stops the threads"]
 #[doc(alias = "kswapd")]
 pub struct Reclaimer {
-    nodes: Vec<(Arc<Shared>, Option<JoinHandle<()>>)>,
+    nodes: Vec<(Arc<NodeThread>, Option<JoinHandle<()>>)>,
     registry: Registry,
     watermarks: Watermarks,
 }
 
-/// What a node's thread and those who wake it share.
-struct Shared {
+/// What a node's thread shares with the threads that wake it.
+struct NodeThread {
     node: NodeId,
-    wake: Wake,
+    wake: WakeQueue,
     wakeups: AtomicU64,
     steps: AtomicU64,
     freed: AtomicU64,
@@ -110,7 +110,7 @@ impl Reclaimer {
         // Threads that have started are stopped by the drop of this if a later one does not.
         let mut reclaimer = Self { nodes: Vec::new(), registry: registry.clone(), watermarks };
         for n in 0..nodes {
-            let shared = Arc::new(Shared::new(NodeId::new(n as u16)));
+            let shared = Arc::new(NodeThread::new(NodeId::new(n as u16)));
             let node = shared.node;
             let (theirs, registry) = (Arc::clone(&shared), registry.clone());
             // Asked here, so that a topology that panics meets its caller.
@@ -133,7 +133,7 @@ impl Reclaimer {
             reclaimer.nodes.push((shared, Some(thread)));
         }
         let wakes = reclaimer.nodes.iter().map(|(shared, _)| Arc::clone(shared)).collect();
-        registry.set_debt_listener(Some(Arc::new(Debtors(wakes))));
+        registry.set_debt_listener(Some(Arc::new(DebtWaker(wakes))));
         Ok(reclaimer)
     }
 
@@ -197,13 +197,13 @@ impl Drop for Reclaimer {
     }
 }
 
-// === impl Shared ===
+// === impl NodeThread ===
 
-impl Shared {
+impl NodeThread {
     fn new(node: NodeId) -> Self {
         Self {
             node,
-            wake: Wake::default(),
+            wake: WakeQueue::default(),
             wakeups: AtomicU64::new(0),
             steps: AtomicU64::new(0),
             freed: AtomicU64::new(0),
@@ -228,7 +228,7 @@ impl Shared {
     }
 
     /// What is asked for next. The first node's thread spends the time until then with giving idle lists back, for all nodes.
-    fn take(&self, registry: &Registry) -> Option<Vec<Request>> {
+    fn take(&self, registry: &Registry) -> Option<Vec<WakeRequest>> {
         if self.node != NodeId::ZERO {
             return self.wake.take();
         }
@@ -244,7 +244,7 @@ impl Shared {
 
     /// Steps all jobs in turn until none is left, those included that come meanwhile. False if some were given up and nothing
     /// was freed for anybody.
-    fn serve(&self, registry: &Registry, watermarks: &Watermarks, requests: Vec<Request>) -> bool {
+    fn serve(&self, registry: &Registry, watermarks: &Watermarks, requests: Vec<WakeRequest>) -> bool {
         let mut jobs = Vec::new();
         let mut newcomers = requests;
         let (mut freed, mut given_up) = (0, 0);
@@ -300,11 +300,11 @@ impl Shared {
     }
 }
 
-/// Wakes a node's thread for its debts.
-struct Debtors(Vec<Arc<Shared>>);
+/// The debt listener that wakes a node's thread.
+struct DebtWaker(Vec<Arc<NodeThread>>);
 
-impl DebtListener for Debtors {
-    fn owes(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
+impl DebtListener for DebtWaker {
+    fn notify_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
         let Some(shared) = self.0.get(node.index()) else { return };
         match kick {
             Kick::Now => shared.wake.request(memcg, ReclaimReason::Debt, Bytes::MAX),
@@ -316,7 +316,7 @@ impl DebtListener for Debtors {
 
 /// A new job, unless one for the group is under way that goes as far. Without memory for it there is none: while its reason lasts,
 /// it is asked for again.
-fn add(jobs: &mut Vec<Job>, request: Request, watermarks: &Watermarks) {
+fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
     if request.reason == ReclaimReason::Debt {
         if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.pays_debts()) {
             let _ = try_push(jobs, Job::debts(request.memcg));
@@ -349,7 +349,7 @@ fn pin(_cpus: &[usize]) -> bool {
     false
 }
 
-impl core::fmt::Debug for Shared {
+impl core::fmt::Debug for NodeThread {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         self.stats().fmt(f)
     }

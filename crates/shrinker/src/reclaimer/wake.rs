@@ -8,7 +8,7 @@
 //! The word makes it store-then-load on both sides, so each needs a full fence between its halves:
 //!
 //! ```text
-//!     charge, then Wake::request        Wake::take, then Job::step
+//!     charge, then WakeQueue::request        WakeQueue::take, then Job::step
 //!       usage += n                        queued = none
 //!       fence(SeqCst)                     fence(SeqCst)
 //!       queued == mine? done              usage above target? reclaim
@@ -43,16 +43,16 @@ const SOON: core::time::Duration = core::time::Duration::from_millis(20);
 
 /// One node's queue.
 #[derive(Default)]
-pub(super) struct Wake {
-    state: Mutex<State>,
+pub(super) struct WakeQueue {
+    state: Mutex<WakeState>,
     changed: Condvar,
     /// The request that was queued last and has not been taken, as [`key`] has it.
     queued: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
-    requests: Vec<Request>,
+struct WakeState {
+    requests: Vec<WakeRequest>,
     /// The thread need not be woken for these.
     soon: Vec<Memcg>,
     /// Does the thread wait for requests? While it works or rests, nobody need wake it: it will look here before it waits.
@@ -62,14 +62,14 @@ struct State {
 
 /// A group that should use less.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct WakeRequest {
     pub(super) memcg: Memcg,
     pub(super) reason: ReclaimReason,
     /// Usage to come down to.
     pub(super) target: Bytes,
 }
 
-impl Wake {
+impl WakeQueue {
     /// Queues a request and wakes the thread. Costs a fence and a load when the same is queued already. Without memory for it it
     /// is not queued: it comes from where memory is short, and comes again.
     pub(super) fn request(&self, memcg: &Memcg, reason: ReclaimReason, target: Bytes) {
@@ -88,13 +88,13 @@ impl Wake {
     #[cold]
     fn request_slow(&self, memcg: &Memcg, reason: ReclaimReason, target: Bytes, key: u64) {
         let mut state = self.state.lock();
-        let same = |old: &&mut Request| old.memcg == *memcg && kind(old.reason) == kind(reason);
+        let same = |old: &&mut WakeRequest| old.memcg == *memcg && kind(old.reason) == kind(reason);
         match (state.requests.iter_mut().find(same), reason) {
             // Two who ask for so many bytes each want both.
             (Some(old), ReclaimReason::Manual(bytes)) => old.target = old.target.saturating_sub(bytes),
             (Some(old), _) => old.target = target,
             (None, _) => {
-                if try_push(&mut state.requests, Request { memcg: memcg.clone(), reason, target }).is_err() {
+                if try_push(&mut state.requests, WakeRequest { memcg: memcg.clone(), reason, target }).is_err() {
                     // Not noted in `queued`: whoever charges next asks again.
                     return;
                 }
@@ -106,7 +106,7 @@ impl Wake {
     }
 
     /// Wakes the thread if it waits and nobody has woken it yet: else there is no system call in the caller's way.
-    fn rouse(&self, mut state: MutexGuard<'_, State>) {
+    fn rouse(&self, mut state: MutexGuard<'_, WakeState>) {
         let waits = core::mem::take(&mut state.waits);
         drop(state);
         if waits && !mutated!("rouse_nobody") {
@@ -115,7 +115,7 @@ impl Wake {
     }
 
     /// All requests, once there are some; none when it is time to stop. What the caller does with them comes after a fence.
-    pub(super) fn take(&self) -> Option<Vec<Request>> {
+    pub(super) fn take(&self) -> Option<Vec<WakeRequest>> {
         let mut state = self.state.lock();
         while !state.stop && state.requests.is_empty() {
             #[cfg(all(feature = "std", not(lowwater_loom)))]
@@ -133,12 +133,12 @@ impl Wake {
         Some(self.drain(&mut state))
     }
 
-    fn drain(&self, state: &mut State) -> Vec<Request> {
+    fn drain(&self, state: &mut WakeState) -> Vec<WakeRequest> {
         let mut requests = core::mem::take(&mut state.requests);
         // Without memory they wait for the next time.
         if requests.try_reserve(state.soon.len()).is_ok() {
             let soon = core::mem::take(&mut state.soon).into_iter();
-            requests.extend(soon.map(|memcg| Request { memcg, reason: ReclaimReason::Debt, target: Bytes::MAX }));
+            requests.extend(soon.map(|memcg| WakeRequest { memcg, reason: ReclaimReason::Debt, target: Bytes::MAX }));
         }
         // Relaxed: ordered by the fence that follows.
         self.queued.store(NONE, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl Wake {
 }
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
-impl Wake {
+impl WakeQueue {
     /// Queues a debt that is to be paid when there is a moment, 20 ms from now at the latest. A thread that waits for later, or
     /// without a date, is woken, to set one.
     pub(super) fn request_soon(&self, memcg: &Memcg) {
@@ -172,19 +172,19 @@ impl Wake {
     }
 
     /// Gives what is not urgent its time, unless `until` or something else comes first.
-    fn wait_soon(&self, state: &mut MutexGuard<'_, State>, until: Option<std::time::Instant>) {
+    fn wait_soon(&self, state: &mut MutexGuard<'_, WakeState>, until: Option<std::time::Instant>) {
         let soon = std::time::Instant::now() + SOON;
         state.waits = true;
         self.changed.wait_until(state, until.map_or(soon, |until| until.min(soon)));
     }
 
     /// The requests that came meanwhile, without waiting.
-    pub(super) fn take_now(&self) -> Vec<Request> {
+    pub(super) fn take_now(&self) -> Vec<WakeRequest> {
         self.drain(&mut self.state.lock())
     }
 
     /// As [`take`](Self::take), but no requests after `time` without any.
-    pub(super) fn take_within(&self, time: core::time::Duration) -> Option<Vec<Request>> {
+    pub(super) fn take_within(&self, time: core::time::Duration) -> Option<Vec<WakeRequest>> {
         let until = std::time::Instant::now() + time;
         let mut state = self.state.lock();
         while !state.stop && state.requests.is_empty() {

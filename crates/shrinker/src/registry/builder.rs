@@ -81,6 +81,7 @@ impl<'a> ShrinkerBuilder<'a> {
     }
 
     /// What its objects are, so that some kinds can be dropped and others kept; [`Caches::OBJECTS`] by default.
+    #[doc(hidden)]
     pub fn caches(mut self, caches: Caches) -> Self {
         self.options.caches = caches;
         self

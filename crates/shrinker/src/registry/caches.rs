@@ -5,6 +5,7 @@ use bitflags::bitflags;
 bitflags! {
     /// What a shrinker's objects are, with the numbers of `/proc/sys/vm/drop_caches`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[doc(hidden)]
     pub struct Caches: u8 {
         /// Data that can be read or made again: pages, values.
         #[doc(alias = "pagecache")]

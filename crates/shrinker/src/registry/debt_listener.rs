@@ -11,5 +11,5 @@ pub trait DebtListener: Send + Sync {
     /// No lock is held: it may use the registry and set another listener, but nothing is reclaimed for it. A panic reaches the
     /// caller of reclaim.
     #[doc(alias = "wakeup_kswapd")]
-    fn owes(&self, memcg: &Memcg, node: NodeId, kick: Kick);
+    fn notify_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick);
 }

@@ -24,6 +24,7 @@ impl Registry {
     }
 
     /// As [`shrink`](Self::shrink), for a part: one pass over each node that is selected.
+    #[doc(hidden)]
     pub fn shrink_selected(&self, select: &Select<'_>, priority: u8, flags: Reclaim, work: &mut Work<'_>) -> Progress {
         let Some(_scope) = self.core.scopes.enter_first() else { return Progress::default() };
         if !flags.contains(Reclaim::BACKGROUND) {
@@ -50,6 +51,7 @@ impl Registry {
 
     /// As [`drop_caches`](Self::drop_caches), for a part. O(live groups in it).
     #[doc(alias = "drop_slab_node")]
+    #[doc(hidden)]
     pub fn drop_selected(&self, select: &Select<'_>) -> u64 {
         let Some(_scope) = self.core.scopes.enter_first() else { return 0 };
         let root = select.memcg.unwrap_or(&self.core.root);

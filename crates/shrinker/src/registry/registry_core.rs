@@ -135,7 +135,7 @@ impl RegistryCore {
     pub(crate) fn notify_of_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
         let listener = self.debt_listener.read().clone();
         if let Some(listener) = listener {
-            listener.owes(memcg, node, kick);
+            listener.notify_debt(memcg, node, kick);
         }
     }
 

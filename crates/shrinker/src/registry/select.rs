@@ -20,6 +20,7 @@ use crate::id::ShrinkerId;
 /// ```
 #[derive(Clone, Copy, Debug)]
 #[must_use = "it does nothing by itself"]
+#[doc(hidden)]
 pub struct Select<'a> {
     pub(crate) memcg: Option<&'a Memcg>,
     pub(crate) node: Option<NodeId>,

@@ -222,7 +222,7 @@ fn a_debt_listener_may_do_anything() {
         calls: AtomicU32,
     }
     impl DebtListener for Busy {
-        fn owes(&self, memcg: &Memcg, node: NodeId, _: Kick) {
+        fn notify_debt(&self, memcg: &Memcg, node: NodeId, _: Kick) {
             let registry = self.registry.get().unwrap();
             assert_eq!(registry.pay_debts(memcg, node, &mut Work::unlimited()).0.scanned, 0, "nobody reclaims inside");
             assert_eq!(registry.drop_caches(), 0);
