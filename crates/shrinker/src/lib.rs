@@ -21,7 +21,27 @@
 //!
 //! # Modules
 //!
-//! In the order in which pressure meets them:
+//! From the lowest to the highest:
+//!
+//! | module | |
+//! |---|---|
+//! | `hash`, `thin_vec`, `bitmap`, `id` | hashing of ids, a vector of one word while empty, sparse bits, shrinker ids |
+//! | `callback` | [`CallbackScope`]: whether the calling thread is inside a callback |
+//! | `control`, `shrinker` | what a callback is passed and answers: [`ShrinkControl`], [`Shrinker`] |
+//! | `work`, `error` | bounds on one call of reclaim; what can be refused |
+//! | `deferred` | [`Debt`]: objects whose scan was deferred (Linux's `nr_deferred`) |
+//! | [`budget`] | how many objects a visit scans: the policies |
+//! | `stats` | statistics of shrinkers and of live pairs |
+//! | `map` | which shrinker holds objects of which group on which node: bits, deferred objects, and the iterator over groups |
+//! | `registry::registry_core` | which shrinkers are registered, and how a callback is entered |
+//! | `shrink` | one shrinker is asked about one group on one node (Linux's `do_shrink_slab`); `trace`: its two tracepoints |
+//! | `resync` | the full scan that sets bits again which there was no memory to set |
+//! | `pass` | one pass over the live groups of a subtree on one node |
+//! | `direct` | direct reclaim: the thread that needs memory frees a little itself |
+//! | `registry` | [`Registry`]: the handle and its calls |
+//! | `reclaimer` | [`Reclaimer`]: a thread per node; [`Job`]: its steps without the thread |
+//! | `debugfs`, `metrics` | the registry as text, and for the `metrics` facade |
+//! | `baseline` (feature `baseline`) | every shrinker is asked for every group: what tests and benches compare with |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -31,36 +51,31 @@ extern crate alloc;
 #[cfg(any(feature = "std", lowwater_loom, test))]
 extern crate std;
 
-mod reclaimer;
-
-mod direct;
-mod pass;
-mod resync;
-mod work;
-
+#[cfg(feature = "baseline")]
+pub mod baseline;
 mod bitmap;
+pub mod budget;
 mod callback;
+mod control;
+mod debugfs;
+mod deferred;
+mod direct;
+mod error;
 mod hash;
 mod id;
 mod map;
-mod registry;
-
-#[cfg(feature = "baseline")]
-pub mod baseline;
-pub mod budget;
-mod deferred;
-mod shrink;
-mod thin_vec;
-
-mod control;
-mod shrinker;
-
-mod debugfs;
-mod error;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod pass;
+mod reclaimer;
+mod registry;
+mod resync;
+mod shrink;
+mod shrinker;
 mod stats;
+mod thin_vec;
 mod trace;
+mod work;
 
 pub use callback::CallbackScope;
 pub use control::{Reclaim, ShrinkControl};

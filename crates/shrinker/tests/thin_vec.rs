@@ -1,0 +1,26 @@
+//! Why the crate `thin-vec` is not used: it cannot say that there is no memory. See docs/DESIGN.md, section 4, "The map".
+
+#![cfg(all(feature = "std", not(lowwater_loom)))]
+
+use std::process::{Command, Stdio};
+
+const CHILD: &str = "LOWWATER_THIN_VEC_CHILD";
+
+#[test]
+fn thin_vec_ends_the_process_where_there_is_no_memory() {
+    if std::env::var_os(CHILD).is_some() {
+        // More bytes than a process has addresses. There is no `try_reserve`.
+        let mut list = thin_vec::ThinVec::<u64>::new();
+        list.reserve(usize::MAX / 32);
+        return;
+    }
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "thin_vec_ends_the_process_where_there_is_no_memory"])
+        .env(CHILD, "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    // Not a test that failed, which is code 101: a signal.
+    assert_eq!(status.code(), None, "{status}");
+}
