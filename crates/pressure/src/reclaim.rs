@@ -6,8 +6,8 @@ use lowwater_lru_core::{Bytes, Memcg};
 
 /// The background reclaim that a [`Monitor`](crate::Monitor) drives.
 ///
-/// No method is called with a lock of the caller's; the monitor's own lock is held by [`reclaim_to`](Self::reclaim_to), so that must
-/// neither wait nor use the monitor.
+/// [`reclaim_to`](Self::reclaim_to) is called with the monitor's lock held: it must neither wait, nor use or drop the monitor, nor
+/// panic. The other methods are called without a lock.
 #[doc(alias = "wakeup_kswapd")]
 pub trait BackgroundReclaim: Debug + Send + Sync {
     /// Wakes background reclaim: `memcg`'s usage is to come down, to `ceiling` or somewhat below. Does not wait for it.
