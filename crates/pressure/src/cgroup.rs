@@ -7,8 +7,8 @@
 //!     CgroupPath, up to the top   memory.max, memory.high              --> the smallest of them counts
 //! ```
 //!
-//! Limits nest: a group with `max` may stand in one that has less. So all of the path is read, and the smallest wins. What is
-//! missing is no limit: the root has no limit files, and a group whose parent does not pass the controller on has none either.
+//! Limits nest: a group with `max` may stand in one that has less. So all of the path is read, and the smallest wins. A missing
+//! file is no limit: the root has no limit files, and a group whose parent does not pass the controller on has none either.
 //!
 //! | | v2 | v1 |
 //! |---|---|---|

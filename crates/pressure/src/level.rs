@@ -1,6 +1,6 @@
-//! How bad it is.
+//! The level of pressure.
 
-/// How bad the pressure is. Sources only raise it; time alone lowers it ([`Target`](super::Target)).
+/// The level of pressure. Sources only raise it; time alone lowers it ([`Target`](super::Target)).
 ///
 /// ```
 /// use lowwater_pressure::Level;

@@ -10,7 +10,7 @@
 //! | [`CgroupLimit`] | the control group comes near its limit; is at it and finds nothing to reclaim | medium; critical |
 //! | by hand ([`Monitor::raise`]) | the program says so | any |
 //!
-//! The crate knows no cache and no shrinker. What brings a group's usage down is a [`BackgroundReclaim`], which works at its own pace;
+//! The crate knows no cache and no shrinker. A [`BackgroundReclaim`] brings a group's usage down at its own pace;
 //! the ceiling stays low afterwards: see [`Target`].
 //!
 //! # Fork

@@ -1,4 +1,4 @@
-//! The thread that hears the sources, and keeps a group's limit where the [`Target`](super::Target) wants it.
+//! The thread that polls the sources, and keeps a group's limit where the [`Target`](super::Target) wants it.
 //!
 //! ```text
 //!     PSI, systemd, memory.events --poll--.
@@ -80,7 +80,7 @@ pub struct Monitor {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread and the handle share.
+/// The part of a monitor that its thread and its handle share.
 #[derive(Debug)]
 struct MonitorShared {
     state: Mutex<MonitorState>,
@@ -136,7 +136,7 @@ impl Monitor {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Says by hand that it is as bad as `level`. The group's usage may not rise any more when this returns, and comes down in
+    /// Raises the level by hand. The group's usage may not rise any more when this returns, and comes down in
     /// the background.
     pub fn raise(&self, level: Level) {
         let now = self.shared.now();
@@ -156,7 +156,7 @@ impl Monitor {
         self.shared.state.lock().budget()
     }
 
-    /// Says that somebody else has freed `bytes`, so that a trim comes when enough is.
+    /// Counts `bytes` that the program itself has freed towards the next trim.
     pub fn freed(&self, bytes: Bytes) {
         if bytes > Bytes::ZERO {
             self.shared.state.lock().freed(bytes);
@@ -164,7 +164,7 @@ impl Monitor {
         }
     }
 
-    /// How bad it is, and what has led to it.
+    /// The level, and the events that led to it.
     pub fn stats(&self) -> PressureStats {
         self.shared.state.lock().stats()
     }

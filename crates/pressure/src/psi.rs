@@ -25,7 +25,7 @@ const WINDOW_MAX: Duration = Duration::from_secs(10);
 /// Without `CAP_SYS_RESOURCE` windows are multiples of this: the kernel judges them on its own clock.
 const WINDOW_UNPRIVILEGED: Duration = Duration::from_secs(2);
 
-/// Whose waiting counts.
+/// The tasks whose stalls count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallKind {
     /// Time in which at least one task waited for memory.
@@ -111,7 +111,7 @@ impl Trigger {
         Ok(Self { kind, stall, window })
     }
 
-    /// Whose waiting counts.
+    /// The tasks whose stalls count.
     pub fn kind(&self) -> StallKind {
         self.kind
     }
@@ -126,7 +126,7 @@ impl Trigger {
         self.window.as_micros().is_multiple_of(WINDOW_UNPRIVILEGED.as_micros())
     }
 
-    /// How bad it is when this one is told.
+    /// The level of pressure that an event of this trigger means.
     pub fn level(&self) -> Level {
         match self.kind {
             StallKind::Some => Level::Medium,
@@ -142,7 +142,7 @@ impl fmt::Display for Trigger {
     }
 }
 
-/// Whose waiting is watched, and when it is told.
+/// A trigger, and the tasks whose stalls it watches.
 ///
 /// ```
 /// use core::time::Duration;
@@ -186,13 +186,13 @@ impl Psi {
         Self { file: PsiFile::At(path.into()), trigger }
     }
 
-    /// When it is told.
+    /// The trigger.
     pub fn trigger(&self) -> Trigger {
         self.trigger
     }
 }
 
-/// What a PSI file says: `/proc/pressure/memory`, or a cgroup's `memory.pressure`.
+/// The text of a PSI file, parsed: `/proc/pressure/memory`, or a cgroup's `memory.pressure`.
 ///
 /// ```
 /// use lowwater_pressure::Stalls;

@@ -1,4 +1,4 @@
-//! What brings a group's usage down when pressure has lowered its ceiling.
+//! The trait by which a monitor brings a group's usage down.
 
 use core::fmt::Debug;
 

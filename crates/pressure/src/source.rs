@@ -1,4 +1,4 @@
-//! Where pressure is told from outside, and what one such place says.
+//! Sources of pressure outside the process, and their events.
 
 use alloc::format;
 use alloc::string::String;
@@ -20,7 +20,7 @@ mod system;
 
 pub(super) use system::{OpenSource, Poller};
 
-/// A place that tells pressure. Each only raises the level; time alone lowers it.
+/// A source of pressure. Each only raises the level; time alone lowers it.
 ///
 /// One that fails later (its group is removed, the other end goes) stops; [`SourceStats`](super::SourceStats) says why. The
 /// others go on.
@@ -33,7 +33,7 @@ pub enum Source {
     Systemd(Watch),
 }
 
-/// What a source has to say when it is heard.
+/// An event of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "there is no source to say it"))]
 pub(super) enum SourceEvent {
@@ -54,9 +54,9 @@ pub enum SourceError {
     Open {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What to do.
+        /// Advice.
         advice: &'static str,
     },
     /// The kernel does not take the trigger.
@@ -64,19 +64,19 @@ pub enum SourceError {
     Trigger {
         /// The file.
         file: String,
-        /// What was written there.
+        /// The trigger that was written there.
         trigger: Trigger,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
-        /// What to do.
+        /// Advice.
         advice: &'static str,
     },
-    /// What the service manager wants written cannot be.
+    /// The bytes that the service manager wants written cannot be written.
     #[error("{file} does not take what $MEMORY_PRESSURE_WRITE says: {source}; correct the unit, or unset it")]
     Write {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The path leads to something that cannot tell pressure.
@@ -108,7 +108,7 @@ pub enum SourceError {
     Read {
         /// The file.
         file: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// This operating system has no such files.
@@ -120,7 +120,7 @@ pub enum SourceError {
 }
 
 impl Source {
-    /// What it is called in statistics and errors: its file.
+    /// Its name in statistics and errors: its file.
     fn file(&self) -> Result<String, SourceError> {
         match self {
             Self::Psi(Psi { file: PsiFile::At(path), .. }) => Ok(path.clone()),

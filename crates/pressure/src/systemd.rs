@@ -1,4 +1,4 @@
-//! What a service manager tells a service to watch: systemd's `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`.
+//! The pressure source that a service manager assigns to a service: systemd's `$MEMORY_PRESSURE_WATCH` and `$MEMORY_PRESSURE_WRITE`.
 //!
 //! | the path is | it is | after the write |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | an `AF_UNIX` socket | the same | connect; wait for `POLLIN`, read and forget |
 //! | `/dev/null` | "do not watch" | - |
 //!
-//! What is to be written stands in the second variable in Base64, since it may be any bytes, and is written right after
+//! The bytes to write stand in the second variable in Base64, since it may be any bytes, and is written right after
 //! opening. One event is [`Level::Medium`](super::Level::Medium): the protocol knows one degree.
 //!
 //! The protocol: <https://systemd.io/PRESSURE/>.
@@ -23,7 +23,7 @@ pub const WATCH_VARIABLE: &str = "MEMORY_PRESSURE_WATCH";
 /// The variable that says what to write into it first.
 pub const WRITE_VARIABLE: &str = "MEMORY_PRESSURE_WRITE";
 
-/// What the service manager wants.
+/// The service manager's choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Systemd {
     /// Nothing was said: this is no service, or its manager does not know the protocol.

@@ -41,10 +41,10 @@ mod tests;
 const STEPS: u64 = 16;
 /// Of a budget, the part that pressure does not take.
 const FLOOR_PARTS: u64 = 16;
-/// What pressure does not take where there is no budget.
+/// The floor where there is no budget.
 const FLOOR_UNLIMITED: Bytes = Bytes::mib(16);
 
-/// How pressure is answered. The defaults suit a server; all of them can be changed.
+/// The answer to pressure. The defaults suit a server; all of them can be changed.
 ///
 /// ```
 /// use core::time::Duration;
@@ -61,7 +61,7 @@ pub struct PressureConfig {
     pub medium_percent: u8,
     /// The percentage that an event of [`Level::Critical`] takes; 25 by default.
     pub critical_percent: u8,
-    /// What pressure never takes; a sixteenth of the budget by default, or 16 MiB where there is none.
+    /// The floor below which pressure takes nothing; a sixteenth of the budget by default, or 16 MiB where there is none.
     pub floor: Option<Bytes>,
     /// Events that come within this time of one that was answered are that one, unless they are worse; 1 s by default.
     pub debounce: Duration,
@@ -122,12 +122,12 @@ impl Target {
         Self { config, budget, ceiling: budget, level: Level::Calm, came_from: Bytes::ZERO, answered: None, since: 0 }
     }
 
-    /// What may be used now.
+    /// The most that may be used now.
     pub fn ceiling(&self) -> Bytes {
         self.ceiling
     }
 
-    /// What may be used without pressure.
+    /// The most that may be used without pressure.
     pub fn budget(&self) -> Bytes {
         self.budget
     }

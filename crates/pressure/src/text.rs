@@ -1,4 +1,4 @@
-//! The shape that the kernel's small text files share, and what can be wrong with one.
+//! The shape that the kernel's small text files share, and the error of one that lacks it.
 
 use alloc::string::String;
 
@@ -8,15 +8,15 @@ use thiserror::Error;
 /// The longest piece of a malformed text that an error repeats, in characters.
 const SHOWN_MAX: usize = 40;
 
-/// What is wrong with a text, and where in it.
+/// A field of a text that is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("field `{field}`: found \"{found}\", expected {expected}")]
 pub struct TextError {
     /// The field, as the file calls it.
     pub field: String,
-    /// What stands there, cut if it is long.
+    /// The text that stands there, cut if it is long.
     pub found: String,
-    /// What should.
+    /// The text that should.
     pub expected: &'static str,
 }
 

@@ -9,14 +9,14 @@ use core::time::Duration;
 
 use lowwater_lru_core::Bytes;
 
-/// What has to be freed before a trim pays, by default.
+/// Bytes that have to be freed before a trim pays, by default.
 const THRESHOLD: Bytes = Bytes::mib(4);
 /// The least time between two trims, by default: a trim holds the allocator's locks for a while.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The interval is so many times shorter when it is urgent.
 const URGENT_PARTS: u64 = 20;
 
-/// What to call after a large shrink, and when.
+/// The hook that is called after a large shrink, and when it is due.
 ///
 /// ```
 /// use core::time::Duration;

@@ -11,7 +11,7 @@ use crate::registry::{Registry, RegistryCore};
 use crate::shrink::{ScanAmount, ShrinkSlab};
 use crate::work::{Progress, Work};
 
-/// A view of a registry that asks every shrinker for every group.
+/// A view of a registry that asks every shrinker for every group, without the map's bits.
 #[derive(Clone, Copy)]
 pub struct FullScan<'a> {
     core: &'a RegistryCore,

@@ -33,10 +33,10 @@ pub const SEEKS_DEFAULT: u32 = 2;
 #[doc(alias = "SHRINK_BATCH")]
 pub const BATCH_DEFAULT: u64 = 128;
 
-/// What a policy is asked.
+/// The input of a policy: one shrinker, one group, one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlanInput {
-    /// What the shrinker counted.
+    /// Objects that the shrinker counted.
     pub freeable: u64,
     /// 12 (light) to 0 (all of it).
     pub priority: u8,
@@ -48,7 +48,7 @@ pub struct PlanInput {
     pub background: bool,
 }
 
-/// What a policy answers: scan in batches of `batch` while at least `scan_min` of `total` is left.
+/// The answer of a policy: scan in batches of `batch` while at least `scan_min` of `total` is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// This pass's own part, of which debts are no part.
@@ -85,7 +85,7 @@ pub enum Kick {
     Now,
 }
 
-/// Who scans how much, and what becomes of the rest. Pure: the same arguments give the same answer.
+/// Decides how many objects a visit scans, and what becomes of the rest. Pure: the same arguments give the same answer.
 ///
 /// Called while a shrinker is asked, inside a [`CallbackScope`](crate::CallbackScope), without a lock held. It may use the
 /// registry, but nothing is reclaimed for it. A panic of [`plan`](Self::plan) or [`commit`](Self::commit) loses the debt that was
@@ -94,7 +94,7 @@ pub trait Policy: Send + Sync {
     /// Does such a caller take what is owed? Those who do not, take only what is carried.
     fn pays(&self, background: bool) -> bool;
 
-    /// What to scan, given the debt that was taken. `ask.freeable` is at least 1.
+    /// The plan of a scan, given the debt that was taken. `ask.freeable` is at least 1.
     fn plan(&self, ask: &PlanInput, debt: Debt) -> Plan;
 
     /// The debt to put back after `scanned` objects of the plan.

@@ -1,11 +1,11 @@
-//! What a callback is told, and what it tells back.
+//! The request that a callback gets, and the flags by which it answers.
 
 use bitflags::bitflags;
 use core::cell::Cell;
 use lowwater_lru_core::{Memcg, NodeId};
 
 bitflags! {
-    /// What the thread that reclaims may do. A callback that needs more answers [`Scan::Stop`](crate::Scan::Stop), or better
+    /// Rights of the thread that reclaims. A callback that needs more answers [`Scan::Stop`](crate::Scan::Stop), or better
     /// calls [`ShrinkControl::will_defer`] already when it counts.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     #[doc(alias = "gfp_mask")]
@@ -19,7 +19,7 @@ bitflags! {
         /// May take the owner's locks: no thread is reclaiming here that holds them.
         #[doc(alias = "__GFP_FS")]
         const MAY_FS = 1 << 2;
-        /// A background thread, in nobody's way: it pays the debts that others left.
+        /// A background thread: it scans the objects that the foreground deferred.
         #[doc(alias = "current_is_kswapd")]
         const BACKGROUND = 1 << 3;
     }
@@ -32,7 +32,7 @@ impl Reclaim {
     pub const KSWAPD: Self = Self::FOREGROUND.union(Self::BACKGROUND);
 }
 
-/// One question to a shrinker: which group, which node, how many, with what rights.
+/// One request to a shrinker: the group, the node, the number of objects, the rights.
 #[derive(Debug)]
 #[doc(alias = "struct shrink_control")]
 pub struct ShrinkControl<'a> {
@@ -73,7 +73,7 @@ impl<'a> ShrinkControl<'a> {
         self.node
     }
 
-    /// What the reclaiming thread may do.
+    /// The rights of the reclaiming thread.
     #[doc(alias = "gfp_mask")]
     pub fn flags(&self) -> Reclaim {
         self.flags

@@ -1,4 +1,4 @@
-//! NrDeferred: what a shrinker should have scanned for a group on a node, and has not.
+//! Deferred objects: those that a shrinker should have scanned for a group on a node, and has not (Linux's `nr_deferred`).
 //!
 //! A debt stands next to the bit that it belongs to, in the same unit of the map: it moves to the parent with it when the
 //! group dies (S18), and it is gone when the bit is cleared, because then nothing exists that could pay it (S17).
@@ -11,11 +11,11 @@ use crate::thin_vec::ThinVec;
 /// thousandth of an object a pass, has its turn in the end.
 pub(crate) const FRACTION_BITS: u32 = 16;
 
-/// What one shrinker left undone for one group on one node.
+/// The objects whose scan one shrinker deferred for one group on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[doc(alias = "nr_deferred")]
 pub struct Debt {
-    /// Objects that somebody should have scanned and could not, or was not allowed to.
+    /// Objects that should have been scanned and could not be, or must not have been.
     pub owed: u64,
     /// Aging that did not yet make a batch, in 65,536ths of an object.
     pub carry: u64,
@@ -31,7 +31,8 @@ impl Debt {
     }
 }
 
-/// The debts of one group on one node, sorted by shrinker id; only those that are not [`Debt::NONE`].
+/// The deferred objects of one group on one node, sorted by shrinker id; only those that are not [`Debt::NONE`].
+#[doc(alias = "nr_deferred")]
 #[derive(Debug, Default)]
 pub(crate) struct NrDeferred(ThinVec<(u32, Debt)>);
 

@@ -19,7 +19,7 @@ use crate::work::{Bound, Progress, Work};
 /// Laps in a row that scan something and free nothing: as objects get a second chance, the first may only take that away.
 const IDLE_LAPS_MAX: u32 = 3;
 
-/// What one call of direct reclaim did.
+/// The outcome of one call of direct reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectOutcome {
     /// Objects freed.

@@ -1,4 +1,4 @@
-//! What can be refused, and what to do about it.
+//! Errors, each with what to do about it.
 
 use thiserror::Error;
 
@@ -34,7 +34,7 @@ pub enum StartError {
     Thread {
         /// The node that was left without.
         node: lowwater_lru_core::NodeId,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The topology knows other nodes than the registry was made for.

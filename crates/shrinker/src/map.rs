@@ -1,4 +1,4 @@
-//! Who holds something: for each group and node, the shrinkers that may.
+//! The map of live pairs: for each group and node, the shrinkers that may hold objects.
 //!
 //! The obvious map, an array of bits for every (group, node) as long as the highest shrinker id, costs memory and walking
 //! time for pairs that never meet. Here a pair costs something from its first object until a pass finds it empty, and
@@ -141,7 +141,7 @@ impl Map {
         self.index.open(id)
     }
 
-    /// Ends an id: its bits and nr_deferred are cleared, and none can come any more (S17). O(its own pairs).
+    /// Ends an id: its bits and deferred objects are cleared, and none can come any more (S17). O(its own pairs).
     pub(crate) fn close(&self, key: Key) {
         for (node, memcg) in self.index.close(key) {
             // No bit of this id is set from here on (invariant 5), so what is cleared stays clear.
@@ -174,15 +174,15 @@ impl Map {
         }
     }
 
-    /// Remembers that something on this node could not be.
+    /// Marks the node dirty: a bit on it could not be set.
     #[cold]
     pub(crate) fn mark_dirty(&self, node: NodeId) {
-        // Release: meets the Acquire in `take_dirty`, so that who counts because of it counts what the caller added.
+        // Release: meets the Acquire in `take_dirty`, so that a resync counts what the caller added.
         let ordering = if mutated!("lost_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         self.node(node).dirty.store(true, ordering);
     }
 
-    /// Was something dirty on this node since the last time this was asked?
+    /// Whether the node became dirty since the last call; it is clean afterwards.
     pub(crate) fn take_dirty(&self, node: NodeId) -> bool {
         let dirty = &self.node(node).dirty;
         // Relaxed: only whether to do the exchange, which is dear and nearly always in vain. Acquire: meets the Release in `set`.
@@ -204,11 +204,11 @@ impl Map {
         self.set_slow(memcg, node, key)
     }
 
-    /// The info or the word is not there.
+    /// [`set`](Self::set) where the `ShrinkerInfo` or the word is missing.
     #[cold]
     fn set_slow(&self, memcg: &Memcg, node: NodeId, key: Key) -> SetOutcome {
         if self.root.lock().as_ref().is_some_and(|root| !memcg.is_in_tree_of(root)) {
-            // Its info would be taken for that of our group of the same id, whose lists nobody
+            // Its `ShrinkerInfo` would be taken for that of our group of the same id, whose lists nobody
             // would look at.
             return SetOutcome::Done;
         }
@@ -224,7 +224,7 @@ impl Map {
             return SetOutcome::Done;
         }
         if infos.get(memcg.id()).is_none() {
-            // INVARIANT 2: info and way are made together.
+            // INVARIANT 2: `ShrinkerInfo` and summary node are made together.
             if !on_node.summary.lock().link(memcg) {
                 return SetOutcome::NoMemory;
             }
@@ -239,13 +239,13 @@ impl Map {
         };
         if let SetOutcome::NoMemory = tried {
             drop(index);
-            // The caller has a handle on the group, so the one in the info is not the last.
+            // The caller has a handle on the group, so the one in the `ShrinkerInfo` is not the last.
             drop(on_node.tidy(&mut infos, memcg.id()));
         }
         tried
     }
 
-    /// Sets a bit that was pair_counts clear. INVARIANT 4 and 5: under the index shard's lock, with the pair, if the id is open.
+    /// Sets a bit that was read as clear. INVARIANT 4 and 5: under the index shard's lock, with the pair, if the id is open.
     fn mark(&self, bit: Bit<'_>, memcg: &Memcg, node: NodeId, key: Key, index: &mut index::Shard) -> SetOutcome {
         match index.insert(key, node, memcg.id()) {
             Noted::Yes => {
@@ -261,7 +261,7 @@ impl Map {
 
     /// Clears a bit on a node that exists. The caller counts again after it, and
     /// [`set`](Self::set)s it again if that does not say "empty", or
-    /// else calls [`retire_pair`](Self::retire_pair). Says whether that was the last bit in its word.
+    /// else calls [`retire_pair`](Self::retire_pair). Returns whether that was the last bit in its word.
     pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
         let mut last = false;
         let infos = self.node(node).shard(memcg.id()).read();
@@ -279,7 +279,8 @@ impl Map {
         last
     }
 
-    /// Gives back what a cleared bit leaves: its debt, and its word and info if `last` says so. Nothing if the bit is set again.
+    /// Frees what a cleared bit leaves: its deferred objects, and its word and `ShrinkerInfo` if `last`. Nothing if the bit is set
+    /// again.
     pub(crate) fn retire_pair(&self, memcg: &Memcg, node: NodeId, id: u32, last: bool) {
         let grave = self.node(node).retire_pair(memcg.id(), id, last);
         drop(grave);
@@ -291,7 +292,7 @@ impl Map {
         self.node(node).shard(memcg.id()).read().get(memcg.id()).is_some_and(|info| info.words.contains(id))
     }
 
-    /// Adds the ids in `range` whose bit is set to `ids`, in order. Says whether the group has nr_deferred here.
+    /// Adds the ids in `range` whose bit is set to `ids`, in order. Returns whether the group has deferred objects here.
     pub(crate) fn collect(&self, memcg: &Memcg, node: NodeId, range: RangeInclusive<u32>, ids: &mut Vec<u32>) -> bool {
         let infos = self.node(node).shard(memcg.id()).read();
         let Some(info) = infos.get(memcg.id()) else { return false };

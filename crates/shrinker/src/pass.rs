@@ -17,12 +17,12 @@ use crate::registry::{RegistryCore, ShrinkerFilter};
 use crate::shrink::{ScanAmount, ShrinkSlab};
 use crate::work::{Progress, Work};
 
-/// Are limits kept?
+/// Whether limits are respected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protect {
     /// `min` always, `low` as long as others give.
     Limits,
-    /// Everybody gives.
+    /// No group is protected.
     Nothing,
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn scan_owed(core: &RegistryCore, memcg: &Memcg, node: NodeId, work: 
     (progress, core.map.owed_by_all(memcg, node))
 }
 
-/// Asks whoever may hold something on `node`, scans nothing, and clears the bits of those that hold nothing.
+/// Asks every shrinker whose bit is set on `node`, scans nothing, and clears the bits of those that hold nothing.
 pub(crate) fn clear_empty(core: &RegistryCore, node: NodeId) {
     let mut ids = Vec::new();
     for visit in MemcgIter::new(&core.map, &core.root, node, None) {
@@ -105,7 +105,7 @@ pub(crate) fn clear_empty(core: &RegistryCore, node: NodeId) {
     }
 }
 
-/// Which groups a round visits.
+/// The groups that a pass visits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layer {
     /// Those that nothing protects.
@@ -114,7 +114,7 @@ pub(crate) enum Layer {
     BelowLow,
 }
 
-/// One round over one layer on one node.
+/// One pass over one layer on one node.
 pub(crate) struct LayerPass<'a> {
     pub(crate) core: &'a RegistryCore,
     pub(crate) root: &'a Memcg,
@@ -127,7 +127,7 @@ pub(crate) struct LayerPass<'a> {
 }
 
 impl LayerPass<'_> {
-    /// Visits the layer's groups until `work` is used up. Says whether groups were passed over for their `low`.
+    /// Visits the layer's groups until `work` is used up. Returns whether groups were skipped for their `low`.
     pub(crate) fn run(&self, layer: Layer, progress: &mut Progress, work: &mut Work<'_>) -> bool {
         if !self.core.knows(self.root, self.node) {
             return false;

@@ -1,15 +1,15 @@
-//! Finding again what there was no memory to remember.
+//! Resync: the full scan that sets bits again which there was no memory to set.
 //!
-//! A bit that cannot be set for want of memory would hide a list from reclaim. So the node remembers that something was lost, which takes
-//! no memory, and the next round on it asks everybody, as the plain twin does, and sets the bits of those that hold something. That
-//! costs O(groups x shrinkers) once for each failed allocation, at most once a round.
+//! A bit that cannot be set for want of memory would hide a list from reclaim. So the node is marked dirty, which takes
+//! no memory, and the next pass on it asks every shrinker for every group, as the baseline does, and sets the bits of those that hold
+//! something. The full scan costs O(groups x shrinkers) once for each failed allocation, at most once a round.
 
 use lowwater_lru_core::NodeId;
 
 use crate::control::{Reclaim, ShrinkControl};
 use crate::registry::{CallbackPanicked, RegistryCore};
 
-/// Asks everybody on `node`, if something was lost there since the last time. The thread is in a scope.
+/// Asks every shrinker on `node`, if the node became dirty since the last time. The thread is in a scope.
 pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
     if !core.map.take_dirty(node) {
         return;
@@ -23,7 +23,7 @@ pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
             let count = guard.count(&ShrinkControl::count(&memcg, node, Reclaim::BACKGROUND));
             match count {
                 Ok(count) if count.is_empty(guard.options.memcg_aware) => {}
-                // If there is no memory yet, the node remembers it again.
+                // If there is no memory yet, the node is marked dirty again.
                 Ok(_) => core.map.set(&memcg, node, guard.key),
                 Err(CallbackPanicked) => core.panicked(&mut guard),
             }

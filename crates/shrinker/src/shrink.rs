@@ -1,4 +1,4 @@
-//! One visit: a shrinker is asked how much it holds for a group on a node, and scans its part in batches.
+//! One request to a shrinker: it counts its objects of a group on a node, and scans its part in batches.
 //!
 //! ```text
 //!     count  --Empty-->    clear bit, fence, count again, set again unless Empty (or 0)
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every other way out leaves the bit as it is: a shrinker that is not registered yet (its lists may be filled already), one
-//! that is just leaving or was set aside (whoever ends the id clears its bits), and one that this thread is inside of. Linux
+//! that is just leaving or is quarantined (the end of the id clears its bits), and one that this thread is inside of. Linux
 //! clears without a second count in two such places.
 
 mod request;
@@ -36,7 +36,7 @@ const SHARE_PARTS: u64 = 16;
 /// The dearest objects of which one pass at the highest priority takes all.
 const SEEKS_ALL_MAX: u32 = 4;
 
-/// What came of scanning.
+/// The outcome of scanning.
 struct ScanOutcome {
     freed: u64,
     scanned: u64,
@@ -53,7 +53,7 @@ impl ScanOutcome {
 }
 
 impl ShrinkSlab<'_> {
-    /// Visits the shrinker `id`, if it can be called.
+    /// Asks the shrinker `id`, if it can be called.
     pub(crate) fn shrinker(&self, id: u32, work: &mut Work<'_>) -> Progress {
         match self.core.lookup(id) {
             Some(guard) => self.do_shrink_slab(guard, work),
@@ -66,7 +66,7 @@ impl ShrinkSlab<'_> {
         }
     }
 
-    /// Visits this shrinker.
+    /// Asks the shrinker behind `guard`: counts, scans its part in batches, and clears its bit if nothing is left.
     pub(crate) fn do_shrink_slab(&self, mut guard: CallGuard, work: &mut Work<'_>) -> Progress {
         let clock = self.core.config.clock.as_deref();
         if let (Some(clock), 0) = (clock, work.now_ns) {
@@ -112,10 +112,10 @@ impl ShrinkSlab<'_> {
         Progress { freed, scanned, callbacks, back_offs }
     }
 
-    /// Nothing seems to be left: the bit goes, unless the second count finds that someone has come. Says whether it is there.
+    /// Clears the bit of a shrinker that seems empty, unless the second count finds an object. Returns whether the bit is set.
     fn clear_if_empty(&self, guard: &mut CallGuard, visited: &mut VisitCounts) -> bool {
         if !self.clears_bits {
-            // The plain twin: a debt that nothing can pay is forgiven all the same.
+            // The baseline: deferred objects that no longer exist are forgiven all the same.
             self.core.map.take_deferred(self.memcg, self.node, guard.key.id, true);
             return true;
         }
@@ -199,10 +199,10 @@ impl ShrinkSlab<'_> {
         self.note(guard, done, visited);
     }
 
-    /// Pays what is owed, as far as it exists. What is carried stays carried.
+    /// Scans the deferred objects, as far as they exist. The carried fraction stays.
     fn owed(&self, guard: &mut CallGuard, freeable: u64, visited: &mut VisitCounts, work: &mut Work<'_>) {
         let map = &self.core.map;
-        // No more than will be paid now: the rest stays to be seen.
+        // No more than will be scanned now: the rest stays visible.
         let debt = map.take_owed(self.memcg, self.node, guard.key.id, work.scan_left());
         let total = debt.min(freeable);
         let plan = Plan { delta: 0, total, scan_min: 1, rest: 0 };
@@ -216,7 +216,7 @@ impl ShrinkSlab<'_> {
         self.note(guard, done, visited);
     }
 
-    /// Tells the background of what the foreground left. The background itself need not be told: it was there, and could not.
+    /// Notifies the background of what the foreground deferred. The background itself is not notified: it could not scan either.
     fn notify_background(&self, ask: &PlanInput, owed: u64) {
         if self.flags.contains(Reclaim::BACKGROUND) {
             return;

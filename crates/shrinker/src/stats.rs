@@ -1,4 +1,4 @@
-//! What was done, to be looked at: counted once for each visit of a shrinker, not for each batch.
+//! Statistics: counted once for each visit of a shrinker, not for each batch.
 
 mod pair;
 mod visit_counts;
@@ -53,7 +53,7 @@ pub struct ShrinkerStats {
 pub struct RegistryStats {
     /// The registered shrinkers, by id.
     pub shrinkers: Vec<ShrinkerStats>,
-    /// What is live: each shrinker with each group and node that it may hold something for, in no order.
+    /// The live pairs: each shrinker with each group and node that it may hold something for, in no order.
     pub pairs: Vec<PairStats>,
     /// The registry's clock; 0 without one.
     pub now_ns: u64,

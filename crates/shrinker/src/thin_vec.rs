@@ -1,4 +1,6 @@
-//! A list that costs one word as long as there is nothing on it, which is nearly always: ten thousand groups have one each.
+//! A vector that costs one word as long as it is empty, which is nearly always: ten thousand groups have one each.
+//!
+//! The crate `thin-vec` has the layout, but cannot say that there is no memory; see `tests/thin_vec.rs`.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::mem::size_of;

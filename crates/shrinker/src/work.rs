@@ -125,7 +125,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// What one call of reclaim did.
+/// The outcome of one call of reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Objects freed.

@@ -19,7 +19,7 @@ pub enum Version {
 /// A mounted hierarchy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Of which kind.
+    /// Its version.
     pub version: Version,
     /// Which of its groups is at the mount point: `/`, unless it is a container's view.
     pub root: String,
@@ -94,7 +94,7 @@ impl CgroupPath {
         Some(Self { version, top, directory })
     }
 
-    /// Of which kind the group is.
+    /// The version of the group.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -120,7 +120,7 @@ impl CgroupPath {
     }
 }
 
-/// What is left of `path` below `root`; none if it is not below it, or climbs.
+/// The rest of `path` below `root`; none if it is not below it, or climbs.
 fn below<'a>(path: &'a str, root: &str) -> Option<&'a str> {
     let rest = path.strip_prefix(root.trim_end_matches('/'))?;
     let whole_names = rest.is_empty() || rest.starts_with('/');

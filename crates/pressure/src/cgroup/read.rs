@@ -60,7 +60,7 @@ pub enum CgroupError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file does not say what it should.
@@ -114,7 +114,7 @@ impl Cgroup {
         Ok(place.map(|place| Self { place }))
     }
 
-    /// Of which kind it is.
+    /// Its version.
     pub fn version(&self) -> Version {
         self.place.version()
     }
@@ -166,7 +166,7 @@ impl Cgroup {
         Ok(limits)
     }
 
-    /// What it uses and the kernel cannot take back by itself: all that is charged, less files in the page cache and the kernel's
+    /// Usage that the kernel cannot take back by itself: all that is charged, less files in the page cache and the kernel's
     /// own caches. None where the kernel does not count.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl Cgroup {
         self.usage_in(self.directory())
     }
 
-    /// What counts against a limit: the usage of the group that has it, others in it included. None without a limit, and where
+    /// Usage that counts against a limit: the usage of the group that has it, others in it included. None without a limit, and where
     /// the kernel does not count.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use lowwater_lru_core::Bytes;
 
 use crate::text::{pairs, TextError};
 
-/// How often a group (v2) met its limits, from `memory.events`. What a kernel does not count is 0.
+/// How often a group (v2) met its limits, from `memory.events`. A field that a kernel does not count is 0.
 ///
 /// ```
 /// use lowwater_pressure::cgroup::Events;
@@ -48,7 +48,7 @@ impl Events {
     }
 }
 
-/// What of a group's memory the kernel can take back by itself, from `memory.stat` of either kind.
+/// The part of a group's memory that the kernel can take back by itself, from `memory.stat` of either version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stat {
@@ -80,7 +80,7 @@ impl Stat {
         Ok(Self { file: total[0].unwrap_or(stat.file), shmem: total[1].unwrap_or(stat.shmem), ..stat })
     }
 
-    /// What the kernel can drop, or write out and drop.
+    /// Bytes that the kernel can drop, or write out and drop.
     pub fn droppable(&self) -> Bytes {
         self.file.saturating_sub(self.shmem).saturating_add(self.slab_reclaimable)
     }

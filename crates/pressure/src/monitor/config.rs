@@ -1,4 +1,4 @@
-//! What a monitor is started with, and why one does not start.
+//! The configuration of a monitor, and the errors of its start.
 
 use alloc::vec::Vec;
 use std::io;
@@ -9,16 +9,16 @@ use super::limit::CgroupLimit;
 use crate::cgroup::CgroupError;
 use crate::{PressureConfig, Source, SourceError, Trim};
 
-/// What a [`Monitor`](crate::Monitor) watches, and how it answers. By default nothing from outside: pressure by hand only.
+/// The sources of a [`Monitor`](crate::Monitor), and its answer to pressure. By default no source: pressure by hand only.
 #[derive(Clone, Debug)]
 pub struct MonitorConfig {
-    /// How pressure is answered.
+    /// The answer to pressure.
     pub pressure: PressureConfig,
-    /// Who tells pressure.
+    /// The sources.
     pub sources: Vec<Source>,
     /// Whether this process's control group is a limit.
     pub cgroup: Option<CgroupLimit>,
-    /// What is called after a large shrink; [`Trim::system`] by default.
+    /// The hook that is called after a large shrink; [`Trim::system`] by default.
     pub trim: Trim,
 }
 

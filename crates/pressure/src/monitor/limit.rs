@@ -69,7 +69,7 @@ impl CgroupLimit {
         self
     }
 
-    /// What a limit leaves.
+    /// The part of a limit that is left as budget.
     pub fn budget(&self, limit: Bytes) -> Bytes {
         if limit == Bytes::MAX {
             return limit;
@@ -114,12 +114,12 @@ pub(super) struct WatchedCgroup {
     usage_due: u64,
 }
 
-/// What a look has shown.
+/// One reading of a group.
 #[derive(Debug)]
 pub(super) struct CgroupReading {
     /// How bad it is.
     pub(super) level: Level,
-    /// What is used of the limit that is nearest to be met, less what the kernel can drop.
+    /// Usage below the limit that is nearest to be met, less the pages that the kernel can drop.
     pub(super) usage: Bytes,
     /// How much has to go, if the level is not calm.
     pub(super) excess: Bytes,
@@ -152,7 +152,7 @@ impl WatchedCgroup {
         self.limits.iter().map(|limit| limit.bytes).min().unwrap_or(Bytes::MAX)
     }
 
-    /// What the limit leaves.
+    /// The budget that the limit leaves.
     pub(super) fn budget(&self) -> Bytes {
         self.config.budget(self.limit())
     }

@@ -1,4 +1,4 @@
-//! Everything a monitor knows, behind its lock.
+//! The state of a monitor, behind its lock.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct MonitorState {
     target: Target,
     /// The budget that was asked for, whatever the control group leaves.
     asked: Bytes,
-    /// What the control group left of it at the last look.
+    /// The part of it that the control group left at the last reading.
     left: Bytes,
     trim: TrimSchedule,
     /// There while a usage above the ceiling comes down.
@@ -150,7 +150,7 @@ impl MonitorState {
     fn too_near(&mut self, now_ns: u64, seen: &CgroupReading) {
         self.urgent = seen.level > Level::Calm;
         self.give_back(now_ns);
-        // What was asked for is still on its way, in the caches or in the allocator; asking for it twice would be too much.
+        // Memory that was asked for is still on its way, in the caches or in the allocator; asking for it twice would be too much.
         let under_way = self.fall.is_some() || self.trim.due(true).is_some();
         let usage = self.memcg.usage();
         let at_most = if under_way { Bytes::MAX } else { usage.saturating_sub(seen.excess) };
@@ -161,7 +161,7 @@ impl MonitorState {
     }
 
     fn raise(&mut self, now_ns: u64, level: Level) {
-        // What was due before this event is judged without it.
+        // A step that was due before this event is judged without the event.
         self.give_back(now_ns);
         if self.target.raise(now_ns, level, self.memcg.usage()) {
             self.stats.lowered += 1;

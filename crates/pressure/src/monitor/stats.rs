@@ -1,4 +1,4 @@
-//! What a monitor has seen and done.
+//! Statistics of a monitor.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,11 +12,11 @@ use crate::Level;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PressureStats {
-    /// How bad it is.
+    /// The level.
     pub level: Level,
-    /// What may be used now.
+    /// The most that may be used now.
     pub ceiling: Bytes,
-    /// What may be used without pressure: the budget, or what the control group leaves.
+    /// The most that may be used without pressure: the budget, or the part that the control group leaves.
     pub budget: Bytes,
     /// Times the ceiling was lowered.
     pub lowered: u64,
@@ -42,7 +42,7 @@ pub struct PressureStats {
 pub struct SourceStats {
     /// Its file.
     pub file: String,
-    /// What it has told so far.
+    /// Events so far.
     pub events: u64,
     /// Why it has stopped, if it has.
     pub error: Option<String>,
@@ -56,7 +56,7 @@ pub struct CgroupStats {
     pub directory: String,
     /// The effective limit.
     pub limit: Bytes,
-    /// What was used, at the last look, of the limit that was nearest to be met, less what the kernel can drop.
+    /// Usage at the last reading, below the limit that was nearest to be met, less the pages that the kernel can drop.
     pub usage: Bytes,
     /// Looks that found it too near its limit.
     pub events: u64,

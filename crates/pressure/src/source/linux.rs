@@ -22,7 +22,7 @@ use crate::psi::{Psi, StallKind, Stalls};
 use crate::systemd::Watch;
 use crate::Level;
 
-/// What is read of a FIFO or a socket at a time, and how often in a row: who writes more is heard again at once.
+/// Bytes that are read of a FIFO or a socket at a time, and reads in a row: if more is written, the next poll returns at once.
 const DRAIN_BYTES: usize = 4096;
 const DRAIN_READS: usize = 16;
 /// More than any kernel's `memory.events` has.
@@ -38,7 +38,7 @@ pub(crate) struct OpenSource {
     how: How,
 }
 
-/// How a source tells.
+/// How events of a source arrive.
 #[derive(Debug)]
 enum How {
     /// By `POLLPRI`.
@@ -49,7 +49,7 @@ enum How {
     Counters { seen: Events },
 }
 
-/// What the kernel's first word of stalls is held against.
+/// The stalls at the start, which the first event of a trigger is compared with.
 ///
 /// Nobody counts for triggers while there is none. The first thing that is told to a new one may therefore be all that was since the last one went:
 /// on a quiet machine, a quarter of an hour after a build.
@@ -72,7 +72,7 @@ impl First {
             StallKind::Some => stalls.some.total_us,
             StallKind::Full => stalls.full.total_us,
         };
-        // What cannot be read any more is taken for what it says. Half: both clocks are the kernel's, but not read at one time.
+        // A file that cannot be read any more is believed. Half: both clocks are the kernel's, but not read at one time.
         stalls(file).is_none_or(|now| {
             u128::from(total(&now).saturating_sub(total(&self.began))) >= self.stall.as_micros().div_ceil(2)
         })
@@ -152,7 +152,7 @@ impl OpenSource {
         Ok(Some(Self { file, fd, how: How::Counters { seen } }))
     }
 
-    /// What it is called.
+    /// Its name: the file.
     pub(crate) fn file(&self) -> &str {
         &self.file
     }
@@ -164,7 +164,7 @@ impl OpenSource {
         }
     }
 
-    /// What it has to say, after the poll has said `ready`. An error is the last that is heard of it.
+    /// Reads the event after the poll returned `ready`. An error is the last event of a source.
     fn hear(&mut self, ready: PollFlags) -> Result<SourceEvent, SourceError> {
         let gone = ready.intersects(PollFlags::ERR | PollFlags::NVAL);
         match &mut self.how {
@@ -301,7 +301,7 @@ impl Poller {
         });
         match poll(&mut fds, time.as_ref()) {
             Ok(_) => {}
-            // A signal: as if time was over. Whoever called looks and waits again.
+            // A signal: as if time was over. The caller polls again.
             Err(Errno::INTR) => return,
             // A kernel short of memory, of all things: do not run in circles.
             Err(_) => return std::thread::sleep(POLL_REST),

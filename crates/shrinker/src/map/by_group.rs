@@ -6,7 +6,7 @@ use lowwater_lru_core::{Memcg, MemcgId};
 
 use crate::hash::hash_of;
 
-/// What knows its group. The handle keeps the id from being given to another while the thing stands under it.
+/// A thing that knows its group. The handle keeps the id from being given to another while the thing stands under it.
 pub(super) trait HasMemcg {
     fn memcg(&self) -> &Memcg;
 }

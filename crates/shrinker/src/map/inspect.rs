@@ -1,4 +1,4 @@
-//! What the map shows: the visits of its pairs, and its size.
+//! Statistics of the map: the visits of its pairs, and its size.
 
 use alloc::vec::Vec;
 
@@ -47,7 +47,7 @@ impl Map {
         pairs
     }
 
-    /// What the pairs of `root` and all below it held on a node when they were visited last. O(live pairs on the node), no callback.
+    /// Objects of `root` and all groups below it on a node, as of the last visits. O(live pairs on the node), no callback.
     pub(crate) fn held(&self, root: &Memcg, node: NodeId) -> u64 {
         let shards = self.node(node).shards.iter();
         shards.fold(0, |sum: u64, shard| {
@@ -68,7 +68,7 @@ impl Map {
         pairs.into_iter().filter_map(memcg).collect()
     }
 
-    /// Set bits, and infos that hold them, over all nodes. O(live pairs).
+    /// Set bits, and (group, node) pairs that hold them, over all nodes. O(live pairs).
     pub(crate) fn live(&self) -> (usize, usize) {
         let shards = self.nodes.iter().flat_map(|node| &node.shards);
         shards.fold((0, 0), |(pairs, infos), shard| {

@@ -81,7 +81,7 @@ fn an_object_is_hidden_without_the_fence_in_clear() {
     with_mutant("clear_without_fence", add_meets_clear);
 }
 
-/// The info is there for another shrinker; ours has no word yet. One adder makes the word, another and a reader look for
+/// The `ShrinkerInfo` is there for another shrinker; ours has no word yet. One adder makes the word, another and a reader look for
 /// theirs.
 #[test]
 fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
@@ -106,7 +106,7 @@ fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
     });
 }
 
-/// The pass finds a info empty and removes it, while an add comes.
+/// The pass finds a `ShrinkerInfo` empty and removes it, while an add comes.
 #[test]
 fn s11_a_unit_that_is_removed_takes_no_bit_along() {
     lowwater_lru_core::sync::model(|| {
@@ -196,7 +196,7 @@ fn s17_no_bit_is_set_for_an_id_that_is_closed() {
     });
 }
 
-/// There is no memory for a bit: who finds the node's mark counts what the caller added.
+/// There is no memory for a bit: a resync that finds the node dirty counts what the caller added.
 fn lost_meets_find() {
     lowwater_lru_core::sync::model(|| {
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));

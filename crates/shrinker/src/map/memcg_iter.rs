@@ -1,4 +1,4 @@
-//! One round over the live groups of a subtree on one node, starting where the last one stopped.
+//! An iterator over the live groups of a subtree on one node, starting where the last one stopped.
 //!
 //! Groups are taken from the summary a few at a time, and no lock is held between: a group that is live throughout is
 //! visited exactly once (S15), one that comes or goes meanwhile at most once.
@@ -18,7 +18,7 @@ use super::Map;
 /// Groups taken from the summary at once: few enough that a bounded call does not pay for groups it will not reach.
 const GROUPS_AT_ONCE: usize = 16;
 
-/// One group's part of a round.
+/// One group's part of an iteration.
 #[derive(Debug)]
 pub(crate) struct Visit {
     pub(crate) memcg: Memcg,
@@ -26,7 +26,9 @@ pub(crate) struct Visit {
     pub(crate) ids: RangeInclusive<u32>,
 }
 
-/// A round in progress.
+/// An iterator in progress.
+#[doc(alias = "struct mem_cgroup_reclaim_iter")]
+#[doc(alias = "mem_cgroup_iter")]
 pub(crate) struct MemcgIter<'a> {
     map: &'a Map,
     root: MemcgId,
@@ -39,7 +41,7 @@ pub(crate) struct MemcgIter<'a> {
     waiting: Vec<Memcg>,
 }
 
-/// The legs of a round, in order.
+/// The phases of an iteration, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IterPhase {
     /// The start group's shrinkers after the start.
@@ -55,7 +57,7 @@ enum IterPhase {
 }
 
 impl<'a> MemcgIter<'a> {
-    /// A round that begins after `start`, or with `root` itself.
+    /// An iterator that begins after `start`, or with `root` itself.
     pub(crate) fn new(map: &'a Map, root: &Memcg, node: NodeId, start: Option<IterPosition>) -> Self {
         let phase = if start.is_some() { IterPhase::Head } else { IterPhase::After };
         // Without memory for a copy it begins with `root` itself.

@@ -1,4 +1,4 @@
-//! One node's part of the map.
+//! One NUMA node's part of the map.
 
 use lowwater_lru_core::sync::{
     atomic::{AtomicBool, Ordering},
@@ -10,7 +10,7 @@ use super::shards::SHARDS;
 use super::shrinker_info::{self, ShrinkerInfo, ShrinkerInfos};
 use super::summary::Summary;
 
-/// One node's part of the map.
+/// One NUMA node's part of the map.
 pub(super) struct NodeMap {
     pub(super) shards: [RwLock<ShrinkerInfos>; SHARDS],
     pub(super) summary: Mutex<Summary>,
@@ -31,7 +31,7 @@ impl NodeMap {
         &self.shards[memcg.index() % SHARDS]
     }
 
-    /// See [`Map::retire_pair`](super::Map::retire_pair). What comes back is dropped without a lock.
+    /// See [`Map::retire_pair`](super::Map::retire_pair). The caller drops what is returned without a lock.
     pub(super) fn retire_pair(&self, memcg: MemcgId, id: u32, last: bool) -> Option<ShrinkerInfo> {
         let shard = self.shard(memcg);
         if !last {
@@ -47,7 +47,7 @@ impl NodeMap {
         self.tidy(&mut shard.write(), memcg)
     }
 
-    /// Clears the bit and the debt of an id that is closed.
+    /// Clears the bit and the deferred objects of an id that is closed.
     pub(super) fn remove_bit(&self, memcg: MemcgId, id: u32) -> Option<ShrinkerInfo> {
         let mut infos = self.shard(memcg).write();
         if let Some(bit) = infos.get(memcg).and_then(|info| info.words.find(id)) {
@@ -57,7 +57,7 @@ impl NodeMap {
         self.tidy(&mut infos, memcg)
     }
 
-    /// INVARIANT 2: under the write lock nobody sets a bit, so a info found empty here is empty, and goes with its way.
+    /// INVARIANT 2: under the write lock nobody sets a bit, so a `ShrinkerInfo` found empty here is empty, and goes with its summary node.
     pub(super) fn tidy(&self, infos: &mut ShrinkerInfos, memcg: MemcgId) -> Option<ShrinkerInfo> {
         let info = infos.get_mut(memcg)?;
         info.words.tidy();
@@ -68,7 +68,7 @@ impl NodeMap {
         None
     }
 
-    /// Takes a dying group's info out.
+    /// Takes a dying group's `ShrinkerInfo` out.
     pub(super) fn remove_info(&self, dying: &Memcg) -> Option<ShrinkerInfo> {
         self.remove(&mut self.shard(dying.id()).write(), dying.id())
     }

@@ -11,7 +11,7 @@ use super::Map;
 use crate::deferred::Debt;
 
 impl Map {
-    /// Takes a debt out, so that nobody else pays it as well (S5). Without `all`, only what is carried.
+    /// Takes the deferred objects out, so that no other thread scans them as well (S5). Without `all`, only the carried fraction.
     pub(crate) fn take_deferred(&self, memcg: &Memcg, node: NodeId, id: u32, all: bool) -> Debt {
         let infos = self.node(node).shard(memcg.id()).read();
         infos
@@ -20,7 +20,7 @@ impl Map {
             .map_or(Debt::NONE, |visit_state| visit_state.nr_deferred.lock().take(id, all))
     }
 
-    /// Takes up to `max` objects of what is owed, so that nobody else pays them as well (S5), and leaves what is carried.
+    /// Takes up to `max` deferred objects, so that no other thread scans them as well (S5), and leaves the carried fraction.
     pub(crate) fn take_owed(&self, memcg: &Memcg, node: NodeId, id: u32, max: u64) -> u64 {
         let infos = self.node(node).shard(memcg.id()).read();
         infos
@@ -44,7 +44,8 @@ impl Map {
                     // Without memory it is forgiven.
                     let Some(visit_state) = info.visit_state_to_write() else { return 0 };
                     let owed = visit_state.nr_deferred.lock().add(id, debt, owed_max);
-                    // Relaxed: see `collect`. Never unset: a info whose nr_deferred are paid is looked at in vain until it goes.
+                    // Relaxed: see `collect`. Never unset: a group whose deferred objects were scanned is looked at in vain until
+                    // its `ShrinkerInfo` goes.
                     visit_state.has_deferred.store(true, Ordering::Relaxed);
                     return owed;
                 }
@@ -59,7 +60,7 @@ impl Map {
         }
     }
 
-    /// Who owes something for this group on this node.
+    /// Ids with deferred objects of this group on this node.
     pub(crate) fn ids_owing(&self, memcg: &Memcg, node: NodeId) -> Vec<u32> {
         let infos = self.node(node).shard(memcg.id()).read();
         let mut ids = Vec::new();
@@ -70,7 +71,7 @@ impl Map {
         ids
     }
 
-    /// Objects owed for this group on this node.
+    /// Deferred objects of this group on this node.
     pub(crate) fn owed_by_all(&self, memcg: &Memcg, node: NodeId) -> u64 {
         let infos = self.node(node).shard(memcg.id()).read();
         infos
@@ -79,7 +80,7 @@ impl Map {
             .map_or(0, |visit_state| visit_state.nr_deferred.lock().sum())
     }
 
-    /// Objects owed by `id` for this group on this node.
+    /// Deferred objects of `id` for this group on this node.
     pub(crate) fn owed(&self, memcg: &Memcg, node: NodeId, id: u32) -> u64 {
         let infos = self.node(node).shard(memcg.id()).read();
         infos

@@ -6,7 +6,7 @@ use super::Map;
 use crate::deferred::Debt;
 
 impl Map {
-    /// The group has died, and its lists have joined `parent`'s: so do its bits and its nr_deferred (S18).
+    /// The group has died, and its lists have joined `parent`'s: so do its bits and its deferred objects (S18).
     #[doc(alias = "reparent_shrinker_deferred")]
     pub(crate) fn offline(&self, dying: &Memcg, parent: &Memcg) {
         self.ends.begin();
@@ -28,7 +28,7 @@ impl Map {
         self.ends.finish();
     }
 
-    /// Drops every info and way, and closes every id: the registry is gone. What lists still report is not listened to.
+    /// Drops every `ShrinkerInfo` and summary node, and closes every id: the registry is gone. Later reports of lists are ignored.
     pub(crate) fn shut(&self) {
         self.index.shut();
         let root = self.root.lock().take();

@@ -1,4 +1,4 @@
-//! What the map knows of one group on one node: its bits, its deferred objects and its counts.
+//! One group on one node: its bits, its deferred objects and its counts.
 
 use lowwater_lru_core::fallible::try_box;
 use lowwater_lru_core::sync::atomic::AtomicBool;
@@ -11,14 +11,14 @@ use crate::bitmap::Bitmap;
 use crate::deferred::NrDeferred;
 use crate::stats::PairCountsOf;
 
-/// A group's bits and nr_deferred on one node; there from its first bit to its last.
+/// A group's bits and deferred objects on one node; there from its first bit to its last.
 pub(super) struct ShrinkerInfo {
     pub(super) memcg: Memcg,
     pub(super) words: Bitmap,
     visit_state: OnceBox<VisitState>,
 }
 
-/// What visits leave behind; none of a group that was not visited.
+/// The state that visits leave behind; none of a group that was not visited.
 #[derive(Default)]
 pub(super) struct VisitState {
     pub(super) nr_deferred: Mutex<NrDeferred>,
@@ -64,7 +64,7 @@ impl HasMemcg for ShrinkerInfo {
     }
 }
 
-/// The infos of one shard.
+/// The [`ShrinkerInfo`]s of one shard.
 pub(super) type ShrinkerInfos = ByGroup<ShrinkerInfo>;
 
 /// Heap bytes of a shard.

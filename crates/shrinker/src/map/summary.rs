@@ -1,4 +1,4 @@
-//! The nodes down from a group to the groups below it that hold something, on one node.
+//! The summary tree of one NUMA node: which groups lead down to groups that hold something.
 //!
 //! Locked only when a group goes from holding nothing to holding something, or back, and by a pass for each batch of groups:
 //! never by an `add` whose group holds something already.
@@ -18,14 +18,14 @@ use crate::hash::{shrink_after_removal, IdHasher};
 /// Comparing two as lists gives pre-order. It stays meaningful when the group is gone.
 pub(crate) type Path = Vec<MemcgId>;
 
-/// Up to where a round has come: to this group, and in it to this shrinker.
+/// The position of an iterator: it has come to this group, and in it to this shrinker.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct IterPosition {
     pub(crate) path: Path,
     pub(crate) id: u32,
 }
 
-/// Who goes round.
+/// The two kinds of iterators, each of which has its own position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IterKind {
     /// A pass.
@@ -34,23 +34,23 @@ pub(crate) enum IterKind {
     Direct = 1,
 }
 
-/// All nodes on one node. Most groups that hold something have none below them that does: such a leaf is no more than its handle.
+/// The summary tree of one NUMA node. Most groups that hold something have none below them that does: such a leaf is no more than its handle.
 #[derive(Default)]
 pub(crate) struct Summary {
-    /// Groups that hold something themselves, and have no node.
+    /// Groups that hold something themselves, and have no summary node.
     leaves: ByGroup<Memcg>,
     nodes: HashMap<MemcgId, SummaryNode, IdHasher>,
 }
 
-/// A group on the node to something.
+/// A group above, or itself, one that holds something.
 struct SummaryNode {
     memcg: Memcg,
     /// Does it hold something itself?
     live: bool,
-    /// Children that have a node, by id. A set of words and not a tree of ids: a container's group has thousands of them, and
+    /// Children that are leaves or have a summary node, by id. A set of words and not a tree of ids: a container's group has thousands of them, and
     /// a pass takes them one after the other.
     children: Bitmap,
-    /// Where rounds that start at this group stopped; of most groups none ever starts.
+    /// The positions of the two kinds of iterators that start at this group; at most groups none ever starts.
     positions: Option<Box<[Option<IterPosition>; 2]>>,
 }
 
@@ -256,12 +256,12 @@ impl Summary {
             .count()
     }
 
-    /// Where rounds from `root` stopped.
+    /// The position at which an iterator of this kind from `root` stopped.
     pub(crate) fn iter_position(&self, root: MemcgId, kind: IterKind) -> Option<IterPosition> {
         self.nodes.get(&root)?.positions.as_ref()?[kind as usize].as_ref()?.try_clone()
     }
 
-    /// Notes where a round from `root` stopped. Forgotten when the subtree is empty, or there is no memory.
+    /// Notes the position at which an iterator of this kind from `root` stopped. Forgotten when the subtree is empty, or there is no memory.
     pub(crate) fn set_iter_position(&mut self, root: MemcgId, kind: IterKind, position: Option<IterPosition>) {
         let node = match (position.is_some(), self.leaves.get(root)) {
             (true, Some(leaf)) => {

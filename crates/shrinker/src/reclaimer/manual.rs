@@ -1,4 +1,4 @@
-//! Reclaim by hand: somebody wants a group to use less, now, and waits for it.
+//! Reclaim on request: the calling thread brings a group's usage down itself.
 
 use alloc::vec::Vec;
 

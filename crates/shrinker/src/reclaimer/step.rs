@@ -22,7 +22,7 @@ const IDLE_ROUNDS_MAX: u64 = 4;
 /// Steps in a row after which a shrinker's wish to be left alone does not count any more.
 const BACK_OFFS_MAX: u8 = 8;
 
-/// What a step says.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The group uses no more than its target, or has gone offline.

@@ -61,7 +61,7 @@ pub struct Reclaimer {
     watermarks: Watermarks,
 }
 
-/// What a node's thread shares with the threads that wake it.
+/// One node's thread, as the threads that wake it see it.
 struct NodeThread {
     node: NodeId,
     wake: WakeQueue,
@@ -72,7 +72,7 @@ struct NodeThread {
     pinned: AtomicBool,
 }
 
-/// What one node's thread did since it started.
+/// The statistics of one node's thread since it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {
@@ -172,7 +172,7 @@ impl Reclaimer {
         self.watermarks
     }
 
-    /// What each node's thread did.
+    /// The statistics of each node's thread.
     pub fn stats(&self) -> Vec<NodeStats> {
         self.nodes.iter().map(|(shared, _)| shared.stats()).collect()
     }
@@ -227,7 +227,7 @@ impl NodeThread {
         }
     }
 
-    /// What is asked for next. The first node's thread spends the time until then with giving idle lists back, for all nodes.
+    /// Takes the next requests. The first node's thread spends the time until then with giving idle lists back, for all nodes.
     fn take(&self, registry: &Registry) -> Option<Vec<WakeRequest>> {
         if self.node != NodeId::ZERO {
             return self.wake.take();

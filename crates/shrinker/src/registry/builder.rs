@@ -80,7 +80,7 @@ impl<'a> ShrinkerBuilder<'a> {
         self
     }
 
-    /// What its objects are, so that some kinds can be dropped and others kept; [`Caches::OBJECTS`] by default.
+    /// The kind of its objects, so that some kinds can be dropped and others kept; [`Caches::OBJECTS`] by default.
     #[doc(hidden)]
     pub fn caches(mut self, caches: Caches) -> Self {
         self.options.caches = caches;
@@ -121,7 +121,7 @@ impl Prepared {
         ShrinkerId::new(self.claim.state().key.id)
     }
 
-    /// What the shrinker's lists are to be made with, so that it is asked where they hold something. A cache without such
+    /// The occupancy that the shrinker's lists are made with, so that it is asked where they hold something. A cache without such
     /// lists calls [`Occupancy::occupied`] itself, when a group's objects on a node go from none to some. After the
     /// registration has ended it listens no more, and may be kept.
     ///

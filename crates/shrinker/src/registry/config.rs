@@ -1,4 +1,4 @@
-//! What a registry is made with.
+//! The configuration of a registry.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -9,11 +9,11 @@ use crate::budget::{Fair, Policy};
 use crate::error::ShrinkerAllocError;
 use crate::work::Clock;
 
-/// Objects that one call of direct reclaim scans at most, where nothing else is said.
+/// Objects that one call of direct reclaim scans at most, by default.
 pub const DIRECT_SCAN_MAX: u64 = 1024;
-/// Nanoseconds that one call of direct reclaim takes at most, where nothing else is said: what Redis allows itself.
+/// Nanoseconds that one call of direct reclaim takes at most, by default: what Redis allows itself.
 pub const DIRECT_TIME_MAX_NS: u64 = 500_000;
-/// How long a reclaimer has nothing to do before it sweeps, and between two sweeps, where nothing else is said.
+/// How long a reclaimer has nothing to do before it sweeps, and between two sweeps, by default.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// The choices of a [`Registry`](crate::Registry).
@@ -62,7 +62,7 @@ impl RegistryConfig {
         Self::made(topology, clock)
     }
 
-    /// As [`with_topology`](Self::with_topology), without a clock, for who can do without.
+    /// As [`with_topology`](Self::with_topology), without a clock, for callers that can do without.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl RegistryConfig {
         }
     }
 
-    /// Who scans how much.
+    /// The policy that decides how many objects are scanned.
     #[must_use]
     pub fn policy(mut self, policy: Arc<dyn Policy>) -> Self {
         self.policy = Some(policy);
@@ -117,7 +117,7 @@ impl RegistryConfig {
     }
 
     /// How long a [`Reclaimer`](crate::Reclaimer) has nothing to do before it [sweeps](crate::Registry::sweep), and between two
-    /// sweeps; 5 s where nothing else is said. A list that is given back was empty for as long.
+    /// sweeps; 5 s by default. A list that is given back was empty for as long.
     #[must_use]
     pub fn sweep_every(mut self, time: Duration) -> Self {
         self.sweep_every = time;

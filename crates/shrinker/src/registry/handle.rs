@@ -72,7 +72,7 @@ impl Registry {
             .unwrap_or_else(|_| alloc::alloc::handle_alloc_error(Layout::new::<RegistryCore>()))
     }
 
-    /// As [`with_config`](Self::with_config), for who can do without.
+    /// As [`with_config`](Self::with_config), for callers that can do without.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Registry {
         Ok(Self { core })
     }
 
-    /// Begins a shrinker. The name is for people; two may have the same.
+    /// Starts to build a shrinker. The name is for people; two may have the same.
     pub fn builder(&self, name: &str) -> ShrinkerBuilder<'_> {
         ShrinkerBuilder::new(&self.core, name)
     }
@@ -110,11 +110,11 @@ impl Registry {
         self.core.scopes.enter_first()
     }
 
-    /// Whom to tell of debts, instead of whom was told before. A [`Reclaimer`](crate::Reclaimer) sets itself; an embedder with
+    /// Sets the listener that hears of deferred objects, in place of the one before. A [`Reclaimer`](crate::Reclaimer) sets itself; an embedder with
     /// threads of its own sets one that wakes them.
     pub fn set_debt_listener(&self, listener: Option<Arc<dyn DebtListener>>) {
         let old = self.core.replace_debt_listener(listener);
-        // Without the lock: it is somebody's code.
+        // Without the lock: its drop is user code.
         drop(old);
     }
 

@@ -12,7 +12,7 @@ use crate::shrinker::Count;
 use crate::stats::RegistryStats;
 
 impl Registry {
-    /// The shrinkers and the map, as they are now; nobody is asked anything. O(shrinkers + live pairs).
+    /// The shrinkers and the map, as they are now; no shrinker is called. O(shrinkers + live pairs).
     pub fn snapshot(&self) -> RegistryStats {
         let shrinkers = self.core.shrinker_stats();
         let (live_pairs, live_groups) = self.core.map.live();
@@ -62,12 +62,12 @@ impl Registry {
         }
     }
 
-    /// What was held for `memcg` and all below it on `node`, as of the last visits. O(live pairs on the node), no callback.
+    /// Objects of `memcg` and all groups below it on `node`, as of the last visits. O(live pairs on the node), no callback.
     pub(crate) fn held(&self, memcg: &Memcg, node: NodeId) -> u64 {
         self.core.map.held(memcg, node)
     }
 
-    /// A round over the groups begins, or a step that is one.
+    /// Returns a mark of the group ends so far, for [`believes`](Self::believes).
     pub(crate) fn mark_ends(&self) -> EndsMark {
         self.core.map.ends().mark()
     }

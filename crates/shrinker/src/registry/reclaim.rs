@@ -64,7 +64,7 @@ impl Registry {
         })
     }
 
-    /// Gives back what nobody uses: lists that were empty at the last sweep too, and the bits of those that became empty without
+    /// Frees lists that were empty at the last sweep too, and clears the bits of those that became empty without
     /// a pass. A [`Reclaimer`](crate::Reclaimer) does it by itself when it has nothing else to do.
     ///
     /// O(groups + their lists), and when lists were given back a call of `count_objects` for each live pair. Does nothing inside
@@ -89,8 +89,8 @@ impl Registry {
         crate::direct::reclaim(&self.core, memcg, flags, done)
     }
 
-    /// Pays what was left undone for `memcg` itself on `node`, and nothing else, as far as `work` goes: for the background, once
-    /// it was told of a debt. Says what was done, and how many objects are still owed. Nothing is taken from a group that is
+    /// Scans the objects that were deferred for `memcg` itself on `node`, and no others, as far as `work` goes: for the background,
+    /// once it was notified. Returns what was done, and how many objects are still deferred. No object is taken from a group that is
     /// below its `low`.
     pub fn pay_debts(&self, memcg: &Memcg, node: NodeId, work: &mut Work<'_>) -> (Progress, u64) {
         let Some(_scope) = self.core.scopes.enter_first() else { return (Progress::default(), 0) };

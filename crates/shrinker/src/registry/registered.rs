@@ -140,7 +140,7 @@ impl<E> ShrinkerGuard<E> {
 /// Calls `callback` and keeps its panic from the others.
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, CallbackPanicked> {
-    // What the callback leaves half done is its own: it is not called again.
+    // A callback that panicked half way is not called again.
     lowwater_lru_core::unwind::caught(callback).ok_or(CallbackPanicked)
 }
 

@@ -48,7 +48,7 @@ impl Registration {
         &self.registered().name
     }
 
-    /// What it did so far.
+    /// Its statistics.
     pub fn stats(&self) -> ShrinkerStats {
         self.registered().stats()
     }

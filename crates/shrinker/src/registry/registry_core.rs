@@ -32,12 +32,12 @@ use crate::stats::{ShrinkerStats, VisitCounts};
 pub(crate) type Registered = RegisteredShrinker<IdClaim>;
 /// The right to call a [`Registered`].
 pub(crate) type CallGuard = ShrinkerGuard<IdClaim>;
-/// What a [`Registered`] shares with its lists.
+/// The state that a [`Registered`] shares with its lists.
 pub(crate) type RegisteredState = ShrinkerState<IdClaim>;
 /// The handle of its lists.
 pub(crate) type RegisteredOccupancy = OccupancyHandle<IdClaim>;
 
-/// What all handles of a registry share.
+/// The part of a registry that all its handles share.
 pub(crate) struct RegistryCore {
     pub(crate) map: TryArc<Map>,
     pub(crate) root: Memcg,
@@ -46,7 +46,7 @@ pub(crate) struct RegistryCore {
     pub(crate) config: RegistryConfig,
     pub(crate) scopes: Scopes,
     debt_listener: RwLock<Option<Arc<dyn DebtListener>>>,
-    /// Calls of those who need memory themselves. Who pays debts in the background sees from it whether to keep out of the way.
+    /// Calls of those who need memory themselves. The background paces the scan of deferred objects by it.
     foreground_calls: AtomicU64,
     ids: Mutex<IdPool>,
     /// By id. A lookup enters the shrinker before it lets go of the lock, so that a thread which has killed the shrinker and then
@@ -79,7 +79,7 @@ impl Drop for IdClaim {
 impl RegistryCore {
     /// A core for the groups of `tree`; none without memory.
     pub(crate) fn try_new(tree: &MemcgTree, config: RegistryConfig) -> Option<TryArc<Self>> {
-        // What a topology says that lies: no less than there can be, and no more than ids can tell apart.
+        // A topology may lie: at least one node, and no more than ids can tell apart.
         let nodes = config.topology.nodes().clamp(1, usize::from(u16::MAX) + 1);
         let map = TryArc::try_new(Map::try_new(nodes)?)?;
         let scopes = Scopes::try_new()?;
@@ -107,8 +107,8 @@ impl RegistryCore {
         Registered::try_get(slots.get(id as usize)?.as_ref()?)
     }
 
-    /// Is this a group that can be reclaimed from, on a node that there is? Not a group of another
-    /// tree, whose id means another here.
+    /// Whether this is a group that can be reclaimed from, on a node that exists: not a group of another
+    /// tree, whose id means another group here.
     pub(crate) fn knows(&self, root: &Memcg, node: NodeId) -> bool {
         root.is_online() && root.is_in_tree_of(&self.root) && node.index() < self.map.nodes()
     }

@@ -1,4 +1,4 @@
-//! What the registry and the lists of one shrinker share: its id, its options, its bits and its callbacks in flight.
+//! The state that the registry and the lists of one shrinker share: its id, options, bits and callbacks in flight.
 
 use lowwater_lru_core::fallible::TryArc;
 use lowwater_lru_core::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,4 @@
-//! What cannot be seen from outside.
+//! Tests of the foreground's count, which is not public.
 
 use super::*;
 use crate::control::Reclaim;

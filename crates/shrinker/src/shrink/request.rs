@@ -1,4 +1,4 @@
-//! What is asked of one shrinker: for which group, on which node, how much.
+//! One request to a shrinker: for which group, on which node, how many objects.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
@@ -8,13 +8,13 @@ use crate::registry::RegistryCore;
 /// How many objects a [`ShrinkSlab`] scans.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ScanAmount {
-    /// What the policy says at this priority.
+    /// As many as the policy says at this priority.
     Priority(u8),
-    /// All there is, however dear it is to make again: what the policy says at the highest priority of objects that are not dear.
+    /// All there is, whatever its `seeks`: what the policy says at the highest priority of objects with few `seeks`.
     Drop,
-    /// A small share; debts do not count.
+    /// A small share; deferred objects do not count.
     Share,
-    /// What is owed, and nothing else.
+    /// The deferred objects, and no others.
     Owed,
     /// None; only empty lists are found out.
     Nothing,

@@ -1,4 +1,4 @@
-//! What one shrinker did for one group on one node.
+//! Statistics of one shrinker for one group on one node.
 
 use lowwater_lru_core::{Bytes, Memcg, NodeId};
 
@@ -6,7 +6,7 @@ use super::visit_counts::VisitCounts;
 use crate::id::ShrinkerId;
 use crate::thin_vec::ThinVec;
 
-/// What is kept of a pair, from its first visit until it is found empty. One visit adds to it once, whatever the number of
+/// The counts of a pair, from its first visit until it is found empty. One visit adds to it once, whatever the number of
 /// batches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PairCounts {
@@ -54,7 +54,7 @@ impl PairCountsOf {
         Some(self.0[at].1)
     }
 
-    /// What all of them held when they were visited last.
+    /// The sum of what the pairs held at their last visits.
     pub(crate) fn counted(&self) -> u64 {
         self.0.iter().fold(0, |sum: u64, (_, seen)| sum.saturating_add(seen.counted))
     }
@@ -84,7 +84,7 @@ pub struct PairStats {
     /// What could be freed: as of the last visit in a [`snapshot`](crate::Registry::snapshot) (none if there was no visit yet), as
     /// of now in a [`survey`](crate::Registry::survey) (none if the shrinker cannot tell).
     pub count: Option<u64>,
-    /// What that weighs, if the shrinker knows and was asked.
+    /// The bytes of these objects, if the shrinker knows them and was asked.
     pub bytes: Option<Bytes>,
     /// Asked for in `scan_objects`.
     pub requested: u64,

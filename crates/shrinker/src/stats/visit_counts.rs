@@ -1,8 +1,8 @@
-//! What visits of a shrinker did.
+//! The counts of visits of a shrinker.
 
 use core::ops::AddAssign;
 
-/// What one visit did, or all of them together.
+/// The counts of one visit, or their sum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct VisitCounts {
     pub(crate) callbacks: u64,

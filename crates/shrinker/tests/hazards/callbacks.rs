@@ -52,7 +52,7 @@ impl Stage {
             &|| _ = registry.direct_reclaim(root, Reclaim::FOREGROUND, &|| false),
             &|| _ = registry.pay_debts(root, N0, &mut Work::objects(10)),
             &|| _ = registry.reclaim_selected(&Select::all(), Bytes::new(1)),
-            &|| _ = FullScan::new(&registry).shrink(root, N0, 0, Reclaim::FOREGROUND, &mut Work::objects(10)),
+            &|| _ = FullScan::new(registry).shrink(root, N0, 0, Reclaim::FOREGROUND, &mut Work::objects(10)),
             &|| _ = registry.survey(),
             &|| _ = (registry.snapshot(), registry.debugfs_count(self.registration.id())),
         ];
