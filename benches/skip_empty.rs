@@ -6,7 +6,7 @@
 //! | row | what |
 //! |---|---|
 //! | `pass` | [`Registry::shrink`], which follows the map of pairs that hold something |
-//! | `every` | its plain twin, [`Registry::every`], which asks each cache for each group: N x M questions |
+//! | `every` | the baseline, [`FullScan`], which asks each cache for each group: N x M questions |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use lowwater::{
     linked, Count, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Registration, Registry, Scan, ShrinkControl,
     Shrinker,
 };
+use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::Work;
 
 /// Objects of each pair that holds some.
@@ -95,7 +96,7 @@ fn skip_empty(criterion: &mut Criterion) {
         // A million questions a pass are enough to see the line.
         if groups * caches <= 1_000_000 {
             rows.bench_function(BenchmarkId::new("every", &shape), |b| {
-                let every = world.registry.every();
+                let every = FullScan::new(&world.registry);
                 b.iter(|| every.shrink(root, NodeId::ZERO, PRIORITY, Reclaim::KSWAPD, &mut Work::unlimited()));
             });
         }

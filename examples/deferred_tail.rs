@@ -36,7 +36,7 @@ use lowwater::{
     Registry, Scan, ShrinkControl, Shrinker,
 };
 use lowwater_shrinker::budget::{Fair, Policy, Proportional, Windup};
-use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{RegistryConfig, Work};
 use plotters::prelude::*;
 

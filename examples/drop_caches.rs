@@ -21,6 +21,7 @@ use clap::Parser;
 use lowwater::{
     linked, Count, Isolated, Links, ListLru, MemcgTree, NodeId, Registration, Registry, Scan, ShrinkControl, Shrinker,
 };
+use lowwater_shrinker::baseline::FullScan;
 use plotters::prelude::*;
 
 /// Drops all caches of many groups and many mounts, a few times.
@@ -153,7 +154,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let world = World::new(&args)?;
     let drops: Vec<_> = (0..args.repeat).map(|_| world.measure(|| world.registry.drop_caches())).collect();
     // The twin's second drop: like ours, it finds nothing.
-    let every = (!args.no_every).then(|| world.measure(|| world.registry.every().drop_caches()));
+    let every = (!args.no_every).then(|| world.measure(|| FullScan::new(&world.registry).drop_caches()));
     if args.json {
         println!("{}", json(&args, &world, &drops, every));
     } else {

@@ -33,6 +33,7 @@
 //! | [`Memcg`] | a tenant: a group with `min`, `low`, `high`, `max` |
 //! | [`ListLru`], [`linked!`] | lists for objects of your own (`lowwater-lru-core`) |
 //! | [`Registry`], [`Shrinker`] | for a cache of your own that shall give way, too (`lowwater-shrinker`) |
+//! | [`pressure`] | memory pressure from outside: PSI, the control group, systemd (`lowwater-pressure`) |
 //!
 //! Features, none of them on by default:
 //!
@@ -52,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod pressure;
 pub mod runtime;
 
 pub use cache::{Cache, InsertError, RemovalCause};
@@ -61,12 +63,11 @@ pub use lowwater_lru_core::{
     heavy_fences, linked, topology, Bytes, HeavyFences, Isolate, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId,
     Occupancy, Topology, Verdict,
 };
-pub use lowwater_shrinker::pressure::{self, Watermarks};
 #[cfg(feature = "metrics")]
 pub use lowwater_shrinker::Labels;
 pub use lowwater_shrinker::{
-    Caches, CallbackScope, Count, NodeStats, PairStats, Reclaim, Reclaimer, Registration, Registry, RegistryStats,
-    Scan, Select, ShrinkControl, Shrinker, ShrinkerStats,
+    CallbackScope, Count, NodeStats, PairStats, Reclaim, Reclaimer, Registration, Registry, RegistryStats, Scan,
+    ShrinkControl, Shrinker, ShrinkerStats, Watermarks,
 };
 
 #[cfg(doctest)]

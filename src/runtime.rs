@@ -28,10 +28,12 @@
 
 mod builder;
 mod keeper;
+mod monitored;
 mod retired;
 
 pub use builder::{BuildError, RuntimeBuilder};
 pub(crate) use keeper::{Bell, Chores, ChoresId, Next};
+pub use monitored::MonitoredReclaimer;
 pub(crate) use retired::{Retired, Retires};
 
 use std::sync::Arc;
@@ -39,10 +41,10 @@ use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use lowwater_lru_core::{Bytes, Memcg, MemcgError, MemcgTree, OverLimit, Topology};
-use lowwater_shrinker::pressure::{Monitor, PressureStats, Reason};
+use lowwater_pressure::{Monitor, PressureStats};
 #[cfg(doc)]
 use lowwater_shrinker::CallbackScope;
-use lowwater_shrinker::{DirectStop, NodeStats, Reclaim, Reclaimer, Registry, RegistryStats};
+use lowwater_shrinker::{DirectStop, NodeStats, Reclaim, ReclaimReason, Reclaimer, Registry, RegistryStats};
 
 use keeper::Keeper;
 
@@ -67,7 +69,7 @@ const ROOT: &str = "/";
 ///    at it have left: until then it is [retired](RuntimeStats::retired). Usage and retired bytes
 ///    together never exceed the budget by more than a quarter of it, or by 16 MiB if that is more:
 ///    an insert that would exceed this waits for readers, as long as a charge may take, and is
-///    refused with [`HeldByReaders`](crate::cache::Reason::HeldByReaders). One bound for all caches
+///    refused with [`HeldByReaders`](crate::cache::ReclaimReason::HeldByReaders). One bound for all caches
 ///    of the runtime. Beyond it there may be: one entry for each thread that inserts just now; 64
 ///    for each that drops some; and 4 KiB for each stripe of a cache, of which one with less than a
 ///    thousand entries has one, and others two for each processor. Bytes that are
@@ -301,7 +303,7 @@ impl Runtime {
             if bytes > max {
                 return Err(over);
             }
-            self.inner.reclaimer.wake(memcg, Reason::Limit);
+            self.inner.reclaimer.wake(memcg, ReclaimReason::Limit);
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.inner.direct_time_max);
             // What is more than can be counted does not fit, also where there is no limit.
             let fits = || memcg.usage().get().checked_add(bytes.get()).is_some_and(|sum| sum <= max.get());
@@ -346,7 +348,7 @@ impl Runtime {
         }
         self.root().set_max(budget);
         if self.root().usage() > budget {
-            self.inner.reclaimer.wake(self.root(), Reason::Limit);
+            self.inner.reclaimer.wake(self.root(), ReclaimReason::Limit);
         }
     }
 

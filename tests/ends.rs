@@ -11,7 +11,7 @@ mod deadline;
 mod wait;
 
 use deadline::in_time;
-use lowwater::pressure::Reason;
+use lowwater::pressure::ReclaimReason;
 use lowwater::{Bytes, Cache, Runtime};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -152,7 +152,7 @@ fn in_foreground(world: &World) {
 
 /// Reclaim on the reclaimer's thread.
 fn in_background(world: &World) {
-    world.runtime.reclaimer().wake(world.runtime.root(), Reason::Manual(Bytes::mib(1)));
+    world.runtime.reclaimer().wake(world.runtime.root(), ReclaimReason::Manual(Bytes::mib(1)));
 }
 
 /// Entries expire on the keeper's thread.
@@ -466,7 +466,7 @@ fn what_is_captured_may_panic_in_its_drop_on_threads_of_the_runtime() {
             }
             *slot.lock().unwrap() = Some(cache);
             if background {
-                runtime.reclaimer().wake(runtime.root(), Reason::Manual(Bytes::mib(1)));
+                runtime.reclaimer().wake(runtime.root(), ReclaimReason::Manual(Bytes::mib(1)));
             }
             until("the listener's captures are dropped", || dropped.load(SeqCst) > 0);
             // Both threads work on.
@@ -529,7 +529,7 @@ fn caches_that_own_each_other_and_their_runtimes_are_dropped_by_any_thread() {
                 let slot = Arc::clone(&slot);
                 move || empty(&slot)
             });
-            runtimes[1].reclaimer().wake(runtimes[1].root(), Reason::Manual(Bytes::mib(1)));
+            runtimes[1].reclaimer().wake(runtimes[1].root(), ReclaimReason::Manual(Bytes::mib(1)));
             let _freed = runtimes[0].drop_caches();
             empty(&slot);
             inner.is_gone();

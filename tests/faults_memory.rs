@@ -10,12 +10,11 @@
 
 use lowwater::topology::Fixed;
 use lowwater::{
-    linked, Bytes, Cache, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Registry, Runtime, Scan, Select,
+    linked, Bytes, Cache, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Registry, Runtime, Scan,
 };
 use lowwater::{Reclaim, ShrinkControl, Shrinker};
 use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
-use lowwater_shrinker::pressure::Watermarks;
-use lowwater_shrinker::Reclaimer;
+use lowwater_shrinker::{Reclaimer, Select, Watermarks};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
 use std::cell::Cell;

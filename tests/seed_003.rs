@@ -15,7 +15,7 @@ use lowwater::{
     Bytes, Count, MemcgTree, NodeId, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Shrinker,
 };
 use lowwater_shrinker::budget::{Fair, Policy, Proportional, Windup};
-use lowwater_shrinker::pressure::Watermarks;
+use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{DirectStop, RegistryConfig, Work};
 
 const N0: NodeId = NodeId::ZERO;

@@ -26,7 +26,7 @@ impl Caches {
     pub fn new() -> Self {
         let ms = Duration::from_millis;
         let pressure =
-            PressureConfig { settle: ms(50), quiet: ms(300), step_time: ms(100), ..PressureConfig::default() };
+            PressureConfig { debounce: ms(50), quiet: ms(300), step_time: ms(100), ..PressureConfig::default() };
         let runtime = Runtime::builder().budget(BUDGET).pressure(pressure).topology(Arc::new(Fixed::new(2)));
         let runtime = runtime.build().expect("a budget and three threads");
         let cache = Cache::<u64, Box<[u8]>>::builder(&runtime).weigher(|_, v| Bytes::new(v.len() as u64));
@@ -106,7 +106,7 @@ impl Caches {
         }
         assert!(self.runtime.root().usage() <= BUDGET, "the budget is {BUDGET}");
         let stats = self.runtime.stats();
-        assert!(stats.registry.shrinkers.iter().all(|s| s.panics == 0 && !s.set_aside), "nobody panics");
+        assert!(stats.registry.shrinkers.iter().all(|s| s.panics == 0 && !s.quarantined), "nobody panics");
     }
 
     /// Ends all tenants and drops everything: how many bytes our own structures take then.

@@ -5,7 +5,7 @@
 //!
 //! The bodies stand beside the parsers.
 
-use lowwater_shrinker::pressure::{cgroup, psi, systemd};
+use lowwater_pressure::{cgroup, psi, systemd};
 
 /// See the module.
 pub fn check(data: &[u8]) {

@@ -10,7 +10,7 @@ use lowwater_lru_core::Bytes;
 pub enum BuildError {
     /// The registry has no id left for another shrinker.
     #[error("the cache cannot be registered: {0}")]
-    Register(#[from] lowwater_shrinker::AllocError),
+    Register(#[from] lowwater_shrinker::ShrinkerAllocError),
     /// The group given is not one of the runtime's.
     #[error("the group {0} does not belong to the runtime's tree")]
     ForeignGroup(String),

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use lowwater_lru_core::{topology, Bytes, MemcgTree, Topology};
-use lowwater_shrinker::pressure::systemd::{Systemd, SystemdError};
-use lowwater_shrinker::pressure::{
-    CgroupLimit, Monitor, MonitorConfig, MonitorError, PressureConfig, Psi, Source, Trim, Watermarks,
-};
-use lowwater_shrinker::{Reclaimer, Registry, RegistryConfig, StartError};
+use lowwater_pressure::systemd::{Systemd, SystemdError};
+use lowwater_pressure::{CgroupLimit, Monitor, MonitorConfig, MonitorError, PressureConfig, Psi, Source, Trim};
+use lowwater_shrinker::{Reclaimer, Registry, RegistryConfig, StartError, Watermarks};
 
 use super::keeper::Keeper;
+use super::monitored::MonitoredReclaimer;
 use super::retired::Retired;
 use super::{Inner, Runtime};
 
@@ -198,7 +197,8 @@ impl RuntimeBuilder {
         let config = RegistryConfig::with_topology(Arc::clone(&topology)).direct_time_max_ns(direct_ns);
         let registry = Registry::with_config(&tree, config);
         let reclaimer = Arc::new(Reclaimer::start(&registry, Arc::clone(&topology), watermarks)?);
-        let monitor = |config| Monitor::start(tree.root(), budget, Arc::clone(&reclaimer), config);
+        let monitored = || Arc::new(MonitoredReclaimer::from(Arc::clone(&reclaimer)));
+        let monitor = |config| Monitor::start(tree.root(), budget, monitored(), config);
         let pressure = self.monitor.map(monitor).transpose()?;
         let retired = Arc::new(Retired::new(tree.root().clone()));
         let keeper = Keeper::start(registry.nodes(), Arc::clone(&retired)).map_err(BuildError::Keeper)?;

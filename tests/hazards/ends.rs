@@ -150,7 +150,7 @@ fn a_runtime_at_the_ends_of_its_numbers_serves() {
             medium_percent: percent,
             critical_percent: percent,
             floor: Some(Bytes::new(u64::from(percent))),
-            settle: time,
+            debounce: time,
             quiet: time,
             step_time: time,
         };

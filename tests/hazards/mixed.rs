@@ -28,7 +28,7 @@ fn groups_of_another_runtime_are_strangers() {
         assert!(catch_unwind(AssertUnwindSafe(|| ours.charge(&stranger, Bytes::new(1)))).is_err());
         assert!(stranger.is_online() && stranger.usage() == Bytes::ZERO);
         ours.reclaimer().charged(&stranger);
-        ours.reclaimer().wake(&stranger, lowwater::pressure::Reason::Limit);
+        ours.reclaimer().wake(&stranger, lowwater::pressure::ReclaimReason::Limit);
         // A group of a runtime that is gone is one of another, too.
         drop(theirs);
         assert!(cache.entry(1).group(&stranger).insert(vec![1]).is_err());

@@ -396,7 +396,7 @@ fn a_listener_or_a_drop_that_panics_does_not_stop_reclaim() {
     }
     let stats = cache.stats();
     assert!(stats.evictions > 900 && stats.listener_panics > 80 && stats.drop_panics > 100, "{stats:?}");
-    assert!(!runtime.stats().registry.shrinkers[0].set_aside);
+    assert!(!runtime.stats().registry.shrinkers[0].quarantined);
     armed.store(false, Ordering::Relaxed);
 }
 
@@ -524,7 +524,7 @@ fn a_listener_may_drop_the_last_handle_and_the_runtime_on_the_reclaimers_thread(
     });
     let runtime = cache.runtime().clone();
     *slot.lock().unwrap() = Some(cache);
-    runtime.reclaimer().wake(runtime.root(), lowwater_shrinker::pressure::Reason::Manual(Bytes::new(1_000)));
+    runtime.reclaimer().wake(runtime.root(), lowwater_shrinker::ReclaimReason::Manual(Bytes::new(1_000)));
     while !begun.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(1));
     }

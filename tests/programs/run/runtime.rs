@@ -64,7 +64,7 @@ pub fn tree_group(world: &World, group: u8) -> Memcg {
 struct Debts(Token);
 
 impl DebtListener for Debts {
-    fn owes(&self, _: &Memcg, _: lowwater::NodeId, _: Kick) {
+    fn notify_debt(&self, _: &Memcg, _: lowwater::NodeId, _: Kick) {
         self.0.check("told of debts");
         enter(Callback::Debt);
     }

@@ -1,0 +1,36 @@
+//! The reclaimer as a pressure monitor drives it.
+
+use std::sync::Arc;
+
+use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_pressure::BackgroundReclaim;
+use lowwater_shrinker::{CallbackScope, ReclaimReason, Reclaimer};
+
+/// A [`Reclaimer`] that a [`Monitor`](crate::pressure::Monitor) drives. A [`Runtime`](crate::Runtime) has one by itself.
+///
+/// The monitor's thread is inside a [`CallbackScope`] for as long as it runs. So the drop of a monitor or of a reclaimer inside a trim
+/// hook does not wait.
+#[derive(Clone, Debug)]
+pub struct MonitoredReclaimer(Arc<Reclaimer>);
+
+impl From<Arc<Reclaimer>> for MonitoredReclaimer {
+    fn from(reclaimer: Arc<Reclaimer>) -> Self {
+        Self(reclaimer)
+    }
+}
+
+impl BackgroundReclaim for MonitoredReclaimer {
+    fn reclaim_to(&self, memcg: &Memcg, ceiling: Bytes) {
+        let target = self.0.watermarks().target(ceiling);
+        self.0.wake(memcg, ReclaimReason::Pressure(target));
+    }
+
+    fn run_thread(&self, thread: &mut dyn FnMut()) {
+        let _scope = CallbackScope::enter();
+        thread();
+    }
+
+    fn can_join(&self) -> bool {
+        !CallbackScope::is_inside()
+    }
+}
