@@ -9,10 +9,10 @@ use lowwater_pressure::systemd::{Systemd, SystemdError};
 use lowwater_pressure::{CgroupLimit, Monitor, MonitorConfig, MonitorError, PressureConfig, Psi, Source, Trim};
 use lowwater_shrinker::{Reclaimer, Registry, RegistryConfig, StartError, Watermarks};
 
-use super::keeper::Keeper;
 use super::monitored::MonitoredReclaimer;
+use super::handle::{Inner, Runtime};
+use super::housekeeper::Keeper;
 use super::retired::Retired;
-use super::{Inner, Runtime};
 
 /// How long one charge reclaims for itself, where nothing else is said: what Redis allows itself.
 const DIRECT_TIME_MAX: Duration = Duration::from_micros(500);
@@ -51,6 +51,13 @@ pub enum BuildError {
     /// The service manager's variables are wrong.
     #[error("pressure cannot be watched: {0}")]
     Systemd(#[from] SystemdError),
+}
+
+impl Runtime {
+    /// Begins a runtime.
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::default()
+    }
 }
 
 impl RuntimeBuilder {
