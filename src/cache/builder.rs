@@ -8,16 +8,18 @@ use std::time::Duration;
 use hashbrown::DefaultHashBuilder;
 use lowwater_lru_core::{Bytes, Index, Memcg, NodeId};
 
+use super::compaction::state::Migration;
+use super::core::{Core, Listener};
 use super::error::BuildError;
-use super::keep::Rounds;
-use super::load::Flights;
-use super::migration::Migration;
-use super::queues::{Eviction, Queues};
-use super::room::Hands;
+use super::expiry::clock::{Clock, Lifetime};
+use super::expiry::sweep::Rounds;
+use super::handle::{Cache, Inner, Weigher};
+use super::load::single_flight::Flights;
+use super::policy::cost::Costs;
+use super::policy::queues::Queues;
+use super::policy::{Eviction, Hands};
+use super::removal::RemovalCause;
 use super::stats::Counters;
-use super::time::{Clock, Lifetime};
-use super::worth::Costs;
-use super::{Cache, Core, Inner, Listener, RemovalCause, Weigher};
 use crate::Runtime;
 
 /// The state of a builder that has no weigher yet, and so no `build`.
@@ -45,8 +47,28 @@ struct Choices<K, V> {
     costs: Option<Costs<K, V>>,
 }
 
+impl<K, V> Cache<K, V>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+{
+    /// Begins a cache in `runtime`.
+    ///
+    /// The builder asks for a weigher before it can [`build`](CacheBuilder::build): budgets are in bytes, and a count of entries taken for
+    /// bytes is how caches run machines out of memory. Without one this does not compile:
+    ///
+    /// ```compile_fail
+    /// # let runtime = lowwater::Runtime::builder().build().unwrap();
+    /// let cache = lowwater::Cache::<u64, String>::builder(&runtime).build()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn builder(runtime: &Runtime) -> CacheBuilder<K, V> {
+        CacheBuilder::new(runtime)
+    }
+}
+
 impl<K, V> CacheBuilder<K, V> {
-    pub(super) fn new(runtime: &Runtime) -> Self {
+    fn new(runtime: &Runtime) -> Self {
         let choices = Choices {
             runtime: runtime.clone(),
             name: "cache".into(),

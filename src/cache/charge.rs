@@ -17,9 +17,9 @@ use std::time::Instant;
 use lowwater_lru_core::{Bytes, Memcg};
 
 use super::error::Reason;
-use super::room::Want;
-use super::tenant::Tenant;
-use super::Cache;
+use super::handle::Cache;
+use super::policy::tenant::Tenant;
+use super::policy::victim::Want;
 
 /// How often one insert makes room: more than once, so that what others found no room for is caught up with.
 const ROOMS_MAX: u32 = 2;

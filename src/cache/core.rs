@@ -10,16 +10,19 @@ use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{pin, Bytes, Guard, Index, Memcg};
 use lowwater_shrinker::CallbackScope;
 
-use super::entry::{Entry, Handle};
-use super::keep::Rounds;
-use super::migration::{self, Migration};
-use super::queues::Queues;
-use super::room::Hands;
-use super::stats::{Counters, RemovalCause};
-use super::time::Clock;
-use super::worth::Costs;
-use super::Listener;
+use super::compaction::state::{Copy, Migration};
+use super::expiry::clock::Clock;
+use super::expiry::sweep::Rounds;
+use super::policy::cost::Costs;
+use super::policy::queues::Queues;
+use super::policy::Hands;
+use super::record::{Entry, Handle};
+use super::removal::RemovalCause;
+use super::stats::Counters;
 use crate::runtime::{Bell, Retires};
+
+/// Who hears of entries that leave.
+pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 
 /// The part that the reclaimer works on.
 pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -43,7 +46,7 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) freed_since: AtomicU64,
     pub(super) rounds: Rounds,
     pub(super) migration: Migration,
-    pub(super) copy: migration::Copy<K, V>,
+    pub(super) copy: Copy<K, V>,
     /// Calls the keeper.
     pub(super) bell: Bell,
 }
@@ -91,6 +94,10 @@ where
         self.hasher.hash_one(key)
     }
 
+    /// The hash of a key that was hashed before. If that panics now, its entry cannot be found, and stays.
+    pub(super) fn hash_again(&self, key: &K) -> Option<u64> {
+        caught(|| self.hash(key))
+    }
     /// The entry of `key`.
     #[inline]
     pub(super) fn find<'c: 'g, 'g, Q>(&'c self, hash: u64, key: &Q, guard: &'g Guard) -> Found<'c, 'g, K, V, S>

@@ -1,272 +1,239 @@
-//! One entry: a key, a value, and what is known about them.
+//! The place of a key: inserting with a group and a time of its own, and computing a value from the one that is there.
 
-use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+use std::cell::OnceCell;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
 
-use lowwater_lru_core::slab::SlotState;
-use lowwater_lru_core::{slotted, Bytes, Slot, SlotLinks};
+use lowwater_lru_core::{pin, Memcg};
 
-use super::queues::Queue;
-use super::stats::RemovalCause;
-use super::time::Moment;
+use super::core::Found;
+use super::error::InsertError;
+#[cfg(doc)]
+use super::error::Reason;
+use super::expiry::clock::Lifetime;
+use super::expiry::deadline::Now;
+use super::handle::Cache;
+use super::insert::{online, Expect, Unput};
+use super::policy::queues::Queues;
+use super::record::Entry;
+use super::removal::RemovalCause;
 
-/// An entry, in a slot of its cache's slab. In the index until it is taken out; its handle is on a list of its group, or with whoever
-/// took it off.
-// In this order, so that what a reader wants lies together; 24 bytes and the key and the value.
-#[repr(C)]
-pub(super) struct Entry<K, V> {
-    pub(super) key: K,
-    pub(super) value: V,
-    expires: AtomicU32,
-    charge: ChargeAndUses,
-    /// Queue, cause.
-    state: SlotState,
-    links: SlotLinks,
-}
-
-slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Entry<K, V> { links, state, weight: |e| e.charge().get() });
-
-/// The handle of an entry.
-pub(super) type Handle<K, V> = Slot<Entry<K, V>>;
-
-/// What an entry was charged for, which never changes, in 22 bits, and above them its uses.
+/// A key's place in a cache; from [`Cache::entry`]. Nothing is looked up or locked until one of its verbs is called.
 ///
-/// Uses are a guess, and a read that is lost is no harm: they are loaded and stored, not exchanged. An exchange would keep the next lookup
-/// from beginning before this one's line is there.
-struct ChargeAndUses {
-    // Bytes, so that nothing is left between them and the state.
-    low: [u8; 2],
-    high: AtomicU8,
+/// ```
+/// use lowwater::{cache::Op, Bytes, Cache, Runtime};
+/// use std::time::Duration;
+///
+/// let runtime = Runtime::builder().budget(Bytes::mib(1)).build()?;
+/// let tenant = runtime.group("tenant")?;
+/// let hits = Cache::<String, u64>::builder(&runtime).weigher(|k, _| Bytes::new(k.capacity() as u64)).build()?;
+///
+/// for _ in 0..3 {
+///     hits.entry("/".into())
+///         .group(&tenant)
+///         .time_to_live(Duration::from_secs(60))
+///         .and_compute(|current| Op::Put(current.map_or(0, |c| *c.value()) + 1))?;
+/// }
+/// assert_eq!(hits.get("/"), Some(3));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a place does nothing until one of its verbs is called"]
+pub struct Place<'a, K, V, S>
+where
+    K: Send + Sync + 'static,
+    V: Send + Sync + 'static,
+{
+    pub(super) cache: &'a Cache<K, V, S>,
+    pub(super) key: K,
+    pub(super) group: &'a Memcg,
+    pub(super) lifetime: Lifetime,
 }
 
-/// Bytes in 22 bits: exact below 256 KiB, then rounded up by less than a part in 2^16.
-#[derive(Clone, Copy)]
-struct Charge(u32);
+/// What is under a key.
+pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
+    entry: &'a Entry<K, V>,
+    now: Now,
+    queues: &'a Queues<K, V>,
+    root: &'a Memcg,
+    group: OnceCell<Memcg>,
+}
 
-/// Where the reads that were not paid for yet by being kept are in the byte that they share with the charge: in its two highest bits.
-const USES_SHIFT: u32 = 6;
-/// On the main queue's lists; else on those of the probation queue.
-const IN_MAIN: u8 = 1;
-/// Why it was taken out of the index: two bits.
-const CAUSE_SHIFT: u32 = 1;
-const CAUSE: u8 = 3 << CAUSE_SHIFT;
-/// Another like it is in its place.
-const MOVED: u8 = 1 << 3;
-/// By number.
-const CAUSES: [RemovalCause; 4] =
-    [RemovalCause::Size, RemovalCause::Expired, RemovalCause::Explicit, RemovalCause::Replaced];
+/// What is to be done with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op<V> {
+    /// Put this value there, for the place's group and time.
+    Put(V),
+    /// Put this value there, with the time that is left to the one that is there; for the place's group, too, whosesoever that one was. To keep
+    /// that as well, name it: [`Place::group`].
+    Update(V),
+    /// Take out what is there.
+    Remove,
+    /// Change nothing.
+    Keep,
+}
 
-/// What an entry costs in the index, where a bucket of 64 bytes for twelve is between 5/12 and 5/6 full, and mostly above 3/5; and its
-/// part of what slabs keep at hand.
-const INDEX_BYTES: usize = 8;
+/// What was done with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Computed<V> {
+    /// A value was put where none was.
+    Inserted,
+    /// A value was put in the place of this one.
+    Replaced(V),
+    /// This value was taken out.
+    Removed(V),
+    /// Nothing was changed.
+    Kept,
+}
 
-impl<K, V> Entry<K, V> {
-    /// What an entry costs beyond what its key and value own: itself, its place in the index, and its part of the ghosts.
-    pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + super::ghost::BYTES_PER_ENTRY) as u64;
-
-    /// For probation, until [`set_queue`](Self::set_queue) says otherwise; `charge` as [`rounded`] made it.
-    pub(super) fn new(key: K, value: V, expires: Moment, charge: Bytes) -> Self {
-        let expires = AtomicU32::new(expires.raw());
-        Self {
-            key,
-            value,
-            expires,
-            charge: ChargeAndUses::new(Charge::pack(charge.get())),
-            state: SlotState::new(0),
-            links: SlotLinks::new(),
-        }
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Current<'_, K, V> {
+    /// The value.
+    pub fn value(&self) -> &V {
+        &self.entry.value
     }
 
-    /// What its group was charged for it.
-    pub(super) fn charge(&self) -> Bytes {
-        Bytes::new(self.charge.charge().unpack())
+    /// The time it has left; none if it does not expire.
+    pub fn time_left(&self) -> Option<Duration> {
+        self.entry.expires().left(self.now)
     }
 
-    /// Leaves the line alone when enough is counted already, which is what it mostly is for entries that are read a lot.
-    #[inline]
-    pub(super) fn mark_used(&self) {
-        self.charge.count_use();
-    }
-
-    /// Reads that count.
-    #[inline]
-    pub(super) fn uses(&self) -> u8 {
-        self.charge.uses()
-    }
-
-    /// Takes so many reads as paid for.
-    pub(super) fn pay_uses(&self, left: u8) {
-        self.charge.set_uses(left);
-    }
-
-    /// Whose list it is on, or goes to. Changed only under its segment's lock.
-    pub(super) fn queue(&self) -> Queue {
-        if self.state.bits() & IN_MAIN == 0 {
-            Queue::Probation
-        } else {
-            Queue::Main
-        }
-    }
-
-    /// See [`queue`](Self::queue).
-    pub(super) fn set_queue(&self, queue: Queue) {
-        if self.queue() != queue {
-            self.state.update(|bits| Some(bits ^ IN_MAIN));
-        }
-    }
-
-    /// Takes over what reads have earned the one whose place this takes, before it is on a list: reads, and `queue`.
-    pub(super) fn inherit(&self, from: &Self, queue: Queue) {
-        self.pay_uses(from.uses().max(self.uses()));
-        self.set_queue(queue);
-    }
-
-    /// Why it was taken out; told by whoever does, under its segment's lock, to whoever has its handle.
-    pub(super) fn cause(&self) -> RemovalCause {
-        CAUSES[usize::from(self.state.bits() >> CAUSE_SHIFT & 3)]
-    }
-
-    /// See [`cause`](Self::cause).
-    pub(super) fn set_cause(&self, cause: RemovalCause) {
-        let number = CAUSES.iter().position(|&c| c == cause).unwrap_or(0) as u8;
-        self.state.update(|bits| Some(bits & !CAUSE | number << CAUSE_SHIFT));
-    }
-
-    /// Is it in the index? Whoever has put its handle on a list, and is told that it is, leaves it
-    /// to whoever takes it out.
-    pub(super) fn is_indexed(&self) -> bool {
-        self.state.is_still_indexed()
-    }
-
-    /// Did another like it take its place? Told under its segment's lock.
-    pub(super) fn was_moved(&self) -> bool {
-        self.state.bits() & MOVED != 0
-    }
-
-    /// See [`was_moved`](Self::was_moved).
-    pub(super) fn set_moved(&self) {
-        self.state.update(|bits| Some(bits | MOVED));
-    }
-
-    /// When it expires. Changed only under its segment's lock.
-    #[inline]
-    pub(super) fn expires(&self) -> Moment {
-        // Relaxed: the time stands for itself.
-        Moment::from_raw(self.expires.load(Ordering::Relaxed))
-    }
-
-    pub(super) fn expire_at(&self, at: Moment) {
-        // Relaxed: the time stands for itself.
-        self.expires.store(at.raw(), Ordering::Relaxed);
+    /// The group it belongs to; the root for one that is just being evicted, or moved.
+    pub fn group(&self) -> &Memcg {
+        self.group.get_or_init(|| self.queues.whose(self.entry).unwrap_or_else(|| self.root.clone()))
     }
 }
 
-/// As many bytes as an entry can remember having been charged for: these, or a few more.
-pub(super) fn rounded(bytes: Bytes) -> Bytes {
-    Bytes::new(Charge::pack(bytes.get()).unpack())
-}
-
-impl ChargeAndUses {
-    fn new(Charge(charge): Charge) -> Self {
-        let [low, more, high, _] = charge.to_le_bytes();
-        Self { low: [low, more], high: AtomicU8::new(high) }
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Puts a value under `key`, for the cache's own group and its own time. Returns the value that was there.
+    ///
+    /// For another group or time, see [`entry`](Self::entry).
+    ///
+    /// # Errors
+    ///
+    /// [`InsertError`] says why, and gives the value back. What was under the key before is still there.
+    pub fn insert(&self, key: K, value: V) -> Result<Option<V>, InsertError<V>> {
+        self.entry(key).insert(value)
     }
 
-    #[inline]
-    fn charge(&self) -> Charge {
-        let [low, more] = self.low;
-        Charge(u32::from_le_bytes([low, more, self.high() % (1 << USES_SHIFT), 0]))
-    }
-
-    #[inline]
-    fn uses(&self) -> u8 {
-        self.high() >> USES_SHIFT
-    }
-
-    /// One more, up to the most there can be.
-    #[inline]
-    fn count_use(&self) {
-        if let Some(one_more) = self.high().checked_add(1 << USES_SHIFT) {
-            // Relaxed: as in `set_uses`.
-            self.high.store(one_more, Ordering::Relaxed);
-        }
-    }
-
-    /// Of two who do, either may win.
-    fn set_uses(&self, uses: u8) {
-        // Relaxed: what the byte shares with the uses is the same for all who store it.
-        let charge = self.high() % (1 << USES_SHIFT);
-        self.high.store(charge | (uses << USES_SHIFT), Ordering::Relaxed);
-    }
-
-    #[inline]
-    fn high(&self) -> u8 {
-        // Relaxed: the uses stand for themselves, and the charge was there before anybody saw the entry.
-        self.high.load(Ordering::Relaxed)
+    /// The place of `key`: to insert with a group and a time of its own, or to compute a value from the one that is there.
+    pub fn entry(&self, key: K) -> Place<'_, K, V, S> {
+        Place::new(self, key)
     }
 }
 
-impl Charge {
-    /// The other four bits say by how often two more these are to be shifted.
-    const MANTISSA: u32 = 18;
-
-    #[inline]
-    fn pack(bytes: u64) -> Self {
-        if bytes < 1 << Self::MANTISSA {
-            return Self(bytes as u32);
-        }
-        Self::pack_large(bytes)
+impl<'a, K, V, S> Place<'a, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    pub(super) fn new(cache: &'a Cache<K, V, S>, key: K) -> Self {
+        let inner = &cache.inner;
+        Self { cache, key, group: &inner.group, lifetime: inner.lifetime }
     }
 
-    fn pack_large(bytes: u64) -> Self {
-        let mut shifts = 0_u32;
-        let fits = |shifts: u32| bytes.div_ceil(1 << (2 * shifts)) < 1 << Self::MANTISSA;
-        while shifts < 15 && !fits(shifts) {
-            shifts += 1;
-        }
-        let mantissa = bytes.div_ceil(1 << (2 * shifts)).min((1 << Self::MANTISSA) - 1) as u32;
-        Self(mantissa | shifts << Self::MANTISSA)
+    /// The group that is charged for what is inserted; the cache's own by default. With one of another runtime, every insert is refused
+    /// ([`Reason::ForeignGroup`]).
+    pub fn group(mut self, group: &'a Memcg) -> Self {
+        self.group = group;
+        self
     }
 
-    #[inline]
-    fn unpack(self) -> u64 {
-        u64::from(self.0 & ((1 << Self::MANTISSA) - 1)) << (2 * (self.0 >> Self::MANTISSA))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_entry_costs_24_bytes_and_what_is_in_it() {
-        assert_eq!(size_of::<Entry<u64, u64>>(), 40);
-        assert_eq!(size_of::<Entry<[u64; 3], [u64; 3]>>(), 72);
+    /// How long what is inserted lives, used or not; the cache's own time by default. An entry has one time: the last that is called of this,
+    /// [`time_to_idle`](Self::time_to_idle) and [`forever`](Self::forever) counts.
+    pub fn time_to_live(mut self, time: Duration) -> Self {
+        self.lifetime = Lifetime::Fixed(time);
+        self
     }
 
-    #[test]
-    fn uses_and_charge_are_kept_apart() {
-        for bytes in [0, 1, 255, 65_535, 200_000, 1 << 30, 1 << 47] {
-            let entry = Entry::new((), (), Moment::NEVER, rounded(Bytes::new(bytes)));
-            for expected in [0, 1, 2, 3, 3] {
-                assert_eq!((entry.uses(), entry.charge()), (expected, rounded(Bytes::new(bytes))));
-                entry.mark_used();
+    /// How long what is inserted stays when nobody uses it, as with [`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle); the
+    /// cache's own time by default. What is longer than eight years is for ever.
+    pub fn time_to_idle(mut self, time: Duration) -> Self {
+        self.lifetime = Lifetime::Idle(time);
+        self
+    }
+
+    /// What is inserted lives until it is evicted, whatever the cache's own time is.
+    pub fn forever(mut self) -> Self {
+        self.lifetime = Lifetime::Forever;
+        self
+    }
+
+    /// Puts a value there, and returns the one that was.
+    ///
+    /// # Errors
+    ///
+    /// [`InsertError`] says why, and gives the value back. What was there still is.
+    pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
+        let hash = self.cache.inner.core.hash(&self.key);
+        self.cache.make_and_put(self.key, value, hash, self.group, self.lifetime, &Expect::Any).map_err(|unput| {
+            let reason = unput.reason.expect("anything was expected");
+            InsertError { reason, value: unput.value }
+        })
+    }
+
+    /// Asks `f` what to do with what is there, and does it, as one step for everybody else.
+    ///
+    /// If another thread changes the key in between, `f` is asked again with what is there then; so it must have no effect but its
+    /// answer. This thread is pinned while `f` answers, and while a value of it is weighed: what others let go of meanwhile is freed after that, so
+    /// neither should wait for anything. To look at a value here does not count as a use; a value that is put in the place of another keeps the reads that one had.
+    ///
+    /// # Errors
+    ///
+    /// [`InsertError`] says why the value was not put there, and gives it back. What was there still is.
+    pub fn and_compute<F>(mut self, mut f: F) -> Result<Computed<V>, InsertError<V>>
+    where
+        F: FnMut(Option<Current<'_, K, V>>) -> Op<V>,
+    {
+        let (cache, core) = (self.cache, &self.cache.inner.core);
+        let hash = core.hash(&self.key);
+        let (queues, root) = (&core.queues, cache.inner.runtime.root());
+        loop {
+            // Until the answer is carried out, so that an entry that is the same is the same.
+            let guard = pin();
+            let there = match core.find(hash, &self.key, &guard) {
+                Found::Live(entry) => Some(entry),
+                Found::Nothing => None,
+                Found::Expired(ended) => {
+                    drop(guard);
+                    drop(ended);
+                    continue;
+                }
+            };
+            let now = core.clock.now();
+            let op = f(there.map(|entry| Current { entry, now, queues, root, group: OnceCell::new() }));
+            let (value, expires) = match (op, there) {
+                (Op::Update(value), Some(entry)) => (value, entry.expires()),
+                (Op::Put(value) | Op::Update(value), _) => (value, core.clock.end_of(self.lifetime)),
+                (Op::Remove, Some(entry)) => {
+                    let is_it = |there: &_| std::ptr::eq(there, entry);
+                    let Some((_, ended)) = core.take_out(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
+                        continue;
+                    };
+                    let value = entry.value.clone();
+                    drop(guard);
+                    drop(ended);
+                    return Ok(Computed::Removed(value));
+                }
+                (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
+            };
+            let expect = there.map_or(Expect::Vacant, Expect::Same);
+            cache.foresee(hash);
+            let group = online(self.group);
+            let made = cache.make(self.key, value, hash, &group, expires);
+            match made.and_then(|made| cache.put(made, hash, &group, &guard, &expect)) {
+                Ok((old, ended)) => {
+                    drop(guard);
+                    drop(ended);
+                    return Ok(old.map_or(Computed::Inserted, Computed::Replaced));
+                }
+                Err(Unput { reason: Some(reason), value, .. }) => return Err(InsertError { reason, value }),
+                Err(Unput { reason: None, key, .. }) => self.key = key,
             }
-            entry.pay_uses(1);
-            entry.set_cause(RemovalCause::Replaced);
-            assert_eq!(entry.queue(), Queue::Probation);
-            entry.set_queue(Queue::Main);
-            assert_eq!((entry.uses(), entry.charge()), (1, rounded(Bytes::new(bytes))));
-            assert_eq!((entry.queue(), entry.cause()), (Queue::Main, RemovalCause::Replaced));
-        }
-    }
-
-    #[test]
-    fn a_charge_is_never_less_and_hardly_more() {
-        for bytes in (0..1 << 20).step_by(977).chain((0..48).map(|bit| (1 << bit) + 12_345)) {
-            let charged = rounded(Bytes::new(bytes)).get();
-            assert!(charged >= bytes && charged - bytes <= bytes >> 16, "{charged} for {bytes}");
-            assert!(bytes >= 1 << 18 || charged == bytes);
-            assert_eq!(rounded(Bytes::new(charged)).get(), charged);
         }
     }
 }

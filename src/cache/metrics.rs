@@ -7,7 +7,8 @@ use std::hash::{BuildHasher, Hash};
 use lowwater_shrinker::Labels;
 use metrics::{counter, gauge};
 
-use super::{Cache, CacheStats};
+use super::handle::Cache;
+use super::stats::CacheStats;
 
 impl<K, V, S> Cache<K, V, S>
 where

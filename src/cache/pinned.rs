@@ -6,7 +6,8 @@ use equivalent::Equivalent;
 use lowwater_lru_core::index::Near;
 use lowwater_lru_core::{pin, Guard};
 
-use super::{Cache, Found};
+use super::core::Found;
+use super::handle::Cache;
 
 /// A cache that this thread reads: from [`Cache::pin`]. What it finds stays where it is until this is dropped.
 ///

@@ -6,10 +6,10 @@ use std::time::Duration;
 use lowwater_lru_core::index::Cursor;
 use lowwater_lru_core::{pin, Memcg};
 
-use super::place::Expect;
-use super::queues::Queue;
-use super::time::TICK_TIME;
-use super::Cache;
+use super::expiry::TICK_TIME;
+use super::handle::Cache;
+use super::insert::Expect;
+use super::policy::queue::Queue;
 
 /// What belongs to a saved entry besides its key and value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,17 +3,15 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
 
-use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{pin, Bytes, Isolated, Memcg, NodeId};
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
-use super::entry::{Entry, Handle};
-use super::queues::{Queue, Remembering, Turn};
-use super::stats::RemovalCause;
-use super::Core;
+use super::core::Core;
+use super::policy::queue::Queue;
+use super::policy::queues::{Remembering, Turn};
+use super::record::{Entry, Handle};
+use super::removal::RemovalCause;
 
-/// A cache of so many entries is worth asking the allocator to give back what the index had.
-const TRIM_FROM: usize = 1 << 17;
 /// So many entries that the background let go of are worth a fence on every processor, which interrupts who reads.
 const COLLECT_EVERY: u64 = 16_384;
 /// Entries that are asked for ahead.
@@ -223,22 +221,5 @@ where
         }
         self.end(entry);
         gone.one(charge);
-    }
-
-    /// Makes the allocator give back what the index does not need any more, when half of the entries have gone. The slab needs no asking.
-    pub(super) fn trim(&self) {
-        let len = self.counters.len();
-        // Relaxed, both: a number that says when; two who ask at once do no harm.
-        let most = self.most.fetch_max(len, Ordering::Relaxed).max(len);
-        if most >= TRIM_FROM && len <= most / 2 {
-            self.most.store(len, Ordering::Relaxed);
-            #[cfg(all(target_os = "linux", target_env = "gnu"))]
-            lowwater_lru_core::trim::malloc_trim(Bytes::ZERO);
-        }
-    }
-
-    /// The hash of a key that was hashed before. If that panics now, its entry cannot be found, and stays.
-    pub(super) fn hash_again(&self, key: &K) -> Option<u64> {
-        caught(|| self.hash(key))
     }
 }

@@ -4,21 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use once_cell::race::OnceBox;
 
+use super::removal::RemovalCause;
 use super::thread::{self, Number};
-
-/// Why an entry left the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum RemovalCause {
-    /// Its time was over.
-    Expired,
-    /// Somebody removed it, or dropped its group.
-    Explicit,
-    /// Another value was put under its key.
-    Replaced,
-    /// Its memory was needed.
-    Size,
-}
 
 /// Counts since the cache was made. They are read one after the other, so they need not agree to the last while it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,15 +1,15 @@
 //! What a cache must hold: contents, bytes, causes, tenants, and who is harmed by whom.
 
 mod behave;
+mod compaction;
 mod core;
-mod keep;
 mod lookups;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod migration;
 mod model;
 mod nodes;
 mod orders;
+mod reaper;
 mod save;
 mod tenants;
 mod threads;

@@ -5,8 +5,10 @@ use std::hash::{BuildHasher, Hash};
 use lowwater_lru_core::index::Cursor;
 use lowwater_lru_core::pin;
 
-use super::entry::Entry;
-use super::{Cache, Pinned, RemovalCause};
+use super::handle::Cache;
+use super::pinned::Pinned;
+use super::record::Entry;
+use super::removal::RemovalCause;
 
 /// The entries of a cache: from [`Pinned::iter`].
 pub struct Iter<'p, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -105,6 +107,13 @@ where
                 f(&entry.key, &entry.value);
             }
         });
+    }
+
+    /// Takes everything out. The listener is told of each entry. Locks the place of one entry at a time, and gives their memory back to
+    /// the system.
+    pub fn clear(&self) {
+        self.retain(|_, _| false);
+        self.inner.core.queues.forget();
     }
 
     /// Takes out every entry that `keep` does not want, as [`remove`](Self::remove) would. Expired ones go without being asked about.

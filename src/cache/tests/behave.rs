@@ -1,8 +1,8 @@
 //! One behaviour, one test.
 
 use super::{cache_of, entry_bytes};
-use crate::cache::fill::Next;
-use crate::cache::load::Boarded;
+use crate::cache::load::fill::Next;
+use crate::cache::load::single_flight::Boarded;
 use crate::cache::{Computed, Op, Reason, RemovalCause};
 use crate::{Bytes, Cache, Runtime};
 use lowwater_lru_core::MemcgError;

@@ -1,6 +1,6 @@
 //! Saved, and loaded again.
 
-use crate::cache::queues::Queue;
+use crate::cache::policy::queue::Queue;
 use crate::cache::{Loaded, Meta};
 use crate::{Bytes, Cache, Runtime};
 use lowwater_lru_core::{Memcg, MemcgError};

@@ -30,38 +30,13 @@ use std::sync::Arc;
 
 use lowwater_lru_core::{AddError, Bytes, Guard, Isolated, ListLru, Memcg, MemcgId, NodeId, Occupancy};
 
-use super::entry::{Entry, Handle};
+use super::eviction::Eviction;
 use super::ghost::{Ghosts, Known};
-use super::tenant::{Tenant, Tenants};
-use super::time::Now;
-
-/// The order in which entries are let go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Eviction {
-    /// A short queue for what is new, a long one for what was used, and a memory of what left: what is read once leaves first. The
-    /// share of the short one follows the workload.
-    #[default]
-    Adaptive,
-    /// The same queues, where the short one has always a tenth (S3-FIFO).
-    S3Fifo,
-    /// One queue, and a hand that goes round from the oldest to the youngest: what was used since it came by stays where it is (SIEVE).
-    /// Remembers nothing of what left, as all that follow.
-    Sieve,
-    /// One queue; what was used since it was last looked at goes round once more (CLOCK).
-    #[doc(alias = "Clock")]
-    SecondChance,
-    /// One queue; every use moves an entry behind all others, with the list's lock. For comparison, and for those who need to be able to
-    /// tell what goes next.
-    Lru,
-}
-
-/// Which of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Queue {
-    Probation,
-    Main,
-}
+use super::queue::Queue;
+use super::tenant::Tenant;
+use super::tenants::Tenants;
+use crate::cache::expiry::deadline::Now;
+use crate::cache::record::{Entry, Handle};
 
 /// Reads on probation that make an entry worth keeping. In a probation of a handful one is enough: none stays there for long.
 const PROMOTE_USES: u8 = 2;
@@ -74,7 +49,7 @@ const TURN_MIN: u64 = 8;
 const PROBATION_MIN: u64 = 4;
 
 /// See the module.
-pub(super) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
+pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     probation: ListLru<Entry<K, V>>,
     main: ListLru<Entry<K, V>>,
     ghosts: Ghosts,
@@ -98,7 +73,7 @@ enum Fate {
 }
 
 /// What it takes to remember the keys that a tenant lets go.
-pub(super) struct Remembering<'q> {
+pub(crate) struct Remembering<'q> {
     tenant: &'q Tenant,
     ghosts: &'q Ghosts,
     eviction: Eviction,
@@ -107,12 +82,12 @@ pub(super) struct Remembering<'q> {
 impl Remembering<'_> {
     /// Says that a key of this hash will be remembered soon.
     #[inline]
-    pub(super) fn prefetch(&self, hash: u64, guard: &Guard) {
+    pub(crate) fn prefetch(&self, hash: u64, guard: &Guard) {
         self.ghosts.known(guard).prefetch(hash);
     }
 
     /// Remembers the key of this hash, which `queue` let go for its memory when its tenant had so many entries.
-    pub(super) fn remember(&self, hash: u64, queue: Queue, entries: u64, guard: &Guard) {
+    pub(crate) fn remember(&self, hash: u64, queue: Queue, entries: u64, guard: &Guard) {
         // A fixed line learns nothing from what main let go.
         if self.eviction == Eviction::Adaptive || queue == Queue::Probation {
             if let Some(ghost) = self.tenant.let_go(queue, entries) {
@@ -123,30 +98,21 @@ impl Remembering<'_> {
 }
 
 /// What one turn of letting go came to.
-pub(super) struct Turn<K: Send + Sync + 'static, V: Send + Sync + 'static> {
+pub(crate) struct Turn<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     /// Off their list, to be taken out of the index and freed.
-    pub(super) old: Isolated<Entry<K, V>>,
+    pub(crate) old: Isolated<Entry<K, V>>,
     /// Off their list, to be put on the other if they are still in the index.
-    pub(super) moved: Isolated<Entry<K, V>>,
+    pub(crate) moved: Isolated<Entry<K, V>>,
     /// ... which is this one.
-    pub(super) to: Queue,
+    pub(crate) to: Queue,
     /// How many the group had on the node before, where its order remembers what left.
-    pub(super) entries: u64,
+    pub(crate) entries: u64,
     /// How many were looked at.
-    pub(super) scanned: u64,
-}
-
-impl Queue {
-    fn other(self) -> Self {
-        match self {
-            Self::Probation => Self::Main,
-            Self::Main => Self::Probation,
-        }
-    }
+    pub(crate) scanned: u64,
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
-    pub(super) fn new(occupancy: &Arc<dyn Occupancy>, eviction: Eviction) -> Self {
+    pub(crate) fn new(occupancy: &Arc<dyn Occupancy>, eviction: Eviction) -> Self {
         Self {
             probation: ListLru::with_occupancy(Arc::clone(occupancy)),
             main: ListLru::with_occupancy(Arc::clone(occupancy)),
@@ -166,35 +132,35 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Is what was let go remembered? Only then can be told who would use more memory.
-    pub(super) fn remembers(&self) -> bool {
+    pub(crate) fn remembers(&self) -> bool {
         matches!(self.eviction, Eviction::Adaptive | Eviction::S3Fifo)
     }
 
     /// What is known of `memcg`.
-    pub(super) fn tenant(&self, memcg: &Memcg) -> &Tenant {
+    pub(crate) fn tenant(&self, memcg: &Memcg) -> &Tenant {
         self.tenants.of(memcg)
     }
 
     /// What is known of `memcg`, if anything can be.
-    pub(super) fn tenant_if_known(&self, memcg: &Memcg) -> Option<&Tenant> {
+    pub(crate) fn tenant_if_known(&self, memcg: &Memcg) -> Option<&Tenant> {
         self.tenants.get(memcg)
     }
 
     /// A group's end has come.
-    pub(super) fn forget_tenant(&self, memcg: &Memcg) {
+    pub(crate) fn forget_tenant(&self, memcg: &Memcg) {
         self.tenants.forget(memcg);
     }
 
     /// The keys that left; none where they are not remembered.
     #[inline]
-    pub(super) fn known<'g>(&'g self, guard: &'g Guard) -> Known<'g> {
+    pub(crate) fn known<'g>(&'g self, guard: &'g Guard) -> Known<'g> {
         self.ghosts.known(guard)
     }
 
     /// Did this tenant let go of the key of this hash, so lately that it would have been kept with a little more memory? Then that is
     /// learnt, and the key forgotten. Of whom nothing is known has let nothing go.
     #[inline]
-    pub(super) fn came_back(&self, hash: u64, tenant: Option<&Tenant>, guard: &Guard) -> bool {
+    pub(crate) fn came_back(&self, hash: u64, tenant: Option<&Tenant>, guard: &Guard) -> bool {
         let Some(tenant) = tenant else { return false };
         let ghost = self.known(guard).take(hash);
         ghost.is_some_and(|ghost| tenant.came_back(ghost, self.eviction == Eviction::Adaptive))
@@ -202,33 +168,33 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
 
     /// A new entry of so many bytes was put in for `memcg`, of which this is known; if its key came back, by that so much was earned.
     #[inline]
-    pub(super) fn settle(&self, memcg: &Memcg, tenant: &Tenant, bytes: Bytes, earned: Bytes) {
+    pub(crate) fn settle(&self, memcg: &Memcg, tenant: &Tenant, bytes: Bytes, earned: Bytes) {
         if !self.remembers() {
             return;
         }
-        tenant.settle(bytes, earned);
+        tenant.deficit.insert(bytes, earned);
         let number = memcg.id().get().wrapping_add(1);
         // Relaxed, here and in `debtor`: a hint.
-        if tenant.owes_much(bytes) && self.debtor.load(Ordering::Relaxed) != number {
+        if tenant.deficit.is_high(bytes) && self.debtor.load(Ordering::Relaxed) != number {
             self.debtor.store(number, Ordering::Relaxed);
         }
     }
 
     /// An entry of so many bytes ended that `memcg` took out itself, or put another in the place of, or that had expired.
-    pub(super) fn gave_back(&self, memcg: &Memcg, bytes: Bytes) {
+    pub(crate) fn gave_back(&self, memcg: &Memcg, bytes: Bytes) {
         if let Some(tenant) = self.tenants.get(memcg).filter(|_| self.remembers()) {
-            tenant.paid(bytes, bytes);
+            tenant.deficit.credit(bytes, bytes);
         }
     }
 
     /// One who owed much lately, if somebody did since this was last asked.
-    pub(super) fn debtor(&self) -> Option<MemcgId> {
+    pub(crate) fn debtor(&self) -> Option<MemcgId> {
         let debtor = self.debtor.swap(NOBODY, Ordering::Relaxed);
         (debtor != NOBODY).then(|| MemcgId::new(debtor - 1))
     }
 
     /// The queue for an entry of `memcg` that is new, of which so much is known.
-    pub(super) fn choose(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId) -> Queue {
+    pub(crate) fn choose(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId) -> Queue {
         match self.eviction {
             Eviction::Adaptive => {
                 if tenant.is_some_and(|tenant| !tenant.is_filling()) {
@@ -247,12 +213,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Does a use move an entry?
-    pub(super) fn are_by_use(&self) -> bool {
+    pub(crate) fn are_by_use(&self) -> bool {
         self.eviction == Eviction::Lru
     }
 
     /// Where uses move entries, this one goes behind all others.
-    pub(super) fn used_last(&self, entry: &Entry<K, V>) {
+    pub(crate) fn used_last(&self, entry: &Entry<K, V>) {
         if self.are_by_use() {
             self.main.touch(entry);
         }
@@ -272,24 +238,24 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// An entry that is on no list yet takes the place of another: what reads have earned the key goes over to it. A write earns nothing.
-    pub(super) fn inherit(&self, new: &Entry<K, V>, old: &Entry<K, V>) {
+    pub(crate) fn inherit(&self, new: &Entry<K, V>, old: &Entry<K, V>) {
         let is_main = self.remembers() && old.queue() == Queue::Main;
         new.inherit(old, if is_main { Queue::Main } else { new.queue() });
     }
 
     /// Tells how many entries the cache holds.
-    pub(super) fn count_is(&self, len: usize) {
+    pub(crate) fn count_is(&self, len: usize) {
         // Relaxed: a number that bounds ages and steps.
         self.len.store(len, Ordering::Relaxed);
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         // Relaxed: as in `count_is`.
         self.len.load(Ordering::Relaxed)
     }
 
     /// Makes the list to which [`add`](Self::add) will add, so that this allocates nothing. Asks for nothing where it holds something.
-    pub(super) fn prepare(&self, queue: Queue, memcg: &Memcg, node: NodeId) {
+    pub(crate) fn prepare(&self, queue: Queue, memcg: &Memcg, node: NodeId) {
         if self.lists(queue).count_one(memcg, node) == 0 {
             // If there is no memory, `add` says so.
             let _made = self.lists(queue).prepare(memcg, node);
@@ -297,13 +263,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Puts an entry on its queue. Under its segment's lock.
-    pub(super) fn add(&self, entry: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Result<(), AddError<Handle<K, V>>> {
+    pub(crate) fn add(&self, entry: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Result<(), AddError<Handle<K, V>>> {
         self.lists(entry.queue()).add(entry, memcg, node)
     }
 
     /// Puts an entry in the place of another, as that one is: with its reads, its queue, its time. Comes back if a walk has the other. Under
     /// their segment's lock.
-    pub(super) fn replace(&self, old: &Entry<K, V>, new: Handle<K, V>) -> Result<Handle<K, V>, Handle<K, V>> {
+    pub(crate) fn replace(&self, old: &Entry<K, V>, new: Handle<K, V>) -> Result<Handle<K, V>, Handle<K, V>> {
         new.inherit(old, old.queue());
         new.expire_at(old.expires());
         let old = self.lists(old.queue()).replace(old, new)?;
@@ -312,22 +278,22 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Takes an entry off its queue, and says whose it was; none if a walk has it. Under its segment's lock.
-    pub(super) fn del(&self, entry: &Entry<K, V>) -> Option<(Handle<K, V>, Memcg)> {
+    pub(crate) fn del(&self, entry: &Entry<K, V>) -> Option<(Handle<K, V>, Memcg)> {
         self.lists(entry.queue()).del_whose(entry)
     }
 
     /// On whose list an entry is; none if a walk has it.
-    pub(super) fn whose(&self, entry: &Entry<K, V>) -> Option<Memcg> {
+    pub(crate) fn whose(&self, entry: &Entry<K, V>) -> Option<Memcg> {
         self.lists(entry.queue()).whose(entry)
     }
 
-    pub(super) fn count(&self, memcg: &Memcg, node: NodeId) -> u64 {
+    pub(crate) fn count(&self, memcg: &Memcg, node: NodeId) -> u64 {
         self.probation.count_one(memcg, node) + self.main.count_one(memcg, node)
     }
 
     /// Looks at up to `nr` entries of a group on a node, of the queue whose turn it is; or of the
     /// other, if they are to be `swapped`, and it has any.
-    pub(super) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Now, swapped: bool) -> Turn<K, V> {
+    pub(crate) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Now, swapped: bool) -> Turn<K, V> {
         match self.eviction {
             Eviction::Adaptive | Eviction::S3Fifo => {
                 let probation = self.probation.count_one(memcg, node);
@@ -405,14 +371,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Takes up to `nr` entries off a queue, whatever they are.
-    pub(super) fn take(&self, queue: Queue, memcg: &Memcg, node: NodeId, nr: u64) -> Isolated<Entry<K, V>> {
+    pub(crate) fn take(&self, queue: Queue, memcg: &Memcg, node: NodeId, nr: u64) -> Isolated<Entry<K, V>> {
         let (mut taken, mut left) = (Isolated::new(), nr);
         self.lists(queue).walk_one(memcg, node, &mut left, |it| it.isolate(&mut taken));
         taken
     }
 
     /// To remember what `memcg` is about to let go; none where nothing is remembered.
-    pub(super) fn remembering(&self, memcg: &Memcg) -> Option<Remembering<'_>> {
+    pub(crate) fn remembering(&self, memcg: &Memcg) -> Option<Remembering<'_>> {
         self.remembers().then(|| {
             self.ghosts.fit(self.len());
             Remembering { tenant: self.tenants.of(memcg), ghosts: &self.ghosts, eviction: self.eviction }
@@ -420,7 +386,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Bytes of this, of ghosts, of what is known of tenants, and of the lists.
-    pub(super) fn footprint(&self) -> usize {
+    pub(crate) fn footprint(&self) -> usize {
         // The lists count themselves.
         let own = size_of::<Self>() - size_of_val(&self.probation) - size_of_val(&self.main);
         own + self.ghosts.footprint()
@@ -429,19 +395,19 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Forgets what left.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.ghosts.forget();
     }
 
     /// For tests: entries on lists of a node.
     #[cfg(test)]
-    pub(super) fn count_node(&self, node: NodeId) -> u64 {
+    pub(crate) fn count_node(&self, node: NodeId) -> u64 {
         self.probation.count_node(node) + self.main.count_node(node)
     }
 
     /// For tests: both queues hold together.
     #[cfg(test)]
-    pub(super) fn assert_valid(&self) {
+    pub(crate) fn assert_valid(&self) {
         self.probation.assert_valid();
         self.main.assert_valid();
     }

@@ -7,12 +7,14 @@ use std::hash::{BuildHasher, Hash};
 
 use lowwater_lru_core::pin;
 
-use super::load::{Boarded, Pilot, Running};
-use super::place::{Expect, Place};
-use super::Cache;
+use super::single_flight::{Boarded, Pilot};
+use super::wait_graph::Running;
+use crate::cache::entry::Place;
+use crate::cache::handle::Cache;
+use crate::cache::insert::Expect;
 
 /// What one who asks is to do next.
-pub(super) enum Next<'a, K, V> {
+pub(crate) enum Next<'a, K, V> {
     /// Nothing: this is the value.
     Done(V),
     /// Load it.
@@ -22,7 +24,7 @@ pub(super) enum Next<'a, K, V> {
 }
 
 /// To load: for all who ask for the key, or for oneself because another key of the same hash is being loaded.
-pub(super) enum Duty<'a, K, V> {
+pub(crate) enum Duty<'a, K, V> {
     ForAll(Pilot<'a, K, V>),
     Alone(K),
 }
@@ -101,7 +103,7 @@ where
             match cache.next(hash, cache.inner.flights.board_async(hash, key).await) {
                 Next::Done(value) => return Ok(value),
                 Next::Load(duty) => {
-                    let value = super::load::run_task(|| duty.run(), load).await?;
+                    let value = super::single_flight::run_task(|| duty.run(), load).await?;
                     cache.inner.core.counters.loaded();
                     return Ok(duty.done(value, |key, value| {
                         let _kept = cache.make_and_put(key, value, hash, group, lifetime, &Expect::Vacant);
@@ -119,7 +121,56 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    pub(super) fn next<'a>(&self, hash: u64, boarded: Boarded<'a, K, V>) -> Next<'a, K, V> {
+    /// The value of `key`, or that of `load`, which is called by one of those who ask at the same time; the others wait for it.
+    ///
+    /// A value that finds no room is returned all the same, and not kept. If `load` panics, another of those who wait calls theirs.
+    ///
+    /// `load` may ask this cache, or another one, for any key. Where that would have two loads wait for each other, as when it asks for the
+    /// same key, or for one whose load asks for this one, it does not wait, but loads once more. A load on a thread that is waited for by
+    /// other means (a channel, a task that only this thread runs) is not seen.
+    pub fn get_or_insert_with(&self, key: K, load: impl FnOnce() -> V) -> V {
+        self.entry(key).or_insert_with(load)
+    }
+
+    /// The value of `key`, or that of `load`, as [`get_or_insert_with`](Self::get_or_insert_with), if `load` has one.
+    ///
+    /// ```
+    /// # use lowwater::{Bytes, Cache, Runtime};
+    /// # let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+    /// let cache = Cache::<String, u64>::builder(&runtime).weigher(|k, _| Bytes::new(k.capacity() as u64)).build()?;
+    /// assert!(cache.try_get_or_insert_with("x".into(), || "x".parse::<u64>()).is_err());
+    /// assert_eq!(cache.try_get_or_insert_with("x".into(), || "7".parse::<u64>()), Ok(7));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What `load` says. Then nothing is kept, and another of those who wait calls theirs.
+    pub fn try_get_or_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        self.entry(key).or_try_insert_with(load)
+    }
+
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a task. See [`Place::or_insert_with_async`].
+    #[cfg(feature = "async")]
+    pub async fn get_or_insert_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
+        self.entry(key).or_insert_with_async(load).await
+    }
+
+    /// As [`try_get_or_insert_with`](Self::try_get_or_insert_with), for a task. See [`Place::or_try_insert_with_async`].
+    ///
+    /// # Errors
+    ///
+    /// What `load` says. Then nothing is kept, and another of those who wait loads.
+    #[cfg(feature = "async")]
+    pub async fn try_get_or_insert_with_async<E>(
+        &self,
+        key: K,
+        load: impl Future<Output = Result<V, E>>,
+    ) -> Result<V, E> {
+        self.entry(key).or_try_insert_with_async(load).await
+    }
+
+    pub(crate) fn next<'a>(&self, hash: u64, boarded: Boarded<'a, K, V>) -> Next<'a, K, V> {
         match boarded {
             // Somebody may have landed between our look and our boarding. What has expired stays where it is until we land.
             Boarded::Pilot(pilot) => {

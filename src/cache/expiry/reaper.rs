@@ -13,15 +13,16 @@ use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
 
 use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::{pin, Bytes, Memcg, NodeId, Soonest};
-use once_cell::race::OnceBox;
-use parking_lot::Mutex;
+use lowwater_lru_core::{pin, Bytes, Memcg, NodeId};
 
-use super::entry::Entry;
-use super::queues::Queue;
-use super::shrink::{Evicted, Whose};
-use super::time::{Clock, Moment};
-use super::{Core, Inner, RemovalCause};
+use super::deadline::Moment;
+use super::sweep::Round;
+use crate::cache::core::Core;
+use crate::cache::handle::Inner;
+use crate::cache::policy::queue::Queue;
+use crate::cache::record::Entry;
+use crate::cache::removal::RemovalCause;
+use crate::cache::shrink::{Evicted, Whose};
 use crate::runtime::{Chores, Next};
 
 /// From the beginning of one round to that of the next, at least.
@@ -34,64 +35,10 @@ const MANY_ONE_IN: usize = 4;
 const REST_MANY: u32 = 3;
 const REST_FEW: u32 = 19;
 
-/// How far the keeper has come. Small as long as nothing has a time.
-#[derive(Default)]
-pub(super) struct Rounds {
-    /// The soonest time that was said since the last round began.
-    said: Soonest,
-    /// None before the first round.
-    round: OnceBox<Mutex<Round>>,
-}
-
-struct Round {
-    /// None between two rounds.
-    at: Option<Cursor>,
-    /// The soonest time that was seen.
-    seen: Moment,
-    began: Option<Instant>,
-    freed: bool,
-    /// Something that was let go of had to stay, for a reader that was there: to be tried again.
-    stays: bool,
-}
-
-impl Default for Round {
-    fn default() -> Self {
-        Self { at: None, seen: Moment::NEVER, began: None, freed: false, stays: false }
-    }
-}
-
-impl Rounds {
-    /// An entry that is in the index expires then. True if the keeper is to be told.
-    #[inline]
-    pub(super) fn says(&self, at: Moment, clock: &Clock) -> bool {
-        let is_sooner = |ours, said| Moment::from_raw(ours).is_sooner_than(Moment::from_raw(said), || clock.now());
-        !at.is_never() && self.said.says(at.raw(), is_sooner)
-    }
-
-    /// None as long as there is nothing for a round to do.
-    fn round(&self) -> Option<&Mutex<Round>> {
-        match self.said() {
-            Moment::NEVER => self.round.get(),
-            _ => Some(self.round.get_or_init(Box::default)),
-        }
-    }
-
-    /// Bytes of what was made for the first round.
-    pub(super) fn footprint(&self) -> usize {
-        self.round.get().map_or(0, size_of_val)
-    }
-
-    fn said(&self) -> Moment {
-        Moment::from_raw(self.said.said())
-    }
-}
-
-const _: () = assert!(Moment::NEVER.raw() == Soonest::NOTHING, "what was not said is never");
-
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
     /// An entry that is in the index expires then.
     #[inline]
-    pub(super) fn says(&self, at: Moment) {
+    pub(crate) fn says(&self, at: Moment) {
         if self.core.rounds.says(at, &self.core.clock) {
             self.runtime.keeper().nudge();
         }

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use equivalent::Equivalent;
 use lowwater_lru_core::index::Cursor;
 
-use super::super::migration::Moved;
-use super::super::queues::Queue;
+use super::super::compaction::state::Moved;
+use super::super::policy::queue::Queue;
 use crate::cache::Eviction;
 use crate::runtime::Next;
 use crate::{Bytes, Cache, Runtime};

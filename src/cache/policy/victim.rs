@@ -10,7 +10,7 @@
 //! | whose order remembers nothing of what left | the next tenant, in turn, by size |
 //!
 //! A tenant has to pay for all that it puts in but for keys that it let go lately: by those it has shown that it would use more. What it takes out,
-//! replaces, or lets expire it has paid. What it owes, or has paid before, is counted in bytes ([`Tenant::settle`], [`Tenant::paid`]), for room is made for several inserts at once, and which of them finds
+//! replaces, or lets expire it has paid. What it owes, or has paid before, is counted in bytes ([`Deficit`](super::deficit::Deficit)), for room is made for several inserts at once, and which of them finds
 //! none says nothing: what one lets go may stay in a processor's stock for its own next inserts, or be free for everybody's, by whose
 //! stock is there just then, and two who insert in turn may always find it so that the same one pays. Without the count it was chance who lived on
 //! whose.
@@ -34,16 +34,15 @@ use std::hash::{BuildHasher, Hash};
 
 use lowwater_lru_core::fallible::try_box;
 use lowwater_lru_core::{Bytes, Memcg, MemcgId, NodeId};
-use once_cell::race::OnceBox;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::shrink::Evicted;
+use super::deficit::BATCH_MAX;
+use super::picker::State;
 use super::tenant::Tenant;
-use super::Core;
+use crate::cache::core::Core;
+use crate::cache::shrink::Evicted;
 use crate::Runtime;
 
-/// Entries of one turn: one for a small tenant, so that it does not lose at once what it has, more where it pays for several inserts.
-pub(super) const TURN_MAX: u64 = 8;
 const TURN_PARTS: u64 = 64;
 /// Entries that one tenant looks at in one insert until one is let go. The first ones may only be given another chance.
 const LOOKS_MAX: u64 = 64;
@@ -58,50 +57,19 @@ const VISITS_A_ROUND: u64 = 2_048;
 /// Spreads a number over all bits.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Whose turn it is. A pointer before room is made for the first time.
-#[derive(Default)]
-pub(super) struct Hands(OnceBox<Mutex<State>>);
-
-#[derive(Default)]
-struct State {
-    /// The tenant that gives, and how many more turns it shall.
-    giver: u32,
-    left: u64,
-    /// The tenant that is looked at for whether it is idle; it was when this is set.
-    looked_at: u32,
-    idle: bool,
-    /// Inserts since the last look.
-    pace: u64,
-    /// The largest id that inserted.
-    last: u32,
-}
-
-impl Hands {
-    /// Bytes of what was made for the first time.
-    pub(super) fn footprint(&self) -> usize {
-        self.0.get().map_or(0, size_of_val)
-    }
-
-    /// For tests: is anybody choosing?
-    #[cfg(test)]
-    pub(super) fn are_held(&self) -> bool {
-        self.0.get().is_some_and(Mutex::is_locked)
-    }
-}
-
 /// What room is made for.
-pub(super) struct Want<'a> {
-    pub(super) runtime: &'a Runtime,
-    pub(super) memcg: &'a Memcg,
+pub(crate) struct Want<'a> {
+    pub(crate) runtime: &'a Runtime,
+    pub(crate) memcg: &'a Memcg,
     /// The group that has nearly used up its memory; `memcg`, or one above it.
-    pub(super) limit: &'a Memcg,
-    pub(super) bytes: Bytes,
+    pub(crate) limit: &'a Memcg,
+    pub(crate) bytes: Bytes,
     /// What is known of `memcg`, if anything is.
-    pub(super) tenant: Option<&'a Tenant>,
+    pub(crate) tenant: Option<&'a Tenant>,
     /// Of a tenant to whom memory would earn nothing.
-    pub(super) passes: bool,
+    pub(crate) passes: bool,
     /// A number that is different for each insert.
-    pub(super) random: u64,
+    pub(crate) random: u64,
 }
 
 impl<K, V, S> Core<K, V, S>
@@ -111,14 +79,14 @@ where
     S: BuildHasher,
 {
     /// Lets a few entries go; see the module. Nothing if this thread is letting go of some already.
-    pub(super) fn make_room(&self, want: &Want<'_>) {
+    pub(crate) fn make_room(&self, want: &Want<'_>) {
         let Some(_scope) = want.runtime.registry().first_no_reclaim_scope() else { return };
         let (own, node) = self.held(want.memcg, want);
         let others = self.queues.len() as u64 > own && want.memcg != want.limit;
         let protected = want.memcg != want.limit && is_protected(want.memcg, want.limit);
         if others {
             let is_small = own < OWN_MIN && !want.passes;
-            let has_paid = !want.passes && want.tenant.is_some_and(Tenant::owes_nothing);
+            let has_paid = !want.passes && want.tenant.is_some_and(|tenant| !tenant.deficit.is_positive());
             let others_pay = has_paid || is_small || protected || !self.queues.remembers();
             let paid = if others_pay { self.debtor_pays(want) || self.next_pays(want) } else { self.idle_pays(want) };
             if paid {
@@ -149,7 +117,7 @@ where
     fn pays_its_own(&self, tenant: Option<&Tenant>, wanted: Bytes, memcg: &Memcg, node: NodeId, entries: u64) -> bool {
         let Evicted { bytes, credited, .. } = self.evict_a_turn(memcg, node, entries);
         if let Some(tenant) = tenant {
-            tenant.paid(bytes.saturating_sub(credited), wanted);
+            tenant.deficit.credit(bytes.saturating_sub(credited), wanted);
         }
         bytes > Bytes::ZERO
     }
@@ -171,7 +139,7 @@ where
         let may_pay = |(memcg, _, entries): &(Memcg, NodeId, u64)| *entries >= OWN_MIN && memcg != want.memcg;
         let Some((memcg, node, entries)) = debtor.filter(may_pay) else { return false };
         let tenant = self.queues.tenant(&memcg);
-        !tenant.owes_nothing() && {
+        tenant.deficit.is_positive() && {
             let paid = self.pays_its_own(Some(tenant), want.bytes, &memcg, node, entries);
             // So that who always finds one is visited, too.
             let _last = self.hands(want);
@@ -272,7 +240,7 @@ where
 
 /// Entries that a tenant of so many lets go at once.
 fn turn_of(entries: u64) -> u64 {
-    (entries / TURN_PARTS).clamp(1, TURN_MAX)
+    (entries / TURN_PARTS).clamp(1, BATCH_MAX)
 }
 
 /// Is all that `memcg` has guaranteed to it, when memory is short in `limit`?

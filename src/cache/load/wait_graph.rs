@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 
 /// The number of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LoadId(u64);
+pub(crate) struct LoadId(u64);
 
 /// How many of the first load's requests wait for the second load. A leaf among locks.
 static WAITS: Mutex<BTreeMap<(LoadId, LoadId), usize>> = Mutex::new(BTreeMap::new());
@@ -27,27 +27,27 @@ thread_local! {
 }
 
 /// While this is there, the thread runs a load's own code, which others wait for.
-pub(in crate::cache) struct Running {
+pub(crate) struct Running {
     outer: Option<LoadId>,
     _scope: CallbackScope,
 }
 
 /// While this is there, one load waits for another.
-pub(super) struct Waits(LoadId, LoadId);
+pub(crate) struct Waits(LoadId, LoadId);
 
 /// The other load waits for the one that asks.
 #[derive(Debug)]
-pub(super) struct Cycle;
+pub(crate) struct Cycle;
 
 impl LoadId {
-    pub(super) fn next() -> Self {
+    pub(crate) fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         // Relaxed: a number that no other load has, and nothing else.
         Self(LAST.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The thread runs this load's code until the guard is dropped.
-    pub(super) fn run(self) -> Running {
+    pub(crate) fn run(self) -> Running {
         Running { outer: RUNNING.replace(Some(self)), _scope: CallbackScope::enter() }
     }
 }
@@ -60,14 +60,14 @@ impl Drop for Running {
 
 impl Waits {
     /// The load whose code this thread runs waits for `other`, which is new; none if it runs no load's code.
-    pub(super) fn for_new(other: LoadId) -> Option<Self> {
+    pub(crate) fn for_new(other: LoadId) -> Option<Self> {
         RUNNING.get().map(|running| Self::note(&mut WAITS.lock(), running, other))
     }
 
     /// The load whose code this thread runs waits for `other`; none if it runs no load's code.
     ///
     /// O(loads that wait for others).
-    pub(super) fn begin(other: LoadId) -> Result<Option<Self>, Cycle> {
+    pub(crate) fn begin(other: LoadId) -> Result<Option<Self>, Cycle> {
         let Some(running) = RUNNING.get() else { return Ok(None) };
         let mut waits = WAITS.lock();
         let (mut seen, mut ahead) = (BTreeSet::new(), vec![other]);

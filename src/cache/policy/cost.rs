@@ -14,7 +14,7 @@ const MEAN_OF: f64 = 256.0;
 type Cost<K, V> = dyn Fn(&K, &V) -> u64 + Send + Sync;
 
 /// What values of a cache cost, as its user says.
-pub(super) struct Costs<K, V> {
+pub(crate) struct Costs<K, V> {
     of: Box<Cost<K, V>>,
     /// The mean of the logarithms of what was put in lately, an `f64`: so that one which is out of all proportion hardly moves it. Not a number before
     /// the first. A tally: everything is Relaxed, and a lost step no harm.
@@ -23,7 +23,7 @@ pub(super) struct Costs<K, V> {
 
 /// A cost against the mean, in [`PARTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Worth(u64);
+pub(crate) struct Worth(u64);
 
 impl Default for Worth {
     /// That of the mean.
@@ -33,12 +33,12 @@ impl Default for Worth {
 }
 
 impl<K, V> Costs<K, V> {
-    pub(super) fn new(of: impl Fn(&K, &V) -> u64 + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(of: impl Fn(&K, &V) -> u64 + Send + Sync + 'static) -> Self {
         Self { of: Box::new(of), mean: AtomicU64::new(f64::NAN.to_bits()) }
     }
 
     /// Of a value that is to be put in.
-    pub(super) fn worth(&self, key: &K, value: &V) -> Worth {
+    pub(crate) fn worth(&self, key: &K, value: &V) -> Worth {
         let cost = ((self.of)(key, value).max(1) as f64).log2();
         let before = f64::from_bits(self.mean.load(Ordering::Relaxed));
         let mean = if before.is_nan() { cost } else { before + (cost - before) / MEAN_OF };
@@ -49,7 +49,7 @@ impl<K, V> Costs<K, V> {
 
 impl Worth {
     /// So many bytes are worth those of others.
-    pub(super) fn of(self, bytes: Bytes) -> Bytes {
+    pub(crate) fn of(self, bytes: Bytes) -> Bytes {
         Bytes::new((u128::from(bytes.get()) * u128::from(self.0) / u128::from(PARTS)).try_into().unwrap_or(u64::MAX))
     }
 }

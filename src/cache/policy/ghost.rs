@@ -24,7 +24,7 @@ use std::sync::Arc;
 use lowwater_lru_core::{pin, Guard, RcuCell, Words};
 use parking_lot::Mutex;
 
-use super::queues::Queue;
+use super::queue::Queue;
 
 /// Slots of a word.
 const SLOTS_OF_WORD: usize = 2;
@@ -33,7 +33,7 @@ const WORDS: usize = 4;
 /// Entries that the cache holds for each bucket. So each has two slots.
 const ENTRIES_PER_BUCKET: usize = 4;
 /// What a table costs an entry.
-pub(super) const BYTES_PER_ENTRY: usize = WORDS * size_of::<u64>() / ENTRIES_PER_BUCKET;
+pub(crate) const BYTES_PER_ENTRY: usize = WORDS * size_of::<u64>() / ENTRIES_PER_BUCKET;
 /// A table that is so many times too large is made smaller, and one that is as much too small, larger. Then it begins empty.
 const SLACK_MAX: usize = 2;
 /// Buckets of the smallest table.
@@ -42,20 +42,20 @@ const BUCKETS_MIN: usize = 16;
 /// interrupt others.
 const GHOSTS_PER_PART: u32 = 8;
 /// Times on the clock of a ghost, after which they begin again.
-pub(super) const TIMES: u32 = 1 << 13;
+pub(crate) const TIMES: u32 = 1 << 13;
 
 /// An entry that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ghost {
+pub(crate) struct Ghost {
     /// Which queue let it go.
-    pub(super) queue: Queue,
+    pub(crate) queue: Queue,
     /// When, on its tenant's clock; less than [`TIMES`].
-    pub(super) time: u32,
+    pub(crate) time: u32,
 }
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Ghosts {
+pub(crate) struct Ghosts {
     table: RcuCell<Table>,
 }
 
@@ -76,7 +76,7 @@ struct Waste {
 
 /// The table as it is when this is made.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'g>(Option<&'g Table>);
+pub(crate) struct Known<'g>(Option<&'g Table>);
 
 /// See the module.
 #[derive(Clone, Copy)]
@@ -85,13 +85,13 @@ struct Bucket<'g>(&'g [AtomicU64; WORDS]);
 impl Ghosts {
     /// The table, for as long as the guard is there.
     #[inline]
-    pub(super) fn known<'g>(&'g self, guard: &'g Guard) -> Known<'g> {
+    pub(crate) fn known<'g>(&'g self, guard: &'g Guard) -> Known<'g> {
         Known(self.table.load(guard))
     }
 
     /// Sees to it that there is a table for keys that leave a cache of `len` entries: large enough, and not too large. Without memory there
     /// is none, or the one that was.
-    pub(super) fn fit(&self, len: usize) {
+    pub(crate) fn fit(&self, len: usize) {
         let guard = pin();
         let there = self.table.load(&guard);
         if !there.is_some_and(|table| fits(table.buckets().len(), len)) {
@@ -100,7 +100,7 @@ impl Ghosts {
     }
 
     /// Bytes of the table.
-    pub(super) fn footprint(&self) -> usize {
+    pub(crate) fn footprint(&self) -> usize {
         let guard = pin();
         self.table
             .load(&guard)
@@ -108,7 +108,7 @@ impl Ghosts {
     }
 
     /// Forgets everything, and gives the memory back.
-    pub(super) fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.table.clear(&pin());
     }
 
@@ -123,7 +123,7 @@ impl Ghosts {
 
 impl Known<'_> {
     /// Remembers the key of this hash.
-    pub(super) fn remember(self, hash: u64, ghost: Ghost) {
+    pub(crate) fn remember(self, hash: u64, ghost: Ghost) {
         // None: everything was just forgotten.
         if let Some(table) = self.0 {
             table.bucket(hash).remember(hash, ghost);
@@ -133,13 +133,13 @@ impl Known<'_> {
 
     /// What is known of the key of this hash; it is forgotten.
     #[inline]
-    pub(super) fn take(self, hash: u64) -> Option<Ghost> {
+    pub(crate) fn take(self, hash: u64) -> Option<Ghost> {
         self.0?.bucket(hash).take(hash)
     }
 
     /// Brings the line of a hash closer.
     #[inline]
-    pub(super) fn prefetch(self, hash: u64) {
+    pub(crate) fn prefetch(self, hash: u64) {
         if let Some(table) = self.0 {
             // It lies in one line.
             lowwater_lru_core::prefetch(&table.bucket(hash).0[0]);

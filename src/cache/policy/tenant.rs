@@ -5,15 +5,13 @@
 //! first word of a tenant costs hardly depends on its id. All of it are tallies that make a guess better: everything is Relaxed, a lost step is no harm, and nothing is read
 //! through them.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicU8, Ordering};
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
-use lowwater_lru_core::{Bytes, Memcg, MemcgId, NodeId};
-use once_cell::race::OnceBox;
+use lowwater_lru_core::NodeId;
 
+use super::deficit::Deficit;
 use super::ghost::{Ghost, TIMES};
-use super::queues::Queue;
-use super::room::TURN_MAX;
+use super::queue::Queue;
 
 /// A share of everything, in fixed point.
 const ALL: u32 = 1 << 20;
@@ -33,32 +31,12 @@ const LATELY_MAX: u32 = 256;
 const PASSING_ONE_IN: u32 = 64;
 /// A ghost of probation counts until so many times as many were let go as the tenant has entries.
 const GHOST_TIMES: u64 = 3;
-/// What a tenant owes at most, or has paid before at most, in terms of the entry that it puts in. What was longer ago does not matter.
-const BALANCE_MAX: u64 = 2 * MUCH;
-/// What is much to owe: as many as a turn lets go.
-const MUCH: u64 = TURN_MAX;
 /// The clock's steps that one tick of a ghost's time is made of, at most: 2 to the power of this.
 const SHIFT_MAX: u32 = 24;
 
-/// Tenants of a page.
-const PAGE: usize = 32;
-/// Pages of the directory's first part; each part has twice as many as the one before.
-const PART_FIRST: usize = 4;
-/// Enough for every id.
-const PARTS: usize = 26;
-
-type Page = OnceLock<Box<[Tenant; PAGE]>>;
-type Part = OnceLock<Box<[Page]>>;
-
-/// What was learnt of all of them.
-#[derive(Default)]
-pub(super) struct Tenants {
-    parts: OnceBox<[Part; PARTS]>,
-}
-
 /// One tenant. See the module.
 #[derive(Default)]
-pub(super) struct Tenant {
+pub(crate) struct Tenant {
     /// Entries let go so far, by queue: the clock that tells a ghost's age.
     let_go: [AtomicU32; 2],
     /// Probation's share, less [`SHARE_FIRST`], so that zero is a beginning.
@@ -68,8 +46,7 @@ pub(super) struct Tenant {
     wanted: AtomicU32,
     /// Entries that it had when it last let one go.
     entries: AtomicU32,
-    /// Bytes that it gave back, to make room for its own or for good, less those of what it put in that was not wanted before.
-    balance: AtomicI32,
+    pub(crate) deficit: Deficit,
     /// Steps of the clock in one tick, as a power of two.
     shift: AtomicU8,
     /// Was anything inserted since somebody last looked whether the tenant is idle?
@@ -78,64 +55,15 @@ pub(super) struct Tenant {
     turned: AtomicU64,
 }
 
-impl Tenants {
-    /// What is known of `memcg`, if anything can be.
-    pub(super) fn get(&self, memcg: &Memcg) -> Option<&Tenant> {
-        let Place { part, page, at } = Place::of(memcg.id());
-        Some(&self.parts.get()?[part].get()?[page].get()?[at])
-    }
-
-    /// What is known of `memcg`.
-    pub(super) fn of(&self, memcg: &Memcg) -> &Tenant {
-        let Place { part, page, at } = Place::of(memcg.id());
-        let parts = self.parts.get_or_init(Box::default);
-        let pages = parts[part].get_or_init(|| (0..PART_FIRST << part).map(|_| Page::new()).collect());
-        &pages[page].get_or_init(Box::default)[at]
-    }
-
-    /// Bytes of it all.
-    pub(super) fn footprint(&self) -> usize {
-        let Some(parts) = self.parts.get() else { return 0 };
-        let parts = || parts.iter().filter_map(OnceLock::get);
-        let pages = parts().flat_map(|part| part.iter().filter_map(OnceLock::get));
-        size_of::<[Part; PARTS]>()
-            + parts().map(|part| size_of_val(&**part)).sum::<usize>()
-            + pages.map(|page| size_of_val(&**page)).sum::<usize>()
-    }
-
-    /// Forgets a group whose end has come: its id may be another's next.
-    pub(super) fn forget(&self, memcg: &Memcg) {
-        if let Some(tenant) = self.get(memcg) {
-            tenant.forget();
-        }
-    }
-}
-
-/// Where a tenant is.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Place {
-    part: usize,
-    page: usize,
-    at: usize,
-}
-
-impl Place {
-    fn of(id: MemcgId) -> Self {
-        let (page, at) = (id.get() as usize / PAGE + PART_FIRST, id.get() as usize % PAGE);
-        let part = (page.ilog2() - PART_FIRST.ilog2()) as usize;
-        Self { part, page: page - (PART_FIRST << part), at }
-    }
-}
-
 impl Tenant {
     /// Of so many entries, those that may be on probation.
-    pub(super) fn share_of(&self, entries: u64) -> u64 {
+    pub(crate) fn share_of(&self, entries: u64) -> u64 {
         let share = self.share.load(Ordering::Relaxed).wrapping_add(SHARE_FIRST);
         entries * u64::from(share) / u64::from(ALL)
     }
 
     /// An entry was let go for its memory by `queue`, of a tenant that has `entries`. The ghost to be remembered, if one is.
-    pub(super) fn let_go(&self, queue: Queue, entries: u64) -> Option<Ghost> {
+    pub(crate) fn let_go(&self, queue: Queue, entries: u64) -> Option<Ghost> {
         let clock = bump(&self.let_go[queue as usize]);
         if bump(&self.lately) >= LATELY_MAX {
             halve(&self.lately);
@@ -154,7 +82,7 @@ impl Tenant {
     /// Main's count for a tenth, or where that is a handful, for a little more: of a hundred entries few are read in the time that it takes
     /// to go round once. Where the line between the two queues should be is told only by those near it: what came back within a tenth of the
     /// tenant's size.
-    pub(super) fn came_back(&self, ghost: Ghost, learns: bool) -> bool {
+    pub(crate) fn came_back(&self, ghost: Ghost, learns: bool) -> bool {
         let clock = self.let_go[ghost.queue as usize].load(Ordering::Relaxed);
         let age = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % TIMES) << self.shift();
         let entries = u64::from(self.entries.load(Ordering::Relaxed)).max(SIZE_MIN);
@@ -188,19 +116,19 @@ impl Tenant {
     }
 
     /// Was next to nothing of what it let go lately wanted again? More memory would earn it nothing.
-    pub(super) fn passes_through(&self) -> bool {
+    pub(crate) fn passes_through(&self) -> bool {
         let lately = self.lately.load(Ordering::Relaxed);
         lately >= JUDGED_BY && self.wanted.load(Ordering::Relaxed) * EARNS_ONE_IN < lately
     }
 
     /// Has nothing been let go yet? Then its memory is still being filled.
-    pub(super) fn is_filling(&self) -> bool {
+    pub(crate) fn is_filling(&self) -> bool {
         self.let_go.iter().all(|queue| queue.load(Ordering::Relaxed) == 0)
     }
 
     /// To be told of every insert. Says whether more memory would earn it next to nothing.
     #[inline]
-    pub(super) fn inserts(&self) -> bool {
+    pub(crate) fn inserts(&self) -> bool {
         // Mostly it is set.
         if !self.inserted.load(Ordering::Relaxed) {
             self.inserted.store(true, Ordering::Relaxed);
@@ -208,58 +136,20 @@ impl Tenant {
         self.passes_through()
     }
 
-    /// A new entry of so many bytes was put in: who puts it in pays for it, before or after, but for what it has earned.
-    #[inline]
-    pub(super) fn settle(&self, bytes: Bytes, earned: Bytes) {
-        if bytes != earned {
-            self.change(signed(earned) - signed(bytes), bytes);
-        }
-    }
-
-    /// It gave back so many bytes, for the next of its own: room for an entry of `wanted`, or an entry that it had no use for.
-    pub(super) fn paid(&self, bytes: Bytes, wanted: Bytes) {
-        self.change(signed(bytes), wanted);
-    }
-
-    /// Has it paid for all that it put in?
-    pub(super) fn owes_nothing(&self) -> bool {
-        self.balance() >= 0
-    }
-
-    /// Does it owe several entries of so many bytes?
-    #[inline]
-    pub(super) fn owes_much(&self, bytes: Bytes) -> bool {
-        -self.balance() >= times(bytes, MUCH)
-    }
-
-    fn balance(&self) -> i64 {
-        self.balance.load(Ordering::Relaxed).into()
-    }
-
-    /// No further from zero than an entry of that size may lead, if it was not before.
-    #[inline]
-    fn change(&self, by: i64, entry: Bytes) {
-        let (before, most) = (self.balance(), times(entry, BALANCE_MAX));
-        let balance = before.saturating_add(by).clamp(before.min(-most), before.max(most)).clamp(-MOST, MOST);
-        if balance != before {
-            self.balance.store(balance as i32, Ordering::Relaxed);
-        }
-    }
-
     /// Has nothing been inserted since this was last asked?
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let idle = !self.inserted.load(Ordering::Relaxed);
         self.inserted.store(false, Ordering::Relaxed);
         idle
     }
 
     /// Has SIEVE's hand gone round an odd number of times? Nodes beyond 64 share bits, which costs a lap.
-    pub(super) fn is_turned(&self, node: NodeId) -> bool {
+    pub(crate) fn is_turned(&self, node: NodeId) -> bool {
         self.turned.load(Ordering::Relaxed) >> (node.index() % 64) & 1 == 1
     }
 
     /// The hand begins again.
-    pub(super) fn turn(&self, node: NodeId) {
+    pub(crate) fn turn(&self, node: NodeId) {
         self.turned.fetch_xor(1 << (node.index() % 64), Ordering::Relaxed);
     }
 
@@ -282,25 +172,14 @@ impl Tenant {
         (clock >> self.shift()) % TIMES
     }
 
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let all = [&self.share, &self.lately, &self.wanted, &self.entries];
         all.into_iter().chain(&self.let_go).for_each(|tally| tally.store(0, Ordering::Relaxed));
-        self.balance.store(0, Ordering::Relaxed);
+        self.deficit.forget();
         self.shift.store(0, Ordering::Relaxed);
         self.inserted.store(false, Ordering::Relaxed);
         self.turned.store(0, Ordering::Relaxed);
     }
-}
-
-/// The most that a balance tells: 2 GiB.
-const MOST: i64 = i32::MAX as i64;
-
-fn signed(bytes: Bytes) -> i64 {
-    i64::try_from(bytes.get()).unwrap_or(i64::MAX)
-}
-
-fn times(bytes: Bytes, times: u64) -> i64 {
-    signed(Bytes::new(bytes.get().saturating_mul(times))).min(MOST)
 }
 
 /// One more. What it was before.
@@ -317,34 +196,6 @@ fn halve(tally: &AtomicU32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pages_hold_every_id_once() {
-        let mut places = std::collections::HashSet::new();
-        for id in 0..100_000_u32 {
-            let place = Place::of(MemcgId::new(id));
-            assert!(place.page < PART_FIRST << place.part && place.at < PAGE);
-            assert!(places.insert(place));
-        }
-        assert_eq!(Place::of(MemcgId::new(u32::MAX)).part, PARTS - 1);
-    }
-
-    #[test]
-    fn a_high_id_costs_little_more_than_a_low_one() {
-        use lowwater_lru_core::MemcgTree;
-
-        let tree = MemcgTree::new(1);
-        let groups: Vec<_> = (0..50_000).map(|n| tree.root().create(&format!("g{n}")).unwrap()).collect();
-        let footprint = |memcg| {
-            let tenants = Tenants::default();
-            assert!(tenants.get(memcg).is_none());
-            assert!(!tenants.of(memcg).inserts());
-            assert!(!tenants.get(memcg).unwrap().is_idle());
-            tenants.footprint()
-        };
-        let (low, high) = (footprint(&groups[0]), footprint(&groups[49_999]));
-        assert!(low <= 2_048 && high <= low + 16 * 50_000 / PAGE, "{low} and {high} bytes");
-    }
 
     #[test]
     fn a_share_follows_what_comes_back_soon_and_stays_in_its_bounds() {
@@ -401,71 +252,6 @@ mod tests {
         assert!(!tenant.passes_through());
         tenant.forget();
         assert!(!tenant.passes_through() && tenant.is_filling());
-    }
-
-    fn owes(tenant: &Tenant, bytes: Bytes) {
-        tenant.settle(bytes, Bytes::ZERO);
-    }
-
-    #[test]
-    fn what_came_back_is_paid_for_by_what_it_is_worth() {
-        let (tenant, entry) = (Tenant::default(), Bytes::new(100));
-        tenant.settle(entry, entry);
-        assert!(tenant.owes_nothing());
-        tenant.settle(entry, Bytes::new(300));
-        (0..2).for_each(|_| owes(&tenant, entry));
-        assert!(tenant.owes_nothing(), "three for one");
-        tenant.settle(entry, Bytes::new(99));
-        assert!(!tenant.owes_nothing());
-    }
-
-    #[test]
-    fn what_was_put_in_is_owed_until_it_is_paid() {
-        let (tenant, entry) = (Tenant::default(), Bytes::new(100));
-        assert!(tenant.owes_nothing());
-        owes(&tenant, entry);
-        assert!(!tenant.owes_nothing());
-        tenant.paid(Bytes::new(250), entry);
-        owes(&tenant, entry);
-        assert!(tenant.owes_nothing(), "50 more than it put in");
-        owes(&tenant, entry);
-        assert!(!tenant.owes_nothing());
-        tenant.forget();
-        assert!(tenant.owes_nothing());
-        (0..7).for_each(|_| owes(&tenant, entry));
-        assert!(!tenant.owes_much(entry));
-        owes(&tenant, entry);
-        assert!(tenant.owes_much(entry));
-    }
-
-    #[test]
-    fn what_is_long_ago_does_not_count() {
-        let (tenant, entry) = (Tenant::default(), Bytes::new(100));
-        (0..100).for_each(|_| owes(&tenant, entry));
-        tenant.paid(Bytes::new(1_599), entry);
-        assert!(!tenant.owes_nothing());
-        tenant.paid(Bytes::new(1), entry);
-        assert!(tenant.owes_nothing(), "sixteen entries are as much as can be owed");
-        tenant.paid(Bytes::new(5_000), entry);
-        (0..16).for_each(|_| owes(&tenant, entry));
-        assert!(tenant.owes_nothing());
-        owes(&tenant, entry);
-        assert!(!tenant.owes_nothing(), "and as much as can be paid before");
-    }
-
-    #[test]
-    fn a_large_entry_is_owed_though_small_ones_follow() {
-        for (large, small) in [(1_000_000, 100), (u64::MAX, 1)].map(|(l, s)| (Bytes::new(l), Bytes::new(s))) {
-            let tenant = Tenant::default();
-            owes(&tenant, large);
-            (0..100).for_each(|_| owes(&tenant, small));
-            tenant.paid(Bytes::new(large.get() / 2), small);
-            assert_eq!(tenant.owes_nothing(), large == Bytes::MAX, "2 GiB are as much as can be told");
-            tenant.paid(large, large);
-            (0..100).for_each(|_| tenant.paid(small, small));
-            owes(&tenant, Bytes::new(400_000));
-            assert!(tenant.owes_nothing());
-        }
     }
 
     #[test]

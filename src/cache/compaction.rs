@@ -8,27 +8,25 @@
 //! The keeper does it, half of the time that it takes, when less than half of the memory of a node is used and the number of entries does
 //! not fall any more: a reclaim that goes on would have what was moved leave after all.
 
+pub(super) mod state;
+
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lowwater_lru_core::index::{Cursor, PutError};
 use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{pin, Bytes, Guard, NodeId};
-use once_cell::race::OnceBox;
-use parking_lot::Mutex;
 
-use super::entry::{Entry, Handle};
-use super::time::Moment;
-use super::Core;
+use super::core::Core;
+use super::expiry::deadline::Moment;
+use super::record::{Entry, Handle};
 use crate::runtime::Next;
+use state::{Moved, State, UnderWay};
 
 /// How long the number of entries must stay as it is before, but for one in so many; and how often readers are looked for.
 const QUIET: Duration = Duration::from_millis(50);
 const QUIET_PARTS: usize = 64;
-/// Entries that are moved, and what they are charged for, until the memory of the old ones is asked for.
-const COLLECT_EVERY: usize = 16_384;
-const COLLECT_BYTES: Bytes = Bytes::mib(4);
 /// Readers that hold that back are waited for so long, and then again.
 const STAYS: Duration = Duration::from_millis(10);
 /// What is larger stays where it is: it may have to be copied, and is as much as it keeps from the system.
@@ -37,63 +35,6 @@ const MOVED_MAX: Bytes = Bytes::kib(64);
 const GAINS_ONE_IN: u64 = 8;
 /// So much rest for the time it works.
 const REST: u32 = 1;
-
-/// A key and a value like an entry's.
-pub(super) type Copy<K, V> = fn(&Entry<K, V>) -> (K, V);
-
-/// How far it has come. Small while there is none.
-#[derive(Default)]
-pub(super) struct Migration {
-    /// Somebody has seen that it is worth it.
-    wanted: AtomicBool,
-    /// None before it first is.
-    state: OnceBox<Mutex<State>>,
-}
-
-impl Migration {
-    /// None as long as none was wanted.
-    fn state(&self) -> Option<&Mutex<State>> {
-        // Relaxed: as in `want_migration`.
-        match self.wanted.load(Ordering::Relaxed) {
-            false => self.state.get(),
-            true => Some(self.state.get_or_init(Box::default)),
-        }
-    }
-
-    /// Bytes of what was made when one was first wanted.
-    pub(super) fn footprint(&self) -> usize {
-        self.state.get().map_or(0, size_of_val)
-    }
-}
-
-#[derive(Default)]
-struct State {
-    /// How many entries there were when last asked.
-    len: usize,
-    under_way: Option<Box<UnderWay>>,
-}
-
-/// A migration that was begun.
-struct UnderWay {
-    at: Cursor,
-    /// Since old ones were collected.
-    moved: Moved,
-    /// What the slab had when it began.
-    footprint: Bytes,
-}
-
-/// What was moved.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Moved {
-    entries: usize,
-    bytes: Bytes,
-}
-
-impl Moved {
-    fn is_enough(self) -> bool {
-        self.entries >= COLLECT_EVERY || self.bytes >= COLLECT_BYTES
-    }
-}
 
 /// Why an entry stays where it is.
 enum Stays {

@@ -2,28 +2,31 @@
 
 use std::time::Duration;
 
-use super::TICK;
+/// Nanoseconds in a tick.
+pub(crate) const TICK: u64 = 4_000_000;
+/// The same.
+pub(crate) const TICK_TIME: Duration = Duration::from_nanos(TICK);
 
 /// An idle time: below 32 ticks their number; else 32 and so many units as the lowest five bits say, of ticks that are doubled as often as
 /// the five above them say, less one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Idle(u32);
+pub(crate) struct Idle(u32);
 
 impl Idle {
     const STEP_BITS: u32 = 5;
     const STEPS: u32 = 1 << Self::STEP_BITS;
 
-    pub(super) fn raw(self) -> u32 {
+    pub(crate) fn raw(self) -> u32 {
         self.0
     }
 
     /// As [`raw`](Self::raw) told it.
-    pub(super) fn from_raw(raw: u32) -> Self {
+    pub(crate) fn from_raw(raw: u32) -> Self {
         Self(raw)
     }
 
     /// The shortest that can be told and is no shorter than that; none if that is longer than eight years.
-    pub(super) fn at_least(time: Duration) -> Option<Self> {
+    pub(crate) fn at_least(time: Duration) -> Option<Self> {
         let ticks = u64::try_from(time.as_nanos().div_ceil(TICK.into())).ok()?;
         let steps = u64::from(Self::STEPS);
         let mut doublings = 0_u32;
@@ -39,11 +42,11 @@ impl Idle {
     }
 
     /// Nanoseconds of one of its units.
-    pub(super) fn unit(self) -> u64 {
+    pub(crate) fn unit(self) -> u64 {
         TICK << (self.0 >> Self::STEP_BITS).saturating_sub(1)
     }
 
-    pub(super) fn nanoseconds(self) -> u64 {
+    pub(crate) fn nanoseconds(self) -> u64 {
         let units = if self.0 < Self::STEPS { self.0 } else { Self::STEPS + self.0 % Self::STEPS };
         u64::from(units) * self.unit()
     }
@@ -51,7 +54,6 @@ impl Idle {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TICK_TIME;
     use super::*;
 
     #[test]

@@ -1,0 +1,199 @@
+//! The public handle of a cache, and what its clones share.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::Arc;
+
+use hashbrown::DefaultHashBuilder;
+use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_shrinker::Registration;
+
+use super::core::Core;
+use super::expiry::clock::Lifetime;
+use super::load::single_flight::Flights;
+use super::record::Entry;
+use super::stats::CacheStats;
+use crate::runtime::ChoresId;
+use crate::Runtime;
+
+/// What a key and a value own beyond their own size.
+pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
+
+/// A keyed cache in a [`Runtime`]. A handle: clones are the same cache; the last one drops the entries.
+///
+/// The drop of the last handle waits for callbacks of the cache that other threads run, and when it returns all that the cache has
+/// captured (listener, weigher, hasher) is dropped. Inside a callback, of any cache or shrinker, or in the code of a load
+/// ([`CallbackScope`](crate::CallbackScope)), it waits for nothing: no callback of the cache begins any more but for entries that another
+/// thread takes out already, and the last thread that works on the cache drops it.
+///
+/// It has no size of its own. It holds what its groups' limits and the runtime's budget let it, and gives way, oldest unused first, when
+/// other caches or tenants need the memory.
+///
+/// ```
+/// use lowwater::{Bytes, Cache, Runtime};
+///
+/// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+/// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| Bytes::new(text.capacity() as u64)).build()?;
+///
+/// cache.insert(1, "one".into())?;
+/// assert_eq!(cache.get(&1).as_deref(), Some("one"));
+/// assert_eq!(cache.get_or_insert_with(2, || "two".into()), "two");
+/// assert_eq!(cache.remove(&1).as_deref(), Some("one"));
+/// assert_eq!(cache.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Consistency
+///
+/// Operations on one key are linearizable. [`len`](Self::len), [`clear`](Self::clear), [`retain`](Self::retain) and
+/// [`stats`](Self::stats) go from part to part, and may see some of what others do meanwhile.
+///
+/// # Code of keys and values
+///
+/// Listener, weigher, load and the `Drop` of values run without any lock, and may use the cache. A key's `Hash` and `Eq` may run under a
+/// lock of the cache, so they must not use it, nor drop the last handle on any cache. A value's `Clone` runs inside the read side: while it
+/// blocks, no cache of the process frees what has left.
+///
+/// # Memory
+///
+/// An entry that leaves is uncharged at once. Its memory is used again, and its key and value dropped, when every reader that may have
+/// found it has left, and a few others have left the cache after it: a 16th of the entries (64 to 16,384) or 512 KiB for each of a few
+/// threads. Readers that stay inside hold back more. All of it counts as retired, in one count for
+/// all caches of the runtime, and is bounded: see [`Runtime`]. When there is much, inserts drop
+/// what they can of all caches; when it is too much, they wait for readers, as long as a charge may
+/// take, and then are refused ([`Reason::HeldByReaders`]). [`collect`](Self::collect) drops at once
+/// what can be.
+///
+/// A key whose `Hash` or `Eq` panics, or says something else than before, is a fault of its own:
+/// lookups may not find it. Its entry stays charged until it is found, evicted or expires; at the
+/// latest until [`clear`](Self::clear), its group's end by [`drop_group`](Runtime::drop_group), or
+/// the cache's end. If all of a full cache is such entries, inserts are refused. Neither may use the
+/// cache, or wait for who does: they may run under a lock of a part of it.
+///
+/// When less than half of the memory of a node's entries is used, because most have left, the runtime's keeper moves the others together, and gives
+/// the rest to the system: a clone of the key and of the value takes an entry's place, and the old ones are dropped. Nobody is told. A value that is
+/// changed in place should therefore be shared by its clones, as an `Arc` is, or what is changed while it moves is lost.
+pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHashBuilder> {
+    pub(super) inner: Arc<Inner<K, V, S>>,
+}
+
+/// What the handles share. The core is the shrinker, too, and must not hold its own registration.
+pub(super) struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+    /// After its end no callback uses the core. Taken when this is dropped.
+    pub(super) registration: Option<Registration>,
+    pub(super) core: Arc<Core<K, V, S>>,
+    /// By which the keeper knows the core, and tells it of groups that end.
+    pub(super) chores: ChoresId,
+    pub(super) flights: Flights<K, V>,
+    pub(super) group: Memcg,
+    /// Of entries that name no other.
+    pub(super) lifetime: Lifetime,
+    /// The last of the registry's nodes. If that is the first, nobody needs to be asked which.
+    pub(super) last_node: NodeId,
+    pub(super) weigher: Weigher<K, V>,
+    pub(super) runtime: Runtime,
+}
+
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// What every entry costs beyond what the weigher says: itself, its place in the index, its part of what remembers those that left.
+    pub const ENTRY_BYTES: Bytes = Bytes::new(Entry::<K, V>::BYTES);
+
+    /// Drops the keys and values of entries that have left, as far as no reader holds them back, and gives memory that is not used to
+    /// the system. Says how much had to stay. O(what waits).
+    ///
+    /// Those who take entries out do this little by little, and the reclaimer when it has made room; it is for who wants it now. If what is
+    /// left is scattered, the runtime's keeper moves it together after that.
+    pub fn collect(&self) -> Bytes {
+        let stays = self.inner.core.index.collect();
+        self.inner.core.want_migration();
+        stays
+    }
+
+    /// Memory that the cache itself has from the system: entries and free room between them, index, ghosts. Not what keys and values own,
+    /// nor what its groups, its place in the runtime, and loads under way cost. O(entries / 500).
+    pub fn footprint(&self) -> Bytes {
+        let core = &self.inner.core;
+        // Each behind two counters; and the pointer by which the lists tell the registry, behind two more.
+        let shared = 7 * size_of::<usize>() + size_of::<Inner<K, V, S>>() + size_of::<Core<K, V, S>>();
+        // The index and the queues count themselves.
+        let own = shared - size_of_val(&core.index) - size_of_val(&core.queues)
+            + core.costs.as_deref().map_or(0, size_of_val)
+            + core.counters.footprint()
+            + core.queues.footprint()
+            + core.hands.footprint()
+            + core.rounds.footprint()
+            + core.migration.footprint();
+        let parts = core.index.slab().footprint().saturating_add(core.index.footprint());
+        parts.saturating_add(Bytes::new(own as u64))
+    }
+
+    /// How many entries there are, expired ones that nobody has met yet included. O(1).
+    pub fn len(&self) -> usize {
+        self.inner.core.counters.len()
+    }
+
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many entries `group` itself has here; one of another runtime has none. O(nodes).
+    pub fn len_of(&self, group: &Memcg) -> u64 {
+        if !group.is_in_tree_of(&self.inner.group) {
+            return 0;
+        }
+        let queues = &self.inner.core.queues;
+        (0..self.inner.runtime.registry().nodes()).map(|node| queues.count(group, NodeId::new(node as u16))).sum()
+    }
+
+    /// The group to which entries belong that name no other. Its [`usage`](Memcg::usage) tells the bytes.
+    pub fn group(&self) -> &Memcg {
+        &self.inner.group
+    }
+
+    /// The runtime.
+    pub fn runtime(&self) -> &Runtime {
+        &self.inner.runtime
+    }
+
+    /// What was done so far.
+    pub fn stats(&self) -> CacheStats {
+        let core = &self.inner.core;
+        CacheStats { drop_panics: core.index.slab().drop_panics(), ..core.counters.read() }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
+    pub(super) fn registration(&self) -> &Registration {
+        self.registration.as_ref().expect("only dropping takes it")
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Inner<K, V, S> {
+    fn drop(&mut self) {
+        // Both wait until no other thread works on the core, unless this one is inside a callback: then the last thread that works on the
+        // core drops it.
+        self.runtime.keeper().remove(self.chores);
+        drop(self.registration.take());
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for Cache<K, V, S> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for Cache<K, V, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cache")
+            .field("name", &self.inner.registration().name())
+            .field("group", &self.inner.group)
+            .field("len", &self.inner.core.counters.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,168 @@
+//! Lookups: get, peek, touch, remove.
+
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+use equivalent::Equivalent;
+use lowwater_lru_core::index::Near;
+use lowwater_lru_core::{pin, Guard};
+
+use super::core::Found;
+use super::expiry::clock::Lifetime;
+use super::handle::Cache;
+use super::record::Entry;
+use super::removal::RemovalCause;
+
+impl<K, V, S> Cache<K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// The value of `key`, if it is there and has not expired. The entry counts as used.
+    ///
+    /// No lock is taken, and nothing is written that other readers write, but for the first few uses of an entry. To ask for many,
+    /// or to look at a value without cloning it, [`pin`](Self::pin).
+    #[inline]
+    pub fn get<Q>(&self, key: &Q) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        // How many lookups a processor has under way, each waiting for its lines, is a matter of how few instructions one has. So here is
+        // what is mostly to be done, and all else elsewhere.
+        let core = &*self.inner.core;
+        let guard = pin();
+        let hash = core.hash(key);
+        match core.index.near(hash, &guard, |entry| key.equivalent(&entry.key)) {
+            Near::Found(entry) if core.is_plain(entry) && core.counters.hit() => {
+                entry.mark_used();
+                return Some(entry.value.clone());
+            }
+            Near::Found(entry) => {
+                if let Some(value) = self.get_followed(entry, hash) {
+                    return Some(value);
+                }
+            }
+            Near::Nothing => return self.get_nothing(guard),
+            Near::Further => {}
+        }
+        self.get_further(key, guard)
+    }
+
+    /// [`get`](Self::get), where this was found and time or order are to be asked; none if it has expired.
+    #[cold]
+    fn get_followed(&self, entry: &Entry<K, V>, hash: u64) -> Option<V> {
+        let core = &self.inner.core;
+        if core.has_expired(entry) {
+            return None;
+        }
+        core.used(entry, hash, &pin());
+        core.counters.looked_up(true);
+        Some(entry.value.clone())
+    }
+
+    /// [`get`](Self::get), where nothing is there.
+    #[inline(never)]
+    fn get_nothing(&self, guard: Guard) -> Option<V> {
+        drop(guard);
+        self.inner.core.counters.looked_up(false);
+        None
+    }
+
+    /// [`get`](Self::get), where one look was not enough.
+    #[cold]
+    fn get_further<Q>(&self, key: &Q, guard: Guard) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        // Nobody's drop is to be called inside.
+        drop(guard);
+        let core = &self.inner.core;
+        let value = self.look(key, |entry, hash, guard| {
+            core.used(entry, hash, guard);
+            entry.value.clone()
+        });
+        core.counters.looked_up(value.is_some());
+        value
+    }
+
+    /// The value of `key`, without counting it as used, or as a hit or a miss.
+    pub fn peek<Q>(&self, key: &Q) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.look(key, |entry, _, _| entry.value.clone())
+    }
+
+    /// Is `key` there? Does not count as use.
+    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.look(key, |_, _, _| ()).is_some()
+    }
+
+    /// Takes `key` out and returns its value.
+    pub fn remove<Q>(&self, key: &Q) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let core = &self.inner.core;
+        let (hash, guard) = (core.hash(key), pin());
+        let mut cause = RemovalCause::Explicit;
+        let (entry, ended) = core.take_out(
+            hash,
+            &guard,
+            |entry| key.equivalent(&entry.key),
+            |entry| {
+                if core.has_expired(entry) {
+                    cause = RemovalCause::Expired;
+                }
+                cause
+            },
+        )?;
+        let value = (cause == RemovalCause::Explicit).then(|| entry.value.clone());
+        drop(guard);
+        drop(ended);
+        value
+    }
+
+    /// Gives `key` a new time to live, none for ever; the entry counts as used. False if it is not there. An idle time that it had is
+    /// over: the new one counts, however often it is used.
+    pub fn touch<Q>(&self, key: &Q, time_to_live: Option<Duration>) -> bool
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let core = &self.inner.core;
+        let expires = core.clock.end_of(time_to_live.map_or(Lifetime::Forever, Lifetime::Fixed));
+        let touched = self.look(key, |_, hash, guard| {
+            let is_it = |there: &Entry<K, V>| key.equivalent(&there.key) && !core.has_expired(there);
+            core.index.with(hash, guard, is_it, |there| {
+                there.expire_at(expires);
+                there.mark_used();
+                core.queues.used_last(there);
+            })
+        });
+        self.inner.says(expires);
+        touched.flatten().is_some()
+    }
+
+    /// What `f` says of the live entry of `key`, with its hash and the guard. One that has expired is taken out on the way.
+    #[inline]
+    fn look<Q, R>(&self, key: &Q, f: impl FnOnce(&Entry<K, V>, u64, &Guard) -> R) -> Option<R>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let core = &self.inner.core;
+        let (hash, guard) = (core.hash(key), pin());
+        match core.find(hash, key, &guard) {
+            Found::Live(entry) => Some(f(entry, hash, &guard)),
+            Found::Nothing => None,
+            Found::Expired(ended) => {
+                drop(guard);
+                drop(ended);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The tenants of a cache, by the ids of their groups.
+
+use std::sync::OnceLock;
+
+use lowwater_lru_core::{Memcg, MemcgId};
+use once_cell::race::OnceBox;
+
+use super::tenant::Tenant;
+
+/// Tenants of a page.
+const PAGE: usize = 32;
+/// Pages of the directory's first part; each part has twice as many as the one before.
+const PART_FIRST: usize = 4;
+/// Enough for every id.
+const PARTS: usize = 26;
+
+type Page = OnceLock<Box<[Tenant; PAGE]>>;
+type Part = OnceLock<Box<[Page]>>;
+
+/// What was learnt of all of them.
+#[derive(Default)]
+pub(crate) struct Tenants {
+    parts: OnceBox<[Part; PARTS]>,
+}
+
+impl Tenants {
+    /// What is known of `memcg`, if anything can be.
+    pub(crate) fn get(&self, memcg: &Memcg) -> Option<&Tenant> {
+        let Place { part, page, at } = Place::of(memcg.id());
+        Some(&self.parts.get()?[part].get()?[page].get()?[at])
+    }
+
+    /// What is known of `memcg`.
+    pub(crate) fn of(&self, memcg: &Memcg) -> &Tenant {
+        let Place { part, page, at } = Place::of(memcg.id());
+        let parts = self.parts.get_or_init(Box::default);
+        let pages = parts[part].get_or_init(|| (0..PART_FIRST << part).map(|_| Page::new()).collect());
+        &pages[page].get_or_init(Box::default)[at]
+    }
+
+    /// Bytes of it all.
+    pub(crate) fn footprint(&self) -> usize {
+        let Some(parts) = self.parts.get() else { return 0 };
+        let parts = || parts.iter().filter_map(OnceLock::get);
+        let pages = parts().flat_map(|part| part.iter().filter_map(OnceLock::get));
+        size_of::<[Part; PARTS]>()
+            + parts().map(|part| size_of_val(&**part)).sum::<usize>()
+            + pages.map(|page| size_of_val(&**page)).sum::<usize>()
+    }
+
+    /// Forgets a group whose end has come: its id may be another's next.
+    pub(crate) fn forget(&self, memcg: &Memcg) {
+        if let Some(tenant) = self.get(memcg) {
+            tenant.forget();
+        }
+    }
+}
+
+/// Where a tenant is.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Place {
+    part: usize,
+    page: usize,
+    at: usize,
+}
+
+impl Place {
+    fn of(id: MemcgId) -> Self {
+        let (page, at) = (id.get() as usize / PAGE + PART_FIRST, id.get() as usize % PAGE);
+        let part = (page.ilog2() - PART_FIRST.ilog2()) as usize;
+        Self { part, page: page - (PART_FIRST << part), at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_hold_every_id_once() {
+        let mut places = std::collections::HashSet::new();
+        for id in 0..100_000_u32 {
+            let place = Place::of(MemcgId::new(id));
+            assert!(place.page < PART_FIRST << place.part && place.at < PAGE);
+            assert!(places.insert(place));
+        }
+        assert_eq!(Place::of(MemcgId::new(u32::MAX)).part, PARTS - 1);
+    }
+
+    #[test]
+    fn a_high_id_costs_little_more_than_a_low_one() {
+        use lowwater_lru_core::MemcgTree;
+
+        let tree = MemcgTree::new(1);
+        let groups: Vec<_> = (0..50_000).map(|n| tree.root().create(&format!("g{n}")).unwrap()).collect();
+        let footprint = |memcg| {
+            let tenants = Tenants::default();
+            assert!(tenants.get(memcg).is_none());
+            assert!(!tenants.of(memcg).inserts());
+            assert!(!tenants.get(memcg).unwrap().is_idle());
+            tenants.footprint()
+        };
+        let (low, high) = (footprint(&groups[0]), footprint(&groups[49_999]));
+        assert!(low <= 2_048 && high <= low + 16 * 50_000 / PAGE, "{low} and {high} bytes");
+    }
+}

@@ -1,0 +1,273 @@
+//! One entry: a key, a value, and what is known about them.
+
+use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
+
+use lowwater_lru_core::slab::SlotState;
+use lowwater_lru_core::{slotted, Bytes, Slot, SlotLinks};
+
+use super::expiry::deadline::Moment;
+use super::policy::queue::Queue;
+use super::policy::GHOST_BYTES_PER_RECORD;
+use super::removal::RemovalCause;
+
+/// An entry, in a slot of its cache's slab. In the index until it is taken out; its handle is on a list of its group, or with whoever
+/// took it off.
+// In this order, so that what a reader wants lies together; 24 bytes and the key and the value.
+#[repr(C)]
+pub(super) struct Entry<K, V> {
+    pub(super) key: K,
+    pub(super) value: V,
+    expires: AtomicU32,
+    charge: ChargeAndUses,
+    /// Queue, cause.
+    state: SlotState,
+    links: SlotLinks,
+}
+
+slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Entry<K, V> { links, state, weight: |e| e.charge().get() });
+
+/// The handle of an entry.
+pub(super) type Handle<K, V> = Slot<Entry<K, V>>;
+
+/// What an entry was charged for, which never changes, in 22 bits, and above them its uses.
+///
+/// Uses are a guess, and a read that is lost is no harm: they are loaded and stored, not exchanged. An exchange would keep the next lookup
+/// from beginning before this one's line is there.
+struct ChargeAndUses {
+    // Bytes, so that nothing is left between them and the state.
+    low: [u8; 2],
+    high: AtomicU8,
+}
+
+/// Bytes in 22 bits: exact below 256 KiB, then rounded up by less than a part in 2^16.
+#[derive(Clone, Copy)]
+struct Charge(u32);
+
+/// Where the reads that were not paid for yet by being kept are in the byte that they share with the charge: in its two highest bits.
+const USES_SHIFT: u32 = 6;
+/// On the main queue's lists; else on those of the probation queue.
+const IN_MAIN: u8 = 1;
+/// Why it was taken out of the index: two bits.
+const CAUSE_SHIFT: u32 = 1;
+const CAUSE: u8 = 3 << CAUSE_SHIFT;
+/// Another like it is in its place.
+const MOVED: u8 = 1 << 3;
+/// By number.
+const CAUSES: [RemovalCause; 4] =
+    [RemovalCause::Size, RemovalCause::Expired, RemovalCause::Explicit, RemovalCause::Replaced];
+
+/// What an entry costs in the index, where a bucket of 64 bytes for twelve is between 5/12 and 5/6 full, and mostly above 3/5; and its
+/// part of what slabs keep at hand.
+const INDEX_BYTES: usize = 8;
+
+impl<K, V> Entry<K, V> {
+    /// What an entry costs beyond what its key and value own: itself, its place in the index, and its part of the ghosts.
+    pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + GHOST_BYTES_PER_RECORD) as u64;
+
+    /// For probation, until [`set_queue`](Self::set_queue) says otherwise; `charge` as [`rounded`] made it.
+    pub(super) fn new(key: K, value: V, expires: Moment, charge: Bytes) -> Self {
+        let expires = AtomicU32::new(expires.raw());
+        Self {
+            key,
+            value,
+            expires,
+            charge: ChargeAndUses::new(Charge::pack(charge.get())),
+            state: SlotState::new(0),
+            links: SlotLinks::new(),
+        }
+    }
+
+    /// What its group was charged for it.
+    pub(super) fn charge(&self) -> Bytes {
+        Bytes::new(self.charge.charge().unpack())
+    }
+
+    /// Leaves the line alone when enough is counted already, which is what it mostly is for entries that are read a lot.
+    #[inline]
+    pub(super) fn mark_used(&self) {
+        self.charge.count_use();
+    }
+
+    /// Reads that count.
+    #[inline]
+    pub(super) fn uses(&self) -> u8 {
+        self.charge.uses()
+    }
+
+    /// Takes so many reads as paid for.
+    pub(super) fn pay_uses(&self, left: u8) {
+        self.charge.set_uses(left);
+    }
+
+    /// Whose list it is on, or goes to. Changed only under its segment's lock.
+    pub(super) fn queue(&self) -> Queue {
+        if self.state.bits() & IN_MAIN == 0 {
+            Queue::Probation
+        } else {
+            Queue::Main
+        }
+    }
+
+    /// See [`queue`](Self::queue).
+    pub(super) fn set_queue(&self, queue: Queue) {
+        if self.queue() != queue {
+            self.state.update(|bits| Some(bits ^ IN_MAIN));
+        }
+    }
+
+    /// Takes over what reads have earned the one whose place this takes, before it is on a list: reads, and `queue`.
+    pub(super) fn inherit(&self, from: &Self, queue: Queue) {
+        self.pay_uses(from.uses().max(self.uses()));
+        self.set_queue(queue);
+    }
+
+    /// Why it was taken out; told by whoever does, under its segment's lock, to whoever has its handle.
+    pub(super) fn cause(&self) -> RemovalCause {
+        CAUSES[usize::from(self.state.bits() >> CAUSE_SHIFT & 3)]
+    }
+
+    /// See [`cause`](Self::cause).
+    pub(super) fn set_cause(&self, cause: RemovalCause) {
+        let number = CAUSES.iter().position(|&c| c == cause).unwrap_or(0) as u8;
+        self.state.update(|bits| Some(bits & !CAUSE | number << CAUSE_SHIFT));
+    }
+
+    /// Is it in the index? Whoever has put its handle on a list, and is told that it is, leaves it
+    /// to whoever takes it out.
+    pub(super) fn is_indexed(&self) -> bool {
+        self.state.is_still_indexed()
+    }
+
+    /// Did another like it take its place? Told under its segment's lock.
+    pub(super) fn was_moved(&self) -> bool {
+        self.state.bits() & MOVED != 0
+    }
+
+    /// See [`was_moved`](Self::was_moved).
+    pub(super) fn set_moved(&self) {
+        self.state.update(|bits| Some(bits | MOVED));
+    }
+
+    /// When it expires. Changed only under its segment's lock.
+    #[inline]
+    pub(super) fn expires(&self) -> Moment {
+        // Relaxed: the time stands for itself.
+        Moment::from_raw(self.expires.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn expire_at(&self, at: Moment) {
+        // Relaxed: the time stands for itself.
+        self.expires.store(at.raw(), Ordering::Relaxed);
+    }
+}
+
+/// As many bytes as an entry can remember having been charged for: these, or a few more.
+pub(super) fn rounded(bytes: Bytes) -> Bytes {
+    Bytes::new(Charge::pack(bytes.get()).unpack())
+}
+
+impl ChargeAndUses {
+    fn new(Charge(charge): Charge) -> Self {
+        let [low, more, high, _] = charge.to_le_bytes();
+        Self { low: [low, more], high: AtomicU8::new(high) }
+    }
+
+    #[inline]
+    fn charge(&self) -> Charge {
+        let [low, more] = self.low;
+        Charge(u32::from_le_bytes([low, more, self.high() % (1 << USES_SHIFT), 0]))
+    }
+
+    #[inline]
+    fn uses(&self) -> u8 {
+        self.high() >> USES_SHIFT
+    }
+
+    /// One more, up to the most there can be.
+    #[inline]
+    fn count_use(&self) {
+        if let Some(one_more) = self.high().checked_add(1 << USES_SHIFT) {
+            // Relaxed: as in `set_uses`.
+            self.high.store(one_more, Ordering::Relaxed);
+        }
+    }
+
+    /// Of two who do, either may win.
+    fn set_uses(&self, uses: u8) {
+        // Relaxed: what the byte shares with the uses is the same for all who store it.
+        let charge = self.high() % (1 << USES_SHIFT);
+        self.high.store(charge | (uses << USES_SHIFT), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn high(&self) -> u8 {
+        // Relaxed: the uses stand for themselves, and the charge was there before anybody saw the entry.
+        self.high.load(Ordering::Relaxed)
+    }
+}
+
+impl Charge {
+    /// The other four bits say by how often two more these are to be shifted.
+    const MANTISSA: u32 = 18;
+
+    #[inline]
+    fn pack(bytes: u64) -> Self {
+        if bytes < 1 << Self::MANTISSA {
+            return Self(bytes as u32);
+        }
+        Self::pack_large(bytes)
+    }
+
+    fn pack_large(bytes: u64) -> Self {
+        let mut shifts = 0_u32;
+        let fits = |shifts: u32| bytes.div_ceil(1 << (2 * shifts)) < 1 << Self::MANTISSA;
+        while shifts < 15 && !fits(shifts) {
+            shifts += 1;
+        }
+        let mantissa = bytes.div_ceil(1 << (2 * shifts)).min((1 << Self::MANTISSA) - 1) as u32;
+        Self(mantissa | shifts << Self::MANTISSA)
+    }
+
+    #[inline]
+    fn unpack(self) -> u64 {
+        u64::from(self.0 & ((1 << Self::MANTISSA) - 1)) << (2 * (self.0 >> Self::MANTISSA))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_costs_24_bytes_and_what_is_in_it() {
+        assert_eq!(size_of::<Entry<u64, u64>>(), 40);
+        assert_eq!(size_of::<Entry<[u64; 3], [u64; 3]>>(), 72);
+    }
+
+    #[test]
+    fn uses_and_charge_are_kept_apart() {
+        for bytes in [0, 1, 255, 65_535, 200_000, 1 << 30, 1 << 47] {
+            let entry = Entry::new((), (), Moment::NEVER, rounded(Bytes::new(bytes)));
+            for expected in [0, 1, 2, 3, 3] {
+                assert_eq!((entry.uses(), entry.charge()), (expected, rounded(Bytes::new(bytes))));
+                entry.mark_used();
+            }
+            entry.pay_uses(1);
+            entry.set_cause(RemovalCause::Replaced);
+            assert_eq!(entry.queue(), Queue::Probation);
+            entry.set_queue(Queue::Main);
+            assert_eq!((entry.uses(), entry.charge()), (1, rounded(Bytes::new(bytes))));
+            assert_eq!((entry.queue(), entry.cause()), (Queue::Main, RemovalCause::Replaced));
+        }
+    }
+
+    #[test]
+    fn a_charge_is_never_less_and_hardly_more() {
+        for bytes in (0..1 << 20).step_by(977).chain((0..48).map(|bit| (1 << bit) + 12_345)) {
+            let charged = rounded(Bytes::new(bytes)).get();
+            assert!(charged >= bytes && charged - bytes <= bytes >> 16, "{charged} for {bytes}");
+            assert!(bytes >= 1 << 18 || charged == bytes);
+            assert_eq!(rounded(Bytes::new(charged)).get(), charged);
+        }
+    }
+}
