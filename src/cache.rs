@@ -71,7 +71,7 @@ mod walk;
 mod tests;
 
 pub use builder::{CacheBuilder, NoWeigher};
-pub use entry::{Computed, Current, Op, Place};
+pub use entry::{Computed, Current, Entry, Op};
 pub use error::{BuildError, InsertError, Reason};
 pub use handle::Cache;
 pub use pinned::Pinned;

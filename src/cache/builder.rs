@@ -107,9 +107,9 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// longer at most, or 16 ms where that is more. For ever by default, and where it is longer than eight years.
     ///
     /// A use is what counts as one for eviction ([`Cache::get`], and not [`Cache::peek`]). It writes to the entry when a
-    /// tenth of the time has passed since one did, or less (12 ms, if that is more). An entry has room for one time: where [`Place::time_to_live`](super::Place::time_to_live),
-    /// [`Place::forever`](super::Place::forever) or [`Cache::touch`] gives it another, that counts, and uses do not push it on;
-    /// [`Place::time_to_idle`](super::Place::time_to_idle) gives it an idle time of its own.
+    /// tenth of the time has passed since one did, or less (12 ms, if that is more). An entry has room for one time: where [`Entry::time_to_live`](super::Entry::time_to_live),
+    /// [`Entry::forever`](super::Entry::forever) or [`Cache::touch`] gives it another, that counts, and uses do not push it on;
+    /// [`Entry::time_to_idle`](super::Entry::time_to_idle) gives it an idle time of its own.
     ///
     /// ```
     /// use lowwater::{Bytes, Cache, Runtime};
@@ -193,7 +193,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// How much memory a key and a value own: on the heap, beyond their own size, which the cache knows
     /// ([`Cache::ENTRY_BYTES`] says how much it adds). `Bytes::ZERO` for those that own nothing.
     ///
-    /// Called once for each insert, and for each time that [`and_compute`](crate::cache::Place::and_compute) wants to put a value, before anything is changed and
+    /// Called once for each insert, and for each time that [`and_compute`](crate::cache::Entry::and_compute) wants to put a value, before anything is changed and
     /// without a lock held.
     pub fn weigher(
         self,
@@ -262,7 +262,7 @@ where
             freed_since: AtomicU64::new(0),
             rounds: Rounds::default(),
             migration: Migration::default(),
-            copy: |entry| (entry.key.clone(), entry.value.clone()),
+            copy: |record| (record.key.clone(), record.value.clone()),
             bell: choices.runtime.keeper().bell(),
         });
         let retires: Weak<Core<K, V, S>> = Arc::downgrade(&core);

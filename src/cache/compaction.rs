@@ -20,7 +20,7 @@ use lowwater_lru_core::{pin, Bytes, Guard, NodeId};
 
 use super::core::Core;
 use super::expiry::deadline::Moment;
-use super::record::{Entry, Handle};
+use super::record::{Handle, Record};
 use crate::runtime::Next;
 use state::{Moved, State, UnderWay};
 
@@ -129,16 +129,16 @@ where
         // Dropped after the guard.
         let mut old = Vec::new();
         let (guard, mut leaving, here) = (pin(), Vec::new(), at.clone());
-        self.index.visit_leaving(at, &guard, |entry, node| leaving.push((node, entry)));
+        self.index.visit_leaving(at, &guard, |record, node| leaving.push((node, record)));
         // A thread makes entries on one node at a time.
         leaving.sort_unstable_by_key(|(node, _)| *node);
-        for (node, entry) in leaving {
+        for (node, record) in leaving {
             if moved.is_enough() {
                 // The others come with the next part, which begins here again.
                 *at = here;
                 break;
             }
-            match self.move_entry(entry, node, &guard) {
+            match self.move_entry(record, node, &guard) {
                 Ok(handle) => {
                     moved.entries += 1;
                     moved.bytes = moved.bytes.saturating_add(handle.charge());
@@ -152,17 +152,17 @@ where
     }
 
     /// Puts another in an entry's place, and returns the handle of that one, to be dropped.
-    fn move_entry(&self, entry: &Entry<K, V>, node: NodeId, guard: &Guard) -> Result<Handle<K, V>, Stays> {
-        if entry.charge() > MOVED_MAX {
+    fn move_entry(&self, record: &Record<K, V>, node: NodeId, guard: &Guard) -> Result<Handle<K, V>, Stays> {
+        if record.charge() > MOVED_MAX {
             return Err(Stays::Busy);
         }
-        let copied = caught(|| (self.hash(&entry.key), (self.copy)(entry)));
+        let copied = caught(|| (self.hash(&record.key), (self.copy)(record)));
         let Some((hash, (key, value))) = copied else { return Err(Stays::Busy) };
         // What may change meanwhile is told when it takes the place.
-        let new = Entry::new(key, value, Moment::NEVER, entry.charge());
+        let new = Record::new(key, value, Moment::NEVER, record.charge());
         let new = self.index.slab().alloc(new, node).map_err(|_| Stays::NoMemory)?;
-        let is_it = |there: &Entry<K, V>, _: &Entry<K, V>| std::ptr::eq(there, entry);
-        let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);
+        let is_it = |there: &Record<K, V>, _: &Record<K, V>| std::ptr::eq(there, record);
+        let hasher = |record: &Record<K, V>| self.hash(&record.key);
         let put = self.index.put(new, hash, guard, is_it, &hasher, |new, there| match there {
             Some(there) => self.queues.replace(there, new),
             None => Err(new),

@@ -16,7 +16,7 @@ use super::expiry::sweep::Rounds;
 use super::policy::cost::Costs;
 use super::policy::queues::Queues;
 use super::policy::Hands;
-use super::record::{Entry, Handle};
+use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 use super::stats::Counters;
 use crate::runtime::{Bell, Retires};
@@ -27,7 +27,7 @@ pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>
 /// The part that the reclaimer works on.
 pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     // First: what is in an index is not freed, whatever becomes of its handle.
-    pub(super) index: Index<Entry<K, V>>,
+    pub(super) index: Index<Record<K, V>>,
     pub(super) queues: Queues<K, V>,
     pub(super) hands: Hands,
     pub(super) listener: Option<Listener<K, V>>,
@@ -53,7 +53,7 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
 
 /// What a lookup came to.
 pub(super) enum Found<'c, 'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    Live(&'g Entry<K, V>),
+    Live(&'g Record<K, V>),
     /// It had expired, and was taken out.
     Expired(Maybe<'c, K, V, S>),
     Nothing,
@@ -63,7 +63,7 @@ pub(super) enum Found<'c, 'g, K: Send + Sync + 'static, V: Send + Sync + 'static
 /// should be where no guard is held.
 pub(super) struct Ended<'c, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     core: &'c Core<K, V, S>,
-    entry: Option<Handle<K, V>>,
+    record: Option<Handle<K, V>>,
     memcg: Memcg,
 }
 
@@ -71,14 +71,14 @@ pub(super) struct Ended<'c, K: Send + Sync + 'static, V: Send + Sync + 'static, 
 pub(super) type Maybe<'c, K, V, S> = Option<Ended<'c, K, V, S>>;
 
 /// An entry that was taken out, to look at, and to be ended.
-pub(super) type TakenOut<'c, 'g, K, V, S> = (&'g Entry<K, V>, Maybe<'c, K, V, S>);
+pub(super) type TakenOut<'c, 'g, K, V, S> = (&'g Record<K, V>, Maybe<'c, K, V, S>);
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Ended<'_, K, V, S> {
     fn drop(&mut self) {
-        if let Some(entry) = self.entry.take() {
-            self.memcg.uncharge(entry.charge());
-            self.core.queues.gave_back(&self.memcg, entry.charge());
-            self.core.end(entry);
+        if let Some(record) = self.record.take() {
+            self.memcg.uncharge(record.charge());
+            self.core.queues.gave_back(&self.memcg, record.charge());
+            self.core.end(record);
         }
     }
 }
@@ -104,9 +104,9 @@ where
     where
         Q: Equivalent<K> + ?Sized,
     {
-        match self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) {
-            Some(entry) if entry.expires().is_never() => Found::Live(entry),
-            Some(entry) => self.in_time(entry, hash, key, guard),
+        match self.index.get(hash, guard, |record| key.equivalent(&record.key)) {
+            Some(record) if record.expires().is_never() => Found::Live(record),
+            Some(record) => self.in_time(record, hash, key, guard),
             None => Found::Nothing,
         }
     }
@@ -115,7 +115,7 @@ where
     #[inline(never)]
     fn in_time<'c: 'g, 'g, Q>(
         &'c self,
-        mut entry: &'g Entry<K, V>,
+        mut record: &'g Record<K, V>,
         hash: u64,
         key: &Q,
         guard: &'g Guard,
@@ -123,17 +123,17 @@ where
     where
         Q: Equivalent<K> + ?Sized,
     {
-        while self.has_expired(entry) {
-            if let Some((_, ended)) = self.take_expired(hash, guard, entry) {
+        while self.has_expired(record) {
+            if let Some((_, ended)) = self.take_expired(hash, guard, record) {
                 return Found::Expired(ended);
             }
             // Somebody else took it out, or gave it a new time.
-            let Some(there) = self.index.get(hash, guard, |entry| key.equivalent(&entry.key)) else {
+            let Some(there) = self.index.get(hash, guard, |record| key.equivalent(&record.key)) else {
                 return Found::Nothing;
             };
-            entry = there;
+            record = there;
         }
-        Found::Live(entry)
+        Found::Live(record)
     }
 
     /// Takes this entry out, unless somebody has given it a new time since it was seen to have expired.
@@ -141,9 +141,9 @@ where
         &'c self,
         hash: u64,
         guard: &'g Guard,
-        entry: &Entry<K, V>,
+        record: &Record<K, V>,
     ) -> Option<TakenOut<'c, 'g, K, V, S>> {
-        let is_it = |there: &_| std::ptr::eq(there, entry) && self.has_expired(there);
+        let is_it = |there: &_| std::ptr::eq(there, record) && self.has_expired(there);
         self.take_out(hash, guard, is_it, |_| RemovalCause::Expired)
     }
 
@@ -152,12 +152,12 @@ where
         &'c self,
         hash: u64,
         guard: &'g Guard,
-        is: impl Fn(&Entry<K, V>) -> bool,
-        cause: impl FnOnce(&Entry<K, V>) -> RemovalCause,
+        is: impl Fn(&Record<K, V>) -> bool,
+        cause: impl FnOnce(&Record<K, V>) -> RemovalCause,
     ) -> Option<TakenOut<'c, 'g, K, V, S>> {
-        self.out_of_index(hash, guard, is, |entry| {
-            entry.set_cause(cause(entry));
-            self.off_its_list(entry)
+        self.out_of_index(hash, guard, is, |record| {
+            record.set_cause(cause(record));
+            self.off_its_list(record)
         })
     }
 
@@ -169,23 +169,23 @@ where
         &'c self,
         at: &Cursor,
         guard: &'g Guard,
-        entry: &Entry<K, V>,
-        wanted: impl Fn(&Entry<K, V>) -> bool,
+        record: &Record<K, V>,
+        wanted: impl Fn(&Record<K, V>) -> bool,
         cause: RemovalCause,
     ) -> Option<TakenOut<'c, 'g, K, V, S>> {
-        let is_it = |there: &Entry<K, V>| std::ptr::eq(there, entry) && wanted(there);
-        if let Some(hash) = self.hash_again(&entry.key) {
+        let is_it = |there: &Record<K, V>| std::ptr::eq(there, record) && wanted(there);
+        if let Some(hash) = self.hash_again(&record.key) {
             if let Some(taken) = self.take_out(hash, guard, is_it, |_| cause) {
                 return Some(taken);
             }
         }
-        let mut places = std::iter::once(at.clone()).chain(Places::of(&self.index, guard));
-        while entry.is_indexed() && wanted(entry) {
-            let gone = |entry: &'g Entry<K, V>| {
-                entry.set_cause(cause);
-                self.off_its_list(entry)
+        let mut cursors = std::iter::once(at.clone()).chain(IndexCursors::of(&self.index, guard));
+        while record.is_indexed() && wanted(record) {
+            let gone = |record: &'g Record<K, V>| {
+                record.set_cause(cause);
+                self.off_its_list(record)
             };
-            if let Some(taken) = self.index.remove_shown(&places.next()?, guard, is_it, gone) {
+            if let Some(taken) = self.index.remove_shown(&cursors.next()?, guard, is_it, gone) {
                 return Some(taken);
             }
         }
@@ -199,13 +199,13 @@ where
         &'g self,
         hash: u64,
         guard: &'g Guard,
-        is: impl Fn(&Entry<K, V>) -> bool,
-        gone: impl FnOnce(&'g Entry<K, V>) -> R,
-    ) -> Option<(&'g Entry<K, V>, R)> {
-        let hasher = |entry: &Entry<K, V>| self.hash(&entry.key);
+        is: impl Fn(&Record<K, V>) -> bool,
+        gone: impl FnOnce(&'g Record<K, V>) -> R,
+    ) -> Option<(&'g Record<K, V>, R)> {
+        let hasher = |record: &Record<K, V>| self.hash(&record.key);
         let mut taken = None;
         let tried = catch_unwind(AssertUnwindSafe(|| {
-            self.index.remove(hash, guard, is, &hasher, |entry| taken = Some((entry, gone(entry))))
+            self.index.remove(hash, guard, is, &hasher, |record| taken = Some((record, gone(record))))
         }));
         match (tried, taken) {
             (Err(panic), None) => resume_unwind(panic),
@@ -219,19 +219,19 @@ where
 }
 
 /// The parts of an index, one after the other.
-struct Places<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    index: &'g Index<Entry<K, V>>,
+struct IndexCursors<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> {
+    index: &'g Index<Record<K, V>>,
     guard: &'g Guard,
     at: Cursor,
 }
 
-impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> Places<'g, K, V> {
-    fn of(index: &'g Index<Entry<K, V>>, guard: &'g Guard) -> Self {
+impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> IndexCursors<'g, K, V> {
+    fn of(index: &'g Index<Record<K, V>>, guard: &'g Guard) -> Self {
         Self { index, guard, at: Cursor::new() }
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for Places<'_, K, V> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for IndexCursors<'_, K, V> {
     type Item = Cursor;
 
     fn next(&mut self) -> Option<Cursor> {
@@ -243,64 +243,66 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for Places<'_,
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     #[inline]
-    pub(super) fn has_expired(&self, entry: &Entry<K, V>) -> bool {
-        let expires = entry.expires();
+    pub(super) fn has_expired(&self, record: &Record<K, V>) -> bool {
+        let expires = record.expires();
         !expires.is_never() && expires.is_past(self.clock.now())
     }
 
     /// Is a use of this entry its mark, and no more to be asked of time or order?
     #[inline]
-    pub(super) fn is_plain(&self, entry: &Entry<K, V>) -> bool {
-        entry.expires().is_never() && !self.is_by_use
+    pub(super) fn is_plain(&self, record: &Record<K, V>) -> bool {
+        record.expires().is_never() && !self.is_by_use
     }
 
     /// Marks a use of an entry of this hash.
     #[inline]
-    pub(super) fn used(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard)
+    pub(super) fn used(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
     where
         K: Eq,
     {
-        entry.mark_used();
-        if entry.expires().idles() || self.is_by_use {
-            self.follow_use(entry, hash, guard);
+        record.mark_used();
+        if record.expires().idles() || self.is_by_use {
+            self.follow_use(record, hash, guard);
         }
     }
 
     /// What a use means beyond its mark, to some caches and to what idles.
     #[cold]
-    fn follow_use(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard)
+    fn follow_use(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
     where
         K: Eq,
     {
-        self.queues.used_last(entry);
-        self.push_on(entry, hash, guard);
+        self.queues.used_last(record);
+        self.push_on(record, hash, guard);
     }
 
     /// Has an idle time begin anew, if it is one, unless somebody has said another time meanwhile.
-    pub(super) fn push_on(&self, entry: &Entry<K, V>, hash: u64, guard: &Guard)
+    pub(super) fn push_on(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
     where
         K: Eq,
     {
-        let at = entry.expires();
+        let at = record.expires();
         let Some(end) = self.clock.pushed_on(at) else { return };
         // By its key: another may be in its place by now.
-        let is_it = |there: &Entry<K, V>| there.key == entry.key && there.expires() == at;
+        let is_it = |there: &Record<K, V>| there.key == record.key && there.expires() == at;
         self.index.with(hash, guard, is_it, |there| there.expire_at(end));
     }
 
     /// Takes an entry off its list that is being taken out of the index; none if a walk has it, which will end it.
-    pub(super) fn off_its_list(&self, entry: &Entry<K, V>) -> Maybe<'_, K, V, S> {
-        let (entry, memcg) = self.queues.del(entry)?;
-        Some(Ended { core: self, entry: Some(entry), memcg })
+    pub(super) fn off_its_list(&self, record: &Record<K, V>) -> Maybe<'_, K, V, S> {
+        let (record, memcg) = self.queues.del(record)?;
+        Some(Ended { core: self, record: Some(record), memcg })
     }
 
     /// Takes an entry whose handle is the caller's out of the index, wherever that has it. False if
     /// somebody else did.
-    pub(super) fn out_of_index_anywhere(&self, entry: &Entry<K, V>, guard: &Guard) -> bool {
-        let is_it = |there: &Entry<K, V>| std::ptr::eq(there, entry);
+    pub(super) fn out_of_index_anywhere(&self, record: &Record<K, V>, guard: &Guard) -> bool {
+        let is_it = |there: &Record<K, V>| std::ptr::eq(there, record);
         // Again, as a segment may be split while this looks elsewhere.
-        while entry.is_indexed() {
-            if Places::of(&self.index, guard).any(|at| self.index.remove_shown(&at, guard, is_it, |_| ()).is_some()) {
+        while record.is_indexed() {
+            if IndexCursors::of(&self.index, guard)
+                .any(|at| self.index.remove_shown(&at, guard, is_it, |_| ()).is_some())
+            {
                 return true;
             }
         }
@@ -313,20 +315,20 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// no memory for the list.
     pub(super) fn put_back(&self, handle: Handle<K, V>, memcg: &Memcg) -> Option<Bytes> {
         let (charge, node, guard) = (handle.charge(), handle.node(), pin());
-        let entry = self.index.borrow(&handle, &guard);
-        let is_indexed = entry.is_some_and(Entry::is_indexed);
-        let handle = match (entry, is_indexed) {
-            (Some(entry), true) => match self.queues.add(handle, memcg, node) {
+        let record = self.index.borrow(&handle, &guard);
+        let is_indexed = record.is_some_and(Record::is_indexed);
+        let handle = match (record, is_indexed) {
+            (Some(record), true) => match self.queues.add(handle, memcg, node) {
                 Ok(()) => {
                     // Whoever has taken it out, and did not find it on its list, left it to us;
                     // whoever does so from here on finds it.
-                    let is_indexed = entry.is_indexed();
-                    let handle = (!is_indexed).then(|| self.queues.del(entry)).flatten();
+                    let is_indexed = record.is_indexed();
+                    let handle = (!is_indexed).then(|| self.queues.del(record)).flatten();
                     handle.map(|(handle, _)| handle)
                 }
                 Err(error) => {
                     let handle = error.into_handle();
-                    let _somebody_else = self.out_of_index_anywhere(entry, &guard);
+                    let _somebody_else = self.out_of_index_anywhere(record, &guard);
                     Some(handle)
                 }
             },
@@ -340,12 +342,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
 
     /// Ends an entry that was taken out of the index and off its list, and that its group is not charged for any more, or soon will not be.
     /// Not to be called with a lock or a guard.
-    pub(super) fn end(&self, entry: Handle<K, V>) {
-        let cause = entry.cause();
+    pub(super) fn end(&self, record: Handle<K, V>) {
+        let cause = record.cause();
         self.counters.removed(cause);
         if let Some(listener) = &self.listener {
             let _scope = CallbackScope::enter();
-            if caught(|| listener(&entry.key, &entry.value, cause)).is_none() {
+            if caught(|| listener(&record.key, &record.value, cause)).is_none() {
                 self.counters.listener_panicked();
             }
         }
@@ -377,9 +379,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
         self.bell.retired().remove(self);
         let mut at = Cursor::new();
         while !at.is_done() {
-            self.index.visit(&mut at, &pin(), |entry| {
-                if let Some(memcg) = self.queues.whose(entry) {
-                    memcg.uncharge(entry.charge());
+            self.index.visit(&mut at, &pin(), |record| {
+                if let Some(memcg) = self.queues.whose(record) {
+                    memcg.uncharge(record.charge());
                 }
             });
         }

@@ -1,4 +1,4 @@
-//! The place of a key: inserting with a group and a time of its own, and computing a value from the one that is there.
+//! The public entry API: inserting with a group and a time per entry, and computing a value from the current one.
 
 use std::cell::OnceCell;
 use std::hash::{BuildHasher, Hash};
@@ -15,10 +15,11 @@ use super::expiry::deadline::Now;
 use super::handle::Cache;
 use super::insert::{online, Expect, Unput};
 use super::policy::queues::Queues;
-use super::record::Entry;
+use super::record::Record;
 use super::removal::RemovalCause;
 
-/// A key's place in a cache; from [`Cache::entry`]. Nothing is looked up or locked until one of its verbs is called.
+/// The entry of a key in a cache, vacant or occupied; from [`Cache::entry`]. A lookup happens only when one of the verbs is called, and no lock is
+/// held before.
 ///
 /// ```
 /// use lowwater::{cache::Op, Bytes, Cache, Runtime};
@@ -37,8 +38,8 @@ use super::removal::RemovalCause;
 /// assert_eq!(hits.get("/"), Some(3));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use = "a place does nothing until one of its verbs is called"]
-pub struct Place<'a, K, V, S>
+#[must_use = "an entry does nothing until one of its verbs is called"]
+pub struct Entry<'a, K, V, S>
 where
     K: Send + Sync + 'static,
     V: Send + Sync + 'static,
@@ -51,7 +52,7 @@ where
 
 /// What is under a key.
 pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    entry: &'a Entry<K, V>,
+    record: &'a Record<K, V>,
     now: Now,
     queues: &'a Queues<K, V>,
     root: &'a Memcg,
@@ -61,10 +62,10 @@ pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
 /// What is to be done with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<V> {
-    /// Put this value there, for the place's group and time.
+    /// Put this value there, for the entry's group and time.
     Put(V),
-    /// Put this value there, with the time that is left to the one that is there; for the place's group, too, whosesoever that one was. To keep
-    /// that as well, name it: [`Place::group`].
+    /// Put this value there, with the time that is left to the one that is there; charged to the entry's group, whichever group the old value
+    /// belonged to. To keep the old group, name it: [`Entry::group`].
     Update(V),
     /// Take out what is there.
     Remove,
@@ -88,17 +89,17 @@ pub enum Computed<V> {
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Current<'_, K, V> {
     /// The value.
     pub fn value(&self) -> &V {
-        &self.entry.value
+        &self.record.value
     }
 
     /// The time it has left; none if it does not expire.
     pub fn time_left(&self) -> Option<Duration> {
-        self.entry.expires().left(self.now)
+        self.record.expires().left(self.now)
     }
 
     /// The group it belongs to; the root for one that is just being evicted, or moved.
     pub fn group(&self) -> &Memcg {
-        self.group.get_or_init(|| self.queues.whose(self.entry).unwrap_or_else(|| self.root.clone()))
+        self.group.get_or_init(|| self.queues.whose(self.record).unwrap_or_else(|| self.root.clone()))
     }
 }
 
@@ -119,13 +120,13 @@ where
         self.entry(key).insert(value)
     }
 
-    /// The place of `key`: to insert with a group and a time of its own, or to compute a value from the one that is there.
-    pub fn entry(&self, key: K) -> Place<'_, K, V, S> {
-        Place::new(self, key)
+    /// Returns the entry of `key`: to insert with a group and a time of its own, or to compute a value from the current one.
+    pub fn entry(&self, key: K) -> Entry<'_, K, V, S> {
+        Entry::new(self, key)
     }
 }
 
-impl<'a, K, V, S> Place<'a, K, V, S>
+impl<'a, K, V, S> Entry<'a, K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -196,7 +197,7 @@ where
             // Until the answer is carried out, so that an entry that is the same is the same.
             let guard = pin();
             let there = match core.find(hash, &self.key, &guard) {
-                Found::Live(entry) => Some(entry),
+                Found::Live(record) => Some(record),
                 Found::Nothing => None,
                 Found::Expired(ended) => {
                     drop(guard);
@@ -205,16 +206,16 @@ where
                 }
             };
             let now = core.clock.now();
-            let op = f(there.map(|entry| Current { entry, now, queues, root, group: OnceCell::new() }));
+            let op = f(there.map(|record| Current { record, now, queues, root, group: OnceCell::new() }));
             let (value, expires) = match (op, there) {
-                (Op::Update(value), Some(entry)) => (value, entry.expires()),
+                (Op::Update(value), Some(record)) => (value, record.expires()),
                 (Op::Put(value) | Op::Update(value), _) => (value, core.clock.end_of(self.lifetime)),
-                (Op::Remove, Some(entry)) => {
-                    let is_it = |there: &_| std::ptr::eq(there, entry);
+                (Op::Remove, Some(record)) => {
+                    let is_it = |there: &_| std::ptr::eq(there, record);
                     let Some((_, ended)) = core.take_out(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
                         continue;
                     };
-                    let value = entry.value.clone();
+                    let value = record.value.clone();
                     drop(guard);
                     drop(ended);
                     return Ok(Computed::Removed(value));

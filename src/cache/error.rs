@@ -17,7 +17,7 @@ pub enum BuildError {
     /// An entry has room for one time, and both were asked for.
     #[error(
         "an entry has one time: time_to_live ({time_to_live:?}) and time_to_idle ({time_to_idle:?}) cannot both be the \
-         cache's; leave one out, and give entries that are to live for a fixed time theirs with Place::time_to_live"
+         cache's; leave one out, and give entries that are to live for a fixed time theirs with Entry::time_to_live"
     )]
     TwoTimes {
         /// The time to live that was asked for.

@@ -10,7 +10,7 @@ use lowwater_shrinker::Registration;
 use super::core::Core;
 use super::expiry::clock::Lifetime;
 use super::load::single_flight::Flights;
-use super::record::Entry;
+use super::record::Record;
 use super::stats::CacheStats;
 use crate::runtime::ChoresId;
 use crate::Runtime;
@@ -100,7 +100,7 @@ where
     S: BuildHasher,
 {
     /// What every entry costs beyond what the weigher says: itself, its place in the index, its part of what remembers those that left.
-    pub const ENTRY_BYTES: Bytes = Bytes::new(Entry::<K, V>::BYTES);
+    pub const ENTRY_BYTES: Bytes = Bytes::new(Record::<K, V>::BYTES);
 
     /// Drops the keys and values of entries that have left, as far as no reader holds them back, and gives memory that is not used to
     /// the system. Says how much had to stay. O(what waits).

@@ -14,7 +14,7 @@ use super::handle::{Cache, Inner};
 use super::policy::cost::Worth;
 use super::policy::queue::Queue;
 use super::policy::tenant::Tenant;
-use super::record::{rounded, Entry, Handle};
+use super::record::{rounded, Handle, Record};
 use super::removal::RemovalCause;
 
 /// What must be under the key for a value to be put there.
@@ -24,12 +24,12 @@ pub(super) enum Expect<'g, K, V> {
     /// Nothing, or what has expired.
     Vacant,
     /// This entry, and no other.
-    Same(&'g Entry<K, V>),
+    Same(&'g Record<K, V>),
 }
 
 /// An entry that is nowhere yet, and charged.
 pub(super) struct Made<K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    pub(super) entry: Handle<K, V>,
+    pub(super) record: Handle<K, V>,
     /// What it earns if its key came back.
     worth: Worth,
 }
@@ -79,10 +79,10 @@ fn no_memory(group: &Memcg) -> Reason {
 
 /// Takes an entry apart that was not put in.
 fn unput<K: Send + Sync + 'static, V: Send + Sync + 'static>(
-    entry: Handle<K, V>,
+    record: Handle<K, V>,
     reason: Option<Reason>,
 ) -> Unput<K, V> {
-    let Ok(Entry { key, value, .. }) = entry.into_inner() else { unreachable!("nobody saw it") };
+    let Ok(Record { key, value, .. }) = record.into_inner() else { unreachable!("nobody saw it") };
     Unput { reason, key, value }
 }
 
@@ -137,45 +137,46 @@ where
             return Err(Unput { reason: Some(reason), key, value });
         }
         let (queues, index) = (&inner.core.queues, &inner.core.index);
-        let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Entry::<K, V>::BYTES));
+        let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Record::<K, V>::BYTES));
         let bytes = rounded(bytes);
         let worth = inner.core.costs.as_ref().map_or_else(Worth::default, |costs| costs.worth(&key, &value));
         let node = inner.node();
-        let entry = index.slab().alloc(Entry::new(key, value, expires, bytes), node);
-        let entry = entry.map_err(|Entry { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
+        let record = index.slab().alloc(Record::new(key, value, expires, bytes), node);
+        let record =
+            record.map_err(|Record { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
         let tenant = queues.tenant_if_known(group);
         if let Err(reason) = self.charge(group, bytes, tenant, hash) {
             inner.core.counters.rejected();
-            return Err(unput(entry, Some(reason)));
+            return Err(unput(record, Some(reason)));
         }
-        entry.set_queue(queues.choose(group, tenant, node));
-        Ok(Made { entry, worth })
+        record.set_queue(queues.choose(group, tenant, node));
+        Ok(Made { record, worth })
     }
 
     /// Puts an entry in its place, if what is there is what was expected; the value that it replaced, and what is to be ended when
     /// the guard is gone.
     pub(super) fn put<'c>(
         &'c self,
-        Made { entry, worth }: Made<K, V>,
+        Made { record, worth }: Made<K, V>,
         hash: u64,
         group: &Memcg,
         guard: &Guard,
         expect: &Expect<'_, K, V>,
     ) -> Result<Put<'c, K, V, S>, Unput<K, V>> {
         let core = &self.inner.core;
-        let (node, expires) = (entry.node(), entry.expires());
+        let (node, expires) = (record.node(), record.expires());
         // So that nothing is allocated for the list under the segment's lock. Who has let something go has lists.
         let tenant = core.queues.tenant_if_known(group);
         if tenant.is_none_or(Tenant::is_filling) {
-            core.queues.prepare(entry.queue(), group, node);
+            core.queues.prepare(record.queue(), group, node);
         }
         let mut refused = None;
         let mut cause = RemovalCause::Replaced;
-        let is = |there: &Entry<K, V>, new: &Entry<K, V>| there.key == new.key;
-        let hasher = |entry: &Entry<K, V>| core.hash(&entry.key);
+        let is = |there: &Record<K, V>, new: &Record<K, V>| there.key == new.key;
+        let hasher = |record: &Record<K, V>| core.hash(&record.key);
         // Unless a key's own code panics, in which case the entry is gone.
-        let refund = Refund { group, bytes: entry.charge() };
-        let put = core.index.put(entry, hash, guard, is, &hasher, |entry, there| {
+        let refund = Refund { group, bytes: record.charge() };
+        let put = core.index.put(record, hash, guard, is, &hasher, |record, there| {
             let expected = match (expect, there) {
                 (Expect::Any, _) | (Expect::Vacant, None) => true,
                 (Expect::Vacant, Some(there)) => core.has_expired(there),
@@ -183,13 +184,13 @@ where
                 (Expect::Same(_), None) => false,
             };
             if !expected {
-                return Err(entry);
+                return Err(record);
             }
             let came_back = core.queues.came_back(hash, tenant, guard);
             if came_back {
-                entry.set_queue(Queue::Main);
+                record.set_queue(Queue::Main);
             }
-            let bytes = entry.charge();
+            let bytes = record.charge();
             // What came back before is paid for by others as it grows, too: a placeholder is not what was wanted.
             let earned = match there {
                 _ if came_back => worth.of(bytes),
@@ -197,8 +198,8 @@ where
                 _ => Bytes::ZERO,
             };
             // The list of its queue may have to be made here after all: if it was empty for long, or that one was another group's.
-            there.inspect(|there| core.queues.inherit(&entry, there));
-            core.queues.add(entry, group, node).map_err(|error| {
+            there.inspect(|there| core.queues.inherit(&record, there));
+            core.queues.add(record, group, node).map_err(|error| {
                 refused = Some(no_memory(group));
                 error.into_handle()
             })?;
@@ -225,11 +226,11 @@ where
                 Ok((there.map(|there| there.value.clone()), ended))
             }
             Err(error) => {
-                let (reason, entry) = match error {
-                    PutError::Refused(entry) => (refused, entry),
-                    PutError::NoMemory(entry) | PutError::Indexed(entry) => (Some(no_memory(group)), entry),
+                let (reason, record) = match error {
+                    PutError::Refused(record) => (refused, record),
+                    PutError::NoMemory(record) | PutError::Indexed(record) => (Some(no_memory(group)), record),
                 };
-                Err(unput(entry, reason))
+                Err(unput(record, reason))
             }
         }
     }

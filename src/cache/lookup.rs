@@ -10,7 +10,7 @@ use lowwater_lru_core::{pin, Guard};
 use super::core::Found;
 use super::expiry::clock::Lifetime;
 use super::handle::Cache;
-use super::record::Entry;
+use super::record::Record;
 use super::removal::RemovalCause;
 
 impl<K, V, S> Cache<K, V, S>
@@ -33,13 +33,13 @@ where
         let core = &*self.inner.core;
         let guard = pin();
         let hash = core.hash(key);
-        match core.index.near(hash, &guard, |entry| key.equivalent(&entry.key)) {
-            Near::Found(entry) if core.is_plain(entry) && core.counters.hit() => {
-                entry.mark_used();
-                return Some(entry.value.clone());
+        match core.index.near(hash, &guard, |record| key.equivalent(&record.key)) {
+            Near::Found(record) if core.is_plain(record) && core.counters.hit() => {
+                record.mark_used();
+                return Some(record.value.clone());
             }
-            Near::Found(entry) => {
-                if let Some(value) = self.get_followed(entry, hash) {
+            Near::Found(record) => {
+                if let Some(value) = self.get_followed(record, hash) {
                     return Some(value);
                 }
             }
@@ -51,14 +51,14 @@ where
 
     /// [`get`](Self::get), where this was found and time or order are to be asked; none if it has expired.
     #[cold]
-    fn get_followed(&self, entry: &Entry<K, V>, hash: u64) -> Option<V> {
+    fn get_followed(&self, record: &Record<K, V>, hash: u64) -> Option<V> {
         let core = &self.inner.core;
-        if core.has_expired(entry) {
+        if core.has_expired(record) {
             return None;
         }
-        core.used(entry, hash, &pin());
+        core.used(record, hash, &pin());
         core.counters.looked_up(true);
-        Some(entry.value.clone())
+        Some(record.value.clone())
     }
 
     /// [`get`](Self::get), where nothing is there.
@@ -78,9 +78,9 @@ where
         // Nobody's drop is to be called inside.
         drop(guard);
         let core = &self.inner.core;
-        let value = self.look(key, |entry, hash, guard| {
-            core.used(entry, hash, guard);
-            entry.value.clone()
+        let value = self.look(key, |record, hash, guard| {
+            core.used(record, hash, guard);
+            record.value.clone()
         });
         core.counters.looked_up(value.is_some());
         value
@@ -91,7 +91,7 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.look(key, |entry, _, _| entry.value.clone())
+        self.look(key, |record, _, _| record.value.clone())
     }
 
     /// Is `key` there? Does not count as use.
@@ -110,18 +110,18 @@ where
         let core = &self.inner.core;
         let (hash, guard) = (core.hash(key), pin());
         let mut cause = RemovalCause::Explicit;
-        let (entry, ended) = core.take_out(
+        let (record, ended) = core.take_out(
             hash,
             &guard,
-            |entry| key.equivalent(&entry.key),
-            |entry| {
-                if core.has_expired(entry) {
+            |record| key.equivalent(&record.key),
+            |record| {
+                if core.has_expired(record) {
                     cause = RemovalCause::Expired;
                 }
                 cause
             },
         )?;
-        let value = (cause == RemovalCause::Explicit).then(|| entry.value.clone());
+        let value = (cause == RemovalCause::Explicit).then(|| record.value.clone());
         drop(guard);
         drop(ended);
         value
@@ -136,7 +136,7 @@ where
         let core = &self.inner.core;
         let expires = core.clock.end_of(time_to_live.map_or(Lifetime::Forever, Lifetime::Fixed));
         let touched = self.look(key, |_, hash, guard| {
-            let is_it = |there: &Entry<K, V>| key.equivalent(&there.key) && !core.has_expired(there);
+            let is_it = |there: &Record<K, V>| key.equivalent(&there.key) && !core.has_expired(there);
             core.index.with(hash, guard, is_it, |there| {
                 there.expire_at(expires);
                 there.mark_used();
@@ -149,14 +149,14 @@ where
 
     /// What `f` says of the live entry of `key`, with its hash and the guard. One that has expired is taken out on the way.
     #[inline]
-    fn look<Q, R>(&self, key: &Q, f: impl FnOnce(&Entry<K, V>, u64, &Guard) -> R) -> Option<R>
+    fn look<Q, R>(&self, key: &Q, f: impl FnOnce(&Record<K, V>, u64, &Guard) -> R) -> Option<R>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let core = &self.inner.core;
         let (hash, guard) = (core.hash(key), pin());
         match core.find(hash, key, &guard) {
-            Found::Live(entry) => Some(f(entry, hash, &guard)),
+            Found::Live(record) => Some(f(record, hash, &guard)),
             Found::Nothing => None,
             Found::Expired(ended) => {
                 drop(guard);

@@ -68,11 +68,11 @@ where
         // As `Cache::get` does.
         let core = &*self.cache.inner.core;
         let hash = core.hash(key);
-        match core.index.near(hash, &self.guard, |entry| key.equivalent(&entry.key)) {
-            Near::Found(entry) if core.is_plain(entry) => {
-                entry.mark_used();
+        match core.index.near(hash, &self.guard, |record| key.equivalent(&record.key)) {
+            Near::Found(record) if core.is_plain(record) => {
+                record.mark_used();
                 core.counters.looked_up(true);
-                Some(&entry.value)
+                Some(&record.value)
             }
             Near::Nothing => {
                 core.counters.looked_up(false);
@@ -90,9 +90,9 @@ where
     {
         let core = &self.cache.inner.core;
         let value = match core.find(hash, key, &self.guard) {
-            Found::Live(entry) => {
-                core.used(entry, hash, &self.guard);
-                Some(&entry.value)
+            Found::Live(record) => {
+                core.used(record, hash, &self.guard);
+                Some(&record.value)
             }
             Found::Expired(_) | Found::Nothing => None,
         };
@@ -107,7 +107,7 @@ where
     {
         let core = &self.cache.inner.core;
         match core.find(core.hash(key), key, &self.guard) {
-            Found::Live(entry) => Some(&entry.value),
+            Found::Live(record) => Some(&record.value),
             Found::Expired(_) | Found::Nothing => None,
         }
     }

@@ -1,4 +1,4 @@
-//! One entry: a key, a value, and what is known about them.
+//! One cached item: key, value, deadline, charge, use count, links.
 
 use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 
@@ -10,11 +10,12 @@ use super::policy::queue::Queue;
 use super::policy::GHOST_BYTES_PER_RECORD;
 use super::removal::RemovalCause;
 
-/// An entry, in a slot of its cache's slab. In the index until it is taken out; its handle is on a list of its group, or with whoever
-/// took it off.
+/// A cached item, in a slot of its cache's slab. The record is in the index until it is unlinked; its handle is on a list of the record's group, or
+/// with the thread that took the record off the list.
 // In this order, so that what a reader wants lies together; 24 bytes and the key and the value.
+#[doc(alias = "CacheItem")]
 #[repr(C)]
-pub(super) struct Entry<K, V> {
+pub(super) struct Record<K, V> {
     pub(super) key: K,
     pub(super) value: V,
     expires: AtomicU32,
@@ -24,12 +25,12 @@ pub(super) struct Entry<K, V> {
     links: SlotLinks,
 }
 
-slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Entry<K, V> { links, state, weight: |e| e.charge().get() });
+slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Record<K, V> { links, state, weight: |e| e.charge().get() });
 
-/// The handle of an entry.
-pub(super) type Handle<K, V> = Slot<Entry<K, V>>;
+/// The owning handle of a record.
+pub(super) type Handle<K, V> = Slot<Record<K, V>>;
 
-/// What an entry was charged for, which never changes, in 22 bits, and above them its uses.
+/// The bytes that a record's group was charged for the record, which never change, in 22 bits; and above them the record's use count.
 ///
 /// Uses are a guess, and a read that is lost is no harm: they are loaded and stored, not exchanged. An exchange would keep the next lookup
 /// from beginning before this one's line is there.
@@ -56,11 +57,11 @@ const MOVED: u8 = 1 << 3;
 const CAUSES: [RemovalCause; 4] =
     [RemovalCause::Size, RemovalCause::Expired, RemovalCause::Explicit, RemovalCause::Replaced];
 
-/// What an entry costs in the index, where a bucket of 64 bytes for twelve is between 5/12 and 5/6 full, and mostly above 3/5; and its
+/// Bytes of a record in the index, where a bucket of 64 bytes for twelve is between 5/12 and 5/6 full, and mostly above 3/5; and its
 /// part of what slabs keep at hand.
 const INDEX_BYTES: usize = 8;
 
-impl<K, V> Entry<K, V> {
+impl<K, V> Record<K, V> {
     /// What an entry costs beyond what its key and value own: itself, its place in the index, and its part of the ghosts.
     pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + GHOST_BYTES_PER_RECORD) as u64;
 
@@ -240,24 +241,24 @@ mod tests {
 
     #[test]
     fn an_entry_costs_24_bytes_and_what_is_in_it() {
-        assert_eq!(size_of::<Entry<u64, u64>>(), 40);
-        assert_eq!(size_of::<Entry<[u64; 3], [u64; 3]>>(), 72);
+        assert_eq!(size_of::<Record<u64, u64>>(), 40);
+        assert_eq!(size_of::<Record<[u64; 3], [u64; 3]>>(), 72);
     }
 
     #[test]
     fn uses_and_charge_are_kept_apart() {
         for bytes in [0, 1, 255, 65_535, 200_000, 1 << 30, 1 << 47] {
-            let entry = Entry::new((), (), Moment::NEVER, rounded(Bytes::new(bytes)));
+            let record = Record::new((), (), Moment::NEVER, rounded(Bytes::new(bytes)));
             for expected in [0, 1, 2, 3, 3] {
-                assert_eq!((entry.uses(), entry.charge()), (expected, rounded(Bytes::new(bytes))));
-                entry.mark_used();
+                assert_eq!((record.uses(), record.charge()), (expected, rounded(Bytes::new(bytes))));
+                record.mark_used();
             }
-            entry.pay_uses(1);
-            entry.set_cause(RemovalCause::Replaced);
-            assert_eq!(entry.queue(), Queue::Probation);
-            entry.set_queue(Queue::Main);
-            assert_eq!((entry.uses(), entry.charge()), (1, rounded(Bytes::new(bytes))));
-            assert_eq!((entry.queue(), entry.cause()), (Queue::Main, RemovalCause::Replaced));
+            record.pay_uses(1);
+            record.set_cause(RemovalCause::Replaced);
+            assert_eq!(record.queue(), Queue::Probation);
+            record.set_queue(Queue::Main);
+            assert_eq!((record.uses(), record.charge()), (1, rounded(Bytes::new(bytes))));
+            assert_eq!((record.queue(), record.cause()), (Queue::Main, RemovalCause::Replaced));
         }
     }
 

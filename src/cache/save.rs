@@ -99,15 +99,15 @@ where
         meta.group = group.path();
         while !at.is_done() {
             let (guard, mut part) = (pin(), Vec::new());
-            core.index.visit(&mut at, &guard, |entry| part.push(entry));
+            core.index.visit(&mut at, &guard, |record| part.push(record));
             let now = core.clock.now();
-            for entry in part {
-                let expires = entry.expires();
+            for record in part {
+                let expires = record.expires();
                 if expires.is_past(now) {
                     continue;
                 }
                 // One that a walk has is on its way out, or between two lists.
-                let whose = core.queues.whose(entry).unwrap_or_else(|| self.inner.group.clone());
+                let whose = core.queues.whose(record).unwrap_or_else(|| self.inner.group.clone());
                 if whose != group {
                     meta.group = whose.path();
                     group = whose;
@@ -115,8 +115,8 @@ where
                 // It is not over: what is told so may be a little too little.
                 meta.time_left = expires.left(now).map(|left| left.max(TICK_TIME));
                 meta.time_to_idle = expires.time_to_idle();
-                meta.heat = entry.uses() | if entry.queue() == Queue::Main { PROVEN } else { 0 };
-                save(&entry.key, &entry.value, &meta)?;
+                meta.heat = record.uses() | if record.queue() == Queue::Main { PROVEN } else { 0 };
+                save(&record.key, &record.value, &meta)?;
                 saved += 1;
             }
         }
@@ -167,9 +167,9 @@ where
         self.foresee(hash);
         let made = self.make(key, value, hash, group, expires).ok()?;
         // Nobody has seen it yet.
-        made.entry.pay_uses(meta.heat % PROVEN);
+        made.record.pay_uses(meta.heat % PROVEN);
         if meta.heat & PROVEN != 0 && core.queues.remembers() {
-            made.entry.set_queue(Queue::Main);
+            made.record.set_queue(Queue::Main);
         }
         let guard = pin();
         let put = self.put(made, hash, group, &guard, &Expect::Vacant);

@@ -9,7 +9,7 @@ use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 use super::core::Core;
 use super::policy::queue::Queue;
 use super::policy::queues::{Remembering, Turn};
-use super::record::{Entry, Handle};
+use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 
 /// So many entries that the background let go of are worth a fence on every processor, which interrupts who reads.
@@ -89,7 +89,7 @@ where
     /// Looks at up to `nr` of the oldest entries of a group on a node, and lets those go that were not used.
     pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> Evicted {
         let now = self.clock.now();
-        let why = |entry: &Entry<K, V>| match entry.expires().is_past(now) {
+        let why = |record: &Record<K, V>| match record.expires().is_past(now) {
             true => RemovalCause::Expired,
             false => RemovalCause::Size,
         };
@@ -111,10 +111,10 @@ where
             }
             let whose = Whose { memcg, entries, remembering: remembering.as_ref() };
             let (before, put_back) = (all.bytes, all.put_back);
-            for entry in moved {
-                let hash = self.hash_again(&entry.key);
-                if let Some(entry) = self.move_to(to, entry, hash, memcg, node) {
-                    self.let_go(entry, hash, whose, why, &mut all);
+            for record in moved {
+                let hash = self.hash_again(&record.key);
+                if let Some(record) = self.move_to(to, record, hash, memcg, node) {
+                    self.let_go(record, hash, whose, why, &mut all);
                 }
             }
             self.let_all_go(old, whose, why, &mut all);
@@ -134,14 +134,14 @@ where
     fn move_to(
         &self,
         queue: Queue,
-        entry: Handle<K, V>,
+        record: Handle<K, V>,
         hash: Option<u64>,
         memcg: &Memcg,
         node: NodeId,
     ) -> Option<Handle<K, V>> {
-        let Some(hash) = hash else { return Some(entry) };
-        let mut entry = Some(entry);
-        let address = entry.as_deref().map(std::ptr::from_ref);
+        let Some(hash) = hash else { return Some(record) };
+        let mut record = Some(record);
+        let address = record.as_deref().map(std::ptr::from_ref);
         let guard = pin();
         self.index.with(
             hash,
@@ -149,40 +149,40 @@ where
             |there| Some(std::ptr::from_ref(there)) == address,
             |there| {
                 there.set_queue(queue);
-                if let Some(handle) = entry.take() {
-                    entry = self.queues.add(handle, memcg, node).err().map(lowwater_lru_core::AddError::into_handle);
+                if let Some(handle) = record.take() {
+                    record = self.queues.add(handle, memcg, node).err().map(lowwater_lru_core::AddError::into_handle);
                 }
             },
         );
-        entry
+        record
     }
 
     /// Lets isolated entries of a group go, a few at a time: the lines that each needs are asked for before the first is
     /// touched. Counts them in `gone`.
     pub(super) fn let_all_go(
         &self,
-        mut old: Isolated<Entry<K, V>>,
+        mut old: Isolated<Record<K, V>>,
         whose: Whose<'_>,
-        why: impl Fn(&Entry<K, V>) -> RemovalCause,
+        why: impl Fn(&Record<K, V>) -> RemovalCause,
         gone: &mut Evicted,
     ) {
         while !old.is_empty() {
             let mut batch: [_; AHEAD] = std::array::from_fn(|_| None);
             let guard = pin();
             for place in &mut batch {
-                let Some(entry) = old.pop() else { break };
-                let hash = self.hash_again(&entry.key);
+                let Some(record) = old.pop() else { break };
+                let hash = self.hash_again(&record.key);
                 if let Some(hash) = hash {
                     self.index.prefetch(hash, &guard);
                     if let Some(remembering) = whose.remembering {
                         remembering.prefetch(hash, &guard);
                     }
                 }
-                *place = Some((entry, hash));
+                *place = Some((record, hash));
             }
             drop(guard);
-            for (entry, hash) in batch.into_iter().flatten() {
-                self.let_go(entry, hash, whose, &why, gone);
+            for (record, hash) in batch.into_iter().flatten() {
+                self.let_go(record, hash, whose, &why, gone);
             }
         }
     }
@@ -192,34 +192,34 @@ where
     /// panics now or is another than it was, goes back on its list.
     fn let_go(
         &self,
-        entry: Handle<K, V>,
+        record: Handle<K, V>,
         hash: Option<u64>,
         whose: Whose<'_>,
-        why: impl Fn(&Entry<K, V>) -> RemovalCause,
+        why: impl Fn(&Record<K, V>) -> RemovalCause,
         gone: &mut Evicted,
     ) {
-        let charge = entry.charge();
-        let cause = why(&entry);
-        let address: *const _ = &*entry;
+        let charge = record.charge();
+        let cause = why(&record);
+        let address: *const _ = &*record;
         let guard = pin();
         let is_it = |there: &_| std::ptr::eq(there, address);
         let removed =
             hash.filter(|hash| self.out_of_index(*hash, &guard, is_it, |there| there.set_cause(cause)).is_some());
         if let (Some(remembering), Some(hash), RemovalCause::Size) = (whose.remembering, removed, cause) {
-            remembering.remember(hash, entry.queue(), whose.entries, &guard);
+            remembering.remember(hash, record.queue(), whose.entries, &guard);
         }
         drop(guard);
-        if removed.is_none() && entry.is_indexed() {
-            match self.put_back(entry, whose.memcg) {
+        if removed.is_none() && record.is_indexed() {
+            match self.put_back(record, whose.memcg) {
                 Some(charge) => gone.one(charge),
                 None => gone.put_back += 1,
             }
             return;
         }
-        if entry.cause() != RemovalCause::Size {
+        if record.cause() != RemovalCause::Size {
             gone.credited = gone.credited.saturating_add(charge);
         }
-        self.end(entry);
+        self.end(record);
         gone.one(charge);
     }
 }

@@ -7,7 +7,7 @@ use lowwater_lru_core::pin;
 
 use super::handle::Cache;
 use super::pinned::Pinned;
-use super::record::Entry;
+use super::record::Record;
 use super::removal::RemovalCause;
 
 /// The entries of a cache: from [`Pinned::iter`].
@@ -15,7 +15,7 @@ pub struct Iter<'p, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pinned: &'p Pinned<'p, K, V, S>,
     cursor: Cursor,
     /// Those of the part that was visited last.
-    part: std::vec::IntoIter<&'p Entry<K, V>>,
+    part: std::vec::IntoIter<&'p Record<K, V>>,
 }
 
 /// How far [`Cache::visit`] has come.
@@ -60,14 +60,14 @@ where
     fn next(&mut self) -> Option<Self::Item> {
         let core = &self.pinned.cache.inner.core;
         loop {
-            if let Some(entry) = self.part.find(|entry| !core.has_expired(entry)) {
-                return Some((&entry.key, &entry.value));
+            if let Some(record) = self.part.find(|record| !core.has_expired(record)) {
+                return Some((&record.key, &record.value));
             }
             if self.cursor.is_done() {
                 return None;
             }
             let mut part = Vec::new();
-            core.index.visit(&mut self.cursor, &self.pinned.guard, |entry| part.push(entry));
+            core.index.visit(&mut self.cursor, &self.pinned.guard, |record| part.push(record));
             self.part = part.into_iter();
         }
     }
@@ -102,9 +102,9 @@ where
     pub fn visit(&self, at: &mut Visit, mut f: impl FnMut(&K, &V)) {
         let core = &self.inner.core;
         let guard = pin();
-        core.index.visit(&mut at.0, &guard, |entry| {
-            if !core.has_expired(entry) {
-                f(&entry.key, &entry.value);
+        core.index.visit(&mut at.0, &guard, |record| {
+            if !core.has_expired(record) {
+                f(&record.key, &record.value);
             }
         });
     }
@@ -126,23 +126,23 @@ where
             // Dropped after the guard, also when the key's own code panics.
             let mut gone = Vec::new();
             let (guard, mut unwanted, here) = (pin(), Vec::new(), at.clone());
-            let mut why = |entry: &Entry<K, V>| match core.has_expired(entry) {
+            let mut why = |record: &Record<K, V>| match core.has_expired(record) {
                 true => Some(RemovalCause::Expired),
-                false => (!keep(&entry.key, &entry.value)).then_some(RemovalCause::Explicit),
+                false => (!keep(&record.key, &record.value)).then_some(RemovalCause::Explicit),
             };
-            core.index.visit(&mut at, &guard, |entry| unwanted.extend(why(entry).map(|cause| (entry, cause))));
-            for (mut entry, mut cause) in unwanted {
+            core.index.visit(&mut at, &guard, |record| unwanted.extend(why(record).map(|cause| (record, cause))));
+            for (mut record, mut cause) in unwanted {
                 loop {
-                    if let Some((_, ended)) = core.take_out_shown(&here, &guard, entry, |_| true, cause) {
+                    if let Some((_, ended)) = core.take_out_shown(&here, &guard, record, |_| true, cause) {
                         gone.extend(ended);
                         break;
                     }
                     // Who took it out has ended it; but another like it may have taken its place.
-                    let hash = entry.was_moved().then(|| core.hash_again(&entry.key)).flatten();
-                    let moved = hash.and_then(|hash| core.index.get(hash, &guard, |there| there.key == entry.key));
+                    let hash = record.was_moved().then(|| core.hash_again(&record.key)).flatten();
+                    let moved = hash.and_then(|hash| core.index.get(hash, &guard, |there| there.key == record.key));
                     let Some(there) = moved else { break };
                     let Some(again) = why(there) else { break };
-                    (entry, cause) = (there, again);
+                    (record, cause) = (there, again);
                 }
             }
         }

@@ -7,14 +7,14 @@ use lowwater_lru_core::Bytes;
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
-use crate::cache::record::Entry;
+use crate::cache::record::Record;
 
 /// Entries that are moved, and what they are charged for, until the memory of the old ones is asked for.
 const COLLECT_EVERY: usize = 16_384;
 const COLLECT_BYTES: Bytes = Bytes::mib(4);
 
 /// A key and a value like an entry's.
-pub(crate) type Copy<K, V> = fn(&Entry<K, V>) -> (K, V);
+pub(crate) type Copy<K, V> = fn(&Record<K, V>) -> (K, V);
 
 /// How far it has come. Small while there is none.
 #[derive(Default)]

@@ -20,7 +20,7 @@ use super::sweep::Round;
 use crate::cache::core::Core;
 use crate::cache::handle::Inner;
 use crate::cache::policy::queue::Queue;
-use crate::cache::record::Entry;
+use crate::cache::record::Record;
 use crate::cache::removal::RemovalCause;
 use crate::cache::shrink::{Evicted, Whose};
 use crate::runtime::{Chores, Next};
@@ -59,9 +59,9 @@ where
             let mut gone = Vec::new();
             let (guard, here) = (pin(), at.clone());
             let mut there = Vec::new();
-            self.index.visit(&mut at, &guard, |entry| there.push(entry));
-            for entry in there.into_iter().filter(|entry| self.queues.whose(entry).as_ref() == Some(group)) {
-                let taken = self.take_out_shown(&here, &guard, entry, |_| true, RemovalCause::Explicit);
+            self.index.visit(&mut at, &guard, |record| there.push(record));
+            for record in there.into_iter().filter(|record| self.queues.whose(record).as_ref() == Some(group)) {
+                let taken = self.take_out_shown(&here, &guard, record, |_| true, RemovalCause::Explicit);
                 gone.extend(taken.map(|(_, ended)| ended));
             }
             drop(guard);
@@ -101,18 +101,18 @@ where
         // Ended after the guard, also when the key's own code panics.
         let mut gone = Vec::new();
         let (guard, mut expired, mut looked, here) = (pin(), Vec::new(), 0, at.clone());
-        self.index.visit(at, &guard, |entry| {
+        self.index.visit(at, &guard, |record| {
             looked += 1;
-            match entry.expires() {
-                at if at.is_past(now) => expired.push(entry),
+            match record.expires() {
+                at if at.is_past(now) => expired.push(record),
                 at => *seen = Moment::sooner(*seen, at, now),
             }
         });
         let is_done = at.is_done();
         let many = !expired.is_empty() && expired.len() >= looked / MANY_ONE_IN;
-        for entry in expired {
-            let has_expired = |there: &Entry<K, V>| self.has_expired(there);
-            let taken = self.take_out_shown(&here, &guard, entry, has_expired, RemovalCause::Expired);
+        for record in expired {
+            let has_expired = |there: &Record<K, V>| self.has_expired(there);
+            let taken = self.take_out_shown(&here, &guard, record, has_expired, RemovalCause::Expired);
             round.freed |= taken.is_some();
             gone.extend(taken.and_then(|(_, ended)| ended));
         }

@@ -9,7 +9,7 @@ use lowwater_lru_core::pin;
 
 use super::single_flight::{Boarded, Pilot};
 use super::wait_graph::Running;
-use crate::cache::entry::Place;
+use crate::cache::entry::Entry;
 use crate::cache::handle::Cache;
 use crate::cache::insert::Expect;
 
@@ -29,7 +29,7 @@ pub(crate) enum Duty<'a, K, V> {
     Alone(K),
 }
 
-impl<'a, K, V, S> Place<'a, K, V, S>
+impl<'a, K, V, S> Entry<'a, K, V, S>
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -150,13 +150,13 @@ where
         self.entry(key).or_try_insert_with(load)
     }
 
-    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a task. See [`Place::or_insert_with_async`].
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a task. See [`Entry::or_insert_with_async`].
     #[cfg(feature = "async")]
     pub async fn get_or_insert_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
         self.entry(key).or_insert_with_async(load).await
     }
 
-    /// As [`try_get_or_insert_with`](Self::try_get_or_insert_with), for a task. See [`Place::or_try_insert_with_async`].
+    /// As [`try_get_or_insert_with`](Self::try_get_or_insert_with), for a task. See [`Entry::or_try_insert_with_async`].
     ///
     /// # Errors
     ///
@@ -177,9 +177,9 @@ where
                 // Keys' and values' own code, while others wait.
                 let _running = pilot.run();
                 let (core, guard) = (&self.inner.core, pin());
-                let there = pilot.with_key(|key| core.index.get(hash, &guard, |entry| *key == entry.key));
-                match there.filter(|entry| !core.has_expired(entry)) {
-                    Some(entry) => Next::Done(entry.value.clone()),
+                let there = pilot.with_key(|key| core.index.get(hash, &guard, |record| *key == record.key));
+                match there.filter(|record| !core.has_expired(record)) {
+                    Some(record) => Next::Done(record.value.clone()),
                     None => Next::Load(Duty::ForAll(pilot)),
                 }
             }

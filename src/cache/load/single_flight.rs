@@ -26,7 +26,7 @@ use std::sync::Arc;
 #[cfg(feature = "async")]
 use std::task::{Context, Poll, Waker};
 
-use dashmap::{DashMap, Entry as Slot};
+use dashmap::{DashMap, Entry as MapEntry};
 #[cfg(feature = "async")]
 use lowwater_lru_core::unwind::caught;
 use lowwater_shrinker::CallbackScope;
@@ -139,8 +139,8 @@ impl<K: Eq, V> Flights<K, V> {
     fn meet(&self, hash: u64, key: K) -> Result<Pilot<'_, K, V>, Waiting<K, V>> {
         let flights = self.0.get_or_init(Box::default);
         match flights.entry(hash) {
-            Slot::Occupied(slot) => Err(Waiting { flight: Arc::clone(slot.get()), key: Some(key), is_ours: false }),
-            Slot::Vacant(slot) => {
+            MapEntry::Occupied(slot) => Err(Waiting { flight: Arc::clone(slot.get()), key: Some(key), is_ours: false }),
+            MapEntry::Vacant(slot) => {
                 let id = LoadId::next();
                 let shared = Shared {
                     state: State::InAir(key),

@@ -36,7 +36,7 @@ use super::queue::Queue;
 use super::tenant::Tenant;
 use super::tenants::Tenants;
 use crate::cache::expiry::deadline::Now;
-use crate::cache::record::{Entry, Handle};
+use crate::cache::record::{Handle, Record};
 
 /// Reads on probation that make an entry worth keeping. In a probation of a handful one is enough: none stays there for long.
 const PROMOTE_USES: u8 = 2;
@@ -50,8 +50,8 @@ const PROBATION_MIN: u64 = 4;
 
 /// See the module.
 pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    probation: ListLru<Entry<K, V>>,
-    main: ListLru<Entry<K, V>>,
+    probation: ListLru<Record<K, V>>,
+    main: ListLru<Record<K, V>>,
     ghosts: Ghosts,
     tenants: Tenants,
     /// How many entries the cache held, when last somebody counted: every time some are evicted.
@@ -100,9 +100,9 @@ impl Remembering<'_> {
 /// What one turn of letting go came to.
 pub(crate) struct Turn<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     /// Off their list, to be taken out of the index and freed.
-    pub(crate) old: Isolated<Entry<K, V>>,
+    pub(crate) old: Isolated<Record<K, V>>,
     /// Off their list, to be put on the other if they are still in the index.
-    pub(crate) moved: Isolated<Entry<K, V>>,
+    pub(crate) moved: Isolated<Record<K, V>>,
     /// ... which is this one.
     pub(crate) to: Queue,
     /// How many the group had on the node before, where its order remembers what left.
@@ -124,7 +124,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    fn lists(&self, queue: Queue) -> &ListLru<Entry<K, V>> {
+    fn lists(&self, queue: Queue) -> &ListLru<Record<K, V>> {
         match queue {
             Queue::Probation => &self.probation,
             Queue::Main => &self.main,
@@ -218,9 +218,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Where uses move entries, this one goes behind all others.
-    pub(crate) fn used_last(&self, entry: &Entry<K, V>) {
+    pub(crate) fn used_last(&self, record: &Record<K, V>) {
         if self.are_by_use() {
-            self.main.touch(entry);
+            self.main.touch(record);
         }
     }
 
@@ -238,7 +238,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// An entry that is on no list yet takes the place of another: what reads have earned the key goes over to it. A write earns nothing.
-    pub(crate) fn inherit(&self, new: &Entry<K, V>, old: &Entry<K, V>) {
+    pub(crate) fn inherit(&self, new: &Record<K, V>, old: &Record<K, V>) {
         let is_main = self.remembers() && old.queue() == Queue::Main;
         new.inherit(old, if is_main { Queue::Main } else { new.queue() });
     }
@@ -263,13 +263,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Puts an entry on its queue. Under its segment's lock.
-    pub(crate) fn add(&self, entry: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Result<(), AddError<Handle<K, V>>> {
-        self.lists(entry.queue()).add(entry, memcg, node)
+    pub(crate) fn add(&self, record: Handle<K, V>, memcg: &Memcg, node: NodeId) -> Result<(), AddError<Handle<K, V>>> {
+        self.lists(record.queue()).add(record, memcg, node)
     }
 
     /// Puts an entry in the place of another, as that one is: with its reads, its queue, its time. Comes back if a walk has the other. Under
     /// their segment's lock.
-    pub(crate) fn replace(&self, old: &Entry<K, V>, new: Handle<K, V>) -> Result<Handle<K, V>, Handle<K, V>> {
+    pub(crate) fn replace(&self, old: &Record<K, V>, new: Handle<K, V>) -> Result<Handle<K, V>, Handle<K, V>> {
         new.inherit(old, old.queue());
         new.expire_at(old.expires());
         let old = self.lists(old.queue()).replace(old, new)?;
@@ -278,13 +278,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Takes an entry off its queue, and says whose it was; none if a walk has it. Under its segment's lock.
-    pub(crate) fn del(&self, entry: &Entry<K, V>) -> Option<(Handle<K, V>, Memcg)> {
-        self.lists(entry.queue()).del_whose(entry)
+    pub(crate) fn del(&self, record: &Record<K, V>) -> Option<(Handle<K, V>, Memcg)> {
+        self.lists(record.queue()).del_whose(record)
     }
 
     /// On whose list an entry is; none if a walk has it.
-    pub(crate) fn whose(&self, entry: &Entry<K, V>) -> Option<Memcg> {
-        self.lists(entry.queue()).whose(entry)
+    pub(crate) fn whose(&self, record: &Record<K, V>) -> Option<Memcg> {
+        self.lists(record.queue()).whose(record)
     }
 
     pub(crate) fn count(&self, memcg: &Memcg, node: NodeId) -> u64 {
@@ -354,14 +354,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         let (mut old, mut moved) = (Isolated::new(), Isolated::new());
         let mut left = nr;
         self.lists(queue).walk_one(memcg, node, &mut left, |it| {
-            let entry = it.item();
-            match fate(entry.uses()) {
-                Fate::Stays(uses) if !entry.expires().is_past(now) => {
-                    entry.pay_uses(uses);
+            let record = it.item();
+            match fate(record.uses()) {
+                Fate::Stays(uses) if !record.expires().is_past(now) => {
+                    record.pay_uses(uses);
                     it.rotate()
                 }
-                Fate::Moves if !entry.expires().is_past(now) => {
-                    entry.pay_uses(0);
+                Fate::Moves if !record.expires().is_past(now) => {
+                    record.pay_uses(0);
                     it.isolate(&mut moved)
                 }
                 _ => it.isolate(&mut old),
@@ -371,7 +371,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Takes up to `nr` entries off a queue, whatever they are.
-    pub(crate) fn take(&self, queue: Queue, memcg: &Memcg, node: NodeId, nr: u64) -> Isolated<Entry<K, V>> {
+    pub(crate) fn take(&self, queue: Queue, memcg: &Memcg, node: NodeId, nr: u64) -> Isolated<Record<K, V>> {
         let (mut taken, mut left) = (Isolated::new(), nr);
         self.lists(queue).walk_one(memcg, node, &mut left, |it| it.isolate(&mut taken));
         taken

@@ -26,13 +26,13 @@ pub(crate) struct Tenants {
 impl Tenants {
     /// What is known of `memcg`, if anything can be.
     pub(crate) fn get(&self, memcg: &Memcg) -> Option<&Tenant> {
-        let Place { part, page, at } = Place::of(memcg.id());
+        let TenantIndex { part, page, at } = TenantIndex::of(memcg.id());
         Some(&self.parts.get()?[part].get()?[page].get()?[at])
     }
 
     /// What is known of `memcg`.
     pub(crate) fn of(&self, memcg: &Memcg) -> &Tenant {
-        let Place { part, page, at } = Place::of(memcg.id());
+        let TenantIndex { part, page, at } = TenantIndex::of(memcg.id());
         let parts = self.parts.get_or_init(Box::default);
         let pages = parts[part].get_or_init(|| (0..PART_FIRST << part).map(|_| Page::new()).collect());
         &pages[page].get_or_init(Box::default)[at]
@@ -58,13 +58,13 @@ impl Tenants {
 
 /// Where a tenant is.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct TenantIndex {
     part: usize,
     page: usize,
     at: usize,
 }
 
-impl Place {
+impl TenantIndex {
     fn of(id: MemcgId) -> Self {
         let (page, at) = (id.get() as usize / PAGE + PART_FIRST, id.get() as usize % PAGE);
         let part = (page.ilog2() - PART_FIRST.ilog2()) as usize;
@@ -78,13 +78,13 @@ mod tests {
 
     #[test]
     fn pages_hold_every_id_once() {
-        let mut places = std::collections::HashSet::new();
+        let mut indices = std::collections::HashSet::new();
         for id in 0..100_000_u32 {
-            let place = Place::of(MemcgId::new(id));
-            assert!(place.page < PART_FIRST << place.part && place.at < PAGE);
-            assert!(places.insert(place));
+            let index = TenantIndex::of(MemcgId::new(id));
+            assert!(index.page < PART_FIRST << index.part && index.at < PAGE);
+            assert!(indices.insert(index));
         }
-        assert_eq!(Place::of(MemcgId::new(u32::MAX)).part, PARTS - 1);
+        assert_eq!(TenantIndex::of(MemcgId::new(u32::MAX)).part, PARTS - 1);
     }
 
     #[test]
