@@ -300,9 +300,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         let is_it = |there: &Record<K, V>| std::ptr::eq(there, record);
         // Again, as a segment may be split while this looks elsewhere.
         while record.is_indexed() {
-            if IndexCursors::of(&self.index, guard)
-                .any(|at| self.index.remove_shown(&at, guard, is_it, |_| ()).is_some())
-            {
+            if IndexCursors::of(&self.index, guard).any(|at| {
+                self.index.remove_shown(&at, guard, is_it, |there| there.set_cause(RemovalCause::Size)).is_some()
+            }) {
                 return true;
             }
         }
@@ -343,7 +343,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Ends an entry that was taken out of the index and off its list, and that its group is not charged for any more, or soon will not be.
     /// Not to be called with a lock or a guard.
     pub(super) fn end(&self, record: Handle<K, V>) {
-        let cause = record.cause();
+        // None: the thread that removed the record from the index has not stored the cause yet, and left the handle to a walk.
+        let cause = record.cause().unwrap_or(RemovalCause::Size);
         self.counters.removed(cause);
         if let Some(listener) = &self.listener {
             let _scope = CallbackScope::enter();

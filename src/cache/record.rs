@@ -48,14 +48,25 @@ struct Charge(u32);
 const USES_SHIFT: u32 = 6;
 /// On the main queue's lists; else on those of the probation queue.
 const IN_MAIN: u8 = 1;
-/// Why it was taken out of the index: two bits.
+/// The removal cause: three bits.
 const CAUSE_SHIFT: u32 = 1;
-const CAUSE: u8 = 3 << CAUSE_SHIFT;
-/// Another like it is in its place.
-const MOVED: u8 = 1 << 3;
-/// By number.
-const CAUSES: [RemovalCause; 4] =
-    [RemovalCause::Size, RemovalCause::Expired, RemovalCause::Explicit, RemovalCause::Replaced];
+const CAUSE_MAX: u8 = 7;
+const CAUSE: u8 = CAUSE_MAX << CAUSE_SHIFT;
+/// A copy of the record has taken the record's place.
+const MOVED: u8 = 1 << 4;
+/// Removal causes by number; of a new record none is stored.
+const CAUSES: [Option<RemovalCause>; CAUSE_MAX as usize + 1] = [
+    None,
+    Some(RemovalCause::Size),
+    Some(RemovalCause::Expired),
+    Some(RemovalCause::Explicit),
+    Some(RemovalCause::Replaced),
+    None,
+    None,
+    None,
+];
+
+const _: () = assert!((IN_MAIN | CAUSE | MOVED) & SlotState::OWN == IN_MAIN | CAUSE | MOVED, "bits of the owner");
 
 /// Bytes of a record in the index, where a bucket of 64 bytes for twelve is between 5/12 and 5/6 full, and mostly above 3/5; and its
 /// part of what slabs keep at hand.
@@ -122,14 +133,15 @@ impl<K, V> Record<K, V> {
         self.set_queue(queue);
     }
 
-    /// Why it was taken out; told by whoever does, under its segment's lock, to whoever has its handle.
-    pub(super) fn cause(&self) -> RemovalCause {
-        CAUSES[usize::from(self.state.bits() >> CAUSE_SHIFT & 3)]
+    /// The removal cause, for the owner of the handle. Stored under the segment's lock by the thread that removes the record from the index; none
+    /// before.
+    pub(super) fn cause(&self) -> Option<RemovalCause> {
+        CAUSES[usize::from(self.state.bits() >> CAUSE_SHIFT & CAUSE_MAX)]
     }
 
     /// See [`cause`](Self::cause).
     pub(super) fn set_cause(&self, cause: RemovalCause) {
-        let number = CAUSES.iter().position(|&c| c == cause).unwrap_or(0) as u8;
+        let number = CAUSES.iter().position(|&c| c == Some(cause)).unwrap_or(0) as u8;
         self.state.update(|bits| Some(bits & !CAUSE | number << CAUSE_SHIFT));
     }
 
@@ -254,11 +266,23 @@ mod tests {
                 record.mark_used();
             }
             record.pay_uses(1);
+            assert_eq!(record.cause(), None);
             record.set_cause(RemovalCause::Replaced);
             assert_eq!(record.queue(), Queue::Probation);
             record.set_queue(Queue::Main);
             assert_eq!((record.uses(), record.charge()), (1, rounded(Bytes::new(bytes))));
-            assert_eq!((record.queue(), record.cause()), (Queue::Main, RemovalCause::Replaced));
+            assert_eq!((record.queue(), record.cause()), (Queue::Main, Some(RemovalCause::Replaced)));
+        }
+    }
+
+    #[test]
+    fn each_cause_is_stored_and_none_is_of_a_new_record() {
+        for cause in CAUSES.into_iter().flatten() {
+            let record = Record::new((), (), Moment::NEVER, Bytes::ZERO);
+            assert_eq!(record.cause(), None);
+            record.set_cause(cause);
+            record.set_moved();
+            assert_eq!((record.cause(), record.was_moved(), record.queue()), (Some(cause), true, Queue::Probation));
         }
     }
 

@@ -216,7 +216,7 @@ where
             }
             return;
         }
-        if record.cause() != RemovalCause::Size {
+        if record.cause().is_some_and(|cause| cause != RemovalCause::Size) {
             gone.credited = gone.credited.saturating_add(charge);
         }
         self.end(record);
