@@ -23,7 +23,7 @@ use super::policy::victim::Want;
 
 /// How often one insert makes room: more than once, so that what others found no room for is caught up with.
 const ROOMS_MAX: u32 = 2;
-/// One who only passes through leaves this part of what all may have.
+/// A tenant that scans leaves this part of a shared limit free.
 const LEFT_PARTS: u64 = 64;
 /// What a charge may take more than it needs.
 const STOCK: Bytes = Bytes::kib(32);
@@ -40,20 +40,25 @@ where
         if runtime.retired().is_much() {
             self.look_at_retired(bytes)?;
         }
-        // Who only passes through shall not have what is free.
-        let passes = tenant.is_some_and(Tenant::inserts);
-        if !passes && group.try_charge_from_stock(bytes) {
+        let is_scanning = tenant.is_some_and(|tenant| {
+            tenant.note_insert();
+            tenant.is_scanning()
+        });
+        // A tenant that scans does not get free memory.
+        if !is_scanning && group.try_charge_from_stock(bytes) {
             return Ok(());
         }
         for _ in 0..ROOMS_MAX {
-            let Some(limit) = self.short(group, bytes, passes) else { break };
-            core.make_room(&Want { runtime, memcg: group, limit, bytes, tenant, passes, random: hash });
+            let Some(limit) = self.short(group, bytes, is_scanning) else { break };
+            core.make_room(&Want { runtime, memcg: group, limit, bytes, tenant, is_scanning, random: hash });
         }
         if group.try_charge_from_stock(bytes) {
             return Ok(());
         }
         // What is taken for the stock would be used up before anybody made room for it.
-        if self.short(group, bytes.saturating_add(STOCK), passes).is_some() && group.try_charge_exactly(bytes).is_ok() {
+        if self.short(group, bytes.saturating_add(STOCK), is_scanning).is_some()
+            && group.try_charge_exactly(bytes).is_ok()
+        {
             runtime.reclaimer().charged(group);
             return Ok(());
         }
@@ -66,12 +71,12 @@ where
         })
     }
 
-    /// The nearest group whose memory is nearly used up, if there is one, and the entry is not one that never fits. For who only `passes`
-    /// it is used up sooner where others want it, too.
-    fn short<'a>(&self, group: &'a Memcg, bytes: Bytes, passes: bool) -> Option<&'a Memcg> {
+    /// The nearest group whose memory is nearly used up, if there is one, and the entry is not one that never fits. For a tenant that
+    /// `is_scanning`, memory is used up sooner where other tenants want it, too.
+    fn short<'a>(&self, group: &'a Memcg, bytes: Bytes, is_scanning: bool) -> Option<&'a Memcg> {
         let marks = self.inner.runtime.reclaimer().watermarks();
         let is_short = |memcg: &Memcg, usage: Bytes| {
-            let left = if passes && memcg != group { memcg.max().get() / LEFT_PARTS } else { 0 };
+            let left = if is_scanning && memcg != group { memcg.max().get() / LEFT_PARTS } else { 0 };
             let after = usage.saturating_add(bytes).saturating_add(Bytes::new(left));
             after > memcg.high() || marks.is_near(after, memcg.max())
         };

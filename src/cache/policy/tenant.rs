@@ -71,8 +71,7 @@ impl Tenant {
         }
         self.entries.store(u32::try_from(entries).unwrap_or(u32::MAX), Ordering::Relaxed);
         self.fit_clock(entries);
-        (!self.passes_through() || clock.is_multiple_of(PASSING_ONE_IN))
-            .then(|| Ghost { queue, time: self.ticks(clock) })
+        (!self.is_scanning() || clock.is_multiple_of(PASSING_ONE_IN)).then(|| Ghost { queue, time: self.ticks(clock) })
     }
 
     /// A key is inserted that was let go: is that still news, for a tenant of this size? Then it learns from it, if it does.
@@ -96,7 +95,7 @@ impl Tenant {
             return false;
         }
         // Of what passes through, only a part was remembered.
-        let counts = if self.passes_through() { PASSING_ONE_IN } else { 1 };
+        let counts = if self.is_scanning() { PASSING_ONE_IN } else { 1 };
         self.wanted.store(self.wanted.load(Ordering::Relaxed).saturating_add(counts), Ordering::Relaxed);
         if learns && age <= near {
             self.learn(ghost.queue, entries);
@@ -115,8 +114,8 @@ impl Tenant {
         self.share.store(share.wrapping_sub(SHARE_FIRST), Ordering::Relaxed);
     }
 
-    /// Was next to nothing of what it let go lately wanted again? More memory would earn it nothing.
-    pub(crate) fn passes_through(&self) -> bool {
+    /// Tells whether the tenant scans: next to no recent eviction was followed by a ghost hit, so more memory would earn the tenant nothing.
+    pub(crate) fn is_scanning(&self) -> bool {
         let lately = self.lately.load(Ordering::Relaxed);
         lately >= JUDGED_BY && self.wanted.load(Ordering::Relaxed) * EARNS_ONE_IN < lately
     }
@@ -126,18 +125,17 @@ impl Tenant {
         self.let_go.iter().all(|queue| queue.load(Ordering::Relaxed) == 0)
     }
 
-    /// To be told of every insert. Says whether more memory would earn it next to nothing.
+    /// Notes an insert: the tenant is not idle.
     #[inline]
-    pub(crate) fn inserts(&self) -> bool {
-        // Mostly it is set.
+    pub(crate) fn note_insert(&self) {
+        // Mostly the flag is set.
         if !self.inserted.load(Ordering::Relaxed) {
             self.inserted.store(true, Ordering::Relaxed);
         }
-        self.passes_through()
     }
 
-    /// Has nothing been inserted since this was last asked?
-    pub(crate) fn is_idle(&self) -> bool {
+    /// Begins a new observation for idleness. Returns whether the tenant was idle in the last one: nothing was inserted.
+    pub(crate) fn take_idle(&self) -> bool {
         let idle = !self.inserted.load(Ordering::Relaxed);
         self.inserted.store(false, Ordering::Relaxed);
         idle
@@ -242,16 +240,16 @@ mod tests {
     fn one_who_only_passes_is_known_and_may_better() {
         let tenant = Tenant::default();
         let remembered = (0..1_600).filter(|_| tenant.let_go(Queue::Probation, 1_000).is_some()).count();
-        assert!(tenant.passes_through());
+        assert!(tenant.is_scanning());
         assert!((80..100).contains(&remembered), "first {JUDGED_BY}, then one in {PASSING_ONE_IN}: {remembered}");
         for _ in 0..PASSING_ONE_IN {
             if let Some(ghost) = tenant.let_go(Queue::Probation, 1_000) {
                 tenant.came_back(ghost, true);
             }
         }
-        assert!(!tenant.passes_through());
+        assert!(!tenant.is_scanning());
         tenant.forget();
-        assert!(!tenant.passes_through() && tenant.is_filling());
+        assert!(!tenant.is_scanning() && tenant.is_filling());
     }
 
     #[test]

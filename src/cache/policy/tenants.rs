@@ -96,8 +96,9 @@ mod tests {
         let footprint = |memcg| {
             let tenants = Tenants::default();
             assert!(tenants.get(memcg).is_none());
-            assert!(!tenants.of(memcg).inserts());
-            assert!(!tenants.get(memcg).unwrap().is_idle());
+            tenants.of(memcg).note_insert();
+            assert!(!tenants.of(memcg).is_scanning());
+            assert!(!tenants.get(memcg).unwrap().take_idle());
             tenants.footprint()
         };
         let (low, high) = (footprint(&groups[0]), footprint(&groups[49_999]));

@@ -66,8 +66,8 @@ pub(crate) struct Want<'a> {
     pub(crate) bytes: Bytes,
     /// What is known of `memcg`, if anything is.
     pub(crate) tenant: Option<&'a Tenant>,
-    /// Of a tenant to whom memory would earn nothing.
-    pub(crate) passes: bool,
+    /// Memory would earn the tenant nothing.
+    pub(crate) is_scanning: bool,
     /// A number that is different for each insert.
     pub(crate) random: u64,
 }
@@ -85,8 +85,8 @@ where
         let others = self.queues.len() as u64 > own && want.memcg != want.limit;
         let protected = want.memcg != want.limit && is_protected(want.memcg, want.limit);
         if others {
-            let is_small = own < OWN_MIN && !want.passes;
-            let has_paid = !want.passes && want.tenant.is_some_and(|tenant| !tenant.deficit.is_positive());
+            let is_small = own < OWN_MIN && !want.is_scanning;
+            let has_paid = !want.is_scanning && want.tenant.is_some_and(|tenant| !tenant.deficit.is_positive());
             let others_pay = has_paid || is_small || protected || !self.queues.remembers();
             let paid = if others_pay { self.debtor_pays(want) || self.next_pays(want) } else { self.idle_pays(want) };
             if paid {
@@ -202,7 +202,7 @@ where
             hands.looked_at = if hands.looked_at >= hands.last { 0 } else { hands.looked_at + 1 };
             // Only who has something is worth remembering.
             let next = self.payer(hands.looked_at, want);
-            hands.idle = next.is_some_and(|(memcg, ..)| self.queues.tenant(&memcg).is_idle());
+            hands.idle = next.is_some_and(|(memcg, ..)| self.queues.tenant(&memcg).take_idle());
         }
         false
     }
