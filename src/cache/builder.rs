@@ -249,8 +249,8 @@ where
         let retired = choices.runtime.retired();
         let core = Arc::new(Core {
             index: Index::with_retired(retired.count()),
-            is_by_use: queues.are_by_use(),
-            costs: choices.costs.filter(|_| queues.remembers()).map(Box::new),
+            is_lru: queues.is_lru(),
+            costs: choices.costs.filter(|_| queues.has_ghosts()).map(Box::new),
             queues,
             hands: Hands::default(),
             listener: choices.listener,

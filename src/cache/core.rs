@@ -37,7 +37,7 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) hasher: S,
     pub(super) clock: Clock,
     /// Does a use move an entry on its list? Here too, so that mostly one look beside the index tells.
-    pub(super) is_by_use: bool,
+    pub(super) is_lru: bool,
     /// The most entries there were since memory was last given back by the allocator.
     pub(super) most: AtomicUsize,
     /// What the last turn looked at was all put back: the next one goes to the other queue.
@@ -77,7 +77,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Ended<'_, K
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
             self.memcg.uncharge(record.charge());
-            self.core.queues.gave_back(&self.memcg, record.charge());
+            self.core.queues.credit(&self.memcg, record.charge());
             self.core.end(record);
         }
     }
@@ -251,7 +251,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// Is a use of this entry its mark, and no more to be asked of time or order?
     #[inline]
     pub(super) fn is_plain(&self, record: &Record<K, V>) -> bool {
-        record.expires().is_never() && !self.is_by_use
+        record.expires().is_never() && !self.is_lru
     }
 
     /// Marks a use of an entry of this hash.
@@ -261,7 +261,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         K: Eq,
     {
         record.mark_used();
-        if record.expires().idles() || self.is_by_use {
+        if record.expires().idles() || self.is_lru {
             self.follow_use(record, hash, guard);
         }
     }
@@ -272,7 +272,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     where
         K: Eq,
     {
-        self.queues.used_last(record);
+        self.queues.promote(record);
         self.push_on(record, hash, guard);
     }
 

@@ -144,12 +144,12 @@ where
         let record = index.slab().alloc(Record::new(key, value, expires, bytes), node);
         let record =
             record.map_err(|Record { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
-        let tenant = queues.tenant_if_known(group);
+        let tenant = queues.find_tenant(group);
         if let Err(reason) = self.charge(group, bytes, tenant, hash) {
             inner.core.counters.rejected();
             return Err(unput(record, Some(reason)));
         }
-        record.set_queue(queues.choose(group, tenant, node));
+        record.set_queue(queues.initial_queue(group, tenant, node));
         Ok(Made { record, worth })
     }
 
@@ -166,7 +166,7 @@ where
         let core = &self.inner.core;
         let (node, expires) = (record.node(), record.expires());
         // So that nothing is allocated for the list under the segment's lock. Who has let something go has lists.
-        let tenant = core.queues.tenant_if_known(group);
+        let tenant = core.queues.find_tenant(group);
         if tenant.is_none_or(Tenant::is_filling) {
             core.queues.prepare(record.queue(), group, node);
         }
@@ -186,14 +186,14 @@ where
             if !expected {
                 return Err(record);
             }
-            let came_back = core.queues.came_back(hash, tenant, guard);
-            if came_back {
+            let is_ghost_hit = core.queues.ghost_hit(hash, tenant, guard);
+            if is_ghost_hit {
                 record.set_queue(Queue::Main);
             }
             let bytes = record.charge();
             // What came back before is paid for by others as it grows, too: a placeholder is not what was wanted.
             let earned = match there {
-                _ if came_back => worth.of(bytes),
+                _ if is_ghost_hit => worth.of(bytes),
                 Some(there) if there.queue() == Queue::Main => bytes.saturating_sub(there.charge()),
                 _ => Bytes::ZERO,
             };
@@ -204,7 +204,7 @@ where
                 error.into_handle()
             })?;
             if let Some(tenant) = tenant {
-                core.queues.settle(group, tenant, bytes, earned);
+                core.queues.post_insert(group, tenant, bytes, earned);
             }
             Ok(there.and_then(|there| {
                 if core.has_expired(there) {

@@ -140,7 +140,7 @@ where
             core.index.with(hash, guard, is_it, |there| {
                 there.expire_at(expires);
                 there.mark_used();
-                core.queues.used_last(there);
+                core.queues.promote(there);
             })
         });
         self.inner.says(expires);

@@ -168,7 +168,7 @@ where
         let made = self.make(key, value, hash, group, expires).ok()?;
         // Nobody has seen it yet.
         made.record.pay_uses(meta.heat % PROVEN);
-        if meta.heat & PROVEN != 0 && core.queues.remembers() {
+        if meta.heat & PROVEN != 0 && core.queues.has_ghosts() {
             made.record.set_queue(Queue::Main);
         }
         let guard = pin();

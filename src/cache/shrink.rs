@@ -8,7 +8,7 @@ use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
 use super::core::Core;
 use super::policy::queue::Queue;
-use super::policy::queues::{Remembering, Turn};
+use super::policy::queues::{EvictionBatch, GhostRecorder};
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 
@@ -39,7 +39,7 @@ pub(super) struct Whose<'a> {
     pub(super) memcg: &'a Memcg,
     /// How many it had, for what is remembered of them.
     pub(super) entries: u64,
-    pub(super) remembering: Option<&'a Remembering<'a>>,
+    pub(super) ghost_recorder: Option<&'a GhostRecorder<'a>>,
 }
 
 impl Evicted {
@@ -93,15 +93,15 @@ where
             true => RemovalCause::Expired,
             false => RemovalCause::Size,
         };
-        self.queues.count_is(self.counters.len());
-        let remembering = self.queues.remembering(memcg);
+        self.queues.note_len(self.counters.len());
+        let ghost_recorder = self.queues.ghost_recorder(memcg);
         let mut all = Evicted::default();
         while all.scanned < nr {
             // Relaxed, here and below: a hint. Entries that cannot be let go are not to be met
             // again and again while some on the other queue could go.
             let swapped = self.is_stuck.load(Ordering::Relaxed) && self.is_stuck.swap(false, Ordering::Relaxed);
-            let Turn { old, moved, to, entries, scanned } =
-                self.queues.turn(memcg, node, nr - all.scanned, now, swapped);
+            let EvictionBatch { old, moved, to, entries, scanned } =
+                self.queues.isolate_batch(memcg, node, nr - all.scanned, now, swapped);
             if scanned == 0 {
                 break;
             }
@@ -109,7 +109,7 @@ where
             if !moved.is_empty() {
                 self.queues.prepare(to, memcg, node);
             }
-            let whose = Whose { memcg, entries, remembering: remembering.as_ref() };
+            let whose = Whose { memcg, entries, ghost_recorder: ghost_recorder.as_ref() };
             let (before, put_back) = (all.bytes, all.put_back);
             for record in moved {
                 let hash = self.hash_again(&record.key);
@@ -124,7 +124,7 @@ where
             }
         }
         if all.credited > Bytes::ZERO {
-            self.queues.gave_back(memcg, all.credited);
+            self.queues.credit(memcg, all.credited);
         }
         all
     }
@@ -174,8 +174,8 @@ where
                 let hash = self.hash_again(&record.key);
                 if let Some(hash) = hash {
                     self.index.prefetch(hash, &guard);
-                    if let Some(remembering) = whose.remembering {
-                        remembering.prefetch(hash, &guard);
+                    if let Some(ghost_recorder) = whose.ghost_recorder {
+                        ghost_recorder.prefetch(hash, &guard);
                     }
                 }
                 *place = Some((record, hash));
@@ -205,8 +205,8 @@ where
         let is_it = |there: &_| std::ptr::eq(there, address);
         let removed =
             hash.filter(|hash| self.out_of_index(*hash, &guard, is_it, |there| there.set_cause(cause)).is_some());
-        if let (Some(remembering), Some(hash), RemovalCause::Size) = (whose.remembering, removed, cause) {
-            remembering.remember(hash, record.queue(), whose.entries, &guard);
+        if let (Some(ghost_recorder), Some(hash), RemovalCause::Size) = (whose.ghost_recorder, removed, cause) {
+            ghost_recorder.remember(hash, record.queue(), whose.entries, &guard);
         }
         drop(guard);
         if removed.is_none() && record.is_indexed() {

@@ -113,7 +113,7 @@ where
     /// the system.
     pub fn clear(&self) {
         self.retain(|_, _| false);
-        self.inner.core.queues.forget();
+        self.inner.core.queues.forget_ghosts();
     }
 
     /// Takes out every entry that `keep` does not want, as [`remove`](Self::remove) would. Expired ones go without being asked about.

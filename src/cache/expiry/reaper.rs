@@ -139,7 +139,7 @@ where
 
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64 {
         // Nothing of it is remembered, so it does not matter how many there were.
-        let whose = Whose { memcg: group, entries: 0, remembering: None };
+        let whose = Whose { memcg: group, entries: 0, ghost_recorder: None };
         let mut gone = Evicted::default();
         // All are looked at before the answer is that none can go.
         let mut batches = self.queues.count(group, node) / BATCH + 1;

@@ -42,8 +42,8 @@ use crate::cache::record::{Handle, Record};
 const PROMOTE_USES: u8 = 2;
 const PROMOTE_USES_OF_FEW: u8 = 1;
 const FEW: u64 = 16;
-/// Entries of probation in one turn, at least, so that not every entry needs a turn of its own.
-const TURN_MIN: u64 = 8;
+/// Records of probation in one batch, at least, so that not every record needs a batch of its own.
+const PROBATION_BATCH_MIN: u64 = 8;
 /// Entries of a group on a node that may be on probation whatever the share: a tenant with three entries shall not lose the one
 /// that was just written because a tenth of three is none.
 const PROBATION_MIN: u64 = 4;
@@ -56,56 +56,56 @@ pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     tenants: Tenants,
     /// How many entries the cache held, when last somebody counted: every time some are evicted.
     len: AtomicUsize,
-    /// One who owes much: one more than its number, or [`NOBODY`].
-    debtor: AtomicU32,
+    /// A tenant with a high deficit: one more than its id, or [`NO_TENANT`].
+    high_deficit: AtomicU32,
     eviction: Eviction,
 }
 
-const NOBODY: u32 = 0;
+const NO_TENANT: u32 = 0;
 
-/// What becomes of an entry that was looked at.
-enum Fate {
-    Goes,
+/// What a walk does with a record.
+enum Decision {
+    Evict,
     /// As the youngest of its queue, with so many uses left.
-    Stays(u8),
+    Rotate(u8),
     /// To the other queue.
-    Moves,
+    Move,
 }
 
-/// What it takes to remember the keys that a tenant lets go.
-pub(crate) struct Remembering<'q> {
+/// Inserts ghosts for the keys that are evicted from a tenant.
+pub(crate) struct GhostRecorder<'q> {
     tenant: &'q Tenant,
     ghosts: &'q Ghosts,
     eviction: Eviction,
 }
 
-impl Remembering<'_> {
-    /// Says that a key of this hash will be remembered soon.
+impl GhostRecorder<'_> {
+    /// Prefetches the ghost bucket of this hash.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64, guard: &Guard) {
         self.ghosts.known(guard).prefetch(hash);
     }
 
-    /// Remembers the key of this hash, which `queue` let go for its memory when its tenant had so many entries.
+    /// Inserts a ghost for the key of this hash, evicted from `queue` when the tenant had `entries` records.
     pub(crate) fn remember(&self, hash: u64, queue: Queue, entries: u64, guard: &Guard) {
-        // A fixed line learns nothing from what main let go.
+        // A fixed fraction learns nothing from ghosts of main.
         if self.eviction == Eviction::Adaptive || queue == Queue::Probation {
-            if let Some(ghost) = self.tenant.let_go(queue, entries) {
+            if let Some(ghost) = self.tenant.on_evict(queue, entries) {
                 self.ghosts.known(guard).remember(hash, ghost);
             }
         }
     }
 }
 
-/// What one turn of letting go came to.
-pub(crate) struct Turn<K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    /// Off their list, to be taken out of the index and freed.
+/// The records that one walk isolated from a queue.
+pub(crate) struct EvictionBatch<K: Send + Sync + 'static, V: Send + Sync + 'static> {
+    /// Off their list, to be removed from the index and retired.
     pub(crate) old: Isolated<Record<K, V>>,
     /// Off their list, to be put on the other if they are still in the index.
     pub(crate) moved: Isolated<Record<K, V>>,
     /// ... which is this one.
     pub(crate) to: Queue,
-    /// How many the group had on the node before, where its order remembers what left.
+    /// How many the group had on the node before, where its order has_ghosts what left.
     pub(crate) entries: u64,
     /// How many were looked at.
     pub(crate) scanned: u64,
@@ -119,7 +119,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             ghosts: Ghosts::default(),
             tenants: Tenants::default(),
             len: AtomicUsize::new(0),
-            debtor: AtomicU32::new(NOBODY),
+            high_deficit: AtomicU32::new(NO_TENANT),
             eviction,
         }
     }
@@ -131,126 +131,128 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// Is what was let go remembered? Only then can be told who would use more memory.
-    pub(crate) fn remembers(&self) -> bool {
+    /// Tells whether evicted keys leave ghosts. Without ghosts, it is not known which tenant would use more memory.
+    pub(crate) fn has_ghosts(&self) -> bool {
         matches!(self.eviction, Eviction::Adaptive | Eviction::S3Fifo)
     }
 
-    /// What is known of `memcg`.
+    /// The tenant of `memcg`, made if there is none.
     pub(crate) fn tenant(&self, memcg: &Memcg) -> &Tenant {
         self.tenants.of(memcg)
     }
 
-    /// What is known of `memcg`, if anything can be.
-    pub(crate) fn tenant_if_known(&self, memcg: &Memcg) -> Option<&Tenant> {
+    /// The tenant of `memcg`, if one was made.
+    pub(crate) fn find_tenant(&self, memcg: &Memcg) -> Option<&Tenant> {
         self.tenants.get(memcg)
     }
 
-    /// A group's end has come.
+    /// Resets the tenant of a group that ends.
     pub(crate) fn forget_tenant(&self, memcg: &Memcg) {
         self.tenants.forget(memcg);
     }
 
-    /// The keys that left; none where they are not remembered.
+    /// The ghost table.
     #[inline]
     pub(crate) fn known<'g>(&'g self, guard: &'g Guard) -> Known<'g> {
         self.ghosts.known(guard)
     }
 
-    /// Did this tenant let go of the key of this hash, so lately that it would have been kept with a little more memory? Then that is
-    /// learnt, and the key forgotten. Of whom nothing is known has let nothing go.
+    /// Takes the ghost of this hash, if there is one. Returns whether the ghost is so young that a little more memory would have kept the record. A tenant
+    /// that was never made has no ghosts.
     #[inline]
-    pub(crate) fn came_back(&self, hash: u64, tenant: Option<&Tenant>, guard: &Guard) -> bool {
+    pub(crate) fn ghost_hit(&self, hash: u64, tenant: Option<&Tenant>, guard: &Guard) -> bool {
         let Some(tenant) = tenant else { return false };
         let ghost = self.known(guard).take(hash);
-        ghost.is_some_and(|ghost| tenant.came_back(ghost, self.eviction == Eviction::Adaptive))
+        ghost.is_some_and(|ghost| tenant.ghost_hit(ghost, self.eviction == Eviction::Adaptive))
     }
 
-    /// A new entry of so many bytes was put in for `memcg`, of which this is known; if its key came back, by that so much was earned.
+    /// Adds an inserted record of `bytes` to the deficit of `tenant`, less what a ghost hit has `earned`; notes a high deficit.
     #[inline]
-    pub(crate) fn settle(&self, memcg: &Memcg, tenant: &Tenant, bytes: Bytes, earned: Bytes) {
-        if !self.remembers() {
+    pub(crate) fn post_insert(&self, memcg: &Memcg, tenant: &Tenant, bytes: Bytes, earned: Bytes) {
+        if !self.has_ghosts() {
             return;
         }
         tenant.deficit.insert(bytes, earned);
         let number = memcg.id().get().wrapping_add(1);
-        // Relaxed, here and in `debtor`: a hint.
-        if tenant.deficit.is_high(bytes) && self.debtor.load(Ordering::Relaxed) != number {
-            self.debtor.store(number, Ordering::Relaxed);
+        // Relaxed, here and in `take_high_deficit`: a hint.
+        if tenant.deficit.is_high(bytes) && self.high_deficit.load(Ordering::Relaxed) != number {
+            self.high_deficit.store(number, Ordering::Relaxed);
         }
     }
 
-    /// An entry of so many bytes ended that `memcg` took out itself, or put another in the place of, or that had expired.
-    pub(crate) fn gave_back(&self, memcg: &Memcg, bytes: Bytes) {
-        if let Some(tenant) = self.tenants.get(memcg).filter(|_| self.remembers()) {
+    /// Credits `bytes` to the tenant of `memcg`: a record was removed, replaced, or had expired.
+    pub(crate) fn credit(&self, memcg: &Memcg, bytes: Bytes) {
+        if let Some(tenant) = self.tenants.get(memcg).filter(|_| self.has_ghosts()) {
             tenant.deficit.credit(bytes, bytes);
         }
     }
 
-    /// One who owed much lately, if somebody did since this was last asked.
-    pub(crate) fn debtor(&self) -> Option<MemcgId> {
-        let debtor = self.debtor.swap(NOBODY, Ordering::Relaxed);
-        (debtor != NOBODY).then(|| MemcgId::new(debtor - 1))
+    /// Takes the tenant that was last noted for a high deficit, if there is one since the last call.
+    pub(crate) fn take_high_deficit(&self) -> Option<MemcgId> {
+        let tenant = self.high_deficit.swap(NO_TENANT, Ordering::Relaxed);
+        (tenant != NO_TENANT).then(|| MemcgId::new(tenant - 1))
     }
 
-    /// The queue for an entry of `memcg` that is new, of which so much is known.
-    pub(crate) fn choose(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId) -> Queue {
+    /// The queue of a new record of `memcg`.
+    pub(crate) fn initial_queue(&self, memcg: &Memcg, tenant: Option<&Tenant>, node: NodeId) -> Queue {
         match self.eviction {
             Eviction::Adaptive => {
                 if tenant.is_some_and(|tenant| !tenant.is_filling()) {
                     return Queue::Probation;
                 }
                 let probation = self.probation.count_one(memcg, node);
-                match probation >= self.allowed(tenant, probation + self.main.count_one(memcg, node)) {
+                match probation >= self.probation_limit(tenant, probation + self.main.count_one(memcg, node)) {
                     true => Queue::Main,
                     false => Queue::Probation,
                 }
             }
             Eviction::S3Fifo => Queue::Probation,
-            Eviction::Sieve => self.ahead_of_the_hand(memcg, node),
+            Eviction::Sieve => self.ahead_of_hand(memcg, node),
             Eviction::SecondChance | Eviction::Lru => Queue::Main,
         }
     }
 
-    /// Does a use move an entry?
-    pub(crate) fn are_by_use(&self) -> bool {
+    /// Tells whether a use moves a record on its list.
+    pub(crate) fn is_lru(&self) -> bool {
         self.eviction == Eviction::Lru
     }
 
-    /// Where uses move entries, this one goes behind all others.
-    pub(crate) fn used_last(&self, record: &Record<K, V>) {
-        if self.are_by_use() {
+    /// With [`Eviction::Lru`], moves a used record behind all others.
+    pub(crate) fn promote(&self, record: &Record<K, V>) {
+        if self.is_lru() {
             self.main.touch(record);
         }
     }
 
-    /// What SIEVE's hand has yet to pass of a tenant's entries on a node.
-    fn ahead_of_the_hand(&self, memcg: &Memcg, node: NodeId) -> Queue {
-        match self.tenants.get(memcg).is_some_and(|tenant| tenant.is_turned(node)) {
+    /// The queue that SIEVE's hand has yet to pass, of a tenant on a node.
+    fn ahead_of_hand(&self, memcg: &Memcg, node: NodeId) -> Queue {
+        match self.tenants.get(memcg).is_some_and(|tenant| tenant.is_lap_odd(node)) {
             false => Queue::Probation,
             true => Queue::Main,
         }
     }
 
-    /// Of so many entries of a tenant on a node, those that may be on probation.
-    fn allowed(&self, tenant: Option<&Tenant>, entries: u64) -> u64 {
-        tenant.map_or_else(|| Tenant::default().share_of(entries), |tenant| tenant.share_of(entries)).max(PROBATION_MIN)
+    /// The number of records that may be on probation, of a tenant with `entries` records on a node.
+    fn probation_limit(&self, tenant: Option<&Tenant>, entries: u64) -> u64 {
+        tenant
+            .map_or_else(|| Tenant::default().probation_limit(entries), |tenant| tenant.probation_limit(entries))
+            .max(PROBATION_MIN)
     }
 
     /// An entry that is on no list yet takes the place of another: what reads have earned the key goes over to it. A write earns nothing.
     pub(crate) fn inherit(&self, new: &Record<K, V>, old: &Record<K, V>) {
-        let is_main = self.remembers() && old.queue() == Queue::Main;
+        let is_main = self.has_ghosts() && old.queue() == Queue::Main;
         new.inherit(old, if is_main { Queue::Main } else { new.queue() });
     }
 
-    /// Tells how many entries the cache holds.
-    pub(crate) fn count_is(&self, len: usize) {
+    /// Stores the number of records in the cache.
+    pub(crate) fn note_len(&self, len: usize) {
         // Relaxed: a number that bounds ages and steps.
         self.len.store(len, Ordering::Relaxed);
     }
 
     pub(crate) fn len(&self) -> usize {
-        // Relaxed: as in `count_is`.
+        // Relaxed: as in `note_len`.
         self.len.load(Ordering::Relaxed)
     }
 
@@ -291,51 +293,58 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.probation.count_one(memcg, node) + self.main.count_one(memcg, node)
     }
 
-    /// Looks at up to `nr` entries of a group on a node, of the queue whose turn it is; or of the
-    /// other, if they are to be `swapped`, and it has any.
-    pub(crate) fn turn(&self, memcg: &Memcg, node: NodeId, nr: u64, now: Now, swapped: bool) -> Turn<K, V> {
+    /// Walks up to `nr` records of a group on a node, of the queue that is to be evicted from next; or of the
+    /// other queue, if the queues are to be `swapped`, and the other one has any.
+    pub(crate) fn isolate_batch(
+        &self,
+        memcg: &Memcg,
+        node: NodeId,
+        nr: u64,
+        now: Now,
+        swapped: bool,
+    ) -> EvictionBatch<K, V> {
         match self.eviction {
             Eviction::Adaptive | Eviction::S3Fifo => {
                 let probation = self.probation.count_one(memcg, node);
                 let main = self.main.count_one(memcg, node);
-                let allowed = self.allowed(self.tenants.get(memcg), probation + main);
-                let over = probation.saturating_sub(allowed);
+                let probation_limit = self.probation_limit(self.tenants.get(memcg), probation + main);
+                let over = probation.saturating_sub(probation_limit);
                 let promote = match self.eviction {
-                    Eviction::Adaptive if allowed <= FEW => PROMOTE_USES_OF_FEW,
+                    Eviction::Adaptive if probation_limit <= FEW => PROMOTE_USES_OF_FEW,
                     _ => PROMOTE_USES,
                 };
                 let is_probation = match swapped {
                     false => over > 0 || main == 0,
                     true => (over == 0 || main == 0) && probation > 0,
                 };
-                let turn = if is_probation {
-                    let nr = nr.min(over.max(TURN_MIN));
+                let batch = if is_probation {
+                    let nr = nr.min(over.max(PROBATION_BATCH_MIN));
                     self.walk(Queue::Probation, memcg, node, nr, now, |uses| match uses < promote {
-                        true => Fate::Goes,
-                        false => Fate::Moves,
+                        true => Decision::Evict,
+                        false => Decision::Move,
                     })
                 } else {
                     self.walk(Queue::Main, memcg, node, nr, now, |uses| {
-                        uses.checked_sub(1).map_or(Fate::Goes, Fate::Stays)
+                        uses.checked_sub(1).map_or(Decision::Evict, Decision::Rotate)
                     })
                 };
-                Turn { entries: probation + main, ..turn }
+                EvictionBatch { entries: probation + main, ..batch }
             }
             Eviction::SecondChance => self.walk(Queue::Main, memcg, node, nr, now, |uses| match uses {
-                0 => Fate::Goes,
-                _ => Fate::Stays(0),
+                0 => Decision::Evict,
+                _ => Decision::Rotate(0),
             }),
-            Eviction::Lru => self.walk(Queue::Main, memcg, node, nr, now, |_| Fate::Goes),
+            Eviction::Lru => self.walk(Queue::Main, memcg, node, nr, now, |_| Decision::Evict),
             Eviction::Sieve => {
-                if self.lists(self.ahead_of_the_hand(memcg, node)).count_one(memcg, node) == 0 {
-                    self.tenants.of(memcg).turn(node);
+                if self.lists(self.ahead_of_hand(memcg, node)).count_one(memcg, node) == 0 {
+                    self.tenants.of(memcg).next_lap(node);
                 }
-                let ahead = self.ahead_of_the_hand(memcg, node);
+                let ahead = self.ahead_of_hand(memcg, node);
                 let passed = ahead.other();
                 let queue = if swapped && self.lists(passed).count_one(memcg, node) > 0 { passed } else { ahead };
                 self.walk(queue, memcg, node, nr, now, |uses| match uses {
-                    0 => Fate::Goes,
-                    _ => Fate::Moves,
+                    0 => Decision::Evict,
+                    _ => Decision::Move,
                 })
             }
         }
@@ -349,25 +358,25 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         node: NodeId,
         nr: u64,
         now: Now,
-        fate: impl Fn(u8) -> Fate,
-    ) -> Turn<K, V> {
+        decide: impl Fn(u8) -> Decision,
+    ) -> EvictionBatch<K, V> {
         let (mut old, mut moved) = (Isolated::new(), Isolated::new());
         let mut left = nr;
         self.lists(queue).walk_one(memcg, node, &mut left, |it| {
             let record = it.item();
-            match fate(record.uses()) {
-                Fate::Stays(uses) if !record.expires().is_past(now) => {
+            match decide(record.uses()) {
+                Decision::Rotate(uses) if !record.expires().is_past(now) => {
                     record.pay_uses(uses);
                     it.rotate()
                 }
-                Fate::Moves if !record.expires().is_past(now) => {
+                Decision::Move if !record.expires().is_past(now) => {
                     record.pay_uses(0);
                     it.isolate(&mut moved)
                 }
                 _ => it.isolate(&mut old),
             }
         });
-        Turn { old, moved, to: queue.other(), entries: 0, scanned: nr - left }
+        EvictionBatch { old, moved, to: queue.other(), entries: 0, scanned: nr - left }
     }
 
     /// Takes up to `nr` entries off a queue, whatever they are.
@@ -377,11 +386,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         taken
     }
 
-    /// To remember what `memcg` is about to let go; none where nothing is remembered.
-    pub(crate) fn remembering(&self, memcg: &Memcg) -> Option<Remembering<'_>> {
-        self.remembers().then(|| {
+    /// The recorder of ghosts for evictions from `memcg`; none where evicted keys leave no ghosts.
+    pub(crate) fn ghost_recorder(&self, memcg: &Memcg) -> Option<GhostRecorder<'_>> {
+        self.has_ghosts().then(|| {
             self.ghosts.fit(self.len());
-            Remembering { tenant: self.tenants.of(memcg), ghosts: &self.ghosts, eviction: self.eviction }
+            GhostRecorder { tenant: self.tenants.of(memcg), ghosts: &self.ghosts, eviction: self.eviction }
         })
     }
 
@@ -394,8 +403,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             + (self.probation.footprint().get() + self.main.footprint().get()) as usize
     }
 
-    /// Forgets what left.
-    pub(crate) fn forget(&self) {
+    /// Forgets all ghosts, and frees the table.
+    pub(crate) fn forget_ghosts(&self) {
         self.ghosts.forget();
     }
 

@@ -17,20 +17,20 @@ const PARTS: usize = 26;
 type Page = OnceLock<Box<[Tenant; PAGE]>>;
 type Part = OnceLock<Box<[Page]>>;
 
-/// What was learnt of all of them.
+/// The tenants of one cache, in pages.
 #[derive(Default)]
 pub(crate) struct Tenants {
     parts: OnceBox<[Part; PARTS]>,
 }
 
 impl Tenants {
-    /// What is known of `memcg`, if anything can be.
+    /// The tenant of `memcg`, if one was made.
     pub(crate) fn get(&self, memcg: &Memcg) -> Option<&Tenant> {
         let TenantIndex { part, page, at } = TenantIndex::of(memcg.id());
         Some(&self.parts.get()?[part].get()?[page].get()?[at])
     }
 
-    /// What is known of `memcg`.
+    /// The tenant of `memcg`, made if there is none.
     pub(crate) fn of(&self, memcg: &Memcg) -> &Tenant {
         let TenantIndex { part, page, at } = TenantIndex::of(memcg.id());
         let parts = self.parts.get_or_init(Box::default);
@@ -38,7 +38,7 @@ impl Tenants {
         &pages[page].get_or_init(Box::default)[at]
     }
 
-    /// Bytes of it all.
+    /// Bytes of the directory and the pages.
     pub(crate) fn footprint(&self) -> usize {
         let Some(parts) = self.parts.get() else { return 0 };
         let parts = || parts.iter().filter_map(OnceLock::get);
@@ -48,7 +48,7 @@ impl Tenants {
             + pages.map(|page| size_of_val(&**page)).sum::<usize>()
     }
 
-    /// Forgets a group whose end has come: its id may be another's next.
+    /// Resets the tenant of a group that ends: the id may be reused.
     pub(crate) fn forget(&self, memcg: &Memcg) {
         if let Some(tenant) = self.get(memcg) {
             tenant.forget();
@@ -56,7 +56,7 @@ impl Tenants {
     }
 }
 
-/// Where a tenant is.
+/// The position of a tenant in the directory.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct TenantIndex {
     part: usize,

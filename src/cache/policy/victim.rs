@@ -87,7 +87,7 @@ where
         if others {
             let is_small = own < OWN_MIN && !want.is_scanning;
             let has_paid = !want.is_scanning && want.tenant.is_some_and(|tenant| !tenant.deficit.is_positive());
-            let others_pay = has_paid || is_small || protected || !self.queues.remembers();
+            let others_pay = has_paid || is_small || protected || !self.queues.has_ghosts();
             let paid = if others_pay { self.debtor_pays(want) || self.next_pays(want) } else { self.idle_pays(want) };
             if paid {
                 return;
@@ -135,7 +135,7 @@ where
 
     /// One who owes much, if somebody does.
     fn debtor_pays(&self, want: &Want<'_>) -> bool {
-        let debtor = self.queues.debtor().and_then(|id| self.payer(id.get(), want));
+        let debtor = self.queues.take_high_deficit().and_then(|id| self.payer(id.get(), want));
         let may_pay = |(memcg, _, entries): &(Memcg, NodeId, u64)| *entries >= OWN_MIN && memcg != want.memcg;
         let Some((memcg, node, entries)) = debtor.filter(may_pay) else { return false };
         let tenant = self.queues.tenant(&memcg);
@@ -200,7 +200,7 @@ where
         if there.is_none() || hands.idle || hands.pace >= self.queues.len() as u64 / tenants {
             hands.pace = 0;
             hands.looked_at = if hands.looked_at >= hands.last { 0 } else { hands.looked_at + 1 };
-            // Only who has something is worth remembering.
+            // Only who has something is worth ghost_recorder.
             let next = self.payer(hands.looked_at, want);
             hands.idle = next.is_some_and(|(memcg, ..)| self.queues.tenant(&memcg).take_idle());
         }

@@ -96,7 +96,7 @@ impl Model for S3Fifo {
             return true;
         }
         // As it was before anything is let go for it: with 64 at least as the size, half as much again.
-        let came_back = self.left.remove(&key).is_some_and(|then| self.clock - 1 - then < 96);
+        let is_ghost_hit = self.left.remove(&key).is_some_and(|then| self.clock - 1 - then < 96);
         while self.uses.len() == ROOM {
             if self.probation.len() > (ROOM / 10).max(1) || self.main.is_empty() {
                 let old = self.probation.pop_front().unwrap();
@@ -120,7 +120,7 @@ impl Model for S3Fifo {
             }
         }
         self.uses.insert(key, 0);
-        if came_back { &mut self.main } else { &mut self.probation }.push_back(key);
+        if is_ghost_hit { &mut self.main } else { &mut self.probation }.push_back(key);
         false
     }
 }
