@@ -17,7 +17,7 @@ use super::handle::{Cache, Inner, Weigher};
 use super::load::single_flight::Flights;
 use super::policy::cost::Costs;
 use super::policy::queues::Queues;
-use super::policy::{Eviction, Hands};
+use super::policy::{Eviction, VictimPicker};
 use super::removal::RemovalCause;
 use super::stats::Counters;
 use crate::Runtime;
@@ -252,7 +252,7 @@ where
             is_lru: queues.is_lru(),
             costs: choices.costs.filter(|_| queues.has_ghosts()).map(Box::new),
             queues,
-            hands: Hands::default(),
+            victim_picker: VictimPicker::default(),
             listener: choices.listener,
             counters: Counters::default(),
             hasher,

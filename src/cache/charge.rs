@@ -19,7 +19,7 @@ use lowwater_lru_core::{Bytes, Memcg};
 use super::error::Reason;
 use super::handle::Cache;
 use super::policy::tenant::Tenant;
-use super::policy::victim::Want;
+use super::policy::victim::RoomRequest;
 
 /// How often one insert makes room: more than once, so that what others found no room for is caught up with.
 const ROOMS_MAX: u32 = 2;
@@ -50,7 +50,7 @@ where
         }
         for _ in 0..ROOMS_MAX {
             let Some(limit) = self.short(group, bytes, is_scanning) else { break };
-            core.make_room(&Want { runtime, memcg: group, limit, bytes, tenant, is_scanning, random: hash });
+            core.make_room(&RoomRequest { runtime, memcg: group, limit, bytes, tenant, is_scanning, random: hash });
         }
         if group.try_charge_from_stock(bytes) {
             return Ok(());

@@ -15,7 +15,7 @@ use super::expiry::clock::Clock;
 use super::expiry::sweep::Rounds;
 use super::policy::cost::Costs;
 use super::policy::queues::Queues;
-use super::policy::Hands;
+use super::policy::VictimPicker;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 use super::stats::Counters;
@@ -29,7 +29,7 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     // First: what is in an index is not freed, whatever becomes of its handle.
     pub(super) index: Index<Record<K, V>>,
     pub(super) queues: Queues<K, V>,
-    pub(super) hands: Hands,
+    pub(super) victim_picker: VictimPicker,
     pub(super) listener: Option<Listener<K, V>>,
     /// What values cost, if somebody said so, and it is of use.
     pub(super) costs: Option<Box<Costs<K, V>>>,

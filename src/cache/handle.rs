@@ -124,7 +124,7 @@ where
             + core.costs.as_deref().map_or(0, size_of_val)
             + core.counters.footprint()
             + core.queues.footprint()
-            + core.hands.footprint()
+            + core.victim_picker.footprint()
             + core.rounds.footprint()
             + core.migration.footprint();
         let parts = core.index.slab().footprint().saturating_add(core.index.footprint());

@@ -13,4 +13,4 @@ pub(crate) mod victim;
 
 pub use eviction::Eviction;
 pub(crate) use ghost::BYTES_PER_ENTRY as GHOST_BYTES_PER_RECORD;
-pub(crate) use picker::Hands;
+pub(crate) use picker::VictimPicker;

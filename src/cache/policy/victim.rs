@@ -1,4 +1,4 @@
-//! Whose entries make room for a new one.
+//! Victim selection: which tenant is evicted from to make room for an insert.
 //!
 //! When memory is nearly used up, an insert lets a few entries go before it charges for its own, so that usage stays below the mark at
 //! which the reclaimer starts, and who pays can be chosen:
@@ -21,7 +21,7 @@
 //! wanted, memory is used up for it a little sooner than for others: so it pays more than it takes, others take that, and it comes down to
 //! a few entries.
 //!
-//! Nobody pays who is within his `min` or `low`. What this does not find, the [charge](super::charge)'s own direct reclaim will.
+//! A tenant within its `min` or `low` is never selected as a victim. What victim selection does not find, the [charge](super::charge)'s own direct reclaim will.
 //!
 //! # Bounds
 //!
@@ -37,13 +37,13 @@ use lowwater_lru_core::{Bytes, Memcg, MemcgId, NodeId};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::deficit::BATCH_MAX;
-use super::picker::State;
+use super::picker::PickerState;
 use super::tenant::Tenant;
 use crate::cache::core::Core;
 use crate::cache::shrink::Evicted;
 use crate::Runtime;
 
-const TURN_PARTS: u64 = 64;
+const BATCH_PARTS: u64 = 64;
 /// Entries that one tenant looks at in one insert until one is let go. The first ones may only be given another chance.
 const LOOKS_MAX: u64 = 64;
 /// Tenants that one insert visits.
@@ -57,14 +57,14 @@ const VISITS_A_ROUND: u64 = 2_048;
 /// Spreads a number over all bits.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What room is made for.
-pub(crate) struct Want<'a> {
+/// An insert for which room is to be made.
+pub(crate) struct RoomRequest<'a> {
     pub(crate) runtime: &'a Runtime,
     pub(crate) memcg: &'a Memcg,
     /// The group that has nearly used up its memory; `memcg`, or one above it.
     pub(crate) limit: &'a Memcg,
     pub(crate) bytes: Bytes,
-    /// What is known of `memcg`, if anything is.
+    /// The tenant of `memcg`, if one was made.
     pub(crate) tenant: Option<&'a Tenant>,
     /// Memory would earn the tenant nothing.
     pub(crate) is_scanning: bool,
@@ -78,18 +78,22 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Lets a few entries go; see the module. Nothing if this thread is letting go of some already.
-    pub(crate) fn make_room(&self, want: &Want<'_>) {
+    /// Evicts a few records; see the module. Does nothing inside of an eviction of this thread.
+    pub(crate) fn make_room(&self, want: &RoomRequest<'_>) {
         let Some(_scope) = want.runtime.registry().first_no_reclaim_scope() else { return };
-        let (own, node) = self.held(want.memcg, want);
+        let (own, node) = self.sample_node(want.memcg, want);
         let others = self.queues.len() as u64 > own && want.memcg != want.limit;
         let protected = want.memcg != want.limit && is_protected(want.memcg, want.limit);
         if others {
             let is_small = own < OWN_MIN && !want.is_scanning;
-            let has_paid = !want.is_scanning && want.tenant.is_some_and(|tenant| !tenant.deficit.is_positive());
-            let others_pay = has_paid || is_small || protected || !self.queues.has_ghosts();
-            let paid = if others_pay { self.debtor_pays(want) || self.next_pays(want) } else { self.idle_pays(want) };
-            if paid {
+            let has_no_deficit = !want.is_scanning && want.tenant.is_some_and(|tenant| !tenant.deficit.is_positive());
+            let is_evicting_others = has_no_deficit || is_small || protected || !self.queues.has_ghosts();
+            let has_room = if is_evicting_others {
+                self.evict_from_deficit(want) || self.evict_from_next(want)
+            } else {
+                self.evict_from_idle(want)
+            };
+            if has_room {
                 return;
             }
         }
@@ -97,33 +101,41 @@ where
         if protected || (others && own < OWN_MIN) {
             return;
         }
-        self.pays_its_own(want.tenant, want.bytes, want.memcg, node, own);
+        self.evict_from_credited(want.tenant, want.bytes, want.memcg, node, own);
     }
 
-    /// To choose who pays; none while somebody else is choosing, or without memory: then the tenant pays, which is right most of the time. Given back before
-    /// anything is let go, as listeners and values' drops are somebody's code.
-    fn hands(&self, want: &Want<'_>) -> Option<MutexGuard<'_, State>> {
-        let mut hands = self.hands.0.get_or_try_init(|| try_box(Mutex::default()).ok_or(())).ok()?.try_lock()?;
-        hands.last = hands.last.max(want.memcg.id().get());
-        Some(hands)
+    /// Locks the picker; none while another thread has it locked, or without memory: then the inserting tenant is the victim, which is right most of the
+    /// time. Unlocked before anything is evicted, as listeners and values' drops are the user's code.
+    fn lock_picker(&self, want: &RoomRequest<'_>) -> Option<MutexGuard<'_, PickerState>> {
+        let mut picker =
+            self.victim_picker.0.get_or_try_init(|| try_box(Mutex::default()).ok_or(())).ok()?.try_lock()?;
+        picker.last_id = picker.last_id.max(want.memcg.id().get());
+        Some(picker)
     }
 
-    /// A few turns of one tenant. Was anything let go?
-    fn pays(&self, memcg: &Memcg, node: NodeId, entries: u64) -> bool {
-        self.evict_a_turn(memcg, node, entries).bytes > Bytes::ZERO
+    /// Evicts one batch from a tenant. Returns whether anything was evicted.
+    fn evict_from(&self, memcg: &Memcg, node: NodeId, entries: u64) -> bool {
+        self.evict_batch_of(memcg, node, entries).bytes > Bytes::ZERO
     }
 
-    /// The same, of a tenant to which it is credited that makes room for `wanted`.
-    fn pays_its_own(&self, tenant: Option<&Tenant>, wanted: Bytes, memcg: &Memcg, node: NodeId, entries: u64) -> bool {
-        let Evicted { bytes, credited, .. } = self.evict_a_turn(memcg, node, entries);
+    /// As [`evict_from`](Self::evict_from), and credits the bytes to the tenant, which makes room for `wanted`.
+    fn evict_from_credited(
+        &self,
+        tenant: Option<&Tenant>,
+        wanted: Bytes,
+        memcg: &Memcg,
+        node: NodeId,
+        entries: u64,
+    ) -> bool {
+        let Evicted { bytes, credited, .. } = self.evict_batch_of(memcg, node, entries);
         if let Some(tenant) = tenant {
             tenant.deficit.credit(bytes.saturating_sub(credited), wanted);
         }
         bytes > Bytes::ZERO
     }
 
-    fn evict_a_turn(&self, memcg: &Memcg, node: NodeId, entries: u64) -> Evicted {
-        let (nr, mut looks) = (turn_of(entries), 0);
+    fn evict_batch_of(&self, memcg: &Memcg, node: NodeId, entries: u64) -> Evicted {
+        let (nr, mut looks) = (batch_of(entries), 0);
         loop {
             let evicted = self.evict(memcg, node, nr);
             looks += evicted.scanned;
@@ -133,93 +145,94 @@ where
         }
     }
 
-    /// One who owes much, if somebody does.
-    fn debtor_pays(&self, want: &Want<'_>) -> bool {
-        let debtor = self.queues.take_high_deficit().and_then(|id| self.payer(id.get(), want));
-        let may_pay = |(memcg, _, entries): &(Memcg, NodeId, u64)| *entries >= OWN_MIN && memcg != want.memcg;
-        let Some((memcg, node, entries)) = debtor.filter(may_pay) else { return false };
+    /// Evicts from a tenant with a high deficit, if one was noted.
+    fn evict_from_deficit(&self, want: &RoomRequest<'_>) -> bool {
+        let tenant = self.queues.take_high_deficit().and_then(|id| self.candidate(id.get(), want));
+        let is_candidate = |(memcg, _, entries): &(Memcg, NodeId, u64)| *entries >= OWN_MIN && memcg != want.memcg;
+        let Some((memcg, node, entries)) = tenant.filter(is_candidate) else { return false };
         let tenant = self.queues.tenant(&memcg);
         tenant.deficit.is_positive() && {
-            let paid = self.pays_its_own(Some(tenant), want.bytes, &memcg, node, entries);
+            let has_room = self.evict_from_credited(Some(tenant), want.bytes, &memcg, node, entries);
             // So that who always finds one is visited, too.
-            let _last = self.hands(want);
-            paid
+            let _last = self.lock_picker(want);
+            has_room
         }
     }
 
-    /// The next tenants in turn, by size.
-    fn next_pays(&self, want: &Want<'_>) -> bool {
+    /// Evicts from the next tenants in turn, from each in proportion to its size.
+    fn evict_from_next(&self, want: &RoomRequest<'_>) -> bool {
         for _ in 0..VISITS_MAX {
-            let Some(mut hands) = self.hands(want) else { return false };
-            let id = hands.giver;
-            if hands.left > 0 {
-                hands.left -= 1;
+            let Some(mut picker) = self.lock_picker(want) else { return false };
+            let id = picker.victim;
+            if picker.turns_left > 0 {
+                picker.turns_left -= 1;
                 // Its last entry may be what it just wrote.
-                if let Some((memcg, node, entries)) = self.payer(id, want).filter(|(.., entries)| *entries > 1) {
-                    drop(hands);
-                    if self.pays(&memcg, node, entries) {
+                if let Some((memcg, node, entries)) = self.candidate(id, want).filter(|(.., entries)| *entries > 1) {
+                    drop(picker);
+                    if self.evict_from(&memcg, node, entries) {
                         return true;
                     }
-                    let Some(again) = self.hands(want) else { return false };
-                    hands = again;
+                    let Some(again) = self.lock_picker(want) else { return false };
+                    picker = again;
                 }
             }
-            if hands.giver != id {
+            if picker.victim != id {
                 // Another has gone on to the next meanwhile.
                 continue;
             }
-            hands.giver = if hands.giver >= hands.last { 0 } else { hands.giver + 1 };
-            let entries = self.payer(hands.giver, want).map_or(0, |(_, _, entries)| entries);
-            let per = turn_of(entries) * (self.queues.len() as u64 / VISITS_A_ROUND).max(VISIT_PARTS);
-            hands.left = entries / per + u64::from(want.random % per < entries % per);
+            picker.victim = if picker.victim >= picker.last_id { 0 } else { picker.victim + 1 };
+            let entries = self.candidate(picker.victim, want).map_or(0, |(_, _, entries)| entries);
+            let per = batch_of(entries) * (self.queues.len() as u64 / VISITS_A_ROUND).max(VISIT_PARTS);
+            picker.turns_left = entries / per + u64::from(want.random % per < entries % per);
         }
         false
     }
 
-    /// The tenant that is looked at, if it is idle and has anything that was not used lately.
-    fn idle_pays(&self, want: &Want<'_>) -> bool {
-        let Some(mut hands) = self.hands(want) else { return false };
-        hands.pace += 1;
-        let id = hands.looked_at;
-        let there = self.payer(id, want);
-        if let Some((memcg, node, entries)) = there.as_ref().filter(|(memcg, ..)| hands.idle && memcg != want.memcg) {
-            drop(hands);
-            if self.pays(memcg, *node, *entries) {
+    /// Evicts from the idle candidate, if the candidate is idle and has a record that was not used recently.
+    fn evict_from_idle(&self, want: &RoomRequest<'_>) -> bool {
+        let Some(mut picker) = self.lock_picker(want) else { return false };
+        picker.pace += 1;
+        let id = picker.idle_candidate;
+        let there = self.candidate(id, want);
+        if let Some((memcg, node, entries)) = there.as_ref().filter(|(memcg, ..)| picker.is_idle && memcg != want.memcg)
+        {
+            drop(picker);
+            if self.evict_from(memcg, *node, *entries) {
                 return true;
             }
-            let Some(again) = self.hands(want) else { return false };
-            hands = again;
-            if hands.looked_at != id {
+            let Some(again) = self.lock_picker(want) else { return false };
+            picker = again;
+            if picker.idle_candidate != id {
                 // Another has gone on to the next meanwhile.
                 return false;
             }
         }
         // One round takes as many inserts as there are entries: who has inserted nothing while all of the cache could have been
         // replaced is idle.
-        let tenants = u64::from(hands.last) + 1;
-        if there.is_none() || hands.idle || hands.pace >= self.queues.len() as u64 / tenants {
-            hands.pace = 0;
-            hands.looked_at = if hands.looked_at >= hands.last { 0 } else { hands.looked_at + 1 };
-            // Only who has something is worth ghost_recorder.
-            let next = self.payer(hands.looked_at, want);
-            hands.idle = next.is_some_and(|(memcg, ..)| self.queues.tenant(&memcg).take_idle());
+        let tenants = u64::from(picker.last_id) + 1;
+        if there.is_none() || picker.is_idle || picker.pace >= self.queues.len() as u64 / tenants {
+            picker.pace = 0;
+            picker.idle_candidate = if picker.idle_candidate >= picker.last_id { 0 } else { picker.idle_candidate + 1 };
+            // Only who has something is worth remembering.
+            let next = self.candidate(picker.idle_candidate, want);
+            picker.is_idle = next.is_some_and(|(memcg, ..)| self.queues.tenant(&memcg).take_idle());
         }
         false
     }
 
-    /// The tenant of this id, one of its nodes, and how many entries it has: if it has any, and may be made to pay.
-    fn payer(&self, id: u32, want: &Want<'_>) -> Option<(Memcg, NodeId, u64)> {
+    /// The tenant of this id, one of its nodes, and the number of its records: if it has any, and may be a victim.
+    fn candidate(&self, id: u32, want: &RoomRequest<'_>) -> Option<(Memcg, NodeId, u64)> {
         let memcg = want.runtime.tree().get(MemcgId::new(id))?;
-        let (entries, node) = self.held(&memcg, want);
-        let may_pay = entries > 0 && memcg.is_descendant_of(want.limit) && !is_protected(&memcg, want.limit);
-        may_pay.then_some((memcg, node, entries))
+        let (entries, node) = self.sample_node(&memcg, want);
+        let is_candidate = entries > 0 && memcg.is_descendant_of(want.limit) && !is_protected(&memcg, want.limit);
+        is_candidate.then_some((memcg, node, entries))
     }
 
-    /// Entries of a tenant, and one of the nodes where they are: each the more often the more of them it has.
+    /// The number of a tenant's records, and one of its nodes, chosen at random in proportion to the records on it.
     ///
     /// So what one node has goes when others need it: a limit is for all nodes together, and who runs on one that came late has no other memory
     /// than what was given to the first.
-    fn held(&self, memcg: &Memcg, want: &Want<'_>) -> (u64, NodeId) {
+    fn sample_node(&self, memcg: &Memcg, want: &RoomRequest<'_>) -> (u64, NodeId) {
         let nodes = want.runtime.registry().nodes();
         if nodes == 1 {
             return (self.queues.count(memcg, NodeId::ZERO), NodeId::ZERO);
@@ -238,9 +251,9 @@ where
     }
 }
 
-/// Entries that a tenant of so many lets go at once.
-fn turn_of(entries: u64) -> u64 {
-    (entries / TURN_PARTS).clamp(1, BATCH_MAX)
+/// Records in one batch of a tenant with `entries` records.
+fn batch_of(entries: u64) -> u64 {
+    (entries / BATCH_PARTS).clamp(1, BATCH_MAX)
 }
 
 /// Is all that `memcg` has guaranteed to it, when memory is short in `limit`?

@@ -333,7 +333,7 @@ fn no_listener_is_called_while_it_is_chosen_who_pays() {
                 if std::thread::current().id() == here {
                     let mut told = seen.lock().unwrap();
                     told.0 += u32::from(*key < 1_000);
-                    told.1 += u32::from(cache.inner.core.hands.are_held());
+                    told.1 += u32::from(cache.inner.core.victim_picker.is_locked());
                 }
             })
             .build()
