@@ -1,4 +1,4 @@
-//! The part of a cache that the reclaimer and the keeper work on, too: how an entry is found, taken out, and ended.
+//! The part of a cache that the reclaimer and the housekeeper work on, too: finding and unlinking records, finishing removals.
 
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -21,7 +21,7 @@ use super::removal::RemovalCause;
 use super::stats::Counters;
 use crate::runtime::{Bell, Retires};
 
-/// Who hears of entries that leave.
+/// The callback for removed records.
 pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
 
 /// The part that the reclaimer works on.
@@ -51,34 +51,34 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) bell: Bell,
 }
 
-/// What a lookup came to.
+/// The result of a lookup.
 pub(super) enum Found<'c, 'g, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     Live(&'g Record<K, V>),
-    /// It had expired, and was taken out.
-    Expired(Maybe<'c, K, V, S>),
+    /// The record had expired, and was unlinked.
+    Expired(MaybeRemoval<'c, K, V, S>),
     Nothing,
 }
 
-/// An entry that was taken out of the index and off its list, and the group that was charged for it. When this is dropped it ends; that
+/// A record that was removed from the index and from its list, and the group that was charged for it. The removal is finished when this is dropped, which
 /// should be where no guard is held.
-pub(super) struct Ended<'c, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+pub(super) struct PendingRemoval<'c, K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     core: &'c Core<K, V, S>,
     record: Option<Handle<K, V>>,
     memcg: Memcg,
 }
 
-/// An entry that was taken out, unless a walk has it, which then ends it.
-pub(super) type Maybe<'c, K, V, S> = Option<Ended<'c, K, V, S>>;
+/// A removal to be finished; none if a walk has isolated the record: then the walk finishes the removal.
+pub(super) type MaybeRemoval<'c, K, V, S> = Option<PendingRemoval<'c, K, V, S>>;
 
-/// An entry that was taken out, to look at, and to be ended.
-pub(super) type TakenOut<'c, 'g, K, V, S> = (&'g Record<K, V>, Maybe<'c, K, V, S>);
+/// An unlinked record, to look at while the guard is held, and its removal.
+pub(super) type Unlinked<'c, 'g, K, V, S> = (&'g Record<K, V>, MaybeRemoval<'c, K, V, S>);
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Ended<'_, K, V, S> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for PendingRemoval<'_, K, V, S> {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
             self.memcg.uncharge(record.charge());
             self.core.queues.credit(&self.memcg, record.charge());
-            self.core.end(record);
+            self.core.finish_removal(record);
         }
     }
 }
@@ -98,7 +98,7 @@ where
     pub(super) fn hash_again(&self, key: &K) -> Option<u64> {
         caught(|| self.hash(key))
     }
-    /// The entry of `key`.
+    /// Finds the record of `key`. One that has expired is unlinked.
     #[inline]
     pub(super) fn find<'c: 'g, 'g, Q>(&'c self, hash: u64, key: &Q, guard: &'g Guard) -> Found<'c, 'g, K, V, S>
     where
@@ -106,14 +106,14 @@ where
     {
         match self.index.get(hash, guard, |record| key.equivalent(&record.key)) {
             Some(record) if record.expires().is_never() => Found::Live(record),
-            Some(record) => self.in_time(record, hash, key, guard),
+            Some(record) => self.find_expiring(record, hash, key, guard),
             None => Found::Nothing,
         }
     }
 
-    /// [`find`](Self::find), where this entry was found, which may have expired. Of its own, so that finding what does not expire is short.
+    /// [`find`](Self::find), where `record` was found, which may have expired. Out of line, so that finding a record without a deadline is short.
     #[inline(never)]
-    fn in_time<'c: 'g, 'g, Q>(
+    fn find_expiring<'c: 'g, 'g, Q>(
         &'c self,
         mut record: &'g Record<K, V>,
         hash: u64,
@@ -123,9 +123,9 @@ where
     where
         Q: Equivalent<K> + ?Sized,
     {
-        while self.has_expired(record) {
-            if let Some((_, ended)) = self.take_expired(hash, guard, record) {
-                return Found::Expired(ended);
+        while self.is_expired(record) {
+            if let Some((_, removal)) = self.unlink_expired(hash, guard, record) {
+                return Found::Expired(removal);
             }
             // Somebody else took it out, or gave it a new time.
             let Some(there) = self.index.get(hash, guard, |record| key.equivalent(&record.key)) else {
@@ -136,46 +136,47 @@ where
         Found::Live(record)
     }
 
-    /// Takes this entry out, unless somebody has given it a new time since it was seen to have expired.
-    pub(super) fn take_expired<'c: 'g, 'g>(
+    /// Unlinks this record, unless another thread has given the record a new deadline since it was seen to have expired.
+    pub(super) fn unlink_expired<'c: 'g, 'g>(
         &'c self,
         hash: u64,
         guard: &'g Guard,
         record: &Record<K, V>,
-    ) -> Option<TakenOut<'c, 'g, K, V, S>> {
-        let is_it = |there: &_| std::ptr::eq(there, record) && self.has_expired(there);
-        self.take_out(hash, guard, is_it, |_| RemovalCause::Expired)
+    ) -> Option<Unlinked<'c, 'g, K, V, S>> {
+        let is_it = |there: &_| std::ptr::eq(there, record) && self.is_expired(there);
+        self.unlink(hash, guard, is_it, |_| RemovalCause::Expired)
     }
 
-    /// Takes the entry out of the index that `is` wanted, and off its list. What is not on its list is a walk's, which will end it.
-    pub(super) fn take_out<'c: 'g, 'g>(
+    /// Removes the record that `is` wanted from the index and from its list. A record that is not on its list is isolated by a walk, which finishes the
+    /// removal.
+    pub(super) fn unlink<'c: 'g, 'g>(
         &'c self,
         hash: u64,
         guard: &'g Guard,
         is: impl Fn(&Record<K, V>) -> bool,
         cause: impl FnOnce(&Record<K, V>) -> RemovalCause,
-    ) -> Option<TakenOut<'c, 'g, K, V, S>> {
-        self.out_of_index(hash, guard, is, |record| {
+    ) -> Option<Unlinked<'c, 'g, K, V, S>> {
+        self.remove_from_index(hash, guard, is, |record| {
             record.set_cause(cause(record));
-            self.off_its_list(record)
+            self.remove_from_list(record)
         })
     }
 
-    /// Takes this entry out, which a walk over the index shows at `at`, whatever its key hashes to
-    /// now, if it is still `wanted`; as [`take_out`](Self::take_out) does. A key whose `Hash`
+    /// Unlinks this record, which a walk over the index shows at `at`, whatever its key hashes to
+    /// now, if the record is still `wanted`; as [`unlink`](Self::unlink) does. A key whose `Hash`
     /// panics, or says something else than before, is looked for in the part that was shown, and
     /// then everywhere: O(entries), where segments were split just now.
-    pub(super) fn take_out_shown<'c: 'g, 'g>(
+    pub(super) fn unlink_at<'c: 'g, 'g>(
         &'c self,
         at: &Cursor,
         guard: &'g Guard,
         record: &Record<K, V>,
         wanted: impl Fn(&Record<K, V>) -> bool,
         cause: RemovalCause,
-    ) -> Option<TakenOut<'c, 'g, K, V, S>> {
+    ) -> Option<Unlinked<'c, 'g, K, V, S>> {
         let is_it = |there: &Record<K, V>| std::ptr::eq(there, record) && wanted(there);
         if let Some(hash) = self.hash_again(&record.key) {
-            if let Some(taken) = self.take_out(hash, guard, is_it, |_| cause) {
+            if let Some(taken) = self.unlink(hash, guard, is_it, |_| cause) {
                 return Some(taken);
             }
         }
@@ -183,7 +184,7 @@ where
         while record.is_indexed() && wanted(record) {
             let gone = |record: &'g Record<K, V>| {
                 record.set_cause(cause);
-                self.off_its_list(record)
+                self.remove_from_list(record)
             };
             if let Some(taken) = self.index.remove_shown(&cursors.next()?, guard, is_it, gone) {
                 return Some(taken);
@@ -192,10 +193,10 @@ where
         None
     }
 
-    /// Takes the entry out of the index that `is` wanted, and calls `gone` with it under its segment's lock.
+    /// Removes the record that `is` wanted from the index, and calls `gone` with the record under its segment's lock.
     ///
     /// Where that makes a segment smaller other keys are hashed, and may panic: that is not the caller's fault, and it stays as large as it is.
-    pub(super) fn out_of_index<'g, R>(
+    pub(super) fn remove_from_index<'g, R>(
         &'g self,
         hash: u64,
         guard: &'g Guard,
@@ -218,7 +219,7 @@ where
     }
 }
 
-/// The parts of an index, one after the other.
+/// Cursors at the parts of an index, one after the other.
 struct IndexCursors<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> {
     index: &'g Index<Record<K, V>>,
     guard: &'g Guard,
@@ -243,7 +244,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for IndexCurso
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     #[inline]
-    pub(super) fn has_expired(&self, record: &Record<K, V>) -> bool {
+    pub(super) fn is_expired(&self, record: &Record<K, V>) -> bool {
         let expires = record.expires();
         !expires.is_never() && expires.is_past(self.clock.now())
     }
@@ -254,30 +255,30 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         record.expires().is_never() && !self.is_lru
     }
 
-    /// Marks a use of an entry of this hash.
+    /// Counts a use of a record of this hash; moves the record or extends its deadline, where a use does.
     #[inline]
-    pub(super) fn used(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
+    pub(super) fn note_use(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
     where
         K: Eq,
     {
         record.mark_used();
         if record.expires().idles() || self.is_lru {
-            self.follow_use(record, hash, guard);
+            self.note_use_slow(record, hash, guard);
         }
     }
 
-    /// What a use means beyond its mark, to some caches and to what idles.
+    /// The rest of [`note_use`](Self::note_use), for caches in LRU order and for idle deadlines.
     #[cold]
-    fn follow_use(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
+    fn note_use_slow(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
     where
         K: Eq,
     {
         self.queues.promote(record);
-        self.push_on(record, hash, guard);
+        self.extend_idle_deadline(record, hash, guard);
     }
 
-    /// Has an idle time begin anew, if it is one, unless somebody has said another time meanwhile.
-    pub(super) fn push_on(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
+    /// Extends the deadline of a record that was just used, if it is an idle deadline, and no other thread has stored another one meanwhile.
+    pub(super) fn extend_idle_deadline(&self, record: &Record<K, V>, hash: u64, guard: &Guard)
     where
         K: Eq,
     {
@@ -288,15 +289,15 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         self.index.with(hash, guard, is_it, |there| there.expire_at(end));
     }
 
-    /// Takes an entry off its list that is being taken out of the index; none if a walk has it, which will end it.
-    pub(super) fn off_its_list(&self, record: &Record<K, V>) -> Maybe<'_, K, V, S> {
+    /// Takes a record that is being removed from the index off its list; none if a walk has isolated the record, which finishes the removal.
+    pub(super) fn remove_from_list(&self, record: &Record<K, V>) -> MaybeRemoval<'_, K, V, S> {
         let (record, memcg) = self.queues.del(record)?;
-        Some(Ended { core: self, record: Some(record), memcg })
+        Some(PendingRemoval { core: self, record: Some(record), memcg })
     }
 
-    /// Takes an entry whose handle is the caller's out of the index, wherever that has it. False if
-    /// somebody else did.
-    pub(super) fn out_of_index_anywhere(&self, record: &Record<K, V>, guard: &Guard) -> bool {
+    /// Removes a record whose handle is the caller's from the index, wherever the record is there. Returns false if
+    /// another thread did.
+    pub(super) fn remove_from_index_anywhere(&self, record: &Record<K, V>, guard: &Guard) -> bool {
         let is_it = |there: &Record<K, V>| std::ptr::eq(there, record);
         // Again, as a segment may be split while this looks elsewhere.
         while record.is_indexed() {
@@ -328,7 +329,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
                 }
                 Err(error) => {
                     let handle = error.into_handle();
-                    let _somebody_else = self.out_of_index_anywhere(record, &guard);
+                    let _somebody_else = self.remove_from_index_anywhere(record, &guard);
                     Some(handle)
                 }
             },
@@ -336,13 +337,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         };
         drop(guard);
         let handle = handle?;
-        self.end(handle);
+        self.finish_removal(handle);
         Some(charge)
     }
 
-    /// Ends an entry that was taken out of the index and off its list, and that its group is not charged for any more, or soon will not be.
+    /// Counts the removal of a record that is in no index and on no list, calls the listener, and retires the record. The caller uncharges the group.
     /// Not to be called with a lock or a guard.
-    pub(super) fn end(&self, record: Handle<K, V>) {
+    pub(super) fn finish_removal(&self, record: Handle<K, V>) {
         // None: the thread that removed the record from the index has not stored the cause yet, and left the handle to a walk.
         let cause = record.cause().unwrap_or(RemovalCause::Size);
         self.counters.removed(cause);
@@ -381,7 +382,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
         let mut at = Cursor::new();
         while !at.is_done() {
             self.index.visit(&mut at, &pin(), |record| {
-                if let Some(memcg) = self.queues.whose(record) {
+                if let Some(memcg) = self.queues.owner(record) {
                     memcg.uncharge(record.charge());
                 }
             });

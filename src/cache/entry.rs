@@ -99,7 +99,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Current<'_, K, V> {
 
     /// The group it belongs to; the root for one that is just being evicted, or moved.
     pub fn group(&self) -> &Memcg {
-        self.group.get_or_init(|| self.queues.whose(self.record).unwrap_or_else(|| self.root.clone()))
+        self.group.get_or_init(|| self.queues.owner(self.record).unwrap_or_else(|| self.root.clone()))
     }
 }
 
@@ -199,9 +199,9 @@ where
             let there = match core.find(hash, &self.key, &guard) {
                 Found::Live(record) => Some(record),
                 Found::Nothing => None,
-                Found::Expired(ended) => {
+                Found::Expired(removal) => {
                     drop(guard);
-                    drop(ended);
+                    drop(removal);
                     continue;
                 }
             };
@@ -212,12 +212,12 @@ where
                 (Op::Put(value) | Op::Update(value), _) => (value, core.clock.end_of(self.lifetime)),
                 (Op::Remove, Some(record)) => {
                     let is_it = |there: &_| std::ptr::eq(there, record);
-                    let Some((_, ended)) = core.take_out(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
+                    let Some((_, removal)) = core.unlink(hash, &guard, is_it, |_| RemovalCause::Explicit) else {
                         continue;
                     };
                     let value = record.value.clone();
                     drop(guard);
-                    drop(ended);
+                    drop(removal);
                     return Ok(Computed::Removed(value));
                 }
                 (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
@@ -227,9 +227,9 @@ where
             let group = online(self.group);
             let made = cache.make(self.key, value, hash, &group, expires);
             match made.and_then(|made| cache.put(made, hash, &group, &guard, &expect)) {
-                Ok((old, ended)) => {
+                Ok((old, removal)) => {
                     drop(guard);
-                    drop(ended);
+                    drop(removal);
                     return Ok(old.map_or(Computed::Inserted, Computed::Replaced));
                 }
                 Err(Unput { reason: Some(reason), value, .. }) => return Err(InsertError { reason, value }),

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, Hash};
 use lowwater_lru_core::index::PutError;
 use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
 
-use super::core::Maybe;
+use super::core::MaybeRemoval;
 use super::error::Reason;
 use super::expiry::clock::Lifetime;
 use super::expiry::deadline::Moment;
@@ -62,7 +62,7 @@ impl Drop for Refund<'_> {
 }
 
 /// The value that another took the place of, and what is to be dropped when no guard is held.
-pub(super) type Put<'c, K, V, S> = (Option<V>, Maybe<'c, K, V, S>);
+pub(super) type Put<'c, K, V, S> = (Option<V>, MaybeRemoval<'c, K, V, S>);
 
 /// The group itself, or if it is dying, the one above it that is not.
 pub(super) fn online(group: &Memcg) -> Cow<'_, Memcg> {
@@ -107,9 +107,9 @@ where
         let group = online(group);
         let made = self.make(key, value, hash, &group, expires)?;
         let guard = pin();
-        let (replaced, ended) = self.put(made, hash, &group, &guard, expect)?;
+        let (replaced, removal) = self.put(made, hash, &group, &guard, expect)?;
         drop(guard);
-        drop(ended);
+        drop(removal);
         Ok(replaced)
     }
 
@@ -179,7 +179,7 @@ where
         let put = core.index.put(record, hash, guard, is, &hasher, |record, there| {
             let expected = match (expect, there) {
                 (Expect::Any, _) | (Expect::Vacant, None) => true,
-                (Expect::Vacant, Some(there)) => core.has_expired(there),
+                (Expect::Vacant, Some(there)) => core.is_expired(there),
                 (Expect::Same(same), Some(there)) => std::ptr::eq(*same, there),
                 (Expect::Same(_), None) => false,
             };
@@ -207,23 +207,23 @@ where
                 core.queues.post_insert(group, tenant, bytes, earned);
             }
             Ok(there.and_then(|there| {
-                if core.has_expired(there) {
+                if core.is_expired(there) {
                     cause = RemovalCause::Expired;
                 }
                 there.set_cause(cause);
-                core.off_its_list(there)
+                core.remove_from_list(there)
             }))
         });
         match put {
-            Ok((there, ended)) => {
+            Ok((there, removal)) => {
                 std::mem::forget(refund);
                 // A walk had it, and may have put it back on its list before it was out of the
                 // index: see `Core::put_back`.
-                let ended = ended.or_else(|| there.and_then(|there| core.off_its_list(there)));
+                let removal = removal.or_else(|| there.and_then(|there| core.remove_from_list(there)));
                 core.counters.inserted();
                 self.inner.says(expires);
                 let there = there.filter(|_| cause == RemovalCause::Replaced);
-                Ok((there.map(|there| there.value.clone()), ended))
+                Ok((there.map(|there| there.value.clone()), removal))
             }
             Err(error) => {
                 let (reason, record) = match error {

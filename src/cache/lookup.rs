@@ -53,10 +53,10 @@ where
     #[cold]
     fn get_followed(&self, record: &Record<K, V>, hash: u64) -> Option<V> {
         let core = &self.inner.core;
-        if core.has_expired(record) {
+        if core.is_expired(record) {
             return None;
         }
-        core.used(record, hash, &pin());
+        core.note_use(record, hash, &pin());
         core.counters.looked_up(true);
         Some(record.value.clone())
     }
@@ -79,7 +79,7 @@ where
         drop(guard);
         let core = &self.inner.core;
         let value = self.look(key, |record, hash, guard| {
-            core.used(record, hash, guard);
+            core.note_use(record, hash, guard);
             record.value.clone()
         });
         core.counters.looked_up(value.is_some());
@@ -110,12 +110,12 @@ where
         let core = &self.inner.core;
         let (hash, guard) = (core.hash(key), pin());
         let mut cause = RemovalCause::Explicit;
-        let (record, ended) = core.take_out(
+        let (record, removal) = core.unlink(
             hash,
             &guard,
             |record| key.equivalent(&record.key),
             |record| {
-                if core.has_expired(record) {
+                if core.is_expired(record) {
                     cause = RemovalCause::Expired;
                 }
                 cause
@@ -123,7 +123,7 @@ where
         )?;
         let value = (cause == RemovalCause::Explicit).then(|| record.value.clone());
         drop(guard);
-        drop(ended);
+        drop(removal);
         value
     }
 
@@ -136,7 +136,7 @@ where
         let core = &self.inner.core;
         let expires = core.clock.end_of(time_to_live.map_or(Lifetime::Forever, Lifetime::Fixed));
         let touched = self.look(key, |_, hash, guard| {
-            let is_it = |there: &Record<K, V>| key.equivalent(&there.key) && !core.has_expired(there);
+            let is_it = |there: &Record<K, V>| key.equivalent(&there.key) && !core.is_expired(there);
             core.index.with(hash, guard, is_it, |there| {
                 there.expire_at(expires);
                 there.mark_used();
@@ -158,9 +158,9 @@ where
         match core.find(hash, key, &guard) {
             Found::Live(record) => Some(f(record, hash, &guard)),
             Found::Nothing => None,
-            Found::Expired(ended) => {
+            Found::Expired(removal) => {
                 drop(guard);
-                drop(ended);
+                drop(removal);
                 None
             }
         }

@@ -18,7 +18,7 @@ where
 {
     /// Sets the metrics to what they are now, at the recorder of the calling thread. O(entries / 500); with [`Labels::Groups`] O(groups), too.
     ///
-    /// A series of a group that has ended, or has nothing here any more, keeps its last value until the recorder forgets it.
+    /// A series of a group that has removal, or has nothing here any more, keeps its last value until the recorder forgets it.
     ///
     /// | name | kind | labels |
     /// |---|---|---|

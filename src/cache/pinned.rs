@@ -91,7 +91,7 @@ where
         let core = &self.cache.inner.core;
         let value = match core.find(hash, key, &self.guard) {
             Found::Live(record) => {
-                core.used(record, hash, &self.guard);
+                core.note_use(record, hash, &self.guard);
                 Some(&record.value)
             }
             Found::Expired(_) | Found::Nothing => None,

@@ -111,7 +111,7 @@ impl<K, V> Record<K, V> {
         self.charge.set_uses(left);
     }
 
-    /// Whose list it is on, or goes to. Changed only under its segment's lock.
+    /// EvictionSource list it is on, or goes to. Changed only under its segment's lock.
     pub(super) fn queue(&self) -> Queue {
         if self.state.bits() & IN_MAIN == 0 {
             Queue::Probation

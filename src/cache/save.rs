@@ -107,10 +107,10 @@ where
                     continue;
                 }
                 // One that a walk has is on its way out, or between two lists.
-                let whose = core.queues.whose(record).unwrap_or_else(|| self.inner.group.clone());
-                if whose != group {
-                    meta.group = whose.path();
-                    group = whose;
+                let owner = core.queues.owner(record).unwrap_or_else(|| self.inner.group.clone());
+                if owner != group {
+                    meta.group = owner.path();
+                    group = owner;
                 }
                 // It is not over: what is told so may be a little too little.
                 meta.time_left = expires.left(now).map(|left| left.max(TICK_TIME));
@@ -175,8 +175,8 @@ where
         let put = self.put(made, hash, group, &guard, &Expect::Vacant);
         drop(guard);
         match put {
-            Ok((_, ended)) => {
-                drop(ended);
+            Ok((_, removal)) => {
+                drop(removal);
                 Some(true)
             }
             Err(unput) => unput.found_another().then_some(false),

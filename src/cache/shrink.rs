@@ -1,4 +1,4 @@
-//! The cache as a shrinker: how much it holds for a group on a node, and letting the oldest of it go.
+//! The cache as a shrinker: counts a group's records on a node, and evicts the oldest of them.
 
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
@@ -12,30 +12,30 @@ use super::policy::queues::{EvictionBatch, GhostRecorder};
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 
-/// So many entries that the background let go of are worth a fence on every processor, which interrupts who reads.
+/// Background evictions after which a fence on every processor is worth its cost: the fence interrupts readers.
 const COLLECT_EVERY: u64 = 16_384;
-/// Entries that are asked for ahead.
+/// Records whose cache lines are prefetched together.
 const AHEAD: usize = 8;
 
-/// What letting go came to.
+/// The result of an eviction.
 #[derive(Default)]
 pub(super) struct Evicted {
-    /// Entries that were looked at, and of these taken off their list for good.
+    /// Records that were scanned, and of these evicted.
     pub(super) scanned: u64,
     pub(super) freed: u64,
-    /// Of those that were looked at, put back on their list, as they could not be found in the
+    /// Scanned records that were put back on their list, as they could not be found in the
     /// index.
     put_back: u64,
-    /// What their group was charged for them.
+    /// The bytes that the group was charged for the evicted records.
     pub(super) bytes: Bytes,
     /// ... and of that, for those that were not let go for their memory: what a tenant takes out, replaces or lets expire it has paid, whoever
     /// needs the room.
     pub(super) credited: Bytes,
 }
 
-/// Whose entries are let go.
+/// The group that records are evicted from.
 #[derive(Clone, Copy)]
-pub(super) struct Whose<'a> {
+pub(super) struct EvictionSource<'a> {
     pub(super) memcg: &'a Memcg,
     /// How many it had, for what is remembered of them.
     pub(super) entries: u64,
@@ -86,7 +86,7 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Looks at up to `nr` of the oldest entries of a group on a node, and lets those go that were not used.
+    /// Scans up to `nr` of the oldest records of a group on a node, and evicts those that were not used.
     pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> Evicted {
         let now = self.clock.now();
         let why = |record: &Record<K, V>| match record.expires().is_past(now) {
@@ -109,15 +109,15 @@ where
             if !moved.is_empty() {
                 self.queues.prepare(to, memcg, node);
             }
-            let whose = Whose { memcg, entries, ghost_recorder: ghost_recorder.as_ref() };
+            let source = EvictionSource { memcg, entries, ghost_recorder: ghost_recorder.as_ref() };
             let (before, put_back) = (all.bytes, all.put_back);
             for record in moved {
                 let hash = self.hash_again(&record.key);
                 if let Some(record) = self.move_to(to, record, hash, memcg, node) {
-                    self.let_go(record, hash, whose, why, &mut all);
+                    self.evict_one(record, hash, source, why, &mut all);
                 }
             }
-            self.let_all_go(old, whose, why, &mut all);
+            self.evict_batch(old, source, why, &mut all);
             memcg.uncharge(all.bytes.saturating_sub(before));
             if all.put_back > put_back && all.bytes == before {
                 self.is_stuck.store(true, Ordering::Relaxed);
@@ -129,8 +129,8 @@ where
         all
     }
 
-    /// Puts an entry that a walk took off the one queue on the other. It comes back if somebody has taken it out of the index, or there
-    /// is no list to be had.
+    /// Puts a record that a walk isolated from one queue on the other. Returns the record if another thread has removed it from the index, or there
+    /// is no memory for a list.
     fn move_to(
         &self,
         queue: Queue,
@@ -157,12 +157,12 @@ where
         record
     }
 
-    /// Lets isolated entries of a group go, a few at a time: the lines that each needs are asked for before the first is
+    /// Evicts isolated records of a group, a few at a time: the cache lines of all are prefetched before the first is
     /// touched. Counts them in `gone`.
-    pub(super) fn let_all_go(
+    pub(super) fn evict_batch(
         &self,
         mut old: Isolated<Record<K, V>>,
-        whose: Whose<'_>,
+        source: EvictionSource<'_>,
         why: impl Fn(&Record<K, V>) -> RemovalCause,
         gone: &mut Evicted,
     ) {
@@ -174,7 +174,7 @@ where
                 let hash = self.hash_again(&record.key);
                 if let Some(hash) = hash {
                     self.index.prefetch(hash, &guard);
-                    if let Some(ghost_recorder) = whose.ghost_recorder {
+                    if let Some(ghost_recorder) = source.ghost_recorder {
                         ghost_recorder.prefetch(hash, &guard);
                     }
                 }
@@ -182,19 +182,19 @@ where
             }
             drop(guard);
             for (record, hash) in batch.into_iter().flatten() {
-                self.let_go(record, hash, whose, &why, gone);
+                self.evict_one(record, hash, source, &why, gone);
             }
         }
     }
 
-    /// Takes an isolated entry of this hash out of the index, unless somebody was faster, and ends
-    /// it; counts it in `gone`. One that is in the index, and is not found there, as its key's hash
-    /// panics now or is another than it was, goes back on its list.
-    fn let_go(
+    /// Evicts an isolated record of this hash: removes it from the index, unless another thread was faster, and finishes the
+    /// removal; counts it in `gone`. A record that is in the index, and is not found there, as its key's hash
+    /// panics now or differs from the hash at insert, goes back on its list.
+    fn evict_one(
         &self,
         record: Handle<K, V>,
         hash: Option<u64>,
-        whose: Whose<'_>,
+        source: EvictionSource<'_>,
         why: impl Fn(&Record<K, V>) -> RemovalCause,
         gone: &mut Evicted,
     ) {
@@ -204,13 +204,13 @@ where
         let guard = pin();
         let is_it = |there: &_| std::ptr::eq(there, address);
         let removed =
-            hash.filter(|hash| self.out_of_index(*hash, &guard, is_it, |there| there.set_cause(cause)).is_some());
-        if let (Some(ghost_recorder), Some(hash), RemovalCause::Size) = (whose.ghost_recorder, removed, cause) {
-            ghost_recorder.remember(hash, record.queue(), whose.entries, &guard);
+            hash.filter(|hash| self.remove_from_index(*hash, &guard, is_it, |there| there.set_cause(cause)).is_some());
+        if let (Some(ghost_recorder), Some(hash), RemovalCause::Size) = (source.ghost_recorder, removed, cause) {
+            ghost_recorder.remember(hash, record.queue(), source.entries, &guard);
         }
         drop(guard);
         if removed.is_none() && record.is_indexed() {
-            match self.put_back(record, whose.memcg) {
+            match self.put_back(record, source.memcg) {
                 Some(charge) => gone.one(charge),
                 None => gone.put_back += 1,
             }
@@ -219,7 +219,7 @@ where
         if record.cause().is_some_and(|cause| cause != RemovalCause::Size) {
             gone.credited = gone.credited.saturating_add(charge);
         }
-        self.end(record);
+        self.finish_removal(record);
         gone.one(charge);
     }
 }

@@ -7,11 +7,11 @@ use lowwater_lru_core::Bytes;
 
 use super::core::Core;
 
-/// A cache of so many entries is worth asking the allocator to give back what the index had.
+/// Records from which on a cache is large enough for a trim.
 const TRIM_FROM: usize = 1 << 17;
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
-    /// Makes the allocator give back what the index does not need any more, when half of the entries have gone. The slab needs no asking.
+    /// Has the allocator return free memory of the index to the system, when half of the records have left. The slab does so by itself.
     pub(super) fn trim(&self) {
         let len = self.counters.len();
         // Relaxed, both: a number that says when; two who ask at once do no harm.

@@ -60,7 +60,7 @@ where
     fn next(&mut self) -> Option<Self::Item> {
         let core = &self.pinned.cache.inner.core;
         loop {
-            if let Some(record) = self.part.find(|record| !core.has_expired(record)) {
+            if let Some(record) = self.part.find(|record| !core.is_expired(record)) {
                 return Some((&record.key, &record.value));
             }
             if self.cursor.is_done() {
@@ -103,7 +103,7 @@ where
         let core = &self.inner.core;
         let guard = pin();
         core.index.visit(&mut at.0, &guard, |record| {
-            if !core.has_expired(record) {
+            if !core.is_expired(record) {
                 f(&record.key, &record.value);
             }
         });
@@ -126,15 +126,15 @@ where
             // Dropped after the guard, also when the key's own code panics.
             let mut gone = Vec::new();
             let (guard, mut unwanted, here) = (pin(), Vec::new(), at.clone());
-            let mut why = |record: &Record<K, V>| match core.has_expired(record) {
+            let mut why = |record: &Record<K, V>| match core.is_expired(record) {
                 true => Some(RemovalCause::Expired),
                 false => (!keep(&record.key, &record.value)).then_some(RemovalCause::Explicit),
             };
             core.index.visit(&mut at, &guard, |record| unwanted.extend(why(record).map(|cause| (record, cause))));
             for (mut record, mut cause) in unwanted {
                 loop {
-                    if let Some((_, ended)) = core.take_out_shown(&here, &guard, record, |_| true, cause) {
-                        gone.extend(ended);
+                    if let Some((_, removal)) = core.unlink_at(&here, &guard, record, |_| true, cause) {
+                        gone.extend(removal);
                         break;
                     }
                     // Who took it out has ended it; but another like it may have taken its place.

@@ -22,7 +22,7 @@ use crate::cache::handle::Inner;
 use crate::cache::policy::queue::Queue;
 use crate::cache::record::Record;
 use crate::cache::removal::RemovalCause;
-use crate::cache::shrink::{Evicted, Whose};
+use crate::cache::shrink::{Evicted, EvictionSource};
 use crate::runtime::{Chores, Next};
 
 /// From the beginning of one round to that of the next, at least.
@@ -60,9 +60,9 @@ where
             let (guard, here) = (pin(), at.clone());
             let mut there = Vec::new();
             self.index.visit(&mut at, &guard, |record| there.push(record));
-            for record in there.into_iter().filter(|record| self.queues.whose(record).as_ref() == Some(group)) {
-                let taken = self.take_out_shown(&here, &guard, record, |_| true, RemovalCause::Explicit);
-                gone.extend(taken.map(|(_, ended)| ended));
+            for record in there.into_iter().filter(|record| self.queues.owner(record).as_ref() == Some(group)) {
+                let taken = self.unlink_at(&here, &guard, record, |_| true, RemovalCause::Explicit);
+                gone.extend(taken.map(|(_, removal)| removal));
             }
             drop(guard);
             freed += gone.len() as u64;
@@ -98,7 +98,7 @@ where
             *round = Round { at, began, stays, ..Round::default() };
         }
         let Round { at: Some(at), seen, .. } = &mut *round else { unreachable!("a round was begun") };
-        // Ended after the guard, also when the key's own code panics.
+        // The removals are finished after the guard is dropped, also when the key's own code panics.
         let mut gone = Vec::new();
         let (guard, mut expired, mut looked, here) = (pin(), Vec::new(), 0, at.clone());
         self.index.visit(at, &guard, |record| {
@@ -111,10 +111,10 @@ where
         let is_done = at.is_done();
         let many = !expired.is_empty() && expired.len() >= looked / MANY_ONE_IN;
         for record in expired {
-            let has_expired = |there: &Record<K, V>| self.has_expired(there);
-            let taken = self.take_out_shown(&here, &guard, record, has_expired, RemovalCause::Expired);
+            let is_expired = |there: &Record<K, V>| self.is_expired(there);
+            let taken = self.unlink_at(&here, &guard, record, is_expired, RemovalCause::Expired);
             round.freed |= taken.is_some();
-            gone.extend(taken.and_then(|(_, ended)| ended));
+            gone.extend(taken.and_then(|(_, removal)| removal));
         }
         let freed = round.freed;
         if is_done {
@@ -139,7 +139,7 @@ where
 
     fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64 {
         // Nothing of it is remembered, so it does not matter how many there were.
-        let whose = Whose { memcg: group, entries: 0, ghost_recorder: None };
+        let source = EvictionSource { memcg: group, entries: 0, ghost_recorder: None };
         let mut gone = Evicted::default();
         // All are looked at before the answer is that none can go.
         let mut batches = self.queues.count(group, node) / BATCH + 1;
@@ -147,7 +147,7 @@ where
             batches -= 1;
             for queue in [Queue::Probation, Queue::Main] {
                 let old = self.queues.take(queue, group, node, BATCH);
-                self.let_all_go(old, whose, |_| RemovalCause::Explicit, &mut gone);
+                self.evict_batch(old, source, |_| RemovalCause::Explicit, &mut gone);
             }
         }
         group.uncharge(gone.bytes);

@@ -178,7 +178,7 @@ where
                 let _running = pilot.run();
                 let (core, guard) = (&self.inner.core, pin());
                 let there = pilot.with_key(|key| core.index.get(hash, &guard, |record| *key == record.key));
-                match there.filter(|record| !core.has_expired(record)) {
+                match there.filter(|record| !core.is_expired(record)) {
                     Some(record) => Next::Done(record.value.clone()),
                     None => Next::Load(Duty::ForAll(pilot)),
                 }

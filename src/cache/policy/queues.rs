@@ -285,7 +285,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// On whose list an entry is; none if a walk has it.
-    pub(crate) fn whose(&self, record: &Record<K, V>) -> Option<Memcg> {
+    pub(crate) fn owner(&self, record: &Record<K, V>) -> Option<Memcg> {
         self.lists(record.queue()).whose(record)
     }
 

@@ -105,9 +105,9 @@ fn what_a_walk_has_is_saved_for_the_caches_own_group() {
     assert!(!taken.is_empty());
     let groups = |group: &str| saved(&cache).iter().filter(|(.., meta)| meta.group == group).count();
     assert_eq!((groups("/own"), groups("/tenant")), (taken.len(), 100 - taken.len()));
-    let whose = crate::cache::shrink::Whose { memcg: &tenant, entries: 0, ghost_recorder: None };
+    let source = crate::cache::shrink::EvictionSource { memcg: &tenant, entries: 0, ghost_recorder: None };
     let mut gone = crate::cache::shrink::Evicted::default();
-    cache.inner.core.let_all_go(taken, whose, |_| crate::RemovalCause::Size, &mut gone);
+    cache.inner.core.evict_batch(taken, source, |_| crate::RemovalCause::Size, &mut gone);
     tenant.uncharge(gone.bytes);
     assert_eq!(cache.len() as u64, 100 - gone.freed);
 }
