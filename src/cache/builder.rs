@@ -11,7 +11,7 @@ use lowwater_lru_core::{Bytes, Index, Memcg, NodeId};
 use super::compaction::state::Migration;
 use super::core::{Core, Listener};
 use super::error::BuildError;
-use super::expiry::clock::{Clock, Lifetime};
+use super::expiry::clock::{Clock, Ttl};
 use super::expiry::sweep::Rounds;
 use super::handle::{Cache, Inner, Weigher};
 use super::load::single_flight::Flights;
@@ -232,10 +232,10 @@ where
         if !group.is_descendant_of(choices.runtime.root()) {
             return Err(BuildError::ForeignGroup(group.path()));
         }
-        let lifetime = match (choices.time_to_live, choices.time_to_idle) {
-            (None, None) => Lifetime::Forever,
-            (Some(time), None) => Lifetime::Fixed(time),
-            (None, Some(time)) => Lifetime::Idle(time),
+        let ttl = match (choices.time_to_live, choices.time_to_idle) {
+            (None, None) => Ttl::Forever,
+            (Some(time), None) => Ttl::Fixed(time),
+            (None, Some(time)) => Ttl::Idle(time),
             (Some(time_to_live), Some(time_to_idle)) => {
                 return Err(BuildError::TwoTimes { time_to_live, time_to_idle });
             }
@@ -275,7 +275,7 @@ where
             chores,
             flights: Flights::default(),
             group,
-            lifetime,
+            ttl,
             last_node: NodeId::new(choices.runtime.registry().nodes() as u16 - 1),
             weigher,
             runtime: choices.runtime,

@@ -19,7 +19,7 @@ use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{pin, Bytes, Guard, NodeId};
 
 use super::core::Core;
-use super::expiry::deadline::Moment;
+use super::expiry::deadline::Deadline;
 use super::record::{Handle, Record};
 use crate::runtime::Next;
 use state::{Moved, State, UnderWay};
@@ -159,7 +159,7 @@ where
         let copied = caught(|| (self.hash(&record.key), (self.copy)(record)));
         let Some((hash, (key, value))) = copied else { return Err(Stays::Busy) };
         // What may change meanwhile is told when it takes the place.
-        let new = Record::new(key, value, Moment::NEVER, record.charge());
+        let new = Record::new(key, value, Deadline::NEVER, record.charge());
         let new = self.index.slab().alloc(new, node).map_err(|_| Stays::NoMemory)?;
         let is_it = |there: &Record<K, V>, _: &Record<K, V>| std::ptr::eq(there, record);
         let hasher = |record: &Record<K, V>| self.hash(&record.key);

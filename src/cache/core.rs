@@ -105,7 +105,7 @@ where
         Q: Equivalent<K> + ?Sized,
     {
         match self.index.get(hash, guard, |record| key.equivalent(&record.key)) {
-            Some(record) if record.expires().is_never() => Found::Live(record),
+            Some(record) if record.deadline().is_never() => Found::Live(record),
             Some(record) => self.find_expiring(record, hash, key, guard),
             None => Found::Nothing,
         }
@@ -245,14 +245,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for IndexCurso
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     #[inline]
     pub(super) fn is_expired(&self, record: &Record<K, V>) -> bool {
-        let expires = record.expires();
+        let expires = record.deadline();
         !expires.is_never() && expires.is_past(self.clock.now())
     }
 
     /// Is a use of this entry its mark, and no more to be asked of time or order?
     #[inline]
     pub(super) fn is_plain(&self, record: &Record<K, V>) -> bool {
-        record.expires().is_never() && !self.is_lru
+        record.deadline().is_never() && !self.is_lru
     }
 
     /// Counts a use of a record of this hash; moves the record or extends its deadline, where a use does.
@@ -262,7 +262,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         K: Eq,
     {
         record.mark_used();
-        if record.expires().idles() || self.is_lru {
+        if record.deadline().is_idle() || self.is_lru {
             self.note_use_slow(record, hash, guard);
         }
     }
@@ -282,11 +282,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     where
         K: Eq,
     {
-        let at = record.expires();
-        let Some(end) = self.clock.pushed_on(at) else { return };
+        let at = record.deadline();
+        let Some(end) = self.clock.extended(at) else { return };
         // By its key: another may be in its place by now.
-        let is_it = |there: &Record<K, V>| there.key == record.key && there.expires() == at;
-        self.index.with(hash, guard, is_it, |there| there.expire_at(end));
+        let is_it = |there: &Record<K, V>| there.key == record.key && there.deadline() == at;
+        self.index.with(hash, guard, is_it, |there| there.set_deadline(end));
     }
 
     /// Takes a record that is being removed from the index off its list; none if a walk has isolated the record, which finishes the removal.

@@ -10,7 +10,7 @@ use super::core::Found;
 use super::error::InsertError;
 #[cfg(doc)]
 use super::error::Reason;
-use super::expiry::clock::Lifetime;
+use super::expiry::clock::Ttl;
 use super::expiry::deadline::Now;
 use super::handle::Cache;
 use super::insert::{online, Expect, Unput};
@@ -47,7 +47,7 @@ where
     pub(super) cache: &'a Cache<K, V, S>,
     pub(super) key: K,
     pub(super) group: &'a Memcg,
-    pub(super) lifetime: Lifetime,
+    pub(super) ttl: Ttl,
 }
 
 /// What is under a key.
@@ -94,7 +94,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Current<'_, K, V> {
 
     /// The time it has left; none if it does not expire.
     pub fn time_left(&self) -> Option<Duration> {
-        self.record.expires().left(self.now)
+        self.record.deadline().time_left(self.now)
     }
 
     /// The group it belongs to; the root for one that is just being evicted, or moved.
@@ -134,7 +134,7 @@ where
 {
     pub(super) fn new(cache: &'a Cache<K, V, S>, key: K) -> Self {
         let inner = &cache.inner;
-        Self { cache, key, group: &inner.group, lifetime: inner.lifetime }
+        Self { cache, key, group: &inner.group, ttl: inner.ttl }
     }
 
     /// The group that is charged for what is inserted; the cache's own by default. With one of another runtime, every insert is refused
@@ -147,20 +147,20 @@ where
     /// How long what is inserted lives, used or not; the cache's own time by default. An entry has one time: the last that is called of this,
     /// [`time_to_idle`](Self::time_to_idle) and [`forever`](Self::forever) counts.
     pub fn time_to_live(mut self, time: Duration) -> Self {
-        self.lifetime = Lifetime::Fixed(time);
+        self.ttl = Ttl::Fixed(time);
         self
     }
 
     /// How long what is inserted stays when nobody uses it, as with [`CacheBuilder::time_to_idle`](super::CacheBuilder::time_to_idle); the
     /// cache's own time by default. What is longer than eight years is for ever.
     pub fn time_to_idle(mut self, time: Duration) -> Self {
-        self.lifetime = Lifetime::Idle(time);
+        self.ttl = Ttl::Idle(time);
         self
     }
 
     /// What is inserted lives until it is evicted, whatever the cache's own time is.
     pub fn forever(mut self) -> Self {
-        self.lifetime = Lifetime::Forever;
+        self.ttl = Ttl::Forever;
         self
     }
 
@@ -171,7 +171,7 @@ where
     /// [`InsertError`] says why, and gives the value back. What was there still is.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
         let hash = self.cache.inner.core.hash(&self.key);
-        self.cache.make_and_put(self.key, value, hash, self.group, self.lifetime, &Expect::Any).map_err(|unput| {
+        self.cache.make_and_put(self.key, value, hash, self.group, self.ttl, &Expect::Any).map_err(|unput| {
             let reason = unput.reason.expect("anything was expected");
             InsertError { reason, value: unput.value }
         })
@@ -208,8 +208,8 @@ where
             let now = core.clock.now();
             let op = f(there.map(|record| Current { record, now, queues, root, group: OnceCell::new() }));
             let (value, expires) = match (op, there) {
-                (Op::Update(value), Some(record)) => (value, record.expires()),
-                (Op::Put(value) | Op::Update(value), _) => (value, core.clock.end_of(self.lifetime)),
+                (Op::Update(value), Some(record)) => (value, record.deadline()),
+                (Op::Put(value) | Op::Update(value), _) => (value, core.clock.deadline_of(self.ttl)),
                 (Op::Remove, Some(record)) => {
                     let is_it = |there: &_| std::ptr::eq(there, record);
                     let Some((_, removal)) = core.unlink(hash, &guard, is_it, |_| RemovalCause::Explicit) else {

@@ -8,7 +8,7 @@ use lowwater_lru_core::{Bytes, Memcg, NodeId};
 use lowwater_shrinker::Registration;
 
 use super::core::Core;
-use super::expiry::clock::Lifetime;
+use super::expiry::clock::Ttl;
 use super::load::single_flight::Flights;
 use super::record::Record;
 use super::stats::CacheStats;
@@ -86,7 +86,7 @@ pub(super) struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) flights: Flights<K, V>,
     pub(super) group: Memcg,
     /// Of entries that name no other.
-    pub(super) lifetime: Lifetime,
+    pub(super) ttl: Ttl,
     /// The last of the registry's nodes. If that is the first, nobody needs to be asked which.
     pub(super) last_node: NodeId,
     pub(super) weigher: Weigher<K, V>,

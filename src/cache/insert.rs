@@ -8,8 +8,8 @@ use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
 
 use super::core::MaybeRemoval;
 use super::error::Reason;
-use super::expiry::clock::Lifetime;
-use super::expiry::deadline::Moment;
+use super::expiry::clock::Ttl;
+use super::expiry::deadline::Deadline;
 use super::handle::{Cache, Inner};
 use super::policy::cost::Worth;
 use super::policy::queue::Queue;
@@ -99,11 +99,11 @@ where
         value: V,
         hash: u64,
         group: &Memcg,
-        lifetime: Lifetime,
+        ttl: Ttl,
         expect: &Expect<'_, K, V>,
     ) -> Result<Option<V>, Unput<K, V>> {
         self.foresee(hash);
-        let expires = self.inner.core.clock.end_of(lifetime);
+        let expires = self.inner.core.clock.deadline_of(ttl);
         let group = online(group);
         let made = self.make(key, value, hash, &group, expires)?;
         let guard = pin();
@@ -128,7 +128,7 @@ where
         value: V,
         hash: u64,
         group: &Memcg,
-        expires: Moment,
+        expires: Deadline,
     ) -> Result<Made<K, V>, Unput<K, V>> {
         let inner = &self.inner;
         if !group.is_in_tree_of(&inner.group) {
@@ -164,7 +164,7 @@ where
         expect: &Expect<'_, K, V>,
     ) -> Result<Put<'c, K, V, S>, Unput<K, V>> {
         let core = &self.inner.core;
-        let (node, expires) = (record.node(), record.expires());
+        let (node, expires) = (record.node(), record.deadline());
         // So that nothing is allocated for the list under the segment's lock. Who has let something go has lists.
         let tenant = core.queues.find_tenant(group);
         if tenant.is_none_or(Tenant::is_filling) {

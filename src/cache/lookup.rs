@@ -8,7 +8,7 @@ use lowwater_lru_core::index::Near;
 use lowwater_lru_core::{pin, Guard};
 
 use super::core::Found;
-use super::expiry::clock::Lifetime;
+use super::expiry::clock::Ttl;
 use super::handle::Cache;
 use super::record::Record;
 use super::removal::RemovalCause;
@@ -134,11 +134,11 @@ where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         let core = &self.inner.core;
-        let expires = core.clock.end_of(time_to_live.map_or(Lifetime::Forever, Lifetime::Fixed));
+        let expires = core.clock.deadline_of(time_to_live.map_or(Ttl::Forever, Ttl::Fixed));
         let touched = self.look(key, |_, hash, guard| {
             let is_it = |there: &Record<K, V>| key.equivalent(&there.key) && !core.is_expired(there);
             core.index.with(hash, guard, is_it, |there| {
-                there.expire_at(expires);
+                there.set_deadline(expires);
                 there.mark_used();
                 core.queues.promote(there);
             })

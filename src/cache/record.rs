@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 use lowwater_lru_core::slab::SlotState;
 use lowwater_lru_core::{slotted, Bytes, Slot, SlotLinks};
 
-use super::expiry::deadline::Moment;
+use super::expiry::deadline::Deadline;
 use super::policy::queue::Queue;
 use super::policy::GHOST_BYTES_PER_RECORD;
 use super::removal::RemovalCause;
@@ -18,7 +18,7 @@ use super::removal::RemovalCause;
 pub(super) struct Record<K, V> {
     pub(super) key: K,
     pub(super) value: V,
-    expires: AtomicU32,
+    deadline: AtomicU32,
     charge: ChargeAndUses,
     /// Queue, cause.
     state: SlotState,
@@ -77,12 +77,12 @@ impl<K, V> Record<K, V> {
     pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + GHOST_BYTES_PER_RECORD) as u64;
 
     /// For probation, until [`set_queue`](Self::set_queue) says otherwise; `charge` as [`rounded`] made it.
-    pub(super) fn new(key: K, value: V, expires: Moment, charge: Bytes) -> Self {
-        let expires = AtomicU32::new(expires.raw());
+    pub(super) fn new(key: K, value: V, deadline: Deadline, charge: Bytes) -> Self {
+        let deadline = AtomicU32::new(deadline.raw());
         Self {
             key,
             value,
-            expires,
+            deadline,
             charge: ChargeAndUses::new(Charge::pack(charge.get())),
             state: SlotState::new(0),
             links: SlotLinks::new(),
@@ -161,16 +161,16 @@ impl<K, V> Record<K, V> {
         self.state.update(|bits| Some(bits | MOVED));
     }
 
-    /// When it expires. Changed only under its segment's lock.
+    /// When the record expires. Changed only under its segment's lock.
     #[inline]
-    pub(super) fn expires(&self) -> Moment {
+    pub(super) fn deadline(&self) -> Deadline {
         // Relaxed: the time stands for itself.
-        Moment::from_raw(self.expires.load(Ordering::Relaxed))
+        Deadline::from_raw(self.deadline.load(Ordering::Relaxed))
     }
 
-    pub(super) fn expire_at(&self, at: Moment) {
+    pub(super) fn set_deadline(&self, at: Deadline) {
         // Relaxed: the time stands for itself.
-        self.expires.store(at.raw(), Ordering::Relaxed);
+        self.deadline.store(at.raw(), Ordering::Relaxed);
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn uses_and_charge_are_kept_apart() {
         for bytes in [0, 1, 255, 65_535, 200_000, 1 << 30, 1 << 47] {
-            let record = Record::new((), (), Moment::NEVER, rounded(Bytes::new(bytes)));
+            let record = Record::new((), (), Deadline::NEVER, rounded(Bytes::new(bytes)));
             for expected in [0, 1, 2, 3, 3] {
                 assert_eq!((record.uses(), record.charge()), (expected, rounded(Bytes::new(bytes))));
                 record.mark_used();
@@ -278,7 +278,7 @@ mod tests {
     #[test]
     fn each_cause_is_stored_and_none_is_of_a_new_record() {
         for cause in CAUSES.into_iter().flatten() {
-            let record = Record::new((), (), Moment::NEVER, Bytes::ZERO);
+            let record = Record::new((), (), Deadline::NEVER, Bytes::ZERO);
             assert_eq!(record.cause(), None);
             record.set_cause(cause);
             record.set_moved();

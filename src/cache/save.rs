@@ -102,7 +102,7 @@ where
             core.index.visit(&mut at, &guard, |record| part.push(record));
             let now = core.clock.now();
             for record in part {
-                let expires = record.expires();
+                let expires = record.deadline();
                 if expires.is_past(now) {
                     continue;
                 }
@@ -113,7 +113,7 @@ where
                     group = owner;
                 }
                 // It is not over: what is told so may be a little too little.
-                meta.time_left = expires.left(now).map(|left| left.max(TICK_TIME));
+                meta.time_left = expires.time_left(now).map(|left| left.max(TICK_TIME));
                 meta.time_to_idle = expires.time_to_idle();
                 meta.heat = record.uses() | if record.queue() == Queue::Main { PROVEN } else { 0 };
                 save(&record.key, &record.value, &meta)?;
@@ -163,7 +163,7 @@ where
             return Some(false);
         }
         let hash = core.hash(&key);
-        let expires = core.clock.end_after(meta.time_left, meta.time_to_idle);
+        let expires = core.clock.deadline_after(meta.time_left, meta.time_to_idle);
         self.foresee(hash);
         let made = self.make(key, value, hash, group, expires).ok()?;
         // Nobody has seen it yet.

@@ -89,7 +89,7 @@ where
     /// Scans up to `nr` of the oldest records of a group on a node, and evicts those that were not used.
     pub(super) fn evict(&self, memcg: &Memcg, node: NodeId, nr: u64) -> Evicted {
         let now = self.clock.now();
-        let why = |record: &Record<K, V>| match record.expires().is_past(now) {
+        let why = |record: &Record<K, V>| match record.deadline().is_past(now) {
             true => RemovalCause::Expired,
             false => RemovalCause::Size,
         };

@@ -2,20 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use super::compact_duration::Idle;
-use super::deadline::{Moment, Now};
+use super::compact_duration::CompactDuration;
+use super::deadline::{Deadline, Now};
 
-/// How long an entry lives.
+/// How long a record lives.
+#[doc(alias = "time to live")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lifetime {
+pub(crate) enum Ttl {
     Forever,
-    /// From when it was put in.
+    /// From its insert.
     Fixed(Duration),
-    /// From when it was used last.
+    /// From its last use.
     Idle(Duration),
 }
 
-/// Where time is counted from.
+/// The clock of a cache, started when the cache is made.
 #[derive(Debug)]
 pub(crate) struct Clock(Instant);
 
@@ -28,35 +29,37 @@ impl Clock {
         Now(self.0.elapsed().as_nanos() as u64)
     }
 
-    /// The first moment that is at least `time` from now; never, if that is too far off.
-    pub(crate) fn after(&self, time: Duration) -> Moment {
+    /// The first deadline at least `time` from now; never, if that is too far off.
+    pub(crate) fn after(&self, time: Duration) -> Deadline {
         let now = self.now();
-        Moment::at(u128::from(now.0) + time.as_nanos(), now)
+        Deadline::at(u128::from(now.0) + time.as_nanos(), now)
     }
 
-    /// When what lives so long expires, if it is not used again.
-    pub(crate) fn end_of(&self, lifetime: Lifetime) -> Moment {
-        match lifetime {
-            Lifetime::Forever => Moment::NEVER,
-            Lifetime::Fixed(time) => self.after(time),
-            Lifetime::Idle(time) => self.end_after(Some(time), Some(time)),
+    /// The deadline of a record with this time to live.
+    pub(crate) fn deadline_of(&self, ttl: Ttl) -> Deadline {
+        match ttl {
+            Ttl::Forever => Deadline::NEVER,
+            Ttl::Fixed(time) => self.after(time),
+            Ttl::Idle(time) => self.deadline_after(Some(time), Some(time)),
         }
     }
 
-    /// When what has so much time left expires; of an idle time of so long, perhaps.
-    pub(crate) fn end_after(&self, left: Option<Duration>, idle: Option<Duration>) -> Moment {
-        let Some(left) = left else { return Moment::NEVER };
+    /// The deadline of a record with this much time `left`, and perhaps an idle time.
+    pub(crate) fn deadline_after(&self, left: Option<Duration>, idle: Option<Duration>) -> Deadline {
+        let Some(left) = left else { return Deadline::NEVER };
         match idle {
             None => self.after(left),
-            Some(idle) => Idle::at_least(idle).map_or(Moment::NEVER, |idle| Moment::idling(idle, left, self.now())),
+            Some(idle) => {
+                CompactDuration::at_least(idle).map_or(Deadline::NEVER, |idle| Deadline::idle(idle, left, self.now()))
+            }
         }
     }
 
-    /// The new end of what idles until `at`, and was used just now; none where it need not be told.
-    pub(crate) fn pushed_on(&self, at: Moment) -> Option<Moment> {
-        let (idle, now) = (at.idle()?, self.now());
+    /// The extended deadline of a record that was used just now; none where `at` is no idle deadline, or was extended recently.
+    pub(crate) fn extended(&self, at: Deadline) -> Option<Deadline> {
+        let (idle, now) = (at.idle_time()?, self.now());
         let is_due = at.nanoseconds_from(now) < idle.nanoseconds() as i64 && !at.is_past(now);
-        is_due.then(|| Moment::idling(idle, Duration::MAX, now))
+        is_due.then(|| Deadline::idle(idle, Duration::MAX, now))
     }
 }
 
@@ -72,11 +75,11 @@ mod tests {
     fn moments_come_no_earlier_than_asked_and_a_tick_later_at_most() {
         for begin in [0, 1, 3 * TICK + 7, 49 * DAY + 5, 50 * DAY, 98 * DAY + 5, 99 * DAY, 500 * DAY + 11] {
             for time in [0, 1, TICK, 5_000_000, 100 * SECOND, 19 * DAY, 21 * DAY, 3_000 * DAY] {
-                let at = Moment::at(u128::from(begin + time), Now(begin));
+                let at = Deadline::at(u128::from(begin + time), Now(begin));
                 let tick = if time > FAR { SECOND } else { TICK };
                 assert!(!at.is_never() && at.is_past(Now(begin + time + 2 * tick)), "{begin} {time}");
                 assert!(time == 0 || !at.is_past(Now(begin + time - 1)), "{begin} {time}");
-                let left = at.left(Now(begin)).expect("it comes").as_nanos() as u64;
+                let left = at.time_left(Now(begin)).expect("it comes").as_nanos() as u64;
                 assert!(left <= time && left + 2 * tick >= time, "{begin} {time} {left}");
                 let until = at.until(Now(begin)).expect("it comes").as_nanos() as u64;
                 assert!(at.is_past(Now(begin + until)) && (until == 0 || !at.is_past(Now(begin + until - 1))));
@@ -88,38 +91,38 @@ mod tests {
     fn moments_are_told_apart_by_which_comes_first() {
         for begin in [0, 20 * DAY, 49 * DAY, 50 * DAY - 7, 98 * DAY] {
             let times = [4 * TICK, 100 * SECOND, 19 * DAY, 21 * DAY, 3_000 * DAY];
-            let mut moments: Vec<_> = times.map(|time| Moment::at(u128::from(begin + time), Now(begin))).into();
-            moments.push(Moment::NEVER);
+            let mut moments: Vec<_> = times.map(|time| Deadline::at(u128::from(begin + time), Now(begin))).into();
+            moments.push(Deadline::NEVER);
             for (i, a) in moments.iter().enumerate() {
                 for (j, b) in moments.iter().enumerate() {
-                    assert_eq!(a.is_sooner_than(*b, || Now(begin)), i < j, "{begin} {i} {j}");
-                    assert_eq!(Moment::sooner(*a, *b, Now(begin)), moments[i.min(j)]);
+                    assert_eq!(a.is_before(*b, || Now(begin)), i < j, "{begin} {i} {j}");
+                    assert_eq!(Deadline::earlier(*a, *b, Now(begin)), moments[i.min(j)]);
                 }
             }
         }
         // Told when it was far off, it has come close.
-        let (day_22, now) = (Moment::at(u128::from(22 * DAY), Now(0)), Now(20 * DAY));
-        let day_39 = Moment::at(u128::from(39 * DAY), now);
-        assert!(day_22.is_sooner_than(day_39, || now) && !day_39.is_sooner_than(day_22, || now));
+        let (day_22, now) = (Deadline::at(u128::from(22 * DAY), Now(0)), Now(20 * DAY));
+        let day_39 = Deadline::at(u128::from(39 * DAY), now);
+        assert!(day_22.is_before(day_39, || now) && !day_39.is_before(day_22, || now));
     }
 
     #[test]
     fn an_idle_time_ends_no_earlier_than_asked_and_an_eighth_later_at_most() {
         for begin in [0, 1, 3 * TICK + 7, 49 * DAY + 5, 500 * DAY + 11] {
             for time in [0, 1, TICK, 100_000_000, 129_000_000, SECOND, 1_801 * SECOND, 35 * DAY + 1, 3_000 * DAY] {
-                let idle = Idle::at_least(Duration::from_nanos(time)).expect("it is not too long");
-                let at = Moment::idling(idle, Duration::MAX, Now(begin));
-                assert!(at.idles() && !at.is_past(Now(begin + time)), "{begin} {time}");
+                let idle = CompactDuration::at_least(Duration::from_nanos(time)).expect("it is not too long");
+                let at = Deadline::idle(idle, Duration::MAX, Now(begin));
+                assert!(at.is_idle() && !at.is_past(Now(begin + time)), "{begin} {time}");
                 assert!(at.is_past(Now(begin + time + time / 8 + 4 * TICK)), "{begin} {time}");
                 let until = at.until(Now(begin)).expect("it comes").as_nanos() as u64;
                 assert!(!at.is_past(Now(begin + until - 1)) && at.is_past(Now(begin + until)));
-                let left = at.left(Now(begin)).expect("it comes").as_nanos() as u64;
+                let left = at.time_left(Now(begin)).expect("it comes").as_nanos() as u64;
                 assert!(left <= idle.nanoseconds() && left + time / 8 + TICK >= time, "{begin} {time} {left}");
                 // Long after, it is still past.
                 let long = time.min(1_801 * SECOND) * 30_000 + time / 8;
                 assert!(time > 1_801 * SECOND || at.is_past(Now(begin + long + 4 * TICK)), "{begin} {time}");
                 // With half of it left.
-                let half = Moment::idling(idle, Duration::from_nanos(time / 2), Now(begin));
+                let half = Deadline::idle(idle, Duration::from_nanos(time / 2), Now(begin));
                 assert!(
                     !half.is_past(Now(begin + time / 2)) && half.is_past(Now(begin + time / 2 + time / 8 + 4 * TICK))
                 );
@@ -132,12 +135,13 @@ mod tests {
     fn idle_times_of_several_lengths_are_told_apart_by_which_comes_first() {
         for begin in [0, 20 * DAY, 49 * DAY + 3] {
             let times = [SECOND, 10 * SECOND, 3_600 * SECOND, 30 * DAY].map(Duration::from_nanos);
-            let idling = |time| Moment::idling(Idle::at_least(time).expect("it is not too long"), time, Now(begin));
-            let fixed = |time: Duration| Moment::at(u128::from(begin) + time.as_nanos() * 3 / 2, Now(begin));
+            let idling =
+                |time| Deadline::idle(CompactDuration::at_least(time).expect("it is not too long"), time, Now(begin));
+            let fixed = |time: Duration| Deadline::at(u128::from(begin) + time.as_nanos() * 3 / 2, Now(begin));
             let moments: Vec<_> = times.into_iter().flat_map(|time| [idling(time), fixed(time)]).collect();
             for (i, a) in moments.iter().enumerate() {
                 for (j, b) in moments.iter().enumerate() {
-                    assert_eq!(a.is_sooner_than(*b, || Now(begin)), i < j, "{begin} {i} {j}");
+                    assert_eq!(a.is_before(*b, || Now(begin)), i < j, "{begin} {i} {j}");
                 }
             }
         }
@@ -147,12 +151,12 @@ mod tests {
     fn a_use_pushes_an_idle_time_on_when_a_little_has_passed() {
         let clock = Clock::start();
         let hour = Duration::from_secs(3_600);
-        let fresh = clock.end_of(Lifetime::Idle(hour));
-        assert_eq!(clock.pushed_on(fresh), None, "nothing has passed");
-        let aged = clock.end_after(Some(hour * 14 / 16), Some(hour));
-        assert!(clock.pushed_on(aged).is_some_and(|end| end.time_to_idle() == fresh.time_to_idle()));
-        assert_eq!(clock.pushed_on(clock.after(Duration::from_secs(1))), None, "that is no idle time");
-        assert!(clock.end_of(Lifetime::Idle(Duration::MAX)).is_never());
+        let fresh = clock.deadline_of(Ttl::Idle(hour));
+        assert_eq!(clock.extended(fresh), None, "nothing has passed");
+        let aged = clock.deadline_after(Some(hour * 14 / 16), Some(hour));
+        assert!(clock.extended(aged).is_some_and(|end| end.time_to_idle() == fresh.time_to_idle()));
+        assert_eq!(clock.extended(clock.after(Duration::from_secs(1))), None, "that is no idle time");
+        assert!(clock.deadline_of(Ttl::Idle(Duration::MAX)).is_never());
     }
 
     #[test]
@@ -160,6 +164,6 @@ mod tests {
         let clock = Clock::start();
         assert!(clock.after(Duration::MAX).is_never());
         assert!(clock.after(Duration::from_secs(100 * 365 * 86_400)).is_never());
-        assert!(!Moment::NEVER.is_past(clock.now()) && Moment::NEVER.left(clock.now()).is_none());
+        assert!(!Deadline::NEVER.is_past(clock.now()) && Deadline::NEVER.time_left(clock.now()).is_none());
     }
 }

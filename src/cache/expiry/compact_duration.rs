@@ -1,4 +1,4 @@
-//! How long an entry may idle, in ten bits: a number with five bits of precision, rounded up.
+//! An idle time in ten bits: five bits of precision, rounded up.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ pub(crate) const TICK_TIME: Duration = Duration::from_nanos(TICK);
 /// An idle time: below 32 ticks their number; else 32 and so many units as the lowest five bits say, of ticks that are doubled as often as
 /// the five above them say, less one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Idle(u32);
+pub(crate) struct CompactDuration(u32);
 
-impl Idle {
+impl CompactDuration {
     const STEP_BITS: u32 = 5;
     const STEPS: u32 = 1 << Self::STEP_BITS;
 
@@ -62,13 +62,13 @@ mod tests {
             (0..70).map(|bit| 3_u128 << bit).chain([1, 31 * 4_000_000, 32 * 4_000_000, 33 * 4_000_000, 64 * 4_000_000]);
         for nanoseconds in times.filter(|time| *time < u128::from(u64::MAX)) {
             let time = Duration::from_nanos(nanoseconds as u64);
-            let Some(idle) = Idle::at_least(time) else {
+            let Some(idle) = CompactDuration::at_least(time) else {
                 assert!(time > Duration::from_secs(8 * 365 * 86_400), "{time:?}");
                 continue;
             };
             let told = Duration::from_nanos(idle.nanoseconds());
             assert!(told >= time && told <= time + time / 32 + TICK_TIME, "{time:?} {told:?}");
-            assert_eq!(Idle::at_least(told), Some(idle));
+            assert_eq!(CompactDuration::at_least(told), Some(idle));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! When entries expire, in four bytes.
+//! Deadlines: when records expire, in four bytes.
 //!
 //! Time is counted since the cache was made: in ticks of 4 ms for what expires within 20 days, in seconds for what expires later. A moment
 //! is rounded up, so an entry lives at least as long as was asked, and at most a tick longer. Seconds last for 34 years; what is further
@@ -11,16 +11,16 @@
 
 use std::time::Duration;
 
-use super::compact_duration::{Idle, TICK};
+use super::compact_duration::{CompactDuration, TICK};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
-/// Says that a use pushes it on.
-const IDLES: u32 = 1 << 31;
-/// Says that a moment that no use pushes on is told in seconds.
+/// Set in an idle deadline: a use extends it.
+const IDLE: u32 = 1 << 31;
+/// Set in a deadline in seconds that is no idle deadline.
 const SECONDS: u32 = 1 << 30;
 /// The number itself.
 const NUMBER: u32 = SECONDS - 1;
-/// What is further off is told in seconds.
+/// Deadlines further off are in seconds.
 pub(crate) const FAR: u64 = 20 * 86_400 * SECOND;
 /// Of an idle time's moment: how many bits its number has, how long the time is above it.
 const IDLE_NUMBER_BITS: u32 = 21;
@@ -28,17 +28,18 @@ const IDLE_NUMBER: u32 = (1 << IDLE_NUMBER_BITS) - 1;
 /// Units from when it was told to its end, at most: 63, those that are granted, and one for rounding; and some for clocks that were read at the same time.
 const IDLE_AHEAD_MAX: i64 = 127;
 /// An idle time is begun anew by a use when so many units of it have passed, so that most uses write nothing. They are granted on top.
-const PUSHED_BY: u32 = 2;
+const EXTENDED_BY: u32 = 2;
 
-/// A moment that may come; 0 is the one that does not.
+/// When a record expires; 0 is never.
+#[doc(alias = "expiration")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment(u32);
+pub(crate) struct Deadline(u32);
 
-/// The moment that is now: nanoseconds since the clock was started.
+/// The current time: nanoseconds since the clock was started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Now(pub(crate) u64);
 
-impl Moment {
+impl Deadline {
     pub(crate) const NEVER: Self = Self(0);
 
     pub(crate) const fn raw(self) -> u32 {
@@ -54,19 +55,19 @@ impl Moment {
         self == Self::NEVER
     }
 
-    /// Has it come?
+    /// Tells whether the deadline has passed.
     pub(crate) fn is_past(self, now: Now) -> bool {
         !self.is_never() && self.nanoseconds_from(now) <= 0
     }
 
-    /// How long it is until then, a tick less at most, and not more than was asked; none if it does not come. Of an idle time not what was granted
+    /// The time left, a tick less at most, and not more than was asked for; none for never. Of an idle deadline without the units that were granted
     /// on top.
-    pub(crate) fn left(self, now: Now) -> Option<Duration> {
+    pub(crate) fn time_left(self, now: Now) -> Option<Duration> {
         if self.is_never() {
             return None;
         }
-        let on_top = match self.idle() {
-            Some(idle) => u64::from(PUSHED_BY + 1) * idle.unit(),
+        let on_top = match self.idle_time() {
+            Some(idle) => u64::from(EXTENDED_BY + 1) * idle.unit(),
             None if self.0 & SECONDS != 0 => SECOND,
             None => TICK,
         };
@@ -74,17 +75,17 @@ impl Moment {
         Some(Duration::from_nanos(left.saturating_sub(on_top)))
     }
 
-    /// How long it is until it comes; none if it does not.
+    /// The time until the deadline passes; none for never.
     pub(crate) fn until(self, now: Now) -> Option<Duration> {
         (!self.is_never()).then(|| Duration::from_nanos(u64::try_from(self.nanoseconds_from(now)).unwrap_or(0)))
     }
 
-    /// Does it come before the other? Never comes last. What is told in other units may have come closer: then `now` is asked for.
-    pub(crate) fn is_sooner_than(self, other: Self, now: impl FnOnce() -> Now) -> bool {
+    /// Tells whether the deadline is before `other`. Never is last. Deadlines in different units are compared by the time left from `now`.
+    pub(crate) fn is_before(self, other: Self, now: impl FnOnce() -> Now) -> bool {
         match (self.is_never(), other.is_never()) {
             (true, _) => false,
             (false, true) => true,
-            _ => match (self.0 & (IDLES | SECONDS), other.0 & (IDLES | SECONDS)) {
+            _ => match (self.0 & (IDLE | SECONDS), other.0 & (IDLE | SECONDS)) {
                 // Of 30 bits, the highest is the sign.
                 (0, 0) => ((self.0.wrapping_sub(other.0) << 2) as i32) < 0,
                 (SECONDS, SECONDS) => self.0 & NUMBER < other.0 & NUMBER,
@@ -96,33 +97,33 @@ impl Moment {
         }
     }
 
-    /// That which comes first.
-    pub(crate) fn sooner(a: Self, b: Self, now: Now) -> Self {
-        if b.is_sooner_than(a, || now) {
+    /// The earlier of two deadlines.
+    pub(crate) fn earlier(a: Self, b: Self, now: Now) -> Self {
+        if b.is_before(a, || now) {
             b
         } else {
             a
         }
     }
 
-    /// Does a use push it on?
+    /// Tells whether a use extends the deadline.
     #[inline]
-    pub(crate) fn idles(self) -> bool {
-        self.0 & IDLES != 0
+    pub(crate) fn is_idle(self) -> bool {
+        self.0 & IDLE != 0
     }
 
-    /// How long it idles, if a use pushes it on: not less than was asked.
+    /// The idle time, if a use extends the deadline: not less than was asked for.
     pub(crate) fn time_to_idle(self) -> Option<Duration> {
-        self.idle().map(|idle| Duration::from_nanos(idle.nanoseconds()))
+        self.idle_time().map(|idle| Duration::from_nanos(idle.nanoseconds()))
     }
 
-    pub(crate) fn idle(self) -> Option<Idle> {
-        self.idles().then_some(Idle::from_raw((self.0 & !IDLES) >> IDLE_NUMBER_BITS))
+    pub(crate) fn idle_time(self) -> Option<CompactDuration> {
+        self.is_idle().then_some(CompactDuration::from_raw((self.0 & !IDLE) >> IDLE_NUMBER_BITS))
     }
 
-    /// Until then; it is not never.
+    /// Nanoseconds until the deadline, which is not never; negative if it has passed.
     pub(crate) fn nanoseconds_from(self, now: Now) -> i64 {
-        if let Some(idle) = self.idle() {
+        if let Some(idle) = self.idle_time() {
             let unit = idle.unit();
             // No end is further ahead than that; what seems to be is past.
             let units = match i64::from(self.0.wrapping_sub((now.0 / unit) as u32) & IDLE_NUMBER) {
@@ -139,14 +140,14 @@ impl Moment {
         i64::from(ticks) * TICK as i64 - (now.0 % TICK) as i64
     }
 
-    /// The end of what idles so long, and has so much of it left now.
-    pub(crate) fn idling(idle: Idle, left: Duration, now: Now) -> Self {
+    /// An idle deadline, `left` from now, which a use extends to the whole idle time.
+    pub(crate) fn idle(idle: CompactDuration, left: Duration, now: Now) -> Self {
         let at = u128::from(now.0) + left.as_nanos().min(idle.nanoseconds().into());
         let number = at.div_ceil(idle.unit().into()) as u32;
-        Self(IDLES | idle.raw() << IDLE_NUMBER_BITS | number.wrapping_add(PUSHED_BY) & IDLE_NUMBER)
+        Self(IDLE | idle.raw() << IDLE_NUMBER_BITS | number.wrapping_add(EXTENDED_BY) & IDLE_NUMBER)
     }
 
-    /// The first that can be told at or after so many nanoseconds.
+    /// The first deadline that can be encoded at or after `nanoseconds`.
     pub(crate) fn at(nanoseconds: u128, now: Now) -> Self {
         let Some(at) = u64::try_from(nanoseconds).ok() else { return Self::NEVER };
         if at - now.0 > FAR {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use lowwater_lru_core::index::Cursor;
 use lowwater_lru_core::{pin, Bytes, Memcg, NodeId};
 
-use super::deadline::Moment;
+use super::deadline::Deadline;
 use super::sweep::Round;
 use crate::cache::core::Core;
 use crate::cache::handle::Inner;
@@ -38,7 +38,7 @@ const REST_FEW: u32 = 19;
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
     /// An entry that is in the index expires then.
     #[inline]
-    pub(crate) fn says(&self, at: Moment) {
+    pub(crate) fn says(&self, at: Deadline) {
         if self.core.rounds.says(at, &self.core.clock) {
             self.runtime.keeper().nudge();
         }
@@ -82,7 +82,7 @@ where
         let mut round = round.lock();
         let now = self.clock.now();
         if round.at.is_none() {
-            let next = Moment::sooner(round.seen, self.rounds.said(), now);
+            let next = Deadline::earlier(round.seen, self.rounds.said(), now);
             let rest = round.began.map_or(Duration::ZERO, |began| PERIOD.saturating_sub(began.elapsed()));
             if !next.is_past(now) || !rest.is_zero() {
                 let stays = std::mem::take(&mut round.stays);
@@ -103,9 +103,9 @@ where
         let (guard, mut expired, mut looked, here) = (pin(), Vec::new(), 0, at.clone());
         self.index.visit(at, &guard, |record| {
             looked += 1;
-            match record.expires() {
+            match record.deadline() {
                 at if at.is_past(now) => expired.push(record),
-                at => *seen = Moment::sooner(*seen, at, now),
+                at => *seen = Deadline::earlier(*seen, at, now),
             }
         });
         let is_done = at.is_done();

@@ -8,7 +8,7 @@ use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
 use super::clock::Clock;
-use super::deadline::Moment;
+use super::deadline::Deadline;
 
 /// How far the keeper has come. Small as long as nothing has a time.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Round {
     /// None between two rounds.
     pub(crate) at: Option<Cursor>,
     /// The soonest time that was seen.
-    pub(crate) seen: Moment,
+    pub(crate) seen: Deadline,
     pub(crate) began: Option<Instant>,
     pub(crate) freed: bool,
     /// Something that was let go of had to stay, for a reader that was there: to be tried again.
@@ -32,22 +32,22 @@ pub(crate) struct Round {
 
 impl Default for Round {
     fn default() -> Self {
-        Self { at: None, seen: Moment::NEVER, began: None, freed: false, stays: false }
+        Self { at: None, seen: Deadline::NEVER, began: None, freed: false, stays: false }
     }
 }
 
 impl Rounds {
     /// An entry that is in the index expires then. True if the keeper is to be told.
     #[inline]
-    pub(crate) fn says(&self, at: Moment, clock: &Clock) -> bool {
-        let is_sooner = |ours, said| Moment::from_raw(ours).is_sooner_than(Moment::from_raw(said), || clock.now());
+    pub(crate) fn says(&self, at: Deadline, clock: &Clock) -> bool {
+        let is_sooner = |ours, said| Deadline::from_raw(ours).is_before(Deadline::from_raw(said), || clock.now());
         !at.is_never() && self.said.says(at.raw(), is_sooner)
     }
 
     /// None as long as there is nothing for a round to do.
     pub(crate) fn round(&self) -> Option<&Mutex<Round>> {
         match self.said() {
-            Moment::NEVER => self.round.get(),
+            Deadline::NEVER => self.round.get(),
             _ => Some(self.round.get_or_init(Box::default)),
         }
     }
@@ -57,9 +57,9 @@ impl Rounds {
         self.round.get().map_or(0, size_of_val)
     }
 
-    pub(crate) fn said(&self) -> Moment {
-        Moment::from_raw(self.said.said())
+    pub(crate) fn said(&self) -> Deadline {
+        Deadline::from_raw(self.said.said())
     }
 }
 
-const _: () = assert!(Moment::NEVER.raw() == Soonest::NOTHING, "what was not said is never");
+const _: () = assert!(Deadline::NEVER.raw() == Soonest::NOTHING, "what was not said is never");

@@ -54,7 +54,7 @@ where
             if let Some(value) = self.cache.get(&self.key) {
                 return Ok(value);
             }
-            let Self { cache, key, group, lifetime } = self;
+            let Self { cache, key, group, ttl } = self;
             match cache.next(hash, cache.inner.flights.board(hash, key)) {
                 Next::Done(value) => return Ok(value),
                 Next::Load(duty) => {
@@ -63,10 +63,10 @@ where
                     drop(running);
                     cache.inner.core.counters.loaded();
                     return Ok(duty.done(value, |key, value| {
-                        let _kept = cache.make_and_put(key, value, hash, group, lifetime, &Expect::Vacant);
+                        let _kept = cache.make_and_put(key, value, hash, group, ttl, &Expect::Vacant);
                     }));
                 }
-                Next::Again(key) => self = Self { cache, key, group, lifetime },
+                Next::Again(key) => self = Self { cache, key, group, ttl },
             }
         }
     }
@@ -99,17 +99,17 @@ where
             if let Some(value) = self.cache.get(&self.key) {
                 return Ok(value);
             }
-            let Self { cache, key, group, lifetime } = self;
+            let Self { cache, key, group, ttl } = self;
             match cache.next(hash, cache.inner.flights.board_async(hash, key).await) {
                 Next::Done(value) => return Ok(value),
                 Next::Load(duty) => {
                     let value = super::single_flight::run_task(|| duty.run(), load).await?;
                     cache.inner.core.counters.loaded();
                     return Ok(duty.done(value, |key, value| {
-                        let _kept = cache.make_and_put(key, value, hash, group, lifetime, &Expect::Vacant);
+                        let _kept = cache.make_and_put(key, value, hash, group, ttl, &Expect::Vacant);
                     }));
                 }
-                Next::Again(key) => self = Self { cache, key, group, lifetime },
+                Next::Again(key) => self = Self { cache, key, group, ttl },
             }
         }
     }

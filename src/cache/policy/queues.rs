@@ -273,7 +273,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     /// their segment's lock.
     pub(crate) fn replace(&self, old: &Record<K, V>, new: Handle<K, V>) -> Result<Handle<K, V>, Handle<K, V>> {
         new.inherit(old, old.queue());
-        new.expire_at(old.expires());
+        new.set_deadline(old.deadline());
         let old = self.lists(old.queue()).replace(old, new)?;
         old.set_moved();
         Ok(old)
@@ -365,11 +365,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.lists(queue).walk_one(memcg, node, &mut left, |it| {
             let record = it.item();
             match decide(record.uses()) {
-                Decision::Rotate(uses) if !record.expires().is_past(now) => {
+                Decision::Rotate(uses) if !record.deadline().is_past(now) => {
                     record.pay_uses(uses);
                     it.rotate()
                 }
-                Decision::Move if !record.expires().is_past(now) => {
+                Decision::Move if !record.deadline().is_past(now) => {
                     record.pay_uses(0);
                     it.isolate(&mut moved)
                 }

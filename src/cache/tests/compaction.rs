@@ -137,7 +137,7 @@ fn each_is_as_old_as_it_was_with_its_reads_its_queue_and_its_time() {
         // To be given a new time is a use.
         let is_touched = entry.key == PARTS;
         assert_eq!(u64::from(entry.uses()), reads(entry.key) + u64::from(is_touched));
-        let time = entry.expires().left(core.clock.now()).unwrap();
+        let time = entry.deadline().time_left(core.clock.now()).unwrap();
         assert!(time > if is_touched { HOUR } else { HOUR / 2 }, "{time:?}");
         order.push(entry.key);
     }
@@ -182,8 +182,8 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
         let guard = lowwater_lru_core::pin();
         let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("nothing is over yet");
         // Half of its hour has passed.
-        let (there, left) = (std::ptr::from_ref(entry), entry.expires().left(core.clock.now()).unwrap());
-        entry.expire_at(core.clock.end_after(Some(HOUR / 2), entry.expires().time_to_idle()));
+        let (there, left) = (std::ptr::from_ref(entry), entry.deadline().time_left(core.clock.now()).unwrap());
+        entry.set_deadline(core.clock.deadline_after(Some(HOUR / 2), entry.deadline().time_to_idle()));
         (there, left)
     };
     let (before, _) = entry();

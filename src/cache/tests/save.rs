@@ -78,7 +78,7 @@ fn what_has_hardly_any_time_left_is_loaded_with_its_idle_time() {
     {
         let guard = lowwater_lru_core::pin();
         let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("it was put in");
-        entry.expire_at(core.clock.end_after(Some(Duration::ZERO), Some(hour)));
+        entry.set_deadline(core.clock.deadline_after(Some(Duration::ZERO), Some(hour)));
     }
     let all = saved(&cache);
     assert!(all[0].2.time_to_idle.is_some_and(|idle| idle >= hour && idle <= hour * 33 / 32), "{all:?}");

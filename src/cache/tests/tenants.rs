@@ -397,7 +397,7 @@ fn what_expired_is_paid_whoever_finds_it() {
         let guard = lowwater_lru_core::pin();
         let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("it was put in");
         // Set here, so that the keeper does not know of it.
-        entry.expire_at(core.clock.after(std::time::Duration::ZERO));
+        entry.set_deadline(core.clock.after(std::time::Duration::ZERO));
     }
     std::thread::sleep(std::time::Duration::from_millis(9));
     // As for somebody else's insert.

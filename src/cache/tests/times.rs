@@ -124,14 +124,14 @@ fn what_was_given_a_new_time_does_not_expire() {
     let (hash, guard) = (core.hash(&1), lowwater_lru_core::pin());
     let entry = core.index.get(hash, &guard, |entry| entry.key == 1).expect("it was put in");
     // Set here, so that the keeper does not know of it.
-    entry.expire_at(core.clock.after(Duration::ZERO));
+    entry.set_deadline(core.clock.after(Duration::ZERO));
     std::thread::sleep(Duration::from_millis(9));
     assert!(core.is_expired(entry));
     // As by a touch that looked before.
-    entry.expire_at(core.clock.after(Duration::from_secs(3_600)));
+    entry.set_deadline(core.clock.after(Duration::from_secs(3_600)));
     assert!(core.unlink_expired(hash, &guard, entry).is_none());
     assert_eq!(cache.peek(&1), Some(1));
-    entry.expire_at(core.clock.after(Duration::ZERO));
+    entry.set_deadline(core.clock.after(Duration::ZERO));
     std::thread::sleep(Duration::from_millis(9));
     assert!(core.unlink_expired(hash, &guard, entry).is_some());
     assert_eq!(cache.peek(&1), None);
@@ -146,7 +146,7 @@ fn what_is_loaded_takes_the_place_of_what_has_expired() {
         let core = &cache.inner.core;
         let guard = lowwater_lru_core::pin();
         let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("it was put in");
-        entry.expire_at(core.clock.after(Duration::ZERO));
+        entry.set_deadline(core.clock.after(Duration::ZERO));
         std::thread::sleep(Duration::from_millis(9));
         assert!(core.is_expired(entry));
         2
