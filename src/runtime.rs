@@ -7,7 +7,7 @@
 //!       topology   which node a thread is on
 //!       registry   who can give memory back, and for whom
 //!       reclaimer  a thread a node, that makes them
-//!       keeper     a thread that lets go of what has expired, and of what dropped groups had; and one that stands by
+//!       housekeeper     a thread that lets go of what has expired, and of what dropped groups had; and one that stands by
 //!       pressure   hears the machine, and lowers the budget for a while (only if the builder was told to)
 //! ```
 //!
@@ -37,7 +37,6 @@ mod retired;
 
 pub use builder::{BuildError, RuntimeBuilder};
 pub use handle::{Runtime, RuntimeStats};
-pub use monitored::MonitoredReclaimer;
-pub(crate) use housekeeper::Bell;
-pub(crate) use maintenance::{Chores, ChoresId, Next};
+pub(crate) use housekeeper::Notifier;
+pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
 pub(crate) use retired::Retires;

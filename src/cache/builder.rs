@@ -8,14 +8,14 @@ use std::time::Duration;
 use hashbrown::DefaultHashBuilder;
 use lowwater_lru_core::{Bytes, Index, Memcg, NodeId};
 
-use super::compaction::state::Migration;
+use super::compaction::state::Compaction;
 use super::core::{Core, Listener};
 use super::error::BuildError;
 use super::expiry::clock::{Clock, Ttl};
-use super::expiry::sweep::Rounds;
+use super::expiry::sweep::SweepSchedule;
 use super::handle::{Cache, Inner, Weigher};
 use super::load::single_flight::Flights;
-use super::policy::cost::Costs;
+use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
 use super::policy::{Eviction, VictimPicker};
 use super::removal::RemovalCause;
@@ -44,7 +44,7 @@ struct Choices<K, V> {
     seeks: Option<u32>,
     eviction: Eviction,
     listener: Option<Listener<K, V>>,
-    costs: Option<Costs<K, V>>,
+    miss_cost: Option<MissCost<K, V>>,
 }
 
 impl<K, V> Cache<K, V>
@@ -78,7 +78,7 @@ impl<K, V> CacheBuilder<K, V> {
             seeks: None,
             eviction: Eviction::default(),
             listener: None,
-            costs: None,
+            miss_cost: None,
         };
         Self { choices, weigher: NoWeigher, hasher: DefaultHashBuilder::default() }
     }
@@ -186,7 +186,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// ```
     #[doc(alias = "cost")]
     pub fn recreation_cost(mut self, cost: impl Fn(&K, &V) -> u64 + Send + Sync + 'static) -> Self {
-        self.choices.costs = Some(Costs::new(cost));
+        self.choices.miss_cost = Some(MissCost::new(cost));
         self
     }
 
@@ -250,7 +250,7 @@ where
         let core = Arc::new(Core {
             index: Index::with_retired(retired.count()),
             is_lru: queues.is_lru(),
-            costs: choices.costs.filter(|_| queues.has_ghosts()).map(Box::new),
+            miss_cost: choices.miss_cost.filter(|_| queues.has_ghosts()).map(Box::new),
             queues,
             victim_picker: VictimPicker::default(),
             listener: choices.listener,
@@ -260,19 +260,19 @@ where
             most: AtomicUsize::new(0),
             is_stuck: AtomicBool::new(false),
             freed_since: AtomicU64::new(0),
-            rounds: Rounds::default(),
-            migration: Migration::default(),
-            copy: |record| (record.key.clone(), record.value.clone()),
-            bell: choices.runtime.keeper().bell(),
+            sweeps: SweepSchedule::default(),
+            compaction: Compaction::default(),
+            clone_fn: |record| (record.key.clone(), record.value.clone()),
+            notifier: choices.runtime.housekeeper().notifier(),
         });
         let retires: Weak<Core<K, V, S>> = Arc::downgrade(&core);
         retired.add(retires);
-        let chores = choices.runtime.keeper().add(Arc::clone(&core) as _);
+        let maintenance = choices.runtime.housekeeper().add(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
         let inner = Inner {
             registration: Some(registration),
             core,
-            chores,
+            maintenance,
             flights: Flights::default(),
             group,
             ttl,

@@ -1,12 +1,11 @@
-//! What is left in few of many places moves together, so that memory goes back to the system.
+//! Compaction: records in sparse chunks are copied together, so that whole chunks return to the system.
 //!
-//! When most entries leave, those that stay are scattered: of 64 KiB a single one keeps all from the system, and what was freed is so only
-//! by the count. An entry itself cannot move, as readers look at it. So a clone of its key and of its value takes its place in the index
-//! and on its list, as old as it was, with its reads, its time and its charge; and what was there leaves as others do, when its readers have
-//! left. Nobody is told, and nothing is counted.
+//! When most records leave, the rest are scattered: a single record keeps all of its 64 KiB from the system, and the memory of the others is
+//! free by the count only. A record itself cannot move, as readers look at it. So a clone of its key and of its value takes its place in the index
+//! and on its list, with the same age, uses, deadline and charge; the old record is retired. The listener is not called, and nothing is counted.
 //!
-//! The keeper does it, half of the time that it takes, when less than half of the memory of a node is used and the number of entries does
-//! not fall any more: a reclaim that goes on would have what was moved leave after all.
+//! The housekeeper compacts, half of the time, when less than half of the memory of a node is used and the number of records does
+//! not fall any more: while a reclaim goes on, copied records might be evicted next.
 
 pub(super) mod state;
 
@@ -21,24 +20,24 @@ use lowwater_lru_core::{pin, Bytes, Guard, NodeId};
 use super::core::Core;
 use super::expiry::deadline::Deadline;
 use super::record::{Handle, Record};
-use crate::runtime::Next;
-use state::{Moved, State, UnderWay};
+use crate::runtime::NextRun;
+use state::{Compacted, CompactionPass, CompactionState};
 
-/// How long the number of entries must stay as it is before, but for one in so many; and how often readers are looked for.
+/// How long the number of records must be stable, but for one in so many, before a compaction begins; and how often outstanding readers are checked.
 const QUIET: Duration = Duration::from_millis(50);
 const QUIET_PARTS: usize = 64;
-/// Readers that hold that back are waited for so long, and then again.
-const STAYS: Duration = Duration::from_millis(10);
-/// What is larger stays where it is: it may have to be copied, and is as much as it keeps from the system.
-const MOVED_MAX: Bytes = Bytes::kib(64);
-/// When a migration has given back such a part, there may be more to be had by another.
+/// Time between two looks for readers that hold copied records back.
+const READERS_WAIT: Duration = Duration::from_millis(10);
+/// Larger records stay in place: a clone may copy all of it, and the record is as large as what it keeps from the system.
+const COPIED_MAX: Bytes = Bytes::kib(64);
+/// A compaction that has returned such a part is followed by another.
 const GAINS_ONE_IN: u64 = 8;
-/// So much rest for the time it works.
+/// Rest per time worked.
 const REST: u32 = 1;
 
-/// Why an entry stays where it is.
-enum Stays {
-    /// It is not there any more, a walk has it, it is too large, or its own code panics.
+/// Why a record stays in place.
+enum KeptInPlace {
+    /// The record was removed, or isolated by a walk, or is too large, or its own code panics.
     Busy,
     NoMemory,
 }
@@ -49,83 +48,83 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Asks for entries to be moved together, if that is worth it.
-    pub(super) fn want_migration(&self) {
+    /// Requests a compaction, if the cache is sparse.
+    pub(super) fn request_compaction(&self) {
         if self.index.slab().is_sparse() {
-            // Relaxed: the bell is behind a lock.
-            self.migration.wanted.store(true, Ordering::Relaxed);
-            self.bell.ring();
+            // Relaxed: the notifier is behind a lock.
+            self.compaction.is_requested.store(true, Ordering::Relaxed);
+            self.notifier.notify();
         }
     }
 
-    /// Moves the next few hundred.
-    pub(super) fn migrate(&self) -> Next {
+    /// Copies the next few hundred records.
+    pub(super) fn compact(&self) -> NextRun {
         let slab = self.index.slab();
-        let Some(state) = self.migration.state() else { return Next::Told };
+        let Some(state) = self.compaction.state() else { return NextRun::WhenNotified };
         let mut state = state.lock();
-        if state.under_way.is_none() {
-            match self.begin_migration(&mut state.len) {
-                Ok(begun) => state.under_way = Some(Box::new(begun)),
+        if state.pass.is_none() {
+            match self.begin_compaction(&mut state.len) {
+                Ok(begun) => state.pass = Some(Box::new(begun)),
                 Err(next) => return next,
             }
         }
-        let Some(under_way) = &mut state.under_way else { unreachable!("one was begun") };
+        let Some(pass) = &mut state.pass else { unreachable!("one was begun") };
         // Old entries are not charged, so they wait in what the budget allows beside it; of which
         // inserts shall find most.
-        let retired = self.bell.retired();
+        let retired = self.notifier.retired();
         if retired.is_above_low() && retired.sweep() == 0 {
-            return Next::In(STAYS);
+            return NextRun::In(READERS_WAIT);
         }
-        if under_way.moved.is_enough() {
+        if pass.compacted.is_enough() {
             if slab.collect_some(usize::MAX).get() > 0 {
-                return Next::In(STAYS);
+                return NextRun::In(READERS_WAIT);
             }
-            under_way.moved = Moved::default();
+            pass.compacted = Compacted::default();
         }
-        let is_full = self.migrate_some(&mut under_way.at, &mut under_way.moved);
-        if !is_full && !under_way.at.is_done() {
-            return Next::Now { rest: REST };
+        let is_full = self.compact_part(&mut pass.at, &mut pass.compacted);
+        if !is_full && !pass.at.is_done() {
+            return NextRun::Now { rest: REST };
         }
         // What readers hold back goes when it does.
-        let _stays = slab.collect();
+        let _retained = slab.collect();
         slab.end_migration();
-        let gained = under_way.footprint.saturating_sub(slab.footprint());
-        let is_worth_it = gained.get() >= under_way.footprint.get() / GAINS_ONE_IN;
-        *state = State::default();
+        let gained = pass.footprint.saturating_sub(slab.footprint());
+        let is_worth_it = gained.get() >= pass.footprint.get() / GAINS_ONE_IN;
+        *state = CompactionState::default();
         drop(state);
         self.trim();
         if is_worth_it {
             // Many may have left since it began.
-            self.want_migration();
+            self.request_compaction();
         }
-        Next::In(QUIET)
+        NextRun::In(QUIET)
     }
 
-    /// Chooses what is to be moved, if the number of entries, which was `len`, has come to rest; else says when to ask again.
-    fn begin_migration(&self, len: &mut usize) -> Result<UnderWay, Next> {
+    /// Begins a pass, if the number of records, which was `len`, is stable; else returns when to try again.
+    fn begin_compaction(&self, len: &mut usize) -> Result<CompactionPass, NextRun> {
         let slab = self.index.slab();
-        // Relaxed: as in `want_migration`.
-        if !self.migration.wanted.load(Ordering::Relaxed) {
-            return Err(Next::Told);
+        // Relaxed: as in `request_compaction`.
+        if !self.compaction.is_requested.load(Ordering::Relaxed) {
+            return Err(NextRun::WhenNotified);
         }
         let now = self.counters.len();
         if std::mem::replace(len, now).abs_diff(now) > now / QUIET_PARTS {
-            return Err(Next::In(QUIET));
+            return Err(NextRun::In(QUIET));
         }
         // What readers hold back would come to be more and more.
         if slab.collect_some(usize::MAX).get() > 0 {
-            return Err(Next::In(QUIET));
+            return Err(NextRun::In(QUIET));
         }
-        // Relaxed: as in `want_migration`; what leaves from here on asks again.
-        self.migration.wanted.store(false, Ordering::Relaxed);
+        // Relaxed: as in `request_compaction`; what leaves from here on asks again.
+        self.compaction.is_requested.store(false, Ordering::Relaxed);
         match slab.begin_migration() {
-            0 => Err(Next::Told),
-            _ => Ok(UnderWay { at: Cursor::new(), moved: Moved::default(), footprint: slab.footprint() }),
+            0 => Err(NextRun::WhenNotified),
+            _ => Ok(CompactionPass { at: Cursor::new(), compacted: Compacted::default(), footprint: slab.footprint() }),
         }
     }
 
-    /// Those of the next part of the index, or some of them; `moved` counts them. Is there no memory for more?
-    pub(super) fn migrate_some(&self, at: &mut Cursor, moved: &mut Moved) -> bool {
+    /// Copies the records in the next part of the index, or some of them; `compacted` counts them. Returns whether memory is exhausted.
+    pub(super) fn compact_part(&self, at: &mut Cursor, compacted: &mut Compacted) -> bool {
         // Dropped after the guard.
         let mut old = Vec::new();
         let (guard, mut leaving, here) = (pin(), Vec::new(), at.clone());
@@ -133,34 +132,34 @@ where
         // A thread makes entries on one node at a time.
         leaving.sort_unstable_by_key(|(node, _)| *node);
         for (node, record) in leaving {
-            if moved.is_enough() {
+            if compacted.is_enough() {
                 // The others come with the next part, which begins here again.
                 *at = here;
                 break;
             }
-            match self.move_entry(record, node, &guard) {
+            match self.copy_record(record, node, &guard) {
                 Ok(handle) => {
-                    moved.entries += 1;
-                    moved.bytes = moved.bytes.saturating_add(handle.charge());
+                    compacted.entries += 1;
+                    compacted.bytes = compacted.bytes.saturating_add(handle.charge());
                     old.push(handle);
                 }
-                Err(Stays::Busy) => {}
-                Err(Stays::NoMemory) => return true,
+                Err(KeptInPlace::Busy) => {}
+                Err(KeptInPlace::NoMemory) => return true,
             }
         }
         false
     }
 
-    /// Puts another in an entry's place, and returns the handle of that one, to be dropped.
-    fn move_entry(&self, record: &Record<K, V>, node: NodeId, guard: &Guard) -> Result<Handle<K, V>, Stays> {
-        if record.charge() > MOVED_MAX {
-            return Err(Stays::Busy);
+    /// Puts a copy in a record's place, and returns the handle of the record, to be dropped.
+    fn copy_record(&self, record: &Record<K, V>, node: NodeId, guard: &Guard) -> Result<Handle<K, V>, KeptInPlace> {
+        if record.charge() > COPIED_MAX {
+            return Err(KeptInPlace::Busy);
         }
-        let copied = caught(|| (self.hash(&record.key), (self.copy)(record)));
-        let Some((hash, (key, value))) = copied else { return Err(Stays::Busy) };
+        let copied = caught(|| (self.hash(&record.key), (self.clone_fn)(record)));
+        let Some((hash, (key, value))) = copied else { return Err(KeptInPlace::Busy) };
         // What may change meanwhile is told when it takes the place.
         let new = Record::new(key, value, Deadline::NEVER, record.charge());
-        let new = self.index.slab().alloc(new, node).map_err(|_| Stays::NoMemory)?;
+        let new = self.index.slab().alloc(new, node).map_err(|_| KeptInPlace::NoMemory)?;
         let is_it = |there: &Record<K, V>, _: &Record<K, V>| std::ptr::eq(there, record);
         let hasher = |record: &Record<K, V>| self.hash(&record.key);
         let put = self.index.put(new, hash, guard, is_it, &hasher, |new, there| match there {
@@ -169,8 +168,8 @@ where
         });
         match put {
             Ok((_, old)) => Ok(old),
-            Err(PutError::Refused(_) | PutError::Indexed(_)) => Err(Stays::Busy),
-            Err(PutError::NoMemory(_)) => Err(Stays::NoMemory),
+            Err(PutError::Refused(_) | PutError::Indexed(_)) => Err(KeptInPlace::Busy),
+            Err(PutError::NoMemory(_)) => Err(KeptInPlace::NoMemory),
         }
     }
 }

@@ -10,16 +10,16 @@ use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{pin, Bytes, Guard, Index, Memcg};
 use lowwater_shrinker::CallbackScope;
 
-use super::compaction::state::{Copy, Migration};
+use super::compaction::state::{CloneFn, Compaction};
 use super::expiry::clock::Clock;
-use super::expiry::sweep::Rounds;
-use super::policy::cost::Costs;
+use super::expiry::sweep::SweepSchedule;
+use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
 use super::policy::VictimPicker;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 use super::stats::Counters;
-use crate::runtime::{Bell, Retires};
+use crate::runtime::{Notifier, Retires};
 
 /// The callback for removed records.
 pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
@@ -32,7 +32,7 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) victim_picker: VictimPicker,
     pub(super) listener: Option<Listener<K, V>>,
     /// What values cost, if somebody said so, and it is of use.
-    pub(super) costs: Option<Box<Costs<K, V>>>,
+    pub(super) miss_cost: Option<Box<MissCost<K, V>>>,
     pub(super) counters: Counters,
     pub(super) hasher: S,
     pub(super) clock: Clock,
@@ -44,11 +44,11 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) is_stuck: AtomicBool,
     /// Entries that the background let go of since it last dropped what waits.
     pub(super) freed_since: AtomicU64,
-    pub(super) rounds: Rounds,
-    pub(super) migration: Migration,
-    pub(super) copy: Copy<K, V>,
-    /// Calls the keeper.
-    pub(super) bell: Bell,
+    pub(super) sweeps: SweepSchedule,
+    pub(super) compaction: Compaction,
+    pub(super) clone_fn: CloneFn<K, V>,
+    /// Calls the housekeeper.
+    pub(super) notifier: Notifier,
 }
 
 /// The result of a lookup.
@@ -378,7 +378,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
     /// Gives the charges back, a part at a time, as all caches of the process wait for who is pinned. The entries go with the lists, when
     /// the index is gone.
     fn drop(&mut self) {
-        self.bell.retired().remove(self);
+        self.notifier.retired().remove(self);
         let mut at = Cursor::new();
         while !at.is_done() {
             self.index.visit(&mut at, &pin(), |record| {

@@ -13,7 +13,7 @@ use super::error::Reason;
 use super::expiry::clock::Ttl;
 use super::expiry::deadline::Now;
 use super::handle::Cache;
-use super::insert::{online, Expect, Unput};
+use super::insert::{online, Expect, Rejected};
 use super::policy::queues::Queues;
 use super::record::Record;
 use super::removal::RemovalCause;
@@ -171,9 +171,9 @@ where
     /// [`InsertError`] says why, and gives the value back. What was there still is.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
         let hash = self.cache.inner.core.hash(&self.key);
-        self.cache.make_and_put(self.key, value, hash, self.group, self.ttl, &Expect::Any).map_err(|unput| {
-            let reason = unput.reason.expect("anything was expected");
-            InsertError { reason, value: unput.value }
+        self.cache.insert_record(self.key, value, hash, self.group, self.ttl, &Expect::Any).map_err(|into_rejected| {
+            let reason = into_rejected.reason.expect("anything was expected");
+            InsertError { reason, value: into_rejected.value }
         })
     }
 
@@ -223,17 +223,17 @@ where
                 (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
             };
             let expect = there.map_or(Expect::Vacant, Expect::Same);
-            cache.foresee(hash);
+            cache.prefetch(hash);
             let group = online(self.group);
-            let made = cache.make(self.key, value, hash, &group, expires);
-            match made.and_then(|made| cache.put(made, hash, &group, &guard, &expect)) {
+            let prepared = cache.prepare(self.key, value, hash, &group, expires);
+            match prepared.and_then(|prepared| cache.insert_prepared(prepared, hash, &group, &guard, &expect)) {
                 Ok((old, removal)) => {
                     drop(guard);
                     drop(removal);
                     return Ok(old.map_or(Computed::Inserted, Computed::Replaced));
                 }
-                Err(Unput { reason: Some(reason), value, .. }) => return Err(InsertError { reason, value }),
-                Err(Unput { reason: None, key, .. }) => self.key = key,
+                Err(Rejected { reason: Some(reason), value, .. }) => return Err(InsertError { reason, value }),
+                Err(Rejected { reason: None, key, .. }) => self.key = key,
             }
         }
     }

@@ -12,7 +12,7 @@ use super::expiry::clock::Ttl;
 use super::load::single_flight::Flights;
 use super::record::Record;
 use super::stats::CacheStats;
-use crate::runtime::ChoresId;
+use crate::runtime::MaintenanceId;
 use crate::Runtime;
 
 /// What a key and a value own beyond their own size.
@@ -69,7 +69,7 @@ pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
 /// the cache's end. If all of a full cache is such entries, inserts are refused. Neither may use the
 /// cache, or wait for who does: they may run under a lock of a part of it.
 ///
-/// When less than half of the memory of a node's entries is used, because most have left, the runtime's keeper moves the others together, and gives
+/// When less than half of the memory of a node's entries is used, because most have left, the runtime's housekeeper moves the others together, and gives
 /// the rest to the system: a clone of the key and of the value takes an entry's place, and the old ones are dropped. Nobody is told. A value that is
 /// changed in place should therefore be shared by its clones, as an `Arc` is, or what is changed while it moves is lost.
 pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHashBuilder> {
@@ -81,8 +81,8 @@ pub(super) struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// After its end no callback uses the core. Taken when this is dropped.
     pub(super) registration: Option<Registration>,
     pub(super) core: Arc<Core<K, V, S>>,
-    /// By which the keeper knows the core, and tells it of groups that end.
-    pub(super) chores: ChoresId,
+    /// By which the housekeeper knows the core, and tells it of groups that end.
+    pub(super) maintenance: MaintenanceId,
     pub(super) flights: Flights<K, V>,
     pub(super) group: Memcg,
     /// Of entries that name no other.
@@ -106,10 +106,10 @@ where
     /// the system. Says how much had to stay. O(what waits).
     ///
     /// Those who take entries out do this little by little, and the reclaimer when it has made room; it is for who wants it now. If what is
-    /// left is scattered, the runtime's keeper moves it together after that.
+    /// left is scattered, the runtime's housekeeper moves it together after that.
     pub fn collect(&self) -> Bytes {
         let stays = self.inner.core.index.collect();
-        self.inner.core.want_migration();
+        self.inner.core.request_compaction();
         stays
     }
 
@@ -121,12 +121,12 @@ where
         let shared = 7 * size_of::<usize>() + size_of::<Inner<K, V, S>>() + size_of::<Core<K, V, S>>();
         // The index and the queues count themselves.
         let own = shared - size_of_val(&core.index) - size_of_val(&core.queues)
-            + core.costs.as_deref().map_or(0, size_of_val)
+            + core.miss_cost.as_deref().map_or(0, size_of_val)
             + core.counters.footprint()
             + core.queues.footprint()
             + core.victim_picker.footprint()
-            + core.rounds.footprint()
-            + core.migration.footprint();
+            + core.sweeps.footprint()
+            + core.compaction.footprint();
         let parts = core.index.slab().footprint().saturating_add(core.index.footprint());
         parts.saturating_add(Bytes::new(own as u64))
     }
@@ -177,7 +177,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Inner<K, V,
     fn drop(&mut self) {
         // Both wait until no other thread works on the core, unless this one is inside a callback: then the last thread that works on the
         // core drops it.
-        self.runtime.keeper().remove(self.chores);
+        self.runtime.housekeeper().remove(self.maintenance);
         drop(self.registration.take());
     }
 }

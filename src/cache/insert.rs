@@ -11,7 +11,7 @@ use super::error::Reason;
 use super::expiry::clock::Ttl;
 use super::expiry::deadline::Deadline;
 use super::handle::{Cache, Inner};
-use super::policy::cost::Worth;
+use super::policy::cost::RelativeCost;
 use super::policy::queue::Queue;
 use super::policy::tenant::Tenant;
 use super::record::{rounded, Handle, Record};
@@ -27,29 +27,29 @@ pub(super) enum Expect<'g, K, V> {
     Same(&'g Record<K, V>),
 }
 
-/// An entry that is nowhere yet, and charged.
-pub(super) struct Made<K: Send + Sync + 'static, V: Send + Sync + 'static> {
+/// A charged record that is in no index and on no list yet.
+pub(super) struct Prepared<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     pub(super) record: Handle<K, V>,
-    /// What it earns if its key came back.
-    worth: Worth,
+    /// Scales what a ghost hit earns.
+    cost: RelativeCost,
 }
 
-/// A value that was not put in.
-pub(super) struct Unput<K, V> {
-    /// None: there is not what was expected.
+/// A key and a value that were not inserted.
+pub(super) struct Rejected<K, V> {
+    /// None: the current record is not the expected one.
     pub(super) reason: Option<Reason>,
     pub(super) key: K,
     pub(super) value: V,
 }
 
-impl<K, V> Unput<K, V> {
-    /// Was something else there than was expected?
+impl<K, V> Rejected<K, V> {
+    /// Tells whether the current record was not the expected one.
     pub(super) fn found_another(&self) -> bool {
         self.reason.is_none()
     }
 }
 
-/// Bytes that were taken for an entry, given back when this is dropped.
+/// The charge of a record, uncharged when this is dropped.
 struct Refund<'a> {
     group: &'a Memcg,
     bytes: Bytes,
@@ -61,8 +61,8 @@ impl Drop for Refund<'_> {
     }
 }
 
-/// The value that another took the place of, and what is to be dropped when no guard is held.
-pub(super) type Put<'c, K, V, S> = (Option<V>, MaybeRemoval<'c, K, V, S>);
+/// The replaced value, and a removal to be finished when no guard is held.
+pub(super) type Inserted<'c, K, V, S> = (Option<V>, MaybeRemoval<'c, K, V, S>);
 
 /// The group itself, or if it is dying, the one above it that is not.
 pub(super) fn online(group: &Memcg) -> Cow<'_, Memcg> {
@@ -77,13 +77,13 @@ fn no_memory(group: &Memcg) -> Reason {
     Reason::NoMemory { group: group.path() }
 }
 
-/// Takes an entry apart that was not put in.
-fn unput<K: Send + Sync + 'static, V: Send + Sync + 'static>(
+/// Takes apart a record that was not inserted.
+fn into_rejected<K: Send + Sync + 'static, V: Send + Sync + 'static>(
     record: Handle<K, V>,
     reason: Option<Reason>,
-) -> Unput<K, V> {
+) -> Rejected<K, V> {
     let Ok(Record { key, value, .. }) = record.into_inner() else { unreachable!("nobody saw it") };
-    Unput { reason, key, value }
+    Rejected { reason, key, value }
 }
 
 impl<K, V, S> Cache<K, V, S>
@@ -92,8 +92,8 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Makes an entry, and puts it in its place; the value it replaced.
-    pub(super) fn make_and_put(
+    /// Prepares and inserts a record. Returns the replaced value.
+    pub(super) fn insert_record(
         &self,
         key: K,
         value: V,
@@ -101,68 +101,67 @@ where
         group: &Memcg,
         ttl: Ttl,
         expect: &Expect<'_, K, V>,
-    ) -> Result<Option<V>, Unput<K, V>> {
-        self.foresee(hash);
+    ) -> Result<Option<V>, Rejected<K, V>> {
+        self.prefetch(hash);
         let expires = self.inner.core.clock.deadline_of(ttl);
         let group = online(group);
-        let made = self.make(key, value, hash, &group, expires)?;
+        let prepared = self.prepare(key, value, hash, &group, expires)?;
         let guard = pin();
-        let (replaced, removal) = self.put(made, hash, &group, &guard, expect)?;
+        let (replaced, removal) = self.insert_prepared(prepared, hash, &group, &guard, expect)?;
         drop(guard);
         drop(removal);
         Ok(replaced)
     }
 
-    /// Asks for what is known of a key, and for its place: both are far from any processor, and until they are looked at there is something
-    /// else to do.
-    pub(super) fn foresee(&self, hash: u64) {
+    /// Prefetches the ghost and the index bucket of a hash, well before they are read.
+    pub(super) fn prefetch(&self, hash: u64) {
         let guard = pin();
         self.inner.core.queues.known(&guard).prefetch(hash);
         self.inner.core.index.prefetch(hash, &guard);
     }
 
-    /// Weighs and charges a value, and makes an entry that is nowhere yet. It stays charged.
-    pub(super) fn make(
+    /// Weighs and charges a value, and makes a record of it. The record stays charged.
+    pub(super) fn prepare(
         &self,
         key: K,
         value: V,
         hash: u64,
         group: &Memcg,
         expires: Deadline,
-    ) -> Result<Made<K, V>, Unput<K, V>> {
+    ) -> Result<Prepared<K, V>, Rejected<K, V>> {
         let inner = &self.inner;
         if !group.is_in_tree_of(&inner.group) {
             inner.core.counters.rejected();
             let reason = Reason::ForeignGroup { group: group.path() };
-            return Err(Unput { reason: Some(reason), key, value });
+            return Err(Rejected { reason: Some(reason), key, value });
         }
         let (queues, index) = (&inner.core.queues, &inner.core.index);
         let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Record::<K, V>::BYTES));
         let bytes = rounded(bytes);
-        let worth = inner.core.costs.as_ref().map_or_else(Worth::default, |costs| costs.worth(&key, &value));
+        let cost = inner.core.miss_cost.as_ref().map_or_else(RelativeCost::default, |cost| cost.relative(&key, &value));
         let node = inner.node();
         let record = index.slab().alloc(Record::new(key, value, expires, bytes), node);
         let record =
-            record.map_err(|Record { key, value, .. }| Unput { reason: Some(no_memory(group)), key, value })?;
+            record.map_err(|Record { key, value, .. }| Rejected { reason: Some(no_memory(group)), key, value })?;
         let tenant = queues.find_tenant(group);
         if let Err(reason) = self.charge(group, bytes, tenant, hash) {
             inner.core.counters.rejected();
-            return Err(unput(record, Some(reason)));
+            return Err(into_rejected(record, Some(reason)));
         }
         record.set_queue(queues.initial_queue(group, tenant, node));
-        Ok(Made { record, worth })
+        Ok(Prepared { record, cost })
     }
 
-    /// Puts an entry in its place, if what is there is what was expected; the value that it replaced, and what is to be ended when
-    /// the guard is gone.
-    pub(super) fn put<'c>(
+    /// Inserts a prepared record, if the current record of the key is the expected one. Returns the replaced value, and a removal to be finished
+    /// after the guard is dropped.
+    pub(super) fn insert_prepared<'c>(
         &'c self,
-        Made { record, worth }: Made<K, V>,
+        Prepared { record, cost }: Prepared<K, V>,
         hash: u64,
         group: &Memcg,
         guard: &Guard,
         expect: &Expect<'_, K, V>,
-    ) -> Result<Put<'c, K, V, S>, Unput<K, V>> {
+    ) -> Result<Inserted<'c, K, V, S>, Rejected<K, V>> {
         let core = &self.inner.core;
         let (node, expires) = (record.node(), record.deadline());
         // So that nothing is allocated for the list under the segment's lock. Who has let something go has lists.
@@ -193,7 +192,7 @@ where
             let bytes = record.charge();
             // What came back before is paid for by others as it grows, too: a placeholder is not what was wanted.
             let earned = match there {
-                _ if is_ghost_hit => worth.of(bytes),
+                _ if is_ghost_hit => cost.scale(bytes),
                 Some(there) if there.queue() == Queue::Main => bytes.saturating_sub(there.charge()),
                 _ => Bytes::ZERO,
             };
@@ -221,7 +220,7 @@ where
                 // index: see `Core::put_back`.
                 let removal = removal.or_else(|| there.and_then(|there| core.remove_from_list(there)));
                 core.counters.inserted();
-                self.inner.says(expires);
+                self.inner.register_deadline(expires);
                 let there = there.filter(|_| cause == RemovalCause::Replaced);
                 Ok((there.map(|there| there.value.clone()), removal))
             }
@@ -230,14 +229,14 @@ where
                     PutError::Refused(record) => (refused, record),
                     PutError::NoMemory(record) | PutError::Indexed(record) => (Some(no_memory(group)), record),
                 };
-                Err(unput(record, reason))
+                Err(into_rejected(record, reason))
             }
         }
     }
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
-    /// Where this thread's entries go: never a node that nobody reclaims from, whatever the topology says.
+    /// The node of this thread's records: one of the registry's nodes, whatever the topology says.
     fn node(&self) -> NodeId {
         if self.last_node == NodeId::ZERO {
             NodeId::ZERO

@@ -39,19 +39,19 @@ where
                 return Some(record.value.clone());
             }
             Near::Found(record) => {
-                if let Some(value) = self.get_followed(record, hash) {
+                if let Some(value) = self.get_expiring(record, hash) {
                     return Some(value);
                 }
             }
-            Near::Nothing => return self.get_nothing(guard),
+            Near::Nothing => return self.record_miss(guard),
             Near::Further => {}
         }
-        self.get_further(key, guard)
+        self.get_overflowed(key, guard)
     }
 
-    /// [`get`](Self::get), where this was found and time or order are to be asked; none if it has expired.
+    /// [`get`](Self::get), where this record was found, and its deadline or the order are to be looked at; none if it has expired.
     #[cold]
-    fn get_followed(&self, record: &Record<K, V>, hash: u64) -> Option<V> {
+    fn get_expiring(&self, record: &Record<K, V>, hash: u64) -> Option<V> {
         let core = &self.inner.core;
         if core.is_expired(record) {
             return None;
@@ -61,24 +61,24 @@ where
         Some(record.value.clone())
     }
 
-    /// [`get`](Self::get), where nothing is there.
+    /// [`get`](Self::get), where the key is absent.
     #[inline(never)]
-    fn get_nothing(&self, guard: Guard) -> Option<V> {
+    fn record_miss(&self, guard: Guard) -> Option<V> {
         drop(guard);
         self.inner.core.counters.looked_up(false);
         None
     }
 
-    /// [`get`](Self::get), where one look was not enough.
+    /// [`get`](Self::get), where the key is not in its home bucket, and may be in a following one.
     #[cold]
-    fn get_further<Q>(&self, key: &Q, guard: Guard) -> Option<V>
+    fn get_overflowed<Q>(&self, key: &Q, guard: Guard) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
         // Nobody's drop is to be called inside.
         drop(guard);
         let core = &self.inner.core;
-        let value = self.look(key, |record, hash, guard| {
+        let value = self.find(key, |record, hash, guard| {
             core.note_use(record, hash, guard);
             record.value.clone()
         });
@@ -91,7 +91,7 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.look(key, |record, _, _| record.value.clone())
+        self.find(key, |record, _, _| record.value.clone())
     }
 
     /// Is `key` there? Does not count as use.
@@ -99,7 +99,7 @@ where
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {
-        self.look(key, |_, _, _| ()).is_some()
+        self.find(key, |_, _, _| ()).is_some()
     }
 
     /// Takes `key` out and returns its value.
@@ -135,7 +135,7 @@ where
     {
         let core = &self.inner.core;
         let expires = core.clock.deadline_of(time_to_live.map_or(Ttl::Forever, Ttl::Fixed));
-        let touched = self.look(key, |_, hash, guard| {
+        let touched = self.find(key, |_, hash, guard| {
             let is_it = |there: &Record<K, V>| key.equivalent(&there.key) && !core.is_expired(there);
             core.index.with(hash, guard, is_it, |there| {
                 there.set_deadline(expires);
@@ -143,13 +143,13 @@ where
                 core.queues.promote(there);
             })
         });
-        self.inner.says(expires);
+        self.inner.register_deadline(expires);
         touched.flatten().is_some()
     }
 
-    /// What `f` says of the live entry of `key`, with its hash and the guard. One that has expired is taken out on the way.
+    /// Calls `f` with the live record of `key`, its hash and the guard. An expired record is unlinked.
     #[inline]
-    fn look<Q, R>(&self, key: &Q, f: impl FnOnce(&Record<K, V>, u64, &Guard) -> R) -> Option<R>
+    fn find<Q, R>(&self, key: &Q, f: impl FnOnce(&Record<K, V>, u64, &Guard) -> R) -> Option<R>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {

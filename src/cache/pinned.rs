@@ -78,13 +78,13 @@ where
                 core.counters.looked_up(false);
                 None
             }
-            Near::Found(_) | Near::Further => self.get_further(key, hash),
+            Near::Found(_) | Near::Further => self.get_overflowed(key, hash),
         }
     }
 
-    /// [`get`](Self::get), where one look was not enough.
+    /// [`get`](Self::get), where the key is not in its home bucket, and may be in a following one.
     #[inline(never)]
-    fn get_further<Q>(&self, key: &Q, hash: u64) -> Option<&V>
+    fn get_overflowed<Q>(&self, key: &Q, hash: u64) -> Option<&V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
     {

@@ -35,7 +35,7 @@ pub struct Loaded {
     pub present: u64,
     /// Entries whose time was over.
     pub expired: u64,
-    /// Entries that found no room, or whose group cannot be made.
+    /// Entries that found no room, or whose group cannot be prepared.
     pub refused: u64,
     /// Entries, of this cache and whoever put them in, that had to leave meanwhile because memory was needed.
     pub evicted: u64,
@@ -123,7 +123,7 @@ where
         Ok(saved)
     }
 
-    /// Puts in what [`save`](Self::save) showed, in the order given; groups that are not there are made. Says what became of it.
+    /// Puts in what [`save`](Self::save) showed, in the order given; groups that are not there are prepared. Says what became of it.
     ///
     /// Each entry is put in as [`insert`](Self::insert) would, within the same limits and making room in the same way. So where there is less
     /// room than there was, what comes first is the first to leave again: give the oldest first, or what was used least.
@@ -164,22 +164,22 @@ where
         }
         let hash = core.hash(&key);
         let expires = core.clock.deadline_after(meta.time_left, meta.time_to_idle);
-        self.foresee(hash);
-        let made = self.make(key, value, hash, group, expires).ok()?;
+        self.prefetch(hash);
+        let prepared = self.prepare(key, value, hash, group, expires).ok()?;
         // Nobody has seen it yet.
-        made.record.pay_uses(meta.heat % PROVEN);
+        prepared.record.pay_uses(meta.heat % PROVEN);
         if meta.heat & PROVEN != 0 && core.queues.has_ghosts() {
-            made.record.set_queue(Queue::Main);
+            prepared.record.set_queue(Queue::Main);
         }
         let guard = pin();
-        let put = self.put(made, hash, group, &guard, &Expect::Vacant);
+        let put = self.insert_prepared(prepared, hash, group, &guard, &Expect::Vacant);
         drop(guard);
         match put {
             Ok((_, removal)) => {
                 drop(removal);
                 Some(true)
             }
-            Err(unput) => unput.found_another().then_some(false),
+            Err(into_rejected) => into_rejected.found_another().then_some(false),
         }
     }
 }

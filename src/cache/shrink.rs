@@ -72,7 +72,7 @@ where
                 self.freed_since.store(0, Ordering::Relaxed);
                 self.index.slab().collect_some(usize::MAX);
                 self.trim();
-                self.want_migration();
+                self.request_compaction();
             }
         }
         sc.set_nr_scanned(scanned);

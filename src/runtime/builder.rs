@@ -11,7 +11,7 @@ use lowwater_shrinker::{Reclaimer, Registry, RegistryConfig, StartError, Waterma
 
 use super::monitored::MonitoredReclaimer;
 use super::handle::{Inner, Runtime};
-use super::housekeeper::Keeper;
+use super::housekeeper::Housekeeper;
 use super::retired::Retired;
 
 /// How long one charge reclaims for itself, where nothing else is said: what Redis allows itself.
@@ -44,7 +44,7 @@ pub enum BuildError {
     Start(#[from] StartError),
     /// The thread for what is done in idle time does not start.
     #[error("no thread for idle work: {0}; raise the limit on threads (ulimit -u, pids.max)")]
-    Keeper(#[source] std::io::Error),
+    Housekeeper(#[source] std::io::Error),
     /// A source of pressure cannot be watched.
     #[error("pressure cannot be watched: {0}")]
     Pressure(#[from] MonitorError),
@@ -208,10 +208,12 @@ impl RuntimeBuilder {
         let monitor = |config| Monitor::start(tree.root(), budget, monitored(), config);
         let pressure = self.monitor.map(monitor).transpose()?;
         let retired = Arc::new(Retired::new(tree.root().clone()));
-        let keeper = Keeper::start(registry.nodes(), Arc::clone(&retired)).map_err(BuildError::Keeper)?;
-        tree.add_hook(keeper.hook());
+        let housekeeper =
+            Housekeeper::start(registry.nodes(), Arc::clone(&retired)).map_err(BuildError::Housekeeper)?;
+        tree.add_hook(housekeeper.hook());
         let groups = DashMap::new();
-        let inner = Inner { keeper, pressure, reclaimer, registry, groups, topology, direct_time_max, retired, tree };
+        let inner =
+            Inner { housekeeper, pressure, reclaimer, registry, groups, topology, direct_time_max, retired, tree };
         Ok(Runtime { inner: Arc::new(inner) })
     }
 }

@@ -36,13 +36,13 @@ impl Runtime {
         let mut group = self.root().clone();
         for name in path.split('/') {
             group = child(&group, name)?;
-            if self.inner.keeper.drops(&group) {
+            if self.inner.housekeeper.is_dropping(&group) {
                 return Err(MemcgError::Dying);
             }
         }
         self.inner.groups.insert(path.into(), group.clone());
         // It may have been dropped between.
-        if self.inner.keeper.drops(&group) {
+        if self.inner.housekeeper.is_dropping(&group) {
             self.forget_group(&group);
             return Err(MemcgError::Dying);
         }
@@ -113,12 +113,12 @@ impl Runtime {
         if !group.children().is_empty() {
             return Err(MemcgError::HasChildren);
         }
-        if !group.is_online() || self.inner.keeper.drops(group) {
+        if !group.is_online() || self.inner.housekeeper.is_dropping(group) {
             return Err(MemcgError::AlreadyDying);
         }
         // First, so that what is found to be empty stays so.
         group.set_max(Bytes::ZERO);
-        if !self.inner.keeper.drop_group(group) {
+        if !self.inner.housekeeper.drop_group(group) {
             return Err(MemcgError::AlreadyDying);
         }
         self.forget_group(group);

@@ -10,7 +10,7 @@ use lowwater_pressure::{Monitor, PressureStats};
 use lowwater_shrinker::CallbackScope;
 use lowwater_shrinker::{NodeStats, ReclaimReason, Reclaimer, Registry, RegistryStats};
 
-use super::housekeeper::Keeper;
+use super::housekeeper::Housekeeper;
 use super::retired::Retired;
 
 /// One memory budget, and everything that lives in it. A handle: clones are the same runtime. The last one stops the threads, and joins
@@ -60,7 +60,7 @@ pub struct Runtime {
 
 pub(super) struct Inner {
     // Before all it works on; it holds nothing of ours.
-    pub(super) keeper: Keeper,
+    pub(super) housekeeper: Housekeeper,
     // First, so that its thread, which holds the reclaimer too, is joined before that goes.
     pub(super) pressure: Option<Monitor>,
     // Next, so that its threads are joined before what they work on goes.
@@ -101,8 +101,8 @@ impl Runtime {
         group.is_in_tree_of(self.root())
     }
 
-    pub(crate) fn keeper(&self) -> &Keeper {
-        &self.inner.keeper
+    pub(crate) fn housekeeper(&self) -> &Housekeeper {
+        &self.inner.housekeeper
     }
 
     /// How long a charge may take that finds no room.

@@ -4,40 +4,40 @@ use std::time::Duration;
 
 use lowwater_lru_core::{Memcg, NodeId};
 
-/// What a cache has done for it. Called by one thread at a time, but for what is said to be called by others.
-pub(crate) trait Chores: Send + Sync {
-    /// Looks at the next few entries, and lets go of those whose time is over.
-    fn let_expired_go(&self) -> Next;
+/// The maintenance of one cache. Called by one thread at a time, unless a method says otherwise.
+pub(crate) trait Maintenance: Send + Sync {
+    /// Visits the next few records, and removes those that have expired.
+    fn reap_expired(&self) -> NextRun;
 
-    /// Lets go of a few entries of a group on a node, however much they are used. How many; 0 when there is none.
-    fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64;
+    /// Evicts a few records of a group on a node, however much they are used. Returns how many; 0 when there is none.
+    fn evict_group(&self, group: &Memcg, node: NodeId) -> u64;
 
-    /// Is there any entry of a group on a node? Called by whichever thread, also while another lets go, under the keeper's lock: it runs
-    /// nobody's code.
+    /// Tells whether there is any record of a group on a node. Called by any thread, also while another evicts, under the housekeeper's lock: runs
+    /// no user code.
     fn has_any(&self, group: &Memcg, node: NodeId) -> bool;
 
-    /// Forgets what was learnt of a group whose end has come. Called by whoever ends it, under the keeper's lock: it waits for nothing, and runs
-    /// nobody's code.
+    /// Resets the tenant of a group that ends. Called by the thread that ends the group, under the housekeeper's lock: waits for nothing, and runs
+    /// no user code.
     fn forget_group(&self, dying: &Memcg);
 
-    /// Moves the next few entries together, if that is wanted.
-    fn migrate(&self) -> Next;
+    /// Compacts the next few records, if a compaction was requested.
+    fn compact(&self) -> NextRun;
 
-    /// Gives memory back that what was let go of had; what must stay for a reader goes with a later [`let_expired_go`](Self::let_expired_go).
-    fn settle(&self);
+    /// Returns the memory of removed records to the system; what a reader holds back is returned by a later [`reap_expired`](Self::reap_expired).
+    fn release_memory(&self);
 }
 
-/// When there is more to do.
+/// When maintenance is to run next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Now, or when it has rested for so many times as long as it worked.
+pub(crate) enum NextRun {
+    /// Now, or after a rest of `rest` times the time worked.
     Now { rest: u32 },
-    /// In so long.
+    /// After this time.
     In(Duration),
-    /// When [`Keeper::nudge`](super::housekeeper::Keeper::nudge) is called.
-    Told,
+    /// When the housekeeper is notified.
+    WhenNotified,
 }
 
-/// By which a cache is found again.
+/// The number of a cache in its runtime's housekeeper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ChoresId(pub(crate) u64);
+pub(crate) struct MaintenanceId(pub(crate) u64);

@@ -9,62 +9,64 @@ use parking_lot::Mutex;
 
 use crate::cache::record::Record;
 
-/// Entries that are moved, and what they are charged for, until the memory of the old ones is asked for.
+/// Records that are copied, and their charges, until the memory of the old ones is collected.
 const COLLECT_EVERY: usize = 16_384;
 const COLLECT_BYTES: Bytes = Bytes::mib(4);
 
-/// A key and a value like an entry's.
-pub(crate) type Copy<K, V> = fn(&Record<K, V>) -> (K, V);
+/// Clones the key and the value of a record.
+pub(crate) type CloneFn<K, V> = fn(&Record<K, V>) -> (K, V);
 
-/// How far it has come. Small while there is none.
+/// The compaction of a cache. Small until one is requested.
+#[doc(alias = "mm/compaction")]
 #[derive(Default)]
-pub(crate) struct Migration {
-    /// Somebody has seen that it is worth it.
-    pub(crate) wanted: AtomicBool,
-    /// None before it first is.
-    state: OnceBox<Mutex<State>>,
+pub(crate) struct Compaction {
+    /// The cache was seen to be sparse.
+    pub(crate) is_requested: AtomicBool,
+    /// None before the first request.
+    state: OnceBox<Mutex<CompactionState>>,
 }
 
-impl Migration {
-    /// None as long as none was wanted.
-    pub(crate) fn state(&self) -> Option<&Mutex<State>> {
-        // Relaxed: as in `want_migration`.
-        match self.wanted.load(Ordering::Relaxed) {
+impl Compaction {
+    /// The state; none before the first request.
+    pub(crate) fn state(&self) -> Option<&Mutex<CompactionState>> {
+        // Relaxed: as in `request_compaction`.
+        match self.is_requested.load(Ordering::Relaxed) {
             false => self.state.get(),
             true => Some(self.state.get_or_init(Box::default)),
         }
     }
 
-    /// Bytes of what was made when one was first wanted.
+    /// Bytes of the state.
     pub(crate) fn footprint(&self) -> usize {
         self.state.get().map_or(0, size_of_val)
     }
 }
 
+/// The pass under way, or the number of records that must be stable before one.
 #[derive(Default)]
-pub(crate) struct State {
-    /// How many entries there were when last asked.
+pub(crate) struct CompactionState {
+    /// The number of records at the last look.
     pub(crate) len: usize,
-    pub(crate) under_way: Option<Box<UnderWay>>,
+    pub(crate) pass: Option<Box<CompactionPass>>,
 }
 
-/// A migration that was begun.
-pub(crate) struct UnderWay {
+/// One pass over the index.
+pub(crate) struct CompactionPass {
     pub(crate) at: Cursor,
-    /// Since old ones were collected.
-    pub(crate) moved: Moved,
-    /// What the slab had when it began.
+    /// Since the last collection.
+    pub(crate) compacted: Compacted,
+    /// The slab's footprint when the pass began.
     pub(crate) footprint: Bytes,
 }
 
-/// What was moved.
+/// The amount of records copied.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Moved {
+pub(crate) struct Compacted {
     pub(crate) entries: usize,
     pub(crate) bytes: Bytes,
 }
 
-impl Moved {
+impl Compacted {
     pub(crate) fn is_enough(self) -> bool {
         self.entries >= COLLECT_EVERY || self.bytes >= COLLECT_BYTES
     }

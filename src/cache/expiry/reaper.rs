@@ -1,13 +1,13 @@
-//! Letting go in idle time: of what has expired though nobody met it, and of what belonged to a group that was dropped.
+//! The reaper: a background sweep that removes expired records and the records of dropped groups.
 //!
-//! An entry has no room for links of a timer wheel, and a wheel that only names entries would have to name those, too, that have long been
-//! replaced. So all entries are gone over, a part of the index at a time, by the runtime's keeper thread. A round begins when the first
-//! time is over that is known of: the soonest that the last round saw, or that was said since. Where nothing has a time there is none.
+//! A record has no room for the links of a timer wheel, and a wheel that only names records would also have to name records that were
+//! replaced long ago. So the sweep visits all records, a part of the index at a time, on the runtime's housekeeper thread. A sweep begins when
+//! the earliest known deadline has passed: the earliest that the last sweep has seen, or that was registered since. Without deadlines there is no sweep.
 //!
-//! # How late
+//! # Delay
 //!
-//! A round begins [`PERIOD`] after the last one began, at the earliest, and takes 20 times what going over all entries takes. An entry leaves
-//! after its time is over, when the next round comes by: so within a period and two rounds.
+//! A sweep begins [`PERIOD`] after the last one began, at the earliest, and takes 20 times as long as visiting all records takes. So an expired record
+//! is removed within one period plus two sweeps.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
@@ -16,31 +16,31 @@ use lowwater_lru_core::index::Cursor;
 use lowwater_lru_core::{pin, Bytes, Memcg, NodeId};
 
 use super::deadline::Deadline;
-use super::sweep::Round;
+use super::sweep::Sweep;
 use crate::cache::core::Core;
 use crate::cache::handle::Inner;
 use crate::cache::policy::queue::Queue;
 use crate::cache::record::Record;
 use crate::cache::removal::RemovalCause;
 use crate::cache::shrink::{Evicted, EvictionSource};
-use crate::runtime::{Chores, Next};
+use crate::runtime::{Maintenance, NextRun};
 
-/// From the beginning of one round to that of the next, at least.
+/// Time between the begins of two sweeps, at least.
 const PERIOD: Duration = Duration::from_millis(250);
 /// Entries taken off a list under its lock at once.
 const BATCH: u64 = 64;
-/// Many have expired where one in so many has.
+/// One visited record in so many has expired: many.
 const MANY_ONE_IN: usize = 4;
-/// Rest for the time it works, where many have, and where few have.
+/// Rest per time worked, where many visited records have expired, and where few have.
 const REST_MANY: u32 = 3;
 const REST_FEW: u32 = 19;
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
-    /// An entry that is in the index expires then.
+    /// Registers the deadline of a record in the index, and notifies the housekeeper if it is the earliest.
     #[inline]
-    pub(crate) fn says(&self, at: Deadline) {
-        if self.core.rounds.says(at, &self.core.clock) {
-            self.runtime.keeper().nudge();
+    pub(crate) fn register_deadline(&self, at: Deadline) {
+        if self.core.sweeps.lower(at, &self.core.clock) {
+            self.runtime.housekeeper().notify();
         }
     }
 }
@@ -51,9 +51,9 @@ where
     V: Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Lets those entries of a group go that are not where their hash leads to, by going over the
-    /// whole index. How many.
-    fn let_lost_go(&self, group: &Memcg) -> u64 {
+    /// Evicts those records of a group that their hash does not lead to, by visiting the
+    /// whole index. Returns how many.
+    fn evict_unfindable(&self, group: &Memcg) -> u64 {
         let (mut freed, mut at) = (0, Cursor::new());
         while !at.is_done() {
             let mut gone = Vec::new();
@@ -71,33 +71,33 @@ where
     }
 }
 
-impl<K, V, S> Chores for Core<K, V, S>
+impl<K, V, S> Maintenance for Core<K, V, S>
 where
     K: Hash + Send + Sync + 'static,
     V: Send + Sync + 'static,
     S: BuildHasher + Send + Sync,
 {
-    fn let_expired_go(&self) -> Next {
-        let Some(round) = self.rounds.round() else { return Next::Told };
-        let mut round = round.lock();
+    fn reap_expired(&self) -> NextRun {
+        let Some(sweep) = self.sweeps.sweep() else { return NextRun::WhenNotified };
+        let mut sweep = sweep.lock();
         let now = self.clock.now();
-        if round.at.is_none() {
-            let next = Deadline::earlier(round.seen, self.rounds.said(), now);
-            let rest = round.began.map_or(Duration::ZERO, |began| PERIOD.saturating_sub(began.elapsed()));
+        if sweep.at.is_none() {
+            let next = Deadline::earlier(sweep.earliest_seen, self.sweeps.earliest_registered(), now);
+            let rest = sweep.began.map_or(Duration::ZERO, |began| PERIOD.saturating_sub(began.elapsed()));
             if !next.is_past(now) || !rest.is_zero() {
-                let stays = std::mem::take(&mut round.stays);
-                drop(round);
-                if stays {
-                    self.settle();
-                    return Next::In(PERIOD);
+                let has_retained = std::mem::take(&mut sweep.has_retained);
+                drop(sweep);
+                if has_retained {
+                    self.release_memory();
+                    return NextRun::In(PERIOD);
                 }
-                return next.until(now).map_or(Next::Told, |until| Next::In(rest.max(until)));
+                return next.until(now).map_or(NextRun::WhenNotified, |until| NextRun::In(rest.max(until)));
             }
-            self.rounds.said.begin();
-            let (at, began, stays) = (Some(Cursor::new()), Some(Instant::now()), round.stays);
-            *round = Round { at, began, stays, ..Round::default() };
+            self.sweeps.earliest.begin();
+            let (at, began, has_retained) = (Some(Cursor::new()), Some(Instant::now()), sweep.has_retained);
+            *sweep = Sweep { at, began, has_retained, ..Sweep::default() };
         }
-        let Round { at: Some(at), seen, .. } = &mut *round else { unreachable!("a round was begun") };
+        let Sweep { at: Some(at), earliest_seen, .. } = &mut *sweep else { unreachable!("a sweep was begun") };
         // The removals are finished after the guard is dropped, also when the key's own code panics.
         let mut gone = Vec::new();
         let (guard, mut expired, mut looked, here) = (pin(), Vec::new(), 0, at.clone());
@@ -105,7 +105,7 @@ where
             looked += 1;
             match record.deadline() {
                 at if at.is_past(now) => expired.push(record),
-                at => *seen = Deadline::earlier(*seen, at, now),
+                at => *earliest_seen = Deadline::earlier(*earliest_seen, at, now),
             }
         });
         let is_done = at.is_done();
@@ -113,31 +113,31 @@ where
         for record in expired {
             let is_expired = |there: &Record<K, V>| self.is_expired(there);
             let taken = self.unlink_at(&here, &guard, record, is_expired, RemovalCause::Expired);
-            round.freed |= taken.is_some();
+            sweep.freed |= taken.is_some();
             gone.extend(taken.and_then(|(_, removal)| removal));
         }
-        let freed = round.freed;
+        let freed = sweep.freed;
         if is_done {
-            round.at = None;
+            sweep.at = None;
         }
         drop(guard);
-        drop(round);
+        drop(sweep);
         drop(gone);
         if is_done && freed {
-            self.settle();
+            self.release_memory();
         }
-        Next::Now { rest: if many { REST_MANY } else { REST_FEW } }
+        NextRun::Now { rest: if many { REST_MANY } else { REST_FEW } }
     }
 
     fn forget_group(&self, dying: &Memcg) {
         self.queues.forget_tenant(dying);
     }
 
-    fn migrate(&self) -> Next {
-        Core::migrate(self)
+    fn compact(&self) -> NextRun {
+        Core::compact(self)
     }
 
-    fn let_group_go(&self, group: &Memcg, node: NodeId) -> u64 {
+    fn evict_group(&self, group: &Memcg, node: NodeId) -> u64 {
         // Nothing of it is remembered, so it does not matter how many there were.
         let source = EvictionSource { memcg: group, entries: 0, ghost_recorder: None };
         let mut gone = Evicted::default();
@@ -152,7 +152,7 @@ where
         }
         group.uncharge(gone.bytes);
         if gone.freed == 0 && self.has_any(group, node) {
-            return self.let_lost_go(group);
+            return self.evict_unfindable(group);
         }
         gone.freed
     }
@@ -161,12 +161,12 @@ where
         self.queues.count(group, node) > 0
     }
 
-    fn settle(&self) {
-        let stays = self.index.collect() != Bytes::ZERO;
+    fn release_memory(&self) {
+        let has_retained = self.index.collect() != Bytes::ZERO;
         self.trim();
-        self.want_migration();
-        if stays {
-            self.rounds.round.get_or_init(Box::default).lock().stays = true;
+        self.request_compaction();
+        if has_retained {
+            self.sweeps.sweep.get_or_init(Box::default).lock().has_retained = true;
         }
     }
 }

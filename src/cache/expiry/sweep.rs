@@ -10,56 +10,59 @@ use parking_lot::Mutex;
 use super::clock::Clock;
 use super::deadline::Deadline;
 
-/// How far the keeper has come. Small as long as nothing has a time.
+/// When the next sweep is due, and the sweep in progress. Small as long as no record has a deadline.
 #[derive(Default)]
-pub(crate) struct Rounds {
-    /// The soonest time that was said since the last round began.
-    pub(crate) said: Soonest,
-    /// None before the first round.
-    pub(crate) round: OnceBox<Mutex<Round>>,
+pub(crate) struct SweepSchedule {
+    /// The earliest deadline registered since the last sweep began.
+    pub(crate) earliest: Soonest,
+    /// None before the first sweep.
+    pub(crate) sweep: OnceBox<Mutex<Sweep>>,
 }
 
-pub(crate) struct Round {
-    /// None between two rounds.
+/// One sweep over the index, or the time between two.
+#[doc(alias = "Reaper")]
+pub(crate) struct Sweep {
+    /// The position; none between two sweeps.
     pub(crate) at: Option<Cursor>,
-    /// The soonest time that was seen.
-    pub(crate) seen: Deadline,
+    /// The earliest deadline that was seen.
+    pub(crate) earliest_seen: Deadline,
     pub(crate) began: Option<Instant>,
     pub(crate) freed: bool,
-    /// Something that was let go of had to stay, for a reader that was there: to be tried again.
-    pub(crate) stays: bool,
+    /// Removed records were retained for a reader: the memory is to be collected later.
+    pub(crate) has_retained: bool,
 }
 
-impl Default for Round {
+impl Default for Sweep {
     fn default() -> Self {
-        Self { at: None, seen: Deadline::NEVER, began: None, freed: false, stays: false }
+        Self { at: None, earliest_seen: Deadline::NEVER, began: None, freed: false, has_retained: false }
     }
 }
 
-impl Rounds {
-    /// An entry that is in the index expires then. True if the keeper is to be told.
+impl SweepSchedule {
+    /// Registers a deadline. Returns whether it is the earliest, so that the housekeeper is to be notified.
     #[inline]
-    pub(crate) fn says(&self, at: Deadline, clock: &Clock) -> bool {
-        let is_sooner = |ours, said| Deadline::from_raw(ours).is_before(Deadline::from_raw(said), || clock.now());
-        !at.is_never() && self.said.says(at.raw(), is_sooner)
+    pub(crate) fn lower(&self, at: Deadline, clock: &Clock) -> bool {
+        let is_earlier = |ours, said| Deadline::from_raw(ours).is_before(Deadline::from_raw(said), || clock.now());
+        !at.is_never() && self.earliest.says(at.raw(), is_earlier)
     }
 
-    /// None as long as there is nothing for a round to do.
-    pub(crate) fn round(&self) -> Option<&Mutex<Round>> {
-        match self.said() {
-            Deadline::NEVER => self.round.get(),
-            _ => Some(self.round.get_or_init(Box::default)),
+    /// The sweep; none as long as no deadline was registered and no memory is to be collected.
+    pub(crate) fn sweep(&self) -> Option<&Mutex<Sweep>> {
+        match self.earliest_registered() {
+            Deadline::NEVER => self.sweep.get(),
+            _ => Some(self.sweep.get_or_init(Box::default)),
         }
     }
 
-    /// Bytes of what was made for the first round.
+    /// Bytes of the sweep.
     pub(crate) fn footprint(&self) -> usize {
-        self.round.get().map_or(0, size_of_val)
+        self.sweep.get().map_or(0, size_of_val)
     }
 
-    pub(crate) fn said(&self) -> Deadline {
-        Deadline::from_raw(self.said.said())
+    pub(crate) fn earliest_registered(&self) -> Deadline {
+        Deadline::from_raw(self.earliest.said())
     }
 }
 
-const _: () = assert!(Deadline::NEVER.raw() == Soonest::NOTHING, "what was not said is never");
+const _: () =
+    assert!(Deadline::NEVER.raw() == Soonest::NOTHING, "without a registered deadline, the earliest is never");

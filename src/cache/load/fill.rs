@@ -63,7 +63,7 @@ where
                     drop(running);
                     cache.inner.core.counters.loaded();
                     return Ok(duty.done(value, |key, value| {
-                        let _kept = cache.make_and_put(key, value, hash, group, ttl, &Expect::Vacant);
+                        let _kept = cache.insert_record(key, value, hash, group, ttl, &Expect::Vacant);
                     }));
                 }
                 Next::Again(key) => self = Self { cache, key, group, ttl },
@@ -106,7 +106,7 @@ where
                     let value = super::single_flight::run_task(|| duty.run(), load).await?;
                     cache.inner.core.counters.loaded();
                     return Ok(duty.done(value, |key, value| {
-                        let _kept = cache.make_and_put(key, value, hash, group, ttl, &Expect::Vacant);
+                        let _kept = cache.insert_record(key, value, hash, group, ttl, &Expect::Vacant);
                     }));
                 }
                 Next::Again(key) => self = Self { cache, key, group, ttl },

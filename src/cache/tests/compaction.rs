@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use equivalent::Equivalent;
 use lowwater_lru_core::index::Cursor;
 
-use super::super::compaction::state::Moved;
+use super::super::compaction::state::Compacted;
 use super::super::policy::queue::Queue;
 use crate::cache::Eviction;
-use crate::runtime::Next;
+use crate::runtime::NextRun;
 use crate::{Bytes, Cache, Runtime};
 
 const ENTRIES: u64 = 60_000;
@@ -52,7 +52,7 @@ fn eventually(what: &str, is: impl Fn() -> bool) {
     }
 }
 
-/// Here and now: without having been asked, the keeper does nothing.
+/// Here and now: without having been asked, the housekeeper does nothing.
 fn migrate<K, V>(cache: &Cache<K, V>)
 where
     K: Hash + Eq + Send + Sync + 'static,
@@ -62,7 +62,7 @@ where
     assert!(core.index.slab().begin_migration() > 0, "there is something to be moved");
     let mut at = Cursor::new();
     while !at.is_done() {
-        assert!(!core.migrate_some(&mut at, &mut Moved::default()), "memory");
+        assert!(!core.compact_part(&mut at, &mut Compacted::default()), "memory");
     }
     core.index.slab().end_migration();
 }
@@ -296,11 +296,11 @@ fn what_is_large_moves_a_few_at_a_time_and_what_is_very_large_stays() {
             assert_eq!(slab.footprint(), before);
             // Nothing is gained by it, so it is not tried for ever.
             let core = &cache.inner.core;
-            core.want_migration();
-            // Each time it is, the keeper rests before; this is longer.
+            core.request_compaction();
+            // Each time it is, the housekeeper rests before; this is longer.
             let is_told = |_| {
                 std::thread::sleep(Duration::from_millis(20));
-                core.migrate() == Next::Told
+                core.compact() == NextRun::WhenNotified
             };
             eventually("it is tried again and again", || (0..10).all(is_told));
         }

@@ -71,11 +71,11 @@ fn a_time_that_is_said_later_is_kept_too() {
 #[test]
 fn rounds_come_only_when_a_time_is_over() {
     let cache = cache_of(Bytes::mib(16));
-    let next = || crate::runtime::Chores::let_expired_go(&*cache.inner.core);
+    let next = || crate::runtime::Maintenance::reap_expired(&*cache.inner.core);
     (0..1_000).for_each(|key| drop(cache.insert(key, vec![])));
-    assert_eq!(next(), crate::runtime::Next::Told, "nothing has a time");
+    assert_eq!(next(), crate::runtime::NextRun::WhenNotified, "nothing has a time");
     cache.entry(1).time_to_live(Duration::from_secs(3_600)).insert(vec![]).unwrap();
-    let crate::runtime::Next::In(time) = next() else { panic!("an hour off") };
+    let crate::runtime::NextRun::In(time) = next() else { panic!("an hour off") };
     assert!(time > Duration::from_secs(3_500));
 }
 
@@ -194,7 +194,7 @@ fn a_group_that_is_busy_while_it_is_dropped_ends_all_the_same() {
     let cache = cache_of(Bytes::mib(64));
     let runtime = cache.runtime().clone();
     let mut refused = 0;
-    // A round in which the keeper was done before the first insert shows nothing.
+    // A round in which the housekeeper was done before the first insert shows nothing.
     for round in 0..1_000 {
         let tenant = runtime.group("t").unwrap();
         (0..1_000).for_each(|key| drop(cache.entry(key % 10).group(&tenant).insert(vec![0; 100]).unwrap()));
@@ -234,7 +234,7 @@ fn a_group_that_is_ended_while_it_is_dropped_leaves_its_parents_entries_alone() 
         }
         runtime.drop_group(&tenant).unwrap();
         let ended = runtime.end_group(&tenant);
-        until("the end", || !tenant.is_online() && !runtime.keeper().drops(&tenant));
+        until("the end", || !tenant.is_online() && !runtime.housekeeper().is_dropping(&tenant));
         assert!((0..100).all(|key| cache.contains_key(&key)), "{ended:?} in round {round}");
         assert_eq!(cache.len_of(&parent), cache.len() as u64, "what was left is the parent's");
     }
@@ -323,14 +323,14 @@ fn what_is_left_when_a_listener_is_done_goes_too() {
     until("the rest", || cache.stats().expired == 20_000);
 }
 
-/// When it is the time of what ends next, the keeper is there, and not before again and again.
+/// When it is the time of what ends next, the housekeeper is there, and not before again and again.
 #[test]
 fn an_idle_time_is_waited_for() {
     let cache = cache_of(Bytes::mib(16));
-    let next = || crate::runtime::Chores::let_expired_go(&*cache.inner.core);
+    let next = || crate::runtime::Maintenance::reap_expired(&*cache.inner.core);
     let hour = Duration::from_secs(3_600);
     cache.entry(1).time_to_idle(hour).insert(vec![]).unwrap();
-    let crate::runtime::Next::In(time) = next() else { panic!("an hour off") };
+    let crate::runtime::NextRun::In(time) = next() else { panic!("an hour off") };
     assert!(time > hour && time < hour * 9 / 8, "{time:?}");
 }
 

@@ -396,7 +396,7 @@ fn what_expired_is_paid_whoever_finds_it() {
     for key in 0..10 {
         let guard = lowwater_lru_core::pin();
         let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("it was put in");
-        // Set here, so that the keeper does not know of it.
+        // Set here, so that the housekeeper does not know of it.
         entry.set_deadline(core.clock.after(std::time::Duration::ZERO));
     }
     std::thread::sleep(std::time::Duration::from_millis(9));

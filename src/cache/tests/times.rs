@@ -123,7 +123,7 @@ fn what_was_given_a_new_time_does_not_expire() {
     cache.entry(1).time_to_live(Duration::from_secs(3_600)).insert(1).unwrap();
     let (hash, guard) = (core.hash(&1), lowwater_lru_core::pin());
     let entry = core.index.get(hash, &guard, |entry| entry.key == 1).expect("it was put in");
-    // Set here, so that the keeper does not know of it.
+    // Set here, so that the housekeeper does not know of it.
     entry.set_deadline(core.clock.after(Duration::ZERO));
     std::thread::sleep(Duration::from_millis(9));
     assert!(core.is_expired(entry));
@@ -141,7 +141,7 @@ fn what_was_given_a_new_time_does_not_expire() {
 fn what_is_loaded_takes_the_place_of_what_has_expired() {
     let cache = idling();
     let load = || {
-        // It comes while this loads, and is over before it lands. Set here, so that the keeper does not know of it.
+        // It comes while this loads, and is over before it lands. Set here, so that the housekeeper does not know of it.
         cache.entry(1).forever().insert(1).unwrap();
         let core = &cache.inner.core;
         let guard = lowwater_lru_core::pin();

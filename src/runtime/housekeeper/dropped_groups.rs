@@ -5,58 +5,58 @@ use std::time::{Duration, Instant};
 use lowwater_lru_core::unwind::caught;
 use lowwater_lru_core::{Memcg, MemcgError, NodeId};
 
-use super::lease::{Replaced, Seat};
-use super::shared::{Dropped, Shared};
+use super::lease::{Lease, LeaseLost};
+use super::shared::{DroppedGroup, HousekeeperShared};
 use super::visit::WORK;
-use crate::runtime::maintenance::Chores;
+use crate::runtime::maintenance::Maintenance;
 
-/// How long it waits for charges of a dropped group that belong to no entry, between two looks, and in all.
-const SETTLE: Duration = Duration::from_millis(5);
-const SETTLE_MAX: Duration = Duration::from_millis(100);
-/// How long until it is tried again to end a group that has children.
+/// How often, and for how long in all, charges of a dropped group that belong to no record are waited for.
+const CHARGES_POLL: Duration = Duration::from_millis(5);
+const CHARGES_WAIT_MAX: Duration = Duration::from_millis(100);
+/// Time until the end of a group that has children is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What letting a group's entries go came to.
+/// The result of evicting a group's records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Emptied {
-    /// There may be more.
+    /// There may be more records.
     More,
-    /// Only where a thread is held up.
+    /// Records are left only in caches where a thread is held up.
     HeldUp,
     All,
 }
 
-impl Shared {
-    /// Works on each dropped group in turn, from the one after that which was worked on last, while there is time.
-    pub(super) fn empty_groups(&self, seat: Seat, start: Instant) -> Result<Option<Duration>, Replaced> {
+impl HousekeeperShared {
+    /// Empties and ends dropped groups, in turn, while there is time. Returns how long until the next try.
+    pub(super) fn empty_groups(&self, lease: Lease, start: Instant) -> Result<Option<Duration>, LeaseLost> {
         let mut wait: Option<Duration> = None;
         let nr = self.state.lock().dropped.len();
         for _ in 0..nr {
             if start.elapsed() >= WORK {
                 return Ok(Some(WORK));
             }
-            let Some(Dropped { group, empty }) = self.state.lock().dropped.front().cloned() else { break };
-            let emptied = self.empty(seat, &group, start)?;
+            let Some(DroppedGroup { group, empty }) = self.state.lock().dropped.front().cloned() else { break };
+            let emptied = self.empty(lease, &group, start)?;
             if emptied == Emptied::More {
-                self.turn(None);
+                self.rotate(None);
                 return Ok(Some(WORK));
             }
             // What is charged and is no entry is on its way to become one; or it is somebody else's, and is not waited for.
             let since = empty.unwrap_or(start);
             let next = if emptied == Emptied::HeldUp {
-                self.turn(None);
+                self.rotate(None);
                 RETRY
-            } else if group.usage().get() > 0 && since.elapsed() < SETTLE_MAX {
-                self.turn(Some(since));
-                SETTLE
-            } else if self.end_group(seat, &group)? == Some(Err(MemcgError::HasChildren)) {
-                self.turn(empty);
+            } else if group.usage().get() > 0 && since.elapsed() < CHARGES_WAIT_MAX {
+                self.rotate(Some(since));
+                CHARGES_POLL
+            } else if self.end_group(lease, &group)? == Some(Err(MemcgError::HasChildren)) {
+                self.rotate(empty);
                 RETRY
             } else {
                 // The handle may be the last.
                 let ended = self.state.lock().dropped.pop_front();
                 drop(ended);
-                self.each(seat, |chores| chores.settle())?;
+                self.visit_each(lease, |maintenance| maintenance.release_memory())?;
                 continue;
             };
             wait = Some(wait.map_or(next, |wait| wait.min(next)));
@@ -64,17 +64,17 @@ impl Shared {
         Ok(wait)
     }
 
-    /// Ends a group; none if a hook of the tree panicked. The group is offline then, too.
-    fn end_group(&self, seat: Seat, group: &Memcg) -> Result<Option<Result<(), MemcgError>>, Replaced> {
-        self.begins(&mut self.state.lock());
+    /// Ends a group; none if a hook of the tree panicked, in which case the group is offline, too.
+    fn end_group(&self, lease: Lease, group: &Memcg) -> Result<Option<Result<(), MemcgError>>, LeaseLost> {
+        self.before_callback(&mut self.state.lock());
         // Hooks are the user's code.
         let ended = caught(|| group.offline());
-        self.has_run(&mut self.state.lock(), seat)?;
+        self.after_callback(&mut self.state.lock(), lease)?;
         Ok(ended)
     }
 
-    /// The first dropped group has had its turn, and is empty since then.
-    fn turn(&self, empty: Option<Instant>) {
+    /// Moves the first dropped group behind the others, and stores since when it is empty.
+    fn rotate(&self, empty: Option<Instant>) {
         let dropped = &mut self.state.lock().dropped;
         if let Some(mut first) = dropped.pop_front() {
             first.empty = empty;
@@ -82,22 +82,22 @@ impl Shared {
         }
     }
 
-    /// Lets go of what a group has, for a while.
-    fn empty(&self, seat: Seat, group: &Memcg, start: Instant) -> Result<Emptied, Replaced> {
+    /// Evicts records of a group for a while.
+    fn empty(&self, lease: Lease, group: &Memcg, start: Instant) -> Result<Emptied, LeaseLost> {
         let mut is_empty = true;
         let nodes = || (0..self.nodes).map(|node| NodeId::new(node as u16));
-        let left_out = self.each(seat, |chores| {
+        let left_out = self.visit_each(lease, |maintenance| {
             for node in nodes() {
                 // All are asked before it counts as empty.
-                while (is_empty || start.elapsed() < WORK) && chores.let_group_go(group, node) > 0 {
+                while (is_empty || start.elapsed() < WORK) && maintenance.evict_group(group, node) > 0 {
                     is_empty = false;
                 }
             }
         })?;
-        let has_any = |chores: &dyn Chores| nodes().any(|node| chores.has_any(group, node));
+        let has_any = |maintenance: &dyn Maintenance| nodes().any(|node| maintenance.has_any(group, node));
         let is_held_up = || {
             let state = self.state.lock();
-            state.caches.iter().any(|(id, chores)| left_out.contains(id) && has_any(&**chores))
+            state.caches.iter().any(|(id, maintenance)| left_out.contains(id) && has_any(&**maintenance))
         };
         Ok(match is_empty {
             false => Emptied::More,

@@ -1,8 +1,11 @@
-//! The lease on the housekeeping: one thread has it at a time.
+//! The lease: the right of one thread at a time to do the housekeeping.
 
-/// The right to work, of one thread at a time: how many had it before.
+/// The right to do the housekeeping. A lease that was taken over has an old generation.
+#[doc(alias = "fencing token")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seat(pub(super) u64);
+pub(super) struct Lease {
+    pub(super) generation: u64,
+}
 
-/// Another thread has taken the seat.
-pub(super) struct Replaced;
+/// Another thread has taken the lease over.
+pub(super) struct LeaseLost;

@@ -8,82 +8,87 @@ use std::time::Instant;
 use lowwater_lru_core::{Memcg, OfflineHook};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::lease::{Replaced, Seat};
-use crate::runtime::maintenance::{Chores, ChoresId};
+use super::lease::{Lease, LeaseLost};
+use crate::runtime::maintenance::{Maintenance, MaintenanceId};
 use crate::runtime::retired::Retired;
 
-pub(super) struct Shared {
-    pub(super) state: Mutex<State>,
+/// The state under its lock, and the condition variables.
+pub(super) struct HousekeeperShared {
+    pub(super) state: Mutex<HousekeeperState>,
     /// There is something to do.
-    pub(super) told: Condvar,
-    /// A cache is not worked on any more.
-    pub(super) left: Condvar,
-    /// Work was begun, while who stands by was asleep.
-    pub(super) begun: Condvar,
+    pub(super) notified: Condvar,
+    /// A thread has left a cache.
+    pub(super) callback_done: Condvar,
+    /// A thread has entered a cache, while the standby was asleep.
+    pub(super) callback_begun: Condvar,
     pub(super) nodes: usize,
-    /// What the caches have retired.
+    /// The retired records of the caches.
     pub(super) retired: Arc<Retired>,
 }
 
+/// What the lock protects.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct HousekeeperState {
     pub(super) threads: Vec<JoinHandle<()>>,
-    pub(super) seat: Seat,
-    /// Since when who has it is where somebody's code may run.
-    pub(super) since: Option<Instant>,
-    /// Does a thread stand by, and will it sleep until it is told?
-    pub(super) stands_by: bool,
-    pub(super) sleeps: bool,
+    pub(super) lease: Lease,
+    /// When the lease holder entered a user callback; none outside of callbacks.
+    pub(super) callback_since: Option<Instant>,
+    /// There is a standby thread, and it sleeps until a callback begins.
+    pub(super) has_standby: bool,
+    pub(super) standby_sleeps: bool,
     /// In the order of their numbers.
-    pub(super) caches: Vec<(ChoresId, Arc<dyn Chores>)>,
+    pub(super) caches: Vec<(MaintenanceId, Arc<dyn Maintenance>)>,
     pub(super) last_id: u64,
-    /// By which threads work; more than one only where somebody's code has blocked some of them.
-    pub(super) at_work: Vec<ChoresId>,
-    /// To be emptied and ended. Only who has the seat takes some out, or changes their order: which was looked at last is last.
-    pub(super) dropped: VecDeque<Dropped>,
-    pub(super) told: bool,
+    /// The caches that threads are in; more than one only where user code has blocked a thread.
+    pub(super) in_callback: Vec<MaintenanceId>,
+    /// Groups to be emptied and ended. Only the lease holder removes some, or changes their order: the last tried is last.
+    pub(super) dropped: VecDeque<DroppedGroup>,
+    pub(super) is_notified: bool,
     pub(super) stop: bool,
 }
 
+/// A group to be emptied and ended.
 #[derive(Clone)]
-pub(super) struct Dropped {
+pub(super) struct DroppedGroup {
     pub(super) group: Memcg,
-    /// Since when no cache has anything of it.
+    /// Since when no cache has a record of the group.
     pub(super) empty: Option<Instant>,
 }
 
-impl Shared {
-    pub(super) fn nudge(&self) {
-        self.tell(self.state.lock());
+impl HousekeeperShared {
+    /// Notifies the threads of something to do.
+    pub(super) fn notify(&self) {
+        self.notify_locked(self.state.lock());
     }
 
-    pub(super) fn tell(&self, mut state: MutexGuard<'_, State>) {
-        state.told = true;
-        self.told.notify_one();
+    /// As [`notify`](Self::notify), with the lock held.
+    pub(super) fn notify_locked(&self, mut state: MutexGuard<'_, HousekeeperState>) {
+        state.is_notified = true;
+        self.notified.notify_one();
     }
 
-    /// Somebody's code may run from now on.
-    pub(super) fn begins(&self, state: &mut State) {
-        state.since = Some(Instant::now());
-        if state.sleeps {
-            self.begun.notify_one();
+    /// Notes that user code may run from now on.
+    pub(super) fn before_callback(&self, state: &mut HousekeeperState) {
+        state.callback_since = Some(Instant::now());
+        if state.standby_sleeps {
+            self.callback_begun.notify_one();
         }
     }
 
-    /// Somebody's code has run. Has nobody taken the seat? If somebody has, he is told to look at what he left out.
-    pub(super) fn has_run(&self, state: &mut State, seat: Seat) -> Result<(), Replaced> {
-        if state.seat != seat {
-            state.told = true;
-            self.told.notify_one();
-            return Err(Replaced);
+    /// Notes that user code has run. If another thread has taken the lease over, notifies it of the cache that it left out.
+    pub(super) fn after_callback(&self, state: &mut HousekeeperState, lease: Lease) -> Result<(), LeaseLost> {
+        if state.lease != lease {
+            state.is_notified = true;
+            self.notified.notify_one();
+            return Err(LeaseLost);
         }
-        state.since = None;
+        state.callback_since = None;
         Ok(())
     }
 }
 
-impl OfflineHook for Shared {
+impl OfflineHook for HousekeeperShared {
     fn offline(&self, dying: &Memcg, _parent: &Memcg) {
-        self.state.lock().caches.iter().for_each(|(_, chores)| chores.forget_group(dying));
+        self.state.lock().caches.iter().for_each(|(_, maintenance)| maintenance.forget_group(dying));
     }
 }

@@ -1,4 +1,4 @@
-//! Who works, and who takes over when somebody's code blocks who does.
+//! The housekeeper's threads: the lease holder, and a standby that takes the lease over when user code blocks the holder.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -6,97 +6,99 @@ use std::time::{Duration, Instant};
 
 use lowwater_shrinker::CallbackScope;
 
-use super::lease::{Replaced, Seat};
-use super::shared::{Shared, State};
+use super::lease::{Lease, LeaseLost};
+use super::shared::{HousekeeperShared, HousekeeperState};
 
-/// How long it may take with one cache until another thread goes on with the others. Steps are of microseconds, unless somebody's code blocks.
+/// How long the lease holder may be in one cache until the standby takes the lease over. A step takes microseconds, unless user code blocks.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-impl Shared {
-    /// What a thread does: with the seat from the beginning, or when it has taken it.
-    pub(super) fn run(self: &Arc<Self>, mut seat: Option<Seat>) {
-        // What runs here is waited for by `Keeper::remove` and the keeper's drop, so nothing here waits for others' callbacks.
+impl HousekeeperShared {
+    /// Runs a thread: the first one, which has the lease, or a standby.
+    pub(super) fn run(self: &Arc<Self>, mut lease: Option<Lease>) {
+        // What runs here is waited for by `Housekeeper::remove` and the housekeeper's drop, so nothing here waits for others' callbacks.
         let _scope = CallbackScope::enter();
-        while let Some(has) = seat.or_else(|| self.stand_by()) {
-            match self.keep(has) {
+        while let Some(has) = lease.or_else(|| self.standby_loop()) {
+            match self.work_until_stopped(has) {
                 Ok(()) => return,
-                Err(Replaced) if self.is_needed() => seat = None,
-                Err(Replaced) => return,
+                Err(LeaseLost) if self.claim_standby() => lease = None,
+                Err(LeaseLost) => return,
             }
         }
     }
 
-    /// Works until all is over.
-    fn keep(&self, seat: Seat) -> Result<(), Replaced> {
+    /// Works and sleeps until the housekeeper is dropped.
+    fn work_until_stopped(&self, lease: Lease) -> Result<(), LeaseLost> {
         loop {
-            let wait = self.work(seat)?;
+            let wait = self.work(lease)?;
             let mut state = self.state.lock();
             let until = wait.and_then(|wait| Instant::now().checked_add(wait));
-            while !state.told && !state.stop {
+            while !state.is_notified && !state.stop {
                 let Some(until) = until else {
-                    self.told.wait(&mut state);
+                    self.notified.wait(&mut state);
                     continue;
                 };
-                if self.told.wait_until(&mut state, until).timed_out() {
+                if self.notified.wait_until(&mut state, until).timed_out() {
                     break;
                 }
             }
             if state.stop {
                 return Ok(());
             }
-            state.told = false;
+            state.is_notified = false;
         }
     }
 
-    /// A part of what there is to do. How long until the next.
-    fn work(&self, seat: Seat) -> Result<Option<Duration>, Replaced> {
+    /// Does one part of all maintenance. Returns how long until the next part; none: when notified.
+    fn work(&self, lease: Lease) -> Result<Option<Duration>, LeaseLost> {
         let start = Instant::now();
-        let groups = self.empty_groups(seat, start)?;
-        let expired = self.go_on(seat, |chores| chores.let_expired_go())?;
-        let moved = self.go_on(seat, |chores| chores.migrate())?;
-        Ok(groups.into_iter().chain(expired).chain(moved).min())
+        let groups = self.empty_groups(lease, start)?;
+        let expired = self.maintain(lease, |maintenance| maintenance.reap_expired())?;
+        let compacted = self.maintain(lease, |maintenance| maintenance.compact())?;
+        Ok(groups.into_iter().chain(expired).chain(compacted).min())
     }
 
-    /// Does nobody stand by? Then the caller shall.
-    fn is_needed(&self) -> bool {
-        !std::mem::replace(&mut self.state.lock().stands_by, true)
+    /// Makes the calling thread the standby, if there is none. Returns whether it is.
+    fn claim_standby(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().has_standby, true)
     }
 
-    /// Waits until who has the seat has been held up for long, and takes it; none if that is not needed any more.
-    fn stand_by(self: &Arc<Self>) -> Option<Seat> {
+    /// Waits until the lease holder has been in user code for too long, and takes the lease over; none when the housekeeper is dropped.
+    fn standby_loop(self: &Arc<Self>) -> Option<Lease> {
         let mut state = self.state.lock();
         loop {
             if state.stop {
                 return None;
             }
-            let held_up = state.since.map(|since| since.elapsed());
+            let held_up = state.callback_since.map(|since| since.elapsed());
             match held_up.map(|time| PATIENCE.saturating_sub(time)) {
                 None => {
-                    state.sleeps = true;
-                    self.begun.wait(&mut state);
-                    state.sleeps = false;
+                    state.standby_sleeps = true;
+                    self.callback_begun.wait(&mut state);
+                    state.standby_sleeps = false;
                 }
                 Some(Duration::ZERO) => break,
-                Some(left) => drop(self.begun.wait_for(&mut state, left)),
+                Some(left) => drop(self.callback_begun.wait_for(&mut state, left)),
             }
         }
-        state.since = None;
-        state.seat.0 += 1;
-        state.stands_by = false;
-        // Without another thread it goes on alone, until one comes back.
-        let _alone = self.have_one_stand_by(&mut state);
-        Some(state.seat)
+        state.callback_since = None;
+        state.lease.generation += 1;
+        state.has_standby = false;
+        // Without memory for another thread this one goes on alone, until one comes back.
+        let _alone = self.spawn_standby(&mut state);
+        Some(state.lease)
     }
 
-    pub(super) fn have_one_stand_by(self: &Arc<Self>, state: &mut State) -> std::io::Result<()> {
+    /// Spawns the standby thread.
+    pub(super) fn spawn_standby(self: &Arc<Self>, state: &mut HousekeeperState) -> std::io::Result<()> {
         state.threads.retain(|thread| !thread.is_finished());
         let shared = Arc::clone(self);
         state.threads.push(spawn("lowwater/standby", move || shared.run(None))?);
-        state.stands_by = true;
+        state.has_standby = true;
         Ok(())
     }
 }
 
+/// Spawns a named thread.
 pub(super) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
     thread::Builder::new().name(name.into()).spawn(run)
 }

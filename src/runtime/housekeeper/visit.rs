@@ -5,28 +5,32 @@ use std::time::{Duration, Instant};
 
 use lowwater_lru_core::unwind::caught;
 
-use super::lease::{Replaced, Seat};
-use super::shared::Shared;
-use crate::runtime::maintenance::{Chores, ChoresId, Next};
+use super::lease::{Lease, LeaseLost};
+use super::shared::HousekeeperShared;
+use crate::runtime::maintenance::{Maintenance, MaintenanceId, NextRun};
 
-/// How long it works without a rest.
+/// Time of work without a rest.
 pub(super) const WORK: Duration = Duration::from_micros(500);
 
-impl Shared {
-    /// Has each cache do a part of what it has to do. How long until the next.
-    pub(super) fn go_on(&self, seat: Seat, f: impl Fn(&dyn Chores) -> Next) -> Result<Option<Duration>, Replaced> {
+impl HousekeeperShared {
+    /// Runs `f` on each cache for a while. Returns how long until the next run; none: when notified.
+    pub(super) fn maintain(
+        &self,
+        lease: Lease,
+        f: impl Fn(&dyn Maintenance) -> NextRun,
+    ) -> Result<Option<Duration>, LeaseLost> {
         let (mut wait, mut rest): (Option<Duration>, _) = (None, Duration::ZERO);
-        self.each(seat, |chores| {
+        self.visit_each(lease, |maintenance| {
             let start = Instant::now();
             let next = loop {
-                match f(chores) {
-                    Next::Now { rest: times } if start.elapsed() >= WORK => {
+                match f(maintenance) {
+                    NextRun::Now { rest: times } if start.elapsed() >= WORK => {
                         rest += start.elapsed() * times;
                         break Duration::ZERO;
                     }
-                    Next::Now { .. } => {}
-                    Next::In(time) => break time,
-                    Next::Told => return,
+                    NextRun::Now { .. } => {}
+                    NextRun::In(time) => break time,
+                    NextRun::WhenNotified => return,
                 }
             };
             wait = Some(wait.map_or(next, |wait| wait.min(next)));
@@ -34,30 +38,34 @@ impl Shared {
         Ok(wait.map(|wait| wait.max(rest)))
     }
 
-    /// Works on each cache, without the lock, but for those where another thread is held up, which come back. What panics there is that cache's
-    /// own code, and costs it a part of this round.
-    pub(super) fn each(&self, seat: Seat, mut f: impl FnMut(&dyn Chores)) -> Result<Vec<ChoresId>, Replaced> {
-        let (mut after, mut left_out) = (ChoresId(0), Vec::new());
+    /// Runs `f` on each cache, without the lock. Returns the caches that were left out, because another thread is held up in them. A panic is of the
+    /// cache's own code, and ends this run of the cache only.
+    pub(super) fn visit_each(
+        &self,
+        lease: Lease,
+        mut f: impl FnMut(&dyn Maintenance),
+    ) -> Result<Vec<MaintenanceId>, LeaseLost> {
+        let (mut after, mut left_out) = (MaintenanceId(0), Vec::new());
         loop {
             let mut state = self.state.lock();
-            let Some((id, chores)) = state.caches.iter().find(|(id, _)| *id > after) else { return Ok(left_out) };
-            let (id, chores) = (*id, chores);
+            let Some((id, maintenance)) = state.caches.iter().find(|(id, _)| *id > after) else { return Ok(left_out) };
+            let (id, maintenance) = (*id, maintenance);
             after = id;
-            if state.at_work.contains(&id) {
+            if state.in_callback.contains(&id) {
                 left_out.push(id);
                 continue;
             }
-            let chores = Arc::clone(chores);
-            state.at_work.push(id);
-            self.begins(&mut state);
+            let maintenance = Arc::clone(maintenance);
+            state.in_callback.push(id);
+            self.before_callback(&mut state);
             drop(state);
-            let _panicked = caught(|| f(&*chores));
+            let _panicked = caught(|| f(&*maintenance));
             // The last handle, if the cache was dropped meanwhile: then all that it has captured goes with it.
-            let _panicked = caught(|| drop(chores));
+            let _panicked = caught(|| drop(maintenance));
             let mut state = self.state.lock();
-            state.at_work.retain(|at| *at != id);
-            self.left.notify_all();
-            self.has_run(&mut state, seat)?;
+            state.in_callback.retain(|at| *at != id);
+            self.callback_done.notify_all();
+            self.after_callback(&mut state, lease)?;
         }
     }
 }
