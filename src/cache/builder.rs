@@ -14,7 +14,7 @@ use super::error::BuildError;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::sweep::SweepSchedule;
 use super::handle::{Cache, Inner, Weigher};
-use super::load::single_flight::Flights;
+use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
 use super::policy::{Eviction, VictimPicker};
@@ -273,7 +273,7 @@ where
             registration: Some(registration),
             core,
             maintenance,
-            flights: Flights::default(),
+            inflight: InflightLoads::default(),
             group,
             ttl,
             last_node: NodeId::new(choices.runtime.registry().nodes() as u16 - 1),

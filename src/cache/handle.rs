@@ -9,7 +9,7 @@ use lowwater_shrinker::Registration;
 
 use super::core::Core;
 use super::expiry::clock::Ttl;
-use super::load::single_flight::Flights;
+use super::load::single_flight::InflightLoads;
 use super::record::Record;
 use super::stats::CacheStats;
 use crate::runtime::MaintenanceId;
@@ -83,7 +83,7 @@ pub(super) struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) core: Arc<Core<K, V, S>>,
     /// By which the housekeeper knows the core, and tells it of groups that end.
     pub(super) maintenance: MaintenanceId,
-    pub(super) flights: Flights<K, V>,
+    pub(super) inflight: InflightLoads<K, V>,
     pub(super) group: Memcg,
     /// Of entries that name no other.
     pub(super) ttl: Ttl,

@@ -1,4 +1,4 @@
-//! A key's value, or one that is loaded for it, by one of those who ask.
+//! Read-through: a key's value, or the value that one of the callers loads for the key.
 
 use std::convert::Infallible;
 #[cfg(feature = "async")]
@@ -7,25 +7,25 @@ use std::hash::{BuildHasher, Hash};
 
 use lowwater_lru_core::pin;
 
-use super::single_flight::{Boarded, Pilot};
-use super::wait_graph::Running;
+use super::single_flight::{Join, Leader};
+use super::wait_graph::LoadScope;
 use crate::cache::entry::Entry;
 use crate::cache::handle::Cache;
 use crate::cache::insert::Expect;
 
-/// What one who asks is to do next.
-pub(crate) enum Next<'a, K, V> {
-    /// Nothing: this is the value.
+/// The next step of a caller that misses a key.
+pub(crate) enum FillStep<'a, K, V> {
+    /// Return this value.
     Done(V),
-    /// Load it.
-    Load(Duty<'a, K, V>),
-    /// Ask again.
-    Again(K),
+    /// Load the value.
+    Load(LoadTicket<'a, K, V>),
+    /// Look the key up again.
+    Retry(K),
 }
 
-/// To load: for all who ask for the key, or for oneself because another key of the same hash is being loaded.
-pub(crate) enum Duty<'a, K, V> {
-    ForAll(Pilot<'a, K, V>),
+/// A caller's load: as the leader of all callers of the key, or alone, without followers.
+pub(crate) enum LoadTicket<'a, K, V> {
+    Leader(Leader<'a, K, V>),
     Alone(K),
 }
 
@@ -47,7 +47,7 @@ where
     ///
     /// # Errors
     ///
-    /// What `load` says. Then nothing is kept, and another of those who wait calls theirs.
+    /// The error of `load`. Then nothing is kept, and a follower calls its own `load`.
     pub fn or_try_insert_with<E>(mut self, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         let hash = self.cache.inner.core.hash(&self.key);
         loop {
@@ -55,26 +55,26 @@ where
                 return Ok(value);
             }
             let Self { cache, key, group, ttl } = self;
-            match cache.next(hash, cache.inner.flights.board(hash, key)) {
-                Next::Done(value) => return Ok(value),
-                Next::Load(duty) => {
-                    let running = duty.run();
+            match cache.fill_step(hash, cache.inner.inflight.join(hash, key)) {
+                FillStep::Done(value) => return Ok(value),
+                FillStep::Load(ticket) => {
+                    let running = ticket.run();
                     let value = load()?;
                     drop(running);
                     cache.inner.core.counters.loaded();
-                    return Ok(duty.done(value, |key, value| {
+                    return Ok(ticket.finish(value, |key, value| {
                         let _kept = cache.insert_record(key, value, hash, group, ttl, &Expect::Vacant);
                     }));
                 }
-                Next::Again(key) => self = Self { cache, key, group, ttl },
+                FillStep::Retry(key) => self = Self { cache, key, group, ttl },
             }
         }
     }
 
-    /// As [`or_insert_with`](Self::or_insert_with), for a task: who waits for another's load waits as a future does.
+    /// As [`or_insert_with`](Self::or_insert_with), for a task: a follower awaits the leader's load.
     ///
-    /// A task that is dropped while it loads leaves the load to another of those who wait, task or thread. One that is never polled again,
-    /// nor dropped ([`std::mem::forget`]), never ends its load: those who wait for it wait as long, unless they are dropped. There is no
+    /// A task that is dropped while it loads leaves the load to a follower, task or thread. One that is never polled again,
+    /// nor dropped ([`std::mem::forget`]), never ends its load: followers wait as long, unless they are dropped. There is no
     /// timeout; an [`insert`](Cache::insert) makes the value there for all who come later.
     ///
     /// Loads that wait for each other in a circle are seen as in [`Cache::get_or_insert_with`], where they are awaited by the load itself, and
@@ -87,11 +87,11 @@ where
         }
     }
 
-    /// As [`or_try_insert_with`](Self::or_try_insert_with), for a task: who waits for another's load waits as a future does.
+    /// As [`or_try_insert_with`](Self::or_try_insert_with), for a task: a follower awaits the leader's load.
     ///
     /// # Errors
     ///
-    /// What `load` says. Then nothing is kept, and another of those who wait loads.
+    /// The error of `load`. Then nothing is kept, and a follower loads.
     #[cfg(feature = "async")]
     pub async fn or_try_insert_with_async<E>(mut self, load: impl Future<Output = Result<V, E>>) -> Result<V, E> {
         let hash = self.cache.inner.core.hash(&self.key);
@@ -100,16 +100,16 @@ where
                 return Ok(value);
             }
             let Self { cache, key, group, ttl } = self;
-            match cache.next(hash, cache.inner.flights.board_async(hash, key).await) {
-                Next::Done(value) => return Ok(value),
-                Next::Load(duty) => {
-                    let value = super::single_flight::run_task(|| duty.run(), load).await?;
+            match cache.fill_step(hash, cache.inner.inflight.join_async(hash, key).await) {
+                FillStep::Done(value) => return Ok(value),
+                FillStep::Load(ticket) => {
+                    let value = super::single_flight::run_task(|| ticket.run(), load).await?;
                     cache.inner.core.counters.loaded();
-                    return Ok(duty.done(value, |key, value| {
+                    return Ok(ticket.finish(value, |key, value| {
                         let _kept = cache.insert_record(key, value, hash, group, ttl, &Expect::Vacant);
                     }));
                 }
-                Next::Again(key) => self = Self { cache, key, group, ttl },
+                FillStep::Retry(key) => self = Self { cache, key, group, ttl },
             }
         }
     }
@@ -121,9 +121,9 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// The value of `key`, or that of `load`, which is called by one of those who ask at the same time; the others wait for it.
+    /// The value of `key`, or that of `load`, which one of the concurrent callers calls; the others wait for it.
     ///
-    /// A value that finds no room is returned all the same, and not kept. If `load` panics, another of those who wait calls theirs.
+    /// A value that finds no room is returned all the same, and not kept. If `load` panics, a follower calls its own `load`.
     ///
     /// `load` may ask this cache, or another one, for any key. Where that would have two loads wait for each other, as when it asks for the
     /// same key, or for one whose load asks for this one, it does not wait, but loads once more. A load on a thread that is waited for by
@@ -145,7 +145,7 @@ where
     ///
     /// # Errors
     ///
-    /// What `load` says. Then nothing is kept, and another of those who wait calls theirs.
+    /// The error of `load`. Then nothing is kept, and a follower calls its own `load`.
     pub fn try_get_or_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
         self.entry(key).or_try_insert_with(load)
     }
@@ -160,7 +160,7 @@ where
     ///
     /// # Errors
     ///
-    /// What `load` says. Then nothing is kept, and another of those who wait loads.
+    /// The error of `load`. Then nothing is kept, and a follower loads.
     #[cfg(feature = "async")]
     pub async fn try_get_or_insert_with_async<E>(
         &self,
@@ -170,44 +170,45 @@ where
         self.entry(key).or_try_insert_with_async(load).await
     }
 
-    pub(crate) fn next<'a>(&self, hash: u64, boarded: Boarded<'a, K, V>) -> Next<'a, K, V> {
-        match boarded {
-            // Somebody may have landed between our look and our boarding. What has expired stays where it is until we land.
-            Boarded::Pilot(pilot) => {
+    /// The next step after joining a load.
+    pub(crate) fn fill_step<'a>(&self, hash: u64, join: Join<'a, K, V>) -> FillStep<'a, K, V> {
+        match join {
+            // Another leader may have completed between our lookup and our join. An expired record stays until we publish.
+            Join::Leader(leader) => {
                 // Keys' and values' own code, while others wait.
-                let _running = pilot.run();
+                let _running = leader.run();
                 let (core, guard) = (&self.inner.core, pin());
-                let there = pilot.with_key(|key| core.index.get(hash, &guard, |record| *key == record.key));
+                let there = leader.with_key(|key| core.index.get(hash, &guard, |record| *key == record.key));
                 match there.filter(|record| !core.is_expired(record)) {
-                    Some(record) => Next::Done(record.value.clone()),
-                    None => Next::Load(Duty::ForAll(pilot)),
+                    Some(record) => FillStep::Done(record.value.clone()),
+                    None => FillStep::Load(LoadTicket::Leader(leader)),
                 }
             }
-            Boarded::Passenger(value) => Next::Done(V::clone(&value)),
-            Boarded::Alone(key) => Next::Load(Duty::Alone(key)),
-            Boarded::Again(key) => Next::Again(key),
+            Join::Loaded(value) => FillStep::Done(V::clone(&value)),
+            Join::Alone(key) => FillStep::Load(LoadTicket::Alone(key)),
+            Join::Retry(key) => FillStep::Retry(key),
         }
     }
 }
 
-impl<K, V: Clone> Duty<'_, K, V> {
+impl<K, V: Clone> LoadTicket<'_, K, V> {
     /// The thread runs the load's code until the guard is dropped. None where nobody else waits for it.
-    fn run(&self) -> Option<Running> {
+    fn run(&self) -> Option<LoadScope> {
         match self {
-            Self::ForAll(pilot) => Some(pilot.run()),
+            Self::Leader(leader) => Some(leader.run()),
             Self::Alone(_) => None,
         }
     }
 
-    /// Keeps what was loaded, if there is room for it and no insert came meanwhile, which is younger; and tells those who wait.
-    fn done(self, value: V, keep: impl FnOnce(K, V)) -> V {
+    /// Publishes the loaded value, if there is room for it and no insert came meanwhile, which is younger; and completes the load.
+    fn finish(self, value: V, keep: impl FnOnce(K, V)) -> V {
         match self {
-            Self::ForAll(pilot) => {
-                let running = pilot.run();
-                pilot.keep(|key| keep(key, value.clone()));
+            Self::Leader(leader) => {
+                let running = leader.run();
+                leader.publish(|key| keep(key, value.clone()));
                 let others = value.clone();
                 drop(running);
-                pilot.land(others);
+                leader.complete(others);
             }
             Self::Alone(key) => keep(key, value.clone()),
         }

@@ -1,18 +1,18 @@
-//! One load for many who wait (single flight).
+//! Single flight: one leader loads a key, the followers wait for the leader's value.
 //!
-//! A flight is found by its key's hash, and holds its key while it loads: whoever comes for another key of that hash loads alone. Threads
-//! wait asleep, tasks by their wakers; both may wait for the same load.
+//! An in-flight load is found by its key's hash, and holds its key while the leader loads. A caller with another key of the same hash loads alone.
+//! A follower thread sleeps, a follower task leaves its waker; both may follow the same load.
 //!
-//! # Who does not wait
+//! # Callers that do not wait
 //!
-//! A load that asks for its own key, or for a key whose load waits for it, would wait for itself: it loads alone ([`wait_graph`](super::wait_graph)). So does a
-//! listener, or any other code that is called while a loaded value is put in the cache, whatever key in flight it asks for: two on two
-//! threads could wait for each other.
+//! A load that asks for its own key, or for a key whose load waits for this one, would wait for itself: such a caller loads alone
+//! ([`wait_graph`](super::wait_graph)). A listener, or any other code that is called while a loaded value is published, also loads alone, whatever key in
+//! flight is asked for: two such callers on two threads could wait for each other.
 //!
 //! # User code
 //!
-//! A key's `Eq` runs under the lock of a flight. Nothing else of the user's does: wakers are cloned, woken and dropped without it, and one
-//! that panics keeps no other from being woken. The code of a load runs inside a [`CallbackScope`]: what it ends does not wait for threads
+//! A key's `Eq` runs under the lock of a load. No other user code does: wakers are cloned, woken and dropped without the lock, and a waker
+//! that panics keeps no other from being woken. The code of a load runs inside a [`CallbackScope`]: a drop inside of the load does not wait for threads
 //! that may wait for the load.
 
 use std::cell::Cell;
@@ -33,154 +33,157 @@ use lowwater_shrinker::CallbackScope;
 use once_cell::race::OnceBox;
 use parking_lot::{Condvar, Mutex};
 
-use super::wait_graph::{Cycle, LoadId, Running, Waits};
+use super::wait_graph::{Cycle, LoadId, LoadScope, WaitEdge};
 
-/// The loads that are under way. A pointer before the first.
-pub(crate) struct Flights<K, V>(OnceBox<DashMap<u64, Arc<Flight<K, V>>>>);
+/// The loads in flight, by the hash of their keys. A null pointer before the first load.
+#[doc(alias = "singleflight")]
+pub(crate) struct InflightLoads<K, V>(OnceBox<DashMap<u64, Arc<InflightLoad<K, V>>>>);
 
-impl<K, V> Default for Flights<K, V> {
+impl<K, V> Default for InflightLoads<K, V> {
     fn default() -> Self {
         Self(OnceBox::new())
     }
 }
 
-/// One load.
-struct Flight<K, V> {
+/// One load in flight.
+struct InflightLoad<K, V> {
     id: LoadId,
-    shared: Mutex<Shared<K, V>>,
-    landed: Condvar,
+    shared: Mutex<InflightState<K, V>>,
+    done: Condvar,
 }
 
-struct Shared<K, V> {
-    state: State<K, V>,
-    /// Of tasks that wait, by the number of each.
+/// What the lock of a load protects.
+struct InflightState<K, V> {
+    state: LoadState<K, V>,
+    /// Wakers of follower tasks, by the numbers of the tasks.
     #[cfg(feature = "async")]
     wakers: BTreeMap<u64, Waker>,
     #[cfg(feature = "async")]
     last_waker: u64,
 }
 
-enum State<K, V> {
-    /// Being loaded.
-    InAir(K),
-    /// The key is being put in the cache.
-    Landing,
-    /// What was loaded, kept in the cache or not.
-    Landed(Arc<V>),
-    /// The loader panicked.
-    Lost,
+/// The progress of a load.
+enum LoadState<K, V> {
+    /// The leader loads.
+    Loading(K),
+    /// The leader inserts the value in the cache.
+    Publishing,
+    /// The loaded value, whether the cache has room for it or not.
+    Done(Arc<V>),
+    /// The leader panicked, or gave up.
+    Failed,
 }
 
-/// What whoever asks is to do.
-pub(crate) enum Boarded<'a, K, V> {
-    /// Load, and [`land`](Pilot::land) it.
-    Pilot(Pilot<'a, K, V>),
-    /// This was loaded.
-    Passenger(Arc<V>),
-    /// Ask again: the one who loaded gave up, or was about to land.
-    Again(K),
-    /// The flight is another key's, or is not to be waited for.
+/// The result of joining a load.
+pub(crate) enum Join<'a, K, V> {
+    /// The caller is to load, and to [`complete`](Leader::complete) the load.
+    Leader(Leader<'a, K, V>),
+    /// The leader's value.
+    Loaded(Arc<V>),
+    /// The caller is to try again: the leader gave up, or completed another load of this hash.
+    Retry(K),
+    /// The caller is to load alone: the load is another key's, or must not be waited for.
     Alone(K),
 }
 
-/// The duty to load. Dropped without landing, it lets another try.
-pub(crate) struct Pilot<'a, K, V> {
-    flights: &'a DashMap<u64, Arc<Flight<K, V>>>,
+/// The leader of a load. Dropped without completing the load, it lets another caller try.
+pub(crate) struct Leader<'a, K, V> {
+    loads: &'a DashMap<u64, Arc<InflightLoad<K, V>>>,
     hash: u64,
-    flight: Arc<Flight<K, V>>,
-    /// There if another load's code has begun this one.
-    _waits: Option<Waits>,
+    load: Arc<InflightLoad<K, V>>,
+    /// Present if another load's code has begun this one.
+    _waits: Option<WaitEdge>,
 }
 
-/// A flight of somebody else, and the key of who waits for it.
-struct Waiting<K, V> {
-    flight: Arc<Flight<K, V>>,
+/// A caller that follows another caller's load, with its own key.
+struct Follower<K, V> {
+    load: Arc<InflightLoad<K, V>>,
     key: Option<K>,
-    /// The flight is known to be this key's.
+    /// The load is known to be of this key.
     is_ours: bool,
 }
 
-impl<K: Eq, V> Flights<K, V> {
-    /// Joins the flight of `key`: waits for it, or starts it.
-    pub(crate) fn board(&self, hash: u64, key: K) -> Boarded<'_, K, V> {
-        let mut waiting = match self.meet(hash, key) {
-            Ok(pilot) => return Boarded::Pilot(pilot),
-            Err(waiting) => waiting,
+impl<K: Eq, V> InflightLoads<K, V> {
+    /// Joins the load of `key`: waits for it, or starts it.
+    pub(crate) fn join(&self, hash: u64, key: K) -> Join<'_, K, V> {
+        let mut follower = match self.find_or_start(hash, key) {
+            Ok(leader) => return Join::Leader(leader),
+            Err(follower) => follower,
         };
-        let flight = Arc::clone(&waiting.flight);
+        let load = Arc::clone(&follower.load);
         let mut waits = None;
-        let mut shared = flight.shared.lock();
+        let mut shared = load.shared.lock();
         loop {
-            if let Some(boarded) = answer(&mut waiting.key, &mut waiting.is_ours, &shared.state) {
-                return boarded;
+            if let Some(join) = outcome(&mut follower.key, &mut follower.is_ours, &shared.state) {
+                return join;
             }
             if waits.is_none() {
-                match Waits::begin(flight.id) {
+                match WaitEdge::add(load.id) {
                     Ok(begun) => waits = Some(begun),
-                    Err(Cycle) => return alone(&mut waiting.key),
+                    Err(Cycle) => return load_alone(&mut follower.key),
                 }
             }
-            flight.landed.wait(&mut shared);
+            load.done.wait(&mut shared);
         }
     }
 
-    /// As [`board`](Self::board), for a task.
+    /// As [`join`](Self::join), for a task.
     #[cfg(feature = "async")]
-    pub(crate) async fn board_async(&self, hash: u64, key: K) -> Boarded<'_, K, V> {
-        let waiting = match self.meet(hash, key) {
-            Ok(pilot) => return Boarded::Pilot(pilot),
-            Err(waiting) => waiting,
+    pub(crate) async fn join_async(&self, hash: u64, key: K) -> Join<'_, K, V> {
+        let follower = match self.find_or_start(hash, key) {
+            Ok(leader) => return Join::Leader(leader),
+            Err(follower) => follower,
         };
-        let mut parked = Parked { waiting, number: None, waits: None };
-        poll_fn(|context| parked.poll(context)).await
+        let mut task = FollowerTask { follower, number: None, waits: None };
+        poll_fn(|context| task.poll(context)).await
     }
 
-    /// Starts a flight for `key`, or finds the one that there is.
-    fn meet(&self, hash: u64, key: K) -> Result<Pilot<'_, K, V>, Waiting<K, V>> {
-        let flights = self.0.get_or_init(Box::default);
-        match flights.entry(hash) {
-            MapEntry::Occupied(slot) => Err(Waiting { flight: Arc::clone(slot.get()), key: Some(key), is_ours: false }),
+    /// Starts a load for `key`, or finds the one that there is.
+    fn find_or_start(&self, hash: u64, key: K) -> Result<Leader<'_, K, V>, Follower<K, V>> {
+        let loads = self.0.get_or_init(Box::default);
+        match loads.entry(hash) {
+            MapEntry::Occupied(slot) => Err(Follower { load: Arc::clone(slot.get()), key: Some(key), is_ours: false }),
             MapEntry::Vacant(slot) => {
                 let id = LoadId::next();
-                let shared = Shared {
-                    state: State::InAir(key),
+                let shared = InflightState {
+                    state: LoadState::Loading(key),
                     #[cfg(feature = "async")]
                     wakers: BTreeMap::new(),
                     #[cfg(feature = "async")]
                     last_waker: 0,
                 };
-                let flight = Arc::new(Flight { id, shared: Mutex::new(shared), landed: Condvar::new() });
-                slot.insert(Arc::clone(&flight));
-                Ok(Pilot { flights, hash, flight, _waits: Waits::for_new(id) })
+                let load = Arc::new(InflightLoad { id, shared: Mutex::new(shared), done: Condvar::new() });
+                slot.insert(Arc::clone(&load));
+                Ok(Leader { loads, hash, load, _waits: WaitEdge::add_to_new(id) })
             }
         }
     }
 }
 
-/// A task that waits. Dropped, it leaves no waker.
+/// A task that follows a load. Its drop removes its waker.
 #[cfg(feature = "async")]
-struct Parked<K, V> {
-    waiting: Waiting<K, V>,
-    /// Under which its waker is found.
+struct FollowerTask<K, V> {
+    follower: Follower<K, V>,
+    /// The number of its waker.
     number: Option<u64>,
-    /// None before it first waits.
-    waits: Option<Option<Waits>>,
+    /// None before the first wait.
+    waits: Option<Option<WaitEdge>>,
 }
 
 #[cfg(feature = "async")]
-impl<K: Eq, V> Parked<K, V> {
-    fn poll<'a>(&mut self, context: &Context<'_>) -> Poll<Boarded<'a, K, V>> {
+impl<K: Eq, V> FollowerTask<K, V> {
+    fn poll<'a>(&mut self, context: &Context<'_>) -> Poll<Join<'a, K, V>> {
         // Cloned and dropped without the lock: a waker is the user's code.
         let mut waker = None;
         loop {
-            let mut shared = self.waiting.flight.shared.lock();
-            if let Some(boarded) = answer(&mut self.waiting.key, &mut self.waiting.is_ours, &shared.state) {
-                return Poll::Ready(boarded);
+            let mut shared = self.follower.load.shared.lock();
+            if let Some(join) = outcome(&mut self.follower.key, &mut self.follower.is_ours, &shared.state) {
+                return Poll::Ready(join);
             }
             if self.waits.is_none() {
-                match Waits::begin(self.waiting.flight.id) {
+                match WaitEdge::add(self.follower.load.id) {
                     Ok(begun) => self.waits = Some(begun),
-                    Err(Cycle) => return Poll::Ready(alone(&mut self.waiting.key)),
+                    Err(Cycle) => return Poll::Ready(load_alone(&mut self.follower.key)),
                 }
             }
             let there = self.number.and_then(|number| shared.wakers.get(&number));
@@ -192,7 +195,7 @@ impl<K: Eq, V> Parked<K, V> {
                 waker = Some(context.waker().clone());
                 continue;
             };
-            // Under the lock under which the flight was seen not to have landed: who lands finds it.
+            // Under the lock under which the load was seen not to be done: the leader finds the waker.
             let number = *self.number.get_or_insert_with(|| {
                 shared.last_waker += 1;
                 shared.last_waker
@@ -206,94 +209,98 @@ impl<K: Eq, V> Parked<K, V> {
 }
 
 #[cfg(feature = "async")]
-impl<K, V> Drop for Parked<K, V> {
+impl<K, V> Drop for FollowerTask<K, V> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            let waker = self.waiting.flight.shared.lock().wakers.remove(&number);
+            let waker = self.follower.load.shared.lock().wakers.remove(&number);
             drop(waker);
         }
     }
 }
 
-/// What there is for the key of a thread or task that waits; none yet. Not to be asked again after an answer.
-fn answer<'a, K: Eq, V>(key: &mut Option<K>, is_ours: &mut bool, state: &State<K, V>) -> Option<Boarded<'a, K, V>> {
-    let answer: fn(K) -> Boarded<'a, K, V> = match state {
-        State::InAir(theirs) if !*is_ours && Some(theirs) != key.as_ref() => Boarded::Alone,
-        State::InAir(_) | State::Landing if Landing::is_here() => Boarded::Alone,
-        State::InAir(_) => {
+/// The result for a follower; none while the load is in progress. Takes the key, so this is called once with a result.
+fn outcome<'a, K: Eq, V>(key: &mut Option<K>, is_ours: &mut bool, state: &LoadState<K, V>) -> Option<Join<'a, K, V>> {
+    let answer: fn(K) -> Join<'a, K, V> = match state {
+        LoadState::Loading(theirs) if !*is_ours && Some(theirs) != key.as_ref() => Join::Alone,
+        LoadState::Loading(_) | LoadState::Publishing if PublishScope::is_here() => Join::Alone,
+        LoadState::Loading(_) => {
             *is_ours = true;
             return None;
         }
-        State::Landing => return None,
-        State::Landed(value) if *is_ours => return Some(Boarded::Passenger(Arc::clone(value))),
-        State::Landed(_) | State::Lost => Boarded::Again,
+        LoadState::Publishing => return None,
+        LoadState::Done(value) if *is_ours => return Some(Join::Loaded(Arc::clone(value))),
+        LoadState::Done(_) | LoadState::Failed => Join::Retry,
     };
     key.take().map(answer)
 }
 
-/// For a key that is loaded by a load which waits for the one that asks.
-fn alone<'a, K, V>(key: &mut Option<K>) -> Boarded<'a, K, V> {
-    Boarded::Alone(key.take().expect("there was no answer before"))
+/// The result for a follower that must not wait, as the load waits for the follower.
+fn load_alone<'a, K, V>(key: &mut Option<K>) -> Join<'a, K, V> {
+    Join::Alone(key.take().expect("there was no answer before"))
 }
 
-impl<K, V> Pilot<'_, K, V> {
-    /// Shows the key, under the flight's lock.
+impl<K, V> Leader<'_, K, V> {
+    /// Calls `f` with the key, under the load's lock.
     pub(crate) fn with_key<R>(&self, f: impl FnOnce(&K) -> R) -> R {
-        match &self.flight.shared.lock().state {
-            State::InAir(key) => f(key),
-            State::Landing | State::Landed(_) | State::Lost => unreachable!("the pilot has not landed"),
+        match &self.load.shared.lock().state {
+            LoadState::Loading(key) => f(key),
+            LoadState::Publishing | LoadState::Done(_) | LoadState::Failed => {
+                unreachable!("the leader has not completed the load")
+            }
         }
     }
 
     /// The thread runs the load's code until the guard is dropped.
-    pub(crate) fn run(&self) -> Running {
-        self.flight.id.run()
+    pub(crate) fn run(&self) -> LoadScope {
+        self.load.id.run()
     }
 
-    /// The flight is about to land: `keep` is to put the key in the cache.
-    pub(crate) fn keep(&self, keep: impl FnOnce(K)) {
-        let before = std::mem::replace(&mut self.flight.shared.lock().state, State::Landing);
-        let _here = Landing::begin();
+    /// Calls `keep`, which inserts the loaded value in the cache.
+    pub(crate) fn publish(&self, keep: impl FnOnce(K)) {
+        let before = std::mem::replace(&mut self.load.shared.lock().state, LoadState::Publishing);
+        let _here = PublishScope::begin();
         match before {
-            State::InAir(key) => keep(key),
-            State::Landing | State::Landed(_) | State::Lost => unreachable!("the pilot has not landed"),
+            LoadState::Loading(key) => keep(key),
+            LoadState::Publishing | LoadState::Done(_) | LoadState::Failed => {
+                unreachable!("the leader has not completed the load")
+            }
         }
     }
 
-    /// Tells those who wait.
-    pub(crate) fn land(self, value: V) {
-        self.flight.shared.lock().state = State::Landed(Arc::new(value));
+    /// Completes the load, and wakes the followers.
+    pub(crate) fn complete(self, value: V) {
+        self.load.shared.lock().state = LoadState::Done(Arc::new(value));
     }
 }
 
-impl<K, V> Drop for Pilot<'_, K, V> {
+impl<K, V> Drop for Leader<'_, K, V> {
     fn drop(&mut self) {
-        // Out of the map first: whoever comes from here on finds the entry in the cache, or starts a flight of its own.
-        self.flights.remove(&self.hash);
-        let mut shared = self.flight.shared.lock();
-        let is_lost = !matches!(shared.state, State::Landed(_));
-        let lost = is_lost.then(|| std::mem::replace(&mut shared.state, State::Lost));
+        // Out of the map first: a later caller finds the record in the cache, or starts a load of its own.
+        self.loads.remove(&self.hash);
+        let mut shared = self.load.shared.lock();
+        let is_failed = !matches!(shared.state, LoadState::Done(_));
+        let failed_key = is_failed.then(|| std::mem::replace(&mut shared.state, LoadState::Failed));
         #[cfg(feature = "async")]
         let wakers = std::mem::take(&mut shared.wakers);
         drop(shared);
-        self.flight.landed.notify_all();
+        self.load.done.notify_all();
         // Without the lock, as a waker may poll at once. One that panics keeps no other from being woken; nobody here is to blame.
         #[cfg(feature = "async")]
         for waker in wakers.into_values() {
             let _panicked = caught(|| waker.wake());
         }
-        // The key, whose drop is the user's code: last, so that nobody waits for it.
-        drop(lost);
+        // The key, whose drop is the user's code: last, so that no follower waits for it.
+        drop(failed_key);
     }
 }
 
-/// Polls a task's load inside of [`Running`], and drops it there: others wait for it until the flight has landed.
+/// Polls a task's load inside of [`LoadScope`], and drops it there: followers wait until the load is done.
 #[cfg(feature = "async")]
-pub(crate) async fn run_task<F: Future>(run: impl Fn() -> Option<Running>, load: F) -> F::Output {
-    /// Empties the place inside of the scope, also when the task is dropped.
-    struct Load<'a, F, R: Fn() -> Option<Running>>(Pin<&'a mut Option<F>>, R);
+pub(crate) async fn run_task<F: Future>(run: impl Fn() -> Option<LoadScope>, load: F) -> F::Output {
+    /// Drops the future inside of the scope, also when the task is dropped.
+    struct Load<'a, F, R: Fn() -> Option<LoadScope>>(Pin<&'a mut Option<F>>, R);
 
-    impl<F, R: Fn() -> Option<Running>> Drop for Load<'_, F, R> {
+    impl<F, R: Fn() -> Option<LoadScope>> Drop for Load<'_, F, R> {
         fn drop(&mut self) {
             let _running = self.1();
             self.0.set(None);
@@ -309,28 +316,28 @@ pub(crate) async fn run_task<F: Future>(run: impl Fn() -> Option<Running>, load:
 }
 
 thread_local! {
-    /// Flights that are landing on this thread, one inside the other.
-    static LANDING: Cell<usize> = const { Cell::new(0) };
+    /// The number of loads that this thread is publishing, one inside the other.
+    static PUBLISHING: Cell<usize> = const { Cell::new(0) };
 }
 
-/// While this is there, a flight is landing on this thread, and others wait for it.
-struct Landing {
+/// A scope in which this thread publishes a loaded value, and followers wait for it.
+struct PublishScope {
     _scope: CallbackScope,
 }
 
-impl Landing {
+impl PublishScope {
     fn begin() -> Self {
-        LANDING.set(LANDING.get() + 1);
+        PUBLISHING.set(PUBLISHING.get() + 1);
         Self { _scope: CallbackScope::enter() }
     }
 
     fn is_here() -> bool {
-        LANDING.get() > 0
+        PUBLISHING.get() > 0
     }
 }
 
-impl Drop for Landing {
+impl Drop for PublishScope {
     fn drop(&mut self) {
-        LANDING.set(LANDING.get() - 1);
+        PUBLISHING.set(PUBLISHING.get() - 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Cycles of loads: which load waits for which.
+//! The wait-for graph of loads: which load waits for which. A load that would close a cycle does not wait.
 //!
 //! A load whose own code asks for a key that another thread or task loads waits for that load. Two loads that ask for each other's
 //! keys would wait for each other for ever, and a load that asks for its own key would wait for itself. So each load has a
@@ -18,24 +18,25 @@ use parking_lot::Mutex;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LoadId(u64);
 
-/// How many of the first load's requests wait for the second load. A leaf among locks.
-static WAITS: Mutex<BTreeMap<(LoadId, LoadId), usize>> = Mutex::new(BTreeMap::new());
+/// The edges: the number of the first load's requests that wait for the second load. A leaf among locks.
+static WAIT_GRAPH: Mutex<BTreeMap<(LoadId, LoadId), usize>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
     /// The load whose code this thread runs, the innermost one. No destructor, so it can be read while the thread ends.
     static RUNNING: Cell<Option<LoadId>> = const { Cell::new(None) };
 }
 
-/// While this is there, the thread runs a load's own code, which others wait for.
-pub(crate) struct Running {
+/// A scope in which the thread runs a load's own code, which followers wait for.
+pub(crate) struct LoadScope {
     outer: Option<LoadId>,
     _scope: CallbackScope,
 }
 
-/// While this is there, one load waits for another.
-pub(crate) struct Waits(LoadId, LoadId);
+/// An edge of the graph: one load waits for another until this is dropped.
+#[doc(alias = "deadlock detection")]
+pub(crate) struct WaitEdge(LoadId, LoadId);
 
-/// The other load waits for the one that asks.
+/// The other load waits for the caller's load.
 #[derive(Debug)]
 pub(crate) struct Cycle;
 
@@ -47,29 +48,29 @@ impl LoadId {
     }
 
     /// The thread runs this load's code until the guard is dropped.
-    pub(crate) fn run(self) -> Running {
-        Running { outer: RUNNING.replace(Some(self)), _scope: CallbackScope::enter() }
+    pub(crate) fn run(self) -> LoadScope {
+        LoadScope { outer: RUNNING.replace(Some(self)), _scope: CallbackScope::enter() }
     }
 }
 
-impl Drop for Running {
+impl Drop for LoadScope {
     fn drop(&mut self) {
         RUNNING.set(self.outer);
     }
 }
 
-impl Waits {
-    /// The load whose code this thread runs waits for `other`, which is new; none if it runs no load's code.
-    pub(crate) fn for_new(other: LoadId) -> Option<Self> {
-        RUNNING.get().map(|running| Self::note(&mut WAITS.lock(), running, other))
+impl WaitEdge {
+    /// Adds an edge from the load whose code this thread runs to `other`, which is new; none if this thread runs no load's code.
+    pub(crate) fn add_to_new(other: LoadId) -> Option<Self> {
+        RUNNING.get().map(|running| Self::note(&mut WAIT_GRAPH.lock(), running, other))
     }
 
-    /// The load whose code this thread runs waits for `other`; none if it runs no load's code.
+    /// Adds an edge from the load whose code this thread runs to `other`, unless that closes a cycle; none if this thread runs no load's code.
     ///
     /// O(loads that wait for others).
-    pub(crate) fn begin(other: LoadId) -> Result<Option<Self>, Cycle> {
+    pub(crate) fn add(other: LoadId) -> Result<Option<Self>, Cycle> {
         let Some(running) = RUNNING.get() else { return Ok(None) };
-        let mut waits = WAITS.lock();
+        let mut waits = WAIT_GRAPH.lock();
         let (mut seen, mut ahead) = (BTreeSet::new(), vec![other]);
         while let Some(load) = ahead.pop() {
             if load == running {
@@ -88,9 +89,9 @@ impl Waits {
     }
 }
 
-impl Drop for Waits {
+impl Drop for WaitEdge {
     fn drop(&mut self) {
-        let mut waits = WAITS.lock();
+        let mut waits = WAIT_GRAPH.lock();
         if let Some(times) = waits.get_mut(&(self.0, self.1)) {
             *times -= 1;
             if *times == 0 {
@@ -111,16 +112,16 @@ mod tests {
             .windows(2)
             .map(|pair| {
                 let _running = pair[0].run();
-                Waits::begin(pair[1]).ok().flatten().expect("no cycle yet")
+                WaitEdge::add(pair[1]).ok().flatten().expect("no cycle yet")
             })
             .collect();
         let closes = |at: usize| {
             let _running = loads[4].run();
-            Waits::begin(loads[at]).is_err()
+            WaitEdge::add(loads[at]).is_err()
         };
         assert!((0..5).all(closes));
         drop(waits.remove(2));
         assert_eq!((0..5).map(closes).collect::<Vec<_>>(), [false, false, false, true, true]);
-        assert!(Waits::begin(loads[0]).is_ok_and(|waits| waits.is_none()), "no load's code");
+        assert!(WaitEdge::add(loads[0]).is_ok_and(|waits| waits.is_none()), "no load's code");
     }
 }

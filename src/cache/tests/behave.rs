@@ -1,8 +1,8 @@
 //! One behaviour, one test.
 
 use super::{cache_of, entry_bytes};
-use crate::cache::load::fill::Next;
-use crate::cache::load::single_flight::Boarded;
+use crate::cache::load::fill::FillStep;
+use crate::cache::load::single_flight::Join;
 use crate::cache::{Computed, Op, Reason, RemovalCause};
 use crate::{Bytes, Cache, Runtime};
 use lowwater_lru_core::MemcgError;
@@ -282,16 +282,16 @@ fn a_clone_may_ask_for_the_key_that_is_in_flight() {
     let runtime = Runtime::builder().build().unwrap();
     let cache = Cache::<u64, Asks>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
     // It comes between the first look and the load.
-    let pilot = cache.inner.flights.board(cache.inner.core.hash(&1), 1);
+    let leader = cache.inner.inflight.join(cache.inner.core.hash(&1), 1);
     let theirs = cache.clone();
-    // Though it finds the value, it comes to board first.
+    // Though it finds the value, it comes to join first.
     let ask = move || {
-        let flights = &theirs.inner.flights;
-        assert!(matches!(flights.board(theirs.inner.core.hash(&1), 1), Boarded::Alone(1)));
+        let flights = &theirs.inner.inflight;
+        assert!(matches!(flights.join(theirs.inner.core.hash(&1), 1), Join::Alone(1)));
     };
     let slot: Arc<Mutex<Once>> = Arc::new(Mutex::new(Some(Box::new(ask))));
     cache.insert(1, Asks(Arc::clone(&slot))).unwrap();
-    assert!(matches!(cache.next(cache.inner.core.hash(&1), pilot), Next::Done(_)));
+    assert!(matches!(cache.fill_step(cache.inner.core.hash(&1), leader), FillStep::Done(_)));
     assert!(slot.lock().unwrap().is_none(), "it was cloned");
 }
 
