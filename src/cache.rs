@@ -72,7 +72,7 @@ mod tests;
 
 pub use builder::{CacheBuilder, NoWeigher};
 pub use entry::{Computed, Current, Entry, Op};
-pub use error::{BuildError, InsertError, Reason};
+pub use error::{CacheBuildError, InsertError, RejectReason};
 pub use handle::Cache;
 pub use pinned::Pinned;
 pub use policy::Eviction;

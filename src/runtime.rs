@@ -35,8 +35,9 @@ mod maintenance;
 mod monitored;
 mod retired;
 
-pub use builder::{BuildError, RuntimeBuilder};
+pub use builder::{RuntimeBuildError, RuntimeBuilder};
 pub use handle::{Runtime, RuntimeStats};
+pub use monitored::MonitoredReclaimer;
 pub(crate) use housekeeper::Notifier;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
 pub(crate) use retired::Retires;

@@ -10,10 +10,10 @@ use lowwater_lru_core::{Bytes, Index, Memcg, NodeId};
 
 use super::compaction::state::Compaction;
 use super::core::{Core, Listener};
-use super::error::BuildError;
+use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::sweep::SweepSchedule;
-use super::handle::{Cache, Inner, Weigher};
+use super::handle::{Cache, CacheInner, Weigher};
 use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
@@ -153,7 +153,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// all of them, and one that calls [`clear`](super::Cache::clear) for each thousand entries.
     ///
     /// While entries are let go because memory is needed, what it inserts has none let go in turn: it takes room that is there, or is refused
-    /// ([`Reason::NoRoom`](super::Reason::NoRoom)).
+    /// ([`RejectReason::NoRoom`](super::RejectReason::NoRoom)).
     pub fn eviction_listener(mut self, listener: impl Fn(&K, &V, RemovalCause) + Send + Sync + 'static) -> Self {
         self.choices.listener = Some(Box::new(listener));
         self
@@ -225,19 +225,19 @@ where
     ///
     /// # Errors
     ///
-    /// [`BuildError`] says which choice does not work.
-    pub fn build(self) -> Result<Cache<K, V, S>, BuildError> {
+    /// [`CacheBuildError`] says which choice does not work.
+    pub fn build(self) -> Result<Cache<K, V, S>, CacheBuildError> {
         let Self { choices, weigher, hasher } = self;
         let group = choices.group.unwrap_or_else(|| choices.runtime.root().clone());
         if !group.is_descendant_of(choices.runtime.root()) {
-            return Err(BuildError::ForeignGroup(group.path()));
+            return Err(CacheBuildError::ForeignGroup(group.path()));
         }
         let ttl = match (choices.time_to_live, choices.time_to_idle) {
             (None, None) => Ttl::Forever,
             (Some(time), None) => Ttl::Fixed(time),
             (None, Some(time)) => Ttl::Idle(time),
             (Some(time_to_live), Some(time_to_idle)) => {
-                return Err(BuildError::TwoTimes { time_to_live, time_to_idle });
+                return Err(CacheBuildError::TwoTimes { time_to_live, time_to_idle });
             }
         };
         let mut builder = choices.runtime.registry().builder(&choices.name);
@@ -269,7 +269,7 @@ where
         retired.add(retires);
         let maintenance = choices.runtime.housekeeper().add(Arc::clone(&core) as _);
         let registration = prepared.register(Arc::clone(&core) as _);
-        let inner = Inner {
+        let inner = CacheInner {
             registration: Some(registration),
             core,
             maintenance,

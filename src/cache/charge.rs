@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use lowwater_lru_core::{Bytes, Memcg};
 
-use super::error::Reason;
+use super::error::RejectReason;
 use super::handle::Cache;
 use super::policy::tenant::Tenant;
 use super::policy::victim::RoomRequest;
@@ -35,7 +35,13 @@ where
     S: BuildHasher,
 {
     /// Takes bytes for an entry of `group`, of which so much is known, whose key has this hash; and frees some if they are not there.
-    pub(super) fn charge(&self, group: &Memcg, bytes: Bytes, tenant: Option<&Tenant>, hash: u64) -> Result<(), Reason> {
+    pub(super) fn charge(
+        &self,
+        group: &Memcg,
+        bytes: Bytes,
+        tenant: Option<&Tenant>,
+        hash: u64,
+    ) -> Result<(), RejectReason> {
         let (core, runtime) = (&self.inner.core, &self.inner.runtime);
         if runtime.retired().is_much() {
             self.look_at_retired(bytes)?;
@@ -65,8 +71,8 @@ where
         runtime.charge(group, bytes).map_err(|over| {
             let (group, max) = (over.memcg.path(), over.memcg.max());
             match bytes > max {
-                true => Reason::TooLarge { bytes, group, max },
-                false => Reason::NoRoom { bytes, group },
+                true => RejectReason::TooLarge { bytes, group, max },
+                false => RejectReason::NoRoom { bytes, group },
             }
         })
     }
@@ -99,7 +105,7 @@ where
     /// Drops a part of what readers have left, where there is much. Where they hold back so much
     /// that there is no room for so many bytes, lets them run for as long as a charge may take.
     #[cold]
-    fn look_at_retired(&self, bytes: Bytes) -> Result<(), Reason> {
+    fn look_at_retired(&self, bytes: Bytes) -> Result<(), RejectReason> {
         let runtime = &self.inner.runtime;
         let retired = runtime.retired();
         // Inside a callback nothing is dropped: a value whose drop inserts could have another one
@@ -119,7 +125,7 @@ where
             }
             if swept.is_none() || Instant::now() >= deadline {
                 let (retired, allowed) = (retired.bytes(), retired.allowance());
-                return Err(Reason::HeldByReaders { bytes, retired, allowed });
+                return Err(RejectReason::HeldByReaders { bytes, retired, allowed });
             }
             if swept == Some(0) {
                 std::thread::yield_now();

@@ -9,7 +9,7 @@ use lowwater_lru_core::{pin, Memcg};
 use super::core::Found;
 use super::error::InsertError;
 #[cfg(doc)]
-use super::error::Reason;
+use super::error::RejectReason;
 use super::expiry::clock::Ttl;
 use super::expiry::deadline::Now;
 use super::handle::Cache;
@@ -138,7 +138,7 @@ where
     }
 
     /// The group that is charged for what is inserted; the cache's own by default. With one of another runtime, every insert is refused
-    /// ([`Reason::ForeignGroup`]).
+    /// ([`RejectReason::ForeignGroup`]).
     pub fn group(mut self, group: &'a Memcg) -> Self {
         self.group = group;
         self

@@ -1,13 +1,13 @@
-//! What can go wrong, with the value given back.
+//! Errors of building a cache and of inserting; an insert's error returns the value.
 
 use std::time::Duration;
 
 use lowwater_lru_core::Bytes;
 
-/// A cache cannot be made.
+/// The error of a [`CacheBuilder`](super::CacheBuilder): the cache cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum BuildError {
+pub enum CacheBuildError {
     /// The registry has no id left for another shrinker.
     #[error("the cache cannot be registered: {0}")]
     Register(#[from] lowwater_shrinker::ShrinkerAllocError),
@@ -27,10 +27,10 @@ pub enum BuildError {
     },
 }
 
-/// Why a value was not kept.
+/// Why an insert was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum RejectReason {
     /// It does not fit in its group's limit, or one above, even if that were empty.
     #[error("an entry of {bytes} bytes does not fit in group {group}, which may use {max}")]
     TooLarge {
@@ -82,12 +82,12 @@ pub enum Reason {
     },
 }
 
-/// A value was not kept.
+/// The error of an insert, with the value that was rejected.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct InsertError<V> {
     /// Why.
-    pub reason: Reason,
+    pub reason: RejectReason,
     /// The value.
     pub value: V,
 }

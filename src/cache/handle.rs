@@ -60,7 +60,7 @@ pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
 /// threads. Readers that stay inside hold back more. All of it counts as retired, in one count for
 /// all caches of the runtime, and is bounded: see [`Runtime`]. When there is much, inserts drop
 /// what they can of all caches; when it is too much, they wait for readers, as long as a charge may
-/// take, and then are refused ([`Reason::HeldByReaders`]). [`collect`](Self::collect) drops at once
+/// take, and then are refused ([`RejectReason::HeldByReaders`]). [`collect`](Self::collect) drops at once
 /// what can be.
 ///
 /// A key whose `Hash` or `Eq` panics, or says something else than before, is a fault of its own:
@@ -73,11 +73,11 @@ pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
 /// the rest to the system: a clone of the key and of the value takes an entry's place, and the old ones are dropped. Nobody is told. A value that is
 /// changed in place should therefore be shared by its clones, as an `Arc` is, or what is changed while it moves is lost.
 pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHashBuilder> {
-    pub(super) inner: Arc<Inner<K, V, S>>,
+    pub(super) inner: Arc<CacheInner<K, V, S>>,
 }
 
 /// What the handles share. The core is the shrinker, too, and must not hold its own registration.
-pub(super) struct Inner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
+pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// After its end no callback uses the core. Taken when this is dropped.
     pub(super) registration: Option<Registration>,
     pub(super) core: Arc<Core<K, V, S>>,
@@ -118,7 +118,7 @@ where
     pub fn footprint(&self) -> Bytes {
         let core = &self.inner.core;
         // Each behind two counters; and the pointer by which the lists tell the registry, behind two more.
-        let shared = 7 * size_of::<usize>() + size_of::<Inner<K, V, S>>() + size_of::<Core<K, V, S>>();
+        let shared = 7 * size_of::<usize>() + size_of::<CacheInner<K, V, S>>() + size_of::<Core<K, V, S>>();
         // The index and the queues count themselves.
         let own = shared - size_of_val(&core.index) - size_of_val(&core.queues)
             + core.miss_cost.as_deref().map_or(0, size_of_val)
@@ -167,13 +167,13 @@ where
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
     pub(super) fn registration(&self) -> &Registration {
         self.registration.as_ref().expect("only dropping takes it")
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Inner<K, V, S> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<K, V, S> {
     fn drop(&mut self) {
         // Both wait until no other thread works on the core, unless this one is inside a callback: then the last thread that works on the
         // core drops it.

@@ -7,10 +7,10 @@ use lowwater_lru_core::index::PutError;
 use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
 
 use super::core::MaybeRemoval;
-use super::error::Reason;
+use super::error::RejectReason;
 use super::expiry::clock::Ttl;
 use super::expiry::deadline::Deadline;
-use super::handle::{Cache, Inner};
+use super::handle::{Cache, CacheInner};
 use super::policy::cost::RelativeCost;
 use super::policy::queue::Queue;
 use super::policy::tenant::Tenant;
@@ -37,7 +37,7 @@ pub(super) struct Prepared<K: Send + Sync + 'static, V: Send + Sync + 'static> {
 /// A key and a value that were not inserted.
 pub(super) struct Rejected<K, V> {
     /// None: the current record is not the expected one.
-    pub(super) reason: Option<Reason>,
+    pub(super) reason: Option<RejectReason>,
     pub(super) key: K,
     pub(super) value: V,
 }
@@ -73,14 +73,14 @@ pub(super) fn online(group: &Memcg) -> Cow<'_, Memcg> {
     }
 }
 
-fn no_memory(group: &Memcg) -> Reason {
-    Reason::NoMemory { group: group.path() }
+fn no_memory(group: &Memcg) -> RejectReason {
+    RejectReason::NoMemory { group: group.path() }
 }
 
 /// Takes apart a record that was not inserted.
 fn into_rejected<K: Send + Sync + 'static, V: Send + Sync + 'static>(
     record: Handle<K, V>,
-    reason: Option<Reason>,
+    reason: Option<RejectReason>,
 ) -> Rejected<K, V> {
     let Ok(Record { key, value, .. }) = record.into_inner() else { unreachable!("nobody saw it") };
     Rejected { reason, key, value }
@@ -132,7 +132,7 @@ where
         let inner = &self.inner;
         if !group.is_in_tree_of(&inner.group) {
             inner.core.counters.rejected();
-            let reason = Reason::ForeignGroup { group: group.path() };
+            let reason = RejectReason::ForeignGroup { group: group.path() };
             return Err(Rejected { reason: Some(reason), key, value });
         }
         let (queues, index) = (&inner.core.queues, &inner.core.index);
@@ -235,7 +235,7 @@ where
     }
 }
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
     /// The node of this thread's records: one of the registry's nodes, whatever the topology says.
     fn node(&self) -> NodeId {
         if self.last_node == NodeId::ZERO {

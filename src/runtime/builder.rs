@@ -9,9 +9,9 @@ use lowwater_pressure::systemd::{Systemd, SystemdError};
 use lowwater_pressure::{CgroupLimit, Monitor, MonitorConfig, MonitorError, PressureConfig, Psi, Source, Trim};
 use lowwater_shrinker::{Reclaimer, Registry, RegistryConfig, StartError, Watermarks};
 
-use super::monitored::MonitoredReclaimer;
-use super::handle::{Inner, Runtime};
+use super::handle::{Runtime, RuntimeInner};
 use super::housekeeper::Housekeeper;
+use super::monitored::MonitoredReclaimer;
 use super::retired::Retired;
 
 /// How long one charge reclaims for itself, where nothing else is said: what Redis allows itself.
@@ -32,17 +32,17 @@ pub struct RuntimeBuilder {
     systemd: bool,
 }
 
-/// A runtime cannot be made.
+/// The error of a [`RuntimeBuilder`]: the runtime cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BuildError {
+pub enum RuntimeBuildError {
     /// The budget is 0: nothing could ever be charged.
     #[error("the budget is 0 bytes; give one, or none for no limit")]
     NoBudget,
     /// A reclaimer thread does not start.
     #[error("the reclaimer does not start: {0}")]
     Start(#[from] StartError),
-    /// The thread for what is done in idle time does not start.
+    /// The housekeeper thread does not start.
     #[error("no thread for idle work: {0}; raise the limit on threads (ulimit -u, pids.max)")]
     Housekeeper(#[source] std::io::Error),
     /// A source of pressure cannot be watched.
@@ -183,8 +183,8 @@ impl RuntimeBuilder {
     ///
     /// # Errors
     ///
-    /// [`BuildError`] says which choice does not work, which file is in the way, or that a thread does not start.
-    pub fn build(mut self) -> Result<Runtime, BuildError> {
+    /// [`RuntimeBuildError`] says which choice does not work, which file is in the way, or that a thread does not start.
+    pub fn build(mut self) -> Result<Runtime, RuntimeBuildError> {
         if self.systemd {
             if let Systemd::Watch(watch) = Systemd::from_env()? {
                 self.monitor().sources.push(Source::Systemd(watch));
@@ -192,7 +192,7 @@ impl RuntimeBuilder {
         }
         let budget = self.budget.unwrap_or(Bytes::MAX);
         if budget == Bytes::ZERO {
-            return Err(BuildError::NoBudget);
+            return Err(RuntimeBuildError::NoBudget);
         }
         let topology = self.topology.unwrap_or_else(topology::detect);
         let direct_time_max = self.direct_time_max.unwrap_or(DIRECT_TIME_MAX).min(DIRECT_TIME_MOST);
@@ -209,11 +209,20 @@ impl RuntimeBuilder {
         let pressure = self.monitor.map(monitor).transpose()?;
         let retired = Arc::new(Retired::new(tree.root().clone()));
         let housekeeper =
-            Housekeeper::start(registry.nodes(), Arc::clone(&retired)).map_err(BuildError::Housekeeper)?;
+            Housekeeper::start(registry.nodes(), Arc::clone(&retired)).map_err(RuntimeBuildError::Housekeeper)?;
         tree.add_hook(housekeeper.hook());
         let groups = DashMap::new();
-        let inner =
-            Inner { housekeeper, pressure, reclaimer, registry, groups, topology, direct_time_max, retired, tree };
+        let inner = RuntimeInner {
+            housekeeper,
+            pressure,
+            reclaimer,
+            registry,
+            groups,
+            topology,
+            direct_time_max,
+            retired,
+            tree,
+        };
         Ok(Runtime { inner: Arc::new(inner) })
     }
 }

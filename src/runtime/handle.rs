@@ -27,7 +27,7 @@ use super::retired::Retired;
 ///    at it have left: until then it is [retired](RuntimeStats::retired). Usage and retired bytes
 ///    together never exceed the budget by more than a quarter of it, or by 16 MiB if that is more:
 ///    an insert that would exceed this waits for readers, as long as a charge may take, and is
-///    refused with [`HeldByReaders`](crate::cache::Reason::HeldByReaders). One bound for all caches
+///    refused with [`HeldByReaders`](crate::cache::RejectReason::HeldByReaders). One bound for all caches
 ///    of the runtime. Beyond it there may be: one entry for each thread that inserts just now; 64
 ///    for each that drops some; and 4 KiB for each stripe of a cache, of which one with less than a
 ///    thousand entries has one, and others two for each processor. Bytes that are
@@ -55,10 +55,10 @@ use super::retired::Retired;
 /// ```
 #[derive(Clone)]
 pub struct Runtime {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<RuntimeInner>,
 }
 
-pub(super) struct Inner {
+pub(super) struct RuntimeInner {
     // Before all it works on; it holds nothing of ours.
     pub(super) housekeeper: Housekeeper,
     // First, so that its thread, which holds the reclaimer too, is joined before that goes.

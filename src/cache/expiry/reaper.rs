@@ -18,7 +18,7 @@ use lowwater_lru_core::{pin, Bytes, Memcg, NodeId};
 use super::deadline::Deadline;
 use super::sweep::Sweep;
 use crate::cache::core::Core;
-use crate::cache::handle::Inner;
+use crate::cache::handle::CacheInner;
 use crate::cache::policy::queue::Queue;
 use crate::cache::record::Record;
 use crate::cache::removal::RemovalCause;
@@ -35,7 +35,7 @@ const MANY_ONE_IN: usize = 4;
 const REST_MANY: u32 = 3;
 const REST_FEW: u32 = 19;
 
-impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Inner<K, V, S> {
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> CacheInner<K, V, S> {
     /// Registers the deadline of a record in the index, and notifies the housekeeper if it is the earliest.
     #[inline]
     pub(crate) fn register_deadline(&self, at: Deadline) {

@@ -3,7 +3,7 @@
 use super::{cache_of, entry_bytes};
 use crate::cache::load::fill::FillStep;
 use crate::cache::load::single_flight::Join;
-use crate::cache::{Computed, Op, Reason, RemovalCause};
+use crate::cache::{Computed, Op, RejectReason, RemovalCause};
 use crate::{Bytes, Cache, Runtime};
 use lowwater_lru_core::MemcgError;
 use std::cell::Cell;
@@ -68,7 +68,7 @@ fn a_value_that_never_fits_comes_back_with_the_reason() {
     cache.insert(1, vec![7]).unwrap();
     let error = cache.insert(1, vec![1; 100_000]).unwrap_err();
     assert_eq!(error.value.len(), 100_000);
-    let Reason::TooLarge { max, .. } = &error.reason else { panic!("{error}") };
+    let RejectReason::TooLarge { max, .. } = &error.reason else { panic!("{error}") };
     assert_eq!(*max, Bytes::kib(64));
     assert!(error.to_string().contains("does not fit in group /"), "{error}");
     assert_eq!(cache.get(&1), Some(vec![7]), "what was there still is");
@@ -443,7 +443,7 @@ fn a_listener_may_insert_and_no_insert_begins_another_round() {
             for _ in 0..2 {
                 match cache.insert(next.fetch_add(1, Ordering::Relaxed), 0) {
                     Ok(_) => drop(told.fetch_add(1, Ordering::Relaxed)),
-                    Err(error) => assert!(matches!(error.reason, Reason::NoRoom { .. }), "{error}"),
+                    Err(error) => assert!(matches!(error.reason, RejectReason::NoRoom { .. }), "{error}"),
                 }
             }
             DEPTH.set(DEPTH.get() - 1);
@@ -545,7 +545,7 @@ fn a_group_of_another_runtime_is_refused() {
     assert_eq!(ours.id(), group.id());
     let cache = Cache::<u64, u64>::builder(&a).weigher(|_, _| Bytes::new(100)).build().unwrap();
     cache.entry(1).group(&ours).insert(1).unwrap();
-    let reason = Reason::ForeignGroup { group: "/g".into() };
+    let reason = RejectReason::ForeignGroup { group: "/g".into() };
     let error = cache.entry(1).group(&group).insert(2).unwrap_err();
     assert_eq!((&error.reason, error.value), (&reason, 2));
     assert!(error.to_string().contains("/g"), "{error}");

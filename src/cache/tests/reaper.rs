@@ -1,7 +1,7 @@
 //! What leaves in idle time: expired entries that nobody meets, and those of groups that were dropped.
 
 use super::cache_of;
-use crate::cache::{Reason, RemovalCause};
+use crate::cache::{RejectReason, RemovalCause};
 use crate::{Bytes, Cache, Runtime};
 use lowwater_lru_core::MemcgError;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -178,7 +178,7 @@ fn a_group_that_is_being_dropped_takes_nothing() {
         assert_eq!(runtime.group("a/t"), Err(MemcgError::Dying));
         assert_eq!(runtime.group("a/t/x"), Err(MemcgError::Dying));
         let error = cache.entry(2).group(&tenant).insert(vec![0; 100_000]).unwrap_err();
-        assert!(matches!(error.reason, Reason::TooLarge { max: Bytes::ZERO, .. }), "{error}");
+        assert!(matches!(error.reason, RejectReason::TooLarge { max: Bytes::ZERO, .. }), "{error}");
     }
     until("entries", || cache.is_empty());
     if let Ok(child) = child {
@@ -206,7 +206,9 @@ fn a_group_that_is_busy_while_it_is_dropped_ends_all_the_same() {
                     break;
                 }
                 match cache.entry(key % 10).group(&tenant).insert(vec![0; 100]) {
-                    Err(error) => assert!(matches!(error.reason, Reason::TooLarge { max: Bytes::ZERO, .. }), "{error}"),
+                    Err(error) => {
+                        assert!(matches!(error.reason, RejectReason::TooLarge { max: Bytes::ZERO, .. }), "{error}")
+                    }
                     // It ended between.
                     Ok(_) => assert!(!tenant.is_online(), "bytes were charged to a group that is dropped"),
                 }

@@ -318,11 +318,11 @@ fn a_tenant_that_scans_costs_the_others_nothing() {
 fn no_listener_is_called_while_it_is_chosen_who_pays() {
     use crate::cache::Eviction;
     use std::sync::{Arc, Mutex};
-    type Slot = Arc<Mutex<Option<crate::Cache<u64, u64>>>>;
+    type CacheCell = Arc<Mutex<Option<crate::Cache<u64, u64>>>>;
     // One in which others always pay; one in which the idle do.
     for order in [Eviction::SecondChance, Eviction::Adaptive] {
         let runtime = Runtime::builder().budget(Bytes::kib(256)).build().unwrap();
-        let (here, slot) = (std::thread::current().id(), Slot::default());
+        let (here, slot) = (std::thread::current().id(), CacheCell::default());
         let (theirs, told) = (Arc::clone(&slot), Arc::new(Mutex::new((0, 0))));
         let seen = Arc::clone(&told);
         let cache = crate::Cache::<u64, u64>::builder(&runtime)

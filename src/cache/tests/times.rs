@@ -1,6 +1,6 @@
 //! Times: idle ones.
 
-use crate::cache::{BuildError, Op};
+use crate::cache::{CacheBuildError, Op};
 use crate::{Bytes, Cache, Runtime};
 use std::time::{Duration, Instant};
 
@@ -160,7 +160,7 @@ fn two_times_are_one_too_many() {
     let runtime = Runtime::builder().build().unwrap();
     let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO);
     let error = builder.time_to_live(2 * IDLE).time_to_idle(IDLE).build().unwrap_err();
-    assert_eq!(error, BuildError::TwoTimes { time_to_live: 2 * IDLE, time_to_idle: IDLE });
+    assert_eq!(error, CacheBuildError::TwoTimes { time_to_live: 2 * IDLE, time_to_idle: IDLE });
     let text = error.to_string();
     assert!(text.contains("time_to_live (800ms)") && text.contains("time_to_idle (400ms)"), "{text}");
 }
