@@ -1,9 +1,11 @@
 //! Eviction policy: which record of a tenant is evicted next, and which tenant is evicted from.
 
+pub(crate) mod batch;
 pub(crate) mod cost;
 mod deficit;
 mod eviction;
 mod ghost;
+pub(crate) mod ghost_recorder;
 mod picker;
 pub(crate) mod queue;
 pub(crate) mod queues;

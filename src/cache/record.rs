@@ -107,7 +107,7 @@ impl<K, V> Record<K, V> {
     }
 
     /// Takes so many reads as paid for.
-    pub(super) fn pay_uses(&self, left: u8) {
+    pub(super) fn set_uses(&self, left: u8) {
         self.charge.set_uses(left);
     }
 
@@ -129,7 +129,7 @@ impl<K, V> Record<K, V> {
 
     /// Takes over what reads have earned the one whose place this takes, before it is on a list: reads, and `queue`.
     pub(super) fn inherit(&self, from: &Self, queue: Queue) {
-        self.pay_uses(from.uses().max(self.uses()));
+        self.set_uses(from.uses().max(self.uses()));
         self.set_queue(queue);
     }
 
@@ -265,7 +265,7 @@ mod tests {
                 assert_eq!((record.uses(), record.charge()), (expected, rounded(Bytes::new(bytes))));
                 record.mark_used();
             }
-            record.pay_uses(1);
+            record.set_uses(1);
             assert_eq!(record.cause(), None);
             record.set_cause(RemovalCause::Replaced);
             assert_eq!(record.queue(), Queue::Probation);

@@ -62,7 +62,7 @@ where
     /// Consistent as [`visit`](Self::visit) is. `save` runs without a lock and may use the cache; while it does, this thread is pinned, for
     /// some hundreds of entries at a time, so it should write to a buffer rather than wait for a disk.
     ///
-    /// An entry that the reclaimer has in its hands at that moment, to let it go or to move it, belongs to no group's list: it is said
+    /// An entry that the reclaimer has isolated at that moment, to evict or to move it, is on no group's list: the entry is said
     /// to be of the cache's own.
     ///
     /// ```
@@ -167,7 +167,7 @@ where
         self.prefetch(hash);
         let prepared = self.prepare(key, value, hash, group, expires).ok()?;
         // Nobody has seen it yet.
-        prepared.record.pay_uses(meta.heat % PROVEN);
+        prepared.record.set_uses(meta.heat % PROVEN);
         if meta.heat & PROVEN != 0 && core.queues.has_ghosts() {
             prepared.record.set_queue(Queue::Main);
         }

@@ -7,8 +7,9 @@ use lowwater_lru_core::{pin, Bytes, Isolated, Memcg, NodeId};
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
 use super::core::Core;
+use super::policy::batch::EvictionBatch;
+use super::policy::ghost_recorder::GhostRecorder;
 use super::policy::queue::Queue;
-use super::policy::queues::{EvictionBatch, GhostRecorder};
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 

@@ -30,8 +30,10 @@ use std::sync::Arc;
 
 use lowwater_lru_core::{AddError, Bytes, Guard, Isolated, ListLru, Memcg, MemcgId, NodeId, Occupancy};
 
+use super::batch::EvictionBatch;
 use super::eviction::Eviction;
 use super::ghost::{Ghosts, Known};
+use super::ghost_recorder::GhostRecorder;
 use super::queue::Queue;
 use super::tenant::Tenant;
 use super::tenants::Tenants;
@@ -70,45 +72,6 @@ enum Decision {
     Rotate(u8),
     /// To the other queue.
     Move,
-}
-
-/// Inserts ghosts for the keys that are evicted from a tenant.
-pub(crate) struct GhostRecorder<'q> {
-    tenant: &'q Tenant,
-    ghosts: &'q Ghosts,
-    eviction: Eviction,
-}
-
-impl GhostRecorder<'_> {
-    /// Prefetches the ghost bucket of this hash.
-    #[inline]
-    pub(crate) fn prefetch(&self, hash: u64, guard: &Guard) {
-        self.ghosts.known(guard).prefetch(hash);
-    }
-
-    /// Inserts a ghost for the key of this hash, evicted from `queue` when the tenant had `entries` records.
-    pub(crate) fn remember(&self, hash: u64, queue: Queue, entries: u64, guard: &Guard) {
-        // A fixed fraction learns nothing from ghosts of main.
-        if self.eviction == Eviction::Adaptive || queue == Queue::Probation {
-            if let Some(ghost) = self.tenant.on_evict(queue, entries) {
-                self.ghosts.known(guard).remember(hash, ghost);
-            }
-        }
-    }
-}
-
-/// The records that one walk isolated from a queue.
-pub(crate) struct EvictionBatch<K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    /// Off their list, to be removed from the index and retired.
-    pub(crate) old: Isolated<Record<K, V>>,
-    /// Off their list, to be put on the other if they are still in the index.
-    pub(crate) moved: Isolated<Record<K, V>>,
-    /// ... which is this one.
-    pub(crate) to: Queue,
-    /// How many the group had on the node before, where its order has_ghosts what left.
-    pub(crate) entries: u64,
-    /// How many were looked at.
-    pub(crate) scanned: u64,
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
@@ -366,11 +329,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             let record = it.item();
             match decide(record.uses()) {
                 Decision::Rotate(uses) if !record.deadline().is_past(now) => {
-                    record.pay_uses(uses);
+                    record.set_uses(uses);
                     it.rotate()
                 }
                 Decision::Move if !record.deadline().is_past(now) => {
-                    record.pay_uses(0);
+                    record.set_uses(0);
                     it.isolate(&mut moved)
                 }
                 _ => it.isolate(&mut old),

@@ -286,8 +286,8 @@ fn a_clone_may_ask_for_the_key_that_is_in_flight() {
     let theirs = cache.clone();
     // Though it finds the value, it comes to join first.
     let ask = move || {
-        let flights = &theirs.inner.inflight;
-        assert!(matches!(flights.join(theirs.inner.core.hash(&1), 1), Join::Alone(1)));
+        let inflight = &theirs.inner.inflight;
+        assert!(matches!(inflight.join(theirs.inner.core.hash(&1), 1), Join::Alone(1)));
     };
     let slot: Arc<Mutex<Once>> = Arc::new(Mutex::new(Some(Box::new(ask))));
     cache.insert(1, Asks(Arc::clone(&slot))).unwrap();

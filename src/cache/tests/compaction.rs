@@ -53,7 +53,7 @@ fn eventually(what: &str, is: impl Fn() -> bool) {
 }
 
 /// Here and now: without having been asked, the housekeeper does nothing.
-fn migrate<K, V>(cache: &Cache<K, V>)
+fn compact_all<K, V>(cache: &Cache<K, V>)
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -128,7 +128,7 @@ fn each_is_as_old_as_it_was_with_its_reads_its_queue_and_its_time() {
     left().for_each(|n| (0..reads(n)).for_each(|_| assert!(cache.get(&n).is_some())));
     cache.touch(&PARTS, Some(2 * HOUR));
     let before = cache.inner.core.index.slab().footprint();
-    migrate(&cache);
+    compact_all(&cache);
     eventually("memory stays", || is_together(&cache, before));
     let core = &cache.inner.core;
     let mut order = Vec::new();
@@ -188,7 +188,7 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
     };
     let (before, _) = entry();
     let theirs = cache.clone();
-    MEANWHILE.set(Some(Box::new(move || migrate(&theirs))));
+    MEANWHILE.set(Some(Box::new(move || compact_all(&theirs))));
     f(Slow(key));
     let (after, left) = entry();
     assert!(before != after && left > HOUR * 3 / 4, "{left:?}");
@@ -214,7 +214,7 @@ fn what_is_cleared_while_it_moves_is_cleared() {
     let mut first = true;
     cache.retain(|_, _| {
         if std::mem::take(&mut first) {
-            migrate(&cache);
+            compact_all(&cache);
         }
         false
     });
@@ -243,8 +243,8 @@ fn what_cannot_be_cloned_stays_where_it_is_and_what_is_written_meanwhile_too() {
     FAILS.store(true, Ordering::Relaxed);
     let theirs = cache.clone();
     MEANWHILE.set(Some(Box::new(move || left().for_each(|n| drop(theirs.insert(Dear(n), n + 1))))));
-    let migrated = std::panic::catch_unwind(AssertUnwindSafe(|| migrate(&cache)));
-    assert!(migrated.is_ok(), "the panics are the keys' own");
+    let compacted = std::panic::catch_unwind(AssertUnwindSafe(|| compact_all(&cache)));
+    assert!(compacted.is_ok(), "the panics are the keys' own");
     FAILS.store(false, Ordering::Relaxed);
     assert!(left().all(|n| cache.peek(&Dear(n)) == Some(n + 1)), "nothing is lost, or comes back");
     assert_eq!(cache.len() as u64, ENTRIES / PARTS);
@@ -269,7 +269,7 @@ fn readers_and_writers_find_what_is_there_while_it_moves() {
                     }
                 });
             }
-            migrate(&cache);
+            compact_all(&cache);
             done.store(true, Ordering::Relaxed);
         });
         assert!(left().all(|n| cache.peek(&n).is_some_and(|value| value % ENTRIES == n)));
@@ -288,7 +288,7 @@ fn what_is_large_moves_a_few_at_a_time_and_what_is_very_large_stays() {
         scattered(&cache, |n| n, |n| n);
         let slab = cache.inner.core.index.slab();
         let before = slab.footprint();
-        migrate(&cache);
+        compact_all(&cache);
         if moves {
             eventually("memory stays", || is_together(&cache, before));
         } else {

@@ -308,7 +308,7 @@ fn a_listener_that_blocks_keeps_no_other_cache_waiting() {
     }
 }
 
-/// Of a cache where a thread was held up the rest is done by whoever has its seat, though nobody calls.
+/// Of a cache where a thread was held up the rest is done by whoever has its lease, though nobody calls.
 #[test]
 fn what_is_left_when_a_listener_is_done_goes_too() {
     let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
@@ -319,7 +319,7 @@ fn what_is_left_when_a_listener_is_done_goes_too() {
         cache.entry(key).time_to_live(Duration::from_millis(100)).insert(vec![]).unwrap();
     }
     until("a thread that is held up", || gate.waiting.load(Ordering::Relaxed) == 1);
-    // Until another thread has the seat, and nothing to do.
+    // Until another thread has the lease, and nothing to do.
     std::thread::sleep(Duration::from_millis(600));
     gate.open();
     until("the rest", || cache.stats().expired == 20_000);
@@ -344,7 +344,7 @@ fn a_cache_is_dropped_when_its_listener_is_done() {
     cache.entry(1).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();
     until("a thread that is held up", || gate.waiting.load(Ordering::Relaxed) == 1);
     let dropped = std::thread::spawn(move || drop(cache));
-    // Longer than it takes until another thread has the seat.
+    // Longer than it takes until another thread has the lease.
     std::thread::sleep(Duration::from_millis(600));
     assert!(!dropped.is_finished(), "its listener runs still");
     gate.open();

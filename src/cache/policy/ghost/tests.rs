@@ -1,0 +1,169 @@
+//! Tests of the ghost table.
+
+use super::*;
+
+fn hash(n: u64) -> u64 {
+    let mixed = (n + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB)
+}
+
+fn remember(ghosts: &Ghosts, len: usize, hash: u64, ghost: Ghost) {
+    ghosts.fit(len);
+    ghosts.known(&pin()).remember(hash, ghost);
+}
+
+fn take(ghosts: &Ghosts, hash: u64) -> Option<Ghost> {
+    ghosts.known(&pin()).take(hash)
+}
+
+fn left(time: u32) -> Ghost {
+    Ghost { queue: Queue::Probation, time }
+}
+
+#[test]
+fn a_ghost_is_found_once_with_its_queue_and_time() {
+    let ghosts = Ghosts::default();
+    assert_eq!(take(&ghosts, hash(1)), None);
+    let ghost = |n| {
+        let queue = if n % 3 == 0 { Queue::Main } else { Queue::Probation };
+        Ghost { queue, time: n as u32 % TIMES }
+    };
+    (0..5_000).for_each(|n| remember(&ghosts, 5_000, hash(n), ghost(n)));
+    let found = (0..5_000).filter_map(|n| Some((n, take(&ghosts, hash(n))?))).collect::<Vec<_>>();
+    assert!(found.len() > 4_850, "{}", found.len());
+    // Those whose tag another in the bucket has may get the other's.
+    let others = found.iter().filter(|&&(n, found)| found != ghost(n)).count();
+    assert!(others < 3, "{others}");
+    let twice = (0..5_000).filter(|&n| take(&ghosts, hash(n)).is_some()).count();
+    assert!(twice < 3, "{twice}");
+}
+
+#[test]
+fn a_full_bucket_forgets_what_came_first() {
+    let ghosts = Ghosts::default();
+    // The same low bits, other high ones.
+    let key = |n: u64| n << 46 | 5;
+    (1..=10).for_each(|n| remember(&ghosts, 10, key(n), left(n as u32)));
+    let known: Vec<_> = (1..=10).filter(|&n| take(&ghosts, key(n)) == Some(left(n as u32))).collect();
+    assert_eq!(known, (3..=10).collect::<Vec<_>>());
+}
+
+#[test]
+fn room_that_one_leaves_is_filled_before_another_is_forgotten() {
+    let key = |n: u64| n << 46 | 5;
+    for gone in 1..=8 {
+        let words = Default::default();
+        let bucket = Bucket(&words);
+        (1..=8).for_each(|n| bucket.remember(key(n), left(n as u32)));
+        assert_eq!(bucket.take(key(gone)), Some(left(gone as u32)));
+        bucket.remember(key(9), left(9));
+        let known: Vec<_> = (1..=9).filter(|&n| bucket.take(key(n)) == Some(left(n as u32))).collect();
+        assert_eq!(known, (1..=9).filter(|&n| n != gone).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn an_entrys_part_of_the_table_is_eight_bytes_and_no_bucket_lies_in_two_lines() {
+    assert_eq!(BYTES_PER_ENTRY, 8);
+    let ghosts = Ghosts::default();
+    (0..50_000).for_each(|n| remember(&ghosts, 10_000, hash(n), left(0)));
+    let bytes = ghosts.footprint();
+    assert!((80_000..81_000).contains(&bytes), "{bytes} bytes for 10,000 entries");
+    let (guard, half) = (pin(), 32);
+    let table = ghosts.table.load(&guard).unwrap();
+    let addresses = (0..50_000).map(|n| table.bucket(hash(n)).0.as_ptr().addr());
+    assert!(addresses.into_iter().all(|address| address % half == 0));
+    assert_eq!(size_of::<[AtomicU64; WORDS]>(), half);
+}
+
+#[test]
+fn a_key_that_was_never_there_is_seldom_found() {
+    let ghosts = Ghosts::default();
+    (0..50_000).for_each(|n| remember(&ghosts, 10_000, hash(n), left(0)));
+    let found = (50_000..150_000).filter(|&n| take(&ghosts, hash(n)).is_some()).count();
+    assert!(found < 20, "{found} of 100,000, where 3 would be chance");
+}
+
+#[test]
+fn who_remembers_and_who_forgets_may_meet() {
+    let ghosts = Ghosts::default();
+    std::thread::scope(|s| {
+        for t in 0..2 {
+            let ghosts = &ghosts;
+            s.spawn(move || (0..5_000).for_each(|n| remember(ghosts, 10, hash(2 * n + t), left(0))));
+        }
+        (0..5_000).for_each(|_| ghosts.forget());
+    });
+    remember(&ghosts, 10, hash(1), left(7));
+    assert_eq!(take(&ghosts, hash(1)), Some(left(7)));
+}
+
+#[test]
+fn the_table_follows_the_number_of_entries() {
+    let ghosts = Ghosts::default();
+    let buckets = || ghosts.table.load(&pin()).map_or(0, |table| table.buckets().len());
+    let mut n = 0;
+    for (len, expected) in [(0, 16), (10, 16), (1_000, 250), (2_000, 250), (3_000, 750), (100, 25), (50, 25), (0, 25)] {
+        n += 1;
+        remember(&ghosts, len, hash(n), left(0));
+        assert_eq!(buckets(), expected, "for {len} entries");
+        assert!(take(&ghosts, hash(n)).is_some());
+    }
+    ghosts.forget();
+    assert_eq!((buckets(), ghosts.footprint()), (0, 0));
+    assert_eq!(take(&ghosts, hash(n)), None);
+}
+
+#[test]
+fn a_table_that_was_replaced_is_given_back_a_part_at_a_time() {
+    let ghosts = Ghosts::default();
+    let large = 2_000_000;
+    remember(&ghosts, large, hash(0), left(0));
+    let full = ghosts.footprint();
+    assert!(full >= large * BYTES_PER_ENTRY);
+    ghosts.fit(1_000);
+    // It comes when its readers have left, and those of other tests come and go.
+    let other = RcuCell::new();
+    while ghosts.footprint() < full {
+        other.replace(None, 0, &pin());
+        other.clear(&pin());
+        std::thread::yield_now();
+    }
+    remember(&ghosts, 1_000, hash(0), left(0));
+    let less = ghosts.footprint();
+    assert!(less < full && less > full / 2, "{less} of {full} bytes");
+    (1..GHOSTS_PER_PART).for_each(|_| remember(&ghosts, 1_000, hash(0), left(0)));
+    assert_eq!(ghosts.footprint(), less, "not with each ghost");
+    (0..100).for_each(|_| remember(&ghosts, 1_000, hash(0), left(0)));
+    assert!(ghosts.footprint() < 10_000, "{} bytes", ghosts.footprint());
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn each_page_of_a_table_is_touched_by_a_write_first() {
+    fn faults() -> u64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        // The eighth after the name, which may have spaces in it.
+        stat.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()
+    }
+    let (ghosts, pages) = (Ghosts::default(), 256);
+    ghosts.fit(pages * 4_096 / BYTES_PER_ENTRY);
+    let (guard, before) = (pin(), faults());
+    (0..20_000).for_each(|n| ghosts.known(&guard).remember(hash(n), left(0)));
+    let taken = faults() - before;
+    assert!(taken < pages as u64 * 3 / 2, "{taken} faults for {pages} pages; two each where a read comes first");
+}
+
+#[test]
+fn who_remembers_beside_one_who_forgets_is_not_harmed() {
+    let ghosts = Ghosts::default();
+    std::thread::scope(|s| {
+        s.spawn(|| (0..2_000).for_each(|_| ghosts.forget()));
+        for _ in 0..2 {
+            s.spawn(|| (0..20_000).for_each(|n| remember(&ghosts, n as usize % 5_000, hash(n), left(0))));
+        }
+    });
+    remember(&ghosts, 10, hash(1), left(7));
+    assert_eq!(take(&ghosts, hash(1)), Some(left(7)));
+}
