@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!     Runtime
-//!       groups     name -> Memcg, made when first asked for
-//!       tree       Memcg: limits, charges
-//!       topology   which node a thread is on
-//!       registry   who can give memory back, and for whom
-//!       reclaimer  a thread a node, that makes them
-//!       housekeeper     a thread that lets go of what has expired, and of what dropped groups had; and one that stands by
-//!       pressure   hears the machine, and lowers the budget for a while (only if the builder was told to)
+//!       groups       name -> Memcg, made when first asked for
+//!       tree         Memcg: limits, charges
+//!       topology     which node a thread is on
+//!       registry     who can give memory back, and for whom
+//!       reclaimer    a thread a node, that makes them
+//!       housekeeper  a thread that reaps expired records, empties dropped groups and compacts; and a standby
+//!       pressure     hears the machine, and lowers the budget for a while (only if the builder was told to)
 //! ```
 //!
 //! Nothing is global: two runtimes in one process do not meet, but for the read side of lru-core and the processors.
