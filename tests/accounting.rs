@@ -79,7 +79,7 @@ fn clones_that_panic_while_entries_are_moved_leave_them_where_they_are() {
     }
     faults.clones_panic.store(true, Relaxed);
     cache.retain(|key, _| key % 20 == 0);
-    until("the keeper tries to move some", || faults.clones.load(Relaxed) > 100);
+    until("the housekeeper tries to move some", || faults.clones.load(Relaxed) > 100);
     let each = Cache::<u64, Fragile>::ENTRY_BYTES.get();
     until("nothing is retired", || cache.collect() == Bytes::ZERO);
     assert_eq!((cache.len(), used(&runtime)), (3_000, 3_000 * each));

@@ -1,5 +1,5 @@
 //! Caches and runtimes whose last handles are dropped inside callbacks: by listeners, by values' `Drop`, by loads; on threads
-//! that reclaim, on the reclaimer's, on the keeper's. Nothing waits for itself, and everything is dropped in the end.
+//! that reclaim, on the reclaimer's, on the housekeeper's. Nothing waits for itself, and everything is dropped in the end.
 //!
 //! Each test runs on a thread of its own and fails when a deadline has passed.
 
@@ -155,12 +155,12 @@ fn in_background(world: &World) {
     world.runtime.reclaimer().wake(world.runtime.root(), ReclaimReason::Manual(Bytes::mib(1)));
 }
 
-/// Entries expire on the keeper's thread.
+/// Entries expire on the housekeeper's thread.
 fn by_expiry(world: &World) {
     world.with(|cache| (0..100).for_each(|key| assert!(cache.touch(&key, Some(Duration::from_millis(1))))));
 }
 
-/// A group is emptied on the keeper's thread.
+/// A group is emptied on the housekeeper's thread.
 fn by_drop_group(world: &World) {
     let group = world.runtime.group("tenant").unwrap();
     world.with(|cache| {
@@ -223,7 +223,7 @@ fn caches_whose_listeners_end_each_other_when_they_expire_do_not_wait() {
         for _ in 0..5 {
             two_end_each_other(two_runtimes(), By::Listener, by_expiry);
         }
-        // One keeper: another thread goes on with the second cache.
+        // One housekeeper: another thread goes on with the second cache.
         two_end_each_other(one_runtime(), By::Listener, by_expiry);
     });
 }
@@ -488,7 +488,7 @@ fn what_is_captured_may_panic_in_its_drop_on_threads_of_the_runtime() {
     });
 }
 
-/// Hooks of the tree run on the keeper's thread when it ends a group.
+/// Hooks of the tree run on the housekeeper's thread when it ends a group.
 #[test]
 fn a_hook_of_the_tree_that_panics_does_not_end_the_keeper() {
     struct Panics(AtomicUsize);
@@ -511,7 +511,7 @@ fn a_hook_of_the_tree_that_panics_does_not_end_the_keeper() {
         until("both groups were ended", || panics.0.load(SeqCst) >= 2);
         let world = World::new(&runtime, By::Listener);
         by_expiry(&world);
-        until("the keeper goes on", || world.with(|cache| cache.stats().expired == 100) == Some(true));
+        until("the housekeeper goes on", || world.with(|cache| cache.stats().expired == 100) == Some(true));
     });
 }
 

@@ -1,6 +1,6 @@
 //! Readers that stay pinned hold back a bounded amount of memory. In a process of its own: they hold it back everywhere.
 
-use lowwater::cache::Reason;
+use lowwater::cache::RejectReason;
 use lowwater::{Bytes, Cache, Runtime};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn what_readers_hold_back_is_bounded() {
     let seven = pinned.get(&7).unwrap();
     let refused = (100..100_000).find_map(|key| cache.insert(key, vec![0; 4_000]).err().map(|error| (key, error)));
     let (key, error) = refused.expect("16 MiB wait for us at most");
-    assert!(matches!(error.reason, Reason::HeldByReaders { .. }) && error.value.len() == 4_000, "{error}");
+    assert!(matches!(error.reason, RejectReason::HeldByReaders { .. }) && error.value.len() == 4_000, "{error}");
     assert!((4_000..6_000).contains(&key), "{key} values of 4 kB: 2 MiB in the cache, 16 MiB behind it");
     assert!(cache.collect() >= Bytes::mib(16));
     assert_eq!(seven, &[7]);

@@ -3,7 +3,7 @@
 //! ever.
 #![forbid(unsafe_code)]
 
-use lowwater::cache::Reason;
+use lowwater::cache::RejectReason;
 use lowwater::{Bytes, Cache, Runtime};
 use std::cell::RefCell;
 use std::sync::mpsc::channel;
@@ -83,7 +83,7 @@ fn a_pinned_cache_is_a_reader_until_it_is_dropped_however_late() {
     assert_eq!(**text, [8; 4_000]);
     // What waits for that reader is bounded.
     let refused = (2_000..).find_map(|key| cache.insert(key, Arc::new(vec![0; 4_000])).err()).unwrap();
-    assert!(matches!(refused.reason, Reason::HeldByReaders { .. }), "{refused}");
+    assert!(matches!(refused.reason, RejectReason::HeldByReaders { .. }), "{refused}");
     assert!(cache.collect() < Bytes::mib(20) && weak.upgrade().is_some());
     assert_eq!(**text, [8; 4_000]);
 }

@@ -4,7 +4,7 @@
 
 #![forbid(unsafe_code)]
 
-use lowwater::cache::Reason;
+use lowwater::cache::RejectReason;
 use lowwater::topology::Fixed;
 use lowwater::{Bytes, Cache, Runtime};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -88,7 +88,7 @@ fn one_pin_and_sixteen_caches() {
         match cache.insert(n, Value::new(SIZE, &count)) {
             Ok(_) => kept += 1,
             Err(error) => {
-                let Reason::HeldByReaders { bytes, retired, allowed } = error.reason else { panic!("{error}") };
+                let RejectReason::HeldByReaders { bytes, retired, allowed } = error.reason else { panic!("{error}") };
                 assert!(bytes.get() > SIZE as u64 && retired.get() + bytes.get() > ALLOWANCE.get() - (1 << 20));
                 assert_eq!(allowed, ALLOWANCE);
                 assert!(error.to_string().contains("readers hold back"), "{error}");
@@ -113,7 +113,7 @@ fn one_pin_and_sixteen_caches() {
     caches[3].clear();
     assert_within(&count, &runtime, caches.len());
     let refused = caches[3].insert(1, Value::new(SIZE, &count)).err().map(|error| error.reason);
-    assert!(matches!(refused, Some(Reason::HeldByReaders { .. })));
+    assert!(matches!(refused, Some(RejectReason::HeldByReaders { .. })));
     assert_eq!(seen.0.len(), 1);
     drop(pinned);
     // The reader has left: inserts go on at once, and what waited is dropped by them.
@@ -184,7 +184,7 @@ fn an_index_that_grows_and_shrinks_under_a_reader() {
             match cache.insert(round * 2_000 + n, ()) {
                 Ok(_) => entries += 1,
                 Err(error) => {
-                    refused = matches!(error.reason, Reason::HeldByReaders { .. });
+                    refused = matches!(error.reason, RejectReason::HeldByReaders { .. });
                     break;
                 }
             }
@@ -214,7 +214,7 @@ fn a_leaked_reader() {
     let began = Instant::now();
     let refused = (0..100_000_u64).find_map(|n| caches[1].insert(n, Value::new(SIZE, &count)).err());
     let error = refused.expect("48 MiB are alive at most");
-    assert!(matches!(error.reason, Reason::HeldByReaders { .. }), "{error}");
+    assert!(matches!(error.reason, RejectReason::HeldByReaders { .. }), "{error}");
     assert!(began.elapsed() < Duration::from_secs(60));
     assert_within(&count, &runtime, 2);
     // Lookups and removals work; so does a load, whose value is not kept.

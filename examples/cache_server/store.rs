@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lowwater::cache::{Current, Op, Reason, Visit};
+use lowwater::cache::{Current, Op, RejectReason, Visit};
 use lowwater::pressure::{PressureConfig, Psi, Trigger, Watermarks};
 use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 use tokio::sync::mpsc;
@@ -256,7 +256,7 @@ impl Store {
             claim.uncharge();
             match self.try_update(key, expiry, &mut edit) {
                 Ok(answer) => return Ok(answer),
-                Err(Reason::NoRoom { .. } | Reason::HeldByReaders { .. }) if self.evict => {
+                Err(RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. }) if self.evict => {
                     claim.recharge();
                     tokio::time::sleep(ROOM_PAUSE).await;
                 }
@@ -271,7 +271,7 @@ impl Store {
         key: &[u8],
         expiry: Expiry,
         edit: &mut impl FnMut(Option<There<'_>>) -> (Edit, R),
-    ) -> Result<R, Reason> {
+    ) -> Result<R, RejectReason> {
         let name = self.names.of(key);
         let mut missing = None;
         if !self.cache.contains_key(&name) {
@@ -319,7 +319,7 @@ impl Store {
             }
         });
         match done {
-            Ok(_) if full => Err(Reason::NoRoom { bytes: Bytes::ZERO, group: tenant.group.path() }),
+            Ok(_) if full => Err(RejectReason::NoRoom { bytes: Bytes::ZERO, group: tenant.group.path() }),
             Ok(_) => Ok(answer.expect("a computation asks at least once")),
             Err(refused) => Err(refused.reason),
         }

@@ -42,7 +42,7 @@ fn assert_whole(runtime: &Runtime, cache: &Numbers) {
     }
     cache.clear();
     assert!(cache.pin().iter().next().is_none());
-    // What the keeper or the reclaimer has in its hands just then it gives back itself.
+    // What the housekeeper or the reclaimer has in its hands just then it gives back itself.
     let start = std::time::Instant::now();
     while !cache.is_empty() || runtime.root().usage() > Bytes::ZERO {
         runtime.tree().drain_stock();

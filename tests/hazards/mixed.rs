@@ -2,7 +2,7 @@
 
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime};
-use lowwater::cache::{BuildError, Op, Reason, Visit};
+use lowwater::cache::{CacheBuildError, Op, RejectReason, Visit};
 use lowwater::{Bytes, Cache};
 use lowwater_lru_core::MemcgError;
 use std::collections::BTreeSet;
@@ -15,11 +15,11 @@ fn groups_of_another_runtime_are_strangers() {
         let (mine, stranger) = (ours.group("tenant").unwrap(), theirs.group("tenant").unwrap());
         let cache = cache(&ours);
         let refused = Cache::<u64, u64>::builder(&ours).weigher(|_, _| Bytes::ZERO).group(&stranger).build();
-        assert!(matches!(refused, Err(BuildError::ForeignGroup(path)) if path == "/tenant"));
+        assert!(matches!(refused, Err(CacheBuildError::ForeignGroup(path)) if path == "/tenant"));
         let refused = cache.entry(1).group(&stranger).insert(vec![1]).unwrap_err();
-        assert!(matches!(refused.reason, Reason::ForeignGroup { .. }) && refused.value == [1]);
+        assert!(matches!(refused.reason, RejectReason::ForeignGroup { .. }) && refused.value == [1]);
         let refused = cache.entry(1).group(&stranger).and_compute(|_| Op::Put(vec![1]));
-        assert!(matches!(refused.unwrap_err().reason, Reason::ForeignGroup { .. }));
+        assert!(matches!(refused.unwrap_err().reason, RejectReason::ForeignGroup { .. }));
         assert_eq!(cache.entry(1).group(&stranger).or_insert_with(|| vec![7]), [7], "it is returned, and not kept");
         assert_eq!((cache.len(), cache.len_of(&stranger)), (0, 0));
         assert_eq!(ours.end_group(&stranger), Err(MemcgError::Foreign));

@@ -1,7 +1,7 @@
 //! What belongs to a thread cannot be sent from it: said by the compiler, and checked here so that it stays so.
 
 use crate::{filled, runtime};
-use lowwater::cache::{CacheBuilder, Current, Iter, Op, Pinned, Place, Visit};
+use lowwater::cache::{CacheBuilder, Current, Entry, Iter, Op, Pinned, Visit};
 use lowwater::{Bytes, Cache, InsertError, Runtime};
 
 /// Two impls that overlap for a `Send` type, so that naming the method is ambiguous for it, and does not compile.
@@ -29,7 +29,7 @@ fn what_is_pinned_belongs_to_its_thread() {
     <Pinned<'static, u64, u64, State> as IsNotSync<_>>::is_so();
     <Iter<'static, u64, u64, State> as IsNotSend<_>>::is_so();
     <Current<'static, u64, u64> as IsNotSync<_>>::is_so();
-    is_send_and_sync::<(Cache<u64, u64>, Runtime, CacheBuilder<u64, u64>, Place<'static, u64, u64, State>)>();
+    is_send_and_sync::<(Cache<u64, u64>, Runtime, CacheBuilder<u64, u64>, Entry<'static, u64, u64, State>)>();
     is_send_and_sync::<(InsertError<u64>, Visit, lowwater::cache::Op<u64>)>();
     is_send::<Current<'static, u64, u64>>();
 

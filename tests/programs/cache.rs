@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lowwater::cache::{Computed, Eviction, Meta, Op, Place, Visit};
+use lowwater::cache::{Computed, Entry, Eviction, Meta, Op, Visit};
 use lowwater::{Bytes, Cache, Memcg, Runtime};
 
 use crate::callback::{self, enter, Callback};
@@ -197,7 +197,7 @@ impl<K: Key, V: Value> Typed<K, V> {
         tag
     }
 
-    fn place<'a>(&'a self, key: u32, group: Option<&'a Memcg>, life: Life) -> Place<'a, K, V, Hashing> {
+    fn entry_of<'a>(&'a self, key: u32, group: Option<&'a Memcg>, life: Life) -> Entry<'a, K, V, Hashing> {
         let mut place = self.cache.entry(K::of(key));
         if let Some(group) = group {
             place = place.group(group);
@@ -237,7 +237,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
     }
 
     fn insert(&self, tag: Tag, group: Option<&Memcg>, life: Life) -> Result<Option<Tag>, ()> {
-        match self.place(tag.key, group, life).insert(V::of(tag)) {
+        match self.entry_of(tag.key, group, life).insert(V::of(tag)) {
             Ok(old) => Ok(old.map(|old| self.dropped(tag.key, old, "replacing"))),
             Err(error) => {
                 refused(error.value, tag);
@@ -309,7 +309,7 @@ impl<K: Key, V: Value> AnyCache for Typed<K, V> {
         life: Life,
     ) -> Result<(Outcome, Option<Tag>), ()> {
         let mut there = None;
-        let computed = self.place(tag.key, group, life).and_compute(|current| {
+        let computed = self.entry_of(tag.key, group, life).and_compute(|current| {
             there = current.as_ref().map(|current| self.checked(tag.key, current.value(), "compute"));
             if let Some(current) = &current {
                 let _ = (current.time_left(), current.group().path());

@@ -102,7 +102,7 @@ fn end(world: &World, program: &Program, patience: Duration) {
         runtime.tree().drain_stock();
         runtime.root().usage()
     };
-    // The keeper still does its work.
+    // The housekeeper still does its work.
     run::keeper_works(&runtime);
     until(patience, || usage() == Bytes::ZERO, || format!("{} are charged at the end", usage()));
     drop(runtime);

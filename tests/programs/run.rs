@@ -59,7 +59,7 @@ fn counts(world: &World) {
     groups.retain(Memcg::is_online);
     for lists in (0..LISTS).filter_map(|list| world.list(list)) {
         let wrong = || lists.wrong_count(&groups);
-        // A group may end on the keeper's thread, or a shrinker take items out.
+        // A group may end on the housekeeper's thread, or a shrinker take items out.
         until(PATIENCE, || wrong().is_none(), || wrong().unwrap_or_else(|| "a list was slow to count right".into()));
     }
 }

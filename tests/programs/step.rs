@@ -223,7 +223,7 @@ pub enum Step {
     Keep(Keep, Storage),
     Release,
     DropRuntime,
-    /// Checks that the keeper ends dropped groups.
+    /// Checks that the housekeeper ends dropped groups.
     Keeper,
     Within(Scope, Vec<Step>),
 }

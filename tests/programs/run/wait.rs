@@ -20,7 +20,7 @@ pub fn until(patience: Duration, holds: impl Fn() -> bool, otherwise: impl Fn() 
     }
 }
 
-/// The keeper ends a group that was dropped.
+/// The housekeeper ends a group that was dropped.
 pub fn keeper_works(runtime: &Runtime) {
     if runtime.group("last").and_then(|last| runtime.drop_group(&last)).is_ok() {
         until(PATIENCE, || runtime.find_group("last").is_none(), || "a dropped group does not go".into());

@@ -92,7 +92,7 @@ fn in_group(cache: u8, group: u8, keys: u32) -> impl Iterator<Item = Step> {
     (0..keys).map(move |key| Step::Insert { cache, key, group: Some(group), life: Life::Default })
 }
 
-/// The keeper's thread drops the last handle on a cache, and with it what panics in its `Drop`.
+/// The housekeeper's thread drops the last handle on a cache, and with it what panics in its `Drop`.
 fn keeper_drops_captures() -> BoxedStrategy<Vec<Step>> {
     (0..CACHES, 0..6u8, 0..4u8, 0..3u8)
         .prop_map(|(cache, group, name, after)| {
