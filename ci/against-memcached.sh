@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cache_server beside Debian's memcached: the same client, the same -m, two threads each, nine gets to one set, values of 100 B and
+# lowwater-server beside Debian's memcached: the same client, the same -m, two threads each, nine gets to one set, values of 100 B and
 # 4 kB; operations per second, p99, values held, resident memory, and ours divided by theirs. To be run by hand on a machine that does
 # nothing else; rounds alternate, and the middle ones count.
 #
@@ -11,8 +11,10 @@ cd "$(dirname "$0")/.."
 rounds="${1:-3}" seconds="${2:-10}" megabytes="${MEGABYTES:-256}"
 need memcached memcached
 # As servers are shipped: optimized as a whole.
+server="${CARGO_TARGET_DIR:-target}/shipped/lowwater-server"
 binaries="${CARGO_TARGET_DIR:-target}/shipped/examples"
-cargo build --profile shipped --quiet --example cache_server --example cache_bench
+cargo build --profile shipped --quiet -p lowwater-server
+cargo build --profile shipped --quiet --example cache_bench
 memcached -V
 
 # keys BYTES: twice as many as fit.

@@ -9,7 +9,8 @@ budget=$((64 << 20))
 # 64 MiB x 1.35 + 12 MiB, in kB.
 resident_max=$((64 * 1024 * 135 / 100 + 12 * 1024))
 
-build cache_server cache_load
+build_server
+build cache_load
 echo "== flood"
 # The working set of 2,000 values of 4,000 bytes is about 9 MB with its keys. The tenant `poor` has the same, and no protection.
 printf 'quiet low=12M\n' >"$scratch/tenants.conf"

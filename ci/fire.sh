@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# cache_server under fire: 10,000 idle clients, slow and half-open ones, values that stop, random bytes, floods, keys and lengths at the
+# lowwater-server under fire: 10,000 idle clients, slow and half-open ones, values that stop, random bytes, floods, keys and lengths at the
 # edge, no more connections, no more files, no room for the log, SIGTERM under load. Memory stays bounded, others are served, and it ends
 # with 0.
 #
@@ -8,5 +8,5 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
 
-build cache_server
-timeout 900 python3 ci/clients/fire.py "$binaries/cache_server" --megabytes "${1:-64}"
+build_server
+timeout 900 python3 ci/clients/fire.py "$server" --megabytes "${1:-64}"

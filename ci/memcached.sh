@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Real memcached clients against cache_server: Debian's memccapable, pymemcache with 50 connections at once, memcached itself as
+# Real memcached clients against lowwater-server: Debian's memccapable, pymemcache with 50 connections at once, memcached itself as
 # the reference for every reply, meta commands and logins too; tenants' listeners, sockets, limits that change; then clients that
 # misbehave, bad flags, and SIGTERM.
 set -euo pipefail
@@ -13,7 +13,7 @@ if ! "$venv/bin/python" -c 'import pymemcache' 2>/dev/null; then
     python3 -m venv "$venv"
     "$venv/bin/pip" install --quiet 'pymemcache==4.0.0'
 fi
-build cache_server
+build_server
 
 echo "== memccapable -a"
 start_server server -m 64
@@ -50,7 +50,7 @@ shop="$(free_port)"
 start_server tags -l "tag_shop_:127.0.0.1:$shop,127.0.0.1"
 python3 ci/clients/doors.py tags "$port" "$shop"
 stop_server "$pid"
-"$binaries/cache_server" -s "$scratch/socket" -a 600 >"$scratch/socket.out" &
+"$server" -s "$scratch/socket" -a 600 >"$scratch/socket.out" &
 pid=$!
 children+=("$pid")
 for _ in $(seq 100); do [ -S "$scratch/socket" ] && break; sleep 0.05; done
@@ -92,7 +92,7 @@ printf 'shop low=8Q\n' >"$scratch/bad.conf"
 refused=0
 refuse() {
     local code=0
-    timeout 5 "$binaries/cache_server" "$@" >"$scratch/out" 2>"$scratch/err" || code=$?
+    timeout 5 "$server" "$@" >"$scratch/out" 2>"$scratch/err" || code=$?
     case "$code" in 0 | 124) fail "$*: exit status $code" ;; esac
     [ -s "$scratch/err" ] || fail "$*: no message"
     ! grep -q panicked "$scratch/err" || { cat "$scratch/err"; fail "$*: panicked"; }
@@ -130,8 +130,8 @@ refuse -l tag__:127.0.0.1
 refuse --config "$scratch/missing.conf"
 refuse --config "$scratch/bad.conf"
 refuse surplus
-"$binaries/cache_server" -h >"$scratch/out" || fail "-h: exit status $?"
+"$server" -h >"$scratch/out" || fail "-h: exit status $?"
 grep -q -- '--max-item-size' "$scratch/out" || fail "-h does not tell the flags"
 # Nobody may be reading what a server says on start.
-"$binaries/cache_server" -h | head -c 1 >/dev/null || true
+"$server" -h | head -c 1 >/dev/null || true
 echo "$refused refused with a message"

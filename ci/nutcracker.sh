@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 . ci/clients/server.bash
 
 need nutcracker nutcracker
-build cache_server
+build_server
 
 pids=() ports=()
 for name in one two three; do

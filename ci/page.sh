@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The page of cache_server --http in a headless Chromium: live numbers that are the server's, on a screen and on a phone, in light and in
+# The page of lowwater-server --http in a headless Chromium: live numbers that are the server's, on a screen and on a phone, in light and in
 # dark, with a thousand tenants; nothing asked of anybody else, nothing on the console, no key and no value.
 #
 # ci/page.sh [FOLDER]: leaves screenshots there.
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 . ci/clients/server.bash
 
 command -v chromium >/dev/null || packages chromium
-build cache_server
+build_server
 printf 'shop low=2M\nsearch max=1M\n' >"$scratch/tenants.conf"
 start_server page -m 8 --http 0 --pressure --config "$scratch/tenants.conf"
 http="$(sed -n 's/^http .*http:\/\/\([^/]*\)\/ .*/\1/p' "$scratch/page.out")"

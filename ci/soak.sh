@@ -6,6 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo build --release --quiet --example cache_server --example soak
-binaries="${CARGO_TARGET_DIR:-target}/release/examples"
-"$binaries/soak" --seconds "$((${1:-1} * 60))" --cpu "${2:-100}" --server "$binaries/cache_server"
+cargo build --release --quiet -p lowwater-server
+cargo build --release --quiet --example soak
+target="${CARGO_TARGET_DIR:-target}"
+"$target/release/examples/soak" --seconds "$((${1:-1} * 60))" --cpu "${2:-100}" --server "$target/release/lowwater-server"

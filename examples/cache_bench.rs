@@ -1,4 +1,4 @@
-//! A steady load for `cache_server` or any other memcached: gets and sets of one size by many connections, and how long each took.
+//! A steady load for `lowwater-server` or any other memcached: gets and sets of one size by many connections, and how long each took.
 //!
 //! Every connection asks, waits, and asks again, so the operations per second follow from how soon replies come. Keys are chosen by
 //! Zipf's law, the same ones in the same order for every server. A get that misses is followed by a set, as caches are used; those sets count

@@ -1,4 +1,4 @@
-//! A load for `cache_server` (or any memcached): many tenants flood it while others read, and what came of it in figures.
+//! A load for `lowwater-server` (or any memcached): many tenants flood it while others read, and what came of it in figures.
 //!
 //! ```text
 //!   alone    the quiet tenants read their working sets, on a miss they write; nobody else is there

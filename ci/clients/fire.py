@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A cache_server under fire: fire.py BINARY [--megabytes N] [--idle N]
+"""A lowwater-server under fire: fire.py BINARY [--megabytes N] [--idle N]
 
 One client behaves, from the beginning to the end, and must be served; the others do not. Memory stays bounded, nobody panics, and
 every server started here ends with exit status 0 when it is told to.

@@ -1,6 +1,7 @@
 # For the scripts beside this folder: servers that are built, started on a free port, and always stopped.
 # Sourced, not run. Expects the repository's root as the current directory.
 
+server="${CARGO_TARGET_DIR:-target}/release/lowwater-server"
 binaries="${CARGO_TARGET_DIR:-target}/release/examples"
 scratch="$(mktemp -d)"
 children=()
@@ -24,27 +25,32 @@ need() {
     service "$2" stop >/dev/null 2>&1 || true
 }
 
+# build_server: in release; nothing to do if it is built.
+build_server() {
+    cargo build --release --quiet -p lowwater-server
+}
+
 # build EXAMPLE...: in release; nothing to do if it is built.
 build() {
     local example
     for example in "$@"; do cargo build --release --quiet --example "$example"; done
 }
 
-# start_server NAME FLAG...: starts cache_server on a free port; sets $pid and $port.
+# start_server NAME FLAG...: starts lowwater-server on a free port; sets $pid and $port.
 start_server() {
     local out="$scratch/$1.out"
     shift
     : >"$out"
-    "$binaries/cache_server" -p 0 "$@" >"$out" &
+    "$server" -p 0 "$@" >"$out" &
     pid=$!
     children+=("$pid")
     for _ in $(seq 100); do
         port="$(sed -n '1s/.*:\([0-9]*\)$/\1/p' "$out")"
         [ -n "$port" ] && return
-        kill -0 "$pid" 2>/dev/null || fail "cache_server $* did not start"
+        kill -0 "$pid" 2>/dev/null || fail "lowwater-server $* did not start"
         sleep 0.05
     done
-    fail "cache_server $* did not say where it listens"
+    fail "lowwater-server $* did not say where it listens"
 }
 
 # stop_server PID: SIGTERM; it must exit with 0, in about a second.

@@ -1,5 +1,5 @@
 //! Everything at once, for hours: tenants that come and go, pressure that rises and falls, shrinkers that register and leave, a dentry
-//! cache, and a cache_server under load. Each second all of it is stopped and looked at.
+//! cache, and a lowwater-server under load. Each second all of it is stopped and looked at.
 //!
 //! ```text
 //!     tenants   values in a Cache for groups that live for a moment    every second   bytes charged = bytes there
@@ -7,7 +7,7 @@
 //!     lists     items on a ListLru, of groups in three generations         |          every object is alive that should be, no other
 //!     churn     shrinkers with lists of their own, and their ends          |          bits for all that hold something
 //!     names     lookups, floods of missing names, changes                  '-> log    resident memory of us and of the server
-//!     server    clients of a cache_server, a process of its own
+//!     server    clients of a lowwater-server, a process of its own
 //! ```
 //!
 //! Every so often all is emptied: then the footprint must be what it was the first time. At the end, and only then, resident memory is
@@ -52,7 +52,7 @@ struct Args {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     cpu: u32,
 
-    /// A cache_server to be started and loaded, too
+    /// A lowwater-server to be started and loaded, too
     #[arg(long, value_name = "path")]
     server: Option<PathBuf>,
 }

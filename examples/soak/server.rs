@@ -1,4 +1,4 @@
-//! A cache_server in a process of its own, and clients that load it.
+//! A lowwater-server in a process of its own, and clients that load it.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

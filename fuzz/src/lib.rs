@@ -11,8 +11,8 @@ pub mod protocol;
 pub mod settings;
 pub mod text;
 
-/// The example's own files, as they stand there.
-#[path = "../../examples/cache_server"]
+/// The server's own files, as they stand there.
+#[path = "../../crates/server/src"]
 #[expect(dead_code, unused_imports, reason = "the files are taken whole, and only what parses is fuzzed")]
 mod server {
     pub mod args;

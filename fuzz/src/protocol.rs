@@ -6,7 +6,7 @@
 //! 4. In sync: a command that comes behind the bytes, and behind what ends an open line or block, is understood; unless the decoder gave
 //!    the connection up, or is throwing away a value that is longer still.
 
-#[path = "../../examples/cache_server/parse/steps.rs"]
+#[path = "../../crates/server/src/parse/steps.rs"]
 mod steps;
 
 const ITEM_BYTES_MAX: usize = 10_000;

@@ -12,7 +12,7 @@ pub fn check(data: &[u8]) {
     if which % 2 == 0 {
         // No file of this machine's is opened, whatever is in front of a name.
         let text = text.replace('/', "_");
-        let flags = ["cache_server"].into_iter().chain(text.split('\n'));
+        let flags = ["lowwater-server"].into_iter().chain(text.split('\n'));
         if let Ok(Err(why)) = args::parse(flags) {
             assert!(!why.is_empty(), "1");
         }

@@ -20,7 +20,7 @@ const THREADS_MAX: usize = 256;
 
 /// A memcached for many tenants in one memory: each keeps its `low`, all share the rest by use.
 #[derive(Debug, Parser)]
-#[command(name = "cache_server", version)]
+#[command(name = "lowwater-server", version)]
 struct Args {
     /// TCP port to listen on; 0: any free one, which is printed
     #[arg(short = 'p', long = "port", default_value_t = 11211, value_name = "num")]
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     fn settings(flags: &[&str]) -> Result<Settings, String> {
-        let flags = ["cache_server"].iter().chain(flags);
+        let flags = ["lowwater-server"].iter().chain(flags);
         parse(flags).map_err(|why| why.to_string())?
     }
 

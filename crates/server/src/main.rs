@@ -15,7 +15,7 @@
 //!   eyes   -- tcp --> http        with --http: a page, metrics, and what each shrinker holds
 //! ```
 //!
-//! `cargo run --release --example cache_server`, then point any memcached client at 127.0.0.1:11211. Give tenants their
+//! `cargo run --release -p lowwater-server`, then point any memcached client at 127.0.0.1:11211. Give tenants their
 //! protection with `--config` (see `config.rs`), or while it runs:
 //!
 //! ```text
@@ -41,7 +41,7 @@
 //! 5. There are commands more: `tenant`, `stats tenants`, `stats shrinkers`, `stats reclaim`, and `lru_crawler mgdump`, which later
 //!    memcacheds have. Where they are not known, as here `shutdown`, `slabs`, `lru`, `extstore`, `refresh_certs` and the other settings of
 //!    `lru_crawler`, the answer is `ERROR`. `stats conns` and `stats sizes` tell nothing, `stats cachedump` is refused, `stats settings`
-//!    has the lines that mean something here. `version` answers `1.6.18-lowwater-` and this example's own.
+//!    has the lines that mean something here. `version` answers `1.6.18-lowwater-` and the version of this package.
 //! 6. `flush_all` and `lru_crawler crawl` answer when they are done; of the first, all see the effect at once. There, they answer before,
 //!    and a second crawl is told `BUSY`. Dumps may be pipelined behind other commands; there, a `metadump` may not.
 //! 7. A value takes memory as it comes, not when it is announced, so it may be told that there is none in the middle of its block; the rest
@@ -94,7 +94,7 @@ fn main() -> ExitCode {
     match args::read().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("cache_server: {why}");
+            eprintln!("lowwater-server: {why}");
             ExitCode::FAILURE
         }
     }

@@ -40,7 +40,7 @@ fn a_tagged_listener_is_its_tenants() {
 
 #[test]
 fn who_must_log_in_does_so_first() {
-    let path = std::env::temp_dir().join(format!("cache_server_users_{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("lowwater-server_users_{}", std::process::id()));
     std::fs::write(&path, "shop:secret\ndefault:root\n").unwrap();
     let users = crate::auth::Users::read(&path, b':').unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -74,7 +74,7 @@ fn a_unix_socket_is_guarded_and_cleaned_up() {
 
     use crate::listen::Place;
 
-    let path = std::env::temp_dir().join(format!("cache_server_{}.sock", std::process::id()));
+    let path = std::env::temp_dir().join(format!("lowwater-server_{}.sock", std::process::id()));
     // What an earlier server left behind is no hindrance.
     drop(UnixListener::bind(&path).unwrap());
     let unix = Listen { tenant: None, place: Place::Unix { path: path.clone(), mode: 0o600 } };
