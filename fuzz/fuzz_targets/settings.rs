@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| lowwater_fuzz::settings::check(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| lowwater_fuzz::server_settings::check(data));

@@ -1,6 +1,6 @@
 //! Each body on inputs that are always the same: random bytes, and pieces of what the body understands.
 
-use lowwater_fuzz::{dcache, list_lru, map, pressure, protocol, settings, text};
+use lowwater_fuzz::{dcache, list_lru, map, pressure, server_protocol, server_settings, text};
 
 /// xorshift64*: the same bytes on every run.
 struct Random(u64);
@@ -75,8 +75,8 @@ fn streams_stay_in_sync() {
     ];
     let mut random = Random(2);
     for _ in 0..300 {
-        protocol::check(&random.pieces(&pieces));
-        protocol::check(&random.bytes(200));
+        server_protocol::check(&random.pieces(&pieces));
+        server_protocol::check(&random.bytes(200));
     }
 }
 
@@ -171,7 +171,7 @@ fn operators_are_told() {
     for which in 0..2_000 {
         let mut text = vec![which as u8];
         text.extend(random.pieces(&pieces));
-        settings::check(&text);
+        server_settings::check(&text);
     }
 }
 
@@ -184,8 +184,8 @@ fn regressions() {
         ("list_lru", list_lru::check),
         ("map", map::check),
         ("pressure", pressure::check),
-        ("protocol", protocol::check),
-        ("settings", settings::check),
+        ("protocol", server_protocol::check),
+        ("settings", server_settings::check),
         ("text", text::check),
     ];
     for (name, body) in bodies {

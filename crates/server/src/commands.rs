@@ -1,11 +1,11 @@
 //! What each command means.
 
+mod admin;
 mod arithmetic;
-mod control;
 mod crawl;
 mod delete;
 mod get;
-mod log_in;
+mod login;
 mod meta;
 mod stats;
 mod store;
@@ -13,14 +13,15 @@ mod touch;
 mod watch;
 
 use std::io;
+use std::ops::ControlFlow;
 
-pub use log_in::log_in;
+pub use login::log_in;
 pub use store::{no_room, store, too_large};
 
-use crate::connection::{Next, Session};
-use crate::parse::Command;
-use crate::stats::Counter;
-use crate::VERSION;
+use crate::counters::Counter;
+use crate::protocol::command::Command;
+use crate::session::Session;
+use crate::version::VERSION;
 
 /// memcached's highest verbosity.
 const VERBOSITY_MAX: u32 = 3;
@@ -31,7 +32,7 @@ const VERBOSITY_MAX: u32 = 3;
 /// # Errors
 ///
 /// The client left while it was being answered.
-pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next> {
+pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<ControlFlow<()>> {
     session.server.note(2, format_args!("< {command:?}"));
     if session.scope.is_tenants() && concerns_all(&command) {
         let noreply = matches!(
@@ -40,8 +41,8 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
                 | Command::Verbosity { noreply: true, .. }
                 | Command::MemoryLimit { noreply: true, .. }
         );
-        answer(session, noreply, "CLIENT_ERROR not allowed on a tenant's own connection");
-        return Ok(Next::Serve);
+        session.answer(noreply, "CLIENT_ERROR not allowed on a tenant's own connection");
+        return Ok(ControlFlow::Continue(()));
     }
     match command {
         Command::Get { keys, unique, touch } => get::get(session, keys, unique, touch).await?,
@@ -55,25 +56,25 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Next
         Command::FlushAll { exptime, noreply } => {
             session.tally.count(Counter::CmdFlush);
             session.server.flush(exptime).await;
-            answer(session, noreply, "OK");
+            session.answer(noreply, "OK");
         }
         Command::Verbosity { level, noreply } => {
             session.server.set_verbosity(level.min(VERBOSITY_MAX) as u8);
-            answer(session, noreply, "OK");
+            session.answer(noreply, "OK");
         }
         Command::Version => session.output.format(format_args!("VERSION {VERSION}")),
         Command::Meta(meta) => Box::pin(meta::meta(session, meta)).await,
         Command::MetaDebug { key } => meta::debug(session, &key),
         Command::MetaNoop => session.output.line("MN"),
-        Command::MemoryLimit { megabytes, noreply } => control::memory_limit(session, megabytes, noreply),
-        Command::TenantSet { name, limits } => control::tenant_set(session, name, limits),
-        Command::TenantList => control::tenant_list(session).await?,
+        Command::MemoryLimit { megabytes, noreply } => admin::memory_limit(session, megabytes, noreply),
+        Command::TenantSet { name, limits } => admin::tenant_set(session, name, limits),
+        Command::TenantList => admin::tenant_list(session).await?,
         Command::WatchEvictions => return watch::evictions(session).await,
         Command::Crawl { crawl, everything } => crawl::crawl(session, crawl, everything).await?,
-        Command::Quit => return Ok(Next::Close),
+        Command::Quit => return Ok(ControlFlow::Break(())),
         Command::Store(_) => unreachable!("the decoder keeps store commands until their value is there"),
     }
-    Ok(Next::Serve)
+    Ok(ControlFlow::Continue(()))
 }
 
 /// Whether it reaches beyond one tenant's values.
@@ -88,12 +89,5 @@ fn concerns_all(command: &Command<'_>) -> bool {
         | Command::Crawl { .. } => true,
         Command::Stats { topic, .. } => matches!(topic, Some(b"tenants" | b"detail" | b"reset")),
         _ => false,
-    }
-}
-
-/// Says `text`, unless silence was asked for.
-fn answer(session: &mut Session, noreply: bool, text: &str) {
-    if !noreply {
-        session.output.line(text);
     }
 }

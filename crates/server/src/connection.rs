@@ -1,12 +1,13 @@
 //! One client: bytes in, commands, replies out in batches.
 //!
 //! Everything a connection holds is bounded: the input by the longest line (values leave it as they arrive), the value in
-//! progress by `-I` and by what all of them may have ([`arrival`](crate::arrival)), the output by [`Output::is_full`]. A connection that waits for its client holds no input buffer at all.
+//! progress by `-I` and by what all of them may have ([`receive_budget`](crate::receive_budget)), the output by [`Output::is_full`]. A connection that waits for its client holds no input buffer at all.
 //!
 //! When the server closes, what had come in by then is still read and answered; what is incomplete is dropped.
 
 use std::future::{poll_fn, Future};
 use std::io;
+use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,14 +17,17 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
 use crate::commands;
-use crate::input::Input;
-use crate::parse::{Decoder, Gate, Knock, Refusal, Step};
-use crate::reply::Output;
-use crate::scope::Scope;
-use crate::server::{Seat, Server, CLOSE_TIME_MAX};
-use crate::stats::{Counter, Tally};
+use crate::counters::{Counter, Tally};
+use crate::decoder::{Decoder, Step};
+use crate::net::input::Input;
+use crate::net::output::Output;
+use crate::net::stream::Stream;
+use crate::protocol::error::Refusal;
+use crate::protocol::login::{Gate, Knock};
+use crate::server::{Seat, CLOSE_TIME_MAX};
+use crate::session::Session;
+use crate::store::namespace::Scope;
 use crate::store::{ROOM_PAUSE, ROOM_TRIES_MAX};
-use crate::stream::Stream;
 
 /// After so many reads that filled the buffer, others get their turn. After one that did not, they get it at once: a client on another
 /// processor has its next request there before this thread could look, and one that always has would keep all others waiting.
@@ -50,32 +54,12 @@ pub async fn serve(seat: Seat, stream: Stream, scope: Scope, closing: watch::Rec
     drop(seat);
 }
 
-/// What a command may use of its connection.
-#[derive(Debug)]
-pub struct Session {
-    pub output: Output,
-    pub tally: Tally,
-    pub server: Arc<Server>,
-    /// Whose keys it sees.
-    pub scope: Scope,
-    /// It never sends: it only closes.
-    closing: watch::Receiver<()>,
-    stream: Stream,
-}
-
 struct Connection {
     session: Session,
     /// Until the client has said who it is, where that is asked.
     gate: Option<Gate>,
     decoder: Decoder,
     input: Input,
-}
-
-/// What becomes of the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    Serve,
-    Close,
 }
 
 /// What a read brought.
@@ -143,7 +127,7 @@ impl Connection {
         }
         let read = if self.input.is_full() { Read::Part } else { Read::All };
         let next = self.serve_input().await?;
-        Ok(if next == Next::Close { Read::Last } else { read })
+        Ok(if next.is_break() { Read::Last } else { read })
     }
 
     /// Reads what there is, if there is something.
@@ -160,17 +144,17 @@ impl Connection {
     }
 
     /// Serves all commands that are complete, and writes their replies.
-    async fn serve_input(&mut self) -> io::Result<Next> {
+    async fn serve_input(&mut self) -> io::Result<ControlFlow<()>> {
         let mut used = 0;
         let mut waits = 0;
-        let mut next = Next::Serve;
-        while next == Next::Serve {
+        let mut next = ControlFlow::Continue(());
+        while next.is_continue() {
             if let Some(gate) = &mut self.gate {
                 let (taken, knock) = gate.step(&self.input[used..]);
                 used += taken;
                 match knock {
                     Knock::More => break,
-                    Knock::Lost => next = Next::Close,
+                    Knock::Lost => next = ControlFlow::Break(()),
                     Knock::Refused(why) => self.session.output.line(why),
                     Knock::Login { user, password } => {
                         if commands::log_in(&mut self.session, user, password) {
@@ -189,9 +173,9 @@ impl Connection {
                         self.session.output.line(refused.why.text());
                     }
                     if refused.why == Refusal::LineTooLong {
-                        Next::Close
+                        ControlFlow::Break(())
                     } else {
-                        Next::Serve
+                        ControlFlow::Continue(())
                     }
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
@@ -205,7 +189,7 @@ impl Connection {
                 }
                 Step::NoRoom => match self.decoder.give_up() {
                     Some(block) => commands::no_room(&mut self.session, &block),
-                    None => Next::Serve,
+                    None => ControlFlow::Continue(()),
                 },
                 Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, &key, noreply),
             };
@@ -216,53 +200,5 @@ impl Connection {
         self.input.advance(used);
         self.session.flush().await?;
         Ok(next)
-    }
-}
-
-impl Session {
-    /// Writes the replies out, and shows everyone what was counted.
-    pub async fn flush(&mut self) -> io::Result<()> {
-        // Counted first: whoever reads the reply finds the command counted.
-        self.settle();
-        let written = self.output.flush(&mut self.stream).await?;
-        self.tally.add(Counter::BytesWritten, written);
-        Ok(())
-    }
-
-    /// Whether the server closes.
-    fn is_closing(&self) -> bool {
-        // It never sends, so an error is all there can be to see.
-        self.closing.has_changed().is_err()
-    }
-
-    /// Resolves when the server closes.
-    pub async fn closed(&self) {
-        // It never sends, so an error is what comes.
-        let _ = self.closing.clone().changed().await;
-    }
-
-    /// Resolves when the client may have sent something, or left.
-    pub async fn readable(&self) -> io::Result<()> {
-        self.stream.readable().await
-    }
-
-    /// Reads what there is; whether the client has left.
-    pub fn has_left(&mut self, input: &mut Vec<u8>) -> io::Result<bool> {
-        match self.stream.try_read_buf(input) {
-            Ok(read) => Ok(read == 0),
-            Err(why) if why.kind() == io::ErrorKind::WouldBlock => Ok(false),
-            Err(why) => Err(why),
-        }
-    }
-
-    /// Adds this connection's counts to the server's.
-    pub fn settle(&mut self) {
-        self.server.counters.add(&mut self.tally);
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        self.settle();
     }
 }

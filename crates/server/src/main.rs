@@ -1,22 +1,22 @@
 //! A memcached for many tenants in one memory, on [`lowwater`].
 //!
 //! ```text
-//!   client -- tcp --> listen      whose door it is
-//!             unix    server      accepts, bounds the number, closes cleanly
-//!                     threads     an event loop each, connections in turns
-//!                     connection  one task each: bytes in, replies out in batches
-//!                     input       bytes that nobody has looked at yet
-//!                     parse       bytes to commands; pure
-//!                     arrival     the memory of values that are not there whole yet
-//!                     scope       whose keys they may mean
-//!                     commands    what each one means
-//!                     store       the cache: each value charged to its key's tenant
-//!                     reply       lines and values on their way out
-//!   eyes   -- tcp --> http        with --http: a page, metrics, and what each shrinker holds
+//!   main            settings in, worker threads started
+//!   acceptor        listeners, connections handed to threads, the end     workers   an event loop for each thread
+//!   connection      one task for each client: bytes in, replies out       http      --http: a page, metrics, shrinkers
+//!   commands        what each command does
+//!   session         what a command may use of its connection
+//!   server          what all connections share
+//!   decoder         a stream of bytes to commands and values              net       sockets, input and output buffers
+//!   store           the cache: each value charged to its key's tenant     counters  what `stats` counts
+//!   receive_budget  memory of values that are being received
+//!   value           a stored value, in pieces of one size
+//!   settings        the command line and the files that it names
+//!   protocol        memcached's text protocol: lines to commands; pure
 //! ```
 //!
 //! `cargo run --release -p lowwater-server`, then point any memcached client at 127.0.0.1:11211. Give tenants their
-//! protection with `--config` (see `config.rs`), or while it runs:
+//! protection with `--config` (see `settings/limits.rs`), or while it runs:
 //!
 //! ```text
 //!   tenant set shop low=8M max=32M     other limits for a tenant, at once
@@ -28,7 +28,7 @@
 //!
 //! # How we differ from memcached 1.6.18
 //!
-//! What its parser does in another way is told in `parse.rs`. Beyond that:
+//! What its parser does in another way is told in `protocol.rs`. Beyond that:
 //!
 //! 1. `mg`, `ma`: a time in the past shows as 0 seconds left; there, it wraps to 136 years. An `ma` that gives a time to a number that
 //!    grows gives it; there, it is lost. What an `mg`, `ma`, `append` or growing `incr` makes under a key in base64 shows its key in
@@ -50,48 +50,34 @@
 //! 8. With `-M`, a tenant's `max` bounds what it stores, and drops nothing either; its `min`, `low` and `high` mean nothing. When many
 //!    store at once, it may have one value more for each thread but one.
 //! 9. Of two keys with the same hash of 64 bits, which is keyed and new in every process, the one that is stored later takes the other's place,
-//!    also with `-M` (see `name.rs`).
+//!    also with `-M` (see `store/key_hash.rs`).
 
 #![forbid(unsafe_code)]
 
-mod args;
-mod arrival;
-mod auth;
+mod acceptor;
+mod banner;
 mod commands;
-mod config;
 mod connection;
-mod data;
-mod expiry;
+mod counters;
+mod decoder;
 mod http;
-mod input;
-mod listen;
-mod name;
-mod options;
-mod parse;
-mod prefix;
-mod reply;
-mod scope;
+mod net;
+mod protocol;
+mod receive_budget;
 mod server;
-mod spare;
-mod stash;
-mod stats;
+mod session;
+mod settings;
 mod store;
-mod stream;
-mod tenant;
 #[cfg(test)]
 mod tests;
-mod threads;
 mod value;
-mod watch;
+mod version;
+mod workers;
 
 use std::process::ExitCode;
 
-/// What `version` answers. Clients read from it which memcached's rules they may expect (memccapable does), so it begins with the
-/// one whose replies ours equal.
-const VERSION: &str = concat!("1.6.18-lowwater-", env!("CARGO_PKG_VERSION"));
-
 fn main() -> ExitCode {
-    match args::read().and_then(run) {
+    match settings::args::read().and_then(run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("lowwater-server: {why}");
@@ -100,10 +86,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(settings: args::Settings) -> Result<(), String> {
-    let threads = threads::Threads::start(settings.threads)
+fn run(settings: settings::Settings) -> Result<(), String> {
+    let threads = workers::Threads::start(settings.threads)
         .map_err(|why| format!("cannot start {} threads: {why}", settings.threads))?;
-    let outcome = threads.run(server::serve(settings, threads.turns()));
+    let outcome = threads.run(acceptor::serve(settings, threads.turns()));
     threads.end(server::CLOSE_TIME_MAX);
     outcome
 }

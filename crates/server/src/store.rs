@@ -3,32 +3,39 @@
 //! Each tenant is a group of a [`Runtime`], each value an entry of one [`Cache`], charged to its key's tenant. There is no
 //! other size anywhere: who may keep how much follows from the budget, the tenants' limits, and who uses what.
 
-mod departures;
+mod key_hash;
+pub mod namespace;
+pub mod prefix_stats;
+mod removal_stats;
 mod report;
+mod runtime;
+pub mod tenant;
 #[cfg(test)]
 mod tests;
+mod watchers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lowwater::cache::{Current, Op, RejectReason, Visit};
-use lowwater::pressure::{PressureConfig, Psi, Trigger, Watermarks};
 use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 use tokio::sync::mpsc;
 
-use crate::args::Settings;
-use crate::arrival::Claim;
-use crate::config::Limits;
-use crate::data::Data;
-use crate::expiry::Expiry;
-use crate::name::{AsIs, Name, Names};
-use crate::stash::Stash;
-use crate::tenant::Tenants;
-use crate::value::{Marks, Value};
+use crate::protocol::expiry::Expiry;
+use crate::receive_budget::Claim;
+use crate::settings::limits::Limits;
+use crate::settings::Settings;
+use crate::value::data::Data;
+use crate::value::item_flags::Marks;
+use crate::value::piece_pool::Stash;
+use crate::value::Value;
 
-use departures::Departures;
-pub use departures::Gone;
+use key_hash::{AsIs, Name, Names};
+use removal_stats::Departures;
+use tenant::Tenants;
+
+pub use removal_stats::Gone;
 pub use report::TenantReport;
 
 /// A key lies with its value.
@@ -44,13 +51,6 @@ const PIECES_PERCENT_MAX: u64 = 150;
 
 /// What is not long: a connection's buffers are as large.
 const SHORT_BYTES_MAX: usize = 16 * 1024;
-
-/// So much is kept free below the budget at least, if that is not too large a part of it.
-const FREE_BYTES_MIN: Bytes = Bytes::kib(512);
-
-/// Memory is short when tasks of the machine wait for it longer than this in a window; the kernel lets everybody ask for windows of 2 s.
-const STALL_MAX: Duration = Duration::from_millis(150);
-const STALL_WINDOW: Duration = Duration::from_secs(2);
 
 /// Values by key, in one budget, each charged to its key's tenant.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Store {
     ///
     /// A sentence: what the runtime or the cache is missing.
     pub fn new(settings: &Settings, stash: &Arc<Stash>) -> Result<Self, String> {
-        let runtime = runtime(settings)?;
+        let runtime = runtime::build(settings)?;
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
         let departures = Arc::new(Departures::default());
         let started = Instant::now();
@@ -420,27 +420,6 @@ impl Store {
     fn now_seconds(&self) -> u32 {
         seconds_since(self.started)
     }
-}
-
-/// With ears for the machine's memory, if that is wanted: for as much of it as there is here.
-fn runtime(settings: &Settings) -> Result<Runtime, String> {
-    let builder = Runtime::builder().budget(settings.budget).watermarks(watermarks(settings.budget));
-    if !settings.pressure {
-        return builder.build().map_err(|why| why.to_string());
-    }
-    let builder = builder.cgroup_limit(true).systemd(true).pressure(PressureConfig::default());
-    let trigger = Trigger::some(STALL_MAX, STALL_WINDOW).map_err(|why| why.to_string())?;
-    // Not every kernel tells of stalls, and not to everybody.
-    let told = builder.clone().watch_psi(Psi::system(trigger)).build();
-    told.or_else(|_| builder.build()).map_err(|why| why.to_string())
-}
-
-/// Values make room for each other one by one, so little of the budget needs to be free; but not so little that some large ones at once find
-/// none before the reclaimer has woken.
-fn watermarks(budget: Bytes) -> Watermarks {
-    let part = |of: u64| Bytes::new(budget.get() / of);
-    let low_gap = part(128).max(part(32).min(FREE_BYTES_MIN));
-    Watermarks { low_gap, high_gap: low_gap.saturating_add(low_gap) }
 }
 
 fn weight(value: &Value) -> Bytes {

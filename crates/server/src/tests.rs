@@ -19,11 +19,12 @@ use std::time::{Duration, Instant};
 use lowwater::Bytes;
 use tokio::sync::oneshot;
 
-use crate::args::Settings;
-use crate::config::Limits;
-use crate::listen::Listen;
+use crate::acceptor;
 use crate::server::{Server, CLOSE_TIME_MAX};
-use crate::threads::Threads;
+use crate::settings::limits::Limits;
+use crate::settings::listen_address::Listen;
+use crate::settings::Settings;
+use crate::workers::Threads;
 
 struct Running {
     server: Arc<Server>,
@@ -57,12 +58,12 @@ impl Running {
             let threads = Threads::start(settings.threads).unwrap();
             let turns = threads.turns();
             threads.run(async {
-                let (server, listeners) = Server::open(settings).await.unwrap();
+                let (server, listeners) = acceptor::open(settings).await.unwrap();
                 tell.send(Arc::clone(&server)).unwrap();
                 let stopped = async {
                     let _ = stopped.await;
                 };
-                server.run(listeners, turns, stopped).await;
+                acceptor::run(&server, listeners, turns, stopped).await;
             });
             threads.end(CLOSE_TIME_MAX);
         });
@@ -207,7 +208,7 @@ fn every_command_answers_as_memcached_does() {
         client.say(text, expected);
     }
     client.0.write_all(b"version\r\nquit\r\nget k\r\n").unwrap();
-    client.hear(&format!("VERSION {}\r\n", crate::VERSION));
+    client.hear(&format!("VERSION {}\r\n", crate::version::VERSION));
     assert_eq!(client.0.read(&mut [0]).unwrap(), 0, "quit closes");
 }
 

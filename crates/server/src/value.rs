@@ -10,20 +10,23 @@
 //!
 //! Beside its name an entry has 16 bytes for it. Lengths stand there and not in the block, as that is made of steps of 16 bytes.
 
-mod note;
+pub mod data;
+pub mod item_flags;
+mod item_header;
+mod last_access;
+mod malloc;
+pub mod piece_pool;
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use lowwater_lru_core::slim::{Kept, Slim};
 
-use crate::data::{block_bytes, Data, Full, PIECE_BYTES};
-use crate::stash::Pooled;
-
-use note::Note;
-
-/// The one slab class, where memcached's clients ask for a class: there are none here.
-pub const SLAB_CLASS: u32 = 1;
+use data::{Data, Full};
+use item_flags::Marks;
+use item_header::Note;
+use last_access::Seen;
+use malloc::block_bytes;
+use piece_pool::{Pooled, PIECE_BYTES};
 
 /// Values up to this length, with their key, are copied: cheaper than sharing them.
 const SHORT_BYTES_MAX: usize = 2048;
@@ -40,69 +43,6 @@ pub struct Value {
 struct Long {
     front: Pooled,
     full: Option<Arc<Full>>,
-}
-
-/// What the meta commands note on a value. To change one, the value is replaced: so of all that ask, one wins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    /// Invalidated: shown to readers as such, until it is stored again.
-    pub stale: bool,
-    /// Somebody was told to store it again.
-    pub won: bool,
-    /// Its key came in base64, and is shown so.
-    pub binary: bool,
-}
-
-/// When a value was last used, and whether it was ever read. Written by readers, so it leaves the line alone when nothing changes:
-/// a value that is read all the time is written to once a second.
-#[derive(Debug, Default)]
-pub struct Seen(AtomicU32);
-
-/// The bit of [`Seen`] that says it was read; the others are seconds since the server started.
-const FETCHED: u32 = 1 << 31;
-
-impl Clone for Seen {
-    fn clone(&self) -> Self {
-        Self(self.get().into())
-    }
-}
-
-impl Seen {
-    /// Notes a read.
-    pub fn fetch(&self, now_seconds: u32) {
-        self.set(FETCHED | now_seconds);
-    }
-
-    /// Notes that it was stored, or changed.
-    pub fn store(&self, now_seconds: u32) {
-        self.set(self.get() & FETCHED | now_seconds);
-    }
-
-    /// Takes over from the value whose place this one's takes whether that was read.
-    pub fn inherit(&self, other: &Self) {
-        self.set(self.get() | other.get() & FETCHED);
-    }
-
-    pub fn fetched(&self) -> bool {
-        self.get() & FETCHED != 0
-    }
-
-    /// Seconds since the server started.
-    pub fn last_used_seconds(&self) -> u32 {
-        self.get() & !FETCHED
-    }
-
-    fn get(&self) -> u32 {
-        // Relaxed: it stands for itself.
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn set(&self, seen: u32) {
-        if self.get() != seen {
-            // Relaxed: as above. Of two who write at once one is lost; they say the same, or are a second apart.
-            self.0.store(seen, Ordering::Relaxed);
-        }
-    }
 }
 
 impl Value {
@@ -243,7 +183,7 @@ fn long(front: Pooled, full: Option<Arc<Full>>, note: Note) -> Slim<Long> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stash::Stash;
+    use crate::value::piece_pool::Stash;
 
     #[test]
     fn what_is_put_in_comes_out() {
@@ -296,19 +236,5 @@ mod tests {
             "a piece, its table, who has it, the front, who has all"
         );
         assert_eq!((size_of::<Value>(), align_of::<Value>()), (16, 4));
-    }
-
-    #[test]
-    fn what_was_seen_is_kept() {
-        let seen = Seen::default();
-        seen.store(7);
-        assert_eq!((seen.fetched(), seen.last_used_seconds()), (false, 7));
-        seen.fetch(9);
-        seen.store(11);
-        assert_eq!((seen.fetched(), seen.last_used_seconds()), (true, 11));
-        let next = Seen::default();
-        next.store(12);
-        next.inherit(&seen);
-        assert_eq!((next.fetched(), next.last_used_seconds()), (true, 12), "the value is the same, its bytes are new");
     }
 }

@@ -3,15 +3,15 @@
 //! `incr` wraps at 2^64, `decr` stops at 0. A result shorter than the value before it is filled with spaces to the old length,
 //! as memcached does (it writes in place): `decr` of `"10"` by 1 answers `9` and leaves `"9 "`.
 
-use super::answer;
-use crate::connection::Session;
-use crate::data::Data;
-use crate::expiry::Expiry;
-use crate::parse::number;
+use crate::counters::Counter;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::number;
 use crate::server::Server;
-use crate::stats::Counter;
+use crate::session::Session;
 use crate::store::{Edit, There};
-use crate::value::{Marks, Value};
+use crate::value::data::Data;
+use crate::value::item_flags::Marks;
+use crate::value::Value;
 
 pub(super) const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 pub(super) const NO_MEMORY: &str = "SERVER_ERROR out of memory";
@@ -48,10 +48,10 @@ pub async fn arithmetic(session: &mut Session, key: &[u8], delta: Delta, noreply
         }
         Ok(Outcome::Missing) => {
             session.tally.count(misses);
-            answer(session, noreply, "NOT_FOUND");
+            session.answer(noreply, "NOT_FOUND");
         }
-        Ok(Outcome::NoNumber) => answer(session, noreply, NO_NUMBER),
-        Err(_) => answer(session, noreply, NO_MEMORY),
+        Ok(Outcome::NoNumber) => session.answer(noreply, NO_NUMBER),
+        Err(_) => session.answer(noreply, NO_MEMORY),
     }
 }
 

@@ -5,12 +5,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lowwater::cache::Visit;
 
-use crate::connection::Session;
-use crate::expiry::Expiry;
-use crate::parse::{base64, item_bytes, Crawl};
+use crate::protocol::base64;
+use crate::protocol::command::Crawl;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::item::item_bytes;
+use crate::protocol::item::SLAB_CLASS;
+use crate::protocol::uri::uri_encoded;
+use crate::session::Session;
 use crate::store::{Listed, There};
-use crate::value::{Value, SLAB_CLASS};
-use crate::watch::uri_encoded;
+use crate::value::Value;
 
 /// Shows each value there is, or lets go of those whose time is over. One that is there throughout is shown once.
 pub async fn crawl(session: &mut Session, crawl: Crawl, everything: bool) -> io::Result<()> {

@@ -1,9 +1,8 @@
 //! `delete`
 
-use super::answer;
-use crate::connection::Session;
-use crate::prefix::Deed;
-use crate::stats::Counter;
+use crate::counters::Counter;
+use crate::session::Session;
+use crate::store::prefix_stats::Deed;
 
 /// Answers `DELETED` or `NOT_FOUND`.
 pub fn delete(session: &mut Session, key: &[u8], noreply: bool) {
@@ -11,5 +10,5 @@ pub fn delete(session: &mut Session, key: &[u8], noreply: bool) {
     let found = session.server.store.remove(&name);
     session.server.prefixes.count(&name, Deed::Delete);
     session.tally.count(if found { Counter::DeleteHits } else { Counter::DeleteMisses });
-    answer(session, noreply, if found { "DELETED" } else { "NOT_FOUND" });
+    session.answer(noreply, if found { "DELETED" } else { "NOT_FOUND" });
 }

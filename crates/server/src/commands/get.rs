@@ -2,11 +2,11 @@
 
 use std::io;
 
-use crate::connection::Session;
-use crate::expiry::Expiry;
-use crate::parse::Keys;
-use crate::prefix::Deed;
-use crate::stats::Counter;
+use crate::counters::Counter;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::words::Keys;
+use crate::session::Session;
+use crate::store::prefix_stats::Deed;
 use crate::value::Value;
 
 /// Answers with the values; `unique` shows their numbers, `touch` gives them a new exptime.

@@ -1,17 +1,24 @@
 //! `set`, `add`, `replace`, `append`, `prepend`, `cas`, and `ms`, which is all of them.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::{answer, meta};
-use crate::connection::{Next, Session};
-use crate::data::Data;
-use crate::expiry::Expiry;
-use crate::parse::{item_bytes, Block, Keys, MetaStore, Refusal, Verb};
-use crate::prefix::Deed;
+use super::meta::echo::echo;
+use crate::counters::Counter;
+use crate::decoder::Block;
+use crate::protocol::command::Verb;
+use crate::protocol::error::Refusal;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::item::item_bytes;
+use crate::protocol::meta_command::MetaStore;
+use crate::protocol::words::Keys;
 use crate::server::Server;
-use crate::stats::Counter;
+use crate::session::Session;
+use crate::store::prefix_stats::Deed;
 use crate::store::{Edit, NoMemory, There};
-use crate::value::{Marks, Value};
+use crate::value::data::Data;
+use crate::value::item_flags::Marks;
+use crate::value::Value;
 
 /// memcached's four answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +30,7 @@ enum Outcome {
 }
 
 /// Stores a value that has come in whole.
-pub async fn store(session: &mut Session, block: Box<Block>) -> Next {
+pub async fn store(session: &mut Session, block: Box<Block>) -> ControlFlow<()> {
     let Block { verb, flags, exptime, unique, noreply, .. } = *block;
     let (key, meta) = (block.key.clone(), block.meta.clone());
     let binary = meta.as_ref().is_some_and(|meta| meta.binary);
@@ -64,12 +71,12 @@ pub async fn store(session: &mut Session, block: Box<Block>) -> Next {
             }
             match meta {
                 Some(meta) => answer_meta(session, &meta, &key, outcome, number),
-                None => answer(session, noreply, outcome.text()),
+                None => session.answer(noreply, outcome.text()),
             }
         }
         Err(why) => refuse(session, verb, &key, meta.is_some(), noreply, &why),
     }
-    Next::Serve
+    ControlFlow::Continue(())
 }
 
 /// What an `ms` is told: two letters, and what it wants repeated. `number` is the value's, 0 if it was not stored.
@@ -82,17 +89,17 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: Ou
     for flag in Keys::of(&store.echo) {
         match flag[0] {
             b'c' => out.text(format_args!(" c{number}")),
-            _ => meta::echo(out, flag, key, store.binary),
+            _ => echo(out, flag, key, store.binary),
         }
     }
     out.line("");
 }
 
 /// Refuses a value for whose bytes there was no room while they arrived; the decoder swallows what is still to come.
-pub fn no_room(session: &mut Session, block: &Block) -> Next {
+pub fn no_room(session: &mut Session, block: &Block) -> ControlFlow<()> {
     session.tally.count(Counter::CmdSet);
     refuse(session, block.verb, &block.key, block.meta.is_some(), block.noreply, &NoMemory);
-    Next::Serve
+    ControlFlow::Continue(())
 }
 
 fn refuse(session: &mut Session, verb: Verb, key: &[u8], is_meta: bool, noreply: bool, why: &NoMemory) {
@@ -107,14 +114,14 @@ fn refuse(session: &mut Session, verb: Verb, key: &[u8], is_meta: bool, noreply:
 }
 
 /// Refuses a value that is larger than any may be; its bytes are swallowed by the decoder.
-pub fn too_large(session: &mut Session, verb: Verb, key: &[u8], noreply: bool) -> Next {
+pub fn too_large(session: &mut Session, verb: Verb, key: &[u8], noreply: bool) -> ControlFlow<()> {
     session.tally.count(Counter::StoreTooLarge);
     // As memcached: the value that was to be replaced is out of date.
     if verb == Verb::Set {
         session.server.store.remove(&session.scope.name(key));
     }
-    answer(session, noreply, Refusal::TooLarge.text());
-    Next::Serve
+    session.answer(noreply, Refusal::TooLarge.text());
+    ControlFlow::Continue(())
 }
 
 struct New {

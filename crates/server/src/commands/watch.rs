@@ -1,31 +1,32 @@
 //! `watch evictions`: from then on, a line for each value that had to make room, until the client leaves.
 
 use std::io;
+use std::ops::ControlFlow;
 
-use crate::connection::{Next, Session};
+use crate::session::Session;
 
 /// Says `OK`, or that too many watch, and then what is seen. What comes in is thrown away.
-pub async fn evictions(session: &mut Session) -> io::Result<Next> {
+pub async fn evictions(session: &mut Session) -> io::Result<ControlFlow<()>> {
     let Some(mut sightings) = session.server.store.watch_evictions() else {
         session.output.line("WATCHER_TOO_MANY log watcher limit reached");
-        return Ok(Next::Serve);
+        return Ok(ControlFlow::Continue(()));
     };
     session.output.line("OK");
     session.flush().await?;
     let mut input = Vec::with_capacity(1024);
     loop {
         tokio::select! {
-            _ = session.closed() => return Ok(Next::Close),
+            _ = session.closed() => return Ok(ControlFlow::Break(())),
             ready = session.readable() => {
                 ready?;
                 input.clear();
                 if session.has_left(&mut input)? {
-                    return Ok(Next::Close);
+                    return Ok(ControlFlow::Break(()));
                 }
             }
             sighting = sightings.recv() => match sighting {
                 Some(line) => session.output.push(line.as_bytes()),
-                None => return Ok(Next::Close),
+                None => return Ok(ControlFlow::Break(())),
             }
         }
         while let Ok(line) = sightings.try_recv() {

@@ -6,8 +6,8 @@
 use lowwater::Bytes;
 use serde_json::{json, Value};
 
+use crate::counters::Counter;
 use crate::server::Server;
-use crate::stats::Counter;
 use crate::store::TenantReport;
 
 /// More than fit on a screen are of no use to a reader.

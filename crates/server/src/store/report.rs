@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::tenant::Tenant;
 use super::Store;
-use crate::config::Limits;
-use crate::tenant::Tenant;
+use crate::settings::limits::Limits;
 
 /// What `stats` shows of the whole store.
 #[derive(Debug)]

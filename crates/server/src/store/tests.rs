@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
-    let settings = crate::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
+    let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
     let stash = Arc::new(Stash::new(0));
     let store = Store::new(&settings, &stash).unwrap();
     let put = |expected: Option<&'static [u8]>, bytes: &'static [u8]| {
@@ -42,7 +42,7 @@ fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
 
 #[test]
 fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
-    let settings = crate::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
+    let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
     let stash = Arc::new(Stash::new(0));
     let store = Store::new(&settings, &stash).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -68,7 +68,7 @@ fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
 
 #[test]
 fn of_two_keys_of_one_name_the_later_is_there() {
-    let settings = crate::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
+    let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
     let stash = Arc::new(Stash::new(0));
     let mut store = Store::new(&settings, &stash).unwrap();
     store.names.bits = 0;

@@ -194,7 +194,7 @@ fn a_dump_is_a_line_a_key_whatever_is_in_it() {
     let mut client = server.connect();
     let key = b"x\r\nflush_all\r\ny";
     let mut text = Vec::new();
-    crate::parse::base64::encode(key, &mut text);
+    crate::protocol::base64::encode(key, &mut text);
     let text = String::from_utf8(text).unwrap();
     client.say(&format!("ms {text} 1 b\r\nv\r\n"), "HD\r\n");
     client.say("lru_crawler mgdump all\r\n", &format!("mg {text} b\r\nEN\r\n"));

@@ -42,7 +42,7 @@ fn a_tagged_listener_is_its_tenants() {
 fn who_must_log_in_does_so_first() {
     let path = std::env::temp_dir().join(format!("lowwater-server_users_{}", std::process::id()));
     std::fs::write(&path, "shop:secret\ndefault:root\n").unwrap();
-    let users = crate::auth::Users::read(&path, b':').unwrap();
+    let users = crate::settings::users::Users::read(&path, b':').unwrap();
     std::fs::remove_file(&path).unwrap();
     let server = Running::start(|settings| settings.users = Some(users));
     let mut shop = server.connect();
@@ -72,7 +72,7 @@ fn a_unix_socket_is_guarded_and_cleaned_up() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::{UnixListener, UnixStream};
 
-    use crate::listen::Place;
+    use crate::settings::listen_address::Place;
 
     let path = std::env::temp_dir().join(format!("lowwater-server_{}.sock", std::process::id()));
     // What an earlier server left behind is no hindrance.
@@ -86,7 +86,7 @@ fn a_unix_socket_is_guarded_and_cleaned_up() {
     client.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let why = runtime.block_on(unix.open(b':')).unwrap_err();
+    let why = runtime.block_on(crate::net::listener::Listener::open(&unix, b':')).unwrap_err();
     assert!(why.contains("-s"), "{why}");
     server.stop();
     assert!(!path.exists());

@@ -1,14 +1,15 @@
 //! `ma`: `incr` and `decr` with a unique number, a value made on a miss, and a choice of what is answered.
 
-use super::{brief, echo, time_left};
+use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
-use crate::connection::Session;
-use crate::data::Data;
-use crate::expiry::Expiry;
-use crate::parse::Meta;
-use crate::reply::Output;
+use crate::net::output::Output;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::meta_command::Meta;
+use crate::session::Session;
 use crate::store::{Edit, There};
-use crate::value::{Marks, Value};
+use crate::value::data::Data;
+use crate::value::item_flags::Marks;
+use crate::value::Value;
 
 enum Outcome {
     Missing,

@@ -1,11 +1,12 @@
 //! `me`: what is known of a value.
 
-use crate::connection::Session;
-use crate::expiry::Expiry;
-use crate::parse::{base64, item_bytes};
-use crate::stats::Counter;
+use crate::counters::Counter;
+use crate::protocol::base64;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::item::item_bytes;
+use crate::protocol::item::SLAB_CLASS;
+use crate::session::Session;
 use crate::store::There;
-use crate::value::SLAB_CLASS;
 
 /// Answers one line of it, or `EN`. It is not a use of the value.
 pub fn debug(session: &mut Session, key: &[u8]) {

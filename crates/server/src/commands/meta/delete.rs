@@ -1,13 +1,13 @@
 //! `md`: away with a value, or marked stale, so that readers see it with an `X` until one of them has stored it again.
 
-use super::brief;
-use crate::connection::Session;
-use crate::expiry::Expiry;
-use crate::parse::Meta;
-use crate::prefix::Deed;
-use crate::stats::Counter;
+use super::echo::brief;
+use crate::counters::Counter;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::meta_command::Meta;
+use crate::session::Session;
+use crate::store::prefix_stats::Deed;
 use crate::store::{Edit, There};
-use crate::value::Marks;
+use crate::value::item_flags::Marks;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {

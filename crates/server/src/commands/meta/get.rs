@@ -3,15 +3,16 @@
 //! A plain read is one look at the cache. Only what is told together with the time left, or changes something (a win, a value made on a
 //! miss), takes the longer way through an update: of all who ask for a stale value at the same time, one is told that it has won.
 
-use super::{brief, echo, time_left};
-use crate::connection::Session;
-use crate::data::Data;
-use crate::expiry::Expiry;
-use crate::parse::Meta;
-use crate::prefix::Deed;
-use crate::stats::Counter;
+use super::echo::{brief, echo, time_left};
+use crate::counters::Counter;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::meta_command::Meta;
+use crate::session::Session;
+use crate::store::prefix_stats::Deed;
 use crate::store::{Edit, There};
-use crate::value::{Marks, Value};
+use crate::value::data::Data;
+use crate::value::item_flags::Marks;
+use crate::value::Value;
 
 /// What an `mg` found.
 struct Found {

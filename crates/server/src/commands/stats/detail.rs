@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::connection::Session;
+use crate::session::Session;
 
 /// Answers as memcached does. Of prefixes there may be tens of thousands: written out as their lines are made.
 pub async fn detail(session: &mut Session, argument: Option<&[u8]>) -> io::Result<()> {

@@ -1,9 +1,9 @@
 //! `stats items`: memcached's names, for one class. What a slab allocator or its segmented LRU would have to count is 0; what would
 //! have to be known of each value and is not, is left out: `age`, that of the one longest unused, and `evicted_nonzero`, those with a time of their own.
 
-use crate::connection::Session;
-use crate::stats::stat;
-use crate::value::SLAB_CLASS;
+use crate::counters::Counter;
+use crate::protocol::item::SLAB_CLASS;
+use crate::session::Session;
 
 /// Answers with the class's lines; with none if there is nothing in it.
 pub fn items(session: &mut Session) {
@@ -16,7 +16,7 @@ pub fn items(session: &mut Session) {
             ("mem_requested", totals.bytes),
             ("evicted", totals.evictions),
             ("evicted_time", gone.evicted_idle_seconds),
-            ("outofmemory", server.counters.get(crate::stats::Counter::StoreNoMemory)),
+            ("outofmemory", server.counters.get(Counter::StoreNoMemory)),
             ("tailrepairs", 0),
             ("reclaimed", totals.expired),
             ("expired_unfetched", gone.expired_unfetched),
@@ -27,7 +27,7 @@ pub fn items(session: &mut Session) {
             ("lrutail_reflocked", 0),
             ("direct_reclaims", 0),
         ] {
-            stat(out, &format!("items:{SLAB_CLASS}:{name}"), value);
+            out.stat(&format!("items:{SLAB_CLASS}:{name}"), value);
         }
     }
     out.line("END");

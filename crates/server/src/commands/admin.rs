@@ -1,0 +1,71 @@
+//! What an administrator does: the budget, and the tenants' limits, while clients go on.
+
+use std::io;
+
+use lowwater::Bytes;
+
+use crate::protocol::words::Keys;
+use crate::session::Session;
+use crate::settings::limits::{check_name, Limits};
+
+/// memcached's bounds.
+const MEGABYTES_MIN: u32 = 8;
+const MEGABYTES_MAX: u32 = 1_000_000_000;
+
+/// `cache_memlimit`: another budget, at once. What is above it is reclaimed in the background; stores wait for it meanwhile.
+pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
+    let budget = Bytes::mib(u64::from(megabytes));
+    let text = if megabytes < MEGABYTES_MIN {
+        "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"
+    } else if megabytes > MEGABYTES_MAX {
+        "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes"
+    } else if budget.get() / 2 < session.server.settings.item_bytes_max as u64 {
+        // As for `-m` and `-I` on start.
+        "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust"
+    } else {
+        session.server.store.set_budget(budget);
+        session.server.note(1, format_args!("maxbytes adjusted to {megabytes}m"));
+        "OK"
+    };
+    session.answer(noreply, text);
+}
+
+/// `tenant set`: those limits that are given change, the others stay. A tenant that is not there is made.
+pub fn tenant_set(session: &mut Session, name: &[u8], limits: Keys<'_>) {
+    let outcome = set(session, name, limits);
+    match outcome {
+        Ok(()) => session.output.line("OK"),
+        Err(why) => session.output.format(format_args!("CLIENT_ERROR {why}")),
+    }
+}
+
+fn set(session: &Session, name: &[u8], limits: Keys<'_>) -> Result<(), String> {
+    let text =
+        |bytes| std::str::from_utf8(bytes).map_err(|_| String::from("a tenant and its limits are written in UTF-8"));
+    let name = text(name)?;
+    check_name(name, session.server.settings.delimiter)?;
+    let fields: Vec<&str> = limits.map(text).collect::<Result<_, _>>()?;
+    let store = &session.server.store;
+    let given = store.limits(name).unwrap_or_default();
+    let limits: Limits = given.with(fields.into_iter()).map_err(|(field, why)| match field {
+        Some(field) => format!("{field}: {why}"),
+        None => why,
+    })?;
+    store.set_limits(name, limits)
+}
+
+/// `tenant list`: a line for each, in the words of `tenant set`, and what it uses; written out as they are made.
+pub async fn tenant_list(session: &mut Session) -> io::Result<()> {
+    for tenant in session.server.store.tenants() {
+        let Limits { min, low, high, max } = tenant.limits;
+        session.output.format(format_args!(
+            "TENANT {} min={min} low={low} high={high} max={max} bytes={} items={}",
+            tenant.name, tenant.bytes, tenant.items,
+        ));
+        if session.output.is_full() {
+            session.flush().await?;
+        }
+    }
+    session.output.line("END");
+    Ok(())
+}

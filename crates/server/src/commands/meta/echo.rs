@@ -1,0 +1,44 @@
+//! What replies to meta commands have in common: flags that are repeated, the time left.
+
+use crate::net::output::Output;
+use crate::protocol::base64;
+use crate::protocol::expiry::Expiry;
+use crate::protocol::meta_command::Meta;
+
+/// Repeats what a flag wants repeated, whatever came of the command: the opaque, the key.
+pub fn echo(out: &mut Output, flag: &[u8], key: &[u8], binary: bool) {
+    match flag[0] {
+        b'O' => {
+            out.push(b" ");
+            out.push(flag);
+        }
+        b'k' if binary => {
+            let mut text = b" k".to_vec();
+            base64::encode(key, &mut text);
+            text.extend(b" b");
+            out.push(&text);
+        }
+        b'k' => {
+            out.push(b" k");
+            out.push(key);
+        }
+        _ => {}
+    }
+}
+
+/// `code`, and what the request wants repeated.
+pub fn brief(out: &mut Output, code: &str, meta: &Meta<'_>) {
+    out.push(code.as_bytes());
+    for flag in meta.flags.clone() {
+        echo(out, flag, &meta.key, meta.options.binary);
+    }
+    out.line("");
+}
+
+/// `t`: seconds left, -1 for ever.
+pub fn time_left(out: &mut Output, expiry: Expiry) {
+    match expiry.seconds_left() {
+        Some(seconds) => out.text(format_args!(" t{seconds}")),
+        None => out.push(b" t-1"),
+    }
+}

@@ -1,0 +1,28 @@
+//! `stats reclaim`
+
+use crate::net::output::Output;
+use crate::server::Server;
+
+/// Adds the lines of `stats reclaim`: what the background reclaimers did, and what the map of shrinkers costs.
+pub fn reclaim(server: &Server, out: &mut Output) {
+    let stats = server.store.runtime().stats();
+    out.stat("bytes", stats.usage.get());
+    out.stat("limit_maxbytes", stats.budget.get());
+    out.stat("arriving_bytes", server.arrivals.bytes().get());
+    out.stat("groups", stats.groups);
+    out.stat("live_pairs", stats.registry.live_pairs);
+    out.stat("live_groups", stats.registry.live_groups);
+    out.stat("map_bytes", stats.registry.map_bytes.get());
+    for node in &stats.reclaimers {
+        for (field, value) in [
+            ("wakeups", node.wakeups),
+            ("steps", node.steps),
+            ("freed", node.freed),
+            ("exhausted", node.exhausted),
+            ("pinned", u64::from(node.pinned)),
+        ] {
+            out.stat(&format!("node{}:{field}", node.node.index()), value);
+        }
+    }
+    out.line("END");
+}

@@ -1,0 +1,29 @@
+//! `stats settings`
+
+use crate::net::output::Output;
+use crate::server::Server;
+
+/// Adds the lines of `stats settings`.
+pub fn settings(server: &Server, out: &mut Output) {
+    let settings = &server.settings;
+    let addresses: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
+    out.stat("maxbytes", server.store.budget().get());
+    out.stat("maxconns", settings.connections_max);
+    out.stat("tcpport", server.addresses.first().map_or(0, |address| address.port()));
+    out.stat("udpport", 0);
+    out.stat("inter", addresses.join(","));
+    out.stat("verbosity", server.verbosity());
+    out.stat("evictions", if settings.evict { "on" } else { "off" });
+    out.stat("num_threads", settings.threads);
+    out.stat("stat_key_prefix", char::from(settings.delimiter));
+    out.stat("detail_enabled", if server.prefixes.is_on() { "yes" } else { "no" });
+    out.stat("cas_enabled", "yes");
+    out.stat("binding_protocol", "ascii");
+    out.stat("auth_enabled_sasl", "no");
+    out.stat("auth_enabled_ascii", if settings.users.is_some() { "yes" } else { "no" });
+    out.stat("item_size_max", settings.item_bytes_max);
+    out.stat("maxconns_fast", "yes");
+    out.stat("flush_enabled", "yes");
+    out.stat("dump_enabled", "no");
+    out.line("END");
+}

@@ -1,0 +1,31 @@
+//! `stats tenants`
+
+use std::io;
+
+use crate::session::Session;
+
+/// Nine lines for each tenant. There may be tens of thousands: written out as they are made.
+pub async fn tenants(session: &mut Session) -> io::Result<()> {
+    for tenant in session.server.store.tenants() {
+        let name = &tenant.name;
+        let out = &mut session.output;
+        for (field, value) in [
+            ("bytes", tenant.bytes),
+            ("items", tenant.items),
+            ("hits", tenant.hits),
+            ("misses", tenant.misses),
+            ("evictions", tenant.evictions),
+        ] {
+            out.stat(&format!("{name}:{field}"), value);
+        }
+        let limits = tenant.limits;
+        for (field, value) in [("min", limits.min), ("low", limits.low), ("high", limits.high), ("max", limits.max)] {
+            out.stat(&format!("{name}:{field}"), value);
+        }
+        if out.is_full() {
+            session.flush().await?;
+        }
+    }
+    session.output.line("END");
+    Ok(())
+}

@@ -1,0 +1,39 @@
+//! What a decoder makes of a stream, for the tests and the fuzz target.
+
+use std::sync::Arc;
+
+use crate::decoder::{Decoder, Step};
+use crate::value::piece_pool::Stash;
+
+/// All steps of `chunks`, as text; what is left over at the end as well. Panics if a step takes nothing, or more than there is.
+pub fn steps<'a>(item_bytes_max: usize, chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    let mut decoder = Decoder::new(item_bytes_max, &Arc::new(Stash::new(1 << 20)), None);
+    let mut buffer: Vec<u8> = Vec::new();
+    let mut steps = Vec::new();
+    for chunk in chunks {
+        buffer.extend_from_slice(chunk);
+        let mut used = 0;
+        loop {
+            let (taken, step) = decoder.step(&buffer[used..]);
+            used += taken;
+            assert!(used <= buffer.len(), "a step takes no more than there is");
+            if matches!(step, Step::More) {
+                break;
+            }
+            assert!(taken > 0, "invariant 2: {step:?} took nothing");
+            steps.push(match step {
+                Step::Store(block) => {
+                    let head = format!(
+                        "{:?} {:?} {} {} {} {} {:?}",
+                        block.verb, block.key, block.flags, block.exptime, block.unique, block.noreply, block.meta
+                    );
+                    let bytes: Vec<u8> = block.into_data().0.pieces().flatten().copied().collect();
+                    format!("{head} {}", bytes.escape_ascii())
+                }
+                step => format!("{step:?}"),
+            });
+        }
+        buffer.drain(..used);
+    }
+    steps
+}

@@ -1,0 +1,183 @@
+//! What the decoder promises:
+//!
+//! - no bytes make it panic;
+//! - the steps do not depend on how the bytes were split (invariant 1);
+//! - after anything but a line too long, the next command is understood.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::protocol::item::KEY_BYTES_MAX;
+
+const ITEM_BYTES_MAX: usize = 10_000;
+
+fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    super::steps::steps(ITEM_BYTES_MAX, chunks)
+}
+
+#[test]
+fn a_value_too_large_is_swallowed_whole() {
+    let mut input = b"set big 0 0 20000\r\n".to_vec();
+    input.extend(vec![b'x'; 20_000]);
+    input.extend(b"\r\nversion\r\n");
+    assert_eq!(
+        steps([&input[..]]),
+        ["TooLarge { verb: Set, key: [98, 105, 103], noreply: false }", "Command(Version)"]
+    );
+}
+
+#[test]
+fn the_block_of_a_refused_line_is_not_run() {
+    let long = "k".repeat(KEY_BYTES_MAX + 1);
+    let input = format!("set {long} 0 0 9\r\nflush_all\r\nversion\r\n");
+    let steps = steps([input.as_bytes()]);
+    assert_eq!(steps.len(), 2, "{steps:?}");
+    assert_eq!(steps[1], "Command(Version)");
+}
+
+#[test]
+fn a_bad_data_chunk_ends_where_its_length_says() {
+    let steps = steps([&b"set k 0 0 3\r\nabcdef\r\nversion\r\n"[..]]);
+    assert_eq!(steps.len(), 3, "{steps:?}");
+    assert!(steps[0].contains("BadDataChunk"));
+    assert!(steps[1].contains("Unknown"), "what stands behind it is a line of its own, as in memcached");
+    assert_eq!(steps[2], "Command(Version)");
+}
+
+#[test]
+fn a_value_for_which_there_is_no_room_is_swallowed_once_it_is_given_up() {
+    let runtime = lowwater::Runtime::builder().budget(lowwater::Bytes::kib(64)).build().unwrap();
+    let arrivals = Arrivals::new(&runtime, true, 0);
+    for come in [1, 20_000, 49_152, 100_000, 100_001, 100_002] {
+        let mut decoder = Decoder::new(1 << 20, &Arc::new(Stash::new(0)), Some(&arrivals));
+        let input = [&b"set k 0 0 100000\r\n"[..], &[b'x'; 100_000], b"\r\nversion\r\n"].concat();
+        let (used, step) = decoder.step(&input[..18 + come]);
+        assert!(matches!(step, Step::More | Step::NoRoom), "{come}: {step:?}");
+        let (taken, step) = decoder.step(&input[used..]);
+        assert!(matches!((taken, step), (0, Step::NoRoom)), "however often it is asked");
+        let block = decoder.give_up().unwrap();
+        assert_eq!((block.verb, &*block.key), (Verb::Set, &b"k"[..]));
+        assert!(decoder.give_up().is_none(), "once");
+        let (_, step) = decoder.step(&input[used..]);
+        assert!(matches!(step, Step::Command(Command::Version)), "{come}: {step:?}");
+        drop(block);
+        assert_eq!(arrivals.bytes(), lowwater::Bytes::ZERO);
+    }
+}
+
+#[test]
+fn lines_are_bounded() {
+    let line_too_long = |input: &[u8]| steps([input]).first().is_some_and(|step| step.contains("LineTooLong"));
+    assert!(!line_too_long(&[b'x'; 2048]));
+    assert!(line_too_long(&[b'x'; 2049]));
+    let gets = |length: usize| [&b"get "[..], &b"key ".repeat(length / 4)].concat();
+    assert!(!line_too_long(&gets(200_000)));
+    assert!(line_too_long(&gets(300_000)));
+    assert!(line_too_long(&[&b"set "[..], &[b'k'; 2048], b" 0 0 1\r\nx\r\n"].concat()), "even if its end has come");
+}
+
+// === random streams ===
+
+/// Something a client may send: commands, blocks that lie, and noise.
+fn fragment() -> impl Strategy<Value = Vec<u8>> {
+    let word = prop::sample::select(vec![
+        "get",
+        "gets",
+        "gat",
+        "set",
+        "add",
+        "cas",
+        "append",
+        "delete",
+        "incr",
+        "touch",
+        "flush_all",
+        "stats",
+        "quit",
+        "mg",
+        "ms",
+        "md",
+        "ma",
+        "me",
+        "mn",
+        "v",
+        "b",
+        "Zm9v",
+        "T30",
+        "C1",
+        "ME",
+        "Oopaque",
+        "k",
+        "tenant:key",
+        "0",
+        "1",
+        "-1",
+        "7",
+        "300",
+        "9999",
+        "20000",
+        "4294967296",
+        "noreply",
+        "",
+        "\t",
+        "HTTP/1.1",
+    ]);
+    let line = prop::collection::vec(word, 0..8).prop_map(|words| words.join(" ").into_bytes());
+    let ended = (line, prop::sample::select(vec!["\r\n", "\n", "\r", "\r\r\n"]))
+        .prop_map(|(line, end)| [line, end.as_bytes().to_vec()].concat());
+    let block = (0usize..600, -2i32..3, prop::sample::select(vec!["set", "add", "cas", "ms", "ms bad"])).prop_map(
+        |(length, lie, verb)| {
+            let announced = length.saturating_add_signed(lie as isize);
+            let mut bytes = match verb {
+                "ms" => format!("ms c29tZTprZXk= {announced} b T0 c q\r\n"),
+                "ms bad" => format!("ms some:key {announced} T0 T0\r\n"),
+                "cas" => format!("cas some:key 1 0 {announced} 5\r\n"),
+                _ => format!("{verb} some:key 1 0 {announced}\r\n"),
+            }
+            .into_bytes();
+            bytes.extend((0..length).map(|n| b"abc \n"[n % 5]));
+            bytes.extend(b"\r\n");
+            bytes
+        },
+    );
+    let noise = prop::collection::vec(any::<u8>(), 0..40);
+    let long = (0usize..5000).prop_map(|length| [&b"get "[..], &vec![b'q'; length]].concat());
+    prop_oneof![6 => ended, 4 => block, 2 => noise, 1 => long]
+}
+
+proptest! {
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..4000)) {
+        steps([&bytes[..]]);
+    }
+
+    #[test]
+    fn split_anywhere_same_steps(
+        fragments in prop::collection::vec(fragment(), 0..12),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+    ) {
+        let stream = fragments.concat();
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+        cuts.extend([0, stream.len()]);
+        cuts.sort_unstable();
+        let whole = steps([&stream[..]]);
+        prop_assert_eq!(&steps(cuts.windows(2).map(|cut| &stream[cut[0]..cut[1]])), &whole);
+        prop_assert_eq!(&steps(stream.chunks(1)), &whole, "byte by byte");
+    }
+
+    /// A well-formed command behind anything that ends cleanly is understood: nothing leaves the stream out of step.
+    #[test]
+    fn the_parser_stays_in_step(lengths in prop::collection::vec(0usize..12_000, 1..8), bad in any::<bool>(), meta in any::<bool>()) {
+        let mut stream = Vec::new();
+        for length in &lengths {
+            let key = if bad { "k".repeat(251) } else { "k".into() };
+            let line = if meta { format!("ms {key} {length} T0") } else { format!("set {key} 0 0 {length}") };
+            stream.extend(format!("{line}\r\n").bytes());
+            stream.extend(vec![b'\n'; *length]);
+            stream.extend(b"\r\nversion\r\n");
+        }
+        let steps = steps([&stream[..]]);
+        prop_assert_eq!(steps.len(), 2 * lengths.len());
+        prop_assert!(steps.iter().skip(1).step_by(2).all(|step| step == "Command(Version)"));
+    }
+}

@@ -1,0 +1,106 @@
+//! What a client has sent and nobody has looked at yet.
+//!
+//! A connection has a buffer of its own only while a part of a command is in it.
+
+use std::future::Future;
+use std::io;
+use std::ops::Deref;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::buffer_pool;
+
+/// A read fills at most so much, however long the line in progress is.
+const READ_BYTES_MAX: usize = 64 * 1024;
+
+/// A connection's input.
+#[derive(Debug, Default)]
+pub struct Input(Vec<u8>);
+
+impl Input {
+    /// Reads once, behind what is there: how many bytes that brought; 0 at the connection's end.
+    pub fn poll_read(&mut self, from: &mut (impl AsyncRead + Unpin), cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.0.capacity() == 0 {
+            self.0 = buffer_pool::take();
+        }
+        if self.is_full() {
+            self.0.reserve_exact(self.0.capacity().min(READ_BYTES_MAX));
+        }
+        let read = pin!(from.read_buf(&mut self.0)).poll(cx);
+        self.rest();
+        read
+    }
+
+    /// Whether the last read may have left something behind for want of room.
+    pub fn is_full(&self) -> bool {
+        self.0.len() == self.0.capacity()
+    }
+
+    /// The first `bytes` of it were looked at.
+    pub fn advance(&mut self, bytes: usize) {
+        self.0.drain(..bytes);
+        self.rest();
+    }
+
+    /// Leaves the buffer to others while there is nothing in it.
+    fn rest(&mut self) {
+        if self.0.is_empty() {
+            buffer_pool::give(std::mem::take(&mut self.0));
+        }
+    }
+}
+
+impl Deref for Input {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+    use crate::net::buffer_pool::SPARE_BYTES;
+
+    #[test]
+    fn a_buffer_goes_from_hand_to_hand() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut read = |input: &mut Input, mut from: &[u8]| match input.poll_read(&mut from, &mut cx) {
+            Poll::Ready(Ok(read)) => read,
+            other => panic!("{other:?}"),
+        };
+        let (mut one, mut other) = (Input::default(), Input::default());
+        assert_eq!((read(&mut one, b"get a"), &*one), (5, &b"get a"[..]));
+        let buffer = one.as_ptr();
+        assert_eq!(read(&mut other, b"get b\r\n"), 7);
+        assert_ne!(other.as_ptr(), buffer, "the first still has it");
+        other.advance(3);
+        assert_eq!(&*other, b" b\r\n");
+        other.advance(4);
+        assert_eq!((other.0.capacity(), read(&mut one, b"\r\n")), (0, 2));
+        assert_eq!((&*one, one.as_ptr()), (&b"get a\r\n"[..], buffer));
+        one.advance(7);
+        // Freed, it would be this one.
+        let _taken = Vec::<u8>::with_capacity(SPARE_BYTES);
+        assert_eq!((read(&mut other, b"x"), other.as_ptr()), (1, buffer), "the last that was left");
+    }
+
+    #[test]
+    fn a_long_line_makes_it_grow_and_is_not_left_to_others() {
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut input = Input::default();
+        for _ in 0..3 {
+            let mut from = &[b'x'; 200_000][..];
+            assert!(matches!(input.poll_read(&mut from, &mut cx), Poll::Ready(Ok(1..=READ_BYTES_MAX))));
+            assert!(input.is_full());
+        }
+        assert_eq!(input.len(), 4 * SPARE_BYTES);
+        input.advance(4 * SPARE_BYTES);
+        assert_eq!(input.0.capacity(), 0);
+    }
+}

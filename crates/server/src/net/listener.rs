@@ -1,0 +1,121 @@
+//! Listeners: open sockets that accept clients, each with the keys that its clients may reach.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[cfg(unix)]
+use tokio::net::UnixListener;
+use tokio::net::{lookup_host, TcpListener};
+
+use super::stream::Stream;
+use crate::settings::listen_address::{Listen, Place};
+use crate::store::namespace::Scope;
+
+/// An open door.
+#[derive(Debug)]
+pub struct Listener {
+    /// What those who come in may reach.
+    pub scope: Scope,
+    socket: Socket,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    #[cfg(unix)]
+    Unix {
+        listener: UnixListener,
+        path: PathBuf,
+    },
+}
+
+impl Listener {
+    /// Opens it: one listener for each address that the host has.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: which place, and why not.
+    pub async fn open(listen: &Listen, delimiter: u8) -> Result<Vec<Self>, String> {
+        let scope = listen.tenant.as_deref().map_or_else(Scope::default, |tenant| Scope::of(tenant, delimiter));
+        let sockets = match &listen.place {
+            Place::Tcp(address) => tcp(address).await.map_err(|why| {
+                format!(
+                    "cannot listen on {address}: {why}; choose another address with -l, or port with -p (0: any free one)"
+                )
+            })?,
+            #[cfg(unix)]
+            Place::Unix { path, mode } => {
+                let socket = unix(path, *mode)
+                    .map_err(|why| format!("cannot listen on {}: {why}; choose another path with -s", path.display()))?;
+                vec![socket]
+            }
+            #[cfg(not(unix))]
+            Place::Unix { .. } => return Err("-s: there are no unix sockets on this system".into()),
+        };
+        Ok(sockets.into_iter().map(|socket| Self { scope: scope.clone(), socket }).collect())
+    }
+
+    /// Waits for the next client, and says who it is.
+    ///
+    /// # Errors
+    ///
+    /// The system has no descriptor left, or the client has left again.
+    pub async fn accept(&self) -> io::Result<(Stream, String)> {
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                listener.accept().await.map(|(stream, peer)| (Stream::Tcp(stream), peer.to_string()))
+            }
+            #[cfg(unix)]
+            Socket::Unix { listener, path } => {
+                listener.accept().await.map(|(stream, _)| (Stream::Unix(stream), path.display().to_string()))
+            }
+        }
+    }
+
+    /// Where it really is, if it is an address.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Tcp(listener) => listener.local_addr().ok(),
+            #[cfg(unix)]
+            Socket::Unix { .. } => None,
+        }
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let Self::Unix { path, .. } = self {
+            // Somebody may have removed it; then nothing is left to do.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+async fn tcp(address: &str) -> io::Result<Vec<Socket>> {
+    let mut sockets = Vec::new();
+    for address in lookup_host(address).await? {
+        sockets.push(Socket::Tcp(TcpListener::bind(address).await?));
+    }
+    Ok(sockets)
+}
+
+/// As memcached, in the place of a socket that an earlier server left behind; but not of one at which somebody answers.
+///
+/// Nobody is let in before the mode is set: until then, a client that came early waits in the queue.
+#[cfg(unix)]
+fn unix(path: &std::path::Path, mode: u32) -> io::Result<Socket> {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        std::fs::remove_file(path)?;
+    }
+    let socket = Socket::Unix { listener: UnixListener::bind(path)?, path: path.to_owned() };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+    Ok(socket)
+}

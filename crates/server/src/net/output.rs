@@ -1,0 +1,265 @@
+//! What is to be written to a client: lines, and values from where they lie.
+//!
+//! Replies of pipelined commands gather here and leave in one vectored write. Short values are copied between the lines;
+//! long ones are held by reference, not copied. A held value stays in memory even if the cache drops it meanwhile, so the
+//! connection writes out whenever [`Output::is_full`] says so: at most [`OUTPUT_BYTES_MAX`] and one value are held. What is held like
+//! that is in no budget; when it is too much, nothing long is stored until somebody reads, or leaves ([`store`](crate::store)).
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
+
+use super::buffer_pool;
+use crate::value::Value;
+
+/// Replies of so many bytes are written out before the next command is looked at.
+const OUTPUT_BYTES_MAX: usize = 128 * 1024;
+
+/// Slices for one write; the kernel takes up to 1024, but this many pieces are more than a socket buffer takes.
+const SLICES_MAX: usize = 64;
+
+/// Values of so many bytes are copied: to share them costs a count that all readers write, and a list of slices for the kernel.
+const COPIED_BYTES_MAX: usize = 2048;
+
+/// Digits of the largest number.
+const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
+
+/// Replies on their way out.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// All lines and short values.
+    text: Vec<u8>,
+    /// Long values, with where in the text they stand.
+    values: VecDeque<(usize, Value)>,
+    /// Text and values, and those values that were written and dropped.
+    length: usize,
+    /// Of that, what those that were dropped had.
+    dropped: usize,
+    /// Of the length: bytes already written.
+    written: usize,
+}
+
+impl Output {
+    /// Adds one line.
+    pub fn line(&mut self, text: &str) {
+        self.push(text.as_bytes());
+        self.push(b"\r\n");
+    }
+
+    /// Adds one line, formatted.
+    pub fn format(&mut self, text: std::fmt::Arguments<'_>) {
+        self.text(format_args!("{text}\r\n"));
+    }
+
+    /// Adds the line `STAT <name> <value>`.
+    pub fn stat(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.format(format_args!("STAT {name} {value}"));
+    }
+
+    /// Adds to a line, formatted.
+    pub fn text(&mut self, text: std::fmt::Arguments<'_>) {
+        let buffer = self.buffer();
+        let before = buffer.len();
+        write!(buffer, "{text}").expect("writing to memory does not fail");
+        let added = buffer.len() - before;
+        self.length += added;
+    }
+
+    /// Adds to a line.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer().extend_from_slice(bytes);
+        self.length += bytes.len();
+    }
+
+    /// Adds `VALUE <key> <flags> <length> [<unique>]` and the bytes.
+    pub fn value(&mut self, key: &[u8], value: &Value, unique: bool) {
+        self.push(b"VALUE ");
+        self.push(key);
+        self.number(u64::from(value.flags()));
+        self.number(value.len() as u64);
+        if unique {
+            self.number(value.unique());
+        }
+        self.push(b"\r\n");
+        self.data(value);
+    }
+
+    /// Adds a space and a number: a formatter would take longer than all else that a `get` does for its line.
+    fn number(&mut self, number: u64) {
+        let mut digits = [0; DIGITS_MAX];
+        let mut first = DIGITS_MAX;
+        let mut left = number;
+        loop {
+            first -= 1;
+            digits[first] = b'0' + (left % 10) as u8;
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        self.push(b" ");
+        self.push(&digits[first..]);
+    }
+
+    /// Adds the bytes, and a line's end.
+    pub fn data(&mut self, value: &Value) {
+        if value.len() <= COPIED_BYTES_MAX {
+            value.pieces().for_each(|piece| self.push(piece));
+        } else {
+            self.values.push_back((self.text.len(), value.clone()));
+            self.length += value.len();
+        }
+        self.push(b"\r\n");
+    }
+
+    /// Whether it should be written out before more is added.
+    pub fn is_full(&self) -> bool {
+        self.length - self.written >= OUTPUT_BYTES_MAX
+    }
+
+    /// Writes everything out, and says how much that was.
+    ///
+    /// # Errors
+    ///
+    /// The client is gone.
+    pub async fn flush(&mut self, to: &mut (impl AsyncWrite + Unpin)) -> io::Result<u64> {
+        let total = self.length - self.written;
+        while self.written < self.length {
+            let written = poll_fn(|cx| self.poll_write(Pin::new(&mut *to), cx)).await?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.advance(written);
+        }
+        Ok(total as u64)
+    }
+
+    fn buffer(&mut self) -> &mut Vec<u8> {
+        if self.text.capacity() == 0 {
+            self.text = buffer_pool::take();
+        }
+        &mut self.text
+    }
+
+    /// Tries to write what is left.
+    fn poll_write(&self, to: Pin<&mut impl AsyncWrite>, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.values.is_empty() {
+            return to.poll_write(cx, &self.text[self.written - self.dropped..]);
+        }
+        // Made again for each try, so that who waits does not keep a kilobyte of them.
+        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+        let count = self.slices(&mut slices);
+        to.poll_write_vectored(cx, &slices[..count])
+    }
+
+    /// Fills `slices` with the front of what is left; how many it filled.
+    fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES_MAX]) -> usize {
+        let mut count = 0;
+        let mut skip = self.written - self.dropped;
+        let mut from = 0;
+        let end = (self.text.len(), None);
+        let values = self.values.iter().map(|(at, value)| (*at, Some(value)));
+        for (at, value) in values.chain([end]) {
+            let text = &self.text[from..at];
+            from = at;
+            count += fill(&mut slices[count..], [&text[skip.min(text.len())..]].into_iter());
+            skip = skip.saturating_sub(text.len());
+            if let Some(value) = value {
+                let skipped = skip.min(value.len());
+                count += fill(&mut slices[count..], value.pieces_from(skipped));
+                skip -= skipped;
+            }
+            if count == SLICES_MAX {
+                break;
+            }
+        }
+        count
+    }
+
+    /// So much more was written. Drops the values that were, and all of it at the end.
+    fn advance(&mut self, written: usize) {
+        self.written += written;
+        while let Some((at, value)) = self.values.front() {
+            let end = self.dropped + at + value.len();
+            if self.written < end {
+                break;
+            }
+            self.dropped += value.len();
+            self.values.pop_front();
+        }
+        if self.written == self.length {
+            buffer_pool::give(std::mem::take(&mut self.text));
+            (self.length, self.dropped, self.written) = (0, 0, 0);
+        }
+    }
+}
+
+fn fill<'a>(slices: &mut [IoSlice<'a>], bytes: impl Iterator<Item = &'a [u8]>) -> usize {
+    let mut count = 0;
+    for (slice, bytes) in slices.iter_mut().zip(bytes.filter(|bytes| !bytes.is_empty())) {
+        *slice = IoSlice::new(bytes);
+        count += 1;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::value::data::Data;
+    use crate::value::item_flags::Marks;
+    use crate::value::piece_pool::Stash;
+
+    /// Takes `step` bytes a write.
+    struct Slow {
+        step: usize,
+        taken: Vec<u8>,
+    }
+
+    impl AsyncWrite for Slow {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let taken = bytes.len().min(self.step);
+            self.taken.extend_from_slice(&bytes[..taken]);
+            Poll::Ready(Ok(taken))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn partial_writes_neither_lose_nor_repeat_a_byte() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let stash = Arc::new(Stash::new(0));
+        for step in [1, 7, 4088, 100_000] {
+            let mut slow = Slow { step, taken: Vec::new() };
+            let mut output = Output::default();
+            let mut expected = Vec::new();
+            for length in [0, 10, 2049, 4088, 8176, 50_000] {
+                let bytes: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
+                let value = Value::new(b"k", 3, Marks::default(), u64::MAX, &Data::copy(&bytes, &stash));
+                output.value(b"k", &value, length == 10);
+                output.line("END");
+                let unique = if length == 10 { format!(" {}", u64::MAX) } else { String::new() };
+                expected.extend(format!("VALUE k 3 {length}{unique}\r\n").bytes());
+                expected.extend(bytes);
+                expected.extend(b"\r\nEND\r\n");
+            }
+            let written = runtime.block_on(output.flush(&mut slow)).unwrap();
+            assert_eq!(written, expected.len() as u64);
+            assert!(slow.taken == expected, "at {step} bytes a write the stream differs");
+            assert_eq!(runtime.block_on(output.flush(&mut slow)).unwrap(), 0, "everything was written once");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The stream before a client has said who it is: `set <any> <any> <any> <length>` and a block of `user password`.
+//!
+//! Whatever else comes is answered and thrown away, line by line.
+
+use super::number::unsigned;
+use super::words::Keys;
+
+/// A line, or a block, of more bytes is no login.
+const LOGIN_BYTES_MAX: usize = 2048;
+
+/// Reads until somebody has logged in.
+#[derive(Debug, Default)]
+pub struct Gate {
+    /// The length of the block that comes next.
+    block: Option<usize>,
+}
+
+/// What the input said.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Knock<'a> {
+    /// Nothing more without more input.
+    More,
+    /// A name and a password; whether they are right is for others to say.
+    Login { user: &'a [u8], password: &'a [u8] },
+    /// Something else, and the answer to it.
+    Refused(&'static str),
+    /// A line without an end: the connection is closed.
+    Lost,
+}
+
+impl Gate {
+    /// Takes one step: how many bytes of `input` were used up, and what they said. A block is taken when it is there whole.
+    pub fn step<'a>(&mut self, input: &'a [u8]) -> (usize, Knock<'a>) {
+        match self.block {
+            None => self.line(input),
+            Some(length) if input.len() < length + 2 => (0, Knock::More),
+            Some(length) => {
+                self.block = None;
+                (length + 2, login(&input[..length + 2]))
+            }
+        }
+    }
+
+    fn line<'a>(&mut self, input: &'a [u8]) -> (usize, Knock<'a>) {
+        let Some(end) = input.iter().position(|&b| b == b'\n') else {
+            let knock = if input.len() > LOGIN_BYTES_MAX { Knock::Lost } else { Knock::More };
+            return (0, knock);
+        };
+        let mut words = Keys::of(&input[..end]);
+        let is_set = words.next() == Some(b"set");
+        self.block = words
+            .nth(3)
+            .and_then(|word| usize::try_from(unsigned(word)?).ok())
+            .filter(|&length| is_set && length <= LOGIN_BYTES_MAX);
+        match self.block {
+            Some(_) => {
+                let (taken, knock) = self.step(&input[end + 1..]);
+                (end + 1 + taken, knock)
+            }
+            None => (end + 1, Knock::Refused("CLIENT_ERROR unauthenticated")),
+        }
+    }
+}
+
+fn login(block: &[u8]) -> Knock<'_> {
+    let Some(block) = block.strip_suffix(b"\r\n") else {
+        return Knock::Refused("CLIENT_ERROR bad command line termination");
+    };
+    let mut words = Keys::of(block);
+    match (words.next(), words.next()) {
+        (Some(user), Some(password)) => Knock::Login { user, password },
+        _ => Knock::Refused("CLIENT_ERROR bad authentication token format"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn knocks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+        let (mut gate, mut buffer, mut knocks) = (Gate::default(), Vec::new(), Vec::new());
+        for chunk in chunks {
+            buffer.extend_from_slice(chunk);
+            loop {
+                let (taken, knock) = gate.step(&buffer);
+                match knock {
+                    Knock::More => {
+                        buffer.drain(..taken);
+                        break;
+                    }
+                    Knock::Lost => {
+                        knocks.push("Lost".into());
+                        return knocks;
+                    }
+                    knock => knocks.push(format!("{knock:?}")),
+                }
+                buffer.drain(..taken);
+            }
+        }
+        knocks
+    }
+
+    #[test]
+    fn only_a_login_goes_through() {
+        for (input, expected) in [
+            ("set any 0 0 9\r\nme secret\r\n", "Login"),
+            ("set any 0 0 10 noreply\nme  secret\r\n", "Login"),
+            ("get k\r\n", "unauthenticated"),
+            ("\r\n", "unauthenticated"),
+            ("set any 0 0\r\n", "unauthenticated"),
+            ("set any 0 0 999999\r\n", "unauthenticated"),
+            ("set any 0 0 2\r\nme\r\n", "token format"),
+            ("set any 0 0 1\r\nme secret\r\n", "termination"),
+        ] {
+            let knocks = knocks([input.as_bytes()]);
+            assert!(knocks[0].contains(expected), "{input:?}: {knocks:?}");
+        }
+        assert_eq!(knocks([&[b'x'; LOGIN_BYTES_MAX + 1][..]]), ["Lost"]);
+    }
+
+    proptest! {
+        #[test]
+        fn split_anywhere_same_knocks(
+            lines in prop::collection::vec(prop::sample::select(vec![
+                "set a 0 0 9\r\nme secret\r\n", "set a 0 0 3\r\nabcdef\r\n", "version\r\n", "\n", "set a 0 0 2000\r\n", "garbage",
+            ]), 0..10),
+        ) {
+            let stream = lines.concat();
+            prop_assert_eq!(knocks(stream.as_bytes().chunks(1)), knocks([stream.as_bytes()]));
+        }
+    }
+}

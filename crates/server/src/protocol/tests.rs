@@ -1,0 +1,118 @@
+//! Lines read as memcached reads them, errors included.
+
+mod meta;
+
+use super::command::{Command, Store, Verb};
+use super::error::Refused;
+use super::item::KEY_BYTES_MAX;
+use super::meta_command::{Meta, MetaVerb};
+use super::*;
+
+const ITEM_BYTES_MAX: usize = 10_000;
+
+fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+    crate::decoder::steps::steps(ITEM_BYTES_MAX, chunks)
+}
+
+fn one(line: &str) -> Result<Command<'_>, Refused> {
+    line::command(line.as_bytes())
+}
+
+fn keys(command: Result<Command<'_>, Refused>) -> Vec<String> {
+    match command {
+        Ok(Command::Get { keys, .. }) => keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect(),
+        other => panic!("not a get: {other:?}"),
+    }
+}
+
+#[test]
+fn gets_have_any_number_of_keys() {
+    assert_eq!(keys(one("get a")), ["a"]);
+    assert_eq!(keys(one("  get  a   b ")), ["a", "b"]);
+    assert_eq!(keys(one("gat 10 a b")), ["a", "b"]);
+    assert_eq!(keys(one("gat 10")), [""; 0], "memcached answers END");
+    assert!(matches!(one("gets a"), Ok(Command::Get { unique: true, touch: None, .. })));
+    assert!(matches!(one("gats -1 a"), Ok(Command::Get { unique: true, touch: Some(-1), .. })));
+    let many: Vec<String> = (0..1000).map(|n| format!("key{n}")).collect();
+    assert_eq!(keys(one(&format!("get {}", many.join(" ")))), many);
+}
+
+#[test]
+fn store_lines() {
+    let Ok(Command::Store(store)) = one("cas k 7 -1 5 18446744073709551615 noreply") else { panic!("not a store") };
+    assert_eq!((store.verb, store.key, store.flags, store.exptime), (Verb::Cas, b"k"[..].into(), 7, -1));
+    assert_eq!((store.length, store.unique, store.noreply), (5, u64::MAX, true));
+    let Ok(Command::Store(store)) = one("set k 0 0 5 other") else { panic!("memcached takes any sixth word") };
+    assert!(!store.noreply);
+}
+
+#[test]
+fn refused_lines_in_memcacheds_words() {
+    let long = "k".repeat(KEY_BYTES_MAX + 1);
+    for (line, text) in [
+        ("", "ERROR"),
+        ("   ", "ERROR"),
+        ("x", "ERROR"),
+        ("cache_memlimit", "ERROR"),
+        ("cache_memlimit x", "ERROR"),
+        ("tenant", "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>..."),
+        ("tenant set shop", "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>..."),
+        ("watch", "CLIENT_ERROR only evictions can be watched here"),
+        ("watch evictions fetchers", "CLIENT_ERROR only evictions can be watched here"),
+        ("watch x", "ERROR"),
+        ("lru_crawler metadump x", "BADCLASS invalid class id"),
+        ("lru_crawler metadump 1,64", "BADCLASS invalid class id"),
+        ("lru_crawler metadump", "ERROR"),
+        ("lru_crawler enable all", "ERROR"),
+        ("GET a", "ERROR"),
+        ("get", "ERROR"),
+        ("gat", "ERROR"),
+        ("set k 0 0", "ERROR"),
+        ("set k 0 0 5 noreply more", "ERROR"),
+        ("cas k 0 0 5", "ERROR"),
+        ("delete", "ERROR"),
+        ("delete k 0 noreply more", "ERROR"),
+        ("incr k", "ERROR"),
+        ("touch k", "ERROR"),
+        ("verbosity", "ERROR"),
+        ("flush_all 0 noreply more", "ERROR"),
+        (&format!("get {long}"), "CLIENT_ERROR bad command line format"),
+        (&format!("get a {long}"), "CLIENT_ERROR bad command line format"),
+        (&format!("set {long} 0 0 5"), "CLIENT_ERROR bad command line format"),
+        (&format!("delete {long}"), "CLIENT_ERROR bad command line format"),
+        (&format!("touch {long} 0"), "CLIENT_ERROR bad command line format"),
+        ("get a\tb", "CLIENT_ERROR bad command line format"),
+        ("set k x 0 5", "CLIENT_ERROR bad command line format"),
+        ("set k -1 0 5", "CLIENT_ERROR bad command line format"),
+        ("set k 4294967296 0 5", "CLIENT_ERROR bad command line format"),
+        ("set k 0 x 5", "CLIENT_ERROR bad command line format"),
+        ("set k 0 0 -1", "CLIENT_ERROR bad command line format"),
+        ("set k 0 0 5x", "CLIENT_ERROR bad command line format"),
+        ("set k 0 0 2147483647", "CLIENT_ERROR bad command line format"),
+        ("cas k 0 0 5 x", "CLIENT_ERROR bad command line format"),
+        ("verbosity x", "CLIENT_ERROR bad command line format"),
+        ("gat x k", "CLIENT_ERROR invalid exptime argument"),
+        ("touch k x", "CLIENT_ERROR invalid exptime argument"),
+        ("flush_all x", "CLIENT_ERROR invalid exptime argument"),
+        ("incr k -1", "CLIENT_ERROR invalid numeric delta argument"),
+        ("decr k 18446744073709551616", "CLIENT_ERROR invalid numeric delta argument"),
+        ("delete k 1", "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]"),
+        ("delete k 0 x", "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]"),
+    ] {
+        assert_eq!(one(line).map_err(|refused| refused.why.text()), Err(text), "{line:?}");
+    }
+}
+
+#[test]
+fn numbers_as_strtoull_reads_them() {
+    assert_eq!(number::unsigned(b"18446744073709551615"), Some(u64::MAX));
+    assert_eq!(number::unsigned(b" +12 "), Some(12));
+    assert_eq!(number::unsigned(b"12 tail"), Some(12), "what stands behind white space is not looked at");
+    assert_eq!(number::unsigned(b"\x0b1\x0b"), Some(1), "white space as C has it");
+    assert_eq!(number::unsigned(b"-0"), Some(0));
+    for not in [&b""[..], b" ", b"+", b"12x", b"-1", b"0x10", b"18446744073709551616", b"\xff"] {
+        assert_eq!(number::unsigned(not), None, "{}", not.escape_ascii());
+    }
+    assert_eq!(number::signed(b"-9223372036854775808"), Some(i64::MIN));
+    assert_eq!(number::signed(b"-9223372036854775809"), None);
+}

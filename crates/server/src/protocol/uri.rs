@@ -1,0 +1,14 @@
+//! Percent-encoding of keys.
+
+/// A key as it stands in a line: what is not plain as `%41`.
+pub fn uri_encoded(key: &[u8]) -> String {
+    let mut text = String::with_capacity(key.len());
+    for &byte in key {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            text.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,26 @@
+//! Words of a line, split at spaces.
+
+/// The words of a line, one after the other. Only the space separates words, as in memcached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys<'a> {
+    line: &'a [u8],
+}
+
+impl<'a> Keys<'a> {
+    /// The words of `line`.
+    pub fn of(line: &'a [u8]) -> Self {
+        Self { line }
+    }
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let start = self.line.iter().position(|&b| b != b' ')?;
+        let line = &self.line[start..];
+        let end = line.iter().position(|&b| b == b' ').unwrap_or(line.len());
+        self.line = &line[end..];
+        Some(&line[..end])
+    }
+}

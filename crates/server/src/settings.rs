@@ -1,0 +1,34 @@
+//! Settings: the command line, and the files that it names.
+
+pub mod args;
+mod extended;
+pub mod limits;
+pub mod listen_address;
+pub mod users;
+
+use lowwater::Bytes;
+
+use limits::Limits;
+use listen_address::Listen;
+use users::Users;
+
+/// What the server was told to be.
+#[derive(Debug)]
+pub struct Settings {
+    pub listen: Vec<Listen>,
+    /// `host:port` for HTTP, if it is wanted.
+    pub http: Option<String>,
+    /// Who may come in; none: anybody.
+    pub users: Option<Users>,
+    /// Drop values when the memory is full.
+    pub evict: bool,
+    /// Give way when the machine is short of memory.
+    pub pressure: bool,
+    pub budget: Bytes,
+    pub threads: usize,
+    pub connections_max: u64,
+    pub verbosity: u8,
+    pub item_bytes_max: usize,
+    pub delimiter: u8,
+    pub limits: Vec<(String, Limits)>,
+}

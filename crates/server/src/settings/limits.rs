@@ -1,0 +1,170 @@
+//! The tenants' limits, from a small text file.
+//!
+//! ```text
+//! # tenant   what it keeps   where it is trimmed   where it ends
+//! shop       low=8M          high=16M              max=32M
+//! search     min=1M low=4M
+//! default    max=16M         # keys without a tenant
+//! ```
+//!
+//! Amounts are bytes, with K, M, G behind them; `max` is no limit. They mean what cgroup v2's `memory.min`, `low`, `high` and
+//! `max` mean.
+
+use std::path::Path;
+
+use lowwater::Bytes;
+
+use crate::protocol::item::KEY_BYTES_MAX;
+
+/// One tenant's four limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Never reclaimed below this.
+    pub min: Bytes,
+    /// Not reclaimed below this while others have more than theirs.
+    pub low: Bytes,
+    /// Trimmed above this.
+    pub high: Bytes,
+    /// Never above this.
+    pub max: Bytes,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { min: Bytes::ZERO, low: Bytes::ZERO, high: Bytes::MAX, max: Bytes::MAX }
+    }
+}
+
+impl Limits {
+    /// These, but for those that `fields` give: `low=8M` and the like.
+    ///
+    /// # Errors
+    ///
+    /// Which field (none: all of them together), and why.
+    pub fn with<'a>(mut self, fields: impl Iterator<Item = &'a str>) -> Result<Self, (Option<&'a str>, String)> {
+        let mut seen: Vec<&str> = Vec::new();
+        for field in fields {
+            let wrong = |why: String| (Some(field), why);
+            let (kind, amount) = field.split_once('=').ok_or_else(|| wrong("a limit is written like low=8M".into()))?;
+            if seen.contains(&kind) {
+                return Err(wrong(format!("{kind} was given before on this line")));
+            }
+            seen.push(kind);
+            let bytes = amount.parse::<Bytes>().map_err(|why| wrong(why.to_string()))?;
+            match kind {
+                "min" => self.min = bytes,
+                "low" => self.low = bytes,
+                "high" => self.high = bytes,
+                "max" => self.max = bytes,
+                _ => return Err(wrong("the limits are min, low, high and max".into())),
+            }
+        }
+        for (kind, bytes) in [("min", self.min), ("low", self.low)] {
+            if bytes > self.max {
+                return Err((None, format!("{kind} is above max, so it could never be used")));
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// A file of limits is not one: where, and why.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    #[error("{file}: cannot be read: {why}")]
+    Unreadable { file: String, why: String },
+    #[error("{file}:{line}: {field}: {why}")]
+    Line { file: String, line: usize, field: String, why: String },
+}
+
+/// Reads the file at `path`; `delimiter` ends a tenant's name in a key, so no name may contain it.
+///
+/// # Errors
+///
+/// The file cannot be read, or a line of it cannot be understood.
+pub fn read(path: &Path, delimiter: u8) -> Result<Vec<(String, Limits)>, ConfigError> {
+    let file = path.display().to_string();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(&text, &file, delimiter),
+        Err(why) => Err(ConfigError::Unreadable { file, why: why.to_string() }),
+    }
+}
+
+/// Reads the text of `file`, which is named in errors.
+///
+/// # Errors
+///
+/// A line that cannot be understood.
+pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limits)>, ConfigError> {
+    let mut tenants: Vec<(String, Limits)> = Vec::new();
+    for (index, text) in text.lines().enumerate() {
+        let wrong = |field: &str, why: String| ConfigError::Line {
+            file: file.to_owned(),
+            line: index + 1,
+            field: format!("`{}`", field.escape_debug()),
+            why,
+        };
+        let text = text.split('#').next().unwrap_or_default();
+        let mut fields = text.split_whitespace();
+        let Some(name) = fields.next() else { continue };
+        check_name(name, delimiter).map_err(|why| wrong(name, why))?;
+        if tenants.iter().any(|(other, _)| other == name) {
+            return Err(wrong(name, "this tenant has a line already; write its limits on one line".into()));
+        }
+        let limits = Limits::default().with(fields).map_err(|(field, why)| wrong(field.unwrap_or(text.trim()), why))?;
+        tenants.push((name.to_owned(), limits));
+    }
+    Ok(tenants)
+}
+
+/// Whether a tenant may be called so.
+///
+/// # Errors
+///
+/// A sentence that says why not.
+pub fn check_name(name: &str, delimiter: u8) -> Result<(), String> {
+    if name.is_empty() {
+        return Err("a tenant has a name".into());
+    }
+    if name.contains('=') {
+        return Err("a line begins with the tenant's name".into());
+    }
+    if name.as_bytes().contains(&delimiter) {
+        return Err(format!("a tenant's name ends before the first '{}' of a key", char::from(delimiter)));
+    }
+    if name.len() > KEY_BYTES_MAX - 1 {
+        return Err(format!("longer than a key can be ({KEY_BYTES_MAX} bytes)"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_comments_and_empty_lines_are_read() {
+        let text = "# all\n\nshop low=8M high=16M max=32M # busy\n  search\tmin=1024 \n";
+        let tenants = parse(text, "f", b':').unwrap();
+        let shop = Limits { low: Bytes::mib(8), high: Bytes::mib(16), max: Bytes::mib(32), ..Limits::default() };
+        let search = Limits { min: Bytes::kib(1), ..Limits::default() };
+        assert_eq!(tenants, [("shop".to_owned(), shop), ("search".to_owned(), search)]);
+    }
+
+    #[test]
+    fn errors_name_file_line_and_field() {
+        for (text, message) in [
+            ("\nshop low=8Q", "f:2: `low=8Q`: not an amount of memory"),
+            ("shop low", "f:1: `low`: a limit is written like low=8M"),
+            ("shop lo=8M", "f:1: `lo=8M`: the limits are min, low, high and max"),
+            ("shop low=1 low=2", "f:1: `low=2`: low was given before"),
+            ("shop low=1\nshop low=1", "f:2: `shop`: this tenant has a line already"),
+            ("low=8M", "f:1: `low=8M`: a line begins with the tenant's name"),
+            ("a:b low=8M", "f:1: `a:b`: a tenant's name ends before the first ':' of a key"),
+            ("shop low=8M max=4M", "f:1: `shop low=8M max=4M`: low is above max"),
+        ] {
+            let error = parse(text, "f", b':').unwrap_err().to_string();
+            assert!(error.starts_with(message), "{text:?} gave {error:?}");
+        }
+    }
+}

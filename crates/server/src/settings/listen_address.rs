@@ -1,0 +1,94 @@
+//! Where clients come in: addresses, a unix socket, and whose door it is.
+//!
+//! `-l` takes what memcached's takes: `host`, `host:port`, `[v6]:port`, and a tag in front, which names the tenant that comes in there:
+//! `tag_shop_:127.0.0.1:11212`, or as later memcacheds write it, `tag[shop]:127.0.0.1:11212`.
+
+use std::path::PathBuf;
+
+use super::limits::check_name;
+
+/// A door that is to be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Whose it is; none: everybody's.
+    pub tenant: Option<String>,
+    pub place: Place,
+}
+
+/// Where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `host:port`
+    Tcp(String),
+    /// A socket of this path, which these permission bits guard.
+    Unix { path: PathBuf, mode: u32 },
+}
+
+impl Listen {
+    /// Reads one `-l`; `port` is for those that name none.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: what is wrong with it.
+    pub fn parse(text: &str, port: u16, delimiter: u8) -> Result<Self, String> {
+        let (tenant, place) = match split_tag(text) {
+            None => (None, text),
+            Some((tag, place)) => {
+                check_name(tag, delimiter).map_err(|why| format!("-l: the tag in {text:?}: {why}"))?;
+                (Some(tag.to_owned()), place)
+            }
+        };
+        Ok(Self { tenant, place: Place::Tcp(address("-l", place, port)?) })
+    }
+}
+
+/// `tag_NAME_:place` or `tag[NAME]:place`, to name and place.
+fn split_tag(text: &str) -> Option<(&str, &str)> {
+    let old = text.strip_prefix("tag_").and_then(|text| text.split_once("_:"));
+    old.or_else(|| text.strip_prefix("tag[").and_then(|text| text.split_once("]:")))
+}
+
+/// `host`, `host:port`, `[v6]`, `[v6]:port` or plain `v6`, to `host:port`.
+pub fn address(flag: &str, text: &str, port: u16) -> Result<String, String> {
+    let is_v6 = |host: &str| host.parse::<std::net::Ipv6Addr>().is_ok();
+    let (host, own_port) = if is_v6(text) {
+        (format!("[{text}]"), None)
+    } else if let Some((host, rest)) = text.strip_prefix('[').and_then(|text| text.split_once(']')) {
+        (format!("[{host}]"), rest.strip_prefix(':'))
+    } else {
+        match text.split_once(':') {
+            Some((host, own_port)) => (host.to_owned(), Some(own_port)),
+            None => (text.to_owned(), None),
+        }
+    };
+    let port = match own_port {
+        None => port,
+        Some(own_port) => own_port.parse().map_err(|_| format!("{flag}: {own_port:?} in {text:?} is not a port"))?,
+    };
+    if host.is_empty() {
+        return Err(format!("{flag}: {text:?} has no address"));
+    }
+    Ok(format!("{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doors_are_read() {
+        for (text, tenant, place) in [
+            ("127.0.0.1", None, "127.0.0.1:11211"),
+            ("tag_shop_:127.0.0.1:7", Some("shop"), "127.0.0.1:7"),
+            ("tag[shop]:[::1]:7", Some("shop"), "[::1]:7"),
+            ("tag_my_shop_:localhost", Some("my_shop"), "localhost:11211"),
+            ("tagged.example", None, "tagged.example:11211"),
+        ] {
+            let listen = Listen::parse(text, 11211, b':').unwrap();
+            assert_eq!(listen, Listen { tenant: tenant.map(Into::into), place: Place::Tcp(place.into()) }, "{text}");
+        }
+        for text in ["tag__:localhost", "tag[a:b]:localhost", "tag_a_:localhost:x", ""] {
+            assert!(Listen::parse(text, 1, b':').unwrap_err().starts_with("-l: "), "{text}");
+        }
+    }
+}

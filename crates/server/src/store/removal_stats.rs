@@ -1,0 +1,55 @@
+//! Who left the store before somebody removed it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::watchers::Watchers;
+use crate::value::Value;
+
+/// Those who left before somebody removed them.
+#[derive(Debug, Default)]
+pub struct Departures {
+    evicted_unfetched: AtomicU64,
+    expired_unfetched: AtomicU64,
+    evicted_idle_seconds: AtomicU64,
+    pub watchers: Watchers,
+}
+
+/// What `stats items` shows of those who left.
+#[derive(Debug)]
+pub struct Gone {
+    pub evicted_unfetched: u64,
+    pub expired_unfetched: u64,
+    /// How long the last one evicted had not been used.
+    pub evicted_idle_seconds: u64,
+}
+
+impl Departures {
+    /// `value` had to make room.
+    pub fn evicted(&self, key: &[u8], value: &Value, idle_seconds: u32) {
+        // Relaxed: tallies for people.
+        self.evicted_idle_seconds.store(u64::from(idle_seconds), Ordering::Relaxed);
+        if !value.seen.fetched() {
+            self.evicted_unfetched.fetch_add(1, Ordering::Relaxed);
+        }
+        self.watchers.evicted(key, value, idle_seconds);
+    }
+
+    /// `value`'s time was over.
+    pub fn expired(&self, value: &Value) {
+        if !value.seen.fetched() {
+            // Relaxed: as above.
+            self.expired_unfetched.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What is to be shown of them.
+    pub fn gone(&self) -> Gone {
+        // Relaxed: tallies for people.
+        let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Gone {
+            evicted_unfetched: tally(&self.evicted_unfetched),
+            expired_unfetched: tally(&self.expired_unfetched),
+            evicted_idle_seconds: tally(&self.evicted_idle_seconds),
+        }
+    }
+}

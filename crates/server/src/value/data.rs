@@ -1,0 +1,208 @@
+//! A value's bytes on their way in, and the pieces that long ones are kept in.
+//!
+//! A cache that is always full lives from what it just freed. Values of every size between a hundred bytes and a megabyte, each
+//! in one block, leave holes that fit nobody, and the process grows far beyond what is charged. So a value is cut into pieces
+//! of one size, which any other value can use next (see [`Stash`]), and a tail.
+//!
+//! Benefits: resident memory stays near the charged bytes with the plain allocator; a value of a megabyte needs no megabyte
+//! in one place; it is written to the socket from where it lies. Costs: a pointer for each piece, which is charged.
+
+use std::sync::Arc;
+
+use super::malloc::block_bytes;
+use super::piece_pool::{Pooled, Stash, PIECE_BYTES};
+
+/// Pieces for which the table is laid out at once, on the word of the announced length (1 MiB of them).
+const TABLE_TRUST_MAX: usize = 257;
+
+/// Bytes that have come, in pieces: all full but the tail.
+#[derive(Debug)]
+pub struct Data {
+    /// The full pieces; most values have none.
+    pub full: Option<Arc<Full>>,
+    pub tail: Pooled,
+}
+
+/// Full pieces, at least one.
+#[derive(Debug)]
+pub struct Full {
+    pieces: Box<[Box<[u8]>]>,
+    stash: Arc<Stash>,
+}
+
+impl Data {
+    /// A copy of `bytes`.
+    pub fn copy(bytes: &[u8], stash: &Arc<Stash>) -> Self {
+        Self::join([bytes].into_iter(), stash)
+    }
+
+    /// A copy of all parts, one after the other.
+    pub fn join<'a>(parts: impl Iterator<Item = &'a [u8]> + Clone, stash: &Arc<Stash>) -> Self {
+        let mut builder = Builder::new(parts.clone().map(<[u8]>::len).sum(), stash);
+        for part in parts {
+            builder.extend(part);
+        }
+        builder.finish()
+    }
+
+    pub fn len(&self) -> usize {
+        self.full.as_ref().map_or(0, |full| full.len()) + self.tail.len()
+    }
+
+    /// All of it.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let full = self.full.iter().flat_map(|full| full.pieces());
+        full.chain([&self.tail[..]])
+    }
+}
+
+impl Full {
+    pub fn len(&self) -> usize {
+        self.pieces.len() * PIECE_BYTES
+    }
+
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.pieces.iter().map(|piece| &piece[..])
+    }
+
+    /// What they take of the allocator, this struct and its two counters included.
+    pub fn heap_bytes(&self) -> usize {
+        let table = block_bytes(size_of_val(&*self.pieces));
+        block_bytes(2 * size_of::<usize>() + size_of::<Self>()) + table + self.pieces.len() * block_bytes(PIECE_BYTES)
+    }
+}
+
+impl Drop for Full {
+    fn drop(&mut self) {
+        self.stash.give(std::mem::take(&mut self.pieces).into_vec());
+    }
+}
+
+/// A value that is still arriving.
+#[derive(Debug)]
+pub struct Builder {
+    length: usize,
+    full: Vec<Box<[u8]>>,
+    piece: Vec<u8>,
+    stash: Arc<Stash>,
+}
+
+impl Builder {
+    /// For `length` bytes; takes no memory yet.
+    pub fn new(length: usize, stash: &Arc<Stash>) -> Self {
+        Self { length, full: Vec::new(), piece: Vec::new(), stash: Arc::clone(stash) }
+    }
+
+    /// Takes from the front of `bytes` what is still missing, and says how much that was.
+    pub fn extend(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() && !self.is_complete() {
+            let piece_bytes = PIECE_BYTES.min(self.length - self.full.len() * PIECE_BYTES);
+            if self.piece.is_empty() {
+                self.piece = self.stash.take_for(piece_bytes);
+            }
+            let more = (bytes.len() - taken).min(piece_bytes - self.piece.len());
+            self.piece.extend_from_slice(&bytes[taken..taken + more]);
+            taken += more;
+            if self.piece.len() == PIECE_BYTES {
+                if self.full.is_empty() {
+                    self.full.reserve_exact((self.length / PIECE_BYTES).min(TABLE_TRUST_MAX));
+                }
+                self.full.push(std::mem::take(&mut self.piece).into_boxed_slice());
+            }
+        }
+        taken
+    }
+
+    /// Whether all bytes have come.
+    pub fn is_complete(&self) -> bool {
+        self.missing() == 0
+    }
+
+    /// How many have come.
+    pub fn len(&self) -> usize {
+        self.full.len() * PIECE_BYTES + self.piece.len()
+    }
+
+    /// How many are still to come.
+    pub fn missing(&self) -> usize {
+        self.length - self.len()
+    }
+
+    /// The value.
+    pub fn finish(mut self) -> Data {
+        let pieces = std::mem::take(&mut self.full).into_boxed_slice();
+        let full = (!pieces.is_empty()).then(|| Arc::new(Full { pieces, stash: Arc::clone(&self.stash) }));
+        Data { full, tail: Pooled::new(std::mem::take(&mut self.piece), &self.stash) }
+    }
+}
+
+/// What has come of a value that does not come to its end.
+impl Drop for Builder {
+    fn drop(&mut self) {
+        if self.piece.capacity() == PIECE_BYTES {
+            self.piece.resize(PIECE_BYTES, 0);
+            self.full.push(std::mem::take(&mut self.piece).into_boxed_slice());
+        }
+        if !self.full.is_empty() {
+            self.stash.give(std::mem::take(&mut self.full));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(data: &Data) -> Vec<u8> {
+        data.pieces().flatten().copied().collect()
+    }
+
+    #[test]
+    fn pieces_add_up_to_the_bytes() {
+        let stash = Arc::new(Stash::new(1 << 20));
+        let pattern: Vec<u8> = (0..3 * PIECE_BYTES + 1).map(|n| (n % 253) as u8).collect();
+        // Twice: the second time round the pieces come from the stash, with old bytes in them.
+        for length in
+            [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES, 3 * PIECE_BYTES + 1].repeat(2)
+        {
+            for arriving in [1, 1000, usize::MAX] {
+                let mut builder = Builder::new(length, &stash);
+                for chunk in pattern.chunks(arriving.min(pattern.len())) {
+                    builder.extend(chunk);
+                }
+                assert!(builder.is_complete());
+                let data = builder.finish();
+                assert_eq!(data.len(), length);
+                assert!(bytes(&data) == pattern[..length], "{length} bytes");
+                let joined = Data::join(data.pieces().chain([&b"tail"[..]]), &stash);
+                assert!(bytes(&joined) == [&pattern[..length], b"tail"].concat());
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_that_does_not_come_to_its_end_gives_its_pieces_back() {
+        let stash = Arc::new(Stash::new(1 << 20));
+        for (length, come, pieces) in [
+            (10 * PIECE_BYTES, 0, 0),
+            (10 * PIECE_BYTES, 1, 1),
+            (10 * PIECE_BYTES, 3 * PIECE_BYTES, 3),
+            (10 * PIECE_BYTES, 3 * PIECE_BYTES + 1, 4),
+            // The tail is no piece.
+            (3 * PIECE_BYTES + 2, 3 * PIECE_BYTES + 1, 4),
+        ] {
+            let mut builder = Builder::new(length, &stash);
+            builder.extend(&vec![7; come]);
+            assert_eq!((builder.len(), builder.missing()), (come, length - come));
+            drop(builder);
+            assert_eq!((stash.len(), stash.bytes_out()), (pieces, 0));
+        }
+        let mut builder = Builder::new(3 * PIECE_BYTES, &stash);
+        builder.extend(&[7; 3 * PIECE_BYTES]);
+        let data = builder.finish();
+        assert_eq!(stash.len(), 1, "what has come to its end keeps them");
+        drop(data);
+        assert_eq!(stash.len(), 4);
+    }
+}
