@@ -22,8 +22,8 @@ use crate::decoder::{Decoder, Step};
 use crate::net::input::Input;
 use crate::net::output::Output;
 use crate::net::stream::Stream;
-use crate::protocol::error::Refusal;
-use crate::protocol::login::{Gate, Knock};
+use crate::protocol::error::ProtocolError;
+use crate::protocol::login::{LoginDecoder, LoginStep};
 use crate::server::{Seat, CLOSE_TIME_MAX};
 use crate::session::Session;
 use crate::store::namespace::Scope;
@@ -45,8 +45,8 @@ pub async fn serve(seat: Seat, stream: Stream, scope: Scope, closing: watch::Rec
         closing,
         stream,
     };
-    let gate = server.settings.users.is_some().then(Gate::default);
-    let mut connection = Connection { session, gate, decoder, input: Input::default() };
+    let login = server.settings.users.is_some().then(LoginDecoder::default);
+    let mut connection = Connection { session, login, decoder, input: Input::default() };
     if let Err(why) = connection.run().await {
         server.note(1, format_args!("connection closed: {why}"));
     }
@@ -57,7 +57,7 @@ pub async fn serve(seat: Seat, stream: Stream, scope: Scope, closing: watch::Rec
 struct Connection {
     session: Session,
     /// Until the client has said who it is, where that is asked.
-    gate: Option<Gate>,
+    login: Option<LoginDecoder>,
     decoder: Decoder,
     input: Input,
 }
@@ -149,16 +149,16 @@ impl Connection {
         let mut waits = 0;
         let mut next = ControlFlow::Continue(());
         while next.is_continue() {
-            if let Some(gate) = &mut self.gate {
-                let (taken, knock) = gate.step(&self.input[used..]);
+            if let Some(login) = &mut self.login {
+                let (taken, step) = login.step(&self.input[used..]);
                 used += taken;
-                match knock {
-                    Knock::More => break,
-                    Knock::Lost => next = ControlFlow::Break(()),
-                    Knock::Refused(why) => self.session.output.line(why),
-                    Knock::Login { user, password } => {
+                match step {
+                    LoginStep::More => break,
+                    LoginStep::LineTooLong => next = ControlFlow::Break(()),
+                    LoginStep::Error(why) => self.session.output.line(why),
+                    LoginStep::Login { user, password } => {
                         if commands::log_in(&mut self.session, user, password) {
-                            self.gate = None;
+                            self.login = None;
                         }
                     }
                 }
@@ -168,18 +168,18 @@ impl Connection {
             used += taken;
             next = match step {
                 Step::More => break,
-                Step::Refused(refused) => {
+                Step::Error(refused) => {
                     if !refused.noreply {
                         self.session.output.line(refused.why.text());
                     }
-                    if refused.why == Refusal::LineTooLong {
+                    if refused.why == ProtocolError::LineTooLong {
                         ControlFlow::Break(())
                     } else {
                         ControlFlow::Continue(())
                     }
                 }
                 Step::Command(command) => commands::run(&mut self.session, command).await?,
-                Step::Store(block) => commands::store(&mut self.session, block).await,
+                Step::Store(request) => commands::store(&mut self.session, request).await,
                 // As for a value that is there whole: it waits for room, and is then refused.
                 Step::NoRoom if self.session.server.settings.evict && waits < ROOM_TRIES_MAX => {
                     waits += 1;
@@ -187,8 +187,8 @@ impl Connection {
                     tokio::time::sleep(ROOM_PAUSE).await;
                     continue;
                 }
-                Step::NoRoom => match self.decoder.give_up() {
-                    Some(block) => commands::no_room(&mut self.session, &block),
+                Step::NoRoom => match self.decoder.abandon_value() {
+                    Some(request) => commands::no_room(&mut self.session, &request),
                     None => ControlFlow::Continue(()),
                 },
                 Step::TooLarge { verb, key, noreply } => commands::too_large(&mut self.session, verb, &key, noreply),

@@ -18,8 +18,8 @@ mod tests;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::protocol::command::{Command, Store, Verb};
-use crate::protocol::error::{Refusal, Refused};
+use crate::protocol::command::{Command, StoreCommand, StoreVerb};
+use crate::protocol::error::{ProtocolError, RefusedLine};
 use crate::protocol::item::item_bytes;
 use crate::protocol::line;
 use crate::protocol::meta_command::MetaStore;
@@ -41,18 +41,18 @@ pub struct Decoder {
     stash: Arc<Stash>,
     /// Who counts what arrives; nobody, if none.
     arrivals: Option<Arc<Arrivals>>,
-    state: State,
+    state: DecoderState,
     /// How far the line in front was searched for its end, so that slow arrival does not make the search quadratic.
     searched: usize,
 }
 
 #[derive(Debug)]
-enum State {
+enum DecoderState {
     Line,
-    Block(Box<Block>),
+    Value(Box<StoreRequest>),
     Swallow(usize),
-    /// After [`Refusal::LineTooLong`]: everything is thrown away.
-    Lost,
+    /// After [`ProtocolError::LineTooLong`]: everything is thrown away.
+    Closed,
 }
 
 /// What the input said.
@@ -63,19 +63,19 @@ pub enum Step<'a> {
     /// A command that is complete with its line.
     Command(Command<'a>),
     /// A store command with its value.
-    Store(Box<Block>),
+    Store(Box<StoreRequest>),
     /// A store command whose value is larger than any may be; the value is swallowed by later steps.
-    TooLarge { verb: Verb, key: Cow<'a, [u8]>, noreply: bool },
-    /// There is no room for more of a value. The same input again may find some; or the value is [given up](Decoder::give_up).
+    TooLarge { verb: StoreVerb, key: Cow<'a, [u8]>, noreply: bool },
+    /// There is no room for more of a value. The same input again may find some; or the value is [given up](Decoder::abandon_value).
     NoRoom,
-    /// A line, or a block, that gets an error reply.
-    Refused(Refused),
+    /// A line, or a data block, that gets an error reply.
+    Error(RefusedLine),
 }
 
 /// A store command and the value that came with it.
 #[derive(Debug)]
-pub struct Block {
-    pub verb: Verb,
+pub struct StoreRequest {
+    pub verb: StoreVerb,
     pub key: Box<[u8]>,
     pub flags: u32,
     pub exptime: i64,
@@ -90,16 +90,16 @@ pub struct Block {
     end_length: usize,
 }
 
-impl Block {
+impl StoreRequest {
     /// The value, complete, and what it has been counted for so far.
     pub fn into_data(self) -> (Data, Claim) {
         (self.value.finish(), self.claim)
     }
 
     /// Takes what belongs to this block from the front of `input`: how much, and how it stands then.
-    fn take(&mut self, input: &[u8]) -> (usize, Progress) {
+    fn take(&mut self, input: &[u8]) -> (usize, ReceiveProgress) {
         if !self.claim.reach(self.value.len() + input.len().min(self.value.missing())) {
-            return (0, Progress::NoRoom);
+            return (0, ReceiveProgress::NoRoom);
         }
         let mut taken = self.value.extend(input);
         while self.value.is_complete() && self.end_length < self.end.len() && taken < input.len() {
@@ -107,7 +107,7 @@ impl Block {
             self.end_length += 1;
             taken += 1;
         }
-        (taken, if self.missing() == 0 { Progress::Complete } else { Progress::More })
+        (taken, if self.missing() == 0 { ReceiveProgress::Complete } else { ReceiveProgress::More })
     }
 
     /// Bytes that are still to come.
@@ -117,7 +117,7 @@ impl Block {
 }
 
 /// How a block stands.
-enum Progress {
+enum ReceiveProgress {
     More,
     Complete,
     NoRoom,
@@ -127,15 +127,15 @@ impl Decoder {
     /// Items (key, value and memcached's own header) of more than `item_bytes_max` bytes are too large.
     pub fn new(item_bytes_max: usize, stash: &Arc<Stash>, arrivals: Option<&Arc<Arrivals>>) -> Self {
         let (stash, arrivals) = (Arc::clone(stash), arrivals.cloned());
-        Self { item_bytes_max, stash, arrivals, state: State::Line, searched: 0 }
+        Self { item_bytes_max, stash, arrivals, state: DecoderState::Line, searched: 0 }
     }
 
     /// Gives up the value that is arriving: what is still to come of it is swallowed by later steps.
-    pub fn give_up(&mut self) -> Option<Box<Block>> {
-        match std::mem::replace(&mut self.state, State::Line) {
-            State::Block(block) => {
-                self.state = State::Swallow(block.missing());
-                Some(block)
+    pub fn abandon_value(&mut self) -> Option<Box<StoreRequest>> {
+        match std::mem::replace(&mut self.state, DecoderState::Line) {
+            DecoderState::Value(request) => {
+                self.state = DecoderState::Swallow(request.missing());
+                Some(request)
             }
             state => {
                 self.state = state;
@@ -147,33 +147,33 @@ impl Decoder {
     /// Takes one step: how many bytes of `input` were used up, and what they said.
     pub fn step<'a>(&mut self, input: &'a [u8]) -> (usize, Step<'a>) {
         match &mut self.state {
-            State::Line => self.line(input),
-            State::Block(block) => {
-                let taken = match block.take(input) {
-                    (taken, Progress::More) => return (taken, Step::More),
-                    (taken, Progress::NoRoom) => return (taken, Step::NoRoom),
-                    (taken, Progress::Complete) => taken,
+            DecoderState::Line => self.line(input),
+            DecoderState::Value(request) => {
+                let taken = match request.take(input) {
+                    (taken, ReceiveProgress::More) => return (taken, Step::More),
+                    (taken, ReceiveProgress::NoRoom) => return (taken, Step::NoRoom),
+                    (taken, ReceiveProgress::Complete) => taken,
                 };
-                match std::mem::replace(&mut self.state, State::Line) {
-                    State::Block(block) if &block.end == b"\r\n" => (taken, Step::Store(block)),
-                    State::Block(block) => {
-                        let refused = Refused { noreply: block.noreply, ..Refusal::BadDataChunk.into() };
-                        (taken, Step::Refused(refused))
+                match std::mem::replace(&mut self.state, DecoderState::Line) {
+                    DecoderState::Value(request) if &request.end == b"\r\n" => (taken, Step::Store(request)),
+                    DecoderState::Value(request) => {
+                        let refused = RefusedLine { noreply: request.noreply, ..ProtocolError::BadDataChunk.into() };
+                        (taken, Step::Error(refused))
                     }
                     _ => (taken, Step::More),
                 }
             }
-            State::Swallow(left) => {
+            DecoderState::Swallow(left) => {
                 let taken = input.len().min(*left);
                 *left -= taken;
                 if *left > 0 {
                     return (taken, Step::More);
                 }
-                self.state = State::Line;
+                self.state = DecoderState::Line;
                 let (line, step) = self.line(&input[taken..]);
                 (taken + line, step)
             }
-            State::Lost => (input.len(), Step::More),
+            DecoderState::Closed => (input.len(), Step::More),
         }
     }
 
@@ -181,8 +181,8 @@ impl Decoder {
         let end = input[self.searched..].iter().position(|&b| b == b'\n').map(|at| self.searched + at);
         let length = end.unwrap_or(input.len());
         if length > LINE_BYTES_MAX && (length > GET_LINE_BYTES_MAX || !is_get(input)) {
-            self.state = State::Lost;
-            return (input.len(), Step::Refused(Refusal::LineTooLong.into()));
+            self.state = DecoderState::Closed;
+            return (input.len(), Step::Error(ProtocolError::LineTooLong.into()));
         }
         let Some(end) = end else {
             self.searched = input.len();
@@ -196,12 +196,12 @@ impl Decoder {
         match line::command(text) {
             Ok(Command::Store(store)) => {
                 if self.is_too_large(&store) {
-                    self.state = State::Swallow(store.length + 2);
+                    self.state = DecoderState::Swallow(store.length + 2);
                     // As memcached: whatever an `ms` was to do, the value there is out of date.
-                    let verb = if store.meta.is_some() { Verb::Set } else { store.verb };
+                    let verb = if store.meta.is_some() { StoreVerb::Set } else { store.verb };
                     return (used, Step::TooLarge { verb, key: store.key, noreply: store.noreply });
                 }
-                self.state = State::Block(Box::new(Block {
+                self.state = DecoderState::Value(Box::new(StoreRequest {
                     verb: store.verb,
                     key: store.key.into_owned().into(),
                     flags: store.flags,
@@ -214,20 +214,20 @@ impl Decoder {
                     end: [0; 2],
                     end_length: 0,
                 }));
-                let (block, step) = self.step(&input[used..]);
-                (used + block, step)
+                let (more, step) = self.step(&input[used..]);
+                (used + more, step)
             }
             Ok(command) => (used, Step::Command(command)),
             Err(refused) => {
                 if refused.swallow > 0 {
-                    self.state = State::Swallow(refused.swallow);
+                    self.state = DecoderState::Swallow(refused.swallow);
                 }
-                (used, Step::Refused(refused))
+                (used, Step::Error(refused))
             }
         }
     }
 
-    fn is_too_large(&self, store: &Store<'_>) -> bool {
+    fn is_too_large(&self, store: &StoreCommand<'_>) -> bool {
         item_bytes(&store.key, store.flags, store.length) > self.item_bytes_max
     }
 }

@@ -30,7 +30,7 @@ use tokio::sync::{watch, Semaphore};
 use tokio::time::timeout;
 
 use crate::server::Server;
-use request::{Method, Refused, Request};
+use request::{Method, Request, RequestError};
 
 /// Scrapers come every few seconds, and people one at a time.
 const CONNECTIONS_MAX: usize = 4;
@@ -98,7 +98,7 @@ async fn talk(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
             let method = request.method;
             (method, tokio::task::spawn_blocking(move || answer(&server, &request)).await?)
         }
-        Err(refused) => (Method::Get, Answer::text(refused.status(), format!("{refused}\n"))),
+        Err(error) => (Method::Get, Answer::text(error.status(), format!("{error}\n"))),
     };
     let head = format!(
         "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Content-Security-Policy: {POLICY}\r\n\
@@ -120,7 +120,7 @@ async fn talk(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
 }
 
 /// Reads up to the end of the head; there is no body that would be looked at.
-async fn read(stream: &mut TcpStream) -> io::Result<Result<Request, Refused>> {
+async fn read(stream: &mut TcpStream) -> io::Result<Result<Request, RequestError>> {
     let mut head = Vec::with_capacity(1024);
     loop {
         if let Some(request) = request::parse(&head) {

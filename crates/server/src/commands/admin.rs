@@ -4,7 +4,7 @@ use std::io;
 
 use lowwater::Bytes;
 
-use crate::protocol::words::Keys;
+use crate::protocol::words::Words;
 use crate::session::Session;
 use crate::settings::limits::{check_name, Limits};
 
@@ -31,7 +31,7 @@ pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
 }
 
 /// `tenant set`: those limits that are given change, the others stay. A tenant that is not there is made.
-pub fn tenant_set(session: &mut Session, name: &[u8], limits: Keys<'_>) {
+pub fn tenant_set(session: &mut Session, name: &[u8], limits: Words<'_>) {
     let outcome = set(session, name, limits);
     match outcome {
         Ok(()) => session.output.line("OK"),
@@ -39,7 +39,7 @@ pub fn tenant_set(session: &mut Session, name: &[u8], limits: Keys<'_>) {
     }
 }
 
-fn set(session: &Session, name: &[u8], limits: Keys<'_>) -> Result<(), String> {
+fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> {
     let text =
         |bytes| std::str::from_utf8(bytes).map_err(|_| String::from("a tenant and its limits are written in UTF-8"));
     let name = text(name)?;

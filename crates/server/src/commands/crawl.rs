@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lowwater::cache::Visit;
 
 use crate::protocol::base64;
-use crate::protocol::command::Crawl;
+use crate::protocol::command::CrawlAction;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::item::item_bytes;
 use crate::protocol::item::SLAB_CLASS;
@@ -16,9 +16,9 @@ use crate::store::{Listed, There};
 use crate::value::Value;
 
 /// Shows each value there is, or lets go of those whose time is over. One that is there throughout is shown once.
-pub async fn crawl(session: &mut Session, crawl: Crawl, everything: bool) -> io::Result<()> {
+pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) -> io::Result<()> {
     let server = std::sync::Arc::clone(&session.server);
-    if crawl == Crawl::Expire {
+    if crawl == CrawlAction::Expire {
         if everything {
             server.expire_all().await;
         }
@@ -29,7 +29,7 @@ pub async fn crawl(session: &mut Session, crawl: Crawl, everything: bool) -> io:
     while everything && !at.is_done() {
         for Listed { key, binary } in server.store.keys(&mut at) {
             match crawl {
-                Crawl::Name => session.output.push(&name(&key, binary)),
+                CrawlAction::Mgdump => session.output.push(&name(&key, binary)),
                 _ => {
                     let seen = server.store.inspect(&key, |There { value, left }| (value.clone(), Expiry::from(left)));
                     if let Some((value, expiry)) = seen {
@@ -45,7 +45,7 @@ pub async fn crawl(session: &mut Session, crawl: Crawl, everything: bool) -> io:
         // Others' turn, also where all of this fits in the socket's buffer.
         tokio::task::yield_now().await;
     }
-    session.output.line(if crawl == Crawl::Name { "EN" } else { "END" });
+    session.output.line(if crawl == CrawlAction::Mgdump { "EN" } else { "END" });
     Ok(())
 }
 

@@ -4,13 +4,13 @@ use std::io;
 
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
-use crate::protocol::words::Keys;
+use crate::protocol::words::Words;
 use crate::session::Session;
 use crate::store::prefix_stats::Deed;
 use crate::value::Value;
 
 /// Answers with the values; `unique` shows their numbers, `touch` gives them a new exptime.
-pub async fn get(session: &mut Session, keys: Keys<'_>, unique: bool, touch: Option<i64>) -> io::Result<()> {
+pub async fn get(session: &mut Session, keys: Words<'_>, unique: bool, touch: Option<i64>) -> io::Result<()> {
     let touch = touch.map(Expiry::of);
     for key in keys {
         match touch {

@@ -6,13 +6,13 @@ mod delete;
 pub mod echo;
 mod get;
 
-use crate::protocol::meta_command::{Meta, MetaVerb};
+use crate::protocol::meta_command::{MetaCommand, MetaVerb};
 use crate::session::Session;
 
 pub use debug::debug;
 
 /// Runs one.
-pub async fn meta(session: &mut Session, meta: Meta<'_>) {
+pub async fn meta(session: &mut Session, meta: MetaCommand<'_>) {
     match meta.verb {
         MetaVerb::Get => get::get(session, meta).await,
         MetaVerb::Delete => delete::delete(session, meta).await,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::meta::echo::echo;
 use crate::counters::Counter;
-use crate::decoder::Block;
-use crate::protocol::command::Verb;
-use crate::protocol::error::Refusal;
+use crate::decoder::StoreRequest;
+use crate::protocol::command::StoreVerb;
+use crate::protocol::error::ProtocolError;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::item::item_bytes;
 use crate::protocol::meta_command::MetaStore;
-use crate::protocol::words::Keys;
+use crate::protocol::words::Words;
 use crate::server::Server;
 use crate::session::Session;
 use crate::store::prefix_stats::Deed;
@@ -30,11 +30,11 @@ enum Outcome {
 }
 
 /// Stores a value that has come in whole.
-pub async fn store(session: &mut Session, block: Box<Block>) -> ControlFlow<()> {
-    let Block { verb, flags, exptime, unique, noreply, .. } = *block;
-    let (key, meta) = (block.key.clone(), block.meta.clone());
+pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> ControlFlow<()> {
+    let StoreRequest { verb, flags, exptime, unique, noreply, .. } = *request;
+    let (key, meta) = (request.key.clone(), request.meta.clone());
     let binary = meta.as_ref().is_some_and(|meta| meta.binary);
-    let (data, claim) = block.into_data();
+    let (data, claim) = request.into_data();
     let new = New {
         verb,
         unique,
@@ -51,7 +51,7 @@ pub async fn store(session: &mut Session, block: Box<Block>) -> ControlFlow<()> 
     let edit = |there: Option<There<'_>>| {
         let old = there.map(|there| there.value);
         // As memcached: what would grow too large by joining stays as it is.
-        let joined = matches!(verb, Verb::Append | Verb::Prepend).then_some(old).flatten();
+        let joined = matches!(verb, StoreVerb::Append | StoreVerb::Prepend).then_some(old).flatten();
         match joined {
             Some(old) if item_bytes(&key, old.flags(), old.len() + new.data.len()) > item_bytes_max => {
                 (Edit::Keep, (Outcome::NotStored, 0))
@@ -62,7 +62,7 @@ pub async fn store(session: &mut Session, block: Box<Block>) -> ControlFlow<()> 
     server.prefixes.count(&name, Deed::Set);
     match server.store.update_with(&name, Expiry::of(exptime), claim, edit).await {
         Ok((outcome, number)) => {
-            if verb == Verb::Cas {
+            if verb == StoreVerb::Cas {
                 session.tally.count(match outcome {
                     Outcome::Stored => Counter::CasHits,
                     Outcome::NotFound => Counter::CasMisses,
@@ -86,7 +86,7 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: Ou
     }
     let out = &mut session.output;
     out.push(outcome.code().as_bytes());
-    for flag in Keys::of(&store.echo) {
+    for flag in Words::of(&store.echo) {
         match flag[0] {
             b'c' => out.text(format_args!(" c{number}")),
             _ => echo(out, flag, key, store.binary),
@@ -96,15 +96,15 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: Ou
 }
 
 /// Refuses a value for whose bytes there was no room while they arrived; the decoder swallows what is still to come.
-pub fn no_room(session: &mut Session, block: &Block) -> ControlFlow<()> {
+pub fn no_room(session: &mut Session, request: &StoreRequest) -> ControlFlow<()> {
     session.tally.count(Counter::CmdSet);
-    refuse(session, block.verb, &block.key, block.meta.is_some(), block.noreply, &NoMemory);
+    refuse(session, request.verb, &request.key, request.meta.is_some(), request.noreply, &NoMemory);
     ControlFlow::Continue(())
 }
 
-fn refuse(session: &mut Session, verb: Verb, key: &[u8], is_meta: bool, noreply: bool, why: &NoMemory) {
+fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, noreply: bool, why: &NoMemory) {
     // As memcached: a set that failed leaves no old value behind, which its client believes to be gone.
-    if verb == Verb::Set || is_meta {
+    if verb == StoreVerb::Set || is_meta {
         session.server.store.remove(&session.scope.name(key));
     }
     session.tally.count(Counter::StoreNoMemory);
@@ -114,18 +114,18 @@ fn refuse(session: &mut Session, verb: Verb, key: &[u8], is_meta: bool, noreply:
 }
 
 /// Refuses a value that is larger than any may be; its bytes are swallowed by the decoder.
-pub fn too_large(session: &mut Session, verb: Verb, key: &[u8], noreply: bool) -> ControlFlow<()> {
+pub fn too_large(session: &mut Session, verb: StoreVerb, key: &[u8], noreply: bool) -> ControlFlow<()> {
     session.tally.count(Counter::StoreTooLarge);
     // As memcached: the value that was to be replaced is out of date.
-    if verb == Verb::Set {
+    if verb == StoreVerb::Set {
         session.server.store.remove(&session.scope.name(key));
     }
-    session.answer(noreply, Refusal::TooLarge.text());
+    session.answer(noreply, ProtocolError::TooLarge.text());
     ControlFlow::Continue(())
 }
 
 struct New {
-    verb: Verb,
+    verb: StoreVerb,
     unique: u64,
     flags: u32,
     marks: Marks,
@@ -152,20 +152,22 @@ fn decide(name: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit
     };
     let keep = |outcome| (Edit::Keep, (outcome, 0));
     match (new.verb, old) {
-        (Verb::Set, _) | (Verb::Add, None) | (Verb::Replace, Some(_)) => put(),
-        (Verb::Append | Verb::Prepend, Some(old)) if new.unique != 0 && new.unique != old.unique() => {
+        (StoreVerb::Set, _) | (StoreVerb::Add, None) | (StoreVerb::Replace, Some(_)) => put(),
+        (StoreVerb::Append | StoreVerb::Prepend, Some(old)) if new.unique != 0 && new.unique != old.unique() => {
             keep(Outcome::Exists)
         }
-        (Verb::Append, Some(old)) => join(old, &Data::join(old.pieces().chain(new.data.pieces()), &server.stash)),
-        (Verb::Prepend, Some(old)) => join(old, &Data::join(new.data.pieces().chain(old.pieces()), &server.stash)),
-        (Verb::Cas, Some(old)) if new.unique == old.unique() => put(),
-        (Verb::Cas, Some(old)) if new.invalidate && new.unique != 0 && new.unique < old.unique() => {
+        (StoreVerb::Append, Some(old)) => join(old, &Data::join(old.pieces().chain(new.data.pieces()), &server.stash)),
+        (StoreVerb::Prepend, Some(old)) => join(old, &Data::join(new.data.pieces().chain(old.pieces()), &server.stash)),
+        (StoreVerb::Cas, Some(old)) if new.unique == old.unique() => put(),
+        (StoreVerb::Cas, Some(old)) if new.invalidate && new.unique != 0 && new.unique < old.unique() => {
             let marks = Marks { stale: true, won: old.marks().won, ..new.marks };
             change(new.flags, marks, &new.data)
         }
-        (Verb::Cas, Some(_)) => keep(Outcome::Exists),
-        (Verb::Cas, None) => keep(Outcome::NotFound),
-        (Verb::Add, Some(_)) | (Verb::Replace | Verb::Append | Verb::Prepend, None) => keep(Outcome::NotStored),
+        (StoreVerb::Cas, Some(_)) => keep(Outcome::Exists),
+        (StoreVerb::Cas, None) => keep(Outcome::NotFound),
+        (StoreVerb::Add, Some(_)) | (StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend, None) => {
+            keep(Outcome::NotStored)
+        }
     }
 }
 

@@ -22,12 +22,18 @@ pub fn steps<'a>(item_bytes_max: usize, chunks: impl IntoIterator<Item = &'a [u8
             }
             assert!(taken > 0, "invariant 2: {step:?} took nothing");
             steps.push(match step {
-                Step::Store(block) => {
+                Step::Store(request) => {
                     let head = format!(
                         "{:?} {:?} {} {} {} {} {:?}",
-                        block.verb, block.key, block.flags, block.exptime, block.unique, block.noreply, block.meta
+                        request.verb,
+                        request.key,
+                        request.flags,
+                        request.exptime,
+                        request.unique,
+                        request.noreply,
+                        request.meta
                     );
-                    let bytes: Vec<u8> = block.into_data().0.pieces().flatten().copied().collect();
+                    let bytes: Vec<u8> = request.into_data().0.pieces().flatten().copied().collect();
                     format!("{head} {}", bytes.escape_ascii())
                 }
                 step => format!("{step:?}"),

@@ -55,12 +55,12 @@ fn a_value_for_which_there_is_no_room_is_swallowed_once_it_is_given_up() {
         assert!(matches!(step, Step::More | Step::NoRoom), "{come}: {step:?}");
         let (taken, step) = decoder.step(&input[used..]);
         assert!(matches!((taken, step), (0, Step::NoRoom)), "however often it is asked");
-        let block = decoder.give_up().unwrap();
-        assert_eq!((block.verb, &*block.key), (Verb::Set, &b"k"[..]));
-        assert!(decoder.give_up().is_none(), "once");
+        let request = decoder.abandon_value().unwrap();
+        assert_eq!((request.verb, &*request.key), (StoreVerb::Set, &b"k"[..]));
+        assert!(decoder.abandon_value().is_none(), "once");
         let (_, step) = decoder.step(&input[used..]);
         assert!(matches!(step, Step::Command(Command::Version)), "{come}: {step:?}");
-        drop(block);
+        drop(request);
         assert_eq!(arrivals.bytes(), lowwater::Bytes::ZERO);
     }
 }
@@ -125,7 +125,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let line = prop::collection::vec(word, 0..8).prop_map(|words| words.join(" ").into_bytes());
     let ended = (line, prop::sample::select(vec!["\r\n", "\n", "\r", "\r\r\n"]))
         .prop_map(|(line, end)| [line, end.as_bytes().to_vec()].concat());
-    let block = (0usize..600, -2i32..3, prop::sample::select(vec!["set", "add", "cas", "ms", "ms bad"])).prop_map(
+    let request = (0usize..600, -2i32..3, prop::sample::select(vec!["set", "add", "cas", "ms", "ms bad"])).prop_map(
         |(length, lie, verb)| {
             let announced = length.saturating_add_signed(lie as isize);
             let mut bytes = match verb {
@@ -142,7 +142,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     );
     let noise = prop::collection::vec(any::<u8>(), 0..40);
     let long = (0usize..5000).prop_map(|length| [&b"get "[..], &vec![b'q'; length]].concat());
-    prop_oneof![6 => ended, 4 => block, 2 => noise, 1 => long]
+    prop_oneof![6 => ended, 4 => request, 2 => noise, 1 => long]
 }
 
 proptest! {

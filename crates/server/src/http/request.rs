@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A head longer than this is refused.
+/// A head longer than this is error.
 pub const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// What is asked for.
@@ -23,7 +23,7 @@ pub enum Method {
 
 /// What is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Refused {
+pub enum RequestError {
     #[error("the request's head is longer than {HEAD_BYTES_MAX} bytes")]
     TooLong,
     #[error("not an HTTP/1 request: it begins like GET /metrics HTTP/1.1")]
@@ -32,7 +32,7 @@ pub enum Refused {
     Method,
 }
 
-impl Refused {
+impl RequestError {
     pub const fn status(self) -> &'static str {
         match self {
             Self::TooLong => "431 Request Header Fields Too Large",
@@ -43,36 +43,36 @@ impl Refused {
 }
 
 /// The request whose head this is; none while the head is not complete and may still become so.
-pub fn parse(head: &[u8]) -> Option<Result<Request, Refused>> {
+pub fn parse(head: &[u8]) -> Option<Result<Request, RequestError>> {
     // An empty line ends the head; the first line is enough to refuse what is no HTTP at all.
     let end = head.windows(4).position(|bytes| bytes == b"\r\n\r\n");
     if end.map_or(head.len(), |end| end + 4) > HEAD_BYTES_MAX {
-        return Some(Err(Refused::TooLong));
+        return Some(Err(RequestError::TooLong));
     }
     match head.split(|byte| *byte == b'\n').next() {
         Some(line) if line.len() < head.len() => match first_line(line) {
             Ok(request) => end.map(|end| Ok(Request { host: host(&head[..end]), ..request })),
-            Err(refused) => Some(Err(refused)),
+            Err(error) => Some(Err(error)),
         },
         _ => None,
     }
 }
 
-fn first_line(line: &[u8]) -> Result<Request, Refused> {
+fn first_line(line: &[u8]) -> Result<Request, RequestError> {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let line = std::str::from_utf8(line).map_err(|_| Refused::Malformed)?;
+    let line = std::str::from_utf8(line).map_err(|_| RequestError::Malformed)?;
     let mut words = line.split(' ');
     let (Some(method), Some(target), Some(version), None) = (words.next(), words.next(), words.next(), words.next())
     else {
-        return Err(Refused::Malformed);
+        return Err(RequestError::Malformed);
     };
     if !version.starts_with("HTTP/1.") || !target.starts_with('/') {
-        return Err(Refused::Malformed);
+        return Err(RequestError::Malformed);
     }
     let method = match method {
         "GET" => Method::Get,
         "HEAD" => Method::Head,
-        _ => return Err(Refused::Method),
+        _ => return Err(RequestError::Method),
     };
     let path = target.split(['?', '#']).next().unwrap_or(target).to_owned();
     Ok(Request { method, path, host: None })
@@ -141,19 +141,19 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_refused_at_once() {
-        for (head, refused) in [
-            (&b"get a\r\n"[..], Refused::Malformed),
-            (b"\r\n", Refused::Malformed),
-            (b"GET /\xff HTTP/1.1\r\n", Refused::Malformed),
-            (b"GET metrics HTTP/1.1\r\n", Refused::Malformed),
-            (b"GET / HTTP/2\r\n", Refused::Malformed),
-            (b"GET  / HTTP/1.1\r\n", Refused::Malformed),
-            (b"POST /metrics HTTP/1.1\r\n", Refused::Method),
-            (&[b'a'; HEAD_BYTES_MAX + 1], Refused::TooLong),
+        for (head, error) in [
+            (&b"get a\r\n"[..], RequestError::Malformed),
+            (b"\r\n", RequestError::Malformed),
+            (b"GET /\xff HTTP/1.1\r\n", RequestError::Malformed),
+            (b"GET metrics HTTP/1.1\r\n", RequestError::Malformed),
+            (b"GET / HTTP/2\r\n", RequestError::Malformed),
+            (b"GET  / HTTP/1.1\r\n", RequestError::Malformed),
+            (b"POST /metrics HTTP/1.1\r\n", RequestError::Method),
+            (&[b'a'; HEAD_BYTES_MAX + 1], RequestError::TooLong),
         ] {
-            assert_eq!(parse(head), Some(Err(refused)), "{:?}", String::from_utf8_lossy(head));
+            assert_eq!(parse(head), Some(Err(error)), "{:?}", String::from_utf8_lossy(head));
         }
         let long = [b"GET / HTTP/1.1\r\nX: ".as_slice(), &[b'x'; HEAD_BYTES_MAX], b"\r\n\r\n"].concat();
-        assert_eq!(parse(&long), Some(Err(Refused::TooLong)));
+        assert_eq!(parse(&long), Some(Err(RequestError::TooLong)));
     }
 }

@@ -1,23 +1,23 @@
 //! Commands: what one line of the protocol asks for.
 //!
-//! Keys are slices of the connection's buffer; only a store command's key is copied, for its block may arrive much later.
+//! Words are slices of the connection's buffer; only a store command's key is copied, for its block may arrive much later.
 
 use std::borrow::Cow;
 
-use super::meta_command::{Meta, MetaStore};
-use super::words::Keys;
+use super::meta_command::{MetaCommand, MetaStore};
+use super::words::Words;
 
 /// One line, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// `get`, `gets` (with each value's unique number), `gat`, `gats` (with a new exptime for all keys).
     Get {
-        keys: Keys<'a>,
+        keys: Words<'a>,
         unique: bool,
         touch: Option<i64>,
     },
     /// A line that announces a block of data; the decoder keeps it until the block is complete.
-    Store(Store<'a>),
+    Store(StoreCommand<'a>),
     Delete {
         key: &'a [u8],
         noreply: bool,
@@ -50,7 +50,7 @@ pub enum Command<'a> {
     Version,
     Quit,
     /// `mg`, `md`, `ma`.
-    Meta(Meta<'a>),
+    Meta(MetaCommand<'a>),
     /// `me`
     MetaDebug {
         key: Cow<'a, [u8]>,
@@ -65,31 +65,31 @@ pub enum Command<'a> {
     /// `tenant set`: the words behind the name are not read yet.
     TenantSet {
         name: &'a [u8],
-        limits: Keys<'a>,
+        limits: Words<'a>,
     },
     TenantList,
     WatchEvictions,
     /// `lru_crawler`; not of everything, that is of nothing.
     Crawl {
-        crawl: Crawl,
+        crawl: CrawlAction,
         everything: bool,
     },
 }
 
 /// What is done with each value there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Crawl {
+pub enum CrawlAction {
     /// `metadump`: a line about it.
-    Describe,
+    Metadump,
     /// `mgdump`: the command that reads it.
-    Name,
+    Mgdump,
     /// `crawl`: it is let go if its time is over.
     Expire,
 }
 
 /// The six commands that bring a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum StoreVerb {
     Set,
     Add,
     Replace,
@@ -100,8 +100,8 @@ pub enum Verb {
 
 /// `<verb> <key> <flags> <exptime> <length> [<unique>] [noreply]`, or what an `ms` says of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Store<'a> {
-    pub verb: Verb,
+pub struct StoreCommand<'a> {
+    pub verb: StoreVerb,
     pub key: Cow<'a, [u8]>,
     pub flags: u32,
     pub exptime: i64,

@@ -2,22 +2,22 @@
 
 /// A line was not understood, or may not be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused {
-    pub why: Refusal,
+pub struct RefusedLine {
+    pub why: ProtocolError,
     pub noreply: bool,
     /// Bytes behind the line that belong to it and must not be taken for commands.
     pub swallow: usize,
 }
 
-impl From<Refusal> for Refused {
-    fn from(why: Refusal) -> Self {
+impl From<ProtocolError> for RefusedLine {
+    fn from(why: ProtocolError) -> Self {
         Self { why, noreply: false, swallow: 0 }
     }
 }
 
 /// Why, in memcached's own words where it has some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ProtocolError {
     Unknown,
     Format,
     Exptime,
@@ -31,10 +31,10 @@ pub enum Refusal {
     /// The connection is closed after this one: nobody knows where the next command starts.
     LineTooLong,
     /// Of a meta command.
-    Meta(Fault),
+    Meta(MetaError),
 }
 
-impl Refusal {
+impl ProtocolError {
     /// The reply line, without its line end.
     pub fn text(self) -> &'static str {
         match self {
@@ -49,14 +49,14 @@ impl Refusal {
             Self::BadClass => "BADCLASS invalid class id",
             Self::TooLarge => "SERVER_ERROR object too large for cache",
             Self::LineTooLong => "CLIENT_ERROR line too long",
-            Self::Meta(fault) => fault.text(),
+            Self::Meta(error) => error.text(),
         }
     }
 }
 
 /// Why a meta command is refused, in memcached's own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum MetaError {
     DuplicateFlag,
     InvalidFlag,
     /// `md` and `ma` say no more than this.
@@ -73,7 +73,7 @@ pub enum Fault {
     ArithmeticMode,
 }
 
-impl Fault {
+impl MetaError {
     pub fn text(self) -> &'static str {
         match self {
             Self::DuplicateFlag => "CLIENT_ERROR duplicate flag",
@@ -93,8 +93,8 @@ impl Fault {
     }
 }
 
-impl From<Fault> for Refused {
-    fn from(fault: Fault) -> Self {
-        Refusal::Meta(fault).into()
+impl From<MetaError> for RefusedLine {
+    fn from(error: MetaError) -> Self {
+        ProtocolError::Meta(error).into()
     }
 }

@@ -1,6 +1,6 @@
 //! Fields of a line: a key, a length, `noreply`.
 
-use super::error::Refusal;
+use super::error::ProtocolError;
 use super::item::KEY_BYTES_MAX;
 use super::number::signed;
 
@@ -13,9 +13,9 @@ pub fn noreply(arguments: &[&[u8]]) -> bool {
 }
 
 /// A key: 1 to 250 bytes, no white space, no control character.
-pub fn key(word: &[u8]) -> Result<&[u8], Refusal> {
+pub fn key(word: &[u8]) -> Result<&[u8], ProtocolError> {
     if word.len() > KEY_BYTES_MAX || word.iter().any(|b| b.is_ascii_control()) {
-        return Err(Refusal::Format);
+        return Err(ProtocolError::Format);
     }
     Ok(word)
 }

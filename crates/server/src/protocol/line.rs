@@ -2,36 +2,36 @@
 //!
 //! Two letters, the first of them `m`, are a meta command: [`meta`].
 
-use super::command::{Command, Store, Verb};
-use super::error::{Refusal, Refused};
+use super::command::{Command, StoreCommand, StoreVerb};
+use super::error::{ProtocolError, RefusedLine};
 use super::field::{key, noreply, value_length};
 use super::number::{signed, unsigned, unsigned32};
-use super::words::Keys;
+use super::words::Words;
 use super::{admin, meta};
 
 /// More words than any command but `get` has; the rest of the line is not looked at.
 const WORDS_MAX: usize = 8;
 
 /// Reads one line, without its line end.
-pub fn command(line: &[u8]) -> Result<Command<'_>, Refused> {
+pub fn command(line: &[u8]) -> Result<Command<'_>, RefusedLine> {
     // What is asked most is not split into words first.
     if let Some(keys) = line.strip_prefix(b"get ") {
         return get(keys_after(0, keys)?, false);
     }
-    let words = Words::of(line);
+    let words = FirstWords::of(line);
     let words = words.as_slice();
     let Some((&name, arguments)) = words.split_first() else {
-        return Err(Refusal::Unknown.into());
+        return Err(ProtocolError::Unknown.into());
     };
     match name {
         b"get" | b"gets" => get(keys_after(1, line)?, name == b"gets"),
         b"gat" | b"gats" => get_and_touch(line, name == b"gats", arguments),
-        b"set" => store(Verb::Set, arguments),
-        b"add" => store(Verb::Add, arguments),
-        b"replace" => store(Verb::Replace, arguments),
-        b"append" => store(Verb::Append, arguments),
-        b"prepend" => store(Verb::Prepend, arguments),
-        b"cas" => store(Verb::Cas, arguments),
+        b"set" => store(StoreVerb::Set, arguments),
+        b"add" => store(StoreVerb::Add, arguments),
+        b"replace" => store(StoreVerb::Replace, arguments),
+        b"append" => store(StoreVerb::Append, arguments),
+        b"prepend" => store(StoreVerb::Prepend, arguments),
+        b"cas" => store(StoreVerb::Cas, arguments),
         b"delete" => delete(arguments),
         b"incr" => arithmetic(true, arguments),
         b"decr" => arithmetic(false, arguments),
@@ -48,28 +48,28 @@ pub fn command(line: &[u8]) -> Result<Command<'_>, Refused> {
         [b'm', _] => meta::command(name, line),
         // A browser that was lured here must not get its headers and body run as commands.
         _ if words.last().is_some_and(|last| last.starts_with(b"HTTP/")) => Ok(Command::Quit),
-        _ => Err(Refusal::Unknown.into()),
+        _ => Err(ProtocolError::Unknown.into()),
     }
 }
 
-fn get(keys: Keys<'_>, unique: bool) -> Result<Command<'_>, Refused> {
+fn get(keys: Words<'_>, unique: bool) -> Result<Command<'_>, RefusedLine> {
     if keys.clone().next().is_none() {
-        return Err(Refusal::Unknown.into());
+        return Err(ProtocolError::Unknown.into());
     }
     Ok(Command::Get { keys, unique, touch: None })
 }
 
-fn get_and_touch<'a>(line: &'a [u8], unique: bool, arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
+fn get_and_touch<'a>(line: &'a [u8], unique: bool, arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     let Some(exptime) = arguments.first() else {
-        return Err(Refusal::Unknown.into());
+        return Err(ProtocolError::Unknown.into());
     };
-    let touch = signed(exptime).ok_or(Refusal::Exptime)?;
+    let touch = signed(exptime).ok_or(ProtocolError::Exptime)?;
     Ok(Command::Get { keys: keys_after(2, line)?, unique, touch: Some(touch) })
 }
 
 /// The keys behind the first `words` words; all of them are looked at before the first is served.
-fn keys_after(words: usize, line: &[u8]) -> Result<Keys<'_>, Refused> {
-    let mut keys = Keys::of(line);
+fn keys_after(words: usize, line: &[u8]) -> Result<Words<'_>, RefusedLine> {
+    let mut keys = Words::of(line);
     for _ in 0..words {
         keys.next();
     }
@@ -80,102 +80,102 @@ fn keys_after(words: usize, line: &[u8]) -> Result<Keys<'_>, Refused> {
     Ok(keys)
 }
 
-fn store<'a>(verb: Verb, arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
-    let fields = if verb == Verb::Cas { 5 } else { 4 };
+fn store<'a>(verb: StoreVerb, arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
+    let fields = if verb == StoreVerb::Cas { 5 } else { 4 };
     if arguments.len() != fields && arguments.len() != fields + 1 {
-        return Err(Refusal::Unknown.into());
+        return Err(ProtocolError::Unknown.into());
     }
     let noreply = noreply(arguments);
     // The length comes first: where it can be read, the block behind a refused line is swallowed, not run as commands.
     // (memcached 1.6.18 runs it; later ones swallow it.)
     let Some(length) = value_length(arguments[3]) else {
-        return Err(Refused { noreply, ..Refusal::Format.into() });
+        return Err(RefusedLine { noreply, ..ProtocolError::Format.into() });
     };
     let read = || {
-        Some(Store {
+        Some(StoreCommand {
             verb,
             key: key(arguments[0]).ok()?.into(),
             flags: unsigned32(arguments[1])?,
             exptime: signed(arguments[2])?,
             length,
-            unique: if verb == Verb::Cas { unsigned(arguments[4])? } else { 0 },
+            unique: if verb == StoreVerb::Cas { unsigned(arguments[4])? } else { 0 },
             noreply,
             meta: None,
         })
     };
-    read().map(Command::Store).ok_or(Refused { why: Refusal::Format, noreply, swallow: length + 2 })
+    read().map(Command::Store).ok_or(RefusedLine { why: ProtocolError::Format, noreply, swallow: length + 2 })
 }
 
-fn delete<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
+fn delete<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     let (noreply, well_formed) = match arguments[..] {
         [_] => (false, true),
         [_, b"0"] => (false, true),
         [_, b"noreply"] => (true, true),
         [_, b"0", b"noreply"] => (true, true),
         [_, _, _] | [_, _] => (noreply(arguments), false),
-        _ => return Err(Refusal::Unknown.into()),
+        _ => return Err(ProtocolError::Unknown.into()),
     };
     if !well_formed {
-        return Err(Refused { noreply, ..Refusal::DeleteUsage.into() });
+        return Err(RefusedLine { noreply, ..ProtocolError::DeleteUsage.into() });
     }
-    let key = key(arguments[0]).map_err(|why| Refused { noreply, ..why.into() })?;
+    let key = key(arguments[0]).map_err(|why| RefusedLine { noreply, ..why.into() })?;
     Ok(Command::Delete { key, noreply })
 }
 
-fn arithmetic<'a>(increment: bool, arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
+fn arithmetic<'a>(increment: bool, arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     let (key, delta, noreply) = key_and_number(arguments)?;
-    let delta = unsigned(delta).ok_or(Refused { noreply, ..Refusal::Delta.into() })?;
+    let delta = unsigned(delta).ok_or(RefusedLine { noreply, ..ProtocolError::Delta.into() })?;
     Ok(Command::Arithmetic { key, increment, delta, noreply })
 }
 
-fn touch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
+fn touch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     let (key, exptime, noreply) = key_and_number(arguments)?;
-    let exptime = signed(exptime).ok_or(Refused { noreply, ..Refusal::Exptime.into() })?;
+    let exptime = signed(exptime).ok_or(RefusedLine { noreply, ..ProtocolError::Exptime.into() })?;
     Ok(Command::Touch { key, exptime, noreply })
 }
 
 /// `<key> <number> [noreply]`, the number not read yet.
-fn key_and_number<'a>(arguments: &[&'a [u8]]) -> Result<(&'a [u8], &'a [u8], bool), Refused> {
+fn key_and_number<'a>(arguments: &[&'a [u8]]) -> Result<(&'a [u8], &'a [u8], bool), RefusedLine> {
     if arguments.len() != 2 && arguments.len() != 3 {
-        return Err(Refusal::Unknown.into());
+        return Err(ProtocolError::Unknown.into());
     }
     let noreply = noreply(arguments);
-    let key = key(arguments[0]).map_err(|why| Refused { noreply, ..why.into() })?;
+    let key = key(arguments[0]).map_err(|why| RefusedLine { noreply, ..why.into() })?;
     Ok((key, arguments[1], noreply))
 }
 
-fn flush_all<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
+fn flush_all<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     if arguments.len() > 2 {
-        return Err(Refusal::Unknown.into());
+        return Err(ProtocolError::Unknown.into());
     }
     let noreply = noreply(arguments);
     let exptime = if arguments.len() == usize::from(noreply) {
         0
     } else {
-        signed(arguments[0]).ok_or(Refused { noreply, ..Refusal::Exptime.into() })?
+        signed(arguments[0]).ok_or(RefusedLine { noreply, ..ProtocolError::Exptime.into() })?
     };
     Ok(Command::FlushAll { exptime, noreply })
 }
 
-fn verbosity<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, Refused> {
+fn verbosity<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     if arguments.len() != 1 && arguments.len() != 2 {
-        return Err(Refusal::Unknown.into());
+        return Err(ProtocolError::Unknown.into());
     }
     let noreply = noreply(arguments);
-    let level = unsigned32(arguments[0]).ok_or(Refused { noreply, ..Refusal::Format.into() })?;
+    let level = unsigned32(arguments[0]).ok_or(RefusedLine { noreply, ..ProtocolError::Format.into() })?;
     Ok(Command::Verbosity { level, noreply })
 }
 
 /// The first words of a line, without an allocation.
-struct Words<'a> {
+struct FirstWords<'a> {
     words: [&'a [u8]; WORDS_MAX],
     count: usize,
 }
 
-impl<'a> Words<'a> {
+impl<'a> FirstWords<'a> {
     fn of(line: &'a [u8]) -> Self {
         let mut words = Self { words: [&[]; WORDS_MAX], count: 0 };
-        for (slot, word) in words.words.iter_mut().zip(Keys::of(line)) {
+        for (slot, word) in words.words.iter_mut().zip(Words::of(line)) {
             *slot = word;
             words.count += 1;
         }

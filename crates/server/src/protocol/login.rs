@@ -3,37 +3,37 @@
 //! Whatever else comes is answered and thrown away, line by line.
 
 use super::number::unsigned;
-use super::words::Keys;
+use super::words::Words;
 
 /// A line, or a block, of more bytes is no login.
 const LOGIN_BYTES_MAX: usize = 2048;
 
 /// Reads until somebody has logged in.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct LoginDecoder {
     /// The length of the block that comes next.
     block: Option<usize>,
 }
 
 /// What the input said.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Knock<'a> {
+pub enum LoginStep<'a> {
     /// Nothing more without more input.
     More,
     /// A name and a password; whether they are right is for others to say.
     Login { user: &'a [u8], password: &'a [u8] },
     /// Something else, and the answer to it.
-    Refused(&'static str),
+    Error(&'static str),
     /// A line without an end: the connection is closed.
-    Lost,
+    LineTooLong,
 }
 
-impl Gate {
+impl LoginDecoder {
     /// Takes one step: how many bytes of `input` were used up, and what they said. A block is taken when it is there whole.
-    pub fn step<'a>(&mut self, input: &'a [u8]) -> (usize, Knock<'a>) {
+    pub fn step<'a>(&mut self, input: &'a [u8]) -> (usize, LoginStep<'a>) {
         match self.block {
             None => self.line(input),
-            Some(length) if input.len() < length + 2 => (0, Knock::More),
+            Some(length) if input.len() < length + 2 => (0, LoginStep::More),
             Some(length) => {
                 self.block = None;
                 (length + 2, login(&input[..length + 2]))
@@ -41,12 +41,12 @@ impl Gate {
         }
     }
 
-    fn line<'a>(&mut self, input: &'a [u8]) -> (usize, Knock<'a>) {
+    fn line<'a>(&mut self, input: &'a [u8]) -> (usize, LoginStep<'a>) {
         let Some(end) = input.iter().position(|&b| b == b'\n') else {
-            let knock = if input.len() > LOGIN_BYTES_MAX { Knock::Lost } else { Knock::More };
-            return (0, knock);
+            let step = if input.len() > LOGIN_BYTES_MAX { LoginStep::LineTooLong } else { LoginStep::More };
+            return (0, step);
         };
-        let mut words = Keys::of(&input[..end]);
+        let mut words = Words::of(&input[..end]);
         let is_set = words.next() == Some(b"set");
         self.block = words
             .nth(3)
@@ -54,22 +54,22 @@ impl Gate {
             .filter(|&length| is_set && length <= LOGIN_BYTES_MAX);
         match self.block {
             Some(_) => {
-                let (taken, knock) = self.step(&input[end + 1..]);
-                (end + 1 + taken, knock)
+                let (taken, step) = self.step(&input[end + 1..]);
+                (end + 1 + taken, step)
             }
-            None => (end + 1, Knock::Refused("CLIENT_ERROR unauthenticated")),
+            None => (end + 1, LoginStep::Error("CLIENT_ERROR unauthenticated")),
         }
     }
 }
 
-fn login(block: &[u8]) -> Knock<'_> {
+fn login(block: &[u8]) -> LoginStep<'_> {
     let Some(block) = block.strip_suffix(b"\r\n") else {
-        return Knock::Refused("CLIENT_ERROR bad command line termination");
+        return LoginStep::Error("CLIENT_ERROR bad command line termination");
     };
-    let mut words = Keys::of(block);
+    let mut words = Words::of(block);
     match (words.next(), words.next()) {
-        (Some(user), Some(password)) => Knock::Login { user, password },
-        _ => Knock::Refused("CLIENT_ERROR bad authentication token format"),
+        (Some(user), Some(password)) => LoginStep::Login { user, password },
+        _ => LoginStep::Error("CLIENT_ERROR bad authentication token format"),
     }
 }
 
@@ -79,27 +79,27 @@ mod tests {
 
     use super::*;
 
-    fn knocks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-        let (mut gate, mut buffer, mut knocks) = (Gate::default(), Vec::new(), Vec::new());
+    fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
+        let (mut login, mut buffer, mut steps) = (LoginDecoder::default(), Vec::new(), Vec::new());
         for chunk in chunks {
             buffer.extend_from_slice(chunk);
             loop {
-                let (taken, knock) = gate.step(&buffer);
-                match knock {
-                    Knock::More => {
+                let (taken, step) = login.step(&buffer);
+                match step {
+                    LoginStep::More => {
                         buffer.drain(..taken);
                         break;
                     }
-                    Knock::Lost => {
-                        knocks.push("Lost".into());
-                        return knocks;
+                    LoginStep::LineTooLong => {
+                        steps.push("LineTooLong".into());
+                        return steps;
                     }
-                    knock => knocks.push(format!("{knock:?}")),
+                    step => steps.push(format!("{step:?}")),
                 }
                 buffer.drain(..taken);
             }
         }
-        knocks
+        steps
     }
 
     #[test]
@@ -114,21 +114,21 @@ mod tests {
             ("set any 0 0 2\r\nme\r\n", "token format"),
             ("set any 0 0 1\r\nme secret\r\n", "termination"),
         ] {
-            let knocks = knocks([input.as_bytes()]);
-            assert!(knocks[0].contains(expected), "{input:?}: {knocks:?}");
+            let steps = steps([input.as_bytes()]);
+            assert!(steps[0].contains(expected), "{input:?}: {steps:?}");
         }
-        assert_eq!(knocks([&[b'x'; LOGIN_BYTES_MAX + 1][..]]), ["Lost"]);
+        assert_eq!(steps([&[b'x'; LOGIN_BYTES_MAX + 1][..]]), ["LineTooLong"]);
     }
 
     proptest! {
         #[test]
-        fn split_anywhere_same_knocks(
+        fn split_anywhere_same_steps(
             lines in prop::collection::vec(prop::sample::select(vec![
                 "set a 0 0 9\r\nme secret\r\n", "set a 0 0 3\r\nabcdef\r\n", "version\r\n", "\n", "set a 0 0 2000\r\n", "garbage",
             ]), 0..10),
         ) {
             let stream = lines.concat();
-            prop_assert_eq!(knocks(stream.as_bytes().chunks(1)), knocks([stream.as_bytes()]));
+            prop_assert_eq!(steps(stream.as_bytes().chunks(1)), steps([stream.as_bytes()]));
         }
     }
 }

@@ -14,12 +14,12 @@
 
 use std::borrow::Cow;
 
-use super::command::{Command, Store, Verb};
-use super::error::{Fault, Refusal, Refused};
+use super::command::{Command, StoreCommand, StoreVerb};
+use super::error::{MetaError, ProtocolError, RefusedLine};
 use super::item::KEY_BYTES_MAX;
-use super::meta_command::{Meta, MetaStore, MetaVerb, Options};
+use super::meta_command::{MetaCommand, MetaOptions, MetaStore, MetaVerb};
 use super::number::{signed, unsigned, unsigned32};
-use super::words::Keys;
+use super::words::Words;
 use super::{base64, field};
 
 /// So many words behind its name are more than memcached takes.
@@ -29,8 +29,8 @@ const WORDS_MAX: usize = 19;
 const OPAQUE_BYTES_MAX: usize = 32;
 
 /// Reads a line whose first word is `name`: an `m` and another letter.
-pub fn command<'a>(name: &[u8], line: &'a [u8]) -> Result<Command<'a>, Refused> {
-    let mut words = Keys::of(line);
+pub fn command<'a>(name: &[u8], line: &'a [u8]) -> Result<Command<'a>, RefusedLine> {
+    let mut words = Words::of(line);
     words.next();
     match name {
         b"mn" => Ok(Command::MetaNoop),
@@ -39,59 +39,59 @@ pub fn command<'a>(name: &[u8], line: &'a [u8]) -> Result<Command<'a>, Refused> 
         b"mg" => flagged(MetaVerb::Get, words).map(Command::Meta),
         b"md" => flagged(MetaVerb::Delete, words).map(Command::Meta),
         b"ma" => flagged(MetaVerb::Arithmetic, words).map(Command::Meta),
-        _ => Err(Refusal::Unknown.into()),
+        _ => Err(ProtocolError::Unknown.into()),
     }
 }
 
-fn flagged<'a>(verb: MetaVerb, mut words: Keys<'a>) -> Result<Meta<'a>, Refused> {
+fn flagged<'a>(verb: MetaVerb, mut words: Words<'a>) -> Result<MetaCommand<'a>, RefusedLine> {
     let count = words.clone().take(WORDS_MAX).count();
-    let key = words.next().ok_or(Refusal::Unknown)?;
+    let key = words.next().ok_or(ProtocolError::Unknown)?;
     if key.len() > KEY_BYTES_MAX {
-        return Err(Refusal::Format.into());
+        return Err(ProtocolError::Format.into());
     }
     let is_get = verb == MetaVerb::Get;
     if count == WORDS_MAX {
-        return Err(if is_get { Fault::TooManyFlagsToGet } else { Fault::TooManyFlags }.into());
+        return Err(if is_get { MetaError::TooManyFlagsToGet } else { MetaError::TooManyFlags }.into());
     }
-    let options = options(words.clone(), key).map_err(|refusal| match is_get {
-        true => refusal,
-        false => Refusal::Meta(Fault::InvalidOrDuplicateFlag),
+    let options = options(words.clone(), key).map_err(|error| match is_get {
+        true => error,
+        false => ProtocolError::Meta(MetaError::InvalidOrDuplicateFlag),
     })?;
     if verb == MetaVerb::Arithmetic && !matches!(options.mode, None | Some(b'I' | b'+' | b'D' | b'-')) {
-        return Err(Fault::ArithmeticMode.into());
+        return Err(MetaError::ArithmeticMode.into());
     }
     check_opaque(words.clone())?;
-    Ok(Meta { verb, key: read_key(key, options.binary)?, options, flags: words })
+    Ok(MetaCommand { verb, key: read_key(key, options.binary)?, options, flags: words })
 }
 
-fn store(mut words: Keys<'_>) -> Result<Store<'_>, Refused> {
+fn store(mut words: Words<'_>) -> Result<StoreCommand<'_>, RefusedLine> {
     let count = words.clone().take(WORDS_MAX).count();
-    let key = words.next().ok_or(Refusal::Unknown)?;
-    let length = words.next().ok_or(Refusal::Format)?;
+    let key = words.next().ok_or(ProtocolError::Unknown)?;
+    let length = words.next().ok_or(ProtocolError::Format)?;
     let length = field::value_length(length);
     // As with the classic commands: where the length can be read, the block goes with its line, whatever is wrong with that.
     let swallow = length.map_or(0, |length| length + 2);
-    let refused = |why| Refused { why, noreply: false, swallow };
+    let refused = |why| RefusedLine { why, noreply: false, swallow };
     if key.len() > KEY_BYTES_MAX {
-        return Err(refused(Refusal::Format));
+        return Err(refused(ProtocolError::Format));
     }
     if count == WORDS_MAX {
-        return Err(refused(Refusal::Meta(Fault::TooManyFlags)));
+        return Err(refused(ProtocolError::Meta(MetaError::TooManyFlags)));
     }
-    let length = length.ok_or(Refusal::Format)?;
+    let length = length.ok_or(ProtocolError::Format)?;
     let options = options(words.clone(), key).map_err(refused)?;
     let verb = match (options.mode, options.unique) {
-        (None | Some(b'S' | b'R'), Some(_)) => Verb::Cas,
-        (None | Some(b'S'), None) => Verb::Set,
-        (Some(b'R'), None) => Verb::Replace,
-        (Some(b'E'), _) => Verb::Add,
-        (Some(b'A'), _) => Verb::Append,
-        (Some(b'P'), _) => Verb::Prepend,
-        (Some(_), _) => return Err(refused(Refusal::Meta(Fault::StoreMode))),
+        (None | Some(b'S' | b'R'), Some(_)) => StoreVerb::Cas,
+        (None | Some(b'S'), None) => StoreVerb::Set,
+        (Some(b'R'), None) => StoreVerb::Replace,
+        (Some(b'E'), _) => StoreVerb::Add,
+        (Some(b'A'), _) => StoreVerb::Append,
+        (Some(b'P'), _) => StoreVerb::Prepend,
+        (Some(_), _) => return Err(refused(ProtocolError::Meta(MetaError::StoreMode))),
     };
-    check_opaque(words.clone()).map_err(|fault| refused(Refusal::Meta(fault)))?;
+    check_opaque(words.clone()).map_err(|error| refused(ProtocolError::Meta(error)))?;
     let echo: Vec<&[u8]> = words.filter(|flag| matches!(flag[0], b'O' | b'k' | b'c')).collect();
-    Ok(Store {
+    Ok(StoreCommand {
         verb,
         key: read_key(key, options.binary).map_err(refused)?,
         flags: options.flags,
@@ -102,65 +102,65 @@ fn store(mut words: Keys<'_>) -> Result<Store<'_>, Refused> {
         meta: Some(Box::new(MetaStore {
             binary: options.binary,
             quiet: options.quiet,
-            invalidate: options.invalidate && verb == Verb::Cas,
+            invalidate: options.invalidate && verb == StoreVerb::Cas,
             echo: echo.join(&b' ').into(),
         })),
     })
 }
 
-fn debug(mut words: Keys<'_>) -> Result<Command<'_>, Refused> {
-    let key = words.next().filter(|key| key.len() <= KEY_BYTES_MAX).ok_or(Refusal::Format)?;
+fn debug(mut words: Words<'_>) -> Result<Command<'_>, RefusedLine> {
+    let key = words.next().filter(|key| key.len() <= KEY_BYTES_MAX).ok_or(ProtocolError::Format)?;
     let binary = words.next() == Some(b"b");
     // Here, memcached has no words of its own for a key that is no base64.
-    let key = if binary { base64::decode(key).ok_or(Refusal::Format)?.into() } else { read_key(key, false)? };
+    let key = if binary { base64::decode(key).ok_or(ProtocolError::Format)?.into() } else { read_key(key, false)? };
     Ok(Command::MetaDebug { key })
 }
 
-fn read_key(word: &[u8], binary: bool) -> Result<Cow<'_, [u8]>, Refusal> {
+fn read_key(word: &[u8], binary: bool) -> Result<Cow<'_, [u8]>, ProtocolError> {
     if binary {
-        return base64::decode(word).map(Cow::Owned).ok_or(Refusal::Meta(Fault::Key));
+        return base64::decode(word).map(Cow::Owned).ok_or(ProtocolError::Meta(MetaError::Key));
     }
     field::key(word).map(Cow::Borrowed)
 }
 
-fn check_opaque(mut flags: Keys<'_>) -> Result<(), Fault> {
+fn check_opaque(mut flags: Words<'_>) -> Result<(), MetaError> {
     match flags.any(|flag| flag[0] == b'O' && flag.len() > OPAQUE_BYTES_MAX) {
-        true => Err(Fault::Opaque),
+        true => Err(MetaError::Opaque),
         false => Ok(()),
     }
 }
 
 /// Reads the flags. An unknown one ends the reading; of other faults, the last is told. Both as memcached.
-fn options(flags: Keys<'_>, key: &[u8]) -> Result<Options, Refusal> {
-    let mut options = Options::default();
+fn options(flags: Words<'_>, key: &[u8]) -> Result<MetaOptions, ProtocolError> {
+    let mut options = MetaOptions::default();
     let mut seen = 0u128;
-    let mut fault = None;
+    let mut error = None;
     for word in flags {
-        let (&letter, token) = word.split_first().ok_or(Refusal::Format)?;
+        let (&letter, token) = word.split_first().ok_or(ProtocolError::Format)?;
         if letter >= 127 || seen & 1 << letter != 0 {
-            return Err(Refusal::Meta(Fault::DuplicateFlag));
+            return Err(ProtocolError::Meta(MetaError::DuplicateFlag));
         }
         seen |= 1 << letter;
         let bad = match letter {
             b'b' => {
                 options.binary = true;
-                base64::decode(key).is_none().then_some(Fault::Key)
+                base64::decode(key).is_none().then_some(MetaError::Key)
             }
-            b'N' => read(signed(token), &mut options.vivify, Fault::Token),
-            b'T' => read(signed(token), &mut options.exptime, Fault::Token),
-            b'R' => read(signed(token), &mut options.recache, Fault::Token),
-            b'C' => read(unsigned(token), &mut options.unique, Fault::Token),
-            b'D' => read(unsigned(token), &mut options.delta, Fault::Delta),
+            b'N' => read(signed(token), &mut options.vivify, MetaError::Token),
+            b'T' => read(signed(token), &mut options.exptime, MetaError::Token),
+            b'R' => read(signed(token), &mut options.recache, MetaError::Token),
+            b'C' => read(unsigned(token), &mut options.unique, MetaError::Token),
+            b'D' => read(unsigned(token), &mut options.delta, MetaError::Delta),
             b'J' => {
                 let initial = unsigned(token);
                 options.initial = initial.unwrap_or_default();
-                initial.is_none().then_some(Fault::Initial)
+                initial.is_none().then_some(MetaError::Initial)
             }
             b'F' => {
                 match unsigned32(token) {
                     Some(flags) => options.flags = flags,
                     // It has no words of its own in memcached.
-                    None => drop(fault.get_or_insert(Refusal::Format)),
+                    None => drop(error.get_or_insert(ProtocolError::Format)),
                 }
                 None
             }
@@ -169,7 +169,7 @@ fn options(flags: Keys<'_>, key: &[u8]) -> Result<Options, Refusal> {
                     options.mode = Some(mode);
                     None
                 }
-                _ => Some(Fault::ModeLength),
+                _ => Some(MetaError::ModeLength),
             },
             b'v' => set(&mut options.value),
             b'u' => set(&mut options.unused),
@@ -177,19 +177,19 @@ fn options(flags: Keys<'_>, key: &[u8]) -> Result<Options, Refusal> {
             b'I' => set(&mut options.invalidate),
             // What the reply repeats or tells, and what is meant for a proxy.
             b'O' | b'k' | b's' | b't' | b'c' | b'f' | b'l' | b'h' | b'P' | b'L' => None,
-            _ => return Err(Refusal::Meta(Fault::InvalidFlag)),
+            _ => return Err(ProtocolError::Meta(MetaError::InvalidFlag)),
         };
-        fault = bad.map(Refusal::Meta).or(fault);
+        error = bad.map(ProtocolError::Meta).or(error);
     }
-    fault.map_or(Ok(options), Err)
+    error.map_or(Ok(options), Err)
 }
 
-fn read<T>(token: Option<T>, option: &mut Option<T>, fault: Fault) -> Option<Fault> {
+fn read<T>(token: Option<T>, option: &mut Option<T>, error: MetaError) -> Option<MetaError> {
     *option = token;
-    option.is_none().then_some(fault)
+    option.is_none().then_some(error)
 }
 
-fn set(option: &mut bool) -> Option<Fault> {
+fn set(option: &mut bool) -> Option<MetaError> {
     *option = true;
     None
 }

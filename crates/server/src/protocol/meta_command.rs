@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 
-use super::words::Keys;
+use super::words::Words;
 
 /// A key, what to do with it, and what to say of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Meta<'a> {
+pub struct MetaCommand<'a> {
     pub verb: MetaVerb,
     pub key: Cow<'a, [u8]>,
-    pub options: Options,
+    pub options: MetaOptions,
     /// The flags as they came, of which the reply repeats some.
-    pub flags: Keys<'a>,
+    pub flags: Words<'a>,
 }
 
 /// The meta commands that have flags and no value.
@@ -24,7 +24,7 @@ pub enum MetaVerb {
 
 /// What the flags of a command ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct MetaOptions {
     /// `b`: the key came in base64.
     pub binary: bool,
     /// `v`: answer with the value.

@@ -2,10 +2,10 @@
 
 mod meta;
 
-use super::command::{Command, Store, Verb};
-use super::error::Refused;
+use super::command::{Command, StoreCommand, StoreVerb};
+use super::error::RefusedLine;
 use super::item::KEY_BYTES_MAX;
-use super::meta_command::{Meta, MetaVerb};
+use super::meta_command::{MetaCommand, MetaVerb};
 use super::*;
 
 const ITEM_BYTES_MAX: usize = 10_000;
@@ -14,11 +14,11 @@ fn steps<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
     crate::decoder::steps::steps(ITEM_BYTES_MAX, chunks)
 }
 
-fn one(line: &str) -> Result<Command<'_>, Refused> {
+fn one(line: &str) -> Result<Command<'_>, RefusedLine> {
     line::command(line.as_bytes())
 }
 
-fn keys(command: Result<Command<'_>, Refused>) -> Vec<String> {
+fn keys(command: Result<Command<'_>, RefusedLine>) -> Vec<String> {
     match command {
         Ok(Command::Get { keys, .. }) => keys.map(|key| String::from_utf8_lossy(key).into_owned()).collect(),
         other => panic!("not a get: {other:?}"),
@@ -40,7 +40,7 @@ fn gets_have_any_number_of_keys() {
 #[test]
 fn store_lines() {
     let Ok(Command::Store(store)) = one("cas k 7 -1 5 18446744073709551615 noreply") else { panic!("not a store") };
-    assert_eq!((store.verb, store.key, store.flags, store.exptime), (Verb::Cas, b"k"[..].into(), 7, -1));
+    assert_eq!((store.verb, store.key, store.flags, store.exptime), (StoreVerb::Cas, b"k"[..].into(), 7, -1));
     assert_eq!((store.length, store.unique, store.noreply), (5, u64::MAX, true));
     let Ok(Command::Store(store)) = one("set k 0 0 5 other") else { panic!("memcached takes any sixth word") };
     assert!(!store.noreply);

@@ -2,18 +2,18 @@
 
 /// The words of a line, one after the other. Only the space separates words, as in memcached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keys<'a> {
+pub struct Words<'a> {
     line: &'a [u8],
 }
 
-impl<'a> Keys<'a> {
+impl<'a> Words<'a> {
     /// The words of `line`.
     pub fn of(line: &'a [u8]) -> Self {
         Self { line }
     }
 }
 
-impl<'a> Iterator for Keys<'a> {
+impl<'a> Iterator for Words<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {

@@ -4,7 +4,7 @@ use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
 use crate::net::output::Output;
 use crate::protocol::expiry::Expiry;
-use crate::protocol::meta_command::Meta;
+use crate::protocol::meta_command::MetaCommand;
 use crate::session::Session;
 use crate::store::{Edit, There};
 use crate::value::data::Data;
@@ -26,7 +26,7 @@ struct Done {
 }
 
 /// Answers `HD`, `VA`, `NF`, `EX`, or an error.
-pub async fn arithmetic(session: &mut Session, meta: Meta<'_>) {
+pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
     let (server, options) = (&session.server, &meta.options);
     let name = session.scope.name(&meta.key);
     let increment = !matches!(options.mode, Some(b'D' | b'-'));
@@ -78,7 +78,7 @@ pub async fn arithmetic(session: &mut Session, meta: Meta<'_>) {
 }
 
 /// Writes the answer for a number that was changed or made; the expiry it has afterwards.
-fn answer(session: &mut Session, meta: &Meta<'_>, done: &Done) -> Expiry {
+fn answer(session: &mut Session, meta: &MetaCommand<'_>, done: &Done) -> Expiry {
     // As memcached: what was made is told even to who wants quiet.
     let silent = meta.options.quiet && !done.made;
     let mut nowhere = Output::default();

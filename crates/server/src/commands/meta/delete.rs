@@ -3,7 +3,7 @@
 use super::echo::brief;
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
-use crate::protocol::meta_command::Meta;
+use crate::protocol::meta_command::MetaCommand;
 use crate::session::Session;
 use crate::store::prefix_stats::Deed;
 use crate::store::{Edit, There};
@@ -18,7 +18,7 @@ enum Outcome {
 }
 
 /// Answers `HD`, `NF` or `EX`.
-pub async fn delete(session: &mut Session, meta: Meta<'_>) {
+pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
     let (store, options) = (&session.server.store, &meta.options);
     let name = session.scope.name(&meta.key);
     session.server.prefixes.count(&name, Deed::Delete);

@@ -3,7 +3,7 @@
 use crate::net::output::Output;
 use crate::protocol::base64;
 use crate::protocol::expiry::Expiry;
-use crate::protocol::meta_command::Meta;
+use crate::protocol::meta_command::MetaCommand;
 
 /// Repeats what a flag wants repeated, whatever came of the command: the opaque, the key.
 pub fn echo(out: &mut Output, flag: &[u8], key: &[u8], binary: bool) {
@@ -27,7 +27,7 @@ pub fn echo(out: &mut Output, flag: &[u8], key: &[u8], binary: bool) {
 }
 
 /// `code`, and what the request wants repeated.
-pub fn brief(out: &mut Output, code: &str, meta: &Meta<'_>) {
+pub fn brief(out: &mut Output, code: &str, meta: &MetaCommand<'_>) {
     out.push(code.as_bytes());
     for flag in meta.flags.clone() {
         echo(out, flag, &meta.key, meta.options.binary);

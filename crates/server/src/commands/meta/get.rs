@@ -6,7 +6,7 @@
 use super::echo::{brief, echo, time_left};
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
-use crate::protocol::meta_command::Meta;
+use crate::protocol::meta_command::MetaCommand;
 use crate::session::Session;
 use crate::store::prefix_stats::Deed;
 use crate::store::{Edit, There};
@@ -26,7 +26,7 @@ struct Found {
 }
 
 /// Answers `HD`, `VA` or `EN`.
-pub async fn get(session: &mut Session, meta: Meta<'_>) {
+pub async fn get(session: &mut Session, meta: MetaCommand<'_>) {
     let name = session.scope.name(&meta.key);
     let found = find(session, &name, &meta).await;
     session.server.prefixes.count(&name, if found.is_some() { Deed::Hit } else { Deed::Miss });
@@ -50,7 +50,7 @@ pub async fn get(session: &mut Session, meta: Meta<'_>) {
     }
 }
 
-async fn find(session: &Session, name: &[u8], meta: &Meta<'_>) -> Option<Found> {
+async fn find(session: &Session, name: &[u8], meta: &MetaCommand<'_>) -> Option<Found> {
     let (store, options) = (&session.server.store, &meta.options);
     let value = if options.unused { store.peek(name) } else { store.find(name) };
     let timed = options.recache.is_some() || meta.flags.clone().any(|flag| flag[0] == b't');
@@ -85,7 +85,7 @@ async fn find(session: &Session, name: &[u8], meta: &Meta<'_>) -> Option<Found> 
 }
 
 /// Writes the answer for a value; the expiry it has afterwards.
-fn answer(session: &mut Session, meta: &Meta<'_>, found: &Found) -> Expiry {
+fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expiry {
     let Session { output: out, server, .. } = session;
     let Found { value, made, won, .. } = found;
     let length = value.len();
@@ -126,7 +126,7 @@ fn answer(session: &mut Session, meta: &Meta<'_>, found: &Found) -> Expiry {
 
 impl Found {
     /// What is there, and whether the client wins it: if it is stale, or has less time left than `R` says, and nobody has won it yet.
-    fn there(meta: &Meta<'_>, there: There<'_>) -> Self {
+    fn there(meta: &MetaCommand<'_>, there: There<'_>) -> Self {
         let expiry = Expiry::from(there.left);
         let marks = there.value.marks();
         let won = !marks.won && (marks.stale || is_due(meta, expiry));
@@ -135,7 +135,7 @@ impl Found {
 }
 
 /// Whether less time is left than `R` says. A `T` in front of it counts already.
-fn is_due(meta: &Meta<'_>, mut expiry: Expiry) -> bool {
+fn is_due(meta: &MetaCommand<'_>, mut expiry: Expiry) -> bool {
     for flag in meta.flags.clone() {
         match flag[0] {
             b'T' => expiry = meta.options.exptime.map_or(expiry, Expiry::of),

@@ -2,14 +2,14 @@
 
 use super::*;
 
-fn meta(line: &str) -> Meta<'_> {
+fn meta(line: &str) -> MetaCommand<'_> {
     match one(line) {
         Ok(Command::Meta(meta)) => meta,
         other => panic!("{line:?} is {other:?}"),
     }
 }
 
-fn store(line: &str) -> Store<'_> {
+fn store(line: &str) -> StoreCommand<'_> {
     match one(line) {
         Ok(Command::Store(store)) => store,
         other => panic!("{line:?} is {other:?}"),
@@ -45,14 +45,14 @@ fn flags_are_read_and_kept_in_order() {
 #[test]
 fn ms_is_every_store_command() {
     for (line, verb, unique) in [
-        ("ms k 3", Verb::Set, 0),
-        ("ms k 3 MS", Verb::Set, 0),
-        ("ms k 3 MR", Verb::Replace, 0),
-        ("ms k 3 C7", Verb::Cas, 7),
-        ("ms k 3 C7 MR", Verb::Cas, 7),
-        ("ms k 3 C7 ME", Verb::Add, 7),
-        ("ms k 3 MA C7", Verb::Append, 7),
-        ("ms k 3 MP", Verb::Prepend, 0),
+        ("ms k 3", StoreVerb::Set, 0),
+        ("ms k 3 MS", StoreVerb::Set, 0),
+        ("ms k 3 MR", StoreVerb::Replace, 0),
+        ("ms k 3 C7", StoreVerb::Cas, 7),
+        ("ms k 3 C7 MR", StoreVerb::Cas, 7),
+        ("ms k 3 C7 ME", StoreVerb::Add, 7),
+        ("ms k 3 MA C7", StoreVerb::Append, 7),
+        ("ms k 3 MP", StoreVerb::Prepend, 0),
     ] {
         let store = store(line);
         assert_eq!((store.verb, store.unique, store.length), (verb, unique, 3), "{line}");
