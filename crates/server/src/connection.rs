@@ -36,7 +36,7 @@ const READS_PER_TURN: u32 = 16;
 /// Serves one client until it leaves, errs beyond repair, or the server closes.
 pub async fn serve(seat: Seat, stream: Stream, scope: Scope, closing: watch::Receiver<()>) {
     let server = Arc::clone(seat.server());
-    let decoder = Decoder::new(server.settings.item_bytes_max, &server.stash, Some(&server.arrivals));
+    let decoder = Decoder::new(server.settings.item_bytes_max, &server.pool, Some(&server.arrivals));
     let session = Session {
         output: Output::default(),
         tally: Tally::default(),

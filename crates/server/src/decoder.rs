@@ -24,8 +24,8 @@ use crate::protocol::item::item_bytes;
 use crate::protocol::line;
 use crate::protocol::meta_command::MetaStore;
 use crate::receive_budget::{Arrivals, Claim};
-use crate::value::data::{Builder, Data};
-use crate::value::piece_pool::Stash;
+use crate::value::data::{Data, DataBuilder};
+use crate::value::piece_pool::PiecePool;
 
 /// A line without an end after so many bytes is no command of ours; memcached has the same limit.
 const LINE_BYTES_MAX: usize = 2048;
@@ -38,7 +38,7 @@ const GET_LINE_BYTES_MAX: usize = 256 * 1024;
 pub struct Decoder {
     item_bytes_max: usize,
     /// Where values take their pieces from.
-    stash: Arc<Stash>,
+    pool: Arc<PiecePool>,
     /// Who counts what arrives; nobody, if none.
     arrivals: Option<Arc<Arrivals>>,
     state: DecoderState,
@@ -83,7 +83,7 @@ pub struct StoreRequest {
     pub noreply: bool,
     /// Of an `ms`.
     pub meta: Option<Box<MetaStore>>,
-    value: Builder,
+    value: DataBuilder,
     claim: Claim,
     /// The two bytes behind the value, as far as they have come.
     end: [u8; 2],
@@ -125,9 +125,9 @@ enum ReceiveProgress {
 
 impl Decoder {
     /// Items (key, value and memcached's own header) of more than `item_bytes_max` bytes are too large.
-    pub fn new(item_bytes_max: usize, stash: &Arc<Stash>, arrivals: Option<&Arc<Arrivals>>) -> Self {
-        let (stash, arrivals) = (Arc::clone(stash), arrivals.cloned());
-        Self { item_bytes_max, stash, arrivals, state: DecoderState::Line, searched: 0 }
+    pub fn new(item_bytes_max: usize, pool: &Arc<PiecePool>, arrivals: Option<&Arc<Arrivals>>) -> Self {
+        let (pool, arrivals) = (Arc::clone(pool), arrivals.cloned());
+        Self { item_bytes_max, pool, arrivals, state: DecoderState::Line, searched: 0 }
     }
 
     /// Gives up the value that is arriving: what is still to come of it is swallowed by later steps.
@@ -209,7 +209,7 @@ impl Decoder {
                     unique: store.unique,
                     noreply: store.noreply,
                     meta: store.meta,
-                    value: Builder::new(store.length, &self.stash),
+                    value: DataBuilder::new(store.length, &self.pool),
                     claim: Claim::new(self.arrivals.as_ref(), store.length),
                     end: [0; 2],
                     end_length: 0,

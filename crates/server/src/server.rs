@@ -16,20 +16,20 @@ use crate::receive_budget::Arrivals;
 use crate::settings::Settings;
 use crate::store::prefix_stats::Prefixes;
 use crate::store::Store;
-use crate::value::piece_pool::Stash;
+use crate::value::piece_pool::PiecePool;
 
 /// After a signal, clients get this long to take the replies of commands that had begun.
 pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// The stash of pieces may hold this part of the budget, in addition to it.
-const STASH_SHARE: u64 = 16;
+/// The pool of pieces may hold this part of the budget, in addition to it.
+const POOL_SHARE: u64 = 16;
 
 /// What all connections share.
 #[derive(Debug)]
 pub struct Server {
     pub settings: Settings,
     pub store: Store,
-    pub stash: Arc<Stash>,
+    pub pool: Arc<PiecePool>,
     pub arrivals: Arc<Arrivals>,
     pub counters: Counters,
     /// What `stats detail` shows.
@@ -56,12 +56,12 @@ impl Server {
     ///
     /// The cache cannot be made.
     pub fn new(settings: Settings) -> Result<Self, String> {
-        let stash = Arc::new(Stash::new(settings.budget.get() / STASH_SHARE));
-        let store = Store::new(&settings, &stash)?;
+        let pool = Arc::new(PiecePool::new(settings.budget.get() / POOL_SHARE));
+        let store = Store::new(&settings, &pool)?;
         Ok(Self {
             arrivals: Arrivals::new(store.runtime(), settings.evict, settings.item_bytes_max),
             store,
-            stash,
+            pool,
             counters: Counters::default(),
             prefixes: Prefixes::new(settings.delimiter),
             started: Instant::now(),

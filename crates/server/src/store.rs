@@ -27,8 +27,8 @@ use crate::receive_budget::Claim;
 use crate::settings::limits::Limits;
 use crate::settings::Settings;
 use crate::value::data::Data;
-use crate::value::item_flags::Marks;
-use crate::value::piece_pool::Stash;
+use crate::value::item_flags::ItemFlags;
+use crate::value::piece_pool::PiecePool;
 use crate::value::Value;
 
 use key_hash::{AsIs, Name, Names};
@@ -59,7 +59,7 @@ pub struct Store {
     cache: Values,
     names: Names,
     tenants: Arc<Tenants>,
-    stash: Arc<Stash>,
+    pool: Arc<PiecePool>,
     departures: Arc<Departures>,
     /// The youngest value's number.
     unique: AtomicU64,
@@ -116,7 +116,7 @@ impl Store {
     /// # Errors
     ///
     /// A sentence: what the runtime or the cache is missing.
-    pub fn new(settings: &Settings, stash: &Arc<Stash>) -> Result<Self, String> {
+    pub fn new(settings: &Settings, pool: &Arc<PiecePool>) -> Result<Self, String> {
         let runtime = runtime::build(settings)?;
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
         let departures = Arc::new(Departures::default());
@@ -137,9 +137,9 @@ impl Store {
             .build()
             .map_err(|why| why.to_string())?;
         let (unique, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
-        let stash = Arc::clone(stash);
+        let pool = Arc::clone(pool);
         let names = Names::new();
-        Ok(Self { runtime, cache, names, tenants, stash, departures, unique, flushed, started, evict })
+        Ok(Self { runtime, cache, names, tenants, pool, departures, unique, flushed, started, evict })
     }
 
     /// What `look` sees of the value under `key`: counts for its tenant, and as a use of the value. Memory that is freed meanwhile waits.
@@ -148,7 +148,7 @@ impl Store {
         let value = pinned.get(&self.names.of(key)).filter(|value| self.is_at(value, key));
         self.tenants.count_read(key, value.is_some());
         value.map(|value| {
-            value.seen.fetch(self.now_seconds());
+            value.last_access.record_fetch(self.now_seconds());
             look(value)
         })
     }
@@ -173,7 +173,7 @@ impl Store {
     pub fn used(&self, key: &[u8]) -> bool {
         let pinned = self.cache.pin();
         let value = pinned.peek(&self.names.of(key)).filter(|value| self.is_at(value, key));
-        value.inspect(|value| value.seen.fetch(self.now_seconds())).is_some()
+        value.inspect(|value| value.last_access.record_fetch(self.now_seconds())).is_some()
     }
 
     /// What `look` sees of the value under `key` and of the time left to it; it may be asked more than once. No use of the value.
@@ -192,7 +192,7 @@ impl Store {
         let mut keys = Vec::new();
         self.cache.visit(at, |_, value| {
             if self.is_there(value) {
-                keys.push(Listed { key: value.key().into(), binary: value.marks().binary });
+                keys.push(Listed { key: value.key().into(), binary: value.item_flags().binary });
             }
         });
         keys
@@ -327,7 +327,7 @@ impl Store {
 
     /// Whether it is short, or the pieces that are out are not too many.
     fn holds_little(&self, value: &Value) -> bool {
-        let are_few = || self.stash.bytes_out() <= self.budget().get().saturating_mul(PIECES_PERCENT_MAX) / 100;
+        let are_few = || self.pool.outstanding_bytes() <= self.budget().get().saturating_mul(PIECES_PERCENT_MAX) / 100;
         value.len() <= SHORT_BYTES_MAX || are_few() || {
             // Some may only wait for readers of the cache.
             self.cache.collect();
@@ -400,9 +400,9 @@ impl Store {
     }
 
     /// A value to be put there: with a number of its own, used now.
-    pub fn value(&self, key: &[u8], flags: u32, marks: Marks, data: &Data) -> Value {
-        let value = Value::new(key, flags, marks, self.number(), data);
-        value.seen.store(self.now_seconds());
+    pub fn value(&self, key: &[u8], flags: u32, item_flags: ItemFlags, data: &Data) -> Value {
+        let value = Value::new(key, flags, item_flags, self.number(), data);
+        value.last_access.record_store(self.now_seconds());
         value
     }
 
@@ -427,7 +427,7 @@ fn weight(value: &Value) -> Bytes {
 }
 
 fn idle_seconds(value: &Value, started: Instant) -> u32 {
-    seconds_since(started).saturating_sub(value.seen.last_used_seconds())
+    seconds_since(started).saturating_sub(value.last_access.last_used_seconds())
 }
 
 fn seconds_since(started: Instant) -> u32 {

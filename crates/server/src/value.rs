@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   the cache's entry                               the heap
-//!   name | where, length, key's length, marks | seen -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
+//!   name | where, length, key's length, item flags | last access -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
 //! ```
 //!
 //! A short value belongs to its entry alone, and is copied to whoever wants it: a count of those who have it would cost more bytes, and a line
@@ -21,12 +21,12 @@ use std::sync::Arc;
 
 use lowwater_lru_core::slim::{Kept, Slim};
 
-use data::{Data, Full};
-use item_flags::Marks;
-use item_header::Note;
-use last_access::Seen;
+use data::{Data, FullPieces};
+use item_flags::ItemFlags;
+use item_header::ItemHeader;
+use last_access::LastAccess;
 use malloc::block_bytes;
-use piece_pool::{Pooled, PIECE_BYTES};
+use piece_pool::{PooledBuffer, PIECE_BYTES};
 
 /// Values up to this length, with their key, are copied: cheaper than sharing them.
 const SHORT_BYTES_MAX: usize = 2048;
@@ -34,74 +34,74 @@ const SHORT_BYTES_MAX: usize = 2048;
 /// What a key leads to.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// With a [`Note`].
-    bytes: Slim<Long>,
-    pub seen: Seen,
+    /// With an [`ItemHeader`] as its note.
+    bytes: Slim<LongValue>,
+    pub last_access: LastAccess,
 }
 
 #[derive(Debug)]
-struct Long {
-    front: Pooled,
-    full: Option<Arc<Full>>,
+struct LongValue {
+    front: PooledBuffer,
+    full: Option<Arc<FullPieces>>,
 }
 
 impl Value {
     /// `data` under a key, which is not longer than one with a tenant in front can be.
-    pub fn new(key: &[u8], flags: u32, marks: Marks, unique: u64, data: &Data) -> Self {
-        let note = Note::new(key, flags, marks, unique);
+    pub fn new(key: &[u8], flags: u32, item_flags: ItemFlags, unique: u64, data: &Data) -> Self {
+        let header = ItemHeader::new(key, flags, item_flags, unique);
         let (unique, flags) = (unique.to_le_bytes(), flags.to_le_bytes());
-        let front = [&unique[..note.unique_len()], &flags[..note.flags_len()], key, &data.tail];
+        let front = [&unique[..header.unique_len()], &flags[..header.client_flags_len()], key, &data.tail];
         let is_short = data.full.is_none() && front.iter().map(|part| part.len()).sum::<usize>() <= SHORT_BYTES_MAX;
         let bytes = match is_short {
-            true => short(&front, note),
-            false => long(Pooled::concat(&front, data.tail.stash()), data.full.clone(), note),
+            true => short(&front, header),
+            false => long(PooledBuffer::concat(&front, data.tail.pool()), data.full.clone(), header),
         };
-        Self { bytes, seen: Seen::default() }
+        Self { bytes, last_access: LastAccess::default() }
     }
 
     pub fn key(&self) -> &[u8] {
         let start = self.key_at();
-        &self.whole_front()[start..start + self.note().key_len()]
+        &self.whole_front()[start..start + self.header().key_len()]
     }
 
-    pub fn flags(&self) -> u32 {
-        number(&self.whole_front()[self.note().unique_len()..], self.note().flags_len()) as u32
+    pub fn client_flags(&self) -> u32 {
+        number(&self.whole_front()[self.header().unique_len()..], self.header().client_flags_len()) as u32
     }
 
-    pub fn marks(&self) -> Marks {
-        self.note().marks()
+    pub fn item_flags(&self) -> ItemFlags {
+        self.header().item_flags()
     }
 
     /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas` compares.
     pub fn unique(&self) -> u64 {
-        number(self.whole_front(), self.note().unique_len())
+        number(self.whole_front(), self.header().unique_len())
     }
 
-    /// The same with other marks.
-    pub fn with_marks(mut self, marks: Marks) -> Self {
-        self.bytes.set_note(self.note().with_marks(marks).0);
+    /// The same with other item flags.
+    pub fn with_item_flags(mut self, item_flags: ItemFlags) -> Self {
+        self.bytes.set_note(self.header().with_item_flags(item_flags).0);
         self
     }
 
     /// The same, once somebody was told to store it again.
     pub fn with_won(&self) -> Self {
-        self.clone().with_marks(Marks { won: true, ..self.marks() })
+        self.clone().with_item_flags(ItemFlags { won: true, ..self.item_flags() })
     }
 
     /// The same under another number.
     pub fn with_unique(mut self, unique: u64) -> Self {
-        let note = self.note().with_unique(unique);
-        let front = [&unique.to_le_bytes()[..note.unique_len()], &self.whole_front()[self.note().unique_len()..]];
+        let header = self.header().with_unique(unique);
+        let front = [&unique.to_le_bytes()[..header.unique_len()], &self.whole_front()[self.header().unique_len()..]];
         self.bytes = match self.bytes.get() {
-            Kept::Own(_) => short(&front, note),
+            Kept::Own(_) => short(&front, header),
             // The pieces stay shared.
-            Kept::Shared(there) => long(Pooled::concat(&front, there.front.stash()), there.full.clone(), note),
+            Kept::Shared(there) => long(PooledBuffer::concat(&front, there.front.pool()), there.full.clone(), header),
         };
         self
     }
 
     pub fn len(&self) -> usize {
-        self.full().map_or(0, Full::len) + self.tail().len()
+        self.full().map_or(0, FullPieces::len) + self.tail().len()
     }
 
     /// The first piece: the whole value, if it is not longer than a piece.
@@ -117,9 +117,9 @@ impl Value {
     /// The bytes from `offset` on; at most [`len`](Self::len).
     pub fn pieces_from(&self, offset: usize) -> impl Iterator<Item = &[u8]> + Clone {
         let full = self.full();
-        let first = (offset / PIECE_BYTES).min(full.map_or(0, Full::len) / PIECE_BYTES);
+        let first = (offset / PIECE_BYTES).min(full.map_or(0, FullPieces::len) / PIECE_BYTES);
         let mut skip = offset - first * PIECE_BYTES;
-        let pieces = full.into_iter().flat_map(Full::pieces).skip(first);
+        let pieces = full.into_iter().flat_map(FullPieces::pieces).skip(first);
         pieces.chain([self.tail()]).map(move |piece| &piece[std::mem::take(&mut skip)..])
     }
 
@@ -128,7 +128,7 @@ impl Value {
         match self.bytes.get() {
             Kept::Own(front) => block_bytes(front.len()),
             Kept::Shared(long) => {
-                let own = block_bytes(2 * size_of::<usize>() + size_of::<Long>());
+                let own = block_bytes(2 * size_of::<usize>() + size_of::<LongValue>());
                 own + long.front.heap_bytes() + long.full.as_ref().map_or(0, |full| full.heap_bytes())
             }
         }
@@ -141,7 +141,7 @@ impl Value {
         }
     }
 
-    fn full(&self) -> Option<&Full> {
+    fn full(&self) -> Option<&FullPieces> {
         match self.bytes.get() {
             Kept::Own(_) => None,
             Kept::Shared(long) => long.full.as_deref(),
@@ -149,15 +149,15 @@ impl Value {
     }
 
     fn tail(&self) -> &[u8] {
-        &self.whole_front()[self.key_at() + self.note().key_len()..]
+        &self.whole_front()[self.key_at() + self.header().key_len()..]
     }
 
     fn key_at(&self) -> usize {
-        self.note().unique_len() + self.note().flags_len()
+        self.header().unique_len() + self.header().client_flags_len()
     }
 
-    fn note(&self) -> Note {
-        Note(self.bytes.note())
+    fn header(&self) -> ItemHeader {
+        ItemHeader(self.bytes.note())
     }
 }
 
@@ -171,48 +171,48 @@ fn number(bytes: &[u8], len: usize) -> u64 {
 }
 
 /// All parts in a block of its own: few bytes, and what another number takes more.
-fn short(parts: &[&[u8]], note: Note) -> Slim<Long> {
-    const _: () = assert!(SHORT_BYTES_MAX + size_of::<u64>() <= Slim::<Long>::BYTES_MAX);
-    Slim::own(parts.concat().into_boxed_slice(), note.0).expect("a short one is far from too long")
+fn short(parts: &[&[u8]], header: ItemHeader) -> Slim<LongValue> {
+    const _: () = assert!(SHORT_BYTES_MAX + size_of::<u64>() <= Slim::<LongValue>::BYTES_MAX);
+    Slim::own(parts.concat().into_boxed_slice(), header.0).expect("a short one is far from too long")
 }
 
-fn long(front: Pooled, full: Option<Arc<Full>>, note: Note) -> Slim<Long> {
-    Slim::share(Arc::new(Long { front, full }), note.0)
+fn long(front: PooledBuffer, full: Option<Arc<FullPieces>>, header: ItemHeader) -> Slim<LongValue> {
+    Slim::share(Arc::new(LongValue { front, full }), header.0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::value::piece_pool::Stash;
+    use crate::value::piece_pool::PiecePool;
 
     #[test]
     fn what_is_put_in_comes_out() {
-        let stash = Arc::new(Stash::new(1 << 20));
+        let pool = Arc::new(PiecePool::new(1 << 20));
         let pattern: Vec<u8> = (0..3 * PIECE_BYTES + 1).map(|n| (n % 253) as u8).collect();
-        let marks = |n: usize| Marks { stale: n & 1 != 0, won: n & 2 != 0, binary: n & 4 != 0 };
+        let item_flags = |n: usize| ItemFlags { stale: n & 1 != 0, won: n & 2 != 0, binary: n & 4 != 0 };
         let mut n = 0;
         for length in [0, 1, 100, 2048, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 1] {
             for key in [&b""[..], b"key", &[0xff; 500]] {
                 for flags in [0, 1, u32::MAX] {
                     n += 1;
-                    let data = Data::copy(&pattern[..length], &stash);
-                    let value = Value::new(key, flags, marks(n), u64::MAX - n as u64, &data);
-                    let check = |value: &Value, unique: u64, marks: Marks| {
-                        assert_eq!((value.key(), value.flags(), value.unique()), (key, flags, unique));
-                        assert_eq!((value.marks(), value.len()), (marks, length));
+                    let data = Data::copy(&pattern[..length], &pool);
+                    let value = Value::new(key, flags, item_flags(n), u64::MAX - n as u64, &data);
+                    let check = |value: &Value, unique: u64, item_flags: ItemFlags| {
+                        assert_eq!((value.key(), value.client_flags(), value.unique()), (key, flags, unique));
+                        assert_eq!((value.item_flags(), value.len()), (item_flags, length));
                         assert!(value.first() == &pattern[..length.min(PIECE_BYTES)]);
                         for offset in [0, 1, PIECE_BYTES, length].into_iter().filter(|&offset| offset <= length) {
                             let bytes: Vec<u8> = value.pieces_from(offset).flatten().copied().collect();
                             assert!(bytes == pattern[offset..length], "{length} bytes from {offset}");
                         }
                     };
-                    check(&value, u64::MAX - n as u64, marks(n));
+                    check(&value, u64::MAX - n as u64, item_flags(n));
                     let renumbered = value.clone().with_unique(7);
-                    check(&renumbered, 7, marks(n));
-                    check(&renumbered.with_unique(1 << 40), 1 << 40, marks(n));
-                    check(&value.clone().with_marks(marks(n + 1)), u64::MAX - n as u64, marks(n + 1));
-                    check(&value.with_won(), u64::MAX - n as u64, Marks { won: true, ..marks(n) });
-                    check(&value, u64::MAX - n as u64, marks(n));
+                    check(&renumbered, 7, item_flags(n));
+                    check(&renumbered.with_unique(1 << 40), 1 << 40, item_flags(n));
+                    check(&value.clone().with_item_flags(item_flags(n + 1)), u64::MAX - n as u64, item_flags(n + 1));
+                    check(&value.with_won(), u64::MAX - n as u64, ItemFlags { won: true, ..item_flags(n) });
+                    check(&value, u64::MAX - n as u64, item_flags(n));
                 }
             }
         }
@@ -220,9 +220,9 @@ mod tests {
 
     #[test]
     fn heap_bytes_count_every_block() {
-        let stash = Arc::new(Stash::new(0));
+        let pool = Arc::new(PiecePool::new(0));
         let heap_bytes = |length: usize, flags: u32| {
-            Value::new(b"0123456789", flags, Marks::default(), 1, &Data::copy(&vec![0; length], &stash)).heap_bytes()
+            Value::new(b"0123456789", flags, ItemFlags::default(), 1, &Data::copy(&vec![0; length], &pool)).heap_bytes()
         };
         assert_eq!(heap_bytes(2, 0), 32, "8 bytes before it, number, key: 24, rounded up");
         assert_eq!((heap_bytes(10, 0), heap_bytes(11, 0)), (32, 48));

@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::session::Session;
 use crate::store::{Edit, There};
 use crate::value::data::Data;
-use crate::value::item_flags::Marks;
+use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
 
 pub(super) const NO_NUMBER: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
@@ -74,13 +74,14 @@ pub(super) fn calculate(old: &Value, delta: Delta, server: &Server) -> Option<(V
         false => before.saturating_sub(delta.amount),
     };
     let text = format!("{after:<width$}", width = old.len());
-    let data = Data::copy(text.as_bytes(), &server.stash);
+    let data = Data::copy(text.as_bytes(), &server.pool);
     // As memcached: a number that has room where it is stays the value it was; one that grows is a new one.
     let stays = data.len() == old.len();
-    let marks = if stays { old.marks() } else { Marks { binary: old.marks().binary, ..Marks::default() } };
-    let value = server.store.value(old.key(), old.flags(), marks, &data);
+    let item_flags =
+        if stays { old.item_flags() } else { ItemFlags { binary: old.item_flags().binary, ..ItemFlags::default() } };
+    let value = server.store.value(old.key(), old.client_flags(), item_flags, &data);
     if stays {
-        value.seen.inherit(&old.seen);
+        value.last_access.inherit_fetched(&old.last_access);
     }
     Some((value, after))
 }

@@ -71,8 +71,8 @@ fn describe(key: &[u8], value: &Value, expiry: Expiry, idle_seconds: u32) -> Str
         uri_encoded(key),
         now.saturating_sub(Duration::from_secs(idle_seconds.into())).as_secs(),
         value.unique(),
-        if value.seen.fetched() { "yes" } else { "no" },
-        item_bytes(key, value.flags(), value.len()),
+        if value.last_access.is_fetched() { "yes" } else { "no" },
+        item_bytes(key, value.client_flags(), value.len()),
     )
 }
 

@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::store::prefix_stats::Deed;
 use crate::store::{Edit, NoMemory, There};
 use crate::value::data::Data;
-use crate::value::item_flags::Marks;
+use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
 
 /// memcached's four answers.
@@ -39,7 +39,7 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
         verb,
         unique,
         flags,
-        marks: Marks { binary, ..Marks::default() },
+        item_flags: ItemFlags { binary, ..ItemFlags::default() },
         invalidate: meta.as_ref().is_some_and(|meta| meta.invalidate),
         data,
     };
@@ -53,7 +53,7 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
         // As memcached: what would grow too large by joining stays as it is.
         let joined = matches!(verb, StoreVerb::Append | StoreVerb::Prepend).then_some(old).flatten();
         match joined {
-            Some(old) if item_bytes(&key, old.flags(), old.len() + new.data.len()) > item_bytes_max => {
+            Some(old) if item_bytes(&key, old.client_flags(), old.len() + new.data.len()) > item_bytes_max => {
                 (Edit::Keep, (Outcome::NotStored, 0))
             }
             _ => decide(&name, &new, old, &server),
@@ -128,7 +128,7 @@ struct New {
     verb: StoreVerb,
     unique: u64,
     flags: u32,
-    marks: Marks,
+    item_flags: ItemFlags,
     /// An `I`: with a number older than the value's, store all the same, as stale.
     invalidate: bool,
     data: Data,
@@ -137,18 +137,18 @@ struct New {
 /// What is done with `old`, what is said, and the number of what is there then.
 fn decide(name: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit, (Outcome, u64)) {
     let put = || {
-        let value = server.store.value(name, new.flags, new.marks, &new.data);
+        let value = server.store.value(name, new.flags, new.item_flags, &new.data);
         let number = value.unique();
         (Edit::Put(value), (Outcome::Stored, number))
     };
-    let change = |flags, marks, data: &Data| {
-        let value = server.store.value(name, flags, marks, data);
+    let change = |flags, item_flags, data: &Data| {
+        let value = server.store.value(name, flags, item_flags, data);
         let number = value.unique();
         (Edit::Change(value), (Outcome::Stored, number))
     };
     let join = |old: &Value, data: &Data| {
-        let marks = Marks { binary: old.marks().binary, ..Marks::default() };
-        change(old.flags(), marks, data)
+        let item_flags = ItemFlags { binary: old.item_flags().binary, ..ItemFlags::default() };
+        change(old.client_flags(), item_flags, data)
     };
     let keep = |outcome| (Edit::Keep, (outcome, 0));
     match (new.verb, old) {
@@ -156,12 +156,12 @@ fn decide(name: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit
         (StoreVerb::Append | StoreVerb::Prepend, Some(old)) if new.unique != 0 && new.unique != old.unique() => {
             keep(Outcome::Exists)
         }
-        (StoreVerb::Append, Some(old)) => join(old, &Data::join(old.pieces().chain(new.data.pieces()), &server.stash)),
-        (StoreVerb::Prepend, Some(old)) => join(old, &Data::join(new.data.pieces().chain(old.pieces()), &server.stash)),
+        (StoreVerb::Append, Some(old)) => join(old, &Data::join(old.pieces().chain(new.data.pieces()), &server.pool)),
+        (StoreVerb::Prepend, Some(old)) => join(old, &Data::join(new.data.pieces().chain(old.pieces()), &server.pool)),
         (StoreVerb::Cas, Some(old)) if new.unique == old.unique() => put(),
         (StoreVerb::Cas, Some(old)) if new.invalidate && new.unique != 0 && new.unique < old.unique() => {
-            let marks = Marks { stale: true, won: old.marks().won, ..new.marks };
-            change(new.flags, marks, &new.data)
+            let item_flags = ItemFlags { stale: true, won: old.item_flags().won, ..new.item_flags };
+            change(new.flags, item_flags, &new.data)
         }
         (StoreVerb::Cas, Some(_)) => keep(Outcome::Exists),
         (StoreVerb::Cas, None) => keep(Outcome::NotFound),

@@ -49,7 +49,7 @@ fn a_value_for_which_there_is_no_room_is_swallowed_once_it_is_given_up() {
     let runtime = lowwater::Runtime::builder().budget(lowwater::Bytes::kib(64)).build().unwrap();
     let arrivals = Arrivals::new(&runtime, true, 0);
     for come in [1, 20_000, 49_152, 100_000, 100_001, 100_002] {
-        let mut decoder = Decoder::new(1 << 20, &Arc::new(Stash::new(0)), Some(&arrivals));
+        let mut decoder = Decoder::new(1 << 20, &Arc::new(PiecePool::new(0)), Some(&arrivals));
         let input = [&b"set k 0 0 100000\r\n"[..], &[b'x'; 100_000], b"\r\nversion\r\n"].concat();
         let (used, step) = decoder.step(&input[..18 + come]);
         assert!(matches!(step, Step::More | Step::NoRoom), "{come}: {step:?}");

@@ -33,7 +33,7 @@ const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
 pub struct Output {
     /// All lines and short values.
     text: Vec<u8>,
-    /// Long values, with where in the text they stand.
+    /// LongValue values, with where in the text they stand.
     values: VecDeque<(usize, Value)>,
     /// Text and values, and those values that were written and dropped.
     length: usize,
@@ -79,7 +79,7 @@ impl Output {
     pub fn value(&mut self, key: &[u8], value: &Value, unique: bool) {
         self.push(b"VALUE ");
         self.push(key);
-        self.number(u64::from(value.flags()));
+        self.number(u64::from(value.client_flags()));
         self.number(value.len() as u64);
         if unique {
             self.number(value.unique());
@@ -213,8 +213,8 @@ mod tests {
 
     use super::*;
     use crate::value::data::Data;
-    use crate::value::item_flags::Marks;
-    use crate::value::piece_pool::Stash;
+    use crate::value::item_flags::ItemFlags;
+    use crate::value::piece_pool::PiecePool;
 
     /// Takes `step` bytes a write.
     struct Slow {
@@ -241,14 +241,14 @@ mod tests {
     #[test]
     fn partial_writes_neither_lose_nor_repeat_a_byte() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let stash = Arc::new(Stash::new(0));
+        let pool = Arc::new(PiecePool::new(0));
         for step in [1, 7, 4088, 100_000] {
             let mut slow = Slow { step, taken: Vec::new() };
             let mut output = Output::default();
             let mut expected = Vec::new();
             for length in [0, 10, 2049, 4088, 8176, 50_000] {
                 let bytes: Vec<u8> = (0..length).map(|i| (i % 251) as u8).collect();
-                let value = Value::new(b"k", 3, Marks::default(), u64::MAX, &Data::copy(&bytes, &stash));
+                let value = Value::new(b"k", 3, ItemFlags::default(), u64::MAX, &Data::copy(&bytes, &pool));
                 output.value(b"k", &value, length == 10);
                 output.line("END");
                 let unique = if length == 10 { format!(" {}", u64::MAX) } else { String::new() };

@@ -28,7 +28,7 @@ impl Departures {
     pub fn evicted(&self, key: &[u8], value: &Value, idle_seconds: u32) {
         // Relaxed: tallies for people.
         self.evicted_idle_seconds.store(u64::from(idle_seconds), Ordering::Relaxed);
-        if !value.seen.fetched() {
+        if !value.last_access.is_fetched() {
             self.evicted_unfetched.fetch_add(1, Ordering::Relaxed);
         }
         self.watchers.evicted(key, value, idle_seconds);
@@ -36,7 +36,7 @@ impl Departures {
 
     /// `value`'s time was over.
     pub fn expired(&self, value: &Value) {
-        if !value.seen.fetched() {
+        if !value.last_access.is_fetched() {
             // Relaxed: as above.
             self.expired_unfetched.fetch_add(1, Ordering::Relaxed);
         }

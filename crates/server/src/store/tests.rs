@@ -3,13 +3,13 @@ use super::*;
 #[test]
 fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
     let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
-    let stash = Arc::new(Stash::new(0));
-    let store = Store::new(&settings, &stash).unwrap();
+    let pool = Arc::new(PiecePool::new(0));
+    let store = Store::new(&settings, &pool).unwrap();
     let put = |expected: Option<&'static [u8]>, bytes: &'static [u8]| {
-        let data = Data::copy(bytes, &stash);
+        let data = Data::copy(bytes, &pool);
         let edit = |there: Option<There<'_>>| {
             assert_eq!(there.map(|there| there.value.first().to_vec()).as_deref(), expected);
-            (Edit::Put(store.value(b"k", 0, Marks::default(), &data)), ())
+            (Edit::Put(store.value(b"k", 0, ItemFlags::default(), &data)), ())
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(store.update(b"k", Expiry::Never, edit)).unwrap();
@@ -43,12 +43,12 @@ fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
 #[test]
 fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
     let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
-    let stash = Arc::new(Stash::new(0));
-    let store = Store::new(&settings, &stash).unwrap();
+    let pool = Arc::new(PiecePool::new(0));
+    let store = Store::new(&settings, &pool).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let set = |n: u32, bytes: &[u8]| {
-        let (key, data) = (n.to_be_bytes(), Data::copy(bytes, &stash));
-        let edit = |_: Option<There<'_>>| (Edit::Put(store.value(&key, 0, Marks::default(), &data)), ());
+        let (key, data) = (n.to_be_bytes(), Data::copy(bytes, &pool));
+        let edit = |_: Option<There<'_>>| (Edit::Put(store.value(&key, 0, ItemFlags::default(), &data)), ());
         runtime.block_on(store.update(&key, Expiry::Never, edit))
     };
     let large = vec![7; 1_000_000];
@@ -69,15 +69,15 @@ fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
 #[test]
 fn of_two_keys_of_one_name_the_later_is_there() {
     let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
-    let stash = Arc::new(Stash::new(0));
-    let mut store = Store::new(&settings, &stash).unwrap();
+    let pool = Arc::new(PiecePool::new(0));
+    let mut store = Store::new(&settings, &pool).unwrap();
     store.names.bits = 0;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let edit = |key: &'static [u8], edit: Edit| {
         let see = |there: Option<There<'_>>| (edit.clone(), there.map(|there| there.value.key().to_vec()));
         runtime.block_on(store.update(key, Expiry::Never, see)).unwrap()
     };
-    let value = |key: &[u8]| store.value(key, 0, Marks::default(), &Data::copy(key, &stash));
+    let value = |key: &[u8]| store.value(key, 0, ItemFlags::default(), &Data::copy(key, &pool));
     assert_eq!(edit(b"a", Edit::Put(value(b"a"))), None);
     for edit in [|_| Edit::Keep, |_| Edit::Remove].map(|make: fn(()) -> Edit| make(())) {
         let see = |there: Option<There<'_>>| (edit.clone(), there.is_some());

@@ -57,7 +57,7 @@ impl Watchers {
             now.as_secs(),
             now.subsec_micros(),
             uri_encoded(key),
-            if value.seen.fetched() { "yes" } else { "no" },
+            if value.last_access.is_fetched() { "yes" } else { "no" },
             value.len(),
         );
         let mut queues = self.queues.lock();
@@ -74,14 +74,14 @@ mod tests {
 
     use super::*;
     use crate::value::data::Data;
-    use crate::value::item_flags::Marks;
-    use crate::value::piece_pool::Stash;
+    use crate::value::item_flags::ItemFlags;
+    use crate::value::piece_pool::PiecePool;
 
     #[test]
     fn a_watcher_that_does_not_read_is_not_waited_for() {
         let watchers = Watchers::default();
-        let data = Data::copy(b"abc", &Arc::new(Stash::new(0)));
-        let value = Value::new(b"k", 0, Marks::default(), 1, &data);
+        let data = Data::copy(b"abc", &Arc::new(PiecePool::new(0)));
+        let value = Value::new(b"k", 0, ItemFlags::default(), 1, &data);
         watchers.evicted(b"unseen", &value, 0);
         let mut slow = watchers.join().unwrap();
         for _ in 0..QUEUE_LINES + 10 {

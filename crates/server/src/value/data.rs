@@ -2,7 +2,7 @@
 //!
 //! A cache that is always full lives from what it just freed. Values of every size between a hundred bytes and a megabyte, each
 //! in one block, leave holes that fit nobody, and the process grows far beyond what is charged. So a value is cut into pieces
-//! of one size, which any other value can use next (see [`Stash`]), and a tail.
+//! of one size, which any other value can use next (see [`PiecePool`]), and a tail.
 //!
 //! Benefits: resident memory stays near the charged bytes with the plain allocator; a value of a megabyte needs no megabyte
 //! in one place; it is written to the socket from where it lies. Costs: a pointer for each piece, which is charged.
@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::malloc::block_bytes;
-use super::piece_pool::{Pooled, Stash, PIECE_BYTES};
+use super::piece_pool::{PiecePool, PooledBuffer, PIECE_BYTES};
 
 /// Pieces for which the table is laid out at once, on the word of the announced length (1 MiB of them).
 const TABLE_TRUST_MAX: usize = 257;
@@ -19,26 +19,26 @@ const TABLE_TRUST_MAX: usize = 257;
 #[derive(Debug)]
 pub struct Data {
     /// The full pieces; most values have none.
-    pub full: Option<Arc<Full>>,
-    pub tail: Pooled,
+    pub full: Option<Arc<FullPieces>>,
+    pub tail: PooledBuffer,
 }
 
 /// Full pieces, at least one.
 #[derive(Debug)]
-pub struct Full {
+pub struct FullPieces {
     pieces: Box<[Box<[u8]>]>,
-    stash: Arc<Stash>,
+    pool: Arc<PiecePool>,
 }
 
 impl Data {
     /// A copy of `bytes`.
-    pub fn copy(bytes: &[u8], stash: &Arc<Stash>) -> Self {
-        Self::join([bytes].into_iter(), stash)
+    pub fn copy(bytes: &[u8], pool: &Arc<PiecePool>) -> Self {
+        Self::join([bytes].into_iter(), pool)
     }
 
     /// A copy of all parts, one after the other.
-    pub fn join<'a>(parts: impl Iterator<Item = &'a [u8]> + Clone, stash: &Arc<Stash>) -> Self {
-        let mut builder = Builder::new(parts.clone().map(<[u8]>::len).sum(), stash);
+    pub fn join<'a>(parts: impl Iterator<Item = &'a [u8]> + Clone, pool: &Arc<PiecePool>) -> Self {
+        let mut builder = DataBuilder::new(parts.clone().map(<[u8]>::len).sum(), pool);
         for part in parts {
             builder.extend(part);
         }
@@ -56,7 +56,7 @@ impl Data {
     }
 }
 
-impl Full {
+impl FullPieces {
     pub fn len(&self) -> usize {
         self.pieces.len() * PIECE_BYTES
     }
@@ -72,25 +72,25 @@ impl Full {
     }
 }
 
-impl Drop for Full {
+impl Drop for FullPieces {
     fn drop(&mut self) {
-        self.stash.give(std::mem::take(&mut self.pieces).into_vec());
+        self.pool.put_back(std::mem::take(&mut self.pieces).into_vec());
     }
 }
 
 /// A value that is still arriving.
 #[derive(Debug)]
-pub struct Builder {
+pub struct DataBuilder {
     length: usize,
     full: Vec<Box<[u8]>>,
     piece: Vec<u8>,
-    stash: Arc<Stash>,
+    pool: Arc<PiecePool>,
 }
 
-impl Builder {
+impl DataBuilder {
     /// For `length` bytes; takes no memory yet.
-    pub fn new(length: usize, stash: &Arc<Stash>) -> Self {
-        Self { length, full: Vec::new(), piece: Vec::new(), stash: Arc::clone(stash) }
+    pub fn new(length: usize, pool: &Arc<PiecePool>) -> Self {
+        Self { length, full: Vec::new(), piece: Vec::new(), pool: Arc::clone(pool) }
     }
 
     /// Takes from the front of `bytes` what is still missing, and says how much that was.
@@ -99,7 +99,7 @@ impl Builder {
         while taken < bytes.len() && !self.is_complete() {
             let piece_bytes = PIECE_BYTES.min(self.length - self.full.len() * PIECE_BYTES);
             if self.piece.is_empty() {
-                self.piece = self.stash.take_for(piece_bytes);
+                self.piece = self.pool.take_for(piece_bytes);
             }
             let more = (bytes.len() - taken).min(piece_bytes - self.piece.len());
             self.piece.extend_from_slice(&bytes[taken..taken + more]);
@@ -132,20 +132,20 @@ impl Builder {
     /// The value.
     pub fn finish(mut self) -> Data {
         let pieces = std::mem::take(&mut self.full).into_boxed_slice();
-        let full = (!pieces.is_empty()).then(|| Arc::new(Full { pieces, stash: Arc::clone(&self.stash) }));
-        Data { full, tail: Pooled::new(std::mem::take(&mut self.piece), &self.stash) }
+        let full = (!pieces.is_empty()).then(|| Arc::new(FullPieces { pieces, pool: Arc::clone(&self.pool) }));
+        Data { full, tail: PooledBuffer::new(std::mem::take(&mut self.piece), &self.pool) }
     }
 }
 
 /// What has come of a value that does not come to its end.
-impl Drop for Builder {
+impl Drop for DataBuilder {
     fn drop(&mut self) {
         if self.piece.capacity() == PIECE_BYTES {
             self.piece.resize(PIECE_BYTES, 0);
             self.full.push(std::mem::take(&mut self.piece).into_boxed_slice());
         }
         if !self.full.is_empty() {
-            self.stash.give(std::mem::take(&mut self.full));
+            self.pool.put_back(std::mem::take(&mut self.full));
         }
     }
 }
@@ -160,14 +160,14 @@ mod tests {
 
     #[test]
     fn pieces_add_up_to_the_bytes() {
-        let stash = Arc::new(Stash::new(1 << 20));
+        let pool = Arc::new(PiecePool::new(1 << 20));
         let pattern: Vec<u8> = (0..3 * PIECE_BYTES + 1).map(|n| (n % 253) as u8).collect();
-        // Twice: the second time round the pieces come from the stash, with old bytes in them.
+        // Twice: the second time round the pieces come from the pool, with old bytes in them.
         for length in
             [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES, 3 * PIECE_BYTES + 1].repeat(2)
         {
             for arriving in [1, 1000, usize::MAX] {
-                let mut builder = Builder::new(length, &stash);
+                let mut builder = DataBuilder::new(length, &pool);
                 for chunk in pattern.chunks(arriving.min(pattern.len())) {
                     builder.extend(chunk);
                 }
@@ -175,7 +175,7 @@ mod tests {
                 let data = builder.finish();
                 assert_eq!(data.len(), length);
                 assert!(bytes(&data) == pattern[..length], "{length} bytes");
-                let joined = Data::join(data.pieces().chain([&b"tail"[..]]), &stash);
+                let joined = Data::join(data.pieces().chain([&b"tail"[..]]), &pool);
                 assert!(bytes(&joined) == [&pattern[..length], b"tail"].concat());
             }
         }
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_value_that_does_not_come_to_its_end_gives_its_pieces_back() {
-        let stash = Arc::new(Stash::new(1 << 20));
+        let pool = Arc::new(PiecePool::new(1 << 20));
         for (length, come, pieces) in [
             (10 * PIECE_BYTES, 0, 0),
             (10 * PIECE_BYTES, 1, 1),
@@ -192,17 +192,17 @@ mod tests {
             // The tail is no piece.
             (3 * PIECE_BYTES + 2, 3 * PIECE_BYTES + 1, 4),
         ] {
-            let mut builder = Builder::new(length, &stash);
+            let mut builder = DataBuilder::new(length, &pool);
             builder.extend(&vec![7; come]);
             assert_eq!((builder.len(), builder.missing()), (come, length - come));
             drop(builder);
-            assert_eq!((stash.len(), stash.bytes_out()), (pieces, 0));
+            assert_eq!((pool.len(), pool.outstanding_bytes()), (pieces, 0));
         }
-        let mut builder = Builder::new(3 * PIECE_BYTES, &stash);
+        let mut builder = DataBuilder::new(3 * PIECE_BYTES, &pool);
         builder.extend(&[7; 3 * PIECE_BYTES]);
         let data = builder.finish();
-        assert_eq!(stash.len(), 1, "what has come to its end keeps them");
+        assert_eq!(pool.len(), 1, "what has come to its end keeps them");
         drop(data);
-        assert_eq!(stash.len(), 4);
+        assert_eq!(pool.len(), 4);
     }
 }

@@ -2,7 +2,7 @@
 
 /// What the meta commands note on a value. To change one, the value is replaced: so of all that ask, one wins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
+pub struct ItemFlags {
     /// Invalidated: shown to readers as such, until it is stored again.
     pub stale: bool,
     /// Somebody was told to store it again.

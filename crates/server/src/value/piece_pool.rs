@@ -5,7 +5,7 @@
 //! above what is in use at any time (measured with two threads: 92 to 110 MB resident for 64 MiB charged). A piece that goes from
 //! hand to hand belongs to no heap (75 MB).
 //!
-//! The stash is bounded, so that memory which is no longer needed for pieces does go back; it is not charged.
+//! The pool is bounded, so that memory which is no longer needed for pieces does go back; it is not charged.
 //!
 //! It knows how many pieces are out, whoever has them: the cache, a value that arrives, or a client that does not read while the cache
 //! has dropped the value long since.
@@ -26,23 +26,27 @@ const POOLED_BYTES_MIN: usize = PIECE_BYTES - PIECE_BYTES / 8;
 
 /// Pieces that belong to no value now.
 #[derive(Debug)]
-pub struct Stash {
+pub struct PiecePool {
     pieces: Mutex<Vec<Box<[u8]>>>,
     pieces_max: usize,
     /// Pieces that were taken, and not given back.
-    out: AtomicUsize,
+    outstanding: AtomicUsize,
 }
 
-impl Stash {
+impl PiecePool {
     /// Keeps at most `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
-        Self { pieces: Mutex::default(), pieces_max: bytes_max as usize / PIECE_BYTES, out: AtomicUsize::new(0) }
+        Self {
+            pieces: Mutex::default(),
+            pieces_max: bytes_max as usize / PIECE_BYTES,
+            outstanding: AtomicUsize::new(0),
+        }
     }
 
     /// An empty buffer with room for a piece.
     pub fn take(&self) -> Vec<u8> {
         // Relaxed: a number that moves, and guards no other memory.
-        self.out.fetch_add(1, Ordering::Relaxed);
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
         let Some(piece) = self.pieces.lock().pop() else {
             return Vec::with_capacity(PIECE_BYTES);
         };
@@ -60,9 +64,9 @@ impl Stash {
     }
 
     /// Takes pieces back; frees what it has no room for.
-    pub fn give(&self, mut given: Vec<Box<[u8]>>) {
+    pub fn put_back(&self, mut given: Vec<Box<[u8]>>) {
         // Relaxed: as in `take`.
-        self.out.fetch_sub(given.len(), Ordering::Relaxed);
+        self.outstanding.fetch_sub(given.len(), Ordering::Relaxed);
         {
             let mut pieces = self.pieces.lock();
             let room = self.pieces_max.saturating_sub(pieces.len()).min(given.len());
@@ -73,9 +77,9 @@ impl Stash {
     }
 
     /// What the pieces that are out take.
-    pub fn bytes_out(&self) -> u64 {
+    pub fn outstanding_bytes(&self) -> u64 {
         // Relaxed: as in `take`.
-        (self.out.load(Ordering::Relaxed) * block_bytes(PIECE_BYTES)) as u64
+        (self.outstanding.load(Ordering::Relaxed) * block_bytes(PIECE_BYTES)) as u64
     }
 
     /// How many pieces there are.
@@ -85,28 +89,28 @@ impl Stash {
     }
 }
 
-/// Bytes in one block. If that is a piece, it goes back to its stash.
+/// Bytes in one block. If that is a piece, it goes back to its pool.
 #[derive(Debug)]
-pub struct Pooled {
+pub struct PooledBuffer {
     bytes: Vec<u8>,
-    stash: Arc<Stash>,
+    pool: Arc<PiecePool>,
 }
 
-impl Pooled {
+impl PooledBuffer {
     /// All parts, one after the other.
-    pub fn concat(parts: &[&[u8]], stash: &Arc<Stash>) -> Self {
-        let mut bytes = stash.take_for(parts.iter().map(|part| part.len()).sum());
+    pub fn concat(parts: &[&[u8]], pool: &Arc<PiecePool>) -> Self {
+        let mut bytes = pool.take_for(parts.iter().map(|part| part.len()).sum());
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        Self::new(bytes, stash)
+        Self::new(bytes, pool)
     }
 
-    /// What was [taken](Stash::take_for), filled.
-    pub fn new(bytes: Vec<u8>, stash: &Arc<Stash>) -> Self {
-        Self { bytes, stash: Arc::clone(stash) }
+    /// What was [taken](PiecePool::take_for), filled.
+    pub fn new(bytes: Vec<u8>, pool: &Arc<PiecePool>) -> Self {
+        Self { bytes, pool: Arc::clone(pool) }
     }
 
-    pub fn stash(&self) -> &Arc<Stash> {
-        &self.stash
+    pub fn pool(&self) -> &Arc<PiecePool> {
+        &self.pool
     }
 
     /// What it takes of the allocator.
@@ -115,7 +119,7 @@ impl Pooled {
     }
 }
 
-impl Deref for Pooled {
+impl Deref for PooledBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -123,12 +127,12 @@ impl Deref for Pooled {
     }
 }
 
-impl Drop for Pooled {
+impl Drop for PooledBuffer {
     fn drop(&mut self) {
         if self.bytes.capacity() == PIECE_BYTES {
             let mut piece = std::mem::take(&mut self.bytes);
             piece.resize(PIECE_BYTES, 0);
-            self.stash.give(vec![piece.into_boxed_slice()]);
+            self.pool.put_back(vec![piece.into_boxed_slice()]);
         }
     }
 }
@@ -139,32 +143,32 @@ mod tests {
 
     #[test]
     fn what_fills_most_of_a_piece_is_one() {
-        let stash = Arc::new(Stash::new(1 << 20));
+        let pool = Arc::new(PiecePool::new(1 << 20));
         for (length, is_piece) in
             [(0, false), (3576, false), (3577, true), (PIECE_BYTES, true), (PIECE_BYTES + 1, false)]
         {
-            let block = Pooled::concat(&[&vec![7; length / 3], &vec![7; length - length / 3]], &stash);
+            let block = PooledBuffer::concat(&[&vec![7; length / 3], &vec![7; length - length / 3]], &pool);
             assert!(block.iter().all(|&byte| byte == 7) && block.len() == length);
-            assert_eq!(stash.bytes_out() > 0, is_piece, "{length}");
+            assert_eq!(pool.outstanding_bytes() > 0, is_piece, "{length}");
             assert_eq!(block.heap_bytes(), block_bytes(if is_piece { PIECE_BYTES } else { length }));
             drop(block);
-            assert_eq!(stash.bytes_out(), 0);
+            assert_eq!(pool.outstanding_bytes(), 0);
         }
     }
 
     #[test]
     fn a_stash_is_bounded_and_hands_out_empty_pieces() {
-        let stash = Stash::new(3 * PIECE_BYTES as u64);
-        let mut taken: Vec<_> = (0..5).map(|_| stash.take()).collect();
-        assert_eq!(stash.bytes_out(), 5 * 4096);
+        let pool = PiecePool::new(3 * PIECE_BYTES as u64);
+        let mut taken: Vec<_> = (0..5).map(|_| pool.take()).collect();
+        assert_eq!(pool.outstanding_bytes(), 5 * 4096);
         taken.iter_mut().for_each(|piece| piece.resize(PIECE_BYTES, 7));
-        stash.give(taken.into_iter().map(Vec::into_boxed_slice).collect());
-        assert_eq!(stash.bytes_out(), 0);
-        assert_eq!(stash.len(), 3);
+        pool.put_back(taken.into_iter().map(Vec::into_boxed_slice).collect());
+        assert_eq!(pool.outstanding_bytes(), 0);
+        assert_eq!(pool.len(), 3);
         for left in [2, 1, 0, 0] {
-            let piece = stash.take();
+            let piece = pool.take();
             assert_eq!((piece.len(), piece.capacity()), (0, PIECE_BYTES));
-            assert_eq!(stash.len(), left);
+            assert_eq!(pool.len(), left);
         }
     }
 }

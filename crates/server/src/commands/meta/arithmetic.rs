@@ -8,7 +8,7 @@ use crate::protocol::meta_command::MetaCommand;
 use crate::session::Session;
 use crate::store::{Edit, There};
 use crate::value::data::Data;
-use crate::value::item_flags::Marks;
+use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
 
 enum Outcome {
@@ -36,9 +36,9 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
             if options.vivify.is_none() {
                 return (Edit::Keep, Outcome::Missing);
             }
-            let marks = Marks { binary: options.binary, ..Marks::default() };
+            let item_flags = ItemFlags { binary: options.binary, ..ItemFlags::default() };
             let text = options.initial.to_string();
-            let value = server.store.value(&name, 0, marks, &Data::copy(text.as_bytes(), &server.stash));
+            let value = server.store.value(&name, 0, item_flags, &Data::copy(text.as_bytes(), &server.pool));
             let done = Done { value: value.clone(), number: options.initial, expiry: Expiry::Never, made: true };
             return (Edit::Put(value), Outcome::Done(done));
         };

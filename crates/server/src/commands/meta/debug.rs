@@ -16,7 +16,7 @@ pub fn debug(session: &mut Session, key: &[u8]) {
     let found = server.store.inspect(&name, |There { value, left }| (value.clone(), Expiry::from(left)));
     let Some((value, expiry)) = found else { return out.line("EN") };
     let mut shown = Vec::new();
-    match value.marks().binary {
+    match value.item_flags().binary {
         true => base64::encode(key, &mut shown),
         false => shown.extend(key),
     }
@@ -28,7 +28,7 @@ pub fn debug(session: &mut Session, key: &[u8]) {
         " exp={exp} la={} cas={} fetch={} cls={SLAB_CLASS} size={}",
         server.store.idle_seconds(&value),
         value.unique(),
-        if value.seen.fetched() { "yes" } else { "no" },
-        item_bytes(key, value.flags(), value.len()),
+        if value.last_access.is_fetched() { "yes" } else { "no" },
+        item_bytes(key, value.client_flags(), value.len()),
     ));
 }

@@ -7,7 +7,7 @@ use crate::protocol::meta_command::MetaCommand;
 use crate::session::Session;
 use crate::store::prefix_stats::Deed;
 use crate::store::{Edit, There};
-use crate::value::item_flags::Marks;
+use crate::value::item_flags::ItemFlags;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
@@ -27,8 +27,8 @@ pub async fn delete(session: &mut Session, meta: MetaCommand<'_>) {
         Some(value) if options.unique.is_some_and(|unique| unique != value.unique()) => (Edit::Keep, Outcome::Exists),
         Some(_) if !options.invalidate => (Edit::Remove, Outcome::Deleted),
         Some(value) => {
-            let marks = Marks { stale: true, won: false, ..value.marks() };
-            let stale = value.clone().with_marks(marks).with_unique(store.number());
+            let item_flags = ItemFlags { stale: true, won: false, ..value.item_flags() };
+            let stale = value.clone().with_item_flags(item_flags).with_unique(store.number());
             let edit = if options.exptime.is_some() { Edit::Put(stale) } else { Edit::Change(stale) };
             (edit, Outcome::Stale)
         }

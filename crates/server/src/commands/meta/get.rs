@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::store::prefix_stats::Deed;
 use crate::store::{Edit, There};
 use crate::value::data::Data;
-use crate::value::item_flags::Marks;
+use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
 
 /// What an `mg` found.
@@ -56,7 +56,7 @@ async fn find(session: &Session, name: &[u8], meta: &MetaCommand<'_>) -> Option<
     let timed = options.recache.is_some() || meta.flags.clone().any(|flag| flag[0] == b't');
     match value {
         None if options.vivify.is_none() => return None,
-        Some(value) if !timed && (!value.marks().stale || value.marks().won) => {
+        Some(value) if !timed && (!value.item_flags().stale || value.item_flags().won) => {
             return Some(Found { value, expiry: Expiry::Never, made: false, won: false });
         }
         _ => {}
@@ -70,8 +70,8 @@ async fn find(session: &Session, name: &[u8], meta: &MetaCommand<'_>) -> Option<
             }
         }
         None if options.vivify.is_some() => {
-            let marks = Marks { won: true, binary: options.binary, ..Marks::default() };
-            let value = store.value(name, 0, marks, &Data::copy(b"", &session.server.stash));
+            let item_flags = ItemFlags { won: true, binary: options.binary, ..ItemFlags::default() };
+            let value = store.value(name, 0, item_flags, &Data::copy(b"", &session.server.pool));
             (Edit::Put(value.clone()), Some(Found { value, expiry: Expiry::Never, made: true, won: true }))
         }
         None => (Edit::Keep, None),
@@ -102,16 +102,16 @@ fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expir
             b's' => out.text(format_args!(" s{length}")),
             b't' => time_left(out, expiry),
             b'c' => out.text(format_args!(" c{}", value.unique())),
-            b'f' => out.text(format_args!(" f{}", value.flags())),
+            b'f' => out.text(format_args!(" f{}", value.client_flags())),
             b'l' => out.text(format_args!(" l{}", server.store.idle_seconds(value))),
-            b'h' => out.text(format_args!(" h{}", u8::from(value.seen.fetched()))),
-            _ => echo(out, flag, &meta.key, value.marks().binary),
+            b'h' => out.text(format_args!(" h{}", u8::from(value.last_access.is_fetched()))),
+            _ => echo(out, flag, &meta.key, value.item_flags().binary),
         }
     }
-    if value.marks().won && !made {
+    if value.item_flags().won && !made {
         out.push(b" Z");
     }
-    if value.marks().stale {
+    if value.item_flags().stale {
         out.push(b" X");
     }
     if *won {
@@ -128,8 +128,8 @@ impl Found {
     /// What is there, and whether the client wins it: if it is stale, or has less time left than `R` says, and nobody has won it yet.
     fn there(meta: &MetaCommand<'_>, there: There<'_>) -> Self {
         let expiry = Expiry::from(there.left);
-        let marks = there.value.marks();
-        let won = !marks.won && (marks.stale || is_due(meta, expiry));
+        let item_flags = there.value.item_flags();
+        let won = !item_flags.won && (item_flags.stale || is_due(meta, expiry));
         Self { value: there.value.clone(), expiry, made: false, won }
     }
 }
