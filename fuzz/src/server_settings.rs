@@ -18,7 +18,9 @@ pub fn check(data: &[u8]) {
         }
         return;
     }
-    let Err(limits::ConfigError::Line { line, field, why, .. }) = limits::parse(text, "tenants", b':') else { return };
+    let Err(limits::LimitsFileError::Line { line, field, why, .. }) = limits::parse(text, "tenants", b':') else {
+        return;
+    };
     assert!((1..=text.lines().count()).contains(&line), "2: line {line} of {text:?}");
     assert!(!field.is_empty() && !why.is_empty(), "1");
 }

@@ -102,12 +102,12 @@ async fn accept(server: Arc<Server>, listener: Listener, turns: Arc<Turns>, clos
             Ok((stream, peer)) => match server.admit() {
                 Some(seat) => {
                     server.note(1, format_args!("{peer} connected"));
-                    let scope = listener.scope.clone();
+                    let namespace = listener.namespace.clone();
                     let closing = closing.clone();
                     let moved = stream.leave().map(|stream| {
                         turns.next().spawn(async move {
                             if let Ok(stream) = stream.arrive() {
-                                connection::serve(seat, stream, scope, closing).await;
+                                connection::serve(seat, stream, namespace, closing).await;
                             }
                         })
                     });

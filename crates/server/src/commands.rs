@@ -34,7 +34,7 @@ const VERBOSITY_MAX: u32 = 3;
 /// The client left while it was being answered.
 pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<ControlFlow<()>> {
     session.server.note(2, format_args!("< {command:?}"));
-    if session.scope.is_tenants() && concerns_all(&command) {
+    if session.namespace.is_restricted() && concerns_all(&command) {
         let noreply = matches!(
             command,
             Command::FlushAll { noreply: true, .. }
@@ -54,7 +54,7 @@ pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<Cont
         Command::Touch { key, exptime, noreply } => touch::touch(session, key, exptime, noreply),
         Command::Stats { topic, argument } => stats::stats(session, topic, argument).await?,
         Command::FlushAll { exptime, noreply } => {
-            session.tally.count(Counter::CmdFlush);
+            session.counts.count(Counter::CmdFlush);
             session.server.flush(exptime).await;
             session.answer(noreply, "OK");
         }

@@ -17,7 +17,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 
 use crate::commands;
-use crate::counters::{Counter, Tally};
+use crate::counters::{Counter, PendingCounts};
 use crate::decoder::{Decoder, Step};
 use crate::net::input::Input;
 use crate::net::output::Output;
@@ -26,7 +26,7 @@ use crate::protocol::error::ProtocolError;
 use crate::protocol::login::{LoginDecoder, LoginStep};
 use crate::server::{Seat, CLOSE_TIME_MAX};
 use crate::session::Session;
-use crate::store::namespace::Scope;
+use crate::store::namespace::Namespace;
 use crate::store::{ROOM_PAUSE, ROOM_TRIES_MAX};
 
 /// After so many reads that filled the buffer, others get their turn. After one that did not, they get it at once: a client on another
@@ -34,14 +34,14 @@ use crate::store::{ROOM_PAUSE, ROOM_TRIES_MAX};
 const READS_PER_TURN: u32 = 16;
 
 /// Serves one client until it leaves, errs beyond repair, or the server closes.
-pub async fn serve(seat: Seat, stream: Stream, scope: Scope, closing: watch::Receiver<()>) {
+pub async fn serve(seat: Seat, stream: Stream, namespace: Namespace, closing: watch::Receiver<()>) {
     let server = Arc::clone(seat.server());
-    let decoder = Decoder::new(server.settings.item_bytes_max, &server.pool, Some(&server.arrivals));
+    let decoder = Decoder::new(server.settings.item_bytes_max, &server.piece_pool, Some(&server.receive_budget));
     let session = Session {
         output: Output::default(),
-        tally: Tally::default(),
+        counts: PendingCounts::default(),
         server: Arc::clone(&server),
-        scope,
+        namespace,
         closing,
         stream,
     };
@@ -121,7 +121,7 @@ impl Connection {
     async fn serve(&mut self, read: io::Result<usize>) -> io::Result<Read> {
         match read {
             Ok(0) => return Ok(Read::Last),
-            Ok(read) => self.session.tally.add(Counter::BytesRead, read as u64),
+            Ok(read) => self.session.counts.add(Counter::BytesRead, read as u64),
             Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Nothing),
             Err(why) => return Err(why),
         }

@@ -1,6 +1,6 @@
 //! What was counted, and how it is shown: memcached's own field names where it has one.
 //!
-//! Each connection counts in a [`Tally`] of its own and adds it to the [`Counters`] of all when it writes its replies out. So a
+//! Each connection counts in a [`PendingCounts`] of its own and adds it to the [`Counters`] of all when it writes its replies out. So a
 //! `get` touches no line that another core writes, and whoever reads a reply finds its command counted.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -67,7 +67,7 @@ thread_local! {
 
 /// One connection's counts since it last wrote.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct PendingCounts {
     counts: [u64; NAMES.len()],
     /// A bit for each that is not 0.
     counted: u32,
@@ -78,18 +78,18 @@ const _: () = assert!(NAMES.len() <= u32::BITS as usize);
 impl Counters {
     /// Adds one.
     pub fn count(&self, counter: Counter) {
-        // Relaxed: a tally; nothing is read by its light.
+        // Relaxed: a statistic; nothing is read by its light.
         self.stripe()[counter as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes what a connection has counted.
-    pub fn add(&self, tally: &mut Tally) {
+    pub fn add(&self, counts: &mut PendingCounts) {
         let stripe = self.stripe();
-        while tally.counted != 0 {
-            let counter = tally.counted.trailing_zeros() as usize;
-            tally.counted &= tally.counted - 1;
+        while counts.counted != 0 {
+            let counter = counts.counted.trailing_zeros() as usize;
+            counts.counted &= counts.counted - 1;
             // Relaxed: as in `count`.
-            stripe[counter].fetch_add(std::mem::take(&mut tally.counts[counter]), Ordering::Relaxed);
+            stripe[counter].fetch_add(std::mem::take(&mut counts.counts[counter]), Ordering::Relaxed);
         }
     }
 
@@ -120,7 +120,7 @@ impl Counters {
     }
 }
 
-impl Tally {
+impl PendingCounts {
     /// Adds one.
     pub fn count(&mut self, counter: Counter) {
         self.add(counter, 1);
@@ -142,13 +142,13 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..STRIPES + 3 {
                 scope.spawn(|| {
-                    let mut tally = Tally::default();
-                    tally.count(Counter::CmdGet);
-                    tally.add(Counter::RejectedConnections, 5);
-                    counters.add(&mut tally);
-                    counters.add(&mut tally);
-                    tally.count(Counter::CmdGet);
-                    counters.add(&mut tally);
+                    let mut counts = PendingCounts::default();
+                    counts.count(Counter::CmdGet);
+                    counts.add(Counter::RejectedConnections, 5);
+                    counters.add(&mut counts);
+                    counters.add(&mut counts);
+                    counts.count(Counter::CmdGet);
+                    counters.add(&mut counts);
                     counters.count(Counter::CmdSet);
                 });
             }

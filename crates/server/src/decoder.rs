@@ -8,7 +8,7 @@
 //! 1. The steps depend on the bytes alone, not on how they were split: `split_anywhere_same_steps`.
 //! 2. A step other than `More` and `NoRoom` takes at least one byte, so a finite input has finitely many steps.
 //! 3. Memory for a value is taken as its bytes arrive, one piece ahead, never by the length that was announced; it is counted (see
-//!    [`Arrivals`]) before.
+//!    [`ReceiveBudget`]) before.
 
 #[cfg(test)]
 pub mod steps;
@@ -23,7 +23,7 @@ use crate::protocol::error::{ProtocolError, RefusedLine};
 use crate::protocol::item::item_bytes;
 use crate::protocol::line;
 use crate::protocol::meta_command::MetaStore;
-use crate::receive_budget::{Arrivals, Claim};
+use crate::receive_budget::{ReceiveBudget, ReceiveCharge};
 use crate::value::data::{Data, DataBuilder};
 use crate::value::piece_pool::PiecePool;
 
@@ -40,7 +40,7 @@ pub struct Decoder {
     /// Where values take their pieces from.
     pool: Arc<PiecePool>,
     /// Who counts what arrives; nobody, if none.
-    arrivals: Option<Arc<Arrivals>>,
+    receive_budget: Option<Arc<ReceiveBudget>>,
     state: DecoderState,
     /// How far the line in front was searched for its end, so that slow arrival does not make the search quadratic.
     searched: usize,
@@ -84,7 +84,7 @@ pub struct StoreRequest {
     /// Of an `ms`.
     pub meta: Option<Box<MetaStore>>,
     value: DataBuilder,
-    claim: Claim,
+    charge: ReceiveCharge,
     /// The two bytes behind the value, as far as they have come.
     end: [u8; 2],
     end_length: usize,
@@ -92,13 +92,13 @@ pub struct StoreRequest {
 
 impl StoreRequest {
     /// The value, complete, and what it has been counted for so far.
-    pub fn into_data(self) -> (Data, Claim) {
-        (self.value.finish(), self.claim)
+    pub fn into_data(self) -> (Data, ReceiveCharge) {
+        (self.value.finish(), self.charge)
     }
 
     /// Takes what belongs to this block from the front of `input`: how much, and how it stands then.
     fn take(&mut self, input: &[u8]) -> (usize, ReceiveProgress) {
-        if !self.claim.reach(self.value.len() + input.len().min(self.value.missing())) {
+        if !self.charge.charge_up_to(self.value.len() + input.len().min(self.value.missing())) {
             return (0, ReceiveProgress::NoRoom);
         }
         let mut taken = self.value.extend(input);
@@ -125,9 +125,9 @@ enum ReceiveProgress {
 
 impl Decoder {
     /// Items (key, value and memcached's own header) of more than `item_bytes_max` bytes are too large.
-    pub fn new(item_bytes_max: usize, pool: &Arc<PiecePool>, arrivals: Option<&Arc<Arrivals>>) -> Self {
-        let (pool, arrivals) = (Arc::clone(pool), arrivals.cloned());
-        Self { item_bytes_max, pool, arrivals, state: DecoderState::Line, searched: 0 }
+    pub fn new(item_bytes_max: usize, pool: &Arc<PiecePool>, receive_budget: Option<&Arc<ReceiveBudget>>) -> Self {
+        let (pool, receive_budget) = (Arc::clone(pool), receive_budget.cloned());
+        Self { item_bytes_max, pool, receive_budget, state: DecoderState::Line, searched: 0 }
     }
 
     /// Gives up the value that is arriving: what is still to come of it is swallowed by later steps.
@@ -210,7 +210,7 @@ impl Decoder {
                     noreply: store.noreply,
                     meta: store.meta,
                     value: DataBuilder::new(store.length, &self.pool),
-                    claim: Claim::new(self.arrivals.as_ref(), store.length),
+                    charge: ReceiveCharge::new(self.receive_budget.as_ref(), store.length),
                     end: [0; 2],
                     end_length: 0,
                 }));

@@ -25,7 +25,7 @@ const STEP_BYTES: u64 = 64 * 1024;
 
 /// What all values that are arriving have.
 #[derive(Debug)]
-pub struct Arrivals {
+pub struct ReceiveBudget {
     runtime: Runtime,
     /// Drop values when the memory is full.
     evict: bool,
@@ -33,14 +33,14 @@ pub struct Arrivals {
     item_bytes_max: u64,
     bytes: AtomicU64,
     /// Somebody is the one that may have more.
-    favoured: AtomicBool,
+    exempt: AtomicBool,
 }
 
-impl Arrivals {
+impl ReceiveBudget {
     /// Nothing is arriving yet.
     pub fn new(runtime: &Runtime, evict: bool, item_bytes_max: usize) -> Arc<Self> {
         let (runtime, item_bytes_max) = (runtime.clone(), item_bytes_max as u64);
-        Arc::new(Self { runtime, evict, item_bytes_max, bytes: AtomicU64::new(0), favoured: AtomicBool::new(false) })
+        Arc::new(Self { runtime, evict, item_bytes_max, bytes: AtomicU64::new(0), exempt: AtomicBool::new(false) })
     }
 
     /// Bytes that are counted now.
@@ -50,8 +50,8 @@ impl Arrivals {
     }
 
     /// So many more, if they are not too many.
-    fn take(&self, bytes: u64, favoured: bool) -> bool {
-        let more = if favoured { self.item_bytes_max } else { 0 };
+    fn reserve(&self, bytes: u64, exempt: bool) -> bool {
+        let more = if exempt { self.item_bytes_max } else { 0 };
         let max = self.runtime.root().max().get() / 2 + more;
         let add = |before: u64| before.checked_add(bytes).filter(|&after| after <= max);
         // Relaxed, both: a count that bounds, and guards no other memory.
@@ -60,13 +60,13 @@ impl Arrivals {
         }
         let charged = self.charge(bytes);
         if !charged {
-            self.give(bytes);
+            self.release(bytes);
         }
         charged
     }
 
-    fn give(&self, bytes: u64) {
-        // Relaxed: as in `take`.
+    fn release(&self, bytes: u64) {
+        // Relaxed: as in `reserve`.
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -88,9 +88,9 @@ impl Arrivals {
 
 /// What one value has of it; given back when it is dropped.
 #[derive(Debug, Default)]
-pub struct Claim {
+pub struct ReceiveCharge {
     /// None: nobody counts.
-    arrivals: Option<Arc<Arrivals>>,
+    receive_budget: Option<Arc<ReceiveBudget>>,
     /// The value's length.
     length: u64,
     /// Its share of what all may have.
@@ -98,29 +98,29 @@ pub struct Claim {
     /// Of that, what is charged.
     charged: u64,
     /// It is the one that may have more.
-    favoured: bool,
+    exempt: bool,
 }
 
-impl Claim {
+impl ReceiveCharge {
     /// For a value of `length` bytes of which none has come.
-    pub fn new(arrivals: Option<&Arc<Arrivals>>, length: usize) -> Self {
+    pub fn new(receive_budget: Option<&Arc<ReceiveBudget>>, length: usize) -> Self {
         let length = length as u64;
         // Mostly it is short, and nobody needs to be asked.
-        Self { arrivals: arrivals.filter(|_| length > FREE_BYTES).cloned(), length, ..Self::default() }
+        Self { receive_budget: receive_budget.filter(|_| length > FREE_BYTES).cloned(), length, ..Self::default() }
     }
 
     /// Takes what the first `length` bytes of the value need; whether it is there.
-    pub fn reach(&mut self, length: usize) -> bool {
-        let Some(arrivals) = &self.arrivals else { return true };
+    pub fn charge_up_to(&mut self, length: usize) -> bool {
+        let Some(receive_budget) = &self.receive_budget else { return true };
         let missing = (length as u64).saturating_sub(FREE_BYTES + self.bytes);
         if missing == 0 {
             return true;
         }
         let more = missing.next_multiple_of(STEP_BYTES).min(self.length - FREE_BYTES - self.bytes);
-        let taken = arrivals.take(more, self.favoured) || {
+        let taken = receive_budget.reserve(more, self.exempt) || {
             // Relaxed: a token that guards no other memory.
-            self.favoured = self.favoured || !arrivals.favoured.swap(true, Ordering::Relaxed);
-            self.favoured && arrivals.take(more, true)
+            self.exempt = self.exempt || !receive_budget.exempt.swap(true, Ordering::Relaxed);
+            self.exempt && receive_budget.reserve(more, true)
         };
         if taken {
             self.bytes += more;
@@ -131,30 +131,30 @@ impl Claim {
 
     /// Gives back what is charged: its tenant's turn to pay.
     pub fn uncharge(&mut self) {
-        if let Some(arrivals) = self.arrivals.as_ref().filter(|_| self.charged > 0) {
-            arrivals.uncharge(self.charged);
+        if let Some(receive_budget) = self.receive_budget.as_ref().filter(|_| self.charged > 0) {
+            receive_budget.uncharge(self.charged);
             self.charged = 0;
         }
     }
 
     /// Charges it once more, if there is room; it keeps its share either way.
     pub fn recharge(&mut self) {
-        if let Some(arrivals) = self.arrivals.as_ref().filter(|_| self.charged < self.bytes) {
-            if arrivals.charge(self.bytes) {
+        if let Some(receive_budget) = self.receive_budget.as_ref().filter(|_| self.charged < self.bytes) {
+            if receive_budget.charge(self.bytes) {
                 self.charged = self.bytes;
             }
         }
     }
 }
 
-impl Drop for Claim {
+impl Drop for ReceiveCharge {
     fn drop(&mut self) {
         self.uncharge();
-        if let Some(arrivals) = &self.arrivals {
-            arrivals.give(self.bytes);
-            if self.favoured {
-                // Relaxed: as in `reach`.
-                arrivals.favoured.store(false, Ordering::Relaxed);
+        if let Some(receive_budget) = &self.receive_budget {
+            receive_budget.release(self.bytes);
+            if self.exempt {
+                // Relaxed: as in `charge_up_to`.
+                receive_budget.exempt.store(false, Ordering::Relaxed);
             }
         }
     }
@@ -164,10 +164,10 @@ impl Drop for Claim {
 mod tests {
     use super::*;
 
-    fn arrivals(evict: bool) -> (Runtime, Arc<Arrivals>) {
+    fn receive_budget(evict: bool) -> (Runtime, Arc<ReceiveBudget>) {
         let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
-        let arrivals = Arrivals::new(&runtime, evict, 300_000);
-        (runtime, arrivals)
+        let receive_budget = ReceiveBudget::new(&runtime, evict, 300_000);
+        (runtime, receive_budget)
     }
 
     fn charged(runtime: &Runtime) -> u64 {
@@ -178,11 +178,11 @@ mod tests {
     #[test]
     fn what_has_come_is_charged_and_given_back() {
         const FREE: usize = FREE_BYTES as usize;
-        let (runtime, arrivals) = arrivals(true);
-        let mut small = Claim::new(Some(&arrivals), FREE);
-        assert!(small.reach(FREE));
+        let (runtime, receive_budget) = receive_budget(true);
+        let mut small = ReceiveCharge::new(Some(&receive_budget), FREE);
+        assert!(small.charge_up_to(FREE));
         assert_eq!(charged(&runtime), 0, "it is free");
-        let mut claim = Claim::new(Some(&arrivals), 200_000);
+        let mut charge = ReceiveCharge::new(Some(&receive_budget), 200_000);
         for (length, expected) in [
             (FREE, 0),
             (FREE + 1, 64 << 10),
@@ -190,43 +190,46 @@ mod tests {
             (FREE + (64 << 10) + 1, 128 << 10),
             (200_000, 200_000 - FREE_BYTES),
         ] {
-            assert!(claim.reach(length));
-            assert_eq!((charged(&runtime), arrivals.bytes().get()), (expected, expected), "{length}");
+            assert!(charge.charge_up_to(length));
+            assert_eq!((charged(&runtime), receive_budget.bytes().get()), (expected, expected), "{length}");
         }
-        claim.uncharge();
-        assert_eq!((charged(&runtime), arrivals.bytes().get()), (0, 200_000 - FREE_BYTES), "its share is kept");
-        claim.recharge();
-        claim.recharge();
+        charge.uncharge();
+        assert_eq!((charged(&runtime), receive_budget.bytes().get()), (0, 200_000 - FREE_BYTES), "its share is kept");
+        charge.recharge();
+        charge.recharge();
         assert_eq!(charged(&runtime), 200_000 - FREE_BYTES);
-        drop(claim);
-        assert_eq!((charged(&runtime), arrivals.bytes().get()), (0, 0));
+        drop(charge);
+        assert_eq!((charged(&runtime), receive_budget.bytes().get()), (0, 0));
     }
 
     #[test]
     fn all_together_have_half_the_budget_and_one_may_go_on() {
         const EACH: u64 = 88_000 - FREE_BYTES;
-        let (runtime, arrivals) = arrivals(true);
-        let mut claims: Vec<_> = (0..10).map(|_| Claim::new(Some(&arrivals), 88_000)).collect();
-        let reached: Vec<_> = (0..10).filter(|&n| claims[n].reach(88_000)).collect();
+        let (runtime, receive_budget) = receive_budget(true);
+        let mut charges: Vec<_> = (0..10).map(|_| ReceiveCharge::new(Some(&receive_budget), 88_000)).collect();
+        let reached: Vec<_> = (0..10).filter(|&n| charges[n].charge_up_to(88_000)).collect();
         assert_eq!(reached, [0, 1, 2, 3, 4, 5, 6], "six have half of it, and the seventh may go on");
-        assert_eq!((charged(&runtime), arrivals.bytes().get()), (7 * EACH, 7 * EACH));
-        assert!(claims.remove(6).favoured);
-        assert!(claims[6].reach(88_000) && claims[6].favoured, "then another may");
-        claims.drain(..6);
-        assert!(claims[1].reach(88_000) && !claims[1].favoured);
-        drop(claims);
-        assert_eq!((charged(&runtime), arrivals.bytes().get()), (0, 0));
+        assert_eq!((charged(&runtime), receive_budget.bytes().get()), (7 * EACH, 7 * EACH));
+        assert!(charges.remove(6).exempt);
+        assert!(charges[6].charge_up_to(88_000) && charges[6].exempt, "then another may");
+        charges.drain(..6);
+        assert!(charges[1].charge_up_to(88_000) && !charges[1].exempt);
+        drop(charges);
+        assert_eq!((charged(&runtime), receive_budget.bytes().get()), (0, 0));
         runtime.set_budget(Bytes::kib(400));
-        assert!(Claim::new(Some(&arrivals), 300_000).reach(300_000), "there is always room for one");
+        assert!(
+            ReceiveCharge::new(Some(&receive_budget), 300_000).charge_up_to(300_000),
+            "there is always room for one"
+        );
     }
 
     #[test]
     fn without_evictions_what_is_full_is_full() {
-        let (runtime, arrivals) = arrivals(false);
+        let (runtime, receive_budget) = receive_budget(false);
         runtime.charge(runtime.root(), Bytes::kib(1000)).unwrap();
-        assert!(!Claim::new(Some(&arrivals), 100_000).reach(100_000));
+        assert!(!ReceiveCharge::new(Some(&receive_budget), 100_000).charge_up_to(100_000));
         runtime.root().uncharge(Bytes::kib(1000));
-        assert!(Claim::new(Some(&arrivals), 100_000).reach(100_000));
-        assert_eq!(arrivals.bytes(), Bytes::ZERO);
+        assert!(ReceiveCharge::new(Some(&receive_budget), 100_000).charge_up_to(100_000));
+        assert_eq!(receive_budget.bytes(), Bytes::ZERO);
     }
 }

@@ -12,9 +12,9 @@ use tokio::task::AbortHandle;
 
 use crate::counters::{Counter, Counters};
 use crate::protocol::expiry::Expiry;
-use crate::receive_budget::Arrivals;
+use crate::receive_budget::ReceiveBudget;
 use crate::settings::Settings;
-use crate::store::prefix_stats::Prefixes;
+use crate::store::prefix_stats::PrefixStats;
 use crate::store::Store;
 use crate::value::piece_pool::PiecePool;
 
@@ -29,11 +29,11 @@ const POOL_SHARE: u64 = 16;
 pub struct Server {
     pub settings: Settings,
     pub store: Store,
-    pub pool: Arc<PiecePool>,
-    pub arrivals: Arc<Arrivals>,
+    pub piece_pool: Arc<PiecePool>,
+    pub receive_budget: Arc<ReceiveBudget>,
     pub counters: Counters,
     /// What `stats detail` shows.
-    pub prefixes: Prefixes,
+    pub prefix_stats: PrefixStats,
     pub started: Instant,
     /// Where it really listens.
     pub addresses: Vec<SocketAddr>,
@@ -56,14 +56,14 @@ impl Server {
     ///
     /// The cache cannot be made.
     pub fn new(settings: Settings) -> Result<Self, String> {
-        let pool = Arc::new(PiecePool::new(settings.budget.get() / POOL_SHARE));
-        let store = Store::new(&settings, &pool)?;
+        let piece_pool = Arc::new(PiecePool::new(settings.budget.get() / POOL_SHARE));
+        let store = Store::new(&settings, &piece_pool)?;
         Ok(Self {
-            arrivals: Arrivals::new(store.runtime(), settings.evict, settings.item_bytes_max),
+            receive_budget: ReceiveBudget::new(store.runtime(), settings.evict, settings.item_bytes_max),
             store,
-            pool,
+            piece_pool,
             counters: Counters::default(),
-            prefixes: Prefixes::new(settings.delimiter),
+            prefix_stats: PrefixStats::new(settings.delimiter),
             started: Instant::now(),
             addresses: Vec::new(),
             http: None,
@@ -131,8 +131,8 @@ impl Server {
     }
 
     /// Lets go of every value whose time is over.
-    pub async fn expire_all(self: &Arc<Self>) {
-        self.walk(Store::expire_all).await;
+    pub async fn reap_expired(self: &Arc<Self>) {
+        self.walk(Store::reap_expired).await;
     }
 
     /// Goes over all values, which takes long where there are many: on a thread that serves nobody, one walk at a time.

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::counters::{Counter, Tally};
+use crate::counters::{Counter, PendingCounts};
 use crate::net::output::Output;
 use crate::net::stream::Stream;
 use crate::server::Server;
-use crate::store::namespace::Scope;
+use crate::store::namespace::Namespace;
 
 /// What a command may use of its connection.
 #[derive(Debug)]
 pub struct Session {
     pub output: Output,
-    pub tally: Tally,
+    pub counts: PendingCounts,
     pub server: Arc<Server>,
     /// Whose keys it sees.
-    pub scope: Scope,
+    pub namespace: Namespace,
     /// It never sends: it only closes.
     pub closing: watch::Receiver<()>,
     pub stream: Stream,
@@ -35,9 +35,9 @@ impl Session {
     /// Writes the replies out, and shows everyone what was counted.
     pub async fn flush(&mut self) -> io::Result<()> {
         // Counted first: whoever reads the reply finds the command counted.
-        self.settle();
+        self.publish_counts();
         let written = self.output.flush(&mut self.stream).await?;
-        self.tally.add(Counter::BytesWritten, written);
+        self.counts.add(Counter::BytesWritten, written);
         Ok(())
     }
 
@@ -68,13 +68,13 @@ impl Session {
     }
 
     /// Adds this connection's counts to the server's.
-    pub fn settle(&mut self) {
-        self.server.counters.add(&mut self.tally);
+    pub fn publish_counts(&mut self) {
+        self.server.counters.add(&mut self.counts);
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.settle();
+        self.publish_counts();
     }
 }

@@ -23,7 +23,7 @@ use lowwater::{Bytes, Cache, RemovalCause, Runtime};
 use tokio::sync::mpsc;
 
 use crate::protocol::expiry::Expiry;
-use crate::receive_budget::Claim;
+use crate::receive_budget::ReceiveCharge;
 use crate::settings::limits::Limits;
 use crate::settings::Settings;
 use crate::value::data::Data;
@@ -31,15 +31,15 @@ use crate::value::item_flags::ItemFlags;
 use crate::value::piece_pool::PiecePool;
 use crate::value::Value;
 
-use key_hash::{AsIs, Name, Names};
-use removal_stats::Departures;
+use key_hash::{BuildIdentityHasher, KeyHash, KeyHasher};
+use removal_stats::RemovalStats;
 use tenant::Tenants;
 
-pub use removal_stats::Gone;
+pub use removal_stats::RemovalCounts;
 pub use report::TenantReport;
 
 /// A key lies with its value.
-type Values = Cache<Name, Value, AsIs>;
+type Values = Cache<KeyHash, Value, BuildIdentityHasher>;
 
 /// When there is no room at the moment, a store waits for the reclaimer: so long, so many times.
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
@@ -57,10 +57,10 @@ const SHORT_BYTES_MAX: usize = 16 * 1024;
 pub struct Store {
     runtime: Runtime,
     cache: Values,
-    names: Names,
+    hasher: KeyHasher,
     tenants: Arc<Tenants>,
     pool: Arc<PiecePool>,
-    departures: Arc<Departures>,
+    removal_stats: Arc<RemovalStats>,
     /// The youngest value's number.
     unique: AtomicU64,
     /// Values of numbers up to this are not there any more, whether they have been dropped already or not.
@@ -73,7 +73,7 @@ pub struct Store {
 
 /// What an update finds under its key.
 #[derive(Clone, Copy, Debug)]
-pub struct There<'a> {
+pub struct Existing<'a> {
     pub value: &'a Value,
     /// None: it does not expire.
     pub left: Option<Duration>,
@@ -81,7 +81,7 @@ pub struct There<'a> {
 
 /// One of all keys.
 #[derive(Debug)]
-pub struct Listed {
+pub struct ListedKey {
     pub key: Box<[u8]>,
     /// It came in base64.
     pub binary: bool,
@@ -102,10 +102,10 @@ pub enum Edit {
 /// too much of it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory storing object")]
-pub struct NoMemory;
+pub struct OutOfMemory;
 
-impl<'a> There<'a> {
-    fn of(current: &'a Current<'_, Name, Value>) -> Self {
+impl<'a> Existing<'a> {
+    fn of(current: &'a Current<'_, KeyHash, Value>) -> Self {
         Self { value: current.value(), left: current.time_left() }
     }
 }
@@ -119,12 +119,12 @@ impl Store {
     pub fn new(settings: &Settings, pool: &Arc<PiecePool>) -> Result<Self, String> {
         let runtime = runtime::build(settings)?;
         let tenants = Arc::new(Tenants::new(&runtime, settings.delimiter, &settings.limits, settings.evict)?);
-        let departures = Arc::new(Departures::default());
+        let removal_stats = Arc::new(RemovalStats::default());
         let started = Instant::now();
-        let (bereaved, noted) = (Arc::clone(&tenants), Arc::clone(&departures));
-        let cache = Cache::<Name, Value>::builder(&runtime)
+        let (bereaved, noted) = (Arc::clone(&tenants), Arc::clone(&removal_stats));
+        let cache = Cache::<KeyHash, Value>::builder(&runtime)
             .name("values")
-            .hasher(AsIs::default())
+            .hasher(BuildIdentityHasher::default())
             .weigher(|_, value| weight(value))
             .eviction_listener(move |_, value, cause| match cause {
                 RemovalCause::Size => {
@@ -138,14 +138,14 @@ impl Store {
             .map_err(|why| why.to_string())?;
         let (unique, flushed, evict) = (AtomicU64::new(0), AtomicU64::new(0), settings.evict);
         let pool = Arc::clone(pool);
-        let names = Names::new();
-        Ok(Self { runtime, cache, names, tenants, pool, departures, unique, flushed, started, evict })
+        let hasher = KeyHasher::new();
+        Ok(Self { runtime, cache, hasher, tenants, pool, removal_stats, unique, flushed, started, evict })
     }
 
     /// What `look` sees of the value under `key`: counts for its tenant, and as a use of the value. Memory that is freed meanwhile waits.
     pub fn read<R>(&self, key: &[u8], look: impl FnOnce(&Value) -> R) -> Option<R> {
         let pinned = self.cache.pin();
-        let value = pinned.get(&self.names.of(key)).filter(|value| self.is_at(value, key));
+        let value = pinned.get(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
         self.tenants.count_read(key, value.is_some());
         value.map(|value| {
             value.last_access.record_fetch(self.now_seconds());
@@ -153,10 +153,10 @@ impl Store {
         })
     }
 
-    /// The value under `key`, as in [`read`](Self::read), but what was noted of its last use stays until [`used`](Self::used).
+    /// The value under `key`, as in [`read`](Self::read), but what was noted of its last use stays until [`mark_fetched`](Self::mark_fetched).
     pub fn find(&self, key: &[u8]) -> Option<Value> {
         let pinned = self.cache.pin();
-        let value = pinned.get(&self.names.of(key)).filter(|value| self.is_at(value, key));
+        let value = pinned.get(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
         self.tenants.count_read(key, value.is_some());
         value.cloned()
     }
@@ -164,62 +164,62 @@ impl Store {
     /// As [`find`](Self::find), but no use of the value.
     pub fn peek(&self, key: &[u8]) -> Option<Value> {
         let pinned = self.cache.pin();
-        let value = pinned.peek(&self.names.of(key)).filter(|value| self.is_at(value, key));
+        let value = pinned.peek(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
         self.tenants.count_read(key, value.is_some());
         value.cloned()
     }
 
     /// Notes that the value under `key` was read; whether there is one.
-    pub fn used(&self, key: &[u8]) -> bool {
+    pub fn mark_fetched(&self, key: &[u8]) -> bool {
         let pinned = self.cache.pin();
-        let value = pinned.peek(&self.names.of(key)).filter(|value| self.is_at(value, key));
+        let value = pinned.peek(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
         value.inspect(|value| value.last_access.record_fetch(self.now_seconds())).is_some()
     }
 
     /// What `look` sees of the value under `key` and of the time left to it; it may be asked more than once. No use of the value.
-    pub fn inspect<R>(&self, key: &[u8], mut look: impl FnMut(There<'_>) -> R) -> Option<R> {
+    pub fn inspect<R>(&self, key: &[u8], mut look: impl FnMut(Existing<'_>) -> R) -> Option<R> {
         let mut seen = None;
         // Nothing is put there, so nothing can be in its way.
-        let _kept = self.cache.entry(self.names.of(key)).and_compute(|current| {
-            seen = current.filter(|there| self.is_at(there.value(), key)).map(|there| look(There::of(&there)));
+        let _kept = self.cache.entry(self.hasher.hash(key)).and_compute(|current| {
+            seen = current.filter(|there| self.is_live_at(there.value(), key)).map(|there| look(Existing::of(&there)));
             Op::Keep
         });
         seen
     }
 
     /// The keys of a part of all values, to be asked for until [`Visit::is_done`].
-    pub fn keys(&self, at: &mut Visit) -> Vec<Listed> {
+    pub fn keys(&self, at: &mut Visit) -> Vec<ListedKey> {
         let mut keys = Vec::new();
         self.cache.visit(at, |_, value| {
-            if self.is_there(value) {
-                keys.push(Listed { key: value.key().into(), binary: value.item_flags().binary });
+            if self.is_live(value) {
+                keys.push(ListedKey { key: value.key().into(), binary: value.item_flags().binary });
             }
         });
         keys
     }
 
     /// Lets go of every value whose time is over.
-    pub fn expire_all(&self) {
+    pub fn reap_expired(&self) {
         self.cache.retain(|_, _| true);
     }
 
     /// Gives the value under `key` another time, which is a use of it; whether there is one.
     pub fn touch(&self, key: &[u8], expiry: Expiry) -> bool {
-        self.used(key) && self.expire(key, expiry)
+        self.mark_fetched(key) && self.set_expiry(key, expiry)
     }
 
     /// As [`touch`](Self::touch), but what is noted of its use stays.
-    pub fn expire(&self, key: &[u8], expiry: Expiry) -> bool {
+    pub fn set_expiry(&self, key: &[u8], expiry: Expiry) -> bool {
         match expiry {
             Expiry::Past => self.remove(key),
-            Expiry::Never => self.cache.touch(&self.names.of(key), None),
-            Expiry::In(time) => self.cache.touch(&self.names.of(key), Some(time)),
+            Expiry::Never => self.cache.touch(&self.hasher.hash(key), None),
+            Expiry::In(time) => self.cache.touch(&self.hasher.hash(key), Some(time)),
         }
     }
 
     /// Drops the value under `key`; whether there was one.
     pub fn remove(&self, key: &[u8]) -> bool {
-        self.cache.remove(&self.names.of(key)).is_some_and(|value| self.is_at(&value, key))
+        self.cache.remove(&self.hasher.hash(key)).is_some_and(|value| self.is_live_at(&value, key))
     }
 
     /// Changes what is under `key`, atomically: `edit` sees the value there and decides. If another client changes it in between,
@@ -230,14 +230,14 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// [`NoMemory`]; what was under `key` is unchanged.
+    /// [`OutOfMemory`]; what was under `key` is unchanged.
     pub async fn update<R>(
         &self,
         key: &[u8],
         expiry: Expiry,
-        edit: impl FnMut(Option<There<'_>>) -> (Edit, R),
-    ) -> Result<R, NoMemory> {
-        self.update_with(key, expiry, Claim::default(), edit).await
+        edit: impl FnMut(Option<Existing<'_>>) -> (Edit, R),
+    ) -> Result<R, OutOfMemory> {
+        self.update_received(key, expiry, ReceiveCharge::default(), edit).await
     }
 
     /// As [`update`](Self::update), with a value that has just arrived, and what it was charged for until now.
@@ -245,36 +245,36 @@ impl Store {
     /// # Errors
     ///
     /// As there.
-    pub async fn update_with<R>(
+    pub async fn update_received<R>(
         &self,
         key: &[u8],
         expiry: Expiry,
-        mut claim: Claim,
-        mut edit: impl FnMut(Option<There<'_>>) -> (Edit, R),
-    ) -> Result<R, NoMemory> {
+        mut charge: ReceiveCharge,
+        mut edit: impl FnMut(Option<Existing<'_>>) -> (Edit, R),
+    ) -> Result<R, OutOfMemory> {
         for _ in 0..ROOM_TRIES_MAX {
-            claim.uncharge();
+            charge.uncharge();
             match self.try_update(key, expiry, &mut edit) {
                 Ok(answer) => return Ok(answer),
                 Err(RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. }) if self.evict => {
-                    claim.recharge();
+                    charge.recharge();
                     tokio::time::sleep(ROOM_PAUSE).await;
                 }
-                Err(_) => return Err(NoMemory),
+                Err(_) => return Err(OutOfMemory),
             }
         }
-        Err(NoMemory)
+        Err(OutOfMemory)
     }
 
     fn try_update<R>(
         &self,
         key: &[u8],
         expiry: Expiry,
-        edit: &mut impl FnMut(Option<There<'_>>) -> (Edit, R),
+        edit: &mut impl FnMut(Option<Existing<'_>>) -> (Edit, R),
     ) -> Result<R, RejectReason> {
-        let name = self.names.of(key);
+        let hash = self.hasher.hash(key);
         let mut missing = None;
-        if !self.cache.contains_key(&name) {
+        if !self.cache.contains_key(&hash) {
             let said = edit(None);
             // A key that is not there and is to stay away makes no tenant.
             if let (Edit::Keep | Edit::Remove, answer) = said {
@@ -282,11 +282,11 @@ impl Store {
             }
             missing = Some(said);
         }
-        let tenant = self.tenants.of(key);
-        let place = self.cache.entry(name).group(&tenant.group);
-        let place = match expiry {
-            Expiry::In(time) => place.time_to_live(time),
-            Expiry::Never | Expiry::Past => place.forever(),
+        let tenant = self.tenants.for_key(key);
+        let entry = self.cache.entry(hash).group(&tenant.group);
+        let entry = match expiry {
+            Expiry::In(time) => entry.time_to_live(time),
+            Expiry::Never | Expiry::Past => entry.forever(),
         };
         // Without evictions, nothing is to be reclaimed for a value; so it is not put there to try.
         let has_room = |value: &Value| {
@@ -299,9 +299,9 @@ impl Store {
         };
         let mut full = false;
         let mut answer = None;
-        let done = place.and_compute(|current| {
+        let done = entry.and_compute(|current| {
             let is_anothers = current.as_ref().is_some_and(|there| there.value().key() != key);
-            let there = current.as_ref().filter(|there| self.is_at(there.value(), key)).map(There::of);
+            let there = current.as_ref().filter(|there| self.is_live_at(there.value(), key)).map(Existing::of);
             let (edit, said) = missing.take().filter(|_| there.is_none()).unwrap_or_else(|| edit(there));
             answer = Some(said);
             match edit {
@@ -310,7 +310,7 @@ impl Store {
                 Edit::Remove => Op::Remove,
                 // Stored, and over at once.
                 Edit::Put(_) if expiry == Expiry::Past => Op::Remove,
-                Edit::Put(value) | Edit::Change(value) if !self.holds_little(&value) || !has_room(&value) => {
+                Edit::Put(value) | Edit::Change(value) if !self.fits_pieces(&value) || !has_room(&value) => {
                     full = true;
                     Op::Keep
                 }
@@ -326,7 +326,7 @@ impl Store {
     }
 
     /// Whether it is short, or the pieces that are out are not too many.
-    fn holds_little(&self, value: &Value) -> bool {
+    fn fits_pieces(&self, value: &Value) -> bool {
         let are_few = || self.pool.outstanding_bytes() <= self.budget().get().saturating_mul(PIECES_PERCENT_MAX) / 100;
         value.len() <= SHORT_BYTES_MAX || are_few() || {
             // Some may only wait for readers of the cache.
@@ -356,7 +356,7 @@ impl Store {
     ///
     /// A sentence: there can be no other tenant.
     pub fn set_limits(&self, name: &str, limits: Limits) -> Result<(), String> {
-        let tenant = self.tenants.make(name.as_bytes()).ok_or("there are too many tenants already")?;
+        let tenant = self.tenants.get_or_create(name.as_bytes()).ok_or("there are too many tenants already")?;
         tenant.set_limits(limits);
         self.runtime.reclaimer().charged(&tenant.group);
         Ok(())
@@ -364,32 +364,32 @@ impl Store {
 
     /// From now on, a line for each value that has to make room; none if too many watch already.
     pub fn watch_evictions(&self) -> Option<mpsc::Receiver<String>> {
-        self.departures.watchers.join()
+        self.removal_stats.watchers.subscribe()
     }
 
     /// From now on, no value that was put there before is there. Their memory comes back with [`drop_flushed`](Self::drop_flushed).
     pub fn flush(&self) {
         // Release: meets the Acquire in `is_there`. Of two flushes the younger holds.
-        self.flushed.fetch_max(self.number(), Ordering::Release);
+        self.flushed.fetch_max(self.next_unique(), Ordering::Release);
     }
 
     /// Drops the values that [`flush`](Self::flush) has ended.
     pub fn drop_flushed(&self) {
-        self.cache.retain(|_, value| self.is_there(value));
+        self.cache.retain(|_, value| self.is_live(value));
     }
 
     /// Those who left before somebody removed them.
-    pub fn gone(&self) -> Gone {
-        self.departures.gone()
+    pub fn removal_counts(&self) -> RemovalCounts {
+        self.removal_stats.removal_counts()
     }
 
     /// Whether it is that of `key`, and no flush has ended it.
-    fn is_at(&self, value: &Value, key: &[u8]) -> bool {
-        value.key() == key && self.is_there(value)
+    fn is_live_at(&self, value: &Value, key: &[u8]) -> bool {
+        value.key() == key && self.is_live(value)
     }
 
     /// Whether no flush has ended it.
-    fn is_there(&self, value: &Value) -> bool {
+    fn is_live(&self, value: &Value) -> bool {
         // Acquire: meets the Release in `flush`. Who hears of a flush from whoever asked for it finds nothing from before.
         value.unique() > self.flushed.load(Ordering::Acquire)
     }
@@ -400,14 +400,14 @@ impl Store {
     }
 
     /// A value to be put there: with a number of its own, used now.
-    pub fn value(&self, key: &[u8], flags: u32, item_flags: ItemFlags, data: &Data) -> Value {
-        let value = Value::new(key, flags, item_flags, self.number(), data);
+    pub fn new_value(&self, key: &[u8], flags: u32, item_flags: ItemFlags, data: &Data) -> Value {
+        let value = Value::new(key, flags, item_flags, self.next_unique(), data);
         value.last_access.record_store(self.now_seconds());
         value
     }
 
     /// A number that no value had.
-    pub fn number(&self) -> u64 {
+    pub fn next_unique(&self) -> u64 {
         // Relaxed: only that no number is given twice matters.
         self.unique.fetch_add(1, Ordering::Relaxed) + 1
     }

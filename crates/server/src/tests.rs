@@ -276,8 +276,8 @@ fn values_that_never_arrive_are_bounded_and_given_back() {
         let mut half = server.connect();
         half.0.write_all(format!("set held{n} 0 0 1000000\r\n{}", "x".repeat(999_000)).as_bytes()).unwrap();
         let sent = Instant::now();
-        while server.server.arrivals.bytes() < Bytes::new(n * (999_000 - (4 << 10))) {
-            assert!(sent.elapsed() < Duration::from_secs(10), "{n}: {}", server.server.arrivals.bytes());
+        while server.server.receive_budget.bytes() < Bytes::new(n * (999_000 - (4 << 10))) {
+            assert!(sent.elapsed() < Duration::from_secs(10), "{n}: {}", server.server.receive_budget.bytes());
             thread::sleep(Duration::from_millis(5));
         }
         held.push(half);
@@ -295,8 +295,8 @@ fn values_that_never_arrive_are_bounded_and_given_back() {
     client.say("set small 0 0 3\r\nnew\r\n", "STORED\r\n");
     drop(held);
     let left = Instant::now();
-    while server.server.arrivals.bytes() > Bytes::ZERO {
-        assert!(left.elapsed() < Duration::from_secs(10), "{} bytes are kept", server.server.arrivals.bytes());
+    while server.server.receive_budget.bytes() > Bytes::ZERO {
+        assert!(left.elapsed() < Duration::from_secs(10), "{} bytes are kept", server.server.receive_budget.bytes());
         thread::sleep(Duration::from_millis(5));
     }
     client.say(&format!("set half 0 0 1000000\r\n{large}\r\n"), "STORED\r\n");
@@ -316,7 +316,7 @@ fn a_large_value_waits_for_others_that_arrive() {
             scope.spawn(move || (0..5).for_each(|_| client.say(&text, "STORED\r\n")));
         }
     });
-    assert_eq!(server.server.arrivals.bytes(), Bytes::ZERO);
+    assert_eq!(server.server.receive_budget.bytes(), Bytes::ZERO);
 }
 
 #[test]

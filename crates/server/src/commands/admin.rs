@@ -6,7 +6,7 @@ use lowwater::Bytes;
 
 use crate::protocol::words::Words;
 use crate::session::Session;
-use crate::settings::limits::{check_name, Limits};
+use crate::settings::limits::{check_tenant_name, Limits};
 
 /// memcached's bounds.
 const MEGABYTES_MIN: u32 = 8;
@@ -43,7 +43,7 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
     let text =
         |bytes| std::str::from_utf8(bytes).map_err(|_| String::from("a tenant and its limits are written in UTF-8"));
     let name = text(name)?;
-    check_name(name, session.server.settings.delimiter)?;
+    check_tenant_name(name, session.server.settings.delimiter)?;
     let fields: Vec<&str> = limits.map(text).collect::<Result<_, _>>()?;
     let store = &session.server.store;
     let given = store.limits(name).unwrap_or_default();

@@ -8,7 +8,7 @@ use crate::protocol::expiry::Expiry;
 use crate::protocol::number;
 use crate::server::Server;
 use crate::session::Session;
-use crate::store::{Edit, There};
+use crate::store::{Edit, Existing};
 use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
@@ -23,7 +23,7 @@ pub(super) struct Delta {
     pub amount: u64,
 }
 
-enum Outcome {
+enum ArithmeticOutcome {
     Missing,
     NoNumber,
     Done(u64),
@@ -31,26 +31,26 @@ enum Outcome {
 
 /// Answers the new number, `NOT_FOUND`, or an error.
 pub async fn arithmetic(session: &mut Session, key: &[u8], delta: Delta, noreply: bool) {
-    let decide = |there: Option<There<'_>>| match there.map(|there| calculate(there.value, delta, &session.server)) {
-        None => (Edit::Keep, Outcome::Missing),
-        Some(None) => (Edit::Keep, Outcome::NoNumber),
-        Some(Some((value, number))) => (Edit::Change(value), Outcome::Done(number)),
+    let decide = |there: Option<Existing<'_>>| match there.map(|there| calculate(there.value, delta, &session.server)) {
+        None => (Edit::Keep, ArithmeticOutcome::Missing),
+        Some(None) => (Edit::Keep, ArithmeticOutcome::NoNumber),
+        Some(Some((value, number))) => (Edit::Change(value), ArithmeticOutcome::Done(number)),
     };
-    let name = session.scope.name(key);
-    let outcome = session.server.store.update(&name, Expiry::Never, decide).await;
+    let full_key = session.namespace.qualify(key);
+    let outcome = session.server.store.update(&full_key, Expiry::Never, decide).await;
     let (hits, misses) = delta.counters();
     match outcome {
-        Ok(Outcome::Done(number)) => {
-            session.tally.count(hits);
+        Ok(ArithmeticOutcome::Done(number)) => {
+            session.counts.count(hits);
             if !noreply {
                 session.output.format(format_args!("{number}"));
             }
         }
-        Ok(Outcome::Missing) => {
-            session.tally.count(misses);
+        Ok(ArithmeticOutcome::Missing) => {
+            session.counts.count(misses);
             session.answer(noreply, "NOT_FOUND");
         }
-        Ok(Outcome::NoNumber) => session.answer(noreply, NO_NUMBER),
+        Ok(ArithmeticOutcome::NoNumber) => session.answer(noreply, NO_NUMBER),
         Err(_) => session.answer(noreply, NO_MEMORY),
     }
 }
@@ -74,12 +74,12 @@ pub(super) fn calculate(old: &Value, delta: Delta, server: &Server) -> Option<(V
         false => before.saturating_sub(delta.amount),
     };
     let text = format!("{after:<width$}", width = old.len());
-    let data = Data::copy(text.as_bytes(), &server.pool);
+    let data = Data::copy(text.as_bytes(), &server.piece_pool);
     // As memcached: a number that has room where it is stays the value it was; one that grows is a new one.
     let stays = data.len() == old.len();
     let item_flags =
         if stays { old.item_flags() } else { ItemFlags { binary: old.item_flags().binary, ..ItemFlags::default() } };
-    let value = server.store.value(old.key(), old.client_flags(), item_flags, &data);
+    let value = server.store.new_value(old.key(), old.client_flags(), item_flags, &data);
     if stays {
         value.last_access.inherit_fetched(&old.last_access);
     }

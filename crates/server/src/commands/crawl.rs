@@ -12,7 +12,7 @@ use crate::protocol::item::item_bytes;
 use crate::protocol::item::SLAB_CLASS;
 use crate::protocol::uri::uri_encoded;
 use crate::session::Session;
-use crate::store::{Listed, There};
+use crate::store::{Existing, ListedKey};
 use crate::value::Value;
 
 /// Shows each value there is, or lets go of those whose time is over. One that is there throughout is shown once.
@@ -20,20 +20,21 @@ pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) 
     let server = std::sync::Arc::clone(&session.server);
     if crawl == CrawlAction::Expire {
         if everything {
-            server.expire_all().await;
+            server.reap_expired().await;
         }
         session.output.line("OK");
         return Ok(());
     }
     let mut at = Visit::new();
     while everything && !at.is_done() {
-        for Listed { key, binary } in server.store.keys(&mut at) {
+        for ListedKey { key, binary } in server.store.keys(&mut at) {
             match crawl {
-                CrawlAction::Mgdump => session.output.push(&name(&key, binary)),
+                CrawlAction::Mgdump => session.output.push(&mg_line(&key, binary)),
                 _ => {
-                    let seen = server.store.inspect(&key, |There { value, left }| (value.clone(), Expiry::from(left)));
+                    let seen =
+                        server.store.inspect(&key, |Existing { value, left }| (value.clone(), Expiry::from(left)));
                     if let Some((value, expiry)) = seen {
-                        let line = describe(&key, &value, expiry, server.store.idle_seconds(&value));
+                        let line = metadump_line(&key, &value, expiry, server.store.idle_seconds(&value));
                         session.output.push(line.as_bytes());
                     }
                 }
@@ -50,7 +51,7 @@ pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) 
 }
 
 /// The command that reads it. A key that is not text goes in base64, or it could be more than one line.
-fn name(key: &[u8], binary: bool) -> Vec<u8> {
+fn mg_line(key: &[u8], binary: bool) -> Vec<u8> {
     let mut line = b"mg ".to_vec();
     if binary || key.iter().any(|b| b.is_ascii_control() || *b == b' ') {
         base64::encode(key, &mut line);
@@ -63,7 +64,7 @@ fn name(key: &[u8], binary: bool) -> Vec<u8> {
 }
 
 /// memcached's line. Times are Unix times; -1 for a value that lives for ever.
-fn describe(key: &[u8], value: &Value, expiry: Expiry, idle_seconds: u32) -> String {
+fn metadump_line(key: &[u8], value: &Value, expiry: Expiry, idle_seconds: u32) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let expires = expiry.seconds_left().map_or(-1, |left| (now.as_secs() + left) as i64);
     format!(
@@ -89,7 +90,7 @@ mod tests {
             (b"my shop:k", false, b"mg bXkgc2hvcDpr b\r\n"),
             (b"a\r\nb", false, b"mg YQ0KYg== b\r\n"),
         ] {
-            assert_eq!(name(key, binary).escape_ascii().to_string(), line.escape_ascii().to_string());
+            assert_eq!(mg_line(key, binary).escape_ascii().to_string(), line.escape_ascii().to_string());
         }
     }
 }

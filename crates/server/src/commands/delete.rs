@@ -2,13 +2,13 @@
 
 use crate::counters::Counter;
 use crate::session::Session;
-use crate::store::prefix_stats::Deed;
+use crate::store::prefix_stats::Outcome;
 
 /// Answers `DELETED` or `NOT_FOUND`.
 pub fn delete(session: &mut Session, key: &[u8], noreply: bool) {
-    let name = session.scope.name(key);
-    let found = session.server.store.remove(&name);
-    session.server.prefixes.count(&name, Deed::Delete);
-    session.tally.count(if found { Counter::DeleteHits } else { Counter::DeleteMisses });
+    let full_key = session.namespace.qualify(key);
+    let found = session.server.store.remove(&full_key);
+    session.server.prefix_stats.count(&full_key, Outcome::Delete);
+    session.counts.count(if found { Counter::DeleteHits } else { Counter::DeleteMisses });
     session.answer(noreply, if found { "DELETED" } else { "NOT_FOUND" });
 }

@@ -6,7 +6,7 @@ use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::words::Words;
 use crate::session::Session;
-use crate::store::prefix_stats::Deed;
+use crate::store::prefix_stats::Outcome;
 use crate::value::Value;
 
 /// Answers with the values; `unique` shows their numbers, `touch` gives them a new exptime.
@@ -26,21 +26,21 @@ pub async fn get(session: &mut Session, keys: Words<'_>, unique: bool, touch: Op
 }
 
 fn read(session: &mut Session, key: &[u8], unique: bool) {
-    let Session { output, server, scope, tally, .. } = session;
-    let name = scope.name(key);
-    let is_hit = server.store.read(&name, |value| output.value(key, value, unique)).is_some();
-    server.prefixes.count(&name, if is_hit { Deed::Hit } else { Deed::Miss });
-    tally.count(Counter::CmdGet);
-    tally.count(if is_hit { Counter::GetHits } else { Counter::GetMisses });
+    let Session { output, server, namespace, counts, .. } = session;
+    let full_key = namespace.qualify(key);
+    let is_hit = server.store.read(&full_key, |value| output.value(key, value, unique)).is_some();
+    server.prefix_stats.count(&full_key, if is_hit { Outcome::Hit } else { Outcome::Miss });
+    counts.count(Counter::CmdGet);
+    counts.count(if is_hit { Counter::GetHits } else { Counter::GetMisses });
 }
 
 fn read_and_touch(session: &mut Session, key: &[u8], unique: bool, expiry: Expiry) {
-    let (store, name) = (&session.server.store, session.scope.name(key));
+    let (store, full_key) = (&session.server.store, session.namespace.qualify(key));
     // Read first: the new time may be over already.
-    let value = store.read(&name, Value::clone).filter(|_| store.expire(&name, expiry));
-    session.server.prefixes.count(&name, if value.is_some() { Deed::Hit } else { Deed::Miss });
-    session.tally.count(Counter::CmdTouch);
-    session.tally.count(if value.is_some() { Counter::TouchHits } else { Counter::TouchMisses });
+    let value = store.read(&full_key, Value::clone).filter(|_| store.set_expiry(&full_key, expiry));
+    session.server.prefix_stats.count(&full_key, if value.is_some() { Outcome::Hit } else { Outcome::Miss });
+    session.counts.count(Counter::CmdTouch);
+    session.counts.count(if value.is_some() { Counter::TouchHits } else { Counter::TouchMisses });
     if let Some(value) = value {
         session.output.value(key, &value, unique);
     }

@@ -15,7 +15,7 @@ use crate::session::Session;
 /// Answers with the topic's lines.
 pub async fn stats(session: &mut Session, topic: Option<&[u8]>, argument: Option<&[u8]>) -> io::Result<()> {
     // This connection's own commands count as well.
-    session.settle();
+    session.publish_counts();
     let server = std::sync::Arc::clone(&session.server);
     let output = &mut session.output;
     match topic {

@@ -14,15 +14,15 @@ use crate::protocol::meta_command::MetaStore;
 use crate::protocol::words::Words;
 use crate::server::Server;
 use crate::session::Session;
-use crate::store::prefix_stats::Deed;
-use crate::store::{Edit, NoMemory, There};
+use crate::store::prefix_stats::Outcome;
+use crate::store::{Edit, Existing, OutOfMemory};
 use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
 
 /// memcached's four answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum StoreOutcome {
     Stored,
     NotStored,
     Exists,
@@ -34,7 +34,7 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
     let StoreRequest { verb, flags, exptime, unique, noreply, .. } = *request;
     let (key, meta) = (request.key.clone(), request.meta.clone());
     let binary = meta.as_ref().is_some_and(|meta| meta.binary);
-    let (data, claim) = request.into_data();
+    let (data, charge) = request.into_data();
     let new = New {
         verb,
         unique,
@@ -45,27 +45,27 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
     };
     let server = Arc::clone(&session.server);
     server.note(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), new.data.len()));
-    session.tally.count(Counter::CmdSet);
-    let name = session.scope.name(&key);
+    session.counts.count(Counter::CmdSet);
+    let full_key = session.namespace.qualify(&key);
     let item_bytes_max = server.settings.item_bytes_max;
-    let edit = |there: Option<There<'_>>| {
+    let edit = |there: Option<Existing<'_>>| {
         let old = there.map(|there| there.value);
         // As memcached: what would grow too large by joining stays as it is.
         let joined = matches!(verb, StoreVerb::Append | StoreVerb::Prepend).then_some(old).flatten();
         match joined {
             Some(old) if item_bytes(&key, old.client_flags(), old.len() + new.data.len()) > item_bytes_max => {
-                (Edit::Keep, (Outcome::NotStored, 0))
+                (Edit::Keep, (StoreOutcome::NotStored, 0))
             }
-            _ => decide(&name, &new, old, &server),
+            _ => decide(&full_key, &new, old, &server),
         }
     };
-    server.prefixes.count(&name, Deed::Set);
-    match server.store.update_with(&name, Expiry::of(exptime), claim, edit).await {
+    server.prefix_stats.count(&full_key, Outcome::Set);
+    match server.store.update_received(&full_key, Expiry::of(exptime), charge, edit).await {
         Ok((outcome, number)) => {
             if verb == StoreVerb::Cas {
-                session.tally.count(match outcome {
-                    Outcome::Stored => Counter::CasHits,
-                    Outcome::NotFound => Counter::CasMisses,
+                session.counts.count(match outcome {
+                    StoreOutcome::Stored => Counter::CasHits,
+                    StoreOutcome::NotFound => Counter::CasMisses,
                     _ => Counter::CasBadval,
                 });
             }
@@ -80,8 +80,8 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
 }
 
 /// What an `ms` is told: two letters, and what it wants repeated. `number` is the value's, 0 if it was not stored.
-fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: Outcome, number: u64) {
-    if outcome == Outcome::Stored && store.quiet {
+fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: StoreOutcome, number: u64) {
+    if outcome == StoreOutcome::Stored && store.quiet {
         return;
     }
     let out = &mut session.output;
@@ -97,17 +97,17 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: Ou
 
 /// Refuses a value for whose bytes there was no room while they arrived; the decoder swallows what is still to come.
 pub fn no_room(session: &mut Session, request: &StoreRequest) -> ControlFlow<()> {
-    session.tally.count(Counter::CmdSet);
-    refuse(session, request.verb, &request.key, request.meta.is_some(), request.noreply, &NoMemory);
+    session.counts.count(Counter::CmdSet);
+    refuse(session, request.verb, &request.key, request.meta.is_some(), request.noreply, &OutOfMemory);
     ControlFlow::Continue(())
 }
 
-fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, noreply: bool, why: &NoMemory) {
+fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, noreply: bool, why: &OutOfMemory) {
     // As memcached: a set that failed leaves no old value behind, which its client believes to be gone.
     if verb == StoreVerb::Set || is_meta {
-        session.server.store.remove(&session.scope.name(key));
+        session.server.store.remove(&session.namespace.qualify(key));
     }
-    session.tally.count(Counter::StoreNoMemory);
+    session.counts.count(Counter::StoreNoMemory);
     if !noreply {
         session.output.format(format_args!("SERVER_ERROR {why}"));
     }
@@ -115,10 +115,10 @@ fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, nor
 
 /// Refuses a value that is larger than any may be; its bytes are swallowed by the decoder.
 pub fn too_large(session: &mut Session, verb: StoreVerb, key: &[u8], noreply: bool) -> ControlFlow<()> {
-    session.tally.count(Counter::StoreTooLarge);
+    session.counts.count(Counter::StoreTooLarge);
     // As memcached: the value that was to be replaced is out of date.
     if verb == StoreVerb::Set {
-        session.server.store.remove(&session.scope.name(key));
+        session.server.store.remove(&session.namespace.qualify(key));
     }
     session.answer(noreply, ProtocolError::TooLarge.text());
     ControlFlow::Continue(())
@@ -135,16 +135,16 @@ struct New {
 }
 
 /// What is done with `old`, what is said, and the number of what is there then.
-fn decide(name: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit, (Outcome, u64)) {
+fn decide(full_key: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit, (StoreOutcome, u64)) {
     let put = || {
-        let value = server.store.value(name, new.flags, new.item_flags, &new.data);
+        let value = server.store.new_value(full_key, new.flags, new.item_flags, &new.data);
         let number = value.unique();
-        (Edit::Put(value), (Outcome::Stored, number))
+        (Edit::Put(value), (StoreOutcome::Stored, number))
     };
     let change = |flags, item_flags, data: &Data| {
-        let value = server.store.value(name, flags, item_flags, data);
+        let value = server.store.new_value(full_key, flags, item_flags, data);
         let number = value.unique();
-        (Edit::Change(value), (Outcome::Stored, number))
+        (Edit::Change(value), (StoreOutcome::Stored, number))
     };
     let join = |old: &Value, data: &Data| {
         let item_flags = ItemFlags { binary: old.item_flags().binary, ..ItemFlags::default() };
@@ -154,24 +154,28 @@ fn decide(name: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit
     match (new.verb, old) {
         (StoreVerb::Set, _) | (StoreVerb::Add, None) | (StoreVerb::Replace, Some(_)) => put(),
         (StoreVerb::Append | StoreVerb::Prepend, Some(old)) if new.unique != 0 && new.unique != old.unique() => {
-            keep(Outcome::Exists)
+            keep(StoreOutcome::Exists)
         }
-        (StoreVerb::Append, Some(old)) => join(old, &Data::join(old.pieces().chain(new.data.pieces()), &server.pool)),
-        (StoreVerb::Prepend, Some(old)) => join(old, &Data::join(new.data.pieces().chain(old.pieces()), &server.pool)),
+        (StoreVerb::Append, Some(old)) => {
+            join(old, &Data::join(old.pieces().chain(new.data.pieces()), &server.piece_pool))
+        }
+        (StoreVerb::Prepend, Some(old)) => {
+            join(old, &Data::join(new.data.pieces().chain(old.pieces()), &server.piece_pool))
+        }
         (StoreVerb::Cas, Some(old)) if new.unique == old.unique() => put(),
         (StoreVerb::Cas, Some(old)) if new.invalidate && new.unique != 0 && new.unique < old.unique() => {
             let item_flags = ItemFlags { stale: true, won: old.item_flags().won, ..new.item_flags };
             change(new.flags, item_flags, &new.data)
         }
-        (StoreVerb::Cas, Some(_)) => keep(Outcome::Exists),
-        (StoreVerb::Cas, None) => keep(Outcome::NotFound),
+        (StoreVerb::Cas, Some(_)) => keep(StoreOutcome::Exists),
+        (StoreVerb::Cas, None) => keep(StoreOutcome::NotFound),
         (StoreVerb::Add, Some(_)) | (StoreVerb::Replace | StoreVerb::Append | StoreVerb::Prepend, None) => {
-            keep(Outcome::NotStored)
+            keep(StoreOutcome::NotStored)
         }
     }
 }
 
-impl Outcome {
+impl StoreOutcome {
     fn text(self) -> &'static str {
         match self {
             Self::Stored => "STORED",

@@ -6,8 +6,8 @@ use crate::session::Session;
 
 /// Answers `TOUCHED` or `NOT_FOUND`.
 pub fn touch(session: &mut Session, key: &[u8], exptime: i64, noreply: bool) {
-    let found = session.server.store.touch(&session.scope.name(key), Expiry::of(exptime));
-    session.tally.count(Counter::CmdTouch);
-    session.tally.count(if found { Counter::TouchHits } else { Counter::TouchMisses });
+    let found = session.server.store.touch(&session.namespace.qualify(key), Expiry::of(exptime));
+    session.counts.count(Counter::CmdTouch);
+    session.counts.count(if found { Counter::TouchHits } else { Counter::TouchMisses });
     session.answer(noreply, if found { "TOUCHED" } else { "NOT_FOUND" });
 }

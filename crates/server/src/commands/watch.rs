@@ -7,7 +7,7 @@ use crate::session::Session;
 
 /// Says `OK`, or that too many watch, and then what is seen. What comes in is thrown away.
 pub async fn evictions(session: &mut Session) -> io::Result<ControlFlow<()>> {
-    let Some(mut sightings) = session.server.store.watch_evictions() else {
+    let Some(mut lines) = session.server.store.watch_evictions() else {
         session.output.line("WATCHER_TOO_MANY log watcher limit reached");
         return Ok(ControlFlow::Continue(()));
     };
@@ -24,12 +24,12 @@ pub async fn evictions(session: &mut Session) -> io::Result<ControlFlow<()>> {
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            sighting = sightings.recv() => match sighting {
+            line = lines.recv() => match line {
                 Some(line) => session.output.push(line.as_bytes()),
                 None => return Ok(ControlFlow::Break(())),
             }
         }
-        while let Ok(line) = sightings.try_recv() {
+        while let Ok(line) = lines.try_recv() {
             session.output.push(line.as_bytes());
             if session.output.is_full() {
                 break;

@@ -25,7 +25,7 @@ pub fn text(server: &Server) -> String {
         "lowwater_arriving_bytes",
         "gauge",
         "Bytes charged to values that are not there whole yet",
-        server.arrivals.bytes().get(),
+        server.receive_budget.bytes().get(),
     );
     page.one("lowwater_items", "gauge", "Values in the cache", totals.items);
     page.one(

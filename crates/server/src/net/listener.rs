@@ -10,13 +10,13 @@ use tokio::net::{lookup_host, TcpListener};
 
 use super::stream::Stream;
 use crate::settings::listen_address::{Listen, Place};
-use crate::store::namespace::Scope;
+use crate::store::namespace::Namespace;
 
 /// An open door.
 #[derive(Debug)]
 pub struct Listener {
     /// What those who come in may reach.
-    pub scope: Scope,
+    pub namespace: Namespace,
     socket: Socket,
 }
 
@@ -37,7 +37,8 @@ impl Listener {
     ///
     /// A sentence: which place, and why not.
     pub async fn open(listen: &Listen, delimiter: u8) -> Result<Vec<Self>, String> {
-        let scope = listen.tenant.as_deref().map_or_else(Scope::default, |tenant| Scope::of(tenant, delimiter));
+        let namespace =
+            listen.tenant.as_deref().map_or_else(Namespace::default, |tenant| Namespace::of_tenant(tenant, delimiter));
         let sockets = match &listen.place {
             Place::Tcp(address) => tcp(address).await.map_err(|why| {
                 format!(
@@ -53,7 +54,7 @@ impl Listener {
             #[cfg(not(unix))]
             Place::Unix { .. } => return Err("-s: there are no unix sockets on this system".into()),
         };
-        Ok(sockets.into_iter().map(|socket| Self { scope: scope.clone(), socket }).collect())
+        Ok(sockets.into_iter().map(|socket| Self { namespace: namespace.clone(), socket }).collect())
     }
 
     /// Waits for the next client, and says who it is.

@@ -70,7 +70,7 @@ impl Limits {
 
 /// A file of limits is not one: where, and why.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ConfigError {
+pub enum LimitsFileError {
     #[error("{file}: cannot be read: {why}")]
     Unreadable { file: String, why: String },
     #[error("{file}:{line}: {field}: {why}")]
@@ -82,11 +82,11 @@ pub enum ConfigError {
 /// # Errors
 ///
 /// The file cannot be read, or a line of it cannot be understood.
-pub fn read(path: &Path, delimiter: u8) -> Result<Vec<(String, Limits)>, ConfigError> {
+pub fn read(path: &Path, delimiter: u8) -> Result<Vec<(String, Limits)>, LimitsFileError> {
     let file = path.display().to_string();
     match std::fs::read_to_string(path) {
         Ok(text) => parse(&text, &file, delimiter),
-        Err(why) => Err(ConfigError::Unreadable { file, why: why.to_string() }),
+        Err(why) => Err(LimitsFileError::Unreadable { file, why: why.to_string() }),
     }
 }
 
@@ -95,10 +95,10 @@ pub fn read(path: &Path, delimiter: u8) -> Result<Vec<(String, Limits)>, ConfigE
 /// # Errors
 ///
 /// A line that cannot be understood.
-pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limits)>, ConfigError> {
+pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limits)>, LimitsFileError> {
     let mut tenants: Vec<(String, Limits)> = Vec::new();
     for (index, text) in text.lines().enumerate() {
-        let wrong = |field: &str, why: String| ConfigError::Line {
+        let wrong = |field: &str, why: String| LimitsFileError::Line {
             file: file.to_owned(),
             line: index + 1,
             field: format!("`{}`", field.escape_debug()),
@@ -107,7 +107,7 @@ pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limit
         let text = text.split('#').next().unwrap_or_default();
         let mut fields = text.split_whitespace();
         let Some(name) = fields.next() else { continue };
-        check_name(name, delimiter).map_err(|why| wrong(name, why))?;
+        check_tenant_name(name, delimiter).map_err(|why| wrong(name, why))?;
         if tenants.iter().any(|(other, _)| other == name) {
             return Err(wrong(name, "this tenant has a line already; write its limits on one line".into()));
         }
@@ -122,7 +122,7 @@ pub fn parse(text: &str, file: &str, delimiter: u8) -> Result<Vec<(String, Limit
 /// # Errors
 ///
 /// A sentence that says why not.
-pub fn check_name(name: &str, delimiter: u8) -> Result<(), String> {
+pub fn check_tenant_name(name: &str, delimiter: u8) -> Result<(), String> {
     if name.is_empty() {
         return Err("a tenant has a name".into());
     }

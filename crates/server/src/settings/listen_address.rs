@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use super::limits::check_name;
+use super::limits::check_tenant_name;
 
 /// A door that is to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Listen {
         let (tenant, place) = match split_tag(text) {
             None => (None, text),
             Some((tag, place)) => {
-                check_name(tag, delimiter).map_err(|why| format!("-l: the tag in {text:?}: {why}"))?;
+                check_tenant_name(tag, delimiter).map_err(|why| format!("-l: the tag in {text:?}: {why}"))?;
                 (Some(tag.to_owned()), place)
             }
         };

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::limits::check_name;
+use super::limits::check_tenant_name;
 
 /// The users and their passwords.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Users {
             let wrong = |why: String| (index + 1, why);
             let (user, password) =
                 line.split_once(':').ok_or_else(|| wrong("a user is written like name:password".into()))?;
-            check_name(user, delimiter).map_err(wrong)?;
+            check_tenant_name(user, delimiter).map_err(wrong)?;
             if password.is_empty() || password.contains(' ') {
                 return Err(wrong("a password has one character at least, and no space".into()));
             }

@@ -1,33 +1,33 @@
-//! What the cache knows a key by: 64 bits of it.
+//! The hash of 64 bits that the cache has in place of a key.
 //!
-//! A key lies in its value's block, and names are all of one size: that is 24 bytes less for each value than with a key of its own. Who looks
-//! one up compares the key. Of two keys that have the same name, which nobody can aim at, the one that is stored later takes the other's place:
+//! A key lies in its value's block, and hashes are all of one size: that is 24 bytes less for each value than with a key of its own. Who looks
+//! one up compares the key. Of two keys that have the same hash, which nobody can aim at, the one that is stored later takes the other's place:
 //! among 2^32 keys, half a pair of them is to be expected.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 
-/// A key's name.
+/// The hash of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Name(u64);
+pub struct KeyHash(u64);
 
-/// Names keys. Clients choose these, so it is by a hash that clients cannot aim at.
+/// Hashes keys. Clients choose these, so it is by a hash that clients cannot aim at.
 #[derive(Debug)]
-pub struct Names {
+pub struct KeyHasher {
     hasher: RandomState,
-    /// Few, to see what keys of one name do to each other.
+    /// Few, to see what keys of one hash do to each other.
     #[cfg(test)]
     pub bits: u64,
 }
 
-/// A name is a hash already.
-pub type AsIs = BuildHasherDefault<Same>;
+/// Passes a hash of 64 bits through.
+pub type BuildIdentityHasher = BuildHasherDefault<IdentityHasher>;
 
-/// See [`AsIs`].
+/// See [`BuildIdentityHasher`].
 #[derive(Debug, Default)]
-pub struct Same(u64);
+pub struct IdentityHasher(u64);
 
-impl Names {
-    /// Those of a cache.
+impl KeyHasher {
+    /// A hasher with random keys of its own.
     pub fn new() -> Self {
         Self {
             hasher: RandomState::new(),
@@ -36,25 +36,25 @@ impl Names {
         }
     }
 
-    /// That of `key`.
-    pub fn of(&self, key: &[u8]) -> Name {
-        let name = self.hasher.hash_one(key);
+    /// Hashes `key`.
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        let hash = self.hasher.hash_one(key);
         #[cfg(test)]
-        let name = name & self.bits;
-        Name(name)
+        let hash = hash & self.bits;
+        KeyHash(hash)
     }
 }
 
-impl Hasher for Same {
+impl Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }
 
     fn write(&mut self, _: &[u8]) {
-        unreachable!("a name is 64 bits");
+        unreachable!("a hash is 64 bits");
     }
 
-    fn write_u64(&mut self, name: u64) {
-        self.0 = name;
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }

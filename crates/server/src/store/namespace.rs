@@ -2,7 +2,7 @@
 //!
 //! A connection that belongs to a tenant, by the listener it came through or the name it gave, sees that tenant's keys and no others,
 //! and leaves the prefix out: its `cart` is everybody else's `shop:cart`. So both ways to one tenant lead to the same values and the
-//! same limits, and a tenant shut in its scope reaches nobody else's.
+//! same limits, and a tenant shut in its namespace reaches nobody else's.
 
 use std::borrow::Cow;
 
@@ -10,14 +10,14 @@ use super::tenant::DEFAULT_TENANT;
 
 /// What a connection may reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
+pub struct Namespace {
     /// The tenant's name and the delimiter; empty: all tenants.
     prefix: Box<[u8]>,
 }
 
-impl Scope {
+impl Namespace {
     /// The keys of `tenant`. The default tenant's are all keys: it is the one that names others.
-    pub fn of(tenant: &str, delimiter: u8) -> Self {
+    pub fn of_tenant(tenant: &str, delimiter: u8) -> Self {
         if tenant == DEFAULT_TENANT {
             return Self::default();
         }
@@ -25,15 +25,15 @@ impl Scope {
     }
 
     /// What the store calls this key.
-    pub fn name<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
-        match self.is_tenants() {
+    pub fn qualify<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.is_restricted() {
             true => [&self.prefix, key].concat().into(),
             false => key.into(),
         }
     }
 
     /// Whether it is one tenant's only: then what concerns all is not to be had.
-    pub fn is_tenants(&self) -> bool {
+    pub fn is_restricted(&self) -> bool {
         !self.prefix.is_empty()
     }
 }
@@ -44,10 +44,10 @@ mod tests {
 
     #[test]
     fn a_tenants_keys_have_its_prefix() {
-        let shop = Scope::of("shop", b':');
-        assert_eq!(&*shop.name(b"cart"), b"shop:cart");
-        assert_eq!(&*shop.name(b"other:cart"), b"shop:other:cart", "nothing leads out of a scope");
-        assert!(shop.is_tenants());
-        assert_eq!(&*Scope::of(DEFAULT_TENANT, b':').name(b"shop:cart"), b"shop:cart");
+        let shop = Namespace::of_tenant("shop", b':');
+        assert_eq!(&*shop.qualify(b"cart"), b"shop:cart");
+        assert_eq!(&*shop.qualify(b"other:cart"), b"shop:other:cart", "nothing leads out of a namespace");
+        assert!(shop.is_restricted());
+        assert_eq!(&*Namespace::of_tenant(DEFAULT_TENANT, b':').qualify(b"shop:cart"), b"shop:cart");
     }
 }

@@ -11,7 +11,7 @@ use super::tenant::TENANTS_MAX;
 
 /// Counts by prefix.
 #[derive(Debug)]
-pub struct Prefixes {
+pub struct PrefixStats {
     on: AtomicBool,
     delimiter: u8,
     counts: DashMap<Box<[u8]>, Counts>,
@@ -28,14 +28,14 @@ struct Counts {
 
 /// What a command does with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum Outcome {
     Hit,
     Miss,
     Set,
     Delete,
 }
 
-impl Prefixes {
+impl PrefixStats {
     pub fn new(delimiter: u8) -> Self {
         Self { on: AtomicBool::new(false), delimiter, counts: DashMap::new() }
     }
@@ -52,7 +52,7 @@ impl Prefixes {
     }
 
     /// Counts, if that is on and the key has a prefix. There are at most so many prefixes as tenants.
-    pub fn count(&self, key: &[u8], deed: Deed) {
+    pub fn count(&self, key: &[u8], outcome: Outcome) {
         if !self.is_on() {
             return;
         }
@@ -67,11 +67,11 @@ impl Prefixes {
         let Some(counts) = self.counts.get(prefix) else { return };
         // Relaxed: tallies for people.
         let add = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
-        match deed {
-            Deed::Hit => add(&counts.gets) + add(&counts.hits),
-            Deed::Miss => add(&counts.gets),
-            Deed::Set => add(&counts.sets),
-            Deed::Delete => add(&counts.deletes),
+        match outcome {
+            Outcome::Hit => add(&counts.gets) + add(&counts.hits),
+            Outcome::Miss => add(&counts.gets),
+            Outcome::Set => add(&counts.sets),
+            Outcome::Delete => add(&counts.deletes),
         };
     }
 
@@ -96,16 +96,16 @@ mod tests {
 
     #[test]
     fn prefixes_count_while_it_is_on() {
-        let prefixes = Prefixes::new(b':');
-        prefixes.count(b"a:x", Deed::Set);
+        let prefixes = PrefixStats::new(b':');
+        prefixes.count(b"a:x", Outcome::Set);
         prefixes.switch(true);
-        for (key, deed) in
-            [(&b"a:x"[..], Deed::Hit), (b"a:y", Deed::Miss), (b"b:", Deed::Delete), (b"plain", Deed::Set)]
+        for (key, outcome) in
+            [(&b"a:x"[..], Outcome::Hit), (b"a:y", Outcome::Miss), (b"b:", Outcome::Delete), (b"plain", Outcome::Set)]
         {
-            prefixes.count(key, deed);
+            prefixes.count(key, outcome);
         }
         prefixes.switch(false);
-        prefixes.count(b"a:x", Deed::Hit);
+        prefixes.count(b"a:x", Outcome::Hit);
         assert_eq!(prefixes.lines(), ["PREFIX a get 2 hit 1 set 0 del 0", "PREFIX b get 0 hit 0 set 0 del 1"]);
     }
 }

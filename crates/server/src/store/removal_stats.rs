@@ -7,7 +7,7 @@ use crate::value::Value;
 
 /// Those who left before somebody removed them.
 #[derive(Debug, Default)]
-pub struct Departures {
+pub struct RemovalStats {
     evicted_unfetched: AtomicU64,
     expired_unfetched: AtomicU64,
     evicted_idle_seconds: AtomicU64,
@@ -16,14 +16,14 @@ pub struct Departures {
 
 /// What `stats items` shows of those who left.
 #[derive(Debug)]
-pub struct Gone {
+pub struct RemovalCounts {
     pub evicted_unfetched: u64,
     pub expired_unfetched: u64,
     /// How long the last one evicted had not been used.
     pub evicted_idle_seconds: u64,
 }
 
-impl Departures {
+impl RemovalStats {
     /// `value` had to make room.
     pub fn evicted(&self, key: &[u8], value: &Value, idle_seconds: u32) {
         // Relaxed: tallies for people.
@@ -31,7 +31,7 @@ impl Departures {
         if !value.last_access.is_fetched() {
             self.evicted_unfetched.fetch_add(1, Ordering::Relaxed);
         }
-        self.watchers.evicted(key, value, idle_seconds);
+        self.watchers.publish_eviction(key, value, idle_seconds);
     }
 
     /// `value`'s time was over.
@@ -43,10 +43,10 @@ impl Departures {
     }
 
     /// What is to be shown of them.
-    pub fn gone(&self) -> Gone {
+    pub fn removal_counts(&self) -> RemovalCounts {
         // Relaxed: tallies for people.
         let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        Gone {
+        RemovalCounts {
             evicted_unfetched: tally(&self.evicted_unfetched),
             expired_unfetched: tally(&self.expired_unfetched),
             evicted_idle_seconds: tally(&self.evicted_idle_seconds),

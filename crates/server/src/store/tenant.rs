@@ -36,8 +36,8 @@ pub struct Tenant {
 /// The tenant that a thread asked for last. There it finds it again without a lock that others take, and without a hash.
 #[derive(Debug)]
 struct Recent {
-    /// [`Tenants::number`].
-    of: usize,
+    /// [`Tenants::id`].
+    tenants: usize,
     prefix: Box<[u8]>,
     tenant: Arc<Tenant>,
 }
@@ -47,12 +47,12 @@ thread_local! {
 }
 
 /// Numbers all [`Tenants`] of the process.
-static NUMBERS: AtomicUsize = AtomicUsize::new(0);
+static NEXT_ID: AtomicUsize = AtomicUsize::new(0);
 
 /// All tenants, by prefix. None of them ever leaves.
 #[derive(Debug)]
 pub struct Tenants {
-    number: usize,
+    id: usize,
     runtime: Runtime,
     delimiter: u8,
     default: Arc<Tenant>,
@@ -69,7 +69,7 @@ impl Tenants {
     /// The runtime does not make a group for one of them.
     pub fn new(runtime: &Runtime, delimiter: u8, limits: &[(String, Limits)], evict: bool) -> Result<Self, String> {
         let tenant = |name: &str| match runtime.group(&shown(name.as_bytes())) {
-            Ok(group) => Ok(Arc::new(Tenant::of(group, evict))),
+            Ok(group) => Ok(Arc::new(Tenant::new(group, evict))),
             Err(why) => Err(format!("tenant {name}: {why}")),
         };
         let default = tenant(DEFAULT_TENANT)?;
@@ -82,34 +82,34 @@ impl Tenants {
         }
         let count = AtomicUsize::new(by_prefix.len());
         // Relaxed: only that no number is given twice matters.
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { number, runtime: runtime.clone(), delimiter, default, by_prefix, count, evict })
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { id, runtime: runtime.clone(), delimiter, default, by_prefix, count, evict })
     }
 
     /// The tenant a new value of `key` is charged to; made if it is new and there is room for another.
-    pub fn of(&self, key: &[u8]) -> Arc<Tenant> {
-        let own = self.prefix(key).and_then(|prefix| self.make(prefix));
+    pub fn for_key(&self, key: &[u8]) -> Arc<Tenant> {
+        let own = self.prefix(key).and_then(|prefix| self.get_or_create(prefix));
         own.unwrap_or_else(|| Arc::clone(&self.default))
     }
 
     /// The tenant of this name, if it is there.
     pub fn find(&self, name: &[u8]) -> Option<Arc<Tenant>> {
-        self.look(name, Arc::clone)
+        self.with(name, Arc::clone)
     }
 
-    /// What `look` sees of the tenant of this name, if it is there.
-    fn look<R>(&self, name: &[u8], look: impl FnOnce(&Arc<Tenant>) -> R) -> Option<R> {
+    /// What `visit` sees of the tenant of this name, if it is there.
+    fn with<R>(&self, name: &[u8], visit: impl FnOnce(&Arc<Tenant>) -> R) -> Option<R> {
         RECENT.with_borrow_mut(|recent| {
-            if !recent.as_ref().is_some_and(|recent| recent.of == self.number && *recent.prefix == *name) {
+            if !recent.as_ref().is_some_and(|recent| recent.tenants == self.id && *recent.prefix == *name) {
                 let tenant = Arc::clone(&*self.by_prefix.get(name)?);
-                *recent = Some(Recent { of: self.number, prefix: name.into(), tenant });
+                *recent = Some(Recent { tenants: self.id, prefix: name.into(), tenant });
             }
-            recent.as_ref().map(|recent| look(&recent.tenant))
+            recent.as_ref().map(|recent| visit(&recent.tenant))
         })
     }
 
     /// The tenant of this name; made if it is new. None if there is no room for another.
-    pub fn make(&self, name: &[u8]) -> Option<Arc<Tenant>> {
+    pub fn get_or_create(&self, name: &[u8]) -> Option<Arc<Tenant>> {
         if let Some(tenant) = self.find(name) {
             return Some(tenant);
         }
@@ -122,7 +122,7 @@ impl Tenants {
         let tenant = self.by_prefix.entry(name.into()).or_insert_with(|| {
             // Relaxed: as above.
             self.count.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Tenant::of(group, self.evict))
+            Arc::new(Tenant::new(group, self.evict))
         });
         Some(Arc::clone(&tenant))
     }
@@ -142,7 +142,7 @@ impl Tenants {
             // Relaxed: a tally; nothing is read by its light.
             counter(tenant).fetch_add(1, Ordering::Relaxed);
         };
-        if self.prefix(key).and_then(|prefix| self.look(prefix, |tenant| add(tenant))).is_none() {
+        if self.prefix(key).and_then(|prefix| self.with(prefix, |tenant| add(tenant))).is_none() {
             add(&self.default);
         }
     }
@@ -160,7 +160,7 @@ impl Tenants {
 }
 
 impl Tenant {
-    fn of(group: Memcg, evict: bool) -> Self {
+    fn new(group: Memcg, evict: bool) -> Self {
         let tally = AtomicU64::default;
         let limits = Mutex::default();
         let tenant = Self { group, hits: tally(), misses: tally(), evictions: tally(), limits, evict };
@@ -235,23 +235,23 @@ mod tests {
             (b"a/b\xff:x", "a%2Fb%FF"),
             (&long, "default"),
         ] {
-            assert_eq!(tenants.of(key).group.name(), name);
+            assert_eq!(tenants.for_key(key).group.name(), name);
         }
         assert_eq!(tenants.all().len(), 4);
-        assert_eq!(tenants.of(b"shop:a").group.low(), Bytes::kib(7));
+        assert_eq!(tenants.for_key(b"shop:a").group.low(), Bytes::kib(7));
     }
 
     #[test]
     fn what_a_thread_remembers_is_that_of_the_tenants_asked() {
         let (one, other) = (tenants(&[]), tenants(&[]));
-        one.of(b"shop:a");
-        one.of(b"shop:b");
+        one.for_key(b"shop:a");
+        one.for_key(b"shop:b");
         other.count_read(b"shop:a", true);
         let hits =
             |tenants: &Tenants, name: &[u8]| tenants.find(name).map(|tenant| tenant.hits.load(Ordering::Relaxed));
         assert_eq!((hits(&other, b"shop"), hits(&other, b"default")), (None, Some(1)));
         one.count_read(b"shop:a", true);
-        one.of(b"team:a");
+        one.for_key(b"team:a");
         one.count_read(b"shop:a", true);
         assert_eq!((hits(&one, b"shop"), hits(&one, b"team"), hits(&one, b"default")), (Some(2), Some(0), Some(0)));
     }
@@ -269,7 +269,7 @@ mod tests {
         let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
         let given = Limits { min: Bytes::kib(1), low: Bytes::kib(2), high: Bytes::kib(3), max: Bytes::kib(4) };
         let tenants = Tenants::new(&runtime, b':', &[("shop".into(), given)], false).unwrap();
-        let shop = tenants.of(b"shop:a");
+        let shop = tenants.for_key(b"shop:a");
         assert_eq!(shop.limits(), given);
         assert_eq!((shop.group.min(), shop.group.high(), shop.group.max()), (Bytes::MAX, Bytes::MAX, Bytes::MAX));
         assert!(shop.has_room(Bytes::kib(4)) && !shop.has_room(Bytes::kib(5)));
@@ -282,10 +282,10 @@ mod tests {
     fn tenants_are_bounded() {
         let tenants = tenants(&[]);
         for n in 0..TENANTS_MAX + 10 {
-            tenants.of(format!("t{n}:k").as_bytes());
+            tenants.for_key(format!("t{n}:k").as_bytes());
         }
         assert!(tenants.all().len() <= TENANTS_MAX);
-        assert_eq!(tenants.of(b"one-more:k").group.name(), "default");
-        assert_eq!(tenants.of(b"t1:k").group.name(), "t1", "those who came in time stay");
+        assert_eq!(tenants.for_key(b"one-more:k").group.name(), "default");
+        assert_eq!(tenants.for_key(b"t1:k").group.name(), "t1", "those who came in time stay");
     }
 }

@@ -7,9 +7,9 @@ fn what_is_flushed_is_gone_for_everybody_before_it_is_dropped() {
     let store = Store::new(&settings, &pool).unwrap();
     let put = |expected: Option<&'static [u8]>, bytes: &'static [u8]| {
         let data = Data::copy(bytes, &pool);
-        let edit = |there: Option<There<'_>>| {
+        let edit = |there: Option<Existing<'_>>| {
             assert_eq!(there.map(|there| there.value.first().to_vec()).as_deref(), expected);
-            (Edit::Put(store.value(b"k", 0, ItemFlags::default(), &data)), ())
+            (Edit::Put(store.new_value(b"k", 0, ItemFlags::default(), &data)), ())
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(store.update(b"k", Expiry::Never, edit)).unwrap();
@@ -48,7 +48,7 @@ fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let set = |n: u32, bytes: &[u8]| {
         let (key, data) = (n.to_be_bytes(), Data::copy(bytes, &pool));
-        let edit = |_: Option<There<'_>>| (Edit::Put(store.value(&key, 0, ItemFlags::default(), &data)), ());
+        let edit = |_: Option<Existing<'_>>| (Edit::Put(store.new_value(&key, 0, ItemFlags::default(), &data)), ());
         runtime.block_on(store.update(&key, Expiry::Never, edit))
     };
     let large = vec![7; 1_000_000];
@@ -67,34 +67,34 @@ fn what_clients_hold_and_the_cache_has_dropped_is_bounded() {
 }
 
 #[test]
-fn of_two_keys_of_one_name_the_later_is_there() {
+fn of_two_keys_of_one_name_the_later_is_live() {
     let settings = crate::settings::args::parse(["lowwater-server", "-m8"]).unwrap().unwrap();
     let pool = Arc::new(PiecePool::new(0));
     let mut store = Store::new(&settings, &pool).unwrap();
-    store.names.bits = 0;
+    store.hasher.bits = 0;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let edit = |key: &'static [u8], edit: Edit| {
-        let see = |there: Option<There<'_>>| (edit.clone(), there.map(|there| there.value.key().to_vec()));
+        let see = |there: Option<Existing<'_>>| (edit.clone(), there.map(|there| there.value.key().to_vec()));
         runtime.block_on(store.update(key, Expiry::Never, see)).unwrap()
     };
-    let value = |key: &[u8]| store.value(key, 0, ItemFlags::default(), &Data::copy(key, &pool));
+    let value = |key: &[u8]| store.new_value(key, 0, ItemFlags::default(), &Data::copy(key, &pool));
     assert_eq!(edit(b"a", Edit::Put(value(b"a"))), None);
     for edit in [|_| Edit::Keep, |_| Edit::Remove].map(|make: fn(()) -> Edit| make(())) {
-        let see = |there: Option<There<'_>>| (edit.clone(), there.is_some());
+        let see = |there: Option<Existing<'_>>| (edit.clone(), there.is_some());
         assert_eq!(runtime.block_on(store.update(b"b", Expiry::Past, see)), Ok(false));
     }
-    let is_there = |key: &[u8]| {
+    let is_live = |key: &[u8]| {
         let read = store.read(key, |value| value.key() == key);
         let found = [store.find(key), store.peek(key)].map(|value| value.map(|value| value.key() == key));
-        let seen = [store.inspect(key, |there| there.value.key() == key), store.used(key).then_some(true)];
+        let seen = [store.inspect(key, |there| there.value.key() == key), store.mark_fetched(key).then_some(true)];
         let all = [read, found[0], found[1], seen[0], seen[1]];
         assert!(all == [Some(true); 5] || all == [None; 5], "{all:?}");
         all[0].is_some()
     };
-    assert!(is_there(b"a") && !is_there(b"b"));
-    assert!(!store.touch(b"b", Expiry::Past) && is_there(b"a"));
+    assert!(is_live(b"a") && !is_live(b"b"));
+    assert!(!store.touch(b"b", Expiry::Past) && is_live(b"a"));
     assert_eq!(edit(b"b", Edit::Put(value(b"b"))), None, "it is another's");
-    assert!(is_there(b"b") && !is_there(b"a"));
+    assert!(is_live(b"b") && !is_live(b"a"));
     assert_eq!(edit(b"b", Edit::Remove).as_deref(), Some(&b"b"[..]));
-    assert!(!is_there(b"b") && !is_there(b"a"));
+    assert!(!is_live(b"b") && !is_live(b"a"));
 }

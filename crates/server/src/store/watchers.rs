@@ -30,8 +30,8 @@ pub struct Watchers {
 
 impl Watchers {
     /// One more, if there are not too many.
-    pub fn join(&self) -> Option<mpsc::Receiver<String>> {
-        let (queue, sightings) = mpsc::channel(QUEUE_LINES);
+    pub fn subscribe(&self) -> Option<mpsc::Receiver<String>> {
+        let (queue, lines) = mpsc::channel(QUEUE_LINES);
         let mut queues = self.queues.lock();
         queues.retain(|queue| !queue.is_closed());
         if queues.len() >= WATCHERS_MAX {
@@ -40,11 +40,11 @@ impl Watchers {
         queues.push(queue);
         // Relaxed: an eviction at the same moment may or may not be seen.
         self.count.store(queues.len(), Ordering::Relaxed);
-        Some(sightings)
+        Some(lines)
     }
 
     /// Tells of an eviction: memcached's line.
-    pub fn evicted(&self, key: &[u8], value: &Value, idle_seconds: u32) {
+    pub fn publish_eviction(&self, key: &[u8], value: &Value, idle_seconds: u32) {
         // Relaxed: as in `join`.
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
@@ -82,25 +82,25 @@ mod tests {
         let watchers = Watchers::default();
         let data = Data::copy(b"abc", &Arc::new(PiecePool::new(0)));
         let value = Value::new(b"k", 0, ItemFlags::default(), 1, &data);
-        watchers.evicted(b"unseen", &value, 0);
-        let mut slow = watchers.join().unwrap();
+        watchers.publish_eviction(b"unseen", &value, 0);
+        let mut slow = watchers.subscribe().unwrap();
         for _ in 0..QUEUE_LINES + 10 {
-            watchers.evicted(b"a b", &value, 7);
+            watchers.publish_eviction(b"a b", &value, 7);
         }
         let line = slow.try_recv().unwrap();
         assert!(line.ends_with(" gid=1 type=eviction key=a%20b fetch=no ttl=-1 la=7 clsid=1 size=3\n"), "{line}");
         assert_eq!(std::iter::from_fn(|| slow.try_recv().ok()).count(), QUEUE_LINES - 1);
         drop(slow);
-        watchers.evicted(b"k", &value, 7);
+        watchers.publish_eviction(b"k", &value, 7);
         assert!(watchers.queues.lock().is_empty(), "who has left is forgotten");
     }
 
     #[test]
     fn watchers_are_bounded() {
         let watchers = Watchers::default();
-        let mut watching: Vec<_> = (0..WATCHERS_MAX).map(|_| watchers.join().unwrap()).collect();
-        assert!(watchers.join().is_none());
+        let mut watching: Vec<_> = (0..WATCHERS_MAX).map(|_| watchers.subscribe().unwrap()).collect();
+        assert!(watchers.subscribe().is_none());
         watching.pop();
-        assert!(watchers.join().is_some(), "who has left makes room, whether something was seen since or not");
+        assert!(watchers.subscribe().is_some(), "who has left makes room, whether something was seen since or not");
     }
 }

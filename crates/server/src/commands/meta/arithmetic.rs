@@ -6,12 +6,12 @@ use crate::net::output::Output;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::meta_command::MetaCommand;
 use crate::session::Session;
-use crate::store::{Edit, There};
+use crate::store::{Edit, Existing};
 use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
 
-enum Outcome {
+enum MetaArithmeticOutcome {
     Missing,
     Exists,
     NoNumber,
@@ -28,51 +28,52 @@ struct Done {
 /// Answers `HD`, `VA`, `NF`, `EX`, or an error.
 pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
     let (server, options) = (&session.server, &meta.options);
-    let name = session.scope.name(&meta.key);
+    let full_key = session.namespace.qualify(&meta.key);
     let increment = !matches!(options.mode, Some(b'D' | b'-'));
     let delta = Delta { increment, amount: options.delta.unwrap_or(1) };
-    let decide = |there: Option<There<'_>>| {
-        let Some(There { value: old, left }) = there else {
+    let decide = |there: Option<Existing<'_>>| {
+        let Some(Existing { value: old, left }) = there else {
             if options.vivify.is_none() {
-                return (Edit::Keep, Outcome::Missing);
+                return (Edit::Keep, MetaArithmeticOutcome::Missing);
             }
             let item_flags = ItemFlags { binary: options.binary, ..ItemFlags::default() };
             let text = options.initial.to_string();
-            let value = server.store.value(&name, 0, item_flags, &Data::copy(text.as_bytes(), &server.pool));
+            let value =
+                server.store.new_value(&full_key, 0, item_flags, &Data::copy(text.as_bytes(), &server.piece_pool));
             let done = Done { value: value.clone(), number: options.initial, expiry: Expiry::Never, made: true };
-            return (Edit::Put(value), Outcome::Done(done));
+            return (Edit::Put(value), MetaArithmeticOutcome::Done(done));
         };
         // As memcached: 0 is no number to compare with, and a value without bytes is no number whoever has changed it.
         if options.unique.is_some_and(|unique| unique != 0 && unique != old.unique()) && old.len() > 0 {
-            return (Edit::Keep, Outcome::Exists);
+            return (Edit::Keep, MetaArithmeticOutcome::Exists);
         }
         match calculate(old, delta, server) {
-            None => (Edit::Keep, Outcome::NoNumber),
+            None => (Edit::Keep, MetaArithmeticOutcome::NoNumber),
             Some((value, number)) => {
                 let done = Done { value: value.clone(), number, expiry: left.into(), made: false };
-                (Edit::Change(value), Outcome::Done(done))
+                (Edit::Change(value), MetaArithmeticOutcome::Done(done))
             }
         }
     };
     let lifetime = options.vivify.map_or(Expiry::Never, Expiry::of);
-    let outcome = server.store.update(&name, lifetime, decide).await;
+    let outcome = server.store.update(&full_key, lifetime, decide).await;
     let (hits, misses) = delta.counters();
     match outcome {
-        Ok(Outcome::Done(done)) => {
+        Ok(MetaArithmeticOutcome::Done(done)) => {
             if !done.made {
-                session.tally.count(hits);
+                session.counts.count(hits);
             }
             let expiry = answer(session, &meta, &done);
             if options.exptime.is_some() {
-                session.server.store.expire(&name, expiry);
+                session.server.store.set_expiry(&full_key, expiry);
             }
         }
-        Ok(Outcome::Missing) => {
-            session.tally.count(misses);
+        Ok(MetaArithmeticOutcome::Missing) => {
+            session.counts.count(misses);
             brief(&mut session.output, "NF", &meta);
         }
-        Ok(Outcome::Exists) => brief(&mut session.output, "EX", &meta),
-        Ok(Outcome::NoNumber) => session.output.line(NO_NUMBER),
+        Ok(MetaArithmeticOutcome::Exists) => brief(&mut session.output, "EX", &meta),
+        Ok(MetaArithmeticOutcome::NoNumber) => session.output.line(NO_NUMBER),
         Err(_) => session.output.line(NO_MEMORY),
     }
 }

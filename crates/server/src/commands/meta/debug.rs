@@ -6,14 +6,14 @@ use crate::protocol::expiry::Expiry;
 use crate::protocol::item::item_bytes;
 use crate::protocol::item::SLAB_CLASS;
 use crate::session::Session;
-use crate::store::There;
+use crate::store::Existing;
 
 /// Answers one line of it, or `EN`. It is not a use of the value.
 pub fn debug(session: &mut Session, key: &[u8]) {
-    let Session { output: out, server, tally, .. } = session;
-    let name = session.scope.name(key);
-    tally.count(Counter::CmdMeta);
-    let found = server.store.inspect(&name, |There { value, left }| (value.clone(), Expiry::from(left)));
+    let Session { output: out, server, counts, .. } = session;
+    let full_key = session.namespace.qualify(key);
+    counts.count(Counter::CmdMeta);
+    let found = server.store.inspect(&full_key, |Existing { value, left }| (value.clone(), Expiry::from(left)));
     let Some((value, expiry)) = found else { return out.line("EN") };
     let mut shown = Vec::new();
     match value.item_flags().binary {

@@ -8,8 +8,8 @@ use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
 use crate::protocol::meta_command::MetaCommand;
 use crate::session::Session;
-use crate::store::prefix_stats::Deed;
-use crate::store::{Edit, There};
+use crate::store::prefix_stats::Outcome;
+use crate::store::{Edit, Existing};
 use crate::value::data::Data;
 use crate::value::item_flags::ItemFlags;
 use crate::value::Value;
@@ -27,32 +27,32 @@ struct Found {
 
 /// Answers `HD`, `VA` or `EN`.
 pub async fn get(session: &mut Session, meta: MetaCommand<'_>) {
-    let name = session.scope.name(&meta.key);
-    let found = find(session, &name, &meta).await;
-    session.server.prefixes.count(&name, if found.is_some() { Deed::Hit } else { Deed::Miss });
+    let full_key = session.namespace.qualify(&meta.key);
+    let found = find(session, &full_key, &meta).await;
+    session.server.prefix_stats.count(&full_key, if found.is_some() { Outcome::Hit } else { Outcome::Miss });
     let Some(found) = found else {
-        session.tally.count(Counter::CmdGet);
-        session.tally.count(Counter::GetMisses);
+        session.counts.count(Counter::CmdGet);
+        session.counts.count(Counter::GetMisses);
         if !meta.options.quiet {
             brief(&mut session.output, "EN", &meta);
         }
         return;
     };
     let touches = meta.options.exptime.is_some();
-    session.tally.count(if touches { Counter::CmdTouch } else { Counter::CmdGet });
-    session.tally.count(if touches { Counter::TouchHits } else { Counter::GetHits });
+    session.counts.count(if touches { Counter::CmdTouch } else { Counter::CmdGet });
+    session.counts.count(if touches { Counter::TouchHits } else { Counter::GetHits });
     let expiry = answer(session, &meta, &found);
     if !meta.options.unused {
-        session.server.store.used(&name);
+        session.server.store.mark_fetched(&full_key);
     }
     if touches {
-        session.server.store.expire(&name, expiry);
+        session.server.store.set_expiry(&full_key, expiry);
     }
 }
 
-async fn find(session: &Session, name: &[u8], meta: &MetaCommand<'_>) -> Option<Found> {
+async fn find(session: &Session, full_key: &[u8], meta: &MetaCommand<'_>) -> Option<Found> {
     let (store, options) = (&session.server.store, &meta.options);
-    let value = if options.unused { store.peek(name) } else { store.find(name) };
+    let value = if options.unused { store.peek(full_key) } else { store.find(full_key) };
     let timed = options.recache.is_some() || meta.flags.clone().any(|flag| flag[0] == b't');
     match value {
         None if options.vivify.is_none() => return None,
@@ -61,7 +61,7 @@ async fn find(session: &Session, name: &[u8], meta: &MetaCommand<'_>) -> Option<
         }
         _ => {}
     }
-    let decide = |there: Option<There<'_>>| match there {
+    let decide = |there: Option<Existing<'_>>| match there {
         Some(there) => {
             let found = Found::there(meta, there);
             match found.won {
@@ -71,16 +71,16 @@ async fn find(session: &Session, name: &[u8], meta: &MetaCommand<'_>) -> Option<
         }
         None if options.vivify.is_some() => {
             let item_flags = ItemFlags { won: true, binary: options.binary, ..ItemFlags::default() };
-            let value = store.value(name, 0, item_flags, &Data::copy(b"", &session.server.pool));
+            let value = store.new_value(full_key, 0, item_flags, &Data::copy(b"", &session.server.piece_pool));
             (Edit::Put(value.clone()), Some(Found { value, expiry: Expiry::Never, made: true, won: true }))
         }
         None => (Edit::Keep, None),
     };
     let lifetime = options.vivify.map_or(Expiry::Never, Expiry::of);
-    match store.update(name, lifetime, decide).await {
+    match store.update(full_key, lifetime, decide).await {
         Ok(found) => found,
         // No room to note a winner: nobody wins, and what is there is shown.
-        Err(_) => store.inspect(name, |there| Found { won: false, ..Found::there(meta, there) }),
+        Err(_) => store.inspect(full_key, |there| Found { won: false, ..Found::there(meta, there) }),
     }
 }
 
@@ -126,7 +126,7 @@ fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expir
 
 impl Found {
     /// What is there, and whether the client wins it: if it is stale, or has less time left than `R` says, and nobody has won it yet.
-    fn there(meta: &MetaCommand<'_>, there: There<'_>) -> Self {
+    fn there(meta: &MetaCommand<'_>, there: Existing<'_>) -> Self {
         let expiry = Expiry::from(there.left);
         let item_flags = there.value.item_flags();
         let won = !item_flags.won && (item_flags.stale || is_due(meta, expiry));

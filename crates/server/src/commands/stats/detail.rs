@@ -8,15 +8,15 @@ use crate::session::Session;
 pub async fn detail(session: &mut Session, argument: Option<&[u8]>) -> io::Result<()> {
     match argument {
         Some(b"on") => {
-            session.server.prefixes.switch(true);
+            session.server.prefix_stats.switch(true);
             session.output.line("OK");
         }
         Some(b"off") => {
-            session.server.prefixes.switch(false);
+            session.server.prefix_stats.switch(false);
             session.output.line("OK");
         }
         Some(b"dump") => {
-            for line in session.server.prefixes.lines() {
+            for line in session.server.prefix_stats.lines() {
                 session.output.line(&line);
                 if session.output.is_full() {
                     session.flush().await?;

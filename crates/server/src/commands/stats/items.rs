@@ -9,7 +9,7 @@ use crate::session::Session;
 pub fn items(session: &mut Session) {
     let Session { output: out, server, .. } = session;
     let totals = server.store.totals();
-    let gone = server.store.gone();
+    let gone = server.store.removal_counts();
     if totals.items > 0 {
         for (name, value) in [
             ("number", totals.items),

@@ -8,7 +8,7 @@ pub fn reclaim(server: &Server, out: &mut Output) {
     let stats = server.store.runtime().stats();
     out.stat("bytes", stats.usage.get());
     out.stat("limit_maxbytes", stats.budget.get());
-    out.stat("arriving_bytes", server.arrivals.bytes().get());
+    out.stat("arriving_bytes", server.receive_budget.bytes().get());
     out.stat("groups", stats.groups);
     out.stat("live_pairs", stats.registry.live_pairs);
     out.stat("live_groups", stats.registry.live_groups);

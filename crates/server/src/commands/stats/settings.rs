@@ -16,7 +16,7 @@ pub fn settings(server: &Server, out: &mut Output) {
     out.stat("evictions", if settings.evict { "on" } else { "off" });
     out.stat("num_threads", settings.threads);
     out.stat("stat_key_prefix", char::from(settings.delimiter));
-    out.stat("detail_enabled", if server.prefixes.is_on() { "yes" } else { "no" });
+    out.stat("detail_enabled", if server.prefix_stats.is_on() { "yes" } else { "no" });
     out.stat("cas_enabled", "yes");
     out.stat("binding_protocol", "ascii");
     out.stat("auth_enabled_sasl", "no");
