@@ -13,7 +13,7 @@ use crate::net::listener::Listener;
 use crate::net::stream::Stream;
 use crate::server::Server;
 use crate::settings::Settings;
-use crate::workers::Turns;
+use crate::workers::RoundRobin;
 use crate::{banner, connection, http};
 
 /// When no connection can be accepted (no file descriptors left), the next try waits so long.
@@ -31,11 +31,11 @@ pub struct Listeners {
 /// # Errors
 ///
 /// An address cannot be listened on, or the cache cannot be made.
-pub async fn serve(settings: Settings, turns: Turns) -> Result<(), String> {
+pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), String> {
     let stopped = stopped()?;
     let (server, listeners) = open(settings).await?;
     banner::print(&server);
-    run(&server, listeners, turns, stopped).await;
+    run(&server, listeners, round_robin, stopped).await;
     Ok(())
 }
 
@@ -58,18 +58,23 @@ pub async fn open(settings: Settings) -> Result<(Arc<Server>, Listeners), String
 }
 
 /// Lets clients in until `stopped` resolves; then lets the commands that run end, within [`CLOSE_TIME_MAX`].
-pub async fn run(server: &Arc<Server>, listeners: Listeners, turns: Turns, stopped: impl Future<Output = ()>) {
-    let turns = Arc::new(turns);
+pub async fn run(
+    server: &Arc<Server>,
+    listeners: Listeners,
+    round_robin: RoundRobin,
+    stopped: impl Future<Output = ()>,
+) {
+    let round_robin = Arc::new(round_robin);
     let (close, closing) = watch::channel(());
-    let mut doors = JoinSet::new();
+    let mut acceptors = JoinSet::new();
     for listener in listeners.cache {
-        doors.spawn(accept(Arc::clone(server), listener, Arc::clone(&turns), closing.clone()));
+        acceptors.spawn(accept(Arc::clone(server), listener, Arc::clone(&round_robin), closing.clone()));
     }
     if let Some(listener) = listeners.http {
-        doors.spawn(http::serve(Arc::clone(server), listener, closing.clone()));
+        acceptors.spawn(http::serve(Arc::clone(server), listener, closing.clone()));
     }
     stopped.await;
-    doors.shutdown().await;
+    acceptors.shutdown().await;
     drop(close);
     server.wait_until_idle().await;
 }
@@ -96,36 +101,36 @@ fn stopped() -> Result<impl Future<Output = ()>, String> {
     })
 }
 
-async fn accept(server: Arc<Server>, listener: Listener, turns: Arc<Turns>, closing: watch::Receiver<()>) {
+async fn accept(server: Arc<Server>, listener: Listener, round_robin: Arc<RoundRobin>, closing: watch::Receiver<()>) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => match server.admit() {
-                Some(seat) => {
-                    server.note(1, format_args!("{peer} connected"));
+            Ok((stream, peer)) => match server.try_admit() {
+                Some(permit) => {
+                    server.log(1, format_args!("{peer} connected"));
                     let namespace = listener.namespace.clone();
                     let closing = closing.clone();
-                    let moved = stream.leave().map(|stream| {
-                        turns.next().spawn(async move {
-                            if let Ok(stream) = stream.arrive() {
-                                connection::serve(seat, stream, namespace, closing).await;
+                    let moved = stream.detach().map(|stream| {
+                        round_robin.pick().spawn(async move {
+                            if let Ok(stream) = stream.attach() {
+                                connection::serve(permit, stream, namespace, closing).await;
                             }
                         })
                     });
                     if let Err(why) = moved {
-                        server.note(1, format_args!("connection closed: {why}"));
+                        server.log(1, format_args!("connection closed: {why}"));
                     }
                 }
-                None => drop(tokio::spawn(turn_away(stream))),
+                None => drop(tokio::spawn(reject(stream))),
             },
             Err(why) => {
-                server.note(1, format_args!("cannot accept a connection: {why}"));
+                server.log(1, format_args!("cannot accept a connection: {why}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn turn_away(mut stream: Stream) {
+async fn reject(mut stream: Stream) {
     // The client may be gone already; then nobody is left to be told.
     let _ = stream.write_all(b"ERROR Too many open connections\r\n").await;
 }

@@ -3,28 +3,28 @@
 use std::io::Write;
 
 use crate::server::Server;
-use crate::settings::listen_address::Place;
+use crate::settings::listen_address::Endpoint;
 
 /// Says what is served, and how to talk to it.
 pub fn print(server: &Server) {
     let settings = &server.settings;
-    let mut places: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
+    let mut endpoints: Vec<String> = server.addresses.iter().map(ToString::to_string).collect();
     let mut reach = server.addresses.first().map(|first| format!("{} {}", first.ip(), first.port()));
     for listen in &settings.listen {
-        if let Place::Unix { path, .. } = &listen.place {
-            places.push(path.display().to_string());
+        if let Endpoint::Unix { path, .. } = &listen.endpoint {
+            endpoints.push(path.display().to_string());
             reach.get_or_insert_with(|| format!("-U {}", path.display()));
         }
     }
     let (delimiter, limited) = (char::from(settings.delimiter), settings.limits.len());
     let text = format!(
-        "lowwater-server {version}, memcached text protocol on {places}\n\
+        "lowwater-server {version}, memcached text protocol on {endpoints}\n\
          memory   {memory} MiB for all tenants, items up to {item} bytes; {connections} connections, {threads} threads\n\
          tenants  a key's tenant is what stands before its first '{delimiter}', else \"default\"; {limited} with limits\n\
          try      printf 'set team{delimiter}greeting 0 0 5\\r\\nhello\\r\\nget team{delimiter}greeting\\r\\nstats tenants\\r\\nquit\\r\\n' | nc {reach}\n{http}",
         http = server.http.map_or(String::new(), |http| format!("http     http://{http}/ and {http}/metrics\n")),
         version = env!("CARGO_PKG_VERSION"),
-        places = places.join(" "),
+        endpoints = endpoints.join(" "),
         memory = settings.budget.get() >> 20,
         item = settings.item_bytes_max,
         connections = settings.connections_max,

@@ -33,7 +33,7 @@ const VERBOSITY_MAX: u32 = 3;
 ///
 /// The client left while it was being answered.
 pub async fn run(session: &mut Session, command: Command<'_>) -> io::Result<ControlFlow<()>> {
-    session.server.note(2, format_args!("< {command:?}"));
+    session.server.log(2, format_args!("< {command:?}"));
     if session.namespace.is_restricted() && concerns_all(&command) {
         let noreply = matches!(
             command,

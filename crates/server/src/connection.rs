@@ -24,7 +24,7 @@ use crate::net::output::Output;
 use crate::net::stream::Stream;
 use crate::protocol::error::ProtocolError;
 use crate::protocol::login::{LoginDecoder, LoginStep};
-use crate::server::{Seat, CLOSE_TIME_MAX};
+use crate::server::{ConnectionPermit, CLOSE_TIME_MAX};
 use crate::session::Session;
 use crate::store::namespace::Namespace;
 use crate::store::{ROOM_PAUSE, ROOM_TRIES_MAX};
@@ -34,8 +34,8 @@ use crate::store::{ROOM_PAUSE, ROOM_TRIES_MAX};
 const READS_PER_TURN: u32 = 16;
 
 /// Serves one client until it leaves, errs beyond repair, or the server closes.
-pub async fn serve(seat: Seat, stream: Stream, namespace: Namespace, closing: watch::Receiver<()>) {
-    let server = Arc::clone(seat.server());
+pub async fn serve(permit: ConnectionPermit, stream: Stream, namespace: Namespace, closing: watch::Receiver<()>) {
+    let server = Arc::clone(permit.server());
     let decoder = Decoder::new(server.settings.item_bytes_max, &server.piece_pool, Some(&server.receive_budget));
     let session = Session {
         output: Output::default(),
@@ -48,10 +48,10 @@ pub async fn serve(seat: Seat, stream: Stream, namespace: Namespace, closing: wa
     let login = server.settings.users.is_some().then(LoginDecoder::default);
     let mut connection = Connection { session, login, decoder, input: Input::default() };
     if let Err(why) = connection.run().await {
-        server.note(1, format_args!("connection closed: {why}"));
+        server.log(1, format_args!("connection closed: {why}"));
     }
     drop(connection);
-    drop(seat);
+    drop(permit);
 }
 
 struct Connection {
@@ -64,14 +64,14 @@ struct Connection {
 
 /// What a read brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Read {
-    Nothing,
-    /// What there was.
-    All,
-    /// As much as there was room for.
-    Part,
+enum ReadOutcome {
+    WouldBlock,
+    /// All there was.
+    Drained,
+    /// As much as the buffer had room for.
+    Full,
     /// The connection's end.
-    Last,
+    Closed,
 }
 
 impl Connection {
@@ -90,10 +90,10 @@ impl Connection {
             let mut reads = 1;
             loop {
                 match self.serve(read).await? {
-                    Read::Last => return Ok(()),
-                    Read::Nothing | Read::All => break,
-                    Read::Part if reads < READS_PER_TURN => reads += 1,
-                    Read::Part => {
+                    ReadOutcome::Closed => return Ok(()),
+                    ReadOutcome::WouldBlock | ReadOutcome::Drained => break,
+                    ReadOutcome::Full if reads < READS_PER_TURN => reads += 1,
+                    ReadOutcome::Full => {
                         tokio::task::yield_now().await;
                         break;
                     }
@@ -110,7 +110,7 @@ impl Connection {
             // The event loop looks at the socket once more.
             tokio::task::yield_now().await;
             let read = self.read().await;
-            let is_over = matches!(self.serve(read).await?, Read::Nothing | Read::Last);
+            let is_over = matches!(self.serve(read).await?, ReadOutcome::WouldBlock | ReadOutcome::Closed);
             if is_over || started.elapsed() >= CLOSE_TIME_MAX {
                 return self.session.stream.shutdown().await;
             }
@@ -118,16 +118,16 @@ impl Connection {
     }
 
     /// Serves what a read brought.
-    async fn serve(&mut self, read: io::Result<usize>) -> io::Result<Read> {
+    async fn serve(&mut self, read: io::Result<usize>) -> io::Result<ReadOutcome> {
         match read {
-            Ok(0) => return Ok(Read::Last),
+            Ok(0) => return Ok(ReadOutcome::Closed),
             Ok(read) => self.session.counts.add(Counter::BytesRead, read as u64),
-            Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(Read::Nothing),
+            Err(why) if why.kind() == io::ErrorKind::WouldBlock => return Ok(ReadOutcome::WouldBlock),
             Err(why) => return Err(why),
         }
-        let read = if self.input.is_full() { Read::Part } else { Read::All };
+        let read = if self.input.is_full() { ReadOutcome::Full } else { ReadOutcome::Drained };
         let next = self.serve_input().await?;
-        Ok(if next.is_break() { Read::Last } else { read })
+        Ok(if next.is_break() { ReadOutcome::Closed } else { read })
     }
 
     /// Reads what there is, if there is something.

@@ -55,7 +55,7 @@ const PAGE: [(&str, &str, &str); 3] = [
 
 /// What a client gets.
 #[derive(Debug)]
-struct Answer {
+struct Response {
     status: &'static str,
     content: &'static str,
     body: Cow<'static, str>,
@@ -63,10 +63,10 @@ struct Answer {
 
 /// Answers requests until the server closes.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, closing: watch::Receiver<()>) {
-    let seats = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        // Who comes while all seats are taken waits in the listener's queue.
-        let Ok(seat) = Arc::clone(&seats).acquire_owned().await else { return };
+        // Who comes while all permits are taken waits in the listener's queue.
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, peer)) => {
                 let (server, mut closing) = (Arc::clone(&server), closing.clone());
@@ -74,31 +74,31 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, closing: watch::R
                     tokio::select! {
                         // It never sends: it only closes.
                         _ = closing.changed() => {}
-                        done = timeout(TIME_MAX, talk(&server, stream)) => {
+                        done = timeout(TIME_MAX, handle(&server, stream)) => {
                             if let Ok(Err(why)) = done {
-                                server.note(1, format_args!("http {peer}: {why}"));
+                                server.log(1, format_args!("http {peer}: {why}"));
                             }
                         }
                     }
-                    drop(seat);
+                    drop(permit);
                 });
             }
             Err(why) => {
-                server.note(1, format_args!("http: cannot accept a connection: {why}"));
+                server.log(1, format_args!("http: cannot accept a connection: {why}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-async fn talk(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
+async fn handle(server: &Arc<Server>, mut stream: TcpStream) -> io::Result<()> {
     let (method, answer) = match read(&mut stream).await? {
         Ok(request) => {
             let server = Arc::clone(server);
             let method = request.method;
-            (method, tokio::task::spawn_blocking(move || answer(&server, &request)).await?)
+            (method, tokio::task::spawn_blocking(move || respond(&server, &request)).await?)
         }
-        Err(error) => (Method::Get, Answer::text(error.status(), format!("{error}\n"))),
+        Err(error) => (Method::Get, Response::text(error.status(), format!("{error}\n"))),
     };
     let head = format!(
         "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Content-Security-Policy: {POLICY}\r\n\
@@ -132,37 +132,37 @@ async fn read(stream: &mut TcpStream) -> io::Result<Result<Request, RequestError
     }
 }
 
-fn answer(server: &Server, request: &Request) -> Answer {
+fn respond(server: &Server, request: &Request) -> Response {
     let path = request.path.as_str();
     let part = PAGE.iter().find(|part| part.0 == path);
     if (part.is_some() || path == "/state.json") && !request.is_by_address() {
         let why =
             "ask by address, as http://127.0.0.1: whoever comes by another name may have been sent by its owner\n";
-        return Answer::text("421 Misdirected Request", why);
+        return Response::text("421 Misdirected Request", why);
     }
     if let Some(&(_, content, text)) = part {
-        return Answer { status: "200 OK", content, body: text.into() };
+        return Response { status: "200 OK", content, body: text.into() };
     }
     let registry = server.store.runtime().registry();
     let debug = path.strip_prefix("/debug/shrinker").map(|rest| rest.trim_matches('/'));
     match (path, debug) {
         ("/state.json", _) => {
-            Answer { status: "200 OK", content: "application/json", body: state::json(server).to_string().into() }
+            Response { status: "200 OK", content: "application/json", body: state::json(server).to_string().into() }
         }
-        ("/metrics", _) => Answer { status: "200 OK", content: metrics::CONTENT, body: metrics::text(server).into() },
-        (_, Some("")) => Answer::text("200 OK", registry.debugfs_names().join("\n") + "\n"),
+        ("/metrics", _) => Response { status: "200 OK", content: metrics::CONTENT, body: metrics::text(server).into() },
+        (_, Some("")) => Response::text("200 OK", registry.debugfs_names().join("\n") + "\n"),
         (_, Some(rest)) => {
             let name = rest.strip_suffix("/count").and_then(|name| registry.debugfs_find(name));
             match name.and_then(|id| registry.debugfs_count(id)) {
-                Some(text) => Answer::text("200 OK", text),
-                None => Answer::text("404 Not Found", "no such shrinker; /debug/shrinker lists them\n"),
+                Some(text) => Response::text("200 OK", text),
+                None => Response::text("404 Not Found", "no such shrinker; /debug/shrinker lists them\n"),
             }
         }
-        _ => Answer::text("404 Not Found", "there is /, /state.json, /metrics and /debug/shrinker/<name>/count\n"),
+        _ => Response::text("404 Not Found", "there is /, /state.json, /metrics and /debug/shrinker/<name>/count\n"),
     }
 }
 
-impl Answer {
+impl Response {
     fn text(status: &'static str, body: impl Into<Cow<'static, str>>) -> Self {
         Self { status, content: "text/plain; charset=utf-8", body: body.into() }
     }

@@ -87,9 +87,9 @@ fn main() -> ExitCode {
 }
 
 fn run(settings: settings::Settings) -> Result<(), String> {
-    let threads = workers::Threads::start(settings.threads)
+    let workers = workers::Workers::start(settings.threads)
         .map_err(|why| format!("cannot start {} threads: {why}", settings.threads))?;
-    let outcome = threads.run(acceptor::serve(settings, threads.turns()));
-    threads.end(server::CLOSE_TIME_MAX);
+    let outcome = workers.run(acceptor::serve(settings, workers.round_robin()));
+    workers.end(server::CLOSE_TIME_MAX);
     outcome
 }

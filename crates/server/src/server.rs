@@ -42,9 +42,9 @@ pub struct Server {
     connections: AtomicU64,
     verbosity: AtomicU8,
     /// The `flush_all` that waits for its time.
-    flush_later: Mutex<Option<AbortHandle>>,
+    delayed_flush: Mutex<Option<AbortHandle>>,
     /// Who goes over all values.
-    pub walking: Arc<tokio::sync::Mutex<()>>,
+    pub crawl_lock: Arc<tokio::sync::Mutex<()>>,
     /// Told when the last connection closed.
     idle: Notify,
 }
@@ -69,8 +69,8 @@ impl Server {
             http: None,
             connections: AtomicU64::new(0),
             verbosity: AtomicU8::new(settings.verbosity),
-            flush_later: Mutex::default(),
-            walking: Arc::default(),
+            delayed_flush: Mutex::default(),
+            crawl_lock: Arc::default(),
             idle: Notify::new(),
             settings,
         })
@@ -93,7 +93,7 @@ impl Server {
     }
 
     /// Writes a line to stderr, if the verbosity is at least `level`.
-    pub fn note(&self, level: u8, text: std::fmt::Arguments<'_>) {
+    pub fn log(&self, level: u8, text: std::fmt::Arguments<'_>) {
         if self.verbosity() >= level {
             // A closed stderr is no reason to stop serving.
             let _ = writeln!(std::io::stderr(), "{text}");
@@ -117,7 +117,7 @@ impl Server {
             }
         };
         let is_now = later.is_none();
-        if let Some(before) = std::mem::replace(&mut *self.flush_later.lock(), later) {
+        if let Some(before) = std::mem::replace(&mut *self.delayed_flush.lock(), later) {
             before.abort();
         }
         if is_now {
@@ -127,36 +127,36 @@ impl Server {
 
     async fn flush_now(self: &Arc<Self>) {
         self.store.flush();
-        self.walk(Store::drop_flushed).await;
+        self.crawl(Store::drop_flushed).await;
     }
 
     /// Lets go of every value whose time is over.
     pub async fn reap_expired(self: &Arc<Self>) {
-        self.walk(Store::reap_expired).await;
+        self.crawl(Store::reap_expired).await;
     }
 
     /// Goes over all values, which takes long where there are many: on a thread that serves nobody, one walk at a time.
-    async fn walk(self: &Arc<Self>, walk: fn(&Store)) {
-        let alone = Arc::clone(&self.walking).lock_owned().await;
+    async fn crawl(self: &Arc<Self>, visit: fn(&Store)) {
+        let alone = Arc::clone(&self.crawl_lock).lock_owned().await;
         let server = Arc::clone(self);
-        let walked = tokio::task::spawn_blocking(move || {
-            walk(&server.store);
+        let done = tokio::task::spawn_blocking(move || {
+            visit(&server.store);
             drop(alone);
         });
         // There is no answer; an error says that the server closes.
-        let _ = walked.await;
+        let _ = done.await;
     }
 
     /// A place for one more connection, if there is one.
-    pub fn admit(self: &Arc<Self>) -> Option<Seat> {
+    pub fn try_admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         self.counters.count(Counter::TotalConnections);
         // Relaxed: a count that bounds, and guards no other memory.
         if self.connections.fetch_add(1, Ordering::Relaxed) >= self.settings.connections_max {
-            drop(Seat(Arc::clone(self)));
+            drop(ConnectionPermit(Arc::clone(self)));
             self.counters.count(Counter::RejectedConnections);
             return None;
         }
-        Some(Seat(Arc::clone(self)))
+        Some(ConnectionPermit(Arc::clone(self)))
     }
 
     /// Resolves when all connections have closed, or [`CLOSE_TIME_MAX`] is over.
@@ -172,17 +172,17 @@ impl Server {
 
 /// A connection's right to be here; given back when it is dropped.
 #[derive(Debug)]
-pub struct Seat(Arc<Server>);
+pub struct ConnectionPermit(Arc<Server>);
 
-impl Seat {
+impl ConnectionPermit {
     pub fn server(&self) -> &Arc<Server> {
         &self.0
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        // Relaxed: as in `admit`.
+        // Relaxed: as in `try_admit`.
         if self.0.connections.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.0.idle.notify_one();
         }

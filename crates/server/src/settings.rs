@@ -9,13 +9,13 @@ pub mod users;
 use lowwater::Bytes;
 
 use limits::Limits;
-use listen_address::Listen;
+use listen_address::ListenAddress;
 use users::Users;
 
 /// What the server was told to be.
 #[derive(Debug)]
 pub struct Settings {
-    pub listen: Vec<Listen>,
+    pub listen: Vec<ListenAddress>,
     /// `host:port` for HTTP, if it is wanted.
     pub http: Option<String>,
     /// Who may come in; none: anybody.

@@ -1,13 +1,13 @@
 //! Conversations with a whole server, over TCP, in this process:
 //!
 //! - each command answers as memcached's protocol says (the differential test in `ci/` compares with memcached itself);
-//! - the meta commands: [`meta`]; what an administrator does: [`control`]; who comes in where: [`door`];
+//! - the meta commands: [`meta`]; what an administrator does: [`control`]; tenants by listener and login: [`access`];
 //! - pipelined, split and silent commands answer in order;
 //! - a client's errors are its own, and leave it in step;
 //! - the server bounds its connections and closes cleanly.
 
+mod access;
 mod control;
-mod door;
 mod meta;
 
 use std::io::{Read, Write};
@@ -22,11 +22,11 @@ use tokio::sync::oneshot;
 use crate::acceptor;
 use crate::server::{Server, CLOSE_TIME_MAX};
 use crate::settings::limits::Limits;
-use crate::settings::listen_address::Listen;
+use crate::settings::listen_address::ListenAddress;
 use crate::settings::Settings;
-use crate::workers::Threads;
+use crate::workers::Workers;
 
-struct Running {
+struct TestServer {
     server: Arc<Server>,
     address: SocketAddr,
     http: Option<SocketAddr>,
@@ -35,10 +35,10 @@ struct Running {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-impl Running {
+impl TestServer {
     fn start(change: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = Settings {
-            listen: vec![Listen::parse("127.0.0.1", 0, b':').unwrap()],
+            listen: vec![ListenAddress::parse("127.0.0.1", 0, b':').unwrap()],
             http: None,
             users: None,
             evict: true,
@@ -53,21 +53,21 @@ impl Running {
         };
         change(&mut settings);
         let (stop, stopped) = oneshot::channel();
-        let (tell, told) = mpsc::channel();
+        let (opened_sender, opened) = mpsc::channel();
         let thread = thread::spawn(move || {
-            let threads = Threads::start(settings.threads).unwrap();
-            let turns = threads.turns();
-            threads.run(async {
+            let workers = Workers::start(settings.threads).unwrap();
+            let round_robin = workers.round_robin();
+            workers.run(async {
                 let (server, listeners) = acceptor::open(settings).await.unwrap();
-                tell.send(Arc::clone(&server)).unwrap();
+                opened_sender.send(Arc::clone(&server)).unwrap();
                 let stopped = async {
                     let _ = stopped.await;
                 };
-                acceptor::run(&server, listeners, turns, stopped).await;
+                acceptor::run(&server, listeners, round_robin, stopped).await;
             });
-            threads.end(CLOSE_TIME_MAX);
+            workers.end(CLOSE_TIME_MAX);
         });
-        let server = told.recv().unwrap();
+        let server = opened.recv().unwrap();
         let (addresses, http) = (server.addresses.clone(), server.http);
         Self { server, address: addresses[0], addresses, http, stop: Some(stop), thread: Some(thread) }
     }
@@ -90,7 +90,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.stop();
     }
@@ -99,16 +99,16 @@ impl Drop for Running {
 struct Client(TcpStream);
 
 impl Client {
-    /// Sends, and expects exactly this; a marker behind it shows that nothing more is said.
-    fn say(&mut self, text: &str, expected: &str) {
+    /// Sends, and expects exactly this; a marker behind it shows that nothing more is sent.
+    fn exchange(&mut self, text: &str, expected: &str) {
         self.0.write_all(text.as_bytes()).unwrap();
         self.0.write_all(b"delete the-marker\r\n").unwrap();
-        self.hear(expected);
-        self.hear("NOT_FOUND\r\n");
+        self.expect(expected);
+        self.expect("NOT_FOUND\r\n");
     }
 
     /// Waits until what was sent has come to the server: where much is to be done, the system delivers it after the call that sends.
-    fn arrived(&self) {
+    fn wait_until_received(&self) {
         let port = format!(":{:04X}", self.0.local_addr().unwrap().port());
         let is_on_its_way = |line: &str| {
             let fields: Vec<_> = line.split_whitespace().collect();
@@ -133,7 +133,7 @@ impl Client {
         String::from_utf8(line).unwrap()
     }
 
-    fn hear(&mut self, expected: &str) {
+    fn expect(&mut self, expected: &str) {
         let mut got = vec![0; expected.len()];
         let count = read_up_to(&mut self.0, &mut got);
         assert_eq!(String::from_utf8_lossy(&got[..count]), expected);
@@ -165,7 +165,7 @@ fn read_up_to(stream: &mut TcpStream, bytes: &mut [u8]) -> usize {
 
 #[test]
 fn every_command_answers_as_memcached_does() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
         ("get k\r\n", "END\r\n"),
@@ -205,18 +205,18 @@ fn every_command_answers_as_memcached_does() {
         ("stats slabs\r\n", "END\r\n"),
         ("stats nonsense\r\n", "ERROR\r\n"),
     ] {
-        client.say(text, expected);
+        client.exchange(text, expected);
     }
     client.0.write_all(b"version\r\nquit\r\nget k\r\n").unwrap();
-    client.hear(&format!("VERSION {}\r\n", crate::version::VERSION));
+    client.expect(&format!("VERSION {}\r\n", crate::version::VERSION));
     assert_eq!(client.0.read(&mut [0]).unwrap(), 0, "quit closes");
 }
 
 #[test]
 fn silent_pipelined_and_split_commands_answer_in_order() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    client.say(
+    client.exchange(
         "set a 0 0 1 noreply\r\n1\r\nincr a 4 noreply\r\nget a\r\nadd a 0 0 1 noreply\r\nx\r\nappend a 0 0 1\r\n0\r\n\
          delete b noreply\r\ntouch a 0 noreply\r\nflush_all 1000 noreply\r\nverbosity 0 noreply\r\nget a\r\n",
         "VALUE a 0 1\r\n5\r\nEND\r\nSTORED\r\nVALUE a 0 2\r\n50\r\nEND\r\n",
@@ -224,52 +224,52 @@ fn silent_pipelined_and_split_commands_answer_in_order() {
     for byte in b"set a 0 0 3\r\nabc\r\nget a\r\n" {
         client.0.write_all(&[*byte]).unwrap();
     }
-    client.hear("STORED\r\nVALUE a 0 3\r\nabc\r\nEND\r\n");
+    client.expect("STORED\r\nVALUE a 0 3\r\nabc\r\nEND\r\n");
 }
 
 #[test]
 fn a_clients_errors_leave_it_in_step() {
-    let server = Running::start(|settings| settings.item_bytes_max = 1024);
+    let server = TestServer::start(|settings| settings.item_bytes_max = 1024);
     let mut client = server.connect();
-    client.say("set k 0 0 3\r\nabc\r\n", "STORED\r\n");
-    client.say("set k 0 0 3\r\nabcd\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n");
-    client.say("get k\r\n", "VALUE k 0 3\r\nabc\r\nEND\r\n");
+    client.exchange("set k 0 0 3\r\nabc\r\n", "STORED\r\n");
+    client.exchange("set k 0 0 3\r\nabcd\r\n", "CLIENT_ERROR bad data chunk\r\nERROR\r\n");
+    client.exchange("get k\r\n", "VALUE k 0 3\r\nabc\r\nEND\r\n");
     let large = "x".repeat(5000);
-    client.say(&format!("add k 0 0 5000\r\n{large}\r\n"), "SERVER_ERROR object too large for cache\r\n");
-    client.say("get k\r\n", "VALUE k 0 3\r\nabc\r\nEND\r\n");
-    client.say(&format!("set k 0 0 5000\r\n{large}\r\n"), "SERVER_ERROR object too large for cache\r\n");
-    client.say("get k\r\n", "END\r\n");
+    client.exchange(&format!("add k 0 0 5000\r\n{large}\r\n"), "SERVER_ERROR object too large for cache\r\n");
+    client.exchange("get k\r\n", "VALUE k 0 3\r\nabc\r\nEND\r\n");
+    client.exchange(&format!("set k 0 0 5000\r\n{large}\r\n"), "SERVER_ERROR object too large for cache\r\n");
+    client.exchange("get k\r\n", "END\r\n");
     let almost = "x".repeat(900);
-    client.say(&format!("set k 0 0 900\r\n{almost}\r\n"), "STORED\r\n");
-    client.say(&format!("append k 0 0 900\r\n{almost}\r\n"), "NOT_STORED\r\n");
+    client.exchange(&format!("set k 0 0 900\r\n{almost}\r\n"), "STORED\r\n");
+    client.exchange(&format!("append k 0 0 900\r\n{almost}\r\n"), "NOT_STORED\r\n");
 
     let mut other = server.connect();
     other.0.write_all(&vec![b'x'; 3000]).unwrap();
-    other.hear("CLIENT_ERROR line too long\r\n");
+    other.expect("CLIENT_ERROR line too long\r\n");
     assert_eq!(other.0.read(&mut [0]).unwrap_or(0), 0, "nobody knows where its next command starts");
-    client.say("get none\r\n", "END\r\n");
+    client.exchange("get none\r\n", "END\r\n");
 }
 
 #[test]
 fn many_large_values_come_back_whole() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     let value = |n: usize| format!("{n:06}").repeat(10_000 + n * 1000);
     let mut all = String::new();
     for n in 0..20 {
         let value = value(n);
-        client.say(&format!("set big{n} 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+        client.exchange(&format!("set big{n} 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
         all += &format!("VALUE big{n} 0 {}\r\n{value}\r\n", value.len());
     }
     let keys: Vec<String> = (0..20).map(|n| format!("big{n}")).collect();
-    client.say(&format!("get {}\r\n", keys.join(" ")), &format!("{all}END\r\n"));
+    client.exchange(&format!("get {}\r\n", keys.join(" ")), &format!("{all}END\r\n"));
 }
 
 #[test]
 fn values_that_never_arrive_are_bounded_and_given_back() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    client.say("set half 0 0 3\r\nold\r\nset other 0 0 3\r\nold\r\n", "STORED\r\nSTORED\r\n");
+    client.exchange("set half 0 0 3\r\nold\r\nset other 0 0 3\r\nold\r\n", "STORED\r\nSTORED\r\n");
     // Half of 8 MiB is room for four of them, and one may have more.
     let mut held = Vec::new();
     for n in 1..=5 {
@@ -287,33 +287,33 @@ fn values_that_never_arrive_are_bounded_and_given_back() {
 
     let no_room = "SERVER_ERROR out of memory storing object\r\n";
     let large = "x".repeat(1_000_000);
-    client.say(&format!("set half 0 0 1000000\r\n{large}\r\n"), no_room);
-    client.say(&format!("ms half 1000000\r\n{large}\r\n"), no_room);
-    client.say(&format!("add other 0 0 1000000\r\n{large}\r\n"), no_room);
-    client.say("get half other\r\n", "VALUE other 0 3\r\nold\r\nEND\r\n");
+    client.exchange(&format!("set half 0 0 1000000\r\n{large}\r\n"), no_room);
+    client.exchange(&format!("ms half 1000000\r\n{large}\r\n"), no_room);
+    client.exchange(&format!("add other 0 0 1000000\r\n{large}\r\n"), no_room);
+    client.exchange("get half other\r\n", "VALUE other 0 3\r\nold\r\nEND\r\n");
     assert_eq!(client.stat("stats", "store_no_memory"), "3");
-    client.say("set small 0 0 3\r\nnew\r\n", "STORED\r\n");
+    client.exchange("set small 0 0 3\r\nnew\r\n", "STORED\r\n");
     drop(held);
     let left = Instant::now();
     while server.server.receive_budget.bytes() > Bytes::ZERO {
         assert!(left.elapsed() < Duration::from_secs(10), "{} bytes are kept", server.server.receive_budget.bytes());
         thread::sleep(Duration::from_millis(5));
     }
-    client.say(&format!("set half 0 0 1000000\r\n{large}\r\n"), "STORED\r\n");
-    client.say("flush_all\r\n", "OK\r\n");
+    client.exchange(&format!("set half 0 0 1000000\r\n{large}\r\n"), "STORED\r\n");
+    client.exchange("flush_all\r\n", "OK\r\n");
     server.server.store.runtime().tree().drain_stock();
     assert_eq!(client.stat("stats", "bytes"), "0");
 }
 
 #[test]
 fn a_large_value_waits_for_others_that_arrive() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let large = "x".repeat(1_000_000);
     thread::scope(|scope| {
         for n in 0..12 {
             let mut client = server.connect();
             let text = format!("set k{n} 0 0 1000000\r\n{large}\r\n");
-            scope.spawn(move || (0..5).for_each(|_| client.say(&text, "STORED\r\n")));
+            scope.spawn(move || (0..5).for_each(|_| client.exchange(&text, "STORED\r\n")));
         }
     });
     assert_eq!(server.server.receive_budget.bytes(), Bytes::ZERO);
@@ -321,49 +321,49 @@ fn a_large_value_waits_for_others_that_arrive() {
 
 #[test]
 fn values_expire() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    client.say("set k 0 1 1\r\nx\r\n", "STORED\r\n");
-    client.say("append k 0 0 1\r\ny\r\n", "STORED\r\n");
-    client.say("set kept 0 1 1\r\nx\r\n", "STORED\r\n");
-    client.say("touch kept 0\r\n", "TOUCHED\r\n");
-    client.say("get k kept\r\n", "VALUE k 0 2\r\nxy\r\nVALUE kept 0 1\r\nx\r\nEND\r\n");
+    client.exchange("set k 0 1 1\r\nx\r\n", "STORED\r\n");
+    client.exchange("append k 0 0 1\r\ny\r\n", "STORED\r\n");
+    client.exchange("set kept 0 1 1\r\nx\r\n", "STORED\r\n");
+    client.exchange("touch kept 0\r\n", "TOUCHED\r\n");
+    client.exchange("get k kept\r\n", "VALUE k 0 2\r\nxy\r\nVALUE kept 0 1\r\nx\r\nEND\r\n");
     thread::sleep(Duration::from_millis(1200));
-    client.say("get k kept\r\n", "VALUE kept 0 1\r\nx\r\nEND\r\n");
+    client.exchange("get k kept\r\n", "VALUE kept 0 1\r\nx\r\nEND\r\n");
 }
 
 #[test]
 fn the_last_flush_counts() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     let set = "set k 0 0 1\r\nx\r\n";
     let got = "VALUE k 0 1\r\nx\r\nEND\r\n";
     // A thousand that wait are one.
-    client.say(&"flush_all 1\r\n".repeat(1000), &"OK\r\n".repeat(1000));
-    client.say("flush_all 1000\r\n", "OK\r\n");
-    client.say(set, "STORED\r\n");
+    client.exchange(&"flush_all 1\r\n".repeat(1000), &"OK\r\n".repeat(1000));
+    client.exchange("flush_all 1000\r\n", "OK\r\n");
+    client.exchange(set, "STORED\r\n");
     thread::sleep(Duration::from_millis(1200));
-    client.say("get k\r\n", got);
-    client.say("flush_all 1 noreply\r\n", "");
-    client.say("flush_all noreply\r\n", "");
-    client.say("get k\r\n", "END\r\n");
-    client.say(set, "STORED\r\n");
+    client.exchange("get k\r\n", got);
+    client.exchange("flush_all 1 noreply\r\n", "");
+    client.exchange("flush_all noreply\r\n", "");
+    client.exchange("get k\r\n", "END\r\n");
+    client.exchange(set, "STORED\r\n");
     thread::sleep(Duration::from_millis(1200));
-    client.say("get k\r\n", got);
-    client.say("flush_all 1\r\n", "OK\r\n");
-    client.say("get k\r\n", got);
+    client.exchange("get k\r\n", got);
+    client.exchange("flush_all 1\r\n", "OK\r\n");
+    client.exchange("get k\r\n", got);
     thread::sleep(Duration::from_millis(1200));
-    client.say("get k\r\n", "END\r\n");
+    client.exchange("get k\r\n", "END\r\n");
     assert_eq!(client.stat("stats", "curr_items"), "0");
 }
 
 #[test]
 fn a_flush_takes_effect_before_memory_comes_back_and_nobody_else_waits() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    client.say("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    client.exchange("set k 0 0 1\r\nx\r\n", "STORED\r\n");
     // As if somebody went over very many values.
-    let walking = server.server.walking.blocking_lock();
+    let crawl_lock = server.server.crawl_lock.blocking_lock();
     // More than the server has threads.
     let mut others: Vec<_> = (0..6).map(|_| server.connect()).collect();
     for other in &mut others {
@@ -373,11 +373,11 @@ fn a_flush_takes_effect_before_memory_comes_back_and_nobody_else_waits() {
     while server.server.store.peek(b"k").is_some() {
         assert!(sent.elapsed() < Duration::from_secs(10), "it is still there");
     }
-    client.say("mn\r\nget k\r\nset new 0 0 1\r\nx\r\n", "MN\r\nEND\r\nSTORED\r\n");
+    client.exchange("mn\r\nget k\r\nset new 0 0 1\r\nx\r\n", "MN\r\nEND\r\nSTORED\r\n");
     assert_eq!(client.stat("stats", "curr_items"), "2");
-    drop(walking);
+    drop(crawl_lock);
     for other in &mut others {
-        other.hear("OK\r\nOK\r\n");
+        other.expect("OK\r\nOK\r\n");
     }
     assert!(server.server.store.totals().items < 2, "what was flushed is not kept");
 }
@@ -385,9 +385,9 @@ fn a_flush_takes_effect_before_memory_comes_back_and_nobody_else_waits() {
 #[test]
 fn tenants_are_told_apart() {
     let low = Limits { low: Bytes::mib(1), ..Limits::default() };
-    let server = Running::start(|settings| settings.limits = vec![("shop".into(), low)]);
+    let server = TestServer::start(|settings| settings.limits = vec![("shop".into(), low)]);
     let mut client = server.connect();
-    client.say(
+    client.exchange(
         "set shop:a 0 0 1\r\nx\r\nset b 0 0 1\r\nx\r\nget shop:a shop:b b\r\n",
         "STORED\r\nSTORED\r\nVALUE shop:a 0 1\r\nx\r\nVALUE b 0 1\r\nx\r\nEND\r\n",
     );
@@ -410,11 +410,11 @@ fn tenants_are_told_apart() {
 
 #[test]
 fn connections_are_bounded() {
-    let server = Running::start(|settings| settings.connections_max = 1);
+    let server = TestServer::start(|settings| settings.connections_max = 1);
     let mut first = server.connect();
-    first.say("get k\r\n", "END\r\n");
+    first.exchange("get k\r\n", "END\r\n");
     let mut second = server.connect();
-    second.hear("ERROR Too many open connections\r\n");
+    second.expect("ERROR Too many open connections\r\n");
     assert_eq!(first.stat("stats", "rejected_connections"), "1");
     drop(first);
     let freed = Instant::now();
@@ -433,14 +433,14 @@ fn connections_are_bounded() {
 
 #[test]
 fn a_server_closes_within_a_second_whatever_its_clients_do() {
-    let mut server = Running::start(|_| {});
+    let mut server = TestServer::start(|_| {});
     let mut idle = server.connect();
-    idle.say("get k\r\n", "END\r\n");
+    idle.exchange("get k\r\n", "END\r\n");
     let mut half = server.connect();
     half.0.write_all(b"set k 0 0 100\r\nhalf a val").unwrap();
     let mut deaf = server.connect();
     let value = "x".repeat(1_000_000);
-    deaf.say(&format!("set k 0 0 1000000\r\n{value}\r\n"), "STORED\r\n");
+    deaf.exchange(&format!("set k 0 0 1000000\r\n{value}\r\n"), "STORED\r\n");
     deaf.0.write_all(&b"get k\r\n".repeat(100)).unwrap();
     let started = Instant::now();
     server.stop();
@@ -461,10 +461,10 @@ fn http(address: SocketAddr, request: &str) -> String {
 
 #[test]
 fn http_shows_numbers_and_no_key_or_value() {
-    let server = Running::start(|settings| settings.http = Some("127.0.0.1:0".into()));
+    let server = TestServer::start(|settings| settings.http = Some("127.0.0.1:0".into()));
     let address = server.http.unwrap();
     let mut client = server.connect();
-    client.say(
+    client.exchange(
         "set shop:secret-key 0 0 12\r\nsecret-value\r\nget shop:secret-key\r\n",
         "STORED\r\nVALUE shop:secret-key 0 12\r\nsecret-value\r\nEND\r\n",
     );
@@ -503,12 +503,12 @@ fn http_shows_numbers_and_no_key_or_value() {
     }
     let head = http(address, "HEAD /metrics HTTP/1.1\r\n\r\n");
     assert!(head.ends_with("\r\n\r\n"), "a head has no body");
-    assert_eq!(client.stat("stats", "curr_connections"), "1", "HTTP clients take no seat");
+    assert_eq!(client.stat("stats", "curr_connections"), "1", "HTTP clients take no permit");
 }
 
 #[test]
 fn the_page_is_answered_to_its_own_site_alone() {
-    let server = Running::start(|settings| settings.http = Some("127.0.0.1:0".into()));
+    let server = TestServer::start(|settings| settings.http = Some("127.0.0.1:0".into()));
     for path in ["/", "/page.css", "/page.js", "/state.json"] {
         let answer =
             http(server.http.unwrap(), &format!("GET {path} HTTP/1.1\r\nOrigin: https://other.example\r\n\r\n"));
@@ -522,7 +522,7 @@ fn the_page_is_answered_to_its_own_site_alone() {
 
 #[test]
 fn state_tells_of_the_largest_tenants_and_of_the_rest_in_one() {
-    let server = Running::start(|settings| {
+    let server = TestServer::start(|settings| {
         settings.http = Some("127.0.0.1:0".into());
         settings.pressure = true;
         settings.limits = vec![("t7".into(), Limits { low: Bytes::kib(64), ..Limits::default() })];
@@ -530,9 +530,9 @@ fn state_tells_of_the_largest_tenants_and_of_the_rest_in_one() {
     let mut client = server.connect();
     for n in 0..100 {
         let value = "x".repeat(100 * (n + 1));
-        client.say(&format!("set t{n}:k 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
+        client.exchange(&format!("set t{n}:k 0 0 {}\r\n{value}\r\n", value.len()), "STORED\r\n");
     }
-    client.say("get t99:k\r\n", &format!("VALUE t99:k 0 10000\r\n{}\r\nEND\r\n", "x".repeat(10_000)));
+    client.exchange("get t99:k\r\n", &format!("VALUE t99:k 0 10000\r\n{}\r\nEND\r\n", "x".repeat(10_000)));
     let answer = http(server.http.unwrap(), "GET /state.json HTTP/1.1\r\n\r\n");
     let state: serde_json::Value = serde_json::from_str(answer.split("\r\n\r\n").nth(1).unwrap()).unwrap();
     let tenants = state["tenants"].as_array().unwrap();
@@ -548,11 +548,11 @@ fn state_tells_of_the_largest_tenants_and_of_the_rest_in_one() {
 
 #[test]
 fn silent_http_clients_do_not_keep_the_cache_from_serving_or_closing() {
-    let mut server = Running::start(|settings| settings.http = Some("127.0.0.1:0".into()));
+    let mut server = TestServer::start(|settings| settings.http = Some("127.0.0.1:0".into()));
     let address = server.http.unwrap();
     let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
     let mut client = server.connect();
-    client.say("set k 0 0 1\r\nx\r\nget k\r\n", "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
+    client.exchange("set k 0 0 1\r\nx\r\nget k\r\n", "STORED\r\nVALUE k 0 1\r\nx\r\nEND\r\n");
     drop(silent);
     assert!(http(address, "GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 200"));
     let started = Instant::now();
@@ -563,12 +563,12 @@ fn silent_http_clients_do_not_keep_the_cache_from_serving_or_closing() {
 
 #[test]
 fn stats_tell_of_the_shrinker_and_of_reclaim() {
-    let server = Running::start(|settings| settings.budget = Bytes::mib(1));
+    let server = TestServer::start(|settings| settings.budget = Bytes::mib(1));
     let mut client = server.connect();
     assert_eq!(client.stat("stats shrinkers", "values-0:last_run_ms_ago"), "never");
     let value = "x".repeat(10_000);
     for n in 0..200 {
-        client.say(&format!("set t:{n} 0 0 10000\r\n{value}\r\n"), "STORED\r\n");
+        client.exchange(&format!("set t:{n} 0 0 10000\r\n{value}\r\n"), "STORED\r\n");
     }
     let number = |client: &mut Client, topic: &str, name: &str| client.stat(topic, name).parse::<u64>().unwrap();
     let evictions = number(&mut client, "stats", "evictions");
@@ -577,7 +577,7 @@ fn stats_tell_of_the_shrinker_and_of_reclaim() {
     assert!((50..=200 - 95).contains(&objects), "{objects} values are there");
     assert_eq!(number(&mut client, "stats shrinkers", "values-0:live_pairs"), 1);
     // Writers made that room themselves. What is too much from one moment to the next is the reclaimer's.
-    client.say("tenant set t max=200K\r\n", "OK\r\n");
+    client.exchange("tenant set t max=200K\r\n", "OK\r\n");
     let deadline = Instant::now() + Duration::from_secs(10);
     while number(&mut client, "stats shrinkers", "values-0:freed") < objects - 20 {
         assert!(Instant::now() < deadline, "the reclaimer never woke");

@@ -3,7 +3,7 @@
 //! One pool of threads that take tasks from each other was slower, and less fair: a connection's next request was served by whichever thread
 //! was woken first, and each request woke one. Here a loop takes all that are ready, answers each once, and looks again.
 //!
-//! Benefits: a short tail, fewer calls. Costs: connections are dealt out in turns, whatever they will ask; a command that takes long keeps
+//! Benefits: a short tail, fewer calls. Costs: connections are dealt out in turn, whatever they will ask; a command that takes long keeps
 //! those of its thread waiting, so what goes over all values runs elsewhere ([`Server`](crate::server::Server)'s walks).
 
 use std::future::Future;
@@ -18,44 +18,44 @@ use tokio::sync::oneshot;
 
 /// Event loops: one for the thread that has this, and others on threads of their own.
 #[derive(Debug)]
-pub struct Threads {
+pub struct Workers {
     own: Runtime,
-    others: Vec<Other>,
+    others: Vec<Worker>,
     /// Nothing is ever sent: told when all others have ended.
     ended: mpsc::Receiver<()>,
 }
 
 #[derive(Debug)]
-struct Other {
+struct Worker {
     handle: Handle,
     /// Dropped: it ends.
     _stop: oneshot::Sender<()>,
 }
 
-/// Whose turn it is to take a connection.
+/// The worker that takes the next connection.
 #[derive(Debug)]
-pub struct Turns {
+pub struct RoundRobin {
     handles: Vec<Handle>,
-    next: AtomicUsize,
+    picks: AtomicUsize,
 }
 
-impl Threads {
-    /// So many, at least one: the others wait for work.
+impl Workers {
+    /// Starts `count` workers, at least one.
     ///
     /// # Errors
     ///
     /// The system has no more threads or descriptors.
     pub fn start(count: usize) -> io::Result<Self> {
         let (alive, ended) = mpsc::channel();
-        let others = (1..count).map(|number| Other::start(number, alive.clone())).collect::<io::Result<_>>()?;
+        let others = (1..count).map(|number| Worker::start(number, alive.clone())).collect::<io::Result<_>>()?;
         Ok(Self { own: event_loop()?, others, ended })
     }
 
-    /// All of them, in turns.
-    pub fn turns(&self) -> Turns {
+    /// All of them, one after the other.
+    pub fn round_robin(&self) -> RoundRobin {
         let others = self.others.iter().map(|other| &other.handle);
         let handles = std::iter::once(self.own.handle()).chain(others).cloned().collect();
-        Turns { handles, next: AtomicUsize::new(0) }
+        RoundRobin { handles, picks: AtomicUsize::new(0) }
     }
 
     /// Runs this thread's loop until `main` is done.
@@ -72,7 +72,7 @@ impl Threads {
     }
 }
 
-impl Other {
+impl Worker {
     fn start(number: usize, alive: mpsc::Sender<()>) -> io::Result<Self> {
         let event_loop = event_loop()?;
         let handle = event_loop.handle().clone();
@@ -87,11 +87,11 @@ impl Other {
     }
 }
 
-impl Turns {
-    /// Whose it is now.
-    pub fn next(&self) -> &Handle {
+impl RoundRobin {
+    /// The next worker.
+    pub fn pick(&self) -> &Handle {
         // Relaxed: a number that moves, and guards no other memory.
-        let turn = self.next.fetch_add(1, Ordering::Relaxed);
+        let turn = self.picks.fetch_add(1, Ordering::Relaxed);
         &self.handles[turn % self.handles.len()]
     }
 }
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn each_thread_takes_its_turn() {
-        let threads = Threads::start(3).unwrap();
-        let turns = threads.turns();
-        let tasks: Vec<_> = (0..6).map(|_| turns.next().spawn(async { thread::current().id() })).collect();
-        let ids = threads.run(async {
+        let workers = Workers::start(3).unwrap();
+        let round_robin = workers.round_robin();
+        let tasks: Vec<_> = (0..6).map(|_| round_robin.pick().spawn(async { thread::current().id() })).collect();
+        let ids = workers.run(async {
             let mut ids = Vec::new();
             for task in tasks {
                 ids.push(task.await.unwrap());
@@ -121,33 +121,33 @@ mod tests {
         assert_eq!(ids[0], thread::current().id());
         assert_eq!(ids[..3], ids[3..]);
         assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[2] != ids[0]);
-        threads.end(Duration::from_secs(10));
+        workers.end(Duration::from_secs(10));
     }
 
     #[test]
     fn the_end_waits_for_those_who_end_and_not_for_others() {
-        let threads = Threads::start(2).unwrap();
-        let turns = threads.turns();
+        let workers = Workers::start(2).unwrap();
+        let round_robin = workers.round_robin();
         let (dropped, is_dropped) = mpsc::channel::<()>();
-        turns.next();
-        turns.next().spawn(async move {
+        round_robin.pick();
+        round_robin.pick().spawn(async move {
             let _kept = dropped;
             std::future::pending::<()>().await;
         });
-        threads.end(Duration::from_secs(10));
+        workers.end(Duration::from_secs(10));
         assert_eq!(is_dropped.try_recv(), Err(mpsc::TryRecvError::Disconnected), "what waits is dropped");
 
-        let threads = Threads::start(2).unwrap();
-        let turns = threads.turns();
-        turns.next();
+        let workers = Workers::start(2).unwrap();
+        let round_robin = workers.round_robin();
+        round_robin.pick();
         let (goes, has_gone) = mpsc::channel();
-        turns.next().spawn(async move {
+        round_robin.pick().spawn(async move {
             let _ = goes.send(());
             thread::sleep(Duration::from_secs(5));
         });
         has_gone.recv().unwrap();
         let started = Instant::now();
-        threads.end(Duration::from_millis(100));
+        workers.end(Duration::from_millis(100));
         assert!(started.elapsed() < Duration::from_secs(3), "it is left behind");
     }
 }

@@ -24,7 +24,7 @@ pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
         "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust"
     } else {
         session.server.store.set_budget(budget);
-        session.server.note(1, format_args!("maxbytes adjusted to {megabytes}m"));
+        session.server.log(1, format_args!("maxbytes adjusted to {megabytes}m"));
         "OK"
     };
     session.answer(noreply, text);

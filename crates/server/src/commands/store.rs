@@ -44,7 +44,7 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
         data,
     };
     let server = Arc::clone(&session.server);
-    server.note(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), new.data.len()));
+    server.log(2, format_args!("< {verb:?} {} {} bytes", key.escape_ascii(), new.data.len()));
     session.counts.count(Counter::CmdSet);
     let full_key = session.namespace.qualify(&key);
     let item_bytes_max = server.settings.item_bytes_max;

@@ -7,26 +7,26 @@
 use std::cell::RefCell;
 
 /// Enough for many commands, and for many replies.
-pub const SPARE_BYTES: usize = 16 * 1024;
+pub const BUFFER_BYTES: usize = 16 * 1024;
 
 /// A thread's: for what comes in, and for what goes out.
-const SPARES_MAX: usize = 2;
+const POOLED_MAX: usize = 2;
 
 thread_local! {
-    static SPARES: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty one of [`SPARE_BYTES`].
+/// An empty one of [`BUFFER_BYTES`].
 pub fn take() -> Vec<u8> {
-    SPARES.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(SPARE_BYTES))
+    POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
 }
 
 /// Takes one back, whatever is in it. One that has grown, or is one too many, is freed.
 pub fn give(mut buffer: Vec<u8>) {
-    if buffer.capacity() == SPARE_BYTES {
+    if buffer.capacity() == BUFFER_BYTES {
         buffer.clear();
-        SPARES.with_borrow_mut(|spares| {
-            if spares.len() < SPARES_MAX {
+        POOL.with_borrow_mut(|spares| {
+            if spares.len() < POOLED_MAX {
                 spares.push(buffer);
             }
         });
@@ -45,10 +45,10 @@ mod tests {
             buffer.push(7);
             give(buffer);
         });
-        give(Vec::with_capacity(2 * SPARE_BYTES));
+        give(Vec::with_capacity(2 * BUFFER_BYTES));
         let again = [take(), take()];
         assert_eq!(again.each_ref().map(|buffer| buffer.as_ptr()), [places[1], places[0]]);
-        assert!(again.iter().all(|buffer| buffer.is_empty() && buffer.capacity() == SPARE_BYTES));
-        assert!(SPARES.with_borrow(Vec::is_empty));
+        assert!(again.iter().all(|buffer| buffer.is_empty() && buffer.capacity() == BUFFER_BYTES));
+        assert!(POOL.with_borrow(Vec::is_empty));
     }
 }

@@ -65,7 +65,7 @@ mod tests {
     use std::task::Waker;
 
     use super::*;
-    use crate::net::buffer_pool::SPARE_BYTES;
+    use crate::net::buffer_pool::BUFFER_BYTES;
 
     #[test]
     fn a_buffer_goes_from_hand_to_hand() {
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!((&*one, one.as_ptr()), (&b"get a\r\n"[..], buffer));
         one.advance(7);
         // Freed, it would be this one.
-        let _taken = Vec::<u8>::with_capacity(SPARE_BYTES);
+        let _taken = Vec::<u8>::with_capacity(BUFFER_BYTES);
         assert_eq!((read(&mut other, b"x"), other.as_ptr()), (1, buffer), "the last that was left");
     }
 
@@ -99,8 +99,8 @@ mod tests {
             assert!(matches!(input.poll_read(&mut from, &mut cx), Poll::Ready(Ok(1..=READ_BYTES_MAX))));
             assert!(input.is_full());
         }
-        assert_eq!(input.len(), 4 * SPARE_BYTES);
-        input.advance(4 * SPARE_BYTES);
+        assert_eq!(input.len(), 4 * BUFFER_BYTES);
+        input.advance(4 * BUFFER_BYTES);
         assert_eq!(input.0.capacity(), 0);
     }
 }

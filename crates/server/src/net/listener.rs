@@ -9,7 +9,7 @@ use tokio::net::UnixListener;
 use tokio::net::{lookup_host, TcpListener};
 
 use super::stream::Stream;
-use crate::settings::listen_address::{Listen, Place};
+use crate::settings::listen_address::{Endpoint, ListenAddress};
 use crate::store::namespace::Namespace;
 
 /// An open door.
@@ -35,24 +35,24 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// A sentence: which place, and why not.
-    pub async fn open(listen: &Listen, delimiter: u8) -> Result<Vec<Self>, String> {
+    /// A sentence: which endpoint, and why not.
+    pub async fn open(listen: &ListenAddress, delimiter: u8) -> Result<Vec<Self>, String> {
         let namespace =
             listen.tenant.as_deref().map_or_else(Namespace::default, |tenant| Namespace::of_tenant(tenant, delimiter));
-        let sockets = match &listen.place {
-            Place::Tcp(address) => tcp(address).await.map_err(|why| {
+        let sockets = match &listen.endpoint {
+            Endpoint::Tcp(address) => tcp(address).await.map_err(|why| {
                 format!(
                     "cannot listen on {address}: {why}; choose another address with -l, or port with -p (0: any free one)"
                 )
             })?,
             #[cfg(unix)]
-            Place::Unix { path, mode } => {
+            Endpoint::Unix { path, mode } => {
                 let socket = unix(path, *mode)
                     .map_err(|why| format!("cannot listen on {}: {why}; choose another path with -s", path.display()))?;
                 vec![socket]
             }
             #[cfg(not(unix))]
-            Place::Unix { .. } => return Err("-s: there are no unix sockets on this system".into()),
+            Endpoint::Unix { .. } => return Err("-s: there are no unix sockets on this system".into()),
         };
         Ok(sockets.into_iter().map(|socket| Self { namespace: namespace.clone(), socket }).collect())
     }

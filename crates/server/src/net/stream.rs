@@ -19,15 +19,15 @@ pub enum Stream {
 
 /// A stream on its way from one thread's event loop to another's.
 #[derive(Debug)]
-pub enum Moving {
+pub enum DetachedStream {
     Tcp(std::net::TcpStream),
     #[cfg(unix)]
     Unix(std::os::unix::net::UnixStream),
 }
 
-impl Moving {
+impl DetachedStream {
     /// It arrives at the loop that this runs in.
-    pub fn arrive(self) -> io::Result<Stream> {
+    pub fn attach(self) -> io::Result<Stream> {
         match self {
             Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
             #[cfg(unix)]
@@ -58,11 +58,11 @@ impl Stream {
     }
 
     /// Leaves the loop that it belongs to.
-    pub fn leave(self) -> io::Result<Moving> {
+    pub fn detach(self) -> io::Result<DetachedStream> {
         match self {
-            Self::Tcp(stream) => stream.into_std().map(Moving::Tcp),
+            Self::Tcp(stream) => stream.into_std().map(DetachedStream::Tcp),
             #[cfg(unix)]
-            Self::Unix(stream) => stream.into_std().map(Moving::Unix),
+            Self::Unix(stream) => stream.into_std().map(DetachedStream::Unix),
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser};
 use lowwater::Bytes;
 
-use super::listen_address::{self, Listen, Place};
+use super::listen_address::{self, Endpoint, ListenAddress};
 use super::users::Users;
 use super::{extended, limits, Settings};
 
@@ -123,10 +123,14 @@ impl Args {
         };
         let item_bytes_max = item_bytes(self.item_max.as_deref(), budget)?;
         let listen = match self.socket {
-            Some(path) => vec![Listen { tenant: None, place: Place::Unix { path, mode: mode(&self.socket_mode)? } }],
-            None => {
-                self.listen.iter().map(|text| Listen::parse(text, self.port, delimiter)).collect::<Result<_, _>>()?
+            Some(path) => {
+                vec![ListenAddress { tenant: None, endpoint: Endpoint::Unix { path, mode: mode(&self.socket_mode)? } }]
             }
+            None => self
+                .listen
+                .iter()
+                .map(|text| ListenAddress::parse(text, self.port, delimiter))
+                .collect::<Result<_, _>>()?,
         };
         let http = self.http.as_deref().map(http_address).transpose()?;
         if self.udp_port != 0 {
@@ -196,14 +200,14 @@ mod tests {
         parse(flags).map_err(|why| why.to_string())?
     }
 
-    fn places(settings: &Settings) -> Vec<Place> {
-        settings.listen.iter().map(|listen| listen.place.clone()).collect()
+    fn endpoints(settings: &Settings) -> Vec<Endpoint> {
+        settings.listen.iter().map(|listen| listen.endpoint.clone()).collect()
     }
 
     #[test]
     fn the_defaults_are_memcacheds() {
         let settings = settings(&[]).unwrap();
-        assert_eq!(places(&settings), [Place::Tcp("127.0.0.1:11211".into())]);
+        assert_eq!(endpoints(&settings), [Endpoint::Tcp("127.0.0.1:11211".into())]);
         assert!(settings.evict && settings.users.is_none());
         assert_eq!(settings.budget, Bytes::mib(64));
         assert_eq!(settings.connections_max, 1024);
@@ -229,12 +233,15 @@ mod tests {
         let flags =
             ["-p", "0", "-l", "::1,localhost:99", "-l", "[::1]:7", "-m", "2", "-I", "512k", "-D/", "-vv", "-t3"];
         let settings = settings(&flags).unwrap();
-        assert_eq!(places(&settings), ["[::1]:0", "localhost:99", "[::1]:7"].map(|place| Place::Tcp(place.into())));
+        assert_eq!(
+            endpoints(&settings),
+            ["[::1]:0", "localhost:99", "[::1]:7"].map(|endpoint| Endpoint::Tcp(endpoint.into()))
+        );
         assert_eq!(settings.budget, Bytes::mib(2));
         assert_eq!(settings.item_bytes_max, 512 << 10);
         assert_eq!((settings.delimiter, settings.verbosity, settings.threads), (b'/', 2, 3));
         let unix = self::settings(&["-s", "/run/x", "-a", "0770", "-M", "-U0", "-o", "modern,no_lru_crawler"]).unwrap();
-        assert_eq!(places(&unix), [Place::Unix { path: "/run/x".into(), mode: 0o770 }]);
+        assert_eq!(endpoints(&unix), [Endpoint::Unix { path: "/run/x".into(), mode: 0o770 }]);
         assert!(!unix.evict);
         assert_eq!(self::settings(&["-m1"]).unwrap().item_bytes_max, 512 << 10, "no -I: what the memory allows");
     }

@@ -9,40 +9,40 @@ use super::limits::check_tenant_name;
 
 /// A door that is to be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listen {
+pub struct ListenAddress {
     /// Whose it is; none: everybody's.
     pub tenant: Option<String>,
-    pub place: Place,
+    pub endpoint: Endpoint,
 }
 
 /// Where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Endpoint {
     /// `host:port`
     Tcp(String),
     /// A socket of this path, which these permission bits guard.
     Unix { path: PathBuf, mode: u32 },
 }
 
-impl Listen {
+impl ListenAddress {
     /// Reads one `-l`; `port` is for those that name none.
     ///
     /// # Errors
     ///
     /// A sentence: what is wrong with it.
     pub fn parse(text: &str, port: u16, delimiter: u8) -> Result<Self, String> {
-        let (tenant, place) = match split_tag(text) {
+        let (tenant, endpoint) = match split_tag(text) {
             None => (None, text),
-            Some((tag, place)) => {
+            Some((tag, endpoint)) => {
                 check_tenant_name(tag, delimiter).map_err(|why| format!("-l: the tag in {text:?}: {why}"))?;
-                (Some(tag.to_owned()), place)
+                (Some(tag.to_owned()), endpoint)
             }
         };
-        Ok(Self { tenant, place: Place::Tcp(address("-l", place, port)?) })
+        Ok(Self { tenant, endpoint: Endpoint::Tcp(address("-l", endpoint, port)?) })
     }
 }
 
-/// `tag_NAME_:place` or `tag[NAME]:place`, to name and place.
+/// `tag_NAME_:address` or `tag[NAME]:address`, to name and address.
 fn split_tag(text: &str) -> Option<(&str, &str)> {
     let old = text.strip_prefix("tag_").and_then(|text| text.split_once("_:"));
     old.or_else(|| text.strip_prefix("tag[").and_then(|text| text.split_once("]:")))
@@ -77,18 +77,22 @@ mod tests {
 
     #[test]
     fn doors_are_read() {
-        for (text, tenant, place) in [
+        for (text, tenant, endpoint) in [
             ("127.0.0.1", None, "127.0.0.1:11211"),
             ("tag_shop_:127.0.0.1:7", Some("shop"), "127.0.0.1:7"),
             ("tag[shop]:[::1]:7", Some("shop"), "[::1]:7"),
             ("tag_my_shop_:localhost", Some("my_shop"), "localhost:11211"),
             ("tagged.example", None, "tagged.example:11211"),
         ] {
-            let listen = Listen::parse(text, 11211, b':').unwrap();
-            assert_eq!(listen, Listen { tenant: tenant.map(Into::into), place: Place::Tcp(place.into()) }, "{text}");
+            let listen = ListenAddress::parse(text, 11211, b':').unwrap();
+            assert_eq!(
+                listen,
+                ListenAddress { tenant: tenant.map(Into::into), endpoint: Endpoint::Tcp(endpoint.into()) },
+                "{text}"
+            );
         }
         for text in ["tag__:localhost", "tag[a:b]:localhost", "tag_a_:localhost:x", ""] {
-            assert!(Listen::parse(text, 1, b':').unwrap_err().starts_with("-l: "), "{text}");
+            assert!(ListenAddress::parse(text, 1, b':').unwrap_err().starts_with("-l: "), "{text}");
         }
     }
 }

@@ -16,17 +16,17 @@ fn write(client: &mut Client, prefix: &str, count: usize) -> usize {
 
 #[test]
 fn the_budget_changes_at_once() {
-    let server = Running::start(|settings| settings.budget = Bytes::mib(32));
+    let server = TestServer::start(|settings| settings.budget = Bytes::mib(32));
     let mut client = server.connect();
     for (text, expected) in [
         ("cache_memlimit 7\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),
         ("cache_memlimit 2000000000\r\n", "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n"),
         ("cache_memlimit x noreply\r\n", ""),
     ] {
-        client.say(text, expected);
+        client.exchange(text, expected);
     }
     assert_eq!(write(&mut client, "k", 2000), 2000);
-    client.say("cache_memlimit 8\r\n", "OK\r\n");
+    client.exchange("cache_memlimit 8\r\n", "OK\r\n");
     assert_eq!(client.stat("stats", "limit_maxbytes"), (8 << 20).to_string());
     let bytes = |client: &mut Client| client.stat("stats", "bytes").parse::<u64>().unwrap();
     let changed = Instant::now();
@@ -35,14 +35,14 @@ fn the_budget_changes_at_once() {
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(write(&mut client, "again", 100), 100);
-    client.say("cache_memlimit 16\r\n", "OK\r\n");
+    client.exchange("cache_memlimit 16\r\n", "OK\r\n");
     assert_eq!(write(&mut client, "more", 2000), 2000);
     assert!(bytes(&mut client) > 10 << 20, "the new budget is used");
 }
 
 #[test]
 fn a_tenants_limits_change_at_once() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     assert_eq!(write(&mut client, "shop:", 300), 300);
     for (text, expected) in [
@@ -54,7 +54,7 @@ fn a_tenants_limits_change_at_once() {
         ("tenant set a:b low=2M\r\n", "CLIENT_ERROR a tenant's name ends before the first ':' of a key\r\n"),
         ("tenant sat\r\n", "CLIENT_ERROR usage: tenant list | tenant set <name> [min|low|high|max]=<bytes>...\r\n"),
     ] {
-        client.say(text, expected);
+        client.exchange(text, expected);
     }
     assert_eq!(client.stat("stats tenants", "shop:max"), (1 << 20).to_string());
     let changed = Instant::now();
@@ -71,7 +71,7 @@ fn a_tenants_limits_change_at_once() {
 
 #[test]
 fn evictions_are_watched() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let (mut watcher, mut client) = (server.connect(), server.connect());
     watcher.0.write_all(b"watch evictions\r\n").unwrap();
     assert_eq!(watcher.line(), "OK\r\n");
@@ -86,7 +86,7 @@ fn evictions_are_watched() {
 
 #[test]
 fn prefixes_are_counted() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
         ("stats detail\r\n", "CLIENT_ERROR usage: stats detail on|off|dump\r\n"),
@@ -103,30 +103,30 @@ fn prefixes_are_counted() {
             "PREFIX bar get 0 hit 0 set 0 del 1\r\nPREFIX foo get 2 hit 1 set 1 del 0\r\nEND\r\n",
         ),
     ] {
-        client.say(text, expected);
+        client.exchange(text, expected);
     }
 }
 
 #[test]
 fn a_full_server_without_evictions_says_so() {
-    let server = Running::start(|settings| settings.evict = false);
+    let server = TestServer::start(|settings| settings.evict = false);
     let mut client = server.connect();
     let stored = write(&mut client, "k", 1000);
     assert!((500..850).contains(&stored), "{stored} values of 10 kB fit in 8 MiB");
     assert_eq!(client.stat("stats", "evictions"), "0");
     assert_eq!(client.stat("stats", "curr_items"), stored.to_string());
-    client.say("mg k0\r\n", "HD\r\n");
-    client.say("delete k0\r\n", "DELETED\r\n");
+    client.exchange("mg k0\r\n", "HD\r\n");
+    client.exchange("delete k0\r\n", "DELETED\r\n");
     assert_eq!(write(&mut client, "next", 1), 1, "what is deleted makes room");
 
-    client.say("flush_all\r\n", "OK\r\n");
+    client.exchange("flush_all\r\n", "OK\r\n");
     assert_eq!(write(&mut client, "again", 1), 1, "what is flushed makes room");
 }
 
 #[test]
 fn a_tenants_max_drops_nothing_either_where_nothing_is_evicted() {
     let crowd = Limits { max: Bytes::mib(1), ..Limits::default() };
-    let server = Running::start(|settings| {
+    let server = TestServer::start(|settings| {
         settings.evict = false;
         settings.limits = vec![("crowd".into(), crowd)];
     });
@@ -136,10 +136,10 @@ fn a_tenants_max_drops_nothing_either_where_nothing_is_evicted() {
     assert_eq!(client.stat("stats tenants", "crowd:items"), stored.to_string());
     assert_eq!(client.stat("stats tenants", "crowd:max"), (1 << 20).to_string());
 
-    client.say("tenant set crowd min=1K high=100K max=2M\r\n", "OK\r\n");
+    client.exchange("tenant set crowd min=1K high=100K max=2M\r\n", "OK\r\n");
     let more = write(&mut client, "crowd:more", 300);
     assert!((90..=110).contains(&more), "{more} more in 1 MiB more");
-    client.say("tenant set crowd max=1M\r\n", "OK\r\n");
+    client.exchange("tenant set crowd max=1M\r\n", "OK\r\n");
     assert_eq!(write(&mut client, "crowd:none", 10), 0, "it has more than it may");
     for (name, value) in [("min", 1 << 10), ("high", 100 << 10), ("max", 1 << 20)] {
         assert_eq!(client.stat("stats tenants", &format!("crowd:{name}")), value.to_string());
@@ -151,13 +151,13 @@ fn a_tenants_max_drops_nothing_either_where_nothing_is_evicted() {
 
 #[test]
 fn a_dump_shows_every_value_once() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for n in 0..3_000 {
-        client.say(&format!("set k{n} 0 {} 1\r\nv\r\n", if n % 2 == 0 { 0 } else { 1_000 }), "STORED\r\n");
+        client.exchange(&format!("set k{n} 0 {} 1\r\nv\r\n", if n % 2 == 0 { 0 } else { 1_000 }), "STORED\r\n");
     }
-    client.say("set a%b 0 0 1\r\nv\r\n", "STORED\r\n");
-    client.say("get k7\r\n", "VALUE k7 0 1\r\nv\r\nEND\r\n");
+    client.exchange("set a%b 0 0 1\r\nv\r\n", "STORED\r\n");
+    client.exchange("get k7\r\n", "VALUE k7 0 1\r\nv\r\nEND\r\n");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     client.0.write_all(b"lru_crawler metadump all\r\n").unwrap();
     let mut seen = std::collections::HashMap::new();
@@ -184,35 +184,35 @@ fn a_dump_shows_every_value_once() {
     let named = std::iter::from_fn(|| Some(client.line()).filter(|line| line != "EN\r\n"))
         .collect::<std::collections::HashSet<_>>();
     assert!(named.len() == 3_001 && named.contains("mg a%b\r\n"));
-    client.say("lru_crawler metadump 2,3\r\n", "END\r\n");
-    client.say("lru_crawler metadump 0\r\n", "BADCLASS invalid class id\r\n");
+    client.exchange("lru_crawler metadump 2,3\r\n", "END\r\n");
+    client.exchange("lru_crawler metadump 0\r\n", "BADCLASS invalid class id\r\n");
 }
 
 #[test]
 fn a_dump_is_a_line_a_key_whatever_is_in_it() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     let key = b"x\r\nflush_all\r\ny";
     let mut text = Vec::new();
     crate::protocol::base64::encode(key, &mut text);
     let text = String::from_utf8(text).unwrap();
-    client.say(&format!("ms {text} 1 b\r\nv\r\n"), "HD\r\n");
-    client.say("lru_crawler mgdump all\r\n", &format!("mg {text} b\r\nEN\r\n"));
-    client.say(&format!("mg {text} b v k\r\n"), &format!("VA 1 k{text} b\r\nv\r\n"));
+    client.exchange(&format!("ms {text} 1 b\r\nv\r\n"), "HD\r\n");
+    client.exchange("lru_crawler mgdump all\r\n", &format!("mg {text} b\r\nEN\r\n"));
+    client.exchange(&format!("mg {text} b v k\r\n"), &format!("VA 1 k{text} b\r\nv\r\n"));
     client.0.write_all(b"lru_crawler metadump all\r\n").unwrap();
     let line = client.line();
     assert!(line.starts_with("key=x%0D%0Aflush_all%0D%0Ay exp=-1 "), "{line}");
-    client.hear("END\r\n");
+    client.expect("END\r\n");
 }
 
 #[test]
 fn a_crawl_lets_go_of_what_is_over() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    client.say("set stays 0 0 1\r\nv\r\n", "STORED\r\n");
-    client.say("set goes 0 1 1\r\nv\r\n", "STORED\r\n");
+    client.exchange("set stays 0 0 1\r\nv\r\n", "STORED\r\n");
+    client.exchange("set goes 0 1 1\r\nv\r\n", "STORED\r\n");
     assert_eq!(client.stat("stats", "curr_items"), "2");
     thread::sleep(Duration::from_millis(1_200));
-    client.say("lru_crawler crawl all\r\n", "OK\r\n");
+    client.exchange("lru_crawler crawl all\r\n", "OK\r\n");
     assert_eq!(client.stat("stats", "curr_items"), "1");
 }

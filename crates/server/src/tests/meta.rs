@@ -5,7 +5,7 @@ use super::*;
 
 #[test]
 fn reads_tell_what_they_are_asked() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
         ("mg k v\r\n", "EN\r\n"),
@@ -25,7 +25,7 @@ fn reads_tell_what_they_are_asked() {
         ("mg k\r\n", "EN\r\n"),
         ("mg k v v\r\n", "CLIENT_ERROR duplicate flag\r\n"),
     ] {
-        client.say(text, expected);
+        client.exchange(text, expected);
     }
     assert_eq!(client.stat("stats", "cmd_meta"), "2");
     assert_eq!(client.stat("stats", "cmd_touch"), "2");
@@ -33,7 +33,7 @@ fn reads_tell_what_they_are_asked() {
 
 #[test]
 fn ms_stores_in_every_mode() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
         ("ms k 2 c Oo k\r\nab\r\n", "HD c1 Oo kk\r\n"),
@@ -54,17 +54,18 @@ fn ms_stores_in_every_mode() {
         ("ms k 1 T-1\r\nz\r\n", "HD\r\n"),
         ("mg k\r\n", "EN\r\n"),
     ] {
-        client.say(text, expected);
+        client.exchange(text, expected);
     }
     let large = "x".repeat(1 << 20);
-    client.say("set k 0 0 1\r\nx\r\n", "STORED\r\n");
-    client.say(&format!("ms k {} ME q\r\n{large}\r\n", large.len()), "SERVER_ERROR object too large for cache\r\n");
-    client.say("mg k\r\n", "EN\r\n");
+    client.exchange("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+    client
+        .exchange(&format!("ms k {} ME q\r\n{large}\r\n", large.len()), "SERVER_ERROR object too large for cache\r\n");
+    client.exchange("mg k\r\n", "EN\r\n");
 }
 
 #[test]
 fn keys_in_base64_may_be_any_bytes() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
         ("ms AAoN 1 b k c\r\nx\r\n", "HD kAAoN b c1\r\n"),
@@ -80,13 +81,13 @@ fn keys_in_base64_may_be_any_bytes() {
         ("incr foo 1\r\n", "8\r\n"),
         ("mg Zm9 b\r\n", "CLIENT_ERROR error decoding key\r\n"),
     ] {
-        client.say(text, expected);
+        client.exchange(text, expected);
     }
 }
 
 #[test]
 fn one_client_wins_a_stale_value() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
         ("ms k 3 T1000 c\r\nold\r\n", "HD c1\r\n"),
@@ -105,13 +106,13 @@ fn one_client_wins_a_stale_value() {
         ("md k C5 k\r\n", "HD kk\r\n"),
         ("md k q\r\n", "NF\r\n"),
     ] {
-        client.say(text, expected);
+        client.exchange(text, expected);
     }
 }
 
 #[test]
 fn one_client_wins_a_miss_or_a_value_that_is_due() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
         ("mg k N30 v t\r\n", "VA 0 t30 W\r\n\r\n"),
@@ -124,19 +125,19 @@ fn one_client_wins_a_miss_or_a_value_that_is_due() {
         ("mg k T300 R200\r\n", "HD\r\n"),
         ("mg k R400 T10 t\r\n", "HD t10 W\r\n"),
     ] {
-        client.say(text, expected);
+        client.exchange(text, expected);
     }
 }
 
 #[test]
 fn of_many_at_once_one_wins() {
     const CLIENTS: usize = 8;
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut owner = server.connect();
-    owner.say("ms k 1\r\nx\r\n", "HD\r\n");
+    owner.exchange("ms k 1\r\nx\r\n", "HD\r\n");
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
     for _ in 0..50 {
-        owner.say("md k I\r\n", "HD\r\n");
+        owner.exchange("md k I\r\n", "HD\r\n");
         for client in &mut clients {
             client.0.write_all(b"mg k\r\n").unwrap();
         }
@@ -156,7 +157,7 @@ fn of_many_at_once_one_wins() {
 
 #[test]
 fn numbers_count_and_are_made() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
     for (text, expected) in [
         ("ma n\r\n", "NF\r\n"),
@@ -174,15 +175,15 @@ fn numbers_count_and_are_made() {
         ("set k 0 0 1\r\nx\r\n", "STORED\r\n"),
         ("ma k q\r\n", "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n"),
     ] {
-        client.say(text, expected);
+        client.exchange(text, expected);
     }
 }
 
 #[test]
 fn a_quiet_pipeline_ends_with_a_word() {
-    let server = Running::start(|_| {});
+    let server = TestServer::start(|_| {});
     let mut client = server.connect();
-    client.say(
+    client.exchange(
         "ms a 1 q\r\n1\r\nms b 1 q\r\n2\r\nmg a v q Oa\r\nmg none v q Ob\r\nmg b v q Oc\r\nmd a q\r\nma b q\r\nmn\r\n",
         "VA 1 Oa\r\n1\r\nVA 1 Oc\r\n2\r\nMN\r\n",
     );

@@ -9,7 +9,7 @@ const SAMPLES_MAX = 120;
 /** Hits of a tenant are counted over so many samples. */
 const HITS_OVER = 10;
 
-/** How short of memory the machine is, as the server says it. */
+/** How short of memory the machine is, in the server's words. */
 const LEVELS = ["calm", "low", "medium", "critical"];
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -74,7 +74,7 @@ function points(values, top) {
   return values.map((value, n) => `${first + n},${(100 - (100 * value) / top).toFixed(2)}`);
 }
 
-function draw(place, lines, top, says) {
+function draw(place, lines, top, description) {
   let svg = place.querySelector("svg");
   if (!svg) {
     svg = document.createElementNS(SVG, "svg");
@@ -89,7 +89,7 @@ function draw(place, lines, top, says) {
       svg.append(line);
     }
   }
-  svg.setAttribute("aria-label", says);
+  svg.setAttribute("aria-label", description);
   svg.querySelectorAll("polyline").forEach((line, n) => line.setAttribute("points", points(lines[n], top).join(" ")));
   const area = points(lines[0], top);
   const left = SAMPLES_MAX - lines[0].length;
@@ -97,9 +97,9 @@ function draw(place, lines, top, says) {
 }
 
 /** As `draw`, with what the upper edge stands for. */
-function plot(id, lines, top, edge, says) {
+function plot(id, lines, top, edge, description) {
   const place = byId(id);
-  draw(place, lines, top, says);
+  draw(place, lines, top, description);
   let label = place.querySelector("span");
   if (!label) {
     label = document.createElement("span");
@@ -117,14 +117,14 @@ function ceiling(...lines) {
 
 // === Sections ===
 
-function say(id, text) {
+function setText(id, text) {
   byId(id).textContent = text;
 }
 
 function showMemory(now) {
-  say("used", bytes(now.used));
-  say("budget", bytes(ceilingOf(now)));
-  say("items", count.format(now.items));
+  setText("used", bytes(now.used));
+  setText("budget", bytes(ceilingOf(now)));
+  setText("items", count.format(now.items));
   const used = samples.map((sample) => sample.used);
   const limit = samples.map(ceilingOf);
   const top = Math.max(now.budget, ...used, ...limit);
@@ -135,9 +135,9 @@ function showPressure(now) {
   const full = (sample) => Math.min(100, (100 * sample.used) / Math.max(1, ceilingOf(sample)));
   const level = (sample) => (100 * LEVELS.indexOf(sample.pressure?.level ?? LEVELS[0])) / (LEVELS.length - 1);
   const heard = now.pressure ? now.pressure.level : "not listened to";
-  say("full", `${full(now).toFixed(0)} %`);
-  say("level", heard);
-  say("lowered", now.pressure ? `; the budget of ${bytes(now.budget)} was lowered ${count.format(now.pressure.lowered)} times` : " (--pressure)");
+  setText("full", `${full(now).toFixed(0)} %`);
+  setText("level", heard);
+  setText("lowered", now.pressure ? `; the budget of ${bytes(now.budget)} was lowered ${count.format(now.pressure.lowered)} times` : " (--pressure)");
   plot("pressure-plot", [samples.map(full), samples.map(level)], 100, "100 %, critical",
     `${full(now).toFixed(0)} per cent full; the machine's pressure: ${heard}; over two minutes`);
 }
@@ -146,20 +146,20 @@ function showHits(now, before) {
   const lately = ratios();
   const latest = lately.at(-1);
   const gets = rate(now, before, (sample) => sample.hits + sample.misses);
-  say("ratio", latest === undefined ? "–" : `${latest.toFixed(1)} %`);
-  say("ratio-all", percent(now.hits, now.hits + now.misses));
-  say("gets", count.format(gets));
-  say("sets", count.format(rate(now, before, (sample) => sample.sets)));
+  setText("ratio", latest === undefined ? "–" : `${latest.toFixed(1)} %`);
+  setText("ratio-all", percent(now.hits, now.hits + now.misses));
+  setText("gets", count.format(gets));
+  setText("sets", count.format(rate(now, before, (sample) => sample.sets)));
   plot("hits-plot", [lately], 100, "100 %", `hit ratio ${latest?.toFixed(1) ?? "unknown"} per cent, over two minutes`);
 }
 
 function showReclaim(now, before) {
   const evicted = rates((sample) => sample.evictions);
   const background = rates(freed);
-  say("evicted", count.format(evicted.at(-1) ?? 0));
-  say("background", count.format(background.at(-1) ?? 0));
-  say("steps", count.format(rate(now, before, steps)));
-  say("refused", count.format(now.refused));
+  setText("evicted", count.format(evicted.at(-1) ?? 0));
+  setText("background", count.format(background.at(-1) ?? 0));
+  setText("steps", count.format(rate(now, before, steps)));
+  setText("refused", count.format(now.refused));
   const top = ceiling(evicted, background);
   plot("reclaim-plot", [evicted, background], top, `${count.format(top)}/s`, `${count.format(evicted.at(-1) ?? 0)} values evicted a second`);
 }
@@ -212,7 +212,7 @@ function showTenant(shown, tenant, budget, before) {
 }
 
 function showTenants(now, before) {
-  say("tenant-count", count.format(now.tenant_count));
+  setText("tenant-count", count.format(now.tenant_count));
   const all = [...now.tenants];
   if (now.others.tenants > 0) {
     // A name that no tenant can have: theirs have no spaces.
@@ -251,7 +251,7 @@ function show(now) {
   showReclaim(now, last);
   showTenants(now, last);
   const minutes = Math.floor(now.uptime_ms / 60000);
-  say("status", `version ${now.version}, up ${minutes >= 1 ? `${count.format(minutes)} min` : "less than a minute"}, connections: ${count.format(now.connections)}`);
+  setText("status", `version ${now.version}, up ${minutes >= 1 ? `${count.format(minutes)} min` : "less than a minute"}, connections: ${count.format(now.connections)}`);
   byId("status").className = "";
 }
 
@@ -262,7 +262,7 @@ async function ask() {
     if (!answer.ok) throw new Error(`${answer.status}`);
     show(await answer.json());
   } catch {
-    say("status", "no answer: what is shown is old");
+    setText("status", "no answer: what is shown is old");
     byId("status").className = "lost";
   }
 }

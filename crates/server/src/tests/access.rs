@@ -1,18 +1,18 @@
-//! Who comes in where: tenants by listener and by name, unix sockets, and how everyone is sent home.
+//! Access: tenants by listener and by login, unix sockets, and closing.
 
 use super::*;
 
 #[test]
 fn a_tagged_listener_is_its_tenants() {
-    let server = Running::start(|settings| {
-        settings.listen.push(Listen::parse("tag_shop_:127.0.0.1", 0, b':').unwrap());
+    let server = TestServer::start(|settings| {
+        settings.listen.push(ListenAddress::parse("tag_shop_:127.0.0.1", 0, b':').unwrap());
     });
     let mut all = server.connect();
     let mut shop = server.connect_to(server.addresses[1]);
-    shop.say("set cart 0 0 3\r\nown\r\n", "STORED\r\n");
-    shop.say("get cart\r\n", "VALUE cart 0 3\r\nown\r\nEND\r\n");
-    all.say("get cart shop:cart\r\n", "VALUE shop:cart 0 3\r\nown\r\nEND\r\n");
-    all.say("set other:k 0 0 1\r\nx\r\nset n 0 0 1\r\n1\r\n", "STORED\r\nSTORED\r\n");
+    shop.exchange("set cart 0 0 3\r\nown\r\n", "STORED\r\n");
+    shop.exchange("get cart\r\n", "VALUE cart 0 3\r\nown\r\nEND\r\n");
+    all.exchange("get cart shop:cart\r\n", "VALUE shop:cart 0 3\r\nown\r\nEND\r\n");
+    all.exchange("set other:k 0 0 1\r\nx\r\nset n 0 0 1\r\n1\r\n", "STORED\r\nSTORED\r\n");
     let refused = "CLIENT_ERROR not allowed on a tenant's own connection\r\n";
     for (text, expected) in [
         ("get other:k n\r\n", "END\r\n"),
@@ -32,9 +32,9 @@ fn a_tagged_listener_is_its_tenants() {
         ("stats tenants\r\n", refused),
         ("watch evictions\r\n", refused),
     ] {
-        shop.say(text, expected);
+        shop.exchange(text, expected);
     }
-    all.say("get n shop:cart\r\n", "VALUE n 0 1\r\n1\r\nEND\r\n");
+    all.exchange("get n shop:cart\r\n", "VALUE n 0 1\r\n1\r\nEND\r\n");
     assert_eq!(all.stat("stats tenants", "shop:items"), "0");
 }
 
@@ -44,7 +44,7 @@ fn who_must_log_in_does_so_first() {
     std::fs::write(&path, "shop:secret\ndefault:root\n").unwrap();
     let users = crate::settings::users::Users::read(&path, b':').unwrap();
     std::fs::remove_file(&path).unwrap();
-    let server = Running::start(|settings| settings.users = Some(users));
+    let server = TestServer::start(|settings| settings.users = Some(users));
     let mut shop = server.connect();
     for (text, expected) in [
         ("get k\r\n", "CLIENT_ERROR unauthenticated\r\n"),
@@ -52,16 +52,16 @@ fn who_must_log_in_does_so_first() {
         ("set auth 0 0 4\r\nshop\r\n", "CLIENT_ERROR bad authentication token format\r\n"),
     ] {
         shop.0.write_all(text.as_bytes()).unwrap();
-        shop.hear(expected);
+        shop.expect(expected);
     }
     shop.0.write_all(b"set auth 0 0 11\r\nshop secret\r\nset k 0 0 1\r\nx\r\n").unwrap();
-    shop.hear("STORED\r\nSTORED\r\n");
+    shop.expect("STORED\r\nSTORED\r\n");
     let mut administrator = server.connect();
     administrator.0.write_all(b"set auth 0 0 12\r\ndefault root\r\n").unwrap();
-    administrator.hear("STORED\r\n");
-    administrator.say("get k shop:k\r\n", "VALUE shop:k 0 1\r\nx\r\nEND\r\n");
-    administrator.say("flush_all\r\n", "OK\r\n");
-    shop.say("get k\r\n", "END\r\n");
+    administrator.expect("STORED\r\n");
+    administrator.exchange("get k shop:k\r\n", "VALUE shop:k 0 1\r\nx\r\nEND\r\n");
+    administrator.exchange("flush_all\r\n", "OK\r\n");
+    shop.exchange("get k\r\n", "END\r\n");
     assert_eq!(administrator.stat("stats", "auth_cmds"), "3");
     assert_eq!(administrator.stat("stats", "auth_errors"), "1");
 }
@@ -72,13 +72,13 @@ fn a_unix_socket_is_guarded_and_cleaned_up() {
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::{UnixListener, UnixStream};
 
-    use crate::settings::listen_address::Place;
+    use crate::settings::listen_address::Endpoint;
 
     let path = std::env::temp_dir().join(format!("lowwater-server_{}.sock", std::process::id()));
     // What an earlier server left behind is no hindrance.
     drop(UnixListener::bind(&path).unwrap());
-    let unix = Listen { tenant: None, place: Place::Unix { path: path.clone(), mode: 0o600 } };
-    let mut server = Running::start(|settings| settings.listen.push(unix.clone()));
+    let unix = ListenAddress { tenant: None, endpoint: Endpoint::Unix { path: path.clone(), mode: 0o600 } };
+    let mut server = TestServer::start(|settings| settings.listen.push(unix.clone()));
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let mut client = UnixStream::connect(&path).unwrap();
     client.write_all(b"set k 0 0 1\r\nx\r\nget k\r\n").unwrap();
@@ -94,16 +94,16 @@ fn a_unix_socket_is_guarded_and_cleaned_up() {
 
 #[test]
 fn what_came_in_before_the_end_is_answered() {
-    let mut server = Running::start(|_| {});
+    let mut server = TestServer::start(|_| {});
     let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
     for client in &mut clients {
-        client.say("set k 0 0 1\r\nx\r\n", "STORED\r\n");
+        client.exchange("set k 0 0 1\r\nx\r\n", "STORED\r\n");
         client.0.write_all(&b"get k\r\n".repeat(1000)).unwrap();
     }
-    clients.iter().for_each(Client::arrived);
+    clients.iter().for_each(Client::wait_until_received);
     server.stop();
     for client in &mut clients {
-        client.hear(&"VALUE k 0 1\r\nx\r\nEND\r\n".repeat(1000));
+        client.expect(&"VALUE k 0 1\r\nx\r\nEND\r\n".repeat(1000));
         assert_eq!(client.0.read(&mut [0]).unwrap_or(0), 0);
     }
 }
