@@ -27,7 +27,7 @@ use crate::protocol::login::{LoginDecoder, LoginStep};
 use crate::server::{ConnectionPermit, CLOSE_TIME_MAX};
 use crate::session::Session;
 use crate::store::namespace::Namespace;
-use crate::store::{ROOM_PAUSE, ROOM_TRIES_MAX};
+use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 
 /// After so many reads that filled the buffer, others get their turn. After one that did not, they get it at once: a client on another
 /// processor has its next request there before this thread could look, and one that always has would keep all others waiting.

@@ -23,8 +23,8 @@ pub fn build(settings: &Settings) -> Result<Runtime, String> {
     let builder = builder.cgroup_limit(true).systemd(true).pressure(PressureConfig::default());
     let trigger = Trigger::some(STALL_MAX, STALL_WINDOW).map_err(|why| why.to_string())?;
     // Not every kernel tells of stalls, and not to everybody.
-    let told = builder.clone().watch_psi(Psi::system(trigger)).build();
-    told.or_else(|_| builder.build()).map_err(|why| why.to_string())
+    let with_psi = builder.clone().watch_psi(Psi::system(trigger)).build();
+    with_psi.or_else(|_| builder.build()).map_err(|why| why.to_string())
 }
 
 /// Values make room for each other one by one, so little of the budget needs to be free; but not so little that some large ones at once find
