@@ -1,0 +1,84 @@
+//! Bytes that a short value takes with [`Slim`] and with libraries that have small owned or shared bytes: why `Slim` is no library's type.
+//!
+//! A value is short bytes of its own, or something that clones share, with 2 bytes of flags and 4 bytes of time beside it. What counts is
+//! both parts: the one in the cache's entry, and the heap block, whose size glibc rounds up to 16.
+
+#![cfg(target_pointer_width = "64")]
+
+use std::sync::Arc;
+
+use inline_array::InlineArray;
+use lowwater_lru_core::slim::Slim;
+use slimmer_box::SlimmerBox;
+use thin_vec::ThinVec;
+use triomphe::ThinArc;
+
+/// What clones of a long value share.
+type Long = [usize; 5];
+
+/// A value's part in its entry: bytes, flags, time.
+#[allow(dead_code)]
+struct Value<B>(B, u16, u32);
+
+/// Bytes of their own, or something shared.
+#[allow(dead_code)]
+enum Either<B> {
+    Own(B),
+    Shared(Arc<Long>),
+}
+
+/// Bytes of a block in glibc's allocator: 8 before it, the sum rounded up to 16, 32 at least.
+fn block_bytes(bytes: u64) -> u64 {
+    if bytes == 0 {
+        0
+    } else {
+        (bytes + 8).next_multiple_of(16).max(32)
+    }
+}
+
+/// Bytes that a value of type `V` takes on average over `lengths`, each with the block that `make` allocates for it.
+fn mean_bytes<V, B>(lengths: std::ops::Range<usize>, make: impl Fn(&[u8]) -> B) -> f64 {
+    let count = lengths.len() as f64;
+    let heap_bytes: u64 = lengths
+        .map(|length| {
+            let bytes = vec![7; length];
+            let mut made = None;
+            let allocated = allocation_counter::measure(|| made = Some(make(&bytes)));
+            block_bytes(allocated.bytes_current as u64)
+        })
+        .sum();
+    size_of::<V>() as f64 + heap_bytes as f64 / count
+}
+
+#[test]
+fn no_library_takes_as_few_bytes_for_a_short_value() {
+    // A whole number of allocator steps, so that each position in a step counts the same.
+    for lengths in [32..32 + 13 * 16, 256..256 + 110 * 16] {
+        let slim =
+            mean_bytes::<(Slim<Long>, u32), _>(lengths.clone(), |bytes| Slim::<Long>::own(bytes.into(), 0).unwrap());
+        let others = [
+            ("Box", mean_bytes::<Value<Either<Box<[u8]>>>, _>(lengths.clone(), |bytes| Box::<[u8]>::from(bytes))),
+            ("Arc", mean_bytes::<Value<Either<Arc<[u8]>>>, _>(lengths.clone(), |bytes| Arc::<[u8]>::from(bytes))),
+            // No room for the tag of `Either` is counted for these three: they may say in their flags which of the two they are.
+            ("thin-vec", mean_bytes::<Value<ThinVec<u8>>, _>(lengths.clone(), |bytes| ThinVec::<u8>::from(bytes))),
+            (
+                "triomphe",
+                mean_bytes::<Value<ThinArc<(), u8>>, _>(lengths.clone(), |bytes| {
+                    ThinArc::from_header_and_slice((), bytes)
+                }),
+            ),
+            ("inline-array", mean_bytes::<Value<InlineArray>, _>(lengths.clone(), |bytes| InlineArray::from(bytes))),
+            (
+                "slimmer_box",
+                mean_bytes::<Value<Either<SlimmerBox<[u8], u16>>>, _>(lengths.clone(), |bytes| {
+                    SlimmerBox::<[u8], u16>::from_box(bytes.into())
+                }),
+            ),
+        ];
+        println!("{lengths:?} bytes: slim {slim:.1}");
+        for (name, bytes) in others {
+            println!("    {name} {bytes:.1}, {:+.1}", bytes - slim);
+            assert!(bytes >= slim + 1.0, "{name} takes {bytes} bytes, Slim {slim}: Slim can go");
+        }
+    }
+}
