@@ -19,7 +19,7 @@ use crate::{banner, connection, http};
 /// When no connection can be accepted (no file descriptors left), the next try waits so long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where clients come in.
+/// Open listeners.
 #[derive(Debug)]
 pub struct Listeners {
     cache: Vec<Listener>,
@@ -39,7 +39,7 @@ pub async fn serve(settings: Settings, round_robin: RoundRobin) -> Result<(), St
     Ok(())
 }
 
-/// A server that listens, and accepts nobody yet.
+/// Opens all listeners, and accepts no client yet.
 pub async fn open(settings: Settings) -> Result<(Arc<Server>, Listeners), String> {
     let mut cache = Vec::new();
     for listen in &settings.listen {
@@ -57,7 +57,7 @@ pub async fn open(settings: Settings) -> Result<(Arc<Server>, Listeners), String
     Ok((Arc::new(server), Listeners { cache, http }))
 }
 
-/// Lets clients in until `stopped` resolves; then lets the commands that run end, within [`CLOSE_TIME_MAX`].
+/// Accepts clients until `stopped` resolves; then running commands may end within `CLOSE_TIME_MAX`.
 pub async fn run(
     server: &Arc<Server>,
     listeners: Listeners,

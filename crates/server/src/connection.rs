@@ -56,13 +56,13 @@ pub async fn serve(permit: ConnectionPermit, stream: Stream, namespace: Namespac
 
 struct Connection {
     session: Session,
-    /// Until the client has said who it is, where that is asked.
+    /// Set until the client has logged in, where a login is required.
     login: Option<LoginDecoder>,
     decoder: Decoder,
     input: Input,
 }
 
-/// What a read brought.
+/// The outcome of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadOutcome {
     WouldBlock,
@@ -117,7 +117,7 @@ impl Connection {
         }
     }
 
-    /// Serves what a read brought.
+    /// Serves the bytes of a read.
     async fn serve(&mut self, read: io::Result<usize>) -> io::Result<ReadOutcome> {
         match read {
             Ok(0) => return Ok(ReadOutcome::Closed),

@@ -1,4 +1,4 @@
-//! What was counted, and how it is shown: memcached's own field names where it has one.
+//! Counters of `stats`, with memcached's own field names where it has one.
 //!
 //! Each connection counts in a [`PendingCounts`] of its own and adds it to the [`Counters`] of all when it writes its replies out. So a
 //! `get` touches no line that another core writes, and whoever reads a reply finds its command counted.
@@ -52,6 +52,7 @@ counters! {
 const STRIPES: usize = 16;
 
 /// The server's counters, a part of them for each thread.
+#[doc(alias = "thread_stats")]
 #[derive(Debug, Default)]
 pub struct Counters([CachePadded<Stripe>; STRIPES]);
 
@@ -65,7 +66,7 @@ thread_local! {
     static STRIPE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
 }
 
-/// One connection's counts since it last wrote.
+/// Counts of one connection that are not yet added to the [`Counters`].
 #[derive(Debug, Default)]
 pub struct PendingCounts {
     counts: [u64; NAMES.len()],
@@ -82,7 +83,7 @@ impl Counters {
         self.stripe()[counter as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes what a connection has counted.
+    /// Adds a connection's pending counts, which are 0 afterwards.
     pub fn add(&self, counts: &mut PendingCounts) {
         let stripe = self.stripe();
         while counts.counted != 0 {

@@ -1,4 +1,4 @@
-//! The stream's state: between lines, inside a block of data, or inside bytes to throw away.
+//! The decoder: a stream of bytes to commands and values.
 //!
 //! The decoder takes what it can use from the input and says how much that was; the rest is shown to it again, with more
 //! behind it. It keeps no input but a block in progress, so a connection's memory is one line, one value and this struct.
@@ -39,7 +39,7 @@ pub struct Decoder {
     item_bytes_max: usize,
     /// Where values take their pieces from.
     pool: Arc<PiecePool>,
-    /// Who counts what arrives; nobody, if none.
+    /// The budget for values that are being received; none: they are not counted.
     receive_budget: Option<Arc<ReceiveBudget>>,
     state: DecoderState,
     /// How far the line in front was searched for its end, so that slow arrival does not make the search quadratic.
@@ -55,7 +55,7 @@ enum DecoderState {
     Closed,
 }
 
-/// What the input said.
+/// A step of the decoder.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// Nothing more without more input.
@@ -91,12 +91,12 @@ pub struct StoreRequest {
 }
 
 impl StoreRequest {
-    /// The value, complete, and what it has been counted for so far.
+    /// Returns the complete value, and its charge.
     pub fn into_data(self) -> (Data, ReceiveCharge) {
         (self.value.finish(), self.charge)
     }
 
-    /// Takes what belongs to this block from the front of `input`: how much, and how it stands then.
+    /// Takes the bytes of this request from the front of `input`, and returns how many they are and the progress.
     fn take(&mut self, input: &[u8]) -> (usize, ReceiveProgress) {
         if !self.charge.charge_up_to(self.value.len() + input.len().min(self.value.missing())) {
             return (0, ReceiveProgress::NoRoom);
@@ -116,7 +116,7 @@ impl StoreRequest {
     }
 }
 
-/// How a block stands.
+/// Progress of a value that is being received.
 enum ReceiveProgress {
     More,
     Complete,
@@ -130,7 +130,7 @@ impl Decoder {
         Self { item_bytes_max, pool, receive_budget, state: DecoderState::Line, searched: 0 }
     }
 
-    /// Gives up the value that is arriving: what is still to come of it is swallowed by later steps.
+    /// Abandons the value that is being received: later steps swallow the rest of it.
     pub fn abandon_value(&mut self) -> Option<Box<StoreRequest>> {
         match std::mem::replace(&mut self.state, DecoderState::Line) {
             DecoderState::Value(request) => {

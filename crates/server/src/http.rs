@@ -53,7 +53,7 @@ const PAGE: [(&str, &str, &str); 3] = [
     ("/page.js", "text/javascript; charset=utf-8", include_str!("http/page/page.js")),
 ];
 
-/// What a client gets.
+/// A response.
 #[derive(Debug)]
 struct Response {
     status: &'static str,
@@ -61,7 +61,7 @@ struct Response {
     body: Cow<'static, str>,
 }
 
-/// Answers requests until the server closes.
+/// Serves requests until the server closes.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, closing: watch::Receiver<()>) {
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {

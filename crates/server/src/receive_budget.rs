@@ -1,4 +1,4 @@
-//! The memory of values that are still arriving.
+//! The budget for values that are being received.
 //!
 //! A value is nobody's until it is there whole: a key that names a new tenant makes it only then, and many a store changes nothing. But
 //! its bytes take memory from the first one on, and a client may stop in the middle of them. So what has come is charged to the root
@@ -17,39 +17,39 @@ use std::sync::Arc;
 
 use lowwater::{Bytes, Runtime};
 
-/// Of each value, so much is not counted.
+/// Bytes of each value that are not counted.
 const FREE_BYTES: u64 = 4 * 1024;
 
-/// Taken at a time.
+/// Bytes reserved at a time.
 const STEP_BYTES: u64 = 64 * 1024;
 
-/// What all values that are arriving have.
+/// The bytes of all values that are being received, at most half of the budget.
 #[derive(Debug)]
 pub struct ReceiveBudget {
     runtime: Runtime,
     /// Drop values when the memory is full.
     evict: bool,
-    /// The one that may have more has no more than this.
+    /// The exempt value has at most so many beyond the bound of all.
     item_bytes_max: u64,
     bytes: AtomicU64,
-    /// Somebody is the one that may have more.
+    /// A value is exempt from the bound of all.
     exempt: AtomicBool,
 }
 
 impl ReceiveBudget {
-    /// Nothing is arriving yet.
+    /// Creates a budget of which nothing is reserved.
     pub fn new(runtime: &Runtime, evict: bool, item_bytes_max: usize) -> Arc<Self> {
         let (runtime, item_bytes_max) = (runtime.clone(), item_bytes_max as u64);
         Arc::new(Self { runtime, evict, item_bytes_max, bytes: AtomicU64::new(0), exempt: AtomicBool::new(false) })
     }
 
-    /// Bytes that are counted now.
+    /// Returns the bytes that are reserved now.
     pub fn bytes(&self) -> Bytes {
         // Relaxed: a number for people.
         Bytes::new(self.bytes.load(Ordering::Relaxed))
     }
 
-    /// So many more, if they are not too many.
+    /// Reserves and charges `bytes` more, unless the bound or the budget is reached.
     fn reserve(&self, bytes: u64, exempt: bool) -> bool {
         let more = if exempt { self.item_bytes_max } else { 0 };
         let max = self.runtime.root().max().get() / 2 + more;
@@ -86,30 +86,30 @@ impl ReceiveBudget {
     }
 }
 
-/// What one value has of it; given back when it is dropped.
+/// The part of a [`ReceiveBudget`] that one value has; released when it is dropped.
 #[derive(Debug, Default)]
 pub struct ReceiveCharge {
-    /// None: nobody counts.
+    /// None: the value is not counted.
     receive_budget: Option<Arc<ReceiveBudget>>,
     /// The value's length.
     length: u64,
-    /// Its share of what all may have.
+    /// Bytes reserved for it.
     bytes: u64,
-    /// Of that, what is charged.
+    /// Of the reserved bytes, those that are charged.
     charged: u64,
-    /// It is the one that may have more.
+    /// It is the value that is exempt from the bound of all.
     exempt: bool,
 }
 
 impl ReceiveCharge {
-    /// For a value of `length` bytes of which none has come.
+    /// Creates the charge of a value of `length` bytes, of which none has been received.
     pub fn new(receive_budget: Option<&Arc<ReceiveBudget>>, length: usize) -> Self {
         let length = length as u64;
         // Mostly it is short, and nobody needs to be asked.
         Self { receive_budget: receive_budget.filter(|_| length > FREE_BYTES).cloned(), length, ..Self::default() }
     }
 
-    /// Takes what the first `length` bytes of the value need; whether it is there.
+    /// Charges the first `length` bytes of the value, and returns whether there was room.
     pub fn charge_up_to(&mut self, length: usize) -> bool {
         let Some(receive_budget) = &self.receive_budget else { return true };
         let missing = (length as u64).saturating_sub(FREE_BYTES + self.bytes);
@@ -129,7 +129,7 @@ impl ReceiveCharge {
         taken
     }
 
-    /// Gives back what is charged: its tenant's turn to pay.
+    /// Uncharges the value, whose tenant is charged from now on.
     pub fn uncharge(&mut self) {
         if let Some(receive_budget) = self.receive_budget.as_ref().filter(|_| self.charged > 0) {
             receive_budget.uncharge(self.charged);
@@ -137,7 +137,7 @@ impl ReceiveCharge {
         }
     }
 
-    /// Charges it once more, if there is room; it keeps its share either way.
+    /// Charges the value again, if there is room; its bytes stay reserved either way.
     pub fn recharge(&mut self) {
         if let Some(receive_budget) = self.receive_budget.as_ref().filter(|_| self.charged < self.bytes) {
             if receive_budget.charge(self.bytes) {

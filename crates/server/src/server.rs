@@ -24,7 +24,7 @@ pub const CLOSE_TIME_MAX: Duration = Duration::from_millis(500);
 /// The pool of pieces may hold this part of the budget, in addition to it.
 const POOL_SHARE: u64 = 16;
 
-/// What all connections share.
+/// The server that all connections share.
 #[derive(Debug)]
 pub struct Server {
     pub settings: Settings,
@@ -43,9 +43,9 @@ pub struct Server {
     verbosity: AtomicU8,
     /// The `flush_all` that waits for its time.
     delayed_flush: Mutex<Option<AbortHandle>>,
-    /// Who goes over all values.
+    /// Held by the crawl that runs: one at a time.
     pub crawl_lock: Arc<tokio::sync::Mutex<()>>,
-    /// Told when the last connection closed.
+    /// Notified when the last connection closes.
     idle: Notify,
 }
 
@@ -130,12 +130,12 @@ impl Server {
         self.crawl(Store::drop_flushed).await;
     }
 
-    /// Lets go of every value whose time is over.
+    /// Removes all expired values.
     pub async fn reap_expired(self: &Arc<Self>) {
         self.crawl(Store::reap_expired).await;
     }
 
-    /// Goes over all values, which takes long where there are many: on a thread that serves nobody, one walk at a time.
+    /// Visits all values on a thread that serves no client, one crawl at a time: with many values a crawl takes long.
     async fn crawl(self: &Arc<Self>, visit: fn(&Store)) {
         let alone = Arc::clone(&self.crawl_lock).lock_owned().await;
         let server = Arc::clone(self);
@@ -147,7 +147,7 @@ impl Server {
         let _ = done.await;
     }
 
-    /// A place for one more connection, if there is one.
+    /// Returns a permit for one more connection, unless `connections_max` are open.
     pub fn try_admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
         self.counters.count(Counter::TotalConnections);
         // Relaxed: a count that bounds, and guards no other memory.
@@ -170,7 +170,7 @@ impl Server {
     }
 }
 
-/// A connection's right to be here; given back when it is dropped.
+/// A permit for one open connection, returned when it is dropped.
 #[derive(Debug)]
 pub struct ConnectionPermit(Arc<Server>);
 

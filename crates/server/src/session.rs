@@ -11,13 +11,13 @@ use crate::net::stream::Stream;
 use crate::server::Server;
 use crate::store::namespace::Namespace;
 
-/// What a command may use of its connection.
+/// The part of a connection that its commands use.
 #[derive(Debug)]
 pub struct Session {
     pub output: Output,
     pub counts: PendingCounts,
     pub server: Arc<Server>,
-    /// Whose keys it sees.
+    /// The keys that its commands reach.
     pub namespace: Namespace,
     /// It never sends: it only closes.
     pub closing: watch::Receiver<()>,
@@ -32,7 +32,7 @@ impl Session {
         }
     }
 
-    /// Writes the replies out, and shows everyone what was counted.
+    /// Writes the replies out, and publishes the counts.
     pub async fn flush(&mut self) -> io::Result<()> {
         // Counted first: whoever reads the reply finds the command counted.
         self.publish_counts();
@@ -67,7 +67,7 @@ impl Session {
         }
     }
 
-    /// Adds this connection's counts to the server's.
+    /// Adds the pending counts to the server's counters.
     pub fn publish_counts(&mut self) {
         self.server.counters.add(&mut self.counts);
     }

@@ -12,13 +12,13 @@ use limits::Limits;
 use listen_address::ListenAddress;
 use users::Users;
 
-/// What the server was told to be.
+/// Settings of a server.
 #[derive(Debug)]
 pub struct Settings {
     pub listen: Vec<ListenAddress>,
     /// `host:port` for HTTP, if it is wanted.
     pub http: Option<String>,
-    /// Who may come in; none: anybody.
+    /// Users that may log in; none: no login is required.
     pub users: Option<Users>,
     /// Drop values when the memory is full.
     pub evict: bool,

@@ -62,7 +62,7 @@ pub struct Store {
     evict: bool,
 }
 
-/// One of all keys.
+/// A key in a listing of all keys.
 #[derive(Debug)]
 pub struct ListedKey {
     pub key: Box<[u8]>,
@@ -113,7 +113,7 @@ impl Store {
         })
     }
 
-    /// The value under `key`, as in [`read`](Self::read), but what was noted of its last use stays until [`mark_fetched`](Self::mark_fetched).
+    /// Returns the value under `key`, as [`read`](Self::read) does, but leaves its last access to [`mark_fetched`](Self::mark_fetched).
     pub fn find(&self, key: &[u8]) -> Option<Value> {
         let pinned = self.cache.pin();
         let value = pinned.get(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
@@ -129,7 +129,7 @@ impl Store {
         value.cloned()
     }
 
-    /// Notes that the value under `key` was read; whether there is one.
+    /// Records a fetch of the value under `key`, and returns whether there is one.
     pub fn mark_fetched(&self, key: &[u8]) -> bool {
         let pinned = self.cache.pin();
         let value = pinned.peek(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
@@ -158,7 +158,7 @@ impl Store {
         keys
     }
 
-    /// Lets go of every value whose time is over.
+    /// Removes all expired values.
     pub fn reap_expired(&self) {
         self.cache.retain(|_, _| true);
     }
@@ -168,7 +168,7 @@ impl Store {
         self.mark_fetched(key) && self.set_expiry(key, expiry)
     }
 
-    /// As [`touch`](Self::touch), but what is noted of its use stays.
+    /// Gives the value under `key` another expiry, as [`touch`](Self::touch) does, but leaves its last access.
     pub fn set_expiry(&self, key: &[u8], expiry: Expiry) -> bool {
         match expiry {
             Expiry::Past => self.remove(key),
@@ -225,17 +225,17 @@ impl Store {
         self.cache.retain(|_, value| self.is_live(value));
     }
 
-    /// Those who left before somebody removed them.
+    /// Returns the counts of evicted and expired values.
     pub fn removal_counts(&self) -> RemovalCounts {
         self.removal_stats.removal_counts()
     }
 
-    /// Whether it is that of `key`, and no flush has ended it.
+    /// Returns whether `value` is the value of `key`, and no flush has ended it.
     fn is_live_at(&self, value: &Value, key: &[u8]) -> bool {
         value.key() == key && self.is_live(value)
     }
 
-    /// Whether no flush has ended it.
+    /// Returns whether no flush has ended `value`.
     fn is_live(&self, value: &Value) -> bool {
         // Acquire: meets the Release in `flush`. Who hears of a flush from whoever asked for it finds nothing from before.
         value.unique() > self.flushed.load(Ordering::Acquire)
@@ -246,14 +246,14 @@ impl Store {
         &self.runtime
     }
 
-    /// A value to be put there: with a number of its own, used now.
+    /// Creates a value to be stored, with the next unique number and an access now.
     pub fn new_value(&self, key: &[u8], flags: u32, item_flags: ItemFlags, data: &Data) -> Value {
         let value = Value::new(key, flags, item_flags, self.next_unique(), data);
         value.last_access.record_store(self.now_seconds());
         value
     }
 
-    /// A number that no value had.
+    /// Returns a unique number that no value had.
     pub fn next_unique(&self) -> u64 {
         // Relaxed: only that no number is given twice matters.
         self.unique.fetch_add(1, Ordering::Relaxed) + 1

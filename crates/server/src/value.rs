@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   the cache's entry                               the heap
-//!   name | where, length, key's length, item flags | last access -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
+//!   hash | where, length, key's length, item flags | last access -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
 //! ```
 //!
 //! A short value belongs to its entry alone, and is copied to whoever wants it: a count of those who have it would cost more bytes, and a line
 //! that they all write. Clones of a long one share the bytes.
 //!
-//! Beside its name an entry has 16 bytes for it. Lengths stand there and not in the block, as that is made of steps of 16 bytes.
+//! Beside its hash an entry has 16 bytes for it. Lengths stand there and not in the block, as that is made of steps of 16 bytes.
 
 pub mod data;
 pub mod item_flags;
@@ -83,7 +83,7 @@ impl Value {
         self
     }
 
-    /// The same, once somebody was told to store it again.
+    /// Returns the same value, marked as won: a client was asked to store it again.
     pub fn with_won(&self) -> Self {
         self.clone().with_item_flags(ItemFlags { won: true, ..self.item_flags() })
     }

@@ -1,10 +1,10 @@
-//! The threads that serve: each has an event loop, and connections that stay its own.
+//! Worker threads: each has an event loop, and connections that stay on it.
 //!
 //! One pool of threads that take tasks from each other was slower, and less fair: a connection's next request was served by whichever thread
 //! was woken first, and each request woke one. Here a loop takes all that are ready, answers each once, and looks again.
 //!
 //! Benefits: a short tail, fewer calls. Costs: connections are dealt out in turn, whatever they will ask; a command that takes long keeps
-//! those of its thread waiting, so what goes over all values runs elsewhere ([`Server`](crate::server::Server)'s walks).
+//! those of its thread waiting, so what goes over all values runs elsewhere ([`Server`](crate::server::Server)'s crawls).
 
 use std::future::Future;
 use std::io;
@@ -16,12 +16,12 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::oneshot;
 
-/// Event loops: one for the thread that has this, and others on threads of their own.
+/// Event loops: one for the calling thread, the others on threads of their own.
 #[derive(Debug)]
 pub struct Workers {
     own: Runtime,
     others: Vec<Worker>,
-    /// Nothing is ever sent: told when all others have ended.
+    /// Nothing is ever sent: disconnected when all other threads have ended.
     ended: mpsc::Receiver<()>,
 }
 
@@ -32,7 +32,7 @@ struct Worker {
     _stop: oneshot::Sender<()>,
 }
 
-/// The worker that takes the next connection.
+/// A round robin over the workers, by which connections are dealt out.
 #[derive(Debug)]
 pub struct RoundRobin {
     handles: Vec<Handle>,
@@ -51,7 +51,7 @@ impl Workers {
         Ok(Self { own: event_loop()?, others, ended })
     }
 
-    /// All of them, one after the other.
+    /// Returns a round robin over all workers.
     pub fn round_robin(&self) -> RoundRobin {
         let others = self.others.iter().map(|other| &other.handle);
         let handles = std::iter::once(self.own.handle()).chain(others).cloned().collect();
@@ -63,7 +63,7 @@ impl Workers {
         self.own.block_on(main)
     }
 
-    /// Ends all loops and what they do. What cannot be ended within `time_max` is left behind.
+    /// Ends all loops and their tasks. Tasks that do not end within `time_max` are left behind.
     pub fn end(self, time_max: Duration) {
         drop(self.others);
         // An error either way: all have ended, or the time is over.
@@ -88,7 +88,7 @@ impl Worker {
 }
 
 impl RoundRobin {
-    /// The next worker.
+    /// Picks the next worker.
     pub fn pick(&self) -> &Handle {
         // Relaxed: a number that moves, and guards no other memory.
         let turn = self.picks.fetch_add(1, Ordering::Relaxed);

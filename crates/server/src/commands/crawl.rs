@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::store::{Existing, ListedKey};
 use crate::value::Value;
 
-/// Shows each value there is, or lets go of those whose time is over. One that is there throughout is shown once.
+/// Writes a line for each value, or removes those that have expired. A value that is there throughout is shown once.
 pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) -> io::Result<()> {
     let server = std::sync::Arc::clone(&session.server);
     if crawl == CrawlAction::Expire {
@@ -50,7 +50,7 @@ pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) 
     Ok(())
 }
 
-/// The command that reads it. A key that is not text goes in base64, or it could be more than one line.
+/// The `mg` command that reads `key`. A key that is not text goes in base64, or it could be more than one line.
 fn mg_line(key: &[u8], binary: bool) -> Vec<u8> {
     let mut line = b"mg ".to_vec();
     if binary || key.iter().any(|b| b.is_ascii_control() || *b == b' ') {
@@ -63,7 +63,7 @@ fn mg_line(key: &[u8], binary: bool) -> Vec<u8> {
     line
 }
 
-/// memcached's line. Times are Unix times; -1 for a value that lives for ever.
+/// memcached's line about a value. Times are Unix times; -1 for a value that lives for ever.
 fn metadump_line(key: &[u8], value: &Value, expiry: Expiry, idle_seconds: u32) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let expires = expiry.seconds_left().map_or(-1, |left| (now.as_secs() + left) as i64);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::session::Session;
 
-/// Says `OK`, or that too many watch, and then what is seen. What comes in is thrown away.
+/// Answers `OK`, or that too many watch, and then writes the lines of evictions. Input is thrown away.
 pub async fn evictions(session: &mut Session) -> io::Result<ControlFlow<()>> {
     let Some(mut lines) = session.server.store.watch_evictions() else {
         session.output.line("WATCHER_TOO_MANY log watcher limit reached");

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-/// A head longer than this is error.
+/// A head longer than this is refused.
 pub const HEAD_BYTES_MAX: usize = 8 * 1024;
 
 /// What is asked for.
@@ -21,7 +21,7 @@ pub enum Method {
     Head,
 }
 
-/// What is not answered.
+/// An error in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum RequestError {
     #[error("the request's head is longer than {HEAD_BYTES_MAX} bytes")]

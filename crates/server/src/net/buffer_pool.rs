@@ -1,4 +1,4 @@
-//! Buffers that a thread's connections take in turns.
+//! A pool of buffers for each thread, which its connections use in turns.
 //!
 //! A turn mostly uses up all that it has read and gets rid of all that it has to say, so two buffers a thread do for all its connections,
 //! and stay in the processor's cache. A connection that waits, for its client or for the rest of a command, keeps what it needs; others
@@ -6,22 +6,22 @@
 
 use std::cell::RefCell;
 
-/// Enough for many commands, and for many replies.
+/// Capacity of a buffer: enough for many commands, and for many replies.
 pub const BUFFER_BYTES: usize = 16 * 1024;
 
-/// A thread's: for what comes in, and for what goes out.
+/// Buffers in a pool: one for input, one for output.
 const POOLED_MAX: usize = 2;
 
 thread_local! {
     static POOL: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty one of [`BUFFER_BYTES`].
+/// Takes an empty buffer of [`BUFFER_BYTES`].
 pub fn take() -> Vec<u8> {
     POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
 }
 
-/// Takes one back, whatever is in it. One that has grown, or is one too many, is freed.
+/// Puts a buffer back, whatever is in it. A buffer that has grown, or for which the pool has no room, is freed.
 pub fn give(mut buffer: Vec<u8>) {
     if buffer.capacity() == BUFFER_BYTES {
         buffer.clear();

@@ -1,4 +1,4 @@
-//! What a client has sent and nobody has looked at yet.
+//! Received bytes that are not decoded yet.
 //!
 //! A connection has a buffer of its own only while a part of a command is in it.
 
@@ -38,13 +38,13 @@ impl Input {
         self.0.len() == self.0.capacity()
     }
 
-    /// The first `bytes` of it were looked at.
+    /// Removes the first `bytes`, which are decoded.
     pub fn advance(&mut self, bytes: usize) {
         self.0.drain(..bytes);
         self.rest();
     }
 
-    /// Leaves the buffer to others while there is nothing in it.
+    /// Puts an empty buffer back into the pool.
     fn rest(&mut self) {
         if self.0.is_empty() {
             buffer_pool::give(std::mem::take(&mut self.0));

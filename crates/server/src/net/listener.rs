@@ -12,10 +12,10 @@ use super::stream::Stream;
 use crate::settings::listen_address::{Endpoint, ListenAddress};
 use crate::store::namespace::Namespace;
 
-/// An open door.
+/// An open socket that accepts clients.
 #[derive(Debug)]
 pub struct Listener {
-    /// What those who come in may reach.
+    /// The keys that its clients reach.
     pub namespace: Namespace,
     socket: Socket,
 }
@@ -31,7 +31,7 @@ enum Socket {
 }
 
 impl Listener {
-    /// Opens it: one listener for each address that the host has.
+    /// Opens a listener for each address that the host of `listen` has.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Listener {
         Ok(sockets.into_iter().map(|socket| Self { namespace: namespace.clone(), socket }).collect())
     }
 
-    /// Waits for the next client, and says who it is.
+    /// Waits for the next client, and returns its stream and address.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Listener {
         }
     }
 
-    /// Where it really is, if it is an address.
+    /// Returns the address that it is bound to; none for a unix socket.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             Socket::Tcp(listener) => listener.local_addr().ok(),

@@ -1,4 +1,4 @@
-//! What is to be written to a client: lines, and values from where they lie.
+//! Output of a connection: lines, and values from where they lie.
 //!
 //! Replies of pipelined commands gather here and leave in one vectored write. Short values are copied between the lines;
 //! long ones are held by reference, not copied. A held value stays in memory even if the cache drops it meanwhile, so the
@@ -33,7 +33,7 @@ const DIGITS_MAX: usize = u64::MAX.ilog10() as usize + 1;
 pub struct Output {
     /// All lines and short values.
     text: Vec<u8>,
-    /// LongValue values, with where in the text they stand.
+    /// Long values, with where in the text they stand.
     values: VecDeque<(usize, Value)>,
     /// Text and values, and those values that were written and dropped.
     length: usize,

@@ -1,4 +1,4 @@
-//! A connection's bytes, whichever way they come.
+//! TCP and unix streams as one type.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -17,7 +17,7 @@ pub enum Stream {
     Unix(UnixStream),
 }
 
-/// A stream on its way from one thread's event loop to another's.
+/// A stream that belongs to no event loop, on its way from one to another.
 #[derive(Debug)]
 pub enum DetachedStream {
     Tcp(std::net::TcpStream),
@@ -26,7 +26,7 @@ pub enum DetachedStream {
 }
 
 impl DetachedStream {
-    /// It arrives at the loop that this runs in.
+    /// Attaches the stream to the current event loop.
     pub fn attach(self) -> io::Result<Stream> {
         match self {
             Self::Tcp(stream) => TcpStream::from_std(stream).map(Stream::Tcp),
@@ -57,7 +57,7 @@ impl Stream {
         }
     }
 
-    /// Leaves the loop that it belongs to.
+    /// Detaches the stream from its event loop.
     pub fn detach(self) -> io::Result<DetachedStream> {
         match self {
             Self::Tcp(stream) => stream.into_std().map(DetachedStream::Tcp),

@@ -1,6 +1,6 @@
 //! Commands: what one line of the protocol asks for.
 //!
-//! Words are slices of the connection's buffer; only a store command's key is copied, for its block may arrive much later.
+//! Keys are slices of the connection's buffer; only a store command's key is copied, for its block may arrive much later.
 
 use std::borrow::Cow;
 
@@ -76,14 +76,15 @@ pub enum Command<'a> {
     },
 }
 
-/// What is done with each value there is.
+/// What `lru_crawler` does with each value.
+#[doc(alias = "crawler_run_type")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrawlAction {
-    /// `metadump`: a line about it.
+    /// Writes a line about it.
     Metadump,
-    /// `mgdump`: the command that reads it.
+    /// Writes the `mg` command that reads it.
     Mgdump,
-    /// `crawl`: it is let go if its time is over.
+    /// `crawl`: removes it if it has expired.
     Expire,
 }
 

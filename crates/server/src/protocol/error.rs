@@ -1,6 +1,6 @@
 //! Errors of the protocol: why a line is not served, in memcached's own words where it has some.
 
-/// A line was not understood, or may not be served.
+/// A line that is not served, and the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusedLine {
     pub why: ProtocolError,
@@ -15,7 +15,7 @@ impl From<ProtocolError> for RefusedLine {
     }
 }
 
-/// Why, in memcached's own words where it has some.
+/// An error that a line is answered with, in memcached's own words where it has some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolError {
     Unknown,

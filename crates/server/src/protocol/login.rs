@@ -1,4 +1,4 @@
-//! The stream before a client has said who it is: `set <any> <any> <any> <length>` and a block of `user password`.
+//! The stream before a login: `set <any> <any> <any> <length>` and a block of `user password`.
 //!
 //! Whatever else comes is answered and thrown away, line by line.
 
@@ -8,19 +8,19 @@ use super::words::Words;
 /// A line, or a block, of more bytes is no login.
 const LOGIN_BYTES_MAX: usize = 2048;
 
-/// Reads until somebody has logged in.
+/// Decodes the stream until the client has logged in.
 #[derive(Debug, Default)]
 pub struct LoginDecoder {
     /// The length of the block that comes next.
     block: Option<usize>,
 }
 
-/// What the input said.
+/// A step of the login decoder.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LoginStep<'a> {
     /// Nothing more without more input.
     More,
-    /// A name and a password; whether they are right is for others to say.
+    /// A name and a password, which are not checked yet.
     Login { user: &'a [u8], password: &'a [u8] },
     /// Something else, and the answer to it.
     Error(&'static str),

@@ -1,4 +1,4 @@
-//! The flags, spelled as memcached spells them, and what they amount to.
+//! The command line, with flags spelled as memcached spells them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

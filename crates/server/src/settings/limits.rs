@@ -68,7 +68,7 @@ impl Limits {
     }
 }
 
-/// A file of limits is not one: where, and why.
+/// An error in a file of limits.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitsFileError {
     #[error("{file}: cannot be read: {why}")]

@@ -1,4 +1,4 @@
-//! Where clients come in: addresses, a unix socket, and whose door it is.
+//! Addresses to listen on, each for all tenants or for one.
 //!
 //! `-l` takes what memcached's takes: `host`, `host:port`, `[v6]:port`, and a tag in front, which names the tenant that comes in there:
 //! `tag_shop_:127.0.0.1:11212`, or as later memcacheds write it, `tag[shop]:127.0.0.1:11212`.
@@ -7,15 +7,15 @@ use std::path::PathBuf;
 
 use super::limits::check_tenant_name;
 
-/// A door that is to be opened.
+/// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
-    /// Whose it is; none: everybody's.
+    /// The tenant of all its clients; none: they reach all tenants.
     pub tenant: Option<String>,
     pub endpoint: Endpoint,
 }
 
-/// Where it is.
+/// A TCP address or a unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// `host:port`
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doors_are_read() {
+    fn listen_addresses_are_read() {
         for (text, tenant, endpoint) in [
             ("127.0.0.1", None, "127.0.0.1:11211"),
             ("tag_shop_:127.0.0.1:7", Some("shop"), "127.0.0.1:7"),

@@ -1,4 +1,4 @@
-//! Who may come in, with `-Y`: a file of `user:password` lines, as memcached's.
+//! Users that may log in, with `-Y`: a file of `user:password` lines, as memcached's.
 //!
 //! A user's connection belongs to the tenant of that name. The tenant `default` has no prefix, so the user `default` sees all: an
 //! administrator.

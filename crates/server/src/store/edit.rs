@@ -7,7 +7,7 @@ use lowwater::cache::Current;
 use super::key_hash::KeyHash;
 use crate::value::Value;
 
-/// What an update finds under its key.
+/// The value that an update finds under its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Existing<'a> {
     pub value: &'a Value,
@@ -15,7 +15,7 @@ pub struct Existing<'a> {
     pub left: Option<Duration>,
 }
 
-/// What an update does with the value under its key.
+/// The decision of an update on the value under its key.
 #[derive(Clone, Debug)]
 pub enum Edit {
     Keep,
@@ -26,7 +26,7 @@ pub enum Edit {
     Change(Value),
 }
 
-/// The memory for a value could not be had: its tenant's `max`, or the whole budget, is in use and protected; or clients who do not read hold
+/// There is no memory for a value: its tenant's `max`, or the whole budget, is in use and protected; or clients who do not read hold
 /// too much of it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory storing object")]

@@ -1,4 +1,4 @@
-//! Whose a connection is.
+//! Namespaces: the keys that a connection reaches.
 //!
 //! A connection that belongs to a tenant, by the listener it came through or the name it gave, sees that tenant's keys and no others,
 //! and leaves the prefix out: its `cart` is everybody else's `shop:cart`. So both ways to one tenant lead to the same values and the
@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 use super::tenant::DEFAULT_TENANT;
 
-/// What a connection may reach.
+/// The keys that a connection reaches: all, or those of one tenant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespace {
     /// The tenant's name and the delimiter; empty: all tenants.
@@ -16,7 +16,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// The keys of `tenant`. The default tenant's are all keys: it is the one that names others.
+    /// Returns the namespace of `tenant`. The default tenant's has all keys, for it is the one that names others.
     pub fn of_tenant(tenant: &str, delimiter: u8) -> Self {
         if tenant == DEFAULT_TENANT {
             return Self::default();
@@ -24,7 +24,7 @@ impl Namespace {
         Self { prefix: [tenant.as_bytes(), &[delimiter]].concat().into() }
     }
 
-    /// What the store calls this key.
+    /// Returns the key with the prefix of its tenant, as the store has it.
     pub fn qualify<'a>(&self, key: &'a [u8]) -> Cow<'a, [u8]> {
         match self.is_restricted() {
             true => [&self.prefix, key].concat().into(),
@@ -32,7 +32,7 @@ impl Namespace {
         }
     }
 
-    /// Whether it is one tenant's only: then what concerns all is not to be had.
+    /// Returns whether it is one tenant's: commands that concern all tenants are refused there.
     pub fn is_restricted(&self) -> bool {
         !self.prefix.is_empty()
     }

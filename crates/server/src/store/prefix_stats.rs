@@ -9,7 +9,8 @@ use dashmap::DashMap;
 
 use super::tenant::TENANTS_MAX;
 
-/// Counts by prefix.
+/// Statistics by prefix.
+#[doc(alias = "PREFIX_STATS")]
 #[derive(Debug)]
 pub struct PrefixStats {
     on: AtomicBool,
@@ -17,7 +18,7 @@ pub struct PrefixStats {
     counts: DashMap<Box<[u8]>, Counts>,
 }
 
-/// One prefix's.
+/// Counts of one prefix.
 #[derive(Debug, Default)]
 struct Counts {
     gets: AtomicU64,
@@ -26,7 +27,7 @@ struct Counts {
     deletes: AtomicU64,
 }
 
-/// What a command does with a key.
+/// The outcome of a command for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Hit,

@@ -1,11 +1,11 @@
-//! Who left the store before somebody removed it.
+//! Statistics of values that were evicted or expired.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::watchers::Watchers;
 use crate::value::Value;
 
-/// Those who left before somebody removed them.
+/// Statistics of evicted and expired values.
 #[derive(Debug, Default)]
 pub struct RemovalStats {
     evicted_unfetched: AtomicU64,
@@ -14,17 +14,17 @@ pub struct RemovalStats {
     pub watchers: Watchers,
 }
 
-/// What `stats items` shows of those who left.
+/// The counts that `stats items` shows.
 #[derive(Debug)]
 pub struct RemovalCounts {
     pub evicted_unfetched: u64,
     pub expired_unfetched: u64,
-    /// How long the last one evicted had not been used.
+    /// Idle time of the value that was evicted last.
     pub evicted_idle_seconds: u64,
 }
 
 impl RemovalStats {
-    /// `value` had to make room.
+    /// Counts the eviction of `value`, and publishes it to watchers.
     pub fn evicted(&self, key: &[u8], value: &Value, idle_seconds: u32) {
         // Relaxed: tallies for people.
         self.evicted_idle_seconds.store(u64::from(idle_seconds), Ordering::Relaxed);
@@ -34,7 +34,7 @@ impl RemovalStats {
         self.watchers.publish_eviction(key, value, idle_seconds);
     }
 
-    /// `value`'s time was over.
+    /// Counts the expiry of `value`.
     pub fn expired(&self, value: &Value) {
         if !value.last_access.is_fetched() {
             // Relaxed: as above.
@@ -42,7 +42,7 @@ impl RemovalStats {
         }
     }
 
-    /// What is to be shown of them.
+    /// Returns the counts.
     pub fn removal_counts(&self) -> RemovalCounts {
         // Relaxed: tallies for people.
         let tally = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

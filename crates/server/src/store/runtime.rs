@@ -14,7 +14,7 @@ const FREE_BYTES_MIN: Bytes = Bytes::kib(512);
 const STALL_MAX: Duration = Duration::from_millis(150);
 const STALL_WINDOW: Duration = Duration::from_secs(2);
 
-/// With ears for the machine's memory, if that is wanted: for as much of it as there is here.
+/// Builds the runtime, with those sources of memory pressure that the machine has if `settings.pressure` is set.
 pub fn build(settings: &Settings) -> Result<Runtime, String> {
     let builder = Runtime::builder().budget(settings.budget).watermarks(watermarks(settings.budget));
     if !settings.pressure {

@@ -1,4 +1,4 @@
-//! Whose a key is: what stands before the delimiter.
+//! Tenants: the prefix of a key, up to the delimiter, names its tenant.
 //!
 //! Writing makes a tenant, reading does not; so a reader who guesses names takes nothing. There are at most [`TENANTS_MAX`],
 //! as memcached bounds its prefixes; keys of later ones belong to the default tenant, as do keys without a delimiter.
@@ -19,7 +19,7 @@ pub const TENANTS_MAX: usize = 65_536;
 /// The tenant of keys that name none. A key `default:x` is its as well.
 pub const DEFAULT_TENANT: &str = "default";
 
-/// One tenant and its tallies.
+/// A tenant and its statistics.
 #[derive(Debug)]
 pub struct Tenant {
     /// What its values are charged to. Its name is the tenant's; bytes which could confuse a reader are written as `%41`.
@@ -86,7 +86,7 @@ impl Tenants {
         Ok(Self { id, runtime: runtime.clone(), delimiter, default, by_prefix, count, evict })
     }
 
-    /// The tenant a new value of `key` is charged to; made if it is new and there is room for another.
+    /// Returns the tenant that a new value of `key` is charged to; created if it is new and there is room for another.
     pub fn for_key(&self, key: &[u8]) -> Arc<Tenant> {
         let own = self.prefix(key).and_then(|prefix| self.get_or_create(prefix));
         own.unwrap_or_else(|| Arc::clone(&self.default))
@@ -97,7 +97,7 @@ impl Tenants {
         self.with(name, Arc::clone)
     }
 
-    /// What `visit` sees of the tenant of this name, if it is there.
+    /// Calls `visit` with the tenant of this name, if it exists.
     fn with<R>(&self, name: &[u8], visit: impl FnOnce(&Arc<Tenant>) -> R) -> Option<R> {
         RECENT.with_borrow_mut(|recent| {
             if !recent.as_ref().is_some_and(|recent| recent.tenants == self.id && *recent.prefix == *name) {
@@ -108,7 +108,7 @@ impl Tenants {
         })
     }
 
-    /// The tenant of this name; made if it is new. None if there is no room for another.
+    /// Returns the tenant of this name, created if it is new. None if there is no room for another.
     pub fn get_or_create(&self, name: &[u8]) -> Option<Arc<Tenant>> {
         if let Some(tenant) = self.find(name) {
             return Some(tenant);

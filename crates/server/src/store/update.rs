@@ -126,7 +126,7 @@ impl Store {
         }
     }
 
-    /// Whether it is short, or the pieces that are out are not too many.
+    /// Returns whether `value` is short, or the outstanding pieces are few enough for a long one.
     fn fits_pieces(&self, value: &Value) -> bool {
         let are_few = || self.pool.outstanding_bytes() <= self.budget().get().saturating_mul(PIECES_PERCENT_MAX) / 100;
         value.len() <= SHORT_BYTES_MAX || are_few() || {

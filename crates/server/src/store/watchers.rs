@@ -1,4 +1,4 @@
-//! Those who watch evictions.
+//! Watchers of evictions.
 //!
 //! An eviction happens on whatever thread needs memory, so telling of it must not wait: a watcher has a queue, and misses what does not
 //! fit. While nobody watches it costs one load.
@@ -19,7 +19,8 @@ const QUEUE_LINES: usize = 1024;
 /// memcached's own bound on watchers.
 const WATCHERS_MAX: usize = 20;
 
-/// The queues of those who watch.
+/// The queues of all watchers.
+#[doc(alias = "logger_watcher")]
 #[derive(Debug, Default)]
 pub struct Watchers {
     queues: Mutex<Vec<mpsc::Sender<String>>>,
@@ -29,7 +30,7 @@ pub struct Watchers {
 }
 
 impl Watchers {
-    /// One more, if there are not too many.
+    /// Subscribes one more watcher, unless there are `WATCHERS_MAX`.
     pub fn subscribe(&self) -> Option<mpsc::Receiver<String>> {
         let (queue, lines) = mpsc::channel(QUEUE_LINES);
         let mut queues = self.queues.lock();
@@ -43,7 +44,7 @@ impl Watchers {
         Some(lines)
     }
 
-    /// Tells of an eviction: memcached's line.
+    /// Sends memcached's line about an eviction to all watchers.
     pub fn publish_eviction(&self, key: &[u8], value: &Value, idle_seconds: u32) {
         // Relaxed: as in `join`.
         if self.count.load(Ordering::Relaxed) == 0 {

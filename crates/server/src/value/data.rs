@@ -1,4 +1,4 @@
-//! A value's bytes on their way in, and the pieces that long ones are kept in.
+//! The bytes of a value, in pieces of one size.
 //!
 //! A cache that is always full lives from what it just freed. Values of every size between a hundred bytes and a megabyte, each
 //! in one block, leave holes that fit nobody, and the process grows far beyond what is charged. So a value is cut into pieces
@@ -78,7 +78,7 @@ impl Drop for FullPieces {
     }
 }
 
-/// A value that is still arriving.
+/// Builds [`Data`] from bytes as they are received.
 #[derive(Debug)]
 pub struct DataBuilder {
     length: usize,

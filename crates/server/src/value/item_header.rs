@@ -1,4 +1,4 @@
-//! What is known of a value's block beside it, in 16 bits: how long its parts are, and the item flags.
+//! The header of a stored item, in 16 bits beside its block: lengths of the block's parts, and the item flags.
 //!
 //! ```text
 //!     bit 0        9       10     13        15
@@ -8,7 +8,7 @@
 use super::item_flags::ItemFlags;
 use crate::protocol::item::KEY_BYTES_MAX;
 
-/// See the module.
+/// The header of a stored item: see the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemHeader(pub u16);
 
@@ -31,7 +31,7 @@ const WIDTH_SHIFT: u32 = 13;
 const WIDTH: u16 = 3 << WIDTH_SHIFT;
 
 impl ItemHeader {
-    /// Of a block with such a key, such flags and such a number.
+    /// Creates the header of a block with these parts.
     pub fn new(key: &[u8], flags: u32, item_flags: ItemFlags, unique: u64) -> Self {
         debug_assert!(key.len() < 1 << KEY_BITS, "a key of {} bytes", key.len());
         let has_flags = if flags == 0 { 0 } else { HAS_CLIENT_FLAGS };

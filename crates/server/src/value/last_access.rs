@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// When a value was last used, and whether it was ever read. Written by readers, so it leaves the line alone when nothing changes:
+/// The time of the last access to a value, and whether it was ever fetched. Written by readers, so it leaves the line alone when nothing changes:
 /// a value that is read all the time is written to once a second.
+#[doc(alias = "ITEM_FETCHED")]
 #[derive(Debug, Default)]
 pub struct LastAccess(AtomicU32);
 
@@ -17,17 +18,17 @@ impl Clone for LastAccess {
 }
 
 impl LastAccess {
-    /// Notes a read.
+    /// Records a fetch.
     pub fn record_fetch(&self, now_seconds: u32) {
         self.set(FETCHED | now_seconds);
     }
 
-    /// Notes that it was stored, or changed.
+    /// Records that the value was stored, or changed.
     pub fn record_store(&self, now_seconds: u32) {
         self.set(self.get() & FETCHED | now_seconds);
     }
 
-    /// Takes over from the value whose place this one's takes whether that was read.
+    /// Takes over from the value that this one replaces whether it was fetched.
     pub fn inherit_fetched(&self, other: &Self) {
         self.set(self.get() | other.get() & FETCHED);
     }

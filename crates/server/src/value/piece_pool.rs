@@ -1,4 +1,4 @@
-//! Pieces on their way from a dropped value to the next one.
+//! A pool of pieces, which dropped values leave to the next ones.
 //!
 //! glibc's allocator gives each thread a heap of its own, and memory returns to the heap it came from, whoever frees it. A server
 //! whose memory is always full is the worst case: each heap grows to the most its thread ever held, and the sum of these is well
@@ -24,12 +24,12 @@ pub const PIECE_BYTES: usize = 4096 - 8;
 /// What is longer than this, and not longer than a piece, is kept in one: an eighth is wasted at most.
 const POOLED_BYTES_MIN: usize = PIECE_BYTES - PIECE_BYTES / 8;
 
-/// Pieces that belong to no value now.
+/// A pool of free pieces, and the count of those in use.
 #[derive(Debug)]
 pub struct PiecePool {
     pieces: Mutex<Vec<Box<[u8]>>>,
     pieces_max: usize,
-    /// Pieces that were taken, and not given back.
+    /// Pieces in use.
     outstanding: AtomicUsize,
 }
 
@@ -63,7 +63,7 @@ impl PiecePool {
         }
     }
 
-    /// Takes pieces back; frees what it has no room for.
+    /// Puts pieces back; frees those for which the pool has no room.
     pub fn put_back(&self, mut given: Vec<Box<[u8]>>) {
         // Relaxed: as in `take`.
         self.outstanding.fetch_sub(given.len(), Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl PiecePool {
         drop(given);
     }
 
-    /// What the pieces that are out take.
+    /// Returns the bytes of all pieces in use.
     pub fn outstanding_bytes(&self) -> u64 {
         // Relaxed: as in `take`.
         (self.outstanding.load(Ordering::Relaxed) * block_bytes(PIECE_BYTES)) as u64
@@ -89,7 +89,7 @@ impl PiecePool {
     }
 }
 
-/// Bytes in one block. If that is a piece, it goes back to its pool.
+/// Bytes in one block. A block that is a piece returns to its pool when it is dropped.
 #[derive(Debug)]
 pub struct PooledBuffer {
     bytes: Vec<u8>,
