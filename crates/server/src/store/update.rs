@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lowwater::cache::{Op, Reason};
+use lowwater::cache::{Op, RejectReason};
 use lowwater::Bytes;
 
 use super::edit::{Edit, Existing, OutOfMemory};
@@ -57,7 +57,7 @@ impl Store {
             charge.uncharge();
             match self.try_update(key, expiry, &mut edit) {
                 Ok(answer) => return Ok(answer),
-                Err(Reason::NoRoom { .. } | Reason::HeldByReaders { .. }) if self.evict => {
+                Err(RejectReason::NoRoom { .. } | RejectReason::HeldByReaders { .. }) if self.evict => {
                     charge.recharge();
                     tokio::time::sleep(ROOM_PAUSE).await;
                 }
@@ -72,7 +72,7 @@ impl Store {
         key: &[u8],
         expiry: Expiry,
         edit: &mut impl FnMut(Option<Existing<'_>>) -> (Edit, R),
-    ) -> Result<R, Reason> {
+    ) -> Result<R, RejectReason> {
         let hash = self.hasher.hash(key);
         let mut missing = None;
         if !self.cache.contains_key(&hash) {
@@ -120,7 +120,7 @@ impl Store {
             }
         });
         match done {
-            Ok(_) if full => Err(Reason::NoRoom { bytes: Bytes::ZERO, group: tenant.group.path() }),
+            Ok(_) if full => Err(RejectReason::NoRoom { bytes: Bytes::ZERO, group: tenant.group.path() }),
             Ok(_) => Ok(answer.expect("a computation asks at least once")),
             Err(refused) => Err(refused.reason),
         }
