@@ -26,8 +26,8 @@ use crate::version::VERSION;
 /// memcached's highest verbosity.
 const VERBOSITY_MAX: u32 = 3;
 
-/// Runs one command that came without a value. What would need much room while it runs has a block of its own for so long: a connection that
-/// waits has room for the rest.
+/// Runs one command that came without a value. What would need much room while it runs has a block
+/// of its own for so long: a connection that waits has room for the rest.
 ///
 /// # Errors
 ///

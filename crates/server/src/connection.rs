@@ -1,9 +1,12 @@
 //! One client: bytes in, commands, replies out in batches.
 //!
-//! Everything a connection holds is bounded: the input by the longest line (values leave it as they arrive), the value in
-//! progress by `-I` and by what all of them may have ([`receive_budget`](crate::receive_budget)), the output by [`Output::is_full`]. A connection that waits for its client holds no input buffer at all.
+//! Everything a connection holds is bounded: the input by the longest line (values leave it as they
+//! arrive), the value in progress by `-I` and by what all of them may have
+//! ([`receive_budget`](crate::receive_budget)), the output by [`Output::is_full`]. A connection
+//! that waits for its client holds no input buffer at all.
 //!
-//! When the server closes, what had come in by then is still read and answered; what is incomplete is dropped.
+//! When the server closes, what had come in by then is still read and answered; what is incomplete
+//! is dropped.
 
 use std::future::{poll_fn, Future};
 use std::io;
@@ -29,8 +32,9 @@ use crate::session::Session;
 use crate::store::namespace::Namespace;
 use crate::store::update::{ROOM_PAUSE, ROOM_TRIES_MAX};
 
-/// After so many reads that filled the buffer, others get their turn. After one that did not, they get it at once: a client on another
-/// processor has its next request there before this thread could look, and one that always has would keep all others waiting.
+/// After so many reads that filled the buffer, others get their turn. After one that did not, they
+/// get it at once: a client on another processor has its next request there before this thread
+/// could look, and one that always has would keep all others waiting.
 const READS_PER_TURN: u32 = 16;
 
 /// Serves one client until it leaves, errs beyond repair, or the server closes.
@@ -79,7 +83,8 @@ impl Connection {
         self.session.stream.set_nodelay()?;
         let mut closing = self.session.closing.clone();
         let mut closed = pin!(closing.changed());
-        // Asked once, so that it knows whom to wake: a task's waker stays the same. After that, a look is enough.
+        // Asked once, so that it knows whom to wake: a task's waker stays the same. After that, a
+        // look is enough.
         poll_fn(|cx| Poll::Ready(closed.as_mut().poll(cx).is_ready())).await;
         loop {
             let first = poll_fn(|cx| match self.session.is_closing() {
@@ -103,7 +108,8 @@ impl Connection {
         }
     }
 
-    /// Serves what had come in when the server was told to close. A client that goes on sending is not waited for.
+    /// Serves what had come in when the server was told to close. A client that goes on sending is
+    /// not waited for.
     async fn drain(&mut self) -> io::Result<()> {
         let started = Instant::now();
         loop {

@@ -1,7 +1,8 @@
 //! Counters of `stats`, with memcached's own field names where it has one.
 //!
-//! Each connection counts in a [`PendingCounts`] of its own and adds it to the [`Counters`] of all when it writes its replies out. So a
-//! `get` touches no line that another core writes, and whoever reads a reply finds its command counted.
+//! Each connection counts in a [`PendingCounts`] of its own and adds it to the [`Counters`] of all
+//! when it writes its replies out. So a `get` touches no line that another core writes, and whoever
+//! reads a reply finds its command counted.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -1,14 +1,16 @@
 //! The decoder: a stream of bytes to commands and values.
 //!
-//! The decoder takes what it can use from the input and says how much that was; the rest is shown to it again, with more
-//! behind it. It keeps no input but a block in progress, so a connection's memory is one line, one value and this struct.
+//! The decoder takes what it can use from the input and says how much that was; the rest is shown
+//! to it again, with more behind it. It keeps no input but a block in progress, so a connection's
+//! memory is one line, one value and this struct.
 //!
 //! # Invariants
 //!
 //! 1. The steps depend on the bytes alone, not on how they were split: `split_anywhere_same_steps`.
-//! 2. A step other than `More` and `NoRoom` takes at least one byte, so a finite input has finitely many steps.
-//! 3. Memory for a value is taken as its bytes arrive, one piece ahead, never by the length that was announced; it is counted (see
-//!    [`ReceiveBudget`]) before.
+//! 2. A step other than `More` and `NoRoom` takes at least one byte, so a finite input has finitely
+//!    many steps.
+//! 3. Memory for a value is taken as its bytes arrive, one piece ahead, never by the length that
+//!    was announced; it is counted (see [`ReceiveBudget`]) before.
 
 #[cfg(test)]
 pub mod steps;
@@ -30,7 +32,8 @@ use crate::value::piece_pool::PiecePool;
 /// A line without an end after so many bytes is no command of ours; memcached has the same limit.
 const LINE_BYTES_MAX: usize = 2048;
 
-/// A get of many keys may be this long: 1,000 keys of the longest kind. (memcached has no limit here; we promise one.)
+/// A get of many keys may be this long: 1,000 keys of the longest kind. (memcached has no limit
+/// here; we promise one.)
 const GET_LINE_BYTES_MAX: usize = 256 * 1024;
 
 /// Turns a stream of bytes into [`Step`]s.
@@ -42,7 +45,8 @@ pub struct Decoder {
     /// The budget for values that are being received; none: they are not counted.
     receive_budget: Option<Arc<ReceiveBudget>>,
     state: DecoderState,
-    /// How far the line in front was searched for its end, so that slow arrival does not make the search quadratic.
+    /// How far the line in front was searched for its end, so that slow arrival does not make the
+    /// search quadratic.
     searched: usize,
 }
 
@@ -64,9 +68,11 @@ pub enum Step<'a> {
     Command(Command<'a>),
     /// A store command with its value.
     Store(Box<StoreRequest>),
-    /// A store command whose value is larger than any may be; the value is swallowed by later steps.
+    /// A store command whose value is larger than any may be; the value is swallowed by later
+    /// steps.
     TooLarge { verb: StoreVerb, key: Cow<'a, [u8]>, noreply: bool },
-    /// There is no room for more of a value. The same input again may find some; or the value is [given up](Decoder::abandon_value).
+    /// There is no room for more of a value. The same input again may find some; or the value is
+    /// [given up](Decoder::abandon_value).
     NoRoom,
     /// A line, or a data block, that gets an error reply.
     Error(RefusedLine),
@@ -96,7 +102,8 @@ impl StoreRequest {
         (self.value.finish(), self.charge)
     }
 
-    /// Takes the bytes of this request from the front of `input`, and returns how many they are and the progress.
+    /// Takes the bytes of this request from the front of `input`, and returns how many they are and
+    /// the progress.
     fn take(&mut self, input: &[u8]) -> (usize, ReceiveProgress) {
         if !self.charge.charge_up_to(self.value.len() + input.len().min(self.value.missing())) {
             return (0, ReceiveProgress::NoRoom);
@@ -124,7 +131,8 @@ enum ReceiveProgress {
 }
 
 impl Decoder {
-    /// Items (key, value and memcached's own header) of more than `item_bytes_max` bytes are too large.
+    /// Items (key, value and memcached's own header) of more than `item_bytes_max` bytes are too
+    /// large.
     pub fn new(item_bytes_max: usize, pool: &Arc<PiecePool>, receive_budget: Option<&Arc<ReceiveBudget>>) -> Self {
         let (pool, receive_budget) = (Arc::clone(pool), receive_budget.cloned());
         Self { item_bytes_max, pool, receive_budget, state: DecoderState::Line, searched: 0 }

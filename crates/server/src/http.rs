@@ -8,12 +8,14 @@
 //! | `/debug/shrinker` | the shrinkers' names |
 //! | `/debug/shrinker/<name>/count` | what one holds, as in the kernel's debugfs: group id, then objects on each node |
 //!
-//! Names of shrinkers, numbers and group ids are all that is shown, and tenants' names in `/state.json`: no key, no value. The page and
-//! its state are answered only to those who ask by address, and to no other site's scripts: nothing allows them to read it, and what the
-//! page may load and run is said in [`POLICY`].
+//! Names of shrinkers, numbers and group ids are all that is shown, and tenants' names in
+//! `/state.json`: no key, no value. The page and its state are answered only to those who ask by
+//! address, and to no other site's scripts: nothing allows them to read it, and what the page may
+//! load and run is said in [`POLICY`].
 //!
-//! The cache port does not notice: a few connections at a time ([`CONNECTIONS_MAX`]), one request each, bounded in bytes and in
-//! time; and what is asked of the registry is asked on a thread of its own, not on one that serves clients.
+//! The cache port does not notice: a few connections at a time ([`CONNECTIONS_MAX`]), one request
+//! each, bounded in bytes and in time; and what is asked of the registry is asked on a thread of
+//! its own, not on one that serves clients.
 
 mod metrics;
 mod request;
@@ -36,12 +38,14 @@ use request::{Method, Request, RequestError};
 const CONNECTIONS_MAX: usize = 4;
 /// Who has not sent its request, or taken its answer, by then is in somebody's way.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// After the answer, what the client still sends is read and thrown away for so long, or closing would take the answer back.
+/// After the answer, what the client still sends is read and thrown away for so long, or closing
+/// would take the answer back.
 const LINGER_TIME_MAX: Duration = Duration::from_millis(200);
 /// When no connection can be accepted (no file descriptors left), the next try waits so long.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the page may do: load its own style and script, ask its own server. Nothing from elsewhere, nothing inline, no frame around it.
+/// What the page may do: load its own style and script, ask its own server. Nothing from elsewhere,
+/// nothing inline, no frame around it.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'";

@@ -1,16 +1,17 @@
 //! The budget for values that are being received.
 //!
-//! A value is nobody's until it is there whole: a key that names a new tenant makes it only then, and many a store changes nothing. But
-//! its bytes take memory from the first one on, and a client may stop in the middle of them. So what has come is charged to the root
-//! group a little at a time: the budget holds it, and what is stored makes room for it. All of them together may have half the budget, or
-//! clients that never finish could empty the cache. One at a time may have more than that, up to its end; for if each of many had a part
-//! of what all may have, none could go on.
+//! A value is nobody's until it is there whole: a key that names a new tenant makes it only then,
+//! and many a store changes nothing. But its bytes take memory from the first one on, and a client
+//! may stop in the middle of them. So what has come is charged to the root group a little at a
+//! time: the budget holds it, and what is stored makes room for it. All of them together may have
+//! half the budget, or clients that never finish could empty the cache. One at a time may have more
+//! than that, up to its end; for if each of many had a part of what all may have, none could go on.
 //!
-//! When a value is put there, it is charged to its tenant; so what it was charged for on its way is given back just before, and taken
-//! again while it waits for room.
+//! When a value is put there, it is charged to its tenant; so what it was charged for on its way is
+//! given back just before, and taken again while it waits for room.
 //!
-//! Not counted: the first 4 KiB of each, so that small values pay nothing; its connection's buffer; and what the allocator and
-//! the table of pieces take for the others, less than half a percent.
+//! Not counted: the first 4 KiB of each, so that small values pay nothing; its connection's buffer;
+//! and what the allocator and the table of pieces take for the others, less than half a percent.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;

@@ -100,8 +100,8 @@ impl Server {
         }
     }
 
-    /// Empties the store now, which is done when this resolves, or when `exptime` comes. The last one counts: one that was waiting for
-    /// its time is forgotten.
+    /// Empties the store now, which is done when this resolves, or when `exptime` comes. The last
+    /// one counts: one that was waiting for its time is forgotten.
     pub async fn flush(self: &Arc<Self>, exptime: i64) {
         let later = match Expiry::of(exptime) {
             Expiry::Never | Expiry::Past => None,
@@ -135,7 +135,8 @@ impl Server {
         self.crawl(Store::reap_expired).await;
     }
 
-    /// Visits all values on a thread that serves no client, one crawl at a time: with many values a crawl takes long.
+    /// Visits all values on a thread that serves no client, one crawl at a time: with many values a
+    /// crawl takes long.
     async fn crawl(self: &Arc<Self>, visit: fn(&Store)) {
         let alone = Arc::clone(&self.crawl_lock).lock_owned().await;
         let server = Arc::clone(self);

@@ -1,7 +1,8 @@
 //! The cache, as the commands need it: the one file that knows how values are kept.
 //!
-//! Each tenant is a group of a [`Runtime`], each value an entry of one [`Cache`], charged to its key's tenant. There is no
-//! other size anywhere: who may keep how much follows from the budget, the tenants' limits, and who uses what.
+//! Each tenant is a group of a [`Runtime`], each value an entry of one [`Cache`], charged to its
+//! key's tenant. There is no other size anywhere: who may keep how much follows from the budget,
+//! the tenants' limits, and who uses what.
 
 mod edit;
 mod key_hash;
@@ -54,7 +55,8 @@ pub struct Store {
     removal_stats: Arc<RemovalStats>,
     /// The youngest value's number.
     unique: AtomicU64,
-    /// Values of numbers up to this are not there any more, whether they have been dropped already or not.
+    /// Values of numbers up to this are not there any more, whether they have been dropped already
+    /// or not.
     flushed: AtomicU64,
     /// Uses are noted in seconds since then.
     started: Instant,
@@ -102,7 +104,8 @@ impl Store {
         Ok(Self { runtime, cache, hasher, tenants, pool, removal_stats, unique, flushed, started, evict })
     }
 
-    /// What `look` sees of the value under `key`: counts for its tenant, and as a use of the value. Memory that is freed meanwhile waits.
+    /// What `look` sees of the value under `key`: counts for its tenant, and as a use of the value.
+    /// Memory that is freed meanwhile waits.
     pub fn read<R>(&self, key: &[u8], look: impl FnOnce(&Value) -> R) -> Option<R> {
         let pinned = self.cache.pin();
         let value = pinned.get(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
@@ -113,7 +116,8 @@ impl Store {
         })
     }
 
-    /// Returns the value under `key`, as [`read`](Self::read) does, but leaves its last access to [`mark_fetched`](Self::mark_fetched).
+    /// Returns the value under `key`, as [`read`](Self::read) does, but leaves its last access to
+    /// [`mark_fetched`](Self::mark_fetched).
     pub fn find(&self, key: &[u8]) -> Option<Value> {
         let pinned = self.cache.pin();
         let value = pinned.get(&self.hasher.hash(key)).filter(|value| self.is_live_at(value, key));
@@ -136,7 +140,8 @@ impl Store {
         value.inspect(|value| value.last_access.record_fetch(self.now_seconds())).is_some()
     }
 
-    /// What `look` sees of the value under `key` and of the time left to it; it may be asked more than once. No use of the value.
+    /// What `look` sees of the value under `key` and of the time left to it; it may be asked more
+    /// than once. No use of the value.
     pub fn inspect<R>(&self, key: &[u8], mut look: impl FnMut(Existing<'_>) -> R) -> Option<R> {
         let mut seen = None;
         // Nothing is put there, so nothing can be in its way.
@@ -168,7 +173,8 @@ impl Store {
         self.mark_fetched(key) && self.set_expiry(key, expiry)
     }
 
-    /// Gives the value under `key` another expiry, as [`touch`](Self::touch) does, but leaves its last access.
+    /// Gives the value under `key` another expiry, as [`touch`](Self::touch) does, but leaves its
+    /// last access.
     pub fn set_expiry(&self, key: &[u8], expiry: Expiry) -> bool {
         match expiry {
             Expiry::Past => self.remove(key),
@@ -197,7 +203,8 @@ impl Store {
         self.tenants.find(name.as_bytes()).map(|tenant| tenant.limits())
     }
 
-    /// Other limits for a tenant, which is made if it is not there; what is above them is reclaimed in the background.
+    /// Other limits for a tenant, which is made if it is not there; what is above them is reclaimed
+    /// in the background.
     ///
     /// # Errors
     ///
@@ -214,7 +221,8 @@ impl Store {
         self.removal_stats.watchers.subscribe()
     }
 
-    /// From now on, no value that was put there before is there. Their memory comes back with [`drop_flushed`](Self::drop_flushed).
+    /// From now on, no value that was put there before is there. Their memory comes back with
+    /// [`drop_flushed`](Self::drop_flushed).
     pub fn flush(&self) {
         // Release: meets the Acquire in `is_there`. Of two flushes the younger holds.
         self.flushed.fetch_max(self.next_unique(), Ordering::Release);
@@ -237,7 +245,8 @@ impl Store {
 
     /// Returns whether no flush has ended `value`.
     fn is_live(&self, value: &Value) -> bool {
-        // Acquire: meets the Release in `flush`. Who hears of a flush from whoever asked for it finds nothing from before.
+        // Acquire: meets the Release in `flush`. Who hears of a flush from whoever asked for it
+        // finds nothing from before.
         value.unique() > self.flushed.load(Ordering::Acquire)
     }
 

@@ -1,7 +1,9 @@
 //! Conversations with a whole server, over TCP, in this process:
 //!
-//! - each command answers as memcached's protocol says (the differential test in `ci/` compares with memcached itself);
-//! - the meta commands: [`meta`]; what an administrator does: [`control`]; tenants by listener and login: [`access`];
+//! - each command answers as memcached's protocol says (the differential test in `ci/` compares
+//!   with memcached itself);
+//! - the meta commands: [`meta`]; what an administrator does: [`control`]; tenants by listener and
+//!   login: [`access`];
 //! - pipelined, split and silent commands answer in order;
 //! - a client's errors are its own, and leave it in step;
 //! - the server bounds its connections and closes cleanly.
@@ -107,7 +109,8 @@ impl Client {
         self.expect("NOT_FOUND\r\n");
     }
 
-    /// Waits until what was sent has come to the server: where much is to be done, the system delivers it after the call that sends.
+    /// Waits until what was sent has come to the server: where much is to be done, the system
+    /// delivers it after the call that sends.
     fn wait_until_received(&self) {
         let port = format!(":{:04X}", self.0.local_addr().unwrap().port());
         let is_on_its_way = |line: &str| {
@@ -576,7 +579,8 @@ fn stats_tell_of_the_shrinker_and_of_reclaim() {
     let objects = number(&mut client, "stats shrinkers", "values-0:objects");
     assert!((50..=200 - 95).contains(&objects), "{objects} values are there");
     assert_eq!(number(&mut client, "stats shrinkers", "values-0:live_pairs"), 1);
-    // Writers made that room themselves. What is too much from one moment to the next is the reclaimer's.
+    // Writers made that room themselves. What is too much from one moment to the next is the
+    // reclaimer's.
     client.exchange("tenant set t max=200K\r\n", "OK\r\n");
     let deadline = Instant::now() + Duration::from_secs(10);
     while number(&mut client, "stats shrinkers", "values-0:freed") < objects - 20 {

@@ -5,10 +5,12 @@
 //!   hash | where, length, key's length, item flags | last access -> number | flags, if they are not 0 | key | bytes, or those behind the full pieces
 //! ```
 //!
-//! A short value belongs to its entry alone, and is copied to whoever wants it: a count of those who have it would cost more bytes, and a line
-//! that they all write. Clones of a long one share the bytes.
+//! A short value belongs to its entry alone, and is copied to whoever wants it: a count of those
+//! who have it would cost more bytes, and a line that they all write. Clones of a long one share
+//! the bytes.
 //!
-//! Beside its hash an entry has 16 bytes for it. Lengths stand there and not in the block, as that is made of steps of 16 bytes.
+//! Beside its hash an entry has 16 bytes for it. Lengths stand there and not in the block, as that
+//! is made of steps of 16 bytes.
 
 pub mod data;
 pub mod item_flags;
@@ -72,7 +74,8 @@ impl Value {
         self.header().item_flags()
     }
 
-    /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas` compares.
+    /// Changes with every change of the bytes, never twice the same: what `gets` shows and `cas`
+    /// compares.
     pub fn unique(&self) -> u64 {
         number(self.whole_front(), self.header().unique_len())
     }

@@ -1,10 +1,12 @@
 //! Worker threads: each has an event loop, and connections that stay on it.
 //!
-//! One pool of threads that take tasks from each other was slower, and less fair: a connection's next request was served by whichever thread
-//! was woken first, and each request woke one. Here a loop takes all that are ready, answers each once, and looks again.
+//! One pool of threads that take tasks from each other was slower, and less fair: a connection's
+//! next request was served by whichever thread was woken first, and each request woke one. Here a
+//! loop takes all that are ready, answers each once, and looks again.
 //!
-//! Benefits: a short tail, fewer calls. Costs: connections are dealt out in turn, whatever they will ask; a command that takes long keeps
-//! those of its thread waiting, so what goes over all values runs elsewhere ([`Server`](crate::server::Server)'s crawls).
+//! Benefits: a short tail, fewer calls. Costs: connections are dealt out in turn, whatever they
+//! will ask; a command that takes long keeps those of its thread waiting, so what goes over all
+//! values runs elsewhere ([`Server`](crate::server::Server)'s crawls).
 
 use std::future::Future;
 use std::io;

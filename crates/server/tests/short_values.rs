@@ -1,7 +1,9 @@
-//! Bytes that a short value takes with [`Slim`] and with libraries that have small owned or shared bytes: why `Slim` is no library's type.
+//! Bytes that a short value takes with [`Slim`] and with libraries that have small owned or shared
+//! bytes: why `Slim` is no library's type.
 //!
-//! A value is short bytes of its own, or something that clones share, with 2 bytes of flags and 4 bytes of time beside it. What counts is
-//! both parts: the one in the cache's entry, and the heap block, whose size glibc rounds up to 16.
+//! A value is short bytes of its own, or something that clones share, with 2 bytes of flags and 4
+//! bytes of time beside it. What counts is both parts: the one in the cache's entry, and the heap
+//! block, whose size glibc rounds up to 16.
 
 #![cfg(target_pointer_width = "64")]
 
@@ -36,7 +38,8 @@ fn block_bytes(bytes: u64) -> u64 {
     }
 }
 
-/// Bytes that a value of type `V` takes on average over `lengths`, each with the block that `make` allocates for it.
+/// Bytes that a value of type `V` takes on average over `lengths`, each with the block that `make`
+/// allocates for it.
 fn mean_bytes<V, B>(lengths: std::ops::Range<usize>, make: impl Fn(&[u8]) -> B) -> f64 {
     let count = lengths.len() as f64;
     let heap_bytes: u64 = lengths
@@ -59,7 +62,8 @@ fn no_library_takes_as_few_bytes_for_a_short_value() {
         let others = [
             ("Box", mean_bytes::<Value<Either<Box<[u8]>>>, _>(lengths.clone(), |bytes| Box::<[u8]>::from(bytes))),
             ("Arc", mean_bytes::<Value<Either<Arc<[u8]>>>, _>(lengths.clone(), |bytes| Arc::<[u8]>::from(bytes))),
-            // No room for the tag of `Either` is counted for these three: they may say in their flags which of the two they are.
+            // No room for the tag of `Either` is counted for these three: they may say in their
+            // flags which of the two they are.
             ("thin-vec", mean_bytes::<Value<ThinVec<u8>>, _>(lengths.clone(), |bytes| ThinVec::<u8>::from(bytes))),
             (
                 "triomphe",

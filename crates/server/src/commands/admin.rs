@@ -12,7 +12,8 @@ use crate::settings::limits::{check_tenant_name, Limits};
 const MEGABYTES_MIN: u32 = 8;
 const MEGABYTES_MAX: u32 = 1_000_000_000;
 
-/// `cache_memlimit`: another budget, at once. What is above it is reclaimed in the background; stores wait for it meanwhile.
+/// `cache_memlimit`: another budget, at once. What is above it is reclaimed in the background;
+/// stores wait for it meanwhile.
 pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
     let budget = Bytes::mib(u64::from(megabytes));
     let text = if megabytes < MEGABYTES_MIN {
@@ -30,7 +31,8 @@ pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
     session.answer(noreply, text);
 }
 
-/// `tenant set`: those limits that are given change, the others stay. A tenant that is not there is made.
+/// `tenant set`: those limits that are given change, the others stay. A tenant that is not there is
+/// made.
 pub fn tenant_set(session: &mut Session, name: &[u8], limits: Words<'_>) {
     let outcome = set(session, name, limits);
     match outcome {
@@ -54,7 +56,8 @@ fn set(session: &Session, name: &[u8], limits: Words<'_>) -> Result<(), String> 
     store.set_limits(name, limits)
 }
 
-/// `tenant list`: a line for each, in the words of `tenant set`, and what it uses; written out as they are made.
+/// `tenant list`: a line for each, in the words of `tenant set`, and what it uses; written out as
+/// they are made.
 pub async fn tenant_list(session: &mut Session) -> io::Result<()> {
     for tenant in session.server.store.tenants() {
         let Limits { min, low, high, max } = tenant.limits;

@@ -1,7 +1,8 @@
 //! `incr` and `decr`: on values that are numbers in text.
 //!
-//! `incr` wraps at 2^64, `decr` stops at 0. A result shorter than the value before it is filled with spaces to the old length,
-//! as memcached does (it writes in place): `decr` of `"10"` by 1 answers `9` and leaves `"9 "`.
+//! `incr` wraps at 2^64, `decr` stops at 0. A result shorter than the value before it is filled
+//! with spaces to the old length, as memcached does (it writes in place): `decr` of `"10"` by 1
+//! answers `9` and leaves `"9 "`.
 
 use crate::counters::Counter;
 use crate::protocol::expiry::Expiry;
@@ -75,7 +76,8 @@ pub(super) fn calculate(old: &Value, delta: Delta, server: &Server) -> Option<(V
     };
     let text = format!("{after:<width$}", width = old.len());
     let data = Data::copy(text.as_bytes(), &server.piece_pool);
-    // As memcached: a number that has room where it is stays the value it was; one that grows is a new one.
+    // As memcached: a number that has room where it is stays the value it was; one that grows is a
+    // new one.
     let stays = data.len() == old.len();
     let item_flags =
         if stays { old.item_flags() } else { ItemFlags { binary: old.item_flags().binary, ..ItemFlags::default() } };

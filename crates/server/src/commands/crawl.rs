@@ -15,7 +15,8 @@ use crate::session::Session;
 use crate::store::{Existing, ListedKey};
 use crate::value::Value;
 
-/// Writes a line for each value, or removes those that have expired. A value that is there throughout is shown once.
+/// Writes a line for each value, or removes those that have expired. A value that is there
+/// throughout is shown once.
 pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) -> io::Result<()> {
     let server = std::sync::Arc::clone(&session.server);
     if crawl == CrawlAction::Expire {
@@ -50,7 +51,8 @@ pub async fn crawl(session: &mut Session, crawl: CrawlAction, everything: bool) 
     Ok(())
 }
 
-/// The `mg` command that reads `key`. A key that is not text goes in base64, or it could be more than one line.
+/// The `mg` command that reads `key`. A key that is not text goes in base64, or it could be more
+/// than one line.
 fn mg_line(key: &[u8], binary: bool) -> Vec<u8> {
     let mut line = b"mg ".to_vec();
     if binary || key.iter().any(|b| b.is_ascii_control() || *b == b' ') {

@@ -4,7 +4,8 @@ use crate::counters::Counter;
 use crate::session::Session;
 use crate::store::namespace::Namespace;
 
-/// Answers `STORED`, for it came as a set, or an error; whether the client may go on. From then on it is its user's tenant.
+/// Answers `STORED`, for it came as a set, or an error; whether the client may go on. From then on
+/// it is its user's tenant.
 pub fn log_in(session: &mut Session, user: &[u8], password: &[u8]) -> bool {
     session.counts.count(Counter::AuthCmds);
     let settings = &session.server.settings;

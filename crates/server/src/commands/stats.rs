@@ -1,4 +1,5 @@
-//! `stats [settings | tenants | shrinkers | reclaim | reset | items | detail | slabs | sizes | conns]`
+//! `stats`, and its topics: `settings`, `tenants`, `shrinkers`, `reclaim`, `reset`, `items`,
+//! `detail`, `slabs`, `sizes`, `conns`.
 
 mod detail;
 mod general;

@@ -79,7 +79,8 @@ pub async fn store(session: &mut Session, request: Box<StoreRequest>) -> Control
     ControlFlow::Continue(())
 }
 
-/// What an `ms` is told: two letters, and what it wants repeated. `number` is the value's, 0 if it was not stored.
+/// What an `ms` is told: two letters, and what it wants repeated. `number` is the value's, 0 if it
+/// was not stored.
 fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: StoreOutcome, number: u64) {
     if outcome == StoreOutcome::Stored && store.quiet {
         return;
@@ -95,7 +96,8 @@ fn answer_meta(session: &mut Session, store: &MetaStore, key: &[u8], outcome: St
     out.line("");
 }
 
-/// Refuses a value for whose bytes there was no room while they arrived; the decoder swallows what is still to come.
+/// Refuses a value for whose bytes there was no room while they arrived; the decoder swallows what
+/// is still to come.
 pub fn no_room(session: &mut Session, request: &StoreRequest) -> ControlFlow<()> {
     session.counts.count(Counter::CmdSet);
     refuse(session, request.verb, &request.key, request.meta.is_some(), request.noreply, &OutOfMemory);
@@ -103,7 +105,8 @@ pub fn no_room(session: &mut Session, request: &StoreRequest) -> ControlFlow<()>
 }
 
 fn refuse(session: &mut Session, verb: StoreVerb, key: &[u8], is_meta: bool, noreply: bool, why: &OutOfMemory) {
-    // As memcached: a set that failed leaves no old value behind, which its client believes to be gone.
+    // As memcached: a set that failed leaves no old value behind, which its client believes to be
+    // gone.
     if verb == StoreVerb::Set || is_meta {
         session.server.store.remove(&session.namespace.qualify(key));
     }

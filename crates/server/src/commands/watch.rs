@@ -1,11 +1,13 @@
-//! `watch evictions`: from then on, a line for each value that had to make room, until the client leaves.
+//! `watch evictions`: from then on, a line for each value that had to make room, until the client
+//! leaves.
 
 use std::io;
 use std::ops::ControlFlow;
 
 use crate::session::Session;
 
-/// Answers `OK`, or that too many watch, and then writes the lines of evictions. Input is thrown away.
+/// Answers `OK`, or that too many watch, and then writes the lines of evictions. Input is thrown
+/// away.
 pub async fn evictions(session: &mut Session) -> io::Result<ControlFlow<()>> {
     let Some(mut lines) = session.server.store.watch_evictions() else {
         session.output.line("WATCHER_TOO_MANY log watcher limit reached");

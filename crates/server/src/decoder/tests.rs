@@ -165,7 +165,8 @@ proptest! {
         prop_assert_eq!(&steps(stream.chunks(1)), &whole, "byte by byte");
     }
 
-    /// A well-formed command behind anything that ends cleanly is understood: nothing leaves the stream out of step.
+    /// A well-formed command behind anything that ends cleanly is understood: nothing leaves the
+    /// stream out of step.
     #[test]
     fn the_parser_stays_in_step(lengths in prop::collection::vec(0usize..12_000, 1..8), bad in any::<bool>(), meta in any::<bool>()) {
         let mut stream = Vec::new();

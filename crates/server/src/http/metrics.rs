@@ -1,5 +1,5 @@
-//! `/metrics`, in Prometheus' text format. Tenants are not told apart: their number is theirs to choose, and each would be a
-//! series for ever; `stats tenants` has them.
+//! `/metrics`, in Prometheus' text format. Tenants are not told apart: their number is theirs to
+//! choose, and each would be a series for ever; `stats tenants` has them.
 
 use std::fmt::{Display, Write};
 

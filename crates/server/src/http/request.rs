@@ -1,4 +1,5 @@
-//! The head of an HTTP/1 request, as far as it matters here: its first line, and whom it means. Pure, and bounded.
+//! The head of an HTTP/1 request, as far as it matters here: its first line, and whom it means.
+//! Pure, and bounded.
 
 use thiserror::Error;
 
@@ -90,8 +91,9 @@ fn host(head: &[u8]) -> Option<String> {
 }
 
 impl Request {
-    /// Whether the client named us by an address, as this machine, or not at all: then no other site's page made it ask. A site can have its
-    /// own name point here, and have its visitors' browsers read what we answer; but that name is what they then send.
+    /// Whether the client named us by an address, as this machine, or not at all: then no other
+    /// site's page made it ask. A site can have its own name point here, and have its visitors'
+    /// browsers read what we answer; but that name is what they then send.
     pub fn is_by_address(&self) -> bool {
         self.host.as_deref().is_none_or(|host| {
             let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

@@ -1,7 +1,8 @@
-//! `/state.json`: what the page shows, as it is now. Counters only grow, until the server starts again; the page makes rates of them.
+//! `/state.json`: what the page shows, as it is now. Counters only grow, until the server starts
+//! again; the page makes rates of them.
 //!
-//! Tenants' names are here, for people who look after them: the [`TENANTS_MAX`] that hold most, and the rest as one. Keys and values are
-//! nowhere.
+//! Tenants' names are here, for people who look after them: the [`TENANTS_MAX`] that hold most, and
+//! the rest as one. Keys and values are nowhere.
 
 use lowwater::Bytes;
 use serde_json::{json, Value};

@@ -1,8 +1,9 @@
 //! A pool of buffers for each thread, which its connections use in turns.
 //!
-//! A turn mostly uses up all that it has read and gets rid of all that it has to say, so two buffers a thread do for all its connections,
-//! and stay in the processor's cache. A connection that waits, for its client or for the rest of a command, keeps what it needs; others
-//! get new ones meanwhile.
+//! A turn mostly uses up all that it has read and gets rid of all that it has to say, so two
+//! buffers a thread do for all its connections, and stay in the processor's cache. A connection
+//! that waits, for its client or for the rest of a command, keeps what it needs; others get new
+//! ones meanwhile.
 
 use std::cell::RefCell;
 
@@ -21,7 +22,8 @@ pub fn take() -> Vec<u8> {
     POOL.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
 }
 
-/// Puts a buffer back, whatever is in it. A buffer that has grown, or for which the pool has no room, is freed.
+/// Puts a buffer back, whatever is in it. A buffer that has grown, or for which the pool has no
+/// room, is freed.
 pub fn give(mut buffer: Vec<u8>) {
     if buffer.capacity() == BUFFER_BYTES {
         buffer.clear();

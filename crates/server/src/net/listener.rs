@@ -102,9 +102,11 @@ async fn tcp(address: &str) -> io::Result<Vec<Socket>> {
     Ok(sockets)
 }
 
-/// As memcached, in the place of a socket that an earlier server left behind; but not of one at which somebody answers.
+/// As memcached, in the place of a socket that an earlier server left behind; but not of one at
+/// which somebody answers.
 ///
-/// Nobody is let in before the mode is set: until then, a client that came early waits in the queue.
+/// Nobody is let in before the mode is set: until then, a client that came early waits in the
+/// queue.
 #[cfg(unix)]
 fn unix(path: &std::path::Path, mode: u32) -> io::Result<Socket> {
     use std::os::unix::fs::{FileTypeExt, PermissionsExt};

@@ -1,9 +1,11 @@
 //! Output of a connection: lines, and values from where they lie.
 //!
-//! Replies of pipelined commands gather here and leave in one vectored write. Short values are copied between the lines;
-//! long ones are held by reference, not copied. A held value stays in memory even if the cache drops it meanwhile, so the
-//! connection writes out whenever [`Output::is_full`] says so: at most [`OUTPUT_BYTES_MAX`] and one value are held. What is held like
-//! that is in no budget; when it is too much, nothing long is stored until somebody reads, or leaves ([`store`](crate::store)).
+//! Replies of pipelined commands gather here and leave in one vectored write. Short values are
+//! copied between the lines; long ones are held by reference, not copied. A held value stays in
+//! memory even if the cache drops it meanwhile, so the connection writes out whenever
+//! [`Output::is_full`] says so: at most [`OUTPUT_BYTES_MAX`] and one value are held. What is held
+//! like that is in no budget; when it is too much, nothing long is stored until somebody reads, or
+//! leaves ([`store`](crate::store)).
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,10 +21,12 @@ use crate::value::Value;
 /// Replies of so many bytes are written out before the next command is looked at.
 const OUTPUT_BYTES_MAX: usize = 128 * 1024;
 
-/// Slices for one write; the kernel takes up to 1024, but this many pieces are more than a socket buffer takes.
+/// Slices for one write; the kernel takes up to 1024, but this many pieces are more than a socket
+/// buffer takes.
 const SLICES_MAX: usize = 64;
 
-/// Values of so many bytes are copied: to share them costs a count that all readers write, and a list of slices for the kernel.
+/// Values of so many bytes are copied: to share them costs a count that all readers write, and a
+/// list of slices for the kernel.
 const COPIED_BYTES_MAX: usize = 2048;
 
 /// Digits of the largest number.
@@ -88,7 +92,8 @@ impl Output {
         self.data(value);
     }
 
-    /// Adds a space and a number: a formatter would take longer than all else that a `get` does for its line.
+    /// Adds a space and a number: a formatter would take longer than all else that a `get` does for
+    /// its line.
     fn number(&mut self, number: u64) {
         let mut digits = [0; DIGITS_MAX];
         let mut first = DIGITS_MAX;

@@ -77,7 +77,8 @@ impl Stream {
     }
 }
 
-/// A read that leaves room in the buffer is taken for all there is, so the next one is not tried before there is more.
+/// A read that leaves room in the buffer is taken for all there is, so the next one is not tried
+/// before there is more.
 impl AsyncRead for Stream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, input: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         either!(self.get_mut(), stream => Pin::new(stream).poll_read(cx, input))

@@ -1,4 +1,5 @@
-//! What steers the server as a whole: memcached's `cache_memlimit`, `watch` and `lru_crawler`, and our own `tenant`.
+//! What steers the server as a whole: memcached's `cache_memlimit`, `watch` and `lru_crawler`, and
+//! our own `tenant`.
 
 use super::command::{Command, CrawlAction};
 use super::error::{ProtocolError, RefusedLine};
@@ -55,7 +56,8 @@ pub fn watch<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     }
 }
 
-/// `lru_crawler metadump|mgdump|crawl all|hash|<class>[,<class>]*`. There is one class, and what is said of others is said of nothing.
+/// `lru_crawler metadump|mgdump|crawl all|hash|<class>[,<class>]*`. There is one class, and what is
+/// said of others is said of nothing.
 pub fn lru_crawler<'a>(arguments: &[&'a [u8]]) -> Result<Command<'a>, RefusedLine> {
     let [verb, classes] = arguments else { return Err(ProtocolError::Unknown.into()) };
     let crawl = match *verb {

@@ -1,7 +1,7 @@
 //! Keys in base64, as memcached reads them.
 //!
-//! It skips whatever is no base64 and stops at the padding, so several texts can mean one key. A reply never repeats the text that
-//! came: it encodes the key, so a key has one answer.
+//! It skips whatever is no base64 and stops at the padding, so several texts can mean one key. A
+//! reply never repeats the text that came: it encodes the key, so a key has one answer.
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 

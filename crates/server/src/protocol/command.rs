@@ -1,6 +1,7 @@
 //! Commands: what one line of the protocol asks for.
 //!
-//! Keys are slices of the connection's buffer; only a store command's key is copied, for its block may arrive much later.
+//! Keys are slices of the connection's buffer; only a store command's key is copied, for its block
+//! may arrive much later.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,8 @@ use super::words::Words;
 /// One line, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// `get`, `gets` (with each value's unique number), `gat`, `gats` (with a new exptime for all keys).
+    /// `get`, `gets` (with each value's unique number), `gat`, `gats` (with a new exptime for all
+    /// keys).
     Get {
         keys: Words<'a>,
         unique: bool,

@@ -1,4 +1,5 @@
-//! Items as memcached's clients know them: the longest key, the class, and the size that `-I` bounds.
+//! Items as memcached's clients know them: the longest key, the class, and the size that `-I`
+//! bounds.
 
 /// memcached's limit, and that of the clients which check it.
 #[doc(alias = "KEY_MAX_LENGTH")]
@@ -7,7 +8,8 @@ pub const KEY_BYTES_MAX: usize = 250;
 /// The one slab class, where memcached's clients ask for a class: there are none here.
 pub const SLAB_CLASS: u32 = 1;
 
-/// What memcached adds to an item before it compares it with its largest: header, unique number, and the key's end.
+/// What memcached adds to an item before it compares it with its largest: header, unique number,
+/// and the key's end.
 const ITEM_BYTES: usize = 48 + 8 + 1;
 
 /// How large memcached would call an item: what `-I` bounds.

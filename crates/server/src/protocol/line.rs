@@ -86,8 +86,8 @@ fn store<'a>(verb: StoreVerb, arguments: &[&'a [u8]]) -> Result<Command<'a>, Ref
         return Err(ProtocolError::Unknown.into());
     }
     let noreply = noreply(arguments);
-    // The length comes first: where it can be read, the block behind a refused line is swallowed, not run as commands.
-    // (memcached 1.6.18 runs it; later ones swallow it.)
+    // The length comes first: where it can be read, the block behind a refused line is swallowed,
+    // not run as commands. (memcached 1.6.18 runs it; later ones swallow it.)
     let Some(length) = value_length(arguments[3]) else {
         return Err(RefusedLine { noreply, ..ProtocolError::Format.into() });
     };

@@ -29,7 +29,8 @@ pub enum LoginStep<'a> {
 }
 
 impl LoginDecoder {
-    /// Takes one step: how many bytes of `input` were used up, and what they said. A block is taken when it is there whole.
+    /// Takes one step: how many bytes of `input` were used up, and what they said. A block is taken
+    /// when it is there whole.
     pub fn step<'a>(&mut self, input: &'a [u8]) -> (usize, LoginStep<'a>) {
         match self.block {
             None => self.line(input),

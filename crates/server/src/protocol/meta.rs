@@ -1,4 +1,5 @@
-//! The meta commands: `mg`, `ms`, `md`, `ma`, `me`, `mn`. Two letters, a key, and flags of one letter each, some with a token.
+//! The meta commands: `mg`, `ms`, `md`, `ma`, `me`, `mn`. Two letters, a key, and flags of one
+//! letter each, some with a token.
 //!
 //! ```text
 //!   mg <key> <flag>*             read, touch, make on a miss, win the right to recache
@@ -9,8 +10,8 @@
 //!   mn                           MN: all before it is answered
 //! ```
 //!
-//! All four take all flags; those that mean nothing to a command are not looked at. A reply's flags stand in the order of the
-//! request's, so the words are kept behind what was read from them.
+//! All four take all flags; those that mean nothing to a command are not looked at. A reply's flags
+//! stand in the order of the request's, so the words are kept behind what was read from them.
 
 use std::borrow::Cow;
 
@@ -69,7 +70,8 @@ fn store(mut words: Words<'_>) -> Result<StoreCommand<'_>, RefusedLine> {
     let key = words.next().ok_or(ProtocolError::Unknown)?;
     let length = words.next().ok_or(ProtocolError::Format)?;
     let length = field::value_length(length);
-    // As with the classic commands: where the length can be read, the block goes with its line, whatever is wrong with that.
+    // As with the classic commands: where the length can be read, the block goes with its line,
+    // whatever is wrong with that.
     let swallow = length.map_or(0, |length| length + 2);
     let refused = |why| RefusedLine { why, noreply: false, swallow };
     if key.len() > KEY_BYTES_MAX {
@@ -130,7 +132,8 @@ fn check_opaque(mut flags: Words<'_>) -> Result<(), MetaError> {
     }
 }
 
-/// Reads the flags. An unknown one ends the reading; of other faults, the last is told. Both as memcached.
+/// Reads the flags. An unknown one ends the reading; of other faults, the last is told. Both as
+/// memcached.
 fn options(flags: Words<'_>, key: &[u8]) -> Result<MetaOptions, ProtocolError> {
     let mut options = MetaOptions::default();
     let mut seen = 0u128;

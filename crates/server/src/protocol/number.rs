@@ -1,9 +1,11 @@
 //! Numbers as C's `strtoull` reads them, for memcached reads them so.
 //!
-//! Spaces may stand in front, a sign too; what follows the digits must be white space or the end. That is more than a command
-//! line needs, but `incr` reads stored values with the same eyes: `"12 "`, which a `decr` from 100 leaves behind, is a number.
+//! Spaces may stand in front, a sign too; what follows the digits must be white space or the end.
+//! That is more than a command line needs, but `incr` reads stored values with the same eyes: `"12
+//! "`, which a `decr` from 100 leaves behind, is a number.
 //!
-//! Where memcached 1.6.18 lets a number that is too big wrap (flags of 2^32, an exptime of 2^32), we refuse it.
+//! Where memcached 1.6.18 lets a number that is too big wrap (flags of 2^32, an exptime of 2^32),
+//! we refuse it.
 
 /// Reads a whole number that fits in 64 bits.
 pub fn unsigned(text: &[u8]) -> Option<u64> {

@@ -1,7 +1,9 @@
-//! `-o`: memcached's extended options. They tune a slab allocator and its segmented LRU, which are not here; so most mean nothing, and
-//! are taken, that a command line which serves memcached serves us. Those that would mean something are refused by name.
+//! `-o`: memcached's extended options. They tune a slab allocator and its segmented LRU, which are
+//! not here; so most mean nothing, and are taken, that a command line which serves memcached serves
+//! us. Those that would mean something are refused by name.
 
-/// Concern slabs, their LRUs and the threads that tend them, or buffers that are bounded here in another way.
+/// Concern slabs, their LRUs and the threads that tend them, or buffers that are bounded here in
+/// another way.
 const WITHOUT_EFFECT: &[&str] = &[
     "hash_algorithm",
     "hashpower",

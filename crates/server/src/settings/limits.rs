@@ -7,8 +7,8 @@
 //! default    max=16M         # keys without a tenant
 //! ```
 //!
-//! Amounts are bytes, with K, M, G behind them; `max` is no limit. They mean what cgroup v2's `memory.min`, `low`, `high` and
-//! `max` mean.
+//! Amounts are bytes, with K, M, G behind them; `max` is no limit. They mean what cgroup v2's
+//! `memory.min`, `low`, `high` and `max` mean.
 
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! Addresses to listen on, each for all tenants or for one.
 //!
-//! `-l` takes what memcached's takes: `host`, `host:port`, `[v6]:port`, and a tag in front, which names the tenant that comes in there:
-//! `tag_shop_:127.0.0.1:11212`, or as later memcacheds write it, `tag[shop]:127.0.0.1:11212`.
+//! `-l` takes what memcached's takes: `host`, `host:port`, `[v6]:port`, and a tag in front, which
+//! names the tenant that comes in there: `tag_shop_:127.0.0.1:11212`, or as later memcacheds write
+//! it, `tag[shop]:127.0.0.1:11212`.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Users that may log in, with `-Y`: a file of `user:password` lines, as memcached's.
 //!
-//! A user's connection belongs to the tenant of that name. The tenant `default` has no prefix, so the user `default` sees all: an
-//! administrator.
+//! A user's connection belongs to the tenant of that name. The tenant `default` has no prefix, so
+//! the user `default` sees all: an administrator.
 
 use std::path::Path;
 
@@ -44,7 +44,8 @@ impl Users {
         Ok(Self(users))
     }
 
-    /// The user's name, if the password is right. Takes as long for a wrong one as for the right one of the same length.
+    /// The user's name, if the password is right. Takes as long for a wrong one as for the right
+    /// one of the same length.
     pub fn check(&self, user: &[u8], password: &[u8]) -> Option<&str> {
         let found = self.0.iter().find(|(name, _)| name.as_bytes() == user);
         found.filter(|(_, right)| is_same(right.as_bytes(), password)).map(|(name, _)| name.as_str())

@@ -26,8 +26,8 @@ pub enum Edit {
     Change(Value),
 }
 
-/// There is no memory for a value: its tenant's `max`, or the whole budget, is in use and protected; or clients who do not read hold
-/// too much of it.
+/// There is no memory for a value: its tenant's `max`, or the whole budget, is in use and
+/// protected; or clients who do not read hold too much of it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("out of memory storing object")]
 pub struct OutOfMemory;

@@ -1,8 +1,9 @@
 //! The hash of 64 bits that the cache has in place of a key.
 //!
-//! A key lies in its value's block, and hashes are all of one size: that is 24 bytes less for each value than with a key of its own. Who looks
-//! one up compares the key. Of two keys that have the same hash, which nobody can aim at, the one that is stored later takes the other's place:
-//! among 2^32 keys, half a pair of them is to be expected.
+//! A key lies in its value's block, and hashes are all of one size: that is 24 bytes less for each
+//! value than with a key of its own. Who looks one up compares the key. Of two keys that have the
+//! same hash, which nobody can aim at, the one that is stored later takes the other's place: among
+//! 2^32 keys, half a pair of them is to be expected.
 
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 

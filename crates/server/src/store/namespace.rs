@@ -1,8 +1,9 @@
 //! Namespaces: the keys that a connection reaches.
 //!
-//! A connection that belongs to a tenant, by the listener it came through or the name it gave, sees that tenant's keys and no others,
-//! and leaves the prefix out: its `cart` is everybody else's `shop:cart`. So both ways to one tenant lead to the same values and the
-//! same limits, and a tenant shut in its namespace reaches nobody else's.
+//! A connection that belongs to a tenant, by the listener it came through or the name it gave, sees
+//! that tenant's keys and no others, and leaves the prefix out: its `cart` is everybody else's
+//! `shop:cart`. So both ways to one tenant lead to the same values and the same limits, and a
+//! tenant shut in its namespace reaches nobody else's.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Returns the namespace of `tenant`. The default tenant's has all keys, for it is the one that names others.
+    /// Returns the namespace of `tenant`. The default tenant's has all keys, for it is the one that
+    /// names others.
     pub fn of_tenant(tenant: &str, delimiter: u8) -> Self {
         if tenant == DEFAULT_TENANT {
             return Self::default();

@@ -1,7 +1,7 @@
 //! `stats detail`: counts by prefix, while they are switched on.
 //!
-//! memcached's own, for tools that read them; `stats tenants` tells the same and more, always. Commands of every kind count here, there
-//! the classic ones only.
+//! memcached's own, for tools that read them; `stats tenants` tells the same and more, always.
+//! Commands of every kind count here, there the classic ones only.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -52,7 +52,8 @@ impl PrefixStats {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Counts, if that is on and the key has a prefix. There are at most so many prefixes as tenants.
+    /// Counts, if that is on and the key has a prefix. There are at most so many prefixes as
+    /// tenants.
     pub fn count(&self, key: &[u8], outcome: Outcome) {
         if !self.is_on() {
             return;

@@ -10,11 +10,13 @@ use crate::settings::Settings;
 /// So much is kept free below the budget at least, if that is not too large a part of it.
 const FREE_BYTES_MIN: Bytes = Bytes::kib(512);
 
-/// Memory is short when tasks of the machine wait for it longer than this in a window; the kernel lets everybody ask for windows of 2 s.
+/// Memory is short when tasks of the machine wait for it longer than this in a window; the kernel
+/// lets everybody ask for windows of 2 s.
 const STALL_MAX: Duration = Duration::from_millis(150);
 const STALL_WINDOW: Duration = Duration::from_secs(2);
 
-/// Builds the runtime, with those sources of memory pressure that the machine has if `settings.pressure` is set.
+/// Builds the runtime, with those sources of memory pressure that the machine has if
+/// `settings.pressure` is set.
 pub fn build(settings: &Settings) -> Result<Runtime, String> {
     let builder = Runtime::builder().budget(settings.budget).watermarks(watermarks(settings.budget));
     if !settings.pressure {
@@ -27,8 +29,8 @@ pub fn build(settings: &Settings) -> Result<Runtime, String> {
     with_psi.or_else(|_| builder.build()).map_err(|why| why.to_string())
 }
 
-/// Values make room for each other one by one, so little of the budget needs to be free; but not so little that some large ones at once find
-/// none before the reclaimer has woken.
+/// Values make room for each other one by one, so little of the budget needs to be free; but not so
+/// little that some large ones at once find none before the reclaimer has woken.
 fn watermarks(budget: Bytes) -> Watermarks {
     let part = |of: u64| Bytes::new(budget.get() / of);
     let low_gap = part(128).max(part(32).min(FREE_BYTES_MIN));

@@ -1,7 +1,8 @@
 //! Tenants: the prefix of a key, up to the delimiter, names its tenant.
 //!
-//! Writing makes a tenant, reading does not; so a reader who guesses names takes nothing. There are at most [`TENANTS_MAX`],
-//! as memcached bounds its prefixes; keys of later ones belong to the default tenant, as do keys without a delimiter.
+//! Writing makes a tenant, reading does not; so a reader who guesses names takes nothing. There are
+//! at most [`TENANTS_MAX`], as memcached bounds its prefixes; keys of later ones belong to the
+//! default tenant, as do keys without a delimiter.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,7 +23,8 @@ pub const DEFAULT_TENANT: &str = "default";
 /// A tenant and its statistics.
 #[derive(Debug)]
 pub struct Tenant {
-    /// What its values are charged to. Its name is the tenant's; bytes which could confuse a reader are written as `%41`.
+    /// What its values are charged to. Its name is the tenant's; bytes which could confuse a reader
+    /// are written as `%41`.
     pub group: Memcg,
     pub hits: AtomicU64,
     pub misses: AtomicU64,
@@ -33,7 +35,8 @@ pub struct Tenant {
     evict: bool,
 }
 
-/// The tenant that a thread asked for last. There it finds it again without a lock that others take, and without a hash.
+/// The tenant that a thread asked for last. There it finds it again without a lock that others
+/// take, and without a hash.
 #[derive(Debug)]
 struct Recent {
     /// [`Tenants::id`].
@@ -86,7 +89,8 @@ impl Tenants {
         Ok(Self { id, runtime: runtime.clone(), delimiter, default, by_prefix, count, evict })
     }
 
-    /// Returns the tenant that a new value of `key` is charged to; created if it is new and there is room for another.
+    /// Returns the tenant that a new value of `key` is charged to; created if it is new and there
+    /// is room for another.
     pub fn for_key(&self, key: &[u8]) -> Arc<Tenant> {
         let own = self.prefix(key).and_then(|prefix| self.get_or_create(prefix));
         own.unwrap_or_else(|| Arc::clone(&self.default))
@@ -113,7 +117,8 @@ impl Tenants {
         if let Some(tenant) = self.find(name) {
             return Some(tenant);
         }
-        // Relaxed: a count that bounds, and guards no other memory. It may lag behind by as many as there are threads.
+        // Relaxed: a count that bounds, and guards no other memory. It may lag behind by as many as
+        // there are threads.
         if self.count.load(Ordering::Relaxed) >= TENANTS_MAX {
             return None;
         }
@@ -127,7 +132,8 @@ impl Tenants {
         Some(Arc::clone(&tenant))
     }
 
-    /// Counts a read of `key` for its tenant; for the default one if the tenant was never written to.
+    /// Counts a read of `key` for its tenant; for the default one if the tenant was never written
+    /// to.
     pub fn count_read(&self, key: &[u8], hit: bool) {
         self.count(key, |tenant| if hit { &tenant.hits } else { &tenant.misses });
     }
@@ -175,8 +181,9 @@ impl Tenant {
 
     /// Gives it others.
     ///
-    /// Where nothing is evicted, the group keeps `low` only: all it has is protected, nothing is trimmed, and its `max` is not the group's.
-    /// For a group that comes near its own `max` makes room among its own, whom nothing protects from that.
+    /// Where nothing is evicted, the group keeps `low` only: all it has is protected, nothing is
+    /// trimmed, and its `max` is not the group's. For a group that comes near its own `max` makes
+    /// room among its own, whom nothing protects from that.
     pub fn set_limits(&self, limits: Limits) {
         // Held to the end: of two who set at once, one sets everything last.
         let mut given = self.limits.lock();
@@ -191,8 +198,9 @@ impl Tenant {
 
     /// Whether `bytes` more fit in its `max` and those above without anything being dropped.
     ///
-    /// It is asked before they are charged, so those who ask at the same time may all be told yes: where nothing is evicted, a tenant may
-    /// have one value more than its `max` allows for each thread but one.
+    /// It is asked before they are charged, so those who ask at the same time may all be told yes:
+    /// where nothing is evicted, a tenant may have one value more than its `max` allows for each
+    /// thread but one.
     pub fn has_room(&self, bytes: Bytes) -> bool {
         let fits = |group: &Memcg, max| group.usage().saturating_add(bytes) <= max;
         let mut above = std::iter::successors(self.group.parent(), |group| group.parent());

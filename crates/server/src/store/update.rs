@@ -1,4 +1,5 @@
-//! Updates: a value is read, decided upon and replaced as one step, and a store waits while there is no room.
+//! Updates: a value is read, decided upon and replaced as one step, and a store waits while there
+//! is no room.
 
 use std::time::Duration;
 
@@ -15,17 +16,18 @@ use crate::value::Value;
 pub const ROOM_PAUSE: Duration = Duration::from_millis(1);
 pub const ROOM_TRIES_MAX: u32 = 500;
 
-/// What the pieces of values take may be so much of the budget, in parts of a hundred, or nothing long is stored: beyond the budget are those
-/// that clients hold who do not read, while the cache has dropped them, and a few that wait for readers.
+/// What the pieces of values take may be so much of the budget, in parts of a hundred, or nothing
+/// long is stored: beyond the budget are those that clients hold who do not read, while the cache
+/// has dropped them, and a few that wait for readers.
 const PIECES_PERCENT_MAX: u64 = 150;
 
 /// What is not long: a connection's buffers are as large.
 const SHORT_BYTES_MAX: usize = 16 * 1024;
 
 impl Store {
-    /// Changes what is under `key`, atomically: `edit` sees the value there and decides. If another client changes it in between,
-    /// `edit` is asked again; its last answer is the one that was carried out, and comes back. What it puts there lives until
-    /// `expiry`.
+    /// Changes what is under `key`, atomically: `edit` sees the value there and decides. If another
+    /// client changes it in between, `edit` is asked again; its last answer is the one that was
+    /// carried out, and comes back. What it puts there lives until `expiry`.
     ///
     /// If there is no room now, waits for it.
     ///
@@ -41,7 +43,8 @@ impl Store {
         self.update_received(key, expiry, ReceiveCharge::default(), edit).await
     }
 
-    /// As [`update`](Self::update), with a value that has just arrived, and what it was charged for until now.
+    /// As [`update`](Self::update), with a value that has just arrived, and what it was charged for
+    /// until now.
     ///
     /// # Errors
     ///

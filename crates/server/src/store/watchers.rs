@@ -1,7 +1,7 @@
 //! Watchers of evictions.
 //!
-//! An eviction happens on whatever thread needs memory, so telling of it must not wait: a watcher has a queue, and misses what does not
-//! fit. While nobody watches it costs one load.
+//! An eviction happens on whatever thread needs memory, so telling of it must not wait: a watcher
+//! has a queue, and misses what does not fit. While nobody watches it costs one load.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,5 +1,5 @@
-//! What an administrator does while clients go on: the budget, tenants' limits, watching, counting by prefix; and a full server that
-//! drops nothing.
+//! What an administrator does while clients go on: the budget, tenants' limits, watching, counting
+//! by prefix; and a full server that drops nothing.
 
 use super::*;
 

@@ -1,18 +1,21 @@
 //! The bytes of a value, in pieces of one size.
 //!
-//! A cache that is always full lives from what it just freed. Values of every size between a hundred bytes and a megabyte, each
-//! in one block, leave holes that fit nobody, and the process grows far beyond what is charged. So a value is cut into pieces
-//! of one size, which any other value can use next (see [`PiecePool`]), and a tail.
+//! A cache that is always full lives from what it just freed. Values of every size between a
+//! hundred bytes and a megabyte, each in one block, leave holes that fit nobody, and the process
+//! grows far beyond what is charged. So a value is cut into pieces of one size, which any other
+//! value can use next (see [`PiecePool`]), and a tail.
 //!
-//! Benefits: resident memory stays near the charged bytes with the plain allocator; a value of a megabyte needs no megabyte
-//! in one place; it is written to the socket from where it lies. Costs: a pointer for each piece, which is charged.
+//! Benefits: resident memory stays near the charged bytes with the plain allocator; a value of a
+//! megabyte needs no megabyte in one place; it is written to the socket from where it lies. Costs:
+//! a pointer for each piece, which is charged.
 
 use std::sync::Arc;
 
 use super::malloc::block_bytes;
 use super::piece_pool::{PiecePool, PooledBuffer, PIECE_BYTES};
 
-/// Pieces for which the table is laid out at once, on the word of the announced length (1 MiB of them).
+/// Pieces for which the table is laid out at once, on the word of the announced length (1 MiB of
+/// them).
 const TABLE_TRUST_MAX: usize = 257;
 
 /// Bytes that have come, in pieces: all full but the tail.

@@ -1,4 +1,5 @@
-//! The header of a stored item, in 16 bits beside its block: lengths of the block's parts, and the item flags.
+//! The header of a stored item, in 16 bits beside its block: lengths of the block's parts, and the
+//! item flags.
 //!
 //! ```text
 //!     bit 0        9       10     13        15
@@ -12,7 +13,8 @@ use crate::protocol::item::KEY_BYTES_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemHeader(pub u16);
 
-/// What a number takes: the first of these that it fits into. It grows with each store, so mostly that is 4 or 5.
+/// What a number takes: the first of these that it fits into. It grows with each store, so mostly
+/// that is 4 or 5.
 const UNIQUE_BYTES: [usize; 4] = [4, 5, 6, 8];
 
 /// What the flags take if they are not 0.

@@ -2,13 +2,15 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The time of the last access to a value, and whether it was ever fetched. Written by readers, so it leaves the line alone when nothing changes:
-/// a value that is read all the time is written to once a second.
+/// The time of the last access to a value, and whether it was ever fetched. Written by readers, so
+/// it leaves the line alone when nothing changes: a value that is read all the time is written to
+/// once a second.
 #[doc(alias = "ITEM_FETCHED")]
 #[derive(Debug, Default)]
 pub struct LastAccess(AtomicU32);
 
-/// The bit of [`LastAccess`] that says it was read; the others are seconds since the server started.
+/// The bit of [`LastAccess`] that says it was read; the others are seconds since the server
+/// started.
 const FETCHED: u32 = 1 << 31;
 
 impl Clone for LastAccess {
@@ -49,7 +51,8 @@ impl LastAccess {
 
     fn set(&self, access: u32) {
         if self.get() != access {
-            // Relaxed: as above. Of two who write at once one is lost; they say the same, or are a second apart.
+            // Relaxed: as above. Of two who write at once one is lost; they say the same, or are a
+            // second apart.
             self.0.store(access, Ordering::Relaxed);
         }
     }

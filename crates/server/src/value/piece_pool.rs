@@ -1,14 +1,16 @@
 //! A pool of pieces, which dropped values leave to the next ones.
 //!
-//! glibc's allocator gives each thread a heap of its own, and memory returns to the heap it came from, whoever frees it. A server
-//! whose memory is always full is the worst case: each heap grows to the most its thread ever held, and the sum of these is well
-//! above what is in use at any time (measured with two threads: 92 to 110 MB resident for 64 MiB charged). A piece that goes from
+//! glibc's allocator gives each thread a heap of its own, and memory returns to the heap it came
+//! from, whoever frees it. A server whose memory is always full is the worst case: each heap grows
+//! to the most its thread ever held, and the sum of these is well above what is in use at any time
+//! (measured with two threads: 92 to 110 MB resident for 64 MiB charged). A piece that goes from
 //! hand to hand belongs to no heap (75 MB).
 //!
-//! The pool is bounded, so that memory which is no longer needed for pieces does go back; it is not charged.
+//! The pool is bounded, so that memory which is no longer needed for pieces does go back; it is not
+//! charged.
 //!
-//! It knows how many pieces are out, whoever has them: the cache, a value that arrives, or a client that does not read while the cache
-//! has dropped the value long since.
+//! It knows how many pieces are out, whoever has them: the cache, a value that arrives, or a client
+//! that does not read while the cache has dropped the value long since.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +23,8 @@ use super::malloc::block_bytes;
 /// One piece: with the 8 bytes that glibc's allocator puts before a block, 4 KiB.
 pub const PIECE_BYTES: usize = 4096 - 8;
 
-/// What is longer than this, and not longer than a piece, is kept in one: an eighth is wasted at most.
+/// What is longer than this, and not longer than a piece, is kept in one: an eighth is wasted at
+/// most.
 const POOLED_BYTES_MIN: usize = PIECE_BYTES - PIECE_BYTES / 8;
 
 /// A pool of free pieces, and the count of those in use.

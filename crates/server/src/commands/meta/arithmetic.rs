@@ -1,4 +1,5 @@
-//! `ma`: `incr` and `decr` with a unique number, a value made on a miss, and a choice of what is answered.
+//! `ma`: `incr` and `decr` with a unique number, a value made on a miss, and a choice of what is
+//! answered.
 
 use super::echo::{brief, echo, time_left};
 use crate::commands::arithmetic::{calculate, Delta, NO_MEMORY, NO_NUMBER};
@@ -43,7 +44,8 @@ pub async fn arithmetic(session: &mut Session, meta: MetaCommand<'_>) {
             let done = Done { value: value.clone(), number: options.initial, expiry: Expiry::Never, made: true };
             return (Edit::Put(value), MetaArithmeticOutcome::Done(done));
         };
-        // As memcached: 0 is no number to compare with, and a value without bytes is no number whoever has changed it.
+        // As memcached: 0 is no number to compare with, and a value without bytes is no number
+        // whoever has changed it.
         if options.unique.is_some_and(|unique| unique != 0 && unique != old.unique()) && old.len() > 0 {
             return (Edit::Keep, MetaArithmeticOutcome::Exists);
         }

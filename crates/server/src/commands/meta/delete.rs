@@ -1,4 +1,5 @@
-//! `md`: away with a value, or marked stale, so that readers see it with an `X` until one of them has stored it again.
+//! `md`: away with a value, or marked stale, so that readers see it with an `X` until one of them
+//! has stored it again.
 
 use super::echo::brief;
 use crate::counters::Counter;

@@ -1,7 +1,8 @@
 //! `mg`
 //!
-//! A plain read is one look at the cache. Only what is told together with the time left, or changes something (a win, a value made on a
-//! miss), takes the longer way through an update: of all who ask for a stale value at the same time, one is told that it has won.
+//! A plain read is one look at the cache. Only what is told together with the time left, or changes
+//! something (a win, a value made on a miss), takes the longer way through an update: of all who
+//! ask for a stale value at the same time, one is told that it has won.
 
 use super::echo::{brief, echo, time_left};
 use crate::counters::Counter;
@@ -125,7 +126,8 @@ fn answer(session: &mut Session, meta: &MetaCommand<'_>, found: &Found) -> Expir
 }
 
 impl Found {
-    /// What is there, and whether the client wins it: if it is stale, or has less time left than `R` says, and nobody has won it yet.
+    /// What is there, and whether the client wins it: if it is stale, or has less time left than
+    /// `R` says, and nobody has won it yet.
     fn there(meta: &MetaCommand<'_>, there: Existing<'_>) -> Self {
         let expiry = Expiry::from(there.left);
         let item_flags = there.value.item_flags();

@@ -4,7 +4,8 @@ use std::io;
 
 use crate::session::Session;
 
-/// Answers as memcached does. Of prefixes there may be tens of thousands: written out as their lines are made.
+/// Answers as memcached does. Of prefixes there may be tens of thousands: written out as their
+/// lines are made.
 pub async fn detail(session: &mut Session, argument: Option<&[u8]>) -> io::Result<()> {
     match argument {
         Some(b"on") => {

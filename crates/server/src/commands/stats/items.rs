@@ -1,5 +1,6 @@
-//! `stats items`: memcached's names, for one class. What a slab allocator or its segmented LRU would have to count is 0; what would
-//! have to be known of each value and is not, is left out: `age`, that of the one longest unused, and `evicted_nonzero`, those with a time of their own.
+//! `stats items`: memcached's names, for one class. What a slab allocator or its segmented LRU
+//! would have to count is 0; what would have to be known of each value and is not, is left out:
+//! `age`, that of the one longest unused, and `evicted_nonzero`, those with a time of their own.
 
 use crate::counters::Counter;
 use crate::protocol::item::SLAB_CLASS;

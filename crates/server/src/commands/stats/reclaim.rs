@@ -3,7 +3,8 @@
 use crate::net::output::Output;
 use crate::server::Server;
 
-/// Adds the lines of `stats reclaim`: what the background reclaimers did, and what the map of shrinkers costs.
+/// Adds the lines of `stats reclaim`: what the background reclaimers did, and what the map of
+/// shrinkers costs.
 pub fn reclaim(server: &Server, out: &mut Output) {
     let stats = server.store.runtime().stats();
     out.stat("bytes", stats.usage.get());

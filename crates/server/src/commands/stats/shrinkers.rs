@@ -3,7 +3,8 @@
 use crate::net::output::Output;
 use crate::server::Server;
 
-/// Adds the lines of `stats shrinkers`: what can give memory back, how much of it there is, and what was freed so far.
+/// Adds the lines of `stats shrinkers`: what can give memory back, how much of it there is, and
+/// what was freed so far.
 pub fn shrinkers(server: &Server, out: &mut Output) {
     let stats = server.store.runtime().registry().survey();
     for shrinker in &stats.shrinkers {
