@@ -11,7 +11,7 @@
 # | miri | what the rules of Rust forbid, whatever came of it: pointers used beyond what they were made from, races | nightly's miri |
 # | valgrind | what address finds, in the plain build | valgrind |
 #
-# ci/sanitize.sh KIND [PACKAGE...]: lowwater-lru-core and lowwater-shrinker by default.
+# ci/sanitize.sh KIND [PACKAGE...]: lowwater-lru-core, lowwater-shrinker and lowwater-pressure by default.
 #
 # ci/sanitize.sh miri [TEST...]: only of lowwater-lru-core, where the unsafe code is; Miri is a few thousand times as slow, so only those
 # tests beside the code that are short.
@@ -23,7 +23,7 @@ cd "$(dirname "$0")/.."
 
 kind="${1:?address, leak, thread, memory, careful, miri or valgrind}"
 shift
-[ $# -gt 0 ] || [ "$kind" = miri ] || set -- lowwater-lru-core lowwater-shrinker
+[ $# -gt 0 ] || [ "$kind" = miri ] || set -- lowwater-lru-core lowwater-shrinker lowwater-pressure
 chosen=()
 for package in "$@"; do chosen+=(-p "$package"); done
 
