@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion};
 use dashmap::DashMap;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 
 const KEYS: u64 = 100_000;
 const VALUE_BYTES: u64 = 100;
@@ -42,8 +42,8 @@ fn cache() -> Cache<u64, Value> {
 /// A cache with room for so many entries.
 fn empty_cache(entries: u64) -> Cache<u64, Value> {
     let entry = Cache::<u64, Value>::ENTRY_BYTES.get() + VALUE_BYTES + 16;
-    let runtime = Runtime::builder().budget(Bytes::new(entries * entry)).build().expect("a budget that is not 0");
-    let builder = Cache::builder(&runtime).weigher(|_, value: &Value| Bytes::new(value.len() as u64 + 16));
+    let runtime = Runtime::builder().budget(ByteSize::new(entries * entry)).build().expect("a budget that is not 0");
+    let builder = Cache::builder(&runtime).weigher(|_, value: &Value| ByteSize::new(value.len() as u64 + 16));
     builder.build().expect("there are ids")
 }
 

@@ -14,14 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 
 type Numbers = Cache<u64, u64>;
 
 fn cache(entries: u64) -> Numbers {
-    let budget = Bytes::new(Numbers::ENTRY_BYTES.get() * entries);
+    let budget = ByteSize::new(Numbers::ENTRY_BYTES.get() * entries);
     let runtime = Runtime::builder().budget(budget).build().expect("a budget that is not 0");
-    Cache::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().expect("there are ids")
+    Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().expect("there are ids")
 }
 
 /// Keys in an order that no prefetcher guesses.
@@ -88,7 +88,7 @@ fn shrink(random: bool) {
             times
         });
         thread::sleep(Duration::from_millis(pause));
-        let target = Bytes::new(Numbers::ENTRY_BYTES.get() * ENTRIES / 10);
+        let target = ByteSize::new(Numbers::ENTRY_BYTES.get() * ENTRIES / 10);
         let begin = Instant::now();
         cache.runtime().set_budget(target);
         while cache.runtime().root().usage() > target {

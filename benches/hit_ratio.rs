@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use lowwater::cache::Eviction;
-use lowwater::{Bytes, Cache, Runtime, Watermarks};
+use lowwater::{ByteSize, Cache, Runtime, Watermarks};
 
 const SIZES_PERCENT: [f64; 4] = [0.1, 1.0, 5.0, 10.0];
 const ORDERS: [Eviction; 5] =
@@ -74,11 +74,11 @@ fn keys_of(trace: &Path) -> std::io::Result<Vec<u64>> {
 }
 
 fn hit_percent(keys: &[u64], entries: u64, order: Eviction) -> f64 {
-    let budget = Bytes::new(entries * Cache::<u64, u64>::ENTRY_BYTES.get());
-    let at_the_limit = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+    let budget = ByteSize::new(entries * Cache::<u64, u64>::ENTRY_BYTES.get());
+    let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
     let runtime = Runtime::builder().budget(budget).watermarks(at_the_limit).build().expect("a budget and a thread");
     let cache =
-        Cache::<u64, u64>::builder(&runtime).eviction(order).weigher(|_, _| Bytes::ZERO).build().expect("an id");
+        Cache::<u64, u64>::builder(&runtime).eviction(order).weigher(|_, _| ByteSize::ZERO).build().expect("an id");
     for key in keys {
         if cache.get(key).is_none() {
             // One that finds no room just now was a miss, and will be again.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
 use lowwater::{linked, Links, ListLru, MemcgTree, NodeId};
-use lowwater_lru_core::list_lru::Eager;
+use lowwater_lru_core::list_lru::baseline::EagerListLru;
 
 /// Groups, and lists.
 const LAZY: [u32; 4] = [100, 1_000, 10_000, 100_000];
@@ -50,7 +50,7 @@ fn lazy(n: u32) -> [u64; 2] {
 /// As [`lazy`], of the twin.
 fn eager(n: u32) -> [u64; 2] {
     let tree = MemcgTree::new(0);
-    let lists: Vec<_> = (0..n).map(|_| Arc::new(Eager::<Object>::new(NODES))).collect();
+    let lists: Vec<_> = (0..n).map(|_| Arc::new(EagerListLru::<Object>::new(NODES))).collect();
     for list in &lists {
         tree.add_hook(list.clone());
     }

@@ -7,7 +7,7 @@ mod common;
 
 use common::cpu::{least, ns_each};
 use common::{policies, Fixture};
-use lowwater::Bytes;
+use lowwater::ByteSize;
 use lowwater_dcache_model::negative::Unbounded;
 use lowwater_dcache_model::Dcache;
 use std::hint::black_box;
@@ -109,8 +109,8 @@ fn charge(rounds: usize) {
     for at in 0..policies().len() {
         let policy = || policies().swap_remove(at);
         let fixtures: [&dyn Fn() -> Fixture; 3] =
-            [&|| Fixture::new(BUCKETS, policy()), &|| Fixture::charged(BUCKETS, policy(), Bytes::MAX), &|| {
-                Fixture::charged(BUCKETS, policy(), Bytes::new(ROOM * Dcache::dentry_bytes() as u64))
+            [&|| Fixture::new(BUCKETS, policy()), &|| Fixture::charged(BUCKETS, policy(), ByteSize::MAX), &|| {
+                Fixture::charged(BUCKETS, policy(), ByteSize::new(ROOM * Dcache::dentry_bytes() as u64))
             }];
         // In turns, so that what else runs meets all.
         let mut least = [f64::INFINITY; 3];

@@ -14,9 +14,11 @@
 use std::error::Error;
 use std::sync::{Arc, Mutex};
 
-use lowwater::{Bytes, Cache, Count, Memcg, NodeId, Occupancy, Registration, Runtime, Scan, ShrinkControl, Shrinker};
+use lowwater::{
+    ByteSize, Cache, Count, Memcg, NodeId, Occupancy, Registration, Runtime, Scan, ShrinkControl, Shrinker,
+};
 
-const BUDGET: Bytes = Bytes::mib(64);
+const BUDGET: ByteSize = ByteSize::mib(64);
 const BLOB_BYTES: usize = 10_000;
 /// Put into each cache; four times that is more than the budget.
 const BLOBS: u64 = 2400;
@@ -33,14 +35,14 @@ struct Blob {
 
 impl Blob {
     fn new(runtime: &Runtime, group: &Memcg) -> Result<Arc<Self>, Box<dyn Error>> {
-        runtime.charge(group, Bytes::new(BLOB_BYTES as u64))?;
+        runtime.charge(group, ByteSize::new(BLOB_BYTES as u64))?;
         Ok(Arc::new(Self { data: vec![0; BLOB_BYTES], group: group.clone() }))
     }
 }
 
 impl Drop for Blob {
     fn drop(&mut self) {
-        self.group.uncharge(Bytes::new(self.data.len() as u64));
+        self.group.uncharge(ByteSize::new(self.data.len() as u64));
     }
 }
 
@@ -156,8 +158,8 @@ impl<C: Foreign> Shrinker for Adapter<C> {
         Scan::Freed(before.saturating_sub(self.cache.weight()) / PAGE)
     }
 
-    fn weigh_objects(&self, _: &ShrinkControl<'_>) -> Option<Bytes> {
-        Some(Bytes::new(self.cache.weight()))
+    fn weigh_objects(&self, _: &ShrinkControl<'_>) -> Option<ByteSize> {
+        Some(ByteSize::new(self.cache.weight()))
     }
 }
 
@@ -174,7 +176,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let ours = Cache::<u64, Vec<u8>>::builder(&runtime)
         .name("lowwater")
         .group(&runtime.group("lowwater")?)
-        .weigher(|_, value| Bytes::new(value.len() as u64))
+        .weigher(|_, value| ByteSize::new(value.len() as u64))
         .build()?;
 
     println!("{:<28} {:>12} {:>8} {:>8} {:>9} {:>8}   all", "KiB", "quick_cache", "foyer", "lru", "lowwater", "budget");
@@ -200,7 +202,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ours.insert(key, vec![0; BLOB_BYTES])?;
     }
     row("lowwater was filled");
-    runtime.reclaim(runtime.root(), Bytes::new(BUDGET.get() / 2));
+    runtime.reclaim(runtime.root(), ByteSize::new(BUDGET.get() / 2));
     row("half of it wanted back");
     Ok(())
 }

@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use lowwater::{
-    linked, Bytes, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Reclaimer, Registration,
+    linked, ByteSize, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Reclaimer, Registration,
     Registry, Scan, ShrinkControl, Shrinker,
 };
 use lowwater_shrinker::budget::{Fair, Policy, Proportional, Windup};
@@ -170,7 +170,7 @@ impl Inodes {
                         inode
                     })
                     .collect();
-                missing -= self.list.add_many(&mut new, memcg, NodeId::ZERO).expect("there is memory for one list");
+                missing -= self.list.add_batch(&mut new, memcg, NodeId::ZERO).expect("there is memory for one list");
             }
             self.slab.put_back(free);
         }
@@ -260,7 +260,7 @@ impl World {
         inodes.fill(tree.root(), args.objects);
         let mut world = Self { registry, inodes, is_fair, reclaimer: None, registration, tree };
         world.owe(args.debt);
-        let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+        let marks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
         let topology = Arc::new(lowwater::topology::Fixed::new(1));
         world.reclaimer = Some(Reclaimer::start(&world.registry, topology, marks)?);
         Ok(world)

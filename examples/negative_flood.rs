@@ -10,7 +10,7 @@
 
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use lowwater::{Bytes, MemcgTree, Registry};
+use lowwater::{ByteSize, MemcgTree, Registry};
 use lowwater_dcache_model::backend::{Backend, InodeInfo};
 use lowwater_dcache_model::negative::{BoundInputs, NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
 use lowwater_dcache_model::{Dcache, Kind, Mount, Name};
@@ -29,7 +29,7 @@ const BUCKETS_MAX: u64 = 1 << 34;
 struct Args {
     /// Buckets as Linux has them on a machine of this memory: 256G, 3T, 4G, 512M ...
     #[arg(long, default_value = "4G", value_parser = parse_bytes)]
-    memory: Bytes,
+    memory: ByteSize,
     /// Buckets, instead.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=BUCKETS_MAX))]
     buckets: Option<u64>,
@@ -285,7 +285,7 @@ fn plot(file: &std::path::Path, curve: &[(f64, f64)]) -> Result<(), Box<dyn std:
     Ok(())
 }
 
-fn parse_bytes(text: &str) -> Result<Bytes, String> {
+fn parse_bytes(text: &str) -> Result<ByteSize, String> {
     let (digits, shift) = match text.to_ascii_uppercase().strip_suffix(['M', 'G', 'T']) {
         Some(digits) => (
             digits.to_owned(),
@@ -300,6 +300,6 @@ fn parse_bytes(text: &str) -> Result<Bytes, String> {
     let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not an amount of memory: 512M, 4G, 3T"))?;
     number
         .checked_mul(1 << shift)
-        .map(Bytes::new)
+        .map(ByteSize::new)
         .ok_or_else(|| format!("`{text}` is more than can be counted in bytes"))
 }

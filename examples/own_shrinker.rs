@@ -1,9 +1,9 @@
 //! A pool of buffers learns to shrink: `cargo run --example own_shrinker`.
 use std::{error::Error, sync::Arc, sync::Mutex};
 
-use lowwater::{Bytes, Count, Memcg, NodeId, Occupancy, Runtime, Scan, ShrinkControl, Shrinker};
+use lowwater::{ByteSize, Count, Memcg, NodeId, Occupancy, Runtime, Scan, ShrinkControl, Shrinker};
 
-const BUFFER: Bytes = Bytes::kib(64);
+const BUFFER: ByteSize = ByteSize::kib(64);
 
 /// Buffers that nobody uses now; the oldest first.
 struct Pool {
@@ -40,14 +40,14 @@ impl Shrinker for Pool {
         let n = idle.len().min(sc.nr_to_scan() as usize);
         let old: Vec<_> = idle.drain(..n).collect();
         drop(idle);
-        self.group.uncharge(Bytes::new(BUFFER.get() * n as u64));
+        self.group.uncharge(ByteSize::new(BUFFER.get() * n as u64));
         sc.set_nr_scanned(n as u64);
         Scan::Freed(old.len() as u64)
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
     let group = runtime.group("buffers")?;
     let prepared = runtime.registry().builder("buffers").numa_aware(false).alloc()?;
     let pool = Arc::new(Pool { idle: Mutex::default(), group, occupancy: prepared.occupancy() });
@@ -55,6 +55,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     let burst = (0..200).map(|_| pool.take(&runtime)).collect::<Result<Vec<_>, _>>()?;
     burst.into_iter().for_each(|buffer| pool.put(buffer));
     println!("after a burst of 200 buffers the pool keeps {}", pool.group.usage());
-    println!("8 MiB are wanted elsewhere: {} come back", runtime.reclaim(runtime.root(), Bytes::mib(8)));
+    println!("8 MiB are wanted elsewhere: {} come back", runtime.reclaim(runtime.root(), ByteSize::mib(8)));
     Ok(())
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use lowwater::pressure::cgroup::Cgroup;
 use lowwater::pressure::{CgroupLimit, Level, PressureConfig, Psi, Trigger};
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 
 /// The smallest and the largest value.
 const VALUE_BYTES: (u64, u64) = (100, 32_000);
@@ -58,7 +58,7 @@ struct Args {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
-    let mut builder = Runtime::builder().budget(Bytes::gib(1));
+    let mut builder = Runtime::builder().budget(ByteSize::gib(1));
     if !args.plain {
         let pressure = PressureConfig {
             quiet: Duration::from_secs(1),
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         builder = builder.pressure(pressure).cgroup_limit(!args.psi_only).systemd(true);
         if let Some(margin) = args.margin {
-            builder = builder.cgroup(CgroupLimit::own().margin(Bytes::kib(margin)));
+            builder = builder.cgroup(CgroupLimit::own().margin(ByteSize::kib(margin)));
         }
     }
     let trigger = Trigger::some(Duration::from_millis(100), Duration::from_secs(2))?;
@@ -125,7 +125,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("trims {}", stats.trims);
         println!("trim_longest_us {}", stats.trim_longest.as_micros());
         let cgroup = stats.cgroup.as_ref();
-        println!("limit_bytes {}", cgroup.map_or(Bytes::MAX, |cgroup| cgroup.limit));
+        println!("limit_bytes {}", cgroup.map_or(ByteSize::MAX, |cgroup| cgroup.limit));
         println!("events_usage {}", cgroup.map_or(0, |cgroup| cgroup.events));
         for source in &stats.sources {
             let name = source.file.rsplit('/').next().unwrap_or("").replace('.', "_");
@@ -143,7 +143,7 @@ struct Load {
     runtime: Runtime,
     cache: Cache<u64, Arc<[u8]>>,
     next: u64,
-    ceiling_min: Bytes,
+    ceiling_min: ByteSize,
     counts: Counts,
 }
 
@@ -152,14 +152,15 @@ struct Counts {
     written: u64,
     refused: u64,
     lost: u64,
-    usage_max: Bytes,
+    usage_max: ByteSize,
     longest: Duration,
 }
 
 impl Load {
     fn new(runtime: &Runtime) -> Result<Self, Box<dyn Error>> {
-        let cache = Cache::builder(runtime).weigher(|_, value: &Arc<[u8]>| Bytes::new(value.len() as u64)).build()?;
-        Ok(Self { runtime: runtime.clone(), cache, next: 0, ceiling_min: Bytes::MAX, counts: Counts::default() })
+        let cache =
+            Cache::builder(runtime).weigher(|_, value: &Arc<[u8]>| ByteSize::new(value.len() as u64)).build()?;
+        Ok(Self { runtime: runtime.clone(), cache, next: 0, ceiling_min: ByteSize::MAX, counts: Counts::default() })
     }
 
     /// Batches until so many bytes of values were written.

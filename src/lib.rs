@@ -6,18 +6,18 @@
 //! a library.
 //!
 //! ```
-//! use lowwater::{Bytes, Cache, Runtime};
+//! use lowwater::{ByteSize, Cache, Runtime};
 //!
 //! // One budget, whatever is in it.
-//! let runtime = Runtime::builder().budget(Bytes::mib(64)).build()?;
+//! let runtime = Runtime::builder().budget(ByteSize::mib(64)).build()?;
 //! let pages = Cache::<String, Vec<u8>>::builder(&runtime)
 //!     .name("pages")
-//!     .weigher(|url, body| Bytes::new((url.capacity() + body.capacity()) as u64))
+//!     .weigher(|url, body| ByteSize::new((url.capacity() + body.capacity()) as u64))
 //!     .build()?;
 //!
 //! // A tenant is a group; it costs nothing here until its first entry.
 //! let tenant = runtime.group("shop")?;
-//! tenant.set_low(Bytes::mib(8)); // keeps this much, whoever floods
+//! tenant.set_low(ByteSize::mib(8)); // keeps this much, whoever floods
 //!
 //! pages.entry("/cart".to_string()).group(&tenant).insert(b"<html>".to_vec())?;
 //! assert_eq!(pages.get("/cart").as_deref(), Some(&b"<html>"[..]));
@@ -60,9 +60,10 @@ pub use cache::{Cache, InsertError, RemovalCause};
 pub use runtime::Runtime;
 
 pub use lowwater_lru_core::{
-    heavy_fences, linked, topology, Bytes, HeavyFences, Isolate, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId,
-    Occupancy, Topology, Verdict,
+    linked, topology, ByteSize, Isolate, Isolated, Links, ListLru, LruStatus, Memcg, MemcgTree, NodeId, Occupancy,
+    Topology,
 };
+pub use lowwater_rcu::{heavy_fences, HeavyFences};
 #[cfg(feature = "metrics")]
 pub use lowwater_shrinker::Labels;
 pub use lowwater_shrinker::{

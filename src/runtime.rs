@@ -37,7 +37,7 @@ mod retired;
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
 pub use handle::{Runtime, RuntimeStats};
-pub use monitored::MonitoredReclaimer;
 pub(crate) use housekeeper::Notifier;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
+pub use monitored::MonitoredReclaimer;
 pub(crate) use retired::Retires;

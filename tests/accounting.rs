@@ -10,7 +10,7 @@ mod usage;
 mod wait;
 
 use lowwater::topology::Fixed;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use one_node::runtime;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -56,24 +56,24 @@ impl Drop for Fragile {
 
 #[test]
 fn drops_that_panic_are_counted_down_all_the_same() {
-    let (runtime, faults) = (runtime(Bytes::mib(1)), Arc::new(Faults::default()));
-    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| Bytes::new(WEIGHT)).build().unwrap();
+    let (runtime, faults) = (runtime(ByteSize::mib(1)), Arc::new(Faults::default()));
+    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap();
     faults.drops_panic.store(true, Relaxed);
     for key in 0..10_000 {
         // What it replaced is dropped here.
         let _met = catch_unwind(AssertUnwindSafe(|| drop(cache.insert(key % 4_000, Fragile::new(key, &faults)))));
     }
     cache.clear();
-    until("all is dropped", || cache.collect() == Bytes::ZERO);
-    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, Bytes::ZERO, 0));
+    until("all is dropped", || cache.collect() == ByteSize::ZERO);
+    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, ByteSize::ZERO, 0));
     assert!(cache.stats().drop_panics > 5_000);
     faults.drops_panic.store(false, Relaxed);
 }
 
 #[test]
 fn clones_that_panic_while_entries_are_moved_leave_them_where_they_are() {
-    let (runtime, faults) = (runtime(Bytes::mib(64)), Arc::new(Faults::default()));
-    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let (runtime, faults) = (runtime(ByteSize::mib(64)), Arc::new(Faults::default()));
+    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     for key in 0..60_000 {
         cache.insert(key, Fragile::new(key, &faults)).unwrap();
     }
@@ -81,52 +81,52 @@ fn clones_that_panic_while_entries_are_moved_leave_them_where_they_are() {
     cache.retain(|key, _| key % 20 == 0);
     until("the housekeeper tries to move some", || faults.clones.load(Relaxed) > 100);
     let each = Cache::<u64, Fragile>::ENTRY_BYTES.get();
-    until("nothing is retired", || cache.collect() == Bytes::ZERO);
+    until("nothing is retired", || cache.collect() == ByteSize::ZERO);
     assert_eq!((cache.len(), used(&runtime)), (3_000, 3_000 * each));
     assert!((0..60_000).step_by(20).all(|key| cache.contains_key(&key)));
     faults.clones_panic.store(false, Relaxed);
     drop(cache);
-    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, Bytes::ZERO, 0));
+    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, ByteSize::ZERO, 0));
 }
 
 #[test]
 fn a_weigher_that_panics_or_says_anything_leaves_the_bytes_exact() {
-    let (runtime, faults) = (runtime(Bytes::mib(1)), Arc::new(Faults::default()));
+    let (runtime, faults) = (runtime(ByteSize::mib(1)), Arc::new(Faults::default()));
     let calls = AtomicU64::new(0);
     let weigher = move |_: &u64, _: &Fragile| match calls.fetch_add(1, Relaxed) % 6 {
-        0 => Bytes::ZERO,
-        1 => Bytes::MAX,
-        2 => Bytes::new(1 << 63),
-        3 => Bytes::new((1 << 48) + 1),
+        0 => ByteSize::ZERO,
+        1 => ByteSize::MAX,
+        2 => ByteSize::new(1 << 63),
+        3 => ByteSize::new((1 << 48) + 1),
         4 => std::panic::panic_any("the weigher's own fault"),
-        _ => Bytes::new(WEIGHT),
+        _ => ByteSize::new(WEIGHT),
     };
     let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(weigher).build().unwrap();
     for key in 0..6_000 {
         let _met = catch_unwind(AssertUnwindSafe(|| cache.insert(key % 1_500, Fragile::new(key, &faults))));
-        assert!(runtime.root().usage() <= Bytes::mib(1));
+        assert!(runtime.root().usage() <= ByteSize::mib(1));
     }
     assert!(cache.len() > 100);
     drop(cache);
-    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, Bytes::ZERO, 0));
+    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, ByteSize::ZERO, 0));
 }
 
 #[test]
 fn without_a_budget_weights_of_any_size_are_given_back() {
     let runtime = Runtime::builder().topology(Arc::new(Fixed::new(1))).build().unwrap();
-    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|key, _| Bytes::new(u64::MAX >> (key % 64))).build();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|key, _| ByteSize::new(u64::MAX >> (key % 64))).build();
     let cache = cache.unwrap();
     let kept = (0..100_000).filter(|&key| cache.insert(key, key).is_ok()).count();
     assert!(kept > 50_000, "{kept} were kept");
     cache.clear();
-    until("all is dropped", || cache.collect() == Bytes::ZERO);
-    assert_eq!((used(&runtime), runtime.stats().retired), (0, Bytes::ZERO));
+    until("all is dropped", || cache.collect() == ByteSize::ZERO);
+    assert_eq!((used(&runtime), runtime.stats().retired), (0, ByteSize::ZERO));
 }
 
 #[test]
 fn groups_that_are_dropped_while_entries_are_put_in_leave_the_bytes_exact() {
-    let (runtime, faults) = (runtime(Bytes::mib(2)), Arc::new(Faults::default()));
-    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| Bytes::new(WEIGHT)).build().unwrap();
+    let (runtime, faults) = (runtime(ByteSize::mib(2)), Arc::new(Faults::default()));
+    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
         for writer in 0..2_u64 {
@@ -156,26 +156,26 @@ fn groups_that_are_dropped_while_entries_are_put_in_leave_the_bytes_exact() {
         used(&runtime) == cache.len() as u64 * each
     });
     cache.clear();
-    until("all is dropped", || cache.collect() == Bytes::ZERO);
+    until("all is dropped", || cache.collect() == ByteSize::ZERO);
     assert_eq!((used(&runtime), faults.live.load(Relaxed)), (0, 0));
 }
 
 /// What may be leaked of the public items: none of them takes bytes along.
 #[test]
 fn what_is_leaked_holds_no_bytes_but_those_of_its_readers() {
-    let (runtime, faults) = (runtime(Bytes::mib(1)), Arc::new(Faults::default()));
-    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| Bytes::new(WEIGHT)).build().unwrap();
+    let (runtime, faults) = (runtime(ByteSize::mib(1)), Arc::new(Faults::default()));
+    let cache = Cache::<u64, Fragile>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap();
     let group = runtime.group("tenant").unwrap();
     for key in 0..100 {
         cache.entry(key).group(&group).insert(Fragile::new(key, &faults)).unwrap();
     }
     std::mem::forget(group);
-    let too_large = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::mib(2)).build().unwrap();
+    let too_large = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::mib(2)).build().unwrap();
     std::mem::forget(too_large.insert(1, 1).unwrap_err());
     std::mem::forget(runtime.clone());
     std::mem::forget(cache.peek(&1));
     assert_eq!(used(&runtime), 100 * (WEIGHT + Cache::<u64, Fragile>::ENTRY_BYTES.get()));
     drop(cache);
-    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, Bytes::ZERO, 1));
+    assert_eq!((used(&runtime), runtime.stats().retired, faults.live.load(Relaxed)), (0, ByteSize::ZERO, 1));
     // The one is the clone that was leaked.
 }

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use tokio::sync::{oneshot, Notify};
 use tokio::task::JoinSet;
 
 fn cache() -> Cache<u64, u64> {
-    let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
-    Cache::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap()
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+    Cache::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap()
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@
 use lowwater::pressure::{Level, PressureConfig};
 use lowwater::runtime::RuntimeBuilder;
 use lowwater::topology::Fixed;
-use lowwater::{Bytes, Cache, Runtime, Watermarks};
+use lowwater::{ByteSize, Cache, Runtime, Watermarks};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ fn runtime(builder: RuntimeBuilder) -> Runtime {
 }
 
 fn cache_in(runtime: &Runtime) -> Values {
-    Cache::builder(runtime).weigher(|_, value: &Vec<u8>| Bytes::new(value.capacity() as u64)).build().unwrap()
+    Cache::builder(runtime).weigher(|_, value: &Vec<u8>| ByteSize::new(value.capacity() as u64)).build().unwrap()
 }
 
 /// The part of the budget that is in use when the cache is kept full.
@@ -51,15 +51,15 @@ fn fill(cache: &Values, keys: &mut std::ops::RangeFrom<u64>) -> f64 {
 
 #[test]
 fn a_changed_budget_is_filled_as_far_as_one_that_was_built_so() {
-    const BUDGET: Bytes = Bytes::mib(16);
-    let half = Bytes::new(BUDGET.get() / 2);
+    const BUDGET: ByteSize = ByteSize::mib(16);
+    let half = ByteSize::new(BUDGET.get() / 2);
     let mut keys = 0_u64..;
     let built = fill(&cache_in(&runtime(Runtime::builder().budget(half))), &mut keys);
     assert!(built > 0.93, "{built}");
     let changed = runtime(Runtime::builder().budget(BUDGET));
     let cache = cache_in(&changed);
     for parts in [1, 2, 4, 2, 16, 1, 2] {
-        let budget = Bytes::new(BUDGET.get() / parts);
+        let budget = ByteSize::new(BUDGET.get() / parts);
         changed.set_budget(budget);
         assert_eq!(changed.stats().budget, budget);
         let used = fill(&cache, &mut keys);
@@ -69,24 +69,24 @@ fn a_changed_budget_is_filled_as_far_as_one_that_was_built_so() {
 
 #[test]
 fn a_runtime_without_a_budget_that_gets_one_fills_it_as_far() {
-    let built = fill(&cache_in(&runtime(Runtime::builder().budget(Bytes::mib(8)))), &mut (0..));
+    let built = fill(&cache_in(&runtime(Runtime::builder().budget(ByteSize::mib(8)))), &mut (0..));
     let later = runtime(Runtime::builder());
-    later.set_budget(Bytes::mib(8));
+    later.set_budget(ByteSize::mib(8));
     let used = fill(&cache_in(&later), &mut (0..));
     assert!((used - built).abs() < TOLERANCE, "{used}, and {built} where it was built so");
 }
 
 #[test]
 fn what_pressure_leaves_is_filled_as_far() {
-    let built = fill(&cache_in(&runtime(Runtime::builder().budget(Bytes::mib(8)))), &mut (0..));
+    let built = fill(&cache_in(&runtime(Runtime::builder().budget(ByteSize::mib(8)))), &mut (0..));
     let config = PressureConfig { critical_percent: 50, quiet: Duration::from_secs(600), ..PressureConfig::default() };
-    let pressed = runtime(Runtime::builder().budget(Bytes::mib(16)).pressure(config));
+    let pressed = runtime(Runtime::builder().budget(ByteSize::mib(16)).pressure(config));
     let cache = cache_in(&pressed);
     fill(&cache, &mut (0..));
     let monitor = pressed.pressure().unwrap();
     monitor.raise(Level::Critical);
     let ceiling = monitor.stats().ceiling;
-    assert!(ceiling < Bytes::mib(9));
+    assert!(ceiling < ByteSize::mib(9));
     let began = Instant::now();
     while pressed.root().max() > ceiling {
         assert!(began.elapsed() < PATIENCE, "the limit stays above the ceiling");
@@ -98,9 +98,9 @@ fn what_pressure_leaves_is_filled_as_far() {
 
 #[test]
 fn marks_that_were_chosen_stay_as_they_are() {
-    let marks = Watermarks { low_gap: Bytes::kib(64), high_gap: Bytes::kib(128) };
-    let runtime = runtime(Runtime::builder().budget(Bytes::mib(16)).watermarks(marks));
-    runtime.set_budget(Bytes::mib(8));
+    let marks = Watermarks { low_gap: ByteSize::kib(64), high_gap: ByteSize::kib(128) };
+    let runtime = runtime(Runtime::builder().budget(ByteSize::mib(16)).watermarks(marks));
+    runtime.set_budget(ByteSize::mib(8));
     assert_eq!(runtime.reclaimer().watermarks(), marks);
     let used = fill(&cache_in(&runtime), &mut (0..));
     assert!(used > 0.975, "{used} of the budget, less 64 to 128 KiB of 8 MiB");

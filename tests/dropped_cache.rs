@@ -1,22 +1,22 @@
 //! A large cache that is dropped holds back no other's memory meanwhile. In a process of its own: no other test's readers come between.
 
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 
 const ENTRIES: u64 = 200_000;
 
 #[test]
 fn a_cache_that_is_dropped_keeps_no_other_from_freeing() {
     let small = Runtime::builder().build().unwrap();
-    let small = Cache::<u64, u64>::builder(&small).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let small = Cache::<u64, u64>::builder(&small).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     // Its usage tells how far the drop has come. One thread may sleep through all of one.
     let was_freed = (0..50).any(|_| {
         let runtime = Runtime::builder().build().unwrap();
-        let large = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+        let large = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
         for key in 0..ENTRIES {
             large.insert(key, key).unwrap();
         }
-        let begun = || runtime.root().usage() < Bytes::new(ENTRIES * Cache::<u64, u64>::ENTRY_BYTES.get());
-        let over = || runtime.root().usage() <= Bytes::kib(64);
+        let begun = || runtime.root().usage() < ByteSize::new(ENTRIES * Cache::<u64, u64>::ENTRY_BYTES.get());
+        let over = || runtime.root().usage() <= ByteSize::kib(64);
         assert!(!begun() && !over());
         std::thread::scope(|s| {
             s.spawn(move || drop(large));
@@ -26,7 +26,7 @@ fn a_cache_that_is_dropped_keeps_no_other_from_freeing() {
             while !over() {
                 small.insert(1, 1).unwrap();
                 small.remove(&1);
-                while small.collect() != Bytes::ZERO && !over() {}
+                while small.collect() != ByteSize::ZERO && !over() {}
                 if !over() {
                     return true;
                 }

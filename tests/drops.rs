@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use lowwater::topology::Fixed;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -41,10 +41,10 @@ fn on_a_small_stack(test: &str, f: impl FnOnce() + Send + 'static) {
 
 /// Fills so many caches with values that take an entry out of the next cache.
 fn end_all(caches: usize) {
-    let runtime = Runtime::builder().budget(Bytes::mib(1024)).topology(Arc::new(Fixed::new(1))).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(1024)).topology(Arc::new(Fixed::new(1))).build().unwrap();
     let caches = &CACHES[..caches];
     for cache in caches {
-        let new = Cache::builder(&runtime).weigher(|_, _| Bytes::new(16)).build().unwrap();
+        let new = Cache::builder(&runtime).weigher(|_, _| ByteSize::new(16)).build().unwrap();
         cache.set(new).ok().unwrap();
     }
     for (nr, cache) in caches.iter().enumerate() {

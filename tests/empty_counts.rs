@@ -1,13 +1,13 @@
 //! An empty cache says that it is empty: a pass asks it once more, and then not until it holds
 //! something (S12).
 
-use lowwater::{Bytes, Cache, NodeId, Runtime};
+use lowwater::{ByteSize, Cache, NodeId, Runtime};
 use lowwater_shrinker::{Progress, Reclaim, Work};
 
 #[test]
 fn s12_an_empty_cache_is_not_asked_until_it_holds_something() {
-    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
-    let cache = Cache::<u64, u64>::builder(&runtime).name("numbers").weigher(|_, _| Bytes::new(64)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).name("numbers").weigher(|_, _| ByteSize::new(64)).build().unwrap();
     let registry = runtime.registry();
     let callbacks = || {
         let pass = |n| {

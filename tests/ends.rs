@@ -12,7 +12,7 @@ mod wait;
 
 use deadline::in_time;
 use lowwater::pressure::ReclaimReason;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
@@ -78,7 +78,7 @@ struct World {
 }
 
 fn runtime() -> Runtime {
-    Runtime::builder().budget(Bytes::mib(64)).topology(Arc::new(lowwater::topology::Fixed::new(1))).build().unwrap()
+    Runtime::builder().budget(ByteSize::mib(64)).topology(Arc::new(lowwater::topology::Fixed::new(1))).build().unwrap()
 }
 
 impl World {
@@ -86,7 +86,7 @@ impl World {
         let (hook, probe) = (Once::default(), Arc::new(()));
         let listener = hook.clone();
         let cache = Hooked::builder(runtime)
-            .weigher(|_, _| Bytes::new(100))
+            .weigher(|_, _| ByteSize::new(100))
             .eviction_listener(move |_, _, _| {
                 if by == By::Listener {
                     listener.call();
@@ -111,7 +111,7 @@ impl World {
         self.runtime.tree().drain_stock();
         until("all is uncharged", || {
             self.runtime.tree().drain_stock();
-            self.runtime.root().usage() == Bytes::ZERO
+            self.runtime.root().usage() == ByteSize::ZERO
         });
         until("all shrinkers have ended", || self.runtime.registry().snapshot().shrinkers.is_empty());
     }
@@ -145,14 +145,14 @@ fn in_foreground(world: &World) {
     let runtime = world.runtime.clone();
     std::thread::spawn(move || {
         for _ in 0..4 {
-            let _freed = runtime.reclaim(runtime.root(), Bytes::new(10_000));
+            let _freed = runtime.reclaim(runtime.root(), ByteSize::new(10_000));
         }
     });
 }
 
 /// Reclaim on the reclaimer's thread.
 fn in_background(world: &World) {
-    world.runtime.reclaimer().wake(world.runtime.root(), ReclaimReason::Manual(Bytes::mib(1)));
+    world.runtime.reclaimer().wake(world.runtime.root(), ReclaimReason::Manual(ByteSize::mib(1)));
 }
 
 /// Entries expire on the housekeeper's thread.
@@ -197,7 +197,7 @@ fn caches_whose_values_end_each_other_in_the_foreground_do_not_wait() {
                 let cache = world.with(Cache::clone).unwrap();
                 let (runtime, hook) = (world.runtime.clone(), world.hook.clone());
                 std::thread::spawn(move || {
-                    let _freed = runtime.reclaim(runtime.root(), Bytes::new(10_000));
+                    let _freed = runtime.reclaim(runtime.root(), ByteSize::new(10_000));
                     // Other tests' readers may hold the values back for a while.
                     while hook.0.lock().unwrap().is_some() {
                         let _stays = cache.collect();
@@ -288,7 +288,7 @@ fn caches_whose_clones_end_each_other_while_they_are_compacted_do_not_wait() {
         let runtimes = two_runtimes();
         let hooks = [Once::default(), Once::default()];
         let slots: [Slot<Cache<Key, [u64; 16]>>; 2] = [0, 1].map(|at: usize| {
-            let cache = Cache::builder(&runtimes[at]).weigher(|_: &Key, _: &[u64; 16]| Bytes::ZERO).build().unwrap();
+            let cache = Cache::builder(&runtimes[at]).weigher(|_: &Key, _: &[u64; 16]| ByteSize::ZERO).build().unwrap();
             for key in 0..100_000 {
                 cache.insert(Key(key, hooks[at].clone()), [key; 16]).unwrap();
             }
@@ -383,7 +383,7 @@ fn a_runtime_is_dropped_in_a_callback_for_which_its_own_thread_waits() {
 fn a_load_that_drops_a_cache_whose_listener_waits_for_it_does_not_wait() {
     in_time(|| {
         let runtime = runtime();
-        let loads = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+        let loads = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
         let world = World::new(&self::runtime(), By::Listener);
         let (entered, asks) = (Arc::new(Barrier::new(2)), loads.clone());
         {
@@ -451,7 +451,7 @@ fn what_is_captured_may_panic_in_its_drop_on_threads_of_the_runtime() {
             let [of_listener, of_hasher] = [(); 2].map(|()| Captured(Arc::clone(&dropped)));
             let theirs = Arc::clone(&slot);
             let cache = Cache::<u64, u64>::builder(&runtime)
-                .weigher(|_, _| Bytes::new(100))
+                .weigher(|_, _| ByteSize::new(100))
                 .eviction_listener(move |_, _, _| {
                     let _captured = &of_listener;
                     empty(&theirs);
@@ -466,7 +466,7 @@ fn what_is_captured_may_panic_in_its_drop_on_threads_of_the_runtime() {
             }
             *slot.lock().unwrap() = Some(cache);
             if background {
-                runtime.reclaimer().wake(runtime.root(), ReclaimReason::Manual(Bytes::mib(1)));
+                runtime.reclaimer().wake(runtime.root(), ReclaimReason::Manual(ByteSize::mib(1)));
             }
             until("the listener's captures are dropped", || dropped.load(SeqCst) > 0);
             // Both threads work on.
@@ -521,7 +521,8 @@ fn caches_that_own_each_other_and_their_runtimes_are_dropped_by_any_thread() {
         for _ in 0..100 {
             let runtimes = two_runtimes();
             let inner = World::new(&runtimes[0], By::Drop);
-            let outer = Cache::<u64, Arc<Hooked>>::builder(&runtimes[1]).weigher(|_, _| Bytes::new(1)).build().unwrap();
+            let outer =
+                Cache::<u64, Arc<Hooked>>::builder(&runtimes[1]).weigher(|_, _| ByteSize::new(1)).build().unwrap();
             let cache = inner.slot.lock().unwrap().take().unwrap();
             outer.insert(1, Arc::new(cache)).unwrap();
             let slot = Arc::new(Mutex::new(Some(outer)));
@@ -529,7 +530,7 @@ fn caches_that_own_each_other_and_their_runtimes_are_dropped_by_any_thread() {
                 let slot = Arc::clone(&slot);
                 move || empty(&slot)
             });
-            runtimes[1].reclaimer().wake(runtimes[1].root(), ReclaimReason::Manual(Bytes::mib(1)));
+            runtimes[1].reclaimer().wake(runtimes[1].root(), ReclaimReason::Manual(ByteSize::mib(1)));
             let _freed = runtimes[0].drop_caches();
             empty(&slot);
             inner.is_gone();

@@ -10,7 +10,7 @@ mod usage;
 #[path = "common/wait.rs"]
 mod wait;
 
-use lowwater::{Bytes, Cache};
+use lowwater::{ByteSize, Cache};
 use one_node::runtime;
 use std::hash::{Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -61,8 +61,8 @@ impl Clone for Value {
 fn a_key_or_value_that_panics_anywhere_leaves_the_cache_whole() {
     const KEYS: u64 = 40;
     const EACH: u64 = 100;
-    let runtime = runtime(Bytes::mib(1));
-    let cache = Cache::<Key, Value>::builder(&runtime).weigher(|_, _| Bytes::new(EACH)).build().unwrap();
+    let runtime = runtime(ByteSize::mib(1));
+    let cache = Cache::<Key, Value>::builder(&runtime).weigher(|_, _| ByteSize::new(EACH)).build().unwrap();
     let each = EACH + Cache::<Key, Value>::ENTRY_BYTES.get();
     let operations: [&dyn Fn(u64); 7] = [
         &|n| assert!(cache.insert(Key(n), Value(n)).is_ok()),
@@ -104,8 +104,8 @@ fn a_key_or_value_that_panics_anywhere_leaves_the_cache_whole() {
 
 #[test]
 fn a_closure_that_panics_in_a_compute_leaves_what_was_there() {
-    let runtime = runtime(Bytes::mib(1));
-    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let runtime = runtime(ByteSize::mib(1));
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     cache.insert(1, 10).unwrap();
     let before = used(&runtime);
     for key in [1, 2] {
@@ -121,14 +121,14 @@ fn a_closure_that_panics_in_a_compute_leaves_what_was_there() {
 
 #[test]
 fn a_weigher_that_lies_is_believed_once_and_the_bytes_stay_exact() {
-    let runtime = runtime(Bytes::kib(64));
+    let runtime = runtime(ByteSize::kib(64));
     let calls = AtomicU64::new(0);
     let cache = Cache::<u64, u64>::builder(&runtime)
         .weigher(move |_, _| match calls.fetch_add(1, Relaxed) % 4 {
-            0 => Bytes::ZERO,
-            1 => Bytes::MAX,
-            2 => Bytes::new(u64::MAX / 2),
-            _ => Bytes::new(1_000),
+            0 => ByteSize::ZERO,
+            1 => ByteSize::MAX,
+            2 => ByteSize::new(u64::MAX / 2),
+            _ => ByteSize::new(1_000),
         })
         .build()
         .unwrap();
@@ -142,7 +142,7 @@ fn a_weigher_that_lies_is_believed_once_and_the_bytes_stay_exact() {
                 refused += 1;
             }
         }
-        assert!(runtime.root().usage() <= Bytes::kib(64));
+        assert!(runtime.root().usage() <= ByteSize::kib(64));
     }
     assert_eq!((kept, refused), (2_000, 2_000));
     cache.clear();
@@ -151,8 +151,8 @@ fn a_weigher_that_lies_is_believed_once_and_the_bytes_stay_exact() {
 
 #[test]
 fn a_loader_that_blocks_holds_up_those_of_its_key_only() {
-    let runtime = runtime(Bytes::mib(1));
-    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let runtime = runtime(ByteSize::mib(1));
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let (leave, wait) = mpsc::channel::<()>();
     let (tell, entered) = mpsc::channel();
     std::thread::scope(|s| {
@@ -182,13 +182,13 @@ fn a_loader_that_blocks_holds_up_those_of_its_key_only() {
 
 #[test]
 fn a_listener_that_blocks_holds_up_nobody_who_has_room() {
-    let runtime = runtime(Bytes::kib(256));
+    let runtime = runtime(ByteSize::kib(256));
     let (leave, wait) = mpsc::channel::<()>();
     let (tell, entered) = mpsc::channel();
     let wait = std::sync::Mutex::new(wait);
     let first = AtomicBool::new(true);
     let cache = Cache::<u64, u64>::builder(&runtime)
-        .weigher(|_, _| Bytes::new(1_000))
+        .weigher(|_, _| ByteSize::new(1_000))
         .eviction_listener(move |_, _, _| {
             if first.swap(false, Relaxed) {
                 tell.send(()).unwrap();
@@ -221,16 +221,16 @@ fn a_listener_that_blocks_holds_up_nobody_who_has_room() {
 
 #[test]
 fn a_tenants_limit_below_its_use_brings_it_down_and_no_other() {
-    let runtime = runtime(Bytes::mib(4));
+    let runtime = runtime(ByteSize::mib(4));
     let cache =
-        Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, v| Bytes::new(v.capacity() as u64)).build().unwrap();
+        Cache::<u64, Vec<u8>>::builder(&runtime).weigher(|_, v| ByteSize::new(v.capacity() as u64)).build().unwrap();
     let (shop, blog) = (runtime.group("shop").unwrap(), runtime.group("blog").unwrap());
     for key in 0..1_000 {
         cache.entry(key).group(&shop).insert(vec![0; 500]).unwrap();
         cache.entry(key + 10_000).group(&blog).insert(vec![0; 500]).unwrap();
     }
     let blogs = cache.len_of(&blog);
-    for max in [Bytes::kib(256), Bytes::kib(64), Bytes::kib(4)] {
+    for max in [ByteSize::kib(256), ByteSize::kib(64), ByteSize::kib(4)] {
         shop.set_max(max);
         // Whoever inserts pays a little; nobody else needs to do anything.
         until("the shop is below its new limit", || {
@@ -241,19 +241,19 @@ fn a_tenants_limit_below_its_use_brings_it_down_and_no_other() {
         assert_eq!((cache.len_of(&blog), blogs), (1_000, 1_000), "the other keeps all");
         cache.entry(2).group(&shop).insert(vec![0; 500]).unwrap();
     }
-    shop.set_max(Bytes::ZERO);
+    shop.set_max(ByteSize::ZERO);
     let error = cache.entry(3).group(&shop).insert(vec![7; 500]).unwrap_err();
     assert!(error.to_string().contains("group /shop") && error.value == [7; 500], "{error}");
     let left = |key: u64| cache.get(&(key + 10_000)).is_some();
     assert!((0..1_000).all(left));
-    shop.set_max(Bytes::MAX);
+    shop.set_max(ByteSize::MAX);
     cache.entry(3).group(&shop).insert(vec![0; 500]).unwrap();
 }
 
 #[test]
 fn a_tenant_that_ends_beside_its_writers_leaves_its_entries_to_the_parent() {
-    let runtime = runtime(Bytes::mib(1));
-    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::new(10)).build().unwrap();
+    let runtime = runtime(ByteSize::mib(1));
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::new(10)).build().unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
         let writer = s.spawn(|| {

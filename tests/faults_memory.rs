@@ -10,7 +10,7 @@
 
 use lowwater::topology::Fixed;
 use lowwater::{
-    linked, Bytes, Cache, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Registry, Runtime, Scan,
+    linked, ByteSize, Cache, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Registry, Runtime, Scan,
 };
 use lowwater::{Reclaim, ShrinkControl, Shrinker};
 use lowwater_dcache_model::{backend::Memory, Dcache, Kind};
@@ -153,8 +153,8 @@ fn shelf(items: usize) -> ShelfWorld {
 type Pages = Cache<u64, Vec<u8>>;
 
 fn cache() -> (Runtime, Pages) {
-    let runtime = Runtime::builder().budget(Bytes::mib(1)).topology(Arc::new(Fixed::new(1))).build().unwrap();
-    let cache = Pages::builder(&runtime).weigher(|_, v| Bytes::new(v.capacity() as u64)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).topology(Arc::new(Fixed::new(1))).build().unwrap();
+    let cache = Pages::builder(&runtime).weigher(|_, v| ByteSize::new(v.capacity() as u64)).build().unwrap();
     (runtime, cache)
 }
 
@@ -191,7 +191,7 @@ const OPERATIONS: [Operation; 18] = [
         let group = group(&tree);
         let mut items = Isolated::new();
         (0..10).for_each(|_| items.push(item()).map_err(drop).unwrap());
-        let told = failing(nth, || lru.add_many(&mut items, &group, N0).is_err());
+        let told = failing(nth, || lru.add_batch(&mut items, &group, N0).is_err());
         lru.assert_valid();
         assert_eq!(lru.count_node(N0) as usize + items.count(), 10, "nothing is lost");
         told
@@ -236,9 +236,9 @@ const OPERATIONS: [Operation; 18] = [
     ("charge", |nth| {
         let tree = MemcgTree::new(2);
         let group = group(&tree);
-        let told = failing(nth, || group.try_charge(Bytes::kib(100)).is_err());
+        let told = failing(nth, || group.try_charge(ByteSize::kib(100)).is_err());
         tree.drain_stock();
-        assert_eq!(group.usage(), if told { Bytes::ZERO } else { Bytes::kib(100) });
+        assert_eq!(group.usage(), if told { ByteSize::ZERO } else { ByteSize::kib(100) });
         told
     }),
     ("register", |nth| {
@@ -289,9 +289,9 @@ const OPERATIONS: [Operation; 18] = [
     ("reclaim of a part", |nth| {
         let (_tree, group, registry, shelf, _registration) = shelf(1_000);
         // Which the shelf does not give back: so everything is asked for.
-        let _ = group.try_charge(Bytes::new(1_000)).unwrap();
+        let _ = group.try_charge(ByteSize::new(1_000)).unwrap();
         failing(nth, || {
-            registry.reclaim_selected(&Select::all().memcg(&group), Bytes::new(1_000));
+            registry.reclaim_selected(&Select::all().memcg(&group), ByteSize::new(1_000));
             false
         });
         shelf.list().assert_valid();
@@ -301,9 +301,9 @@ const OPERATIONS: [Operation; 18] = [
     }),
     ("wake", |nth| {
         let (_tree, group, registry, shelf, _registration) = shelf(1_000);
-        let _ = group.try_charge(Bytes::new(1_000)).unwrap();
-        group.set_high(Bytes::ZERO);
-        let marks = Watermarks::for_budget(Bytes::mib(1));
+        let _ = group.try_charge(ByteSize::new(1_000)).unwrap();
+        group.set_high(ByteSize::ZERO);
+        let marks = Watermarks::for_budget(ByteSize::mib(1));
         let reclaimer = Reclaimer::start(&registry, Arc::new(Fixed::new(1)), marks).unwrap();
         failing(nth, || {
             reclaimer.charged(&group);

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use lowwater::cache::RejectReason;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use std::cell::RefCell;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
@@ -43,8 +43,9 @@ fn take(cache: &Texts, key: u64) {
 
 #[test]
 fn a_pinned_cache_is_a_reader_until_it_is_dropped_however_late() {
-    let runtime = Runtime::builder().budget(Bytes::mib(2)).direct_time_max(Duration::from_millis(2)).build().unwrap();
-    let weigher = |_: &u64, text: &Arc<Vec<u8>>| Bytes::new(text.capacity() as u64);
+    let runtime =
+        Runtime::builder().budget(ByteSize::mib(2)).direct_time_max(Duration::from_millis(2)).build().unwrap();
+    let weigher = |_: &u64, text: &Arc<Vec<u8>>| ByteSize::new(text.capacity() as u64);
     let cache: Texts = Cache::builder(&runtime).weigher(weigher).build().unwrap();
     let cache: &'static Texts = Box::leak(Box::new(cache));
 
@@ -84,6 +85,6 @@ fn a_pinned_cache_is_a_reader_until_it_is_dropped_however_late() {
     // What waits for that reader is bounded.
     let refused = (2_000..).find_map(|key| cache.insert(key, Arc::new(vec![0; 4_000])).err()).unwrap();
     assert!(matches!(refused.reason, RejectReason::HeldByReaders { .. }), "{refused}");
-    assert!(cache.collect() < Bytes::mib(20) && weak.upgrade().is_some());
+    assert!(cache.collect() < ByteSize::mib(20) && weak.upgrade().is_some());
     assert_eq!(**text, [8; 4_000]);
 }

@@ -12,11 +12,11 @@ use wait::until;
 
 use lowwater::topology::Fixed;
 use lowwater::{
-    linked, Bytes, Count, Isolated, Links, ListLru, Memcg, NodeId, Reclaim, Runtime, Scan, ShrinkControl, Shrinker,
+    linked, ByteSize, Count, Isolated, Links, ListLru, Memcg, NodeId, Reclaim, Runtime, Scan, ShrinkControl, Shrinker,
 };
 
 /// What an inode costs its group.
-const INODE: Bytes = Bytes::kib(1);
+const INODE: ByteSize = ByteSize::kib(1);
 
 struct Inode {
     links: Links,
@@ -69,7 +69,7 @@ impl Shrinker for Mount {
 fn the_life_of_an_object() {
     let topology = Arc::new(Fixed::new(2));
     topology.set_current(NodeId::new(1));
-    let runtime = Runtime::builder().budget(Bytes::mib(1)).topology(topology.clone()).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).topology(topology.clone()).build().unwrap();
     let registry = runtime.registry().clone();
     let (team, group) = (runtime.group("team").unwrap(), runtime.group("team/web").unwrap());
     let usage = |group: &Memcg| {
@@ -122,19 +122,19 @@ fn the_life_of_an_object() {
     until("the object that was asked for is freed", || *freed.lock().unwrap() == [1]);
 
     // Pressure in the background: a charge comes near the group's limit. The node's thread wakes, passes over what is live, and pays.
-    group.set_max(Bytes::kib(16));
+    group.set_max(ByteSize::kib(16));
     let more: Vec<_> = (2..=16).map(|number| allocate(number, &group)).collect();
     for inode in more {
         mount.unused.add(inode, &group, node).unwrap();
     }
     runtime.reclaimer().charged(&group);
-    until("the reclaimer brings the group below its watermark", || usage(&group) < Bytes::kib(16));
+    until("the reclaimer brings the group below its watermark", || usage(&group) < ByteSize::kib(16));
     assert_eq!(freed.lock().unwrap()[0], 1, "the oldest goes first");
     assert!(scans() > 0);
 
     // All the rest, by hand. The list is empty, so the bit goes; after that nobody is asked any more.
     runtime.drop_caches();
-    until("everything is freed", || usage(runtime.root()) == Bytes::ZERO);
+    until("everything is freed", || usage(runtime.root()) == ByteSize::ZERO);
     until("the bit is cleared", || registry.snapshot().live_pairs == 0);
     assert_eq!(registry.owed(&group, node, id), 0, "a debt that nothing could pay is none");
     let before = counts();
@@ -176,6 +176,6 @@ fn the_life_of_an_object() {
     let before = counts();
     runtime.drop_caches();
     assert_eq!(counts(), before);
-    assert_eq!(usage(runtime.root()), Bytes::ZERO);
+    assert_eq!(usage(runtime.root()), ByteSize::ZERO);
     mount.unused.assert_valid();
 }

@@ -6,14 +6,14 @@
 mod deadline;
 
 use deadline::in_time;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 fn runtime() -> Runtime {
-    Runtime::builder().budget(Bytes::mib(4)).build().unwrap()
+    Runtime::builder().budget(ByteSize::mib(4)).build().unwrap()
 }
 
 /// `n` threads, each of which loads a key, and in its load asks for the next one's.
@@ -44,7 +44,7 @@ fn ring(caches: &[Cache<u64, u64>], n: u64) {
 }
 
 fn numbers(runtime: &Runtime) -> Cache<u64, u64> {
-    Cache::builder(runtime).weigher(|_, _| Bytes::ZERO).build().unwrap()
+    Cache::builder(runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap()
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_panic_in_any_code_of_a_load_leaves_the_key_to_those_who_wait() {
             let cache = Cache::<Key, Value>::builder(&runtime())
                 .weigher(move |_, _| {
                     weighs.springs(At::Weigher);
-                    Bytes::ZERO
+                    ByteSize::ZERO
                 })
                 .eviction_listener(move |_, _, _| hears.springs(At::Listener))
                 .hasher(Hasher(hashes, RandomState::new()))

@@ -8,7 +8,7 @@ mod usage;
 
 use lowwater::cache::Op;
 use lowwater::topology::Fixed;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use std::hash::{Hash, Hasher};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use usage::used;
 
-const BUDGET: Bytes = Bytes::mib(1);
+const BUDGET: ByteSize = ByteSize::mib(1);
 const WEIGHT: u64 = 1_000;
 /// Retired entries that were not dropped yet: a bag of each stripe, and those under way.
 const NOT_DROPPED: u64 = 4 << 20;
@@ -147,7 +147,7 @@ fn runtime() -> Runtime {
 }
 
 fn cache(runtime: &Runtime) -> Lying {
-    Cache::<Key, Value>::builder(runtime).weigher(|_, _| Bytes::new(WEIGHT)).build().unwrap()
+    Cache::<Key, Value>::builder(runtime).weigher(|_, _| ByteSize::new(WEIGHT)).build().unwrap()
 }
 
 /// Panics of keys are met by callers, and say nothing of the cache.
@@ -237,7 +237,7 @@ fn every_way_out_keeps_the_bytes_exact() {
                 assert!(found.is_none_or(|value| Arc::ptr_eq(&value.0, &world)));
                 assert!(pinned.iter().all(|(_, value)| Arc::ptr_eq(&value.0, &world)));
             }),
-            ("reclaim", &|_| _ = runtime.reclaim(runtime.root(), Bytes::new(10 * each))),
+            ("reclaim", &|_| _ = runtime.reclaim(runtime.root(), ByteSize::new(10 * each))),
             ("load", &|n| drop(cache.get_or_insert_with(key(n), || world.value()))),
             ("retain", &|n| cache.retain(|key, _| key.0 % 97 != n % 97)),
         ];
@@ -282,7 +282,7 @@ fn clearing_takes_out_what_cannot_be_found() {
         cache.clear();
         assert_eq!((cache.len(), used(&runtime)), (0, 0), "{lie:?}");
         // Readers of other tests may be there.
-        while cache.collect() > Bytes::ZERO {
+        while cache.collect() > ByteSize::ZERO {
             std::thread::yield_now();
         }
         assert_over(&world, &runtime);
@@ -317,7 +317,7 @@ fn a_dropped_group_takes_its_liars_along() {
         assert!(began.elapsed() < Duration::from_secs(20), "{len} entries stay");
         std::thread::sleep(Duration::from_millis(1));
     }
-    while cache.collect() > Bytes::ZERO {
+    while cache.collect() > ByteSize::ZERO {
         std::thread::yield_now();
     }
     assert_over(&world, &runtime);
@@ -334,7 +334,7 @@ fn honest_entries_give_way_beside_those_that_cannot_be_found() {
     ] {
         let world = World { honest: 1 << 20, ..Arc::into_inner(World::new(Lie::Moved)).unwrap() };
         let (world, runtime) = (Arc::new(world), runtime());
-        let builder = Cache::<Key, Value>::builder(&runtime).weigher(|_, _| Bytes::new(WEIGHT));
+        let builder = Cache::<Key, Value>::builder(&runtime).weigher(|_, _| ByteSize::new(WEIGHT));
         let cache = builder.eviction(evictions).build().unwrap();
         let key = |n| Key(n, Arc::clone(&world));
         // Half of the budget is taken by entries that nothing finds.

@@ -6,15 +6,15 @@
 
 use lowwater::cache::RejectReason;
 use lowwater::topology::Fixed;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SIZE: usize = 4_000;
-const BUDGET: Bytes = Bytes::mib(32);
+const BUDGET: ByteSize = ByteSize::mib(32);
 /// A quarter of the budget, or this.
-const ALLOWANCE: Bytes = Bytes::mib(16);
+const ALLOWANCE: ByteSize = ByteSize::mib(16);
 
 /// Bytes that a value owns, and who counts those that are alive.
 struct Value(Vec<u8>, Arc<Count>);
@@ -49,14 +49,14 @@ impl Drop for Value {
 
 type Values = Cache<u64, Value>;
 
-fn runtime(budget: Bytes) -> Runtime {
+fn runtime(budget: ByteSize) -> Runtime {
     let builder = Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1)));
     builder.direct_time_max(Duration::from_millis(1)).build().unwrap()
 }
 
 fn caches(runtime: &Runtime, nr: usize) -> Vec<Values> {
     let cache =
-        |_| Cache::builder(runtime).weigher(|_, value: &Value| Bytes::new(value.0.len() as u64)).build().unwrap();
+        |_| Cache::builder(runtime).weigher(|_, value: &Value| ByteSize::new(value.0.len() as u64)).build().unwrap();
     (0..nr).map(cache).collect()
 }
 
@@ -125,12 +125,12 @@ fn one_pin_and_sixteen_caches() {
     drop(caches);
     assert_eq!(count.made.load(Relaxed), count.dropped.load(Relaxed));
     runtime.tree().drain_stock();
-    assert_eq!((runtime.stats().usage, runtime.stats().retired), (Bytes::ZERO, Bytes::ZERO));
+    assert_eq!((runtime.stats().usage, runtime.stats().retired), (ByteSize::ZERO, ByteSize::ZERO));
 }
 
 /// Each has a few retired entries at hand, and none would ever drop them.
 fn many_small_caches_and_no_reader() {
-    let (runtime, count) = (runtime(Bytes::mib(16)), Arc::new(Count::default()));
+    let (runtime, count) = (runtime(ByteSize::mib(16)), Arc::new(Count::default()));
     let caches = caches(&runtime, 1_000);
     for n in 0..60_000_u64 {
         caches[(n * 7 % 1_000) as usize].insert(n, Value::new(SIZE, &count)).unwrap();
@@ -139,7 +139,7 @@ fn many_small_caches_and_no_reader() {
         }
     }
     drop(caches);
-    assert_eq!(runtime.stats().retired, Bytes::ZERO);
+    assert_eq!(runtime.stats().retired, ByteSize::ZERO);
     assert_eq!(count.made.load(Relaxed), count.dropped.load(Relaxed));
 }
 
@@ -175,8 +175,8 @@ fn short_readers_beside_inserts() {
 
 /// What the index replaces while a reader is inside is memory, too.
 fn an_index_that_grows_and_shrinks_under_a_reader() {
-    let runtime = runtime(Bytes::kib(256));
-    let cache = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| Bytes::ZERO).build().unwrap();
+    let runtime = runtime(ByteSize::kib(256));
+    let cache = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| ByteSize::ZERO).build().unwrap();
     let pinned = cache.pin();
     let (mut entries, mut refused) = (0, false);
     for round in 0..1_000_u64 {
@@ -202,7 +202,7 @@ fn an_index_that_grows_and_shrinks_under_a_reader() {
     assert!(retired > of_entries + of_entries / 8, "{retired} bytes, {of_entries} of them entries: segments count");
     drop(pinned);
     cache.collect();
-    assert_eq!(runtime.stats().retired, Bytes::ZERO);
+    assert_eq!(runtime.stats().retired, ByteSize::ZERO);
 }
 
 /// All that leaves any cache is held back from then on: inserts are refused, and say why; nothing
@@ -221,14 +221,14 @@ fn a_leaked_reader() {
     assert!(caches[1].get(&5_000).is_some() || !caches[1].is_empty());
     assert_eq!(caches[1].get_or_insert_with(u64::MAX, || Value::new(7, &count)).0.len(), 7);
     caches[1].clear();
-    assert!(caches[1].is_empty() && caches[1].collect() > Bytes::mib(16));
+    assert!(caches[1].is_empty() && caches[1].collect() > ByteSize::mib(16));
     assert_within(&count, &runtime, 2);
     // With the cache goes what it held back: no reader of it is left that could look.
     drop(caches);
     drop(error);
     assert_eq!(count.live.load(Relaxed), 0);
     assert_eq!(count.made.load(Relaxed), count.dropped.load(Relaxed));
-    assert_eq!(runtime.stats().retired, Bytes::ZERO);
+    assert_eq!(runtime.stats().retired, ByteSize::ZERO);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use wait::until;
 
 use lowwater::pressure::cgroup::{Cgroup, Version};
 use lowwater::pressure::{CgroupLimit, Level, PressureConfig, Psi, Trigger, Trim};
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 
 const VALUE_BYTES: usize = 4096;
 /// Every value here is read at once, so that a whole lap of second chances may come before anything is freed. On a slow machine that
@@ -23,11 +23,11 @@ const VALUE_BYTES: usize = 4096;
 const DIRECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 fn cache(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
-    Cache::builder(runtime).weigher(|_, value: &Vec<u8>| Bytes::new(value.capacity() as u64)).build().unwrap()
+    Cache::builder(runtime).weigher(|_, value: &Vec<u8>| ByteSize::new(value.capacity() as u64)).build().unwrap()
 }
 
 /// As many new values as there are in `bytes`; how many of them were refused.
-fn pour(cache: &Cache<u64, Vec<u8>>, next: &mut u64, bytes: Bytes) -> u64 {
+fn pour(cache: &Cache<u64, Vec<u8>>, next: &mut u64, bytes: ByteSize) -> u64 {
     let mut refused = 0;
     for _ in 0..bytes.get() / VALUE_BYTES as u64 {
         *next += 1;
@@ -43,7 +43,7 @@ fn pour(cache: &Cache<u64, Vec<u8>>, next: &mut u64, bytes: Bytes) -> u64 {
 
 #[test]
 fn a_cache_does_not_refill_past_the_target_until_pressure_has_been_judged_again() {
-    let budget = Bytes::mib(32);
+    let budget = ByteSize::mib(32);
     let config = PressureConfig {
         quiet: Duration::from_secs(1),
         step_time: Duration::from_millis(20),
@@ -51,9 +51,9 @@ fn a_cache_does_not_refill_past_the_target_until_pressure_has_been_judged_again(
     };
     let runtime = Runtime::builder().budget(budget).direct_time_max(DIRECT_TIME_MAX).pressure(config).build().unwrap();
     let (cache, mut next) = (cache(&runtime), 0);
-    pour(&cache, &mut next, Bytes::mib(64));
+    pour(&cache, &mut next, ByteSize::mib(64));
     let full = runtime.root().usage();
-    assert!(full > Bytes::mib(24), "{full} bytes of {budget} are not full");
+    assert!(full > ByteSize::mib(24), "{full} bytes of {budget} are not full");
 
     let pressure = runtime.pressure().unwrap();
     let raised = Instant::now();
@@ -62,10 +62,10 @@ fn a_cache_does_not_refill_past_the_target_until_pressure_has_been_judged_again(
     assert!(target < full);
 
     // Twice the budget is poured in, from the first moment on.
-    let (mut most, mut refused, mut poured) = (Bytes::ZERO, 0, Bytes::ZERO);
-    while poured < Bytes::mib(64) && raised.elapsed() < config.quiet {
-        refused += pour(&cache, &mut next, Bytes::mib(1));
-        poured = poured.saturating_add(Bytes::mib(1));
+    let (mut most, mut refused, mut poured) = (ByteSize::ZERO, 0, ByteSize::ZERO);
+    while poured < ByteSize::mib(64) && raised.elapsed() < config.quiet {
+        refused += pour(&cache, &mut next, ByteSize::mib(1));
+        poured = poured.saturating_add(ByteSize::mib(1));
         most = most.max(runtime.root().usage());
     }
     assert!(most <= full, "{most} bytes are more than when the pressure came");
@@ -73,21 +73,21 @@ fn a_cache_does_not_refill_past_the_target_until_pressure_has_been_judged_again(
     until("usage comes down to the target", || runtime.root().usage() <= target);
     // A slow machine may have had time to judge again: then this shows nothing.
     if raised.elapsed() < config.quiet * 2 {
-        pour(&cache, &mut next, Bytes::mib(8));
+        pour(&cache, &mut next, ByteSize::mib(8));
         let after = runtime.root().usage();
         assert!(raised.elapsed() >= config.quiet * 2 || after <= target, "{after} bytes are above {target}");
     }
 
     until("the budget is given back", || runtime.stats().budget == budget);
     assert_eq!(pressure.stats().level, Level::Calm);
-    pour(&cache, &mut next, Bytes::mib(64));
+    pour(&cache, &mut next, ByteSize::mib(64));
     assert!(runtime.root().usage() > target, "the cache fills what was given back");
 }
 
 #[test]
 fn readers_and_writers_go_on_while_usage_comes_down() {
     let runtime = Runtime::builder()
-        .budget(Bytes::mib(64))
+        .budget(ByteSize::mib(64))
         .direct_time_max(DIRECT_TIME_MAX)
         .pressure(PressureConfig::default())
         .build()
@@ -101,11 +101,11 @@ fn readers_and_writers_go_on_while_usage_comes_down() {
             scope.spawn(move || {
                 let mut next = thread << 32;
                 while !stop.load(Ordering::Relaxed) {
-                    refused.fetch_add(pour(cache, &mut next, Bytes::mib(1)), Ordering::Relaxed);
+                    refused.fetch_add(pour(cache, &mut next, ByteSize::mib(1)), Ordering::Relaxed);
                 }
             });
         }
-        until("it is full", || runtime.root().usage() > Bytes::mib(48));
+        until("it is full", || runtime.root().usage() > ByteSize::mib(48));
         runtime.pressure().unwrap().raise(Level::Critical);
         let target = runtime.pressure().unwrap().stats().ceiling;
         until("usage comes down beside two writers", || runtime.root().usage() <= target);
@@ -122,14 +122,14 @@ fn the_control_groups_limit_is_the_budget_if_it_is_less() {
     std::fs::write(directory.join("memory.max"), "100663296\n").unwrap();
     std::fs::write(inner.join("memory.max"), "max\n").unwrap();
     let limit = CgroupLimit::of(Cgroup::at(Version::V2, &directory, &inner));
-    let runtime = Runtime::builder().budget(Bytes::gib(1)).cgroup(limit.clone()).build().unwrap();
-    assert_eq!(runtime.root().max(), Bytes::mib(68));
+    let runtime = Runtime::builder().budget(ByteSize::gib(1)).cgroup(limit.clone()).build().unwrap();
+    assert_eq!(runtime.root().max(), ByteSize::mib(68));
     let stats = runtime.stats().pressure.unwrap();
-    assert_eq!((stats.cgroup.unwrap().limit, stats.budget), (Bytes::mib(96), Bytes::mib(68)));
-    runtime.set_budget(Bytes::gib(2));
-    assert_eq!(runtime.root().max(), Bytes::mib(68), "the group's limit still holds");
-    runtime.set_budget(Bytes::mib(8));
-    assert_eq!(runtime.root().max(), Bytes::mib(8));
+    assert_eq!((stats.cgroup.unwrap().limit, stats.budget), (ByteSize::mib(96), ByteSize::mib(68)));
+    runtime.set_budget(ByteSize::gib(2));
+    assert_eq!(runtime.root().max(), ByteSize::mib(68), "the group's limit still holds");
+    runtime.set_budget(ByteSize::mib(8));
+    assert_eq!(runtime.root().max(), ByteSize::mib(8));
 
     std::fs::write(inner.join("memory.max"), "a lot\n").unwrap();
     let error = Runtime::builder().cgroup(limit).build().unwrap_err().to_string();
@@ -161,16 +161,16 @@ fn the_trim_hook_is_called_after_a_large_shrink_and_not_after_a_small_one() {
         counted.fetch_add(1, Ordering::Relaxed);
     });
     let runtime = Runtime::builder()
-        .budget(Bytes::mib(32))
-        .trim(trim.threshold(Bytes::mib(4)).interval(Duration::ZERO))
+        .budget(ByteSize::mib(32))
+        .trim(trim.threshold(ByteSize::mib(4)).interval(Duration::ZERO))
         .build()
         .unwrap();
     let (cache, mut next) = (cache(&runtime), 0);
-    pour(&cache, &mut next, Bytes::mib(2));
+    pour(&cache, &mut next, ByteSize::mib(2));
     runtime.drop_caches();
     std::thread::sleep(Duration::from_millis(50));
     assert_eq!(calls.load(Ordering::Relaxed), 0, "2 MiB are less than the threshold");
-    pour(&cache, &mut next, Bytes::mib(16));
-    runtime.reclaim(runtime.root(), Bytes::mib(8));
+    pour(&cache, &mut next, ByteSize::mib(16));
+    runtime.reclaim(runtime.root(), ByteSize::mib(8));
     until("the hook is called", || calls.load(Ordering::Relaxed) == 1);
 }

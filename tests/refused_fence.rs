@@ -7,7 +7,7 @@
     not(lowwater_epoch)
 ))]
 
-use lowwater::{heavy_fences, Bytes, Cache, Runtime};
+use lowwater::{heavy_fences, ByteSize, Cache, Runtime};
 use seccompiler::{apply_filter_all_threads, BpfProgram, SeccompAction, SeccompFilter};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -31,8 +31,8 @@ fn text(key: u64) -> Arc<Text> {
 
 #[test]
 fn a_cache_goes_on_evicting_when_membarrier_is_refused() {
-    let runtime = Runtime::builder().budget(Bytes::mib(2)).build().unwrap();
-    let weigher = |_: &u64, _: &Arc<Text>| Bytes::new(4_000);
+    let runtime = Runtime::builder().budget(ByteSize::mib(2)).build().unwrap();
+    let weigher = |_: &u64, _: &Arc<Text>| ByteSize::new(4_000);
     let cache: Cache<u64, Arc<Text>> = Cache::builder(&runtime).weigher(weigher).build().unwrap();
     for key in 0..1_000 {
         cache.insert(key, text(key)).unwrap();

@@ -2,7 +2,7 @@
 
 #![cfg(target_os = "linux")]
 
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use std::time::{Duration, Instant};
 
 fn resident() -> u64 {
@@ -18,9 +18,9 @@ fn a_cache_that_is_made_a_tenth_gives_its_memory_back() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: a sanitizer has memory of its own");
     }
-    let all = Bytes::new(ENTRIES * (Cache::<u64, u64>::ENTRY_BYTES.get() + 8));
+    let all = ByteSize::new(ENTRIES * (Cache::<u64, u64>::ENTRY_BYTES.get() + 8));
     let runtime = Runtime::builder().budget(all).build().unwrap();
-    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     for key in 0..ENTRIES {
         cache.insert(key, key).unwrap();
     }
@@ -30,7 +30,7 @@ fn a_cache_that_is_made_a_tenth_gives_its_memory_back() {
         }
     }
     let (full, footprint) = (resident(), cache.footprint());
-    runtime.set_budget(Bytes::new(all.get() / 10));
+    runtime.set_budget(ByteSize::new(all.get() / 10));
     let began = Instant::now();
     loop {
         let freed = footprint.saturating_sub(cache.footprint()).get();

@@ -10,7 +10,7 @@
 //! 7. Under pressure negatives go before positives.
 
 use lowwater::topology::Fixed;
-use lowwater::{Bytes, MemcgTree, Registry};
+use lowwater::{ByteSize, MemcgTree, Registry};
 use lowwater_dcache_model::backend::Memory;
 use lowwater_dcache_model::negative::{BoundInputs, Probation, ThreeInARow, Unbounded};
 use lowwater_dcache_model::{Dcache, Mount, NegativePolicy, WalkControl};
@@ -47,7 +47,7 @@ impl Machine {
 #[test]
 fn the_counts_of_both_servers_are_three_a_bucket() {
     for (gib, negatives) in [(256, 55_259_084_u64), (3072, 202_306_756)] {
-        let buckets = Dcache::kernel_buckets(Bytes::new(gib << 30));
+        let buckets = Dcache::kernel_buckets(ByteSize::new(gib << 30));
         let per_bucket = negatives as f64 / buckets as f64;
         assert!((3.0..3.3).contains(&per_bucket), "{gib} GiB: {per_bucket}");
     }

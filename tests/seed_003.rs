@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lowwater::{
-    Bytes, Count, MemcgTree, NodeId, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Shrinker,
+    ByteSize, Count, MemcgTree, NodeId, Reclaim, Reclaimer, Registration, Registry, Scan, ShrinkControl, Shrinker,
 };
 use lowwater_shrinker::budget::{Fair, Policy, Proportional, Windup};
 use lowwater_shrinker::Watermarks;
@@ -116,7 +116,7 @@ fn after_the_load_nothing_is_owed_and_as_much_was_freed() {
         let world = World::new(policy, 1_800_000, BATCH);
         world.owe_a_million();
         let topology = Arc::new(lowwater::topology::Fixed::new(1));
-        let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+        let marks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
         let reclaimer = Reclaimer::start(&world.registry, topology, marks).unwrap();
         let mut most = 0;
         for call in 0..2000 {

@@ -2,7 +2,7 @@
 //! than footprints tell.
 
 use allocation_counter::{measure, AllocationInfo};
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 
 /// What allocators add to an allocation, at most: a header of 8 bytes, and up to 8 so that the next is aligned.
 const ADDED: u64 = 16;
@@ -13,11 +13,11 @@ const TENANTS: usize = 10_000;
 const FIRST_ENTRY_MAX: u64 = 256;
 
 fn runtime() -> Runtime {
-    Runtime::builder().budget(Bytes::gib(1)).build().unwrap()
+    Runtime::builder().budget(ByteSize::gib(1)).build().unwrap()
 }
 
 fn cache(runtime: &Runtime) -> Cache<u64, u64> {
-    Cache::builder(runtime).weigher(|_, _| Bytes::ZERO).build().unwrap()
+    Cache::builder(runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap()
 }
 
 /// Bytes that are not given back, and what the allocator adds to them.

@@ -4,7 +4,7 @@
 
 pub mod cpu;
 
-use lowwater::{Bytes, MemcgTree, Registry};
+use lowwater::{ByteSize, MemcgTree, Registry};
 use lowwater_dcache_model::backend::Memory;
 use lowwater_dcache_model::negative::{NegativePolicy, PerDirectory, Probation, ThreeInARow, Unbounded};
 use lowwater_dcache_model::{Builder, Dcache, Mount};
@@ -26,11 +26,11 @@ impl Fixture {
     }
 
     /// One that charges names to a group, with so much room.
-    pub fn charged(buckets: usize, policy: Box<dyn NegativePolicy>, room: Bytes) -> Self {
+    pub fn charged(buckets: usize, policy: Box<dyn NegativePolicy>, room: ByteSize) -> Self {
         Self::build(Dcache::builder().buckets(buckets).boxed_policy(policy).charge(true), Some(room))
     }
 
-    fn build(builder: Builder, room: Option<Bytes>) -> Self {
+    fn build(builder: Builder, room: Option<ByteSize>) -> Self {
         let tree = MemcgTree::default();
         if let Some(room) = room {
             tree.root().set_max(room);

@@ -14,7 +14,7 @@
 //! own last figure, 4,367 MB for 10,000 x 10,000 x 2, which the model takes over for that size; as nearly all of it are the
 //! shrinkers' maps, it goes with groups x mounts x nodes for others.
 
-use lowwater_lru_core::list_lru::eager::cache_ids;
+use lowwater_lru_core::list_lru::baseline::cache_ids;
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use lowwater::{Memcg, MemcgTree, NodeId, Registry};
-use lowwater_lru_core::list_lru::{Eager, Swept};
+use lowwater_lru_core::list_lru::baseline::EagerListLru;
+use lowwater_lru_core::list_lru::Swept;
 
 use crate::args::Args;
 use crate::kernel::Machine;
@@ -90,7 +91,8 @@ pub fn run(args: &Args) -> Result<Report, String> {
 
 /// Bytes of one eager list for so many groups and the root.
 fn eager_bytes(nodes: u16, memcgs: u32) -> u64 {
-    size_of::<Eager<Object>>() as u64 + Eager::<Object>::bytes_for(nodes.into(), memcgs as usize + 1).get()
+    size_of::<EagerListLru<Object>>() as u64
+        + EagerListLru::<Object>::bytes_for(nodes.into(), memcgs as usize + 1).get()
 }
 
 /// Builds the eager twin at a size that fits, and holds it against what is predicted.
@@ -102,7 +104,7 @@ fn check_twin(args: &Args) -> Result<(), String> {
         last = tree.root().create(&number.to_string()).map_err(|why| why.to_string())?;
     }
     for _ in 0..mounts {
-        let twin = Eager::<Object>::new(args.nodes.into());
+        let twin = EagerListLru::<Object>::new(args.nodes.into());
         twin.add(Object::boxed(), &last, NodeId::ZERO).map_err(|why| why.to_string())?;
         let (is, predicted) = (twin.footprint().get(), eager_bytes(args.nodes, memcgs));
         if is != predicted {

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use lowwater::pressure::{Level, PressureConfig};
 use lowwater::topology::Fixed;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 
 use crate::pace::Random;
 use crate::Step;
 
-const BUDGET: Bytes = Bytes::mib(16);
+const BUDGET: ByteSize = ByteSize::mib(16);
 const VALUE_BYTES: u64 = 300;
 const KEYS: u64 = 100_000;
 const TENANTS: u64 = 40;
@@ -29,7 +29,7 @@ impl Caches {
             PressureConfig { debounce: ms(50), quiet: ms(300), step_time: ms(100), ..PressureConfig::default() };
         let runtime = Runtime::builder().budget(BUDGET).pressure(pressure).topology(Arc::new(Fixed::new(2)));
         let runtime = runtime.build().expect("a budget and three threads");
-        let cache = Cache::<u64, Box<[u8]>>::builder(&runtime).weigher(|_, v| Bytes::new(v.len() as u64));
+        let cache = Cache::<u64, Box<[u8]>>::builder(&runtime).weigher(|_, v| ByteSize::new(v.len() as u64));
         let cache = cache.build().expect("one shrinker");
         Self { runtime, cache }
     }
@@ -59,9 +59,9 @@ impl Caches {
             }
             match random.of(50) {
                 0 => drop(self.runtime.end_group(&group)),
-                1 => group.set_max(Bytes::kib(64 + random.of(4096))),
-                2 => group.set_low(Bytes::kib(random.of(512))),
-                3 => group.set_max(Bytes::MAX),
+                1 => group.set_max(ByteSize::kib(64 + random.of(4096))),
+                2 => group.set_low(ByteSize::kib(random.of(512))),
+                3 => group.set_max(ByteSize::MAX),
                 _ => {}
             }
         })
@@ -81,10 +81,10 @@ impl Caches {
             match random.of(10) {
                 0 => pressure.raise(Level::Critical),
                 1 | 2 => pressure.raise(Level::Medium),
-                3 => self.runtime.set_budget(Bytes::mib(4 + random.of(12))),
+                3 => self.runtime.set_budget(ByteSize::mib(4 + random.of(12))),
                 4 => self.runtime.set_budget(BUDGET),
                 5 => drop(self.runtime.drop_caches()),
-                6 => drop(self.runtime.reclaim(self.runtime.root(), Bytes::mib(1))),
+                6 => drop(self.runtime.reclaim(self.runtime.root(), ByteSize::mib(1))),
                 _ => drop(self.runtime.stats()),
             }
         })

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use lowwater::{
-    linked, Bytes, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Registration, Registry, Runtime,
-    Scan, ShrinkControl, Shrinker,
+    linked, ByteSize, Count, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Reclaim, Registration, Registry,
+    Runtime, Scan, ShrinkControl, Shrinker,
 };
 
 use crate::pace::Random;
@@ -198,7 +198,7 @@ impl Lists {
         }
         while self.registry.sweep() != Default::default() {}
         assert_eq!(list.pairs(), 0, "a list that nobody uses");
-        let bytes: [Bytes; 3] = [self.tree.footprint(), self.registry.footprint(), list.footprint()];
+        let bytes: [ByteSize; 3] = [self.tree.footprint(), self.registry.footprint(), list.footprint()];
         bytes.iter().map(|bytes| bytes.get()).sum()
     }
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::{Bytes, Index, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
+use lowwater_store::ExtendibleIndex;
 
 use super::compaction::state::Compaction;
 use super::core::{Core, Listener};
@@ -112,12 +113,12 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// [`Entry::time_to_idle`](super::Entry::time_to_idle) gives it an idle time of its own.
     ///
     /// ```
-    /// use lowwater::{Bytes, Cache, Runtime};
+    /// use lowwater::{ByteSize, Cache, Runtime};
     /// use std::time::Duration;
     ///
-    /// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
     /// let sessions = Cache::<u64, String>::builder(&runtime)
-    ///     .weigher(|_, text| Bytes::new(text.capacity() as u64))
+    ///     .weigher(|_, text| ByteSize::new(text.capacity() as u64))
     ///     .time_to_idle(Duration::from_secs(1800))
     ///     .build()?;
     /// sessions.insert(7, "basket".into())?;
@@ -170,15 +171,15 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     /// Called where the weigher is, right after it; the value is not put in if it panics. Nothing counts as one.
     ///
     /// ```
-    /// use lowwater::{Bytes, Cache, Runtime};
+    /// use lowwater::{ByteSize, Cache, Runtime};
     /// use std::time::Duration;
     ///
     /// #[derive(Clone)]
     /// struct Page { text: String, took: Duration }
     ///
-    /// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
     /// let pages = Cache::<u64, Page>::builder(&runtime)
-    ///     .weigher(|_, page| Bytes::new(page.text.capacity() as u64))
+    ///     .weigher(|_, page| ByteSize::new(page.text.capacity() as u64))
     ///     .recreation_cost(|_, page| page.took.as_micros() as u64)
     ///     .build()?;
     /// pages.insert(1, Page { text: "slow".into(), took: Duration::from_millis(300) })?;
@@ -191,13 +192,13 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     }
 
     /// How much memory a key and a value own: on the heap, beyond their own size, which the cache knows
-    /// ([`Cache::ENTRY_BYTES`] says how much it adds). `Bytes::ZERO` for those that own nothing.
+    /// ([`Cache::ENTRY_BYTES`] says how much it adds). `ByteSize::ZERO` for those that own nothing.
     ///
     /// Called once for each insert, and for each time that [`and_compute`](crate::cache::Entry::and_compute) wants to put a value, before anything is changed and
     /// without a lock held.
     pub fn weigher(
         self,
-        weigher: impl Fn(&K, &V) -> Bytes + Send + Sync + 'static,
+        weigher: impl Fn(&K, &V) -> ByteSize + Send + Sync + 'static,
     ) -> CacheBuilder<K, V, Weigher<K, V>, S> {
         let Self { choices, hasher, .. } = self;
         CacheBuilder { choices, weigher: Box::new(weigher), hasher }
@@ -248,7 +249,7 @@ where
         let queues = Queues::new(&prepared.occupancy(), choices.eviction);
         let retired = choices.runtime.retired();
         let core = Arc::new(Core {
-            index: Index::with_retired(retired.count()),
+            index: ExtendibleIndex::with_retired(retired.count()),
             is_lru: queues.is_lru(),
             miss_cost: choices.miss_cost.filter(|_| queues.has_ghosts()).map(Box::new),
             queues,

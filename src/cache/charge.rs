@@ -14,7 +14,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::time::Instant;
 
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::{ByteSize, Memcg};
 
 use super::error::RejectReason;
 use super::handle::Cache;
@@ -26,7 +26,7 @@ const ROOMS_MAX: u32 = 2;
 /// A tenant that scans leaves this part of a shared limit free.
 const LEFT_PARTS: u64 = 64;
 /// What a charge may take more than it needs.
-const STOCK: Bytes = Bytes::kib(32);
+const STOCK: ByteSize = ByteSize::kib(32);
 
 impl<K, V, S> Cache<K, V, S>
 where
@@ -38,7 +38,7 @@ where
     pub(super) fn charge(
         &self,
         group: &Memcg,
-        bytes: Bytes,
+        bytes: ByteSize,
         tenant: Option<&Tenant>,
         hash: u64,
     ) -> Result<(), RejectReason> {
@@ -79,11 +79,11 @@ where
 
     /// The nearest group whose memory is nearly used up, if there is one, and the entry is not one that never fits. For a tenant that
     /// `is_scanning`, memory is used up sooner where other tenants want it, too.
-    fn short<'a>(&self, group: &'a Memcg, bytes: Bytes, is_scanning: bool) -> Option<&'a Memcg> {
+    fn short<'a>(&self, group: &'a Memcg, bytes: ByteSize, is_scanning: bool) -> Option<&'a Memcg> {
         let marks = self.inner.runtime.reclaimer().watermarks();
-        let is_short = |memcg: &Memcg, usage: Bytes| {
+        let is_short = |memcg: &Memcg, usage: ByteSize| {
             let left = if is_scanning && memcg != group { memcg.max().get() / LEFT_PARTS } else { 0 };
-            let after = usage.saturating_add(bytes).saturating_add(Bytes::new(left));
+            let after = usage.saturating_add(bytes).saturating_add(ByteSize::new(left));
             after > memcg.high() || marks.is_near(after, memcg.max())
         };
         let mut above = Some(group);
@@ -105,7 +105,7 @@ where
     /// Drops a part of what readers have left, where there is much. Where they hold back so much
     /// that there is no room for so many bytes, lets them run for as long as a charge may take.
     #[cold]
-    fn look_at_retired(&self, bytes: Bytes) -> Result<(), RejectReason> {
+    fn look_at_retired(&self, bytes: ByteSize) -> Result<(), RejectReason> {
         let runtime = &self.inner.runtime;
         let retired = runtime.retired();
         // Inside a callback nothing is dropped: a value whose drop inserts could have another one

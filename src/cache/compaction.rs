@@ -13,9 +13,10 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lowwater_lru_core::index::{Cursor, PutError};
-use lowwater_lru_core::unwind::caught;
-use lowwater_lru_core::{pin, Bytes, Guard, NodeId};
+use lowwater_base::unwind::caught;
+use lowwater_lru_core::{ByteSize, NodeId};
+use lowwater_rcu::{pin, Guard};
+use lowwater_store::index::{Cursor, InsertError};
 
 use super::core::Core;
 use super::expiry::deadline::Deadline;
@@ -29,7 +30,7 @@ const QUIET_PARTS: usize = 64;
 /// Time between two looks for readers that hold copied records back.
 const READERS_WAIT: Duration = Duration::from_millis(10);
 /// Larger records stay in place: a clone may copy all of it, and the record is as large as what it keeps from the system.
-const COPIED_MAX: Bytes = Bytes::kib(64);
+const COPIED_MAX: ByteSize = ByteSize::kib(64);
 /// A compaction that has returned such a part is followed by another.
 const GAINS_ONE_IN: u64 = 8;
 /// Rest per time worked.
@@ -87,7 +88,7 @@ where
         }
         // What readers hold back goes when it does.
         let _retained = slab.collect();
-        slab.end_migration();
+        slab.end_compaction();
         let gained = pass.footprint.saturating_sub(slab.footprint());
         let is_worth_it = gained.get() >= pass.footprint.get() / GAINS_ONE_IN;
         *state = CompactionState::default();
@@ -117,7 +118,7 @@ where
         }
         // Relaxed: as in `request_compaction`; what leaves from here on asks again.
         self.compaction.is_requested.store(false, Ordering::Relaxed);
-        match slab.begin_migration() {
+        match slab.begin_compaction() {
             0 => Err(NextRun::WhenNotified),
             _ => Ok(CompactionPass { at: Cursor::new(), compacted: Compacted::default(), footprint: slab.footprint() }),
         }
@@ -128,7 +129,7 @@ where
         // Dropped after the guard.
         let mut old = Vec::new();
         let (guard, mut leaving, here) = (pin(), Vec::new(), at.clone());
-        self.index.visit_leaving(at, &guard, |record, node| leaving.push((node, record)));
+        self.index.visit_evacuating(at, &guard, |record, node| leaving.push((node, record)));
         // A thread makes entries on one node at a time.
         leaving.sort_unstable_by_key(|(node, _)| *node);
         for (node, record) in leaving {
@@ -162,14 +163,14 @@ where
         let new = self.index.slab().alloc(new, node).map_err(|_| KeptInPlace::NoMemory)?;
         let is_it = |there: &Record<K, V>, _: &Record<K, V>| std::ptr::eq(there, record);
         let hasher = |record: &Record<K, V>| self.hash(&record.key);
-        let put = self.index.put(new, hash, guard, is_it, &hasher, |new, there| match there {
+        let put = self.index.insert(new, hash, guard, is_it, &hasher, |new, there| match there {
             Some(there) => self.queues.replace(there, new),
             None => Err(new),
         });
         match put {
             Ok((_, old)) => Ok(old),
-            Err(PutError::Refused(_) | PutError::Indexed(_)) => Err(KeptInPlace::Busy),
-            Err(PutError::NoMemory(_)) => Err(KeptInPlace::NoMemory),
+            Err(InsertError::Refused(_) | InsertError::Indexed(_)) => Err(KeptInPlace::Busy),
+            Err(InsertError::NoMemory(_)) => Err(KeptInPlace::NoMemory),
         }
     }
 }

@@ -5,10 +5,12 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 use equivalent::Equivalent;
-use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::unwind::caught;
-use lowwater_lru_core::{pin, Bytes, Guard, Index, Memcg};
+use lowwater_base::unwind::caught;
+use lowwater_lru_core::{ByteSize, Memcg};
+use lowwater_rcu::{pin, Guard};
 use lowwater_shrinker::CallbackScope;
+use lowwater_store::index::Cursor;
+use lowwater_store::ExtendibleIndex;
 
 use super::compaction::state::{CloneFn, Compaction};
 use super::expiry::clock::Clock;
@@ -27,7 +29,7 @@ pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>
 /// The part that the reclaimer works on.
 pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     // First: what is in an index is not freed, whatever becomes of its handle.
-    pub(super) index: Index<Record<K, V>>,
+    pub(super) index: ExtendibleIndex<Record<K, V>>,
     pub(super) queues: Queues<K, V>,
     pub(super) victim_picker: VictimPicker,
     pub(super) listener: Option<Listener<K, V>>,
@@ -221,13 +223,13 @@ where
 
 /// Cursors at the parts of an index, one after the other.
 struct IndexCursors<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> {
-    index: &'g Index<Record<K, V>>,
+    index: &'g ExtendibleIndex<Record<K, V>>,
     guard: &'g Guard,
     at: Cursor,
 }
 
 impl<'g, K: Send + Sync + 'static, V: Send + Sync + 'static> IndexCursors<'g, K, V> {
-    fn of(index: &'g Index<Record<K, V>>, guard: &'g Guard) -> Self {
+    fn of(index: &'g ExtendibleIndex<Record<K, V>>, guard: &'g Guard) -> Self {
         Self { index, guard, at: Cursor::new() }
     }
 }
@@ -314,7 +316,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// the index: it stays, charged, and the next walk tries again. Says what it was charged for if
     /// it was ended instead, because somebody has taken it out of the index meanwhile, or there is
     /// no memory for the list.
-    pub(super) fn put_back(&self, handle: Handle<K, V>, memcg: &Memcg) -> Option<Bytes> {
+    pub(super) fn put_back(&self, handle: Handle<K, V>, memcg: &Memcg) -> Option<ByteSize> {
         let (charge, node, guard) = (handle.charge(), handle.node(), pin());
         let record = self.index.borrow(&handle, &guard);
         let is_indexed = record.is_some_and(Record::is_indexed);
@@ -359,7 +361,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Retires for Core<K, V, S> {
     fn seal(&self) -> bool {
         let slab = self.index.slab();
-        let is_any = slab.waiting() > Bytes::ZERO;
+        let is_any = slab.waiting() > ByteSize::ZERO;
         if is_any {
             slab.seal();
         }
@@ -368,7 +370,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Retires
 
     fn drop_some(&self, entries: usize) -> usize {
         match self.index.slab().waiting() {
-            Bytes::ZERO => 0,
+            ByteSize::ZERO => 0,
             _ => self.index.slab().drop_some(entries),
         }
     }

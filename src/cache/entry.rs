@@ -4,7 +4,8 @@ use std::cell::OnceCell;
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-use lowwater_lru_core::{pin, Memcg};
+use lowwater_lru_core::Memcg;
+use lowwater_rcu::pin;
 
 use super::core::Found;
 use super::error::InsertError;
@@ -22,12 +23,12 @@ use super::removal::RemovalCause;
 /// held before.
 ///
 /// ```
-/// use lowwater::{cache::Op, Bytes, Cache, Runtime};
+/// use lowwater::{cache::Op, ByteSize, Cache, Runtime};
 /// use std::time::Duration;
 ///
-/// let runtime = Runtime::builder().budget(Bytes::mib(1)).build()?;
+/// let runtime = Runtime::builder().budget(ByteSize::mib(1)).build()?;
 /// let tenant = runtime.group("tenant")?;
-/// let hits = Cache::<String, u64>::builder(&runtime).weigher(|k, _| Bytes::new(k.capacity() as u64)).build()?;
+/// let hits = Cache::<String, u64>::builder(&runtime).weigher(|k, _| ByteSize::new(k.capacity() as u64)).build()?;
 ///
 /// for _ in 0..3 {
 ///     hits.entry("/".into())

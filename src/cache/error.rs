@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 
 /// The error of a [`CacheBuilder`](super::CacheBuilder): the cache cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,11 +35,11 @@ pub enum RejectReason {
     #[error("an entry of {bytes} bytes does not fit in group {group}, which may use {max}")]
     TooLarge {
         /// What the entry would cost.
-        bytes: Bytes,
+        bytes: ByteSize,
         /// The group in whose limit it does not fit.
         group: String,
         /// That limit.
-        max: Bytes,
+        max: ByteSize,
     },
     /// There is no room now: what is there is protected, in use, or not freed fast enough; or it
     /// cannot be found, as its keys' `Hash` or `Eq` panic, or say something else than before. The
@@ -47,7 +47,7 @@ pub enum RejectReason {
     #[error("no room for {bytes} bytes in group {group} now; try again in a while")]
     NoRoom {
         /// What the entry would cost.
-        bytes: Bytes,
+        bytes: ByteSize,
         /// The group that is full.
         group: String,
     },
@@ -62,11 +62,11 @@ pub enum RejectReason {
     )]
     HeldByReaders {
         /// What the entry would cost.
-        bytes: Bytes,
+        bytes: ByteSize,
         /// What has left the runtime's caches, and is not dropped yet.
-        retired: Bytes,
+        retired: ByteSize,
         /// What may be held back when all of the budget is used.
-        allowed: Bytes,
+        allowed: ByteSize,
     },
     /// The group is one of another runtime.
     #[error("the group {group} is not of the cache's runtime: take one from there, with Runtime::group")]

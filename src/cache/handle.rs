@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hash};
 use std::sync::Arc;
 
 use hashbrown::DefaultHashBuilder;
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_shrinker::Registration;
 
 use super::core::Core;
@@ -16,7 +16,7 @@ use crate::runtime::MaintenanceId;
 use crate::Runtime;
 
 /// What a key and a value own beyond their own size.
-pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
+pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
 
 /// A keyed cache in a [`Runtime`]. A handle: clones are the same cache; the last one drops the entries.
 ///
@@ -29,10 +29,10 @@ pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
 /// other caches or tenants need the memory.
 ///
 /// ```
-/// use lowwater::{Bytes, Cache, Runtime};
+/// use lowwater::{ByteSize, Cache, Runtime};
 ///
-/// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
-/// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| Bytes::new(text.capacity() as u64)).build()?;
+/// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+/// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| ByteSize::new(text.capacity() as u64)).build()?;
 ///
 /// cache.insert(1, "one".into())?;
 /// assert_eq!(cache.get(&1).as_deref(), Some("one"));
@@ -100,14 +100,14 @@ where
     S: BuildHasher,
 {
     /// What every entry costs beyond what the weigher says: itself, its place in the index, its part of what remembers those that left.
-    pub const ENTRY_BYTES: Bytes = Bytes::new(Record::<K, V>::BYTES);
+    pub const ENTRY_BYTES: ByteSize = ByteSize::new(Record::<K, V>::BYTES);
 
     /// Drops the keys and values of entries that have left, as far as no reader holds them back, and gives memory that is not used to
     /// the system. Says how much had to stay. O(what waits).
     ///
     /// Those who take entries out do this little by little, and the reclaimer when it has made room; it is for who wants it now. If what is
     /// left is scattered, the runtime's housekeeper moves it together after that.
-    pub fn collect(&self) -> Bytes {
+    pub fn collect(&self) -> ByteSize {
         let stays = self.inner.core.index.collect();
         self.inner.core.request_compaction();
         stays
@@ -115,7 +115,7 @@ where
 
     /// Memory that the cache itself has from the system: entries and free room between them, index, ghosts. Not what keys and values own,
     /// nor what its groups, its place in the runtime, and loads under way cost. O(entries / 500).
-    pub fn footprint(&self) -> Bytes {
+    pub fn footprint(&self) -> ByteSize {
         let core = &self.inner.core;
         // Each behind two counters; and the pointer by which the lists tell the registry, behind two more.
         let shared = 7 * size_of::<usize>() + size_of::<CacheInner<K, V, S>>() + size_of::<Core<K, V, S>>();
@@ -128,7 +128,7 @@ where
             + core.sweeps.footprint()
             + core.compaction.footprint();
         let parts = core.index.slab().footprint().saturating_add(core.index.footprint());
-        parts.saturating_add(Bytes::new(own as u64))
+        parts.saturating_add(ByteSize::new(own as u64))
     }
 
     /// How many entries there are, expired ones that nobody has met yet included. O(1).

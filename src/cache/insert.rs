@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash};
 
-use lowwater_lru_core::index::PutError;
-use lowwater_lru_core::{pin, Bytes, Guard, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
+use lowwater_rcu::{pin, Guard};
+use lowwater_store::index::InsertError;
 
 use super::core::MaybeRemoval;
 use super::error::RejectReason;
@@ -52,7 +53,7 @@ impl<K, V> Rejected<K, V> {
 /// The charge of a record, uncharged when this is dropped.
 struct Refund<'a> {
     group: &'a Memcg,
-    bytes: Bytes,
+    bytes: ByteSize,
 }
 
 impl Drop for Refund<'_> {
@@ -136,7 +137,7 @@ where
             return Err(Rejected { reason: Some(reason), key, value });
         }
         let (queues, index) = (&inner.core.queues, &inner.core.index);
-        let bytes = (inner.weigher)(&key, &value).saturating_add(Bytes::new(Record::<K, V>::BYTES));
+        let bytes = (inner.weigher)(&key, &value).saturating_add(ByteSize::new(Record::<K, V>::BYTES));
         let bytes = rounded(bytes);
         let cost = inner.core.miss_cost.as_ref().map_or_else(RelativeCost::default, |cost| cost.relative(&key, &value));
         let node = inner.node();
@@ -175,7 +176,7 @@ where
         let hasher = |record: &Record<K, V>| core.hash(&record.key);
         // Unless a key's own code panics, in which case the entry is gone.
         let refund = Refund { group, bytes: record.charge() };
-        let put = core.index.put(record, hash, guard, is, &hasher, |record, there| {
+        let put = core.index.insert(record, hash, guard, is, &hasher, |record, there| {
             let expected = match (expect, there) {
                 (Expect::Any, _) | (Expect::Vacant, None) => true,
                 (Expect::Vacant, Some(there)) => core.is_expired(there),
@@ -194,7 +195,7 @@ where
             let earned = match there {
                 _ if is_ghost_hit => cost.scale(bytes),
                 Some(there) if there.queue() == Queue::Main => bytes.saturating_sub(there.charge()),
-                _ => Bytes::ZERO,
+                _ => ByteSize::ZERO,
             };
             // The list of its queue may have to be made here after all: if it was empty for long, or that one was another group's.
             there.inspect(|there| core.queues.inherit(&record, there));
@@ -226,8 +227,8 @@ where
             }
             Err(error) => {
                 let (reason, record) = match error {
-                    PutError::Refused(record) => (refused, record),
-                    PutError::NoMemory(record) | PutError::Indexed(record) => (Some(no_memory(group)), record),
+                    InsertError::Refused(record) => (refused, record),
+                    InsertError::NoMemory(record) | InsertError::Indexed(record) => (Some(no_memory(group)), record),
                 };
                 Err(into_rejected(record, reason))
             }

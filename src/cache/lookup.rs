@@ -4,8 +4,8 @@ use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
 use equivalent::Equivalent;
-use lowwater_lru_core::index::Near;
-use lowwater_lru_core::{pin, Guard};
+use lowwater_rcu::{pin, Guard};
+use lowwater_store::index::FirstProbe;
 
 use super::core::Found;
 use super::expiry::clock::Ttl;
@@ -33,18 +33,18 @@ where
         let core = &*self.inner.core;
         let guard = pin();
         let hash = core.hash(key);
-        match core.index.near(hash, &guard, |record| key.equivalent(&record.key)) {
-            Near::Found(record) if core.is_plain(record) && core.counters.hit() => {
+        match core.index.probe_first(hash, &guard, |record| key.equivalent(&record.key)) {
+            FirstProbe::Found(record) if core.is_plain(record) && core.counters.hit() => {
                 record.mark_used();
                 return Some(record.value.clone());
             }
-            Near::Found(record) => {
+            FirstProbe::Found(record) => {
                 if let Some(value) = self.get_expiring(record, hash) {
                     return Some(value);
                 }
             }
-            Near::Nothing => return self.record_miss(guard),
-            Near::Further => {}
+            FirstProbe::Absent => return self.record_miss(guard),
+            FirstProbe::Overflowed => {}
         }
         self.get_overflowed(key, guard)
     }

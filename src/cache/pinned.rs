@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, Hash};
 
 use equivalent::Equivalent;
-use lowwater_lru_core::index::Near;
-use lowwater_lru_core::{pin, Guard};
+use lowwater_rcu::{pin, Guard};
+use lowwater_store::index::FirstProbe;
 
 use super::core::Found;
 use super::handle::Cache;
@@ -19,10 +19,10 @@ use super::handle::Cache;
 /// entries that leave any cache is not freed, and inserts are refused once too much of it waits.
 ///
 /// ```
-/// use lowwater::{Bytes, Cache, Runtime};
+/// use lowwater::{ByteSize, Cache, Runtime};
 ///
-/// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
-/// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| Bytes::new(text.capacity() as u64)).build()?;
+/// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+/// let cache = Cache::<u64, String>::builder(&runtime).weigher(|_, text| ByteSize::new(text.capacity() as u64)).build()?;
 /// cache.insert(1, "one".into())?;
 /// cache.insert(2, "two".into())?;
 ///
@@ -46,7 +46,7 @@ where
     ///
     /// Not to be called by a signal handler. In the child of a `fork` a cache is not to be used, as
     /// the runtime's threads are not there, and may have held locks: see
-    /// [`lowwater_lru_core::pin`].
+    /// [`lowwater_rcu::pin`].
     #[inline]
     pub fn pin(&self) -> Pinned<'_, K, V, S> {
         Pinned { cache: self, guard: pin() }
@@ -68,17 +68,17 @@ where
         // As `Cache::get` does.
         let core = &*self.cache.inner.core;
         let hash = core.hash(key);
-        match core.index.near(hash, &self.guard, |record| key.equivalent(&record.key)) {
-            Near::Found(record) if core.is_plain(record) => {
+        match core.index.probe_first(hash, &self.guard, |record| key.equivalent(&record.key)) {
+            FirstProbe::Found(record) if core.is_plain(record) => {
                 record.mark_used();
                 core.counters.looked_up(true);
                 Some(&record.value)
             }
-            Near::Nothing => {
+            FirstProbe::Absent => {
                 core.counters.looked_up(false);
                 None
             }
-            Near::Found(_) | Near::Further => self.get_overflowed(key, hash),
+            FirstProbe::Found(_) | FirstProbe::Overflowed => self.get_overflowed(key, hash),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU8, Ordering};
 
-use lowwater_lru_core::slab::SlotState;
-use lowwater_lru_core::{slotted, Bytes, Slot, SlotLinks};
+use lowwater_lru_core::ByteSize;
+use lowwater_store::slab::SlotState;
+use lowwater_store::{slotted, CompressedLinks, Slot};
 
 use super::expiry::deadline::Deadline;
 use super::policy::queue::Queue;
@@ -22,7 +23,7 @@ pub(super) struct Record<K, V> {
     charge: ChargeAndUses,
     /// Queue, cause.
     state: SlotState,
-    links: SlotLinks,
+    links: CompressedLinks,
 }
 
 slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Record<K, V> { links, state, weight: |e| e.charge().get() });
@@ -77,7 +78,7 @@ impl<K, V> Record<K, V> {
     pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + GHOST_BYTES_PER_RECORD) as u64;
 
     /// For probation, until [`set_queue`](Self::set_queue) says otherwise; `charge` as [`rounded`] made it.
-    pub(super) fn new(key: K, value: V, deadline: Deadline, charge: Bytes) -> Self {
+    pub(super) fn new(key: K, value: V, deadline: Deadline, charge: ByteSize) -> Self {
         let deadline = AtomicU32::new(deadline.raw());
         Self {
             key,
@@ -85,13 +86,13 @@ impl<K, V> Record<K, V> {
             deadline,
             charge: ChargeAndUses::new(Charge::pack(charge.get())),
             state: SlotState::new(0),
-            links: SlotLinks::new(),
+            links: CompressedLinks::new(),
         }
     }
 
     /// What its group was charged for it.
-    pub(super) fn charge(&self) -> Bytes {
-        Bytes::new(self.charge.charge().unpack())
+    pub(super) fn charge(&self) -> ByteSize {
+        ByteSize::new(self.charge.charge().unpack())
     }
 
     /// Leaves the line alone when enough is counted already, which is what it mostly is for entries that are read a lot.
@@ -175,8 +176,8 @@ impl<K, V> Record<K, V> {
 }
 
 /// As many bytes as an entry can remember having been charged for: these, or a few more.
-pub(super) fn rounded(bytes: Bytes) -> Bytes {
-    Bytes::new(Charge::pack(bytes.get()).unpack())
+pub(super) fn rounded(bytes: ByteSize) -> ByteSize {
+    ByteSize::new(Charge::pack(bytes.get()).unpack())
 }
 
 impl ChargeAndUses {
@@ -260,9 +261,9 @@ mod tests {
     #[test]
     fn uses_and_charge_are_kept_apart() {
         for bytes in [0, 1, 255, 65_535, 200_000, 1 << 30, 1 << 47] {
-            let record = Record::new((), (), Deadline::NEVER, rounded(Bytes::new(bytes)));
+            let record = Record::new((), (), Deadline::NEVER, rounded(ByteSize::new(bytes)));
             for expected in [0, 1, 2, 3, 3] {
-                assert_eq!((record.uses(), record.charge()), (expected, rounded(Bytes::new(bytes))));
+                assert_eq!((record.uses(), record.charge()), (expected, rounded(ByteSize::new(bytes))));
                 record.mark_used();
             }
             record.set_uses(1);
@@ -270,7 +271,7 @@ mod tests {
             record.set_cause(RemovalCause::Replaced);
             assert_eq!(record.queue(), Queue::Probation);
             record.set_queue(Queue::Main);
-            assert_eq!((record.uses(), record.charge()), (1, rounded(Bytes::new(bytes))));
+            assert_eq!((record.uses(), record.charge()), (1, rounded(ByteSize::new(bytes))));
             assert_eq!((record.queue(), record.cause()), (Queue::Main, Some(RemovalCause::Replaced)));
         }
     }
@@ -278,7 +279,7 @@ mod tests {
     #[test]
     fn each_cause_is_stored_and_none_is_of_a_new_record() {
         for cause in CAUSES.into_iter().flatten() {
-            let record = Record::new((), (), Deadline::NEVER, Bytes::ZERO);
+            let record = Record::new((), (), Deadline::NEVER, ByteSize::ZERO);
             assert_eq!(record.cause(), None);
             record.set_cause(cause);
             record.set_moved();
@@ -289,10 +290,10 @@ mod tests {
     #[test]
     fn a_charge_is_never_less_and_hardly_more() {
         for bytes in (0..1 << 20).step_by(977).chain((0..48).map(|bit| (1 << bit) + 12_345)) {
-            let charged = rounded(Bytes::new(bytes)).get();
+            let charged = rounded(ByteSize::new(bytes)).get();
             assert!(charged >= bytes && charged - bytes <= bytes >> 16, "{charged} for {bytes}");
             assert!(bytes >= 1 << 18 || charged == bytes);
-            assert_eq!(rounded(Bytes::new(charged)).get(), charged);
+            assert_eq!(rounded(ByteSize::new(charged)).get(), charged);
         }
     }
 }

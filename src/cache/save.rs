@@ -3,8 +3,9 @@
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::{pin, Memcg};
+use lowwater_lru_core::Memcg;
+use lowwater_rcu::pin;
+use lowwater_store::index::Cursor;
 
 use super::expiry::TICK_TIME;
 use super::handle::Cache;
@@ -66,10 +67,10 @@ where
     /// to be of the cache's own.
     ///
     /// ```
-    /// use lowwater::{cache::Meta, Bytes, Cache, Runtime};
+    /// use lowwater::{cache::Meta, ByteSize, Cache, Runtime};
     ///
-    /// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
-    /// let make = || Cache::<u64, String>::builder(&runtime).weigher(|_, text| Bytes::new(text.capacity() as u64)).build();
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+    /// let make = || Cache::<u64, String>::builder(&runtime).weigher(|_, text| ByteSize::new(text.capacity() as u64)).build();
     /// let cache = make()?;
     /// cache.entry(1).group(&runtime.group("shop")?).insert("one".into())?;
     ///

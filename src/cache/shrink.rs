@@ -3,7 +3,8 @@
 use std::hash::{BuildHasher, Hash};
 use std::sync::atomic::Ordering;
 
-use lowwater_lru_core::{pin, Bytes, Isolated, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Isolated, Memcg, NodeId};
+use lowwater_rcu::pin;
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
 use super::core::Core;
@@ -28,10 +29,10 @@ pub(super) struct Evicted {
     /// index.
     put_back: u64,
     /// The bytes that the group was charged for the evicted records.
-    pub(super) bytes: Bytes,
+    pub(super) bytes: ByteSize,
     /// ... and of that, for those that were not let go for their memory: what a tenant takes out, replaces or lets expire it has paid, whoever
     /// needs the room.
-    pub(super) credited: Bytes,
+    pub(super) credited: ByteSize,
 }
 
 /// The group that records are evicted from.
@@ -44,7 +45,7 @@ pub(super) struct EvictionSource<'a> {
 }
 
 impl Evicted {
-    fn one(&mut self, charge: Bytes) {
+    fn one(&mut self, charge: ByteSize) {
         self.freed += 1;
         self.bytes = self.bytes.saturating_add(charge);
     }
@@ -124,7 +125,7 @@ where
                 self.is_stuck.store(true, Ordering::Relaxed);
             }
         }
-        if all.credited > Bytes::ZERO {
+        if all.credited > ByteSize::ZERO {
             self.queues.credit(memcg, all.credited);
         }
         all

@@ -15,17 +15,17 @@ mod tenants;
 mod threads;
 mod times;
 
-use crate::{Bytes, Cache, Runtime};
+use crate::{ByteSize, Cache, Runtime};
 
 /// A cache of owned bytes in a budget of its own, one node.
-fn cache_of(budget: Bytes) -> Cache<u64, Vec<u8>> {
+fn cache_of(budget: ByteSize) -> Cache<u64, Vec<u8>> {
     let runtime = Runtime::builder()
         .budget(budget)
         .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
         .build()
         .expect("a budget and one thread");
     Cache::<u64, Vec<u8>>::builder(&runtime)
-        .weigher(|_, v| Bytes::new(v.capacity() as u64))
+        .weigher(|_, v| ByteSize::new(v.capacity() as u64))
         .build()
         .expect("one shrinker")
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 
 use super::core::Core;
 
@@ -19,7 +19,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         if most >= TRIM_FROM && len <= most / 2 {
             self.most.store(len, Ordering::Relaxed);
             #[cfg(all(target_os = "linux", target_env = "gnu"))]
-            lowwater_lru_core::trim::malloc_trim(Bytes::ZERO);
+            lowwater_base::malloc_trim::malloc_trim(ByteSize::ZERO);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::pin;
+use lowwater_rcu::pin;
+use lowwater_store::index::Cursor;
 
 use super::handle::Cache;
 use super::pinned::Pinned;
@@ -85,10 +85,10 @@ where
     /// No lock is taken; `f` may use the cache. The thread is pinned for one part only.
     ///
     /// ```
-    /// use lowwater::{cache::Visit, Bytes, Cache, Runtime};
+    /// use lowwater::{cache::Visit, ByteSize, Cache, Runtime};
     ///
-    /// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
-    /// let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build()?;
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+    /// let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build()?;
     /// (0..1000).for_each(|n| drop(cache.insert(n, n)));
     ///
     /// let (mut at, mut sum) = (Visit::new(), 0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use lowwater_lru_core::{topology, Bytes, MemcgTree, Topology};
+use lowwater_lru_core::{topology, ByteSize, MemcgTree, Topology};
 use lowwater_pressure::systemd::{Systemd, SystemdError};
 use lowwater_pressure::{CgroupLimit, Monitor, MonitorConfig, MonitorError, PressureConfig, Psi, Source, Trim};
 use lowwater_shrinker::{Reclaimer, Registry, RegistryConfig, StartError, Watermarks};
@@ -23,7 +23,7 @@ const DIRECT_TIME_MOST: Duration = Duration::from_secs(1 << 31);
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct RuntimeBuilder {
-    budget: Option<Bytes>,
+    budget: Option<ByteSize>,
     topology: Option<Arc<dyn Topology>>,
     watermarks: Option<Watermarks>,
     direct_time_max: Option<Duration>,
@@ -63,7 +63,7 @@ impl Runtime {
 impl RuntimeBuilder {
     /// The most that may be charged in all; no limit by default. [`Runtime`] says what is promised
     /// of it, and what is beside it.
-    pub fn budget(mut self, budget: Bytes) -> Self {
+    pub fn budget(mut self, budget: ByteSize) -> Self {
         self.budget = Some(budget);
         self
     }
@@ -104,11 +104,11 @@ impl RuntimeBuilder {
     /// ```no_run
     /// use std::time::Duration;
     /// use lowwater::pressure::{Psi, Trigger};
-    /// use lowwater::{Bytes, Runtime};
+    /// use lowwater::{ByteSize, Runtime};
     ///
     /// // Some task waited for 150 ms of 2 s. Without privileges windows are multiples of 2 s.
     /// let trigger = Trigger::some(Duration::from_millis(150), Duration::from_secs(2))?;
-    /// let builder = Runtime::builder().budget(Bytes::gib(1));
+    /// let builder = Runtime::builder().budget(ByteSize::gib(1));
     /// let runtime = builder.clone().watch_psi(Psi::system(trigger)).build().or_else(|error| {
     ///     eprintln!("{error}");
     ///     builder.build()
@@ -126,10 +126,10 @@ impl RuntimeBuilder {
     /// later are followed.
     ///
     /// ```
-    /// use lowwater::{Bytes, Runtime};
+    /// use lowwater::{ByteSize, Runtime};
     ///
     /// // In a container of 1 GiB: 880 MiB. Elsewhere: 4 GiB.
-    /// let runtime = Runtime::builder().budget(Bytes::gib(4)).cgroup_limit(true).build()?;
+    /// let runtime = Runtime::builder().budget(ByteSize::gib(4)).cgroup_limit(true).build()?;
     /// println!("budget: {} bytes", runtime.stats().budget);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -163,10 +163,10 @@ impl RuntimeBuilder {
     /// is glibc's `malloc_trim` where there is one; nothing is called in a runtime that does not watch for pressure.
     ///
     /// ```
-    /// use lowwater::{pressure::Trim, Bytes, Runtime};
+    /// use lowwater::{pressure::Trim, ByteSize, Runtime};
     ///
-    /// let trim = Trim::new(|| { /* the purge of jemalloc, mimalloc, ... */ }).threshold(Bytes::mib(64));
-    /// let runtime = Runtime::builder().budget(Bytes::gib(1)).trim(trim).build()?;
+    /// let trim = Trim::new(|| { /* the purge of jemalloc, mimalloc, ... */ }).threshold(ByteSize::mib(64));
+    /// let runtime = Runtime::builder().budget(ByteSize::gib(1)).trim(trim).build()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "malloc_trim")]
@@ -190,8 +190,8 @@ impl RuntimeBuilder {
                 self.monitor().sources.push(Source::Systemd(watch));
             }
         }
-        let budget = self.budget.unwrap_or(Bytes::MAX);
-        if budget == Bytes::ZERO {
+        let budget = self.budget.unwrap_or(ByteSize::MAX);
+        if budget == ByteSize::ZERO {
             return Err(RuntimeBuildError::NoBudget);
         }
         let topology = self.topology.unwrap_or_else(topology::detect);

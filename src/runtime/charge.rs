@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lowwater_lru_core::{Bytes, Memcg, OverLimit};
+use lowwater_lru_core::{ByteSize, Memcg, OverLimit};
 
 use lowwater_shrinker::{DirectStop, Reclaim, ReclaimReason};
 
@@ -27,7 +27,7 @@ impl Runtime {
     /// # Panics
     ///
     /// For a group of another runtime, of whose caches this one knows nothing.
-    pub fn charge(&self, group: &Memcg, bytes: Bytes) -> Result<(), OverLimit> {
+    pub fn charge(&self, group: &Memcg, bytes: ByteSize) -> Result<(), OverLimit> {
         assert!(self.owns(group), "charge: the group {} is one of another runtime", group.path());
         let mut deadline = None;
         for round in 1.. {

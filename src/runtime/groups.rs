@@ -1,6 +1,6 @@
 //! Groups by path: created on first use, ended, dropped.
 
-use lowwater_lru_core::{Bytes, Memcg, MemcgError};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgError};
 
 use super::handle::Runtime;
 
@@ -85,10 +85,10 @@ impl Runtime {
     /// meanwhile, it ends when that has.
     ///
     /// ```
-    /// use lowwater::{Bytes, Cache, Runtime};
+    /// use lowwater::{ByteSize, Cache, Runtime};
     ///
-    /// let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
-    /// let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build()?;
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+    /// let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build()?;
     /// let tenant = runtime.group("tenant")?;
     /// cache.entry(1).group(&tenant).insert(1)?;
     ///
@@ -117,7 +117,7 @@ impl Runtime {
             return Err(MemcgError::AlreadyDying);
         }
         // First, so that what is found to be empty stays so.
-        group.set_max(Bytes::ZERO);
+        group.set_max(ByteSize::ZERO);
         if !self.inner.housekeeper.drop_group(group) {
             return Err(MemcgError::AlreadyDying);
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dashmap::DashMap;
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, Topology};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, Topology};
 use lowwater_pressure::{Monitor, PressureStats};
 #[cfg(doc)]
 use lowwater_shrinker::CallbackScope;
@@ -44,13 +44,13 @@ use super::retired::Retired;
 /// drop blocks the other, it goes on with all other caches after a quarter of a second. They sleep while there is nothing to do.
 ///
 /// ```
-/// use lowwater::{Bytes, Runtime};
+/// use lowwater::{ByteSize, Runtime};
 ///
-/// let runtime = Runtime::builder().budget(Bytes::mib(256)).build()?;
+/// let runtime = Runtime::builder().budget(ByteSize::mib(256)).build()?;
 /// let team = runtime.group("team/search")?;
-/// team.set_max(Bytes::mib(64));
+/// team.set_max(ByteSize::mib(64));
 /// assert_eq!(team.path(), "/team/search");
-/// assert!(runtime.charge(&team, Bytes::mib(65)).is_err());
+/// assert!(runtime.charge(&team, ByteSize::mib(65)).is_err());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -78,13 +78,13 @@ pub(super) struct RuntimeInner {
 #[non_exhaustive]
 pub struct RuntimeStats {
     /// Bytes charged, those in the processors' stock included.
-    pub usage: Bytes,
+    pub usage: ByteSize,
     /// The budget that holds now: less than was asked for while there is pressure, or if the control group leaves less.
-    pub budget: Bytes,
+    pub budget: ByteSize,
     /// Bytes of entries that have left the caches and are not dropped yet, most of which readers
     /// hold back, if it is much: beside the usage. With it, no more than the budget and a quarter,
     /// or 16 MiB if that is more: see [`Runtime`].
-    pub retired: Bytes,
+    pub retired: ByteSize,
     /// How bad the pressure is, and what has led to it; none unless the builder was told to watch.
     pub pressure: Option<PressureStats>,
     /// Groups, the root included.
@@ -128,7 +128,7 @@ impl Runtime {
     /// it: a runtime with a changed budget holds as much as one that was built with it.
     ///
     /// What the control group leaves, and what pressure has lowered, still holds.
-    pub fn set_budget(&self, budget: Bytes) {
+    pub fn set_budget(&self, budget: ByteSize) {
         if let Some(pressure) = self.pressure() {
             return pressure.set_budget(budget);
         }
@@ -163,9 +163,9 @@ impl Runtime {
     ///
     /// ```
     /// use lowwater::pressure::{Level, PressureConfig};
-    /// use lowwater::{Bytes, Runtime};
+    /// use lowwater::{ByteSize, Runtime};
     ///
-    /// let runtime = Runtime::builder().budget(Bytes::mib(64)).pressure(PressureConfig::default()).build()?;
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(64)).pressure(PressureConfig::default()).build()?;
     /// // Somebody else needs memory: a quarter of what is used is to go, and not to come back soon.
     /// runtime.pressure().expect("it was asked for").raise(Level::Critical);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -177,9 +177,9 @@ impl Runtime {
     /// Reclaims `bytes` from `group` and those below it, on this thread, until its usage fell by that or nothing more can be freed.
     /// Says by how much it fell; not at all for a group of another runtime. Not bounded in time.
     #[doc(alias = "memory.reclaim")]
-    pub fn reclaim(&self, group: &Memcg, bytes: Bytes) -> Bytes {
+    pub fn reclaim(&self, group: &Memcg, bytes: ByteSize) -> ByteSize {
         if !self.owns(group) {
-            return Bytes::ZERO;
+            return ByteSize::ZERO;
         }
         let freed = self.inner.registry.reclaim(group, bytes);
         self.freed(freed);
@@ -195,7 +195,7 @@ impl Runtime {
     }
 
     /// The allocator is to give it back to the system, if there is a watch.
-    fn freed(&self, bytes: Bytes) {
+    fn freed(&self, bytes: ByteSize) {
         if let Some(pressure) = self.pressure() {
             pressure.freed(bytes);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_pressure::BackgroundReclaim;
 use lowwater_shrinker::{CallbackScope, ReclaimReason, Reclaimer};
 
@@ -20,7 +20,7 @@ impl From<Arc<Reclaimer>> for MonitoredReclaimer {
 }
 
 impl BackgroundReclaim for MonitoredReclaimer {
-    fn reclaim_to(&self, memcg: &Memcg, ceiling: Bytes) {
+    fn reclaim_to(&self, memcg: &Memcg, ceiling: ByteSize) {
         let target = self.0.watermarks().target(ceiling);
         self.0.wake(memcg, ReclaimReason::Pressure(target));
     }

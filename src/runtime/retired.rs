@@ -30,12 +30,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use lowwater_lru_core::slab::RetiredBytes;
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::{ByteSize, Memcg};
+use lowwater_store::slab::RetiredBytes;
 use parking_lot::Mutex;
 
 /// What may be retired beside a budget: so much, or this part of the budget if that is more.
-const ALLOWANCE_MIN: Bytes = Bytes::mib(16);
+const ALLOWANCE_MIN: ByteSize = ByteSize::mib(16);
 const ALLOWANCE_PARTS: u64 = 4;
 /// From this part of the allowance on inserts sweep.
 const LOW_PARTS: u64 = 4;
@@ -78,7 +78,7 @@ impl Retired {
     }
 
     /// How much is retired.
-    pub(crate) fn bytes(&self) -> Bytes {
+    pub(crate) fn bytes(&self) -> ByteSize {
         self.bytes.get()
     }
 
@@ -93,17 +93,17 @@ impl Retired {
     }
 
     /// What may be retired beside the budget; no bound without one.
-    pub(crate) fn allowance(&self) -> Bytes {
+    pub(crate) fn allowance(&self) -> ByteSize {
         match self.root.max() {
-            Bytes::MAX => Bytes::MAX,
-            budget => ALLOWANCE_MIN.max(Bytes::new(budget.get() / ALLOWANCE_PARTS)),
+            ByteSize::MAX => ByteSize::MAX,
+            budget => ALLOWANCE_MIN.max(ByteSize::new(budget.get() / ALLOWANCE_PARTS)),
         }
     }
 
     /// Is it so much that an insert has to look? One load.
     #[inline]
     pub(crate) fn is_much(&self) -> bool {
-        self.bytes() > Bytes::new(ALLOWANCE_MIN.get() / LOW_PARTS)
+        self.bytes() > ByteSize::new(ALLOWANCE_MIN.get() / LOW_PARTS)
     }
 
     /// Is it more than the part of the allowance from which on inserts sweep?
@@ -112,7 +112,7 @@ impl Retired {
     }
 
     /// Are all bytes together, with so many more, within the budget and the allowance?
-    pub(crate) fn has_room_for(&self, bytes: Bytes) -> bool {
+    pub(crate) fn has_room_for(&self, bytes: ByteSize) -> bool {
         let all = self.root.usage().saturating_add(self.bytes()).saturating_add(bytes);
         all <= self.root.max().saturating_add(self.allowance())
     }
@@ -154,10 +154,10 @@ impl Retired {
         dropped
     }
 
-    fn low(&self) -> Bytes {
+    fn low(&self) -> ByteSize {
         match self.allowance() {
-            Bytes::MAX => Bytes::MAX,
-            allowance => Bytes::new(allowance.get() / LOW_PARTS),
+            ByteSize::MAX => ByteSize::MAX,
+            allowance => ByteSize::new(allowance.get() / LOW_PARTS),
         }
     }
 

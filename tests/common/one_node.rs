@@ -1,10 +1,10 @@
 //! A runtime with one node.
 
 use lowwater::topology::Fixed;
-use lowwater::{Bytes, Runtime};
+use lowwater::{ByteSize, Runtime};
 use std::sync::Arc;
 
 /// Builds a runtime with a budget and one node, whatever machine runs the test.
-pub fn runtime(budget: Bytes) -> Runtime {
+pub fn runtime(budget: ByteSize) -> Runtime {
     Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
 }

@@ -3,7 +3,7 @@
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime, Numbers};
 use lowwater::cache::{Computed, Meta, Op, Visit};
-use lowwater::{Bytes, Runtime};
+use lowwater::{ByteSize, Runtime};
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -16,7 +16,7 @@ fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
         3 => cache.visit(&mut Visit::new(), |_, value| assert!(value.len() <= 200)),
         4 => drop(cache.entry(n).and_compute(|current| if current.is_some() { Op::Remove } else { Op::Put(vec![1]) })),
         5 => drop(cache.collect()),
-        6 => drop(runtime.reclaim(runtime.root(), Bytes::kib(1))),
+        6 => drop(runtime.reclaim(runtime.root(), ByteSize::kib(1))),
         7 => cache.retain(|key, _| key % 50 != 7),
         8 => drop((cache.clone(), cache.stats(), cache.footprint(), runtime.stats())),
         9 => {
@@ -35,8 +35,8 @@ fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
         _ if n.is_multiple_of(5) => cache.clear(),
         _ if n % 5 == 1 => drop(runtime.drop_caches()),
         _ => {
-            runtime.set_budget(Bytes::mib(2));
-            runtime.set_budget(Bytes::mib(4));
+            runtime.set_budget(ByteSize::mib(2));
+            runtime.set_budget(ByteSize::mib(4));
         }
     }
 }
@@ -44,7 +44,7 @@ fn anything(runtime: &Runtime, cache: &Numbers, n: u64) {
 #[test]
 fn callbacks_of_walks_may_do_anything() {
     within("walks", || {
-        let runtime = runtime(Bytes::mib(4));
+        let runtime = runtime(ByteSize::mib(4));
         let cache = filled(&runtime, 3000);
         let calls = Cell::new(0);
         let call = |cache: &Numbers| {
@@ -92,7 +92,7 @@ fn callbacks_of_walks_may_do_anything() {
 #[test]
 fn a_panic_in_a_walk_leaves_the_cache_whole() {
     within("walks that panic", || {
-        let runtime = runtime(Bytes::mib(4));
+        let runtime = runtime(ByteSize::mib(4));
         let cache = filled(&runtime, 2000);
         for at in [0, 1, 500, 1900] {
             let left = Cell::new(0);
@@ -144,7 +144,7 @@ fn a_panic_in_a_walk_leaves_the_cache_whole() {
 #[test]
 fn a_compute_may_use_the_cache() {
     within("computes", || {
-        let runtime = runtime(Bytes::mib(4));
+        let runtime = runtime(ByteSize::mib(4));
         let cache = filled(&runtime, 100);
         for n in 0..200 {
             let asked = Cell::new(0);
@@ -170,7 +170,7 @@ fn a_compute_may_use_the_cache() {
 #[test]
 fn what_is_borrowed_stays_though_the_cache_is_emptied() {
     within("pins", || {
-        let runtime = runtime(Bytes::mib(4));
+        let runtime = runtime(ByteSize::mib(4));
         let cache = filled(&runtime, 3000);
         let handle = cache.clone();
         let pinned = cache.pin();
@@ -197,7 +197,7 @@ fn what_is_borrowed_stays_though_the_cache_is_emptied() {
 #[test]
 fn a_load_may_drop_the_handle_that_it_was_asked_of() {
     within("loads", || {
-        let runtime = runtime(Bytes::mib(4));
+        let runtime = runtime(ByteSize::mib(4));
         let cache = cache(&runtime);
         let other = cache.clone();
         let value = cache.get_or_insert_with(1, || {

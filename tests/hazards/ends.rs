@@ -5,7 +5,7 @@ use crate::{assert_whole, cache, filled, runtime, Numbers};
 use lowwater::cache::{Loaded, Meta};
 use lowwater::pressure::{Level, PressureConfig, Trim};
 use lowwater::topology::Fixed;
-use lowwater::{Bytes, Cache, Memcg, NodeId, Runtime, Topology, Watermarks};
+use lowwater::{ByteSize, Cache, Memcg, NodeId, Runtime, Topology, Watermarks};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn times() -> Vec<Duration> {
 #[test]
 fn times_at_their_ends_are_kept_or_for_ever() {
     within("times", || {
-        let runtime = runtime(Bytes::mib(4));
+        let runtime = runtime(ByteSize::mib(4));
         let cache = cache(&runtime);
         for time in times() {
             let is_long = time > Duration::from_secs(1);
@@ -43,7 +43,7 @@ fn times_at_their_ends_are_kept_or_for_ever() {
             let meta = Meta { group: "/".into(), ..meta };
             cache.load([(1, vec![1], meta)]);
             lives(&cache);
-            let builder = || Cache::builder(&runtime).weigher(|_: &u64, _: &Vec<u8>| Bytes::ZERO);
+            let builder = || Cache::builder(&runtime).weigher(|_: &u64, _: &Vec<u8>| ByteSize::ZERO);
             for cache in [builder().time_to_live(time).build(), builder().time_to_idle(time).build()] {
                 let cache = cache.unwrap();
                 cache.insert(1, vec![1]).unwrap();
@@ -57,7 +57,7 @@ fn times_at_their_ends_are_kept_or_for_ever() {
 #[test]
 fn hostile_records_are_loaded_or_refused() {
     within("records", || {
-        let runtime = runtime(Bytes::mib(4));
+        let runtime = runtime(ByteSize::mib(4));
         let cache = cache(&runtime);
         let deep = "d/".repeat(Memcg::DEPTH_MAX) + "d";
         let (long, wide) = ("n".repeat(256), "w".repeat(255));
@@ -111,7 +111,7 @@ fn hostile_records_are_loaded_or_refused() {
 #[test]
 fn a_cache_of_any_name_and_any_numbers_is_made() {
     within("caches", || {
-        let runtime = runtime(Bytes::mib(4));
+        let runtime = runtime(ByteSize::mib(4));
         let long = "x".repeat(1 << 20);
         let names = ["", "\0", "a\nb", "\u{202e}", "a-0", "a-0", &long];
         let caches: Vec<Numbers> = names
@@ -119,7 +119,8 @@ fn a_cache_of_any_name_and_any_numbers_is_made() {
             .enumerate()
             .map(|(n, name)| {
                 let seeks = [0, 1, u32::MAX][n % 3];
-                let builder = Cache::builder(&runtime).weigher(|_, _: &Vec<u8>| Bytes::ZERO).name(*name).seeks(seeks);
+                let builder =
+                    Cache::builder(&runtime).weigher(|_, _: &Vec<u8>| ByteSize::ZERO).name(*name).seeks(seeks);
                 builder.recreation_cost(|_, _| u64::MAX).build().unwrap()
             })
             .collect();
@@ -144,19 +145,19 @@ fn a_cache_of_any_name_and_any_numbers_is_made() {
 #[test]
 fn a_runtime_at_the_ends_of_its_numbers_serves() {
     within("runtimes", || {
-        let ends = [Bytes::ZERO, Bytes::new(1), Bytes::new(u64::MAX - 1), Bytes::MAX];
+        let ends = [ByteSize::ZERO, ByteSize::new(1), ByteSize::new(u64::MAX - 1), ByteSize::MAX];
         let pressure = |percent, time| PressureConfig {
             low_percent: percent,
             medium_percent: percent,
             critical_percent: percent,
-            floor: Some(Bytes::new(u64::from(percent))),
+            floor: Some(ByteSize::new(u64::from(percent))),
             debounce: time,
             quiet: time,
             step_time: time,
         };
         for (n, gap) in ends.into_iter().enumerate() {
             for time in [Duration::ZERO, Duration::MAX] {
-                for budget in [Bytes::new(1), Bytes::kib(64), Bytes::new(u64::MAX - 1), Bytes::MAX] {
+                for budget in [ByteSize::new(1), ByteSize::kib(64), ByteSize::new(u64::MAX - 1), ByteSize::MAX] {
                     let mut builder = Runtime::builder()
                         .topology(Arc::new(Fixed::new(1)))
                         .budget(budget)
@@ -171,17 +172,17 @@ fn a_runtime_at_the_ends_of_its_numbers_serves() {
                     for n in 0..2000 {
                         kept += u64::from(cache.insert(n, vec![1; 100]).is_ok());
                     }
-                    assert_eq!(kept == 0, budget < Bytes::kib(64), "{budget}");
-                    let _ = runtime.charge(runtime.root(), Bytes::MAX);
+                    assert_eq!(kept == 0, budget < ByteSize::kib(64), "{budget}");
+                    let _ = runtime.charge(runtime.root(), ByteSize::MAX);
                     if let Some(monitor) = runtime.pressure() {
                         monitor.raise(Level::Critical);
-                        monitor.freed(Bytes::MAX);
+                        monitor.freed(ByteSize::MAX);
                     }
                     for other in ends {
                         runtime.set_budget(other);
                         let _ = (cache.insert(1, vec![1]), runtime.stats());
                     }
-                    runtime.reclaim(runtime.root(), Bytes::MAX);
+                    runtime.reclaim(runtime.root(), ByteSize::MAX);
                     // What the reclaimer has in its hands is on no list just then.
                     while !cache.is_empty() {
                         runtime.drop_caches();
@@ -244,7 +245,7 @@ fn a_topology_that_lies_harms_itself_only() {
         within(&said.clone(), move || {
             let liar = Arc::new(liar);
             let built = catch_unwind(AssertUnwindSafe(|| {
-                Runtime::builder().budget(Bytes::kib(512)).topology(liar.clone()).build()
+                Runtime::builder().budget(ByteSize::kib(512)).topology(liar.clone()).build()
             }));
             let Ok(Ok(runtime)) = built else { return };
             let cache = filled(&runtime, 1000);
@@ -252,7 +253,7 @@ fn a_topology_that_lies_harms_itself_only() {
                 let _ = cache.insert(n, vec![1; 100]);
             }
             let _ = (cache.len_of(runtime.root()), cache.footprint(), runtime.stats());
-            runtime.reclaim(runtime.root(), Bytes::kib(100));
+            runtime.reclaim(runtime.root(), ByteSize::kib(100));
             let tenant = runtime.group("tenant").unwrap();
             cache.entry(1 << 40).group(&tenant).insert(vec![1]).unwrap();
             runtime.drop_group(&tenant).unwrap();

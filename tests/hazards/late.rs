@@ -3,7 +3,7 @@
 use crate::common::at_the_end_of_a_thread;
 use crate::{assert_whole, cache, filled, runtime};
 use lowwater::cache::{Op, Visit};
-use lowwater::{Bytes, Cache};
+use lowwater::{ByteSize, Cache};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 #[test]
 fn caches_and_runtimes_end_late_in_a_threads_life() {
     at_the_end_of_a_thread("a cache that is used and dropped", || {
-        let runtime = runtime(Bytes::mib(4));
+        let runtime = runtime(ByteSize::mib(4));
         let cache = filled(&runtime, 1000);
         let tenant = runtime.group("tenant").unwrap();
         Box::new(move || {
@@ -21,7 +21,7 @@ fn caches_and_runtimes_end_late_in_a_threads_life() {
             cache.entry(5001).and_compute(|_| Op::Remove).unwrap();
             cache.visit(&mut Visit::new(), |_, _| ());
             cache.retain(|key, _| key % 2 == 0);
-            runtime.reclaim(runtime.root(), Bytes::kib(10));
+            runtime.reclaim(runtime.root(), ByteSize::kib(10));
             runtime.drop_group(&tenant).unwrap();
             cache.collect();
             for n in 0..40_000 {
@@ -33,10 +33,10 @@ fn caches_and_runtimes_end_late_in_a_threads_life() {
     });
     at_the_end_of_a_thread("caches that are only dropped", || {
         let heard = Arc::new(AtomicU64::new(0));
-        let runtime = runtime(Bytes::mib(4));
+        let runtime = runtime(ByteSize::mib(4));
         let hears = heard.clone();
         let listens = Cache::<u64, Vec<u8>>::builder(&runtime)
-            .weigher(|_, _| Bytes::ZERO)
+            .weigher(|_, _| ByteSize::ZERO)
             .eviction_listener(move |_, _, _| _ = hears.fetch_add(1, Relaxed))
             .build()
             .unwrap();
@@ -51,7 +51,7 @@ fn caches_and_runtimes_end_late_in_a_threads_life() {
     });
     at_the_end_of_a_thread("everything made anew", || {
         Box::new(|| {
-            let runtime = runtime(Bytes::mib(4));
+            let runtime = runtime(ByteSize::mib(4));
             let cache = filled(&runtime, 100);
             assert_whole(&runtime, &cache);
         })

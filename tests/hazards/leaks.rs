@@ -3,19 +3,19 @@
 use crate::common::{in_a_process, within};
 use crate::{assert_whole, cache, filled, runtime, Numbers};
 use lowwater::cache::Op;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use std::mem::forget;
 
 #[test]
 fn what_is_leaked_of_a_cache_stops_nobody_else() {
     in_a_process("leaks::what_is_leaked_of_a_cache_stops_nobody_else", || {
         within("use beside leaks", || {
-            let runtime = runtime(Bytes::mib(4));
+            let runtime = runtime(ByteSize::mib(4));
             let tenant = runtime.group("tenant").unwrap();
-            let named = Cache::<String, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+            let named = Cache::<String, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
             let ours = cache(&runtime);
             for n in 0..10 {
-                forget(Runtime::builder().budget(Bytes::mib(1)));
+                forget(Runtime::builder().budget(ByteSize::mib(1)));
                 forget(Cache::<u64, u64>::builder(&runtime));
                 forget(runtime.stats());
                 forget(named.entry("a key".into()).group(&tenant));
@@ -41,7 +41,7 @@ fn what_is_leaked_of_a_cache_stops_nobody_else() {
             for n in 0..30_000 {
                 ours.insert(n, vec![1; 200]).unwrap();
             }
-            assert!(runtime.root().usage() <= Bytes::mib(4) && ours.len() > 5_000);
+            assert!(runtime.root().usage() <= ByteSize::mib(4) && ours.len() > 5_000);
             // and ends with what is asked for by hand.
             runtime.drop_caches();
             assert!(ours.is_empty());
@@ -54,10 +54,10 @@ fn what_is_leaked_of_a_cache_stops_nobody_else() {
 fn a_runtime_that_is_leaked_stops_no_other() {
     in_a_process("leaks::a_runtime_that_is_leaked_stops_no_other", || {
         within("runtimes", || {
-            let leaked = runtime(Bytes::mib(4));
+            let leaked = runtime(ByteSize::mib(4));
             forget(filled(&leaked, 100));
             forget(leaked);
-            let ours = runtime(Bytes::mib(4));
+            let ours = runtime(ByteSize::mib(4));
             let cache: Numbers = filled(&ours, 100);
             assert_whole(&ours, &cache);
             drop((cache, ours));

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod callbacks;
-#[path = "../../crates/lru-core/tests/hazards/common.rs"]
+#[path = "../../crates/base/tests/hazard/mod.rs"]
 mod common;
 mod ends;
 mod late;
@@ -13,17 +13,17 @@ mod mixed;
 mod threads;
 
 use lowwater::topology::Fixed;
-use lowwater::{Bytes, Cache, Runtime};
+use lowwater::{ByteSize, Cache, Runtime};
 use std::sync::Arc;
 
 type Numbers = Cache<u64, Vec<u8>>;
 
-fn runtime(budget: Bytes) -> Runtime {
+fn runtime(budget: ByteSize) -> Runtime {
     Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).build().unwrap()
 }
 
 fn cache(runtime: &Runtime) -> Numbers {
-    Cache::builder(runtime).weigher(|_, value: &Vec<u8>| Bytes::new(value.capacity() as u64)).build().unwrap()
+    Cache::builder(runtime).weigher(|_, value: &Vec<u8>| ByteSize::new(value.capacity() as u64)).build().unwrap()
 }
 
 fn filled(runtime: &Runtime, entries: u64) -> Numbers {
@@ -44,7 +44,7 @@ fn assert_whole(runtime: &Runtime, cache: &Numbers) {
     assert!(cache.pin().iter().next().is_none());
     // What the housekeeper or the reclaimer has in its hands just then it gives back itself.
     let start = std::time::Instant::now();
-    while !cache.is_empty() || runtime.root().usage() > Bytes::ZERO {
+    while !cache.is_empty() || runtime.root().usage() > ByteSize::ZERO {
         runtime.tree().drain_stock();
         assert!(start.elapsed() < common::PATIENCE / 2, "{} are charged for nothing", runtime.root().usage());
         std::thread::yield_now();

@@ -3,7 +3,7 @@
 use crate::common::within;
 use crate::{assert_whole, cache, filled, runtime};
 use lowwater::cache::{CacheBuildError, Op, RejectReason, Visit};
-use lowwater::{Bytes, Cache};
+use lowwater::{ByteSize, Cache};
 use lowwater_lru_core::MemcgError;
 use std::collections::BTreeSet;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -11,10 +11,10 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 #[test]
 fn groups_of_another_runtime_are_strangers() {
     within("strangers", || {
-        let (ours, theirs) = (runtime(Bytes::mib(4)), runtime(Bytes::mib(4)));
+        let (ours, theirs) = (runtime(ByteSize::mib(4)), runtime(ByteSize::mib(4)));
         let (mine, stranger) = (ours.group("tenant").unwrap(), theirs.group("tenant").unwrap());
         let cache = cache(&ours);
-        let refused = Cache::<u64, u64>::builder(&ours).weigher(|_, _| Bytes::ZERO).group(&stranger).build();
+        let refused = Cache::<u64, u64>::builder(&ours).weigher(|_, _| ByteSize::ZERO).group(&stranger).build();
         assert!(matches!(refused, Err(CacheBuildError::ForeignGroup(path)) if path == "/tenant"));
         let refused = cache.entry(1).group(&stranger).insert(vec![1]).unwrap_err();
         assert!(matches!(refused.reason, RejectReason::ForeignGroup { .. }) && refused.value == [1]);
@@ -24,9 +24,9 @@ fn groups_of_another_runtime_are_strangers() {
         assert_eq!((cache.len(), cache.len_of(&stranger)), (0, 0));
         assert_eq!(ours.end_group(&stranger), Err(MemcgError::Foreign));
         assert_eq!(ours.drop_group(&stranger), Err(MemcgError::Foreign));
-        assert_eq!(ours.reclaim(&stranger, Bytes::MAX), Bytes::ZERO);
-        assert!(catch_unwind(AssertUnwindSafe(|| ours.charge(&stranger, Bytes::new(1)))).is_err());
-        assert!(stranger.is_online() && stranger.usage() == Bytes::ZERO);
+        assert_eq!(ours.reclaim(&stranger, ByteSize::MAX), ByteSize::ZERO);
+        assert!(catch_unwind(AssertUnwindSafe(|| ours.charge(&stranger, ByteSize::new(1)))).is_err());
+        assert!(stranger.is_online() && stranger.usage() == ByteSize::ZERO);
         ours.reclaimer().charged(&stranger);
         ours.reclaimer().wake(&stranger, lowwater::pressure::ReclaimReason::Limit);
         // A group of a runtime that is gone is one of another, too.
@@ -40,7 +40,7 @@ fn groups_of_another_runtime_are_strangers() {
 #[test]
 fn a_visit_of_another_cache_ends() {
     within("visits", || {
-        let runtime = runtime(Bytes::mib(64));
+        let runtime = runtime(ByteSize::mib(64));
         let (large, small, empty) = (filled(&runtime, 20_000), filled(&runtime, 10), cache(&runtime));
         for first in 0..20 {
             let mut at = Visit::new();

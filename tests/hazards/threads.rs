@@ -2,7 +2,7 @@
 
 use crate::{filled, runtime};
 use lowwater::cache::{CacheBuilder, Current, Entry, Iter, Op, Pinned, Visit};
-use lowwater::{Bytes, Cache, InsertError, Runtime};
+use lowwater::{ByteSize, Cache, InsertError, Runtime};
 
 /// Two impls that overlap for a `Send` type, so that naming the method is ambiguous for it, and does not compile.
 trait IsNotSend<Which> {
@@ -34,7 +34,7 @@ fn what_is_pinned_belongs_to_its_thread() {
     is_send::<Current<'static, u64, u64>>();
 
     // What is under a key may be looked at by another thread, for as long as this one waits for it.
-    let runtime = runtime(Bytes::mib(4));
+    let runtime = runtime(ByteSize::mib(4));
     let cache = filled(&runtime, 10);
     let cache = &cache;
     let computed = cache.entry(3).and_compute(|current| {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lowwater::cache::{Computed, Entry, Eviction, Meta, Op, Visit};
-use lowwater::{Bytes, Cache, Memcg, Runtime};
+use lowwater::{ByteSize, Cache, Memcg, Runtime};
 
 use crate::callback::{self, enter, Callback};
 use crate::key::{Hashing, Key};
@@ -140,7 +140,7 @@ fn typed<K: Key, V: Value>(
         weighs.check("asked for a weight");
         is_of(id, key.number(), value.tag(), "asked for a weight");
         enter(Callback::Weigher);
-        Bytes::new(weight * u64::from(1 + key.number() % 4))
+        ByteSize::new(weight * u64::from(1 + key.number() % 4))
     });
     let cache = builder.build().ok()?;
     Some(Box::new(Typed { id, is_honest, cache }))

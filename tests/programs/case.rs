@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
 
-use lowwater::Bytes;
+use lowwater::ByteSize;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -104,7 +104,7 @@ fn end(world: &World, program: &Program, patience: Duration) {
     };
     // The housekeeper still does its work.
     run::keeper_works(&runtime);
-    until(patience, || usage() == Bytes::ZERO, || format!("{} are charged at the end", usage()));
+    until(patience, || usage() == ByteSize::ZERO, || format!("{} are charged at the end", usage()));
     drop(runtime);
 }
 

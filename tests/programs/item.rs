@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use lowwater::{
-    linked, Count, Isolate, Isolated, Links, ListLru, Memcg, NodeId, Occupancy, Scan, ShrinkControl, Shrinker, Verdict,
+    linked, Count, Isolate, Isolated, Links, ListLru, LruStatus, Memcg, NodeId, Occupancy, Scan, ShrinkControl,
+    Shrinker,
 };
 use lowwater_lru_core::Linked;
 
@@ -101,7 +102,7 @@ impl Lists {
         self.spots.lock().unwrap().push(Arc::clone(&spot));
         if count.is_multiple_of(2) {
             let mut many: Isolated<Boxed> = (0..count).map(|_| Boxed::new(&spot)).collect();
-            let _added = self.boxed.add_many(&mut many, group, node);
+            let _added = self.boxed.add_batch(&mut many, group, node);
         } else {
             (0..count).for_each(|_| drop(self.boxed.add(Boxed::new(&spot), group, node)));
         }
@@ -144,7 +145,7 @@ impl Lists {
 }
 
 /// So that a closure is taken for a callback of walks.
-fn callback<T: Linked, F: for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>>(f: F) -> F {
+fn callback<T: Linked, F: for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>>(f: F) -> F {
     f
 }
 

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use lowwater::{ListLru, Memcg, NodeId};
-use lowwater_lru_core::chains::{Chains, Link, Reader};
-use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::slab::{Slot, SlotState};
-use lowwater_lru_core::{chained, pin, slotted, Guard, Index, SlotLinks};
+use lowwater_rcu::{pin, Guard};
+use lowwater_store::hash_chains::{HashChains, HashLink, Reader};
+use lowwater_store::index::Cursor;
+use lowwater_store::slab::{Slot, SlotState};
+use lowwater_store::{hash_node, slotted, CompressedLinks, ExtendibleIndex};
 
 use crate::callback::{enter, Callback};
 use crate::token::{Tag, Token};
@@ -14,7 +15,7 @@ use crate::token::{Tag, Token};
 /// An object in a slab.
 pub struct Object {
     token: Token,
-    links: SlotLinks,
+    links: CompressedLinks,
     state: SlotState,
 }
 slotted!(impl[] for Object { links, state, weight: |_| 100 });
@@ -22,7 +23,7 @@ slotted!(impl[] for Object { links, state, weight: |_| 100 });
 /// An index, and a list that has the handles.
 pub struct Store {
     list: ListLru<Object>,
-    index: Index<Object>,
+    index: ExtendibleIndex<Object>,
 }
 
 fn hash(object: &Object) -> u64 {
@@ -35,7 +36,7 @@ fn hash_of(key: u32) -> u64 {
 
 impl Store {
     pub fn new() -> Self {
-        Self { list: ListLru::new(), index: Index::new() }
+        Self { list: ListLru::new(), index: ExtendibleIndex::new() }
     }
 
     pub fn step(&self, group: &Memcg, key: u32, how: u8) {
@@ -59,9 +60,9 @@ impl Store {
             }
             6 => (0..400).for_each(|more| self.put(group, 1000 + key * 400 + more, NodeId::ZERO)),
             _ => {
-                self.index.slab().begin_migration();
+                self.index.slab().begin_compaction();
                 (0..400).for_each(|more| self.remove(1000 + key * 400 + more));
-                self.index.slab().end_migration();
+                self.index.slab().end_compaction();
                 self.index.collect();
                 let _ = (self.index.footprint(), self.index.slab().is_sparse(), self.index.slab().waiting());
             }
@@ -70,7 +71,7 @@ impl Store {
 
     fn put(&self, group: &Memcg, key: u32, node: NodeId) {
         let token = Token::new(Tag::new(0, key), Callback::ObjectDrop);
-        let object = Object { token, links: SlotLinks::new(), state: SlotState::new(0) };
+        let object = Object { token, links: CompressedLinks::new(), state: SlotState::new(0) };
         let Ok(slot) = self.index.slab().alloc(object, node) else { return };
         let guard = pin();
         let is = |there: &Object, new: &Object| there.token.tag().key == new.token.tag().key;
@@ -78,7 +79,7 @@ impl Store {
             self.list.add(slot, group, node).map_err(|error| error.into_handle())?;
             Ok(there.and_then(|there| self.list.del(there)))
         };
-        let left = self.index.put(slot, hash_of(key), &guard, is, &hash, put).map(|(there, handle)| {
+        let left = self.index.insert(slot, hash_of(key), &guard, is, &hash, put).map(|(there, handle)| {
             there.inspect(|there| there.token.check("replaced"));
             handle
         });
@@ -123,26 +124,26 @@ impl Store {
 
 /// An object of hash chains.
 pub struct Name {
-    link: Link<Name>,
+    link: HashLink<Name>,
     token: Token,
 }
-chained!(impl[] for Name { link });
+hash_node!(impl[] for Name { link });
 
 /// Two tables, and names that move between them.
 pub struct Tables {
-    tables: [Mutex<Arc<Chains<Name>>>; 2],
+    tables: [Mutex<Arc<HashChains<Name>>>; 2],
     names: [Mutex<Option<Arc<Name>>>; 8],
 }
 
 impl Tables {
     pub fn new() -> Self {
         Self {
-            tables: std::array::from_fn(|_| Mutex::new(Arc::new(Chains::new(4)))),
+            tables: std::array::from_fn(|_| Mutex::new(Arc::new(HashChains::new(4)))),
             names: std::array::from_fn(|_| Mutex::new(None)),
         }
     }
 
-    fn table(&self, at: usize) -> Arc<Chains<Name>> {
+    fn table(&self, at: usize) -> Arc<HashChains<Name>> {
         Arc::clone(&self.tables[at].lock().unwrap())
     }
 
@@ -154,8 +155,9 @@ impl Tables {
         let (hash, at) = (hash_of(key), usize::from(how % 2));
         match how {
             0 | 1 => {
-                let new =
-                    || Arc::new(Name { link: Link::new(), token: Token::lax(Tag::new(0, key), Callback::LinkDrop) });
+                let new = || {
+                    Arc::new(Name { link: HashLink::new(), token: Token::lax(Tag::new(0, key), Callback::LinkDrop) })
+                };
                 let name = self.name(key).unwrap_or_else(new);
                 let before = self.names[key as usize % 8].lock().unwrap().replace(Arc::clone(&name));
                 drop(before);
@@ -182,7 +184,7 @@ impl Tables {
                 }
             }
             6 | 7 => {
-                let table = std::mem::replace(&mut *self.tables[at].lock().unwrap(), Arc::new(Chains::new(4)));
+                let table = std::mem::replace(&mut *self.tables[at].lock().unwrap(), Arc::new(HashChains::new(4)));
                 drop(table);
             }
             _ => {
@@ -209,7 +211,7 @@ impl Tables {
     pub fn clear(&self) {
         for table in &self.tables {
             // Dropped without the lock: the end of a table may drop names.
-            let before = std::mem::replace(&mut *table.lock().unwrap(), Arc::new(Chains::new(4)));
+            let before = std::mem::replace(&mut *table.lock().unwrap(), Arc::new(HashChains::new(4)));
             drop(before);
         }
         for name in &self.names {

@@ -6,8 +6,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 
 use lowwater::Memcg;
-use lowwater_lru_core::chains::Reader;
-use lowwater_lru_core::Guard;
+use lowwater_rcu::Guard;
+use lowwater_store::hash_chains::Reader;
 
 use crate::cache::AnyCache;
 use crate::callback::{enter, Callback};

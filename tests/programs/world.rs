@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, RwLock};
 
-use lowwater::{Bytes, Isolated, Memcg, MemcgTree, NodeId, Registration, Runtime};
+use lowwater::{ByteSize, Isolated, Memcg, MemcgTree, NodeId, Registration, Runtime};
 use lowwater_lru_core::HookId;
 
 use crate::cache::{AnyCache, Saved};
@@ -33,7 +33,7 @@ pub struct World {
     pub items: Vec<Place<Arc<Shared>>>,
     pub isolated: Mutex<Isolated<Shared>>,
     pub saved: Mutex<Vec<Saved>>,
-    pub charges: Mutex<Vec<(Memcg, Bytes)>>,
+    pub charges: Mutex<Vec<(Memcg, ByteSize)>>,
     pub hook: Place<HookId>,
     pub store: Arc<Store>,
     pub tables: Tables,
@@ -82,7 +82,7 @@ pub fn at<T>(places: &[Place<T>], at: u8) -> &Place<T> {
 impl World {
     pub fn new(on: Features, shape: &RuntimeChoices, is_alone: bool) -> Self {
         let topology = Arc::new(lowwater::topology::Fixed::new(shape.nodes.into()));
-        let budget = Bytes::kib(shape.budget_kib.into());
+        let budget = ByteSize::kib(shape.budget_kib.into());
         let runtime = Runtime::builder().budget(budget).topology(topology).build().expect("it has a budget");
         let mut model = Model::default();
         model.is_lossy = shape.budget_kib < 1 << 20;

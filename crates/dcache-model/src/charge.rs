@@ -13,7 +13,7 @@ use crate::dentry::Dentry;
 use crate::flag;
 use crate::footprint::bytes_of;
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
 /// Dentries of a node that are scanned in one retry. Few, as all that were not used lately are
 /// freed.
@@ -54,11 +54,11 @@ impl DcacheCore {
         }
         let after = dentry.bytes();
         if after <= before {
-            return dentry.memcg.uncharge(Bytes::new(before - after));
+            return dentry.memcg.uncharge(ByteSize::new(before - after));
         }
         if !self.charge(sb, &dentry.memcg, after - before) {
             self.counters.refused(dentry.addr());
-            dentry.memcg.uncharge(Bytes::new(before));
+            dentry.memcg.uncharge(ByteSize::new(before));
             dentry.update_flags(&mut dentry.lock(), flag::CHARGED, flag::DONTCACHE, &self.counters);
         }
     }
@@ -68,7 +68,7 @@ impl DcacheCore {
     #[inline]
     fn charge(&self, sb: &SuperBlock, memcg: &Memcg, bytes: u64) -> bool {
         // Above `high` it is for whoever watches the group to reclaim.
-        memcg.try_charge(Bytes::new(bytes)).is_ok() || self.reclaim_and_charge(sb, memcg, bytes)
+        memcg.try_charge(ByteSize::new(bytes)).is_ok() || self.reclaim_and_charge(sb, memcg, bytes)
     }
 
     #[cold]
@@ -80,7 +80,7 @@ impl DcacheCore {
             for node in std::iter::once(here).chain(others.clone()) {
                 let mut left = SCAN_BATCH;
                 let freed = self.scan_dentries(sb, memcg, node, &mut left);
-                if freed > 0 && memcg.try_charge(Bytes::new(bytes)).is_ok() {
+                if freed > 0 && memcg.try_charge(ByteSize::new(bytes)).is_ok() {
                     return true;
                 }
             }
@@ -99,7 +99,7 @@ impl Reservation<'_> {
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         if self.flags == flag::CHARGED {
-            self.memcg.uncharge(Bytes::new(self.bytes));
+            self.memcg.uncharge(ByteSize::new(self.bytes));
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::children::ChildFilter;
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::mount::Mount;
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 use std::collections::HashSet;
 
 /// The dentries of a mount, counted one by one.

@@ -15,11 +15,12 @@ use crate::seqcount::SeqLock;
 use crate::shrinker::{MountShrinker, BATCH};
 use crate::stats::{Counters, Statistics};
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::chains::Chains;
-use lowwater_lru_core::sync::{Arc, Mutex, RwLock};
-use lowwater_lru_core::topology::{self, Topology};
-use lowwater_lru_core::{Bytes, ListLru, Memcg};
+use lowwater_base::sync::{Arc, Mutex, RwLock};
+use lowwater_lru_core::topology;
+use lowwater_lru_core::topology::Topology;
+use lowwater_lru_core::{ByteSize, ListLru, Memcg};
 use lowwater_shrinker::Registry;
+use lowwater_store::hash_chains::HashChains;
 use std::collections::hash_map::RandomState;
 use std::fmt;
 use std::hash::BuildHasher;
@@ -142,8 +143,8 @@ impl Dcache {
     }
 
     /// Bytes of the table, without what is in it, and of the memory of names that were trimmed.
-    pub fn table_footprint(&self) -> Bytes {
-        Bytes::new(self.core.chains.footprint().get() + self.core.ghosts.footprint() as u64)
+    pub fn table_footprint(&self) -> ByteSize {
+        ByteSize::new(self.core.chains.footprint().get() + self.core.ghosts.footprint() as u64)
     }
 
     /// Bytes of one dentry with a name of up to 32 bytes, with both counts of its `Arc`, its place among its siblings, and what the
@@ -156,7 +157,7 @@ impl Dcache {
     pub fn chain_lengths(&self) -> [u64; 32] {
         let mut lengths = [0; 32];
         for bucket in 0..self.buckets() {
-            let reader = lowwater_lru_core::chains::Reader::enter();
+            let reader = lowwater_store::hash_chains::Reader::enter();
             let len = self.core.chains.chain_at(bucket, &reader).count();
             lengths[len.min(31)] += 1;
         }
@@ -166,7 +167,7 @@ impl Dcache {
     /// Buckets that the kernel would give a machine of so much memory: one for every 8 KiB up to 64 GiB, above that one more
     /// doubling of the memory's part for every factor of 4; a power of two.
     #[doc(alias = "alloc_large_system_hash")]
-    pub fn kernel_buckets(memory: Bytes) -> u64 {
+    pub fn kernel_buckets(memory: ByteSize) -> u64 {
         const SCALE: u32 = 13;
         const ADAPT_FROM: u64 = 64 << 30;
         let mut scale = SCALE;
@@ -228,7 +229,7 @@ impl Builder {
     ///
     /// If there are no addresses for so many buckets.
     pub fn build(self) -> Dcache {
-        let chains = Chains::new(self.buckets);
+        let chains = HashChains::new(self.buckets);
         let ghosts = if self.policy.has_own_lists() { GhostTable::new(chains.buckets()) } else { GhostTable::empty() };
         let policy: std::sync::Arc<dyn NegativePolicy> = self.policy.into();
         let core = DcacheCore {

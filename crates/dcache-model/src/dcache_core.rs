@@ -7,9 +7,9 @@ use crate::qstr::{Name, QStr};
 use crate::seqcount::SeqLock;
 use crate::stats::Counters;
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::chains::{Chains, Reader};
-use lowwater_lru_core::sync::{Arc, Mutex, RwLock};
+use lowwater_base::sync::{Arc, Mutex, RwLock};
 use lowwater_lru_core::topology::Topology;
+use lowwater_store::hash_chains::{HashChains, Reader};
 use std::fmt;
 
 /// What becomes of a name that is removed while nobody else uses it.
@@ -27,7 +27,7 @@ pub enum OnUnlink {
 /// What all handles and mounts share.
 pub(crate) struct DcacheCore {
     #[doc(alias = "dentry_hashtable")]
-    pub(crate) chains: Chains<Dentry>,
+    pub(crate) chains: HashChains<Dentry>,
     pub(crate) secret: u64,
     pub(crate) rename_lock: SeqLock,
     pub(crate) counters: Counters,

@@ -35,16 +35,17 @@ use crate::lockref::LockRef;
 use crate::qstr::{unpack, Name, QStr, INLINE_MAX, WORDS};
 use crate::seqcount::SeqCount;
 use crate::stats::{CounterDelta, Counters};
-use lowwater_lru_core::chains::Link;
-use lowwater_lru_core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use lowwater_lru_core::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
-use lowwater_lru_core::{chained, linked, Links, Memcg, NodeId};
+use lowwater_base::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use lowwater_base::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use lowwater_lru_core::{linked, Links, Memcg, NodeId};
+use lowwater_store::hash_chains::HashLink;
+use lowwater_store::hash_node;
 use once_cell::race::OnceBox;
 
 /// A dentry; the module says which lock protects each field.
 #[doc(alias = "struct dentry")]
 pub(crate) struct Dentry {
-    link: Link<Dentry>,
+    link: HashLink<Dentry>,
     pub(crate) seq: SeqCount,
     hash: AtomicU32,
     parent: AtomicUsize,
@@ -65,7 +66,7 @@ pub(crate) struct Dentry {
 }
 
 linked!(impl[] for Dentry { lru, handle: Arc<Dentry> });
-chained!(impl[] for Dentry { link });
+hash_node!(impl[] for Dentry { link });
 
 /// The fields of a dentry that `d_lock` protects.
 #[doc(alias = "d_lock")]
@@ -117,7 +118,7 @@ impl Dentry {
         flags: u32,
     ) -> Self {
         Self {
-            link: Link::new(),
+            link: HashLink::new(),
             seq: SeqCount::new(),
             hash: AtomicU32::new((qstr.hash >> 32) as u32),
             parent: AtomicUsize::new(qstr.parent),

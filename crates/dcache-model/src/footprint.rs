@@ -3,7 +3,7 @@
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::qstr::INLINE_MAX;
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 
 /// What common allocators keep before an object.
 const HEADER: usize = 8;
@@ -42,7 +42,7 @@ impl Dentry {
     /// Uncharges the memcg. The dentry is dead.
     pub(crate) fn uncharge(&self) {
         if self.has(flag::CHARGED) {
-            self.memcg.uncharge(Bytes::new(self.bytes()));
+            self.memcg.uncharge(ByteSize::new(self.bytes()));
         }
     }
 }

@@ -14,7 +14,7 @@
 //! keeps a name a little longer, no more. Nothing is locked: a fingerprint that is lost between two
 //! writers is one that was not inserted.
 
-use lowwater_lru_core::sync::atomic::{AtomicU32, Ordering};
+use lowwater_base::sync::atomic::{AtomicU32, Ordering};
 use lowwater_lru_core::Memcg;
 
 /// Fingerprints of a set: half a cache line.

@@ -4,8 +4,8 @@
 //! stands still while one holds it. Lock order: a dentry's, the map's, the list's; a walk of the list only *tries* the map's.
 
 use crate::kind::Kind;
-use lowwater_lru_core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use lowwater_lru_core::sync::{Arc, Mutex};
+use lowwater_base::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use lowwater_base::sync::{Arc, Mutex};
 use lowwater_lru_core::{linked, Isolated, Links, ListLru, Memcg, NodeId};
 use std::collections::HashMap;
 

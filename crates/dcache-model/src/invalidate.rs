@@ -8,7 +8,7 @@ use crate::children::ChildFilter;
 use crate::error::{Error, ErrorKind};
 use crate::flag;
 use crate::mount::Mount;
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 
 /// Children that are given up while the directory is held once.
 const STEP: usize = 64;

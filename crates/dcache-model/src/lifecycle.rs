@@ -24,8 +24,8 @@ use crate::kind::type_of;
 use crate::qstr::QStr;
 use crate::stats::CounterDelta;
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::sync::atomic::{fence, Ordering};
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::atomic::{fence, Ordering};
+use lowwater_base::sync::Arc;
 use lowwater_lru_core::Memcg;
 
 impl DcacheCore {

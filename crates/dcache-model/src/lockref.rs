@@ -10,8 +10,8 @@
 //! The kernel keeps the dentry's lock and this count in one word, so that who holds the lock sees the count stand still. Here the
 //! decision itself is the exchange to dead; no lock is needed for it, and none stops a user.
 
-use lowwater_lru_core::mutated;
-use lowwater_lru_core::sync::atomic::{AtomicU32, Ordering};
+use lowwater_base::mutated;
+use lowwater_base::sync::atomic::{AtomicU32, Ordering};
 
 /// A count of users; the module lists its values.
 #[derive(Debug)]
@@ -154,11 +154,11 @@ mod tests {
 #[cfg(all(test, lowwater_loom))]
 mod loom {
     use super::*;
-    use lowwater_lru_core::sync::{thread, with_mutant, Arc};
+    use lowwater_base::sync::{thread, with_mutant, Arc};
 
     /// One comes in while another ends it: exactly one of them gets what it asked for. Two threads, all executions.
     fn check() {
-        lowwater_lru_core::sync::model(|| {
+        lowwater_base::sync::model(|| {
             let count = Arc::new(LockRef::new(0));
             let other = {
                 let count = count.clone();

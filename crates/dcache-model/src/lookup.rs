@@ -32,9 +32,9 @@ use crate::kind::{kind_of, Kind};
 use crate::mount::{DentryRef, DirEntry, Mount, Stat};
 use crate::path::{check_path, is_end, next_component, Component};
 use crate::qstr::{Name, QStr};
-use lowwater_lru_core::chains::{Found, Reader};
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 use lowwater_lru_core::Memcg;
+use lowwater_store::hash_chains::{Found, Reader};
 
 /// The result of RCU-walk.
 enum RcuWalk<T> {

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::flag;
 use crate::kind::Kind;
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 use lowwater_lru_core::Memcg;
 use lowwater_shrinker::Registration;
 use std::fmt;

@@ -12,8 +12,8 @@ use crate::kind::Kind;
 use crate::mount::{DentryRef, Mount};
 use crate::path::split_last;
 use crate::qstr::{Name, QStr};
-use lowwater_lru_core::sync::atomic::Ordering;
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::atomic::Ordering;
+use lowwater_base::sync::Arc;
 use std::io;
 
 impl Mount {

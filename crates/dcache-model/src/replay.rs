@@ -189,7 +189,8 @@ fn skip_failed<T>(result: Result<T, crate::Error>) -> Result<Option<T>, crate::E
 mod tests {
     use super::*;
     use crate::Dcache;
-    use lowwater_lru_core::{topology::Fixed, MemcgTree};
+    use lowwater_lru_core::topology::Fixed;
+    use lowwater_lru_core::MemcgTree;
     use lowwater_shrinker::Registry;
     use std::sync::Arc;
 

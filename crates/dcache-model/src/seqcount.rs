@@ -14,9 +14,9 @@
 //!
 //! Held by the model checks below, and their twins without each fence.
 
-use lowwater_lru_core::mutated;
-use lowwater_lru_core::sync::atomic::{fence, AtomicU32, Ordering};
-use lowwater_lru_core::sync::{Mutex, MutexGuard};
+use lowwater_base::mutated;
+use lowwater_base::sync::atomic::{fence, AtomicU32, Ordering};
+use lowwater_base::sync::{Mutex, MutexGuard};
 
 /// The count. Writers exclude each other by a lock of their own.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl SeqLock {
 #[cfg(all(test, lowwater_loom))]
 mod loom {
     use super::*;
-    use lowwater_lru_core::sync::{thread, with_mutant, Arc};
+    use lowwater_base::sync::{thread, with_mutant, Arc};
 
     struct Pair {
         seq: SeqCount,
@@ -112,7 +112,7 @@ mod loom {
 
     /// A reader and a writer of two words. Two threads, all executions.
     fn check() {
-        lowwater_lru_core::sync::model(|| {
+        lowwater_base::sync::model(|| {
             let pair = Arc::new(Pair { seq: SeqCount::new(), a: AtomicU32::new(0), b: AtomicU32::new(0) });
             let writer = {
                 let pair = pair.clone();

@@ -9,10 +9,10 @@ use crate::dentry::{Dentry, DentryGuard};
 use crate::flag;
 use crate::stats::CounterDelta;
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::chains::Reader;
-use lowwater_lru_core::sync::atomic::{fence, Ordering};
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::atomic::{fence, Ordering};
+use lowwater_base::sync::Arc;
 use lowwater_lru_core::{Isolated, ListLru, Memcg, NodeId};
+use lowwater_store::hash_chains::Reader;
 
 /// The treatment of a dentry that was used since the last walk.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 
 use crate::dcache_core::DcacheCore;
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Shrinker};
 
 /// Objects in one call of the shrinker.

@@ -2,7 +2,7 @@
 
 use crate::flag;
 use crossbeam_utils::CachePadded;
-use lowwater_lru_core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use lowwater_base::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::fmt;
 
 const SHARDS: usize = if cfg!(lowwater_loom) { 1 } else { 16 };

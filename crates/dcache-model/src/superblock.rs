@@ -4,7 +4,7 @@ use crate::backend::Backend;
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::inode::Inodes;
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 use lowwater_lru_core::{ListLru, Memcg, NodeId};
 use std::sync::OnceLock;
 

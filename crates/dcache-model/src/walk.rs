@@ -12,7 +12,7 @@ use crate::dentry::Dentry;
 use crate::error::Error;
 use crate::kind::Kind;
 use crate::mount::{DentryRef, Mount};
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 
 /// A child that a walk visits. It is in use during the visit.
 pub struct WalkEntry<'w> {

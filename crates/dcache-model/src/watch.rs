@@ -11,7 +11,7 @@ use crate::dentry::Dentry;
 use crate::error::{Error, ErrorKind};
 use crate::flag;
 use crate::mount::{DentryRef, Mount};
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 
 /// Children that are marked while the lock is held once.
 const STEP: usize = 64;

@@ -15,7 +15,7 @@
 //! | [`unit`](mod@unit) | bytes and nodes, as types that cannot be taken for counts |
 //!
 //! ```
-//! use lowwater_lru_core::{linked, Bytes, Isolated, Links, ListLru, MemcgTree, NodeId};
+//! use lowwater_lru_core::{linked, ByteSize, Isolated, Links, ListLru, MemcgTree, NodeId};
 //! use std::sync::Arc;
 //!
 //! struct Page {
@@ -26,11 +26,11 @@
 //!
 //! let tree = MemcgTree::default();
 //! let shop = tree.root().create("shop")?;
-//! shop.set_max(Bytes::mib(8));
+//! shop.set_max(ByteSize::mib(8));
 //! let pages = ListLru::<Page>::new();
 //!
 //! for number in 0..3 {
-//!     let _ = shop.try_charge(Bytes::kib(4))?;
+//!     let _ = shop.try_charge(ByteSize::kib(4))?;
 //!     pages.add(Arc::new(Page { links: Links::new(), number }), &shop, NodeId::ZERO)?;
 //! }
 //!
@@ -38,7 +38,7 @@
 //! let mut old = Isolated::new();
 //! pages.walk_one(&shop, NodeId::ZERO, &mut 2, |it| it.isolate(&mut old));
 //! for page in old {
-//!     shop.uncharge(Bytes::kib(4));
+//!     shop.uncharge(ByteSize::kib(4));
 //!     assert!(page.number < 2);
 //! }
 //! assert_eq!(pages.count_one(&shop, NodeId::ZERO), 1);
@@ -67,7 +67,6 @@
 //! Unsafe code stands here and nowhere else in the project: each block is one operation, with the reason why it is sound.
 
 #![no_std]
-#![cfg_attr(lowwater_try_arc, feature(allocator_api))]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
 
 extern crate alloc;
@@ -78,43 +77,24 @@ extern crate std;
 #[doc(hidden)]
 pub use core as __core;
 
-pub mod chains;
+#[doc(hidden)]
+pub use lowwater_base as __base;
+
 #[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
 pub mod embedder;
-pub mod fallible;
-mod guard;
-pub mod index;
 pub mod list;
 pub mod list_lru;
-#[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
-mod mapping;
 pub mod memcg;
-mod poison;
-mod prefetch;
-mod rcu;
-pub mod slab;
-pub mod slim;
-mod soonest;
-pub mod sync;
 pub mod topology;
-#[cfg(all(feature = "std", target_os = "linux", target_env = "gnu"))]
-pub mod trim;
-pub mod unit;
-#[doc(hidden)]
-pub mod unwind;
-#[cfg(not(lowwater_loom))]
-mod words;
 
-pub use guard::{pin, Guard};
-pub use index::Index;
-pub use list::{Handle, Linked, Links, SlotLinks};
-pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, Occupancy, Prepared, Unlocked, Verdict};
+#[doc(hidden)]
+pub use list::CompressedLinks;
+pub use list::{Handle, Linked, Links};
+pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, LruStatus, Occupancy, Prepared, Unlocked};
+pub use lowwater_base::{sync, ByteSize, NodeId, ParseByteSizeError};
+pub use lowwater_rcu::{heavy_fences, HeavyFences};
 pub use memcg::*;
-pub use prefetch::prefetch;
-pub use rcu::{heavy_fences, HeavyFences, RcuCell};
-pub use slab::{Slab, Slot};
-pub use soonest::Soonest;
 pub use topology::Topology;
-pub use unit::{Bytes, NodeId, ParseBytesError};
-#[cfg(not(lowwater_loom))]
-pub use words::Words;
+
+use lowwater_base::{fallible, mutated, unwind};
+use lowwater_rcu as rcu;

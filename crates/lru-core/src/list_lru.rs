@@ -39,53 +39,52 @@
 //! 5. Listeners hear of 0 -> 1 under the list's lock, so never about a group whose offline is over.
 //! 6. A contended list is split; in the kernel it has one lock, whatever happens.
 
-mod boxed;
+mod aliasable_box;
+#[cfg(any(test, feature = "baseline"))]
+pub mod baseline;
+mod batch;
+mod chain;
+mod chain_links;
 mod cursor;
-pub mod eager;
 mod isolate;
-mod many;
+mod key;
+mod list_lru_one;
+mod list_state;
+mod lists_head;
+mod locked;
 mod occupancy;
-mod one;
-mod owned;
-mod pairs;
+mod owner;
 mod prepared;
+mod promote;
 mod raw;
+mod refusable;
 mod replace;
-mod split;
+mod shards;
 mod sweep;
 mod table;
-mod touch;
 pub mod walk;
-mod whose;
 
 #[cfg(test)]
 mod tests;
 
-pub use eager::Eager;
 pub use isolate::Isolated;
 pub use occupancy::Occupancy;
 pub use prepared::Prepared;
 pub use sweep::{sweep, Swept};
-pub use walk::{Isolate, Unlocked, Verdict};
-
-pub use boxed::try_box;
-pub(crate) use one::One;
-pub(crate) use pairs::Pairs;
-pub(crate) use raw::reparent_group;
-pub(crate) use split::{Part, Split};
-pub(crate) use table::Table;
+pub use walk::{Isolate, LruStatus, Unlocked};
 
 use crate::list::{handle_of, Handle, Hook, Linked};
 use crate::rcu::pin;
 use crate::sync::Arc;
-use crate::{Bytes, Memcg, NodeId};
+use crate::{ByteSize, Memcg, NodeId};
+use aliasable_box::AliasableBox;
 use alloc::boxed::Box;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use one::Locked;
-use owned::Owned;
+use locked::Locked;
 use raw::{RawListLru, Refused};
+use refusable::try_box;
 
 /// The LRU lists of one kind of object.
 ///
@@ -118,7 +117,7 @@ use raw::{RawListLru, Refused};
 #[doc(alias = "list_lru")]
 pub struct ListLru<T: Linked> {
     // The lists point back to it: it may not move.
-    raw: Owned<RawListLru>,
+    raw: AliasableBox<RawListLru>,
     items: PhantomData<T::Handle>,
 }
 
@@ -169,7 +168,7 @@ pub struct AllocError;
 impl<T: Linked> ListLru<T> {
     /// Lists that nobody listens to.
     pub fn new() -> Self {
-        Self { raw: Box::new(RawListLru::new(None, T::SHAPE)).into(), items: PhantomData }
+        Self { raw: Box::new(RawListLru::new(None, T::LAYOUT)).into(), items: PhantomData }
     }
 
     /// As [`new`](Self::new), for who can do without.
@@ -178,7 +177,7 @@ impl<T: Linked> ListLru<T> {
     ///
     /// [`AllocError`] without memory.
     pub fn try_new() -> Result<Self, AllocError> {
-        let raw = try_box(RawListLru::new(None, T::SHAPE)).ok_or(AllocError)?;
+        let raw = try_box(RawListLru::new(None, T::LAYOUT)).ok_or(AllocError)?;
         Ok(Self { raw: raw.into(), items: PhantomData })
     }
 
@@ -188,13 +187,13 @@ impl<T: Linked> ListLru<T> {
     ///
     /// [`AllocError`] without memory.
     pub fn try_with_occupancy(occupancy: Arc<dyn Occupancy>) -> Result<Self, AllocError> {
-        let raw = try_box(RawListLru::new(Some(occupancy), T::SHAPE)).ok_or(AllocError)?;
+        let raw = try_box(RawListLru::new(Some(occupancy), T::LAYOUT)).ok_or(AllocError)?;
         Ok(Self { raw: raw.into(), items: PhantomData })
     }
 
     /// Lists that tell `occupancy` when one of them goes from empty to not empty.
     pub fn with_occupancy(occupancy: Arc<dyn Occupancy>) -> Self {
-        Self { raw: Box::new(RawListLru::new(Some(occupancy), T::SHAPE)).into(), items: PhantomData }
+        Self { raw: Box::new(RawListLru::new(Some(occupancy), T::LAYOUT)).into(), items: PhantomData }
     }
 
     /// Adds an item as the youngest of its group on `node`. The list owns it until it is removed.
@@ -213,7 +212,7 @@ impl<T: Linked> ListLru<T> {
         // SAFETY: a handle gives a pointer to an object.
         let links = unsafe { T::links(object) };
         // SAFETY: they are a `T`'s, by the pointer that its handle was turned into.
-        let links = unsafe { T::SHAPE.node(links) };
+        let links = unsafe { T::LAYOUT.node(links) };
         let added = if T::Handle::UNIQUE {
             self.raw.add::<true>(links, memcg, node)
         } else {
@@ -260,18 +259,6 @@ impl<T: Linked> ListLru<T> {
         self.raw.count_node(node)
     }
 
-    /// Makes the group's list on `node`, so that `add` needs no memory while the answer is kept; a dying group's nearest online
-    /// ancestor's, to which `add` would go. (One that splits the list asks for some, and does without.) O(depth of the group).
-    ///
-    /// # Errors
-    ///
-    /// [`AllocError`] without memory; what was made on the way (lists of ancestors) stays and is whole (L6, L17).
-    #[doc(alias = "memcg_list_lru_alloc")]
-    pub fn prepare(&self, memcg: &Memcg, node: NodeId) -> Result<Prepared<'_, T>, AllocError> {
-        let one = self.raw.prepare(memcg, node).ok_or(AllocError)?;
-        Ok(Prepared::new(self, one))
-    }
-
     /// Walks the group's list on `node`, oldest first, and does with each item what `callback` says ([`walk`] has the table).
     /// Returns how many were removed. A list that is split is walked part by part ([module](self)).
     ///
@@ -284,7 +271,7 @@ impl<T: Linked> ListLru<T> {
         memcg: &Memcg,
         node: NodeId,
         nr_to_walk: &mut u64,
-        callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
+        callback: impl for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     ) -> u64 {
         self.raw.walk_one(memcg, node, nr_to_walk, callback)
     }
@@ -298,7 +285,7 @@ impl<T: Linked> ListLru<T> {
         &self,
         node: NodeId,
         nr_to_walk: &mut u64,
-        mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
+        mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     ) -> u64 {
         let groups = self.raw.groups_on(node);
         groups.iter().map(|memcg| self.raw.walk_one(memcg, node, nr_to_walk, &mut callback)).sum()
@@ -316,8 +303,8 @@ impl<T: Linked> ListLru<T> {
 
     /// What these lists cost beyond the items: this structure, its table, 64 bytes for each (group, node), and parts of split ones.
     /// O(1); O(lists) while one is split.
-    pub fn footprint(&self) -> Bytes {
-        Bytes::new((size_of::<Self>() + size_of::<RawListLru>() + self.raw.bytes()) as u64)
+    pub fn footprint(&self) -> ByteSize {
+        ByteSize::new((size_of::<Self>() + size_of::<RawListLru>() + self.raw.bytes()) as u64)
     }
 
     /// How many (group, node) lists exist; a split one is one.

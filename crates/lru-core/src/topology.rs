@@ -8,7 +8,7 @@
 //!
 //! Nodes are counted from 0 without gaps here ([`NodeId`]), whatever numbers the machine gives them.
 
-pub(crate) mod cpu;
+mod detect;
 #[cfg(feature = "std")]
 mod error;
 mod fixed;
@@ -20,6 +20,7 @@ mod machine;
 mod sysfs;
 mod text;
 
+pub use self::detect::detect;
 #[cfg(feature = "std")]
 pub use self::error::TopologyError;
 pub use self::fixed::Fixed;
@@ -29,8 +30,7 @@ pub use self::hwloc::Hwloc;
 pub use self::sysfs::Sysfs;
 pub use self::text::{parse_distances, parse_list, TextError, LIST_END};
 
-use crate::sync::Arc;
-use crate::unit::NodeId;
+use lowwater_base::NodeId;
 
 /// The NUMA nodes of a machine, real or not. They do not change while it exists.
 ///
@@ -68,12 +68,3 @@ pub trait Topology: Send + Sync {
 const LOCAL_DISTANCE: u32 = 10;
 /// The distance of another node where nobody says more.
 const REMOTE_DISTANCE: u32 = 20;
-
-/// The topology of this machine; one node where it cannot be found out.
-pub fn detect() -> Arc<dyn Topology> {
-    #[cfg(all(feature = "std", target_os = "linux"))]
-    if let Ok(sysfs) = Sysfs::detect() {
-        return Arc::new(sysfs);
-    }
-    Arc::new(Fixed::new(1))
-}

@@ -7,6 +7,7 @@
 // crossbeam-epoch, which is the read side with `lowwater_epoch`, ends the process where there is no memory.
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
+#[path = "../../base/tests/faulty/mod.rs"]
 mod faulty;
 
 use faulty::{meanwhile, refused_after, ALLOCATED};

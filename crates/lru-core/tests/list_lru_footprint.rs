@@ -5,6 +5,7 @@
 // crossbeam-epoch, which is the read side with `lowwater_epoch`, frees later, and allocates for what it remembers.
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
+#[path = "../../base/tests/faulty/mod.rs"]
 mod faulty;
 
 use faulty::{meanwhile, ALLOCATED};

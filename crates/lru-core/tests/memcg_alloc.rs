@@ -4,14 +4,15 @@
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
+#[path = "../../base/tests/faulty/mod.rs"]
 mod faulty;
 
 use faulty::{refused_after, ALLOCATED};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
-use lowwater_lru_core::fallible::{try_box, TryArc};
-use lowwater_lru_core::{Bytes, HookId, Memcg, MemcgError, MemcgTree, OfflineHook};
+use lowwater_base::fallible::{try_box, TryArc};
+use lowwater_lru_core::{ByteSize, HookId, Memcg, MemcgError, MemcgTree, OfflineHook};
 
 /// Holds a group of its tree: a cycle, which the end of the tree breaks.
 struct Counts(Arc<AtomicUsize>, Memcg);
@@ -40,7 +41,7 @@ fn each<R>(mut f: impl FnMut() -> R, mut check: impl FnMut(R, bool)) -> usize {
 fn warm_up() {
     let tree = MemcgTree::new(2);
     let group = tree.root().create("first").unwrap();
-    let _ = group.try_charge(Bytes::new(1)).unwrap();
+    let _ = group.try_charge(ByteSize::new(1)).unwrap();
     group.offline().unwrap();
 }
 
@@ -152,7 +153,7 @@ fn nothing_of_a_tree_is_left() {
     tree.add_hook(Arc::new(Counts(Arc::default(), a.clone())));
     for _ in 0..3 {
         a.create("b").unwrap().offline().unwrap();
-        let _ = a.try_charge(Bytes::new(10)).unwrap();
+        let _ = a.try_charge(ByteSize::new(10)).unwrap();
     }
     drop((a, tree));
     assert_eq!(ALLOCATED.get(), start);

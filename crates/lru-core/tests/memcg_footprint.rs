@@ -2,12 +2,13 @@
 
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
+#[path = "../../base/tests/faulty/mod.rs"]
 mod faulty;
 
 use faulty::ALLOCATED;
 use std::sync::Arc;
 
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, OfflineHook};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, OfflineHook};
 
 struct Nothing;
 
@@ -15,9 +16,9 @@ impl OfflineHook for Nothing {
     fn offline(&self, _: &Memcg, _: &Memcg) {}
 }
 
-/// Bytes allocated by this thread since `before`.
-fn since(before: isize) -> Bytes {
-    Bytes::new(u64::try_from(ALLOCATED.get() - before).expect("nothing was freed that was there before"))
+/// ByteSize allocated by this thread since `before`.
+fn since(before: isize) -> ByteSize {
+    ByteSize::new(u64::try_from(ALLOCATED.get() - before).expect("nothing was freed that was there before"))
 }
 
 #[test]
@@ -31,29 +32,29 @@ fn footprint_is_what_is_allocated() {
     let hook: Arc<dyn OfflineHook> = Arc::new(Nothing);
     let hooked = since(before).get() - tree.footprint().get();
     tree.add_hook(hook);
-    let rest = |tree: &MemcgTree| Bytes::new(tree.footprint().get() + hooked);
+    let rest = |tree: &MemcgTree| ByteSize::new(tree.footprint().get() + hooked);
     assert_eq!(rest(&tree), since(before), "with a hook");
 
     // Dropped at the end, after the last look.
     let mut groups = Vec::with_capacity(500);
     let vec = groups.capacity() as u64 * size_of::<Memcg>() as u64;
-    let expected = |tree: &MemcgTree| Bytes::new(rest(tree).get() + vec);
+    let expected = |tree: &MemcgTree| ByteSize::new(rest(tree).get() + vec);
     for n in 0..500 {
         let parent: &Memcg = if n % 3 == 0 { tree.root() } else { &groups[n / 2] };
         groups.push(parent.create(&format!("group number {n}")).unwrap());
         assert_eq!(expected(&tree), since(before), "{n} groups");
-        let _ = groups[n].try_charge(Bytes::new(1_000)).unwrap();
+        let _ = groups[n].try_charge(ByteSize::new(1_000)).unwrap();
     }
     assert_eq!(tree.root().descendants().count(), 501);
     assert_eq!(expected(&tree), since(before), "after charges and a walk");
     while let Some(group) = groups.pop() {
-        group.uncharge(Bytes::new(1_000));
+        group.uncharge(ByteSize::new(1_000));
         group.offline().unwrap();
         drop(group);
         assert_eq!(expected(&tree), since(before), "{} groups are left", groups.len());
     }
     drop((tree, groups));
-    assert_eq!(since(before), Bytes::ZERO);
+    assert_eq!(since(before), ByteSize::ZERO);
 }
 
 /// A group is one allocation for itself and one for its name, and its share of the tables.

@@ -43,12 +43,12 @@ fn l2_l5_an_item_is_on_the_list_of_its_own_group() {
     }
     assert_eq!(counts(&lru, groups), [0, 3, 0, 7]);
     assert_eq!((lru.count_node(N0), lru.pairs()), (10, 4));
-    assert_eq!((lru.whose(&items[0]), lru.whose(&items[9])), (Some(our.clone()), Some(their.clone())));
+    assert_eq!((lru.memcg_of(&items[0]), lru.memcg_of(&items[9])), (Some(our.clone()), Some(their.clone())));
     lru.assert_valid();
 
     let mut walked = Isolated::new();
     assert_eq!(lru.walk_one(&our, N0, &mut 100, |it| it.isolate(&mut walked)), 3);
-    assert_eq!(lru.add_many(&mut walked, &their, N0), Ok(3));
+    assert_eq!(lru.add_batch(&mut walked, &their, N0), Ok(3));
     assert_eq!(counts(&lru, groups), [0, 0, 0, 10]);
     let mut shown = 0;
     lru.walk_node(N0, &mut 100, |it| {
@@ -88,7 +88,7 @@ fn l16_a_sweep_of_one_tree_takes_nothing_from_the_other() {
         assert!(lru.del(&a).is_some());
         while sweep(ours.root()) != Swept::default() {}
         assert_eq!((lru.count_one(&their, N0), lru.pairs()), (1, 2), "round {round}");
-        assert_eq!(lru.whose(&b).as_ref(), Some(&their));
+        assert_eq!(lru.memcg_of(&b).as_ref(), Some(&their));
         assert!(lru.del(&b).is_some());
         while sweep(theirs.root()) != Swept::default() {}
         assert_eq!(lru.pairs(), 0);

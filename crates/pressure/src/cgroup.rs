@@ -41,21 +41,21 @@ const V1_UNLIMITED: u64 = i64::MAX as u64 & !0xffff;
 /// Reads a limit file: `memory.max`, `memory.high` or v1's `memory.limit_in_bytes`.
 ///
 /// ```
-/// use lowwater_lru_core::Bytes;
+/// use lowwater_lru_core::ByteSize;
 /// use lowwater_pressure::cgroup::parse_limit_of;
 ///
-/// assert_eq!(parse_limit_of("memory.max", "100663296\n"), Ok(Bytes::mib(96)));
-/// assert_eq!(parse_limit_of("memory.max", "max\n"), Ok(Bytes::MAX));
+/// assert_eq!(parse_limit_of("memory.max", "100663296\n"), Ok(ByteSize::mib(96)));
+/// assert_eq!(parse_limit_of("memory.max", "max\n"), Ok(ByteSize::MAX));
 /// // What v1 writes for "none".
-/// assert_eq!(parse_limit_of("memory.limit_in_bytes", "9223372036854771712\n"), Ok(Bytes::MAX));
+/// assert_eq!(parse_limit_of("memory.limit_in_bytes", "9223372036854771712\n"), Ok(ByteSize::MAX));
 /// ```
 ///
 /// # Errors
 ///
 /// [`TextError`](super::TextError) with `field` as its field, for what is neither a number of bytes nor `max`.
-pub fn parse_limit_of(field: &str, text: &str) -> Result<lowwater_lru_core::Bytes, super::TextError> {
+pub fn parse_limit_of(field: &str, text: &str) -> Result<lowwater_lru_core::ByteSize, super::TextError> {
     let limit = parse_limit(field, text)?;
-    Ok(if limit.get() >= V1_UNLIMITED { lowwater_lru_core::Bytes::MAX } else { limit })
+    Ok(if limit.get() >= V1_UNLIMITED { lowwater_lru_core::ByteSize::MAX } else { limit })
 }
 
 /// For the fuzzer: any text is read or refused by every parser here.

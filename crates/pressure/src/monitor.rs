@@ -30,10 +30,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::time::Instant;
 
-use lowwater_lru_core::sync::thread::{self, JoinHandle};
-use lowwater_lru_core::sync::Mutex;
-use lowwater_lru_core::unwind::caught;
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_base::sync::thread;
+use lowwater_base::sync::thread::JoinHandle;
+use lowwater_base::sync::Mutex;
+use lowwater_base::unwind::caught;
+use lowwater_lru_core::{ByteSize, Memcg};
 
 use crate::source::{OpenSource, Poller, SourceEvent};
 use crate::{BackgroundReclaim, Level, Trim};
@@ -51,7 +52,7 @@ mod tests;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use lowwater_lru_core::{Bytes, Memcg, MemcgTree};
+/// use lowwater_lru_core::{ByteSize, Memcg, MemcgTree};
 /// use lowwater_pressure::{BackgroundReclaim, Level, Monitor, MonitorConfig};
 ///
 /// /// A program wakes its reclaimer here. `lowwater` has an adapter for the one of `lowwater-shrinker`.
@@ -59,18 +60,18 @@ mod tests;
 /// struct Caches;
 ///
 /// impl BackgroundReclaim for Caches {
-///     fn reclaim_to(&self, memcg: &Memcg, ceiling: Bytes) {
+///     fn reclaim_to(&self, memcg: &Memcg, ceiling: ByteSize) {
 ///         println!("{memcg:?} is to use at most {ceiling}");
 ///     }
 /// }
 ///
 /// let tree = MemcgTree::default();
-/// let monitor = Monitor::start(tree.root(), Bytes::mib(64), Arc::new(Caches), MonitorConfig::default())?;
-/// tree.root().try_charge(Bytes::mib(40))?;
+/// let monitor = Monitor::start(tree.root(), ByteSize::mib(64), Arc::new(Caches), MonitorConfig::default())?;
+/// tree.root().try_charge(ByteSize::mib(40))?;
 /// monitor.raise(Level::Critical);
 /// // A quarter of what is used is to go; until it has, nothing is added.
-/// assert_eq!(monitor.stats().ceiling, Bytes::mib(30));
-/// assert_eq!(tree.root().max(), Bytes::mib(40));
+/// assert_eq!(monitor.stats().ceiling, ByteSize::mib(30));
+/// assert_eq!(tree.root().max(), ByteSize::mib(40));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -101,7 +102,7 @@ impl Monitor {
     /// [`MonitorError`] names the file that is in the way and says what to do. Nothing is watched then, and `max` is as it was.
     pub fn start(
         memcg: &Memcg,
-        budget: Bytes,
+        budget: ByteSize,
         reclaimer: Arc<dyn BackgroundReclaim>,
         config: MonitorConfig,
     ) -> Result<Self, MonitorError> {
@@ -146,19 +147,19 @@ impl Monitor {
 
     /// Another budget: the most that may be used when there is no pressure. If more is in use, it comes down in the background,
     /// and may not rise meanwhile.
-    pub fn set_budget(&self, budget: Bytes) {
+    pub fn set_budget(&self, budget: ByteSize) {
         self.shared.state.lock().set_budget(budget);
         self.shared.poller.wake();
     }
 
     /// The most that may be used when there is no pressure: the budget, or what the control group leaves.
-    pub fn budget(&self) -> Bytes {
+    pub fn budget(&self) -> ByteSize {
         self.shared.state.lock().budget()
     }
 
     /// Counts `bytes` that the program itself has freed towards the next trim.
-    pub fn freed(&self, bytes: Bytes) {
-        if bytes > Bytes::ZERO {
+    pub fn freed(&self, bytes: ByteSize) {
+        if bytes > ByteSize::ZERO {
             self.shared.state.lock().freed(bytes);
             self.shared.poller.wake();
         }

@@ -2,7 +2,7 @@
 
 use core::fmt::Debug;
 
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::{ByteSize, Memcg};
 
 /// The background reclaim that a [`Monitor`](crate::Monitor) drives.
 ///
@@ -11,7 +11,7 @@ use lowwater_lru_core::{Bytes, Memcg};
 #[doc(alias = "wakeup_kswapd")]
 pub trait BackgroundReclaim: Debug + Send + Sync {
     /// Wakes background reclaim: `memcg`'s usage is to come down, to `ceiling` or somewhat below. Does not wait for it.
-    fn reclaim_to(&self, memcg: &Memcg, ceiling: Bytes);
+    fn reclaim_to(&self, memcg: &Memcg, ceiling: ByteSize);
 
     /// Runs the monitor's thread, which returns when the monitor is dropped. An implementation whose callbacks may drop a monitor
     /// marks the thread here as inside a callback, so that the end of other threads is not waited for on this one.

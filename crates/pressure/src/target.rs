@@ -30,7 +30,7 @@
 
 use core::time::Duration;
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 
 use super::Level;
 
@@ -42,7 +42,7 @@ const STEPS: u64 = 16;
 /// Of a budget, the part that pressure does not take.
 const FLOOR_PARTS: u64 = 16;
 /// The floor where there is no budget.
-const FLOOR_UNLIMITED: Bytes = Bytes::mib(16);
+const FLOOR_UNLIMITED: ByteSize = ByteSize::mib(16);
 
 /// The answer to pressure. The defaults suit a server; all of them can be changed.
 ///
@@ -62,7 +62,7 @@ pub struct PressureConfig {
     /// The percentage that an event of [`Level::Critical`] takes; 25 by default.
     pub critical_percent: u8,
     /// The floor below which pressure takes nothing; a sixteenth of the budget by default, or 16 MiB where there is none.
-    pub floor: Option<Bytes>,
+    pub floor: Option<ByteSize>,
     /// Events that come within this time of one that was answered are that one, unless they are worse; 1 s by default.
     pub debounce: Duration,
     /// The time without events after which the level falls by one; 10 s by default.
@@ -88,28 +88,28 @@ impl Default for PressureConfig {
 /// The state: a level, and the ceiling that it has led to. Times are nanoseconds of any clock that does not go back.
 ///
 /// ```
-/// use lowwater_lru_core::Bytes;
+/// use lowwater_lru_core::ByteSize;
 /// use lowwater_pressure::{Level, PressureConfig, Target};
 ///
 /// const S: u64 = 1_000_000_000;
-/// let mut target = Target::new(PressureConfig::default(), Bytes::mib(100));
-/// assert!(target.raise(0, Level::Critical, Bytes::mib(80)));
-/// assert_eq!(target.ceiling(), Bytes::mib(60));
+/// let mut target = Target::new(PressureConfig::default(), ByteSize::mib(100));
+/// assert!(target.raise(0, Level::Critical, ByteSize::mib(80)));
+/// assert_eq!(target.ceiling(), ByteSize::mib(60));
 ///
 /// // 10 s without events for each level; then a sixteenth each 2 s.
 /// target.tick(29 * S);
-/// assert_eq!(target.ceiling(), Bytes::mib(60));
+/// assert_eq!(target.ceiling(), ByteSize::mib(60));
 /// target.tick(120 * S);
-/// assert_eq!((target.ceiling(), target.level()), (Bytes::mib(100), Level::Calm));
+/// assert_eq!((target.ceiling(), target.level()), (ByteSize::mib(100), Level::Calm));
 /// ```
 #[derive(Clone, Debug)]
 pub struct Target {
     config: PressureConfig,
-    budget: Bytes,
-    ceiling: Bytes,
+    budget: ByteSize,
+    ceiling: ByteSize,
     level: Level,
     /// Where the way back leads when there is no budget: what was used when the pressure began.
-    came_from: Bytes,
+    came_from: ByteSize,
     /// When an event was last answered, and how bad it was.
     answered: Option<(u64, Level)>,
     /// When the level last changed or an event last came; on the way up, when the last step was made.
@@ -118,17 +118,25 @@ pub struct Target {
 
 impl Target {
     /// No pressure yet, and `budget` to use.
-    pub fn new(config: PressureConfig, budget: Bytes) -> Self {
-        Self { config, budget, ceiling: budget, level: Level::Calm, came_from: Bytes::ZERO, answered: None, since: 0 }
+    pub fn new(config: PressureConfig, budget: ByteSize) -> Self {
+        Self {
+            config,
+            budget,
+            ceiling: budget,
+            level: Level::Calm,
+            came_from: ByteSize::ZERO,
+            answered: None,
+            since: 0,
+        }
     }
 
     /// The most that may be used now.
-    pub fn ceiling(&self) -> Bytes {
+    pub fn ceiling(&self) -> ByteSize {
         self.ceiling
     }
 
     /// The most that may be used without pressure.
-    pub fn budget(&self) -> Bytes {
+    pub fn budget(&self) -> ByteSize {
         self.budget
     }
 
@@ -143,7 +151,7 @@ impl Target {
     }
 
     /// An event: somebody says at `now_ns` that it is as bad as `level`, while `usage` is used. True if the ceiling fell.
-    pub fn raise(&mut self, now_ns: u64, level: Level, usage: Bytes) -> bool {
+    pub fn raise(&mut self, now_ns: u64, level: Level, usage: ByteSize) -> bool {
         if level == Level::Calm {
             return false;
         }
@@ -158,7 +166,7 @@ impl Target {
 
     /// An event by somebody who knows how much there is: at `now_ns` it is as bad as `level` with a `usage` that should come down
     /// to `at_most`. True if the ceiling fell. It is answered even while others are debounced.
-    pub fn raise_to(&mut self, now_ns: u64, level: Level, usage: Bytes, at_most: Bytes) -> bool {
+    pub fn raise_to(&mut self, now_ns: u64, level: Level, usage: ByteSize, at_most: ByteSize) -> bool {
         if level == Level::Calm {
             return false;
         }
@@ -172,7 +180,7 @@ impl Target {
         self.since = self.since.max(now_ns);
     }
 
-    fn lower(&mut self, to: Bytes, from: Bytes) -> bool {
+    fn lower(&mut self, to: ByteSize, from: ByteSize) -> bool {
         let lowered = to.max(self.floor());
         if lowered >= self.ceiling {
             return false;
@@ -212,16 +220,16 @@ impl Target {
     }
 
     /// Another budget. A ceiling that pressure has lowered stays, but for one above the new budget or below its floor.
-    pub fn set_budget(&mut self, budget: Bytes) {
+    pub fn set_budget(&mut self, budget: ByteSize) {
         let was_lowered = self.is_lowered();
         self.budget = budget;
         self.ceiling = if was_lowered { self.ceiling.max(self.floor()).min(budget) } else { budget };
     }
 
     fn step_up(&mut self) {
-        let top = if self.budget == Bytes::MAX { self.came_from } else { self.budget };
+        let top = if self.budget == ByteSize::MAX { self.came_from } else { self.budget };
         // At least one byte, so that a ceiling of nearly nothing comes back, too.
-        let step = Bytes::new((top.get() / STEPS).max(1));
+        let step = ByteSize::new((top.get() / STEPS).max(1));
         let risen = self.ceiling.saturating_add(step);
         // INVARIANT 4: at the top of the way back nothing is held back any more.
         self.ceiling = if risen >= top { self.budget } else { risen };
@@ -241,19 +249,19 @@ impl Target {
         }
     }
 
-    fn floor(&self) -> Bytes {
+    fn floor(&self) -> ByteSize {
         let by_default = match self.budget {
-            Bytes::MAX => FLOOR_UNLIMITED,
-            budget => Bytes::new(budget.get() / FLOOR_PARTS),
+            ByteSize::MAX => FLOOR_UNLIMITED,
+            budget => ByteSize::new(budget.get() / FLOOR_PARTS),
         };
         self.config.floor.unwrap_or(by_default).min(self.budget)
     }
 }
 
 /// `bytes` less `percent` of them; nothing for 100 and more.
-fn less_percent(bytes: Bytes, percent: u8) -> Bytes {
+fn less_percent(bytes: ByteSize, percent: u8) -> ByteSize {
     let part = u128::from(bytes.get()) * u128::from(percent) / 100;
-    bytes.saturating_sub(Bytes::new(u64::try_from(part).unwrap_or(u64::MAX)))
+    bytes.saturating_sub(ByteSize::new(u64::try_from(part).unwrap_or(u64::MAX)))
 }
 
 fn nanos(time: Duration) -> u64 {

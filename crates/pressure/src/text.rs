@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 use thiserror::Error;
 
 /// The longest piece of a malformed text that an error repeats, in characters.
@@ -47,11 +47,11 @@ pub(super) fn pairs(text: &str, mut each: impl FnMut(&str, u64)) -> Result<(), T
 }
 
 /// Reads the only line of a limit file: a number of bytes, or `max`.
-pub(super) fn limit(field: &str, text: &str) -> Result<Bytes, TextError> {
+pub(super) fn limit(field: &str, text: &str) -> Result<ByteSize, TextError> {
     match text.trim_ascii() {
-        "max" => Ok(Bytes::MAX),
+        "max" => Ok(ByteSize::MAX),
         digits => number(field, digits)
-            .map(Bytes::new)
+            .map(ByteSize::new)
             .map_err(|_| TextError::new(field, digits, "a whole number of bytes, or \"max\"")),
     }
 }

@@ -7,10 +7,10 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 
 /// Bytes that have to be freed before a trim pays, by default.
-const THRESHOLD: Bytes = Bytes::mib(4);
+const THRESHOLD: ByteSize = ByteSize::mib(4);
 /// The least time between two trims, by default: a trim holds the allocator's locks for a while.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// The interval is so many times shorter when it is urgent.
@@ -20,18 +20,18 @@ const URGENT_PARTS: u64 = 20;
 ///
 /// ```
 /// use core::time::Duration;
-/// use lowwater_lru_core::Bytes;
+/// use lowwater_lru_core::ByteSize;
 /// use lowwater_pressure::Trim;
 ///
 /// // glibc's `malloc_trim`, where that is the allocator.
-/// let glibc = Trim::system().threshold(Bytes::mib(32));
+/// let glibc = Trim::system().threshold(ByteSize::mib(32));
 /// // jemalloc, mimalloc and others: whatever call purges them.
 /// let other = Trim::new(|| { /* arena.purge(), mi_collect(true), ... */ }).interval(Duration::from_secs(5));
 /// ```
 #[derive(Clone)]
 pub struct Trim {
     hook: Arc<dyn Fn() + Send + Sync>,
-    threshold: Bytes,
+    threshold: ByteSize,
     interval: Duration,
 }
 
@@ -53,7 +53,7 @@ impl Trim {
     }
 
     /// How much has to be freed since the last call; 4 MiB by default.
-    pub fn threshold(mut self, bytes: Bytes) -> Self {
+    pub fn threshold(mut self, bytes: ByteSize) -> Self {
         self.threshold = bytes;
         self
     }
@@ -81,7 +81,7 @@ impl fmt::Debug for Trim {
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn system() {
-    lowwater_lru_core::trim::malloc_trim(Bytes::ZERO);
+    lowwater_base::malloc_trim::malloc_trim(ByteSize::ZERO);
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
@@ -90,27 +90,27 @@ fn system() {}
 /// When it is time: enough was freed, and the last time was long enough ago. No clock of its own.
 #[derive(Debug)]
 pub(super) struct TrimSchedule {
-    threshold: Bytes,
+    threshold: ByteSize,
     interval_ns: u64,
-    freed: Bytes,
+    freed: ByteSize,
     last: Option<u64>,
 }
 
 impl TrimSchedule {
     pub(super) fn new(trim: &Trim) -> Self {
         let interval_ns = u64::try_from(trim.interval.as_nanos()).unwrap_or(u64::MAX);
-        Self { threshold: trim.threshold, interval_ns, freed: Bytes::ZERO, last: None }
+        Self { threshold: trim.threshold, interval_ns, freed: ByteSize::ZERO, last: None }
     }
 
     /// So much was freed.
-    pub(super) fn freed(&mut self, bytes: Bytes) {
+    pub(super) fn freed(&mut self, bytes: ByteSize) {
         self.freed = self.freed.saturating_add(bytes);
     }
 
     /// The moment from which [`open`](Self::open) is true; none before enough is freed.
     pub(super) fn due(&self, urgent: bool) -> Option<u64> {
         let interval = if urgent { self.interval_ns / URGENT_PARTS } else { self.interval_ns };
-        let enough = self.freed > Bytes::ZERO && self.freed >= self.threshold;
+        let enough = self.freed > ByteSize::ZERO && self.freed >= self.threshold;
         enough.then(|| self.last.map_or(0, |last| last.saturating_add(interval)))
     }
 
@@ -118,7 +118,7 @@ impl TrimSchedule {
     pub(super) fn open(&mut self, now_ns: u64, urgent: bool) -> bool {
         let open = self.due(urgent).is_some_and(|due| due <= now_ns);
         if open {
-            (self.freed, self.last) = (Bytes::ZERO, Some(now_ns));
+            (self.freed, self.last) = (ByteSize::ZERO, Some(now_ns));
         }
         open
     }
@@ -132,12 +132,12 @@ mod tests {
     proptest! {
         #[test]
         fn trims_are_rare_and_none_is_forgotten(events in proptest::collection::vec((0..100_u64, 0..50_u64, any::<bool>()), 0..50)) {
-            let trim = Trim::new(|| {}).threshold(Bytes::new(100)).interval(Duration::from_nanos(200));
+            let trim = Trim::new(|| {}).threshold(ByteSize::new(100)).interval(Duration::from_nanos(200));
             let mut schedule = TrimSchedule::new(&trim);
             let (mut now, mut last, mut freed) = (0, None, 0);
             for (after, bytes, urgent) in events {
                 now += after;
-                schedule.freed(Bytes::new(bytes));
+                schedule.freed(ByteSize::new(bytes));
                 freed += bytes;
                 let (due, open) = (schedule.due(urgent), schedule.open(now, urgent));
                 let interval = if urgent { 10 } else { 200 };
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn nothing_freed_is_never_a_reason() {
-        let mut schedule = TrimSchedule::new(&Trim::new(|| {}).threshold(Bytes::ZERO));
+        let mut schedule = TrimSchedule::new(&Trim::new(|| {}).threshold(ByteSize::ZERO));
         assert!(!schedule.open(1, false));
-        schedule.freed(Bytes::new(1));
+        schedule.freed(ByteSize::new(1));
         assert!(schedule.open(1, false));
     }
 }

@@ -3,7 +3,7 @@
 
 #![cfg(target_os = "linux")]
 
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree};
 use lowwater_pressure::cgroup::{Cgroup, Version};
 use lowwater_pressure::{
     BackgroundReclaim, CgroupLimit, Level, Monitor, MonitorConfig, MonitorError, PressureConfig, Psi, Source, Trigger,
@@ -24,7 +24,7 @@ const EIO: &str = "/proc/self/mem";
 struct Idle;
 
 impl BackgroundReclaim for Idle {
-    fn reclaim_to(&self, _memcg: &Memcg, _ceiling: Bytes) {}
+    fn reclaim_to(&self, _memcg: &Memcg, _ceiling: ByteSize) {}
 }
 
 struct World {
@@ -53,11 +53,11 @@ impl World {
 
     fn config(&self) -> MonitorConfig {
         let cgroup = Cgroup::at(Version::V2, &self.group, &self.group);
-        config(CgroupLimit::of(cgroup).margin(Bytes::new(400)))
+        config(CgroupLimit::of(cgroup).margin(ByteSize::new(400)))
     }
 
     fn start(&self, config: MonitorConfig) -> Result<Monitor, MonitorError> {
-        Monitor::start(self.tree.root(), Bytes::new(900), Arc::new(Idle), config)
+        Monitor::start(self.tree.root(), ByteSize::new(900), Arc::new(Idle), config)
     }
 }
 
@@ -94,12 +94,12 @@ fn is_told_and_harmless(world: &World, monitor: &Monitor, words: &[&str]) {
     until("the fault is told", || told().is_some());
     let text = told().unwrap();
     words.iter().for_each(|word| assert!(text.contains(word), "{text:?} does not say {word:?}"));
-    assert_eq!(monitor.budget(), Bytes::new(600), "the last limit stays");
-    assert_eq!(world.tree.root().max(), Bytes::new(600));
+    assert_eq!(monitor.budget(), ByteSize::new(600), "the last limit stays");
+    assert_eq!(world.tree.root().max(), ByteSize::new(600));
     let manual = monitor.stats().manual;
     monitor.raise(Level::Critical);
     assert_eq!(monitor.stats().manual, manual + 1);
-    until("the pressure by hand is over", || world.tree.root().max() == Bytes::new(600));
+    until("the pressure by hand is over", || world.tree.root().max() == ByteSize::new(600));
 }
 
 #[test]
@@ -123,10 +123,10 @@ fn garbage_in_any_file_is_told_and_the_last_limit_stays() {
 
         // Garbage from the beginning is an error at once, and nothing has changed.
         drop(monitor);
-        world.tree.root().set_max(Bytes::new(77));
+        world.tree.root().set_max(ByteSize::new(77));
         let error = world.start(world.config()).unwrap_err();
         assert!(matches!(error, MonitorError::Cgroup(_)) && error.to_string().contains(name), "{error}");
-        assert_eq!(world.tree.root().max(), Bytes::new(77));
+        assert_eq!(world.tree.root().max(), ByteSize::new(77));
     }
 }
 
@@ -177,7 +177,7 @@ fn a_limit_that_is_taken_off_is_no_fault() {
     let world = World::new("off");
     let monitor = world.start(world.config()).unwrap();
     fs::remove_file(world.group.join("memory.max")).unwrap(); // The controller was switched off for this group.
-    until("the budget is what was asked for", || monitor.budget() == Bytes::new(900));
+    until("the budget is what was asked for", || monitor.budget() == ByteSize::new(900));
     assert_eq!(monitor.stats().cgroup.unwrap().error, None);
 }
 
@@ -215,13 +215,13 @@ fn a_real_v1_group_that_is_removed_leaves_the_last_limit() {
         return println!("skipped: {}: {error}", limit.display());
     }
     let world = World::new("v1");
-    let cgroup = CgroupLimit::of(Cgroup::at(Version::V1, &real.0, &real.0)).margin(Bytes::mib(24));
-    let monitor = Monitor::start(world.tree.root(), Bytes::MAX, Arc::new(Idle), config(cgroup)).unwrap();
-    assert_eq!(monitor.budget(), Bytes::mib(1000));
+    let cgroup = CgroupLimit::of(Cgroup::at(Version::V1, &real.0, &real.0)).margin(ByteSize::mib(24));
+    let monitor = Monitor::start(world.tree.root(), ByteSize::MAX, Arc::new(Idle), config(cgroup)).unwrap();
+    assert_eq!(monitor.budget(), ByteSize::mib(1000));
     real.remove();
     until("the fault is told", || monitor.stats().cgroup.unwrap().error.is_some());
-    assert_eq!(monitor.budget(), Bytes::mib(1000), "the last limit stays");
-    assert_eq!(world.tree.root().max(), Bytes::mib(1000));
+    assert_eq!(monitor.budget(), ByteSize::mib(1000), "the last limit stays");
+    assert_eq!(world.tree.root().max(), ByteSize::mib(1000));
 }
 
 #[test]
@@ -295,7 +295,7 @@ mod no_threads {
             let error = loop {
                 while std::thread::Builder::new().spawn_scoped(s, idle).is_ok() {}
                 let config = MonitorConfig::default();
-                if let Err(error) = Monitor::start(tree.root(), Bytes::new(10), Arc::new(Idle), config) {
+                if let Err(error) = Monitor::start(tree.root(), ByteSize::new(10), Arc::new(Idle), config) {
                     break error;
                 }
             };

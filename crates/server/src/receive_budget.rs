@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use lowwater::{Bytes, Runtime};
+use lowwater::{ByteSize, Runtime};
 
 /// Bytes of each value that are not counted.
 const FREE_BYTES: u64 = 4 * 1024;
@@ -45,9 +45,9 @@ impl ReceiveBudget {
     }
 
     /// Returns the bytes that are reserved now.
-    pub fn bytes(&self) -> Bytes {
+    pub fn bytes(&self) -> ByteSize {
         // Relaxed: a number for people.
-        Bytes::new(self.bytes.load(Ordering::Relaxed))
+        ByteSize::new(self.bytes.load(Ordering::Relaxed))
     }
 
     /// Reserves and charges `bytes` more, unless the bound or the budget is reached.
@@ -72,7 +72,7 @@ impl ReceiveBudget {
     }
 
     fn charge(&self, bytes: u64) -> bool {
-        let (root, bytes) = (self.runtime.root(), Bytes::new(bytes));
+        let (root, bytes) = (self.runtime.root(), ByteSize::new(bytes));
         let has_room = || root.usage().saturating_add(bytes) <= root.max();
         // As for a value that is put there: without evictions, nothing is to be reclaimed for it.
         let may = self.evict || has_room() || {
@@ -83,7 +83,7 @@ impl ReceiveBudget {
     }
 
     fn uncharge(&self, bytes: u64) {
-        self.runtime.root().uncharge(Bytes::new(bytes));
+        self.runtime.root().uncharge(ByteSize::new(bytes));
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     fn receive_budget(evict: bool) -> (Runtime, Arc<ReceiveBudget>) {
-        let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+        let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
         let receive_budget = ReceiveBudget::new(&runtime, evict, 300_000);
         (runtime, receive_budget)
     }
@@ -217,7 +217,7 @@ mod tests {
         assert!(charges[1].charge_up_to(88_000) && !charges[1].exempt);
         drop(charges);
         assert_eq!((charged(&runtime), receive_budget.bytes().get()), (0, 0));
-        runtime.set_budget(Bytes::kib(400));
+        runtime.set_budget(ByteSize::kib(400));
         assert!(
             ReceiveCharge::new(Some(&receive_budget), 300_000).charge_up_to(300_000),
             "there is always room for one"
@@ -227,10 +227,10 @@ mod tests {
     #[test]
     fn without_evictions_what_is_full_is_full() {
         let (runtime, receive_budget) = receive_budget(false);
-        runtime.charge(runtime.root(), Bytes::kib(1000)).unwrap();
+        runtime.charge(runtime.root(), ByteSize::kib(1000)).unwrap();
         assert!(!ReceiveCharge::new(Some(&receive_budget), 100_000).charge_up_to(100_000));
-        runtime.root().uncharge(Bytes::kib(1000));
+        runtime.root().uncharge(ByteSize::kib(1000));
         assert!(ReceiveCharge::new(Some(&receive_budget), 100_000).charge_up_to(100_000));
-        assert_eq!(receive_budget.bytes(), Bytes::ZERO);
+        assert_eq!(receive_budget.bytes(), ByteSize::ZERO);
     }
 }

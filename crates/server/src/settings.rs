@@ -6,7 +6,7 @@ pub mod limits;
 pub mod listen_address;
 pub mod users;
 
-use lowwater::Bytes;
+use lowwater::ByteSize;
 
 use limits::Limits;
 use listen_address::ListenAddress;
@@ -24,7 +24,7 @@ pub struct Settings {
     pub evict: bool,
     /// Give way when the machine is short of memory.
     pub pressure: bool,
-    pub budget: Bytes,
+    pub budget: ByteSize,
     pub threads: usize,
     pub connections_max: u64,
     pub verbosity: u8,

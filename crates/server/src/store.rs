@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lowwater::cache::{Op, Visit};
-use lowwater::{Bytes, Cache, RemovalCause, Runtime};
+use lowwater::{ByteSize, Cache, RemovalCause, Runtime};
 use tokio::sync::mpsc;
 
 use crate::protocol::expiry::Expiry;
@@ -189,12 +189,12 @@ impl Store {
     }
 
     /// The budget.
-    pub fn budget(&self) -> Bytes {
+    pub fn budget(&self) -> ByteSize {
         self.runtime.root().max()
     }
 
     /// Another budget, at once; what is above it is reclaimed in the background.
-    pub fn set_budget(&self, budget: Bytes) {
+    pub fn set_budget(&self, budget: ByteSize) {
         self.runtime.set_budget(budget);
     }
 
@@ -278,8 +278,8 @@ impl Store {
     }
 }
 
-fn weight(value: &Value) -> Bytes {
-    Bytes::new(value.heap_bytes() as u64)
+fn weight(value: &Value) -> ByteSize {
+    ByteSize::new(value.heap_bytes() as u64)
 }
 
 fn idle_seconds(value: &Value, started: Instant) -> u32 {

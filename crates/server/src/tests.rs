@@ -18,7 +18,7 @@ use std::sync::{mpsc, Arc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lowwater::Bytes;
+use lowwater::ByteSize;
 use tokio::sync::oneshot;
 
 use crate::acceptor;
@@ -45,7 +45,7 @@ impl TestServer {
             users: None,
             evict: true,
             pressure: false,
-            budget: Bytes::mib(8),
+            budget: ByteSize::mib(8),
             threads: 2,
             connections_max: 100,
             verbosity: 0,
@@ -279,7 +279,7 @@ fn values_that_never_arrive_are_bounded_and_given_back() {
         let mut half = server.connect();
         half.0.write_all(format!("set held{n} 0 0 1000000\r\n{}", "x".repeat(999_000)).as_bytes()).unwrap();
         let sent = Instant::now();
-        while server.server.receive_budget.bytes() < Bytes::new(n * (999_000 - (4 << 10))) {
+        while server.server.receive_budget.bytes() < ByteSize::new(n * (999_000 - (4 << 10))) {
             assert!(sent.elapsed() < Duration::from_secs(10), "{n}: {}", server.server.receive_budget.bytes());
             thread::sleep(Duration::from_millis(5));
         }
@@ -298,7 +298,7 @@ fn values_that_never_arrive_are_bounded_and_given_back() {
     client.exchange("set small 0 0 3\r\nnew\r\n", "STORED\r\n");
     drop(held);
     let left = Instant::now();
-    while server.server.receive_budget.bytes() > Bytes::ZERO {
+    while server.server.receive_budget.bytes() > ByteSize::ZERO {
         assert!(left.elapsed() < Duration::from_secs(10), "{} bytes are kept", server.server.receive_budget.bytes());
         thread::sleep(Duration::from_millis(5));
     }
@@ -319,7 +319,7 @@ fn a_large_value_waits_for_others_that_arrive() {
             scope.spawn(move || (0..5).for_each(|_| client.exchange(&text, "STORED\r\n")));
         }
     });
-    assert_eq!(server.server.receive_budget.bytes(), Bytes::ZERO);
+    assert_eq!(server.server.receive_budget.bytes(), ByteSize::ZERO);
 }
 
 #[test]
@@ -387,7 +387,7 @@ fn a_flush_takes_effect_before_memory_comes_back_and_nobody_else_waits() {
 
 #[test]
 fn tenants_are_told_apart() {
-    let low = Limits { low: Bytes::mib(1), ..Limits::default() };
+    let low = Limits { low: ByteSize::mib(1), ..Limits::default() };
     let server = TestServer::start(|settings| settings.limits = vec![("shop".into(), low)]);
     let mut client = server.connect();
     client.exchange(
@@ -528,7 +528,7 @@ fn state_tells_of_the_largest_tenants_and_of_the_rest_in_one() {
     let server = TestServer::start(|settings| {
         settings.http = Some("127.0.0.1:0".into());
         settings.pressure = true;
-        settings.limits = vec![("t7".into(), Limits { low: Bytes::kib(64), ..Limits::default() })];
+        settings.limits = vec![("t7".into(), Limits { low: ByteSize::kib(64), ..Limits::default() })];
     });
     let mut client = server.connect();
     for n in 0..100 {
@@ -566,7 +566,7 @@ fn silent_http_clients_do_not_keep_the_cache_from_serving_or_closing() {
 
 #[test]
 fn stats_tell_of_the_shrinker_and_of_reclaim() {
-    let server = TestServer::start(|settings| settings.budget = Bytes::mib(1));
+    let server = TestServer::start(|settings| settings.budget = ByteSize::mib(1));
     let mut client = server.connect();
     assert_eq!(client.stat("stats shrinkers", "values-0:last_run_ms_ago"), "never");
     let value = "x".repeat(10_000);

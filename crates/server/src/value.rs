@@ -21,7 +21,7 @@ pub mod piece_pool;
 
 use std::sync::Arc;
 
-use lowwater_lru_core::slim::{Kept, Slim};
+use lowwater_base::compact_bytes::{CompactBytes, Kept};
 
 use data::{Data, FullPieces};
 use item_flags::ItemFlags;
@@ -37,7 +37,7 @@ const SHORT_BYTES_MAX: usize = 2048;
 #[derive(Clone, Debug)]
 pub struct Value {
     /// With an [`ItemHeader`] as its note.
-    bytes: Slim<LongValue>,
+    bytes: CompactBytes<LongValue>,
     pub last_access: LastAccess,
 }
 
@@ -174,13 +174,13 @@ fn number(bytes: &[u8], len: usize) -> u64 {
 }
 
 /// All parts in a block of its own: few bytes, and what another number takes more.
-fn short(parts: &[&[u8]], header: ItemHeader) -> Slim<LongValue> {
-    const _: () = assert!(SHORT_BYTES_MAX + size_of::<u64>() <= Slim::<LongValue>::BYTES_MAX);
-    Slim::own(parts.concat().into_boxed_slice(), header.0).expect("a short one is far from too long")
+fn short(parts: &[&[u8]], header: ItemHeader) -> CompactBytes<LongValue> {
+    const _: () = assert!(SHORT_BYTES_MAX + size_of::<u64>() <= CompactBytes::<LongValue>::BYTES_MAX);
+    CompactBytes::own(parts.concat().into_boxed_slice(), header.0).expect("a short one is far from too long")
 }
 
-fn long(front: PooledBuffer, full: Option<Arc<FullPieces>>, header: ItemHeader) -> Slim<LongValue> {
-    Slim::share(Arc::new(LongValue { front, full }), header.0)
+fn long(front: PooledBuffer, full: Option<Arc<FullPieces>>, header: ItemHeader) -> CompactBytes<LongValue> {
+    CompactBytes::share(Arc::new(LongValue { front, full }), header.0)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Bytes that a short value takes with [`Slim`] and with libraries that have small owned or shared
-//! bytes: why `Slim` is no library's type.
+//! Bytes that a short value takes with [`CompactBytes`] and with libraries that have small owned or shared
+//! bytes: why `CompactBytes` is no library's type.
 //!
 //! A value is short bytes of its own, or something that clones share, with 2 bytes of flags and 4
 //! bytes of time beside it. What counts is both parts: the one in the cache's entry, and the heap
@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use inline_array::InlineArray;
-use lowwater_lru_core::slim::Slim;
+use lowwater_base::compact_bytes::CompactBytes;
 use slimmer_box::SlimmerBox;
 use thin_vec::ThinVec;
 use triomphe::ThinArc;
@@ -57,8 +57,9 @@ fn mean_bytes<V, B>(lengths: std::ops::Range<usize>, make: impl Fn(&[u8]) -> B) 
 fn no_library_takes_as_few_bytes_for_a_short_value() {
     // A whole number of allocator steps, so that each position in a step counts the same.
     for lengths in [32..32 + 13 * 16, 256..256 + 110 * 16] {
-        let slim =
-            mean_bytes::<(Slim<Long>, u32), _>(lengths.clone(), |bytes| Slim::<Long>::own(bytes.into(), 0).unwrap());
+        let slim = mean_bytes::<(CompactBytes<Long>, u32), _>(lengths.clone(), |bytes| {
+            CompactBytes::<Long>::own(bytes.into(), 0).unwrap()
+        });
         let others = [
             ("Box", mean_bytes::<Value<Either<Box<[u8]>>>, _>(lengths.clone(), |bytes| Box::<[u8]>::from(bytes))),
             ("Arc", mean_bytes::<Value<Either<Arc<[u8]>>>, _>(lengths.clone(), |bytes| Arc::<[u8]>::from(bytes))),
@@ -82,7 +83,7 @@ fn no_library_takes_as_few_bytes_for_a_short_value() {
         println!("{lengths:?} bytes: slim {slim:.1}");
         for (name, bytes) in others {
             println!("    {name} {bytes:.1}, {:+.1}", bytes - slim);
-            assert!(bytes >= slim + 1.0, "{name} takes {bytes} bytes, Slim {slim}: Slim can go");
+            assert!(bytes >= slim + 1.0, "{name} takes {bytes} bytes, CompactBytes {slim}: CompactBytes can go");
         }
     }
 }

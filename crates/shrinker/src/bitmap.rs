@@ -9,8 +9,8 @@
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 use core::ops::RangeInclusive;
-use lowwater_lru_core::fallible;
-use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
+use lowwater_base::fallible;
+use lowwater_base::sync::atomic::{AtomicU64, Ordering};
 
 use crate::thin_vec::ThinVec;
 

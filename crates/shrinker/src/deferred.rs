@@ -3,7 +3,7 @@
 //! A debt stands next to the bit that it belongs to, in the same unit of the map: it moves to the parent with it when the
 //! group dies (S18), and it is gone when the bit is cleared, because then nothing exists that could pay it (S17).
 
-use lowwater_lru_core::mutated;
+use lowwater_base::mutated;
 
 use crate::thin_vec::ThinVec;
 

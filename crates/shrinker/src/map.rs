@@ -81,11 +81,10 @@ pub(crate) use summary::{path, IterKind, IterPosition};
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::{DerefMut, RangeInclusive};
 
-use lowwater_lru_core::sync::{
-    atomic::{fence, Ordering},
-    Mutex,
-};
-use lowwater_lru_core::{fallible, mutated, Memcg, NodeId};
+use lowwater_base::sync::atomic::{fence, Ordering};
+use lowwater_base::sync::Mutex;
+use lowwater_base::{fallible, mutated};
+use lowwater_lru_core::{Memcg, NodeId};
 
 use crate::bitmap::Bit;
 use index::{Index, Noted};

@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
 use crate::control::Reclaim;
 use crate::map::{path, Ends, IterKind, IterPosition, Map, MemcgIter, Recheck};
@@ -217,7 +217,7 @@ pub(crate) fn shelter(memcg: &Memcg, root: &Memcg, protect: Protect) -> Option<L
         return Some(Layer::AboveLow);
     }
     let protection = memcg.protection(root);
-    let below = |limit: Bytes| limit > Bytes::ZERO && memcg.usage() <= limit;
+    let below = |limit: ByteSize| limit > ByteSize::ZERO && memcg.usage() <= limit;
     if below(protection.min) {
         None
     } else if below(protection.low) {

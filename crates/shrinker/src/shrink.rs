@@ -14,7 +14,7 @@ mod request;
 
 pub(crate) use request::{ScanAmount, ShrinkSlab};
 
-use lowwater_lru_core::mutated;
+use lowwater_base::mutated;
 
 use crate::budget::{Ended, Kick, Plan, PlanInput, PRIORITY_DEFAULT};
 use crate::control::{Reclaim, ShrinkControl};

@@ -1,6 +1,6 @@
 //! What a cache must be able to do: say how much it holds, and let some of it go.
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 
 use crate::control::ShrinkControl;
 
@@ -49,7 +49,7 @@ pub trait Shrinker: Send + Sync {
 
     /// What the objects that [`count_objects`](Self::count_objects) counts weigh together, for people who look
     /// ([`Registry::survey`](crate::Registry::survey)); none if it is not known. Nothing is decided by it.
-    fn weigh_objects(&self, _sc: &ShrinkControl<'_>) -> Option<Bytes> {
+    fn weigh_objects(&self, _sc: &ShrinkControl<'_>) -> Option<ByteSize> {
         None
     }
 }

@@ -10,7 +10,7 @@ pub(crate) use visit_counts::VisitCounts;
 use alloc::{format, string::String, vec::Vec};
 use core::cmp::Reverse;
 
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::{ByteSize, Memcg};
 
 use crate::id::ShrinkerId;
 
@@ -62,7 +62,7 @@ pub struct RegistryStats {
     /// (group, node) that may hold something.
     pub live_groups: usize,
     /// Bytes of the map: O(live pairs) (S25).
-    pub map_bytes: Bytes,
+    pub map_bytes: ByteSize,
 }
 
 impl ShrinkerStats {
@@ -83,7 +83,7 @@ impl RegistryStats {
 
     /// The `n` groups with something live that use most, those below them included, and how much; exact, in bytes.
     #[doc(hidden)]
-    pub fn top_groups(&self, n: usize) -> Vec<(Memcg, Bytes)> {
+    pub fn top_groups(&self, n: usize) -> Vec<(Memcg, ByteSize)> {
         let mut groups: Vec<_> = self.pairs.iter().map(|pair| (pair.memcg.id(), &pair.memcg)).collect();
         groups.sort_by_key(|group| group.0);
         groups.dedup_by_key(|group| group.0);

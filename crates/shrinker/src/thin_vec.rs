@@ -6,7 +6,7 @@ use alloc::{boxed::Box, vec::Vec};
 use core::mem::size_of;
 use core::ops::{Deref, DerefMut};
 
-use lowwater_lru_core::fallible;
+use lowwater_base::fallible;
 
 /// A vector behind one pointer, which is null while the vector is empty and never was filled.
 #[doc(alias = "Thin")]

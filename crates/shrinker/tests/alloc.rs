@@ -3,7 +3,7 @@
 
 #![cfg(all(feature = "std", not(lowwater_loom), not(lowwater_epoch)))]
 
-#[path = "../../lru-core/tests/faulty/mod.rs"]
+#[path = "../../base/tests/faulty/mod.rs"]
 mod faulty;
 
 use faulty::{refused_after, ALLOCATED};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use lowwater_lru_core::topology::{Fixed, Topology};
-use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{
     Count, Job, Reclaim, Registry, RegistryConfig, Scan, Select, ShrinkControl, Shrinker, ShrinkerAllocError, Work,
@@ -130,8 +130,8 @@ fn reclaim_without_any_memory_ends_and_loses_nothing() {
             FullScan::new(&registry).shrink(tree.root(), N0, 6, Reclaim::FOREGROUND, &mut Work::objects(10));
             registry.direct_reclaim(&group, Reclaim::FOREGROUND, &|| shrinker.0.load(Relaxed) < 2_500);
             registry.pay_debts(&group, N0, &mut Work::unlimited());
-            registry.reclaim_selected(&Select::all().memcg(&group), Bytes::new(10));
-            Job::new(group.clone(), Bytes::ZERO).step(&registry, N0, 10);
+            registry.reclaim_selected(&Select::all().memcg(&group), ByteSize::new(10));
+            Job::new(group.clone(), ByteSize::ZERO).step(&registry, N0, 10);
             registry.sweep();
         });
         // What there was no memory to note is found again.

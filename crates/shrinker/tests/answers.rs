@@ -187,12 +187,12 @@ fn s21_counts_that_grow_with_each_call_end() {
 
 #[test]
 fn a_job_asks_beside_a_liar_until_the_honest_one_has_given() {
-    use lowwater_lru_core::Bytes;
+    use lowwater_lru_core::ByteSize;
     use lowwater_shrinker::{Job, Step};
     for (lie, scan) in LIES {
         let (tree, registry, [_liar, (honest, _held)]) = beside(scan, || u64::MAX, RegistryConfig::new(1));
-        let _ = tree.root().try_charge(Bytes::new(1)).unwrap();
-        let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+        let _ = tree.root().try_charge(ByteSize::new(1)).unwrap();
+        let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
         // Nothing that it frees is charged: it goes on until nothing is left to prove.
         for _ in 0..200 {
             if honest.total() == 0 || !matches!(job.step(&registry, N0, 4_096), Step::Again | Step::BackOff) {

@@ -12,7 +12,7 @@ mod common;
 
 use common::{shelf_on, Shelf};
 use lowwater_lru_core::topology::Fixed;
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::budget::Kick;
 use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{DebtListener, Job, Reclaim, Reclaimer, Registration, Registry, Scan, Step, Work};
@@ -46,7 +46,7 @@ fn defer(registry: &Registry, memcg: &Memcg, node: NodeId, priority: u8) {
 }
 
 fn start(registry: &Registry) -> Reclaimer {
-    let marks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+    let marks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
     Reclaimer::start(registry, Arc::new(Fixed::new(registry.nodes())), marks).unwrap()
 }
 
@@ -150,7 +150,7 @@ fn s23_direct_reclaim_leaves_debts_where_they_are() {
 fn a_protected_groups_debts_wait() {
     let (tree, registry, shelf, registration) = shelf_on(1, Shelf::of_bytes(100));
     let group = tree.root().create("g").unwrap();
-    let _ = group.try_charge(Bytes::new(100_000)).unwrap();
+    let _ = group.try_charge(ByteSize::new(100_000)).unwrap();
     shelf.add(&group, N0, 1000);
     let stop = Arc::new(AtomicBool::new(true));
     let stops = Arc::clone(&stop);
@@ -159,9 +159,9 @@ fn a_protected_groups_debts_wait() {
     stop.store(false, Relaxed);
     let owed = registry.owed(&group, N0, registration.id());
     assert_eq!(owed, shelf_part(1000, 4));
-    group.set_low(Bytes::new(100_000));
+    group.set_low(ByteSize::new(100_000));
     assert_eq!(registry.pay_debts(&group, N0, &mut Work::unlimited()).0.scanned, 0);
-    group.set_low(Bytes::ZERO);
+    group.set_low(ByteSize::ZERO);
     let (progress, left) = registry.pay_debts(&group, N0, &mut Work::unlimited());
     assert_eq!((progress.freed, left), (owed, 0));
 }
@@ -200,7 +200,7 @@ fn a_debt_job_ends_whatever_the_shrinker_does() {
 #[test]
 fn a_shrinker_that_asks_for_a_rest_keeps_the_pressure_where_it_is_for_a_while() {
     let (tree, registry, shelf, registration) = shelf_on(1, Shelf::of_bytes(100));
-    let _ = tree.root().try_charge(Bytes::new(1_000_000)).unwrap();
+    let _ = tree.root().try_charge(ByteSize::new(1_000_000)).unwrap();
     shelf.add(tree.root(), N0, 10_000);
     shelf
         .count
@@ -211,7 +211,7 @@ fn a_shrinker_that_asks_for_a_rest_keeps_the_pressure_where_it_is_for_a_while() 
         .ok()
         .unwrap();
     shelf.scan.set(Box::new(|_| Some(Scan::Stop))).ok().unwrap();
-    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     for _ in 0..8 {
         assert_eq!(job.step(&registry, N0, 4096), Step::BackOff);
         assert_eq!(job.priority(), 12);

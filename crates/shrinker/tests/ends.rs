@@ -7,7 +7,7 @@
 #![cfg(all(feature = "std", not(lowwater_loom)))]
 
 use lowwater_lru_core::topology::{Fixed, Topology};
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::budget::{Ended, Fair, Kick, Plan, PlanInput, Policy};
 use lowwater_shrinker::{
     Clock, Count, Debt, DebtListener, Reclaim, ReclaimReason, Reclaimer, Registration, Registry, RegistryConfig, Scan,
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// Longer than any machine takes, unless something never happens.
 const PATIENCE: Duration = Duration::from_secs(20);
-const MARKS: Watermarks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+const MARKS: Watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
 const N0: NodeId = NodeId::ZERO;
 
 /// Runs `f` on a thread of its own, and fails if it takes longer than any machine does.
@@ -310,8 +310,8 @@ fn reclaimed() -> (MemcgTree, Registry, Slot<Reclaimer>) {
 }
 
 fn wake(slot: &Slot<Reclaimer>, root: &Memcg) {
-    let _charged = root.try_charge(Bytes::new(1)).unwrap();
-    slot.lock().unwrap().as_ref().unwrap().wake(root, ReclaimReason::Manual(Bytes::new(1)));
+    let _charged = root.try_charge(ByteSize::new(1)).unwrap();
+    slot.lock().unwrap().as_ref().unwrap().wake(root, ReclaimReason::Manual(ByteSize::new(1)));
 }
 
 #[test]

@@ -9,7 +9,8 @@
 mod common;
 
 use common::{one_shelf, Shelf};
-use lowwater_lru_core::{topology::Fixed, Bytes, MemcgTree, NodeId};
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
 use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{Clock, Count, Reclaim, Reclaimer, Registry, RegistryConfig, Scan, Work};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 const N0: NodeId = NodeId::ZERO;
 /// Longer than any machine takes, unless something does not happen at all.
 const PATIENCE: Duration = Duration::from_secs(20);
-const MARKS: Watermarks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+const MARKS: Watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -99,8 +100,8 @@ fn a_callback_that_blocks_the_reclaimer_leaves_direct_reclaim() {
     let reclaimer = Reclaimer::start(&registry, Arc::new(Fixed::new(1)), MARKS).unwrap();
     let gate = stuck(&slow);
     slow.add(tree.root(), N0, 1_000);
-    let _charged = tree.root().try_charge(Bytes::new(1_000)).unwrap();
-    reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(Bytes::new(1_000)));
+    let _charged = tree.root().try_charge(ByteSize::new(1_000)).unwrap();
+    reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(ByteSize::new(1_000)));
     gate.entered.recv_timeout(PATIENCE).unwrap();
 
     other.add(tree.root(), N0, 1_000);
@@ -122,8 +123,8 @@ fn a_callback_that_panics_on_the_reclaimers_thread_does_not_end_it() {
     for round in 1..=3 {
         bad.add(tree.root(), N0, 10);
         good.add(tree.root(), N0, 10);
-        let _charged = tree.root().try_charge(Bytes::new(1)).unwrap();
-        reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(Bytes::new(round)));
+        let _charged = tree.root().try_charge(ByteSize::new(1)).unwrap();
+        reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(ByteSize::new(round)));
         until("the good one gives", || good.total() == 0);
     }
     assert_eq!((bad_registration.stats().panics, bad_registration.stats().quarantined), (1, true));
@@ -214,8 +215,8 @@ fn a_count_that_lies_upwards_does_not_starve_the_others() {
     liar.add(tree.root(), N0, 1);
     honest.add(tree.root(), N0, 10_000);
     let reclaimer = Reclaimer::start(&registry, Arc::new(Fixed::new(1)), MARKS).unwrap();
-    let _charged = tree.root().try_charge(Bytes::new(10)).unwrap();
-    reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(Bytes::new(10)));
+    let _charged = tree.root().try_charge(ByteSize::new(10)).unwrap();
+    reclaimer.wake(tree.root(), lowwater_shrinker::ReclaimReason::Manual(ByteSize::new(10)));
     let left = || honest.total();
     until("the honest one is asked, too", || left() < 10_000);
     drop(reclaimer);
@@ -235,23 +236,23 @@ fn limits_below_what_is_used_are_reached_in_the_background_and_lose_nothing() {
     let tenant = tree.root().create("tenant").unwrap();
     let neighbour = tree.root().create("neighbour").unwrap();
     for group in [&tenant, &neighbour] {
-        let _charged = group.try_charge(Bytes::new(10_000)).unwrap();
+        let _charged = group.try_charge(ByteSize::new(10_000)).unwrap();
         shelf.add(group, N0, 10_000);
     }
     for (max, high) in [(4_000, u64::MAX), (1_000, 1_000), (0, 0)] {
-        tenant.set_max(Bytes::new(max));
-        tenant.set_high(Bytes::new(high));
-        if tenant.usage() > Bytes::new(max) {
-            assert!(tenant.try_charge(Bytes::new(1)).is_err(), "no more until it is below");
+        tenant.set_max(ByteSize::new(max));
+        tenant.set_high(ByteSize::new(high));
+        if tenant.usage() > ByteSize::new(max) {
+            assert!(tenant.try_charge(ByteSize::new(1)).is_err(), "no more until it is below");
         }
         reclaimer.charged(&tenant);
-        until("the tenant is below its new limit", || tenant.usage() <= Bytes::new(max));
+        until("the tenant is below its new limit", || tenant.usage() <= ByteSize::new(max));
         assert_eq!(tenant.usage().get(), shelf.len(&tenant, N0), "what is used is what is there");
     }
-    assert_eq!(neighbour.usage(), Bytes::new(10_000), "nobody else paid");
-    tenant.set_max(Bytes::MAX);
-    tenant.set_high(Bytes::MAX);
-    let _charged = tenant.try_charge(Bytes::new(10)).unwrap();
+    assert_eq!(neighbour.usage(), ByteSize::new(10_000), "nobody else paid");
+    tenant.set_max(ByteSize::MAX);
+    tenant.set_high(ByteSize::MAX);
+    let _charged = tenant.try_charge(ByteSize::new(10)).unwrap();
 }
 
 /// A thread that the system does not give. It cannot be taken back from this process, so it happens in another: this test's own

@@ -6,7 +6,7 @@ mod common;
 
 use allocation_counter::measure;
 use common::Shelf;
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::{Reclaim, Registry, RegistryConfig, Scan, Work};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -110,5 +110,5 @@ fn life(tree: &MemcgTree, registry: &Registry, groups: &[Memcg]) {
         registry.drop_caches();
     });
     assert_eq!(registry.snapshot().live_pairs, 0);
-    assert!(registry.snapshot().map_bytes > Bytes::ZERO);
+    assert!(registry.snapshot().map_bytes > ByteSize::ZERO);
 }

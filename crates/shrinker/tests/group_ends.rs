@@ -8,7 +8,7 @@
 mod common;
 
 use common::{one_shelf, shelf_on, Shelf};
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{Count, DirectStop, Job, Reclaim, Registry, RegistryConfig, Scan, ShrinkControl, Step};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -165,8 +165,8 @@ fn direct_reclaim_and_a_job_give_up_although_groups_end_all_the_time() {
     assert_eq!(outcome.stopped, DirectStop::NothingLeft);
     assert!(scans.load(Relaxed) <= 64, "{} laps", scans.load(Relaxed));
 
-    let _ = tree.root().try_charge(Bytes::new(1)).unwrap();
-    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    let _ = tree.root().try_charge(ByteSize::new(1)).unwrap();
+    let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     let steps = (0..1_000).take_while(|_| job.step(&registry, N0, u64::MAX) == Step::Again).count();
     assert!(steps < 100, "{steps} steps");
     assert_eq!(job.step(&registry, N0, u64::MAX), Step::Exhausted);
@@ -177,8 +177,8 @@ fn direct_reclaim_and_a_job_give_up_although_groups_end_all_the_time() {
 fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
     let (tree, registry, shelf, _registration) = shelf_on(1, Shelf::of_bytes(1));
     let child = tree.root().create("child").unwrap();
-    let _ = child.try_charge(Bytes::new(1_000)).unwrap();
-    let _ = tree.root().try_charge(Bytes::new(kept)).unwrap();
+    let _ = child.try_charge(ByteSize::new(1_000)).unwrap();
+    let _ = tree.root().try_charge(ByteSize::new(kept)).unwrap();
     shelf.add(tree.root(), N0, kept.max(1));
     shelf.add(&child, N0, 1_000);
     let (step, end) = (Arc::new(AtomicU64::new(0)), once(&child));
@@ -207,7 +207,7 @@ fn job(kept: u64, ends_in: u64) -> (Vec<Step>, u64) {
         kept.then_some(Scan::Freed(0))
     };
     shelf.scan.set(Box::new(scan)).ok().unwrap();
-    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     let mut steps = Vec::new();
     loop {
         step.fetch_add(1, Relaxed);

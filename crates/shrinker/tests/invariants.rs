@@ -8,7 +8,7 @@
 mod common;
 
 use common::{one_shelf, shelf_on, Shelf};
-use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::budget::{Proportional, Windup};
 use lowwater_shrinker::{Count, DirectStop, Progress, Reclaim, Registry, RegistryConfig, Scan, Work};
@@ -378,13 +378,13 @@ fn min_is_kept_always_and_low_as_long_as_others_give() {
     let (tree, registry, shelf, _registration) = shelf_on(1, Shelf::of_bytes(100));
     let group = |name: &str| {
         let group = tree.root().create(name).unwrap();
-        let _ = group.try_charge(Bytes::new(100_000)).unwrap();
+        let _ = group.try_charge(ByteSize::new(100_000)).unwrap();
         shelf.add(&group, N0, 1000);
         group
     };
     let (min, low, open) = (group("min"), group("low"), group("open"));
-    min.set_min(Bytes::new(100_000));
-    low.set_low(Bytes::new(100_000));
+    min.set_min(ByteSize::new(100_000));
+    low.set_low(ByteSize::new(100_000));
     let left = || [&min, &low, &open].map(|group| shelf.len(group, N0));
 
     // As much as the open group can give: nobody below their `low` is asked for it.

@@ -9,7 +9,7 @@
 mod common;
 
 use common::{one_shelf, Shelf};
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::budget::{Ended, Kick, Plan, PlanInput, Policy};
 use lowwater_shrinker::{
@@ -51,7 +51,7 @@ fn reclaim_from_another_trees_group_does_nothing() {
     let (_tree, registry, shelf, registration) = one_shelf();
     let other = MemcgTree::new(0);
     let theirs = other.root();
-    let _ = theirs.try_charge(Bytes::new(100)).unwrap();
+    let _ = theirs.try_charge(ByteSize::new(100)).unwrap();
     shelf.add(registry.root(), N0, 1_000);
     assert_eq!(shrink(&registry, theirs, N0), Progress::default());
     assert_eq!(
@@ -62,8 +62,8 @@ fn reclaim_from_another_trees_group_does_nothing() {
     let outcome = registry.direct_reclaim(theirs, Reclaim::FOREGROUND, &|| false);
     assert_eq!((outcome.callbacks, outcome.stopped), (0, DirectStop::NothingLeft));
     assert_eq!(registry.pay_debts(theirs, N0, &mut Work::unlimited()), (Progress::default(), 0));
-    assert_eq!(registry.reclaim_selected(&Select::all().memcg(theirs), Bytes::new(100)), Bytes::ZERO);
-    let mut job = Job::new(theirs.clone(), Bytes::ZERO);
+    assert_eq!(registry.reclaim_selected(&Select::all().memcg(theirs), ByteSize::new(100)), ByteSize::ZERO);
+    let mut job = Job::new(theirs.clone(), ByteSize::ZERO);
     let steps = (0..100).take_while(|_| job.step(&registry, N0, 100) == Step::Again).count();
     assert!(steps < 20, "{steps} steps");
     assert_eq!((registration.stats().callbacks, shelf.total()), (0, 1_000));
@@ -81,7 +81,7 @@ fn a_node_beyond_the_last_hides_nothing_and_panics_nowhere() {
     );
     assert_eq!(registry.drop_selected(&Select::all().node(N9)), 0);
     assert_eq!(registry.pay_debts(root, N9, &mut Work::unlimited()), (Progress::default(), 0));
-    assert_eq!(registry.reclaim_selected(&Select::all().node(N9), Bytes::new(100)), Bytes::ZERO);
+    assert_eq!(registry.reclaim_selected(&Select::all().node(N9), ByteSize::new(100)), ByteSize::ZERO);
     assert_eq!(registry.owed(root, N9, registration.id()), 0);
     // The lists have more nodes than the registry: what they tell is kept for the last.
     shelf.occupied(root, N9);
@@ -192,10 +192,10 @@ fn a_callback_may_call_everything_but_reclaim() {
         let _ = (inside.snapshot(), inside.survey(), inside.footprint(), inside.debugfs_names());
         // Groups come, are charged, and go.
         let group = root.create(&format!("made-{n}")).unwrap();
-        let _ = group.try_charge(Bytes::new(10)).unwrap();
-        let _ = memcg.try_charge(Bytes::new(10)).unwrap();
-        memcg.uncharge(Bytes::new(10));
-        group.uncharge(Bytes::new(10));
+        let _ = group.try_charge(ByteSize::new(10)).unwrap();
+        let _ = memcg.try_charge(ByteSize::new(10)).unwrap();
+        memcg.uncharge(ByteSize::new(10));
+        group.uncharge(ByteSize::new(10));
         group.offline().unwrap();
         // Shrinkers come and go, another's, too.
         let shelf = Arc::new(Shelf::new());

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use lowwater_lru_core::topology::{Sysfs, Topology};
-use lowwater_lru_core::{linked, Bytes, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId};
+use lowwater_lru_core::{linked, ByteSize, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{
     Count, Reclaim, Reclaimer, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker, Work,
@@ -47,7 +47,7 @@ impl Shrinker for Cache {
         let mut old = Isolated::new();
         let freed = self.0.walk_one(sc.memcg(), sc.node(), &mut left, |it| it.isolate(&mut old));
         for object in old {
-            sc.memcg().uncharge(Bytes::new(object.memory.len() as u64));
+            sc.memcg().uncharge(ByteSize::new(object.memory.len() as u64));
         }
         Scan::Freed(freed)
     }
@@ -103,7 +103,7 @@ impl World {
     fn fill(&self, memcg: &Memcg, node: NodeId) {
         self.on(node, || {
             for _ in 0..OBJECTS {
-                memcg.try_charge(Bytes::new(OBJECT as u64)).map(drop).unwrap();
+                memcg.try_charge(ByteSize::new(OBJECT as u64)).map(drop).unwrap();
                 let object = Box::new(Object { links: Links::new(), memory: black_box(vec![1; OBJECT]) });
                 self.cache.0.add(object, memcg, self.topology.current()).unwrap();
             }
@@ -202,7 +202,7 @@ fn reclaimers_run_on_their_nodes_processors() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(world) = world() else { return };
     let reclaimer =
-        Reclaimer::start(&world.registry, world.topology.clone(), Watermarks::for_budget(Bytes::mib(64))).unwrap();
+        Reclaimer::start(&world.registry, world.topology.clone(), Watermarks::for_budget(ByteSize::mib(64))).unwrap();
     let end = Instant::now() + Duration::from_secs(10);
     while reclaimer.stats().iter().filter(|stats| stats.pinned).count() < world.topology.nodes() {
         assert!(Instant::now() < end, "reclaimers are not bound: {:?}", reclaimer.stats());

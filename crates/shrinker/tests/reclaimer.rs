@@ -6,7 +6,7 @@ mod common;
 
 use common::{shelf_on, Shelf};
 use lowwater_lru_core::topology::{Fixed, Topology};
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::{Job, Reclaimer, Registration, Registry, Scan, ShrinkControl, StartError, Step};
 use lowwater_shrinker::{ReclaimReason, Watermarks};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const N0: NodeId = NodeId::ZERO;
-const MARKS: Watermarks = Watermarks { low_gap: Bytes::new(100_000), high_gap: Bytes::new(200_000) };
+const MARKS: Watermarks = Watermarks { low_gap: ByteSize::new(100_000), high_gap: ByteSize::new(200_000) };
 
 fn world(nodes: usize) -> (MemcgTree, Registry, Arc<Shelf>, Registration) {
     shelf_on(nodes, Shelf::of_bytes(100))
@@ -26,7 +26,7 @@ fn start(registry: &Registry) -> Reclaimer {
 
 /// Puts objects of 100 bytes on the shelf, charged.
 fn fill(shelf: &Shelf, memcg: &Memcg, node: NodeId, objects: u64) {
-    let _ = memcg.try_charge(Bytes::new(objects * 100)).unwrap();
+    let _ = memcg.try_charge(ByteSize::new(objects * 100)).unwrap();
     shelf.add(memcg, node, objects);
 }
 
@@ -42,20 +42,20 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
 fn a_group_near_its_max_is_brought_to_the_high_mark_and_no_further() {
     let (tree, registry, shelf, _registration) = world(1);
     let root = tree.root();
-    root.set_max(Bytes::new(2_000_000));
+    root.set_max(ByteSize::new(2_000_000));
     let group = root.create("g").unwrap();
     let reclaimer = start(&registry);
     fill(&shelf, &group, N0, 18_900);
     reclaimer.charged(&group);
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(root.usage(), Bytes::new(1_890_000), "not near yet");
+    assert_eq!(root.usage(), ByteSize::new(1_890_000), "not near yet");
 
     fill(&shelf, &group, N0, 200);
     reclaimer.charged(&group);
-    wait_until("usage is at the high mark", || root.usage() <= Bytes::new(1_800_000));
+    wait_until("usage is at the high mark", || root.usage() <= ByteSize::new(1_800_000));
     std::thread::sleep(Duration::from_millis(20));
     // Passed by less than a batch.
-    assert!(root.usage() > Bytes::new(1_800_000 - 128 * 100), "{} are left", root.usage());
+    assert!(root.usage() > ByteSize::new(1_800_000 - 128 * 100), "{} are left", root.usage());
     assert_eq!(reclaimer.stats()[0].exhausted, 0);
 }
 
@@ -63,22 +63,22 @@ fn a_group_near_its_max_is_brought_to_the_high_mark_and_no_further() {
 fn a_groups_own_high_and_max_are_served_in_the_background() {
     let (tree, registry, shelf, _registration) = world(2);
     let group = tree.root().create("g").unwrap();
-    group.set_high(Bytes::new(50_000));
+    group.set_high(ByteSize::new(50_000));
     let reclaimer = start(&registry);
     fill(&shelf, &group, N0, 600);
     fill(&shelf, &group, NodeId::new(1), 600);
     reclaimer.charged(&group);
-    wait_until("usage is within high", || group.usage() <= Bytes::new(50_000));
+    wait_until("usage is within high", || group.usage() <= ByteSize::new(50_000));
 
-    group.set_high(Bytes::MAX);
-    group.set_max(Bytes::new(16_000));
+    group.set_high(ByteSize::MAX);
+    group.set_max(ByteSize::new(16_000));
     reclaimer.wake(&group, ReclaimReason::Limit);
     // The gaps are cut to an eighth of a limit that is smaller than they are.
-    wait_until("usage is an eighth below max", || group.usage() <= Bytes::new(14_000));
+    wait_until("usage is an eighth below max", || group.usage() <= ByteSize::new(14_000));
 
     let before = group.usage();
-    reclaimer.wake(&group, ReclaimReason::Manual(Bytes::new(5_000)));
-    wait_until("5,000 bytes are gone", || group.usage() <= before.saturating_sub(Bytes::new(5_000)));
+    reclaimer.wake(&group, ReclaimReason::Manual(ByteSize::new(5_000)));
+    wait_until("5,000 bytes are gone", || group.usage() <= before.saturating_sub(ByteSize::new(5_000)));
 }
 
 #[test]
@@ -87,17 +87,17 @@ fn what_is_only_in_stock_wakes_nobody() {
     let registry = Registry::new(&tree, 1);
     let group = tree.root().create("g").unwrap();
     // Near it with what is in stock, far from it without.
-    tree.root().set_max(Bytes::new(33_000));
+    tree.root().set_max(ByteSize::new(33_000));
     for _ in 0..2 {
-        let _ = group.try_charge(Bytes::new(100)).unwrap();
+        let _ = group.try_charge(ByteSize::new(100)).unwrap();
     }
-    group.set_high(Bytes::new(1_000));
-    assert_eq!((group.usage(), group.in_stock()), (Bytes::new(32_868), Bytes::new(32_668)));
+    group.set_high(ByteSize::new(1_000));
+    assert_eq!((group.usage(), group.in_stock()), (ByteSize::new(32_868), ByteSize::new(32_668)));
     let reclaimer = start(&registry);
     reclaimer.charged(&group);
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(reclaimer.stats()[0].wakeups, 0);
-    assert!(group.try_charge_from_stock(Bytes::new(801)));
+    assert!(group.try_charge_from_stock(ByteSize::new(801)));
     reclaimer.charged(&group);
     wait_until("the thread has woken: a byte more than high is in use", || reclaimer.stats()[0].wakeups > 0);
 }
@@ -106,14 +106,14 @@ fn what_is_only_in_stock_wakes_nobody() {
 fn every_tenant_gives_the_same_part() {
     let (tree, registry, shelf, _registration) = world(1);
     let root = tree.root();
-    root.set_max(Bytes::new(2_000_000));
+    root.set_max(ByteSize::new(2_000_000));
     let groups: Vec<_> = (0..100).map(|n| root.create(&n.to_string()).unwrap()).collect();
     for group in &groups {
         fill(&shelf, group, N0, 199);
     }
     let reclaimer = start(&registry);
     reclaimer.charged(root);
-    wait_until("usage is at the high mark", || root.usage() <= Bytes::new(1_800_000));
+    wait_until("usage is at the high mark", || root.usage() <= ByteSize::new(1_800_000));
     let lens: Vec<_> = groups.iter().map(|group| shelf.len(group, N0)).collect();
     let (least, most) = (lens.iter().min().unwrap(), lens.iter().max().unwrap());
     // Between two passes of the pressure that was needed.
@@ -123,7 +123,7 @@ fn every_tenant_gives_the_same_part() {
 #[test]
 fn where_nothing_can_be_freed_the_thread_rests() {
     let (tree, registry, shelf, _registration) = world(1);
-    tree.root().set_max(Bytes::new(1_000_000));
+    tree.root().set_max(ByteSize::new(1_000_000));
     shelf.scan.set(Box::new(|_| Some(Scan::Stop))).ok().unwrap();
     fill(&shelf, tree.root(), N0, 10_000);
     let reclaimer = start(&registry);
@@ -141,7 +141,7 @@ fn where_nothing_can_be_freed_the_thread_rests() {
 fn a_job_raises_pressure_only_while_it_gets_on_too_slowly() {
     let (tree, registry, shelf, _registration) = world(1);
     fill(&shelf, tree.root(), N0, 1_000_000);
-    let mut job = Job::new(tree.root().clone(), Bytes::new(100_000_000 - 100 * 1000));
+    let mut job = Job::new(tree.root().clone(), ByteSize::new(100_000_000 - 100 * 1000));
     let mut steps = 0;
     while job.step(&registry, N0, 4096) == Step::Again {
         steps += 1;
@@ -152,12 +152,12 @@ fn a_job_raises_pressure_only_while_it_gets_on_too_slowly() {
     let freed = 1_000_000 - shelf.total();
     assert!((1000..1128).contains(&freed), "{freed} objects for 1,000");
 
-    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     while job.step(&registry, N0, u64::MAX) == Step::Again {}
     assert_eq!((job.priority() < 12, shelf.total()), (true, 0));
     // Charged, but not by anything that can be freed.
-    let _ = tree.root().try_charge(Bytes::new(1)).unwrap();
-    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    let _ = tree.root().try_charge(ByteSize::new(1)).unwrap();
+    let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     let mut steps = 1;
     while job.step(&registry, N0, u64::MAX) == Step::Again {
         steps += 1;
@@ -181,7 +181,7 @@ fn a_job_goes_on_until_every_object_has_lost_its_chances() {
         })
     };
     shelf.scan.set(Box::new(scan)).ok().unwrap();
-    let mut job = Job::new(tree.root().clone(), Bytes::new(OBJECTS * 100 / 10));
+    let mut job = Job::new(tree.root().clone(), ByteSize::new(OBJECTS * 100 / 10));
     let end = loop {
         match job.step(&registry, N0, 4096) {
             Step::Again => {}
@@ -205,7 +205,7 @@ fn a_job_ends_where_all_is_kept_however_often_it_is_looked_at() {
         Some(Scan::Freed(0))
     };
     shelf.scan.set(Box::new(scan)).ok().unwrap();
-    let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+    let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
     while job.step(&registry, N0, 4096) == Step::Again {}
     assert_eq!(job.step(&registry, N0, 4096), Step::Exhausted);
     let rounds = scanned.load(Relaxed) / OBJECTS;
@@ -230,7 +230,7 @@ fn a_job_that_got_on_once_more_begins_its_proof_anew() {
                 Some(Scan::Freed(0))
             };
             shelf.scan.set(Box::new(scan)).ok().unwrap();
-            let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+            let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
             let (mut idle, mut scanned_after) = (0, 0);
             loop {
                 step.fetch_add(1, Relaxed);
@@ -264,11 +264,11 @@ fn reclaim_by_hand_takes_what_is_asked_for_from_all_nodes() {
         fill(&shelf, &group, node, 1000);
         fill(&shelf, &other, node, 1000);
     }
-    let freed = registry.reclaim(&group, Bytes::new(60_000)).get();
+    let freed = registry.reclaim(&group, ByteSize::new(60_000)).get();
     assert!((60_000..60_000 + 12_800).contains(&freed), "{freed} bytes");
-    assert_eq!(other.usage(), Bytes::new(200_000));
-    assert_eq!(registry.reclaim(&group, Bytes::new(1_000_000)).get(), 200_000 - freed);
-    assert_eq!(registry.reclaim(&group, Bytes::new(1)), Bytes::ZERO);
+    assert_eq!(other.usage(), ByteSize::new(200_000));
+    assert_eq!(registry.reclaim(&group, ByteSize::new(1_000_000)).get(), 200_000 - freed);
+    assert_eq!(registry.reclaim(&group, ByteSize::new(1)), ByteSize::ZERO);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_reclaimer_stops_promptly_and_holds_nothing() {
     let (tree, registry, shelf, registration) = world(2);
     let reclaimer = start(&registry);
     fill(&shelf, tree.root(), N0, 10);
-    reclaimer.wake(tree.root(), ReclaimReason::Manual(Bytes::new(100)));
+    reclaimer.wake(tree.root(), ReclaimReason::Manual(ByteSize::new(100)));
     let start_of_drop = Instant::now();
     drop(reclaimer);
     assert!(start_of_drop.elapsed() < Duration::from_secs(2));

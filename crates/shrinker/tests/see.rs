@@ -5,7 +5,7 @@
 mod common;
 
 use common::{one_shelf, shelf_on, Shelf};
-use lowwater_lru_core::{Bytes, MemcgId, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, MemcgId, MemcgTree, NodeId};
 use lowwater_shrinker::{
     Clock, Count, Reclaim, Registry, RegistryConfig, Scan, ScanError, ScanRequest, ShrinkControl, Shrinker, Work,
 };
@@ -230,8 +230,8 @@ impl Shrinker for Heavy {
         Scan::Stop
     }
 
-    fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<Bytes> {
-        Some(Bytes::new(self.0 * (1 + u64::from(sc.memcg().id().get()))))
+    fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<ByteSize> {
+        Some(ByteSize::new(self.0 * (1 + u64::from(sc.memcg().id().get()))))
     }
 }
 
@@ -250,17 +250,17 @@ fn the_biggest_come_first_by_bytes_and_then_by_objects() {
     shelf.add(&groups[0], N0, 1_000_000);
     shelf.add(&groups[1], N0, 2_000_000);
     let survey = registry.survey();
-    let top: Vec<_> = survey.top(7).iter().map(|pair| (pair.bytes.map(Bytes::get), pair.count)).collect();
+    let top: Vec<_> = survey.top(7).iter().map(|pair| (pair.bytes.map(ByteSize::get), pair.count)).collect();
     let bytes = [400, 300, 200, 28, 21, 14].map(|bytes| (Some(bytes), Some(1)));
     assert_eq!(top[..6], bytes);
     assert_eq!(top[6], (None, Some(2_000_000)), "who does not know its bytes comes after those who do");
     assert_eq!(survey.shrinker(heavies[0].id()).unwrap().full_name(), "heavy-1");
     assert_eq!(survey.top(0), Vec::<&_>::new());
 
-    let _ = groups[2].try_charge(Bytes::new(500)).unwrap();
-    let _ = groups[0].try_charge(Bytes::new(300)).unwrap();
+    let _ = groups[2].try_charge(ByteSize::new(500)).unwrap();
+    let _ = groups[0].try_charge(ByteSize::new(300)).unwrap();
     let top = survey.top_groups(2);
-    assert_eq!(top, [(groups[2].clone(), Bytes::new(500)), (groups[0].clone(), Bytes::new(300))]);
+    assert_eq!(top, [(groups[2].clone(), ByteSize::new(500)), (groups[0].clone(), ByteSize::new(300))]);
 }
 
 #[cfg(feature = "tracing")]

@@ -5,7 +5,7 @@
 mod common;
 
 use common::Shelf;
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::{Caches, Reclaim, Registration, Registry, Select, Work};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl World {
             let registration = shelf.register(registry.builder("shelf").caches(caches).alloc().unwrap());
             for memcg in &groups {
                 for node in 0..NODES {
-                    let _ = memcg.try_charge(Bytes::new(OBJECTS * OBJECT_BYTES)).unwrap();
+                    let _ = memcg.try_charge(ByteSize::new(OBJECTS * OBJECT_BYTES)).unwrap();
                     shelf.add(memcg, NodeId::new(node), OBJECTS);
                 }
             }
@@ -93,10 +93,10 @@ fn reclaim_by_bytes_stays_within_what_is_selected() {
     let world = World::new();
     let select = Select::all().memcg(&world.groups[1]).node(NodeId::ZERO).shrinker(world.shelves[0].1.id());
     let asked = 50 * OBJECT_BYTES;
-    let fell = world.registry.reclaim_selected(&select, Bytes::new(asked)).get();
+    let fell = world.registry.reclaim_selected(&select, ByteSize::new(asked)).get();
     assert!((asked..2 * asked).contains(&fell), "{fell} bytes for {asked}");
     // More than there is: all of it goes, and nothing else.
-    let rest = world.registry.reclaim_selected(&select, Bytes::mib(1)).get();
+    let rest = world.registry.reclaim_selected(&select, ByteSize::mib(1)).get();
     assert_eq!(fell + rest, 2 * OBJECTS * OBJECT_BYTES);
     assert_eq!(world.left(), [[[OBJECTS; 2], [0, OBJECTS], [0, OBJECTS]], FULL]);
     assert_eq!(world.calls()[1], 0);

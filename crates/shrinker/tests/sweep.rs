@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lowwater_lru_core::list_lru::Swept;
-use lowwater_lru_core::{linked, topology::Fixed, Bytes, Isolated, Links, ListLru, MemcgTree, NodeId};
+use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::{linked, ByteSize, Isolated, Links, ListLru, MemcgTree, NodeId};
 use lowwater_shrinker::Watermarks;
 use lowwater_shrinker::{Count, Reclaimer, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker};
 
@@ -79,7 +80,7 @@ fn an_idle_reclaimer_sweeps_by_itself() {
     let registry = Registry::with_config(&tree, config);
     let (pages, _registration) = pages(&registry);
     let before = (registry.footprint(), pages.0.footprint());
-    let _reclaimer = Reclaimer::start(&registry, topology, Watermarks::for_budget(Bytes::mib(1))).unwrap();
+    let _reclaimer = Reclaimer::start(&registry, topology, Watermarks::for_budget(ByteSize::mib(1))).unwrap();
     let group = tree.root().create("g").unwrap();
     let object = page();
     pages.0.add(object.clone(), &group, NodeId::new(1)).unwrap();

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{
     Count, DirectStop, Prepared, Progress, Reclaim, Registry, Scan, Select, ShrinkControl, Shrinker, Work,
@@ -89,7 +89,7 @@ fn s18_s19_nothing_is_taken_from_or_owed_for_a_group_of_another_tree() {
         let select = Select::all().memcg(group);
         assert_eq!(registry.shrink(group, N0, 0, Reclaim::KSWAPD, &mut Work::unlimited()), Progress::default());
         assert_eq!(registry.drop_selected(&select), 0);
-        assert_eq!(registry.reclaim_selected(&select, Bytes::kib(4)), Bytes::ZERO);
+        assert_eq!(registry.reclaim_selected(&select, ByteSize::kib(4)), ByteSize::ZERO);
         assert_eq!(
             FullScan::new(&registry).shrink(group, N0, 0, Reclaim::KSWAPD, &mut Work::unlimited()),
             Progress::default()

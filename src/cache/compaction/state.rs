@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
+use lowwater_store::index::Cursor;
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
@@ -11,7 +11,7 @@ use crate::cache::record::Record;
 
 /// Records that are copied, and their charges, until the memory of the old ones is collected.
 const COLLECT_EVERY: usize = 16_384;
-const COLLECT_BYTES: Bytes = Bytes::mib(4);
+const COLLECT_BYTES: ByteSize = ByteSize::mib(4);
 
 /// Clones the key and the value of a record.
 pub(crate) type CloneFn<K, V> = fn(&Record<K, V>) -> (K, V);
@@ -56,14 +56,14 @@ pub(crate) struct CompactionPass {
     /// Since the last collection.
     pub(crate) compacted: Compacted,
     /// The slab's footprint when the pass began.
-    pub(crate) footprint: Bytes,
+    pub(crate) footprint: ByteSize,
 }
 
 /// The amount of records copied.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Compacted {
     pub(crate) entries: usize,
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: ByteSize,
 }
 
 impl Compacted {

@@ -12,8 +12,9 @@
 use std::hash::{BuildHasher, Hash};
 use std::time::{Duration, Instant};
 
-use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::{pin, Bytes, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
+use lowwater_rcu::pin;
+use lowwater_store::index::Cursor;
 
 use super::deadline::Deadline;
 use super::sweep::Sweep;
@@ -93,7 +94,7 @@ where
                 }
                 return next.until(now).map_or(NextRun::WhenNotified, |until| NextRun::In(rest.max(until)));
             }
-            self.sweeps.earliest.begin();
+            self.sweeps.earliest.reset();
             let (at, began, has_retained) = (Some(Cursor::new()), Some(Instant::now()), sweep.has_retained);
             *sweep = Sweep { at, began, has_retained, ..Sweep::default() };
         }
@@ -162,7 +163,7 @@ where
     }
 
     fn release_memory(&self) {
-        let has_retained = self.index.collect() != Bytes::ZERO;
+        let has_retained = self.index.collect() != ByteSize::ZERO;
         self.trim();
         self.request_compaction();
         if has_retained {

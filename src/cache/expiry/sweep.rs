@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use lowwater_lru_core::index::Cursor;
-use lowwater_lru_core::Soonest;
+use lowwater_base::EarliestDeadline;
+use lowwater_store::index::Cursor;
 use once_cell::race::OnceBox;
 use parking_lot::Mutex;
 
@@ -14,7 +14,7 @@ use super::deadline::Deadline;
 #[derive(Default)]
 pub(crate) struct SweepSchedule {
     /// The earliest deadline registered since the last sweep began.
-    pub(crate) earliest: Soonest,
+    pub(crate) earliest: EarliestDeadline,
     /// None before the first sweep.
     pub(crate) sweep: OnceBox<Mutex<Sweep>>,
 }
@@ -43,7 +43,7 @@ impl SweepSchedule {
     #[inline]
     pub(crate) fn lower(&self, at: Deadline, clock: &Clock) -> bool {
         let is_earlier = |ours, said| Deadline::from_raw(ours).is_before(Deadline::from_raw(said), || clock.now());
-        !at.is_never() && self.earliest.says(at.raw(), is_earlier)
+        !at.is_never() && self.earliest.lower(at.raw(), is_earlier)
     }
 
     /// The sweep; none as long as no deadline was registered and no memory is to be collected.
@@ -60,9 +60,9 @@ impl SweepSchedule {
     }
 
     pub(crate) fn earliest_registered(&self) -> Deadline {
-        Deadline::from_raw(self.earliest.said())
+        Deadline::from_raw(self.earliest.get())
     }
 }
 
 const _: () =
-    assert!(Deadline::NEVER.raw() == Soonest::NOTHING, "without a registered deadline, the earliest is never");
+    assert!(Deadline::NEVER.raw() == EarliestDeadline::NONE, "without a registered deadline, the earliest is never");

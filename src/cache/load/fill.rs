@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::hash::{BuildHasher, Hash};
 
-use lowwater_lru_core::pin;
+use lowwater_rcu::pin;
 
 use super::single_flight::{Join, Leader};
 use super::wait_graph::LoadScope;
@@ -135,9 +135,9 @@ where
     /// The value of `key`, or that of `load`, as [`get_or_insert_with`](Self::get_or_insert_with), if `load` has one.
     ///
     /// ```
-    /// # use lowwater::{Bytes, Cache, Runtime};
-    /// # let runtime = Runtime::builder().budget(Bytes::mib(16)).build()?;
-    /// let cache = Cache::<String, u64>::builder(&runtime).weigher(|k, _| Bytes::new(k.capacity() as u64)).build()?;
+    /// # use lowwater::{ByteSize, Cache, Runtime};
+    /// # let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+    /// let cache = Cache::<String, u64>::builder(&runtime).weigher(|k, _| ByteSize::new(k.capacity() as u64)).build()?;
     /// assert!(cache.try_get_or_insert_with("x".into(), || "x".parse::<u64>()).is_err());
     /// assert_eq!(cache.try_get_or_insert_with("x".into(), || "7".parse::<u64>()), Ok(7));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -28,7 +28,7 @@ use std::task::{Context, Poll, Waker};
 
 use dashmap::{DashMap, Entry as MapEntry};
 #[cfg(feature = "async")]
-use lowwater_lru_core::unwind::caught;
+use lowwater_base::unwind::caught;
 use lowwater_shrinker::CallbackScope;
 use once_cell::race::OnceBox;
 use parking_lot::{Condvar, Mutex};

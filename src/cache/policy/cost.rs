@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 
 /// Parts of a [`RelativeCost`].
 const PARTS: u64 = 16;
@@ -50,8 +50,8 @@ impl<K, V> MissCost<K, V> {
 
 impl RelativeCost {
     /// Scales bytes by the cost.
-    pub(crate) fn scale(self, bytes: Bytes) -> Bytes {
-        Bytes::new((u128::from(bytes.get()) * u128::from(self.0) / u128::from(PARTS)).try_into().unwrap_or(u64::MAX))
+    pub(crate) fn scale(self, bytes: ByteSize) -> ByteSize {
+        ByteSize::new((u128::from(bytes.get()) * u128::from(self.0) / u128::from(PARTS)).try_into().unwrap_or(u64::MAX))
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn worth_is_against_the_mean_of_what_was_put_in_lately() {
         let costs = MissCost::<(), u64>::new(|_, cost| *cost);
-        let worth = |cost| costs.relative(&(), &cost).scale(Bytes::new(1_600)).get();
+        let worth = |cost| costs.relative(&(), &cost).scale(ByteSize::new(1_600)).get();
         assert_eq!((worth(0), worth(0)), (1_600, 1_600), "nothing is the least there is");
         let around = |expected: u64, worth: u64| assert!(worth.abs_diff(expected) <= 150, "{worth} for {expected}");
         for cost in [100, 400].into_iter().cycle().take(10_000) {
@@ -82,8 +82,8 @@ mod tests {
     #[test]
     fn the_mean_is_worth_what_it_is_and_nothing_overflows() {
         for bytes in [0, 1, 999, u64::MAX] {
-            assert_eq!(RelativeCost::default().scale(Bytes::new(bytes)), Bytes::new(bytes));
+            assert_eq!(RelativeCost::default().scale(ByteSize::new(bytes)), ByteSize::new(bytes));
         }
-        assert_eq!(RelativeCost(RELATIVE_MAX * PARTS).scale(Bytes::MAX), Bytes::MAX);
+        assert_eq!(RelativeCost(RELATIVE_MAX * PARTS).scale(ByteSize::MAX), ByteSize::MAX);
     }
 }

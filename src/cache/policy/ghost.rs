@@ -21,7 +21,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
-use lowwater_lru_core::{pin, Guard, RcuCell, Words};
+use lowwater_base::ZeroedAtomics;
+use lowwater_rcu::{pin, Guard, RcuCell};
 use parking_lot::Mutex;
 
 use super::queue::Queue;
@@ -60,14 +61,14 @@ pub(crate) struct Ghosts {
 }
 
 struct Table {
-    words: Words,
+    words: ZeroedAtomics,
     waste: Arc<Waste>,
 }
 
 /// Tables that were replaced, given back a part at a time.
 #[derive(Default)]
 struct Waste {
-    tables: Mutex<Vec<Words>>,
+    tables: Mutex<Vec<ZeroedAtomics>>,
     /// Is there any? Only so that the lock is mostly not asked for.
     some: AtomicBool,
     /// Ghosts since there was.
@@ -114,7 +115,7 @@ impl Ghosts {
 
     #[cold]
     fn resize(&self, there: Option<&Table>, len: usize, guard: &Guard) {
-        let Some(words) = Words::try_new(buckets_for(len) * WORDS) else { return };
+        let Some(words) = ZeroedAtomics::try_new(buckets_for(len) * WORDS) else { return };
         let waste = there.map_or_else(Arc::default, |table| Arc::clone(&table.waste));
         // Another thread may be faster; then its table is as good.
         let _is_ours = self.table.replace(there, Table { words, waste }, guard);
@@ -142,7 +143,7 @@ impl Known<'_> {
     pub(crate) fn prefetch(self, hash: u64) {
         if let Some(table) = self.0 {
             // It lies in one line.
-            lowwater_lru_core::prefetch(&table.bucket(hash).0[0]);
+            lowwater_base::prefetch::prefetch(&table.bucket(hash).0[0]);
         }
     }
 }
@@ -155,7 +156,7 @@ impl Drop for Table {
 }
 
 impl Waste {
-    fn take(&self, words: Words) {
+    fn take(&self, words: ZeroedAtomics) {
         self.tables.lock().push(words);
         // Relaxed, here and below: a hint.
         self.some.store(true, Ordering::Relaxed);
@@ -183,7 +184,7 @@ impl Waste {
     fn footprint(&self) -> usize {
         let tables = self.tables.lock();
         let words = tables.iter().map(|words| words.footprint().get() as usize).sum::<usize>();
-        size_of::<Self>() + tables.capacity() * size_of::<Words>() + words
+        size_of::<Self>() + tables.capacity() * size_of::<ZeroedAtomics>() + words
     }
 }
 

@@ -1,6 +1,6 @@
 //! Recording the keys of evicted records as ghosts.
 
-use lowwater_lru_core::Guard;
+use lowwater_rcu::Guard;
 
 use super::eviction::Eviction;
 use super::ghost::Ghosts;

@@ -28,7 +28,8 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use lowwater_lru_core::{AddError, Bytes, Guard, Isolated, ListLru, Memcg, MemcgId, NodeId, Occupancy};
+use lowwater_lru_core::{AddError, ByteSize, Isolated, ListLru, Memcg, MemcgId, NodeId, Occupancy};
+use lowwater_rcu::Guard;
 
 use super::batch::EvictionBatch;
 use super::eviction::Eviction;
@@ -131,7 +132,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
 
     /// Adds an inserted record of `bytes` to the deficit of `tenant`, less what a ghost hit has `earned`; notes a high deficit.
     #[inline]
-    pub(crate) fn post_insert(&self, memcg: &Memcg, tenant: &Tenant, bytes: Bytes, earned: Bytes) {
+    pub(crate) fn post_insert(&self, memcg: &Memcg, tenant: &Tenant, bytes: ByteSize, earned: ByteSize) {
         if !self.has_ghosts() {
             return;
         }
@@ -144,7 +145,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     }
 
     /// Credits `bytes` to the tenant of `memcg`: a record was removed, replaced, or had expired.
-    pub(crate) fn credit(&self, memcg: &Memcg, bytes: Bytes) {
+    pub(crate) fn credit(&self, memcg: &Memcg, bytes: ByteSize) {
         if let Some(tenant) = self.tenants.get(memcg).filter(|_| self.has_ghosts()) {
             tenant.deficit.credit(bytes, bytes);
         }
@@ -183,7 +184,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     /// With [`Eviction::Lru`], moves a used record behind all others.
     pub(crate) fn promote(&self, record: &Record<K, V>) {
         if self.is_lru() {
-            self.main.touch(record);
+            self.main.promote(record);
         }
     }
 
@@ -244,12 +245,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
 
     /// Takes an entry off its queue, and says whose it was; none if a walk has it. Under its segment's lock.
     pub(crate) fn del(&self, record: &Record<K, V>) -> Option<(Handle<K, V>, Memcg)> {
-        self.lists(record.queue()).del_whose(record)
+        self.lists(record.queue()).del_with_memcg(record)
     }
 
     /// On whose list an entry is; none if a walk has it.
     pub(crate) fn owner(&self, record: &Record<K, V>) -> Option<Memcg> {
-        self.lists(record.queue()).whose(record)
+        self.lists(record.queue()).memcg_of(record)
     }
 
     pub(crate) fn count(&self, memcg: &Memcg, node: NodeId) -> u64 {

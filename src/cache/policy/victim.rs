@@ -32,8 +32,8 @@
 
 use std::hash::{BuildHasher, Hash};
 
-use lowwater_lru_core::fallible::try_box;
-use lowwater_lru_core::{Bytes, Memcg, MemcgId, NodeId};
+use lowwater_base::fallible::try_box;
+use lowwater_lru_core::{ByteSize, Memcg, MemcgId, NodeId};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::deficit::BATCH_MAX;
@@ -63,7 +63,7 @@ pub(crate) struct RoomRequest<'a> {
     pub(crate) memcg: &'a Memcg,
     /// The group that has nearly used up its memory; `memcg`, or one above it.
     pub(crate) limit: &'a Memcg,
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: ByteSize,
     /// The tenant of `memcg`, if one was made.
     pub(crate) tenant: Option<&'a Tenant>,
     /// Memory would earn the tenant nothing.
@@ -115,14 +115,14 @@ where
 
     /// Evicts one batch from a tenant. Returns whether anything was evicted.
     fn evict_from(&self, memcg: &Memcg, node: NodeId, entries: u64) -> bool {
-        self.evict_batch_of(memcg, node, entries).bytes > Bytes::ZERO
+        self.evict_batch_of(memcg, node, entries).bytes > ByteSize::ZERO
     }
 
     /// As [`evict_from`](Self::evict_from), and credits the bytes to the tenant, which makes room for `wanted`.
     fn evict_from_credited(
         &self,
         tenant: Option<&Tenant>,
-        wanted: Bytes,
+        wanted: ByteSize,
         memcg: &Memcg,
         node: NodeId,
         entries: u64,
@@ -131,7 +131,7 @@ where
         if let Some(tenant) = tenant {
             tenant.deficit.credit(bytes.saturating_sub(credited), wanted);
         }
-        bytes > Bytes::ZERO
+        bytes > ByteSize::ZERO
     }
 
     fn evict_batch_of(&self, memcg: &Memcg, node: NodeId, entries: u64) -> Evicted {
@@ -139,7 +139,7 @@ where
         loop {
             let evicted = self.evict(memcg, node, nr);
             looks += evicted.scanned;
-            if evicted.bytes > Bytes::ZERO || evicted.scanned == 0 || looks >= LOOKS_MAX {
+            if evicted.bytes > ByteSize::ZERO || evicted.scanned == 0 || looks >= LOOKS_MAX {
                 return evicted;
             }
         }

@@ -4,7 +4,7 @@ use super::{cache_of, entry_bytes};
 use crate::cache::load::fill::FillStep;
 use crate::cache::load::single_flight::Join;
 use crate::cache::{Computed, Op, RejectReason, RemovalCause};
-use crate::{Bytes, Cache, Runtime};
+use crate::{ByteSize, Cache, Runtime};
 use lowwater_lru_core::MemcgError;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 #[test]
 fn what_is_put_in_is_got_replaced_removed() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     assert_eq!(cache.get(&1), None);
     assert_eq!(cache.insert(1, vec![1]).unwrap(), None);
     assert_eq!(cache.insert(1, vec![2]).unwrap(), Some(vec![1]));
@@ -26,7 +26,7 @@ fn what_is_put_in_is_got_replaced_removed() {
 
 #[test]
 fn bytes_are_charged_while_an_entry_lives_and_not_longer() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     let usage = || {
         cache.runtime().tree().drain_stock();
         cache.runtime().root().usage().get()
@@ -45,12 +45,12 @@ fn bytes_are_charged_while_an_entry_lives_and_not_longer() {
     let runtime = cache.runtime().clone();
     drop(cache);
     runtime.tree().drain_stock();
-    assert_eq!(runtime.root().usage(), Bytes::ZERO);
+    assert_eq!(runtime.root().usage(), ByteSize::ZERO);
 }
 
 #[test]
 fn a_full_cache_evicts_and_never_exceeds_its_budget() {
-    let budget = Bytes::kib(256);
+    let budget = ByteSize::kib(256);
     let cache = cache_of(budget);
     for key in 0..10_000 {
         cache.insert(key, vec![0; 100]).unwrap();
@@ -64,12 +64,12 @@ fn a_full_cache_evicts_and_never_exceeds_its_budget() {
 
 #[test]
 fn a_value_that_never_fits_comes_back_with_the_reason() {
-    let cache = cache_of(Bytes::kib(64));
+    let cache = cache_of(ByteSize::kib(64));
     cache.insert(1, vec![7]).unwrap();
     let error = cache.insert(1, vec![1; 100_000]).unwrap_err();
     assert_eq!(error.value.len(), 100_000);
     let RejectReason::TooLarge { max, .. } = &error.reason else { panic!("{error}") };
-    assert_eq!(*max, Bytes::kib(64));
+    assert_eq!(*max, ByteSize::kib(64));
     assert!(error.to_string().contains("does not fit in group /"), "{error}");
     assert_eq!(cache.get(&1), Some(vec![7]), "what was there still is");
     assert_eq!(cache.stats().rejected, 1);
@@ -77,7 +77,7 @@ fn a_value_that_never_fits_comes_back_with_the_reason() {
 
 #[test]
 fn what_was_used_gets_a_second_chance() {
-    let cache = cache_of(Bytes::kib(64));
+    let cache = cache_of(ByteSize::kib(64));
     cache.insert(0, vec![0; 100]).unwrap();
     for key in 1..5_000 {
         assert!(cache.get(&0).is_some(), "used before every insert, gone before {key}");
@@ -87,11 +87,11 @@ fn what_was_used_gets_a_second_chance() {
 
 #[test]
 fn time_to_live_ends_entries_for_readers_and_for_walks() {
-    let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
     let causes = Arc::new(Mutex::new(Vec::new()));
     let seen = causes.clone();
     let cache = Cache::<u64, u64>::builder(&runtime)
-        .weigher(|_, _| Bytes::ZERO)
+        .weigher(|_, _| ByteSize::ZERO)
         .time_to_live(Duration::from_millis(5))
         .eviction_listener(move |k, _, cause| seen.lock().unwrap().push((*k, cause)))
         .build()
@@ -119,11 +119,11 @@ fn time_to_live_ends_entries_for_readers_and_for_walks() {
 
 #[test]
 fn the_listener_is_told_every_cause() {
-    let runtime = Runtime::builder().budget(Bytes::kib(64)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::kib(64)).build().unwrap();
     let causes = Arc::new(Mutex::new(Vec::new()));
     let seen = causes.clone();
     let cache = Cache::<u64, u64>::builder(&runtime)
-        .weigher(|_, _| Bytes::new(1000))
+        .weigher(|_, _| ByteSize::new(1000))
         .eviction_listener(move |k, v, cause| seen.lock().unwrap().push((*k, *v, cause)))
         .build()
         .unwrap();
@@ -142,7 +142,7 @@ fn the_listener_is_told_every_cause() {
 
 #[test]
 fn compute_sees_what_is_there_and_does_as_told() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     let compute = |op: fn(Option<&Vec<u8>>) -> Op<Vec<u8>>| {
         cache.entry(1).and_compute(|current| op(current.as_ref().map(|c| c.value()))).unwrap()
     };
@@ -173,7 +173,7 @@ fn compute_sees_what_is_there_and_does_as_told() {
 
 #[test]
 fn one_load_serves_all_who_wait() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     let loads = AtomicU64::new(0);
     std::thread::scope(|s| {
         for _ in 0..8 {
@@ -192,7 +192,7 @@ fn one_load_serves_all_who_wait() {
 
 #[test]
 fn a_load_without_room_is_returned_to_all_and_not_kept() {
-    let cache = cache_of(Bytes::kib(16));
+    let cache = cache_of(ByteSize::kib(16));
     let loads = AtomicU64::new(0);
     std::thread::scope(|s| {
         for _ in 0..4 {
@@ -212,12 +212,12 @@ fn a_load_without_room_is_returned_to_all_and_not_kept() {
 /// What is loaded pushes others out, whose listener asks for the key that is just being put in.
 #[test]
 fn a_listener_may_ask_for_the_key_that_lands() {
-    let runtime = Runtime::builder().budget(Bytes::kib(64)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::kib(64)).build().unwrap();
     let slot = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
     let (theirs, asked) = (Arc::clone(&slot), Arc::new(AtomicU64::new(0)));
     let seen = Arc::clone(&asked);
     let cache = Cache::<u64, u64>::builder(&runtime)
-        .weigher(|_, _| Bytes::new(1000))
+        .weigher(|_, _| ByteSize::new(1000))
         .eviction_listener(move |key, _, _| {
             let cache = theirs.lock().unwrap().clone();
             if let Some(cache) = cache.filter(|_| *key > 9) {
@@ -255,7 +255,7 @@ fn a_listener_may_ask_for_the_key_that_lands() {
 
 #[test]
 fn a_load_that_asks_for_its_own_key_loads_alone() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     let value = cache.get_or_insert_with(1, || {
         let mut inner = cache.get_or_insert_with(1, || vec![1]);
         inner.push(2);
@@ -280,7 +280,7 @@ fn a_clone_may_ask_for_the_key_that_is_in_flight() {
         }
     }
     let runtime = Runtime::builder().build().unwrap();
-    let cache = Cache::<u64, Asks>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let cache = Cache::<u64, Asks>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     // It comes between the first look and the load.
     let leader = cache.inner.inflight.join(cache.inner.core.hash(&1), 1);
     let theirs = cache.clone();
@@ -297,7 +297,7 @@ fn a_clone_may_ask_for_the_key_that_is_in_flight() {
 
 #[test]
 fn a_loader_that_panics_harms_nobody() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     let first = std::panic::AssertUnwindSafe(|| cache.get_or_insert_with(7, || panic!("the loader's own fault")));
     assert!(std::panic::catch_unwind(first).is_err());
     assert_eq!(cache.get_or_insert_with(7, || vec![7]), [7]);
@@ -305,9 +305,9 @@ fn a_loader_that_panics_harms_nobody() {
 
 #[test]
 fn a_weigher_that_panics_changes_nothing() {
-    let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime)
-        .weigher(|_, v| if *v == 13 { panic!("the weigher's own fault") } else { Bytes::ZERO })
+        .weigher(|_, v| if *v == 13 { panic!("the weigher's own fault") } else { ByteSize::ZERO })
         .build()
         .unwrap();
     cache.insert(1, 1).unwrap();
@@ -331,13 +331,13 @@ fn a_weigher_or_a_cost_that_blocks_holds_nobody_up() {
             }
         };
         let (block, blocks_too) = (block.clone(), block);
-        let runtime = Runtime::builder().budget(Bytes::kib(256)).build().unwrap();
+        let runtime = Runtime::builder().budget(ByteSize::kib(256)).build().unwrap();
         let cache = Cache::<u64, u64>::builder(&runtime)
             .weigher(move |key, _| {
                 if !blocks_in_cost {
                     block(*key);
                 }
-                Bytes::ZERO
+                ByteSize::ZERO
             })
             .recreation_cost(move |key, _| {
                 if blocks_in_cost {
@@ -356,7 +356,7 @@ fn a_weigher_or_a_cost_that_blocks_holds_nobody_up() {
             // Some wait for readers, which other tests have, too.
             let is_freed = (0..20_000).any(|_| {
                 std::thread::sleep(Duration::from_millis(1));
-                cache.collect() == Bytes::ZERO
+                cache.collect() == ByteSize::ZERO
             });
             go.wait();
             assert!(is_freed);
@@ -380,9 +380,9 @@ fn a_listener_or_a_drop_that_panics_does_not_stop_reclaim() {
             assert!(!self.0.load(Ordering::Relaxed), "the value's own fault");
         }
     }
-    let runtime = Runtime::builder().budget(Bytes::kib(64)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::kib(64)).build().unwrap();
     let cache = Cache::<u64, Arc<Option<Bomb>>>::builder(&runtime)
-        .weigher(|_, _| Bytes::new(1000))
+        .weigher(|_, _| ByteSize::new(1000))
         .eviction_listener(|k, _, _| assert!(k % 10 != 0, "the listener's own fault"))
         .build()
         .unwrap();
@@ -391,7 +391,7 @@ fn a_listener_or_a_drop_that_panics_does_not_stop_reclaim() {
         cache.insert(key, Arc::new((key % 7 == 0).then(|| Bomb(Arc::clone(&armed))))).unwrap();
     }
     // Some wait for readers, which other tests have, too.
-    while cache.collect() != Bytes::ZERO {
+    while cache.collect() != ByteSize::ZERO {
         std::thread::yield_now();
     }
     let stats = cache.stats();
@@ -402,11 +402,11 @@ fn a_listener_or_a_drop_that_panics_does_not_stop_reclaim() {
 
 #[test]
 fn a_listener_may_use_the_cache() {
-    let runtime = Runtime::builder().budget(Bytes::kib(64)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::kib(64)).build().unwrap();
     let slot = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
     let theirs = slot.clone();
     let cache = Cache::<u64, u64>::builder(&runtime)
-        .weigher(|_, _| Bytes::new(1000))
+        .weigher(|_, _| ByteSize::new(1000))
         .eviction_listener(move |k, _, _| {
             let cache = theirs.lock().unwrap().clone();
             if let Some(cache) = cache {
@@ -428,13 +428,13 @@ fn a_listener_may_use_the_cache() {
 fn a_listener_may_insert_and_no_insert_begins_another_round() {
     thread_local! { static DEPTH: Cell<usize> = const { Cell::new(0) } }
     const ENTRIES: u64 = 500;
-    let runtime = Runtime::builder().budget(Bytes::new(ENTRIES * 200)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::new(ENTRIES * 200)).build().unwrap();
     let slot = Arc::new(Mutex::new(None::<Cache<u64, u64>>));
     let (theirs, next, deepest) = (Arc::clone(&slot), AtomicU64::new(1 << 40), Arc::new(AtomicUsize::new(0)));
     let (seen, kept) = (Arc::clone(&deepest), Arc::new(AtomicUsize::new(0)));
     let told = Arc::clone(&kept);
     let cache = Cache::<u64, u64>::builder(&runtime)
-        .weigher(|_, _| Bytes::new(100))
+        .weigher(|_, _| ByteSize::new(100))
         .eviction_listener(move |_, _, cause| {
             let cache = theirs.lock().unwrap().clone();
             let Some(cache) = cache.filter(|_| cause == RemovalCause::Size && DEPTH.get() < 2) else { return };
@@ -457,7 +457,7 @@ fn a_listener_may_insert_and_no_insert_begins_another_round() {
         assert!(runtime.root().usage() <= runtime.root().max());
     }
     // From the reclaimer's side, too.
-    runtime.reclaim(runtime.root(), Bytes::new(ENTRIES * 50));
+    runtime.reclaim(runtime.root(), ByteSize::new(ENTRIES * 50));
     *slot.lock().unwrap() = None;
     assert_eq!(deepest.load(Ordering::Relaxed), 1, "of listeners inside listeners");
     assert!(kept.load(Ordering::Relaxed) > 0 && cache.len() > 100, "{kept:?} of {}", cache.len());
@@ -470,11 +470,11 @@ fn dropped_by_its_listener(
     probe: &Arc<()>,
     may: impl Fn() -> bool + Send + Sync + 'static,
 ) -> (Probes, Arc<Mutex<Option<Probes>>>) {
-    let runtime = Runtime::builder().budget(Bytes::new(100_000)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::new(100_000)).build().unwrap();
     let slot = Arc::new(Mutex::new(None));
     let theirs = Arc::clone(&slot);
     let cache = Probes::builder(&runtime)
-        .weigher(|_, _| Bytes::new(100))
+        .weigher(|_, _| ByteSize::new(100))
         .eviction_listener(move |_, _, _| {
             if may() {
                 let last = theirs.lock().unwrap().take();
@@ -501,11 +501,11 @@ fn a_listener_may_drop_the_last_handle_inside_of_reclaim() {
     let (cache, slot) = dropped_by_its_listener(&probe, || true);
     let runtime = cache.runtime().clone();
     *slot.lock().unwrap() = Some(cache);
-    runtime.reclaim(runtime.root(), Bytes::new(1_000));
+    runtime.reclaim(runtime.root(), ByteSize::new(1_000));
     assert!(slot.lock().unwrap().is_none(), "the listener was called");
     wait_until_freed(&probe);
     runtime.tree().drain_stock();
-    assert_eq!(runtime.root().usage(), Bytes::ZERO);
+    assert_eq!(runtime.root().usage(), ByteSize::ZERO);
 }
 
 /// The reclaimer's own thread drops the cache, and with it the runtime whose thread it is.
@@ -524,7 +524,7 @@ fn a_listener_may_drop_the_last_handle_and_the_runtime_on_the_reclaimers_thread(
     });
     let runtime = cache.runtime().clone();
     *slot.lock().unwrap() = Some(cache);
-    runtime.reclaimer().wake(runtime.root(), lowwater_shrinker::ReclaimReason::Manual(Bytes::new(1_000)));
+    runtime.reclaimer().wake(runtime.root(), lowwater_shrinker::ReclaimReason::Manual(ByteSize::new(1_000)));
     while !begun.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -537,13 +537,13 @@ fn a_listener_may_drop_the_last_handle_and_the_runtime_on_the_reclaimers_thread(
 fn a_group_of_another_runtime_is_refused() {
     let (a, b) = (Runtime::builder().build().unwrap(), Runtime::builder().build().unwrap());
     let group = b.group("g").unwrap();
-    let result = Cache::<u64, u64>::builder(&a).group(&group).weigher(|_, _| Bytes::ZERO).build();
+    let result = Cache::<u64, u64>::builder(&a).group(&group).weigher(|_, _| ByteSize::ZERO).build();
     assert!(result.unwrap_err().to_string().contains("/g"));
 
     // The same number as one of ours.
     let ours = a.group("ours").unwrap();
     assert_eq!(ours.id(), group.id());
-    let cache = Cache::<u64, u64>::builder(&a).weigher(|_, _| Bytes::new(100)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&a).weigher(|_, _| ByteSize::new(100)).build().unwrap();
     cache.entry(1).group(&ours).insert(1).unwrap();
     let reason = RejectReason::ForeignGroup { group: "/g".into() };
     let error = cache.entry(1).group(&group).insert(2).unwrap_err();
@@ -557,21 +557,21 @@ fn a_group_of_another_runtime_is_refused() {
 
     assert_eq!(a.end_group(&group), Err(MemcgError::Foreign));
     assert_eq!(a.drop_group(&group), Err(MemcgError::Foreign));
-    assert_eq!(a.reclaim(&group, Bytes::mib(1)), Bytes::ZERO);
-    let charge = std::panic::AssertUnwindSafe(|| a.charge(&group, Bytes::new(1)));
+    assert_eq!(a.reclaim(&group, ByteSize::mib(1)), ByteSize::ZERO);
+    let charge = std::panic::AssertUnwindSafe(|| a.charge(&group, ByteSize::new(1)));
     assert!(std::panic::catch_unwind(charge).is_err());
-    assert!(group.is_online() && group.max() == Bytes::MAX && group.usage() == Bytes::ZERO);
+    assert!(group.is_online() && group.max() == ByteSize::MAX && group.usage() == ByteSize::ZERO);
 }
 
 #[test]
 fn the_budget_can_be_changed_while_it_is_used() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     for key in 0..2_000 {
         cache.insert(key, vec![0; 400]).unwrap();
     }
-    cache.runtime().set_budget(Bytes::kib(256));
+    cache.runtime().set_budget(ByteSize::kib(256));
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    while cache.runtime().root().usage() > Bytes::kib(256) {
+    while cache.runtime().root().usage() > ByteSize::kib(256) {
         assert!(std::time::Instant::now() < deadline, "the reclaimer must bring usage below the new budget");
         std::thread::sleep(Duration::from_millis(1));
     }

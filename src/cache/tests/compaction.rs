@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use equivalent::Equivalent;
-use lowwater_lru_core::index::Cursor;
+use lowwater_store::index::Cursor;
 
 use super::super::compaction::state::Compacted;
 use super::super::policy::queue::Queue;
 use crate::cache::Eviction;
 use crate::runtime::NextRun;
-use crate::{Bytes, Cache, Runtime};
+use crate::{ByteSize, Cache, Runtime};
 
 const ENTRIES: u64 = 60_000;
 /// Of so many one stays.
@@ -23,7 +23,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 
 fn runtime() -> Runtime {
     let one_node = Arc::new(crate::topology::Fixed::new(1));
-    Runtime::builder().budget(Bytes::mib(64)).topology(one_node).build().unwrap()
+    Runtime::builder().budget(ByteSize::mib(64)).topology(one_node).build().unwrap()
 }
 
 /// One key of twelve is left.
@@ -36,7 +36,7 @@ where
         assert!(cache.insert(key(n), value(n)).is_ok());
     }
     (0..ENTRIES).filter(|n| n % PARTS != 0).for_each(|n| assert!(cache.remove(&key(n)).is_some()));
-    eventually("what was removed waits", || cache.inner.core.index.slab().collect() == Bytes::ZERO);
+    eventually("what was removed waits", || cache.inner.core.index.slab().collect() == ByteSize::ZERO);
 }
 
 fn left() -> impl Iterator<Item = u64> {
@@ -59,16 +59,16 @@ where
     V: Clone + Send + Sync + 'static,
 {
     let core = &cache.inner.core;
-    assert!(core.index.slab().begin_migration() > 0, "there is something to be moved");
+    assert!(core.index.slab().begin_compaction() > 0, "there is something to be moved");
     let mut at = Cursor::new();
     while !at.is_done() {
         assert!(!core.compact_part(&mut at, &mut Compacted::default()), "memory");
     }
-    core.index.slab().end_migration();
+    core.index.slab().end_compaction();
 }
 
 /// The number of the node's used slots is not told; what the entries take is.
-fn is_together<K, V>(cache: &Cache<K, V>, scattered: Bytes) -> bool
+fn is_together<K, V>(cache: &Cache<K, V>, scattered: ByteSize) -> bool
 where
     K: Hash + Eq + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
@@ -84,7 +84,7 @@ fn memory_goes_back_when_what_stays_is_scattered_and_nobody_is_told() {
     let told = Arc::new(AtomicUsize::new(0));
     let theirs = Arc::clone(&told);
     let cache = Cache::<u64, String>::builder(&runtime)
-        .weigher(|_, text| Bytes::new(text.capacity() as u64))
+        .weigher(|_, text| ByteSize::new(text.capacity() as u64))
         .eviction_listener(move |_, _, _| {
             theirs.fetch_add(1, Ordering::Relaxed);
         })
@@ -101,7 +101,7 @@ fn memory_goes_back_when_what_stays_is_scattered_and_nobody_is_told() {
         tenant.usage()
     };
     let before = usage();
-    runtime.set_budget(Bytes::new(before.get() / PARTS * 2));
+    runtime.set_budget(ByteSize::new(before.get() / PARTS * 2));
     eventually("entries stay", || cache.len() <= (ENTRIES / PARTS * 2) as usize);
     eventually("memory stays", || is_together(&cache, full));
     let survivors: Vec<_> = (0..ENTRIES).filter(|n| cache.contains_key(n)).collect();
@@ -111,7 +111,7 @@ fn memory_goes_back_when_what_stays_is_scattered_and_nobody_is_told() {
     assert_eq!((told.load(Ordering::Relaxed), cache.stats().inserts), (ENTRIES as usize - cache.len(), ENTRIES));
     assert_eq!(cache.len_of(&tenant), cache.len() as u64);
     survivors.iter().for_each(|n| assert!(cache.remove(n).is_some()));
-    assert_eq!((usage(), cache.len()), (Bytes::ZERO, 0));
+    assert_eq!((usage(), cache.len()), (ByteSize::ZERO, 0));
     cache.inner.core.queues.assert_valid();
 }
 
@@ -119,7 +119,7 @@ fn memory_goes_back_when_what_stays_is_scattered_and_nobody_is_told() {
 fn each_is_as_old_as_it_was_with_its_reads_its_queue_and_its_time() {
     let cache = Cache::<u64, u64>::builder(&runtime())
         .eviction(Eviction::SecondChance)
-        .weigher(|_, _| Bytes::ZERO)
+        .weigher(|_, _| ByteSize::ZERO)
         .time_to_live(HOUR)
         .build()
         .unwrap();
@@ -179,7 +179,7 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
     // Of those that are moved, which are not all.
     let key = left().nth(1_000).unwrap();
     let entry = || {
-        let guard = lowwater_lru_core::pin();
+        let guard = lowwater_rcu::pin();
         let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("nothing is over yet");
         // Half of its hour has passed.
         let (there, left) = (std::ptr::from_ref(entry), entry.deadline().time_left(core.clock.now()).unwrap());
@@ -196,20 +196,22 @@ fn while_it_moves(cache: &Cache<u64, u64>, f: impl FnOnce(Slow)) {
 
 #[test]
 fn a_new_time_for_an_entry_that_moves_is_not_lost() {
-    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| Bytes::ZERO).time_to_live(HOUR).build().unwrap();
+    let cache =
+        Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).time_to_live(HOUR).build().unwrap();
     while_it_moves(&cache, |key| assert!(cache.touch(&key, Some(HOUR))));
 }
 
 #[test]
 fn a_use_of_an_entry_that_moves_pushes_its_idle_time_on() {
-    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| Bytes::ZERO).time_to_idle(HOUR).build().unwrap();
+    let cache =
+        Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).time_to_idle(HOUR).build().unwrap();
     while_it_moves(&cache, |key| assert!(cache.get(&key).is_some()));
 }
 
 /// What a walk over everything was told to take out may have moved since it was looked at.
 #[test]
 fn what_is_cleared_while_it_moves_is_cleared() {
-    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     scattered(&cache, |n| n, |n| n);
     let mut first = true;
     cache.retain(|_, _| {
@@ -238,7 +240,7 @@ impl Clone for Dear {
 
 #[test]
 fn what_cannot_be_cloned_stays_where_it_is_and_what_is_written_meanwhile_too() {
-    let cache = Cache::<Dear, u64>::builder(&runtime()).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let cache = Cache::<Dear, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     scattered(&cache, Dear, |n| n);
     FAILS.store(true, Ordering::Relaxed);
     let theirs = cache.clone();
@@ -253,7 +255,7 @@ fn what_cannot_be_cloned_stays_where_it_is_and_what_is_written_meanwhile_too() {
 
 #[test]
 fn readers_and_writers_find_what_is_there_while_it_moves() {
-    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime()).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     for _ in 0..3 {
         scattered(&cache, |n| n, |n| n);
         let done = AtomicBool::new(false);
@@ -282,8 +284,8 @@ fn readers_and_writers_find_what_is_there_while_it_moves() {
 /// More than may wait for readers at once, and what may be as dear to copy as it is to keep.
 #[test]
 fn what_is_large_moves_a_few_at_a_time_and_what_is_very_large_stays() {
-    for (each, moves) in [(Bytes::kib(60), true), (Bytes::kib(65), false)] {
-        let runtime = Runtime::builder().budget(Bytes::gib(8)).build().unwrap();
+    for (each, moves) in [(ByteSize::kib(60), true), (ByteSize::kib(65), false)] {
+        let runtime = Runtime::builder().budget(ByteSize::gib(8)).build().unwrap();
         let cache = Cache::<u64, u64>::builder(&runtime).weigher(move |_, _| each).build().unwrap();
         scattered(&cache, |n| n, |n| n);
         let slab = cache.inner.core.index.slab();

@@ -2,7 +2,7 @@
 
 use super::{cache_of, entry_bytes};
 use crate::cache::{RemovalCause, Visit};
-use crate::{Bytes, Cache, Runtime};
+use crate::{ByteSize, Cache, Runtime};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 #[test]
 fn a_borrowed_value_stays_though_its_entry_leaves() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     cache.insert(1, vec![1]).unwrap();
     cache.insert(2, vec![2]).unwrap();
     let pinned = cache.pin();
@@ -22,15 +22,15 @@ fn a_borrowed_value_stays_though_its_entry_leaves() {
     cache.remove(&2);
     assert_eq!((one, two), (&vec![1], &vec![2]));
     assert_eq!((pinned.get(&1), pinned.get(&2)), (Some(&vec![3]), None));
-    assert!(cache.collect() > Bytes::ZERO, "they wait for us");
+    assert!(cache.collect() > ByteSize::ZERO, "they wait for us");
     drop(pinned);
     assert_eq!((cache.stats().hits, cache.stats().misses), (2, 2));
 }
 
 #[test]
 fn a_walk_shows_each_live_entry_once() {
-    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
-    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     for key in 0..5_000 {
         cache.insert(key, 2 * key).unwrap();
     }
@@ -50,11 +50,11 @@ fn a_walk_shows_each_live_entry_once() {
 
 #[test]
 fn retain_takes_out_what_is_not_wanted_and_says_so() {
-    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let told = Arc::new(AtomicUsize::new(0));
     let theirs = told.clone();
     let cache = Cache::<u64, u64>::builder(&runtime)
-        .weigher(|_, _| Bytes::ZERO)
+        .weigher(|_, _| ByteSize::ZERO)
         .eviction_listener(move |key, _, cause| {
             assert!(key % 3 != 0 && cause == RemovalCause::Explicit);
             theirs.fetch_add(1, Ordering::Relaxed);
@@ -95,8 +95,8 @@ impl Eq for Touchy {}
 
 #[test]
 fn keys_that_panic_harm_nobody_else_and_leave_nothing_charged() {
-    let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
-    let cache = Cache::<Touchy, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+    let cache = Cache::<Touchy, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let usage = || {
         runtime.tree().drain_stock();
         runtime.root().usage()
@@ -112,7 +112,7 @@ fn keys_that_panic_harm_nobody_else_and_leave_nothing_charged() {
     assert!((0..12).all(|key| cache.get(&Touchy(key)) == Some(key)), "no lock is left behind");
     ARMED.set(false);
     assert!((0..20).all(|key| cache.remove(&Touchy(key)) == Some(key)));
-    assert_eq!(usage(), Bytes::ZERO);
+    assert_eq!(usage(), ByteSize::ZERO);
 }
 
 thread_local! {
@@ -148,9 +148,9 @@ impl Hasher for FailingHasher {
 
 #[test]
 fn an_entry_whose_key_cannot_be_hashed_stays_charged_until_it_can() {
-    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let failing = Failing::default();
-    let cache = Cache::<u64, u64>::builder(&runtime).hasher(failing.clone()).weigher(|_, _| Bytes::new(100));
+    let cache = Cache::<u64, u64>::builder(&runtime).hasher(failing.clone()).weigher(|_, _| ByteSize::new(100));
     let cache = cache.build().unwrap();
     let (group, entry) = (runtime.group("g").unwrap(), 100 + Cache::<u64, u64>::ENTRY_BYTES.get());
     let books = || {
@@ -164,7 +164,7 @@ fn an_entry_whose_key_cannot_be_hashed_stays_charged_until_it_can() {
     }
     failing.0.store(true, Ordering::Relaxed);
     assert_eq!(runtime.drop_caches(), 0, "nothing can be found");
-    assert_eq!(runtime.reclaim(runtime.root(), Bytes::mib(1)), Bytes::ZERO);
+    assert_eq!(runtime.reclaim(runtime.root(), ByteSize::mib(1)), ByteSize::ZERO);
     assert_eq!(books(), 100);
     runtime.drop_group(&group).unwrap();
     while group.is_online() {
@@ -178,12 +178,12 @@ fn an_entry_whose_key_cannot_be_hashed_stays_charged_until_it_can() {
 
 #[test]
 fn a_removal_is_done_though_other_keys_cannot_be_hashed() {
-    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let (slot, told) = (Arc::new(Mutex::new(None::<Cache<u64, u64, Failing>>)), Arc::new(AtomicUsize::new(0)));
     let (theirs, count) = (Arc::clone(&slot), Arc::clone(&told));
     let cache = Cache::<u64, u64>::builder(&runtime)
         .hasher(Failing::default())
-        .weigher(|_, _| Bytes::new(100))
+        .weigher(|_, _| ByteSize::new(100))
         .eviction_listener(move |key, _, _| {
             // It would wait for ever for the lock of the segment that was to become smaller.
             let cache = theirs.lock().unwrap().clone().unwrap();
@@ -202,7 +202,7 @@ fn a_removal_is_done_though_other_keys_cannot_be_hashed() {
     }
     ALONE.set(None);
     runtime.tree().drain_stock();
-    assert_eq!((cache.len(), runtime.root().usage(), told.load(Ordering::Relaxed)), (0, Bytes::ZERO, 300));
+    assert_eq!((cache.len(), runtime.root().usage(), told.load(Ordering::Relaxed)), (0, ByteSize::ZERO, 300));
     assert_eq!(cache.stats().listener_panics, 0);
     *slot.lock().unwrap() = None;
 }
@@ -216,8 +216,8 @@ fn values_are_dropped_once_each() {
         }
     }
     let dropped = Arc::new(AtomicUsize::new(0));
-    let runtime = Runtime::builder().budget(Bytes::kib(256)).build().unwrap();
-    let cache = Cache::<u64, Arc<Counted>>::builder(&runtime).weigher(|_, _| Bytes::new(100)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::kib(256)).build().unwrap();
+    let cache = Cache::<u64, Arc<Counted>>::builder(&runtime).weigher(|_, _| ByteSize::new(100)).build().unwrap();
     for n in 0..20_000_u64 {
         drop(cache.insert(n % 7_000, Arc::new(Counted(dropped.clone()))));
     }
@@ -228,7 +228,7 @@ fn values_are_dropped_once_each() {
 
 #[test]
 fn a_tick_is_all_that_a_time_to_live_is_late() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     let begin = std::time::Instant::now();
     cache.entry(1).time_to_live(Duration::from_millis(30)).insert(vec![]).unwrap();
     let mut last = begin.elapsed();
@@ -246,10 +246,10 @@ fn an_entry_costs_what_it_is_said_to() {
 
 #[test]
 fn a_cache_costs_what_is_in_it() {
-    let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
-    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     // Of these, 24 are how its lists tell the registry, which was not counted before.
-    assert!(cache.footprint() <= Bytes::new(536), "an empty cache: {}", cache.footprint());
+    assert!(cache.footprint() <= ByteSize::new(536), "an empty cache: {}", cache.footprint());
     let tenant = runtime.group("tenant").unwrap();
     cache.insert(0, 0).unwrap();
     let before = cache.footprint();
@@ -276,7 +276,7 @@ fn a_cache_costs_what_is_in_it() {
 
 #[test]
 fn readers_beside_a_shrink_and_writers_see_only_what_was_put_there() {
-    let cache = cache_of(Bytes::mib(8));
+    let cache = cache_of(ByteSize::mib(8));
     let stop = AtomicBool::new(false);
     let wrong = Mutex::new(None);
     std::thread::scope(|s| {
@@ -297,7 +297,7 @@ fn readers_beside_a_shrink_and_writers_see_only_what_was_put_there() {
         }
         for round in 0..4 {
             (0..40_000_u64).for_each(|key| drop(cache.insert(key, key.to_le_bytes().to_vec())));
-            cache.runtime().set_budget(if round % 2 == 0 { Bytes::kib(512) } else { Bytes::mib(8) });
+            cache.runtime().set_budget(if round % 2 == 0 { ByteSize::kib(512) } else { ByteSize::mib(8) });
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -308,7 +308,7 @@ fn readers_beside_a_shrink_and_writers_see_only_what_was_put_there() {
 
 #[test]
 fn what_is_refused_takes_no_memory_with_it() {
-    let cache = cache_of(Bytes::kib(64));
+    let cache = cache_of(ByteSize::kib(64));
     cache.insert(0, vec![0]).unwrap();
     let slab = cache.inner.core.index.slab();
     let before = slab.footprint();

@@ -1,8 +1,8 @@
 //! Each lookup is counted once, and a hit is a use, whichever of the ways it goes.
 
 use crate::cache::Eviction;
-use crate::{Bytes, Cache, Runtime};
-use lowwater_lru_core::pin;
+use crate::{ByteSize, Cache, Runtime};
+use lowwater_rcu::pin;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::Barrier;
 use std::thread;
@@ -28,10 +28,10 @@ impl Hasher for Few {
 
 fn each_is_counted<S: BuildHasher + Clone + Default + Send + Sync + 'static>(order: Eviction, lives: Option<Duration>) {
     let what = format!("{order:?}, {lives:?}");
-    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     let builder = Cache::<u64, u64>::builder(&runtime).eviction(order).hasher(S::default());
     let builder = lives.into_iter().fold(builder, |builder, lives| builder.time_to_live(lives));
-    let cache: Cache<u64, u64, S> = builder.weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let cache: Cache<u64, u64, S> = builder.weigher(|_, _| ByteSize::ZERO).build().unwrap();
     for key in 0..KEYS {
         cache.insert(key, key).unwrap();
     }
@@ -87,8 +87,8 @@ fn of_entries_that_are_not_where_they_should_be() {
 
 #[test]
 fn of_one_that_has_expired() {
-    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
-    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     for key in [1, 2] {
         cache.entry(key).time_to_live(Duration::ZERO).insert(key).unwrap();
     }

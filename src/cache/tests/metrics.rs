@@ -1,7 +1,7 @@
 //! What a scrape sees.
 
 use super::cache_of;
-use crate::{Bytes, Labels};
+use crate::{ByteSize, Labels};
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -54,7 +54,7 @@ impl Recorder for Book {
 
 #[test]
 fn groups_are_named_only_if_that_is_asked_for() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     let tenant = cache.runtime().group("tenant").unwrap();
     for key in 0..10 {
         cache.entry(key).group(&tenant).insert(vec![0; 10]).unwrap();

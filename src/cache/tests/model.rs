@@ -2,7 +2,7 @@
 
 use super::cache_of;
 use crate::cache::{Computed, Op};
-use crate::Bytes;
+use crate::ByteSize;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -37,7 +37,7 @@ proptest! {
 
     #[test]
     fn a_history_is_a_maps(steps in prop::collection::vec(step(), 1..100)) {
-        let cache = cache_of(Bytes::mib(1));
+        let cache = cache_of(ByteSize::mib(1));
         let runtime = cache.runtime().clone();
         let group = |g: usize| runtime.group(&format!("g{g}")).unwrap();
         let mut map = HashMap::<u64, u8>::new();

@@ -2,15 +2,15 @@
 
 use super::entry_bytes;
 use crate::topology::Fixed;
-use crate::{Bytes, Cache, NodeId, Runtime};
+use crate::{ByteSize, Cache, NodeId, Runtime};
 use std::sync::Arc;
 
 const NODES: [NodeId; 2] = [NodeId::ZERO, NodeId::new(1)];
 
-fn of_two_nodes(budget: Bytes) -> (Arc<Fixed>, Cache<u64, Vec<u8>>) {
+fn of_two_nodes(budget: ByteSize) -> (Arc<Fixed>, Cache<u64, Vec<u8>>) {
     let topology = Arc::new(Fixed::new(2));
     let runtime = Runtime::builder().budget(budget).topology(topology.clone()).build().unwrap();
-    let weigher = |_: &u64, value: &Vec<u8>| Bytes::new(value.capacity() as u64);
+    let weigher = |_: &u64, value: &Vec<u8>| ByteSize::new(value.capacity() as u64);
     (topology, Cache::<u64, Vec<u8>>::builder(&runtime).weigher(weigher).build().unwrap())
 }
 
@@ -23,7 +23,7 @@ fn of_each(cache: &Cache<u64, Vec<u8>>) -> [u64; 2] {
 
 #[test]
 fn an_entry_is_of_the_node_on_which_it_was_put_in() {
-    let (topology, cache) = of_two_nodes(Bytes::mib(64));
+    let (topology, cache) = of_two_nodes(ByteSize::mib(64));
     let tenant = cache.runtime().group("t").unwrap();
     for (node, keys) in NODES.into_iter().zip([0..1_000, 1_000..4_000_u64]) {
         topology.set_current(node);
@@ -50,7 +50,7 @@ fn an_entry_is_of_the_node_on_which_it_was_put_in() {
 
 #[test]
 fn a_full_cache_takes_from_both_nodes() {
-    let (topology, cache) = of_two_nodes(Bytes::mib(1));
+    let (topology, cache) = of_two_nodes(ByteSize::mib(1));
     let tenants = [0, 1].map(|n| cache.runtime().group(&format!("t{n}")).unwrap());
     let put = |key: u64| {
         cache.entry(key).group(&tenants[key as usize % 2]).insert(vec![0; 100]).unwrap();
@@ -74,12 +74,12 @@ fn a_full_cache_takes_from_both_nodes() {
     assert!(left > first / 4 && second > first / 4, "{left} and {second}");
     assert_eq!(left + second, cache.len() as u64);
     let usage = cache.runtime().root().usage();
-    assert!(usage <= Bytes::mib(1), "{usage}");
+    assert!(usage <= ByteSize::mib(1), "{usage}");
 }
 
 #[test]
 fn one_nodes_memory_goes_back_when_its_entries_do() {
-    let (topology, cache) = of_two_nodes(Bytes::mib(256));
+    let (topology, cache) = of_two_nodes(ByteSize::mib(256));
     let tenants = [0, 1].map(|n| cache.runtime().group(&format!("t{n}")).unwrap());
     for (n, node) in NODES.into_iter().enumerate() {
         topology.set_current(node);
@@ -91,7 +91,7 @@ fn one_nodes_memory_goes_back_when_its_entries_do() {
     let full = slab.footprint();
     cache.runtime().reclaim(&tenants[1], tenants[1].usage());
     let start = std::time::Instant::now();
-    while cache.collect() != Bytes::ZERO {
+    while cache.collect() != ByteSize::ZERO {
         assert!(start.elapsed().as_secs() < 60);
     }
     let [kept, gone] = of_each(&cache);

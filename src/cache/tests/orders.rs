@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher};
 
 use super::{entry_bytes_of, on_one_processor};
 use crate::cache::Eviction;
-use crate::{Bytes, Cache, Runtime, Watermarks};
+use crate::{ByteSize, Cache, Runtime, Watermarks};
 
 /// Entries that fit.
 const ROOM: usize = 50;
@@ -150,13 +150,13 @@ fn differ(order: Eviction, model: &mut dyn Model, seed: u64) -> (u32, u32, u32) 
 /// A cache that always holds so many entries when it is full.
 fn cache_at_its_limit(order: Eviction, entries: u64, seed: u64) -> Cache<u64, u64, Seeded> {
     let runtime = Runtime::builder()
-        .budget(Bytes::new(entries * entry_bytes_of::<u64, u64>()))
+        .budget(ByteSize::new(entries * entry_bytes_of::<u64, u64>()))
         .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
-        .watermarks(Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO })
+        .watermarks(Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO })
         .build()
         .unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).eviction(order).hasher(Seeded(seed));
-    cache.weigher(|_, _| Bytes::ZERO).build().unwrap()
+    cache.weigher(|_, _| ByteSize::ZERO).build().unwrap()
 }
 
 /// Hashes that are the same in every run.
@@ -206,9 +206,9 @@ fn s3_fifo_has_a_tenth_on_probation() {
 #[test]
 fn a_new_value_keeps_what_reads_have_earned_its_key() {
     for order in [Eviction::Adaptive, Eviction::S3Fifo] {
-        let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+        let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
         let cache =
-            Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::new(100)).eviction(order).build().unwrap();
+            Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::new(100)).eviction(order).build().unwrap();
         let mut next = 1_000_000;
         let mut scan = |entries: u64| {
             (0..entries).for_each(|_| {

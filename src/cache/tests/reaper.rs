@@ -2,7 +2,7 @@
 
 use super::cache_of;
 use crate::cache::{RejectReason, RemovalCause};
-use crate::{Bytes, Cache, Runtime};
+use crate::{ByteSize, Cache, Runtime};
 use lowwater_lru_core::MemcgError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -18,14 +18,14 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-fn usage(cache: &Cache<u64, Vec<u8>>) -> Bytes {
+fn usage(cache: &Cache<u64, Vec<u8>>) -> ByteSize {
     cache.runtime().tree().drain_stock();
     cache.runtime().root().usage()
 }
 
 #[test]
 fn what_expired_leaves_though_nobody_meets_it() {
-    let cache = cache_of(Bytes::mib(64));
+    let cache = cache_of(ByteSize::mib(64));
     for key in 0..10_000 {
         cache.entry(key).time_to_live(Duration::from_millis(20)).insert(vec![0; 100]).unwrap();
     }
@@ -37,26 +37,26 @@ fn what_expired_leaves_though_nobody_meets_it() {
     assert_eq!(cache.len(), 200);
     assert!((10_000..10_200).all(|key| cache.contains_key(&key)), "nothing else went");
     assert_eq!(usage(&cache).get(), 200 * (100 + super::entry_bytes()));
-    until("memory", || cache.inner.core.index.slab().waiting() == Bytes::ZERO);
+    until("memory", || cache.inner.core.index.slab().waiting() == ByteSize::ZERO);
 }
 
 #[test]
 fn what_a_reader_holds_back_goes_when_it_has_left() {
-    let cache = cache_of(Bytes::mib(64));
+    let cache = cache_of(ByteSize::mib(64));
     for key in 0..1_000 {
         cache.entry(key).time_to_live(Duration::from_millis(20)).insert(vec![0; 100]).unwrap();
     }
     let waiting = || cache.inner.core.index.slab().waiting();
     let reader = cache.pin();
     until("expiry", || cache.stats().expired == 1_000);
-    until("the end of the round", || waiting() != Bytes::ZERO);
+    until("the end of the round", || waiting() != ByteSize::ZERO);
     drop(reader);
-    until("memory", || waiting() == Bytes::ZERO);
+    until("memory", || waiting() == ByteSize::ZERO);
 }
 
 #[test]
 fn a_time_that_is_said_later_is_kept_too() {
-    let cache = cache_of(Bytes::mib(16));
+    let cache = cache_of(ByteSize::mib(16));
     cache.entry(0).time_to_live(Duration::from_secs(3_600)).insert(vec![]).unwrap();
     for round in 1..4 {
         cache.entry(1).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();
@@ -70,7 +70,7 @@ fn a_time_that_is_said_later_is_kept_too() {
 
 #[test]
 fn rounds_come_only_when_a_time_is_over() {
-    let cache = cache_of(Bytes::mib(16));
+    let cache = cache_of(ByteSize::mib(16));
     let next = || crate::runtime::Maintenance::reap_expired(&*cache.inner.core);
     (0..1_000).for_each(|key| drop(cache.insert(key, vec![])));
     assert_eq!(next(), crate::runtime::NextRun::WhenNotified, "nothing has a time");
@@ -81,7 +81,7 @@ fn rounds_come_only_when_a_time_is_over() {
 
 #[test]
 fn threads_that_insert_with_times_leave_nothing_behind() {
-    let cache = cache_of(Bytes::mib(64));
+    let cache = cache_of(ByteSize::mib(64));
     std::thread::scope(|s| {
         for thread in 0..4 {
             let cache = &cache;
@@ -97,20 +97,20 @@ fn threads_that_insert_with_times_leave_nothing_behind() {
         }
     });
     until("the last", || cache.is_empty());
-    assert_eq!((cache.stats().expired, usage(&cache)), (20_000, Bytes::ZERO));
+    assert_eq!((cache.stats().expired, usage(&cache)), (20_000, ByteSize::ZERO));
 }
 
 #[test]
 fn a_cache_can_go_while_its_entries_expire() {
     for _ in 0..20 {
-        let cache = cache_of(Bytes::mib(16));
+        let cache = cache_of(ByteSize::mib(16));
         for key in 0..2_000 {
             cache.entry(key).time_to_live(Duration::ZERO).insert(vec![0; 10]).unwrap();
         }
         let runtime = cache.runtime().clone();
         drop(cache);
         runtime.tree().drain_stock();
-        assert_eq!(runtime.root().usage(), Bytes::ZERO);
+        assert_eq!(runtime.root().usage(), ByteSize::ZERO);
     }
 }
 
@@ -128,11 +128,11 @@ impl Drop for Counted {
 #[test]
 fn a_dropped_group_is_emptied_in_the_background() {
     const ENTRIES: u64 = 100_000;
-    let runtime = Runtime::builder().budget(Bytes::mib(256)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(256)).build().unwrap();
     let (here, on_us) = (std::thread::current().id(), Arc::new(AtomicUsize::new(0)));
     let told = on_us.clone();
     let cache = Cache::<u64, Arc<Counted>>::builder(&runtime)
-        .weigher(|_, _| Bytes::new(64))
+        .weigher(|_, _| ByteSize::new(64))
         .eviction_listener(move |key, _, cause| {
             assert!(*key < ENTRIES && cause == RemovalCause::Explicit);
             told.fetch_add(usize::from(std::thread::current().id() == here), Ordering::Relaxed);
@@ -155,17 +155,17 @@ fn a_dropped_group_is_emptied_in_the_background() {
     until("the name", || runtime.group("t").is_ok_and(|again| again != tenant));
     assert_eq!((cache.len_of(&tenant), cache.len()), (0, 1_000));
     assert!((ENTRIES..ENTRIES + 1_000).all(|key| cache.contains_key(&key)), "the others' are all there");
-    assert_eq!((tenant.usage(), tenant.is_online()), (Bytes::ZERO, false));
+    assert_eq!((tenant.usage(), tenant.is_online()), (ByteSize::ZERO, false));
     let id = tenant.id();
     drop(tenant);
     until("the id", || runtime.tree().get(id).is_none_or(|group| group.name() != "t" || group.is_online()));
     assert_eq!(on_us.load(Ordering::Relaxed), 0);
-    until("memory", || cache.collect() == Bytes::ZERO);
+    until("memory", || cache.collect() == ByteSize::ZERO);
 }
 
 #[test]
 fn a_group_that_is_being_dropped_takes_nothing() {
-    let cache = cache_of(Bytes::mib(16));
+    let cache = cache_of(ByteSize::mib(16));
     let runtime = cache.runtime().clone();
     let tenant = runtime.group("a/t").unwrap();
     cache.entry(1).group(&tenant).insert(vec![0; 10]).unwrap();
@@ -178,7 +178,7 @@ fn a_group_that_is_being_dropped_takes_nothing() {
         assert_eq!(runtime.group("a/t"), Err(MemcgError::Dying));
         assert_eq!(runtime.group("a/t/x"), Err(MemcgError::Dying));
         let error = cache.entry(2).group(&tenant).insert(vec![0; 100_000]).unwrap_err();
-        assert!(matches!(error.reason, RejectReason::TooLarge { max: Bytes::ZERO, .. }), "{error}");
+        assert!(matches!(error.reason, RejectReason::TooLarge { max: ByteSize::ZERO, .. }), "{error}");
     }
     until("entries", || cache.is_empty());
     if let Ok(child) = child {
@@ -191,7 +191,7 @@ fn a_group_that_is_being_dropped_takes_nothing() {
 /// What a replaced entry gives back must not serve the next insert: the group would never be empty.
 #[test]
 fn a_group_that_is_busy_while_it_is_dropped_ends_all_the_same() {
-    let cache = cache_of(Bytes::mib(64));
+    let cache = cache_of(ByteSize::mib(64));
     let runtime = cache.runtime().clone();
     let mut refused = 0;
     // A round in which the housekeeper was done before the first insert shows nothing.
@@ -207,7 +207,7 @@ fn a_group_that_is_busy_while_it_is_dropped_ends_all_the_same() {
                 }
                 match cache.entry(key % 10).group(&tenant).insert(vec![0; 100]) {
                     Err(error) => {
-                        assert!(matches!(error.reason, RejectReason::TooLarge { max: Bytes::ZERO, .. }), "{error}")
+                        assert!(matches!(error.reason, RejectReason::TooLarge { max: ByteSize::ZERO, .. }), "{error}")
                     }
                     // It ended between.
                     Ok(_) => assert!(!tenant.is_online(), "bytes were charged to a group that is dropped"),
@@ -227,7 +227,7 @@ fn a_group_that_is_busy_while_it_is_dropped_ends_all_the_same() {
 
 #[test]
 fn a_group_that_is_ended_while_it_is_dropped_leaves_its_parents_entries_alone() {
-    let cache = cache_of(Bytes::mib(64));
+    let cache = cache_of(ByteSize::mib(64));
     let runtime = cache.runtime().clone();
     for round in 0..10 {
         let (parent, tenant) = (runtime.group("p").unwrap(), runtime.group("p/t").unwrap());
@@ -273,13 +273,13 @@ fn held_up(runtime: &Runtime, gate: &Arc<Gate>) -> Cache<u64, Vec<u8>> {
             gate.pass();
         }
     };
-    Cache::<u64, Vec<u8>>::builder(runtime).weigher(|_, _| Bytes::ZERO).eviction_listener(waits).build().unwrap()
+    Cache::<u64, Vec<u8>>::builder(runtime).weigher(|_, _| ByteSize::ZERO).eviction_listener(waits).build().unwrap()
 }
 
 #[test]
 fn a_listener_that_blocks_keeps_no_other_cache_waiting() {
-    let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
-    let other = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
+    let other = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let gates: [Arc<Gate>; 3] = Default::default();
     let caches: Vec<_> = gates.iter().map(|gate| held_up(&runtime, gate)).collect();
     let [theirs, shared, free] = ["theirs", "shared", "free"].map(|name| runtime.group(name).unwrap());
@@ -311,7 +311,7 @@ fn a_listener_that_blocks_keeps_no_other_cache_waiting() {
 /// Of a cache where a thread was held up the rest is done by whoever has its lease, though nobody calls.
 #[test]
 fn what_is_left_when_a_listener_is_done_goes_too() {
-    let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let gate = Arc::<Gate>::default();
     let cache = held_up(&runtime, &gate);
     // More than one part of a walk.
@@ -328,7 +328,7 @@ fn what_is_left_when_a_listener_is_done_goes_too() {
 /// When it is the time of what ends next, the housekeeper is there, and not before again and again.
 #[test]
 fn an_idle_time_is_waited_for() {
-    let cache = cache_of(Bytes::mib(16));
+    let cache = cache_of(ByteSize::mib(16));
     let next = || crate::runtime::Maintenance::reap_expired(&*cache.inner.core);
     let hour = Duration::from_secs(3_600);
     cache.entry(1).time_to_idle(hour).insert(vec![]).unwrap();
@@ -338,7 +338,7 @@ fn an_idle_time_is_waited_for() {
 
 #[test]
 fn a_cache_is_dropped_when_its_listener_is_done() {
-    let runtime = Runtime::builder().budget(Bytes::mib(64)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let gate = Arc::<Gate>::default();
     let cache = held_up(&runtime, &gate);
     cache.entry(1).time_to_live(Duration::from_millis(1)).insert(vec![]).unwrap();

@@ -2,17 +2,17 @@
 
 use crate::cache::policy::queue::Queue;
 use crate::cache::{Loaded, Meta};
-use crate::{Bytes, Cache, Runtime};
+use crate::{ByteSize, Cache, Runtime};
 use lowwater_lru_core::{Memcg, MemcgError};
 use std::time::Duration;
 
 type Saved = Vec<(u64, Vec<u8>, Meta)>;
 
 fn cache_in(runtime: &Runtime) -> Cache<u64, Vec<u8>> {
-    Cache::<u64, Vec<u8>>::builder(runtime).weigher(|_, v| Bytes::new(v.capacity() as u64)).build().unwrap()
+    Cache::<u64, Vec<u8>>::builder(runtime).weigher(|_, v| ByteSize::new(v.capacity() as u64)).build().unwrap()
 }
 
-fn runtime_of(budget: Bytes) -> Runtime {
+fn runtime_of(budget: ByteSize) -> Runtime {
     Runtime::builder().budget(budget).build().unwrap()
 }
 
@@ -29,7 +29,7 @@ fn saved(cache: &Cache<u64, Vec<u8>>) -> Saved {
 
 #[test]
 fn what_is_loaded_is_what_was_saved() {
-    let runtime = runtime_of(Bytes::mib(16));
+    let runtime = runtime_of(ByteSize::mib(16));
     let cache = cache_in(&runtime);
     let tenant = runtime.group("shop/carts").unwrap();
     let hour = Duration::from_secs(3_600);
@@ -46,7 +46,7 @@ fn what_is_loaded_is_what_was_saved() {
         assert_eq!(u64::from(meta.heat % 4), key % 4);
         assert_eq!(meta.time_left.is_some_and(|left| left <= hour && left > hour / 2), key % 3 == 0);
     }
-    let other = runtime_of(Bytes::mib(16));
+    let other = runtime_of(ByteSize::mib(16));
     let again = cache_in(&other);
     again.insert(5, vec![99]).unwrap();
     let mut gone = all[7].clone();
@@ -70,19 +70,19 @@ fn what_is_loaded_is_what_was_saved() {
 /// What an idle time has left is told without what was granted on top of it, so it may be nothing before it is over.
 #[test]
 fn what_has_hardly_any_time_left_is_loaded_with_its_idle_time() {
-    let runtime = runtime_of(Bytes::mib(16));
+    let runtime = runtime_of(ByteSize::mib(16));
     let cache = cache_in(&runtime);
     let hour = Duration::from_secs(3_600);
     cache.entry(1).time_to_idle(hour).insert(vec![1]).unwrap();
     let core = &cache.inner.core;
     {
-        let guard = lowwater_lru_core::pin();
+        let guard = lowwater_rcu::pin();
         let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("it was put in");
         entry.set_deadline(core.clock.deadline_after(Some(Duration::ZERO), Some(hour)));
     }
     let all = saved(&cache);
     assert!(all[0].2.time_to_idle.is_some_and(|idle| idle >= hour && idle <= hour * 33 / 32), "{all:?}");
-    let again = cache_in(&runtime_of(Bytes::mib(16)));
+    let again = cache_in(&runtime_of(ByteSize::mib(16)));
     assert_eq!(again.load(all.iter().cloned()), Loaded { put: 1, ..Loaded::default() });
     // A use gives it all of it again.
     assert_eq!(again.get(&1), Some(vec![1]));
@@ -95,7 +95,7 @@ fn what_a_walk_has_is_saved_for_the_caches_own_group() {
     let one = std::sync::Arc::new(crate::topology::Fixed::new(1));
     let runtime = Runtime::builder().topology(one).build().unwrap();
     let (own, tenant) = (runtime.group("own").unwrap(), runtime.group("tenant").unwrap());
-    let cache = Cache::<u64, Vec<u8>>::builder(&runtime).group(&own).weigher(|_, _| Bytes::ZERO).build().unwrap();
+    let cache = Cache::<u64, Vec<u8>>::builder(&runtime).group(&own).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let queues = &cache.inner.core.queues;
     for key in 0..100 {
         cache.entry(key).group(&tenant).insert(vec![]).unwrap();
@@ -114,7 +114,7 @@ fn what_a_walk_has_is_saved_for_the_caches_own_group() {
 
 #[test]
 fn a_smaller_budget_keeps_what_was_used() {
-    let runtime = runtime_of(Bytes::mib(4));
+    let runtime = runtime_of(ByteSize::mib(4));
     let cache = cache_in(&runtime);
     let hot = |key: u64| key.is_multiple_of(8);
     for key in 0..4_000 {
@@ -123,10 +123,10 @@ fn a_smaller_budget_keeps_what_was_used() {
     }
     let mut all = saved(&cache);
     all.sort_by_key(|(.., meta)| meta.heat % 4);
-    let small = runtime_of(Bytes::kib(200));
+    let small = runtime_of(ByteSize::kib(200));
     let again = cache_in(&small);
     let loaded = again.load(all);
-    assert!(small.root().usage() <= Bytes::kib(200));
+    assert!(small.root().usage() <= ByteSize::kib(200));
     assert_eq!(loaded.put + loaded.refused, 4_000);
     assert_eq!(loaded.put - loaded.evicted, again.len() as u64);
     assert_eq!(loaded.did_not_fit(), 4_000 - again.len() as u64);
@@ -136,7 +136,7 @@ fn a_smaller_budget_keeps_what_was_used() {
 
 #[test]
 fn the_first_error_ends_it_and_a_bad_group_is_refused() {
-    let runtime = runtime_of(Bytes::mib(4));
+    let runtime = runtime_of(ByteSize::mib(4));
     let cache = cache_in(&runtime);
     (0..10).for_each(|key| drop(cache.insert(key, vec![])));
     let mut left = 3;
@@ -160,7 +160,7 @@ fn the_first_error_ends_it_and_a_bad_group_is_refused() {
 
 #[test]
 fn groups_are_found_by_the_path_they_say() {
-    let runtime = runtime_of(Bytes::mib(4));
+    let runtime = runtime_of(ByteSize::mib(4));
     let group = runtime.group("a/b").unwrap();
     for group in [runtime.root(), &group] {
         assert_eq!(runtime.group(&group.path()).as_ref(), Ok(group));

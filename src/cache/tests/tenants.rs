@@ -2,7 +2,7 @@
 
 use super::{cache_of, entry_bytes};
 use crate::cache::Eviction;
-use crate::{Bytes, Memcg, Runtime};
+use crate::{ByteSize, Memcg, Runtime};
 
 fn fill(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg, keys: std::ops::Range<u64>) {
     for key in keys {
@@ -12,13 +12,13 @@ fn fill(cache: &crate::Cache<u64, Vec<u8>>, group: &Memcg, keys: std::ops::Range
 
 #[test]
 fn a_tenant_that_floods_does_not_take_what_low_protects() {
-    let cache = cache_of(Bytes::mib(2));
+    let cache = cache_of(ByteSize::mib(2));
     let runtime = cache.runtime().clone();
     let (quiet, flood) = (runtime.group("quiet").unwrap(), runtime.group("flood").unwrap());
-    quiet.set_low(Bytes::kib(600));
+    quiet.set_low(ByteSize::kib(600));
     fill(&cache, &quiet, 0..1_000);
     let before = quiet.usage();
-    assert!(before <= Bytes::kib(600));
+    assert!(before <= ByteSize::kib(600));
     fill(&cache, &flood, 1_000_000..1_050_000);
     assert_eq!(cache.len_of(&quiet), 1_000, "not one entry of the protected tenant is gone");
     assert!(cache.len_of(&flood) > 1_500);
@@ -26,7 +26,7 @@ fn a_tenant_that_floods_does_not_take_what_low_protects() {
 
 #[test]
 fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
-    let budget = Bytes::mib(1);
+    let budget = ByteSize::mib(1);
     let cache = cache_of(budget);
     let runtime = cache.runtime().clone();
     let (idle, busy) = (runtime.group("idle").unwrap(), runtime.group("busy").unwrap());
@@ -77,7 +77,7 @@ const SECONDS: u64 = 1_000_000;
 fn memory_moves_to_the_tenant_to_whom_an_entry_more_brings_more_hits() {
     for (keys, expected) in [([20_000, 3_000], 70..=100), ([3_000, 20_000], 0..=30), ([3_000, 3_000], 40..=60)] {
         for is_first_to_ask in [false, true] {
-            let part = part_of_the_second(&cache_of(Bytes::mib(1)), keys, is_first_to_ask);
+            let part = part_of_the_second(&cache_of(ByteSize::mib(1)), keys, is_first_to_ask);
             assert!(expected.contains(&part), "{part} per cent; {keys:?}, {is_first_to_ask}");
         }
     }
@@ -88,7 +88,7 @@ fn memory_moves_to_the_tenant_to_whom_an_entry_more_brings_more_hits() {
 #[test]
 fn memory_comes_to_rest_and_does_not_go_to_and_fro() {
     for is_first_to_ask in [false, true] {
-        let parts = parts_of_the_second(&cache_of(Bytes::mib(1)), [3_000, 3_000], is_first_to_ask, 72_000);
+        let parts = parts_of_the_second(&cache_of(ByteSize::mib(1)), [3_000, 3_000], is_first_to_ask, 72_000);
         assert!(parts[0] < 40, "after 1,000 rounds {parts:?}");
         let at_rest = &parts[24..];
         let (least, most) = (at_rest.iter().min().unwrap(), at_rest.iter().max().unwrap());
@@ -100,9 +100,9 @@ fn memory_comes_to_rest_and_does_not_go_to_and_fro() {
 #[test]
 fn memory_moves_to_the_tenant_whose_values_cost_more_to_make_again() {
     for dear in [0, 1] {
-        let runtime = cache_of(Bytes::mib(1)).runtime().clone();
+        let runtime = cache_of(ByteSize::mib(1)).runtime().clone();
         let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
-            .weigher(|_, v| Bytes::new(v.capacity() as u64))
+            .weigher(|_, v| ByteSize::new(v.capacity() as u64))
             .recreation_cost(move |key, _| if u64::from(*key >= SECONDS) == dear { 800 } else { 100 })
             .build()
             .unwrap();
@@ -120,7 +120,7 @@ fn next(random: &mut u64) -> u64 {
 #[test]
 fn who_takes_out_what_he_put_in_owes_nothing() {
     const LIVES: u64 = 300;
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     let [sessions, pages] = ["sessions", "pages"].map(|name| cache.runtime().group(name).unwrap());
     let (mut random, mut hits) = (1, 0);
     for round in LIVES..20_000 {
@@ -142,7 +142,7 @@ fn who_takes_out_what_he_put_in_owes_nothing() {
 /// Both ask alike; the one puts in an empty value before the value.
 #[test]
 fn values_that_grow_are_paid_for() {
-    let cache = cache_of(Bytes::mib(2));
+    let cache = cache_of(ByteSize::mib(2));
     let groups = ["first", "second"].map(|name| cache.runtime().group(name).unwrap());
     let (mut random, mut hits) = (1, [0_u64; 2]);
     for _ in 0..40_000 {
@@ -164,11 +164,11 @@ fn values_that_grow_are_paid_for() {
 /// A cost is asked without a lock, once for each value that is put in; one that panics harms nobody else.
 #[test]
 fn a_cost_that_panics_puts_nothing_in() {
-    let runtime = cache_of(Bytes::mib(1)).runtime().clone();
+    let runtime = cache_of(ByteSize::mib(1)).runtime().clone();
     let asked = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let count = std::sync::Arc::clone(&asked);
     let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
-        .weigher(|_, v| Bytes::new(v.capacity() as u64))
+        .weigher(|_, v| ByteSize::new(v.capacity() as u64))
         .recreation_cost(move |key, _| {
             assert!(*key != 7, "its own fault");
             count.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
@@ -195,8 +195,8 @@ fn large_and_small_tenants_give_the_same_part() {
 }
 
 fn give_the_same_part(order: Eviction) {
-    let runtime = cache_of(Bytes::mib(2)).runtime().clone();
-    let weigh = |_: &u64, v: &Vec<u8>| Bytes::new(v.capacity() as u64);
+    let runtime = cache_of(ByteSize::mib(2)).runtime().clone();
+    let weigh = |_: &u64, v: &Vec<u8>| ByteSize::new(v.capacity() as u64);
     let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime).eviction(order).weigher(weigh).build().unwrap();
     let groups: Vec<_> = (0..12).map(|n| runtime.group(&format!("t{n}")).unwrap()).collect();
     let (large, small, newcomer) = (&groups[0], &groups[1..11], &groups[11]);
@@ -214,19 +214,19 @@ fn give_the_same_part(order: Eviction) {
 
 #[test]
 fn a_tenants_own_max_is_paid_by_itself() {
-    let cache = cache_of(Bytes::mib(2));
+    let cache = cache_of(ByteSize::mib(2));
     let runtime = cache.runtime().clone();
     let (small, other) = (runtime.group("small").unwrap(), runtime.group("other").unwrap());
-    small.set_max(Bytes::kib(128));
+    small.set_max(ByteSize::kib(128));
     fill(&cache, &other, 0..1_000);
     fill(&cache, &small, 1_000_000..1_010_000);
-    assert!(small.usage() <= Bytes::kib(128));
+    assert!(small.usage() <= ByteSize::kib(128));
     assert_eq!(cache.len_of(&other), 1_000, "the neighbour is not touched");
 }
 
 #[test]
 fn a_tenant_that_ends_leaves_its_entries_to_its_parent() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     let runtime = cache.runtime().clone();
     let tenant = runtime.group("t").unwrap();
     fill(&cache, &tenant, 0..100);
@@ -238,13 +238,13 @@ fn a_tenant_that_ends_leaves_its_entries_to_its_parent() {
     cache.clear();
     runtime.tree().drain_stock();
     assert!(runtime.tree().get(id).is_none(), "the id came back with the last entry");
-    assert_eq!(runtime.root().usage(), Bytes::ZERO);
+    assert_eq!(runtime.root().usage(), ByteSize::ZERO);
     assert!(runtime.group("t").unwrap().is_online(), "the name can be used again");
 }
 
 #[test]
 fn many_small_tenants_all_give_and_the_youngest_is_there() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     let runtime = cache.runtime().clone();
     let tenants: Vec<_> = (0..1_000).map(|i| runtime.group(&format!("t{i}")).unwrap()).collect();
     for round in 0..20_u64 {
@@ -262,12 +262,12 @@ fn many_small_tenants_all_give_and_the_youngest_is_there() {
 fn hits_of_the_quiet(scan: bool) -> (f64, f64, u64) {
     const KEYS: u64 = 1_000;
     let runtime = Runtime::builder()
-        .budget(Bytes::new(20_000 * (entry_bytes() + 8)))
+        .budget(ByteSize::new(20_000 * (entry_bytes() + 8)))
         .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
         .build()
         .unwrap();
     let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime)
-        .weigher(|_, v| Bytes::new(v.capacity() as u64))
+        .weigher(|_, v| ByteSize::new(v.capacity() as u64))
         .build()
         .unwrap();
     let tenants: Vec<_> = (0..=100).map(|i| runtime.group(&format!("t{i}")).unwrap()).collect();
@@ -321,12 +321,12 @@ fn no_listener_is_called_while_it_is_chosen_who_pays() {
     type CacheCell = Arc<Mutex<Option<crate::Cache<u64, u64>>>>;
     // One in which others always pay; one in which the idle do.
     for order in [Eviction::SecondChance, Eviction::Adaptive] {
-        let runtime = Runtime::builder().budget(Bytes::kib(256)).build().unwrap();
+        let runtime = Runtime::builder().budget(ByteSize::kib(256)).build().unwrap();
         let (here, slot) = (std::thread::current().id(), CacheCell::default());
         let (theirs, told) = (Arc::clone(&slot), Arc::new(Mutex::new((0, 0))));
         let seen = Arc::clone(&told);
         let cache = crate::Cache::<u64, u64>::builder(&runtime)
-            .weigher(|_, _| Bytes::new(100))
+            .weigher(|_, _| ByteSize::new(100))
             .eviction(order)
             .eviction_listener(move |key, _, _| {
                 let cache = theirs.lock().unwrap().clone().expect("it is set");
@@ -353,7 +353,7 @@ fn no_listener_is_called_while_it_is_chosen_who_pays() {
 #[test]
 fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
     let runtime = Runtime::builder()
-        .budget(Bytes::mib(2))
+        .budget(ByteSize::mib(2))
         .topology(std::sync::Arc::new(crate::topology::Fixed::new(1)))
         .build()
         .unwrap();
@@ -361,7 +361,7 @@ fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
     let gone = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let theirs = std::sync::Arc::clone(&gone);
     let cache = crate::Cache::<u64, u64>::builder(&runtime)
-        .weigher(|_, _| Bytes::new(100))
+        .weigher(|_, _| ByteSize::new(100))
         .eviction_listener(move |_, _, _| {
             if std::thread::current().id() == here {
                 theirs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -384,7 +384,7 @@ fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
 
 #[test]
 fn what_expired_is_paid_whoever_finds_it() {
-    let cache = super::cache_of(Bytes::mib(4));
+    let cache = super::cache_of(ByteSize::mib(4));
     let core = &cache.inner.core;
     let tenant = cache.runtime().group("t").unwrap();
     let known = core.queues.tenant(&tenant);
@@ -394,7 +394,7 @@ fn what_expired_is_paid_whoever_finds_it() {
     }
     assert!(known.deficit.is_positive());
     for key in 0..10 {
-        let guard = lowwater_lru_core::pin();
+        let guard = lowwater_rcu::pin();
         let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("it was put in");
         // Set here, so that the housekeeper does not know of it.
         entry.set_deadline(core.clock.after(std::time::Duration::ZERO));

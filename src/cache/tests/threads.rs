@@ -2,7 +2,7 @@
 
 use super::cache_of;
 use crate::cache::Op;
-use crate::Bytes;
+use crate::ByteSize;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn eventually(what: &str, is: impl Fn() -> bool) {
 
 #[test]
 fn threads_that_do_everything_leave_the_books_in_order() {
-    let budget = Bytes::kib(512);
+    let budget = ByteSize::kib(512);
     let cache = cache_of(budget);
     let runtime = cache.runtime().clone();
     thread::scope(|s| {
@@ -70,13 +70,13 @@ fn threads_that_do_everything_leave_the_books_in_order() {
     cache.clear();
     eventually("nothing is charged for nothing", || {
         runtime.tree().drain_stock();
-        runtime.root().usage() == Bytes::ZERO
+        runtime.root().usage() == ByteSize::ZERO
     });
 }
 
 #[test]
 fn threads_that_count_up_one_key_lose_no_step() {
-    let cache = cache_of(Bytes::mib(1));
+    let cache = cache_of(ByteSize::mib(1));
     thread::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| {

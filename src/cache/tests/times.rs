@@ -1,14 +1,14 @@
 //! Times: idle ones.
 
 use crate::cache::{CacheBuildError, Op};
-use crate::{Bytes, Cache, Runtime};
+use crate::{ByteSize, Cache, Runtime};
 use std::time::{Duration, Instant};
 
 const IDLE: Duration = Duration::from_millis(400);
 
 fn idling() -> Cache<u64, u64> {
-    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
-    Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO).time_to_idle(IDLE).build().unwrap()
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
+    Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).time_to_idle(IDLE).build().unwrap()
 }
 
 /// What the entry has left.
@@ -70,10 +70,10 @@ fn a_use_writes_when_a_part_of_the_time_has_passed() {
 
 #[test]
 fn an_idle_time_of_its_own_is_pushed_on_by_uses() {
-    let runtime = Runtime::builder().budget(Bytes::mib(16)).build().unwrap();
+    let runtime = Runtime::builder().budget(ByteSize::mib(16)).build().unwrap();
     // Where the cache says nothing, and where it says another.
     for cache in [Cache::<u64, u64>::builder(&runtime), Cache::builder(&runtime).time_to_live(IDLE * 100)] {
-        let cache = cache.weigher(|_, _| Bytes::ZERO).build().unwrap();
+        let cache = cache.weigher(|_, _| ByteSize::ZERO).build().unwrap();
         for key in 0..3 {
             cache.entry(key).time_to_idle(IDLE).insert(key).unwrap();
         }
@@ -121,7 +121,7 @@ fn what_was_given_a_new_time_does_not_expire() {
     let cache = idling();
     let core = &cache.inner.core;
     cache.entry(1).time_to_live(Duration::from_secs(3_600)).insert(1).unwrap();
-    let (hash, guard) = (core.hash(&1), lowwater_lru_core::pin());
+    let (hash, guard) = (core.hash(&1), lowwater_rcu::pin());
     let entry = core.index.get(hash, &guard, |entry| entry.key == 1).expect("it was put in");
     // Set here, so that the housekeeper does not know of it.
     entry.set_deadline(core.clock.after(Duration::ZERO));
@@ -144,7 +144,7 @@ fn what_is_loaded_takes_the_place_of_what_has_expired() {
         // It comes while this loads, and is over before it lands. Set here, so that the housekeeper does not know of it.
         cache.entry(1).forever().insert(1).unwrap();
         let core = &cache.inner.core;
-        let guard = lowwater_lru_core::pin();
+        let guard = lowwater_rcu::pin();
         let entry = core.index.get(core.hash(&1), &guard, |entry| entry.key == 1).expect("it was put in");
         entry.set_deadline(core.clock.after(Duration::ZERO));
         std::thread::sleep(Duration::from_millis(9));
@@ -158,7 +158,7 @@ fn what_is_loaded_takes_the_place_of_what_has_expired() {
 #[test]
 fn two_times_are_one_too_many() {
     let runtime = Runtime::builder().build().unwrap();
-    let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| Bytes::ZERO);
+    let builder = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO);
     let error = builder.time_to_live(2 * IDLE).time_to_idle(IDLE).build().unwrap_err();
     assert_eq!(error, CacheBuildError::TwoTimes { time_to_live: 2 * IDLE, time_to_idle: IDLE });
     let text = error.to_string();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use lowwater_lru_core::unwind::caught;
+use lowwater_base::unwind::caught;
 use lowwater_lru_core::{Memcg, MemcgError, NodeId};
 
 use super::lease::{Lease, LeaseLost};

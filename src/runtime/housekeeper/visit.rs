@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lowwater_lru_core::unwind::caught;
+use lowwater_base::unwind::caught;
 
 use super::lease::{Lease, LeaseLost};
 use super::shared::HousekeeperShared;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lowwater::{Bytes, Memcg, MemcgTree};
+use lowwater::{ByteSize, Memcg, MemcgTree};
 use lowwater_lru_core::OfflineHook;
 
 use super::runtime::{captured, tree_group};
@@ -54,7 +54,7 @@ pub fn groups(world: &Arc<World>, step: &Step) {
             drop(swap(at(&world.groups, *place % 6), found));
         }
         Step::Limits(group, limit, kib) => {
-            let (group, bytes) = (tree_group(world, *group), Bytes::kib((*kib).into()));
+            let (group, bytes) = (tree_group(world, *group), ByteSize::kib((*kib).into()));
             world.is_lossy();
             match limit {
                 GroupLimit::Min => group.set_min(bytes),

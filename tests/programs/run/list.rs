@@ -57,8 +57,8 @@ pub fn lists(world: &Arc<World>, step: &Step) {
         }
         Step::DelWhose(list, item) => {
             let (Some(lists), Some(item)) = (world.list(*list), world.item(*item)) else { return };
-            let whose = lists.shared.whose(&item);
-            let removed = lists.shared.del_whose(&item);
+            let whose = lists.shared.memcg_of(&item);
+            let removed = lists.shared.del_with_memcg(&item);
             if world.is_alone()
                 && whose.is_some() != removed.is_some()
                 && world.on.has(crate::feature::Feature::Shrinkers)
@@ -71,7 +71,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
             let Some(lists) = world.list(*list) else { return };
             let items: Vec<_> = (0..16).filter_map(|item| world.item(item)).collect();
             let mut gone = Isolated::new();
-            lists.shared.del_many(items.iter().map(|item| &**item), &mut gone);
+            lists.shared.del_batch(items.iter().map(|item| &**item), &mut gone);
             put_aside(world, gone);
         }
         Step::Replace(list, item, by) => {
@@ -83,7 +83,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
         }
         Step::TouchItem(list, item) => {
             let (Some(lists), Some(item)) = (world.list(*list), world.item(*item)) else { return };
-            lists.shared.touch(&item);
+            lists.shared.promote(&item);
         }
         Step::Walk { list, group, node, nr, turns } => {
             let Some(lists) = world.list(*list) else { return };
@@ -99,7 +99,7 @@ pub fn lists(world: &Arc<World>, step: &Step) {
         Step::AddIsolated(list, group, node) => {
             let Some(lists) = world.list(*list) else { return };
             let mut isolated = std::mem::take(&mut *world.isolated.lock().unwrap());
-            let _added = lists.shared.add_many(&mut isolated, &world.group_of_lists(*group), World::node(*node));
+            let _added = lists.shared.add_batch(&mut isolated, &world.group_of_lists(*group), World::node(*node));
             put_aside(world, isolated);
         }
         Step::PopIsolated => {

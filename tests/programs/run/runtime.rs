@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lowwater::{Bytes, Memcg, Runtime};
+use lowwater::{ByteSize, Memcg, Runtime};
 use lowwater_shrinker::budget::Kick;
 use lowwater_shrinker::{DebtListener, Reclaim, Work};
 
@@ -16,11 +16,11 @@ pub fn pressure(world: &Arc<World>, step: &Step) {
     match step {
         Step::Budget(kib) => {
             world.is_lossy();
-            runtime.set_budget(Bytes::kib((*kib).into()));
+            runtime.set_budget(ByteSize::kib((*kib).into()));
         }
         Step::Reclaim(group, kib) => {
             world.is_lossy();
-            runtime.reclaim(&world.group(*group), Bytes::kib((*kib).into()));
+            runtime.reclaim(&world.group(*group), ByteSize::kib((*kib).into()));
         }
         Step::DropCaches => {
             world.is_lossy();
@@ -97,7 +97,7 @@ pub fn charges(world: &Arc<World>, step: &Step) {
     match step {
         Step::Charge(group, bytes) => {
             let Some(runtime) = world.runtime() else { return };
-            let (group, bytes) = (tree_group(world, *group), Bytes::new((*bytes).into()));
+            let (group, bytes) = (tree_group(world, *group), ByteSize::new((*bytes).into()));
             // Inside of a panic it is not known whether it was charged.
             if runtime.charge(&group, bytes).is_ok() {
                 world.charges.lock().unwrap().push((group, bytes));

@@ -4,8 +4,8 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::Arc;
 
-use lowwater_lru_core::chains::Reader;
-use lowwater_lru_core::pin;
+use lowwater_rcu::pin;
+use lowwater_store::hash_chains::Reader;
 
 use super::all;
 use crate::callback::IntendedPanic;

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use lowwater::{Bytes, Cache, Memcg, Runtime, Watermarks};
+use lowwater::{ByteSize, Cache, Memcg, Runtime, Watermarks};
 use parking_lot::Mutex;
 
 use crate::contender::{hasher, Contender, Hash};
@@ -52,7 +52,7 @@ impl Lowwater {
 
     fn of(runtime: Runtime) -> Self {
         let builder = Cache::<u64, u64>::builder(&runtime).hasher(hasher());
-        let cache = builder.weigher(|_, _| Bytes::ZERO).build().expect("an id");
+        let cache = builder.weigher(|_, _| ByteSize::ZERO).build().expect("an id");
         Self { cache, runtime, groups: Vec::new(), bytes_per_entry: Entries::ENTRY_BYTES.get() as f64 }
     }
 }
@@ -94,7 +94,7 @@ impl Contender for Lowwater {
     }
 
     fn shrink(&self, entries: usize) {
-        self.runtime.set_budget(Bytes::new((self.bytes_per_entry * entries as f64) as u64));
+        self.runtime.set_budget(ByteSize::new((self.bytes_per_entry * entries as f64) as u64));
     }
 
     fn refused(&self) -> u64 {
@@ -103,10 +103,10 @@ impl Contender for Lowwater {
 }
 
 fn runtime(budget: u64, marks: Marks) -> Runtime {
-    let builder = Runtime::builder().budget(Bytes::new(budget));
+    let builder = Runtime::builder().budget(ByteSize::new(budget));
     let builder = match marks {
         Marks::Default => builder,
-        Marks::AtTheLimit => builder.watermarks(Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO }),
+        Marks::AtTheLimit => builder.watermarks(Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO }),
     };
     builder.build().expect("a budget and a thread")
 }

@@ -6,7 +6,7 @@ mod tests;
 use super::{Backend, InodeInfo};
 use crate::kind::Kind;
 use crate::qstr::Name;
-use lowwater_lru_core::sync::RwLock;
+use lowwater_base::sync::RwLock;
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};

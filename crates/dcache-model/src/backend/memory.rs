@@ -3,8 +3,8 @@
 use super::{Backend, InodeInfo};
 use crate::kind::Kind;
 use crate::qstr::Name;
-use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
-use lowwater_lru_core::sync::Mutex;
+use lowwater_base::sync::atomic::{AtomicU64, Ordering};
+use lowwater_base::sync::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 

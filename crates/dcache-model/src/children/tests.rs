@@ -3,7 +3,7 @@
 use super::*;
 use crate::dentry::Dentry;
 use crate::qstr::{Name, QStr};
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 use lowwater_lru_core::{MemcgTree, NodeId};
 
 /// Some children. What they are called and stand for does not matter here.

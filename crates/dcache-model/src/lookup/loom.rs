@@ -6,9 +6,9 @@ use crate::inode::Inodes;
 use crate::kind::{kind_of, Kind};
 use crate::qstr::{Name, QStr};
 use crate::stats::Counters;
-use lowwater_lru_core::chains::{Chains, Reader};
-use lowwater_lru_core::sync::{thread, with_mutant, Arc};
+use lowwater_base::sync::{thread, with_mutant, Arc};
 use lowwater_lru_core::{ListLru, MemcgTree, NodeId};
+use lowwater_store::hash_chains::{HashChains, Reader};
 
 fn qstr(name: &[u8]) -> QStr<'_> {
     // One hash for both names: the chain is not what is looked at here.
@@ -20,7 +20,7 @@ fn check() {
     model.preemption_bound = Some(2);
     model.check(|| {
         let tree = MemcgTree::new(1);
-        let chains = Arc::new(Chains::<Dentry>::new(1));
+        let chains = Arc::new(HashChains::<Dentry>::new(1));
         let counters = Arc::new(Counters::new());
         let inode = Inodes::new(ListLru::new()).get(7, Kind::File, tree.root(), NodeId::ZERO);
         let dentry = Arc::new(Dentry::new(&qstr(b"a"), None, 0, tree.root().clone(), NodeId::ZERO, 0));

@@ -5,7 +5,7 @@ use super::trim::NewNegative;
 use crate::dcache_core::{DcacheCore, NegativeHook};
 use crate::dentry::Dentry;
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 
 /// A policy as the hook of a cache.
 pub(crate) struct PolicyHook(pub(crate) std::sync::Arc<dyn NegativePolicy>);

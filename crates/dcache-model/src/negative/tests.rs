@@ -8,7 +8,7 @@ use crate::dentry::Dentry;
 use crate::qstr::Name;
 use crate::tests::Fixture;
 use crate::Mount;
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::Arc;
 use std::cell::Cell;
 
 /// The dentry of a name below the root, with one more user, and not touched by that.

@@ -6,9 +6,9 @@ use crate::dcache_core::DcacheCore;
 use crate::dentry::Dentry;
 use crate::flag;
 use crate::superblock::SuperBlock;
-use lowwater_lru_core::chains::Reader;
-use lowwater_lru_core::sync::atomic::Ordering;
-use lowwater_lru_core::sync::Arc;
+use lowwater_base::sync::atomic::Ordering;
+use lowwater_base::sync::Arc;
+use lowwater_store::hash_chains::Reader;
 use std::fmt;
 
 /// A negative that was just added to its list, or a removed name that may become one, with the

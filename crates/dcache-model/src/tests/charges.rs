@@ -3,14 +3,14 @@
 use super::Fixture;
 use crate::negative::{Probation, Unbounded};
 use crate::{Dcache, Kind, NegativePolicy};
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::{ByteSize, Memcg};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const ONE: u64 = Dcache::dentry_bytes() as u64;
 
 fn fixture(policy: impl NegativePolicy + 'static, dentries: u64) -> Fixture {
     let fixture = Fixture::build(Dcache::builder().buckets(64).policy(policy).charge(true));
-    fixture.tree.root().set_max(Bytes::new(dentries * ONE));
+    fixture.tree.root().set_max(ByteSize::new(dentries * ONE));
     fixture
 }
 
@@ -74,7 +74,7 @@ fn a_lookup_at_the_limit_takes_the_groups_own_negatives_first() {
 fn others_do_not_pay_for_a_group_at_its_limit() {
     let fixture = fixture(Unbounded, 1000);
     let (small, other) = (fixture.tree.root().create("small").unwrap(), fixture.tree.root().create("other").unwrap());
-    small.set_max(Bytes::new(5 * ONE));
+    small.set_max(ByteSize::new(5 * ONE));
     for n in 0..100 {
         assert!(fixture.mount.lookup_for(format!("/other-{n}").as_bytes(), &other).unwrap().is_none());
     }

@@ -3,7 +3,7 @@
 use super::Fixture;
 use crate::negative::{PerDirectory, Probation, ThreeInARow, Unbounded};
 use crate::{ErrorKind, Kind, NegativePolicy, OnUnlink};
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::io;
@@ -182,7 +182,7 @@ fn check(
     let builder = crate::Dcache::builder().buckets(4).boxed_policy(policy).on_unlink(on_unlink);
     let fixture = Fixture::build(builder.charge(room.is_some()));
     if let Some(dentries) = room {
-        fixture.tree.root().set_max(Bytes::new(dentries * crate::Dcache::dentry_bytes() as u64));
+        fixture.tree.root().set_max(ByteSize::new(dentries * crate::Dcache::dentry_bytes() as u64));
     }
     let mount = &fixture.mount;
     let mut model = Model::default();
@@ -244,7 +244,7 @@ fn check(
     let Fixture { mount, tree, .. } = fixture;
     drop(mount);
     tree.drain_stock();
-    prop_assert_eq!(tree.root().usage(), Bytes::ZERO, "what was charged is given back");
+    prop_assert_eq!(tree.root().usage(), ByteSize::ZERO, "what was charged is given back");
     Ok(())
 }
 

@@ -281,8 +281,8 @@ fn a_dentry_costs_what_the_table_says() {
 
 #[test]
 fn buckets_are_as_the_kernel_sizes_them() {
-    use lowwater_lru_core::Bytes;
-    let buckets = |gib: u64| Dcache::kernel_buckets(Bytes::new(gib << 30));
+    use lowwater_lru_core::ByteSize;
+    let buckets = |gib: u64| Dcache::kernel_buckets(ByteSize::new(gib << 30));
     assert_eq!(
         [buckets(4), buckets(8), buckets(64), buckets(256), buckets(3072)],
         [1 << 19, 1 << 20, 1 << 23, 1 << 24, 1 << 26]

@@ -5,7 +5,7 @@ use crate::{builder, fixture};
 use lowwater_dcache_model::backend::Memory;
 use lowwater_dcache_model::replay::{backend_for, parse, run, RecordedOp};
 use lowwater_dcache_model::{Backend, Dcache, Kind, Name};
-use lowwater_lru_core::{Bytes, NodeId, Topology};
+use lowwater_lru_core::{ByteSize, NodeId, Topology};
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ fn more_buckets_than_there_can_be_are_refused_by_the_cache() {
         assert!(catch_unwind(|| Dcache::builder().buckets(buckets).build()).is_err(), "{buckets}");
     }
     assert_eq!(Dcache::builder().buckets(0).build().buckets(), 1);
-    assert_eq!(Dcache::kernel_buckets(Bytes::ZERO), 1);
-    assert!(Dcache::kernel_buckets(Bytes::MAX).is_power_of_two());
+    assert_eq!(Dcache::kernel_buckets(ByteSize::ZERO), 1);
+    assert!(Dcache::kernel_buckets(ByteSize::MAX).is_power_of_two());
     within("one chain", || {
         let fixture = fixture(builder().buckets(0));
         fixture.fill();
@@ -56,12 +56,12 @@ fn a_topology_that_lies_gets_its_names_back() {
         within(&said, move || {
             let liar = Liar { nodes, asked: AtomicUsize::new(0), current };
             let fixture = fixture(builder().charge(true).topology(Arc::new(liar)));
-            fixture.tree.root().set_max(Bytes::kib(8));
+            fixture.tree.root().set_max(ByteSize::kib(8));
             fixture.fill();
             for n in 0..300 {
                 let _ = fixture.mount.lookup(format!("/d/no{n}").as_bytes()).unwrap();
             }
-            fixture.tree.root().set_max(Bytes::MAX);
+            fixture.tree.root().set_max(ByteSize::MAX);
             fixture.ends_well();
         });
     }

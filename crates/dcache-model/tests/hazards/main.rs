@@ -5,7 +5,7 @@
 #![cfg(not(lowwater_loom))]
 
 mod ends;
-#[path = "../../../lru-core/tests/hazards/common.rs"]
+#[path = "../../../base/tests/hazard/mod.rs"]
 mod hazard;
 mod late;
 mod leaks;

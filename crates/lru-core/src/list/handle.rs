@@ -1,6 +1,5 @@
 //! The pointer by which a list owns what is on it.
 
-use super::{Linked, Ref};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ptr::NonNull;
@@ -29,21 +28,6 @@ pub unsafe trait Handle {
     ///
     /// `raw` came from [`into_raw`](Self::into_raw) of the same type, and is taken back once.
     unsafe fn from_raw(raw: NonNull<Self::Target>) -> Self;
-}
-
-/// The handle by which a list owned the object whose links were pushed as this.
-///
-/// # Safety
-///
-/// The list gave the object up, which is a `T`, and its handle is taken back once.
-#[inline]
-pub(crate) unsafe fn handle_of<T: Linked>(pushed: Ref) -> T::Handle {
-    // SAFETY: the object is live until its handle says otherwise.
-    let links = unsafe { T::SHAPE.get(pushed) };
-    // SAFETY: they are the links of a `T`, says the caller.
-    let object = unsafe { T::from_links(links) };
-    // SAFETY: the handle was turned into this pointer, and is taken back once, says the caller.
-    unsafe { T::Handle::from_raw(object) }
 }
 
 // SAFETY: a box's content lives at a fixed place until the box is dropped, and `into_raw` does not drop it.

@@ -1,11 +1,15 @@
 //! What all links begin with: which list the object is on.
 
-use crate::list_lru::One;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use core::ptr;
 
+/// The list that an object is on, as its hook names it: an opaque type, which only the owner of the list casts back.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct ListHome(());
+
 /// Which list an object is on. What is before it and behind it there comes after this in memory: addresses in [`Links`](super::Links),
-/// numbers in [`SlotLinks`](super::SlotLinks), as the [`Shape`](super::Shape) of its kind says.
+/// numbers in [`CompressedLinks`](super::CompressedLinks), as the [`LinkLayout`](super::LinkLayout) of its kind says.
 ///
 /// # Invariants
 ///
@@ -18,15 +22,15 @@ use core::ptr;
 ///    null -> private, private -> null and private -> list (under that list's lock) by the owner of the `Isolated`.
 #[derive(Debug)]
 pub struct Hook {
-    home: AtomicPtr<One>,
+    home: AtomicPtr<ListHome>,
 }
 
 impl Hook {
     /// On nobody's list but an [`Isolated`](crate::Isolated).
-    pub(crate) const PRIVATE: *mut One = ptr::without_provenance_mut(1);
+    pub(crate) const PRIVATE: *mut ListHome = ptr::without_provenance_mut(1);
 
     /// Not an object's: the mark that a walk leaves between the items.
-    const MARK: *mut One = ptr::without_provenance_mut(2);
+    const MARK: *mut ListHome = ptr::without_provenance_mut(2);
 
     pub(super) fn new() -> Self {
         Self { home: AtomicPtr::new(ptr::null_mut()) }
@@ -59,14 +63,14 @@ impl Hook {
 
     /// The list this object counts as added to; null when on none.
     #[inline]
-    pub(crate) fn home(&self) -> *mut One {
+    pub(crate) fn home(&self) -> *mut ListHome {
         // Acquire: meets the Release in `claim`, so that the list behind the pointer is seen as it was made.
         self.home.load(Ordering::Acquire)
     }
 
     /// Takes the object for `home`, if it is on no list. `unique`: the caller alone can reach the object.
     #[inline]
-    pub(crate) fn claim(&self, home: *mut One, unique: bool) -> bool {
+    pub(crate) fn claim(&self, home: *mut ListHome, unique: bool) -> bool {
         if unique {
             let is_free = !self.is_linked();
             if is_free {
@@ -82,7 +86,7 @@ impl Hook {
 
     /// Says that the object left its list, for null or for [`Hook::PRIVATE`] (invariant 5).
     #[inline]
-    pub(crate) fn set_home(&self, home: *mut One) {
+    pub(crate) fn set_home(&self, home: *mut ListHome) {
         // Release: meets the Acquire in `claim`.
         self.home.store(home, if crate::mutated!("unlink_relaxed") { Ordering::Relaxed } else { Ordering::Release });
     }

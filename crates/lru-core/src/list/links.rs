@@ -1,18 +1,19 @@
 //! What an object carries to be on a list, wherever in memory it is.
 
-use super::{Hook, Ref};
+use super::hook::Hook;
+use super::link_ref::LinkRef;
 use crate::sync::UnsafeCell;
 use core::fmt;
 
 /// The links inside an object: which list it is on, next and previous. 24 bytes.
 ///
-/// Objects in a [`Slab`](crate::Slab) do with less: [`SlotLinks`](super::SlotLinks).
+/// Objects in a [`Slab`](crate::Slab) do with less: [`CompressedLinks`](super::CompressedLinks).
 // The hook comes first in all links.
 #[repr(C)]
 pub struct Links {
     pub(crate) hook: Hook,
-    pub(super) next: UnsafeCell<Ref>,
-    pub(super) prev: UnsafeCell<Ref>,
+    pub(super) next: UnsafeCell<LinkRef>,
+    pub(super) prev: UnsafeCell<LinkRef>,
 }
 
 // SAFETY: `next` and `prev` are only touched by whoever the hook's invariants 1 to 3 name, one at a time; the hook is atomic.
@@ -27,7 +28,7 @@ impl Links {
     }
 
     pub(super) fn with(hook: Hook) -> Self {
-        Self { hook, next: UnsafeCell::new(Ref::NONE), prev: UnsafeCell::new(Ref::NONE) }
+        Self { hook, next: UnsafeCell::new(LinkRef::NONE), prev: UnsafeCell::new(LinkRef::NONE) }
     }
 
     /// Is the object on a list (a private one counts)? True for no longer than it takes to ask.

@@ -1,39 +1,40 @@
 //! Links of slots without a list of anybody's around them.
 
-use super::{Handle, Linked, Node, RawList, RawQueue, Ref, Shape, SlotLinks};
-use crate::slab::{Slab, Slot, SlotState};
-use crate::NodeId;
+use super::tail_and_prefetch::TailAndPrefetch;
+use super::test_arena::{in_arena, Arena, ArenaSlot};
+use super::{CompressedLinks, Handle, LinkLayout, LinkNode, LinkRef, Linked, RawList, RawQueue};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
 struct Thing {
-    state: SlotState,
-    links: SlotLinks,
+    number: usize,
+    links: CompressedLinks,
 }
 
-crate::slotted!(impl[] for Thing { links, state, weight: |_| 1 });
+in_arena!(Thing { links });
 
-const SHAPE: &Shape = Thing::SHAPE;
+const LAYOUT: &LinkLayout = Thing::LAYOUT;
 
 /// So many things, turned into nodes; they are dropped with this.
 struct Things {
-    nodes: Vec<Node>,
-    _slab: Slab<Thing>,
+    nodes: Vec<LinkNode>,
+    _arena: Arena<Thing>,
 }
 
 impl Things {
     fn new(count: usize) -> Self {
-        let slab = Slab::new();
-        let node = |_| {
-            let thing = Thing { state: SlotState::new(0), links: SlotLinks::new() };
-            let thing = slab.alloc(thing, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"));
+        let arena = Arena::new();
+        let node = |number| {
+            let thing = Thing { number, links: CompressedLinks::new() };
+            let thing = arena.alloc(thing);
+            assert_eq!(thing.number, number);
             // SAFETY: a handle gives a pointer to an object.
             let links = unsafe { Thing::links(thing.into_raw()) };
             // SAFETY: they are a `Thing`'s, given as its handle was turned into.
-            unsafe { SHAPE.node(links) }
+            unsafe { LAYOUT.node(links) }
         };
-        Self { nodes: (0..count).map(node).collect(), _slab: slab }
+        Self { nodes: (0..count).map(node).collect(), _arena: arena }
     }
 }
 
@@ -43,7 +44,7 @@ impl Drop for Things {
             // SAFETY: the links of a `Thing`.
             let thing = unsafe { Thing::from_links(node.at) };
             // SAFETY: its handle was turned into this, once.
-            drop(unsafe { Slot::from_raw(thing) });
+            drop(unsafe { ArenaSlot::from_raw(thing) });
         }
     }
 }
@@ -54,9 +55,9 @@ fn places(things: &Things, list: &RawList) -> Vec<usize> {
     while !by.is_none() {
         places.push(things.nodes.iter().position(|node| node.by == by).unwrap());
         // SAFETY: it is on the list.
-        let at = unsafe { SHAPE.get(by) };
+        let at = unsafe { LAYOUT.get(by) };
         // SAFETY: as above.
-        by = unsafe { SHAPE.next(at) };
+        by = unsafe { LAYOUT.next(at) };
     }
     places
 }
@@ -66,47 +67,47 @@ fn places(things: &Things, list: &RawList) -> Vec<usize> {
 fn each_that_is_added_asks_for_one_more_ahead_until_the_last() {
     let things = Things::new(10);
     let mut list = RawList::new();
-    let ahead = |list: &RawList| things.nodes.iter().position(|node| node.by == list.ahead(SHAPE));
+    let prefetch_cursor = |list: &RawList| things.nodes.iter().position(|node| node.by == list.prefetch_cursor(LAYOUT));
     for node in &things.nodes[..6] {
         // SAFETY: it is on no list.
-        unsafe { list.push_back(SHAPE, *node) };
-        assert_eq!(ahead(&list), None, "nobody walked yet");
+        unsafe { list.push_back(LAYOUT, *node) };
+        assert_eq!(prefetch_cursor(&list), None, "nobody walked yet");
     }
     // SAFETY: it is on the list.
-    unsafe { list.expect(SHAPE, list.first()) };
-    assert_eq!(ahead(&list), Some(0));
+    unsafe { list.expect(LAYOUT, list.first()) };
+    assert_eq!(prefetch_cursor(&list), Some(0));
     // SAFETY: it is on no list.
-    unsafe { list.push_back(SHAPE, things.nodes[6]) };
-    assert_eq!(ahead(&list), Some(1));
+    unsafe { list.push_back(LAYOUT, things.nodes[6]) };
+    assert_eq!(prefetch_cursor(&list), Some(1));
     for gone in [0, 1, 2] {
         // SAFETY: it is on the list.
-        let pushed = unsafe { list.remove(SHAPE, things.nodes[gone].at) };
+        let pushed = unsafe { list.remove(LAYOUT, things.nodes[gone].at) };
         assert_eq!(pushed, things.nodes[gone].by);
-        assert_eq!(ahead(&list), Some([1, 2, 3][gone]), "which is on the list");
+        assert_eq!(prefetch_cursor(&list), Some([1, 2, 3][gone]), "which is on the list");
     }
     for (at, expected) in [(0, Some(4)), (1, Some(5)), (2, Some(6)), (7, Some(0)), (8, Some(1)), (9, Some(2))] {
         // SAFETY: it is on no list.
-        unsafe { list.push_back(SHAPE, things.nodes[at]) };
-        assert_eq!(ahead(&list), expected);
+        unsafe { list.push_back(LAYOUT, things.nodes[at]) };
+        assert_eq!(prefetch_cursor(&list), expected);
     }
     assert_eq!(places(&things, &list), [3, 4, 5, 6, 0, 1, 2, 7, 8, 9]);
     for gone in [7, 8] {
         // SAFETY: it is on the list.
-        unsafe { list.remove(SHAPE, things.nodes[gone].at) };
+        unsafe { list.remove(LAYOUT, things.nodes[gone].at) };
     }
     // SAFETY: it is on no list.
-    unsafe { list.push_back(SHAPE, things.nodes[7]) };
-    assert_eq!(ahead(&list), Some(9));
+    unsafe { list.push_back(LAYOUT, things.nodes[7]) };
+    assert_eq!(prefetch_cursor(&list), Some(9));
     // SAFETY: it is on no list.
-    unsafe { list.push_back(SHAPE, things.nodes[8]) };
-    assert_eq!(ahead(&list), Some(7));
+    unsafe { list.push_back(LAYOUT, things.nodes[8]) };
+    assert_eq!(prefetch_cursor(&list), Some(7));
     // SAFETY: it is on the list.
-    unsafe { list.remove(SHAPE, things.nodes[8].at) };
+    unsafe { list.remove(LAYOUT, things.nodes[8].at) };
     // SAFETY: it is on no list.
-    unsafe { list.push_back(SHAPE, things.nodes[8]) };
-    assert_eq!(ahead(&list), None, "what was just added is near");
+    unsafe { list.push_back(LAYOUT, things.nodes[8]) };
+    assert_eq!(prefetch_cursor(&list), None, "what was just added is near");
     // SAFETY: nobody else has it.
-    unsafe { list.assert_valid(SHAPE, 10) };
+    unsafe { list.assert_valid(LAYOUT, 10) };
 }
 
 #[test]
@@ -115,28 +116,28 @@ fn lists_that_are_joined_keep_what_is_ahead_of_the_one_that_stays() {
     let (mut list, mut other) = (RawList::new(), RawList::new());
     for (at, node) in things.nodes.iter().enumerate() {
         // SAFETY: it is on no list.
-        unsafe { if at < 3 { &mut list } else { &mut other }.push_back(SHAPE, *node) };
+        unsafe { if at < 3 { &mut list } else { &mut other }.push_back(LAYOUT, *node) };
     }
     // SAFETY: each is on its list.
-    unsafe { list.expect(SHAPE, things.nodes[1].by) };
+    unsafe { list.expect(LAYOUT, things.nodes[1].by) };
     // SAFETY: as above.
-    unsafe { other.expect(SHAPE, things.nodes[4].by) };
+    unsafe { other.expect(LAYOUT, things.nodes[4].by) };
     // SAFETY: nobody else has them.
-    unsafe { list.splice_front(SHAPE, &mut other) };
+    unsafe { list.splice_front(LAYOUT, &mut other) };
     assert_eq!(places(&things, &list), [3, 4, 5, 0, 1, 2]);
-    assert!(other.first().is_none() && other.tail.ahead(SHAPE).is_none());
+    assert!(other.first().is_none() && other.tail.prefetch_cursor(LAYOUT).is_none());
     if cfg!(target_pointer_width = "64") {
-        assert_eq!(list.tail.ahead(SHAPE), things.nodes[1].by);
+        assert_eq!(list.tail.prefetch_cursor(LAYOUT), things.nodes[1].by);
     }
     // SAFETY: nobody else has it.
-    unsafe { list.assert_valid(SHAPE, 6) };
+    unsafe { list.assert_valid(LAYOUT, 6) };
 }
 
 #[test]
 fn links_by_address_have_nothing_ahead() {
-    let mut tail = super::Tail::NONE;
-    tail.set_ahead(Shape::ANYWHERE, Ref::of_number(7));
-    assert!(tail.ahead(Shape::ANYWHERE).is_none() && tail.last(Shape::ANYWHERE).is_none());
+    let mut tail = TailAndPrefetch::NONE;
+    tail.set_prefetch_cursor(LinkLayout::ANYWHERE, LinkRef::of_number(7));
+    assert!(tail.prefetch_cursor(LinkLayout::ANYWHERE).is_none() && tail.last(LinkLayout::ANYWHERE).is_none());
 }
 
 proptest! {
@@ -152,35 +153,35 @@ proptest! {
             match op {
                 0 => {
                     // SAFETY: it is on no list.
-                    unsafe { queue.push_back(SHAPE, *node) };
+                    unsafe { queue.push_back(LAYOUT, *node) };
                     model.push_back(node.by);
                 }
                 1 => {
                     // SAFETY: it is on no list.
-                    unsafe { other.push_back(SHAPE, *node) };
+                    unsafe { other.push_back(LAYOUT, *node) };
                     other_model.push_back(node.by);
                 }
                 2 => {
                     // SAFETY: nobody else has it.
-                    let popped = unsafe { queue.pop_front(SHAPE) }.map(|node| node.by);
+                    let popped = unsafe { queue.pop_front(LAYOUT) }.map(|node| node.by);
                     prop_assert_eq!(popped, model.pop_front());
                 }
                 _ => {
                     // SAFETY: nobody else has them.
-                    unsafe { queue.splice_front(SHAPE, core::mem::replace(&mut other, RawQueue::new())) };
+                    unsafe { queue.splice_front(LAYOUT, core::mem::replace(&mut other, RawQueue::new())) };
                     other_model.append(&mut model);
                     core::mem::swap(&mut model, &mut other_model);
                 }
             }
             // SAFETY: what is on it is live.
-            prop_assert_eq!(unsafe { queue.first(SHAPE) }.map(|node| node.by), model.front().copied());
+            prop_assert_eq!(unsafe { queue.first(LAYOUT) }.map(|node| node.by), model.front().copied());
         }
         while let Some(expected) = model.pop_front() {
             // SAFETY: nobody else has it.
-            prop_assert_eq!(unsafe { queue.pop_front(SHAPE) }.map(|node| node.by), Some(expected));
+            prop_assert_eq!(unsafe { queue.pop_front(LAYOUT) }.map(|node| node.by), Some(expected));
         }
         // SAFETY: as above.
-        let none = unsafe { queue.pop_front(SHAPE) };
+        let none = unsafe { queue.pop_front(LAYOUT) };
         prop_assert!(none.is_none(), "and nothing else");
     }
 }

@@ -11,9 +11,10 @@
 //!    effective list of that.
 //! 2. The mark is taken off before the walk's frame ends, also when the callback panics: its drop does.
 
-use super::one::Locked;
-use super::{One, RawListLru};
-use crate::list::{Hook, Mark, Node, Ref, Shape};
+use super::list_lru_one::ListLruOne;
+use super::locked::Locked;
+use super::raw::RawListLru;
+use crate::list::{CursorLink, Hook, LinkLayout, LinkNode, LinkRef};
 use crate::rcu::{pin, Guard};
 use core::cell::Cell;
 use core::marker::PhantomPinned;
@@ -21,24 +22,24 @@ use core::ptr::{self, NonNull};
 
 /// See the module.
 pub(super) struct Cursor {
-    mark: Mark,
-    shape: &'static Shape,
+    mark: CursorLink,
+    shape: &'static LinkLayout,
     /// What the mark is known by.
-    node: Cell<Option<Node>>,
-    on: Cell<*const One>,
+    node: Cell<Option<LinkNode>>,
+    on: Cell<*const ListLruOne>,
     /// The mark's neighbours lead to it while it is dropped: to `Drop`'s `&mut` this says that it is not the only way there.
     _led_to: PhantomPinned,
 }
 
 impl Cursor {
     /// For lists of links of this shape.
-    pub(super) fn new(shape: &'static Shape) -> Self {
-        let (mark, on) = (Mark::new(), Cell::new(ptr::null()));
+    pub(super) fn new(shape: &'static LinkLayout) -> Self {
+        let (mark, on) = (CursorLink::new(), Cell::new(ptr::null()));
         Self { mark, shape, node: Cell::new(None), on, _led_to: PhantomPinned }
     }
 
     /// The mark under its name, which it has from the first time on that this is asked. None: there is no memory for a name.
-    fn node(&self) -> Option<Node> {
+    fn node(&self) -> Option<LinkNode> {
         if self.node.get().is_none() {
             self.node.set(self.mark.name(self.shape));
         }
@@ -62,7 +63,7 @@ impl Cursor {
 
     /// Takes the mark back. The list it was left on, locked, and what comes after the mark; `None` if there was no mark, or if the
     /// group has died since: the rest is reached by its parent (R7).
-    pub(super) fn take_back<'a>(&self, guard: &'a Guard) -> Option<(Locked<'a>, Ref)> {
+    pub(super) fn take_back<'a>(&self, guard: &'a Guard) -> Option<(Locked<'a>, LinkRef)> {
         let on = self.on.replace(ptr::null());
         if on.is_null() {
             return None;
@@ -93,7 +94,7 @@ impl Drop for Cursor {
         }
         if let Some(mark) = self.node.get() {
             // SAFETY: it was lent by this shape, and the mark is on no list any more.
-            unsafe { self.shape.give_back(mark.by) };
+            unsafe { self.shape.unregister_external(mark.by) };
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Items taken off their list, on a list of one owner: what a walk collects, to be freed when no lock is held.
 
 use super::AddError;
-use crate::list::{handle_of, Handle, Hook, Linked, Node, RawQueue};
+use crate::list::{handle_of, Handle, Hook, LinkNode, Linked, RawQueue};
 use crate::unwind::to_the_end;
 use core::fmt;
 use core::marker::PhantomData;
@@ -37,7 +37,7 @@ impl<T: Linked> Isolated<T> {
         self.len == 0
     }
 
-    /// Adds an item behind those that are here, to hand them all over at once with [`ListLru::add_many`](crate::ListLru::add_many).
+    /// Adds an item behind those that are here, to hand them all over at once with [`ListLru::add_batch`](crate::ListLru::add_batch).
     ///
     /// # Errors
     ///
@@ -52,22 +52,22 @@ impl<T: Linked> Isolated<T> {
             return Err(AddError::Linked(unsafe { T::Handle::from_raw(object) }));
         }
         // SAFETY: they are a `T`'s, given as its handle was turned into.
-        let node = unsafe { T::SHAPE.node(links) };
+        let node = unsafe { T::LAYOUT.node(links) };
         // SAFETY: it was just claimed.
         unsafe { self.push_links(node) };
         Ok(())
     }
 
     /// The links of the item that is taken off next.
-    pub(super) fn first(&self) -> Option<Node> {
+    pub(super) fn first(&self) -> Option<LinkNode> {
         // SAFETY: what is on the queue is live: we own it.
-        unsafe { self.queue.first(T::SHAPE) }
+        unsafe { self.queue.first(T::LAYOUT) }
     }
 
     /// Takes the links of the first item off, which stay private; the handle goes over to the caller.
-    pub(super) fn pop_links(&mut self) -> Option<Node> {
+    pub(super) fn pop_links(&mut self) -> Option<LinkNode> {
         // SAFETY: we own the list, and nobody else touches private links.
-        let links = unsafe { self.queue.pop_front(T::SHAPE) }?;
+        let links = unsafe { self.queue.pop_front(T::LAYOUT) }?;
         self.len -= 1;
         Some(links)
     }
@@ -76,9 +76,9 @@ impl<T: Linked> Isolated<T> {
     ///
     /// `links` are those of a `T`, given as the pointer its handle was turned into, on no list and marked private. The handle
     /// goes over to this list.
-    pub(super) unsafe fn push_links(&mut self, links: Node) {
+    pub(super) unsafe fn push_links(&mut self, links: LinkNode) {
         // SAFETY: the links are on no list and, being private, ours alone.
-        unsafe { self.queue.push_back(T::SHAPE, links) };
+        unsafe { self.queue.push_back(T::LAYOUT, links) };
         self.len += 1;
     }
 

@@ -1,7 +1,7 @@
 //! The machine behind [`ListLru`](super::ListLru): everything that does not know the type of the items.
 //!
 //! ```text
-//!     Table: (group, node) -> One      read without a lock; published and unpublished under `writer`
+//!     Table: (group, node) -> ListLruOne      read without a lock; published and unpublished under `writer`
 //!     Memcg::pairs: group -> its Ones  the same Ones, for the group's end
 //! ```
 //!
@@ -12,8 +12,8 @@
 //!
 //! ```text
 //!     offline                              add, del, walk
-//!       close the group's chain              find the One, or publish one if the chain is open
-//!       lock the One and its parent's        lock it
+//!       close the group's chain              find the ListLruOne, or publish one if the chain is open
+//!       lock the ListLruOne and its parent's        lock it
 //!       move the items, mark it dead         dead? go on with the parent's (add), or with `forward` (del)
 //!       unpublish it                         not found? go on with the parent's
 //! ```
@@ -27,7 +27,7 @@
 //!
 //! ```text
 //!     sweep                                add
-//!       lock the writer, and the One         find the One, lock it
+//!       lock the writer, and the ListLruOne         find the ListLruOne, lock it
 //!       empty, and counted on by nobody?
 //!       mark it dead, take it out            dead, and the group is online? look again: it is out by now
 //!       unlock both                          not found? publish one, with the writer locked
@@ -37,37 +37,43 @@
 //! is drained. A child's list counts as a reference on its parent's from the moment it is published, under the writer lock;
 //! so what a sweep takes out has no child, and ancestors are there for as long as they are needed (L6).
 
-mod making;
+mod count;
+mod items;
+mod lifecycle;
+mod refused;
 mod splitting;
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
-pub(crate) use making::reparent_group;
+pub(super) use refused::Refused;
 pub(super) use splitting::Round;
 
-use super::one::{FirstItem, Key, Locked};
+use super::key::Key;
+use super::list_lru_one::ListLruOne;
+use super::lists_head::ListsHead;
+use super::locked::{FirstItem, Locked};
+use super::occupancy::Occupancy;
+use super::shards::ShardSet;
 use super::table::{Pair, Table, TableRef};
-use super::{Occupancy, One, Split};
-use crate::list::{Hook, Node, Ref, Shape};
+use crate::list::Hook;
 use crate::rcu::{pin, Guard};
-use crate::sync::atomic::{fence, AtomicPtr, AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Arc, Mutex};
 use crate::{Memcg, NodeId};
 use alloc::vec::Vec;
 use core::ptr::{self, NonNull};
 
 /// See the module.
+#[repr(C)]
 pub(crate) struct RawListLru {
+    // First: a pointer to it, which its lists have, is one to the whole.
+    head: ListsHead,
     table: AtomicPtr<Table>,
     writer: Mutex<Writer>,
-    /// How often items went from one of the lists to another, all at once: for `count_node`.
-    moves: AtomicU32,
     /// The split whose parts are emptied now, when the slot leads to its list already; or null.
     /// Changes under the writer lock.
-    ending: AtomicPtr<Split>,
+    ending: AtomicPtr<ShardSet>,
     occupancy: Option<Arc<dyn Occupancy>>,
-    /// Of the links of all items.
-    shape: &'static Shape,
 }
 
 /// What only writers of the table need to know.
@@ -103,278 +109,24 @@ enum Unpopulated {
     NoMemory,
 }
 
-/// Why an item was not added.
-pub(super) enum Refused {
-    /// It is on a list already.
-    Linked,
-    /// There is no memory for the list, nor a populated ancestor.
-    NoMemory,
-    /// The list holds as many items as can be counted.
-    Full,
-}
-
 impl RawListLru {
-    pub(super) fn new(occupancy: Option<Arc<dyn Occupancy>>, shape: &'static Shape) -> Self {
-        Self {
-            table: AtomicPtr::new(ptr::null_mut()),
-            writer: Mutex::new(Writer { live: 0, used: 0, split: 0 }),
-            moves: AtomicU32::new(0),
-            ending: AtomicPtr::new(ptr::null_mut()),
-            occupancy,
-            shape,
-        }
+    /// This, as its lists point to it.
+    pub(super) fn as_owner(&self) -> *const ListsHead {
+        ptr::from_ref(self).cast()
     }
 
-    #[inline]
-    pub(super) fn shape(&self) -> &'static Shape {
-        self.shape
-    }
-
-    /// Links an object at the end of its group's list.
-    #[inline]
-    pub(super) fn add<const UNIQUE: bool>(&self, object: Node, memcg: &Memcg, node: NodeId) -> Result<(), Refused> {
-        let guard = pin();
-        let one = match self.lookup(Key::new(memcg, node), &guard) {
-            Some(Pair::One(one)) => Some(one),
-            Some(Pair::Split(split)) => Some(split.here()),
-            None => None,
-        };
-        let mut missed = false;
-        if let Some(one) = one {
-            match one.try_lock(&guard) {
-                Some(list) if !list.is_dead() => return self.add_to::<UNIQUE>(list, object),
-                Some(_dead) => {}
-                None => missed = true,
-            }
-        }
-        self.add_slow::<UNIQUE>(object, memcg, node, missed, &guard)
-    }
-
-    /// The list is not there, or not any more; or somebody has it.
-    #[cold]
-    #[inline(never)]
-    fn add_slow<const UNIQUE: bool>(
-        &self,
-        object: Node,
-        memcg: &Memcg,
-        node: NodeId,
-        missed: bool,
-        guard: &Guard,
-    ) -> Result<(), Refused> {
-        // SAFETY: the caller owns the object.
-        let list = self.lock_to_add(unsafe { object.at.as_ref() }, memcg, node, missed, guard)?;
-        #[cfg(lowwater_loom)]
-        if crate::mutated!("bit_of_the_passed") && *list.memcg() != *memcg {
-            return self.add_and_announce_for(memcg, list, object);
-        }
-        self.add_to::<UNIQUE>(list, object)
-    }
-
-    // Always: handed over in memory, the lock would be read again before it is written, which costs more than all the rest.
-    #[inline(always)]
-    fn add_to<const UNIQUE: bool>(&self, mut list: Locked<'_>, object: Node) -> Result<(), Refused> {
-        // SAFETY: the caller owns the object.
-        let hook = unsafe { object.at.as_ref() };
-        if !hook.claim(ptr::from_ref(list.one()).cast_mut(), UNIQUE) {
-            return Err(Refused::Linked);
-        }
-        let Some(first) = list.count_in() else {
-            hook.set_home(ptr::null_mut());
-            return Err(Refused::Full);
-        };
-        // SAFETY: the lock is held, and by the claim the links are on no other list; the list owns the object from now on.
-        list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
-        self.announce(first, &list);
-        Ok(())
-    }
-
-    /// R3, as Linux had it from 4.19 to 7.1: tells of the group that was named, not of the one whose list it is.
-    #[cfg(lowwater_loom)]
-    fn add_and_announce_for(&self, passed: &Memcg, mut list: Locked<'_>, object: Node) -> Result<(), Refused> {
-        // SAFETY: as in `add_to`.
-        assert!(unsafe { object.at.as_ref() }.claim(ptr::from_ref(list.one()).cast_mut(), false));
-        let _first = list.count_in();
-        // SAFETY: as in `add_to`.
-        list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
-        self.occupancy.iter().for_each(|occupancy| occupancy.occupied(passed, list.one().node()));
-        Ok(())
-    }
-
-    /// Links an object that is private to the caller, and which `take` takes off its private list. `false`: it is full.
-    pub(super) fn add_private(&self, list: &mut Locked<'_>, object: Node, take: impl FnOnce() -> Option<Node>) -> bool {
-        let Some(first) = list.count_in() else { return false };
-        let taken = take();
-        debug_assert!(taken.is_some_and(|taken| taken.by == object.by), "the first is taken");
-        // SAFETY: the caller owned the object, which this list owns from now on.
-        unsafe { object.at.as_ref() }.set_home(ptr::from_ref(list.one()).cast_mut());
-        // SAFETY: the lock is held, and the links were taken off the list they were on.
-        list.with_list(|l, shape| unsafe { l.push_back(shape, object) });
-        self.announce(first, list);
-        true
-    }
-
-    /// The list on which an object is, if that is one of these: `held` if it is that one, or else locked now.
-    pub(super) fn lock_home<'a>(
-        &self,
-        links: &Hook,
-        mut held: Option<Locked<'a>>,
-        guard: &'a Guard,
-    ) -> Option<Locked<'a>> {
-        loop {
-            if let Some(list) = held.take() {
-                if ptr::eq(list.one(), links.home()) {
-                    return Some(list);
-                }
-            }
-            let home = self.home_of(links)?;
-            // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
-            let one = unsafe { &*home };
-            let list = match crate::mutated!("home_without_forward") {
-                true => one.lock(guard),
-                false => Self::lock_effective_of(one, guard),
-            };
-            if ptr::eq(links.home(), home) {
-                return Some(list);
-            }
-            // Ask again: each turn somebody else got something done.
-        }
-    }
-
-    /// Unlinks an object, if it is on one of these lists: what it was added as.
+    /// The `ListLru` of a list.
     ///
     /// # Safety
     ///
-    /// The links are those of an object that is live.
-    #[inline]
-    pub(super) unsafe fn del(&self, links: NonNull<Hook>) -> Option<Ref> {
-        let guard = pin();
-        // SAFETY: live, says the caller.
-        let hook = unsafe { links.as_ref() };
-        let home = self.home_of(hook)?;
-        // SAFETY: an item's home is not retired while the item is on a list, and we are in the read side.
-        let list = unsafe { &*home }.lock(&guard);
-        if !list.is_dead() && ptr::eq(hook.home(), home) {
-            return Some(self.take_off(list, links, &guard));
-        }
-        drop(list);
-        self.del_slow(links, &guard)
-    }
-
-    /// It left, its list is dead, or it was added elsewhere before we had the lock.
-    #[cold]
-    #[inline(never)]
-    fn del_slow(&self, links: NonNull<Hook>, guard: &Guard) -> Option<Ref> {
-        // SAFETY: live, as in `del`.
-        let list = self.lock_home(unsafe { links.as_ref() }, None, guard)?;
-        Some(self.take_off(list, links, guard))
-    }
-
-    /// The home of an object, if that is one of these lists.
-    #[inline]
-    fn home_of(&self, links: &Hook) -> Option<*const One> {
-        let home = links.home();
-        if home.is_null() || home == Hook::PRIVATE {
-            return None;
-        }
-        // SAFETY: an item's home is not retired while the item is on a list, and the caller is in the read side.
-        let owner = unsafe { &*home }.owner();
-        ptr::eq(owner, self).then_some(home.cast_const())
-    }
-
-    /// Unlinks an object that is on this list.
-    #[inline(always)] // As `add_to`.
-    fn take_off(&self, mut list: Locked<'_>, links: NonNull<Hook>, _guard: &Guard) -> Ref {
-        #[cfg(lowwater_loom)]
-        if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
-            // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.
-            if let Some(parent) = self.parent_of(&list.memcg(), list.one().node(), _guard) {
-                list.move_count_to(parent);
-            }
-        }
-        // SAFETY: by One's invariant 2 the item is on this list, whose lock we hold.
-        unsafe { list.unlink(links, ptr::null_mut()) }
-    }
-
-    /// How many items the group's own list holds.
-    pub(super) fn count_one(&self, memcg: &Memcg, node: NodeId) -> u64 {
-        let guard = pin();
-        let key = Key::new(memcg, node);
-        loop {
-            match self.lookup(key, &guard) {
-                None => return 0,
-                Some(Pair::One(one)) => return one.nr_items().into(),
-                Some(Pair::Split(split)) => {
-                    let n = split.nr_items();
-                    if !self.has_ended(split, &guard) {
-                        return n;
-                    }
-                }
-            }
-        }
-    }
-
-    /// How many items there are on a node. Items that go from one list to another meanwhile may be
-    /// counted more than once, and are not missed (R11).
-    ///
-    /// ```text
-    ///     items go over              a count
-    ///       to: count up               moves
-    ///       moves + 1                  each list, each part
-    ///       from: count down           moves: another? again
-    /// ```
-    ///
-    /// If a count misses items that left a list, they left it after the first load of `moves`: else
-    /// that load would have made their new list's count visible. Then the second load sees the
-    /// move.
-    pub(super) fn count_node(&self, node: NodeId) -> u64 {
-        let guard = pin();
-        // Lock-free: a repetition means that a group's end, or the end of parts, got on.
-        loop {
-            // Acquire: meets the Release in `note_move`, so that the lists are seen with the items
-            // of all moves up to this one.
-            let moves = self.moves.load(Ordering::Acquire);
-            let n = self.sum_of_node(node, &guard);
-            // Acquire: between the counts and `moves`; meets the Release fence in `note_move`.
-            fence(Ordering::Acquire);
-            // Relaxed: ordered by the fence.
-            if self.moves.load(Ordering::Relaxed) == moves || crate::mutated!("count_node_once") {
-                return n;
-            }
-        }
-    }
-
-    fn sum_of_node(&self, node: NodeId, guard: &Guard) -> u64 {
-        let Some(table) = self.table(guard) else { return 0 };
-        // SAFETY: we are in the read side.
-        let pairs = table.iter().map(|slot| unsafe { slot.pair() });
-        let sum: u64 = pairs.filter(|pair| pair.whole().node() == node).map(Pair::nr_items).sum();
-        // Acquire: meets the Release in `end_parts` either way: the split is seen as it was made;
-        // or null, and the moves of its end.
-        let ending = self.ending.load(Ordering::Acquire);
-        // SAFETY: `end_parts` stores null before it retires the split, and we are in the read side.
-        match unsafe { ending.as_ref() } {
-            Some(split) if split.key().node == node && !crate::mutated!("ending_parts_uncounted") => {
-                sum + split.parts().map(|part| u64::from(part.nr_items())).sum::<u64>()
-            }
-            _ => sum,
-        }
-    }
-
-    /// Between the counts of a list that gets items and of the one they come from, whose lock is
-    /// held.
-    pub(super) fn note_move(&self) {
-        let without = crate::mutated!("move_without_fence");
-        // Release: meets the Acquire in `count_node`.
-        self.moves.fetch_add(1, if without { Ordering::Relaxed } else { Ordering::Release });
-        if !without {
-            // Release: between `moves` and the count that falls; meets the Acquire fence in
-            // `count_node`.
-            fence(Ordering::Release);
-        }
+    /// The answer is used only while the owner is there: the caller has the list's lock, or the chain of its group, on which the list is.
+    pub(super) unsafe fn of<'a>(one: &ListLruOne) -> &'a Self {
+        // SAFETY: each list was made by a `RawListLru`, which `as_owner` turned into this pointer; it is live (this function's clause).
+        unsafe { &*one.owner().cast::<Self>() }
     }
 
     /// Makes the list to which `add` would add, and counts a reference on it. `None` without memory.
-    pub(super) fn prepare(&self, memcg: &Memcg, node: NodeId) -> Option<NonNull<One>> {
+    pub(super) fn prepare(&self, memcg: &Memcg, node: NodeId) -> Option<NonNull<ListLruOne>> {
         let guard = pin();
         let mut group = memcg;
         loop {
@@ -400,7 +152,7 @@ impl RawListLru {
     }
 
     /// Gives up a reference that [`prepare`](Self::prepare) counted.
-    pub(super) fn unprepare(&self, one: NonNull<One>) {
+    pub(super) fn unprepare(&self, one: NonNull<ListLruOne>) {
         let guard = pin();
         // SAFETY: it counts our reference, so it is not retired.
         let one = unsafe { one.as_ref() };
@@ -408,47 +160,6 @@ impl RawListLru {
         // SAFETY: the reference is given up, and this is the effective list.
         unsafe { list.put(one) };
     }
-
-    /// The groups that have a list on a node; as far as there is memory for them, which is asked for without the lock.
-    pub(super) fn groups_on(&self, node: NodeId) -> Vec<Memcg> {
-        let mut groups = Vec::new();
-        loop {
-            let all = self.pairs();
-            let mut room = all;
-            while groups.try_reserve_exact(room).is_err() {
-                room /= 2;
-            }
-            // Before the lock: values that waited for their readers may be dropped where the guard
-            // ends.
-            let guard = pin();
-            let writer = self.writer.lock();
-            if room == all && groups.capacity() < writer.live as usize {
-                continue; // Some have come meanwhile.
-            }
-            let on_node = self.wholes(&guard).filter(|one| one.node() == node).take(groups.capacity());
-            // SAFETY: the writer lock is held, and `one` is in the table.
-            groups.extend(on_node.map(|one| unsafe { one.memcg_of_published() }.clone()));
-            return groups;
-        }
-    }
-
-    /// Bytes of what this keeps beyond itself: lists and table.
-    pub(super) fn bytes(&self) -> usize {
-        let guard = pin();
-        let writer = self.writer.lock();
-        let parts = match writer.split {
-            0 => 0,
-            _ => self.splits(&guard).map(Split::bytes).sum(),
-        };
-        writer.live as usize * size_of::<One>() + self.table(&guard).map_or(0, TableRef::bytes) + parts
-    }
-
-    /// How many (group, node) lists exist.
-    pub(super) fn pairs(&self) -> usize {
-        self.writer.lock().live as usize
-    }
-
-    // === finding and locking ===
 
     #[inline]
     fn table<'a>(&self, _guard: &'a Guard) -> Option<TableRef<'a>> {
@@ -465,22 +176,22 @@ impl RawListLru {
     }
 
     /// The list itself, with or without parts beside it.
-    fn whole<'a>(&self, key: Key, guard: &'a Guard) -> Option<&'a One> {
+    fn whole<'a>(&self, key: Key, guard: &'a Guard) -> Option<&'a ListLruOne> {
         self.lookup(key, guard).map(Pair::whole)
     }
 
     /// All lists, without the parts.
-    fn wholes<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a One> {
+    fn wholes<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a ListLruOne> {
         // SAFETY: what the table holds is live in the read side.
         self.table(guard).into_iter().flat_map(TableRef::iter).map(|slot| unsafe { slot.pair() }.whole())
     }
 
-    fn splits<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a Split> {
+    fn splits<'a>(&self, guard: &'a Guard) -> impl Iterator<Item = &'a ShardSet> {
         // SAFETY: as in `wholes`.
         let pairs = self.table(guard).into_iter().flat_map(TableRef::iter).map(|slot| unsafe { slot.pair() });
         pairs.filter_map(|pair| match pair {
-            Pair::Split(split) => Some(split),
-            Pair::One(_) => None,
+            Pair::ShardSet(split) => Some(split),
+            Pair::ListLruOne(_) => None,
         })
     }
 
@@ -500,7 +211,7 @@ impl RawListLru {
             match self.lookup(Key::new(group, node), guard) {
                 Some(pair) => {
                     let list = match pair {
-                        Pair::One(one) => {
+                        Pair::ListLruOne(one) => {
                             let mut list = one.lock(guard);
                             if core::mem::take(&mut missed) && list.count_miss() {
                                 drop(list);
@@ -509,8 +220,8 @@ impl RawListLru {
                             }
                             list
                         }
-                        Pair::Split(split) if core::mem::take(&mut missed) => split.elsewhere().lock(guard),
-                        Pair::Split(split) => split.here().lock(guard),
+                        Pair::ShardSet(split) if core::mem::take(&mut missed) => split.elsewhere().lock(guard),
+                        Pair::ShardSet(split) => split.here().lock(guard),
                     };
                     if !list.is_dead() {
                         return Ok(list);
@@ -535,7 +246,7 @@ impl RawListLru {
 
     /// The list on which the items are whose home is `one` (One's invariant 2). A dead list without a forward is its own: it
     /// was the root's, and nothing counts on it.
-    pub(super) fn lock_effective_of<'a>(one: &'a One, guard: &'a Guard) -> Locked<'a> {
+    pub(super) fn lock_effective_of<'a>(one: &'a ListLruOne, guard: &'a Guard) -> Locked<'a> {
         Self::lock_effective_slow(one.lock(guard), guard)
     }
 
@@ -552,7 +263,7 @@ impl RawListLru {
     }
 
     /// The list of a published list's parent, which counts it (One's invariant 3); `None` for the root's.
-    fn parent_of<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Option<&'a One> {
+    fn parent_of<'a>(&'a self, memcg: &Memcg, node: NodeId, guard: &'a Guard) -> Option<&'a ListLruOne> {
         let parent = memcg.parent()?;
         let one = self.whole(Key::new(parent, node), guard);
         Some(one.expect("a populated group's parent is populated (L6)"))
@@ -587,7 +298,7 @@ impl RawListLru {
                 let parent = self.lookup(Key::new(parent, one.node()), &guard);
                 assert!(parent.is_some() || !memcg.is_online(), "a populated group's parent must be populated (L6)");
             }
-            one.lock(&guard).assert_valid_with(matches!(pair, Pair::Split(_)));
+            one.lock(&guard).assert_valid_with(matches!(pair, Pair::ShardSet(_)));
             for part in pair.lists().skip(1) {
                 assert!(
                     part.is_of(Key::new(memcg, one.node())) && part.owner() == one.owner(),

@@ -39,7 +39,7 @@ impl<T: Linked> ListLru<T> {
         // SAFETY: a handle gives a pointer to an object.
         let links = unsafe { T::links(object) };
         // SAFETY: they are a `T`'s, by the pointer that its handle was turned into.
-        let node = unsafe { T::SHAPE.node(links) };
+        let node = unsafe { T::LAYOUT.node(links) };
         let replaced = self.at_home(item, |mut list, links| {
             // SAFETY: the item is on this list, whose lock we hold, and the object was the caller's, who gave it up above.
             unsafe { list.replace(links, node, T::Handle::UNIQUE) }

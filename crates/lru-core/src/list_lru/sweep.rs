@@ -9,7 +9,9 @@
 //!
 //! Nobody registers: every group chains its own lists ([`Pairs`](super::Pairs)).
 
-use super::one::Idleness;
+use super::chain::Chain;
+use super::locked::Idleness;
+use super::raw::RawListLru;
 use crate::fallible::try_push;
 use crate::rcu::{flush, pin};
 use crate::Memcg;
@@ -67,8 +69,8 @@ pub fn sweep(root: &Memcg) -> Swept {
 
 pub(super) fn sweep_group(memcg: &Memcg, swept: &mut Swept) {
     let guard = pin();
-    let mut chain = memcg.pairs().lock();
-    if chain.closed {
+    let mut chain = Chain::lock(memcg);
+    if chain.is_closed() {
         return; // Its end is under way, which deals with all its lists.
     }
     let mut next = chain.first();
@@ -78,7 +80,7 @@ pub(super) fn sweep_group(memcg: &Memcg, swept: &mut Swept) {
         // SAFETY: it is on this chain.
         next = unsafe { chain.after(next) };
         // SAFETY: it is in its owner's table, so the owner does not finish dropping before it has had this chain's lock.
-        let owner = unsafe { &*one.owner() };
+        let owner = unsafe { RawListLru::of(one) };
         match owner.sweep(one, &mut chain, &guard) {
             Idleness::Busy => owner.shrink_table(&guard),
             Idleness::Marked => swept.marked += 1,

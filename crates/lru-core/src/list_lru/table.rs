@@ -8,9 +8,10 @@
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
 
-use super::one::Key;
-use super::{One, Split};
-use crate::rcu::{Queue, Queues, Retired};
+use super::key::Key;
+use super::list_lru_one::ListLruOne;
+use super::shards::ShardSet;
+use crate::rcu::{Retired, RetiredKind};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::UnsafeCell;
 use alloc::alloc::{alloc, dealloc};
@@ -18,9 +19,9 @@ use core::alloc::Layout;
 use core::marker::PhantomData;
 use core::ptr::{self, NonNull};
 
-const TOMB: *mut One = ptr::without_provenance_mut(1);
+const TOMB: *mut ListLruOne = ptr::without_provenance_mut(1);
 
-/// The bit of a slot that leads to a [`Split`].
+/// The bit of a slot that leads to a [`ShardSet`].
 const SPLIT: usize = 2;
 
 /// No list and no split has an address with one of these.
@@ -28,22 +29,22 @@ const TAGS: usize = 3;
 
 /// An entry of a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slot(*mut One);
+pub(super) struct Slot(*mut ListLruOne);
 
 /// What an entry leads to.
 #[derive(Clone, Copy)]
 pub(super) enum Pair<'a> {
-    One(&'a One),
-    Split(&'a Split),
+    ListLruOne(&'a ListLruOne),
+    ShardSet(&'a ShardSet),
 }
 
 impl Slot {
     #[inline]
-    pub(super) fn of_one(one: *mut One) -> Self {
+    pub(super) fn of_one(one: *mut ListLruOne) -> Self {
         Self(one)
     }
 
-    pub(super) fn of_split(split: *mut Split) -> Self {
+    pub(super) fn of_split(split: *mut ShardSet) -> Self {
         Self(split.map_addr(|addr| addr | SPLIT).cast())
     }
 
@@ -54,15 +55,15 @@ impl Slot {
     pub(super) unsafe fn pair<'a>(self) -> Pair<'a> {
         if self.0.addr() & SPLIT == 0 {
             // SAFETY: what a slot holds is live in the read side, says the caller.
-            Pair::One(unsafe { &*self.0 })
+            Pair::ListLruOne(unsafe { &*self.0 })
         } else {
             // SAFETY: as above; by the bit it is a split.
-            Pair::Split(unsafe { &*self.split() })
+            Pair::ShardSet(unsafe { &*self.split() })
         }
     }
 
     /// The split to which it leads, as it was given.
-    pub(super) fn split(self) -> *mut Split {
+    pub(super) fn split(self) -> *mut ShardSet {
         self.0.map_addr(|addr| addr & !TAGS).cast()
     }
 }
@@ -70,26 +71,26 @@ impl Slot {
 impl<'a> Pair<'a> {
     /// The list itself, with or without parts beside it.
     #[inline]
-    pub(super) fn whole(self) -> &'a One {
+    pub(super) fn whole(self) -> &'a ListLruOne {
         match self {
-            Self::One(one) => one,
-            Self::Split(split) => split.whole(),
+            Self::ListLruOne(one) => one,
+            Self::ShardSet(split) => split.whole(),
         }
     }
 
     /// How many items are on it and on its parts.
     pub(super) fn nr_items(self) -> u64 {
         match self {
-            Self::One(one) => one.nr_items().into(),
-            Self::Split(split) => split.nr_items(),
+            Self::ListLruOne(one) => one.nr_items().into(),
+            Self::ShardSet(split) => split.nr_items(),
         }
     }
 
     /// The list and the parts beside it.
-    pub(super) fn lists(self) -> impl Iterator<Item = &'a One> {
+    pub(super) fn lists(self) -> impl Iterator<Item = &'a ListLruOne> {
         let parts = match self {
-            Self::One(_) => None,
-            Self::Split(split) => Some(split.parts()),
+            Self::ListLruOne(_) => None,
+            Self::ShardSet(split) => Some(split.parts()),
         };
         core::iter::once(self.whole()).chain(parts.into_iter().flatten())
     }
@@ -113,13 +114,15 @@ unsafe impl Send for Table {}
 // SAFETY: as for Send.
 unsafe impl Sync for Table {}
 
-impl Retired for Table {
+// SAFETY: one static; nobody uses the link of a retired Table.
+unsafe impl Retired for Table {
     fn link(&self) -> &UnsafeCell<*mut Self> {
         &self.retired
     }
 
-    fn queue(queues: &mut Queues) -> &mut Queue<Self> {
-        &mut queues.tables
+    fn kind() -> &'static RetiredKind {
+        static KIND: RetiredKind = RetiredKind::of::<Table>();
+        &KIND
     }
 
     unsafe fn free(this: *mut Self) {
@@ -156,7 +159,7 @@ impl Table {
     pub(super) fn try_new(capacity: usize) -> Option<NonNull<Self>> {
         debug_assert!(capacity.is_power_of_two(), "probing masks with the capacity");
         #[cfg(test)]
-        if super::boxed::fault::is_now() {
+        if super::refusable::fault::is_now() {
             return None;
         }
         // SAFETY: the layout's size is not 0, as the head has one.
@@ -180,13 +183,13 @@ impl Table {
     }
 
     fn layout(capacity: usize) -> Option<Layout> {
-        let slots = Layout::array::<AtomicPtr<One>>(capacity).ok()?;
+        let slots = Layout::array::<AtomicPtr<ListLruOne>>(capacity).ok()?;
         Layout::new::<Self>().extend(slots).ok().map(|(all, _)| all)
     }
 
     #[inline]
-    fn first_slot(this: NonNull<Self>) -> NonNull<AtomicPtr<One>> {
-        const { assert!(align_of::<AtomicPtr<One>>() <= align_of::<Table>(), "the slots begin where the head ends") };
+    fn first_slot(this: NonNull<Self>) -> NonNull<AtomicPtr<ListLruOne>> {
+        const { assert!(align_of::<AtomicPtr<ListLruOne>>() <= align_of::<Table>(), "the slots begin where the head ends") };
         // SAFETY: the allocation goes on behind the head.
         unsafe { this.add(1) }.cast()
     }
@@ -226,13 +229,13 @@ impl<'a> TableRef<'a> {
     }
 
     #[inline]
-    fn slots(self) -> &'a [AtomicPtr<One>] {
+    fn slots(self) -> &'a [AtomicPtr<ListLruOne>] {
         // SAFETY: so many slots lie behind the head, and are live for as long as we are.
         unsafe { self.slots_raw().as_ref() }
     }
 
     #[inline]
-    fn slots_raw(self) -> NonNull<[AtomicPtr<One>]> {
+    fn slots_raw(self) -> NonNull<[AtomicPtr<ListLruOne>]> {
         NonNull::slice_from_raw_parts(Table::first_slot(self.0), self.capacity())
     }
 
@@ -244,7 +247,7 @@ impl<'a> TableRef<'a> {
         usize::from(key.spread).wrapping_add(of_node).wrapping_add(high)
     }
 
-    fn probe(self, key: Key) -> impl Iterator<Item = &'a AtomicPtr<One>> {
+    fn probe(self, key: Key) -> impl Iterator<Item = &'a AtomicPtr<ListLruOne>> {
         let (start, mask, slots) = (Self::start(key), self.capacity() - 1, self.slots());
         (0..=mask).map(move |i| &slots[start.wrapping_add(i) & mask])
     }
@@ -263,8 +266,8 @@ impl<'a> TableRef<'a> {
             // SAFETY: what a slot holds is live for readers in the read side.
             let is_it = one != TOMB
                 && match unsafe { Slot(one).pair() } {
-                    Pair::One(one) => one.is_of(key),
-                    Pair::Split(split) => split.key() == key,
+                    Pair::ListLruOne(one) => one.is_of(key),
+                    Pair::ShardSet(split) => split.key() == key,
                 };
             if is_it {
                 return Some(Slot(one));

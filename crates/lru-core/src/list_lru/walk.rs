@@ -2,7 +2,7 @@
 //!
 //! In the kernel six return codes say what became of the item, and three of them also promise that the callback gave the lock
 //! back; a wrong promise corrupts a list. Here the lock is a value. The callback gets it inside an [`Isolate`] and can only
-//! produce the [`Verdict`] that fits what it did with it:
+//! produce the [`LruStatus`] that fits what it did with it:
 //!
 //! | kernel | here | the lock |
 //! |---|---|---|
@@ -32,10 +32,10 @@
 //! ```
 
 use super::cursor::Cursor;
-use super::one::Locked;
+use super::isolate::Isolated;
+use super::locked::Locked;
 use super::raw::{RawListLru, Round};
-use super::Isolated;
-use crate::list::{handle_of, Hook, Linked, Node};
+use crate::list::{handle_of, Hook, LinkNode, Linked};
 use crate::rcu::pin;
 use crate::sync::Arc;
 use crate::{Memcg, NodeId};
@@ -61,7 +61,7 @@ pub struct Isolate<'a, T: Linked> {
 
 /// What became of an item and of the lock; made by [`Isolate`] and [`Unlocked`].
 #[must_use = "the walk needs a verdict"]
-pub struct Verdict<'a> {
+pub struct LruStatus<'a> {
     removed: bool,
     then: Then<'a>,
     call: Call<'a>,
@@ -94,26 +94,26 @@ impl<'a, T: Linked> Isolate<'a, T> {
 
     /// Takes the item off, onto a private list, to be freed when the lock is not held any more. It counts as removed.
     #[doc(alias = "LRU_REMOVED")]
-    pub fn isolate(mut self, to: &mut Isolated<T>) -> Verdict<'a> {
+    pub fn isolate(mut self, to: &mut Isolated<T>) -> LruStatus<'a> {
         // SAFETY: the item is on this list, whose lock we hold.
         let by = unsafe { self.list.unlink(self.links, Hook::PRIVATE) };
         // SAFETY: it was just unlinked and marked private, and is named as it was pushed.
-        unsafe { to.push_links(Node { at: self.links, by }) };
-        Verdict { removed: true, then: Then::GoOn(self.list), call: PhantomData }
+        unsafe { to.push_links(LinkNode { at: self.links, by }) };
+        LruStatus { removed: true, then: Then::GoOn(self.list), call: PhantomData }
     }
 
     /// Leaves the item, as the youngest.
     #[doc(alias = "LRU_ROTATE")]
-    pub fn rotate(mut self) -> Verdict<'a> {
+    pub fn rotate(mut self) -> LruStatus<'a> {
         // SAFETY: the item is on this list, whose lock we hold.
         unsafe { self.list.rotate(self.links) };
-        Verdict { removed: false, then: Then::GoOn(self.list), call: PhantomData }
+        LruStatus { removed: false, then: Then::GoOn(self.list), call: PhantomData }
     }
 
     /// Leaves the item where it is.
     #[doc(alias = "LRU_SKIP")]
-    pub fn skip(self) -> Verdict<'a> {
-        Verdict { removed: false, then: Then::GoOn(self.list), call: PhantomData }
+    pub fn skip(self) -> LruStatus<'a> {
+        LruStatus { removed: false, then: Then::GoOn(self.list), call: PhantomData }
     }
 
     /// Gives the lock back and leaves the item, which may be gone at once.
@@ -151,14 +151,14 @@ impl<'a> Unlocked<'a> {
     /// Go on: take the lock again and show the same item, or if it is gone, the one after it. Not what was shown before. What
     /// was counted stays counted, so this ends (L12). If the group died meanwhile, the walk is over (R7).
     #[doc(alias = "LRU_RETRY")]
-    pub fn retry(self) -> Verdict<'a> {
-        Verdict { removed: self.removed, then: Then::Retry, call: PhantomData }
+    pub fn retry(self) -> LruStatus<'a> {
+        LruStatus { removed: self.removed, then: Then::Retry, call: PhantomData }
     }
 
     /// End the walk.
     #[doc(alias = "LRU_STOP")]
-    pub fn stop(self) -> Verdict<'a> {
-        Verdict { removed: self.removed, then: Then::Stop, call: PhantomData }
+    pub fn stop(self) -> LruStatus<'a> {
+        LruStatus { removed: self.removed, then: Then::Stop, call: PhantomData }
     }
 }
 
@@ -169,7 +169,7 @@ impl RawListLru {
         memcg: &Memcg,
         node: NodeId,
         nr_to_walk: &mut u64,
-        mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
+        mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     ) -> u64 {
         let mut removed = 0;
         let Some(mut round) = Round::begin(self, memcg, node) else {
@@ -203,9 +203,9 @@ impl RawListLru {
         index: usize,
         nr_to_walk: &mut u64,
         removed: &mut u64,
-        mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> Verdict<'a>,
+        mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     ) -> ControlFlow<()> {
-        let cursor = Cursor::new(T::SHAPE);
+        let cursor = Cursor::new(T::LAYOUT);
         let mut begun = None;
         'relock: while *nr_to_walk > 0 {
             let guard = pin();
@@ -222,9 +222,9 @@ impl RawListLru {
             };
             // Rotated items come round again; that they are not shown twice is what `left` counts.
             // SAFETY: it is none, or on the list, whose lock we hold.
-            while let (Some(links), true, true) = (unsafe { T::SHAPE.find(next) }, left > 0, *nr_to_walk > 0) {
+            while let (Some(links), true, true) = (unsafe { T::LAYOUT.find(next) }, left > 0, *nr_to_walk > 0) {
                 // SAFETY: as above.
-                next = unsafe { T::SHAPE.next(links) };
+                next = unsafe { T::LAYOUT.next(links) };
                 // SAFETY: as above.
                 if unsafe { links.as_ref() }.is_mark() {
                     continue; // Another walk's.
@@ -257,9 +257,9 @@ impl<T: Linked> fmt::Debug for Isolate<'_, T> {
     }
 }
 
-impl fmt::Debug for Verdict<'_> {
+impl fmt::Debug for LruStatus<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verdict").field("removed", &self.removed).finish_non_exhaustive()
+        f.debug_struct("LruStatus").field("removed", &self.removed).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
-//! A handle on a group in a structure that readers without a lock look at while the handle is given
+//! A handle on a group in a structure that readers without a lock read while the handle is given
 //! up.
 
-use super::Memcg;
+use super::group::Memcg;
 use core::mem::ManuallyDrop;
 use core::ptr;
 
@@ -14,8 +14,8 @@ impl HeldMemcg {
         Self(ManuallyDrop::new(memcg))
     }
 
-    /// [`Memcg::addr`] of the group, which does not look at the group. No other group has it as long
-    /// as the handle is not given up.
+    /// [`Memcg::addr`] of the group, which does not look at the group. No other group has it as
+    /// long as the handle is not given up.
     #[inline]
     pub(crate) fn addr(&self) -> usize {
         self.0.addr()
@@ -35,8 +35,8 @@ impl HeldMemcg {
     ///
     /// It was not given up before.
     pub(crate) unsafe fn release(&self) {
-        // SAFETY: the handle is valid and is taken out once (clause of the caller); what stays behind
-        // is never dropped, and is looked at by its address alone (clause of `get`).
+        // SAFETY: the handle is valid and is taken out once (clause of the caller); what stays
+        // behind is never dropped, and is looked at by its address alone (clause of `get`).
         drop(unsafe { ptr::read(&*self.0) });
     }
 }

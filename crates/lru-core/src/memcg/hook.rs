@@ -1,160 +1,162 @@
-//! Those who keep something per group, and must hand it on when a group dies.
+//! The hooks of a tree, which are called when a group goes offline.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::fallible::{try_push, TryArc};
-use crate::memcg::Memcg;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex};
 use crate::unwind::to_the_end;
 
-/// Somebody above this crate who must know when a group goes offline: the shrinkers' map and debts, for one.
-pub trait OfflineHook: Send + Sync {
-    /// Called by [`Memcg::offline`] when `dying` is dying already and its lists have joined those of `parent`.
-    ///
-    /// `parent` is online, and stays so until the last hook has returned. No lock of the tree is held: the hook may ask the
-    /// tree anything and may charge and make groups. It runs on the thread that called `offline`.
-    ///
-    /// A hook that panics keeps no other hook from being called: the first panic goes on to the
-    /// caller of `offline` after the last.
-    fn offline(&self, dying: &Memcg, parent: &Memcg);
-}
-
-/// What [`MemcgTree::remove_hook`](crate::MemcgTree::remove_hook) needs to find a hook again. Never reused within a tree.
+/// The number of a hook, for [`MemcgTree::remove_hook`](crate::MemcgTree::remove_hook). Never
+/// reused within a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HookId {
     number: u64,
-    /// Where the tree is: an id of another one removes nothing.
+    /// The address of the tree's hooks: an id of another tree removes nothing.
     tree: usize,
 }
 
-/// A hook, and where it is counted.
-#[derive(Clone)]
-enum Handle {
-    /// By its owner, who may have more.
-    Theirs(Arc<dyn OfflineHook>),
-    /// Here.
-    Ours(TryArc<Box<dyn OfflineHook>>),
+/// A shared hook of the trait object type `H`. The variant says who counts its references.
+enum SharedHook<H: ?Sized> {
+    /// Its owner, who may have more references.
+    Theirs(Arc<H>),
+    /// The hook lists of this tree.
+    Ours(TryArc<Box<H>>),
 }
 
-struct Entry {
+/// A hook in a list.
+struct HookEntry<H: ?Sized> {
     id: HookId,
-    hook: Handle,
-    /// It is to be in no list, but there was no memory for one without it.
+    hook: SharedHook<H>,
+    /// The hook is to be in no list, but there was no memory for a list without it.
     removed: AtomicBool,
 }
 
-impl Entry {
-    fn new(id: HookId, hook: Handle) -> Self {
+impl<H: ?Sized> Clone for SharedHook<H> {
+    fn clone(&self) -> Self {
+        match self {
+            SharedHook::Theirs(hook) => SharedHook::Theirs(hook.clone()),
+            SharedHook::Ours(hook) => SharedHook::Ours(hook.clone()),
+        }
+    }
+}
+
+impl<H: ?Sized> HookEntry<H> {
+    fn new(id: HookId, hook: SharedHook<H>) -> Self {
         Self { id, hook, removed: AtomicBool::new(false) }
     }
 
-    fn hook(&self) -> &dyn OfflineHook {
+    fn hook(&self) -> &H {
         match &self.hook {
-            Handle::Theirs(hook) => &**hook,
-            Handle::Ours(hook) => &***hook,
+            SharedHook::Theirs(hook) => hook,
+            SharedHook::Ours(hook) => hook,
         }
     }
 
     fn is_removed(&self) -> bool {
-        // Relaxed: set and asked under the lock, but for calls that are under way, which may come
-        // or not.
+        // Relaxed: written and read under the lock, except by calls that are under way, which may
+        // see the store or not.
         self.removed.load(Ordering::Relaxed)
     }
 }
 
 /// The hooks of a tree, called in the order in which they were added.
 ///
-/// The list is copied on change, so that `offline` takes its own copy with one reference and calls it without a lock.
-pub(crate) struct Hooks(Mutex<State>);
+/// The list is copied on change, so that a call takes its own copy with one reference and calls the
+/// hooks without a lock.
+pub(super) struct Hooks<H: ?Sized>(Mutex<HookList<H>>);
 
-struct State {
+/// The list of hooks, and the number of the next hook.
+struct HookList<H: ?Sized> {
     /// None: empty.
-    list: Option<TryArc<Vec<Entry>>>,
+    list: Option<TryArc<Vec<HookEntry<H>>>>,
     next: u64,
 }
 
-impl Hooks {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(State { list: None, next: 0 }))
+impl<H: ?Sized> Hooks<H> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(HookList { list: None, next: 0 }))
     }
 
-    /// None without memory.
-    pub(crate) fn try_add(&self, hook: Arc<dyn OfflineHook>) -> Option<HookId> {
-        self.try_add_handle(Handle::Theirs(hook))
+    /// Adds a hook. None without memory.
+    pub(super) fn try_add(&self, hook: Arc<H>) -> Option<HookId> {
+        self.try_add_shared(SharedHook::Theirs(hook))
     }
 
-    /// None without memory.
-    pub(crate) fn try_add_boxed(&self, hook: Box<dyn OfflineHook>) -> Option<HookId> {
-        self.try_add_handle(Handle::Ours(TryArc::try_new(hook)?))
+    /// Adds a hook that no other owner shares. None without memory.
+    pub(super) fn try_add_boxed(&self, hook: Box<H>) -> Option<HookId> {
+        self.try_add_shared(SharedHook::Ours(TryArc::try_new(hook)?))
     }
 
-    fn try_add_handle(&self, hook: Handle) -> Option<HookId> {
-        let mut state = self.0.lock();
-        let id = HookId { number: state.next, tree: core::ptr::from_ref(self).addr() };
-        let list = state.try_copy(Some(Entry::new(id, hook.clone())));
+    fn try_add_shared(&self, hook: SharedHook<H>) -> Option<HookId> {
+        let mut hooks = self.0.lock();
+        let id = HookId { number: hooks.next, tree: core::ptr::from_ref(self).addr() };
+        let list = hooks.try_copy(Some(HookEntry::new(id, hook.clone())));
         let old = list.map(|list| {
-            state.next += 1;
-            state.list.replace(list)
+            hooks.next += 1;
+            hooks.list.replace(list)
         });
         // The old list, or `hook` where there is no memory, may be the last reference to a hook,
         // whose drop is its owner's code: not under our lock.
-        drop(state);
+        drop(hooks);
         old.map(|_| id)
     }
 
-    pub(crate) fn remove(&self, id: HookId) {
-        let mut state = self.0.lock();
-        let Some(entry) = state.iter().find(|entry| entry.id == id) else { return };
+    /// Removes a hook, if it is one of this list.
+    pub(super) fn remove(&self, id: HookId) {
+        let mut hooks = self.0.lock();
+        let Some(entry) = hooks.iter().find(|entry| entry.id == id) else { return };
         // Relaxed: see `is_removed`.
         entry.removed.store(true, Ordering::Relaxed);
-        let is_last = state.iter().all(Entry::is_removed);
+        let is_last = hooks.iter().all(HookEntry::is_removed);
         let old = match is_last {
-            true => state.list.take(),
+            true => hooks.list.take(),
             // Without memory for a shorter list it stays as it is.
-            false => state.try_copy(None).and_then(|list| state.list.replace(list)),
+            false => hooks.try_copy(None).and_then(|list| hooks.list.replace(list)),
         };
-        drop(state);
+        drop(hooks);
         drop(old);
     }
 
-    /// Forgets every hook.
-    pub(crate) fn clear(&self) {
+    /// Removes every hook.
+    pub(super) fn clear(&self) {
         let old = self.0.lock().list.take();
         drop(old);
     }
 
-    /// Calls every hook that is there now, without a lock, also behind one that panics.
-    pub(crate) fn call(&self, dying: &Memcg, parent: &Memcg) {
+    /// Calls `call` with every hook that is in the list now, without a lock, also after one that
+    /// panics.
+    pub(super) fn for_each(&self, call: impl Fn(&H)) {
         let list = self.0.lock().list.clone();
         let mut hooks = list.iter().flat_map(|list| list.iter()).filter(|entry| !entry.is_removed());
-        to_the_end(|| hooks.next().map(|entry| entry.hook().offline(dying, parent)).is_some());
+        to_the_end(|| hooks.next().map(|entry| call(entry.hook())).is_some());
     }
 
     /// Bytes allocated for the list, without the hooks themselves.
-    pub(crate) fn allocated(&self) -> usize {
-        let ours = |entry: &Entry| matches!(entry.hook, Handle::Ours(_));
-        let size = |list: &TryArc<Vec<Entry>>| {
-            let boxes = list.iter().filter(|entry| ours(entry)).count() * TryArc::<Box<dyn OfflineHook>>::BYTES;
-            TryArc::<Vec<Entry>>::BYTES + list.capacity() * size_of::<Entry>() + boxes
+    pub(super) fn allocated(&self) -> usize {
+        let ours = |entry: &HookEntry<H>| matches!(entry.hook, SharedHook::Ours(_));
+        let size = |list: &TryArc<Vec<HookEntry<H>>>| {
+            let boxes = list.iter().filter(|entry| ours(entry)).count() * TryArc::<Box<H>>::BYTES;
+            TryArc::<Vec<HookEntry<H>>>::BYTES + list.capacity() * size_of::<HookEntry<H>>() + boxes
         };
         self.0.lock().list.as_ref().map_or(0, size)
     }
 }
 
-impl State {
-    fn iter(&self) -> impl Iterator<Item = &Entry> {
+impl<H: ?Sized> HookList<H> {
+    fn iter(&self) -> impl Iterator<Item = &HookEntry<H>> {
         self.list.iter().flat_map(|list| list.iter())
     }
 
-    /// A copy of the list without those that are removed, and one more; none without memory. No
-    /// hook is dropped: who is in the copy is in this list, or has a handle of the caller's.
-    fn try_copy(&self, more: Option<Entry>) -> Option<TryArc<Vec<Entry>>> {
+    /// Copies the list without the entries that are removed, and adds `more`; none without memory.
+    /// No hook is dropped: each hook of the copy is in this list, too, or the caller has a
+    /// reference.
+    fn try_copy(&self, more: Option<HookEntry<H>>) -> Option<TryArc<Vec<HookEntry<H>>>> {
         let stays = || self.iter().filter(|entry| !entry.is_removed());
         let mut list = Vec::new();
         list.try_reserve_exact(stays().count() + usize::from(more.is_some())).ok()?;
-        let copies = stays().map(|entry| Entry::new(entry.id, entry.hook.clone()));
+        let copies = stays().map(|entry| HookEntry::new(entry.id, entry.hook.clone()));
         // There is room.
         copies.chain(more).try_for_each(|entry| try_push(&mut list, entry)).ok()?;
         TryArc::try_new(list)

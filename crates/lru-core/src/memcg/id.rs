@@ -4,7 +4,7 @@
 //! id is free only when the last handle of its group is gone, not when the group goes offline: until then it still means
 //! that group (R10 of docs/INVARIANTS.md: two live groups with one id is the bug to fear).
 //!
-//! # Shape
+//! # Layout
 //!
 //! A bitmap with summaries, 64 to 1. A bit on level 0 says that an id is used, a bit on a level above that a whole word of
 //! the level below is. The top level is one word.
@@ -170,7 +170,7 @@ impl IdPool {
         try_shrink(&mut self.levels, height);
     }
 
-    /// Bytes this pool has allocated.
+    /// Bytes that this pool has allocated.
     pub(crate) fn allocated(&self) -> usize {
         let words: usize = self.levels.iter().map(Vec::capacity).sum();
         words * size_of::<u64>() + self.levels.capacity() * size_of::<Vec<u64>>()

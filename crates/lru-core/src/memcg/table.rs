@@ -1,11 +1,12 @@
-//! What a tree knows of its groups: one slot for each id, the links between them, and the index of names.
+//! The groups of a tree: one slot for each id, the links between the slots, and the index of names.
 //!
 //! # Why not a list of children in each group
 //!
-//! A group without children would pay for an empty list, and a list of strong handles in each parent together with each
-//! child's handle on its parent would be as many cycles as there are groups. Here the links are four ids in the slot, and the
-//! names of all groups share one hash table of ids, so a group costs 32 bytes of slot and about 6 of index, whether it has
-//! no children or 10,000. Creating, finding by name and going offline are O(1).
+//! A group without children would pay for an empty list, and a list of strong handles in each
+//! parent together with each child's handle on its parent would be as many cycles as there are
+//! groups. Here the links are four ids in the slot, and the names of all groups share one hash
+//! table of ids, so a group costs 32 bytes of slot and about 6 of index, whether it has no children
+//! or 10,000. Creating, finding by name and going offline are O(1).
 //!
 //! # The life of a slot
 //!
@@ -16,22 +17,28 @@
 //! | online | yes | some | yes | `begin_offline` |
 //! | dying | yes | none | while a walk stands on it or below it | `release`, by the drop of the last handle |
 //!
-//! A dying slot keeps its `parent`: that is how its id stays an alias of the nearest ancestor that is online. The parent's
-//! slot cannot be given to another group meanwhile, since every group holds a handle on its parent.
+//! A dying slot keeps its `parent`: that is how its id stays an alias of the nearest ancestor that
+//! is online. The parent's slot cannot be given to another group meanwhile, since every group holds
+//! a handle on its parent.
 //!
 //! # Walks
 //!
-//! A walk must find its way from a group that went offline while it stood there. So a walk counts itself in the slot it
-//! stands on (`cursors`), and a dying slot leaves its parent's list only when no walk stands on it and no dying child is
-//! still linked below it. Without walks, dying groups are in nobody's way, however long their objects keep them.
+//! A walk must find its way from a group that went offline while it stood there. So a walk counts
+//! itself in the slot it stands on (`cursors`), and a dying slot leaves its parent's list only when
+//! no walk stands on it and no dying child is still linked below it. Without walks, dying groups
+//! are in nobody's way, however long their objects keep them.
 
 use alloc::vec::Vec;
 use core::hash::BuildHasher as _;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::fallible::try_shrink;
+use crate::memcg::error::MemcgError;
+use crate::memcg::group_handle::GroupHandle;
 use crate::memcg::id::{IdPool, NoId};
-use crate::memcg::{Memcg, MemcgError};
+
+#[cfg(test)]
+mod tests;
 
 /// No group.
 const NIL: u32 = u32::MAX;
@@ -42,15 +49,16 @@ const SHRINK_FROM: usize = 64;
 /// Slots that the root alone takes: what a `Vec` begins with.
 const SLOTS_MIN: usize = 4;
 
-/// One id's place.
-pub(crate) struct Slot {
+/// What the table keeps for one id.
+pub(super) struct GroupSlot<G> {
     /// The tree's own handle: there while the group is online.
-    group: Option<Memcg>,
+    group: Option<G>,
     parent: u32,
     first_child: u32,
     /// The next younger sibling; `NIL` for the youngest.
     next: u32,
-    /// The next older sibling; for the oldest, the youngest, so that the parent need not store it. `NIL`: not linked.
+    /// The next older sibling; for the oldest, the youngest, so that the parent need not store it.
+    /// `NIL`: not linked.
     prev: u32,
     /// Walks that stand here.
     cursors: u32,
@@ -58,12 +66,15 @@ pub(crate) struct Slot {
     children: u32,
 }
 
-const VACANT: Slot = Slot { group: None, parent: NIL, first_child: NIL, next: NIL, prev: NIL, cursors: 0, children: 0 };
+impl<G> GroupSlot<G> {
+    const VACANT: Self =
+        Self { group: None, parent: NIL, first_child: NIL, next: NIL, prev: NIL, cursors: 0, children: 0 };
+}
 
-/// The slots and the index of names. Lives under the tree's lock; no handle is dropped under that lock, since the last one
-/// takes it again.
-pub(crate) struct Table {
-    slots: Vec<Slot>,
+/// The slots and the index of names. The table is behind the tree's lock; no handle is dropped
+/// under that lock, since the drop of the last handle takes it again.
+pub(super) struct GroupTable<G> {
+    slots: Vec<GroupSlot<G>>,
     ids: IdPool,
     /// Ids of the online groups, by parent and name.
     names: HashTable<u32>,
@@ -76,9 +87,9 @@ pub(crate) struct Table {
     closed: bool,
 }
 
-impl Table {
+impl<G: GroupHandle> GroupTable<G> {
     /// A table without groups whose ids are all below `end`, and so none is `NIL`.
-    pub(crate) fn new(end: u32) -> Self {
+    pub(super) fn new(end: u32) -> Self {
         Self {
             slots: Vec::new(),
             ids: IdPool::new(end),
@@ -92,12 +103,13 @@ impl Table {
     }
 
     /// Number of online groups.
-    pub(crate) fn online(&self) -> usize {
+    pub(super) fn online(&self) -> usize {
         self.online
     }
 
-    /// Takes an id for a group of this name below `parent` (none: the root), if such a group may be made.
-    pub(crate) fn reserve(&mut self, parent: Option<&Memcg>, name: &str) -> Result<u32, MemcgError> {
+    /// Takes an id for a group of this name below `parent` (none: the root), if such a group may be
+    /// made.
+    pub(super) fn reserve(&mut self, parent: Option<&G>, name: &str) -> Result<u32, MemcgError> {
         self.may_create(parent, name)?;
         let id = self.ids.take().map_err(|none| match none {
             NoId::AllUsed => MemcgError::OutOfIds,
@@ -109,15 +121,16 @@ impl Table {
                 self.ids.put(id);
                 return Err(MemcgError::NoMemory);
             }
-            self.slots.resize_with(id as usize + 1, || VACANT);
+            self.slots.resize_with(id as usize + 1, || GroupSlot::VACANT);
         }
         self.alive += 1;
         self.name_bytes += name.len();
         Ok(id)
     }
 
-    /// Brings a group online whose id was reserved. On an error the caller drops its handle, without the lock.
-    pub(crate) fn link(&mut self, memcg: &Memcg) -> Result<(), MemcgError> {
+    /// Brings a group online whose id was reserved. On an error the caller drops its handle,
+    /// without the lock.
+    pub(super) fn link(&mut self, memcg: &G) -> Result<(), MemcgError> {
         // The lock was given back since `reserve`: ask again.
         self.may_create(memcg.parent(), memcg.name())?;
         let id = memcg.id().get();
@@ -137,7 +150,7 @@ impl Table {
         Ok(())
     }
 
-    fn may_create(&self, parent: Option<&Memcg>, name: &str) -> Result<(), MemcgError> {
+    fn may_create(&self, parent: Option<&G>, name: &str) -> Result<(), MemcgError> {
         let Some(parent) = parent else { return Ok(()) };
         if self.closed {
             Err(MemcgError::TreeGone)
@@ -151,15 +164,16 @@ impl Table {
     }
 
     /// The online child of this name.
-    pub(crate) fn child(&self, parent: &Memcg, name: &str) -> Option<&Memcg> {
+    pub(super) fn child(&self, parent: &G, name: &str) -> Option<&G> {
         let parent = parent.id().get();
-        let is_it = |slot: &Slot| slot.parent == parent && slot.group.as_ref().is_some_and(|g| g.name() == name);
+        let is_it =
+            |slot: &GroupSlot<G>| slot.parent == parent && slot.group.as_ref().is_some_and(|g| g.name() == name);
         let id = self.names.find(hash(&self.hasher, parent, name), |id| is_it(&self.slots[*id as usize]))?;
         self.slots[*id as usize].group.as_ref()
     }
 
     /// The group of this id, or the nearest online ancestor of a dying one.
-    pub(crate) fn get(&self, id: u32) -> Option<&Memcg> {
+    pub(super) fn get(&self, id: u32) -> Option<&G> {
         let mut slot = self.slots.get(id as usize)?;
         // Bounded by the depth: a parent's slot is nearer to the root, which is online.
         loop {
@@ -172,12 +186,12 @@ impl Table {
     }
 
     /// Number of children that are online or on their way offline.
-    pub(crate) fn children_len(&self, parent: u32) -> usize {
+    pub(super) fn children_len(&self, parent: u32) -> usize {
         self.slots.get(parent as usize).map_or(0, |slot| slot.children as usize)
     }
 
     /// The online children, oldest first.
-    pub(crate) fn children(&self, parent: u32) -> impl Iterator<Item = &Memcg> {
+    pub(super) fn children(&self, parent: u32) -> impl Iterator<Item = &G> {
         let first = self.slots.get(parent as usize).map_or(NIL, |slot| slot.first_child);
         core::iter::successors(self.slots.get(first as usize), |slot| self.slots.get(slot.next as usize))
             .filter_map(|slot| slot.group.as_ref())
@@ -185,8 +199,9 @@ impl Table {
 
     // === going offline ===
 
-    /// Makes the group dying and gives out the tree's handle on it: nobody finds it any more, and its name is free.
-    pub(crate) fn begin_offline(&mut self, memcg: &Memcg) -> Result<Memcg, MemcgError> {
+    /// Makes the group dying and gives out the tree's handle on it: nobody finds it any more, and
+    /// its name is free.
+    pub(super) fn begin_offline(&mut self, memcg: &G) -> Result<G, MemcgError> {
         let id = memcg.id().get();
         if !memcg.is_online() {
             return Err(MemcgError::AlreadyDying);
@@ -206,35 +221,37 @@ impl Table {
         Ok(kept.expect("an online group is in its slot"))
     }
 
-    /// One child of `parent` has finished its way offline; `parent` may follow.
-    pub(crate) fn end_offline(&mut self, parent: u32) {
+    /// Records that a child of `parent` has finished its way offline; `parent` may follow.
+    pub(super) fn end_offline(&mut self, parent: u32) {
         if let Some(slot) = self.slots.get_mut(parent as usize) {
             slot.children -= 1;
         }
     }
 
     /// The last handle of a group is gone: its id is free.
-    pub(crate) fn release(&mut self, id: u32, name: &str) {
+    pub(super) fn release(&mut self, id: u32, name: &str) {
         self.alive -= 1;
         self.name_bytes -= name.len();
         if self.closed {
             return;
         }
         debug_assert!(self.slots[id as usize].prev == NIL, "a group without handles is still linked to its parent");
-        self.slots[id as usize] = VACANT;
+        self.slots[id as usize] = GroupSlot::VACANT;
         self.ids.put(id);
         self.shrink();
     }
 
-    /// Lets go of every group at once: for the end of the tree. The caller drops what it gets without the lock.
-    pub(crate) fn close(&mut self) -> Vec<Slot> {
+    /// Lets go of every group at once: for the end of the tree. The caller drops what it gets
+    /// without the lock.
+    pub(super) fn close(&mut self) -> Vec<GroupSlot<G>> {
         self.closed = true;
         self.online = 0;
         self.names = HashTable::new();
         core::mem::take(&mut self.slots)
     }
 
-    /// Gives memory back when the highest ids are free and the rest is small against what was allocated.
+    /// Gives memory back when the highest ids are free and the rest is small against what was
+    /// allocated.
     fn shrink(&mut self) {
         while self.slots.len().checked_sub(1).is_some_and(|last| !self.ids.is_used(last as u32)) {
             self.slots.pop();
@@ -265,9 +282,11 @@ impl Table {
         self.names = smaller;
     }
 
-    /// Bytes of the groups' names, of all groups that have a handle somewhere, and of this table; with the number of groups.
-    pub(crate) fn allocated(&self) -> (usize, usize) {
-        let table = self.slots.capacity() * size_of::<Slot>() + self.names.allocation_size() + self.ids.allocated();
+    /// The number of groups that have a handle somewhere, and the bytes of their names and of this
+    /// table.
+    pub(super) fn allocated(&self) -> (usize, usize) {
+        let table =
+            self.slots.capacity() * size_of::<GroupSlot<G>>() + self.names.allocation_size() + self.ids.allocated();
         (self.alive, table + self.name_bytes)
     }
 
@@ -285,11 +304,12 @@ impl Table {
         }
     }
 
-    /// Takes a dying slot out of its parent's list if no walk needs it there, and then its ancestors for the same reason.
+    /// Takes a dying slot out of its parent's list if no walk needs it there, and then its
+    /// ancestors for the same reason.
     fn unlink_idle(&mut self, mut id: u32) {
         // Bounded by the depth.
         loop {
-            let Slot { ref group, parent, first_child, next, prev, cursors, .. } = self.slots[id as usize];
+            let GroupSlot { ref group, parent, first_child, next, prev, cursors, .. } = self.slots[id as usize];
             if group.is_some() || cursors > 0 || first_child != NIL || prev == NIL {
                 return;
             }
@@ -313,8 +333,9 @@ impl Table {
 
     // === walks ===
 
-    /// A walk steps on to the group that follows `at` in pre-order below `top`; at the start to `top` itself.
-    pub(crate) fn step(&mut self, at: Option<u32>, top: u32) -> Option<Memcg> {
+    /// A walk steps on to the group that follows `at` in pre-order below `top`; at the start to
+    /// `top` itself.
+    pub(super) fn step(&mut self, at: Option<u32>, top: u32) -> Option<G> {
         if self.closed {
             return None;
         }
@@ -332,7 +353,7 @@ impl Table {
     }
 
     /// A walk that stood on `at` ends.
-    pub(crate) fn step_off(&mut self, at: u32) {
+    pub(super) fn step_off(&mut self, at: u32) {
         if let Some(slot) = self.slots.get_mut(at as usize) {
             slot.cursors -= 1;
             self.unlink_idle(at);
@@ -342,7 +363,8 @@ impl Table {
     fn following(&self, mut at: u32, top: u32) -> Option<u32> {
         // Below a dying group everything is dying.
         let mut may_descend = self.slots[at as usize].group.is_some();
-        // Bounded: each turn goes to a slot later in post-order, and the dying ones are as many as walks hold.
+        // Bounded: each turn goes to a slot later in post-order, and the dying ones are as many as
+        // walks hold.
         loop {
             let slot = &self.slots[at as usize];
             if may_descend && slot.first_child != NIL {
@@ -363,65 +385,12 @@ impl Table {
     }
 }
 
-#[cfg(test)]
-impl Table {
-    /// Checks slots, links, index and counts against each other, when nothing is in progress.
-    pub(crate) fn assert_valid(&self) {
-        self.ids.assert_valid();
-        let mut online = 0;
-        for (id, slot) in self.slots.iter().enumerate() {
-            let id = id as u32;
-            let linked = slot.prev != NIL;
-            assert!(
-                self.ids.is_used(id) || (slot.group.is_none() && slot.parent == NIL),
-                "id {id} is free, its slot is not"
-            );
-            if let Some(group) = &slot.group {
-                online += 1;
-                assert_eq!(group.id().get(), id, "{group:?} is in the slot of another id");
-                assert_eq!(linked, group.parent().is_some(), "{group:?} must be in its parent's list");
-                assert_eq!(
-                    group.parent().map(|p| p.id().get()),
-                    Some(slot.parent).filter(|p| *p != NIL),
-                    "{group:?}: parent"
-                );
-                if let Some(parent) = group.parent() {
-                    assert_eq!(self.child(parent, group.name()), Some(group), "{group:?} is not found by its name");
-                }
-            } else if linked {
-                assert!(slot.cursors > 0 || slot.first_child != NIL, "dying slot {id} is linked, and no walk needs it");
-            }
-            self.assert_children_valid(id);
-        }
-        assert_eq!(online, self.online, "the count of online groups");
-        assert_eq!(self.names.len(), online.saturating_sub(1), "each online group but the root has one name");
-        assert!(self.alive >= online, "more groups are online than exist");
-    }
-
-    fn assert_children_valid(&self, parent: u32) {
-        let (mut id, mut last, mut living) = (self.slots[parent as usize].first_child, NIL, 0);
-        let first = id;
-        while id != NIL {
-            let slot = &self.slots[id as usize];
-            assert_eq!(slot.parent, parent, "slot {id} is in the list of {parent}");
-            assert!(last == NIL || slot.prev == last, "slot {id} does not point back at {last}");
-            living += u32::from(slot.group.is_some());
-            (last, id) = (id, slot.next);
-        }
-        assert!(
-            first == NIL || self.slots[first as usize].prev == last,
-            "the oldest child of {parent} points at the youngest"
-        );
-        assert_eq!(self.slots[parent as usize].children, living, "children of slot {parent}");
-    }
-}
-
 fn hash(hasher: &DefaultHashBuilder, parent: u32, name: &str) -> u64 {
     hasher.hash_one((parent, name))
 }
 
 /// The hash of an id in the index; only online groups are there.
-fn slot_hash(slots: &[Slot], hasher: &DefaultHashBuilder, id: u32) -> u64 {
+fn slot_hash<G: GroupHandle>(slots: &[GroupSlot<G>], hasher: &DefaultHashBuilder, id: u32) -> u64 {
     let slot = &slots[id as usize];
-    hash(hasher, slot.parent, slot.group.as_ref().map_or("", Memcg::name))
+    hash(hasher, slot.parent, slot.group.as_ref().map_or("", G::name))
 }

@@ -1,27 +1,60 @@
-//! The walk over a subtree.
+//! The groups below a group: by name, its children, the walk over its subtree.
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::iter::FusedIterator;
 
-use crate::memcg::Memcg;
+use super::group::Memcg;
 
-/// The online groups of a subtree, parents before children and older siblings before younger ones, from
-/// [`Memcg::descendants`].
+impl Memcg {
+    /// Returns the online child of this name. O(1).
+    pub fn child(&self, name: &str) -> Option<Memcg> {
+        self.tree().table().read().child(self, name).cloned()
+    }
+
+    /// Returns the online children, oldest first.
+    pub fn children(&self) -> Vec<Memcg> {
+        let table = self.tree().table();
+        let id = self.id().get();
+        let mut children = Vec::new();
+        // Ends as soon as no more children were made meanwhile than there was room for. The memory
+        // is not allocated under the lock.
+        loop {
+            let len = table.read().children_len(id);
+            children.reserve(len);
+            let table = table.read();
+            if table.children_len(id) <= children.capacity() {
+                children.extend(table.children(id).cloned());
+                return children;
+            }
+        }
+    }
+
+    /// Iterates over this group and all online groups below it, parents first. See [`Descendants`]
+    /// for the effect of concurrent changes.
+    pub fn descendants(&self) -> Descendants {
+        Descendants::new(self)
+    }
+}
+
+/// The online groups of a subtree, parents before children and older siblings before younger ones,
+/// from [`Memcg::descendants`].
 ///
-/// Groups may come and go meanwhile. A group that is online from before the first step until after the last is seen exactly
-/// once; one that comes or goes in between is seen once or not at all. The group last seen may itself be taken offline by
-/// the one who walks. A step takes the tree's lock for O(1) on average; between steps nothing is held but one handle.
+/// Groups may come and go during the walk. A group that is online from before the first step until
+/// after the last is seen exactly once; a group that comes or goes in between is seen once or not
+/// at all. The walking thread may take the group last seen offline. A step takes the tree's lock
+/// for O(1) on average; between steps nothing is held but one handle.
 #[doc(alias = "mem_cgroup_iter")]
 #[doc(alias = "css_next_descendant_pre")]
 pub struct Descendants {
     top: Memcg,
-    /// Where the walk stands; counted as a cursor in that group's slot.
+    /// The group last seen; counted as a cursor in that group's slot.
     at: Option<Memcg>,
     done: bool,
 }
 
 impl Descendants {
-    pub(super) fn new(top: &Memcg) -> Self {
+    fn new(top: &Memcg) -> Self {
         Self { top: top.clone(), at: None, done: false }
     }
 }
@@ -34,7 +67,7 @@ impl Iterator for Descendants {
             return None;
         }
         let at = self.at.as_ref().map(|at| at.id().get());
-        let next = self.top.core().tree.table().write().step(at, self.top.id().get());
+        let next = self.top.tree().table().write().step(at, self.top.id().get());
         self.done = next.is_none();
         // The handle on the last group is dropped here, without the lock.
         self.at.clone_from(&next);
@@ -51,7 +84,7 @@ impl Drop for Descendants {
             return;
         }
         if let Some(at) = &self.at {
-            self.top.core().tree.table().write().step_off(at.id().get());
+            self.top.tree().table().write().step_off(at.id().get());
         }
     }
 }

@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::{Topology, LOCAL_DISTANCE, REMOTE_DISTANCE};
 use crate::sync::atomic::{AtomicU16, Ordering};
-use crate::unit::NodeId;
+use lowwater_base::NodeId;
 
 /// A number of equal nodes without processors, for tests, kernels, and machines that tell nothing.
 ///
@@ -20,10 +20,11 @@ use crate::unit::NodeId;
 /// ```
 pub struct Fixed {
     nodes: u16,
-    current: Current,
+    current: CurrentNode,
 }
 
-enum Current {
+/// Where the answer of [`Topology::current`] comes from.
+enum CurrentNode {
     /// The same for all threads, until it is set.
     Set(AtomicU16),
     /// Asked each time: a kernel's `numa_node_id`, a test's thread local.
@@ -37,7 +38,7 @@ impl Fixed {
     ///
     /// If `nodes` is 0 or does not fit in a [`NodeId`].
     pub fn new(nodes: usize) -> Self {
-        Self { nodes: checked(nodes), current: Current::Set(AtomicU16::new(0)) }
+        Self { nodes: checked(nodes), current: CurrentNode::Set(AtomicU16::new(0)) }
     }
 
     /// `nodes` nodes, where `current` says on which a thread runs. A node that does not exist is taken for the first.
@@ -46,7 +47,7 @@ impl Fixed {
     ///
     /// If `nodes` is 0 or does not fit in a [`NodeId`].
     pub fn with_current(nodes: usize, current: impl Fn() -> NodeId + Send + Sync + 'static) -> Self {
-        Self { nodes: checked(nodes), current: Current::Asked(Box::new(current)) }
+        Self { nodes: checked(nodes), current: CurrentNode::Asked(Box::new(current)) }
     }
 
     /// From now on every thread runs on `node`.
@@ -58,8 +59,8 @@ impl Fixed {
         self.assert_has(node);
         match &self.current {
             // Relaxed: one number, that nothing else depends on.
-            Current::Set(current) => current.store(node.get(), Ordering::Relaxed),
-            Current::Asked(_) => panic!("this topology asks a function for the current node: it cannot be set"),
+            CurrentNode::Set(current) => current.store(node.get(), Ordering::Relaxed),
+            CurrentNode::Asked(_) => panic!("this topology asks a function for the current node: it cannot be set"),
         }
     }
 
@@ -81,8 +82,8 @@ impl Topology for Fixed {
     fn current(&self) -> NodeId {
         let node = match &self.current {
             // Relaxed: as in `set_current`.
-            Current::Set(current) => NodeId::new(current.load(Ordering::Relaxed)),
-            Current::Asked(current) => current(),
+            CurrentNode::Set(current) => NodeId::new(current.load(Ordering::Relaxed)),
+            CurrentNode::Asked(current) => current(),
         };
         if node.get() < self.nodes {
             node

@@ -12,9 +12,9 @@ use alloc::vec::Vec;
 use hwlocality::object::types::ObjectType;
 use hwlocality::object::TopologyObject;
 
-use super::machine::{Machine, Node};
+use super::machine::{Machine, NumaNode};
 use super::{Topology, TopologyError, LOCAL_DISTANCE, REMOTE_DISTANCE};
-use crate::unit::NodeId;
+use lowwater_base::NodeId;
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
@@ -84,7 +84,7 @@ impl Hwloc {
             let told = told.and_then(|(there, _back)| u32::try_from(there).ok());
             told.unwrap_or(if a == b { LOCAL_DISTANCE } else { REMOTE_DISTANCE })
         };
-        let nodes = found.iter().enumerate().map(|(index, node)| Node {
+        let nodes = found.iter().enumerate().map(|(index, node)| NumaNode {
             cpus: cpus_of(node),
             distances: (0..found.len()).map(|other| distance(index, other)).collect(),
             has_memory: node.total_memory() > 0,

@@ -1,15 +1,16 @@
-//! What was read of a machine, whoever read it.
+//! The nodes of a machine, as sysfs or hwloc describe them.
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{cpu, Topology};
-use crate::unit::NodeId;
+use super::Topology;
+use lowwater_base::cpu;
+use lowwater_base::NodeId;
 
-/// A node as it was found.
+/// A NUMA node as the system describes it.
 #[derive(Debug)]
-pub(super) struct Node {
+pub(super) struct NumaNode {
     pub(super) cpus: Vec<usize>,
     /// To each node, in their order.
     pub(super) distances: Vec<u32>,
@@ -19,14 +20,14 @@ pub(super) struct Node {
 /// The nodes, and the table from processor to node that makes `current` cheap.
 #[derive(Debug)]
 pub(super) struct Machine {
-    nodes: Box<[Node]>,
+    nodes: Box<[NumaNode]>,
     /// By the operating system's number; the first node for a number that no node has.
     node_of_cpu: Box<[NodeId]>,
 }
 
 impl Machine {
     /// Builds the table. There is at least one node, and each has a distance to all.
-    pub(super) fn new(nodes: Vec<Node>) -> Self {
+    pub(super) fn new(nodes: Vec<NumaNode>) -> Self {
         let cpus_end = nodes.iter().flat_map(|node| &node.cpus).max().map_or(0, |last| last + 1);
         let mut node_of_cpu = vec![NodeId::ZERO; cpus_end];
         for node in &nodes {
@@ -44,7 +45,7 @@ impl Machine {
         cpu.and_then(|cpu| self.node_of_cpu.get(cpu)).copied().unwrap_or(NodeId::ZERO)
     }
 
-    fn node(&self, node: NodeId) -> &Node {
+    fn node(&self, node: NodeId) -> &NumaNode {
         let nodes = self.nodes.len();
         self.nodes.get(node.index()).unwrap_or_else(|| panic!("node {node} does not exist: there are {nodes} nodes"))
     }
@@ -52,7 +53,7 @@ impl Machine {
 
 /// The node that serves the processors of `node`: itself if it has memory.
 #[doc(alias = "numa_mem_id")]
-fn nearest_with_memory(nodes: &[Node], node: &Node) -> NodeId {
+fn nearest_with_memory(nodes: &[NumaNode], node: &NumaNode) -> NodeId {
     let candidates = nodes.iter().zip(&node.distances).enumerate().filter(|(_, (other, _))| other.has_memory);
     let nearest = candidates.min_by_key(|(_, (_, distance))| **distance);
     nearest.map_or(NodeId::ZERO, |(index, _)| NodeId::new(index as u16))

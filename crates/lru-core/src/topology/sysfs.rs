@@ -16,10 +16,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::machine::{Machine, Node};
+use super::machine::{Machine, NumaNode};
 use super::text::{parse_distances, parse_list, TextError};
 use super::{Topology, TopologyError, LOCAL_DISTANCE, REMOTE_DISTANCE};
-use crate::unit::NodeId;
+use lowwater_base::NodeId;
 
 #[cfg(all(test, not(lowwater_loom)))]
 mod tests;
@@ -63,7 +63,7 @@ impl Sysfs {
             return Err(malformed(&root.join("online"), "", TextError::NoNode));
         }
         let with_memory = optional(&root.join("has_memory"), parse_list)?;
-        let mut nodes: Vec<Node> = Vec::with_capacity(os_nodes.len());
+        let mut nodes: Vec<NumaNode> = Vec::with_capacity(os_nodes.len());
         for (index, number) in os_nodes.iter().enumerate() {
             let dir = root.join(std::format!("node{number}"));
             let cpus = list(&dir.join("cpulist"))?;
@@ -75,7 +75,7 @@ impl Sysfs {
                 (0..os_nodes.len()).map(|other| if other == index { LOCAL_DISTANCE } else { REMOTE_DISTANCE }).collect()
             });
             let has_memory = with_memory.as_ref().is_none_or(|with| with.contains(number));
-            nodes.push(Node { cpus, distances, has_memory });
+            nodes.push(NumaNode { cpus, distances, has_memory });
         }
         Ok(Self { machine: Machine::new(nodes), os_nodes })
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 use thiserror::Error;
 
 use super::{parse_limit_of, CgroupPath, Events, Membership, Mount, Stat, Version};
@@ -32,8 +32,8 @@ pub struct Cgroup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limit {
-    /// How much; [`Bytes::MAX`] without any limit.
-    pub bytes: Bytes,
+    /// How much; [`ByteSize::MAX`] without any limit.
+    pub bytes: ByteSize,
     /// The file that says so; none without any limit.
     pub file: Option<PathBuf>,
 }
@@ -136,7 +136,7 @@ impl Cgroup {
     /// [`CgroupError`] names the file that cannot be read or understood. A missing file is no limit.
     pub fn limit(&self) -> Result<Limit, CgroupError> {
         let least = self.limits()?.into_iter().min_by_key(|limit| limit.bytes);
-        Ok(least.unwrap_or(Limit { bytes: Bytes::MAX, file: None }))
+        Ok(least.unwrap_or(Limit { bytes: ByteSize::MAX, file: None }))
     }
 
     /// The limits on the path, its own first: of each group that has one, the smallest. In v2 a `high` counts as a limit, since
@@ -152,7 +152,7 @@ impl Cgroup {
         };
         let mut limits = Vec::new();
         for directory in self.place.upwards() {
-            let mut least = Limit { bytes: Bytes::MAX, file: None };
+            let mut least = Limit { bytes: ByteSize::MAX, file: None };
             for name in names {
                 let file = path(directory).join(name);
                 let Some(text) = optional(&file)? else { continue };
@@ -172,7 +172,7 @@ impl Cgroup {
     /// # Errors
     ///
     /// [`CgroupError`] names the file that cannot be read or understood.
-    pub fn usage(&self) -> Result<Option<Bytes>, CgroupError> {
+    pub fn usage(&self) -> Result<Option<ByteSize>, CgroupError> {
         self.usage_in(self.directory())
     }
 
@@ -182,11 +182,11 @@ impl Cgroup {
     /// # Errors
     ///
     /// As for [`usage`](Self::usage).
-    pub fn usage_under(&self, limit: &Limit) -> Result<Option<Bytes>, CgroupError> {
+    pub fn usage_under(&self, limit: &Limit) -> Result<Option<ByteSize>, CgroupError> {
         limit.directory().map_or(Ok(None), |directory| self.usage_in(directory))
     }
 
-    fn usage_in(&self, directory: &Path) -> Result<Option<Bytes>, CgroupError> {
+    fn usage_in(&self, directory: &Path) -> Result<Option<ByteSize>, CgroupError> {
         let name = match self.version() {
             Version::V1 => "memory.usage_in_bytes",
             Version::V2 => "memory.current",
@@ -197,7 +197,7 @@ impl Cgroup {
         let file = directory.join("memory.stat");
         let stat = optional(&file)?.map(|text| Stat::parse(&text).map_err(|source| malformed(&file, source)));
         let droppable = stat.transpose()?.unwrap_or_default().droppable();
-        Ok(Some(Bytes::new(charged).saturating_sub(droppable)))
+        Ok(Some(ByteSize::new(charged).saturating_sub(droppable)))
     }
 
     /// How often it met its limits; none where the kernel does not say (v1, the root).

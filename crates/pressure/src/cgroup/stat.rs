@@ -1,6 +1,6 @@
 //! `memory.events` and `memory.stat`: names and numbers.
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 
 use crate::text::{pairs, TextError};
 
@@ -53,11 +53,11 @@ impl Events {
 #[non_exhaustive]
 pub struct Stat {
     /// The page cache, shared memory included.
-    pub file: Bytes,
+    pub file: ByteSize,
     /// Shared memory, which is in the page cache, but in no file.
-    pub shmem: Bytes,
+    pub shmem: ByteSize,
     /// The kernel's own caches of names and inodes.
-    pub slab_reclaimable: Bytes,
+    pub slab_reclaimable: ByteSize,
 }
 
 impl Stat {
@@ -70,18 +70,18 @@ impl Stat {
     pub fn parse(text: &str) -> Result<Self, TextError> {
         let (mut stat, mut total) = (Self::default(), [None; 2]);
         pairs(text, |key, n| match key {
-            "file" | "cache" => stat.file = Bytes::new(n),
-            "shmem" => stat.shmem = Bytes::new(n),
-            "slab_reclaimable" => stat.slab_reclaimable = Bytes::new(n),
-            "total_cache" => total[0] = Some(Bytes::new(n)),
-            "total_shmem" => total[1] = Some(Bytes::new(n)),
+            "file" | "cache" => stat.file = ByteSize::new(n),
+            "shmem" => stat.shmem = ByteSize::new(n),
+            "slab_reclaimable" => stat.slab_reclaimable = ByteSize::new(n),
+            "total_cache" => total[0] = Some(ByteSize::new(n)),
+            "total_shmem" => total[1] = Some(ByteSize::new(n)),
             _ => {}
         })?;
         Ok(Self { file: total[0].unwrap_or(stat.file), shmem: total[1].unwrap_or(stat.shmem), ..stat })
     }
 
     /// Bytes that the kernel can drop, or write out and drop.
-    pub fn droppable(&self) -> Bytes {
+    pub fn droppable(&self) -> ByteSize {
         self.file.saturating_sub(self.shmem).saturating_add(self.slab_reclaimable)
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 use proptest::prelude::*;
 
 fn place(groups: &str, mounts: &str, version: Version) -> Option<CgroupPath> {
@@ -89,7 +89,7 @@ fn v1_counts_the_groups_below_as_v2_does() {
     let v1 = Stat::parse("cache 1\nshmem 1\ntotal_cache 500\ntotal_shmem 100\n").unwrap();
     let v2 = Stat::parse("anon 7\nfile 500\nshmem 100\n").unwrap();
     assert_eq!(v1, v2);
-    assert_eq!(v1.droppable(), Bytes::new(400));
+    assert_eq!(v1.droppable(), ByteSize::new(400));
 }
 
 proptest! {
@@ -105,7 +105,7 @@ proptest! {
 
     #[test]
     fn a_limit_is_read_as_it_is_written(bytes in 0..V1_UNLIMITED) {
-        prop_assert_eq!(parse_limit_of("memory.max", &format!("{bytes}\n")), Ok(Bytes::new(bytes)));
+        prop_assert_eq!(parse_limit_of("memory.max", &format!("{bytes}\n")), Ok(ByteSize::new(bytes)));
     }
 
     #[test]
@@ -163,13 +163,13 @@ mod read {
             ],
         );
         let limit = tree.cgroup(Version::V2, "a/b").limit().unwrap();
-        assert_eq!(limit.bytes, Bytes::mib(64));
+        assert_eq!(limit.bytes, ByteSize::mib(64));
         assert_eq!(limit.file, Some(tree.0.join("a/memory.high")));
         let each: Vec<_> =
             tree.cgroup(Version::V2, "a/b").limits().unwrap().into_iter().map(|limit| limit.bytes).collect();
-        assert_eq!(each, [Bytes::mib(96), Bytes::mib(64)]);
+        assert_eq!(each, [ByteSize::mib(96), ByteSize::mib(64)]);
         let none = tree.cgroup(Version::V2, "").limit().unwrap();
-        assert_eq!((none.bytes, none.file), (Bytes::MAX, None));
+        assert_eq!((none.bytes, none.file), (ByteSize::MAX, None));
     }
 
     #[test]
@@ -188,10 +188,10 @@ mod read {
         let limit = group.limit().unwrap();
         assert_eq!(
             group.usage_under(&limit).unwrap(),
-            Some(Bytes::new(830)),
+            Some(ByteSize::new(830)),
             "with its neighbours, less what can be dropped"
         );
-        assert_eq!(group.usage().unwrap(), Some(Bytes::new(10)));
+        assert_eq!(group.usage().unwrap(), Some(ByteSize::new(10)));
     }
 
     #[test]
@@ -206,8 +206,8 @@ mod read {
             ],
         );
         let group = tree.cgroup(Version::V1, "job");
-        assert_eq!(group.limit().unwrap().bytes, Bytes::mib(1));
-        assert_eq!(group.usage().unwrap(), Some(Bytes::new(600_000)));
+        assert_eq!(group.limit().unwrap().bytes, ByteSize::mib(1));
+        assert_eq!(group.usage().unwrap(), Some(ByteSize::new(600_000)));
         assert_eq!(group.events().unwrap(), None);
     }
 
@@ -230,7 +230,7 @@ mod read {
         };
         let limit = group.limit().unwrap();
         if let Some(usage) = group.usage().unwrap() {
-            assert!(usage > Bytes::ZERO && usage <= limit.bytes, "{group:?} uses {usage} of {limit:?}");
+            assert!(usage > ByteSize::ZERO && usage <= limit.bytes, "{group:?} uses {usage} of {limit:?}");
         }
     }
 }

@@ -18,14 +18,14 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use std::path::{Path, PathBuf};
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 
 use crate::cgroup::{Cgroup, CgroupError, Limit};
 use crate::Level;
 
 /// Of a limit, the part that is the margin, and what is added for what does not grow with it.
 const MARGIN_PARTS: u64 = 8;
-const MARGIN_FIXED: Bytes = Bytes::mib(16);
+const MARGIN_FIXED: ByteSize = ByteSize::mib(16);
 /// At most this part of a limit is margin, so that a small one leaves something.
 const MARGIN_PARTS_MIN: u64 = 2;
 
@@ -39,16 +39,16 @@ const LIMIT_EVERY: Duration = Duration::from_secs(2);
 /// That the control group of this process is a limit.
 ///
 /// ```
-/// use lowwater_lru_core::Bytes;
+/// use lowwater_lru_core::ByteSize;
 /// use lowwater_pressure::CgroupLimit;
 ///
 /// // An eighth and 16 MiB are left for what is not charged.
-/// assert_eq!(CgroupLimit::own().budget(Bytes::mib(96)), Bytes::mib(68));
-/// assert_eq!(CgroupLimit::own().margin(Bytes::mib(8)).budget(Bytes::mib(96)), Bytes::mib(88));
+/// assert_eq!(CgroupLimit::own().budget(ByteSize::mib(96)), ByteSize::mib(68));
+/// assert_eq!(CgroupLimit::own().margin(ByteSize::mib(8)).budget(ByteSize::mib(96)), ByteSize::mib(88));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct CgroupLimit {
-    margin: Option<Bytes>,
+    margin: Option<ByteSize>,
     cgroup: Option<Cgroup>,
 }
 
@@ -64,35 +64,35 @@ impl CgroupLimit {
     }
 
     /// How far below the limit the budget ends; by default an eighth of the limit and 16 MiB, but no more than half of it.
-    pub fn margin(mut self, margin: Bytes) -> Self {
+    pub fn margin(mut self, margin: ByteSize) -> Self {
         self.margin = Some(margin);
         self
     }
 
     /// The part of a limit that is left as budget.
-    pub fn budget(&self, limit: Bytes) -> Bytes {
-        if limit == Bytes::MAX {
+    pub fn budget(&self, limit: ByteSize) -> ByteSize {
+        if limit == ByteSize::MAX {
             return limit;
         }
         limit.saturating_sub(self.margin_of(limit))
     }
 
-    fn margin_of(&self, limit: Bytes) -> Bytes {
-        let by_default = Bytes::new(limit.get() / MARGIN_PARTS).saturating_add(MARGIN_FIXED);
-        self.margin.unwrap_or(by_default.min(Bytes::new(limit.get() / MARGIN_PARTS_MIN)))
+    fn margin_of(&self, limit: ByteSize) -> ByteSize {
+        let by_default = ByteSize::new(limit.get() / MARGIN_PARTS).saturating_add(MARGIN_FIXED);
+        self.margin.unwrap_or(by_default.min(ByteSize::new(limit.get() / MARGIN_PARTS_MIN)))
     }
 
     /// How much less should be used than `usage` of `limit`, if that is too much.
-    fn excess(&self, usage: Bytes, limit: Bytes) -> Bytes {
+    fn excess(&self, usage: ByteSize, limit: ByteSize) -> ByteSize {
         let margin = self.margin_of(limit).get();
-        usage.saturating_sub(limit.saturating_sub(Bytes::new(margin - margin / 4)))
+        usage.saturating_sub(limit.saturating_sub(ByteSize::new(margin - margin / 4)))
     }
 
     /// How bad it is to use `usage` of `limit`.
-    fn level(&self, usage: Bytes, limit: Bytes) -> Level {
+    fn level(&self, usage: ByteSize, limit: ByteSize) -> Level {
         let margin = self.margin_of(limit).get();
         let left = limit.saturating_sub(usage).get();
-        if limit == Bytes::MAX || left > margin / 2 {
+        if limit == ByteSize::MAX || left > margin / 2 {
             Level::Calm
         } else if left > margin / 4 {
             Level::Medium
@@ -120,9 +120,9 @@ pub(super) struct CgroupReading {
     /// How bad it is.
     pub(super) level: Level,
     /// Usage below the limit that is nearest to be met, less the pages that the kernel can drop.
-    pub(super) usage: Bytes,
+    pub(super) usage: ByteSize,
     /// How much has to go, if the level is not calm.
-    pub(super) excess: Bytes,
+    pub(super) excess: ByteSize,
 }
 
 impl WatchedCgroup {
@@ -148,12 +148,12 @@ impl WatchedCgroup {
     }
 
     /// The effective limit when it was last looked at.
-    pub(super) fn limit(&self) -> Bytes {
-        self.limits.iter().map(|limit| limit.bytes).min().unwrap_or(Bytes::MAX)
+    pub(super) fn limit(&self) -> ByteSize {
+        self.limits.iter().map(|limit| limit.bytes).min().unwrap_or(ByteSize::MAX)
     }
 
     /// The budget that the limit leaves.
-    pub(super) fn budget(&self) -> Bytes {
+    pub(super) fn budget(&self) -> ByteSize {
         self.config.budget(self.limit())
     }
 
@@ -173,8 +173,8 @@ impl WatchedCgroup {
             let every = self.look_at_limits()?;
             self.limit_due = now_ns.saturating_add(every.as_nanos() as u64);
         }
-        let mut seen = CgroupReading { level: Level::Calm, usage: Bytes::ZERO, excess: Bytes::ZERO };
-        let mut left_least = Bytes::MAX;
+        let mut seen = CgroupReading { level: Level::Calm, usage: ByteSize::ZERO, excess: ByteSize::ZERO };
+        let mut left_least = ByteSize::MAX;
         for (limit, usage) in self.usages()? {
             seen.level = seen.level.max(self.config.level(usage, limit));
             seen.excess = seen.excess.max(self.config.excess(usage, limit));
@@ -213,8 +213,8 @@ impl WatchedCgroup {
     }
 
     /// Each limit, and what is used of it.
-    fn usages(&self) -> Result<Vec<(Bytes, Bytes)>, CgroupError> {
-        let usage = |limit: &Limit| Ok((limit.bytes, self.cgroup.usage_under(limit)?.unwrap_or(Bytes::ZERO)));
+    fn usages(&self) -> Result<Vec<(ByteSize, ByteSize)>, CgroupError> {
+        let usage = |limit: &Limit| Ok((limit.bytes, self.cgroup.usage_under(limit)?.unwrap_or(ByteSize::ZERO)));
         self.limits.iter().map(usage).collect()
     }
 }
@@ -246,7 +246,7 @@ mod tests {
 
         fn watched(&self) -> WatchedCgroup {
             let cgroup = Cgroup::at(Version::V2, &self.top, &self.inner);
-            WatchedCgroup::find(CgroupLimit::of(cgroup).margin(Bytes::new(100))).unwrap().unwrap()
+            WatchedCgroup::find(CgroupLimit::of(cgroup).margin(ByteSize::new(100))).unwrap().unwrap()
         }
     }
 
@@ -257,7 +257,7 @@ mod tests {
     }
 
     /// The budget after a look as soon as one is due.
-    fn looked(watched: &mut WatchedCgroup) -> Result<Bytes, CgroupError> {
+    fn looked(watched: &mut WatchedCgroup) -> Result<ByteSize, CgroupError> {
         let due = watched.limit_due;
         watched.look(due).map(|_| watched.budget())
     }
@@ -266,14 +266,14 @@ mod tests {
     fn a_group_that_is_caught_while_it_is_removed_leaves_its_limit() {
         let groups = Groups::new("caught");
         let mut watched = groups.watched();
-        assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+        assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
         // First the files, then the directory, and a look in between.
         fs::remove_file(groups.inner.join("memory.max")).unwrap();
-        assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+        assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
         fs::remove_dir(&groups.inner).unwrap();
         let error = looked(&mut watched).unwrap_err().to_string();
         assert!(error.contains("inner cannot be read"), "{error}");
-        assert_eq!(watched.budget(), Bytes::new(900), "though the one above it still has its own");
+        assert_eq!(watched.budget(), ByteSize::new(900), "though the one above it still has its own");
     }
 
     #[test]
@@ -282,34 +282,34 @@ mod tests {
         let mut watched = groups.watched();
         fs::remove_file(groups.inner.join("memory.max")).unwrap();
         let begin = watched.limit_due;
-        assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+        assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
         assert!(watched.limit_due - begin <= USAGE_EVERY.as_nanos() as u64, "soon again");
-        assert_eq!(looked(&mut watched).unwrap(), Bytes::new(4900));
+        assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(4900));
         // One that is back at once was never gone; it is doubted anew.
         fs::write(groups.inner.join("memory.max"), "1000").unwrap();
-        assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+        assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
         for _ in 0..2 {
             fs::write(groups.inner.join("memory.max"), "max").unwrap();
-            assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+            assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
             fs::write(groups.inner.join("memory.max"), "1000").unwrap();
-            assert_eq!(looked(&mut watched).unwrap(), Bytes::new(900));
+            assert_eq!(looked(&mut watched).unwrap(), ByteSize::new(900));
         }
     }
 
     proptest! {
         #[test]
         fn a_limit_leaves_something_and_is_worse_the_nearer(limit in 2..u64::MAX, usage: u64, more: u64) {
-            let (config, limit) = (CgroupLimit::own(), Bytes::new(limit));
+            let (config, limit) = (CgroupLimit::own(), ByteSize::new(limit));
             let budget = config.budget(limit);
-            prop_assert!(budget > Bytes::ZERO && budget < limit);
-            let usage = Bytes::new(usage);
-            prop_assert!(config.level(usage, limit) <= config.level(usage.saturating_add(Bytes::new(more)), limit));
+            prop_assert!(budget > ByteSize::ZERO && budget < limit);
+            let usage = ByteSize::new(usage);
+            prop_assert!(config.level(usage, limit) <= config.level(usage.saturating_add(ByteSize::new(more)), limit));
             // Full of what is charged only: no pressure.
-            prop_assert!(config.level(budget, limit) == Level::Calm || limit < Bytes::new(16));
+            prop_assert!(config.level(budget, limit) == Level::Calm || limit < ByteSize::new(16));
             prop_assert_eq!(config.level(limit, limit), Level::Critical);
             // Without the excess it is well again.
             let left = usage.saturating_sub(config.excess(usage, limit));
-            prop_assert!(config.level(left, limit) == Level::Calm || limit < Bytes::new(16));
+            prop_assert!(config.level(left, limit) == Level::Calm || limit < ByteSize::new(16));
         }
     }
 }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::{ByteSize, Memcg};
 
 use super::config::MonitorConfig;
 use super::limit::{CgroupReading, WatchedCgroup};
@@ -26,9 +26,9 @@ pub(super) struct MonitorState {
     reclaimer: Arc<dyn BackgroundReclaim>,
     target: Target,
     /// The budget that was asked for, whatever the control group leaves.
-    asked: Bytes,
+    asked: ByteSize,
     /// The part of it that the control group left at the last reading.
-    left: Bytes,
+    left: ByteSize,
     trim: TrimSchedule,
     /// There while a usage above the ceiling comes down.
     fall: Option<UsageFall>,
@@ -44,7 +44,7 @@ pub(super) struct MonitorState {
 #[derive(Debug)]
 struct UsageFall {
     /// At the last look.
-    usage: Bytes,
+    usage: ByteSize,
     pause_ns: u64,
     due: u64,
 }
@@ -76,17 +76,17 @@ impl MonitorState {
     pub(super) fn new(
         memcg: Memcg,
         reclaimer: Arc<dyn BackgroundReclaim>,
-        asked: Bytes,
+        asked: ByteSize,
         watched: Option<WatchedCgroup>,
         files: Vec<String>,
         config: &MonitorConfig,
     ) -> Self {
-        let left = watched.as_ref().map_or(Bytes::MAX, WatchedCgroup::budget);
+        let left = watched.as_ref().map_or(ByteSize::MAX, WatchedCgroup::budget);
         let sources = files.into_iter().map(|file| SourceStats { file, events: 0, error: None }).collect();
         let cgroup = watched.as_ref().map(|watched| CgroupStats {
             directory: watched.directory().to_string_lossy().into_owned(),
             limit: watched.limit(),
-            usage: Bytes::ZERO,
+            usage: ByteSize::ZERO,
             events: 0,
             error: None,
         });
@@ -153,7 +153,7 @@ impl MonitorState {
         // Memory that was asked for is still on its way, in the caches or in the allocator; asking for it twice would be too much.
         let under_way = self.fall.is_some() || self.trim.due(true).is_some();
         let usage = self.memcg.usage();
-        let at_most = if under_way { Bytes::MAX } else { usage.saturating_sub(seen.excess) };
+        let at_most = if under_way { ByteSize::MAX } else { usage.saturating_sub(seen.excess) };
         if self.target.raise_to(now_ns, seen.level, usage, at_most) {
             self.stats.lowered += 1;
             self.apply();
@@ -171,17 +171,17 @@ impl MonitorState {
 
     // === what is asked ===
 
-    pub(super) fn set_budget(&mut self, budget: Bytes) {
+    pub(super) fn set_budget(&mut self, budget: ByteSize) {
         self.asked = budget;
         self.target.set_budget(budget.min(self.left));
         self.apply();
     }
 
-    pub(super) fn budget(&self) -> Bytes {
+    pub(super) fn budget(&self) -> ByteSize {
         self.target.budget()
     }
 
-    pub(super) fn freed(&mut self, bytes: Bytes) {
+    pub(super) fn freed(&mut self, bytes: ByteSize) {
         self.trim.freed(bytes);
     }
 
@@ -232,7 +232,7 @@ impl MonitorState {
         let fell = fall.usage.saturating_sub(usage);
         fall.usage = usage;
         // Where nothing can be freed, nothing is gained by looking often.
-        fall.pause_ns = if fell > Bytes::ZERO { FOLLOW_MIN_NS } else { (fall.pause_ns * 2).min(FOLLOW_MAX_NS) };
+        fall.pause_ns = if fell > ByteSize::ZERO { FOLLOW_MIN_NS } else { (fall.pause_ns * 2).min(FOLLOW_MAX_NS) };
         fall.due = now_ns.saturating_add(fall.pause_ns);
         self.trim.freed(fell);
         self.apply();

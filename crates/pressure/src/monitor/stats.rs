@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 
 use crate::Level;
 
@@ -15,9 +15,9 @@ pub struct PressureStats {
     /// The level.
     pub level: Level,
     /// The most that may be used now.
-    pub ceiling: Bytes,
+    pub ceiling: ByteSize,
     /// The most that may be used without pressure: the budget, or the part that the control group leaves.
-    pub budget: Bytes,
+    pub budget: ByteSize,
     /// Times the ceiling was lowered.
     pub lowered: u64,
     /// Times a step of it was given back.
@@ -55,9 +55,9 @@ pub struct CgroupStats {
     /// Its directory.
     pub directory: String,
     /// The effective limit.
-    pub limit: Bytes,
+    pub limit: ByteSize,
     /// Usage at the last reading, below the limit that was nearest to be met, less the pages that the kernel can drop.
-    pub usage: Bytes,
+    pub usage: ByteSize,
     /// Looks that found it too near its limit.
     pub events: u64,
     /// Why it is not looked at any more, if so. The last limit stays.

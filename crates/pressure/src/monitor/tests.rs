@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 struct Idle;
 
 impl BackgroundReclaim for Idle {
-    fn reclaim_to(&self, _memcg: &Memcg, _ceiling: Bytes) {}
+    fn reclaim_to(&self, _memcg: &Memcg, _ceiling: ByteSize) {}
 }
 
 struct World {
@@ -33,12 +33,12 @@ impl World {
         Self { tree, directory }
     }
 
-    fn start(&self, budget: Bytes, config: MonitorConfig) -> Result<Monitor, MonitorError> {
+    fn start(&self, budget: ByteSize, config: MonitorConfig) -> Result<Monitor, MonitorError> {
         Monitor::start(self.tree.root(), budget, Arc::new(Idle), config)
     }
 
     fn charge(&self, bytes: u64) {
-        let _above_high_or_not = self.tree.root().try_charge(Bytes::new(bytes)).unwrap();
+        let _above_high_or_not = self.tree.root().try_charge(ByteSize::new(bytes)).unwrap();
     }
 
     fn file(&self, name: &str, text: &str) -> PathBuf {
@@ -76,20 +76,20 @@ fn the_limit_follows_the_usage_down_stays_there_and_comes_back() {
     let root = world.tree.root();
     let config = PressureConfig { quiet: Duration::from_millis(500), ..quick() };
     let monitor =
-        world.start(Bytes::new(1000), MonitorConfig { pressure: config, ..MonitorConfig::default() }).unwrap();
-    assert_eq!(root.max(), Bytes::new(1000));
+        world.start(ByteSize::new(1000), MonitorConfig { pressure: config, ..MonitorConfig::default() }).unwrap();
+    assert_eq!(root.max(), ByteSize::new(1000));
     world.charge(800);
 
     monitor.raise(Level::Critical);
-    assert_eq!((monitor.stats().ceiling, root.max()), (Bytes::new(600), Bytes::new(800)));
-    assert!(root.try_charge(Bytes::new(1)).is_err(), "nothing is added while it is to come down");
-    root.uncharge(Bytes::new(100));
-    until("the limit follows the usage", || root.max() == Bytes::new(700));
-    root.uncharge(Bytes::new(300));
-    until("the limit is the ceiling", || root.max() == Bytes::new(600));
+    assert_eq!((monitor.stats().ceiling, root.max()), (ByteSize::new(600), ByteSize::new(800)));
+    assert!(root.try_charge(ByteSize::new(1)).is_err(), "nothing is added while it is to come down");
+    root.uncharge(ByteSize::new(100));
+    until("the limit follows the usage", || root.max() == ByteSize::new(700));
+    root.uncharge(ByteSize::new(300));
+    until("the limit is the ceiling", || root.max() == ByteSize::new(600));
     assert_eq!(monitor.stats().level, Level::Critical, "not judged again yet");
 
-    until("all is given back", || root.max() == Bytes::new(1000));
+    until("all is given back", || root.max() == ByteSize::new(1000));
     let stats = monitor.stats();
     assert_eq!((stats.level, stats.lowered, stats.manual), (Level::Calm, 1, 1));
     assert!(stats.given_back >= 1);
@@ -99,30 +99,30 @@ fn the_limit_follows_the_usage_down_stays_there_and_comes_back() {
 fn a_budget_that_is_lowered_follows_the_usage_as_well() {
     let world = World::new("budget");
     let root = world.tree.root();
-    let monitor = world.start(Bytes::new(1000), MonitorConfig::default()).unwrap();
+    let monitor = world.start(ByteSize::new(1000), MonitorConfig::default()).unwrap();
     world.charge(800);
-    monitor.set_budget(Bytes::new(500));
-    assert_eq!((monitor.budget(), root.max()), (Bytes::new(500), Bytes::new(800)));
-    root.uncharge(Bytes::new(800));
-    until("the budget is the limit", || root.max() == Bytes::new(500));
-    monitor.set_budget(Bytes::MAX);
-    assert_eq!(root.max(), Bytes::MAX);
+    monitor.set_budget(ByteSize::new(500));
+    assert_eq!((monitor.budget(), root.max()), (ByteSize::new(500), ByteSize::new(800)));
+    root.uncharge(ByteSize::new(800));
+    until("the budget is the limit", || root.max() == ByteSize::new(500));
+    monitor.set_budget(ByteSize::MAX);
+    assert_eq!(root.max(), ByteSize::MAX);
 }
 
 #[test]
 fn a_trim_comes_when_enough_is_freed_and_one_that_panics_harms_nobody() {
     let world = World::new("trim");
     let hook = || panic!("a hook of the test's");
-    let trim = Trim::new(hook).threshold(Bytes::new(100)).interval(Duration::ZERO);
-    let monitor = world.start(Bytes::new(1000), MonitorConfig { trim, ..MonitorConfig::default() }).unwrap();
+    let trim = Trim::new(hook).threshold(ByteSize::new(100)).interval(Duration::ZERO);
+    let monitor = world.start(ByteSize::new(1000), MonitorConfig { trim, ..MonitorConfig::default() }).unwrap();
     world.charge(1000);
-    monitor.freed(Bytes::new(99));
+    monitor.freed(ByteSize::new(99));
     assert_eq!(monitor.stats().trims, 0);
-    monitor.freed(Bytes::new(1));
+    monitor.freed(ByteSize::new(1));
     until("it is trimmed", || monitor.stats().trims == 1);
     // And by a shrink of its own.
     monitor.raise(Level::Critical);
-    world.tree.root().uncharge(Bytes::new(400));
+    world.tree.root().uncharge(ByteSize::new(400));
     until("it is trimmed again", || monitor.stats().trims == 2);
     assert_eq!(monitor.stats().trims_failed, 2);
 }
@@ -133,28 +133,29 @@ fn a_control_group_is_a_limit_and_its_usage_is_pressure() {
     let world = World::new("cgroup");
     world.file("memory.max", "1000\n");
     world.file("memory.current", "500\n");
-    let cgroup = CgroupLimit::of(Cgroup::at(Version::V2, &world.directory, &world.directory)).margin(Bytes::new(400));
+    let cgroup =
+        CgroupLimit::of(Cgroup::at(Version::V2, &world.directory, &world.directory)).margin(ByteSize::new(400));
     let config = MonitorConfig { pressure: quick(), cgroup: Some(cgroup), ..MonitorConfig::default() };
-    let monitor = world.start(Bytes::new(900), config).unwrap();
+    let monitor = world.start(ByteSize::new(900), config).unwrap();
     let root = world.tree.root();
-    assert_eq!(root.max(), Bytes::new(600), "the limit less the margin is less than what was asked for");
+    assert_eq!(root.max(), ByteSize::new(600), "the limit less the margin is less than what was asked for");
     world.charge(500);
 
     // Less than a quarter of the margin is left.
     world.file("memory.current", "950\n");
     until("pressure is seen", || monitor.stats().lowered >= 1);
     world.file("memory.current", "500\n");
-    root.uncharge(Bytes::new(500));
-    until("what was taken is given back", || root.max() == Bytes::new(600));
+    root.uncharge(ByteSize::new(500));
+    until("what was taken is given back", || root.max() == ByteSize::new(600));
 
     world.file("memory.max", "2000\n");
-    until("the higher limit is seen", || root.max() == Bytes::new(900));
+    until("the higher limit is seen", || root.max() == ByteSize::new(900));
 
     world.file("memory.max", "plenty\n");
     until("the file is found malformed", || monitor.stats().cgroup.unwrap().error.is_some());
     let error = monitor.stats().cgroup.unwrap().error.unwrap();
     assert!(error.contains("memory.max") && error.contains("plenty"), "{error}");
-    assert_eq!(root.max(), Bytes::new(900), "the last limit stays");
+    assert_eq!(root.max(), ByteSize::new(900), "the last limit stays");
     monitor.raise(Level::Critical);
     assert_eq!(monitor.stats().manual, 1, "the others go on");
 }
@@ -188,7 +189,7 @@ mod linux {
         let world = World::new("fifo");
         let path = world.directory.join("fifo");
         make_fifo(&path);
-        let monitor = world.start(Bytes::new(1000), watch(&path, b"some 1 2\0")).unwrap();
+        let monitor = world.start(ByteSize::new(1000), watch(&path, b"some 1 2\0")).unwrap();
         let mut other = fs::OpenOptions::new().write(true).open(&path).unwrap();
         thread::sleep(Duration::from_millis(50));
         assert_eq!(events(&monitor), 0, "what was written by us");
@@ -226,7 +227,7 @@ mod linux {
         let world = World::new("socket");
         let path = world.directory.join("socket");
         let listener = UnixListener::bind(&path).unwrap();
-        let monitor = world.start(Bytes::new(1000), watch(&path, b"\0any\xff")).unwrap();
+        let monitor = world.start(ByteSize::new(1000), watch(&path, b"\0any\xff")).unwrap();
         let (mut manager, _) = listener.accept().unwrap();
         let mut read = [0; 5];
         manager.read_exact(&mut read).unwrap();
@@ -247,7 +248,7 @@ mod linux {
     fn systemd_a_regular_file_is_written_and_never_read() {
         let world = World::new("regular");
         let path = world.file("memory.pressure", "");
-        let monitor = world.start(Bytes::new(1000), watch(&path, b"some 200000 2000000\0")).unwrap();
+        let monitor = world.start(ByteSize::new(1000), watch(&path, b"some 200000 2000000\0")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"some 200000 2000000\0");
         // A plain file always has something to read; whoever waits for that is never done.
         thread::sleep(Duration::from_millis(20));
@@ -257,12 +258,12 @@ mod linux {
     #[test]
     fn systemd_what_cannot_be_watched_is_refused_with_the_path() {
         let world = World::new("refused");
-        let error = world.start(Bytes::new(1), watch(&world.directory, b"")).unwrap_err().to_string();
+        let error = world.start(ByteSize::new(1), watch(&world.directory, b"")).unwrap_err().to_string();
         assert!(error.contains("neither a PSI file nor a FIFO"), "{error}");
         let missing = world.directory.join("missing");
-        let error = world.start(Bytes::new(1), watch(&missing, b"")).unwrap_err().to_string();
+        let error = world.start(ByteSize::new(1), watch(&missing, b"")).unwrap_err().to_string();
         assert!(error.contains("missing cannot be opened"), "{error}");
-        assert_eq!(world.tree.root().max(), Bytes::MAX, "a monitor that does not start changes nothing");
+        assert_eq!(world.tree.root().max(), ByteSize::MAX, "a monitor that does not start changes nothing");
     }
 
     #[test]
@@ -271,7 +272,7 @@ mod linux {
         let world = World::new("psi");
         let start = |trigger| {
             let sources = [Source::Psi(Psi::system(trigger))].into();
-            world.start(Bytes::MAX, MonitorConfig { sources, ..MonitorConfig::default() })
+            world.start(ByteSize::MAX, MonitorConfig { sources, ..MonitorConfig::default() })
         };
         match start(Trigger::some(ms(150), s(2)).unwrap()) {
             Ok(monitor) => {

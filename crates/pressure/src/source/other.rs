@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use lowwater_lru_core::sync::{Condvar, Mutex};
+use lowwater_base::sync::{Condvar, Mutex};
 
 use super::{Source, SourceError, SourceEvent};
 

@@ -32,11 +32,11 @@ proptest! {
         ops in proptest::collection::vec(op(), 0..64),
     ) {
         let config = PressureConfig {
-            floor: Some(Bytes::new(floor.unwrap_or(100))),
+            floor: Some(ByteSize::new(floor.unwrap_or(100))),
             medium_percent: percent,
             ..PressureConfig::default()
         };
-        let mut target = Target::new(config, Bytes::new(budget));
+        let mut target = Target::new(config, ByteSize::new(budget));
         let (mut now, mut last_event) = (0, None);
         for op in ops {
             let before = target.ceiling();
@@ -46,9 +46,9 @@ proptest! {
                     // Whoever raises ticks first, as the monitor does.
                     target.tick(now);
                     let before = target.ceiling();
-                    let usage = Bytes::new(usage);
+                    let usage = ByteSize::new(usage);
                     let fell = match at_most {
-                        Some(at_most) => target.raise_to(now, level, usage, Bytes::new(at_most)),
+                        Some(at_most) => target.raise_to(now, level, usage, ByteSize::new(at_most)),
                         None => target.raise(now, level, usage),
                     };
                     prop_assert!(target.ceiling() <= before, "invariant 2: an event raised the ceiling");
@@ -68,7 +68,7 @@ proptest! {
                     }
                     prop_assert!(target.due().is_none_or(|due| due > now), "a tick left something undone");
                 }
-                Op::Budget(budget) => target.set_budget(Bytes::new(budget)),
+                Op::Budget(budget) => target.set_budget(ByteSize::new(budget)),
             }
             let floor = target.floor();
             prop_assert!(floor <= target.ceiling() && target.ceiling() <= target.budget(), "invariant 1");
@@ -87,7 +87,7 @@ proptest! {
 
     #[test]
     fn less_percent_takes_its_part(bytes: u64, percent in 0..=100_u8) {
-        let left = less_percent(Bytes::new(bytes), percent).get();
+        let left = less_percent(ByteSize::new(bytes), percent).get();
         let exact = u128::from(bytes) * u128::from(100 - percent);
         // Rounded up, since the part that goes is rounded down.
         prop_assert_eq!(u128::from(left), exact.div_ceil(100));
@@ -96,43 +96,43 @@ proptest! {
 
 #[test]
 fn events_of_one_debounce_time_are_one_unless_a_worse_one_comes() {
-    let mut target = Target::new(PressureConfig::default(), Bytes::new(1000));
-    assert!(target.raise(S, Level::Medium, Bytes::new(1000)));
-    assert_eq!(target.ceiling(), Bytes::new(880));
-    assert!(!target.raise(S + S / 2, Level::Medium, Bytes::new(880)), "still settling");
-    assert!(target.raise(S + S / 2, Level::Critical, Bytes::new(880)), "worse");
-    assert_eq!(target.ceiling(), Bytes::new(660));
-    assert!(!target.raise(2 * S, Level::Medium, Bytes::new(660)));
-    assert!(target.raise(3 * S, Level::Medium, Bytes::new(660)), "settled, and still bad");
+    let mut target = Target::new(PressureConfig::default(), ByteSize::new(1000));
+    assert!(target.raise(S, Level::Medium, ByteSize::new(1000)));
+    assert_eq!(target.ceiling(), ByteSize::new(880));
+    assert!(!target.raise(S + S / 2, Level::Medium, ByteSize::new(880)), "still settling");
+    assert!(target.raise(S + S / 2, Level::Critical, ByteSize::new(880)), "worse");
+    assert_eq!(target.ceiling(), ByteSize::new(660));
+    assert!(!target.raise(2 * S, Level::Medium, ByteSize::new(660)));
+    assert!(target.raise(3 * S, Level::Medium, ByteSize::new(660)), "settled, and still bad");
 }
 
 #[test]
 fn who_knows_how_much_is_answered_while_others_are_debounced() {
-    let mut target = Target::new(PressureConfig::default(), Bytes::new(1000));
-    assert!(target.raise(0, Level::Medium, Bytes::new(1000)));
-    assert!(target.raise_to(1, Level::Medium, Bytes::new(900), Bytes::new(500)));
-    assert_eq!(target.ceiling(), Bytes::new(500));
-    assert!(!target.raise_to(2, Level::Medium, Bytes::new(500), Bytes::new(600)), "it is less already");
-    assert!(!target.raise(3, Level::Medium, Bytes::new(500)), "still settling");
+    let mut target = Target::new(PressureConfig::default(), ByteSize::new(1000));
+    assert!(target.raise(0, Level::Medium, ByteSize::new(1000)));
+    assert!(target.raise_to(1, Level::Medium, ByteSize::new(900), ByteSize::new(500)));
+    assert_eq!(target.ceiling(), ByteSize::new(500));
+    assert!(!target.raise_to(2, Level::Medium, ByteSize::new(500), ByteSize::new(600)), "it is less already");
+    assert!(!target.raise(3, Level::Medium, ByteSize::new(500)), "still settling");
 }
 
 #[test]
 fn an_event_takes_of_what_is_used_and_never_below_the_floor() {
-    let mut target = Target::new(PressureConfig::default(), Bytes::new(1600));
-    assert!(target.raise(0, Level::Critical, Bytes::new(400)));
-    assert_eq!(target.ceiling(), Bytes::new(300));
+    let mut target = Target::new(PressureConfig::default(), ByteSize::new(1600));
+    assert!(target.raise(0, Level::Critical, ByteSize::new(400)));
+    assert_eq!(target.ceiling(), ByteSize::new(300));
     for n in 1..20 {
         target.raise(n * 2 * S, Level::Critical, target.ceiling());
     }
-    assert_eq!(target.ceiling(), Bytes::new(100), "a sixteenth stays");
+    assert_eq!(target.ceiling(), ByteSize::new(100), "a sixteenth stays");
 }
 
 #[test]
 fn an_event_on_the_way_back_starts_the_quiet_time_again() {
-    let mut target = Target::new(PressureConfig::default(), Bytes::new(1600));
-    target.raise(0, Level::Low, Bytes::new(1600));
+    let mut target = Target::new(PressureConfig::default(), ByteSize::new(1600));
+    target.raise(0, Level::Low, ByteSize::new(1600));
     let low = target.ceiling();
-    target.raise(9 * S, Level::Low, Bytes::new(100));
+    target.raise(9 * S, Level::Low, ByteSize::new(100));
     target.tick(18 * S);
     assert_eq!(target.level(), Level::Low);
     assert!(target.ceiling() < low);
@@ -142,9 +142,9 @@ fn an_event_on_the_way_back_starts_the_quiet_time_again() {
 
 #[test]
 fn without_a_budget_the_way_back_ends_where_it_began() {
-    let mut target = Target::new(PressureConfig::default(), Bytes::MAX);
-    target.raise(0, Level::Medium, Bytes::gib(1));
-    assert!(target.ceiling() < Bytes::gib(1));
+    let mut target = Target::new(PressureConfig::default(), ByteSize::MAX);
+    target.raise(0, Level::Medium, ByteSize::gib(1));
+    assert!(target.ceiling() < ByteSize::gib(1));
     target.tick(60 * S);
-    assert_eq!(target.ceiling(), Bytes::MAX);
+    assert_eq!(target.ceiling(), ByteSize::MAX);
 }

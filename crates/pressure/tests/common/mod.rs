@@ -1,6 +1,6 @@
 //! The reclaimer of `lowwater-shrinker`, as a monitor drives it. `lowwater` has the same adapter (`src/runtime/monitored.rs`).
 
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_pressure::BackgroundReclaim;
 use lowwater_shrinker::{CallbackScope, ReclaimReason, Reclaimer};
 
@@ -8,7 +8,7 @@ use lowwater_shrinker::{CallbackScope, ReclaimReason, Reclaimer};
 pub struct MonitoredReclaimer(pub Reclaimer);
 
 impl BackgroundReclaim for MonitoredReclaimer {
-    fn reclaim_to(&self, memcg: &Memcg, ceiling: Bytes) {
+    fn reclaim_to(&self, memcg: &Memcg, ceiling: ByteSize) {
         let target = self.0.watermarks().target(ceiling);
         self.0.wake(memcg, ReclaimReason::Pressure(target));
     }

@@ -5,7 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../../../lru-core/tests/hazards/common.rs"]
+#[path = "../../../base/tests/hazard/mod.rs"]
 mod hazard;
 mod monitors;
 mod numbers;
@@ -13,11 +13,11 @@ mod texts;
 
 use common::MonitoredReclaimer;
 use lowwater_lru_core::topology::Fixed;
-use lowwater_lru_core::{Bytes, MemcgTree};
+use lowwater_lru_core::{ByteSize, MemcgTree};
 use lowwater_shrinker::{Reclaimer, Registry, Watermarks};
 use std::sync::Arc;
 
-const MARKS: Watermarks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+const MARKS: Watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
 
 fn reclaimer(registry: &Registry) -> Arc<MonitoredReclaimer> {
     let reclaimer = Reclaimer::start(registry, Arc::new(Fixed::new(registry.nodes())), MARKS).unwrap();

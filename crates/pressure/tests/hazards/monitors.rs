@@ -2,7 +2,7 @@
 
 use crate::hazard::{at_the_end_of_a_thread, in_a_process, within, PATIENCE};
 use crate::{reclaimer, tree_and_registry};
-use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
 use lowwater_pressure::{Level, Monitor, MonitorConfig, Trim};
 use lowwater_shrinker::{Count, Registration, Registry, Scan, ShrinkControl, Shrinker};
 use std::any::Any;
@@ -82,10 +82,10 @@ fn a_monitor_that_is_dropped_in_a_callback_its_hook_waits_for_is_not_joined() {
                 }
             })
         };
-        let config = MonitorConfig { trim: trim.threshold(Bytes::new(1)), ..MonitorConfig::default() };
+        let config = MonitorConfig { trim: trim.threshold(ByteSize::new(1)), ..MonitorConfig::default() };
         let reclaimer = reclaimer(&registry);
-        let monitor = Monitor::start(tree.root(), Bytes::MAX, reclaimer, config).unwrap();
-        monitor.freed(Bytes::mib(1));
+        let monitor = Monitor::start(tree.root(), ByteSize::MAX, reclaimer, config).unwrap();
+        monitor.freed(ByteSize::mib(1));
         entered.wait();
         let slot = Arc::new(Mutex::new(Some(monitor)));
         let other = Registry::new(&MemcgTree::default(), 1);
@@ -110,7 +110,7 @@ fn a_monitor_may_be_used_and_dropped_by_its_own_hook() {
             let (slot, done) = (Arc::clone(&slot), Arc::clone(&done));
             Trim::new(move || {
                 if let Some(monitor) = &*slot.lock().unwrap() {
-                    monitor.freed(Bytes::new(1));
+                    monitor.freed(ByteSize::new(1));
                     monitor.raise(lowwater_pressure::Level::Low);
                     let _stats = monitor.stats();
                 }
@@ -118,11 +118,11 @@ fn a_monitor_may_be_used_and_dropped_by_its_own_hook() {
                 done.store(true, SeqCst);
             })
         };
-        let config = MonitorConfig { trim: trim.threshold(Bytes::new(1)), ..MonitorConfig::default() };
+        let config = MonitorConfig { trim: trim.threshold(ByteSize::new(1)), ..MonitorConfig::default() };
         let reclaimer = reclaimer(&registry);
-        *slot.lock().unwrap() = Some(Monitor::start(tree.root(), Bytes::MAX, reclaimer, config).unwrap());
+        *slot.lock().unwrap() = Some(Monitor::start(tree.root(), ByteSize::MAX, reclaimer, config).unwrap());
         if let Some(monitor) = &*slot.lock().unwrap() {
-            monitor.freed(Bytes::mib(1));
+            monitor.freed(ByteSize::mib(1));
         }
         until("the hook returns", || done.load(SeqCst));
         until("the monitor is gone", || slot.lock().unwrap().is_none());
@@ -138,7 +138,7 @@ fn a_trim_hook_that_panics_in_its_drop_is_no_fault_of_the_monitor() {
         let config = MonitorConfig { trim, ..MonitorConfig::default() };
         let reclaimer = reclaimer(&registry);
         // The thread has the last handle on the hook, and is joined here.
-        drop(Monitor::start(tree.root(), Bytes::MAX, reclaimer, config).unwrap());
+        drop(Monitor::start(tree.root(), ByteSize::MAX, reclaimer, config).unwrap());
     });
 }
 
@@ -169,18 +169,18 @@ fn a_trim_hook_may_end_its_monitor() {
             };
             let monitor = monitor.expect("there is one");
             monitor.raise(Level::Low);
-            monitor.freed(Bytes::mib(9));
-            monitor.set_budget(Bytes::mib(3));
+            monitor.freed(ByteSize::mib(9));
+            monitor.set_budget(ByteSize::mib(3));
             let _ = (monitor.stats(), monitor.budget());
         });
-        let trim = trim.threshold(Bytes::ZERO).interval(std::time::Duration::ZERO);
+        let trim = trim.threshold(ByteSize::ZERO).interval(std::time::Duration::ZERO);
         let config = MonitorConfig { trim, ..MonitorConfig::default() };
-        let started = Monitor::start(tree.root(), Bytes::mib(4), reclaimer(&registry), config).unwrap();
+        let started = Monitor::start(tree.root(), ByteSize::mib(4), reclaimer(&registry), config).unwrap();
         *monitor.lock().unwrap() = Some(Arc::new(started));
         while calls.load(Relaxed) < 2 || monitor.lock().unwrap().is_some() {
             let there = monitor.lock().unwrap().clone();
             if let Some(there) = there.filter(|_| calls.load(Relaxed) == 0) {
-                there.freed(Bytes::new(1));
+                there.freed(ByteSize::new(1));
             }
             std::thread::yield_now();
         }
@@ -211,16 +211,16 @@ fn a_monitor_of_another_trees_group_reclaims_nothing_of_it() {
         let hundred = Arc::new(Hundred::default());
         let registration = register(&registry, hundred.clone());
         let (other, threads) = (MemcgTree::new(0), reclaimer(&registry));
-        let _ = other.root().try_charge(Bytes::mib(2)).unwrap();
-        let monitor = Monitor::start(other.root(), Bytes::mib(2), threads, MonitorConfig::default()).unwrap();
+        let _ = other.root().try_charge(ByteSize::mib(2)).unwrap();
+        let monitor = Monitor::start(other.root(), ByteSize::mib(2), threads, MonitorConfig::default()).unwrap();
         for level in [Level::Critical, Level::Low] {
             monitor.raise(level);
-            monitor.freed(Bytes::mib(1));
+            monitor.freed(ByteSize::mib(1));
         }
-        monitor.set_budget(Bytes::mib(1));
-        assert!(other.root().max() <= Bytes::mib(2));
+        monitor.set_budget(ByteSize::mib(1));
+        assert!(other.root().max() <= ByteSize::mib(2));
         drop(monitor);
-        assert_eq!((hundred.0.load(Relaxed), tree.root().max()), (0, Bytes::MAX));
+        assert_eq!((hundred.0.load(Relaxed), tree.root().max()), (0, ByteSize::MAX));
         registration.unregister().unwrap();
     });
 }
@@ -243,7 +243,7 @@ fn a_monitor_may_be_used_and_dropped_in_a_callback() {
             };
             register(&registry, Hooked::new(uses_and_drops))
         };
-        let monitor = Monitor::start(tree.root(), Bytes::mib(4), threads, MonitorConfig::default()).unwrap();
+        let monitor = Monitor::start(tree.root(), ByteSize::mib(4), threads, MonitorConfig::default()).unwrap();
         *slot.lock().unwrap() = Some(monitor);
         registry.drop_caches();
         assert!(slot.lock().unwrap().is_none());
@@ -256,14 +256,14 @@ fn a_monitor_is_used_started_and_dropped_late_in_a_threads_life() {
     at_the_end_of_a_thread("monitors that are started and stopped", || {
         let (tree, registry) = tree_and_registry();
         let early = reclaimer(&registry);
-        let config = || MonitorConfig { trim: Trim::new(|| ()).threshold(Bytes::ZERO), ..MonitorConfig::default() };
-        let monitor = Monitor::start(tree.root(), Bytes::mib(4), early.clone(), config()).unwrap();
+        let config = || MonitorConfig { trim: Trim::new(|| ()).threshold(ByteSize::ZERO), ..MonitorConfig::default() };
+        let monitor = Monitor::start(tree.root(), ByteSize::mib(4), early.clone(), config()).unwrap();
         let kept = config();
         Box::new(move || {
             monitor.raise(Level::Critical);
-            monitor.freed(Bytes::mib(1));
+            monitor.freed(ByteSize::mib(1));
             let late = reclaimer(&registry);
-            let second = Monitor::start(tree.root(), Bytes::mib(4), late, config()).unwrap();
+            let second = Monitor::start(tree.root(), ByteSize::mib(4), late, config()).unwrap();
             drop((second, monitor, kept));
             drop(early);
             drop((registry, tree));
@@ -283,7 +283,7 @@ fn a_monitor_that_is_leaked_stops_nobody() {
                 let threads = reclaimer(&other);
                 forget(MonitorConfig::default());
                 let config = MonitorConfig::default();
-                forget(Monitor::start(other_tree.root(), Bytes::mib(1), threads.clone(), config).unwrap());
+                forget(Monitor::start(other_tree.root(), ByteSize::mib(1), threads.clone(), config).unwrap());
                 if n > 0 {
                     forget((threads, other, other_tree));
                 }

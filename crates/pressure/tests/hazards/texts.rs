@@ -1,6 +1,6 @@
 //! Texts of `/proc`, of control groups and of the service manager, as no kernel would write them.
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 use lowwater_pressure::cgroup::{parse_limit_of, Cgroup, CgroupPath, Events, Membership, Mount, Stat, Version};
 use lowwater_pressure::systemd::Systemd;
 use lowwater_pressure::Stalls;
@@ -75,8 +75,8 @@ fn hostile_texts_are_read_or_refused() {
     }
     let (gone, most) =
         ("total_cache 5\ntotal_shmem 18446744073709551615", "file 18446744073709551615\nslab_reclaimable 9");
-    assert_eq!(Stat::parse(gone).unwrap().droppable(), Bytes::ZERO);
-    assert_eq!(Stat::parse(most).unwrap().droppable(), Bytes::MAX);
+    assert_eq!(Stat::parse(gone).unwrap().droppable(), ByteSize::ZERO);
+    assert_eq!(Stat::parse(most).unwrap().droppable(), ByteSize::MAX);
 }
 
 #[test]
@@ -126,6 +126,6 @@ fn any_path_makes_a_cgroup_below_its_top() {
     std::fs::write(inner.join("memory.max"), b"\xff\xfe").unwrap();
     assert!(below.limit().is_err());
     std::fs::write(inner.join("memory.max"), "0\n").unwrap();
-    assert_eq!(below.limit().unwrap().bytes, Bytes::ZERO);
+    assert_eq!(below.limit().unwrap().bytes, ByteSize::ZERO);
     std::fs::remove_dir_all(&root).unwrap();
 }

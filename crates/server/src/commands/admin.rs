@@ -2,7 +2,7 @@
 
 use std::io;
 
-use lowwater::Bytes;
+use lowwater::ByteSize;
 
 use crate::protocol::words::Words;
 use crate::session::Session;
@@ -15,7 +15,7 @@ const MEGABYTES_MAX: u32 = 1_000_000_000;
 /// `cache_memlimit`: another budget, at once. What is above it is reclaimed in the background;
 /// stores wait for it meanwhile.
 pub fn memory_limit(session: &mut Session, megabytes: u32, noreply: bool) {
-    let budget = Bytes::mib(u64::from(megabytes));
+    let budget = ByteSize::mib(u64::from(megabytes));
     let text = if megabytes < MEGABYTES_MIN {
         "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m"
     } else if megabytes > MEGABYTES_MAX {

@@ -46,7 +46,7 @@ fn a_bad_data_chunk_ends_where_its_length_says() {
 
 #[test]
 fn a_value_for_which_there_is_no_room_is_swallowed_once_it_is_given_up() {
-    let runtime = lowwater::Runtime::builder().budget(lowwater::Bytes::kib(64)).build().unwrap();
+    let runtime = lowwater::Runtime::builder().budget(lowwater::ByteSize::kib(64)).build().unwrap();
     let receive_budget = ReceiveBudget::new(&runtime, true, 0);
     for come in [1, 20_000, 49_152, 100_000, 100_001, 100_002] {
         let mut decoder = Decoder::new(1 << 20, &Arc::new(PiecePool::new(0)), Some(&receive_budget));
@@ -61,7 +61,7 @@ fn a_value_for_which_there_is_no_room_is_swallowed_once_it_is_given_up() {
         let (_, step) = decoder.step(&input[used..]);
         assert!(matches!(step, Step::Command(Command::Version)), "{come}: {step:?}");
         drop(request);
-        assert_eq!(receive_budget.bytes(), lowwater::Bytes::ZERO);
+        assert_eq!(receive_budget.bytes(), lowwater::ByteSize::ZERO);
     }
 }
 

@@ -4,7 +4,7 @@
 //! Tenants' names are here, for people who look after them: the [`TENANTS_MAX`] that hold most, and
 //! the rest as one. Keys and values are nowhere.
 
-use lowwater::Bytes;
+use lowwater::ByteSize;
 use serde_json::{json, Value};
 
 use crate::counters::Counter;
@@ -73,7 +73,7 @@ pub fn json(server: &Server) -> Value {
 
 fn tenant(tenant: &TenantReport) -> Value {
     // JSON has no infinity.
-    let limit = |bytes: Bytes| (bytes < Bytes::MAX).then_some(bytes.get());
+    let limit = |bytes: ByteSize| (bytes < ByteSize::MAX).then_some(bytes.get());
     json!({
         "name": tenant.name,
         "bytes": tenant.bytes,

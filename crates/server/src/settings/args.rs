@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Parser};
-use lowwater::Bytes;
+use lowwater::ByteSize;
 
 use super::listen_address::{self, Endpoint, ListenAddress};
 use super::users::Users;
@@ -111,7 +111,7 @@ pub fn parse<W: Into<OsString> + Clone>(
 
 impl Args {
     fn settings(self) -> Result<Settings, String> {
-        let budget = Bytes::mib(self.memory_megabytes);
+        let budget = ByteSize::mib(self.memory_megabytes);
         let threads = match self.threads {
             None => std::thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX),
             Some(threads @ 1..=THREADS_MAX) => threads,
@@ -160,15 +160,15 @@ impl Args {
 }
 
 /// The largest item; without `-I` a megabyte, or half of a memory too small for that.
-fn item_bytes(text: Option<&str>, budget: Bytes) -> Result<usize, String> {
+fn item_bytes(text: Option<&str>, budget: ByteSize) -> Result<usize, String> {
     let half = budget.get() / 2;
     let Some(text) = text else {
         return Ok(half.min(1 << 20) as usize);
     };
     let bytes = text
-        .parse::<Bytes>()
+        .parse::<ByteSize>()
         .ok()
-        .map(Bytes::get)
+        .map(ByteSize::get)
         .filter(|bytes| (ITEM_BYTES_MIN..=ITEM_BYTES_LIMIT).contains(bytes))
         .ok_or_else(|| format!("-I: the largest item must be between 1k and 1024m, not {text:?}"))?;
     if bytes > half {
@@ -209,7 +209,7 @@ mod tests {
         let settings = settings(&[]).unwrap();
         assert_eq!(endpoints(&settings), [Endpoint::Tcp("127.0.0.1:11211".into())]);
         assert!(settings.evict && settings.users.is_none());
-        assert_eq!(settings.budget, Bytes::mib(64));
+        assert_eq!(settings.budget, ByteSize::mib(64));
         assert_eq!(settings.connections_max, 1024);
         assert_eq!(settings.item_bytes_max, 1 << 20);
         assert_eq!(settings.delimiter, b':');
@@ -237,7 +237,7 @@ mod tests {
             endpoints(&settings),
             ["[::1]:0", "localhost:99", "[::1]:7"].map(|endpoint| Endpoint::Tcp(endpoint.into()))
         );
-        assert_eq!(settings.budget, Bytes::mib(2));
+        assert_eq!(settings.budget, ByteSize::mib(2));
         assert_eq!(settings.item_bytes_max, 512 << 10);
         assert_eq!((settings.delimiter, settings.verbosity, settings.threads), (b'/', 2, 3));
         let unix = self::settings(&["-s", "/run/x", "-a", "0770", "-M", "-U0", "-o", "modern,no_lru_crawler"]).unwrap();

@@ -12,7 +12,7 @@
 
 use std::path::Path;
 
-use lowwater::Bytes;
+use lowwater::ByteSize;
 
 use crate::protocol::item::KEY_BYTES_MAX;
 
@@ -20,18 +20,18 @@ use crate::protocol::item::KEY_BYTES_MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Never reclaimed below this.
-    pub min: Bytes,
+    pub min: ByteSize,
     /// Not reclaimed below this while others have more than theirs.
-    pub low: Bytes,
+    pub low: ByteSize,
     /// Trimmed above this.
-    pub high: Bytes,
+    pub high: ByteSize,
     /// Never above this.
-    pub max: Bytes,
+    pub max: ByteSize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { min: Bytes::ZERO, low: Bytes::ZERO, high: Bytes::MAX, max: Bytes::MAX }
+        Self { min: ByteSize::ZERO, low: ByteSize::ZERO, high: ByteSize::MAX, max: ByteSize::MAX }
     }
 }
 
@@ -50,7 +50,7 @@ impl Limits {
                 return Err(wrong(format!("{kind} was given before on this line")));
             }
             seen.push(kind);
-            let bytes = amount.parse::<Bytes>().map_err(|why| wrong(why.to_string()))?;
+            let bytes = amount.parse::<ByteSize>().map_err(|why| wrong(why.to_string()))?;
             match kind {
                 "min" => self.min = bytes,
                 "low" => self.low = bytes,
@@ -146,8 +146,9 @@ mod tests {
     fn limits_comments_and_empty_lines_are_read() {
         let text = "# all\n\nshop low=8M high=16M max=32M # busy\n  search\tmin=1024 \n";
         let tenants = parse(text, "f", b':').unwrap();
-        let shop = Limits { low: Bytes::mib(8), high: Bytes::mib(16), max: Bytes::mib(32), ..Limits::default() };
-        let search = Limits { min: Bytes::kib(1), ..Limits::default() };
+        let shop =
+            Limits { low: ByteSize::mib(8), high: ByteSize::mib(16), max: ByteSize::mib(32), ..Limits::default() };
+        let search = Limits { min: ByteSize::kib(1), ..Limits::default() };
         assert_eq!(tenants, [("shop".to_owned(), shop), ("search".to_owned(), search)]);
     }
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use lowwater::pressure::{PressureConfig, Psi, Trigger, Watermarks};
-use lowwater::{Bytes, Runtime};
+use lowwater::{ByteSize, Runtime};
 
 use crate::settings::Settings;
 
 /// So much is kept free below the budget at least, if that is not too large a part of it.
-const FREE_BYTES_MIN: Bytes = Bytes::kib(512);
+const FREE_BYTES_MIN: ByteSize = ByteSize::kib(512);
 
 /// Memory is short when tasks of the machine wait for it longer than this in a window; the kernel
 /// lets everybody ask for windows of 2 s.
@@ -31,8 +31,8 @@ pub fn build(settings: &Settings) -> Result<Runtime, String> {
 
 /// Values make room for each other one by one, so little of the budget needs to be free; but not so
 /// little that some large ones at once find none before the reclaimer has woken.
-fn watermarks(budget: Bytes) -> Watermarks {
-    let part = |of: u64| Bytes::new(budget.get() / of);
+fn watermarks(budget: ByteSize) -> Watermarks {
+    let part = |of: u64| ByteSize::new(budget.get() / of);
     let low_gap = part(128).max(part(32).min(FREE_BYTES_MIN));
     Watermarks { low_gap, high_gap: low_gap.saturating_add(low_gap) }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use dashmap::DashMap;
-use lowwater::{Bytes, Memcg, Runtime};
+use lowwater::{ByteSize, Memcg, Runtime};
 use parking_lot::Mutex;
 
 use crate::settings::limits::Limits;
@@ -187,7 +187,7 @@ impl Tenant {
     pub fn set_limits(&self, limits: Limits) {
         // Held to the end: of two who set at once, one sets everything last.
         let mut given = self.limits.lock();
-        let unlimited = Limits { min: Bytes::MAX, low: limits.low, ..Limits::default() };
+        let unlimited = Limits { min: ByteSize::MAX, low: limits.low, ..Limits::default() };
         let Limits { min, low, high, max } = if self.evict { limits } else { unlimited };
         self.group.set_max(max);
         self.group.set_high(high);
@@ -201,7 +201,7 @@ impl Tenant {
     /// It is asked before they are charged, so those who ask at the same time may all be told yes:
     /// where nothing is evicted, a tenant may have one value more than its `max` allows for each
     /// thread but one.
-    pub fn has_room(&self, bytes: Bytes) -> bool {
+    pub fn has_room(&self, bytes: ByteSize) -> bool {
         let fits = |group: &Memcg, max| group.usage().saturating_add(bytes) <= max;
         let mut above = std::iter::successors(self.group.parent(), |group| group.parent());
         fits(&self.group, self.limits.lock().max) && above.all(|group| fits(group, group.max()))
@@ -225,13 +225,13 @@ mod tests {
     use super::*;
 
     fn tenants(limits: &[(String, Limits)]) -> Tenants {
-        let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
+        let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
         Tenants::new(&runtime, b':', limits, true).unwrap()
     }
 
     #[test]
     fn a_key_belongs_to_its_prefix() {
-        let low = Limits { low: Bytes::kib(7), ..Limits::default() };
+        let low = Limits { low: ByteSize::kib(7), ..Limits::default() };
         let tenants = tenants(&[("shop".into(), low)]);
         let long = [b"\xff".repeat(100), b":x".to_vec()].concat();
         for (key, name) in [
@@ -246,7 +246,7 @@ mod tests {
             assert_eq!(tenants.for_key(key).group.name(), name);
         }
         assert_eq!(tenants.all().len(), 4);
-        assert_eq!(tenants.for_key(b"shop:a").group.low(), Bytes::kib(7));
+        assert_eq!(tenants.for_key(b"shop:a").group.low(), ByteSize::kib(7));
     }
 
     #[test]
@@ -274,16 +274,20 @@ mod tests {
 
     #[test]
     fn where_nothing_is_evicted_its_max_is_the_tenants_own() {
-        let runtime = Runtime::builder().budget(Bytes::mib(1)).build().unwrap();
-        let given = Limits { min: Bytes::kib(1), low: Bytes::kib(2), high: Bytes::kib(3), max: Bytes::kib(4) };
+        let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+        let given =
+            Limits { min: ByteSize::kib(1), low: ByteSize::kib(2), high: ByteSize::kib(3), max: ByteSize::kib(4) };
         let tenants = Tenants::new(&runtime, b':', &[("shop".into(), given)], false).unwrap();
         let shop = tenants.for_key(b"shop:a");
         assert_eq!(shop.limits(), given);
-        assert_eq!((shop.group.min(), shop.group.high(), shop.group.max()), (Bytes::MAX, Bytes::MAX, Bytes::MAX));
-        assert!(shop.has_room(Bytes::kib(4)) && !shop.has_room(Bytes::kib(5)));
-        shop.set_limits(Limits { max: Bytes::mib(2), ..given });
-        assert!(shop.has_room(Bytes::kib(5)) && !shop.has_room(Bytes::kib(1025)), "the budget still holds");
-        assert_eq!((shop.limits().max, shop.group.max()), (Bytes::mib(2), Bytes::MAX));
+        assert_eq!(
+            (shop.group.min(), shop.group.high(), shop.group.max()),
+            (ByteSize::MAX, ByteSize::MAX, ByteSize::MAX)
+        );
+        assert!(shop.has_room(ByteSize::kib(4)) && !shop.has_room(ByteSize::kib(5)));
+        shop.set_limits(Limits { max: ByteSize::mib(2), ..given });
+        assert!(shop.has_room(ByteSize::kib(5)) && !shop.has_room(ByteSize::kib(1025)), "the budget still holds");
+        assert_eq!((shop.limits().max, shop.group.max()), (ByteSize::mib(2), ByteSize::MAX));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use lowwater::cache::{Op, RejectReason};
-use lowwater::Bytes;
+use lowwater::ByteSize;
 
 use super::edit::{Edit, Existing, OutOfMemory};
 use super::{weight, Store, Values};
@@ -123,7 +123,7 @@ impl Store {
             }
         });
         match done {
-            Ok(_) if full => Err(RejectReason::NoRoom { bytes: Bytes::ZERO, group: tenant.group.path() }),
+            Ok(_) if full => Err(RejectReason::NoRoom { bytes: ByteSize::ZERO, group: tenant.group.path() }),
             Ok(_) => Ok(answer.expect("a computation asks at least once")),
             Err(refused) => Err(refused.reason),
         }

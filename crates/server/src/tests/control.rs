@@ -16,7 +16,7 @@ fn write(client: &mut Client, prefix: &str, count: usize) -> usize {
 
 #[test]
 fn the_budget_changes_at_once() {
-    let server = TestServer::start(|settings| settings.budget = Bytes::mib(32));
+    let server = TestServer::start(|settings| settings.budget = ByteSize::mib(32));
     let mut client = server.connect();
     for (text, expected) in [
         ("cache_memlimit 7\r\n", "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n"),
@@ -125,7 +125,7 @@ fn a_full_server_without_evictions_says_so() {
 
 #[test]
 fn a_tenants_max_drops_nothing_either_where_nothing_is_evicted() {
-    let crowd = Limits { max: Bytes::mib(1), ..Limits::default() };
+    let crowd = Limits { max: ByteSize::mib(1), ..Limits::default() };
     let server = TestServer::start(|settings| {
         settings.evict = false;
         settings.limits = vec![("crowd".into(), crowd)];

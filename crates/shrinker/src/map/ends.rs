@@ -20,8 +20,8 @@
 //!   reported as an end of its own ([`Ends::met_dying`]): its lists may have moved although the map
 //!   does not know yet.
 
-use lowwater_lru_core::mutated;
-use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
+use lowwater_base::mutated;
+use lowwater_base::sync::atomic::{AtomicU64, Ordering};
 
 /// Rounds in which a group ended that one verdict overlooks: then it stands although it may be
 /// wrong, so that the loop ends beside a thread that makes and ends groups as fast (S22).
@@ -97,7 +97,7 @@ impl Recheck {
         }
         self.overlooked += 1;
         // The end may be another thread's, and not finished.
-        lowwater_lru_core::sync::yield_now();
+        lowwater_base::sync::yield_now();
         false
     }
 }

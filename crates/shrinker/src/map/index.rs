@@ -9,8 +9,9 @@ use core::mem::size_of;
 use core::ops::DerefMut;
 
 use hashbrown::HashMap;
-use lowwater_lru_core::sync::Mutex;
-use lowwater_lru_core::{fallible, MemcgId, NodeId};
+use lowwater_base::fallible;
+use lowwater_base::sync::Mutex;
+use lowwater_lru_core::{MemcgId, NodeId};
 
 use crate::bitmap::Bitmap;
 use crate::hash::{shrink_after_removal, IdHasher};

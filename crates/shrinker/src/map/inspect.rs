@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use lowwater_lru_core::{Bytes, Memcg, MemcgId, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgId, NodeId};
 
 use super::node::NodeMap;
 use super::shrinker_info::ShrinkerInfo;
@@ -78,8 +78,8 @@ impl Map {
     }
 
     /// Bytes allocated. O(live pairs).
-    pub(crate) fn footprint(&self) -> Bytes {
+    pub(crate) fn footprint(&self) -> ByteSize {
         let nodes: usize = self.nodes.iter().map(NodeMap::bytes).sum();
-        Bytes::new((nodes + self.index.bytes() + core::mem::size_of::<Self>()) as u64)
+        ByteSize::new((nodes + self.index.bytes() + core::mem::size_of::<Self>()) as u64)
     }
 }

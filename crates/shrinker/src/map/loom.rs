@@ -7,8 +7,8 @@ use super::*;
 use crate::deferred::Debt;
 use ::loom::thread;
 use alloc::sync::Arc;
-use lowwater_lru_core::sync::atomic::AtomicU64;
-use lowwater_lru_core::sync::with_mutant;
+use lowwater_base::sync::atomic::AtomicU64;
+use lowwater_base::sync::with_mutant;
 use lowwater_lru_core::MemcgTree;
 
 const N0: NodeId = NodeId::ZERO;
@@ -45,7 +45,7 @@ fn clear_if_empty(map: &Map, memcg: &Memcg, key: Key, list: &List) {
 
 /// An add meets a pass that clears the bit which an earlier add left.
 fn add_meets_clear() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
         let key = map.open(0).unwrap();
@@ -85,7 +85,7 @@ fn an_object_is_hidden_without_the_fence_in_clear() {
 /// theirs.
 #[test]
 fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
         let (near, far, other) = (map.open(1).unwrap(), map.open(100).unwrap(), map.open(2).unwrap());
@@ -109,7 +109,7 @@ fn s16_a_unit_that_grows_under_readers_loses_no_bit() {
 /// The pass finds a `ShrinkerInfo` empty and removes it, while an add comes.
 #[test]
 fn s11_a_unit_that_is_removed_takes_no_bit_along() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
         let (ours, theirs) = (map.open(0).unwrap(), map.open(1).unwrap());
@@ -131,7 +131,7 @@ fn s11_a_unit_that_is_removed_takes_no_bit_along() {
 /// An add tells late of a group that has died meanwhile, or is dying now.
 #[test]
 fn s11_r3_a_bit_set_on_a_dying_group_is_its_parents() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
         let key = map.open(0).unwrap();
@@ -152,7 +152,7 @@ fn s11_r3_a_bit_set_on_a_dying_group_is_its_parents() {
 /// A debt is put back while its group dies: it is owed by the parent in the end, once.
 #[test]
 fn s18_no_debt_is_lost_in_a_death() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
         let key = map.open(0).unwrap();
@@ -179,7 +179,7 @@ fn s18_no_debt_is_lost_in_a_death() {
 /// A shrinker's id ends while one of its lists tells of an object.
 #[test]
 fn s17_no_bit_is_set_for_an_id_that_is_closed() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let map = Arc::new(Map::new(1));
         let key = map.open(0).unwrap();
@@ -198,7 +198,7 @@ fn s17_no_bit_is_set_for_an_id_that_is_closed() {
 
 /// There is no memory for a bit: a resync that finds the node dirty counts what the caller added.
 fn lost_meets_find() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let (map, list) = (Arc::new(Map::new(1)), List::new(0));
         let adder = {
             let (map, list) = (Arc::clone(&map), Arc::clone(&list));
@@ -228,7 +228,7 @@ fn lost_without_release() {
 /// A round meets a group's end. The parent has a word already, so its bit is set without a lock
 /// that the round waits for.
 fn round_meets_an_end() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let child = tree.root().create("child").unwrap();
         let map = Arc::new(Map::new(1));

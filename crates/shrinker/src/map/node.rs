@@ -1,9 +1,7 @@
 //! One NUMA node's part of the map.
 
-use lowwater_lru_core::sync::{
-    atomic::{AtomicBool, Ordering},
-    Mutex, RwLock,
-};
+use lowwater_base::sync::atomic::{AtomicBool, Ordering};
+use lowwater_base::sync::{Mutex, RwLock};
 use lowwater_lru_core::{Memcg, MemcgId};
 
 use super::shards::SHARDS;

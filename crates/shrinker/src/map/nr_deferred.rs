@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use lowwater_lru_core::fallible;
-use lowwater_lru_core::sync::atomic::Ordering;
+use lowwater_base::fallible;
+use lowwater_base::sync::atomic::Ordering;
 use lowwater_lru_core::{Memcg, NodeId};
 
 use super::shrinker_info::ShrinkerInfo;

@@ -1,8 +1,8 @@
 //! One group on one node: its bits, its deferred objects and its counts.
 
-use lowwater_lru_core::fallible::try_box;
-use lowwater_lru_core::sync::atomic::AtomicBool;
-use lowwater_lru_core::sync::Mutex;
+use lowwater_base::fallible::try_box;
+use lowwater_base::sync::atomic::AtomicBool;
+use lowwater_base::sync::Mutex;
 use lowwater_lru_core::Memcg;
 use once_cell::race::OnceBox;
 

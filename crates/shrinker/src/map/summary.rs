@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use hashbrown::HashMap;
-use lowwater_lru_core::fallible::{try_box, try_push};
+use lowwater_base::fallible::{try_box, try_push};
 use lowwater_lru_core::{Memcg, MemcgId};
 
 use super::by_group::ByGroup;

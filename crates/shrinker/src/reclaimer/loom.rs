@@ -3,13 +3,13 @@
 use super::*;
 use ::loom::thread;
 use alloc::sync::Arc;
-use lowwater_lru_core::sync::with_mutant;
+use lowwater_base::sync::with_mutant;
 use lowwater_lru_core::MemcgTree;
 
 /// Two charges ask for reclaim, one after the other; the thread serves a request and may sleep again, but never with usage
 /// left that it has not seen.
 fn charge_meets_thread() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let wake = Arc::new(WakeQueue::default());
         let (usage, seen) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -24,7 +24,7 @@ fn charge_meets_thread() {
         };
         for _ in 0..2 {
             usage.fetch_add(1, Ordering::Relaxed);
-            wake.request(tree.root(), ReclaimReason::Watermark, Bytes::ZERO);
+            wake.request(tree.root(), ReclaimReason::Watermark, ByteSize::ZERO);
         }
         // If nothing is queued, the thread has taken all that was, and what it saw must be all there was.
         let state = wake.state.lock();
@@ -55,7 +55,7 @@ fn a_wake_up_is_lost_without_the_fence_in_take() {
 
 /// A thread waits, or is about to; the first request that comes wakes it.
 fn request_meets_sleeper() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let wake = Arc::new(WakeQueue::default());
         let thread = {
@@ -68,7 +68,7 @@ fn request_meets_sleeper() {
             })
         };
         for bytes in [1, 2] {
-            wake.request(tree.root(), ReclaimReason::Manual(Bytes::new(bytes)), Bytes::ZERO);
+            wake.request(tree.root(), ReclaimReason::Manual(ByteSize::new(bytes)), ByteSize::ZERO);
             while !wake.state.lock().requests.is_empty() {
                 ::loom::thread::yield_now();
             }

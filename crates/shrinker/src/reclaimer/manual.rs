@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use lowwater_lru_core::fallible::try_push;
-use lowwater_lru_core::{Bytes, Memcg};
+use lowwater_base::fallible::try_push;
+use lowwater_lru_core::{ByteSize, Memcg};
 
 use super::step::{Job, Step};
 use crate::registry::{Registry, Select};
@@ -19,14 +19,14 @@ impl Registry {
     ///
     /// Only objects whose bytes are charged to groups count.
     #[doc(alias = "memory.reclaim")]
-    pub fn reclaim(&self, memcg: &Memcg, bytes: Bytes) -> Bytes {
+    pub fn reclaim(&self, memcg: &Memcg, bytes: ByteSize) -> ByteSize {
         self.reclaim_selected(&Select::all().memcg(memcg), bytes)
     }
 
     /// As [`reclaim`](Self::reclaim), for a part: until the group's usage has fallen by `bytes`, or nothing more can be freed
     /// there. Without memory for a job on each node, on those for which there is.
     #[doc(hidden)]
-    pub fn reclaim_selected(&self, select: &Select<'_>, bytes: Bytes) -> Bytes {
+    pub fn reclaim_selected(&self, select: &Select<'_>, bytes: ByteSize) -> ByteSize {
         let memcg = select.memcg.unwrap_or(&self.core.root);
         let before = memcg.usage();
         let target = before.saturating_sub(bytes);

@@ -9,7 +9,7 @@
 //! | [`Manual`](ReclaimReason::Manual) | a program asks | what it was, less what was asked for |
 //! | [`Pressure`](ReclaimReason::Pressure) | pressure has lowered the ceiling | what pressure leaves |
 
-use lowwater_lru_core::Bytes;
+use lowwater_lru_core::ByteSize;
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 use lowwater_lru_core::Memcg;
 
@@ -34,19 +34,19 @@ pub enum ReclaimReason {
     Debt,
     /// A program asked for so many bytes.
     #[doc(alias = "memory.reclaim")]
-    Manual(Bytes),
+    Manual(ByteSize),
     /// Pressure from outside leaves it this much.
-    Pressure(Bytes),
+    Pressure(ByteSize),
 }
 
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 impl ReclaimReason {
     /// Usage that `memcg` is to come down to.
-    pub(crate) fn target(self, memcg: &Memcg, watermarks: &Watermarks) -> Bytes {
+    pub(crate) fn target(self, memcg: &Memcg, watermarks: &Watermarks) -> ByteSize {
         match self {
             Self::Watermark | Self::Limit => watermarks.target(memcg.max()),
             Self::High => memcg.high(),
-            Self::Debt => Bytes::MAX,
+            Self::Debt => ByteSize::MAX,
             Self::Manual(bytes) => memcg.usage().saturating_sub(bytes),
             Self::Pressure(target) => target,
         }

@@ -1,6 +1,6 @@
 //! One group's way back below its target, a step at a time; no thread, no clock.
 
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
 use crate::budget::PRIORITY_DEFAULT;
 use crate::control::Reclaim;
@@ -38,22 +38,22 @@ pub enum Step {
 /// Brings one group's usage down to a target, or pays its debts, on one node. A reclaimer thread of one's own, without ours:
 ///
 /// ```
-/// use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+/// use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
 /// use lowwater_shrinker::{Job, Registry, Step};
 ///
 /// let tree = MemcgTree::default();
 /// let registry = Registry::new(&tree, 1);
 ///
-/// let mut job = Job::new(tree.root().clone(), Bytes::mib(60));
+/// let mut job = Job::new(tree.root().clone(), ByteSize::mib(60));
 /// // 1,024 objects at most in a step, then look whether it is time to stop.
 /// while job.step(&registry, NodeId::ZERO, 1024) == Step::Again {}
-/// assert!(tree.root().usage() <= Bytes::mib(60));
+/// assert!(tree.root().usage() <= ByteSize::mib(60));
 /// ```
 #[derive(Debug)]
 pub struct Job {
     memcg: Memcg,
     /// None: it is there for the debts.
-    target: Option<Bytes>,
+    target: Option<ByteSize>,
     priority: u8,
     idle: u8,
     /// Objects scanned in idle steps, and how many are to be.
@@ -69,7 +69,7 @@ pub struct Job {
 
 impl Job {
     /// A job that is done when `memcg` uses at most `target`.
-    pub fn new(memcg: Memcg, target: Bytes) -> Self {
+    pub fn new(memcg: Memcg, target: ByteSize) -> Self {
         Self {
             memcg,
             target: Some(target),
@@ -92,7 +92,7 @@ impl Job {
 
     /// A job that is done when nothing is owed for `memcg`.
     pub fn debts(memcg: Memcg) -> Self {
-        Self { target: None, ..Self::new(memcg, Bytes::ZERO) }
+        Self { target: None, ..Self::new(memcg, ByteSize::ZERO) }
     }
 
     /// The group.
@@ -101,7 +101,7 @@ impl Job {
     }
 
     /// The usage to come down to; none if it pays debts.
-    pub fn target(&self) -> Option<Bytes> {
+    pub fn target(&self) -> Option<ByteSize> {
         self.target
     }
 

@@ -4,12 +4,13 @@ use alloc::{format, sync::Arc, vec::Vec};
 use core::time::Duration;
 use std::time::Instant;
 
-use lowwater_lru_core::fallible::try_push;
-use lowwater_lru_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use lowwater_lru_core::sync::thread::{self, JoinHandle};
+use lowwater_base::fallible::try_push;
+use lowwater_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use lowwater_base::sync::thread;
+use lowwater_base::sync::thread::JoinHandle;
+use lowwater_base::unwind::caught;
 use lowwater_lru_core::topology::Topology;
-use lowwater_lru_core::unwind::caught;
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
 use super::pace::Pace;
 use super::reason::ReclaimReason;
@@ -39,15 +40,15 @@ const REST_MAX: Duration = Duration::from_millis(100);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use lowwater_lru_core::{topology, Bytes, MemcgTree};
+/// use lowwater_lru_core::{ByteSize, MemcgTree, topology};
 /// use lowwater_shrinker::{Watermarks, Reclaimer, Registry, RegistryConfig};
 ///
 /// let tree = MemcgTree::default();
-/// tree.root().set_max(Bytes::mib(64));
+/// tree.root().set_max(ByteSize::mib(64));
 /// let topology = topology::detect();
 /// let registry = Registry::with_config(&tree, RegistryConfig::with_topology(Arc::clone(&topology)));
 ///
-/// let reclaimer = Reclaimer::start(&registry, topology, Watermarks::for_budget(Bytes::mib(64)))?;
+/// let reclaimer = Reclaimer::start(&registry, topology, Watermarks::for_budget(ByteSize::mib(64)))?;
 /// // After each charge; costs a few loads unless a limit is near.
 /// reclaimer.charged(tree.root());
 /// # Ok::<(), lowwater_shrinker::StartError>(())
@@ -307,7 +308,7 @@ impl DebtListener for DebtWaker {
     fn notify_debt(&self, memcg: &Memcg, node: NodeId, kick: Kick) {
         let Some(shared) = self.0.get(node.index()) else { return };
         match kick {
-            Kick::Now => shared.wake.request(memcg, ReclaimReason::Debt, Bytes::MAX),
+            Kick::Now => shared.wake.request(memcg, ReclaimReason::Debt, ByteSize::MAX),
             Kick::Soon => shared.wake.request_soon(memcg),
             Kick::Never => {}
         }

@@ -21,12 +21,11 @@
 
 use alloc::vec::Vec;
 
-use lowwater_lru_core::fallible::try_push;
-use lowwater_lru_core::sync::{
-    atomic::{fence, AtomicU64, Ordering},
-    Condvar, Mutex, MutexGuard,
-};
-use lowwater_lru_core::{mutated, Bytes, Memcg};
+use lowwater_base::fallible::try_push;
+use lowwater_base::mutated;
+use lowwater_base::sync::atomic::{fence, AtomicU64, Ordering};
+use lowwater_base::sync::{Condvar, Mutex, MutexGuard};
+use lowwater_lru_core::{ByteSize, Memcg};
 
 use super::reason::ReclaimReason;
 
@@ -66,13 +65,13 @@ pub(super) struct WakeRequest {
     pub(super) memcg: Memcg,
     pub(super) reason: ReclaimReason,
     /// Usage to come down to.
-    pub(super) target: Bytes,
+    pub(super) target: ByteSize,
 }
 
 impl WakeQueue {
     /// Queues a request and wakes the thread. Costs a fence and a load when the same is queued already. Without memory for it it
     /// is not queued: it comes from where memory is short, and comes again.
-    pub(super) fn request(&self, memcg: &Memcg, reason: ReclaimReason, target: Bytes) {
+    pub(super) fn request(&self, memcg: &Memcg, reason: ReclaimReason, target: ByteSize) {
         let key = key(memcg, reason);
         if !mutated!("wake_without_fence") {
             // SeqCst: between the caller's charge and our load; meets the fence in `drain`.
@@ -86,7 +85,7 @@ impl WakeQueue {
     }
 
     #[cold]
-    fn request_slow(&self, memcg: &Memcg, reason: ReclaimReason, target: Bytes, key: u64) {
+    fn request_slow(&self, memcg: &Memcg, reason: ReclaimReason, target: ByteSize, key: u64) {
         let mut state = self.state.lock();
         let same = |old: &&mut WakeRequest| old.memcg == *memcg && kind(old.reason) == kind(reason);
         match (state.requests.iter_mut().find(same), reason) {
@@ -138,7 +137,11 @@ impl WakeQueue {
         // Without memory they wait for the next time.
         if requests.try_reserve(state.soon.len()).is_ok() {
             let soon = core::mem::take(&mut state.soon).into_iter();
-            requests.extend(soon.map(|memcg| WakeRequest { memcg, reason: ReclaimReason::Debt, target: Bytes::MAX }));
+            requests.extend(soon.map(|memcg| WakeRequest {
+                memcg,
+                reason: ReclaimReason::Debt,
+                target: ByteSize::MAX,
+            }));
         }
         // Relaxed: ordered by the fence that follows.
         self.queued.store(NONE, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, sync::Arc};
 
 use core::alloc::Layout;
-use lowwater_lru_core::fallible::{try_arc, try_str, TryArc};
+use lowwater_base::fallible::{try_arc, try_str, TryArc};
 use lowwater_lru_core::{NodeId, Occupancy};
 
 use super::caches::Caches;
@@ -136,7 +136,7 @@ impl Prepared {
     }
 
     /// As [`occupancy`](Self::occupancy), for who can do without, and builds with an `Arc` that can
-    /// say so ([`fallible::try_arc`](lowwater_lru_core::fallible::try_arc)); elsewhere it aborts,
+    /// say so ([`fallible::try_arc`](lowwater_base::fallible::try_arc)); elsewhere it aborts,
     /// too.
     ///
     /// # Errors

@@ -55,5 +55,5 @@ fn number() -> Id {
 
 #[cfg(lowwater_loom)]
 fn current() -> Id {
-    lowwater_lru_core::sync::thread::current().id()
+    lowwater_base::sync::thread::current().id()
 }

@@ -20,7 +20,7 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(5);
 ///
 /// ```
 /// use std::sync::Arc;
-/// use lowwater_lru_core::{topology, MemcgTree};
+/// use lowwater_lru_core::{MemcgTree, topology};
 /// use lowwater_shrinker::{budget::Proportional, Registry, RegistryConfig};
 ///
 /// let tree = MemcgTree::default();

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::alloc::Layout;
 
-use lowwater_lru_core::fallible::TryArc;
+use lowwater_base::fallible::TryArc;
 use lowwater_lru_core::{Memcg, MemcgTree};
 
 use super::builder::ShrinkerBuilder;

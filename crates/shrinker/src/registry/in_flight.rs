@@ -18,8 +18,9 @@
 use alloc::{boxed::Box, vec::Vec};
 
 #[cfg(any(feature = "std", lowwater_loom))]
-use lowwater_lru_core::sync::Condvar;
-use lowwater_lru_core::{fallible, mutated, sync::Mutex};
+use lowwater_base::sync::Condvar;
+use lowwater_base::sync::Mutex;
+use lowwater_base::{fallible, mutated};
 
 use super::caller::Caller;
 use crate::callback::CallbackScope;
@@ -159,7 +160,7 @@ impl<E> InFlight<E> {
             #[cfg(not(any(feature = "std", lowwater_loom)))]
             {
                 drop(state);
-                lowwater_lru_core::sync::yield_now();
+                lowwater_base::sync::yield_now();
                 state = self.state.lock();
             }
         }

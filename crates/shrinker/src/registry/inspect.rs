@@ -1,7 +1,7 @@
 //! The calls of a registry that show what it holds.
 
-use lowwater_lru_core::fallible::TryArc;
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_base::fallible::TryArc;
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
 use super::handle::Registry;
 use super::registered::CallbackPanicked;
@@ -47,10 +47,10 @@ impl Registry {
     /// [`Prepared::occupancy`] gave out, what the configuration brought along, and what threads
     /// inside
     /// callbacks take.
-    pub fn footprint(&self) -> Bytes {
+    pub fn footprint(&self) -> ByteSize {
         // The map's own size is in its footprint; what counts its handles is not.
         let counted = TryArc::<Map>::BYTES - size_of::<Map>();
-        self.core.map.footprint().saturating_add(Bytes::new((self.core.bytes() + counted) as u64))
+        self.core.map.footprint().saturating_add(ByteSize::new((self.core.bytes() + counted) as u64))
     }
 
     /// Objects that `id` owes for `memcg` on `node`; 0 if nothing does.

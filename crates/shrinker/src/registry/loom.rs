@@ -8,8 +8,8 @@ use crate::stats::VisitCounts;
 use crate::work::{Progress, Work};
 use ::loom::thread;
 use alloc::sync::Arc;
-use lowwater_lru_core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use lowwater_lru_core::sync::with_mutant;
+use lowwater_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use lowwater_base::sync::with_mutant;
 use lowwater_lru_core::{MemcgTree, NodeId};
 
 const N0: NodeId = NodeId::ZERO;
@@ -49,7 +49,7 @@ fn pass(registry: &Registry) -> Progress {
 
 /// A pass is under way while the registration is dropped.
 fn pass_meets_unregister() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let prepared = registry.builder("owned").alloc().unwrap();
@@ -98,7 +98,7 @@ impl Shrinker for Busy {
 
 /// A callback may be in flight when its registration ends without waiting: the id is another's when the callback has returned.
 fn callback_meets_nowait() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let prepared = registry.builder("busy").alloc().unwrap();
@@ -148,7 +148,7 @@ fn s14_an_end_is_never_finished_if_the_last_to_leave_does_not() {
 
 /// Two threads, each inside one shrinker, drop the registration of the other's.
 fn two_end_each_other() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let [a, b] = ["a", "b"].map(|name| registry.builder(name).alloc().unwrap().register(Owned::new(1)));
@@ -175,7 +175,7 @@ fn s14_two_callbacks_that_end_each_other_do_not_wait() {
 
 /// The same for two gates and nothing else: a deadlock that loom finds must not unwind through registrations.
 fn two_close_each_other() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let gates = Arc::new([InFlight::<()>::default(), InFlight::<()>::default()]);
         let enters_and_closes = |gates: &[InFlight<()>; 2], mine: usize| {
             // Not dropped where loom unwinds.
@@ -209,7 +209,7 @@ fn s14_two_gates_are_never_closed_if_a_callback_waits_for_the_other() {
 
 /// A pass finds a list empty while an object is added.
 fn pass_meets_add() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let prepared = registry.builder("owned").alloc().unwrap();
@@ -252,7 +252,7 @@ fn s14_a_callback_runs_too_late_if_a_closed_gate_lets_in() {
 
 /// A pass meets a shrinker whose lists are filled already, while it is being registered.
 fn pass_meets_register() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let prepared = registry.builder("late").alloc().unwrap();
@@ -301,7 +301,7 @@ impl Shrinker for Plenty {
 
 /// Two threads pay at once, and a third call sees to the rest.
 fn payers_meet() {
-    lowwater_lru_core::sync::model(|| {
+    lowwater_base::sync::model(|| {
         let tree = MemcgTree::new(0);
         let registry = Registry::new(&tree, 1);
         let prepared = registry.builder("plenty").alloc().unwrap();

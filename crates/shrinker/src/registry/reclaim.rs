@@ -1,6 +1,7 @@
 //! The calls of a registry that make its shrinkers give memory back.
 
-use lowwater_lru_core::list_lru::{self, Swept};
+use lowwater_lru_core::list_lru;
+use lowwater_lru_core::list_lru::Swept;
 use lowwater_lru_core::{Memcg, NodeId};
 
 use super::handle::Registry;

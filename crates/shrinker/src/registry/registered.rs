@@ -2,8 +2,8 @@
 
 use alloc::{boxed::Box, sync::Arc};
 
-use lowwater_lru_core::fallible::TryArc;
-use lowwater_lru_core::Bytes;
+use lowwater_base::fallible::TryArc;
+use lowwater_lru_core::ByteSize;
 
 use super::shrinker_state::ShrinkerState;
 use crate::callback::CallbackScope;
@@ -128,7 +128,7 @@ impl<E> ShrinkerGuard<E> {
         caught(|| self.shrinker().count_objects(sc))
     }
 
-    pub(crate) fn weigh(&self, sc: &ShrinkControl<'_>) -> Result<Option<Bytes>, CallbackPanicked> {
+    pub(crate) fn weigh(&self, sc: &ShrinkControl<'_>) -> Result<Option<ByteSize>, CallbackPanicked> {
         caught(|| self.shrinker().weigh_objects(sc))
     }
 
@@ -141,7 +141,7 @@ impl<E> ShrinkerGuard<E> {
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 fn caught<R>(callback: impl FnOnce() -> R) -> Result<R, CallbackPanicked> {
     // A callback that panicked half way is not called again.
-    lowwater_lru_core::unwind::caught(callback).ok_or(CallbackPanicked)
+    lowwater_base::unwind::caught(callback).ok_or(CallbackPanicked)
 }
 
 /// Calls `callback`. Without `std` a panic cannot be caught; under loom it is the model's.

@@ -1,6 +1,6 @@
 //! The right to be called, and its end.
 
-use lowwater_lru_core::fallible::TryArc;
+use lowwater_base::fallible::TryArc;
 
 use super::registry_core::{IdClaim, Registered};
 use crate::callback::CallbackScope;

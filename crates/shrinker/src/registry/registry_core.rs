@@ -11,9 +11,9 @@
 
 use alloc::{sync::Arc, vec::Vec};
 
-use lowwater_lru_core::fallible::{try_box, try_shrink, TryArc};
-use lowwater_lru_core::sync::atomic::{AtomicU64, Ordering};
-use lowwater_lru_core::sync::{Mutex, RwLock};
+use lowwater_base::fallible::{try_box, try_shrink, TryArc};
+use lowwater_base::sync::atomic::{AtomicU64, Ordering};
+use lowwater_base::sync::{Mutex, RwLock};
 use lowwater_lru_core::{HookId, Memcg, MemcgTree, NodeId, OfflineHook};
 
 use super::config::RegistryConfig;

@@ -7,8 +7,8 @@ use alloc::{boxed::Box, vec::Vec};
 use core::hash::BuildHasher;
 use core::marker::PhantomData;
 
-use lowwater_lru_core::fallible;
-use lowwater_lru_core::sync::Mutex;
+use lowwater_base::fallible;
+use lowwater_base::sync::Mutex;
 
 use super::caller::Caller;
 use crate::hash::IdHasher;

@@ -1,7 +1,7 @@
 //! The state that the registry and the lists of one shrinker share: its id, options, bits and callbacks in flight.
 
-use lowwater_lru_core::fallible::TryArc;
-use lowwater_lru_core::sync::atomic::{AtomicBool, Ordering};
+use lowwater_base::fallible::TryArc;
+use lowwater_base::sync::atomic::{AtomicBool, Ordering};
 use lowwater_lru_core::{Memcg, NodeId, Occupancy};
 
 use super::in_flight::InFlight;

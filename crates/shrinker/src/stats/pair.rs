@@ -1,6 +1,6 @@
 //! Statistics of one shrinker for one group on one node.
 
-use lowwater_lru_core::{Bytes, Memcg, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
 use super::visit_counts::VisitCounts;
 use crate::id::ShrinkerId;
@@ -85,7 +85,7 @@ pub struct PairStats {
     /// of now in a [`survey`](crate::Registry::survey) (none if the shrinker cannot tell).
     pub count: Option<u64>,
     /// The bytes of these objects, if the shrinker knows them and was asked.
-    pub bytes: Option<Bytes>,
+    pub bytes: Option<ByteSize>,
     /// Asked for in `scan_objects`.
     pub requested: u64,
     /// Freed.

@@ -6,14 +6,14 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 #![allow(clippy::mutable_key_type, reason = "a group's handle is hashed and compared by its address")]
 
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId, Occupancy, OfflineHook};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId, Occupancy, OfflineHook};
 use lowwater_shrinker::{Count, Prepared, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 pub type CountFn = Box<dyn Fn(&ShrinkControl<'_>) -> Option<Count> + Send + Sync>;
-pub type WeighFn = Box<dyn Fn(&ShrinkControl<'_>) -> Option<Bytes> + Send + Sync>;
+pub type WeighFn = Box<dyn Fn(&ShrinkControl<'_>) -> Option<ByteSize> + Send + Sync>;
 pub type ScanFn = Box<dyn Fn(&mut ShrinkControl<'_>) -> Option<Scan> + Send + Sync>;
 
 #[derive(Default)]
@@ -132,13 +132,13 @@ impl Shrinker for Shelf {
             None => 0,
         };
         if self.object_bytes > 0 {
-            sc.memcg().uncharge(Bytes::new(freed * self.object_bytes));
+            sc.memcg().uncharge(ByteSize::new(freed * self.object_bytes));
         }
         sc.set_nr_scanned(freed);
         Scan::Freed(freed)
     }
 
-    fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<Bytes> {
+    fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<ByteSize> {
         self.weigh.get().and_then(|weigh| weigh(sc))
     }
 }

@@ -3,7 +3,7 @@
 use crate::common::Shelf;
 use crate::hazard::within;
 use crate::reclaimer;
-use lowwater_lru_core::{Bytes, Memcg, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::budget::{Ended, Fair, Kick, Plan, PlanInput, Policy};
 use lowwater_shrinker::{
@@ -51,7 +51,7 @@ impl Stage {
             &|| _ = registry.shrink(root, N0, 12, Reclaim::KSWAPD, &mut Work::objects(10)),
             &|| _ = registry.direct_reclaim(root, Reclaim::FOREGROUND, &|| false),
             &|| _ = registry.pay_debts(root, N0, &mut Work::objects(10)),
-            &|| _ = registry.reclaim_selected(&Select::all(), Bytes::new(1)),
+            &|| _ = registry.reclaim_selected(&Select::all(), ByteSize::new(1)),
             &|| _ = FullScan::new(registry).shrink(root, N0, 0, Reclaim::FOREGROUND, &mut Work::objects(10)),
             &|| _ = registry.survey(),
             &|| _ = (registry.snapshot(), registry.debugfs_count(self.registration.id())),
@@ -201,8 +201,8 @@ fn a_policy_that_lies_ends() {
             let stage = stage(RegistryConfig::new(1).policy(Arc::new(Lies(lie))));
             stage.stop_in_the_foreground();
             let threads = reclaimer(&stage.registry);
-            let _ = stage.tree.root().try_charge(Bytes::mib(2)).unwrap();
-            stage.tree.root().set_max(Bytes::mib(1));
+            let _ = stage.tree.root().try_charge(ByteSize::mib(2)).unwrap();
+            stage.tree.root().set_max(ByteSize::mib(1));
             for _ in 0..2 {
                 assert_eq!(stage.reclaim(), 0, "lie {lie}");
                 threads.charged(stage.tree.root());

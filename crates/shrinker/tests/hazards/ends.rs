@@ -3,7 +3,7 @@
 use crate::common::{one_shelf, shelf_on, Shelf};
 use crate::hazard::within;
 use crate::tree_and_registry;
-use lowwater_lru_core::{Bytes, MemcgId, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, MemcgId, MemcgTree, NodeId};
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{
     Caches, Count, Job, Reclaim, Registry, RegistryConfig, Scan, ScanError, ScanRequest, Select, Step, Work,
@@ -121,10 +121,10 @@ fn a_part_that_is_not_there_is_empty() {
             registry.shrink(tree.root(), node, 0, Reclaim::KSWAPD, &mut work);
             FullScan::new(&registry).shrink(tree.root(), node, 0, Reclaim::KSWAPD, &mut work);
             registry.drop_selected(&Select::all().node(node));
-            registry.reclaim_selected(&Select::all().node(node), Bytes::MAX);
+            registry.reclaim_selected(&Select::all().node(node), ByteSize::MAX);
             registry.pay_debts(tree.root(), node, &mut work);
             assert_eq!(registry.owed(tree.root(), node, registration.id()), 0);
-            let mut job = Job::new(tree.root().clone(), Bytes::ZERO);
+            let mut job = Job::new(tree.root().clone(), ByteSize::ZERO);
             while matches!(job.step(&registry, node, 10), Step::Again | Step::BackOff) {}
         }
         let gone = tree.root().create("gone").unwrap();

@@ -3,7 +3,7 @@
 use crate::common::{one_shelf, Shelf};
 use crate::hazard::within;
 use crate::{reclaimer, tree_and_registry};
-use lowwater_lru_core::{Bytes, MemcgTree, NodeId};
+use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
 use lowwater_shrinker::baseline::FullScan;
 use lowwater_shrinker::{
     Bound, Clock, Job, Prepared, Progress, Reclaim, ReclaimReason, Reclaimer, Registration, Registry, RegistryConfig,
@@ -60,7 +60,7 @@ fn all_that_is_of_a_registry_may_be_used_and_dropped_in_a_callback() {
             for registry in &world.registries {
                 // Nobody reclaims inside, so a job sees nothing that it could do.
                 assert_eq!(world.job.step(registry, N0, 100), Step::Done);
-                let mut job = Job::new(registry.root().clone(), Bytes::ZERO);
+                let mut job = Job::new(registry.root().clone(), ByteSize::ZERO);
                 assert!((0..1_000).any(|_| matches!(job.step(registry, N0, 100), Step::Done | Step::Exhausted)));
             }
             for reclaimer in &world.reclaimers {
@@ -86,13 +86,13 @@ fn all_that_is_of_a_registry_may_be_used_and_dropped_in_a_callback() {
                 None
             }))
             .is_ok());
-        let _ = tree.root().try_charge(Bytes::kib(1)).unwrap();
+        let _ = tree.root().try_charge(ByteSize::kib(1)).unwrap();
         while !worlds.lock().unwrap().is_empty() {
             shelf.add(tree.root(), N0, 10);
             let before = calls.load(Relaxed);
             registry.drop_caches();
             shelf.add(tree.root(), N0, 10);
-            threads.wake(tree.root(), ReclaimReason::Manual(Bytes::kib(1)));
+            threads.wake(tree.root(), ReclaimReason::Manual(ByteSize::kib(1)));
             while calls.load(Relaxed) < before + 2 {
                 std::thread::yield_now();
             }
@@ -173,9 +173,9 @@ fn a_job_at_the_ends_of_its_numbers_ends() {
             for scan_max in ends {
                 let (tree, registry, shelf, registration) = one_shelf();
                 shelf.add(tree.root(), N0, 300);
-                let _ = tree.root().try_charge(Bytes::mib(1)).unwrap();
+                let _ = tree.root().try_charge(ByteSize::mib(1)).unwrap();
                 let root = || tree.root().clone();
-                for mut job in [Job::new(root(), Bytes::new(target)), Job::debts(root())] {
+                for mut job in [Job::new(root(), ByteSize::new(target)), Job::debts(root())] {
                     // Whoever may look at nothing gets on with nothing.
                     let most = if scan_max == 0 { 100 } else { 10_000 };
                     let ends = |step| matches!(step, Step::Done | Step::Exhausted);

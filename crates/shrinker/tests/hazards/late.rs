@@ -3,7 +3,7 @@
 use crate::common::{one_shelf, Shelf};
 use crate::hazard::at_the_end_of_a_thread;
 use crate::{reclaimer, tree_and_registry};
-use lowwater_lru_core::{Bytes, NodeId};
+use lowwater_lru_core::{ByteSize, NodeId};
 use lowwater_shrinker::{Job, ReclaimReason, RegistryConfig, Step};
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn a_registry_ends_late_in_a_threads_life() {
         let (tree, registry, shelf, registration) = one_shelf();
         shelf.add(tree.root(), N0, 1000);
         let prepared = registry.builder("prepared").alloc().unwrap();
-        let (mut job, config) = (Job::new(tree.root().clone(), Bytes::ZERO), RegistryConfig::new(1));
+        let (mut job, config) = (Job::new(tree.root().clone(), ByteSize::ZERO), RegistryConfig::new(1));
         Box::new(move || {
             assert!(registry.first_no_reclaim_scope().is_some());
             let scope = registry.no_reclaim_scope();

@@ -3,7 +3,7 @@
 use crate::common::{one_shelf, Shelf};
 use crate::hazard::{in_a_process, within};
 use crate::{reclaimer, tree_and_registry};
-use lowwater_lru_core::{Bytes, NodeId};
+use lowwater_lru_core::{ByteSize, NodeId};
 use lowwater_shrinker::{Job, ReclaimReason, Registry, RegistryConfig};
 use std::mem::forget;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn what_is_leaked_of_a_registry_stops_nobody_else() {
                 let leaked = Arc::new(Shelf::new());
                 forget(leaked.register(registry.builder("leaked").alloc().unwrap()));
                 leaked.add(&group, NodeId::ZERO, 10);
-                forget(Job::new(group.clone(), Bytes::ZERO));
+                forget(Job::new(group.clone(), ByteSize::ZERO));
                 forget(registry.snapshot());
                 forget(RegistryConfig::new(2));
 

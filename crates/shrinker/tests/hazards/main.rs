@@ -8,7 +8,7 @@ mod callbacks;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;
-#[path = "../../../lru-core/tests/hazards/common.rs"]
+#[path = "../../../base/tests/hazard/mod.rs"]
 mod hazard;
 mod inside;
 mod late;
@@ -18,11 +18,11 @@ mod texts;
 mod topologies;
 
 use lowwater_lru_core::topology::Fixed;
-use lowwater_lru_core::{Bytes, MemcgTree};
+use lowwater_lru_core::{ByteSize, MemcgTree};
 use lowwater_shrinker::{Reclaimer, Registry, Watermarks};
 use std::sync::Arc;
 
-const MARKS: Watermarks = Watermarks { low_gap: Bytes::ZERO, high_gap: Bytes::ZERO };
+const MARKS: Watermarks = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
 
 fn reclaimer(registry: &Registry) -> Arc<Reclaimer> {
     Arc::new(Reclaimer::start(registry, Arc::new(Fixed::new(registry.nodes())), MARKS).unwrap())

@@ -3,7 +3,7 @@
 use crate::common::one_shelf;
 use crate::hazard::{at_the_end_of_a_thread, within};
 use crate::{reclaimer, tree_and_registry};
-use lowwater_lru_core::{Bytes, NodeId};
+use lowwater_lru_core::{ByteSize, NodeId};
 use lowwater_shrinker::{CallbackScope, NoReclaim, ShrinkControl};
 use std::cell::RefCell;
 use std::mem::forget;
@@ -93,8 +93,8 @@ fn a_scope_that_is_leaked_leaves_other_threads_alone() {
         shelf.add(tree.root(), N0, 10);
         // The background has threads of its own, which were there before.
         let threads = reclaimer(&registry);
-        let _ = tree.root().try_charge(Bytes::mib(2)).unwrap();
-        tree.root().set_max(Bytes::mib(1));
+        let _ = tree.root().try_charge(ByteSize::mib(2)).unwrap();
+        tree.root().set_max(ByteSize::mib(1));
         while shelf.total() > 0 {
             threads.charged(tree.root());
             std::thread::yield_now();

@@ -13,8 +13,8 @@ use alloc::sync::Arc;
 use core::ffi::{c_int, c_ulong};
 use core::ptr::{self, NonNull};
 
-use lowwater_lru_core::fallible::{try_arc, try_box};
-use lowwater_lru_core::{linked, Handle, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Topology};
+use lowwater_base::fallible::{try_arc, try_box};
+use lowwater_lru_core::{Handle, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, Topology, linked};
 use lowwater_shrinker::{Count, Reclaim, Registration, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker, Work};
 
 /// What C has as `struct lowwater_links`, inside its objects.

@@ -1,11 +1,14 @@
 //! How a list comes to its [parts](super::super::split), and how they end.
 
-use super::super::one::{FirstItem, Key, Locked};
-use super::super::pairs::Chain;
-use super::super::split::parts_wanted;
+use super::super::chain::Chain;
+use super::super::key::Key;
+use super::super::list_lru_one::ListLruOne;
+use super::super::locked::{FirstItem, Locked};
+use super::super::shards::parts_wanted;
+use super::super::shards::ShardSet;
 use super::super::table::{Pair, Slot};
-use super::super::{One, Split};
-use super::{RawListLru, Writer};
+use super::RawListLru;
+use super::Writer;
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{fence, Ordering};
 use crate::{Memcg, NodeId};
@@ -18,15 +21,21 @@ impl RawListLru {
     #[cold]
     #[inline(never)]
     pub(super) fn split(&self, memcg: &Memcg, node: NodeId, guard: &Guard) -> bool {
-        let Some(Pair::One(one)) = self.lookup(Key::new(memcg, node), guard) else { return false };
-        let Some(split) = Split::try_new(memcg, one, parts_wanted()) else { return false };
+        let Some(Pair::ListLruOne(one)) = self.lookup(Key::new(memcg, node), guard) else { return false };
+        let Some(split) = ShardSet::try_new(memcg, one, parts_wanted()) else { return false };
         let published = self.publish_parts(one, memcg, split, guard);
         published.map_err(|split| split.discard()).is_ok()
     }
 
-    fn publish_parts(&self, one: &One, memcg: &Memcg, split: Box<Split>, guard: &Guard) -> Result<(), Box<Split>> {
-        let chain = memcg.pairs().try_lock();
-        if chain.as_ref().is_none_or(|chain| chain.closed) && !crate::mutated!("split_without_chain") {
+    fn publish_parts(
+        &self,
+        one: &ListLruOne,
+        memcg: &Memcg,
+        split: Box<ShardSet>,
+        guard: &Guard,
+    ) -> Result<(), Box<ShardSet>> {
+        let chain = Chain::try_lock(memcg);
+        if chain.as_ref().is_none_or(|chain| chain.is_closed()) && !crate::mutated!("split_without_chain") {
             return Err(split);
         }
         let Some(mut writer) = self.writer.try_lock() else { return Err(split) };
@@ -42,7 +51,7 @@ impl RawListLru {
     }
 
     /// Locks a list whose parts, if it has some, end here; nobody is told of it. The lock of its group's chain is held.
-    pub(super) fn lock_without_parts<'a>(&'a self, one: &'a One, guard: &'a Guard) -> Locked<'a> {
+    pub(super) fn lock_without_parts<'a>(&'a self, one: &'a ListLruOne, guard: &'a Guard) -> Locked<'a> {
         let list = one.lock(guard);
         if !list.is_split() {
             return list;
@@ -55,7 +64,7 @@ impl RawListLru {
     }
 
     /// Ends the parts of a list if they are not worth having any more. `false`: there still are some. The chain is locked.
-    pub(super) fn sweep_parts(&self, one: &One, _chain: &Chain, guard: &Guard) -> bool {
+    pub(super) fn sweep_parts(&self, one: &ListLruOne, _chain: &Chain, guard: &Guard) -> bool {
         // Not to wait: a walk may have it, whose callback waits for the chain.
         let Some(mut list) = one.try_lock(guard) else { return false };
         if !list.is_split() {
@@ -65,7 +74,7 @@ impl RawListLru {
         drop(list);
         let mut writer = self.writer.lock();
         let Some(mut list) = one.try_lock(guard) else { return false };
-        let Some(Pair::Split(split)) = self.lookup(list.key(), guard) else { return false };
+        let Some(Pair::ShardSet(split)) = self.lookup(list.key(), guard) else { return false };
         if !split.is_quiet(&mut list) {
             return false;
         }
@@ -84,7 +93,7 @@ impl RawListLru {
         let slot = self.table(guard).and_then(|table| table.get(key));
         // SAFETY: we are in the read side.
         let pair = slot.map(|slot| unsafe { slot.pair() });
-        let (Some(slot), Some(Pair::Split(split))) = (slot, pair) else {
+        let (Some(slot), Some(Pair::ShardSet(split))) = (slot, pair) else {
             unreachable!("a list whose state says so has parts in the table");
         };
         let whole = Slot::of_one(ptr::from_ref(one).cast_mut());
@@ -122,13 +131,13 @@ impl RawListLru {
     }
 
     /// Is this split out of the table, or was it when any of the counts was read that were read before? Then they are not one sum.
-    pub(super) fn has_ended(&self, split: &Split, guard: &Guard) -> bool {
+    pub(super) fn has_ended(&self, split: &ShardSet, guard: &Guard) -> bool {
         if crate::mutated!("count_without_second_look") {
             return false;
         }
         // Acquire: between the counts and the slot; meets the Release in `end_parts`.
         fence(Ordering::Acquire);
-        !matches!(self.lookup(split.key(), guard), Some(Pair::Split(now)) if ptr::eq(now, split))
+        !matches!(self.lookup(split.key(), guard), Some(Pair::ShardSet(now)) if ptr::eq(now, split))
     }
 
     /// One of the group's own lists, locked: by number, of which 0 is the list itself. `None` if there is none, or if its items
@@ -143,8 +152,8 @@ impl RawListLru {
         let pair = self.lookup(Key::new(memcg, node), guard)?;
         let one = match pair {
             _ if index == 0 => Some(pair.whole()),
-            Pair::Split(split) => Some(split.list(index)),
-            Pair::One(_) => None,
+            Pair::ShardSet(split) => Some(split.list(index)),
+            Pair::ListLruOne(_) => None,
         };
         if let Some(list) = one.map(|one| one.lock(guard)).filter(|list| !list.is_dead()) {
             return Some(list);
@@ -167,12 +176,12 @@ impl<T: crate::Linked> crate::ListLru<T> {
     /// Ends the parts of a list now, if it has some and no walk goes round, and tells whether.
     pub(in super::super) fn end_parts_now(&self, memcg: &Memcg, node: NodeId) -> bool {
         let guard = pin();
-        let chain = memcg.pairs().lock();
-        let Some(Pair::Split(split)) = self.raw.lookup(Key::new(memcg, node), &guard) else { return false };
-        if chain.closed {
+        let chain = Chain::lock(memcg);
+        let Some(Pair::ShardSet(split)) = self.raw.lookup(Key::new(memcg, node), &guard) else { return false };
+        if chain.is_closed() {
             return false;
         }
-        let calm = |split: &Split| split.is_quiet(&mut split.whole().lock(&guard));
+        let calm = |split: &ShardSet| split.is_quiet(&mut split.whole().lock(&guard));
         // What was counted since the last sweep is forgotten.
         calm(split);
         self.raw.sweep_parts(split.whole(), &chain, &guard)
@@ -207,7 +216,7 @@ impl<'a> Round<'a> {
     /// `None`: there are no parts.
     pub(in super::super) fn begin(lru: &'a RawListLru, memcg: &'a Memcg, node: NodeId) -> Option<Self> {
         let guard = pin();
-        let Some(Pair::Split(split)) = lru.lookup(Key::new(memcg, node), &guard) else { return None };
+        let Some(Pair::ShardSet(split)) = lru.lookup(Key::new(memcg, node), &guard) else { return None };
         // If they end before we are in, their items are on the list when we come to that: it is locked until then.
         let (next, lists) = split.begin_round(&mut split.whole().lock(&guard))?;
         Some(Self { lru, memcg, node, lists, next, items: split.nr_items() })
@@ -219,7 +228,7 @@ impl<'a> Round<'a> {
         let index = self.next;
         self.next = (index + 1) % self.lists;
         let items = match self.lru.lookup(Key::new(self.memcg, self.node), &guard) {
-            Some(Pair::Split(split)) => split.list(index).nr_items().into(),
+            Some(Pair::ShardSet(split)) => split.list(index).nr_items().into(),
             _ => 0, // The group died.
         };
         (index, items)
@@ -234,7 +243,7 @@ impl Drop for Round<'_> {
         }
         let guard = pin();
         // If it is not there any more, the group died.
-        if let Some(Pair::Split(split)) = self.lru.lookup(Key::new(self.memcg, self.node), &guard) {
+        if let Some(Pair::ShardSet(split)) = self.lru.lookup(Key::new(self.memcg, self.node), &guard) {
             split.end_round(&mut split.whole().lock(&guard), self.next);
         }
     }

@@ -1,7 +1,7 @@
 //! What only somebody sees who comes at the wrong moment: the moment is held here, by the lock for which the others wait.
 
-use super::super::one::Key;
-use super::super::split::Part;
+use super::super::key::Key;
+use super::super::shards::shard::Shard;
 use super::super::table::{Pair, Table};
 use super::super::tests::{item, Item};
 use super::{Writer, PAIRS_MAX};
@@ -85,7 +85,7 @@ fn a_walk_that_finds_parts_and_has_the_lock_after_their_end_goes_round_none() {
     drop(lru.prepare(tree.root(), N0).unwrap());
     assert!(lru.split_now(tree.root(), N0));
     let guard = pin();
-    let Some(Pair::Split(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
+    let Some(Pair::ShardSet(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
     let mut whole = split.whole().lock(&guard);
     assert_eq!(split.begin_round(&mut whole), Some((0, 1 + split.parts().count())));
     split.end_round(&mut whole, 0);
@@ -105,11 +105,11 @@ fn splits_and_parts_that_are_retired_wait_through_room_of_their_own() {
     drop(lru.prepare(tree.root(), N0).unwrap());
     assert!(lru.split_now(tree.root(), N0));
     let guard = pin();
-    let Some(Pair::Split(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
+    let Some(Pair::ShardSet(split)) = lru.raw.lookup(Key::new(tree.root(), N0), &guard) else { panic!("it was split") };
     assert!(has_room(split));
     for one in split.parts() {
         // SAFETY: it is a part's list, and the part is live in the read side.
-        assert!(has_room(unsafe { &*Part::of(one) }));
+        assert!(has_room(unsafe { &*Shard::of(one) }));
     }
 }
 

@@ -1,9 +1,9 @@
 //! A random history against a model that is plain enough to be believed; the eager twin runs beside.
 
 use super::{item, numbers, Item};
-use crate::list_lru::boxed::fault;
-use crate::list_lru::eager::{Eager, Turn};
-use crate::list_lru::split::set_place;
+use crate::list_lru::baseline::{EagerListLru, Turn};
+use crate::list_lru::refusable::fault;
+use crate::list_lru::shards::set_place;
 use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
@@ -57,7 +57,7 @@ enum Op {
     Sweep {
         group: usize,
     },
-    Split {
+    ShardSet {
         group: usize,
         node: u16,
         refuse: Option<usize>,
@@ -80,7 +80,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::Prepare { group, node, refuse }),
         6 => (0..ITEMS, any::<usize>(), 0..NODES, any::<usize>(), refuse())
             .prop_map(|(item, group, node, place, refuse)| Op::Add { item, group, node, place: place & 0xff, refuse }),
-        3 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::Split { group, node, refuse }),
+        3 => (any::<usize>(), 0..NODES, refuse()).prop_map(|(group, node, refuse)| Op::ShardSet { group, node, refuse }),
         1 => (any::<usize>(), 0..NODES).prop_map(|(group, node)| Op::EndParts { group, node }),
         4 => (0..ITEMS, any::<bool>()).prop_map(|(item, whose)| Op::Del { item, whose }),
         2 => (0..ITEMS).prop_map(|item| Op::Touch { item }),
@@ -248,7 +248,7 @@ fn run(ops: Vec<Op>) {
     let tree = MemcgTree::default();
     let lru = ListLru::<Item>::new();
     let empty = lru.footprint();
-    let eager = Arc::new(Eager::<Item>::new(usize::from(NODES)));
+    let eager = Arc::new(EagerListLru::<Item>::new(usize::from(NODES)));
     tree.add_hook(eager.clone());
     let items: Vec<Arc<Item>> = (0..ITEMS).map(item).collect();
     // An item is on one list at a time, so the twin has its own.
@@ -333,7 +333,7 @@ fn run(ops: Vec<Op>) {
                     assert_eq!(twin.is_ok(), !linked, "L4");
                 }
             }
-            Op::Split { group, node, refuse } => {
+            Op::ShardSet { group, node, refuse } => {
                 let group = group % groups.len();
                 let expected = model.lists.get(&(group, node)).is_some_and(|list| list.parts.is_empty());
                 let split = || lru.split_now(&groups[group], NodeId::new(node));
@@ -359,7 +359,7 @@ fn run(ops: Vec<Op>) {
                 let found = model.find(item);
                 let owner = found.as_ref().map(|((group, _), _)| groups[*group].clone());
                 if whose {
-                    let (handle, whose) = lru.del_whose(&items[item]).unzip();
+                    let (handle, whose) = lru.del_with_memcg(&items[item]).unzip();
                     assert_eq!((handle.map(|it| it.number), whose), (found.as_ref().map(|_| item), owner), "L4");
                 } else {
                     assert_eq!(lru.del(&items[item]).map(|it| it.number), found.as_ref().map(|_| item), "L4");
@@ -371,7 +371,7 @@ fn run(ops: Vec<Op>) {
             }
             Op::Touch { item } => {
                 let found = model.find(item);
-                assert_eq!(lru.touch(&items[item]), found.is_some());
+                assert_eq!(lru.promote(&items[item]), found.is_some());
                 if let Some(((group, node), list)) = found {
                     list.retain(|&i| i != item);
                     list.push_back(item);
@@ -444,7 +444,7 @@ fn run(ops: Vec<Op>) {
         assert_eq!(lru.pairs(), model.lists.len(), "L16");
         for (n, it) in items.iter().enumerate() {
             let group = model.find(n).map(|((group, _), _)| &groups[group]);
-            assert_eq!(lru.whose(it).as_ref(), group, "L7");
+            assert_eq!(lru.memcg_of(it).as_ref(), group, "L7");
         }
         for (g, group) in groups.iter().enumerate() {
             for node in 0..NODES {

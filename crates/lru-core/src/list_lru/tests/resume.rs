@@ -89,7 +89,7 @@ fn r7_a_walk_whose_group_died_meanwhile_is_over_and_leaves_no_mark() {
 fn a_walk_that_panics_after_it_gave_the_lock_back_leaves_no_mark() {
     let (tree, lru, items) = lists(2);
     let walk = core::panic::AssertUnwindSafe(|| {
-        lru.walk_one(tree.root(), N0, &mut 1, |it| -> crate::Verdict<'_> {
+        lru.walk_one(tree.root(), N0, &mut 1, |it| -> crate::LruStatus<'_> {
             let _unlocked = it.unlock();
             panic!("the callback's own fault")
         })
@@ -149,7 +149,7 @@ fn many_are_added_and_removed_in_order_and_what_is_not_here_is_left() {
     let items: Vec<_> = (0..300).map(item).collect();
     let mut batch: Isolated<Item> = items.iter().cloned().collect();
     assert!(batch.push(items[0].clone()).is_err(), "it is on a list, though a private one");
-    assert_eq!(lru.add_many(&mut batch, &group, N0), Ok(300));
+    assert_eq!(lru.add_batch(&mut batch, &group, N0), Ok(300));
     assert!(numbers(&lru, &group, N0).into_iter().eq(0..300));
     lru.assert_valid();
 
@@ -160,13 +160,13 @@ fn many_are_added_and_removed_in_order_and_what_is_not_here_is_left() {
     group.offline().unwrap();
     let mut gone = Isolated::new();
     let asked = items.iter().step_by(2).map(|it| &**it);
-    assert_eq!(lru.del_many(asked, &mut gone), 145, "every second, but for those on another list");
+    assert_eq!(lru.del_batch(asked, &mut gone), 145, "every second, but for those on another list");
     assert!(gone.map(|it| it.number).eq((10..300).step_by(2)));
     assert_eq!((lru.count_node(N0), other.count_node(N0)), (145, 10));
     lru.assert_valid();
     other.assert_valid();
 
     let mut late: Isolated<Item> = [item(900)].into_iter().collect();
-    assert_eq!(lru.add_many(&mut late, &group, N0), Ok(1), "a dying group's go to its parent");
+    assert_eq!(lru.add_batch(&mut late, &group, N0), Ok(1), "a dying group's go to its parent");
     assert_eq!(numbers(&lru, tree.root(), N0).last(), Some(&900));
 }

@@ -1,7 +1,7 @@
 //! Lists of objects in slots, whose links are numbers: beside a plain queue, in any order of calls; and marks among them.
 
-use crate::slab::{numbers_made, Slab, Slot, SlotState};
-use crate::{AddError, Isolated, ListLru, Memcg, MemcgTree, NodeId, SlotLinks};
+use crate::list::test_arena::{in_arena, Arena, ArenaSlot};
+use crate::{AddError, CompressedLinks, Isolated, ListLru, Memcg, MemcgTree, NodeId};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
@@ -12,16 +12,15 @@ const N0: NodeId = NodeId::ZERO;
 /// Of a size, and with links at a place, that no power of two divides.
 struct Item {
     number: u64,
-    state: SlotState,
-    links: SlotLinks,
+    links: CompressedLinks,
     _more: [u64; 2],
 }
 
-crate::slotted!(impl[] for Item { links, state, weight: |_| 1 });
+in_arena!(Item { links });
 
-fn item(slab: &Slab<Item>, number: u64) -> Slot<Item> {
-    let item = Item { number, state: SlotState::new(0), links: SlotLinks::new(), _more: [number; 2] };
-    slab.alloc(item, N0).unwrap_or_else(|_| panic!("memory"))
+fn item(arena: &Arena<Item>, number: u64) -> ArenaSlot<Item> {
+    let item = Item { number, links: CompressedLinks::new(), _more: [number; 2] };
+    arena.alloc(item)
 }
 
 /// The item of a number that is on the list.
@@ -48,17 +47,17 @@ fn numbers(lru: &ListLru<Item>, memcg: &Memcg) -> Vec<u64> {
 #[test]
 #[cfg(target_pointer_width = "64")]
 fn a_walk_says_where_the_next_begins_and_adds_go_on_from_there() {
-    use crate::list::{Linked, Shape};
-    let (tree, slab, lru) = (MemcgTree::new(1), Slab::new(), ListLru::<Item>::new());
-    let shape: &Shape = Item::SHAPE;
+    use crate::list::{LinkLayout, Linked};
+    let (tree, arena, lru) = (MemcgTree::new(1), Arena::new(), ListLru::<Item>::new());
+    let shape: &LinkLayout = Item::LAYOUT;
     let memcg = tree.root();
     // How many items before the one that was asked for last; none: nobody was asked for.
-    let ahead = || {
+    let prefetch_cursor = || {
         let guard = crate::rcu::pin();
         let mut list = lru.raw.lock_one(memcg, N0, 0, &guard).unwrap();
         list.with_list(|list, _| {
             let (mut at, mut by) = (0, list.first());
-            while by != list.ahead(shape) {
+            while by != list.prefetch_cursor(shape) {
                 // SAFETY: `by` is on the list, or the search would have ended at none.
                 let item = unsafe { shape.get(by) };
                 // SAFETY: as above, and the list's lock is held.
@@ -68,19 +67,19 @@ fn a_walk_says_where_the_next_begins_and_adds_go_on_from_there() {
             (!by.is_none()).then_some(at)
         })
     };
-    (0..10).for_each(|number| lru.add(item(&slab, number), memcg, N0).unwrap());
-    assert_eq!(ahead(), None, "nobody walked yet");
+    (0..10).for_each(|number| lru.add(item(&arena, number), memcg, N0).unwrap());
+    assert_eq!(prefetch_cursor(), None, "nobody walked yet");
     let mut old = Isolated::new();
     lru.walk_one(memcg, N0, &mut 3, |it| it.isolate(&mut old));
-    assert_eq!(ahead(), Some(0));
+    assert_eq!(prefetch_cursor(), Some(0));
     for number in 1..=3 {
-        lru.add(item(&slab, 9 + number), memcg, N0).unwrap();
-        assert_eq!(ahead(), Some(number), "one more with each");
+        lru.add(item(&arena, 9 + number), memcg, N0).unwrap();
+        assert_eq!(prefetch_cursor(), Some(number), "one more with each");
     }
     lru.walk_one(memcg, N0, &mut 2, |it| it.rotate());
-    assert_eq!(ahead(), Some(0), "it begins again");
+    assert_eq!(prefetch_cursor(), Some(0), "it begins again");
     lru.walk_one(memcg, N0, &mut u64::MAX.clone(), |it| it.skip());
-    assert_eq!(ahead(), None, "all were shown");
+    assert_eq!(prefetch_cursor(), None, "all were shown");
 }
 
 #[derive(Clone, Debug)]
@@ -132,7 +131,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 fn run(ops: Vec<Op>) {
-    let (tree, slab, lru) = (MemcgTree::default(), Slab::new(), ListLru::<Item>::new());
+    let (tree, arena, lru) = (MemcgTree::default(), Arena::new(), ListLru::<Item>::new());
     let mut group = tree.root().create("first").unwrap();
     let (mut twin, mut taken) = (VecDeque::new(), VecDeque::new());
     let mut next = 0..;
@@ -143,13 +142,13 @@ fn run(ops: Vec<Op>) {
         match op {
             Op::Add => {
                 let number = fresh();
-                lru.add(item(&slab, number), &group, N0).unwrap();
+                lru.add(item(&arena, number), &group, N0).unwrap();
                 twin.push_back(number);
             }
             Op::AddMany(n) => {
                 let first = fresh();
-                let mut many: Isolated<Item> = (0..n as u64).map(|n| item(&slab, first + 1_000_000 * n)).collect();
-                assert_eq!(lru.add_many(&mut many, &group, N0), Ok(n as u64));
+                let mut many: Isolated<Item> = (0..n as u64).map(|n| item(&arena, first + 1_000_000 * n)).collect();
+                assert_eq!(lru.add_batch(&mut many, &group, N0), Ok(n as u64));
                 twin.extend((0..n as u64).map(|n| first + 1_000_000 * n));
             }
             Op::Del(n) => {
@@ -166,7 +165,10 @@ fn run(ops: Vec<Op>) {
                 let items: Vec<_> = some.iter().map(|&number| find(&lru, &group, number).unwrap()).collect();
                 let mut to = Isolated::new();
                 // SAFETY: they are on the list, and nobody else is here.
-                assert_eq!(lru.del_many(items.iter().map(|item| unsafe { item.as_ref() }), &mut to), some.len() as u64);
+                assert_eq!(
+                    lru.del_batch(items.iter().map(|item| unsafe { item.as_ref() }), &mut to),
+                    some.len() as u64
+                );
                 assert!(to.map(|item| item.number).eq(some.iter().copied()));
                 twin.retain(|number| !some.contains(number));
             }
@@ -174,7 +176,7 @@ fn run(ops: Vec<Op>) {
                 let Some(n) = at(n, &twin) else { continue };
                 let number = twin.remove(n).unwrap();
                 // SAFETY: it is on the list, and nobody else is here.
-                assert!(lru.touch(unsafe { find(&lru, &group, number).unwrap().as_ref() }));
+                assert!(lru.promote(unsafe { find(&lru, &group, number).unwrap().as_ref() }));
                 twin.push_back(number);
             }
             Op::Replace(n) => {
@@ -182,7 +184,7 @@ fn run(ops: Vec<Op>) {
                 let by = fresh();
                 // SAFETY: it is on the list, and nobody else is here.
                 let there = unsafe { find(&lru, &group, twin[n]).unwrap().as_ref() };
-                let old = lru.replace(there, item(&slab, by)).ok().unwrap();
+                let old = lru.replace(there, item(&arena, by)).ok().unwrap();
                 assert_eq!(old.number, core::mem::replace(&mut twin[n], by));
             }
             Op::Walk(fates) => walk(&lru, &group, fates, &mut twin, &mut taken),
@@ -255,15 +257,15 @@ proptest! {
 
 #[test]
 fn a_slot_that_is_on_a_list_comes_to_no_other() {
-    let (tree, slab) = (MemcgTree::default(), Slab::new());
+    let (tree, arena) = (MemcgTree::default(), Arena::new());
     let lists = [ListLru::<Item>::new(), ListLru::<Item>::new()];
-    lists[0].add(item(&slab, 1), tree.root(), N0).unwrap();
+    lists[0].add(item(&arena, 1), tree.root(), N0).unwrap();
     let there = find(&lists[0], tree.root(), 1).unwrap();
     // SAFETY: it is on the list, and nobody else is here.
     let there = unsafe { there.as_ref() };
     assert!(there.links.is_linked());
-    assert!(lists[1].del(there).is_none() && !lists[1].touch(there));
-    let refused = lists[1].replace(there, item(&slab, 2)).err().unwrap();
+    assert!(lists[1].del(there).is_none() && !lists[1].promote(there));
+    let refused = lists[1].replace(there, item(&arena, 2)).err().unwrap();
     let handle = lists[0].replace(there, refused).ok().unwrap();
     assert!(!matches!(lists[1].add(handle, tree.root(), N0), Err(AddError::Linked(_))));
     assert_eq!(lists.map(|lru| numbers(&lru, tree.root())), [[2], [1]]);
@@ -275,17 +277,17 @@ const ITEMS: u64 = if cfg!(miri) { 20 } else { 2_000 };
 /// Walks that give the lock back leave a mark, which has a number while it is there; threads that add and remove meet it.
 #[test]
 fn marks_among_slots_are_found_again_and_give_their_numbers_back() {
-    let (tree, slab, lru) = (MemcgTree::default(), Slab::new(), ListLru::<Item>::new());
+    let (tree, arena, lru) = (MemcgTree::default(), Arena::new(), ListLru::<Item>::new());
     for number in 0..ITEMS {
-        lru.add(item(&slab, number), tree.root(), N0).unwrap();
+        lru.add(item(&arena, number), tree.root(), N0).unwrap();
     }
-    let before = numbers_made();
+    let before = lowwater_base::slots::ChunkTable::numbers_made();
     std::thread::scope(|s| {
         for t in 1..3_u64 {
-            let (lru, tree, slab) = (&lru, &tree, &slab);
+            let (lru, tree, arena) = (&lru, &tree, &arena);
             s.spawn(move || {
                 for n in 0..WALKS / 2 {
-                    lru.add(item(slab, t * 10_000 + n), tree.root(), N0).unwrap();
+                    lru.add(item(arena, t * 10_000 + n), tree.root(), N0).unwrap();
                     let mut removed = None;
                     lru.walk_one(tree.root(), N0, &mut 3, |it| match removed {
                         None => {
@@ -302,5 +304,8 @@ fn marks_among_slots_are_found_again_and_give_their_numbers_back() {
     });
     assert_eq!(lru.count_one(tree.root(), N0), ITEMS);
     lru.assert_valid();
-    assert!(cfg!(miri) || numbers_made() < before + WALKS as u32 / 2, "each of the walks had one, one after the other");
+    assert!(
+        cfg!(miri) || lowwater_base::slots::ChunkTable::numbers_made() < before + WALKS as u32 / 2,
+        "each of the walks had one, one after the other"
+    );
 }

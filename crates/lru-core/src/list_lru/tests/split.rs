@@ -1,10 +1,13 @@
 //! A list for which threads contend gets parts, and loses them when it is quiet; what a list promises holds for all of them.
 
 use super::{item, numbers, Item};
-use crate::list_lru::boxed::fault;
-use crate::list_lru::one::Idleness;
-use crate::list_lru::split::{set_place, Part};
-use crate::list_lru::{sweep, One, Split, Swept};
+use crate::list_lru::list_lru_one::ListLruOne;
+use crate::list_lru::locked::Idleness;
+use crate::list_lru::refusable::fault;
+use crate::list_lru::shards::set_place;
+use crate::list_lru::shards::shard::Shard;
+use crate::list_lru::shards::ShardSet;
+use crate::list_lru::{sweep, Swept};
 use crate::rcu::pin;
 use crate::{Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy};
 use alloc::sync::Arc;
@@ -56,7 +59,7 @@ fn threads_that_meet_split_a_list_and_sweeps_join_it_again() {
         }
     });
     let parts = lru.parts(&group, N0);
-    assert!(lru.footprint().get() - before.get() >= (parts * size_of::<Part>()) as u64, "a split is counted");
+    assert!(lru.footprint().get() - before.get() >= (parts * size_of::<Shard>()) as u64, "a split is counted");
     assert_eq!((numbers(&lru, &group, N0), lru.pairs()), (Vec::from([0]), 2));
     lru.assert_valid();
     sweep(tree.root());
@@ -68,7 +71,7 @@ fn threads_that_meet_split_a_list_and_sweeps_join_it_again() {
 }
 
 /// Where an item goes: the list of a group, locked by somebody who found it taken, or did not.
-fn locked_to_add(lru: &ListLru<Item>, memcg: &Memcg, missed: bool) -> *const One {
+fn locked_to_add(lru: &ListLru<Item>, memcg: &Memcg, missed: bool) -> *const ListLruOne {
     let guard = pin();
     let list = lru.raw.lock_to_add(&item(0).links.hook, memcg, N0, missed, &guard).ok().expect("there is a list");
     ptr::from_ref(list.one())
@@ -80,7 +83,7 @@ fn a_list_is_split_when_64_adds_waited_between_two_sweeps_and_not_before() {
     let lru = ListLru::<Item>::new();
     lru.add(item(0), tree.root(), N0).unwrap();
     for _ in 0..200 {
-        lru.add_many(&mut Isolated::from_iter([item(1)]), tree.root(), N0).unwrap();
+        lru.add_batch(&mut Isolated::from_iter([item(1)]), tree.root(), N0).unwrap();
     }
     let parts_after = |waits: usize| {
         (0..waits).for_each(|_| assert!(!locked_to_add(&lru, tree.root(), true).is_null()));
@@ -112,8 +115,8 @@ fn l16_the_footprint_of_a_split_is_its_parts_and_what_joins_them() {
     lru.add(item(0), tree.root(), N0).unwrap();
     let before = lru.footprint().get();
     assert!(lru.split_now(tree.root(), N0));
-    let each = size_of::<Part>() + size_of::<*const Part>();
-    let more = size_of::<Split>() + lru.parts(tree.root(), N0) * each;
+    let each = size_of::<Shard>() + size_of::<*const Shard>();
+    let more = size_of::<ShardSet>() + lru.parts(tree.root(), N0) * each;
     assert_eq!(lru.footprint().get() - before, more as u64);
 }
 
@@ -148,8 +151,8 @@ fn parts_stay_while_more_than_one_is_used() {
 #[test]
 fn a_list_is_no_larger_for_it_and_a_part_has_lines_of_its_own() {
     #[cfg(all(feature = "std", target_pointer_width = "64"))]
-    assert_eq!((size_of::<One>(), size_of::<Split>()), (64, 64));
-    assert_eq!((size_of::<Part>(), align_of::<Part>()), (128, 128));
+    assert_eq!((size_of::<ListLruOne>(), size_of::<ShardSet>()), (64, 64));
+    assert_eq!((size_of::<Shard>(), align_of::<Shard>()), (128, 128));
 }
 
 #[test]
@@ -302,7 +305,7 @@ fn parts_do_not_end_under_a_walk_and_their_items_are_not_shown_twice() {
     });
     assert_ne!(lru.parts(&group, N0), 0);
     let panics = core::panic::AssertUnwindSafe(|| {
-        lru.walk_one(&group, N0, &mut 100, |it| -> crate::Verdict<'_> {
+        lru.walk_one(&group, N0, &mut 100, |it| -> crate::LruStatus<'_> {
             let _unlocked = it.unlock();
             panic!("the callback's own fault")
         })
@@ -369,11 +372,11 @@ fn a_prepared_list_and_many_at_once_know_of_parts() {
     let prepared = lru.prepare(&group, N0).unwrap();
     set_place(0);
     let mut batch: Isolated<Item> = (100..300).map(item).collect();
-    assert_eq!(lru.add_many(&mut batch, &group, N0), Ok(200));
+    assert_eq!(lru.add_batch(&mut batch, &group, N0), Ok(200));
     assert_eq!(lru.count_one(&group, N0), 206);
     assert_eq!(lru.count_node(N0), 206, "L3");
     let mut gone = Isolated::new();
-    assert_eq!(lru.del_many(items.iter().map(|it| &**it), &mut gone), 6);
+    assert_eq!(lru.del_batch(items.iter().map(|it| &**it), &mut gone), 6);
     lru.assert_valid();
     let mut rest = Isolated::new();
     assert_eq!(lru.walk_node(N0, &mut u64::MAX.clone(), |it| it.isolate(&mut rest)), 200);

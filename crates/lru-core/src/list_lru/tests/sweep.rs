@@ -1,8 +1,9 @@
 //! What is empty and idle is given back, and nothing else (DESIGN: cost table, "the same, empty again and idle").
 
 use super::{item, numbers, Item};
-use crate::list_lru::one::Idleness;
-use crate::list_lru::{sweep, One, Swept};
+use crate::list_lru::list_lru_one::ListLruOne;
+use crate::list_lru::locked::Idleness;
+use crate::list_lru::{sweep, Swept};
 use crate::rcu::pin;
 use crate::{ListLru, MemcgTree, NodeId};
 use alloc::sync::Arc;
@@ -136,7 +137,7 @@ fn a_table_of_four_times_what_is_needed_stays() {
     let full = lru.footprint().get();
     while sweep(tree.root()) != Swept::default() {}
     // 16 slots for ten lists; two, and room for one more, need 4.
-    assert_eq!((lru.pairs(), full - lru.footprint().get()), (2, 8 * size_of::<One>() as u64));
+    assert_eq!((lru.pairs(), full - lru.footprint().get()), (2, 8 * size_of::<ListLruOne>() as u64));
 }
 
 #[test]

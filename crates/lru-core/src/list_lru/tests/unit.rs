@@ -1,7 +1,7 @@
 //! One property, one test.
 
 use super::{ids, item, numbers, Item};
-use crate::list_lru::boxed::fault;
+use crate::list_lru::refusable::fault;
 use crate::{AddError, Isolated, ListLru, Memcg, MemcgTree, NodeId, Occupancy};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -190,7 +190,7 @@ fn a_callback_that_panics_gives_the_lock_back() {
     let it = item(0);
     lru.add(it.clone(), tree.root(), N0).unwrap();
     let walk = core::panic::AssertUnwindSafe(|| {
-        lru.walk_one(tree.root(), N0, &mut 1, |_| -> crate::Verdict<'_> { panic!("the callback's own fault") })
+        lru.walk_one(tree.root(), N0, &mut 1, |_| -> crate::LruStatus<'_> { panic!("the callback's own fault") })
     });
     assert!(std::panic::catch_unwind(walk).is_err());
     assert!(lru.del(&it).is_some());
@@ -455,7 +455,7 @@ fn l5_what_takes_an_items_place_is_as_old_and_counts_where_that_one_did() {
     let by = item(21);
     assert_eq!(lru.replace(&it, by.clone()).ok().unwrap().number, 20);
     assert_eq!(numbers(&lru, tree.root(), N0), [10, 11, 12, 21]);
-    assert_eq!(lru.del_whose(&by).map(|(_, whose)| whose), Some(tree.root().clone()));
+    assert_eq!(lru.del_with_memcg(&by).map(|(_, whose)| whose), Some(tree.root().clone()));
     lru.assert_valid();
     // Isolated, it is nobody else's.
     let mut private = Isolated::new();

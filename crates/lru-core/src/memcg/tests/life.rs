@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 
 use crate::memcg::{Charged, Memcg, MemcgError, MemcgId, MemcgState, MemcgTree, OfflineHook};
 use crate::sync::{Arc, Mutex};
-use crate::unit::Bytes;
+use lowwater_base::ByteSize;
 
-fn b(n: u64) -> Bytes {
-    Bytes::new(n)
+fn b(n: u64) -> ByteSize {
+    ByteSize::new(n)
 }
 
 #[test]
@@ -259,29 +259,29 @@ fn high_is_told_by_the_nearest_group_above_it() {
 fn no_charge_fails_for_bytes_in_stock() {
     let tree = MemcgTree::new(1);
     let [a, c] = ["a", "c"].map(|name| tree.root().create(name).unwrap());
-    tree.root().set_max(Bytes::kib(33));
+    tree.root().set_max(ByteSize::kib(33));
     for _ in 0..2 {
-        let _ = a.try_charge(Bytes::new(512)).unwrap();
+        let _ = a.try_charge(ByteSize::new(512)).unwrap();
     }
     assert_eq!(tree.root().usage(), b(512 + (32 << 10)));
-    assert_eq!(c.try_charge(Bytes::kib(32)), Ok(Charged::Within));
-    assert_eq!(tree.root().usage(), Bytes::kib(33));
+    assert_eq!(c.try_charge(ByteSize::kib(32)), Ok(Charged::Within));
+    assert_eq!(tree.root().usage(), ByteSize::kib(33));
     assert_eq!(c.try_charge(b(1)).unwrap_err().memcg, *tree.root());
-    assert_eq!(c.usage(), Bytes::kib(32), "a refused charge leaves nothing behind");
+    assert_eq!(c.usage(), ByteSize::kib(32), "a refused charge leaves nothing behind");
 }
 
 #[test]
 fn what_is_uncharged_after_a_charge_that_was_refused_is_in_stock_again() {
     let tree = MemcgTree::new(1);
     let a = tree.root().create("a").unwrap();
-    tree.root().set_max(Bytes::kib(33));
-    let full = Bytes::kib(33).get();
+    tree.root().set_max(ByteSize::kib(33));
+    let full = ByteSize::kib(33).get();
     for _ in 0..full / 512 {
         let _ = a.try_charge(b(512)).unwrap();
     }
     for _ in 0..3 {
         assert_eq!(a.try_charge(b(1)).unwrap_err().memcg, *tree.root());
-        assert_eq!((a.in_stock(), tree.root().usage()), (Bytes::ZERO, b(full)), "it found nothing");
+        assert_eq!((a.in_stock(), tree.root().usage()), (ByteSize::ZERO, b(full)), "it found nothing");
         a.uncharge(b(512));
         assert_eq!(
             (a.in_stock(), tree.root().usage()),
@@ -316,12 +316,12 @@ fn what_is_in_stock_is_its_groups_and_taken_only_if_it_is_enough() {
     // Whoever comes twice would take a batch.
     for times in 1..=3 {
         assert_eq!(c.try_charge_exactly(b(10)), Ok(Charged::Within));
-        assert_eq!((c.usage(), c.in_stock()), (b(times * 10), Bytes::ZERO));
+        assert_eq!((c.usage(), c.in_stock()), (b(times * 10), ByteSize::ZERO));
     }
     assert_eq!(ab.in_stock(), b(full - 1_000), "nor does it take what another has");
     a.set_max(a.usage());
     assert_eq!(ab.try_charge_exactly(b(full - 1_000)), Ok(Charged::Within), "what is in stock makes no charge fail");
-    assert_eq!((ab.in_stock(), ab.try_charge_exactly(b(1)).unwrap_err().memcg), (Bytes::ZERO, a));
+    assert_eq!((ab.in_stock(), ab.try_charge_exactly(b(1)).unwrap_err().memcg), (ByteSize::ZERO, a));
 }
 
 #[test]
@@ -338,7 +338,7 @@ fn a_lower_max_holds_for_stock_too() {
     ab.uncharge(b(300));
     assert_eq!((tree.in_stock(&a), a.usage()), (0, b(700)), "what is uncharged is not put back");
     assert!(!ab.try_charge_from_stock(b(1)));
-    a.set_max(Bytes::MAX);
+    a.set_max(ByteSize::MAX);
     fill();
     assert!(tree.in_stock(&a) > 0, "and is again");
 }
@@ -347,6 +347,6 @@ fn a_lower_max_holds_for_stock_too() {
 fn a_charge_may_be_huge() {
     let tree = MemcgTree::new(1);
     let _ = tree.root().try_charge(b(1)).unwrap();
-    assert!(tree.root().try_charge(Bytes::MAX).is_err(), "the sum does not fit");
+    assert!(tree.root().try_charge(ByteSize::MAX).is_err(), "the sum does not fit");
     assert_eq!(tree.root().usage(), b(1));
 }

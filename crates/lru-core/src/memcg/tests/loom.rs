@@ -5,10 +5,10 @@ use loom::thread;
 
 use crate::memcg::{Memcg, MemcgTree};
 use crate::sync::{with_mutant, Arc};
-use crate::unit::Bytes;
+use lowwater_base::ByteSize;
 
-fn b(n: u64) -> Bytes {
-    Bytes::new(n)
+fn b(n: u64) -> ByteSize {
+    ByteSize::new(n)
 }
 
 // === charge against charge ===

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use crate::memcg::{Charged, Memcg, MemcgError, MemcgId, MemcgTree};
-use crate::unit::Bytes;
+use lowwater_base::ByteSize;
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -220,7 +220,7 @@ impl Model {
         let Some(handle) = self.handle(n) else { return };
         let over = |n: &usize| self.charged(*n) + bytes > self.group(*n).max;
         let refusing: Vec<u32> = self.chain(n).into_iter().filter(over).map(|n| self.group(n).id).collect();
-        match handle.try_charge(Bytes::new(bytes)) {
+        match handle.try_charge(ByteSize::new(bytes)) {
             Ok(charged) => {
                 assert!(refusing.is_empty(), "charged above max");
                 if self.slots == 0 {
@@ -245,7 +245,7 @@ impl Model {
         let over = |n: &usize| self.charged(*n) + bytes > self.group(*n).max;
         let refusing: Vec<u32> = self.chain(n).into_iter().filter(over).map(|n| self.group(n).id).collect();
         let stock = self.tree.in_stock(self.tree.root());
-        match handle.try_charge_exactly(Bytes::new(bytes)) {
+        match handle.try_charge_exactly(ByteSize::new(bytes)) {
             Ok(charged) => {
                 assert!(refusing.is_empty(), "charged above max");
                 let told = match &charged {
@@ -264,7 +264,7 @@ impl Model {
     fn charge_from_stock(&mut self, n: usize, bytes: u64) {
         let Some(handle) = self.handle(n) else { return };
         let (usage, stock) = (self.tree.root().usage(), self.tree.in_stock(&handle));
-        let taken = if handle.try_charge_from_stock(Bytes::new(bytes)) { bytes } else { 0 };
+        let taken = if handle.try_charge_from_stock(ByteSize::new(bytes)) { bytes } else { 0 };
         self.group_mut(n).own += taken;
         assert_eq!(self.tree.root().usage(), usage, "what is in stock is counted already");
         assert_eq!(self.tree.in_stock(&handle), stock - taken);
@@ -272,14 +272,14 @@ impl Model {
 
     fn uncharge(&mut self, n: usize, bytes: u64) {
         if let Some(handle) = self.handle(n) {
-            handle.uncharge(Bytes::new(bytes));
+            handle.uncharge(ByteSize::new(bytes));
             self.group_mut(n).own -= bytes;
         }
     }
 
     fn set(&mut self, n: usize, limit: Limit, to: u64) {
         let Some(handle) = self.handle(n) else { return };
-        let bytes = Bytes::new(to);
+        let bytes = ByteSize::new(to);
         match limit {
             Limit::Min => handle.set_min(bytes),
             Limit::Low => handle.set_low(bytes),

@@ -3,14 +3,14 @@
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-use crate::memcg::limit::{share, Family, Protection};
+use crate::memcg::protection::{share, Protection, ShareInputs};
 use crate::memcg::{Memcg, MemcgTree};
-use crate::unit::Bytes;
+use lowwater_base::ByteSize;
 
 fn charged(parent: &Memcg, name: &str, low: u64, used: u64) -> Memcg {
     let memcg = parent.create(name).unwrap();
-    memcg.set_low(Bytes::new(low));
-    let _ = memcg.try_charge(Bytes::new(used)).unwrap();
+    memcg.set_low(ByteSize::new(low));
+    let _ = memcg.try_charge(ByteSize::new(used)).unwrap();
     memcg
 }
 
@@ -22,8 +22,8 @@ fn low(memcg: &Memcg, from: &Memcg) -> u64 {
 fn the_first_level_has_what_is_set() {
     let tree = MemcgTree::new(0);
     let a = charged(tree.root(), "a", 50, 80);
-    a.set_min(Bytes::new(20));
-    let expected = Protection { min: Bytes::new(20), low: Bytes::new(50) };
+    a.set_min(ByteSize::new(20));
+    let expected = Protection { min: ByteSize::new(20), low: ByteSize::new(50) };
     assert_eq!(a.protection(tree.root()), expected);
     assert_eq!(a.protection(&a), Protection::default(), "nothing is protected from a reclaim that starts at itself");
     let b = charged(tree.root(), "b", 0, 0);
@@ -35,7 +35,7 @@ fn the_first_level_has_what_is_set() {
 fn a_parent_that_promised_too_much_gives_in_proportion() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
-    a.set_low(Bytes::new(60));
+    a.set_low(ByteSize::new(60));
     // Claims: 60, 30 and 0. The parent's 60 is two thirds of 90.
     let heavy = charged(&a, "heavy", 60, 100);
     let light = charged(&a, "light", 40, 30);
@@ -49,15 +49,15 @@ fn a_parent_that_promised_too_much_gives_in_proportion() {
 fn what_nobody_claims_goes_to_those_who_use_more_than_they_claim() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
-    a.set_low(Bytes::new(100));
+    a.set_low(ByteSize::new(100));
     // 40 of the 100 are claimed. Beyond their claims the two use 60 and 120: the 60 left over go 1 to 2.
     let claims = charged(&a, "claims", 40, 100);
     let plain = charged(&a, "plain", 0, 120);
     assert_eq!([&claims, &plain].map(|g| low(g, tree.root())), [60, 40]);
     // And further down without any setting: a guarantee serves the subtree.
     let leaf = charged(&plain, "leaf", 0, 0);
-    plain.uncharge(Bytes::new(120));
-    let _ = leaf.try_charge(Bytes::new(120)).unwrap();
+    plain.uncharge(ByteSize::new(120));
+    let _ = leaf.try_charge(ByteSize::new(120)).unwrap();
     assert_eq!(low(&leaf, tree.root()), 40);
     tree.assert_valid();
 }
@@ -66,13 +66,13 @@ fn what_nobody_claims_goes_to_those_who_use_more_than_they_claim() {
 fn a_guarantee_without_use_takes_nothing_from_the_siblings() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
-    a.set_low(Bytes::new(50));
+    a.set_low(ByteSize::new(50));
     let idle = charged(&a, "idle", 1_000, 0);
     let busy = charged(&a, "busy", 50, 50);
     assert_eq!([&idle, &busy].map(|g| low(g, tree.root())), [0, 50]);
-    let _ = idle.try_charge(Bytes::new(50)).unwrap();
+    let _ = idle.try_charge(ByteSize::new(50)).unwrap();
     assert_eq!([&idle, &busy].map(|g| low(g, tree.root())), [25, 25]);
-    idle.uncharge(Bytes::new(50));
+    idle.uncharge(ByteSize::new(50));
     assert_eq!([&idle, &busy].map(|g| low(g, tree.root())), [0, 50]);
 }
 
@@ -89,11 +89,11 @@ fn a_guarantee_below_a_parent_without_one_is_worth_nothing() {
 fn a_dying_group_claims_nothing() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();
-    a.set_low(Bytes::new(50));
+    a.set_low(ByteSize::new(50));
     let [dies, stays] = ["dies", "stays"].map(|name| charged(&a, name, 50, 50));
     assert_eq!(low(&stays, tree.root()), 25);
     dies.offline().unwrap();
-    dies.set_low(Bytes::new(70));
+    dies.set_low(ByteSize::new(70));
     assert_eq!([&dies, &stays].map(|g| low(g, tree.root())), [0, 50]);
     assert_eq!(low(&dies, &a), 0);
     tree.assert_valid();
@@ -105,7 +105,7 @@ proptest! {
     fn a_share_is_never_more_than_the_parent_has(
         above: u64, parent_usage: u64, claims: u64, usage: u64, claim: u64,
     ) {
-        let share = share(Family { above, parent_usage, claims, usage, claim });
+        let share = share(ShareInputs { above, parent_usage, claims, usage, claim });
         prop_assert!(share <= above);
     }
 
@@ -116,14 +116,14 @@ proptest! {
         children in prop::collection::vec((0..300_u64, 0..300_u64), 1..8),
     ) {
         let claims: Vec<u64> = children.iter().map(|(usage, setting)| *usage.min(setting)).collect();
-        let families = children.iter().zip(&claims).map(|((usage, _), claim)| Family {
+        let inputs = children.iter().zip(&claims).map(|((usage, _), claim)| ShareInputs {
             above,
             parent_usage: children.iter().map(|(usage, _)| usage).sum(),
             claims: claims.iter().sum(),
             usage: *usage,
             claim: *claim,
         });
-        let shares: Vec<u64> = families.map(share).collect();
+        let shares: Vec<u64> = inputs.map(share).collect();
         prop_assert!(shares.iter().sum::<u64>() <= above);
         let all_fit = claims.iter().sum::<u64>() <= above;
         for (share, claim) in shares.iter().zip(&claims) {

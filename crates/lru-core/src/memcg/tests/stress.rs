@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::memcg::{Memcg, MemcgTree};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::unit::Bytes;
+use lowwater_base::ByteSize;
 
 const THREADS: u64 = 4;
 
@@ -28,9 +28,9 @@ fn usage_is_never_seen_above_max() {
     const MAX: u64 = 100_000;
     let tree = MemcgTree::new(2);
     let parent = tree.root().create("parent").unwrap();
-    parent.set_max(Bytes::new(MAX));
+    parent.set_max(ByteSize::new(MAX));
     let groups: Vec<Memcg> = (0..3).map(|n| parent.create(&format!("{n}")).unwrap()).collect();
-    groups.iter().for_each(|memcg| memcg.set_low(Bytes::new(MAX / 4)));
+    groups.iter().for_each(|memcg| memcg.set_low(ByteSize::new(MAX / 4)));
     let stop = AtomicBool::new(false);
     let refused: u64 = thread::scope(|scope| {
         // Relaxed: the flag only ends the loop.
@@ -45,7 +45,7 @@ fn usage_is_never_seen_above_max() {
                 let (mut held, mut refused) = (Vec::new(), 0);
                 for _ in 0..20_000 {
                     let memcg = &groups[numbers.below(3) as usize];
-                    let bytes = Bytes::new(numbers.below(3_000));
+                    let bytes = ByteSize::new(numbers.below(3_000));
                     if numbers.below(2) == 0 || held.len() > 100 {
                         if let Some((memcg, bytes)) = held.pop() {
                             Memcg::uncharge(memcg, bytes);
@@ -69,7 +69,7 @@ fn usage_is_never_seen_above_max() {
     assert!(refused > 0, "the limit was never reached: this test shows nothing");
     tree.assert_valid();
     tree.drain_stock();
-    assert_eq!(tree.root().usage(), Bytes::ZERO);
+    assert_eq!(tree.root().usage(), ByteSize::ZERO);
     tree.assert_valid();
 }
 
@@ -92,16 +92,16 @@ fn no_charge_fails_for_stock_of_another_processor() {
             sched_setaffinity(None, &only).unwrap();
             assert_eq!(sched_getcpu(), cpu);
             for _ in 0..2 {
-                let _ = memcg.try_charge(Bytes::new(1)).unwrap();
+                let _ = memcg.try_charge(ByteSize::new(1)).unwrap();
             }
         };
         thread::scope(|scope| scope.spawn(take_stock).join().unwrap());
         assert!(tree.in_stock(memcg) > 0);
     }
-    parent.set_max(Bytes::new(2 + 100));
-    tree.root().set_max(Bytes::new(4 + 100));
-    assert!(parent.try_charge(Bytes::new(100)).is_ok());
-    assert_eq!((parent.usage(), tree.root().usage()), (Bytes::new(102), Bytes::new(104)));
+    parent.set_max(ByteSize::new(2 + 100));
+    tree.root().set_max(ByteSize::new(4 + 100));
+    assert!(parent.try_charge(ByteSize::new(100)).is_ok());
+    assert_eq!((parent.usage(), tree.root().usage()), (ByteSize::new(102), ByteSize::new(104)));
 }
 
 /// Groups come and go under walks, lookups and charges; in the end ids, sums and claims are as if nothing had been.
@@ -130,8 +130,8 @@ fn groups_come_and_go_under_everything() {
                         // The names of all threads are the same, so some find theirs taken, and take that.
                         let name = format!("{}", numbers.below(3));
                         let Some(memcg) = parent.create(&name).ok().or_else(|| parent.child(&name)) else { continue };
-                        memcg.set_low(Bytes::new(numbers.below(1_000)));
-                        let bytes = Bytes::new(numbers.below(2_000));
+                        memcg.set_low(ByteSize::new(numbers.below(1_000)));
+                        let bytes = ByteSize::new(numbers.below(2_000));
                         let _ = memcg.try_charge(bytes).unwrap();
                         let found = tree.get(memcg.id()).expect("the handle keeps the id");
                         assert!(found == memcg || (found.is_descendant_of(tree.root()) && !memcg.is_online()));
@@ -150,6 +150,6 @@ fn groups_come_and_go_under_everything() {
     tree.drain_stock();
     tree.assert_valid();
     assert_eq!(tree.len(), 4);
-    assert_eq!(tree.root().usage(), Bytes::ZERO);
+    assert_eq!(tree.root().usage(), ByteSize::ZERO);
     assert_eq!(tree.root().create("next").unwrap().id().get(), 4, "every id came back");
 }

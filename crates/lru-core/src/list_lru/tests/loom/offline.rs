@@ -49,9 +49,9 @@ fn touch_beside_offline() {
     w.lru.add(touched.clone(), &w.child, N0).unwrap();
     w.lru.add(other, &w.child, N0).unwrap();
     let end = thread::spawn(move || w.child.offline().unwrap());
-    assert!(w.lru.touch(&touched), "it is on a list throughout");
+    assert!(w.lru.promote(&touched), "it is on a list throughout");
     end.join().unwrap();
-    assert_eq!(w.lru.whose(&touched).as_ref(), Some(w.tree.root()));
+    assert_eq!(w.lru.memcg_of(&touched).as_ref(), Some(w.tree.root()));
     let mut is_touched = alloc::vec::Vec::new();
     w.lru.walk_one(w.tree.root(), N0, &mut 3, |it| {
         is_touched.push(core::ptr::eq(it.item(), &*touched));

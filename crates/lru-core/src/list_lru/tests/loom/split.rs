@@ -2,7 +2,7 @@
 
 use super::listener::Bit;
 use super::{world, world_heard_by, World, N0};
-use crate::list_lru::split::set_place;
+use crate::list_lru::shards::set_place;
 use crate::list_lru::tests::item;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{model, with_mutant};

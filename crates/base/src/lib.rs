@@ -1,0 +1,67 @@
+//! What all crates of lowwater stand on: locks and atomics, memory that can be refused, and small types.
+//!
+//! This crate is an implementation part of lowwater. `lowwater` and `lowwater-lru-core` re-export the parts of it that a program
+//! needs.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`sync`] | every lock, atomic and thread of the workspace, in three builds: user space, bare metal, model check |
+//! | `embedder` | the lock, the read side and the processor number that a kernel brings (feature `embedder`, without `std`) |
+//! | [`fallible`] | allocation that returns an error instead of aborting |
+//! | [`unwind`] | calls of user code that may panic |
+//! | [`zeroed_atomics`], [`mapped_memory`] | large tables and chunks, mapped from the system |
+//! | [`slots`] | chunks of slots, and compressed pointers to slots |
+//! | [`poison`] | poison in freed memory, for tests |
+//! | [`byte_size`], [`node_id`] | an amount of memory, the number of a NUMA node |
+//! | [`earliest_deadline`] | the deadline that a sweeper waits for |
+//! | [`compact_bytes`] | short bytes, or a shared value, in 12 bytes |
+//! | [`cpu`], [`thread_number`] | numbers that spread threads over shards |
+//! | [`prefetch`](mod@prefetch) | a hint to the processor |
+//! | [`malloc_trim`](mod@malloc_trim) | the C library's call of this name |
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `std` (default) | parking_lot's locks, threads, memory mapped from the system |
+//! | `embedder` | without `std`: locks and the read side from outside, as in a kernel |
+
+#![no_std]
+#![cfg_attr(lowwater_try_arc, feature(allocator_api))]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
+
+extern crate alloc;
+#[cfg(any(feature = "std", lowwater_loom, test))]
+extern crate std;
+
+/// For macros: a program may have another crate under the name `core`.
+#[doc(hidden)]
+pub use core as __core;
+
+pub mod byte_size;
+pub mod compact_bytes;
+pub mod cpu;
+pub mod earliest_deadline;
+#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+pub mod embedder;
+pub mod fallible;
+mod field;
+#[cfg(all(feature = "std", target_os = "linux", target_env = "gnu"))]
+pub mod malloc_trim;
+#[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
+pub mod mapped_memory;
+pub mod node_id;
+pub mod poison;
+pub mod prefetch;
+pub mod slots;
+pub mod sync;
+pub mod thread_number;
+pub mod unwind;
+#[cfg(not(lowwater_loom))]
+pub mod zeroed_atomics;
+
+pub use byte_size::{ByteSize, ParseByteSizeError};
+pub use earliest_deadline::EarliestDeadline;
+pub use node_id::NodeId;
+#[cfg(not(lowwater_loom))]
+pub use zeroed_atomics::ZeroedAtomics;

@@ -1,0 +1,9 @@
+//! Slots of objects in chunks of memory, and the 32-bit numbers by which compressed pointers name them.
+
+pub mod chunk_layout;
+pub mod chunk_table;
+pub mod ptr_compressor;
+
+pub use chunk_layout::{ChunkHeader, ChunkLayout};
+pub use chunk_table::ChunkTable;
+pub use ptr_compressor::PtrCompressor;

@@ -1,0 +1,55 @@
+use super::*;
+use crate::sync::atomic::Ordering;
+
+/// Small, mapped, and with huge pages; in Miri none is.
+const LENGTHS: [usize; 5] = if cfg!(miri) { [0, 1, 100, 1_000, 2_000] } else { [0, 1, 1_000, 40_000, 700_001] };
+
+/// In how many steps so many bytes are given back.
+fn steps_of(bytes: usize) -> usize {
+    #[cfg(all(target_os = "linux", feature = "std", not(miri)))]
+    if bytes >= mapped::FROM {
+        return bytes.div_ceil(mapped::STEP);
+    }
+    let _ = bytes;
+    1
+}
+
+fn sum(words: &[AtomicU64]) -> u64 {
+    words.iter().map(|word| word.load(Ordering::Relaxed)).sum()
+}
+
+#[test]
+fn words_are_zero_and_each_is_its_own() {
+    for len in LENGTHS {
+        let words = ZeroedAtomics::try_new(len).unwrap();
+        assert_eq!((words.len(), sum(&words)), (len, 0));
+        assert_eq!(words.first.addr().get() % LINE * len, 0, "the first word begins a line");
+        words.iter().zip(1..).for_each(|(word, n)| word.store(n, Ordering::Relaxed));
+        assert_eq!(sum(&words), (len * (len + 1) / 2) as u64);
+        assert_eq!(words.footprint().get(), 8 * len as u64);
+    }
+}
+
+#[test]
+fn what_is_given_back_is_the_end() {
+    for len in LENGTHS {
+        let mut words = ZeroedAtomics::try_new(len).unwrap();
+        words.iter().for_each(|word| word.store(1, Ordering::Relaxed));
+        let mut steps = 0;
+        while words.shrink() {
+            assert_eq!(sum(&words), words.len() as u64, "what is left is as it was");
+            steps += 1;
+        }
+        assert_eq!(words.len(), 0);
+        assert!(!words.shrink());
+        let all_but_the_last = steps_of(8 * len) - 1;
+        assert_eq!(steps, all_but_the_last, "of {len} words");
+    }
+}
+
+#[test]
+fn more_than_there_can_be_is_refused() {
+    assert!(ZeroedAtomics::try_new(usize::MAX).is_none());
+    // Miri ends where there is not so much.
+    assert!(cfg!(miri) || ZeroedAtomics::try_new(1 << 58).is_none());
+}

@@ -1,0 +1,17 @@
+//! The links of a list on its group's chain.
+
+use crate::sync::UnsafeCell;
+use core::ptr;
+
+/// The neighbours of a list on its group's chain. Two cells, as a dead list uses each for a purpose of its own (see
+/// [`ListLruOne`](super::list_lru_one::ListLruOne)).
+pub(crate) struct ChainLinks<L> {
+    pub(super) next: UnsafeCell<*mut L>,
+    pub(super) prev: UnsafeCell<*mut L>,
+}
+
+impl<L> ChainLinks<L> {
+    pub(super) fn new() -> Self {
+        Self { next: UnsafeCell::new(ptr::null_mut()), prev: UnsafeCell::new(ptr::null_mut()) }
+    }
+}

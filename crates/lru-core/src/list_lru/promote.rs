@@ -1,0 +1,37 @@
+//! Making an item the youngest, for orders that move on every use.
+
+use super::ListLru;
+use crate::list::Linked;
+
+impl<T: Linked> ListLru<T> {
+    /// Makes an item the youngest of its list. False if it is on none of these: removed, or isolated by a walk. O(1), with the list's
+    /// lock: most orders only mark a use, and [rotate](super::Isolate::rotate) at the walk.
+    ///
+    /// ```
+    /// use lowwater_lru_core::{linked, Isolated, Links, ListLru, MemcgTree, NodeId};
+    /// use std::sync::Arc;
+    ///
+    /// struct Page(u32, Links);
+    /// linked!(impl[] for Page { 1, handle: Arc<Page> });
+    ///
+    /// let tree = MemcgTree::default();
+    /// let lru = ListLru::<Page>::new();
+    /// let pages: Vec<_> = (0..3).map(|n| Arc::new(Page(n, Links::new()))).collect();
+    /// for page in &pages {
+    ///     lru.add(page.clone(), tree.root(), NodeId::ZERO)?;
+    /// }
+    /// assert!(lru.promote(&pages[0]));
+    ///
+    /// let mut old = Isolated::new();
+    /// lru.walk_one(tree.root(), NodeId::ZERO, &mut 3, |it| it.isolate(&mut old));
+    /// assert_eq!(old.map(|page| page.0).collect::<Vec<_>>(), [1, 2, 0]);
+    /// assert!(!lru.promote(&pages[0]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "mark_page_accessed")]
+    pub fn promote(&self, item: &T) -> bool {
+        // SAFETY: the item is on this list, whose lock we hold.
+        let touched = self.at_home(item, |mut list, links| unsafe { list.rotate(links) });
+        touched.is_some()
+    }
+}

@@ -1,0 +1,39 @@
+//! Reparenting: the lists that are attached to a dying group go to its parent.
+
+mod lists;
+
+pub(crate) use self::lists::{Attached, AttachedLists};
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+use super::group::Memcg;
+
+/// The function that reparents the lists of a dying group; null before [`install`].
+static REPARENT: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// Installs the function that hands the lists of a dying group, whose chain is closed, to its
+/// parent. To be called before the first list is attached, always with the same function.
+pub(crate) fn install(reparent: fn(&Memcg)) {
+    // Release: pairs with the Acquire in `reparent`.
+    REPARENT.store(reparent as *mut (), Ordering::Release);
+}
+
+/// Closes the chain of a dying group, and hands the lists that are attached to its parent.
+#[doc(alias = "memcg_reparent_list_lrus")]
+pub(super) fn reparent(dying: &Memcg) {
+    let is_empty = {
+        let mut attached = dying.attached().lock();
+        attached.is_closed = true;
+        attached.first.is_null()
+    };
+    // Acquire: pairs with the Release in `install`. A list that is attached was attached after
+    // `install`, under the lock that was held above.
+    let reparent = REPARENT.load(Ordering::Acquire);
+    if is_empty || reparent.is_null() {
+        return;
+    }
+    // SAFETY: `install` stores functions of this type only.
+    let reparent = unsafe { core::mem::transmute::<*mut (), fn(&Memcg)>(reparent) };
+    reparent(dying);
+}

@@ -1,0 +1,37 @@
+//! What goes into the stock and comes out of it, but for charges: bytes that come out are
+//! uncharged.
+
+use super::group::{Memcg, Tree};
+use super::stock::Drained;
+
+impl Tree {
+    /// Puts bytes that are charged to `memcg` into stock, or uncharges them.
+    pub(super) fn put_stock(&self, memcg: &Memcg, bytes: u64) {
+        match self.stock().put(memcg, bytes, || memcg.is_within_max()) {
+            Ok(displaced) => uncharge(displaced),
+            Err(_) => memcg.sub_usage(bytes),
+        }
+    }
+
+    /// Empties each stock slot for whose group `selected` returns true.
+    pub(super) fn drain_stock(&self, selected: impl Fn(&Memcg) -> bool) {
+        uncharge(self.stock().drain(selected));
+    }
+
+    /// As [`drain_stock`](Self::drain_stock), and the groups keep their slots.
+    pub(super) fn drain_stock_bytes(&self, selected: impl Fn(&Memcg) -> bool) {
+        uncharge(self.stock().drain_bytes(selected));
+    }
+
+    /// Empties the stock for good.
+    pub(super) fn close_stock(&self) {
+        self.stock().close();
+        self.drain_stock(|_| true);
+    }
+}
+
+/// Uncharges what came out of slots, and drops the handles, one after the other: not under a slot's
+/// lock.
+fn uncharge(drained: impl IntoIterator<Item = Drained<Memcg>>) {
+    drained.into_iter().for_each(|(memcg, bytes)| memcg.sub_usage(bytes));
+}

@@ -1,0 +1,46 @@
+//! Why a group could not be made or taken offline, and the bounds that such an error names.
+
+/// Levels below the root that a group may be.
+pub(super) const DEPTH_MAX: usize = 128;
+/// Bytes that a group's name may have.
+pub(super) const NAME_MAX: usize = 255;
+
+/// A group could not be made or taken offline; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MemcgError {
+    /// The parent is dying.
+    #[error("the parent is going or has gone offline: make the group below its nearest online ancestor")]
+    Dying,
+    /// An online sibling has this name.
+    #[error("the parent already has a child of this name: get it with `child`, or choose another name")]
+    NameTaken,
+    /// The name is empty, too long, or has a `/` in it.
+    #[error("not a name for a group: 1 to {} bytes without `/` are", NAME_MAX)]
+    BadName,
+    /// Every id is in use.
+    #[error("all group ids are in use: take groups offline, and let go of what is still charged to dying ones")]
+    OutOfIds,
+    /// The group would be more than [`DEPTH_MAX`](crate::Memcg::DEPTH_MAX) levels below the root.
+    #[error("too deep: a group may be {} levels below the root", DEPTH_MAX)]
+    TooDeep,
+    /// The root cannot go offline.
+    #[error("the root group cannot go offline: drop the tree instead")]
+    Root,
+    /// Children are online, or on their way offline on another thread.
+    #[error("the group still has children: take them offline first, and wait for those calls to return")]
+    HasChildren,
+    /// The group is dying already.
+    #[error("the group has been taken offline already")]
+    AlreadyDying,
+    /// There is no memory for the group, or for its place in the tree.
+    #[error("no memory for the group: have something reclaimed, and try again")]
+    NoMemory,
+    /// The group is of another tree. Returned by types that own a tree and take groups, such as
+    /// lowwater's `Runtime`.
+    #[error("the group is one of another tree: ask the owner of that")]
+    Foreign,
+    /// The [`MemcgTree`](crate::MemcgTree) has been dropped.
+    #[error("the tree of this group is gone: nothing can be made or taken offline in it any more")]
+    TreeGone,
+}

@@ -1,0 +1,329 @@
+//! A group: the handle, what is behind the handle, and what all groups of a tree share.
+//!
+//! These types are one recursive type: a handle owns a group, a group owns its parent and its tree,
+//! and a tree owns a table, a stock and hooks that name handles. This file has the types and their
+//! fields' accessors; the behaviour stands in the files above.
+//!
+//! # Who holds whom
+//!
+//! ```text
+//!     MemcgTree --> Tree --> table: one strong handle on each online group
+//!                    ^          |
+//!                    +-- every group --> its parent
+//! ```
+//!
+//! The handle of the tree on its groups is a cycle on purpose: an online group exists whether or
+//! not anybody holds it. Going offline breaks the cycle for one group, the drop of
+//! [`MemcgTree`](crate::MemcgTree) for all. A dying group lives for as long as an object, a list or
+//! a dying child holds it, and is nothing but memory and a number.
+//!
+//! # Lock order
+//!
+//! The locks of this module are leaves: the table's, the hooks' and each stock slot's are never
+//! held together, nor while code of a hook or a list runs, nor while a handle is dropped, since the
+//! last handle of a group locks the table.
+
+use alloc::boxed::Box;
+use core::hash::{Hash, Hasher};
+
+use super::attached::AttachedLists;
+use super::error::{MemcgError, DEPTH_MAX, NAME_MAX};
+use super::group_handle::GroupHandle;
+use super::hook::Hooks;
+use super::id::MemcgId;
+use super::limits::Limits;
+use super::stock::Stock;
+use super::table::GroupTable;
+use crate::fallible::TryArc;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::RwLock;
+use lowwater_base::ByteSize;
+
+/// A handle on a group: one pointer, cheap to clone, equal to another handle if and only if both
+/// are on the same group.
+///
+/// A handle keeps the group's memory and its id, not the group online. Handles outlive the
+/// [`MemcgTree`](crate::MemcgTree); then they only count.
+///
+/// ```
+/// use lowwater_lru_core::{ByteSize, MemcgState, MemcgTree};
+///
+/// let tree = MemcgTree::default();
+/// let web = tree.root().create("web")?;
+/// let cache = web.create("cache")?;
+/// cache.set_low(ByteSize::mib(16));
+/// assert_eq!(cache.path(), "/web/cache");
+///
+/// cache.offline()?;
+/// assert_eq!(cache.state(), MemcgState::Dying);
+/// assert_eq!(cache.nearest_online(), web);
+/// assert_eq!(tree.get(cache.id()), Some(web.clone()));
+///
+/// let id = cache.id();
+/// drop(cache);
+/// assert_eq!(tree.get(id), None);
+/// # Ok::<(), lowwater_lru_core::MemcgError>(())
+/// ```
+#[derive(Clone)]
+#[doc(alias = "mem_cgroup")]
+pub struct Memcg(TryArc<MemcgCore>);
+
+/// What is behind a handle.
+///
+/// # Invariants
+///
+/// 1. A group's parent, name and id never change.
+/// 2. While a group is online, so are all its ancestors. (`create` and `begin_offline` decide under
+///    the table's lock, and a parent cannot go offline before its children.)
+pub(super) struct MemcgCore {
+    usage: AtomicU64,
+    limits: Limits,
+    tree: TryArc<Tree>,
+    parent: Option<Memcg>,
+    name: Box<str>,
+    id: MemcgId,
+    /// Where the tables of `list_lru` look for the group first: computed once, as every add needs
+    /// it.
+    spread: u16,
+    depth: u8,
+    dying: AtomicBool,
+    attached: AttachedLists,
+}
+
+/// What all groups of a tree share.
+pub(super) struct Tree {
+    table: RwLock<GroupTable<Memcg>>,
+    stock: Stock<Memcg>,
+    hooks: Hooks<dyn OfflineHook>,
+}
+
+/// A callback for groups that go offline, for state that is kept per group outside of this crate,
+/// such as the shrinkers' map.
+pub trait OfflineHook: Send + Sync {
+    /// Hands over what is kept for `dying` to `parent`. Called by [`Memcg::offline`], when `dying`
+    /// is dying already and its lists have joined those of `parent`.
+    ///
+    /// `parent` is online, and stays online until the last hook has returned. No lock of the tree
+    /// is held: the hook may call the tree, charge, and make groups. It runs on the thread that
+    /// called `offline`.
+    ///
+    /// A hook that panics keeps no other hook from being called: the first panic goes on to the
+    /// caller of `offline` after the last.
+    fn offline(&self, dying: &Memcg, parent: &Memcg);
+}
+
+/// The state of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemcgState {
+    /// The group can be found, and can have lists and children.
+    Online,
+    /// [`Memcg::offline`] has been called. What the group had belongs to its parent, or will within
+    /// that call.
+    #[doc(alias = "CSS_DYING")]
+    Dying,
+}
+
+impl Memcg {
+    /// Levels below the root that a group may be: the bound of every loop over ancestors.
+    pub const DEPTH_MAX: usize = DEPTH_MAX;
+    /// Bytes that a group's name may have.
+    pub const NAME_MAX: usize = NAME_MAX;
+
+    /// Makes a group that no table names yet. The drop of its last handle gives its id back, as an
+    /// error does.
+    pub(super) fn try_new(
+        tree: &TryArc<Tree>,
+        parent: Option<&Memcg>,
+        id: MemcgId,
+        name: Box<str>,
+    ) -> Result<Self, MemcgError> {
+        let core = MemcgCore {
+            usage: AtomicU64::new(0),
+            limits: Limits::new(),
+            tree: tree.clone(),
+            parent: parent.cloned(),
+            name,
+            id,
+            spread: id.spread(),
+            depth: parent.map_or(0, |parent| parent.0.depth + 1),
+            dying: AtomicBool::new(false),
+            attached: AttachedLists::new(),
+        };
+        TryArc::try_new(core).map(Self).ok_or(MemcgError::NoMemory)
+    }
+
+    /// Returns the number of this group.
+    pub fn id(&self) -> MemcgId {
+        self.0.id
+    }
+
+    /// Returns the name below the parent; empty for the root.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Returns the group above; none for the root. The parent of a dying group may be dying too.
+    pub fn parent(&self) -> Option<&Memcg> {
+        self.0.parent.as_ref()
+    }
+
+    /// Returns the number of levels below the root; 0 for the root.
+    pub fn depth(&self) -> usize {
+        self.0.depth.into()
+    }
+
+    /// Returns whether the group is online or dying.
+    pub fn state(&self) -> MemcgState {
+        if self.is_online() {
+            MemcgState::Online
+        } else {
+            MemcgState::Dying
+        }
+    }
+
+    /// Returns whether the group is online. It may go offline at any time after; code that must not
+    /// make a list for a dying group reads the state again under the list's lock.
+    #[inline]
+    pub fn is_online(&self) -> bool {
+        // Acquire: meets the Release in `set_dying`: a thread that sees a group dying sees all that
+        // was before its offline.
+        !self.0.dying.load(Ordering::Acquire)
+    }
+
+    /// Returns whether both groups are of one tree. O(1). An id means another group in another
+    /// tree.
+    #[inline]
+    pub fn is_in_tree_of(&self, other: &Memcg) -> bool {
+        TryArc::ptr_eq(&self.0.tree, &other.0.tree)
+    }
+
+    /// Returns the bytes charged to this group and the groups below it, and at most 32 KiB for each
+    /// stock slot on top.
+    #[doc(alias = "memory.current")]
+    pub fn usage(&self) -> ByteSize {
+        // Relaxed: a number that moves; limits are kept by the compare-exchange in `add_usage`.
+        ByteSize::new(self.0.usage.load(Ordering::Relaxed))
+    }
+
+    /// The lists that are attached to the group.
+    pub(crate) fn attached(&self) -> &AttachedLists {
+        &self.0.attached
+    }
+
+    /// The address of the group, which differs from all others while a handle exists. The group is
+    /// not read.
+    pub(crate) fn addr(&self) -> usize {
+        TryArc::addr(&self.0)
+    }
+
+    /// [`MemcgId::spread`] of the group's id.
+    #[inline]
+    pub(crate) fn spread(&self) -> u16 {
+        self.0.spread
+    }
+
+    /// The counter behind [`usage`](Self::usage).
+    pub(super) fn usage_counter(&self) -> &AtomicU64 {
+        &self.0.usage
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    /// The tree of this group, with its reference count.
+    pub(super) fn tree(&self) -> &TryArc<Tree> {
+        &self.0.tree
+    }
+
+    fn set_dying(&self) {
+        // Release: meets the Acquire in `is_online`.
+        self.0.dying.store(true, Ordering::Release);
+    }
+}
+
+impl PartialEq for Memcg {
+    fn eq(&self, other: &Self) -> bool {
+        self.addr() == other.addr()
+    }
+}
+
+impl Eq for Memcg {}
+
+impl Hash for Memcg {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.addr().hash(state);
+    }
+}
+
+impl GroupHandle for Memcg {
+    #[inline]
+    fn addr(&self) -> usize {
+        Memcg::addr(self)
+    }
+
+    #[inline]
+    fn id(&self) -> MemcgId {
+        Memcg::id(self)
+    }
+
+    #[inline]
+    fn parent(&self) -> Option<&Self> {
+        Memcg::parent(self)
+    }
+
+    #[inline]
+    fn name(&self) -> &str {
+        Memcg::name(self)
+    }
+
+    #[inline]
+    fn is_online(&self) -> bool {
+        Memcg::is_online(self)
+    }
+
+    #[inline]
+    fn set_dying(&self) {
+        Memcg::set_dying(self);
+    }
+}
+
+impl Drop for MemcgCore {
+    fn drop(&mut self) {
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
+        self.tree.release(self.id, &self.name);
+        // The parent's handle is dropped next, and may be its last: a recursion of at most
+        // `DEPTH_MAX` levels.
+    }
+}
+
+impl Tree {
+    /// A tree without a root, whose ids will all be below `end`.
+    pub(super) fn new(stock: Stock<Memcg>, end: u32) -> Self {
+        Self { table: RwLock::new(GroupTable::new(end)), stock, hooks: Hooks::new() }
+    }
+
+    pub(super) fn table(&self) -> &RwLock<GroupTable<Memcg>> {
+        &self.table
+    }
+
+    pub(super) fn stock(&self) -> &Stock<Memcg> {
+        &self.stock
+    }
+
+    pub(super) fn hooks(&self) -> &Hooks<dyn OfflineHook> {
+        &self.hooks
+    }
+
+    /// Gives the id of a group back that has no handle any more, or was not made.
+    pub(super) fn release(&self, id: MemcgId, name: &str) {
+        self.table.write().release(id.get(), name);
+    }
+}
+
+const _: () = assert!(size_of::<Memcg>() == size_of::<usize>(), "a handle is one pointer");
+const _: () = assert!(size_of::<Option<Memcg>>() == size_of::<usize>(), "and so is none");
+const _: () = assert!(Memcg::DEPTH_MAX < u8::MAX as usize, "a depth fits in its field");

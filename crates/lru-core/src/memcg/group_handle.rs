@@ -1,0 +1,29 @@
+//! The part of a group's handle that a tree's table and stock use.
+//!
+//! The table and the stock hold handles, and every group holds its tree: one recursive type. This
+//! trait keeps `table.rs` and `stock.rs` below the file of that type.
+
+use super::id::MemcgId;
+
+/// A handle on a group, as the table and the stock hold it: [`Memcg`](crate::Memcg).
+///
+/// Two handles are equal if and only if both are on the same group.
+pub(crate) trait GroupHandle: Clone + Eq {
+    /// The address of the group, which differs from all others while a handle exists.
+    fn addr(&self) -> usize;
+
+    /// The number of the group.
+    fn id(&self) -> MemcgId;
+
+    /// The group above; none for the root.
+    fn parent(&self) -> Option<&Self>;
+
+    /// The name below the parent.
+    fn name(&self) -> &str;
+
+    /// Returns whether the group is online.
+    fn is_online(&self) -> bool;
+
+    /// Sets the group's state to dying.
+    fn set_dying(&self);
+}

@@ -1,0 +1,72 @@
+//! The settings of one group, and the sums that belong to them.
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+
+/// The settings of one group, in bytes.
+pub(super) struct Limits {
+    pub(super) min: Guarantee,
+    pub(super) low: Guarantee,
+    high: AtomicU64,
+    max: AtomicU64,
+}
+
+/// `min` or `low` of one group, in bytes.
+pub(super) struct Guarantee {
+    pub(super) setting: AtomicU64,
+    /// What of the setting the parent counts: `min(usage, setting)` when nothing is in progress, 0
+    /// for a dying group.
+    pub(super) claim: AtomicU64,
+    /// The sum of the children's claims.
+    pub(super) children: AtomicU64,
+}
+
+impl Limits {
+    pub(super) fn new() -> Self {
+        Self {
+            min: Guarantee::new(),
+            low: Guarantee::new(),
+            high: AtomicU64::new(u64::MAX),
+            max: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    pub(super) fn high(&self) -> u64 {
+        // Relaxed: one number, that nothing else depends on.
+        self.high.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_high(&self, high: u64) {
+        // Relaxed: as in `high`.
+        self.high.store(high, Ordering::Relaxed);
+    }
+
+    pub(super) fn max(&self) -> u64 {
+        // Relaxed: one number, that nothing else depends on.
+        self.max.load(Ordering::Relaxed)
+    }
+
+    /// Sets `max` and returns the value before.
+    pub(super) fn swap_max(&self, max: u64) -> u64 {
+        // Relaxed: as in `max`; a thread that fills a stock slot reads it under that slot's lock,
+        // which the drain takes after this.
+        self.max.swap(max, Ordering::Relaxed)
+    }
+}
+
+impl Guarantee {
+    fn new() -> Self {
+        Self { setting: AtomicU64::new(0), claim: AtomicU64::new(0), children: AtomicU64::new(0) }
+    }
+
+    pub(super) fn setting(&self) -> u64 {
+        // Relaxed: one number; where it must meet the usage, the caller fences.
+        self.setting.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the group has this guarantee, or had it a moment ago.
+    pub(super) fn is_used(&self) -> bool {
+        // Relaxed: a thread that makes this true while we read false refreshes after our change of
+        // usage (see "Orderings" in `protection`).
+        self.setting() != 0 || self.claim.load(Ordering::Relaxed) != 0
+    }
+}

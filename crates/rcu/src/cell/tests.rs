@@ -1,0 +1,170 @@
+use super::*;
+use crate::pin;
+
+#[cfg(not(lowwater_loom))]
+mod unit {
+    use super::*;
+    use crate::sync::atomic::AtomicUsize;
+    use crate::sync::Arc;
+
+    /// Counts those that were dropped.
+    struct Counted(u32, Arc<AtomicUsize>);
+
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn what_was_replaced_is_dropped_when_its_readers_have_left() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let value = |n| Counted(n, dropped.clone());
+        let cell = RcuCell::default();
+        let guard = pin();
+        assert!(cell.replace(None, value(1), &guard));
+        let first = cell.load(&guard);
+        assert!(cell.replace(first, value(2), &guard));
+        crate::flush();
+        assert_eq!((first.unwrap().0, cell.load(&guard).unwrap().0), (1, 2));
+        assert_eq!(dropped.load(Ordering::Relaxed), 0);
+        drop(guard);
+        // Other tests' readers come and go; and nobody retires a batch.
+        while dropped.load(Ordering::Relaxed) != 1 {
+            crate::flush();
+        }
+        drop(cell);
+        assert_eq!(dropped.load(Ordering::Relaxed), 2, "at once, as nobody can be inside");
+    }
+
+    #[test]
+    fn who_was_slower_changes_nothing() {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let value = |n| Counted(n, dropped.clone());
+        let (cell, guard) = (RcuCell::new(), pin());
+        assert!(cell.replace(None, value(1), &guard));
+        let first = cell.load(&guard);
+        assert!(!cell.replace(None, value(2), &guard), "there is one");
+        assert!(cell.replace(first, value(3), &guard));
+        assert!(!cell.replace(first, value(4), &guard), "that one is not there any more");
+        assert_eq!((cell.load(&guard).unwrap().0, dropped.load(Ordering::Relaxed)), (3, 2));
+        cell.clear(&guard);
+        cell.clear(&guard);
+        assert!(cell.load(&guard).is_none());
+        assert!(cell.replace(None, value(5), &guard));
+    }
+
+    #[test]
+    fn readers_and_writers_meet() {
+        let cell = RcuCell::new();
+        assert!(cell.replace(None, [1_u64; 8], &pin()));
+        std::thread::scope(|s| {
+            for n in 0..2 {
+                let cell = &cell;
+                s.spawn(move || {
+                    for i in 0..if cfg!(miri) { 50 } else { 5_000 } {
+                        let guard = pin();
+                        let _faster = cell.replace(cell.load(&guard), [i << 1 | n; 8], &guard);
+                    }
+                });
+            }
+            for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
+                let guard = pin();
+                let words = cell.load(&guard).expect("there always is one");
+                assert!(words.iter().all(|word| *word == words[0]), "one, and not parts of two");
+            }
+        });
+    }
+}
+
+#[cfg(lowwater_loom)]
+mod stories {
+    use super::*;
+    use crate::sync::{model, thread, with_mutant, Arc};
+
+    /// A reader beside one who replaces what it reads: it finds the one or the other, as they were made, and as long as it is inside.
+    fn a_reader_beside_a_replacement() {
+        let cell = Arc::new(RcuCell::new());
+        assert!(cell.replace(None, 1, &pin()));
+        let reader = {
+            let cell = cell.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let found = cell.load(&guard);
+                assert!(matches!(found, Some(1 | 2)));
+            })
+        };
+        let guard = pin();
+        assert!(cell.replace(cell.load(&guard), 2, &guard));
+        drop(guard);
+        reader.join().unwrap();
+    }
+
+    /// Two who replace the same: one of them does, and what it took out is freed once.
+    fn two_writers() {
+        let cell = Arc::new(RcuCell::new());
+        assert!(cell.replace(None, 0, &pin()));
+        let replace = |cell: &RcuCell<u32>, by| {
+            let guard = pin();
+            let there = cell.load(&guard);
+            let was = there.copied();
+            cell.replace(there, by, &guard).then_some(was)
+        };
+        let other = {
+            let cell = cell.clone();
+            thread::spawn(move || replace(&cell, 1))
+        };
+        let (ours, theirs) = (replace(&cell, 2), other.join().unwrap());
+        let last = *cell.load(&pin()).unwrap();
+        match (ours, theirs) {
+            (Some(Some(0)), None) | (Some(Some(1)), Some(Some(0))) => assert_eq!(last, 2),
+            (None, Some(Some(0))) | (Some(Some(0)), Some(Some(2))) => assert_eq!(last, 1),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Who clears beside who puts a value there: it is left, or taken out and freed.
+    fn a_clear_beside_the_first_value() {
+        let cell = Arc::new(RcuCell::new());
+        let other = {
+            let cell = cell.clone();
+            thread::spawn(move || cell.clear(&pin()))
+        };
+        assert!(cell.replace(None, 1, &pin()));
+        other.join().unwrap();
+        assert!(matches!(cell.load(&pin()), None | Some(1)));
+    }
+
+    #[test]
+    fn what_is_cleared_is_seen_as_it_was_made() {
+        model(a_clear_beside_the_first_value);
+    }
+
+    #[test]
+    #[should_panic]
+    fn or_not_without_the_acquire() {
+        with_mutant("clear_relaxed", || model(a_clear_beside_the_first_value));
+    }
+
+    #[test]
+    fn a_reader_finds_the_one_or_the_other_whole() {
+        model(a_reader_beside_a_replacement);
+    }
+
+    #[test]
+    #[should_panic]
+    fn or_a_part_of_it_without_the_release() {
+        with_mutant("cell_relaxed", || model(a_reader_beside_a_replacement));
+    }
+
+    #[test]
+    #[should_panic]
+    fn or_what_is_freed_without_the_wait() {
+        with_mutant("free_without_waiting", || model(a_reader_beside_a_replacement));
+    }
+
+    #[test]
+    fn of_two_who_replace_one_does_or_both_in_turn() {
+        model(two_writers);
+    }
+}

@@ -1,0 +1,110 @@
+//! The read side (RCU), and freeing after it: a reader follows a pointer without a lock, and an object that it may still see is not
+//! freed yet.
+//!
+//! A reader [`pin`]s. As long as the [`Guard`] lives, no object that was reachable at or after the pin is freed. A writer first unlinks
+//! an object, then [retires](Guard::retire) it. There is one read side for the whole process, as in a kernel: an item names the list
+//! that it is on, so a thread that removes it must enter the read side before it knows the list.
+//!
+//! | build | how | cost of a pin |
+//! |---|---|---|
+//! | `std` on Linux | [`membarrier`]: each reader stores its epoch in a cache line of its own; `membarrier` is the fence when objects are freed | two stores; a fence where a kernel or a sandbox has no `membarrier` at the first pin ([later](heavy_fence)) |
+//! | `std` elsewhere, or `--cfg lowwater_epoch` | crossbeam-epoch's default collector | a fence |
+//! | without `std`, and under loom | readers are counted; the last one out frees | one shared counter |
+//! | without `std`, with `embedder` | the embedder's: a kernel's RCU | the embedder's |
+//!
+//! crossbeam-epoch is the well-kept library for this, and is used where the system does not help. On Linux two reasons speak
+//! against it: an add and a del each pin and do little else, so a fence in each is a third of their time; and crossbeam-epoch
+//! aborts where there is no memory to register a thread or to record a retired object, while population of a list may fail and
+//! must leave nothing behind (L17). Objects retired under `membarrier` are [queued](queue) through themselves.
+//!
+//! No retired object needs its destructor to run early: what must be given back at once (a group's handle, so that its id
+//! returns) is taken out before.
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `std` (default) | `membarrier` on Linux, crossbeam-epoch elsewhere |
+//! | `embedder` | without `std`: the embedder's read side |
+
+#![no_std]
+#![allow(rustdoc::private_intra_doc_links)]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
+
+extern crate alloc;
+#[cfg(any(feature = "std", lowwater_loom, test))]
+extern crate std;
+
+#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+use lowwater_base::embedder;
+use lowwater_base::{fallible, mutated, sync};
+
+mod cell;
+#[cfg(any(lowwater_loom, not(any(feature = "std", feature = "embedder"))))]
+mod counted;
+#[cfg(all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))))]
+mod crossbeam;
+#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+mod embedded;
+#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
+mod garbage;
+mod guard;
+#[cfg(any(lowwater_loom, not(feature = "std"), all(target_os = "linux", not(lowwater_epoch))))]
+mod guard_overflow;
+#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
+mod heavy_fence;
+mod heavy_fences;
+#[cfg(any(
+    all(test, lowwater_loom),
+    all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch))
+))]
+mod local_epoch;
+#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
+mod membarrier;
+#[cfg_attr(
+    all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))),
+    expect(dead_code, reason = "crossbeam-epoch queues retired objects itself")
+)]
+mod queue;
+#[doc(hidden)]
+#[cfg(any(lowwater_loom, not(feature = "std")))]
+pub mod reader_count;
+mod retired;
+
+pub use cell::RcuCell;
+#[cfg(any(lowwater_loom, not(any(feature = "std", feature = "embedder"))))]
+pub use counted::{flush, start_poll, GracePeriod};
+#[cfg(all(not(lowwater_loom), feature = "std", any(lowwater_epoch, not(target_os = "linux"))))]
+pub use crossbeam::{flush, start_poll, GracePeriod};
+#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+pub use embedded::{flush, readers_left, start_poll, waiting, GracePeriod};
+pub use guard::{pin, Guard};
+pub use heavy_fences::HeavyFences;
+#[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
+pub use membarrier::{flush, start_poll, GracePeriod};
+pub use queue::KINDS_MAX;
+pub use retired::{Retired, RetiredKind};
+
+/// Returns how often `membarrier` was refused since the process began. Both counts are zero where
+/// it never was, was from the first pin on (readers bring fences then), or is not used by this
+/// build. O(1), one lock.
+///
+/// A filter of system calls (`seccomp`) that is installed after the first pin should allow
+/// `membarrier`. If the filter refuses that call, it should allow `sched_getaffinity`,
+/// `sched_setaffinity` and the creation of a thread. If one of those is refused as well, retired
+/// memory is not freed.
+///
+/// ```
+/// let fences = lowwater_rcu::heavy_fences();
+/// assert_eq!(fences.refused, 0, "a filter holds retired memory back");
+/// ```
+pub fn heavy_fences() -> HeavyFences {
+    #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
+    {
+        membarrier::heavy_fences()
+    }
+    #[cfg(not(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch))))]
+    {
+        HeavyFences::default()
+    }
+}

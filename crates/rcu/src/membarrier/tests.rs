@@ -1,0 +1,235 @@
+//! Threads, guards and collections.
+
+use super::*;
+use crate::queue::thing::Thing;
+use crate::queue::Queues;
+use crate::sync::atomic::AtomicUsize;
+use crate::sync::Arc;
+
+fn retire(freed: &Arc<AtomicUsize>) {
+    let thing = Box::into_raw(Box::new(Thing::new(freed.clone())));
+    // SAFETY: nobody else knows it.
+    unsafe { pin().retire(thing) };
+}
+
+#[test]
+fn nothing_is_freed_while_a_reader_that_was_there_before_is_inside() {
+    let freed = Arc::new(AtomicUsize::new(0));
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let reader = std::thread::spawn(move || {
+        let outer = pin();
+        drop(pin());
+        tell.send(()).unwrap();
+        ended.recv().unwrap();
+        drop(outer);
+    });
+    told.recv().unwrap();
+    (0..2 * BATCH).for_each(|_| retire(&freed));
+    flush();
+    assert_eq!(freed.load(Ordering::Relaxed), 0);
+    end.send(()).unwrap();
+    reader.join().unwrap();
+    // Other tests' readers come and go.
+    while freed.load(Ordering::Relaxed) != 2 * BATCH {
+        flush();
+    }
+}
+
+#[test]
+fn what_is_retired_is_freed_by_those_who_retire() {
+    let freed = Arc::new(AtomicUsize::new(0));
+    // Other tests' readers come and go; nobody flushes for us.
+    for retired in 1.. {
+        retire(&freed);
+        if freed.load(Ordering::Relaxed) != 0 {
+            break;
+        }
+        if retired % BATCH == 0 {
+            // One that was interrupted inside has to run for that.
+            std::thread::yield_now();
+        }
+        assert!(retired < 10_000 * BATCH, "nothing is freed");
+    }
+}
+
+#[test]
+fn a_thread_that_ends_may_still_pin() {
+    struct Last(Arc<AtomicUsize>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            retire(&self.0);
+        }
+    }
+    std::thread_local! { static LAST: Cell<Option<Last>> = const { Cell::new(None) }; }
+    let freed = Arc::new(AtomicUsize::new(0));
+    let theirs = freed.clone();
+    std::thread::spawn(move || {
+        LAST.set(Some(Last(theirs)));
+        drop(pin()); // So that `END` is made later, and ends earlier.
+    })
+    .join()
+    .unwrap();
+    while freed.load(Ordering::Relaxed) != 1 {
+        flush();
+    }
+}
+
+#[test]
+fn a_reader_without_a_mark_holds_back_what_it_may_have_seen() {
+    struct Last(Option<Box<dyn FnOnce() + Send>>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let guard = pin();
+            assert!(is_stray(guard.local), "its local was taken back before");
+            drop(pin());
+            self.0.take().unwrap()();
+            drop(guard);
+        }
+    }
+    std::thread_local! { static LAST: Cell<Option<Last>> = const { Cell::new(None) }; }
+    let freed = Arc::new(AtomicUsize::new(0));
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let inside = move || {
+        tell.send(()).unwrap();
+        ended.recv().unwrap();
+    };
+    let reader = std::thread::spawn(move || {
+        LAST.set(Some(Last(Some(Box::new(inside)))));
+        drop(pin()); // So that `END` is made later, and ends earlier.
+    });
+    told.recv().unwrap();
+    retire(&freed);
+    flush();
+    assert_eq!(freed.load(Ordering::Relaxed), 0);
+    end.send(()).unwrap();
+    reader.join().unwrap();
+    // Other tests' readers come and go.
+    while freed.load(Ordering::Relaxed) != 1 {
+        flush();
+    }
+}
+
+/// Leaks guards until a count of `bit` bits would overflow: earlier stamps stay held back, and
+/// no flag is set.
+#[test]
+fn no_number_of_leaked_guards_lets_a_reader_out() {
+    for fenced in [false, true] {
+        let (time, local) = (GlobalEpoch::new(), LocalEpoch::new(fenced));
+        local.enter(&time);
+        let stamp = time.stamp();
+        time.advance(stamp);
+        let mut depth = 1;
+        for bit in 8..61 {
+            let leaked = (1 << bit) - 1 - depth;
+            local.leak(leaked);
+            depth += leaked;
+            for _ in 0..2 {
+                local.enter(&time);
+                assert!(!local.is_quiescent_since(stamp), "2^{bit} guards are a reader");
+            }
+            for _ in 0..2 {
+                assert!(!local.leave());
+                let duties = local.leave_further();
+                assert!(!duties.collect_pending && !duties.unregister && !local.is_quiescent_since(stamp));
+            }
+        }
+        assert!(!local.end_thread() && !local.is_quiescent_since(stamp));
+    }
+}
+
+#[test]
+fn a_mark_is_taken_back_by_the_last_of_its_guards() {
+    for fenced in [false, true] {
+        let (time, local) = (GlobalEpoch::new(), LocalEpoch::new(fenced));
+        (0..3).for_each(|_| local.enter(&time));
+        local.set_collect_pending();
+        let stamp = time.stamp();
+        time.advance(stamp);
+        assert!(!local.end_thread(), "it has guards");
+        local.enter(&time);
+        for guards in (0..4).rev() {
+            assert!(!local.leave(), "there is more to do than to leave");
+            let duties = local.leave_further();
+            assert_eq!(
+                (duties.collect_pending, duties.unregister, local.is_quiescent_since(stamp)),
+                (guards == 0, guards == 0, guards == 0)
+            );
+        }
+        let idle = LocalEpoch::new(fenced);
+        idle.enter(&time);
+        assert!(idle.leave() != fenced && (!fenced || !idle.leave_further().unregister));
+        assert!(idle.end_thread(), "it has none");
+    }
+}
+
+#[test]
+fn a_stamp_of_a_thread_that_ends_waits_for_its_guards() {
+    struct Last(Option<Guard>, std::sync::mpsc::Sender<[bool; 3]>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let guard = self.0.take().unwrap();
+            let inside = start_poll();
+            let held = inside.poll();
+            drop(guard);
+            // Without a local epoch, and outside.
+            let outside = start_poll();
+            while !outside.poll() {
+                std::thread::yield_now();
+            }
+            let stray = pin();
+            let after = start_poll();
+            self.1.send([held, inside.poll(), after.poll()]).unwrap();
+            drop(stray);
+        }
+    }
+    std::thread_local! { static LAST: Cell<Option<Last>> = const { Cell::new(None) }; }
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        LAST.set(None); // So that it is destroyed after `END`.
+        LAST.set(Some(Last(Some(pin()), tell)));
+    })
+    .join()
+    .unwrap();
+    let [held, left, stray] = told.recv().unwrap();
+    // A stray holds all stamps back, also those from before it came.
+    assert!(!held && !left && !stray);
+}
+
+#[test]
+fn what_could_not_be_freed_keeps_the_earlier_stamp() {
+    fn things(count: usize, freed: &Arc<AtomicUsize>) -> Queues {
+        let mut queues = Queues::new();
+        for _ in 0..count {
+            let thing = Box::into_raw(Box::new(Thing::new(freed.clone())));
+            // SAFETY: nobody else knows it.
+            unsafe { queues.push(thing) };
+        }
+        queues
+    }
+    let freed = Arc::new(AtomicUsize::new(0));
+    let sealed = |count, stamp| Sealed { queues: things(count, &freed), stamp };
+    let mut garbage = Garbage::new();
+    let look = |garbage: &Garbage| {
+        let sealed = garbage.sealed.as_ref().map(|sealed| (sealed.queues.len(), sealed.stamp));
+        (garbage.queues.len(), sealed, garbage.due_at)
+    };
+    garbage.put_back(None, sealed(0, 3));
+    assert_eq!(look(&garbage), (0, None, BATCH));
+    garbage.put_back(None, sealed(100, 4));
+    assert_eq!(look(&garbage), (0, Some((100, 4)), 100));
+    let earlier = garbage.sealed.take();
+    garbage.put_back(earlier, sealed(50, 5));
+    assert_eq!(look(&garbage), (50, Some((100, 4)), 200));
+    // Two collections at once.
+    garbage.put_back(None, sealed(10, 6));
+    assert_eq!(look(&garbage), (50, Some((110, 6)), 210));
+    garbage.put_back(None, sealed(0, 5));
+    assert_eq!(look(&garbage), (50, Some((110, 6)), 210));
+    // SAFETY: nobody else knows them.
+    unsafe { garbage.queues.free() };
+    // SAFETY: as for the others, nobody else knows them.
+    unsafe { garbage.sealed.unwrap().queues.free() };
+    assert_eq!(freed.load(Ordering::Relaxed), 160);
+}

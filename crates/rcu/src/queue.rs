@@ -1,0 +1,179 @@
+//! Queues of retired objects, linked through the objects themselves: retiring needs no memory.
+
+use crate::retired::{Retired, RetiredKind};
+use core::ptr;
+
+/// Types of retired objects that a process can have.
+pub const KINDS_MAX: usize = 8;
+
+/// Retired objects of one kind, the last one first.
+#[derive(Clone, Copy)]
+struct Queue {
+    /// `None`: no object was queued here yet.
+    kind: Option<&'static RetiredKind>,
+    first: *mut (),
+    len: usize,
+}
+
+/// Retired objects of all kinds.
+pub(crate) struct Queues([Queue; KINDS_MAX]);
+
+// SAFETY: the queues own their objects, which are `Send` (a bound of `Retired`).
+unsafe impl Send for Queues {}
+
+impl Queues {
+    pub(crate) const fn new() -> Self {
+        Self([Queue { kind: None, first: ptr::null_mut(), len: 0 }; KINDS_MAX])
+    }
+
+    /// Number of objects.
+    pub(crate) fn len(&self) -> usize {
+        self.0.iter().map(|queue| queue.len).sum()
+    }
+
+    /// Takes all objects out.
+    pub(crate) fn take(&mut self) -> Self {
+        core::mem::replace(self, Self::new())
+    }
+
+    /// Queues an object.
+    ///
+    /// # Safety
+    ///
+    /// `object` is what [`Retired::free`] frees, and is retired: no other code uses its link or frees it.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than [`KINDS_MAX`] kinds.
+    pub(crate) unsafe fn push<T: Retired>(&mut self, object: *mut T) {
+        let queue = self.of(T::kind());
+        // SAFETY: `queue` is the one of `T`, and the rest is this function's clause.
+        unsafe { queue.push(object.cast()) };
+    }
+
+    /// The queue of a kind.
+    fn of(&mut self, kind: &'static RetiredKind) -> &mut Queue {
+        let is_it = |queue: &&mut Queue| queue.kind.is_none_or(|other| ptr::eq(other, kind));
+        let queue = self.0.iter_mut().find(is_it).expect("at most `KINDS_MAX` types are retired");
+        queue.kind = Some(kind);
+        queue
+    }
+
+    /// Moves all objects of `other` here.
+    #[cfg(all(not(lowwater_loom), feature = "std"))]
+    pub(crate) fn append(&mut self, mut other: Self) {
+        for theirs in &mut other.0 {
+            let Some(kind) = theirs.kind else { continue };
+            let queue = self.of(kind);
+            while let Some(object) = theirs.pop() {
+                // SAFETY: it was queued there as one of this kind, and was just taken out.
+                unsafe { queue.push(object) };
+            }
+        }
+    }
+
+    /// Frees all objects. If a destructor panics, the others are freed while it unwinds, as with `Vec`.
+    ///
+    /// # Safety
+    ///
+    /// The grace period of each object is over.
+    pub(crate) unsafe fn free(mut self) {
+        struct Rest<'q>(&'q mut Queues);
+        impl Drop for Rest<'_> {
+            fn drop(&mut self) {
+                // SAFETY: the clause of `free`, which alone makes this.
+                unsafe { self.0.free_some() };
+            }
+        }
+        let rest = Rest(&mut self);
+        // SAFETY: this function's own clause.
+        unsafe { rest.0.free_some() };
+    }
+
+    /// Frees objects until there is none, or until a destructor panics.
+    ///
+    /// # Safety
+    ///
+    /// As for [`free`](Self::free).
+    unsafe fn free_some(&mut self) {
+        for queue in &mut self.0 {
+            let Some(kind) = queue.kind else { continue };
+            while let Some(object) = queue.pop() {
+                #[cfg(lowwater_loom)]
+                // SAFETY: it is one of this kind, retired, and no reader sees it (this function's clause).
+                unsafe {
+                    (kind.assert_unread)(object);
+                };
+                // SAFETY: it was queued once as one of this kind and was just taken out; its grace period is over (this
+                // function's clause).
+                unsafe { (kind.free)(object) };
+            }
+        }
+    }
+}
+
+impl Queue {
+    /// # Safety
+    ///
+    /// The queue has a kind, `object` is of it, and the clause of [`Queues::push`].
+    unsafe fn push(&mut self, object: *mut ()) {
+        let kind = self.kind.expect("`of` sets it");
+        // SAFETY: the object is retired and of this kind (this function's clause).
+        unsafe { (kind.set_next)(object, self.first) };
+        self.first = object;
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<*mut ()> {
+        let (kind, object) = (self.kind?, self.first);
+        if object.is_null() {
+            return None;
+        }
+        // SAFETY: a queued object is live, retired and of the queue's kind.
+        self.first = unsafe { (kind.next)(object) };
+        self.len -= 1;
+        Some(object)
+    }
+}
+
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+pub(crate) mod thing {
+    use crate::retired::{Retired, RetiredKind};
+    use crate::sync::UnsafeCell;
+    use alloc::sync::Arc;
+    use core::ptr;
+    use core::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Counts those of its kind that were freed.
+    pub(crate) struct Thing {
+        link: UnsafeCell<*mut Thing>,
+        freed: Arc<AtomicUsize>,
+    }
+
+    impl Thing {
+        pub(crate) fn new(freed: Arc<AtomicUsize>) -> Self {
+            Self { link: UnsafeCell::new(ptr::null_mut()), freed }
+        }
+    }
+
+    // SAFETY: the link is used only by the queue that owns the thing.
+    unsafe impl Send for Thing {}
+
+    // SAFETY: one static, and a link of its own.
+    unsafe impl Retired for Thing {
+        fn kind() -> &'static RetiredKind {
+            static KIND: RetiredKind = RetiredKind::of::<Thing>();
+            &KIND
+        }
+
+        fn link(&self) -> &UnsafeCell<*mut Self> {
+            &self.link
+        }
+    }
+
+    impl Drop for Thing {
+        fn drop(&mut self) {
+            self.freed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

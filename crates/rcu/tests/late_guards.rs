@@ -1,0 +1,218 @@
+//! Guards that outlive what their thread knows of the read side: in thread-locals that are
+//! destroyed later, and leaked.
+#![forbid(unsafe_code)]
+#![cfg(not(lowwater_loom))]
+
+mod alone;
+
+use alone::{alone, for_ever};
+use lowwater_rcu::{pin, Guard, RcuCell};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+/// crossbeam-epoch frees when it likes.
+const FREES_SOON: bool = cfg!(all(not(lowwater_epoch), any(not(feature = "std"), target_os = "linux")));
+
+struct Counted(u32, Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A cell with the value 7 that lives for ever, and how many of its values were dropped.
+fn cell() -> (&'static RcuCell<Counted>, Arc<AtomicUsize>) {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let cell = for_ever(RcuCell::new());
+    put(cell, 7, &dropped);
+    (cell, dropped)
+}
+
+fn put(cell: &RcuCell<Counted>, value: u32, dropped: &Arc<AtomicUsize>) {
+    let guard = pin();
+    assert!(cell.replace(cell.load(&guard), Counted(value, dropped.clone()), &guard));
+}
+
+/// Waits until so many are dropped; something else is replaced meanwhile, as each time what waits
+/// is looked at.
+fn until_dropped(dropped: &AtomicUsize, count: usize) {
+    let (other, others) = (RcuCell::new(), Arc::default());
+    let begin = Instant::now();
+    while FREES_SOON && dropped.load(Ordering::Relaxed) != count {
+        put(&other, 0, &others);
+        assert!(begin.elapsed() < alone::PATIENCE / 2, "{} of {count} are dropped", dropped.load(Ordering::Relaxed));
+    }
+}
+
+/// Is destroyed after what the thread has of this crate, as it is made first.
+struct Late {
+    guards: Vec<Guard>,
+    at_end: Box<dyn FnOnce(Vec<Guard>)>,
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        let at_end = std::mem::replace(&mut self.at_end, Box::new(|_| ()));
+        at_end(std::mem::take(&mut self.guards));
+    }
+}
+
+thread_local! { static LATE: RefCell<Option<Late>> = const { RefCell::new(None) }; }
+
+/// A thread that makes so many guards, and hands them to `at_end` after its end in the read side.
+fn ends_with(guards: usize, at_end: impl FnOnce(Vec<Guard>) + Send + 'static) -> JoinHandle<()> {
+    thread::spawn(move || {
+        LATE.set(Some(Late { guards: Vec::new(), at_end: Box::new(at_end) }));
+        drop(pin());
+        LATE.with_borrow_mut(|late| late.as_mut().unwrap().guards.extend((0..guards).map(|_| pin())));
+    })
+}
+
+/// Tells another thread that this one is here, and waits for its answer.
+fn meeting() -> (impl FnOnce() + Send, Receiver<()>, Sender<()>) {
+    let (tell, told) = channel();
+    let (end, ended) = channel();
+    let meet = move || {
+        tell.send(()).unwrap();
+        ended.recv().unwrap();
+    };
+    (meet, told, end)
+}
+
+#[test]
+fn a_guard_in_a_thread_local_that_is_destroyed_late_is_a_reader_until_then() {
+    let (cell, dropped) = cell();
+    let (meet, told, end) = meeting();
+    let reader = ends_with(2, move |mut guards| {
+        let first = guards.pop().unwrap();
+        let value = cell.load(&first).unwrap();
+        drop(guards);
+        meet();
+        assert_eq!(value.0, 7);
+        drop(first);
+    });
+    told.recv().unwrap();
+    put(cell, 8, &dropped);
+    put(cell, 9, &dropped);
+    assert_eq!(dropped.load(Ordering::Relaxed), 0, "a reader may still look at the first");
+    end.send(()).unwrap();
+    reader.join().unwrap();
+    until_dropped(&dropped, 2);
+}
+
+#[test]
+fn pins_beside_a_late_guard_are_readers_as_well() {
+    let (cell, dropped) = cell();
+    let (meet, told, end) = meeting();
+    let reader = ends_with(1, move |guards| {
+        let later = pin();
+        drop(guards);
+        let value = cell.load(&later).unwrap();
+        meet();
+        assert_eq!(value.0, 7);
+        drop(later);
+        drop(pin());
+    });
+    told.recv().unwrap();
+    put(cell, 8, &dropped);
+    put(cell, 9, &dropped);
+    assert_eq!(dropped.load(Ordering::Relaxed), 0, "a reader may still look at the first");
+    end.send(()).unwrap();
+    reader.join().unwrap();
+    until_dropped(&dropped, 2);
+}
+
+#[test]
+fn what_is_retired_under_late_guards_is_dropped() {
+    for guards in 0..3 {
+        let (cell, dropped) = cell();
+        let theirs = dropped.clone();
+        ends_with(guards, move |guards| {
+            put(cell, 8, &theirs);
+            drop(guards);
+            put(cell, 9, &theirs);
+        })
+        .join()
+        .unwrap();
+        until_dropped(&dropped, 2);
+    }
+}
+
+#[test]
+fn cells_may_be_dropped_late() {
+    let (made, dropped) = cell();
+    put(made, 8, &dropped);
+    let (owned, theirs) = (RcuCell::new(), dropped.clone());
+    assert!(owned.replace(None, Counted(1, dropped.clone()), &pin()));
+    ends_with(1, move |guards| {
+        put(&owned, 2, &theirs);
+        assert_eq!(owned.load(&guards[0]).unwrap().0, 2);
+        drop(owned);
+    })
+    .join()
+    .unwrap();
+    until_dropped(&dropped, 3);
+}
+
+// It holds memory back for ever, so in a process of its own.
+#[test]
+fn what_a_leaked_guard_may_have_seen_is_never_freed() {
+    alone("what_a_leaked_guard_may_have_seen_is_never_freed", || {
+        let (cell, dropped) = cell();
+        let leak = move || cell.load(for_ever(pin())).unwrap();
+        let nested = move || {
+            let outer = pin();
+            let value = leak();
+            drop(outer);
+            value
+        };
+        let replace = |count| (0..count).for_each(|n| put(cell, n, &dropped));
+        let value = thread::spawn(nested).join().unwrap();
+        replace(100);
+        assert_eq!((value.0, dropped.load(Ordering::Relaxed)), (7, 0), "somebody may read it for ever");
+        // Leaked beside a guard that is destroyed late.
+        let (tell, told) = channel();
+        let late = move |guards| {
+            let value = leak();
+            drop::<Vec<Guard>>(guards);
+            tell.send(value).unwrap();
+        };
+        ends_with(1, late).join().unwrap();
+        let late = told.recv().unwrap();
+        replace(100);
+        assert_eq!((value.0, late.0, dropped.load(Ordering::Relaxed)), (7, 99, 0));
+        // Others go on, and threads come and go.
+        thread::spawn(move || assert_eq!(cell.load(&pin()).unwrap().0, 99)).join().unwrap();
+    });
+}
+
+#[test]
+fn a_destructor_that_panics_takes_nobody_elses_value_along() {
+    struct Panics(Option<Arc<AtomicUsize>>);
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            match self.0.take() {
+                Some(dropped) => _ = dropped.fetch_add(1, Ordering::Relaxed),
+                None => panic!("a destructor's"),
+            }
+        }
+    }
+    alone("a_destructor_that_panics_takes_nobody_elses_value_along", || {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let cell = RcuCell::new();
+        let outer = pin();
+        for n in 0..10 {
+            let guard = pin();
+            assert!(cell.replace(cell.load(&guard), Panics((n != 5).then(|| dropped.clone())), &guard));
+        }
+        cell.clear(&outer);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || drop(outer)));
+        assert!(!FREES_SOON || result.is_err(), "it was dropped");
+        until_dropped(&dropped, 9);
+    });
+}

@@ -1,0 +1,66 @@
+//! A value that is replaced as a whole, against an allocator that fails, and with nobody else who retires anything.
+
+// crossbeam-epoch, which is the read side with `lowwater_epoch`, ends the process where there is no memory, and frees when it likes.
+#![cfg(all(not(lowwater_loom), not(lowwater_epoch), any(not(feature = "std"), target_os = "linux")))]
+
+#[path = "../../base/tests/faulty/mod.rs"]
+mod faulty;
+
+use faulty::refused_after;
+use lowwater_base::ZeroedAtomics;
+use lowwater_rcu::{pin, RcuCell};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+struct Counted(u32);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// One test, so that nobody is inside beside it.
+#[test]
+fn a_value_goes_with_the_last_of_its_readers_and_stays_where_there_is_no_memory_for_the_next() {
+    let cell = RcuCell::new();
+    assert!(cell.replace(None, Counted(1), &pin()));
+    let guard = pin();
+    let (replaced, came) = refused_after(0, || cell.replace(cell.load(&guard), Counted(2), &guard));
+    assert!(came && !replaced, "what is to come needs memory");
+    assert_eq!((cell.load(&guard).unwrap().0, DROPPED.load(Ordering::Relaxed)), (1, 1), "only the new one is dropped");
+    for n in 2..5 {
+        let guard = pin();
+        assert!(cell.replace(cell.load(&guard), Counted(n), &guard));
+    }
+    assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "there is a reader from before");
+    drop(guard);
+    // Nobody waits for a batch: the next that is replaced takes those before with it.
+    cell.clear(&pin());
+    assert_eq!(DROPPED.load(Ordering::Relaxed), 5);
+    let (words, came) = refused_after(0, || ZeroedAtomics::try_new(100));
+    assert!(came && words.is_none());
+    a_first_guard_without_memory_is_a_reader();
+}
+
+/// A thread's first guard wants memory for what the thread is known by.
+fn a_first_guard_without_memory_is_a_reader() {
+    let cell = &RcuCell::new();
+    assert!(cell.replace(None, Counted(1), &pin()));
+    let before = DROPPED.load(Ordering::Relaxed);
+    let reads = || {
+        let (guard, came) = refused_after(0, pin);
+        assert!(came || cfg!(not(feature = "std")), "it needs none");
+        let value = cell.load(&guard).unwrap();
+        std::thread::scope(|s| {
+            s.spawn(|| (2..5).for_each(|n| assert!(cell.replace(cell.load(&pin()), Counted(n), &pin()))));
+        });
+        assert_eq!((value.0, DROPPED.load(Ordering::Relaxed)), (1, before));
+        drop(guard);
+        assert_eq!(cell.load(&pin()).unwrap().0, 4);
+    };
+    std::thread::scope(|s| s.spawn(reads).join()).unwrap();
+    cell.clear(&pin());
+    assert_eq!(DROPPED.load(Ordering::Relaxed), before + 4);
+}

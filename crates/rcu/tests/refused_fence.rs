@@ -1,0 +1,179 @@
+//! A filter of system calls that is installed when the read side relies on `membarrier` already,
+//! and refuses it.
+#![forbid(unsafe_code)]
+#![cfg(all(
+    target_os = "linux",
+    any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"),
+    feature = "std",
+    not(any(lowwater_loom, lowwater_epoch, miri))
+))]
+
+mod alone;
+
+use alone::alone;
+use lowwater_rcu::{heavy_fences, pin, RcuCell};
+use seccompiler::{apply_filter_all_threads, BpfProgram, SeccompAction, SeccompFilter};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Refuses these system calls from now on, in all threads.
+fn refuse(calls: &[libc::c_long]) {
+    let rules = calls.iter().map(|&call| (call, Vec::new())).collect();
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).unwrap();
+    apply_filter_all_threads(&BpfProgram::try_from(filter).unwrap()).unwrap();
+}
+
+struct Counted(usize, Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0 = usize::MAX;
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn put(cell: &RcuCell<Counted>, value: usize, dropped: &Arc<AtomicUsize>) {
+    let guard = pin();
+    assert!(cell.replace(cell.load(&guard), Counted(value, dropped.clone()), &guard));
+}
+
+/// Replaces the value again and again, until all but the last few were dropped, so that memory is
+/// bounded.
+fn go_on(cell: &RcuCell<Counted>, dropped: &Arc<AtomicUsize>) {
+    let begin = Instant::now();
+    let before = dropped.load(Ordering::Relaxed);
+    for n in 0.. {
+        put(cell, n, dropped);
+        let freed = dropped.load(Ordering::Relaxed) - before;
+        if n > 1_000 && freed > n - 100 {
+            break;
+        }
+        assert!(begin.elapsed() < alone::PATIENCE / 3, "{freed} of {n} are dropped: {:?}", heavy_fences());
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+#[test]
+fn a_filter_that_is_installed_late_holds_nothing_back() {
+    alone("a_filter_that_is_installed_late_holds_nothing_back", || {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let cell = RcuCell::new();
+        put(&cell, 0, &dropped);
+        let done = AtomicBool::new(false);
+        thread::scope(|s| {
+            for _ in 0..2 {
+                s.spawn(|| {
+                    let mut last = 0;
+                    while !done.load(Ordering::Relaxed) {
+                        let guard = pin();
+                        let value = cell.load(&guard).unwrap();
+                        for _ in 0..50 {
+                            assert!(value.0 >= last && value.0 != usize::MAX, "it is not freed under its reader");
+                        }
+                        last = value.0;
+                    }
+                });
+            }
+            // One that was inside once, and is outside for long.
+            s.spawn(|| {
+                drop(pin());
+                while !done.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let _done = Done(&done);
+            put(&cell, 0, &dropped);
+            assert_eq!(heavy_fences(), Default::default());
+            refuse(&[libc::SYS_membarrier]);
+            go_on(&cell, &dropped);
+            assert!(heavy_fences().visited > 0);
+
+            // A reader that stays inside holds back what it may have seen, and nobody else.
+            put(&cell, usize::MAX / 2, &dropped);
+            let guard = pin();
+            let before = dropped.load(Ordering::Relaxed);
+            let seen = cell.load(&guard).unwrap();
+            let until = heavy_fences().visited + 5;
+            let begin = Instant::now();
+            while heavy_fences().visited < until {
+                thread::scope(|s| _ = s.spawn(|| put(&cell, usize::MAX / 2, &dropped)));
+                assert!(begin.elapsed() < alone::PATIENCE / 3);
+            }
+            assert_eq!(seen.0, usize::MAX / 2);
+            assert!(dropped.load(Ordering::Relaxed) - before < 200, "what was replaced before, at most");
+            drop(guard);
+        });
+    });
+}
+
+struct Done<'d>(&'d AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What replaces `membarrier` is refused, too.
+fn nothing_is_freed_and_it_shows(also: &[libc::c_long]) {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let cell = RcuCell::new();
+    put(&cell, 0, &dropped);
+    refuse(&[&[libc::SYS_membarrier], also].concat());
+    let guard = pin();
+    let seen = cell.load(&guard).unwrap();
+    for n in 0..200 {
+        put(&cell, n, &dropped);
+        thread::sleep(Duration::from_micros(100));
+    }
+    assert_eq!(seen.0, 0);
+    drop(guard);
+    let begin = Instant::now();
+    while heavy_fences().refused < 10 {
+        put(&cell, 200, &dropped);
+        assert!(begin.elapsed() < alone::PATIENCE / 3);
+    }
+    let fences = heavy_fences();
+    assert_eq!((fences.visited, dropped.load(Ordering::Relaxed)), (0, 0), "without a fence nothing is freed");
+    assert_eq!(cell.load(&pin()).unwrap().0, 200);
+}
+
+#[test]
+fn without_visits_nothing_is_freed_and_it_shows() {
+    alone("without_visits_nothing_is_freed_and_it_shows", || {
+        nothing_is_freed_and_it_shows(&[libc::SYS_sched_setaffinity])
+    });
+}
+
+#[test]
+fn without_knowing_where_readers_run_nothing_is_freed_and_it_shows() {
+    if std::env::var_os("LOWWATER_SANITIZER").is_some() {
+        return println!("skipped: a sanitizer makes no thread without that call");
+    }
+    alone("without_knowing_where_readers_run_nothing_is_freed_and_it_shows", || {
+        nothing_is_freed_and_it_shows(&[libc::SYS_sched_getaffinity]);
+    });
+}
+
+#[test]
+fn without_a_thread_for_the_visits_nothing_is_freed_and_it_shows() {
+    alone("without_a_thread_for_the_visits_nothing_is_freed_and_it_shows", || {
+        nothing_is_freed_and_it_shows(&[libc::SYS_clone, libc::SYS_clone3]);
+    });
+}
+
+#[test]
+fn a_filter_that_was_there_before_makes_readers_bring_fences() {
+    alone("a_filter_that_was_there_before_makes_readers_bring_fences", || {
+        refuse(&[libc::SYS_membarrier]);
+        let (cell, dropped) = (RcuCell::new(), Arc::default());
+        for n in 0..100 {
+            put(&cell, n, &dropped);
+        }
+        assert_eq!((dropped.load(Ordering::Relaxed), heavy_fences()), (99, Default::default()));
+    });
+}

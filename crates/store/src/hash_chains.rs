@@ -1,0 +1,575 @@
+//! Hash chains that are read without a lock: the table of a dentry cache, where a lookup must not write a shared line.
+//!
+//! ```text
+//!     heads[hash >> shift] --> object --> object --> null        each object carries its HashLink, and the table one Arc on it
+//! ```
+//!
+//! A reader holds a [`Reader`], follows the chain, and compares. A writer takes the bucket's lock. What is removed stays as it is, with
+//! its `next`, for readers that are on it; the table's `Arc` on it is dropped when they are gone. So it is with what is in a table when
+//! that is dropped: an object that was moved there takes readers of other tables along, and they borrow those only.
+//!
+//! Objects are dropped without a lock, on a thread that happens to enter or leave the read side. With `std` a panic of their `Drop`
+//! ends there; it is reported by the panic hook, and nowhere else.
+//!
+//! **A miss proves little.** An object that is removed and inserted elsewhere (a rename) takes readers that stand on it along to
+//! its new chain, so they may miss what lies behind on the old one. Whoever needs to be sure keeps a sequence count of such moves
+//! and looks again. A hit is an object that was in the table at some time after the [`Reader`] was made; what it holds is checked by
+//! the owner, with a sequence count of its own.
+//!
+//! Why not `hashbrown` under a lock: a reader would write the lock's line, and all lookups of a machine would share it. Why not a
+//! lock-free map from a crate: its nodes are a second allocation and a second cache line for each object.
+//!
+//! # Invariants
+//!
+//! 1. Bit 0 of an object's `next` (`LINKED`) is set exactly while it is on a chain of some table. Only the one who set it there
+//!    put it on that chain, so an object is on one chain at most.
+//! 2. `heads` and the `next` of objects on a chain change only under the lock of that chain's bucket.
+//! 3. An object on a chain has one strong count that belongs to the chain. It is given up only after every reader that was inside
+//!    when the object left the chain, whether it was removed or its table dropped.
+//! 4. A reader never arrives at an object whose count of invariant 3 was given up: where it stands was on a chain after the reader
+//!    came in, and so was, when it left it, what its `next` names.
+//!
+//! # Orderings
+//!
+//! A head or `next` is published with Release and followed with Acquire, so that who arrives at an object sees it as it was
+//! inserted. Held by `tests/loom.rs`: `a_found_object_is_whole_and_alive`, `a_reader_outlives_the_table_that_it_was_taken_along_to`,
+//! and their twins.
+
+mod read;
+
+#[cfg(test)]
+mod tests;
+
+use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::raw::RawLock;
+use crate::sync::Arc;
+#[cfg(lowwater_loom)]
+use crate::sync::UnsafeCell;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::Deref;
+use core::ptr::{self, NonNull};
+use crossbeam_utils::CachePadded;
+use lowwater_base::ByteSize;
+
+/// Set in an object's `next` while it is on a chain (invariant 1).
+const LINKED: usize = 1;
+
+/// Locks for the buckets of one table, at most: enough that two writers seldom meet, few enough to cost nothing.
+const STRIPES_MAX: usize = 256;
+
+/// What an object carries to be on a chain. 8 bytes.
+pub struct HashLink<T> {
+    next: AtomicPtr<T>,
+    /// Tells a model checker of reads, and of the freeing.
+    #[cfg(lowwater_loom)]
+    seen: UnsafeCell<()>,
+}
+
+// SAFETY: `seen` holds nothing; it is there for the model checker, which says itself when two threads are at it.
+#[cfg(lowwater_loom)]
+unsafe impl<T> Send for HashLink<T> {}
+// SAFETY: as for Send.
+#[cfg(lowwater_loom)]
+unsafe impl<T> Sync for HashLink<T> {}
+
+/// An object with a [`HashLink`] inside. Do not implement it by hand: [`hash_node!`](crate::hash_node)
+/// does.
+///
+/// # Safety
+///
+/// [`link`](Self::link) returns always the same link, which is a part of the object, and of no
+/// other.
+pub unsafe trait HashNode: Sized + Send + Sync + 'static {
+    /// The link.
+    fn link(&self) -> &HashLink<Self>;
+}
+
+/// Implements [`HashNode`] for a type that has a field of type [`HashLink`].
+///
+/// ```
+/// #![forbid(unsafe_code)]
+/// use lowwater_store::hash_chains::{HashChains, HashLink, Reader};
+/// use std::sync::Arc;
+///
+/// struct Name {
+///     link: HashLink<Name>,
+///     name: &'static str,
+/// }
+/// lowwater_store::hash_node!(impl[] for Name { link });
+///
+/// let table = HashChains::<Name>::new(16);
+/// let entry = Arc::new(Name { link: HashLink::new(), name: "etc" });
+/// table.insert(7, entry.clone()).ok().unwrap();
+///
+/// let reader = Reader::enter();
+/// assert_eq!(table.find(7, &reader, |entry| entry.name == "etc").unwrap().name, "etc");
+/// assert!(table.remove(7, &entry));
+/// ```
+///
+/// The link is a part of the object itself, and not of one that it leads to:
+///
+/// ```compile_fail,E0308
+/// # use lowwater_store::{hash_node, hash_chains::HashLink};
+/// struct Boxed {
+///     link: Box<HashLink<Boxed>>,
+/// }
+/// hash_node!(impl[] for Boxed { link }); // error: expected `*const HashLink<Boxed>`
+/// ```
+///
+/// ```compile_fail,E0308
+/// # use lowwater_store::{hash_node, hash_chains::HashLink};
+/// # use std::sync::Arc;
+/// struct Shared {
+///     link: Arc<HashLink<Shared>>,
+/// }
+/// hash_node!(impl[] for Shared { link }); // error: expected `*const HashLink<Shared>`
+/// ```
+#[macro_export]
+macro_rules! hash_node {
+    (impl[$($generics:tt)*] for $type:ty { $field:ident $(,)? }) => {
+        $crate::__base::__generic_parameters!($($generics)*);
+
+        // SAFETY: the link is a field of the object itself, or `@own` does not compile.
+        unsafe impl<$($generics)*> $crate::hash_chains::HashNode for $type {
+            #[inline]
+            fn link(&self) -> &$crate::hash_chains::HashLink<Self> {
+                $crate::__base::__own_field!($field: $crate::hash_chains::HashLink<Self>);
+                &self.$field
+            }
+        }
+    };
+}
+
+/// Proof that the thread is inside the read side. Cheap to make; what is removed meanwhile is freed only after it is dropped, so
+/// it is not for keeping. A leaked reader is inside for ever, even when its thread has ended.
+///
+/// Signals and forks: as for [`pin`](crate::pin()), but no call is allowed in the child of a
+/// process with several threads. With `std`, a thread that leaks `usize::MAX` readers panics;
+/// without, the process aborts as `pin` says.
+///
+/// Memory: with `std`, a thread's first reader allocates what the thread is known by, and what is
+/// removed waits in lists that grow. Where there is no memory for that, the process ends.
+pub struct Reader(read::Guard);
+
+/// An object that a reader found. It may have left the table since.
+pub struct Found<'g, T> {
+    /// As it was inserted: a reference would reach no more than the object, this pointer also the counts before it.
+    raw: NonNull<T>,
+    reader: PhantomData<&'g T>,
+}
+
+// SAFETY: it is a reference for as long as the reader is inside, and a way to a handle of one's own.
+unsafe impl<T: Send + Sync> Send for Found<'_, T> {}
+// SAFETY: as for Send.
+unsafe impl<T: Send + Sync> Sync for Found<'_, T> {}
+
+/// The table. The number of buckets is fixed.
+pub struct HashChains<T: HashNode> {
+    heads: Box<[AtomicPtr<T>]>,
+    locks: Box<[CachePadded<RawLock>]>,
+    /// Buckets are chosen by the hash's high bits.
+    shift: u32,
+}
+
+// SAFETY: the table owns its objects by `Arc`s of a type that is Send and Sync.
+unsafe impl<T: HashNode> Send for HashChains<T> {}
+// SAFETY: as for Send; heads are atomic and change under their bucket's lock.
+unsafe impl<T: HashNode> Sync for HashChains<T> {}
+
+impl<T: HashNode> HashChains<T> {
+    /// A table of `buckets` chains, rounded up to a power of two; 1 at least. 8 bytes each. Where there is no memory for them, the
+    /// process ends.
+    ///
+    /// # Panics
+    ///
+    /// If there are no addresses for so many.
+    pub fn new(buckets: usize) -> Self {
+        let buckets = buckets.max(1).checked_next_power_of_two().expect("there are no addresses for so many buckets");
+        let heads: Vec<_> = core::iter::repeat_with(|| AtomicPtr::new(ptr::null_mut())).take(buckets).collect();
+        let locks: Vec<_> =
+            core::iter::repeat_with(|| CachePadded::new(RawLock::new())).take(buckets.min(STRIPES_MAX)).collect();
+        Self {
+            heads: heads.into_boxed_slice(),
+            locks: locks.into_boxed_slice(),
+            shift: u64::BITS - buckets.trailing_zeros(),
+        }
+    }
+
+    /// How many chains there are.
+    pub fn buckets(&self) -> usize {
+        self.heads.len()
+    }
+
+    /// Bytes of the table without its objects.
+    pub fn footprint(&self) -> ByteSize {
+        ByteSize::new((size_of::<Self>() + size_of_val(&*self.heads) + size_of_val(&*self.locks)) as u64)
+    }
+
+    /// Puts an object at the head of its chain. O(1).
+    ///
+    /// # Errors
+    ///
+    /// The object comes back if it is on a chain already, of this table or another.
+    #[doc(alias = "__d_rehash")]
+    pub fn insert(&self, hash: u64, object: Arc<T>) -> Result<(), Arc<T>> {
+        let at = self.bucket(hash);
+        let locked = self.lock(at);
+        // Relaxed: we hold the bucket's lock (invariant 2).
+        let head = self.heads[at].load(Ordering::Relaxed);
+        if !object.link().claim(head) {
+            drop(locked);
+            return Err(object);
+        }
+        // INVARIANT: the count that the `Arc` held belongs to the chain from here on (3).
+        let raw = Arc::into_raw(object).cast_mut();
+        // Release: meets the Acquire in `follow`, so that the object is seen as it was inserted.
+        let publish = if crate::mutated!("chain_publish_relaxed") { Ordering::Relaxed } else { Ordering::Release };
+        self.heads[at].store(raw, publish);
+        Ok(())
+    }
+
+    /// Takes an object off its chain; `false` if it is not on this one. O(length of the chain).
+    ///
+    /// ReaderCount that stand on it may still look at it; the table's `Arc` on it is dropped after them.
+    #[doc(alias = "__d_drop")]
+    pub fn remove(&self, hash: u64, object: &T) -> bool {
+        let at = self.bucket(hash);
+        let reader = Reader::enter();
+        // As it was inserted: `object` may reach no more than the object, this pointer also the counts before it.
+        let raw = {
+            let _locked = self.lock(at);
+            let mut before = &self.heads[at];
+            loop {
+                // Relaxed: we hold the bucket's lock (invariant 2).
+                let here = untagged(before.load(Ordering::Relaxed));
+                if here.is_null() {
+                    return false;
+                }
+                // SAFETY: it is on the chain, whose lock we hold, so the chain has a count on it (invariant 3).
+                let link = unsafe { &*here }.link();
+                if ptr::eq(here, object) {
+                    link.leave(before, ptr::eq(before, &self.heads[at]));
+                    break here;
+                }
+                before = &link.next;
+            }
+        };
+        #[cfg(lowwater_loom)]
+        if crate::mutated!("chain_release_at_once") {
+            object.link().seen.with_mut(|_| ());
+        }
+        // SAFETY: the object left the chain just now, by us alone, so its count is ours to give up (invariant 3), and it came from
+        // `Arc::into_raw` of a `T`.
+        unsafe { reader.0.retire_by(raw.cast(), release::<T>) };
+        true
+    }
+
+    /// The first object of a chain for which `is` says yes. O(length of the chain), without a lock.
+    #[inline]
+    #[doc(alias = "__d_lookup_rcu")]
+    pub fn find<'g>(
+        &'g self,
+        hash: u64,
+        reader: &'g Reader,
+        mut is: impl FnMut(&'g T) -> bool,
+    ) -> Option<Found<'g, T>> {
+        let mut chain = self.chain(hash, reader);
+        chain.find(|found| is(found.get()))
+    }
+
+    /// The objects of a chain, youngest first, without a lock.
+    #[inline]
+    pub fn chain<'g>(&'g self, hash: u64, reader: &'g Reader) -> ChainIter<'g, T> {
+        self.chain_at(self.bucket(hash), reader)
+    }
+
+    /// The objects of the `n`-th chain.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such chain.
+    #[inline]
+    pub fn chain_at<'g>(&'g self, n: usize, _reader: &'g Reader) -> ChainIter<'g, T> {
+        // SAFETY: the table holds what the head names (invariant 3), and we are in the read side.
+        ChainIter { next: unsafe { follow(&self.heads[n]) } }
+    }
+
+    /// Begins to fetch the head of a chain that will be wanted soon. No more than a hint.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        fetch(ptr::from_ref(&self.heads[self.bucket(hash)]));
+    }
+
+    /// Begins to fetch the first object of a chain, whose head was [prefetched](Self::prefetch). No more than a hint.
+    #[inline]
+    pub fn prefetch_first(&self, hash: u64) {
+        // Relaxed: the object is not looked at.
+        let first = untagged(self.heads[self.bucket(hash)].load(Ordering::Relaxed));
+        fetch(first.cast_const());
+    }
+
+    /// The chain of a hash: its high bits.
+    #[inline]
+    pub fn bucket(&self, hash: u64) -> usize {
+        // `checked_shr` is for the table of one chain, whose shift is all bits.
+        hash.checked_shr(self.shift).unwrap_or(0) as usize
+    }
+
+    fn lock(&self, bucket: usize) -> Locked<'_> {
+        let lock = &self.locks[bucket & (self.locks.len() - 1)];
+        lock.lock();
+        Locked(lock)
+    }
+}
+
+impl<T: HashNode> Drop for HashChains<T> {
+    /// Takes every object off its chain. The table's `Arc`s on them are dropped after the readers that may stand on them, as in
+    /// [`remove`](HashChains::remove). O(objects).
+    fn drop(&mut self) {
+        #[cfg(lowwater_loom)]
+        if crate::sync::unwinding() {
+            return;
+        }
+        for head in &self.heads {
+            // Relaxed: nobody else has the table any more.
+            let mut here = untagged(head.load(Ordering::Relaxed));
+            while !here.is_null() {
+                // One for each object: with one for all nothing could be freed until the last.
+                let reader = Reader::enter();
+                // SAFETY: it is on the chain, which has a count on it (invariant 3).
+                let link = unsafe { &*here }.link();
+                let next = link.take_off();
+                #[cfg(lowwater_loom)]
+                if crate::mutated!("chain_end_at_once") {
+                    link.seen.with_mut(|_| ());
+                }
+                // SAFETY: the object left the chain just now, by us alone, so its count is ours to give up (invariant 3), and it came
+                // from `Arc::into_raw` of a `T`.
+                unsafe { reader.0.retire_by(here.cast(), release::<T>) };
+                here = next;
+            }
+        }
+        Reader::enter().0.flush();
+    }
+}
+
+impl<T: HashNode> fmt::Debug for HashChains<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HashChains").field("buckets", &self.buckets()).finish_non_exhaustive()
+    }
+}
+
+/// The objects of one chain.
+pub struct ChainIter<'g, T> {
+    next: Option<Found<'g, T>>,
+}
+
+impl<'g, T: HashNode> Iterator for ChainIter<'g, T> {
+    type Item = Found<'g, T>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Found<'g, T>> {
+        let here = self.next.take()?;
+        // SAFETY: the reader arrived at `here` in the read side, so what it names is held (invariant 4).
+        self.next = unsafe { follow(&here.get().link().next) };
+        Some(here)
+    }
+}
+
+impl<T> fmt::Debug for ChainIter<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChainIter").finish_non_exhaustive()
+    }
+}
+
+// === impl HashLink ===
+
+impl<T> HashLink<T> {
+    /// A link that is on no chain.
+    #[inline]
+    pub fn new() -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            #[cfg(lowwater_loom)]
+            seen: UnsafeCell::new(()),
+        }
+    }
+
+    /// Is the object on a chain? True for no longer than it takes to ask.
+    #[inline]
+    pub fn is_linked(&self) -> bool {
+        // Relaxed: an answer that is old when it arrives orders nothing.
+        self.next.load(Ordering::Relaxed).addr() & LINKED != 0
+    }
+
+    /// Takes the object for a chain whose first is `head`, if it is on none (invariant 1).
+    fn claim(&self, head: *mut T) -> bool {
+        // Relaxed: only compared.
+        let old = self.next.load(Ordering::Relaxed);
+        // AcqRel: Acquire meets the Release in `leave` by whoever took it off last. Release: readers that stand on it since then
+        // follow this to `head`. Relaxed on failure: nothing was taken.
+        old.addr() & LINKED == 0
+            && self.next.compare_exchange(old, tagged(head), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the object off: `before` is the head or the `next` that names it. The bucket's lock is held.
+    fn leave(&self, before: &AtomicPtr<T>, before_is_head: bool) {
+        // Relaxed: the lock is held (invariant 2).
+        let next = untagged(self.next.load(Ordering::Relaxed));
+        // Release: meets the Acquire in `follow`; what comes behind was published to us under this lock.
+        before.store(if before_is_head { next } else { tagged(next) }, Ordering::Release);
+        self.take_off();
+    }
+
+    /// Says that the object is on no chain, to which nothing leads any more; what is behind it. The bucket's lock is held, or the caller
+    /// has the only access to the table.
+    fn take_off(&self) -> *mut T {
+        // Relaxed: nobody else changes it (invariant 2).
+        let next = untagged(self.next.load(Ordering::Relaxed));
+        // Release: meets the Acquire in `claim`, and in `follow` for readers that stand here.
+        self.next.store(next, Ordering::Release);
+        next
+    }
+}
+
+impl<T> Default for HashLink<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> fmt::Debug for HashLink<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HashLink").field("linked", &self.is_linked()).finish_non_exhaustive()
+    }
+}
+
+/// Begins to bring what is at an address, if anything is, into the processor's cache.
+#[inline]
+fn fetch<T>(ptr: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(lowwater_loom)))]
+    {
+        use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+        // SAFETY: every x86-64 processor has the instruction, and it faults on no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(ptr.cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(lowwater_loom))))]
+    let _ = ptr;
+}
+
+fn tagged<T>(ptr: *mut T) -> *mut T {
+    ptr.map_addr(|addr| addr | LINKED)
+}
+
+#[inline]
+fn untagged<T>(ptr: *mut T) -> *mut T {
+    ptr.map_addr(|addr| addr & !LINKED)
+}
+
+/// The object that a head or a `next` names.
+///
+/// # Safety
+///
+/// The thread is in the read side for all of `'g`, and `from` is a head, or the `next` of an object at which the thread arrived
+/// in it.
+#[inline]
+unsafe fn follow<'g, T: HashNode>(from: &AtomicPtr<T>) -> Option<Found<'g, T>> {
+    // Acquire: meets the Release in `insert` and in `leave`.
+    let raw = NonNull::new(untagged(from.load(Ordering::Acquire)))?;
+    // By invariant 4 it is held while the reader is inside.
+    let found = Found { raw, reader: PhantomData };
+    #[cfg(lowwater_loom)]
+    found.get().link().seen.with(|_| ());
+    Some(found)
+}
+
+/// Drops the count that a chain had on an object.
+///
+/// # Safety
+///
+/// `raw` came from `Arc::<T>::into_raw`, and its count is given up once.
+unsafe fn release<T: HashNode>(raw: *mut ()) {
+    // SAFETY: the caller says so.
+    let object = unsafe { Arc::from_raw(raw.cast_const().cast::<T>()) };
+    #[cfg(lowwater_loom)]
+    object.link().seen.with_mut(|_| ());
+    // The thread that entered or left the read side has nothing to do with the object, nor have the others that are freed with it.
+    let _panicked = crate::unwind::caught(|| drop(object));
+}
+
+// === impl Reader ===
+
+impl Reader {
+    /// Enters the read side. A few nanoseconds; next to nothing when the thread is inside already. Now and then objects are dropped here
+    /// that left their tables before.
+    ///
+    /// One that is leaked keeps everything that chains retire from then on in memory, for good.
+    #[inline]
+    #[doc(alias = "rcu_read_lock")]
+    pub fn enter() -> Self {
+        Self(read::pin())
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").finish_non_exhaustive()
+    }
+}
+
+// === impl Found ===
+
+impl<'g, T> Found<'g, T> {
+    #[inline]
+    fn object(&self) -> &'g T {
+        // SAFETY: the table held it when the reader came by, so it stays while the reader is inside (invariant 4).
+        unsafe { self.raw.as_ref() }
+    }
+}
+
+impl<'g, T: HashNode> Found<'g, T> {
+    /// The object, for as long as the reader is inside.
+    #[inline]
+    pub fn get(&self) -> &'g T {
+        self.object()
+    }
+
+    /// A handle of one's own.
+    #[inline]
+    pub fn to_arc(&self) -> Arc<T> {
+        let raw = self.raw.as_ptr().cast_const();
+        // SAFETY: it came from `Arc::into_raw`, and by invariants 3 and 4 the table's count on it is not given up while the reader is
+        // inside.
+        unsafe { Arc::increment_strong_count(raw) };
+        // SAFETY: this is the count that was just added.
+        unsafe { Arc::from_raw(raw) }
+    }
+}
+
+impl<T> Deref for Found<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.object()
+    }
+}
+
+impl<T> fmt::Debug for Found<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Found").finish_non_exhaustive()
+    }
+}
+
+/// A bucket's lock, held.
+struct Locked<'a>(&'a RawLock);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `HashChains::lock` took it, and this alone gives it back.
+        unsafe { self.0.unlock() };
+    }
+}

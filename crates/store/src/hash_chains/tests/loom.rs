@@ -1,0 +1,111 @@
+//! Two threads; a chain of two objects. Each check runs in seconds, all executions.
+
+use super::*;
+use crate::sync::{thread, with_mutant};
+
+/// A reader on the chain while the object it finds is removed, and its successor inserted.
+fn check() {
+    crate::sync::model(|| {
+        let table = Arc::new(HashChains::<Item>::new(1));
+        let old = item(1);
+        table.insert(0, old.clone()).ok().unwrap();
+        let writer = {
+            let table = table.clone();
+            thread::spawn(move || {
+                let new = item(2);
+                new.link.seen.with_mut(|_| ());
+                table.insert(0, new).ok().unwrap();
+                assert!(table.remove(0, &old));
+            })
+        };
+        {
+            let reader = Reader::enter();
+            for found in table.chain(0, &reader) {
+                assert!(found.key == 1 || found.key == 2);
+            }
+        }
+        writer.join().unwrap();
+        let reader = Reader::enter();
+        assert_eq!(table.chain(0, &reader).map(|item| item.key).sum::<u64>(), 2);
+    });
+}
+
+#[test]
+fn a_found_object_is_whole_and_alive() {
+    check();
+}
+
+#[test]
+#[should_panic]
+fn not_if_it_is_published_relaxed() {
+    with_mutant("chain_publish_relaxed", check);
+}
+
+#[test]
+#[should_panic]
+fn not_if_it_is_released_at_once() {
+    with_mutant("chain_release_at_once", check);
+}
+
+#[test]
+#[should_panic]
+fn not_if_readers_leave_relaxed() {
+    with_mutant("unpin_relaxed", check);
+}
+
+#[test]
+#[should_panic]
+fn not_if_it_is_collected_relaxed() {
+    with_mutant("collect_relaxed", check);
+}
+
+/// A reader of one table beside a thread that moves the object it stands on to another table, which it drops then.
+fn a_reader_beside_the_end_of_another_table() {
+    let (table, other) = (Arc::new(HashChains::<Item>::new(1)), HashChains::<Item>::new(1));
+    let moved = item(1);
+    table.insert(0, moved.clone()).ok().unwrap();
+    other.insert(0, item(2)).ok().unwrap();
+    let writer = {
+        let table = table.clone();
+        thread::spawn(move || {
+            assert!(table.remove(0, &moved));
+            other.insert(0, moved).ok().unwrap();
+            drop(other);
+        })
+    };
+    {
+        let reader = Reader::enter();
+        for found in table.chain(0, &reader) {
+            assert!(found.key == 1 || found.key == 2);
+        }
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_reader_outlives_the_table_that_it_was_taken_along_to() {
+    crate::sync::model(a_reader_beside_the_end_of_another_table);
+}
+
+#[test]
+#[should_panic]
+fn but_not_if_that_frees_its_objects_at_once() {
+    with_mutant("chain_end_at_once", || crate::sync::model(a_reader_beside_the_end_of_another_table));
+}
+
+/// Two threads insert one object into two tables: one succeeds, and it is found there.
+#[test]
+fn an_object_is_claimed_once() {
+    crate::sync::model(|| {
+        let (a, b) = (Arc::new(HashChains::<Item>::new(1)), Arc::new(HashChains::<Item>::new(1)));
+        let x = item(1);
+        let other = {
+            let (b, x) = (b.clone(), x.clone());
+            thread::spawn(move || b.insert(0, x).is_ok())
+        };
+        let here = a.insert(0, x.clone()).is_ok();
+        let there = other.join().unwrap();
+        assert!(here != there);
+        assert!(if here { a.remove(0, &x) } else { b.remove(0, &x) });
+    });
+}

@@ -1,0 +1,103 @@
+//! Which ways of a bucket have a tag: all sixteen bytes of its two words compared at once.
+
+/// Of the bytes of both words, the first way's tag. In a model check all tags share a word with the count, as some do elsewhere.
+pub(super) const FIRST_AT: usize = if cfg!(lowwater_loom) { 8 } else { 0 };
+/// Objects in a bucket.
+pub(in crate::index) const WAYS: usize = if cfg!(lowwater_loom) { 2 } else { 12 };
+
+/// The ways of a bucket that have some property: a bit for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BitMask(u64);
+
+impl BitMask {
+    /// The first of them.
+    #[inline]
+    pub(super) fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| self.0.trailing_zeros() as usize)
+    }
+
+    /// Those behind the first.
+    #[inline]
+    pub(super) fn others(self) -> Self {
+        Self(self.0 & self.0.wrapping_sub(1))
+    }
+
+    #[inline]
+    pub(super) fn each(self) -> impl Iterator<Item = usize> {
+        core::iter::successors(Some(self), |ways| Some(ways.others())).map_while(Self::first)
+    }
+
+    /// Those of both words of tags that are `tag`.
+    #[inline]
+    pub(super) fn tagged(tags: [u64; 2], tag: u8) -> Self {
+        Self(u64::from(bytes_that_are(tag, tags) >> FIRST_AT) & ((1 << WAYS) - 1))
+    }
+}
+
+/// A bit for each byte of the two words that is `byte`, the first word's lowest first.
+#[cfg(all(target_arch = "x86_64", target_feature = "sse2"))]
+#[inline]
+fn bytes_that_are(byte: u8, words: [u64; 2]) -> u32 {
+    use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi8, _mm_set_epi64x};
+
+    #[target_feature(enable = "sse2")]
+    #[inline]
+    fn compared(byte: u8, [first, second]: [u64; 2]) -> u32 {
+        let words = _mm_set_epi64x(second.cast_signed(), first.cast_signed());
+        _mm_movemask_epi8(_mm_cmpeq_epi8(words, _mm_set1_epi8(byte.cast_signed()))).cast_unsigned()
+    }
+
+    // SAFETY: this is built only where every processor that it may run on has SSE2.
+    unsafe { compared(byte, words) }
+}
+
+#[cfg(not(all(target_arch = "x86_64", target_feature = "sse2")))]
+use portable::bytes_that_are;
+
+/// The same a word at a time, for other processors, and for kernels, which leave vector registers alone.
+#[cfg(any(test, not(all(target_arch = "x86_64", target_feature = "sse2"))))]
+mod portable {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    /// Brings the lowest bit of each byte to its place in the highest byte.
+    const GATHER: u64 = 0x0102_0408_1020_4080;
+
+    #[inline]
+    pub(super) fn bytes_that_are(byte: u8, words: [u64; 2]) -> u32 {
+        let [first, second] = words.map(|word| zeros(word ^ ONES.wrapping_mul(u64::from(byte))));
+        first | second << 8
+    }
+
+    /// A bit for each byte of `word` that is 0, exactly.
+    #[inline]
+    fn zeros(word: u64) -> u32 {
+        let highest = !((word & LOW).wrapping_add(LOW) | word | LOW);
+        ((highest >> 7).wrapping_mul(GATHER) >> 56) as u32
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_is_told_from_all_others() {
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+            // Few different bytes, so that some are the same.
+            (state >> 8) & 0x8103_0181_0003_8001
+        };
+        for _ in 0..10_000 {
+            let words = [next(), next()];
+            let bytes = words.map(u64::to_le_bytes).concat();
+            for tag in [0, 1, 2, 3, 0x7f, 0x80, 0x81, 0xff].into_iter().chain(bytes.iter().copied()) {
+                let expected = (0..16).map(|at| u32::from(bytes[at] == tag) << at).sum::<u32>();
+                assert_eq!(bytes_that_are(tag, words), expected, "{tag} in {bytes:?}");
+                assert_eq!(portable::bytes_that_are(tag, words), expected, "{tag} in {bytes:?}");
+                let ways = BitMask::tagged(words, tag).each().collect::<alloc::vec::Vec<_>>();
+                assert_eq!(ways, (0..WAYS).filter(|way| bytes[way + FIRST_AT] == tag).collect::<alloc::vec::Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The index against a plain map, with good hashes and bad ones, alone and among threads.
+
+#[cfg(lowwater_loom)]
+mod loom;
+#[cfg(not(lowwater_loom))]
+mod model;
+#[cfg(not(lowwater_loom))]
+mod pool;
+#[cfg(not(lowwater_loom))]
+mod threads;
+
+use super::{ExtendibleIndex, InsertError};
+use crate::slab::{Slot, SlotState};
+use crate::sync::UnsafeCell;
+use crate::CompressedLinks;
+use lowwater_base::NodeId;
+use lowwater_rcu::Guard;
+
+pub(super) struct Entry {
+    links: CompressedLinks,
+    state: SlotState,
+    key: u64,
+    /// A cell, so that model checks see who reads it too early, or too late.
+    value: UnsafeCell<u64>,
+}
+
+// SAFETY: nobody writes the value but who makes the entry, and who drops it in a model check, which then is the check.
+unsafe impl Sync for Entry {}
+
+impl Entry {
+    pub(super) fn value(&self) -> u64 {
+        // SAFETY: nobody writes it while there are readers; a model check says so if somebody does.
+        self.value.with(|value| unsafe { *value })
+    }
+}
+
+#[cfg(lowwater_loom)]
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !crate::sync::unwinding() {
+            // SAFETY: none; loom says whether somebody still reads it.
+            self.value.with_mut(|value| unsafe { *value = 0 });
+        }
+    }
+}
+
+crate::slotted!(impl[] for Entry { links, state, weight: |_| 48 });
+
+/// The footprint, once it is `most` at most, or after 20 s. What other tests' readers hold back comes too late for those that grow or
+/// shrink, which move others out.
+#[cfg(not(lowwater_loom))]
+pub(super) fn settled(index: &ExtendibleIndex<Entry>, most: u64) -> u64 {
+    for _ in 0..20_000 {
+        crate::rcu::flush();
+        index.collect();
+        if index.footprint().get() <= most {
+            break;
+        }
+        std::thread::sleep(core::time::Duration::from_millis(1));
+    }
+    index.footprint().get()
+}
+
+pub(super) fn entry(index: &ExtendibleIndex<Entry>, key: u64, value: u64) -> Slot<Entry> {
+    let entry = Entry { links: CompressedLinks::new(), state: SlotState::new(0), key, value: UnsafeCell::new(value) };
+    index.slab().alloc(entry, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
+}
+
+/// Puts a new entry in, whose handle `own` keeps; that of the one it replaced is given back.
+pub(super) fn put<'g, R>(
+    index: &'g ExtendibleIndex<Entry>,
+    key: u64,
+    value: u64,
+    hash: &impl Fn(u64) -> u64,
+    guard: &'g Guard,
+    own: impl FnOnce(Slot<Entry>, Option<&'g Entry>) -> R,
+) -> (Option<u64>, R) {
+    let slot = entry(index, key, value);
+    let hasher = |entry: &Entry| hash(entry.key);
+    match index.insert(
+        slot,
+        hash(key),
+        guard,
+        |there, new| there.key == new.key,
+        &hasher,
+        |slot, old| Ok(own(slot, old)),
+    ) {
+        Ok((replaced, owned)) => (replaced.map(Entry::value), owned),
+        Err(InsertError::NoMemory(_) | InsertError::Refused(_) | InsertError::Indexed(_)) => panic!("nothing refuses"),
+    }
+}
+
+pub(super) fn get(index: &ExtendibleIndex<Entry>, key: u64, hash: &impl Fn(u64) -> u64, guard: &Guard) -> Option<u64> {
+    let is = |entry: &Entry| {
+        entry.value(); // Who looks at a key looks at the entry, for a model check.
+        entry.key == key
+    };
+    index.get(hash(key), guard, is).map(Entry::value)
+}
+
+pub(super) fn remove(
+    index: &ExtendibleIndex<Entry>,
+    key: u64,
+    hash: &impl Fn(u64) -> u64,
+    guard: &Guard,
+) -> Option<u64> {
+    let hasher = |entry: &Entry| hash(entry.key);
+    index.remove(hash(key), guard, |entry| entry.key == key, &hasher, |_| ()).map(|(entry, ())| entry.value())
+}

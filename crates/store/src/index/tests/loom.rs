@@ -1,0 +1,488 @@
+//! Every interleaving of small stories. A segment is one bucket of two here, so that the third object splits it.
+
+use super::*;
+use crate::sync::{model, with_mutant};
+use ::loom::thread;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use lowwater_rcu::pin;
+
+/// Leaked until [`end`]: a story that fails is not taken down, as loom may not be called while it is unwound.
+fn index() -> &'static ExtendibleIndex<Entry> {
+    Box::leak(Box::new(ExtendibleIndex::new()))
+}
+
+fn end(index: &'static ExtendibleIndex<Entry>, handles: Vec<Slot<Entry>>) {
+    index.assert_valid(&|entry: &Entry| hash(entry.key));
+    // SAFETY: it came from `Box::leak`, the story's other threads are joined, and this is its end.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop(handles);
+}
+
+/// Keys below 256 have one tag each; bit 7 of a key is the first bit of what its hash becomes, more or less.
+fn hash(key: u64) -> u64 {
+    key.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+fn add(index: &'static ExtendibleIndex<Entry>, key: u64, value: u64) -> Slot<Entry> {
+    put(index, key, value, &hash, &pin(), |slot, _| slot).1
+}
+
+fn look(index: &'static ExtendibleIndex<Entry>, key: u64) -> Option<u64> {
+    get(index, key, &hash, &pin())
+}
+
+/// A reader beside the first put of its key finds nothing, or the entry as it was made; and once it is found it stays so.
+fn a_reader_beside_a_put() {
+    let index = index();
+    let handles = Vec::from([add(index, 1, 10)]);
+    let reader = thread::spawn(move || {
+        let first = look(index, 2);
+        assert!(matches!(first, None | Some(20)), "{first:?}");
+        assert!(first.is_none() || look(index, 2).is_some(), "what was found is still there");
+        assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
+    });
+    let mut handles = handles;
+    handles.push(add(index, 2, 20));
+    reader.join().unwrap();
+    end(index, handles);
+}
+
+#[test]
+fn a_reader_beside_a_put_finds_all_of_it_or_nothing() {
+    model(a_reader_beside_a_put);
+}
+
+/// A reader beside a put that replaces: it finds the one or the other, as they were made.
+fn a_reader_beside_a_replacement() {
+    let index = index();
+    let first = add(index, 1, 10);
+    let reader = thread::spawn(move || {
+        let found = look(index, 1);
+        assert!(matches!(found, Some(10 | 11)), "{found:?}");
+    });
+    let second = add(index, 1, 11);
+    reader.join().unwrap();
+    end(index, Vec::from([first, second]));
+}
+
+#[test]
+fn a_reader_beside_a_replacement_finds_one_of_the_two() {
+    model(a_reader_beside_a_replacement);
+}
+
+#[test]
+#[should_panic]
+fn and_less_when_numbers_are_published_relaxed() {
+    with_mutant("number_relaxed", || model(a_reader_beside_a_replacement));
+}
+
+/// Puts an entry in that is there already, among those whose hash is 7.
+fn enter(index: &'static ExtendibleIndex<Entry>, slot: Slot<Entry>) -> Slot<Entry> {
+    let (guard, hasher) = (pin(), |_: &Entry| 7);
+    match index.insert(slot, 7, &guard, |a, b| a.key == b.key, &hasher, |slot, _| Ok(slot)) {
+        Ok((_, slot)) => slot,
+        Err(_) => panic!("nothing refuses"),
+    }
+}
+
+/// An entry ends, and another of the same tag comes into its way: nobody who sees that one's tag follows the old number.
+fn a_reader_beside_a_new_tenant_of_a_way() {
+    let index = index();
+    let same = |_: u64| 7;
+    let first = put(index, 1, 10, &same, &pin(), |slot, _| slot).1;
+    let reader = thread::spawn(move || {
+        let found = get(index, 2, &same, &pin());
+        assert!(matches!(found, None | Some(20)), "{found:?}");
+    });
+    let second = entry(index, 2, 20);
+    remove(index, 1, &same, &pin());
+    drop(first);
+    index.slab().collect();
+    let second = enter(index, second);
+    reader.join().unwrap();
+    // SAFETY: as in `end`, which would ask for other hashes.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop(second);
+}
+
+#[test]
+fn a_number_is_followed_with_its_own_tag() {
+    model(a_reader_beside_a_new_tenant_of_a_way);
+}
+
+#[test]
+#[should_panic]
+fn or_another_is_when_tags_are_published_relaxed() {
+    with_mutant("tag_relaxed", || model(a_reader_beside_a_new_tenant_of_a_way));
+}
+
+/// Three keys, of which the first is alone in its half of the hashes: a segment that is full of two of them splits.
+fn keys() -> [u64; 3] {
+    let half = |key: &u64| crate::index::mix(hash(*key)) >> 63;
+    let of = |wanted| (1..).filter(move |key| half(key) == wanted);
+    let (mut low, mut high) = (of(0), of(1));
+    [low.next(), high.next(), high.next()].map(|key| key.expect("there are enough"))
+}
+
+/// A segment that splits, and a directory that doubles, hide nothing that is there throughout.
+fn a_reader_beside_a_split() {
+    let (index, [one, two, three]) = (index(), keys());
+    let mut handles: Vec<_> = [add(index, one, 10), add(index, two, 20)].into();
+    let reader = thread::spawn(move || {
+        assert_eq!(look(index, one), Some(10), "what is there throughout is found");
+    });
+    handles.push(add(index, three, 30));
+    reader.join().unwrap();
+    assert_eq!([one, two, three].map(|key| look(index, key)), [Some(10), Some(20), Some(30)]);
+    end(index, handles);
+}
+
+#[test]
+fn a_split_hides_nothing_from_a_reader() {
+    model(a_reader_beside_a_split);
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_the_directory_is_published_relaxed() {
+    with_mutant("directory_relaxed", || model(a_reader_beside_a_split));
+}
+
+/// Three keys of one hash: the segment grows, and the directory stays.
+fn a_reader_beside_a_growth() {
+    let index = index();
+    let same = |_: u64| 7;
+    let mut handles: Vec<_> = [1, 2].map(|key| put(index, key, key * 10, &same, &pin(), |slot, _| slot).1).into();
+    let reader = thread::spawn(move || {
+        assert_eq!(get(index, 1, &same, &pin()), Some(10), "what is there throughout is found");
+    });
+    handles.push(put(index, 3, 30, &same, &pin(), |slot, _| slot).1);
+    reader.join().unwrap();
+    assert_eq!([1, 2, 3].map(|key| get(index, key, &same, &pin())), [Some(10), Some(20), Some(30)]);
+    // SAFETY: as in `end`, which would ask for other hashes.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop(handles);
+}
+
+#[test]
+fn a_growth_hides_nothing_from_a_reader() {
+    model(a_reader_beside_a_growth);
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_segments_are_published_relaxed() {
+    with_mutant("segment_relaxed", || model(a_reader_beside_a_growth));
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_the_old_one_is_not_waited_for() {
+    with_mutant("free_without_waiting", || model(a_reader_beside_a_split));
+}
+
+/// A segment that is moved, as it is, hides nothing that is there throughout, nor what comes next.
+fn a_reader_beside_a_move() {
+    let index = index();
+    let mut handles = Vec::from([add(index, 1, 10)]);
+    let reader = thread::spawn(move || {
+        assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
+    });
+    let guard = pin();
+    let mut segment = index.lock_there(crate::index::mix(hash(1)), &guard).expect("it was made");
+    index.move_out(&mut segment, None, &guard).expect("memory");
+    drop(segment);
+    drop(guard);
+    handles.push(add(index, 2, 20));
+    reader.join().unwrap();
+    assert_eq!([1, 2].map(|key| look(index, key)), [Some(10), Some(20)]);
+    end(index, handles);
+}
+
+#[test]
+fn a_move_hides_nothing_from_a_reader() {
+    model(a_reader_beside_a_move);
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_the_copy_is_published_relaxed() {
+    with_mutant("segment_relaxed", || model(a_reader_beside_a_move));
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_the_one_that_was_moved_is_not_waited_for() {
+    with_mutant("free_without_waiting", || model(a_reader_beside_a_move));
+}
+
+/// A put waits for a segment that is moved, and goes where it went: nothing is lost.
+#[test]
+fn a_put_beside_a_move_is_not_lost() {
+    model(|| {
+        let index = index();
+        let mut handles = Vec::from([add(index, 1, 10)]);
+        let other = thread::spawn(move || add(index, 2, 20));
+        let guard = pin();
+        let mut segment = index.lock_there(crate::index::mix(hash(1)), &guard).expect("it was made");
+        index.move_out(&mut segment, None, &guard).expect("memory");
+        drop(segment);
+        drop(guard);
+        handles.push(other.join().unwrap());
+        assert_eq!([1, 2].map(|key| look(index, key)), [Some(10), Some(20)]);
+        end(index, handles);
+    });
+}
+
+/// Of two puts of one key, one replaces the other; a reader finds one of them once it has found any.
+#[test]
+fn of_two_puts_of_one_key_one_replaces_the_other() {
+    model(|| {
+        let index = index();
+        let other = thread::spawn(move || {
+            let (replaced, slot) = put(index, 1, 11, &hash, &pin(), |slot, _| slot);
+            (replaced, slot)
+        });
+        let (replaced, mine) = put(index, 1, 10, &hash, &pin(), |slot, _| slot);
+        let (theirs_replaced, theirs) = other.join().unwrap();
+        let there = look(index, 1);
+        assert!(
+            (replaced, theirs_replaced, there) == (None, Some(10), Some(11))
+                || (replaced, theirs_replaced, there) == (Some(11), None, Some(10)),
+            "{replaced:?} {theirs_replaced:?} {there:?}"
+        );
+        end(index, Vec::from([mine, theirs]));
+    });
+}
+
+/// A key that is taken out, and another of the same tag put in its way: who finds that one finds it again.
+fn a_reader_beside_a_way_that_changes_hands() {
+    let index = index();
+    let same_tag = |_: u64| 7;
+    let first = put(index, 1, 10, &same_tag, &pin(), |slot, _| slot).1;
+    let reader = thread::spawn(move || {
+        let found = get(index, 257, &same_tag, &pin());
+        if found.is_some() {
+            let again = get(index, 257, &same_tag, &pin());
+            assert_eq!(again, Some(20), "what was found is still there");
+        }
+    });
+    assert_eq!(remove(index, 1, &same_tag, &pin()), Some(10));
+    let second = put(index, 257, 20, &same_tag, &pin(), |slot, _| slot).1;
+    reader.join().unwrap();
+    // SAFETY: as in `end`, which would ask for other hashes.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop([first, second]);
+}
+
+#[test]
+fn what_is_found_is_found_again() {
+    model(a_reader_beside_a_way_that_changes_hands);
+}
+
+#[test]
+#[should_panic]
+fn but_not_without_the_second_look() {
+    with_mutant("without_second_look", || model(a_reader_beside_a_way_that_changes_hands));
+}
+
+/// A removal beside a put that splits: what was to go is gone, and what was to come is there.
+#[test]
+fn a_removal_beside_a_split_takes_it_out_once() {
+    model(|| {
+        let (index, [one, two, three]) = (index(), keys());
+        let mut handles: Vec<_> = [add(index, one, 10), add(index, two, 20)].into();
+        let other = thread::spawn(move || remove(index, one, &hash, &pin()));
+        handles.push(add(index, three, 30));
+        assert_eq!(other.join().unwrap(), Some(10));
+        assert_eq!([one, two, three].map(|key| look(index, key)), [None, Some(20), Some(30)]);
+        end(index, handles);
+    });
+}
+
+/// One thread takes an entry out, and another, who has its handle, drops that as soon as it may: a reader who comes then does not find it.
+fn an_end_beside_a_removal() {
+    let index = index();
+    let handle = add(index, 1, 10);
+    let remover = thread::spawn(move || remove(index, 1, &hash, &pin()));
+    let reader = thread::spawn(move || {
+        let found = look(index, 1);
+        assert!(matches!(found, None | Some(10)), "{found:?}");
+    });
+    let mut handles = Vec::new();
+    if handle.state.is_indexed() {
+        handles.push(handle);
+    } else {
+        drop(handle);
+    }
+    assert_eq!(remover.join().unwrap(), Some(10));
+    reader.join().unwrap();
+    end(index, handles);
+}
+
+#[test]
+fn an_entry_that_says_it_is_out_is_out() {
+    model(an_end_beside_a_removal);
+}
+
+#[test]
+#[should_panic]
+fn but_not_when_it_is_asked_relaxed() {
+    with_mutant("indexed_relaxed", || model(an_end_beside_a_removal));
+}
+
+/// One thread takes an entry out, and another drops its handle beside that, with or without regard to where it is: the entry ends once,
+/// after both.
+fn a_handle_dropped_beside_a_removal() {
+    let index = index();
+    let handle = add(index, 1, 10);
+    let remover = thread::spawn(move || {
+        assert_eq!(remove(index, 1, &hash, &pin()), Some(10));
+        index.slab().collect();
+    });
+    assert_eq!(handle.value(), 10);
+    drop(handle);
+    remover.join().unwrap();
+    index.slab().collect();
+    let slab = index.slab();
+    assert_eq!((slab.drop_panics(), slab.shared().unwrap().out()), (0, 0), "it was dropped in order");
+    end(index, Vec::new());
+}
+
+#[test]
+fn an_entry_ends_once_though_its_handle_is_dropped_first() {
+    model(a_handle_dropped_beside_a_removal);
+}
+
+#[test]
+#[should_panic]
+fn but_not_if_whoever_takes_it_out_leaves_it() {
+    with_mutant("left_without_an_end", || model(a_handle_dropped_beside_a_removal));
+}
+
+#[test]
+#[should_panic]
+fn and_not_after_its_handles_last_use_if_that_is_dropped_relaxed() {
+    with_mutant("abandon_relaxed", || model(a_handle_dropped_beside_a_removal));
+}
+
+/// A way changes hands as in `a_reader_beside_a_new_tenant_of_a_way`, and then something else in the same word does: a neighbour, or the
+/// count of who is further on. Who sees the new tenant's tag by that does not follow the old number.
+fn a_reader_beside_a_word_that_changes(then: fn(&'static ExtendibleIndex<Entry>) -> Option<Slot<Entry>>) {
+    let index = index();
+    let mut handles: Vec<_> = [1, 2, 3].map(|key| put(index, key, key * 10, &same, &pin(), |slot, _| slot).1).into();
+    let reader = thread::spawn(move || {
+        let found = get(index, 4, &same, &pin());
+        assert!(matches!(found, None | Some(40)), "{found:?}");
+    });
+    let new = entry(index, 4, 40);
+    remove(index, 2, &same, &pin());
+    drop(handles.remove(1));
+    index.slab().collect();
+    handles.push(enter(index, new));
+    handles.extend(then(index));
+    reader.join().unwrap();
+    index.assert_valid(&|_| 7);
+    // SAFETY: as in `end`, which would ask for other hashes.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(index).cast_mut()) });
+    drop(handles);
+}
+
+fn same(_: u64) -> u64 {
+    7
+}
+
+fn a_reader_beside_a_neighbours_end() {
+    a_reader_beside_a_word_that_changes(|index| {
+        assert_eq!(remove(index, 1, &same, &pin()), Some(10));
+        None
+    });
+}
+
+fn a_reader_beside_one_that_goes_further_on() {
+    a_reader_beside_a_word_that_changes(|index| Some(put(index, 5, 50, &same, &pin(), |slot, _| slot).1));
+}
+
+fn a_reader_beside_the_end_of_one_further_on() {
+    a_reader_beside_a_word_that_changes(|index| {
+        assert_eq!(remove(index, 3, &same, &pin()), Some(30));
+        None
+    });
+}
+
+#[test]
+fn a_tag_is_published_by_whoever_stores_its_word() {
+    model(a_reader_beside_a_neighbours_end);
+    model(a_reader_beside_one_that_goes_further_on);
+    model(a_reader_beside_the_end_of_one_further_on);
+}
+
+#[test]
+#[should_panic]
+fn but_not_by_a_neighbours_end_that_is_relaxed() {
+    with_mutant("take_relaxed", || model(a_reader_beside_a_neighbours_end));
+}
+
+#[test]
+#[should_panic]
+fn but_not_by_one_that_goes_further_on_relaxed() {
+    with_mutant("pass_relaxed", || model(a_reader_beside_one_that_goes_further_on));
+}
+
+#[test]
+#[should_panic]
+fn but_not_by_the_end_of_one_further_on_relaxed() {
+    with_mutant("unpass_relaxed", || model(a_reader_beside_the_end_of_one_further_on));
+}
+
+/// A reader beside the first put of all finds nothing, or the entry in a directory and a segment as they were made.
+fn a_reader_beside_the_first_put() {
+    let index = index();
+    let reader = thread::spawn(move || {
+        let found = look(index, 1);
+        assert!(matches!(found, None | Some(10)), "{found:?}");
+    });
+    let handle = add(index, 1, 10);
+    reader.join().unwrap();
+    end(index, Vec::from([handle]));
+}
+
+#[test]
+fn a_reader_beside_the_first_put_finds_all_of_it_or_nothing() {
+    model(a_reader_beside_the_first_put);
+}
+
+#[test]
+#[should_panic]
+fn but_not_when_the_first_directory_is_published_relaxed() {
+    with_mutant("first_directory_relaxed", || model(a_reader_beside_the_first_put));
+}
+
+/// A reader beside an entry for which the slab makes a chunk, with a number of its own: it finds that one, and those before it.
+fn a_reader_beside_a_new_chunk() {
+    let index = index();
+    let mut handles = Vec::from([add(index, 1, 10)]);
+    while index.slab().shared().unwrap().free() > 0 {
+        handles.push(entry(index, 3, 30));
+    }
+    let reader = thread::spawn(move || {
+        let found = look(index, 2);
+        assert!(matches!(found, None | Some(20)), "{found:?}");
+        assert_eq!(look(index, 1), Some(10), "what is there throughout is found");
+    });
+    handles.push(add(index, 2, 20));
+    reader.join().unwrap();
+    end(index, handles);
+}
+
+#[test]
+fn a_new_chunk_hides_nothing_from_a_reader() {
+    model(a_reader_beside_a_new_chunk);
+}
+
+#[test]
+#[should_panic]
+fn but_it_does_when_its_number_is_seen_too_early() {
+    with_mutant("put_relaxed", || model(a_reader_beside_a_new_chunk));
+}

@@ -1,0 +1,254 @@
+//! Random histories against a plain map.
+
+use super::*;
+use crate::index::{Cursor, FirstProbe};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use lowwater_rcu::pin;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(u64, u64),
+    PutMany(u64, u16),
+    Get(u64),
+    Remove(u64),
+    RemoveMany(u64, u16),
+    Visit,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let key = 0..2_000_u64;
+    prop_oneof![
+        4 => (key.clone(), any::<u64>()).prop_map(|(k, v)| Op::Put(k, v)),
+        2 => (key.clone(), 0..600_u16).prop_map(|(k, n)| Op::PutMany(k, n)),
+        4 => key.clone().prop_map(Op::Get),
+        3 => key.clone().prop_map(Op::Remove),
+        2 => (key, 0..600_u16).prop_map(|(k, n)| Op::RemoveMany(k, n)),
+        1 => Just(Op::Visit),
+    ]
+}
+
+/// How keys are hashed: well, by themselves, a few values only, one value only.
+const HASHES: [fn(u64) -> u64; 4] =
+    [|key| key.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29), |key| key, |key| key % 97, |key| key / 512];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn a_history_is_a_maps(ops in prop::collection::vec(op(), 1..40), hash in 0..HASHES.len()) {
+        let hash = &HASHES[hash];
+        let hasher = |entry: &Entry| hash(entry.key);
+        // Before the index, which so goes first: what is in an index is not freed.
+        let (mut map, mut handles) = (HashMap::<u64, u64>::new(), HashMap::new());
+        let index = ExtendibleIndex::<Entry>::new();
+        for op in ops {
+            let mut put = |key, value, map: &mut HashMap<_, _>| {
+                let (replaced, slot) = put(&index, key, value, hash, &pin(), |slot, _| slot);
+                assert_eq!(replaced, map.insert(key, value));
+                // The replaced one's handle is dropped here, after the call.
+                handles.insert(key, slot);
+            };
+            match op {
+                Op::Put(key, value) => put(key, value, &mut map),
+                Op::PutMany(key, nr) => (0..u64::from(nr)).for_each(|n| put(key + n, n, &mut map)),
+                Op::Get(key) => prop_assert_eq!(get(&index, key, hash, &pin()), map.get(&key).copied()),
+                Op::Remove(key) => {
+                    prop_assert_eq!(remove(&index, key, hash, &pin()), map.remove(&key));
+                    handles.remove(&key);
+                }
+                Op::RemoveMany(key, nr) => for key in key..key + u64::from(nr) {
+                    prop_assert_eq!(remove(&index, key, hash, &pin()), map.remove(&key));
+                    handles.remove(&key);
+                },
+                Op::Visit => {
+                    let (mut cursor, mut seen) = (Cursor::new(), Vec::new());
+                    while !cursor.is_done() {
+                        index.visit(&mut cursor, &pin(), |entry| seen.push((entry.key, entry.value())));
+                    }
+                    seen.sort_unstable();
+                    prop_assert_eq!(seen, map.iter().map(|(&k, &v)| (k, v)).collect::<BTreeMap<_, _>>().into_iter().collect::<Vec<_>>());
+                }
+            }
+            index.assert_valid(&hasher);
+        }
+        let guard = pin();
+        for (&key, &value) in &map {
+            prop_assert_eq!(get(&index, key, hash, &guard), Some(value));
+        }
+    }
+}
+
+/// What one look tells of a key.
+fn probe_first(index: &ExtendibleIndex<Entry>, key: u64, hash: &impl Fn(u64) -> u64) -> FirstProbe<u64> {
+    match index.probe_first(hash(key), &pin(), |entry| entry.key == key) {
+        FirstProbe::Found(entry) => FirstProbe::Found(entry.value()),
+        FirstProbe::Absent => FirstProbe::Absent,
+        FirstProbe::Overflowed => FirstProbe::Overflowed,
+    }
+}
+
+/// An index of the keys below `n`, each with itself for a value, and their handles.
+fn filled(n: u64, hash: &impl Fn(u64) -> u64) -> (ExtendibleIndex<Entry>, Vec<Slot<Entry>>) {
+    let index = ExtendibleIndex::<Entry>::new();
+    let handles = (0..n).map(|key| put(&index, key, key, hash, &pin(), |slot, _| slot).1).collect();
+    (index, handles)
+}
+
+#[test]
+fn one_look_tells_no_lie() {
+    assert_eq!(probe_first(&ExtendibleIndex::new(), 1, &|key| key), FirstProbe::Absent);
+    for hash in &HASHES {
+        let n = if cfg!(miri) { 40 } else { 3_000 };
+        let (index, handles) = filled(n, hash);
+        for key in 0..2 * n {
+            match (probe_first(&index, key, hash), get(&index, key, hash, &pin())) {
+                (FirstProbe::Found(value), there) => assert_eq!(Some(value), there),
+                (FirstProbe::Absent, there) => assert_eq!(there, None),
+                (FirstProbe::Overflowed, _) => {}
+            }
+        }
+        // In this order: what is in an index is not freed.
+        drop(index);
+        drop(handles);
+    }
+}
+
+#[test]
+fn one_look_is_enough_for_most_however_poor_the_hash_is() {
+    let poor: [fn(u64) -> u64; 8] = [
+        |key| key,
+        |key| key << 3,
+        |key| key << 20,
+        |key| key << 32,
+        |key| key << 48,
+        u64::reverse_bits,
+        |key| (key as f64).to_bits(),
+        |key| key << 40 | key,
+    ];
+    for (which, hash) in poor.iter().enumerate() {
+        let n = if cfg!(miri) { 40 } else { 20_000 };
+        let (index, handles) = filled(n, hash);
+        let found = (0..n).filter(|&key| probe_first(&index, key, hash) == FirstProbe::Found(key)).count() as u64;
+        assert!(found > n / 100 * 95, "{found} of {n} for hash {which}");
+        // In this order: what is in an index is not freed.
+        drop(index);
+        drop(handles);
+    }
+}
+
+#[test]
+fn a_large_index_is_lean_and_shrinks() {
+    let hash = &HASHES[0];
+    let mut handles = Vec::new();
+    let index = ExtendibleIndex::<Entry>::new();
+    assert!(index.footprint().get() < 300);
+    let n = 200_000;
+    for key in 0..n {
+        handles.push(put(&index, key, key, hash, &pin(), |slot, _| slot).1);
+    }
+    index.assert_valid(&|entry: &Entry| hash(entry.key));
+    let full = settled(&index, n * 10);
+    assert!(full / n <= 10, "{full} bytes for {n}");
+    let there = |key| get(&index, key, hash, &pin());
+    assert!((0..n).all(|key| there(key) == Some(key) && there(key + n).is_none()));
+    for key in n / 10..n {
+        assert_eq!(remove(&index, key, hash, &pin()), Some(key));
+    }
+    handles.truncate(n as usize / 10);
+    index.assert_valid(&|entry: &Entry| hash(entry.key));
+    let least = settled(&index, full / 3 - 1);
+    assert!(least < full / 3, "{least} of {full}");
+}
+
+#[test]
+fn an_add_that_refuses_changes_nothing() {
+    let (hash, index) = (&HASHES[0], ExtendibleIndex::<Entry>::new());
+    let guard = pin();
+    let (_, first) = put(&index, 1, 10, hash, &guard, |slot, _| slot);
+    let hasher = |entry: &Entry| hash(entry.key);
+    let refused = index.insert(
+        entry(&index, 1, 11),
+        hash(1),
+        &guard,
+        |e, _| e.key == 1,
+        &hasher,
+        |slot, old| {
+            assert_eq!(old.map(Entry::value), Some(10));
+            Err::<(), _>(slot)
+        },
+    );
+    let Err(InsertError::Refused(slot)) = refused else { panic!("it was refused") };
+    assert_eq!(slot.into_inner().map(|entry| entry.value()).ok(), Some(11), "nobody saw it");
+    assert_eq!(get(&index, 1, hash, &guard), Some(10));
+    let again = index.insert(first, hash(1), &guard, |e, _| e.key == 1, &hasher, |slot, _| Ok(slot));
+    let Err(InsertError::Indexed(first)) = again else { panic!("it is in the index") };
+    assert!(remove(&index, 1, hash, &guard).is_some() && first.into_inner().is_err());
+}
+
+#[test]
+fn a_hash_that_panics_while_a_segment_grows_changes_nothing() {
+    let mut handles = Vec::new();
+    let index = ExtendibleIndex::<Entry>::new();
+    let armed = core::cell::Cell::new(false);
+    let hash = |key: u64| {
+        assert!(!(armed.get() && key == 3), "the key's own fault");
+        HASHES[0](key)
+    };
+    for key in 0..10 {
+        handles.push(put(&index, key, key, &hash, &pin(), |slot, _| slot).1);
+    }
+    armed.set(true);
+    let mut added = 10;
+    let panicked = std::panic::catch_unwind(core::panic::AssertUnwindSafe(|| {
+        for key in 10..100 {
+            handles.push(put(&index, key, key, &hash, &pin(), |slot, _| slot).1);
+            added += 1;
+        }
+    }));
+    assert!(panicked.is_err());
+    armed.set(false);
+    index.assert_valid(&|entry: &Entry| hash(entry.key));
+    let guard = pin();
+    assert!((0..added).all(|key| get(&index, key, &hash, &guard) == Some(key)));
+    handles.push(put(&index, 500, 5, &hash, &guard, |slot, _| slot).1);
+    assert_eq!(get(&index, 500, &hash, &guard), Some(5));
+}
+
+#[test]
+#[should_panic = "an object can be put in the index only whose slab it is in"]
+fn an_object_of_another_slab_is_not_put_in() {
+    let (index, other) = (ExtendibleIndex::<Entry>::new(), ExtendibleIndex::<Entry>::new());
+    let hasher = |entry: &Entry| entry.key;
+    let _ = index.insert(entry(&other, 1, 10), 1, &pin(), |_, _| false, &hasher, |slot, _| Ok(slot));
+}
+
+/// What a removal returns is dropped without the segment's lock, and the index goes on, if the hash of another panics.
+#[test]
+fn a_removal_beside_a_hasher_that_panics_is_done() {
+    struct Looks<'a>(&'a ExtendibleIndex<Entry>, u64);
+    impl Drop for Looks<'_> {
+        fn drop(&mut self) {
+            let other = self.1 + 1;
+            self.0.with(HASHES[0](other), &pin(), |entry| entry.key == other, |_| ());
+        }
+    }
+    let mut handles = Vec::new();
+    let index = ExtendibleIndex::<Entry>::new();
+    (0..400).for_each(|key| handles.push(put(&index, key, key, &HASHES[0], &pin(), |slot, _| slot).1));
+    let fails = |_: &Entry| -> u64 { panic!("the hasher's own fault") };
+    let mut failed = 0;
+    for key in 0..400 {
+        let remove = core::panic::AssertUnwindSafe(|| {
+            index
+                .remove(HASHES[0](key), &pin(), |entry| entry.key == key, &fails, |_| Looks(&index, key))
+                .expect("it was put in");
+        });
+        failed += u32::from(std::panic::catch_unwind(remove).is_err());
+        assert_eq!(get(&index, key, &HASHES[0], &pin()), None);
+    }
+    assert!(failed > 0, "it never became smaller: this test shows nothing");
+    index.assert_valid(&|entry| HASHES[0](entry.key));
+}

@@ -1,0 +1,198 @@
+//! The memory of a large index: what segments leave is used again, or goes back.
+
+use super::*;
+use crate::index::class::Class;
+use crate::index::pool::{Room, SegmentPool};
+use crate::index::segment_header::{bytes, Segment};
+use alloc::vec::Vec;
+use core::ptr::NonNull;
+use lowwater_rcu::pin;
+
+const CHUNK: usize = 64 << 10;
+/// Segments of 68 lines, of which a chunk has 15.
+const CLASS: Class = 12;
+const SLOTS: usize = 15;
+
+/// A pool that is closed at the end.
+struct Own(NonNull<SegmentPool>);
+
+impl Own {
+    fn new() -> Self {
+        Self(SegmentPool::try_new().expect("memory"))
+    }
+}
+
+impl core::ops::Deref for Own {
+    type Target = SegmentPool;
+
+    fn deref(&self) -> &SegmentPool {
+        // SAFETY: it is closed when this is dropped.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // SAFETY: it came from a pool's `try_new`, and is not used any more but by segments.
+        unsafe { SegmentPool::close(self.0) };
+    }
+}
+
+fn take(pool: &SegmentPool, class: Class, prefix: u64) -> *mut Segment {
+    pool.take(Segment::new(class, 64, prefix), Room::Any).expect("memory").as_ptr()
+}
+
+/// Puts a segment back that [`take`] gave.
+fn put(segment: *mut Segment) {
+    // SAFETY: each test puts what it took back once.
+    unsafe { SegmentPool::put(segment) };
+}
+
+#[test]
+fn a_chunk_has_room_for_what_it_says_and_goes_back_with_the_last() {
+    let pool = Own::new();
+    let empty = pool.footprint();
+    for (class, slots) in [(8, 60), (9, 39), (10, 30), (11, 20), (12, 15), (13, 10)] {
+        assert!(slots * bytes(class) > CHUNK * 98 / 100, "class {class}: less than 2 % of a chunk is not used");
+        let segments: Vec<_> = (0..=slots).map(|prefix| take(&pool, class, prefix as u64)).collect();
+        let chunk = |segment: *mut Segment| segment.addr() / CHUNK;
+        assert!(segments[..slots].iter().all(|&segment| chunk(segment) == chunk(segments[0])), "class {class}");
+        assert_ne!(chunk(segments[slots]), chunk(segments[0]), "class {class}");
+        let mut addresses: Vec<_> = segments.iter().map(|segment| segment.addr()).collect();
+        addresses.sort_unstable();
+        assert!(
+            addresses.windows(2).all(|pair| pair[1] - pair[0] >= bytes(class)),
+            "class {class}: none is in another"
+        );
+        pool.assert_valid();
+        assert!(pool.footprint() >= empty + 2 * CHUNK);
+        segments.into_iter().for_each(put);
+        pool.assert_valid();
+        assert!(pool.footprint() < empty + CHUNK, "class {class}: they went back");
+    }
+}
+
+#[test]
+fn a_pool_ends_with_its_last_segment() {
+    let pool = Own::new();
+    let segments: Vec<_> = (0..100).map(|prefix| take(&pool, CLASS, prefix)).collect();
+    drop(pool);
+    segments.into_iter().for_each(put);
+}
+
+/// Of many chunks every second segment is free: half of the chunks can go, and do when each segment that is asked to leaves.
+#[test]
+fn those_that_leave_leave_whole_chunks() {
+    let pool = Own::new();
+    let mut segments: Vec<_> = (0..40 * SLOTS as u64).map(|prefix| Some(take(&pool, CLASS, prefix))).collect();
+    assert!(pool.evacuating().is_none(), "there is no room");
+    let full = pool.footprint();
+    segments.iter_mut().step_by(2).for_each(|segment| put(segment.take().expect("each once")));
+    assert!(pool.footprint() >= full, "no chunk is empty");
+    let (mut moved, mut waiting) = (0, Vec::new());
+    while let Some((old, prefix)) = pool.evacuating() {
+        assert_eq!(segments[prefix as usize], Some(old), "it says which it is, and one is asked once");
+        let new = pool.take(Segment::new(CLASS, 64, prefix), Room::Staying).expect("there is room for it").as_ptr();
+        assert!(segments.iter().flatten().all(|&segment| segment != new));
+        segments[prefix as usize] = Some(new);
+        pool.assert_valid();
+        // As readers would, some of them hold it back.
+        waiting.push(old);
+        if waiting.len() == 8 {
+            waiting.drain(..).for_each(put);
+        }
+        moved += 1;
+    }
+    waiting.drain(..).for_each(put);
+    pool.assert_valid();
+    assert!(moved <= 20 * SLOTS, "{moved} were moved, of 300 that stay");
+    pool.give_spare_back();
+    assert!(pool.footprint() < full - 18 * CHUNK, "{} of {full}: half of it went back", pool.footprint());
+    segments.into_iter().flatten().for_each(put);
+}
+
+/// One that was asked to leave and stays harms nobody: its chunk is used again, when no other has room.
+#[test]
+fn a_chunk_is_used_again_whose_segments_stay() {
+    let pool = Own::new();
+    let mut segments: Vec<_> = (0..2 * SLOTS as u64).map(|prefix| take(&pool, CLASS, prefix)).collect();
+    let two = pool.footprint();
+    segments.drain(SLOTS / 2..SLOTS + SLOTS / 2 + 1).for_each(put);
+    assert!(pool.evacuating().is_some());
+    while pool.evacuating().is_some() {}
+    let free = 2 * SLOTS - segments.len();
+    segments.extend((0..free).map(|_| take(&pool, CLASS, 0)));
+    pool.assert_valid();
+    assert_eq!(pool.footprint(), two, "all of both is used");
+    assert!(pool.take(Segment::new(CLASS, 64, 0), Room::Staying).is_none());
+    segments.into_iter().for_each(put);
+}
+
+fn hash(key: u64) -> u64 {
+    key.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29)
+}
+
+/// Of three classes, one that has room and one that is being emptied.
+const CHUNKS_MAX: usize = 6;
+
+/// What the pool has is what its segments need, and a few chunks, at each size.
+#[test]
+#[cfg_attr(miri, ignore = "it would take hours")]
+fn a_large_index_is_in_chunks_that_are_full() {
+    let index = ExtendibleIndex::<Entry>::new();
+    let mut handles = Vec::new();
+    for key in 0..1_200_000 {
+        handles.push(super::put(&index, key, key, &hash, &pin(), |slot, _| slot).1);
+        if key < 200_000 || key % 10_000 != 0 {
+            continue;
+        }
+        let (unpooled, used) = unpooled_and_used(&index);
+        assert!(unpooled < 1 << 16, "{unpooled} bytes of segments are not in the pool, with {key} entries");
+        let most = (used * 102 / 100 + CHUNKS_MAX * CHUNK) as u64;
+        let has = settled(&index, most);
+        assert!(has <= most, "the index has {has} bytes, for {used}, with {key} entries");
+        index.pool().expect("it is large").assert_valid();
+    }
+    index.assert_valid(&|entry: &Entry| hash(entry.key));
+    assert!((0..1_200_000).all(|key| get(&index, key, &hash, &pin()) == Some(key)));
+}
+
+/// ByteSize of segments outside the pool, and of all.
+fn unpooled_and_used(index: &ExtendibleIndex<Entry>) -> (usize, usize) {
+    let guard = pin();
+    let (mut unpooled, mut used) = (0, 0);
+    index.each_segment(index.directory(&guard).expect("there are entries"), |view| {
+        used += bytes(view.class());
+        unpooled += if view.header().pooled { 0 } else { bytes(view.class()) };
+    });
+    (unpooled, used)
+}
+
+/// Segments move while others put and look: what is there throughout is found.
+#[test]
+#[cfg_attr(miri, ignore = "it would take hours")]
+fn threads_that_grow_a_large_index_lose_nothing() {
+    const EACH: u64 = 60_000;
+    let index = ExtendibleIndex::<Entry>::new();
+    let mut handles: Vec<_> =
+        (0..2 * EACH).map(|key| super::put(&index, key, key, &hash, &pin(), |slot, _| slot).1).collect();
+    std::thread::scope(|s| {
+        let threads: Vec<_> = (2..5)
+            .map(|nth| {
+                let index = &index;
+                s.spawn(move || {
+                    let keys = nth * EACH..(nth + 1) * EACH;
+                    keys.map(|key| {
+                        let before = key - 2 * EACH;
+                        assert!(before >= 2 * EACH || get(index, before, &hash, &pin()) == Some(before));
+                        super::put(index, key, key, &hash, &pin(), |slot, _| slot).1
+                    })
+                    .collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| handles.extend(thread.join().expect("it found all")));
+    });
+    index.assert_valid(&|entry: &Entry| hash(entry.key));
+    assert!((0..5 * EACH).all(|key| get(&index, key, &hash, &pin()) == Some(key)));
+}

@@ -1,0 +1,40 @@
+//! Stores of objects that readers look at without a lock: a slab, an index of its objects, and hash chains.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`slab`] | slots of one size for objects whose memory is given back to the system when a chunk is empty |
+//! | [`index`] | an extendible hash index of a slab's objects, which grows by segments and is looked up without a lock |
+//! | [`hash_chains`] | hash chains of `Arc`s that are looked up without a lock, for a dentry cache |
+//!
+//! An object in a slab has one owner, the handle [`Slot`]. When the handle is dropped, the object is retired: it is dropped when the
+//! readers that may have found it in the index have left ([`lowwater_rcu`]).
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `std` (default) | chunks mapped from the system, panics of destructors caught and counted |
+//! | `embedder` | without `std`: locks and the read side from outside, as in a kernel |
+
+#![no_std]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
+
+extern crate alloc;
+#[cfg(any(feature = "std", lowwater_loom, test))]
+extern crate std;
+
+#[doc(hidden)]
+pub use lowwater_base as __base;
+#[doc(hidden)]
+pub use lowwater_lru_core as __lru_core;
+
+pub mod hash_chains;
+pub mod index;
+pub mod slab;
+
+pub use index::ExtendibleIndex;
+pub use lowwater_lru_core::list::CompressedLinks;
+pub use slab::{Slab, Slot};
+
+use lowwater_base::{fallible, mutated, sync, unwind};
+use lowwater_rcu as rcu;

@@ -1,0 +1,252 @@
+//! The chunks of a slab, and the slots in them that nobody has.
+//!
+//! A chunk with free slots is in a bin by how full it is; slots are taken from the fullest, so that the emptiest can empty.
+
+use super::free::{Free, FreeList};
+use super::fullness_groups::{FullnessGroups, GroupLink, HasGroupLink, NONE};
+use super::spans::{Memory, Spans};
+use alloc::vec::Vec;
+use core::ptr::NonNull;
+use lowwater_base::slots::ChunkTable;
+use lowwater_base::slots::{ChunkHeader, ChunkLayout};
+use lowwater_base::NodeId;
+use sum::Sum;
+
+mod compaction;
+mod sum;
+
+/// Bins of a node: the emptiest first.
+const BINS: usize = 4;
+/// What asks for huge pages then leaves a fifth of its memory unused at most.
+const BLOCKS_SMALL: usize = 4;
+
+/// See the module. Behind the slab's lock.
+pub(super) struct CentralFreeList {
+    geometry: ChunkLayout,
+    chunks: Vec<Chunk>,
+    /// The first number without a chunk; the others are joined to it.
+    unused: u32,
+    nodes: Vec<Node>,
+    blocks: Spans,
+    /// Bytes of all chunks.
+    pub(super) bytes: usize,
+    /// Slots of all chunks.
+    pub(super) slots: usize,
+    /// Slots of all chunks that nobody has.
+    pub(super) free: usize,
+    /// Has the slab's owner dropped it?
+    pub(super) closed: bool,
+}
+
+/// Chunks of a node's memory.
+#[derive(Clone)]
+struct Node {
+    bins: FullnessGroups<BINS>,
+    all: Sum,
+}
+
+struct Chunk {
+    memory: Option<Memory>,
+    /// Slots that were had and came back.
+    back: FreeList,
+    /// Slots that nobody had yet begin here.
+    fresh: u32,
+    slots: u32,
+    free: u32,
+    node: u16,
+    /// Is it to be emptied, so that it is in no bin until it is?
+    leaves: bool,
+    group_link: GroupLink,
+}
+
+// SAFETY: what is in here is memory that nobody else uses, from whichever thread.
+unsafe impl Send for CentralFreeList {}
+
+impl HasGroupLink for Chunk {
+    fn group_link(&mut self) -> &mut GroupLink {
+        &mut self.group_link
+    }
+}
+
+impl Chunk {
+    fn sum(&self) -> Sum {
+        Sum { chunks: 1, slots: self.slots as usize, free: self.free as usize }
+    }
+}
+
+impl CentralFreeList {
+    pub(super) fn new(geometry: ChunkLayout) -> Self {
+        Self {
+            geometry,
+            chunks: Vec::new(),
+            unused: NONE,
+            nodes: Vec::new(),
+            blocks: Spans::new(BLOCKS_SMALL),
+            bytes: 0,
+            slots: 0,
+            free: 0,
+            closed: false,
+        }
+    }
+
+    /// Moves up to `nr` free slots of the node's chunks to `to`. False if there is not one, and no memory for more.
+    pub(super) fn take(&mut self, nr: u32, node: NodeId, slab: *const (), to: &mut FreeList) -> bool {
+        let before = to.len();
+        while to.len() < before + nr {
+            let Some(at) = self.fullest(node) else {
+                // Not for more than one that is needed.
+                if to.len() > before || self.add(node, slab).is_none() {
+                    break;
+                }
+                continue;
+            };
+            let geometry = self.geometry;
+            let chunk = &mut self.chunks[at as usize];
+            let wanted = (before + nr - to.len()).min(chunk.free);
+            for _ in 0..wanted {
+                let slot = chunk.back.pop().unwrap_or_else(|| {
+                    let base = chunk.memory.as_ref().expect("a chunk in a bin has memory").base;
+                    let offset = geometry.first + chunk.fresh as usize * geometry.slot;
+                    chunk.fresh += 1;
+                    // SAFETY: it has free slots and none that came back, so `fresh` is one of its slots.
+                    unsafe { base.add(offset) }.cast()
+                });
+                // SAFETY: it is a slot that nobody has.
+                unsafe { to.push(slot) };
+            }
+            chunk.free -= wanted;
+            self.free -= wanted as usize;
+            self.nodes[node.index()].all.free -= wanted as usize;
+            self.rebin(at);
+        }
+        to.len() > before
+    }
+
+    /// Takes a slot back; gives its chunk back if it was the last.
+    ///
+    /// # Safety
+    ///
+    /// It came from [`take`](Self::take), of the chunk of number `at`, and nobody uses it.
+    pub(super) unsafe fn put(&mut self, slot: NonNull<Free>, at: u32) {
+        let chunk = &mut self.chunks[at as usize];
+        // SAFETY: nobody uses it, says the caller.
+        unsafe { chunk.back.push(slot) };
+        chunk.free += 1;
+        self.free += 1;
+        let all = &mut self.nodes[usize::from(chunk.node)].all;
+        all.free += 1;
+        if chunk.free < chunk.slots {
+            return self.rebin(at);
+        }
+        let slots = chunk.slots as usize;
+        all.sub(chunk.sum());
+        let memory = chunk.memory.take().expect("its slots were had");
+        self.put_in(at, None);
+        self.chunks[at as usize].group_link.next = core::mem::replace(&mut self.unused, at);
+        self.slots -= slots;
+        self.free -= slots;
+        self.bytes -= memory.bytes;
+        // SAFETY: it is there until it is given back below.
+        let frame = unsafe { memory.base.cast::<ChunkHeader>().as_ref() }.table_number;
+        // SAFETY: none of its slots is used, and so none of their numbers: readers left each before it was freed.
+        unsafe { ChunkTable::global().unregister(frame) };
+        // SAFETY: it came from there, and none of its slots is used: readers left each before it was freed.
+        unsafe { self.blocks.put(memory, &self.geometry) };
+    }
+
+    /// Gives what is kept for the next chunks back to the system.
+    pub(super) fn give_spare_back(&mut self) {
+        self.blocks.give_spare_back();
+    }
+
+    /// Bytes of all chunks and of what leads to them, but for this itself.
+    pub(super) fn footprint(&self) -> usize {
+        let tables = self.chunks.capacity() * size_of::<Chunk>() + self.nodes.capacity() * size_of::<Node>();
+        self.bytes + tables + self.blocks.footprint()
+    }
+
+    fn fullest(&self, node: NodeId) -> Option<u32> {
+        self.nodes.get(node.index())?.bins.last(0)
+    }
+
+    /// Makes a chunk.
+    fn add(&mut self, node: NodeId, slab: *const ()) -> Option<()> {
+        let at = if self.unused == NONE { self.chunks.len() } else { self.unused as usize };
+        if at == self.chunks.len() {
+            self.chunks.try_reserve(1).ok()?;
+        }
+        if self.nodes.len() <= node.index() {
+            // What follows has room, here and for chunks: it allocates nothing.
+            self.nodes.try_reserve(node.index() + 1 - self.nodes.len()).ok()?;
+            self.nodes.resize(node.index() + 1, Node { bins: FullnessGroups::new(), all: Sum::default() });
+        }
+        let memory = self.blocks.get(self.geometry.next(self.bytes), &self.geometry)?;
+        let Some(frame) = ChunkTable::global().register(memory.base.as_ptr(), self.geometry.numbers_end()) else {
+            // SAFETY: it came from there just now.
+            unsafe { self.blocks.put(memory, &self.geometry) };
+            return None;
+        };
+        let slots = self.geometry.slots(memory.bytes) as u32;
+        let base = memory.base;
+        // SAFETY: the chunk begins with room for its header, and is nobody else's yet.
+        unsafe { base.cast::<ChunkHeader>().write(ChunkHeader::new(slab, at as u32, frame, node)) };
+        self.bytes += memory.bytes;
+        self.slots += slots as usize;
+        self.free += slots as usize;
+        let chunk = Chunk {
+            memory: Some(memory),
+            back: FreeList::new(),
+            fresh: 0,
+            slots,
+            free: slots,
+            node: node.get(),
+            leaves: false,
+            group_link: GroupLink::new(),
+        };
+        self.nodes[node.index()].all.add(chunk.sum());
+        if at == self.chunks.len() {
+            self.chunks.push(chunk);
+        } else {
+            self.unused = core::mem::replace(&mut self.chunks[at], chunk).group_link.next;
+        }
+        self.rebin(at as u32);
+        Some(())
+    }
+
+    /// Puts a chunk in the bin where it belongs.
+    fn rebin(&mut self, at: u32) {
+        let chunk = &self.chunks[at as usize];
+        let bin = match chunk.free {
+            0 => None,
+            _ if chunk.leaves => None,
+            free => Some(((chunk.slots - free) as usize * BINS / chunk.slots as usize).min(BINS - 1) as u8),
+        };
+        self.put_in(at, bin);
+    }
+
+    fn put_in(&mut self, at: u32, bin: Option<u8>) {
+        let node = usize::from(self.chunks[at as usize].node);
+        self.nodes[node].bins.put(&mut self.chunks, at, bin);
+    }
+
+    /// Panics unless the counts agree.
+    pub(super) fn assert_valid(&self) {
+        let chunks = || self.chunks.iter().filter(|chunk| chunk.memory.is_some());
+        assert_eq!(chunks().map(|c| c.slots as usize).sum::<usize>(), self.slots, "slots are counted");
+        assert_eq!(chunks().map(|c| c.free as usize).sum::<usize>(), self.free, "free slots are counted");
+        for (number, node) in self.nodes.iter().enumerate() {
+            let of_node = chunks().filter(|chunk| usize::from(chunk.node) == number);
+            assert_eq!(
+                of_node.map(Chunk::sum).fold(Sum::default(), Sum::and),
+                node.all,
+                "each node's slots are counted"
+            );
+        }
+        for chunk in chunks() {
+            assert_eq!(chunk.back.len() + chunk.slots - chunk.fresh, chunk.free, "what is free came back or is fresh");
+            assert!(chunk.free < chunk.slots, "an empty chunk is given back");
+            let is_found = chunk.group_link.bin().is_some();
+            assert_eq!(is_found, chunk.free > 0 && !chunk.leaves, "what has room can be found, but what is evacuating");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Chunks in bins by how full they are, each in one at most.
+//!
+//! Whose chunks they are says which bin is for what; they lie in an array, and are joined by their numbers in it.
+
+/// No chunk.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The first chunk of each bin; the others are joined to it.
+#[derive(Clone)]
+pub(crate) struct FullnessGroups<const N: usize>([u32; N]);
+
+/// What joins a chunk to the others of its bin.
+#[derive(Clone, Copy)]
+pub(crate) struct GroupLink {
+    bin: Option<u8>,
+    prev: u32,
+    /// Of a chunk that is in no bin, this is its owner's.
+    pub(crate) next: u32,
+}
+
+/// A chunk that can be in a bin.
+pub(crate) trait HasGroupLink {
+    fn group_link(&mut self) -> &mut GroupLink;
+}
+
+impl GroupLink {
+    /// That of a chunk which is in no bin.
+    pub(crate) const fn new() -> Self {
+        Self { bin: None, prev: NONE, next: NONE }
+    }
+
+    /// In which bin.
+    pub(crate) fn bin(&self) -> Option<u8> {
+        self.bin
+    }
+}
+
+impl<const N: usize> FullnessGroups<N> {
+    pub(crate) const fn new() -> Self {
+        Self([NONE; N])
+    }
+
+    /// A chunk of the last bin that has one, from `first` on.
+    pub(crate) fn last(&self, first: u8) -> Option<u32> {
+        self.0.iter().skip(first.into()).rev().copied().find(|&at| at != NONE)
+    }
+
+    /// A chunk of the first bin that has one, from `first` on.
+    pub(crate) fn first(&self, first: u8) -> Option<u32> {
+        self.0.iter().skip(first.into()).copied().find(|&at| at != NONE)
+    }
+
+    /// Puts a chunk in a bin, or in none; out of the one in which it is. O(1).
+    pub(crate) fn put(&mut self, chunks: &mut [impl HasGroupLink], at: u32, bin: Option<u8>) {
+        let GroupLink { bin: was, prev, next } = *chunks[at as usize].group_link();
+        if bin == was {
+            return;
+        }
+        if let Some(was) = was {
+            match prev {
+                NONE => self.0[usize::from(was)] = next,
+                prev => chunks[prev as usize].group_link().next = next,
+            }
+            if next != NONE {
+                chunks[next as usize].group_link().prev = prev;
+            }
+        }
+        let next = bin.map_or(NONE, |bin| core::mem::replace(&mut self.0[usize::from(bin)], at));
+        if next != NONE {
+            chunks[next as usize].group_link().prev = at;
+        }
+        *chunks[at as usize].group_link() = GroupLink { bin, prev: NONE, next };
+    }
+}
+
+#[cfg(all(test, not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    impl HasGroupLink for GroupLink {
+        fn group_link(&mut self) -> &mut GroupLink {
+            self
+        }
+    }
+
+    /// Any order of moves, beside a plain list for each bin.
+    #[test]
+    fn bins_hold_what_was_put_there_last() {
+        const BINS: u8 = 3;
+        let (mut bins, mut chunks) = (FullnessGroups::<3>::new(), [GroupLink::new(); 8]);
+        let mut twin: [Vec<u32>; BINS as usize] = Default::default();
+        let mut random = 88_172_645_463_325_252_u64;
+        for _ in 0..2_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (at, bin) = ((random >> 40) as u32 % 8, (random >> 50) as u8 % (BINS + 1));
+            let bin = (bin < BINS).then_some(bin);
+            if chunks[at as usize].bin() != bin {
+                twin.iter_mut().for_each(|all| all.retain(|&other| other != at));
+                bin.iter().for_each(|&bin| twin[usize::from(bin)].push(at));
+            }
+            bins.put(&mut chunks, at, bin);
+            for (bin, all) in (0..).zip(&twin) {
+                let mut here = bins.0[usize::from(bin)];
+                for &expected in all.iter().rev() {
+                    assert_eq!((here, chunks[here as usize].bin()), (expected, Some(bin)));
+                    here = chunks[here as usize].next;
+                }
+                assert_eq!(here, NONE);
+            }
+            for first in 0..BINS {
+                let from = || twin[usize::from(first)..].iter().filter_map(|all| all.last().copied());
+                assert_eq!((bins.first(first), bins.last(first)), (from().next(), from().next_back()));
+            }
+        }
+    }
+}

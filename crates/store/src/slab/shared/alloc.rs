@@ -1,0 +1,86 @@
+//! Allocation of slots: from the thread cache, which is refilled from the central free list.
+
+use super::super::central_free_list::CentralFreeList;
+use super::super::free::Free;
+use super::super::slotted::Slotted;
+use super::super::thread_cache::ThreadCache;
+use super::SharedSlab;
+use crate::sync::atomic::Ordering;
+use crate::sync::MutexGuard;
+use core::ptr::NonNull;
+use lowwater_base::poison::unpoison;
+use lowwater_base::prefetch::prefetch;
+use lowwater_base::NodeId;
+
+/// Slots that a thread cache gets or gives at once.
+const REFILL_MAX: usize = 128;
+/// A slab of so many slots has thread caches.
+const SPREAD_FROM: usize = if cfg!(lowwater_loom) { 1 } else { 1024 };
+
+impl<T: Slotted> SharedSlab<T> {
+    /// Puts an object into a slot. `this` goes into the headers of chunks, so that the last handle can free what is behind it: that is why
+    /// it is no reference.
+    ///
+    /// # Safety
+    ///
+    /// `this` came from a box, whose owner is there.
+    #[inline]
+    pub(in crate::slab) unsafe fn alloc(this: NonNull<Self>, node: NodeId, value: T) -> Result<NonNull<T>, T> {
+        // SAFETY: it is live, says the caller.
+        let Some(slot) = unsafe { this.as_ref() }.slot(node, this) else { return Err(value) };
+        let object = slot.cast::<T>();
+        unpoison(object.as_ptr().cast(), size_of::<T>());
+        // SAFETY: the slot is ours, large enough, and aligned.
+        unsafe { object.write(value) };
+        Ok(object)
+    }
+
+    #[inline]
+    pub(super) fn slot(&self, node: NodeId, this: NonNull<Self>) -> Option<NonNull<Free>> {
+        let mut thread_cache = self.thread_caches.local().lock();
+        if let Some(links) = thread_cache.ready.prefetch_next(T::LAYOUT) {
+            // SAFETY: only a `T`'s links are in bags.
+            let object = unsafe { T::from_links(links) };
+            // SAFETY: bags own what is in them, and the thread_cache's lock is held.
+            prefetch(unsafe { object.as_ref() });
+        }
+        if thread_cache.node == node {
+            if let Some(slot) = thread_cache.free.pop() {
+                return Some(slot);
+            }
+        }
+        self.refill(&mut thread_cache, node, this)
+    }
+
+    #[cold]
+    pub(super) fn refill(
+        &self,
+        thread_cache: &mut ThreadCache,
+        node: NodeId,
+        this: NonNull<Self>,
+    ) -> Option<NonNull<Free>> {
+        let mut pool = self.pool.lock();
+        if thread_cache.node != node {
+            // Relaxed: once set it stays; a slot that is missed goes to another node's use once.
+            self.mixed.store(true, Ordering::Relaxed);
+            self.flush(thread_cache, &mut pool, 0);
+            thread_cache.node = node;
+        }
+        let nr = (pool.slots / 16).clamp(1, REFILL_MAX) as u32;
+        let slab = this.as_ptr().cast_const().cast();
+        let before = pool.slots;
+        let got = pool.take(nr, node, slab, &mut thread_cache.free);
+        if pool.slots != before {
+            self.count(&pool);
+            if pool.slots >= SPREAD_FROM {
+                self.thread_caches.grow();
+            }
+        }
+        got.then(|| thread_cache.free.pop()).flatten()
+    }
+
+    pub(super) fn count(&self, pool: &MutexGuard<'_, CentralFreeList>) {
+        // Relaxed: a number that bounds a batch.
+        self.slots.store(pool.slots, Ordering::Relaxed);
+    }
+}

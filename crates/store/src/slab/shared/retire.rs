@@ -1,0 +1,185 @@
+//! Retiring of objects: they wait in bags of the thread cache for their readers.
+
+use super::super::bag::Bag;
+#[cfg(all(feature = "std", not(lowwater_loom)))]
+use super::super::nest;
+use super::super::slotted::Slotted;
+use super::super::thread_cache::ThreadCache;
+use super::drops::DROPS_MAX;
+use super::SharedSlab;
+use crate::rcu;
+use crate::sync::atomic::Ordering;
+use crate::unwind;
+use core::ptr::NonNull;
+
+/// Of all slots, those whose objects may wait before they are sealed.
+const OPEN_PARTS: usize = 64;
+/// The least of them.
+pub(in crate::slab) const OPEN_MIN: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
+/// The most of them.
+const OPEN_MAX: usize = 4096;
+/// And the most bytes of them.
+const OPEN_BYTES_MAX: u64 = 128 << 10;
+/// How often a thread cache looks whether the readers have left what is fenced: every so many objects that are retired.
+const LOOK_EVERY: u32 = 64;
+/// A thread cache reports what it has retired and dropped when it is so many bytes more, or less, than
+/// when it last did.
+const REPORT_EVERY: u64 = if cfg!(lowwater_loom) { 1 } else { 4 << 10 };
+
+impl<T: Slotted> SharedSlab<T> {
+    /// Drops an object, and has its slot used again, when its readers have left.
+    ///
+    /// # Safety
+    ///
+    /// The object was given out by a slab, nobody has it any more, and no reader that enters from now on finds it.
+    pub(crate) unsafe fn retire(object: NonNull<T>) {
+        // SAFETY: its slot is not free.
+        let shared = unsafe { Self::header(object) }.slab.cast::<Self>();
+        // SAFETY: a slab's shared part is there while one of its slots is not free.
+        let this = unsafe { &*shared };
+        // SAFETY: nobody else ends it, so it is live. No lock is held, as this calls the owner's code.
+        let weight = this.weigh(unsafe { object.as_ref() });
+        let bytes = u64::from(weight);
+        // SAFETY: it is not dropped yet (clause of the caller).
+        let links = unsafe { T::links(object) };
+        let here = this.thread_caches.local();
+        let mut thread_cache = here.lock();
+        if thread_cache.closed {
+            if core::mem::needs_drop::<T>() {
+                this.add_retired(bytes as i64);
+            }
+            let mut one = Bag::new();
+            // SAFETY: the object is the caller's, and goes over to the bag.
+            unsafe { one.push(T::LAYOUT, links, weight) };
+            #[cfg(all(feature = "std", not(lowwater_loom)))]
+            {
+                drop(thread_cache);
+                // SAFETY: the slab was dropped, so no reader is in it, and nobody has the object. No lock is held.
+                unsafe { Self::end_all(one) };
+            }
+            #[cfg(any(not(feature = "std"), lowwater_loom))]
+            if thread_cache.begin_drops(T::LAYOUT, |_| core::mem::replace(&mut one, Bag::new())) {
+                drop(thread_cache);
+                // SAFETY: as there; and by its slot the slab's shared part is there, with this thread_cache.
+                unsafe { Self::drop_some(shared, here, [one.pop(T::LAYOUT), None]) };
+            }
+            return;
+        }
+        // SAFETY: the object is the caller's, and goes over to the bag.
+        unsafe { thread_cache.open.push(T::LAYOUT, links, weight) };
+        thread_cache.open_bytes += bytes;
+        if !core::mem::needs_drop::<T>() {
+            thread_cache.beside_bytes += bytes;
+        }
+        this.count_retired(&mut thread_cache, bytes as i64);
+        if thread_cache.open_bytes >= OPEN_BYTES_MAX || thread_cache.open.len as usize >= this.open_max() {
+            this.seal(&mut thread_cache);
+        } else if thread_cache.open.len % LOOK_EVERY == 0 {
+            this.advance(&mut thread_cache, false);
+        }
+        if thread_cache.ready.len() == 0 {
+            return;
+        }
+        let due = Self::due(&thread_cache);
+        if !core::mem::needs_drop::<T>() {
+            for _ in 0..due {
+                let Some(links) = thread_cache.ready.pop(T::LAYOUT) else { break };
+                this.take_back(&mut thread_cache, links);
+            }
+            return;
+        }
+        #[cfg(all(feature = "std", not(lowwater_loom)))]
+        if nest::leave_to_outer::<T>(T::LAYOUT, || thread_cache.ready.pop_some(T::LAYOUT, due)) {
+            return;
+        }
+        #[cfg(any(not(feature = "std"), lowwater_loom))]
+        if !thread_cache.begin_drops(T::LAYOUT, |passed| passed.pop_some(T::LAYOUT, due)) {
+            return;
+        }
+        let batch = core::array::from_fn(|n| (n < due).then(|| thread_cache.ready.pop(T::LAYOUT)).flatten());
+        drop(thread_cache);
+        // SAFETY: they were of the thread_cache of this slab, so nobody has them; and their readers have left. The slab is there while one of
+        // their slots is not free, and so are its thread_caches.
+        unsafe { Self::drop_some(shared, here, batch) };
+    }
+
+    /// The object's weight, 4 GiB at most; if it panics, the size of its slot.
+    #[inline]
+    pub(super) fn weigh(&self, object: &T) -> u32 {
+        let mut bytes = size_of::<T>() as u64;
+        if unwind::caught(|| bytes = object.weight()).is_none() {
+            self.count_panic();
+        }
+        u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+
+    #[cold]
+    pub(super) fn count_panic(&self) {
+        // Relaxed: a number to look at.
+        self.drop_panics.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many objects may be in an open bag.
+    pub(super) fn open_max(&self) -> usize {
+        // Relaxed: as in `count`.
+        (self.slots.load(Ordering::Relaxed) / OPEN_PARTS).clamp(OPEN_MIN, OPEN_MAX)
+    }
+
+    /// Closes the open bag, and moves on what can be. A fence on every processor takes 20 us where other threads run, so there is one for two
+    /// bags; or for more, where other thread_caches' fences come in between.
+    pub(super) fn seal(&self, thread_cache: &mut ThreadCache) {
+        let is_second = thread_cache.seal(T::LAYOUT, rcu::start_poll());
+        self.advance(thread_cache, is_second);
+    }
+
+    pub(in crate::slab) fn advance(&self, thread_cache: &mut ThreadCache, may_fence: bool) {
+        let bytes = thread_cache.advance(T::LAYOUT, may_fence);
+        self.count_retired(thread_cache, (bytes as i64).wrapping_neg());
+    }
+
+    /// Counts so many bytes more that are retired, or less, if that is negative.
+    #[inline]
+    pub(super) fn count_retired(&self, thread_cache: &mut ThreadCache, more: i64) {
+        thread_cache.unreported = thread_cache.unreported.wrapping_add(more);
+        if thread_cache.unreported.unsigned_abs() >= REPORT_EVERY {
+            self.report(thread_cache);
+        }
+    }
+
+    /// Tells what the thread_cache has retired and dropped since it last did.
+    pub(super) fn report(&self, thread_cache: &mut ThreadCache) {
+        self.add_retired(core::mem::take(&mut thread_cache.unreported));
+    }
+
+    /// Counts so many bytes more for everybody to see, or less, if that is negative.
+    pub(super) fn add_retired(&self, more: i64) {
+        if more == 0 {
+            return;
+        }
+        self.waiting.add(more);
+        if let Some(total) = &self.total {
+            total.add(more);
+        }
+    }
+
+    /// Counts memory that was retired beside objects, which readers of the index hold back as they
+    /// do these: until those readers have left that are inside now.
+    pub(crate) fn retire_beside(&self, bytes: usize) {
+        let mut thread_cache = self.thread_caches.local().lock();
+        if !thread_cache.closed {
+            thread_cache.open_bytes += bytes as u64;
+            thread_cache.beside_bytes += bytes as u64;
+            self.count_retired(&mut thread_cache, bytes as i64);
+        }
+    }
+
+    /// How many objects to drop for one that is retired: one, so that slots come back as they are needed; more, when more than two bags passed,
+    /// or what readers held back once would be as much from then on.
+    pub(super) fn due(thread_cache: &ThreadCache) -> usize {
+        if thread_cache.ready.len() > 2 * thread_cache.bag_len {
+            DROPS_MAX
+        } else {
+            1
+        }
+    }
+}

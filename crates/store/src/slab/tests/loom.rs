@@ -1,0 +1,209 @@
+//! Every interleaving of small stories, and what is wrong when one thing is left out.
+
+use crate::slab::{Slab, Slot, SlotState};
+use crate::sync::atomic::{AtomicBool, AtomicPtr};
+use crate::sync::{model, with_mutant, UnsafeCell};
+use crate::CompressedLinks;
+use ::loom::thread;
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering;
+use lowwater_base::NodeId;
+use lowwater_rcu::pin;
+
+/// An object that a model checker watches: read by readers, written when it is dropped.
+struct Watched {
+    links: CompressedLinks,
+    state: SlotState,
+    content: UnsafeCell<u32>,
+}
+
+// SAFETY: loom checks each access to the cell; that is the test.
+unsafe impl Sync for Watched {}
+// SAFETY: as for Sync.
+unsafe impl Send for Watched {}
+
+crate::slotted!(impl[] for Watched { links, state, weight: |_| 1 });
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if !crate::sync::unwinding() {
+            // SAFETY: none; loom says whether somebody still reads it.
+            self.content.with_mut(|content| unsafe { *content = 0 });
+        }
+    }
+}
+
+fn watched(slab: &Slab<Watched>, content: u32) -> Slot<Watched> {
+    let watched =
+        Watched { links: CompressedLinks::new(), state: SlotState::new(0), content: UnsafeCell::new(content) };
+    slab.alloc(watched, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
+}
+
+/// An object that a reader finds through a pointer is not dropped, nor its slot used for another, while the reader looks.
+fn a_reader_beside_an_end() {
+    let slab: &'static Slab<Watched> = Box::leak(Box::new(Slab::new()));
+    let first = watched(slab, 1);
+    let place: &'static AtomicPtr<Watched> = Box::leak(Box::new(AtomicPtr::new(first.0.as_ptr())));
+    let reader = thread::spawn(move || {
+        let guard = pin();
+        let found = place.load(Ordering::Acquire);
+        if !found.is_null() {
+            // SAFETY: none; loom says whether it is dropped meanwhile.
+            let content = unsafe { &*found }.content.with(|content| unsafe { *content });
+            assert_eq!(content, 1, "it is the one that was there");
+        }
+        drop(guard);
+    });
+    {
+        let guard = pin();
+        place.store(core::ptr::null_mut(), Ordering::Release);
+        drop(guard);
+    }
+    drop(first);
+    slab.collect();
+    drop(watched(slab, 2));
+    reader.join().unwrap();
+    slab.collect();
+    slab.assert_valid();
+    assert_eq!(slab.shared().unwrap().out(), 0, "the chunk went back");
+    // SAFETY: it came from `Box::leak`, and the other thread is joined.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
+    // SAFETY: as above.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(place).cast_mut()) });
+}
+
+#[test]
+fn an_object_is_dropped_after_its_readers() {
+    model(a_reader_beside_an_end);
+}
+
+#[test]
+#[should_panic]
+fn and_before_when_nobody_waits() {
+    with_mutant("stamp_without_waiting", || model(a_reader_beside_an_end));
+}
+
+/// Two threads retire, and a third thing is made: slots and chunks go from hand to hand under locks.
+#[test]
+fn two_ends_at_once_leave_the_slab_in_order() {
+    model(|| {
+        let slab: &'static Slab<Watched> = Box::leak(Box::new(Slab::new()));
+        let (one, two) = (watched(slab, 1), watched(slab, 2));
+        let other = thread::spawn(move || drop(one));
+        drop(two);
+        let three = watched(slab, 3);
+        other.join().unwrap();
+        drop(three);
+        slab.collect();
+        slab.assert_valid();
+        assert_eq!(slab.shared().unwrap().out(), 0);
+        // SAFETY: it came from `Box::leak`, and the other thread is joined.
+        drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
+    });
+}
+
+/// Handles are dropped beside the end of their slab. Whoever gives the last slot back takes the slab along, and holds none of its locks.
+fn ends_beside_the_end_of_the_slab() {
+    let slab = Slab::new();
+    let handles = [watched(&slab, 1), watched(&slab, 2)];
+    let other = thread::spawn(move || drop(handles));
+    drop(slab);
+    other.join().unwrap();
+}
+
+#[test]
+fn a_slab_ends_beside_its_objects() {
+    model(ends_beside_the_end_of_the_slab);
+}
+
+#[test]
+#[should_panic]
+fn but_not_under_its_own_lock() {
+    with_mutant("slots_back_under_lock", || model(ends_beside_the_end_of_the_slab));
+}
+
+/// Two threads make the first objects, and one of them what they share, and the thread_caches.
+fn a_first_object_beside_another() {
+    let slab: &'static Slab<Watched> = Box::leak(Box::new(Slab::new()));
+    let other = thread::spawn(move || watched(slab, 1));
+    let mine = watched(slab, 2);
+    drop((mine, other.join().unwrap()));
+    slab.collect();
+    slab.assert_valid();
+    assert_eq!(slab.shared().unwrap().out(), 0);
+    // SAFETY: it came from `Box::leak`, and the other thread is joined.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(slab).cast_mut()) });
+}
+
+#[test]
+fn stripes_are_seen_as_they_were_made() {
+    model(a_first_object_beside_another);
+}
+
+#[test]
+#[should_panic]
+fn but_not_when_they_are_published_relaxed() {
+    with_mutant("stripes_relaxed", || model(a_first_object_beside_another));
+}
+
+#[test]
+#[should_panic]
+fn and_what_all_objects_share_is_not_if_nothing_says_so() {
+    with_mutant("slab_relaxed", || model(a_first_object_beside_another));
+}
+
+/// A reader that found an object when it was in an index changes the owner's bits while it is put into one again.
+fn a_change_beside_a_second_entry() {
+    let state: &'static SlotState = Box::leak(Box::new(SlotState::new(0)));
+    state.enter();
+    assert!(!state.leave());
+    let reader = thread::spawn(move || state.update(|bits| Some(bits | 1)));
+    state.enter();
+    reader.join().unwrap();
+    assert_eq!((state.bits(), state.is_indexed()), (1, true), "neither is lost");
+}
+
+#[test]
+fn a_change_beside_a_second_entry_is_kept() {
+    model(a_change_beside_a_second_entry);
+}
+
+#[test]
+#[should_panic]
+fn but_not_if_that_is_a_plain_store() {
+    with_mutant("entered_by_a_store", || model(a_change_beside_a_second_entry));
+}
+
+/// An object is taken out of its index while its handle is put back where others look for it: one
+/// of the two finds it there, and ends it.
+fn a_handle_that_is_put_back_beside_a_removal() {
+    struct Both {
+        state: SlotState,
+        /// Where the handle is looked for, as a list's links are before its lock is taken.
+        is_there: AtomicBool,
+    }
+    let both: &'static Both = Box::leak(Box::new(Both { state: SlotState::new(0), is_there: AtomicBool::new(false) }));
+    both.state.enter();
+    let remover = thread::spawn(move || {
+        both.state.leave();
+        // Relaxed: the exchanges of the state are what orders it; that is the test.
+        both.is_there.load(Ordering::Relaxed)
+    });
+    // Relaxed: as above.
+    both.is_there.store(true, Ordering::Relaxed);
+    let is_ours = !both.state.is_still_indexed();
+    assert!(remover.join().unwrap() || is_ours, "somebody ends it");
+    // SAFETY: it came from `Box::leak`, and the other thread is joined.
+    drop(unsafe { Box::from_raw(core::ptr::from_ref(both).cast_mut()) });
+}
+
+#[test]
+fn a_handle_that_is_put_back_is_found_by_one() {
+    model(a_handle_that_is_put_back_beside_a_removal);
+}
+
+#[test]
+#[should_panic]
+fn and_by_none_when_it_is_asked_without_an_exchange() {
+    with_mutant("still_indexed_by_a_load", || model(a_handle_that_is_put_back_beside_a_removal));
+}

@@ -1,0 +1,524 @@
+//! One property, one test.
+
+use crate::slab::thread_cache::ThreadCache;
+use crate::slab::{RetiredBytes, SharedSlab, Slab, Slot, SlotState, Slotted};
+use crate::sync::Mutex;
+use crate::CompressedLinks;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use lowwater_base::NodeId;
+use lowwater_lru_core::list::Linked;
+use lowwater_rcu::pin;
+
+/// Counts those of its kind that were dropped.
+struct Thing {
+    links: CompressedLinks,
+    state: SlotState,
+    number: usize,
+    dropped: Arc<AtomicUsize>,
+}
+
+crate::slotted!(impl[] for Thing { links, state, weight: |thing| size_of_val(thing) as u64 });
+
+impl Drop for Thing {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        assert!(self.number != PANICS, "its own fault");
+    }
+}
+
+const PANICS: usize = usize::MAX;
+
+fn thing(slab: &Slab<Thing>, number: usize, dropped: &Arc<AtomicUsize>) -> Slot<Thing> {
+    thing_on(slab, number, 0, dropped)
+}
+
+fn thing_on(slab: &Slab<Thing>, number: usize, node: u16, dropped: &Arc<AtomicUsize>) -> Slot<Thing> {
+    let thing = Thing { links: CompressedLinks::new(), state: SlotState::new(0), number, dropped: Arc::clone(dropped) };
+    slab.alloc(thing, NodeId::new(node)).unwrap_or_else(|_| panic!("memory"))
+}
+
+/// Has this test's thread stay where it is: what one processor has at hand is not another's.
+fn stay_on_one_processor() {
+    #[cfg(all(feature = "std", target_os = "linux", not(miri)))]
+    {
+        use rustix::thread::{sched_getaffinity, sched_setaffinity, CpuSet};
+        let allowed = sched_getaffinity(None).expect("its own processors may be asked for");
+        let mut one = CpuSet::new();
+        one.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).expect("it runs on one"));
+        sched_setaffinity(None, &one).expect("that one is allowed");
+    }
+}
+
+/// Of a slab that had objects.
+fn shared<T: Slotted>(slab: &Slab<T>) -> &SharedSlab<T> {
+    slab.shared().expect("objects were made")
+}
+
+/// Other tests' readers come and go.
+fn eventually(mut is: impl FnMut() -> bool) {
+    while !is() {
+        crate::sync::yield_now();
+    }
+}
+
+#[test]
+fn an_empty_slab_and_its_first_object_cost_little() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    assert_eq!(slab.footprint().get(), 0);
+    assert!(slab.collect() == slab.waiting() && slab.begin_compaction() == 0, "there is nothing");
+    slab.end_compaction();
+    let _thing = thing(&slab, 1, &dropped);
+    assert!(slab.footprint().get() < 600 + 1536, "{:?}", slab.footprint());
+}
+
+#[test]
+fn what_is_dropped_is_dropped_once_and_its_memory_goes_back() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things: Vec<_> = (0..20_000).map(|number| thing(&slab, number, &dropped)).collect();
+    slab.assert_valid();
+    assert!(things.iter().enumerate().all(|(number, thing)| thing.number == number && thing.node() == NodeId::ZERO));
+    let full = slab.footprint();
+    things.truncate(2_000);
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 18_000);
+    slab.assert_valid();
+    assert!(slab.footprint().get() * 4 < full.get(), "{:?} of {full:?}", slab.footprint());
+    things.extend((2_000..20_000).map(|number| thing(&slab, number, &dropped)));
+    assert!(slab.footprint().get() <= full.get() + (2 << 20));
+    drop(things);
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 38_000);
+    assert_eq!(shared(&slab).out(), 0);
+    slab.assert_valid();
+}
+
+/// Two of each 64 KiB's objects stay in the second half, so that no block goes back as a whole.
+#[test]
+#[cfg(all(target_os = "linux", feature = "std", not(miri)))]
+fn a_few_empty_chunks_are_kept_for_the_next_objects() {
+    const CHUNK: u64 = 64 << 10;
+    stay_on_one_processor();
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things: Vec<_> = (0..400_000).map(|number| thing(&slab, number, &dropped)).collect();
+    let full = slab.footprint().get();
+    let mut number = 0;
+    things.retain(|_| {
+        number += 1;
+        number < 200_000 || number % 30_000 == 0
+    });
+    eventually(|| slab.collect_some(usize::MAX).get() == 0);
+    let spared = slab.footprint().get();
+    eventually(|| slab.collect().get() == 0);
+    let spare = spared - slab.footprint().get();
+    let most = (2 << 20).min(full / 16 + (2 << 20) / 16);
+    assert!(spare >= CHUNK && spare <= most, "{spare} of {full} bytes are spare");
+    assert!(slab.footprint().get() < full * 6 / 10, "{:?} of {full}", slab.footprint());
+    // Some is spare again, at least half of what may be; what finds no room beside others is put there first.
+    number = 0;
+    things.retain(|_| {
+        number += 1;
+        number < 150_000 || number % 10_000 == 0
+    });
+    eventually(|| slab.collect_some(usize::MAX).get() == 0);
+    let before = slab.footprint().get();
+    things.extend((0..12_000).map(|number| thing(&slab, number, &dropped)));
+    assert!(slab.footprint().get() <= before, "{:?} after {before}", slab.footprint());
+    slab.assert_valid();
+}
+
+#[test]
+fn nothing_is_dropped_while_a_reader_is_inside() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..5_000).map(|number| thing(&slab, number, &dropped)).collect();
+    let guard = pin();
+    drop(things);
+    assert!(slab.collect().get() > 0 && slab.waiting().get() > 0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 0);
+    drop(guard);
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!((dropped.load(Ordering::Relaxed), slab.waiting().get()), (5_000, 0));
+}
+
+/// One that says it is large, so that a bag is full with few.
+struct Large {
+    links: CompressedLinks,
+    state: SlotState,
+    dropped: Arc<AtomicUsize>,
+}
+
+crate::slotted!(impl[] for Large { links, state, weight: |_| 8 << 10 });
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn what_readers_held_back_once_does_not_wait_from_then_on() {
+    let (slab, dropped) = (Slab::new(), Arc::new(AtomicUsize::new(0)));
+    let large = || {
+        let large = Large { links: CompressedLinks::new(), state: SlotState::new(0), dropped: Arc::clone(&dropped) };
+        slab.alloc(large, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
+    };
+    let kept: Vec<_> = (0..20_000).map(|_| large()).collect();
+    let mut retired = 2_000;
+    {
+        let _reader = pin();
+        (0..retired).for_each(|_| drop(large()));
+    }
+    let started = std::time::Instant::now();
+    // Eight bags of 16.
+    while retired - dropped.load(Ordering::Relaxed) > 128 {
+        drop(large());
+        retired += 1;
+        assert!(started.elapsed().as_secs() < 20, "{} of {retired} wait", retired - dropped.load(Ordering::Relaxed));
+    }
+    drop(kept);
+}
+
+#[test]
+fn who_has_no_time_for_all_drops_some() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..5_000).map(|number| thing(&slab, number, &dropped)).collect();
+    let guard = pin();
+    drop(things);
+    drop(guard);
+    let count = || dropped.load(Ordering::Relaxed);
+    let stays = |count: usize| ((5_000 - count) * size_of::<Thing>()) as u64;
+    eventually(|| {
+        slab.collect_some(100);
+        count() > 0
+    });
+    assert_eq!(count(), 100);
+    // Other tests' readers may hold some bags back.
+    let mut waiting = 0;
+    eventually(|| {
+        waiting = slab.collect_some(200 - count()).get();
+        count() >= 200
+    });
+    assert_eq!((waiting, count()), (stays(200), 200), "what is not dropped yet is there");
+    // As whoever goes over several slabs does it.
+    slab.seal();
+    let mut more = 0;
+    eventually(|| {
+        more += slab.drop_some(300 - more);
+        more == 300
+    });
+    assert_eq!((count(), slab.waiting().get()), (500, stays(500)));
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!(dropped.load(Ordering::Relaxed), 5_000);
+}
+
+#[test]
+fn slabs_that_share_a_count_tell_it_what_they_have_retired() {
+    let (total, dropped) = (Arc::new(RetiredBytes::new()), Arc::default());
+    let slabs = [0, 1].map(|_| Slab::with_retired(Arc::clone(&total)));
+    let of = |number: usize| (number * size_of::<Thing>()) as u64;
+    let near = |bytes: u64| total.get().get().abs_diff(bytes) <= 3 * (4 << 10);
+    let guard = pin();
+    for slab in &slabs {
+        drop((0..3_000).map(|number| thing(slab, number, &dropped)).collect::<Vec<_>>());
+    }
+    assert!(near(of(6_000)), "{total:?}, and {} were retired", of(6_000));
+    for slab in &slabs {
+        // Sealed, told to the last byte, and held back.
+        assert_eq!(slab.collect().get(), of(3_000));
+    }
+    assert_eq!(total.get().get(), of(6_000));
+    let [first, second] = slabs;
+    drop(first);
+    assert_eq!(
+        (total.get().get(), dropped.load(Ordering::Relaxed)),
+        (of(3_000), 3_000),
+        "its end drops what is its own"
+    );
+    drop(guard);
+    let kept = thing(&second, 0, &dropped);
+    eventually(|| second.collect().get() == 0);
+    assert_eq!(total.get().get(), 0);
+    drop(second);
+    drop(kept);
+    assert_eq!((total.get().get(), dropped.load(Ordering::Relaxed)), (0, 6_001));
+}
+
+#[test]
+fn an_object_that_no_index_had_can_be_moved_out() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let inner = thing(&slab, 7, &dropped).into_inner().ok().expect("nobody saw it");
+    assert_eq!((inner.number, dropped.load(Ordering::Relaxed)), (7, 0));
+    let seen = thing(&slab, 8, &dropped);
+    seen.state.enter();
+    assert!(!seen.state.leave());
+    assert!(seen.into_inner().is_err());
+}
+
+#[test]
+fn handles_outlive_the_slab() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..3_000).map(|number| thing(&slab, number, &dropped)).collect();
+    drop((0..10).map(|number| thing(&slab, number, &dropped)).collect::<Vec<_>>());
+    drop(slab);
+    assert_eq!(dropped.load(Ordering::Relaxed), 10);
+    assert_eq!(things[2_999].number, 2_999);
+    drop(things);
+    assert_eq!(dropped.load(Ordering::Relaxed), 3_010, "there is nobody to wait for");
+}
+
+/// Drops the slab that it is in, if it is the first to be asked.
+struct Owner {
+    links: CompressedLinks,
+    state: SlotState,
+    slab: Arc<Mutex<Option<Slab<Owner>>>>,
+}
+
+crate::slotted!(impl[] for Owner { links, state, weight: |owner| size_of_val(owner) as u64 });
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let slab = self.slab.lock().take();
+        drop(slab);
+    }
+}
+
+#[test]
+fn a_slab_may_end_while_its_objects_are_dropped() {
+    let (slab, place) = (Slab::new(), Arc::default());
+    let owner = |_| {
+        let owner = Owner { links: CompressedLinks::new(), state: SlotState::new(0), slab: Arc::clone(&place) };
+        slab.alloc(owner, NodeId::ZERO).unwrap_or_else(|_| panic!("memory"))
+    };
+    let mut owners: Vec<_> = (0..super::super::shared::OPEN_MIN + 2).map(owner).collect();
+    let last = owners.pop();
+    drop(owners);
+    let pass = || {
+        shared(&slab).thread_caches.all().any(|thread_cache| {
+            let mut thread_cache = thread_cache.lock();
+            shared(&slab).advance(&mut thread_cache, true);
+            thread_cache.ready.len() >= 2
+        })
+    };
+    eventually(pass);
+    *place.lock() = Some(slab);
+    // Two others end, of which the first drops the slab and everything else, so that these two are the last to give their slots back.
+    drop(last);
+    assert_eq!(Arc::strong_count(&place), 1, "everything was dropped");
+}
+
+#[test]
+fn what_is_dropped_next_is_asked_for_in_that_order() {
+    stay_on_one_processor();
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let things: Vec<_> = (0..3 * super::super::shared::OPEN_MIN).map(|number| thing(&slab, number, &dropped)).collect();
+    drop(things);
+    let advance = || {
+        let mut thread_cache = shared(&slab).thread_caches.local().lock();
+        shared(&slab).advance(&mut thread_cache, true);
+        thread_cache.ready.len() >= 4
+    };
+    eventually(advance);
+    let shape = Thing::LAYOUT;
+    // Who is given a slot asks for the first.
+    let given = thing(&slab, 0, &dropped);
+    let mut thread_cache = shared(&slab).thread_caches.local().lock();
+    let [second, third] = core::array::from_fn(|_| thread_cache.ready.prefetch_next(shape).unwrap());
+    let pop = |thread_cache: &mut ThreadCache| {
+        let links = thread_cache.ready.pop(shape).unwrap();
+        // SAFETY: they came from a bag, and wait again.
+        unsafe { thread_cache.open.push(shape, links, 0) };
+        links
+    };
+    let _first = pop(&mut thread_cache);
+    assert_eq!(pop(&mut thread_cache), second);
+    let fourth = thread_cache.ready.prefetch_next(shape).unwrap();
+    assert_eq!([pop(&mut thread_cache), pop(&mut thread_cache)], [third, fourth], "what went was not asked for again");
+    let left = thread_cache.ready.len();
+    for _ in 0..2 {
+        // The one that was asked for last has gone: from the first on, to the last, and again.
+        let asked = core::iter::from_fn(|| thread_cache.ready.prefetch_next(shape)).count();
+        assert_eq!(asked, left as usize);
+    }
+    drop(thread_cache);
+    drop(given);
+}
+
+// Without `std` nobody can catch it.
+#[cfg(feature = "std")]
+#[test]
+fn a_drop_that_panics_is_counted_and_harms_nobody() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    (0..100).for_each(|n| drop(thing(&slab, if n % 10 == 0 { PANICS } else { n }, &dropped)));
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!((dropped.load(Ordering::Relaxed), slab.drop_panics()), (100, 10));
+    slab.assert_valid();
+}
+
+#[test]
+fn slots_are_of_the_node_that_was_asked_for() {
+    let (slab, dropped) = (Slab::<Thing>::new(), Arc::<AtomicUsize>::default());
+    let node = |n: usize| NodeId::new((n % 3) as u16);
+    for round in 0..4 {
+        let things: Vec<_> = (0..1_000)
+            .map(|number| {
+                let dropped = Arc::clone(&dropped);
+                let thing = Thing { links: CompressedLinks::new(), state: SlotState::new(0), number, dropped };
+                slab.alloc(thing, node(number)).unwrap_or_else(|_| panic!("memory"))
+            })
+            .collect();
+        assert!(things.iter().all(|thing| thing.node() == node(thing.number)), "in round {round}");
+        slab.assert_valid();
+    }
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!(shared(&slab).out(), 0);
+}
+
+#[test]
+fn threads_that_allocate_and_retire_lose_nothing() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    std::thread::scope(|s| {
+        for t in 0..4 {
+            let (slab, dropped) = (&slab, &dropped);
+            s.spawn(move || {
+                let mut mine = Vec::new();
+                for step in 0..20_000 {
+                    mine.push(thing(slab, t << 32 | step, dropped));
+                    if step % 3 != 0 {
+                        let at = (step * 7_919) % mine.len();
+                        let gone = mine.swap_remove(at);
+                        assert_eq!(gone.number >> 32, t);
+                    }
+                }
+            });
+        }
+    });
+    eventually(|| slab.collect().get() == 0);
+    assert_eq!((dropped.load(Ordering::Relaxed), shared(&slab).out()), (80_000, 0));
+    slab.assert_valid();
+}
+
+/// One object of twelve stays, everywhere, on each of `nodes` nodes.
+#[cfg(not(miri))]
+fn scattered(slab: &Slab<Thing>, nodes: u16, dropped: &Arc<AtomicUsize>) -> Vec<Slot<Thing>> {
+    thinned(slab, nodes, dropped, |at| at % 12 < usize::from(nodes))
+}
+
+/// Of many objects on `nodes` nodes those stay whose place in the order of their making is so.
+#[cfg(not(miri))]
+fn thinned(
+    slab: &Slab<Thing>,
+    nodes: u16,
+    dropped: &Arc<AtomicUsize>,
+    stays: impl Fn(usize) -> bool,
+) -> Vec<Slot<Thing>> {
+    let mut things: Vec<_> =
+        (0..100_000).map(|number| thing_on(slab, number, number as u16 % nodes, dropped)).collect();
+    assert!(!slab.is_sparse() && slab.begin_compaction() == 0, "nothing is to be gained");
+    let mut at = 0;
+    things.retain(|_| {
+        at += 1;
+        stays(at)
+    });
+    eventually(|| slab.collect().get() == 0);
+    things
+}
+
+#[cfg(not(miri))]
+fn leaves(slot: &Slot<Thing>) -> Option<NodeId> {
+    // SAFETY: it has its handle.
+    unsafe { SharedSlab::leaves(slot.0) }
+}
+
+/// Without a migration no chunk is empty.
+#[test]
+#[cfg(not(miri))]
+fn what_is_left_in_few_of_many_slots_moves_together_on_its_node() {
+    for nodes in [1, 2] {
+        let (slab, dropped) = (Slab::new(), Arc::default());
+        let mut things = scattered(&slab, nodes, &dropped);
+        let before: Vec<_> = things.iter().map(|thing| thing.number).collect();
+        let scattered = slab.footprint().get();
+        assert!(slab.is_sparse());
+        let evacuating = slab.begin_compaction();
+        assert!(evacuating > things.len() * 3 / 4 && evacuating <= things.len(), "{evacuating} of {}", things.len());
+        assert_eq!(slab.begin_compaction(), 0, "it is under way");
+        // What is freed meanwhile in chunks that are to be emptied is not used for what is made.
+        let mut moved = 0;
+        for slot in &mut things {
+            if let Some(node) = leaves(slot) {
+                assert_eq!(node, slot.node());
+                *slot = thing_on(&slab, slot.number, node.get(), &dropped);
+                moved += 1;
+                assert!(leaves(slot).is_none() && slot.node() == node);
+            }
+        }
+        assert_eq!(moved, evacuating);
+        eventually(|| slab.collect().get() == 0);
+        slab.end_compaction();
+        slab.assert_valid();
+        assert!(slab.footprint().get() * 6 / u64::from(nodes) < scattered, "{:?} of {scattered}", slab.footprint());
+        assert!(things.iter().map(|thing| thing.number).eq(before), "nothing is lost");
+        assert_eq!(slab.begin_compaction(), 0);
+    }
+}
+
+#[test]
+#[cfg(not(miri))]
+fn chunks_that_were_not_emptied_are_used_again() {
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things = scattered(&slab, 1, &dropped);
+    let before = slab.footprint().get();
+    assert!(slab.begin_compaction() > 0);
+    slab.end_compaction();
+    slab.assert_valid();
+    things.extend((0..80_000).map(|number| thing(&slab, number, &dropped)));
+    assert!(slab.footprint().get() <= before + (64 << 10), "{:?}, {before} before", slab.footprint());
+    slab.assert_valid();
+}
+
+/// What came back to a thread_cache before is as much in chunks that are to be emptied as anything.
+#[test]
+#[cfg(not(miri))]
+fn slots_at_hand_in_chunks_that_are_to_be_emptied_are_not_used() {
+    stay_on_one_processor();
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things = scattered(&slab, 1, &dropped);
+    things.truncate(things.len() / 2);
+    eventually(|| {
+        let mut thread_cache = shared(&slab).thread_caches.local().lock();
+        shared(&slab).advance(&mut thread_cache, true);
+        thread_cache.ready.len() > 0
+    });
+    things.truncate(things.len() - 200);
+    assert!(shared(&slab).thread_caches.local().lock().free.len() >= 200, "one came back for each that was dropped");
+    assert!(slab.begin_compaction() > 0);
+    for number in 0..200 {
+        things.push(thing(&slab, number, &dropped));
+        assert!(things.last().and_then(leaves).is_none(), "object {number} is in a chunk that is to be emptied");
+    }
+    slab.end_compaction();
+    slab.assert_valid();
+}
+
+/// All chunks are about as full, and a little less than half: not all can go.
+#[test]
+#[cfg(not(miri))]
+fn no_more_chunks_are_emptied_than_there_is_room_for_in_the_others() {
+    stay_on_one_processor();
+    let (slab, dropped) = (Slab::new(), Arc::default());
+    let mut things = thinned(&slab, 1, &dropped, |at| at % 25 < 12);
+    let before = slab.footprint().get();
+    let evacuating = slab.begin_compaction();
+    assert!(evacuating > things.len() / 3 && evacuating < things.len() * 2 / 3, "{evacuating} of {}", things.len());
+    for slot in &mut things {
+        if leaves(slot).is_some() {
+            *slot = thing(&slab, slot.number, &dropped);
+        }
+        assert!(slab.footprint().get() <= before, "none is made for them: {:?}, {before} before", slab.footprint());
+    }
+    eventually(|| slab.collect().get() == 0);
+    slab.end_compaction();
+    slab.assert_valid();
+    assert!(slab.footprint().get() < before * 6 / 10, "{:?} of {before}", slab.footprint());
+}

@@ -1,0 +1,37 @@
+//! What belongs to a thread cannot be sent from it: said by the compiler, and checked here so that it stays so.
+
+use crate::leaks::Item;
+use lowwater_base::ZeroedAtomics;
+use lowwater_lru_core::list_lru::baseline::EagerListLru;
+use lowwater_lru_core::{Isolate, Isolated, ListLru, LruStatus, Memcg, MemcgTree, Prepared, Unlocked};
+use lowwater_rcu::{Guard, RcuCell};
+use lowwater_store::hash_chains::{ChainIter, Found, HashChains, Reader};
+use lowwater_store::{ExtendibleIndex, Slab};
+
+/// Two impls that overlap for a `Send` type, so that naming the method is ambiguous for it, and does not compile.
+trait IsNotSend<Which> {
+    fn is_so() {}
+}
+impl<T: ?Sized> IsNotSend<()> for T {}
+struct Sent;
+impl<T: ?Sized + Send> IsNotSend<Sent> for T {}
+
+fn is_send<T: Send>() {}
+fn is_send_and_sync<T: Send + Sync>() {}
+
+#[test]
+fn what_belongs_to_a_thread_cannot_leave_it() {
+    <Guard as IsNotSend<_>>::is_so();
+    <Reader as IsNotSend<_>>::is_so();
+    <Isolate<'static, Item> as IsNotSend<_>>::is_so();
+    <LruStatus<'static> as IsNotSend<_>>::is_so();
+    // It holds nothing, and is bound to its call of the callback by a lifetime.
+    is_send_and_sync::<Unlocked<'static>>();
+
+    is_send_and_sync::<(Memcg, MemcgTree, RcuCell<u64>, ZeroedAtomics)>();
+    is_send_and_sync::<(ListLru<Item>, Prepared<'static, Item>, EagerListLru<Item>)>();
+    is_send_and_sync::<(ExtendibleIndex<super::leaks::Entry>, Slab<super::leaks::Entry>, HashChains<super::leaks::Name>)>(
+    );
+    is_send_and_sync::<(Found<'static, super::leaks::Name>, ChainIter<'static, super::leaks::Name>)>();
+    is_send::<Isolated<Item>>();
+}

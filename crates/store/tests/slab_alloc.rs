@@ -1,0 +1,340 @@
+//! Slabs and indexes against an allocator that counts and that fails.
+
+// crossbeam-epoch, which is the read side with `lowwater_epoch`, ends the process where there is no memory.
+#![cfg(all(not(lowwater_loom), not(lowwater_epoch)))]
+
+#[path = "../../base/tests/faulty/mod.rs"]
+mod faulty;
+
+use faulty::{refused_after, ALLOCATED};
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use lowwater_lru_core::list_lru::sweep;
+use lowwater_lru_core::{ByteSize, ListLru, MemcgTree, NodeId};
+use lowwater_rcu::pin;
+use lowwater_store::index::InsertError;
+use lowwater_store::slab::{Slab, Slot, SlotState};
+use lowwater_store::ExtendibleIndex;
+use lowwater_store::{slotted, CompressedLinks};
+
+/// Is what leads from numbers to chunks made from allocations, one for each 1,024? Else the system gives it, once and for all.
+fn numbers_allocate() -> bool {
+    !cfg!(all(target_os = "linux", feature = "std", not(miri)))
+}
+
+struct Thing(CompressedLinks, SlotState);
+
+slotted!(impl[] for Thing { 0, 1, weight: |thing| size_of_val(thing) as u64 });
+
+fn thing(slab: &Slab<Thing>) -> Option<Slot<Thing>> {
+    slab.alloc(Thing(CompressedLinks::new(), SlotState::new(0)), NodeId::ZERO).ok()
+}
+
+/// Frees what was retired.
+fn settle() {
+    sweep(MemcgTree::new(0).root());
+}
+
+/// One test at a time: what one retires another would free, and count. The first of all makes what is no slab's, and stays.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    static FIRST: Once = Once::new();
+    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    FIRST.call_once(the_first_object_of_a_process_may_be_refused_each_of_what_it_needs);
+    settle();
+    guard
+}
+
+fn the_first_object_of_a_process_may_be_refused_each_of_what_it_needs() {
+    // What leads from numbers to chunks, if that is allocated; a chunk, its node, the chunks, what the slab's objects share.
+    let needs = if numbers_allocate() { 5 } else { 4 };
+    for nth in (0..needs).rev() {
+        let slab = Slab::new();
+        let (first, came) = refused_after(nth, || thing(&slab));
+        assert!(came && first.is_none(), "allocation {nth} was refused");
+        assert!(thing(&slab).is_some(), "but there is memory again");
+    }
+    let (first, came) = refused_after(4, || thing(&Slab::new()));
+    assert!(first.is_some() && !came, "the first of five is for the whole process");
+}
+
+/// A walk that gives the lock back leaves a mark, which has a number while it is among slots.
+#[test]
+fn a_walk_that_is_refused_memory_for_its_mark_ends_and_loses_nothing() {
+    let _alone = alone();
+    let (tree, slab) = (MemcgTree::new(0), Slab::new());
+    let lru = ListLru::<Thing>::new();
+    let add = |thing| lru.add(thing, tree.root(), NodeId::ZERO).expect("it is on no list");
+    (0..3).for_each(|_| add(thing(&slab).unwrap()));
+    let mut removed = Vec::with_capacity(3);
+    let mut walk = |nth| {
+        let ((), came) = refused_after(nth, || {
+            lru.walk_one(tree.root(), NodeId::ZERO, &mut 3, |it| {
+                let (handle, unlocked) = it.remove();
+                removed.push(handle);
+                unlocked.retry()
+            });
+        });
+        lru.assert_valid();
+        let nr = removed.len();
+        removed.drain(..).for_each(add);
+        (nr, came)
+    };
+    // Each of these has a chunk, and so a number.
+    let mut others = Vec::new();
+    while walk(0) == (3, false) {
+        if others.len() == 1_100 {
+            assert!(!numbers_allocate(), "those that an allocation gives are used up by then");
+            return;
+        }
+        let other = Slab::new();
+        let thing = thing(&other).unwrap();
+        others.push((other, thing));
+    }
+    assert_eq!([walk(0), walk(1), walk(0)], [(1, true), (3, false), (3, false)], "it ends; then there is memory");
+    assert_eq!(lru.count_one(tree.root(), NodeId::ZERO), 3);
+}
+
+const THINGS: usize = 3_000;
+
+#[test]
+fn a_slab_that_is_refused_memory_once_loses_nothing_and_goes_on() {
+    let _alone = alone();
+    let before = ALLOCATED.get();
+    let (mut footprints, mut unseen) = (Vec::with_capacity(200), 0);
+    for nth in 0.. {
+        let slab = Slab::new();
+        let mut things = Vec::with_capacity(THINGS);
+        let fill = || (0..THINGS).for_each(|_| things.extend(thing(&slab)));
+        let ((), came) = refused_after(nth, fill);
+        slab.assert_valid();
+        assert!(things.len() >= THINGS - 1, "one is refused at most ({nth})");
+        unseen += usize::from(came && things.len() == THINGS);
+        things.extend((things.len()..THINGS).filter_map(|_| thing(&slab)));
+        assert_eq!(things.len(), THINGS);
+        footprints.push(slab.footprint());
+        if !came {
+            break;
+        }
+    }
+    assert!(footprints.len() > 10, "{footprints:?}");
+    assert!(footprints.iter().all(|footprint| footprint == &footprints[0]), "all is as with memory: {footprints:?}");
+    assert_eq!(unseen, 2, "stripes, and what leads to them, can be done without for a while");
+    drop(footprints);
+    settle();
+    assert_eq!(ALLOCATED.get(), before);
+}
+
+/// ByteSize allocated by this thread since `before`.
+fn since(before: isize) -> u64 {
+    u64::try_from(ALLOCATED.get() - before).expect("nothing was freed that was there before")
+}
+
+/// A full chunk, which with `std` on Linux comes from the system, not from the allocator.
+const CHUNK: u64 = 64 << 10;
+
+/// ByteSize of the footprint that came from the allocator.
+fn allocated(footprint: ByteSize, full_chunks: u64) -> u64 {
+    footprint.get() - if cfg!(all(target_os = "linux", feature = "std", not(miri))) { full_chunks * CHUNK } else { 0 }
+}
+
+#[test]
+fn a_slabs_footprint_is_what_is_allocated() {
+    let _alone = alone();
+    let before = ALLOCATED.get();
+    let slab = Slab::new();
+    assert_eq!(slab.footprint().get(), since(before), "a new slab");
+    let mut things = Vec::with_capacity(40_000);
+    let vec = (things.capacity() * size_of::<Slot<Thing>>()) as u64;
+    // The smaller chunks are as large together as a full one; then each step of the footprint by more than that is a full one.
+    let (mut chunks, mut last) = (0, slab.footprint().get());
+    for nr in 0..things.capacity() {
+        things.push(thing(&slab).unwrap());
+        let now = slab.footprint().get();
+        chunks += u64::from(now >= last + CHUNK);
+        if now != last {
+            settle();
+            assert_eq!(allocated(slab.footprint(), chunks) + vec, since(before), "{nr} objects");
+        }
+        last = now;
+    }
+    assert!(chunks > 10, "{chunks} full chunks");
+    things.clear();
+    while slab.collect().get() != 0 {}
+    settle();
+    assert_eq!(slab.footprint().get() + vec, since(before), "without an object and without a chunk");
+    drop((slab, things));
+    assert_eq!(ALLOCATED.get(), before);
+}
+
+#[test]
+fn an_indexs_footprint_is_what_is_allocated() {
+    let _alone = alone();
+    let first = ALLOCATED.get();
+    let index = Box::new(ExtendibleIndex::<Thing>::new());
+    let mut handles = Vec::with_capacity(10_000);
+    let things: Vec<_> = (0..handles.capacity()).map(|_| thing(index.slab()).unwrap()).collect();
+    settle();
+    let (none, before) = (index.footprint(), ALLOCATED.get());
+    for thing in things {
+        let (of, guard) = (hash(&thing), pin());
+        let (_, handle) = index.insert(thing, of, &guard, |_, _| false, &hash, |slot, _| Ok(slot)).unwrap();
+        handles.push(handle);
+        drop(guard);
+        if handles.len() % 97 == 0 {
+            settle();
+            assert_eq!(index.footprint().get() - none.get(), since(before), "{} objects", handles.len());
+        }
+    }
+    assert!(index.footprint().get() > 50_000, "{:?}", index.footprint());
+    // A handle that is dropped while its object is in the index leaves it there, and with it the slab.
+    take_out(handles.drain(..), &index);
+    drop((handles, index));
+    settle();
+    assert_eq!(ALLOCATED.get(), first);
+}
+
+/// Entries of an index whose segments are still the allocator's, of one that has some in a pool, and of one that has nearly all there.
+#[cfg(not(miri))]
+const LARGE: [usize; 3] = [60_000, 75_000, 140_000];
+
+/// An index with so many.
+#[cfg(not(miri))]
+fn filled(nr: usize, handles: &mut Vec<Slot<Thing>>) -> ExtendibleIndex<Thing> {
+    let index = ExtendibleIndex::new();
+    put_more(&index, nr, handles);
+    index
+}
+
+/// Puts more in until there are so many; how often there was no memory.
+#[cfg(not(miri))]
+fn put_more(index: &ExtendibleIndex<Thing>, nr: usize, handles: &mut Vec<Slot<Thing>>) -> usize {
+    let mut refused = 0;
+    while handles.len() < nr {
+        let Some(thing) = thing(index.slab()) else {
+            refused += 1;
+            continue;
+        };
+        let (of, guard) = (mixed(&thing), pin());
+        match index.insert(thing, of, &guard, |_, _| false, &mixed, |slot, _| Ok(slot)) {
+            Ok((_, handle)) => handles.push(handle),
+            Err(InsertError::NoMemory(_)) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    refused
+}
+
+/// A hash that differs in its first bits, too.
+#[cfg(not(miri))]
+fn mixed(thing: &Thing) -> u64 {
+    hash(thing).wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29)
+}
+
+#[test]
+#[cfg(all(feature = "std", not(miri)))] // Elsewhere all of it is allocated.
+fn a_large_indexs_footprint_is_what_is_allocated_and_whole_chunks() {
+    let _alone = alone();
+    let first = ALLOCATED.get();
+    let mut handles = Vec::with_capacity(LARGE[2]);
+    let index = filled(LARGE[0], &mut handles);
+    settle();
+    let others = (index.slab().footprint().get(), index.footprint().get(), ALLOCATED.get());
+    put_more(&index, LARGE[2], &mut handles);
+    settle();
+    index.collect();
+    let slab = index.slab().footprint().get() - others.0;
+    let told = slab + index.footprint().get() - others.1;
+    let chunks = i128::from(told) - (ALLOCATED.get() - others.2) as i128;
+    assert!(
+        chunks >= 20 * i128::from(CHUNK) && chunks % i128::from(CHUNK) == 0,
+        "{chunks} bytes are not the allocator's"
+    );
+    for handle in handles.drain(..) {
+        assert!(index.remove(mixed(&handle), &pin(), |thing| std::ptr::eq(thing, &*handle), &mixed, |_| ()).is_some());
+    }
+    drop((handles, index));
+    settle();
+    assert_eq!(ALLOCATED.get(), first);
+}
+
+/// Each third allocation of those while a pool begins.
+#[test]
+#[cfg(not(miri))]
+fn a_large_index_that_is_refused_memory_once_loses_nothing_and_goes_on() {
+    let _alone = alone();
+    let before = ALLOCATED.get();
+    let (mut handles, mut times) = (Vec::with_capacity(LARGE[1]), 0);
+    for nth in (0..45).step_by(3) {
+        let index = filled(LARGE[0], &mut handles);
+        let (refused, came) = refused_after(nth, || put_more(&index, LARGE[1], &mut handles));
+        assert!(refused <= usize::from(came), "{refused} of the one ({nth})");
+        for handle in handles.drain(..) {
+            let (guard, is) = (pin(), |thing: &Thing| std::ptr::eq(thing, &*handle));
+            assert!(index.remove(mixed(&handle), &guard, is, &mixed, |_| ()).is_some(), "none is lost ({nth})");
+        }
+        index.assert_valid(&mixed);
+        while index.collect().get() != 0 {}
+        times += usize::from(came);
+    }
+    drop(handles);
+    settle();
+    assert_eq!(ALLOCATED.get(), before);
+    assert_eq!(times, 15, "there are more allocations than that");
+}
+
+const ENTRIES: usize = 1_200;
+
+fn hash(thing: &Thing) -> u64 {
+    std::ptr::from_ref(thing).addr() as u64
+}
+
+/// Takes the objects of these handles out of the index, where each is found.
+fn take_out(handles: impl Iterator<Item = Slot<Thing>>, index: &ExtendibleIndex<Thing>) {
+    for handle in handles {
+        let guard = pin();
+        let is = |thing: &Thing| std::ptr::eq(thing, &*handle);
+        assert!(index.get(hash(&handle), &guard, is).is_some(), "it is found");
+        assert!(index.remove(hash(&handle), &guard, is, &hash, |_| ()).is_some(), "it is taken out");
+    }
+}
+
+/// Fills an index and empties it again; how often there was no memory, and the index.
+fn fill_and_empty(handles: &mut Vec<Slot<Thing>>) -> (usize, ExtendibleIndex<Thing>) {
+    let (mut refused, index) = (0, ExtendibleIndex::new());
+    while handles.len() < ENTRIES {
+        let Some(thing) = thing(index.slab()) else {
+            refused += 1;
+            continue;
+        };
+        let (of, guard) = (hash(&thing), pin());
+        match index.insert(thing, of, &guard, |_, _| false, &hash, |slot, _| Ok(slot)) {
+            Ok((_, handle)) => handles.push(handle),
+            Err(InsertError::NoMemory(_)) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    take_out(handles.drain(..), &index);
+    (refused, index)
+}
+
+#[test]
+fn an_index_that_is_refused_memory_once_loses_nothing_and_goes_on() {
+    let _alone = alone();
+    let before = ALLOCATED.get();
+    let (mut handles, mut seen, mut unseen) = (Vec::with_capacity(ENTRIES), 0, 0);
+    for nth in 0.. {
+        let ((refused, index), came) = refused_after(nth, || fill_and_empty(&mut handles));
+        index.assert_valid(&hash);
+        assert!(refused <= usize::from(came), "{refused} of the one ({nth})");
+        (seen, unseen) = (seen + refused, unseen + usize::from(came) - refused);
+        while index.slab().collect().get() != 0 {}
+        if !came {
+            break;
+        }
+    }
+    assert!(seen > 10 && unseen > 10, "{seen} were told, {unseen} could be done without");
+    drop(handles);
+    settle();
+    assert_eq!(ALLOCATED.get(), before);
+}

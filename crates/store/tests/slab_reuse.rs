@@ -1,0 +1,46 @@
+//! Objects that come and go use the same memory. In a process of its own: other tests' readers would hold it back.
+
+#![cfg(not(lowwater_loom))]
+
+use lowwater_lru_core::NodeId;
+use lowwater_store::slab::{Slab, SlotState};
+use lowwater_store::{slotted, CompressedLinks};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static DROPPED: AtomicUsize = AtomicUsize::new(0);
+
+struct Thing(CompressedLinks, SlotState);
+
+slotted!(impl[] for Thing { 0, 1, weight: |thing| size_of_val(thing) as u64 });
+
+impl Drop for Thing {
+    fn drop(&mut self) {
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn objects_that_come_and_go_use_the_same_memory() {
+    let slab = Slab::new();
+    let thing = || slab.alloc(Thing(CompressedLinks::new(), SlotState::new(0)), NodeId::ZERO).ok().expect("memory");
+    let mut things: VecDeque<_> = (0..3_000).map(|_| thing()).collect();
+    let full = slab.footprint();
+    let mut first = None;
+    for gone in 3_000..100_000 {
+        things.pop_front();
+        if first.is_none() && DROPPED.load(Ordering::Relaxed) != 0 {
+            first = Some((gone - 3_000, slab.footprint()));
+        }
+        things.push_back(thing());
+    }
+    assert!(slab.footprint().get() < 4 * full.get(), "{:?} after {full:?}", slab.footprint());
+    // A bag is a 64th of the slots; the second one brings the fence.
+    #[cfg(all(target_os = "linux", feature = "std", not(lowwater_epoch)))]
+    {
+        let (gone, footprint) = first.expect("dropped");
+        let bags = gone as f64 / (footprint.get() as f64 / size_of::<Thing>() as f64 / 64.0);
+        assert!((1.5..2.5).contains(&bags), "one fence for two bags, not for {bags}");
+    }
+    assert!(DROPPED.load(Ordering::Relaxed) > 94_000, "they are dropped by those who drop others");
+}
