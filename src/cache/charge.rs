@@ -1,14 +1,14 @@
-//! Bytes for an entry that is to be put in.
+//! Charges a group for an insert: stock first, then eviction, then direct reclaim.
 //!
 //! ```text
-//!     much waits for readers?         drop what they have left; wait, or be refused (`runtime::retired`)
+//!     much is retired?                drop what no reader holds; wait, or be rejected (`runtime::retired`)
 //!     in this processor's stock?      taken
-//!     nearly used up?                 room is made (`room`), twice at most
+//!     nearly used up?                 a victim is evicted from (`policy::victim`), twice at most
 //!     else                            the runtime's charge, with its direct reclaim
 //! ```
 //!
-//! What is given back while room is made mostly stays in the processor's stock for the next inserts of that tenant, which let nothing go: so a
-//! cache that is full stays full at a steady pace, and the reclaimer sleeps. An insert lets go of 16 entries at most, unless it comes to
+//! Evicted bytes mostly stay in the processor's stock for the next inserts of that tenant, which then evict nothing: so a
+//! full cache stays full at a steady pace, and the reclaimer sleeps. An insert evicts 16 records at most, unless it comes to
 //! direct reclaim.
 
 use std::hash::{BuildHasher, Hash};
@@ -21,11 +21,11 @@ use super::handle::Cache;
 use super::policy::tenant::Tenant;
 use super::policy::victim::RoomRequest;
 
-/// How often one insert makes room: more than once, so that what others found no room for is caught up with.
+/// Evictions of one insert: more than one, to catch up with inserts that have found no victim.
 const ROOMS_MAX: u32 = 2;
 /// A tenant that scans leaves this part of a shared limit free.
 const LEFT_PARTS: u64 = 64;
-/// What a charge may take more than it needs.
+/// The stock that a charge may take in addition.
 const STOCK: ByteSize = ByteSize::kib(32);
 
 impl<K, V, S> Cache<K, V, S>
@@ -34,7 +34,7 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Takes bytes for an entry of `group`, of which so much is known, whose key has this hash; and frees some if they are not there.
+    /// Charges `group`, whose tenant is `tenant`, for a record of this hash; frees memory if there is not enough.
     pub(super) fn charge(
         &self,
         group: &Memcg,
@@ -77,7 +77,7 @@ where
         })
     }
 
-    /// The nearest group whose memory is nearly used up, if there is one, and the entry is not one that never fits. For a tenant that
+    /// The nearest group whose memory is nearly used up; none also for a record that never fits. For a tenant that
     /// `is_scanning`, memory is used up sooner where other tenants want it, too.
     fn short<'a>(&self, group: &'a Memcg, bytes: ByteSize, is_scanning: bool) -> Option<&'a Memcg> {
         let marks = self.inner.runtime.reclaimer().watermarks();

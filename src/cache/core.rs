@@ -33,18 +33,18 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) queues: Queues<K, V>,
     pub(super) victim_picker: VictimPicker,
     pub(super) listener: Option<Listener<K, V>>,
-    /// What values cost, if somebody said so, and it is of use.
+    /// The miss costs, if the builder has a function for them, and the eviction order has ghosts.
     pub(super) miss_cost: Option<Box<MissCost<K, V>>>,
     pub(super) counters: Counters,
     pub(super) hasher: S,
     pub(super) clock: Clock,
-    /// Does a use move an entry on its list? Here too, so that mostly one look beside the index tells.
+    /// A use moves a record on its list. A copy of what the queues know, so that most lookups read one line beside the index.
     pub(super) is_lru: bool,
-    /// The most entries there were since memory was last given back by the allocator.
+    /// The most records since the last trim.
     pub(super) most: AtomicUsize,
-    /// What the last turn looked at was all put back: the next one goes to the other queue.
+    /// All records of the last batch were put back: the next batch is of the other queue.
     pub(super) is_stuck: AtomicBool,
-    /// Entries that the background let go of since it last dropped what waits.
+    /// Background evictions since the last collection.
     pub(super) freed_since: AtomicU64,
     pub(super) sweeps: SweepSchedule,
     pub(super) compaction: Compaction,
@@ -129,7 +129,7 @@ where
             if let Some((_, removal)) = self.unlink_expired(hash, guard, record) {
                 return Found::Expired(removal);
             }
-            // Somebody else took it out, or gave it a new time.
+            // Another thread has unlinked the record, or stored another deadline.
             let Some(there) = self.index.get(hash, guard, |record| key.equivalent(&record.key)) else {
                 return Found::Nothing;
             };
@@ -323,8 +323,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         let handle = match (record, is_indexed) {
             (Some(record), true) => match self.queues.add(handle, memcg, node) {
                 Ok(()) => {
-                    // Whoever has taken it out, and did not find it on its list, left it to us;
-                    // whoever does so from here on finds it.
+                    // A thread that unlinked the record before, and did not find it on its list, left the handle to
+                    // this one; a thread that unlinks it from here on finds it.
                     let is_indexed = record.is_indexed();
                     let handle = (!is_indexed).then(|| self.queues.del(record)).flatten();
                     handle.map(|(handle, _)| handle)
@@ -377,8 +377,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S: Send + Sync> Retires
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, S> {
-    /// Gives the charges back, a part at a time, as all caches of the process wait for who is pinned. The entries go with the lists, when
-    /// the index is gone.
+    /// Uncharges all records, a part of the index at a time, as a pinned thread holds back all caches of the process. The records are dropped with the
+    /// lists, after the index.
     fn drop(&mut self) {
         self.notifier.retired().remove(self);
         let mut at = Cursor::new();

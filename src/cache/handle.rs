@@ -15,8 +15,8 @@ use super::stats::CacheStats;
 use crate::runtime::MaintenanceId;
 use crate::Runtime;
 
-/// What a key and a value own beyond their own size.
-pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
+/// The function for the bytes that a key and a value own beyond their own size.
+pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
 
 /// A keyed cache in a [`Runtime`]. A handle: clones are the same cache; the last one drops the entries.
 ///
@@ -76,18 +76,18 @@ pub struct Cache<K: Send + Sync + 'static, V: Send + Sync + 'static, S = Default
     pub(super) inner: Arc<CacheInner<K, V, S>>,
 }
 
-/// What the handles share. The core is the shrinker, too, and must not hold its own registration.
+/// What the clones of a handle share. The core is the shrinker, too, and must not hold its own registration.
 pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
-    /// After its end no callback uses the core. Taken when this is dropped.
+    /// After the registration's end no callback uses the core. Taken when this is dropped.
     pub(super) registration: Option<Registration>,
     pub(super) core: Arc<Core<K, V, S>>,
-    /// By which the housekeeper knows the core, and tells it of groups that end.
+    /// The core's number in the housekeeper.
     pub(super) maintenance: MaintenanceId,
     pub(super) inflight: InflightLoads<K, V>,
     pub(super) group: Memcg,
-    /// Of entries that name no other.
+    /// The time to live of records that name no other.
     pub(super) ttl: Ttl,
-    /// The last of the registry's nodes. If that is the first, nobody needs to be asked which.
+    /// The last of the registry's nodes. With one node, the topology is not asked.
     pub(super) last_node: NodeId,
     pub(super) weigher: Weigher<K, V>,
     pub(super) runtime: Runtime,

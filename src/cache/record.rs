@@ -45,7 +45,7 @@ struct ChargeAndUses {
 #[derive(Clone, Copy)]
 struct Charge(u32);
 
-/// Where the reads that were not paid for yet by being kept are in the byte that they share with the charge: in its two highest bits.
+/// The use count is in the two highest bits of the byte that it shares with the charge.
 const USES_SHIFT: u32 = 6;
 /// On the main queue's lists; else on those of the probation queue.
 const IN_MAIN: u8 = 1;
@@ -55,13 +55,13 @@ const CAUSE_MAX: u8 = 7;
 const CAUSE: u8 = CAUSE_MAX << CAUSE_SHIFT;
 /// A copy of the record has taken the record's place.
 const MOVED: u8 = 1 << 4;
-/// Removal causes by number; of a new record none is stored.
+/// Removal causes by number: one more than the cause's own, so that 0 is none.
 const CAUSES: [Option<RemovalCause>; CAUSE_MAX as usize + 1] = [
     None,
-    Some(RemovalCause::Size),
     Some(RemovalCause::Expired),
     Some(RemovalCause::Explicit),
     Some(RemovalCause::Replaced),
+    Some(RemovalCause::Size),
     None,
     None,
     None,
@@ -74,7 +74,7 @@ const _: () = assert!((IN_MAIN | CAUSE | MOVED) & SlotState::OWN == IN_MAIN | CA
 const INDEX_BYTES: usize = 8;
 
 impl<K, V> Record<K, V> {
-    /// What an entry costs beyond what its key and value own: itself, its place in the index, and its part of the ghosts.
+    /// Bytes of a record beyond the memory that its key and value own: the record, its index slot, and its part of the ghost table.
     pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + GHOST_BYTES_PER_RECORD) as u64;
 
     /// For probation, until [`set_queue`](Self::set_queue) says otherwise; `charge` as [`rounded`] made it.
@@ -90,24 +90,24 @@ impl<K, V> Record<K, V> {
         }
     }
 
-    /// What its group was charged for it.
+    /// The bytes that the group was charged for the record.
     pub(super) fn charge(&self) -> ByteSize {
         ByteSize::new(self.charge.charge().unpack())
     }
 
-    /// Leaves the line alone when enough is counted already, which is what it mostly is for entries that are read a lot.
+    /// Counts a use. Does not write when the count is at its maximum, as it mostly is for records that are read a lot.
     #[inline]
     pub(super) fn mark_used(&self) {
         self.charge.count_use();
     }
 
-    /// Reads that count.
+    /// The use count.
     #[inline]
     pub(super) fn uses(&self) -> u8 {
         self.charge.uses()
     }
 
-    /// Takes so many reads as paid for.
+    /// Stores the use count.
     pub(super) fn set_uses(&self, left: u8) {
         self.charge.set_uses(left);
     }
@@ -128,7 +128,7 @@ impl<K, V> Record<K, V> {
         }
     }
 
-    /// Takes over what reads have earned the one whose place this takes, before it is on a list: reads, and `queue`.
+    /// Takes over the uses of the record that this one replaces, and the `queue`. The record is on no list yet.
     pub(super) fn inherit(&self, from: &Self, queue: Queue) {
         self.set_uses(from.uses().max(self.uses()));
         self.set_queue(queue);
@@ -142,17 +142,17 @@ impl<K, V> Record<K, V> {
 
     /// See [`cause`](Self::cause).
     pub(super) fn set_cause(&self, cause: RemovalCause) {
-        let number = CAUSES.iter().position(|&c| c == Some(cause)).unwrap_or(0) as u8;
+        let number = cause as u8 + 1;
         self.state.update(|bits| Some(bits & !CAUSE | number << CAUSE_SHIFT));
     }
 
-    /// Is it in the index? Whoever has put its handle on a list, and is told that it is, leaves it
-    /// to whoever takes it out.
+    /// Tells whether the record is in the index. A thread that has put the handle on a list, and finds the record indexed,
+    /// leaves the handle to the thread that will unlink the record.
     pub(super) fn is_indexed(&self) -> bool {
         self.state.is_still_indexed()
     }
 
-    /// Did another like it take its place? Told under its segment's lock.
+    /// Tells whether a copy has taken the record's place. Stored under the segment's lock.
     pub(super) fn was_moved(&self) -> bool {
         self.state.bits() & MOVED != 0
     }
@@ -175,7 +175,7 @@ impl<K, V> Record<K, V> {
     }
 }
 
-/// As many bytes as an entry can remember having been charged for: these, or a few more.
+/// The charge that a record can store for `bytes`: the same, or a few more.
 pub(super) fn rounded(bytes: ByteSize) -> ByteSize {
     ByteSize::new(Charge::pack(bytes.get()).unpack())
 }
@@ -197,7 +197,7 @@ impl ChargeAndUses {
         self.high() >> USES_SHIFT
     }
 
-    /// One more, up to the most there can be.
+    /// Counts one use, up to the maximum.
     #[inline]
     fn count_use(&self) {
         if let Some(one_more) = self.high().checked_add(1 << USES_SHIFT) {
@@ -206,7 +206,7 @@ impl ChargeAndUses {
         }
     }
 
-    /// Of two who do, either may win.
+    /// Of two concurrent stores, either may win.
     fn set_uses(&self, uses: u8) {
         // Relaxed: what the byte shares with the uses is the same for all who store it.
         let charge = self.high() % (1 << USES_SHIFT);

@@ -36,7 +36,7 @@ pub struct Loaded {
     pub present: u64,
     /// Entries whose time was over.
     pub expired: u64,
-    /// Entries that found no room, or whose group cannot be prepared.
+    /// Entries that found no room, or whose group cannot be made.
     pub refused: u64,
     /// Entries, of this cache and whoever put them in, that had to leave meanwhile because memory was needed.
     pub evicted: u64,
@@ -124,7 +124,7 @@ where
         Ok(saved)
     }
 
-    /// Puts in what [`save`](Self::save) showed, in the order given; groups that are not there are prepared. Says what became of it.
+    /// Puts in what [`save`](Self::save) showed, in the order given; groups that are not there are made. Returns what became of the entries.
     ///
     /// Each entry is put in as [`insert`](Self::insert) would, within the same limits and making room in the same way. So where there is less
     /// room than there was, what comes first is the first to leave again: give the oldest first, or what was used least.

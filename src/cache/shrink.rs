@@ -30,8 +30,8 @@ pub(super) struct Evicted {
     put_back: u64,
     /// The bytes that the group was charged for the evicted records.
     pub(super) bytes: ByteSize,
-    /// ... and of that, for those that were not let go for their memory: what a tenant takes out, replaces or lets expire it has paid, whoever
-    /// needs the room.
+    /// ... and of these, the bytes of records that were not evicted for their memory: removed, replaced and expired records are credited to the tenant,
+    /// whichever insert needs the room.
     pub(super) credited: ByteSize,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Evicted {
 #[derive(Clone, Copy)]
 pub(super) struct EvictionSource<'a> {
     pub(super) memcg: &'a Memcg,
-    /// How many it had, for what is remembered of them.
+    /// The number of the group's records before, for the age of ghosts.
     pub(super) entries: u64,
     pub(super) ghost_recorder: Option<&'a GhostRecorder<'a>>,
 }
@@ -99,7 +99,7 @@ where
         let ghost_recorder = self.queues.ghost_recorder(memcg);
         let mut all = Evicted::default();
         while all.scanned < nr {
-            // Relaxed, here and below: a hint. Entries that cannot be let go are not to be met
+            // Relaxed, here and below: a hint. Records that cannot be evicted are not to be met
             // again and again while some on the other queue could go.
             let swapped = self.is_stuck.load(Ordering::Relaxed) && self.is_stuck.swap(false, Ordering::Relaxed);
             let EvictionBatch { old, moved, to, entries, scanned } =

@@ -137,7 +137,7 @@ where
                         gone.extend(removal);
                         break;
                     }
-                    // Who took it out has ended it; but another like it may have taken its place.
+                    // Another thread has unlinked the record; but a copy may have taken its place.
                     let hash = record.was_moved().then(|| core.hash_again(&record.key)).flatten();
                     let moved = hash.and_then(|hash| core.index.get(hash, &guard, |there| there.key == record.key));
                     let Some(there) = moved else { break };

@@ -1,13 +1,13 @@
 //! Victim selection: which tenant is evicted from to make room for an insert.
 //!
-//! When memory is nearly used up, an insert lets a few entries go before it charges for its own, so that usage stays below the mark at
-//! which the reclaimer starts, and who pays can be chosen:
+//! When memory is nearly used up, an insert evicts a few records before it charges for its own, so that usage stays below the mark at
+//! which the reclaimer starts, and the victim can be chosen:
 //!
-//! | the insert is of a tenant | pays |
+//! | the insert is of a tenant | victim |
 //! |---|---|
-//! | that has paid for all it put in, is protected, or has a handful | one that owed much lately, if there is one; else the next tenant, in turn, by size |
-//! | that has not | a tenant that inserts nothing any more, if there is one; else the tenant itself |
-//! | whose order remembers nothing of what left | the next tenant, in turn, by size |
+//! | without a deficit, or protected, or with a handful of records | a tenant with a high deficit, if one was noted; else the next tenant, in turn, by size |
+//! | with a deficit | an idle tenant, if there is one; else the tenant itself |
+//! | whose eviction order has no ghosts | the next tenant, in turn, by size |
 //!
 //! A tenant has to pay for all that it puts in but for keys that it let go lately: by those it has shown that it would use more. What it takes out,
 //! replaces, or lets expire it has paid. What it owes, or has paid before, is counted in bytes ([`Deficit`](super::deficit::Deficit)), for room is made for several inserts at once, and which of them finds
@@ -21,7 +21,7 @@
 //! wanted, memory is used up for it a little sooner than for others: so it pays more than it takes, others take that, and it comes down to
 //! a few entries.
 //!
-//! A tenant within its `min` or `low` is never selected as a victim. What victim selection does not find, the [charge](super::charge)'s own direct reclaim will.
+//! A tenant within its `min` or `low` is never selected as a victim. What victim selection does not find, the [charge](crate::cache::charge)'s own direct reclaim will.
 //!
 //! # Bounds
 //!
@@ -256,7 +256,7 @@ fn batch_of(entries: u64) -> u64 {
     (entries / BATCH_PARTS).clamp(1, BATCH_MAX)
 }
 
-/// Is all that `memcg` has guaranteed to it, when memory is short in `limit`?
+/// Tells whether all usage of `memcg` is protected when memory is short in `limit`.
 fn is_protected(memcg: &Memcg, limit: &Memcg) -> bool {
     let protection = memcg.protection(limit);
     memcg.usage() <= protection.min.max(protection.low)
