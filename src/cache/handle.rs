@@ -16,7 +16,7 @@ use crate::runtime::MaintenanceId;
 use crate::Runtime;
 
 /// The function for the bytes that a key and a value own beyond their own size.
-pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
+pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> ByteSize + Send + Sync>;
 
 /// A keyed cache in a [`Runtime`]. A handle: clones are the same cache; the last one drops the entries.
 ///
@@ -60,7 +60,7 @@ pub(super) type Weigher<K, V> = Box<dyn Fn(&K, &V) -> Bytes + Send + Sync>;
 /// threads. Readers that stay inside hold back more. All of it counts as retired, in one count for
 /// all caches of the runtime, and is bounded: see [`Runtime`]. When there is much, inserts drop
 /// what they can of all caches; when it is too much, they wait for readers, as long as a charge may
-/// take, and then are refused ([`RejectReason::HeldByReaders`]). [`collect`](Self::collect) drops at once
+/// take, and then are refused ([`RejectReason::HeldByReaders`](super::RejectReason::HeldByReaders)). [`collect`](Self::collect) drops at once
 /// what can be.
 ///
 /// A key whose `Hash` or `Eq` panics, or says something else than before, is a fault of its own:
