@@ -7,5 +7,5 @@ cd "$(dirname "$0")/.."
 component clippy
 cargo clippy --workspace --all-targets -- -D warnings -D missing_docs
 # What stands behind `not(feature = "std")` is seen by nobody else.
-cargo clippy -p lowwater-lru-core --lib --tests --no-default-features -- -D warnings -D missing_docs
+cargo clippy -p lowwater-base -p lowwater-rcu -p lowwater-lru-core -p lowwater-store --lib --tests --no-default-features -- -D warnings -D missing_docs
 cargo clippy -p lowwater-shrinker --lib --no-default-features -- -D warnings -D missing_docs

@@ -24,7 +24,7 @@ else
     export LLVM_COV="$bin/llvm-cov" LLVM_PROFDATA="$bin/llvm-profdata"
 fi
 
-packages=(-p lowwater-lru-core -p lowwater-shrinker -p lowwater-pressure -p lowwater-dcache-model)
+packages=(-p lowwater-base -p lowwater-rcu -p lowwater-lru-core -p lowwater-store -p lowwater-shrinker -p lowwater-pressure -p lowwater-dcache-model)
 # Tests and model checks in files of their own are not what is asked about.
 ignored='/tests/|/tests\.rs|loom\.rs'
 # Reused between runs; the profiles are not.

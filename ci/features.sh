@@ -4,7 +4,7 @@
 # | package | features | here |
 # |---|---|---|
 # | all | the default ones | ci/test.sh |
-# | lowwater-lru-core, lowwater-shrinker | none | the tests that need no thread identity, on the spin lock and the counted read side |
+# | lowwater-base, -rcu, -lru-core, -store, -shrinker | none | the tests that need no thread identity, on the spin lock and the counted read side |
 # | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
 # | lowwater | hwloc | builds |
 # | lowwater | async, metrics | their tests, and the programs of docs/GUIDE.md that use them |
@@ -14,7 +14,9 @@ cd "$(dirname "$0")/.."
 . ci/tools/apt.bash
 . ci/tools/rust.bash
 
-cargo test -p lowwater-lru-core --no-default-features
+for package in base rcu lru-core store; do
+    cargo test -p "lowwater-$package" --no-default-features
+done
 # Without `std` one thread cannot be told from another, so tests/invariants.rs, which re-enters on purpose, is left out.
 cargo test -p lowwater-shrinker --no-default-features --lib --test baseline
 

@@ -5,5 +5,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ $# -eq 0 ] || exec python3 ci/tools/layers.py "$@"
-mapfile -t roots < <(git ls-files 'src/lib.rs' 'crates/*/src/lib.rs' 'crates/*/src/main.rs')
+mapfile -t roots < <(git ls-files src/lib.rs 'crates/*/src/lib.rs' 'crates/*/src/main.rs')
 python3 ci/tools/layers.py "${roots[@]}"

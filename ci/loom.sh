@@ -10,7 +10,7 @@ export RUSTFLAGS="--cfg lowwater_loom"
 export LOOM_MAX_PREEMPTIONS="${LOOM_MAX_PREEMPTIONS-3}"
 [ -n "$LOOM_MAX_PREEMPTIONS" ] || unset LOOM_MAX_PREEMPTIONS
 # A folder of its own, so that the other cfg does not rebuild what is there.
-build=(cargo test --release --target-dir "${CARGO_TARGET_DIR:-target}/loom" -p lowwater-lru-core -p lowwater-shrinker -p lowwater-dcache-model --lib)
+build=(cargo test --release --target-dir "${CARGO_TARGET_DIR:-target}/loom" -p lowwater-base -p lowwater-rcu -p lowwater-lru-core -p lowwater-store -p lowwater-shrinker -p lowwater-dcache-model --lib)
 
 "${build[@]}" --no-run
 # A story that grew out of hand shall fail here, not fill the hour.

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# lru-core and shrinker build where there is no operating system, and all libraries build on others than Linux.
+# base, rcu, lru-core, store and shrinker build where there is no operating system, and all libraries build on others than Linux.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/rust.bash
 . ci/tools/source.bash
 
-std_less=(-p lowwater-lru-core -p lowwater-shrinker --no-default-features)
+std_less=(-p lowwater-base -p lowwater-rcu -p lowwater-lru-core -p lowwater-store -p lowwater-shrinker --no-default-features)
 
 # A crate that needs std would pass on a target that has it, so the names are looked at as well.
 pulled="$(cargo tree "${std_less[@]}" -e normal --prefix none --format '{p} {f}' | sort -u)"
@@ -38,7 +38,7 @@ work="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 if (rust_from_source "$work/rust-source"); then
     (
         rust_from_source "$work/rust-source"
-        for features in "" lowwater-lru-core/embedder; do
+        for features in "" lowwater-store/embedder; do
             RUSTFLAGS=--cfg=lowwater_try_arc cargo check --target "$bare32" --target-dir "$work/from-source" \
                 -Zbuild-std=core,alloc "${std_less[@]}" --features "$features"
             echo "builds for $bare32 with its library from source${features:+, with $features}"

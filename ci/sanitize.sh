@@ -11,9 +11,9 @@
 # | miri | what the rules of Rust forbid, whatever came of it: pointers used beyond what they were made from, races | nightly's miri |
 # | valgrind | what address finds, in the plain build | valgrind |
 #
-# ci/sanitize.sh KIND [PACKAGE...]: lowwater-lru-core, lowwater-shrinker and lowwater-pressure by default.
+# ci/sanitize.sh KIND [PACKAGE...]: the crates with unsafe code, lowwater-shrinker and lowwater-pressure by default.
 #
-# ci/sanitize.sh miri [TEST...]: only of lowwater-lru-core, where the unsafe code is; Miri is a few thousand times as slow, so only those
+# ci/sanitize.sh miri [TEST...]: only of the crates with unsafe code; Miri is a few thousand times as slow, so only those
 # tests beside the code that are short.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,7 +23,7 @@ cd "$(dirname "$0")/.."
 
 kind="${1:?address, leak, thread, memory, careful, miri or valgrind}"
 shift
-[ $# -gt 0 ] || [ "$kind" = miri ] || set -- lowwater-lru-core lowwater-shrinker lowwater-pressure
+[ $# -gt 0 ] || [ "$kind" = miri ] || set -- lowwater-base lowwater-rcu lowwater-lru-core lowwater-store lowwater-shrinker lowwater-pressure
 chosen=()
 for package in "$@"; do chosen+=(-p "$package"); done
 
@@ -59,7 +59,7 @@ miri)
     # Tests of time read the clock. A list's box is found again by its address, which Miri does not follow when it looks for leaks:
     # `leak` does that.
     export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation -Zmiri-permissive-provenance -Zmiri-ignore-leaks}" PROPTEST_CASES=1
-    miri() { cargo +nightly miri test -p lowwater-lru-core --lib --target-dir "${CARGO_TARGET_DIR:-target}/sanitize-miri" "$@"; }
+    miri() { cargo +nightly miri test -p lowwater-base -p lowwater-rcu -p lowwater-lru-core -p lowwater-store --lib --no-fail-fast --target-dir "${CARGO_TARGET_DIR:-target}/sanitize-miri" "$@"; }
     if [ $# -gt 0 ]; then
         miri -- "$@"
         exit
@@ -67,9 +67,9 @@ miri)
     # Not those of many threads, of a thousand groups, or of slabs with thousands of slots.
     long=(--skip lists_of_slots_are_queues --skip marks_among_slots --skip threads_ --skip l14_ --skip many_groups --skip groups_that_come --skip a_table_shrinks)
     slab=(slab::tests::unit::a_slab_may_end slab::tests::unit::an_ slab::tests::unit::handles_outlive)
-    miri -- list::tests list_lru::tests::unit list_lru::tests::resume list_lru::tests::sweep list_lru::tests::slots slab::frames "${slab[@]}" slim:: words:: rcu::cell "${long[@]}"
+    miri -- list::tests list_lru::tests::unit list_lru::tests::resume list_lru::tests::sweep list_lru::tests::slots slots::chunk_table "${slab[@]}" compact_bytes:: zeroed_atomics:: cell:: "${long[@]}"
     # With `std` the chains' read side is crossbeam-epoch, which stacked borrows forbid; without, it is ours.
-    miri --no-default-features -- chains::
+    miri --no-default-features -- hash_chains::
     ;;
 valgrind)
     command -v valgrind >/dev/null || packages valgrind

@@ -15,7 +15,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/tools/cargo.bash
 
-packages=(lowwater-lru-core lowwater-shrinker lowwater-pressure lowwater-dcache-model lowwater)
+packages=(lowwater-base lowwater-rcu lowwater-lru-core lowwater-store lowwater-shrinker lowwater-pressure lowwater-dcache-model lowwater)
 
 minimal() {
     local copy

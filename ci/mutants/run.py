@@ -19,6 +19,9 @@ from pathlib import Path
 
 # Packages whose tests may notice a mutant of this one, in the order in which they are tried.
 USERS = {
+    "lowwater-base": ["lowwater-base", "lowwater-rcu", "lowwater-lru-core", "lowwater-store", "lowwater", "lowwater-shrinker", "lowwater-pressure", "lowwater-dcache-model"],
+    "lowwater-rcu": ["lowwater-rcu", "lowwater-lru-core", "lowwater-store", "lowwater", "lowwater-dcache-model"],
+    "lowwater-store": ["lowwater-store", "lowwater", "lowwater-dcache-model"],
     "lowwater-lru-core": ["lowwater-lru-core", "lowwater", "lowwater-shrinker", "lowwater-pressure", "lowwater-dcache-model"],
     "lowwater-shrinker": ["lowwater-shrinker", "lowwater", "lowwater-pressure", "lowwater-dcache-model"],
     "lowwater-pressure": ["lowwater-pressure", "lowwater"],
@@ -77,7 +80,7 @@ class Sample:
             to.parent.mkdir(parents=True, exist_ok=True)
             if not to.exists() or to.read_bytes() != Path(name).read_bytes():
                 shutil.copyfile(name, to)
-        core = self.tree / "crates/lru-core/src"
+        core = self.tree / "crates/base/src"
         (core / "mutant.rs").write_text(SWITCH)
         with open(core / "lib.rs", "a") as lib:
             lib.write("\n#[allow(missing_docs, unsafe_code)]\npub mod mutant;\n")

@@ -7,7 +7,10 @@ import sys
 
 COLUMNS = 11
 CRATES = {
+    "lowwater-base": "crates/base",
+    "lowwater-rcu": "crates/rcu",
     "lowwater-lru-core": "crates/lru-core",
+    "lowwater-store": "crates/store",
     "lowwater-shrinker": "crates/shrinker",
     "lowwater-pressure": "crates/pressure",
     "lowwater-dcache-model": "crates/dcache-model",

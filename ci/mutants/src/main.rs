@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let path = Path::new(&folder).join(file);
         let source = fs::read_to_string(&path)?;
         let tree = syn::parse_file(&source)?;
-        let is_on = if file.starts_with("crates/lru-core/") { "crate::mutant::is_on" } else { "lowwater_lru_core::mutant::is_on" };
+        let is_on = if file.starts_with("crates/base/") { "crate::mutant::is_on" } else { "lowwater_base::mutant::is_on" };
         let mut edits = Edits::new(&source);
         for (number, mutant) in mutants {
             let switched = site::find(&tree, &edits, mutant)

@@ -2,3 +2,11 @@
 
 pub use lowwater_base::embedder::*;
 pub use lowwater_rcu::{readers_left, waiting};
+
+/// Names the embedder's [`Lock`], [`ReadSide`] and [`Processor`], once in a program: [`lowwater_base::embedder!`].
+#[macro_export]
+macro_rules! embedder {
+    ($($tokens:tt)*) => {
+        $crate::__base::embedder! { $($tokens)* }
+    };
+}

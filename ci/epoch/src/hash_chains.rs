@@ -1,6 +1,6 @@
 //! Under the name that the file's visibility asks for.
 
-#[path = "../../../crates/lru-core/src/chains/read/epoch.rs"]
+#[path = "../../../crates/store/src/hash_chains/read/epoch.rs"]
 mod epoch;
 
 use epoch::pin;
