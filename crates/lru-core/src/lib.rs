@@ -1,7 +1,6 @@
 //! Memory control groups, NUMA nodes, and LRU lists that exist only for those groups and nodes which use them.
 //!
-//! This is the lower half of lowwater: what an object passes from the day it is allocated until
-//! pressure asks for it back. It knows nothing of shrinkers; a list only tells whoever listens ([`Occupancy`]) that it holds something.
+//! This crate knows nothing of shrinkers: a list calls its listener ([`Occupancy`]) when it stops being empty.
 //!
 //! The modules, in the order in which an object meets them:
 //!
@@ -11,8 +10,9 @@
 //! | [`topology`] | a node, asked of the machine |
 //! | [`list`] | links inside itself, and an owner while it is on a list |
 //! | [`list_lru`] | the list of its group on its node, made when it is first needed, split when threads contend for it; a place in a walk, oldest first on each part |
-//! | [`sync`] | every lock and atomic of the above, in three versions: user space, bare metal, model check |
-//! | [`unit`](mod@unit) | bytes and nodes, as types that cannot be taken for counts |
+//!
+//! Locks and atomics ([`sync`]), [`ByteSize`] and [`NodeId`] are those of `lowwater-base`; lists are freed after the readers of
+//! `lowwater-rcu` have left.
 //!
 //! ```
 //! use lowwater_lru_core::{linked, ByteSize, Isolated, Links, ListLru, MemcgTree, NodeId};
@@ -64,7 +64,7 @@
 //!
 //! # Safety
 //!
-//! Unsafe code stands here and nowhere else in the project: each block is one operation, with the reason why it is sound.
+//! Each unsafe block is one operation, with the reason why it is sound.
 
 #![no_std]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
