@@ -63,7 +63,6 @@ mod removal;
 mod save;
 mod shrink;
 mod stats;
-mod thread;
 mod trim;
 mod walk;
 

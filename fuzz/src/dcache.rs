@@ -9,8 +9,8 @@ use std::sync::Arc;
 use lowwater_dcache_model::backend::Memory;
 use lowwater_dcache_model::negative::{PerDirectory, Probation, ThreeInARow, Unbounded};
 use lowwater_dcache_model::{Dcache, Kind, Mount};
-use lowwater_lru_core::MemcgTree;
 use lowwater_lru_core::topology::Fixed;
+use lowwater_lru_core::MemcgTree;
 use lowwater_shrinker::Registry;
 
 type Paths = BTreeMap<Vec<u8>, Kind>;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lowwater_lru_core::{Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, linked};
+use lowwater_lru_core::{linked, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId};
 
 const ITEMS: usize = 16;
 const NODES: u16 = 2;

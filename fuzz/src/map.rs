@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-use lowwater_lru_core::{Isolated, Links, ListLru, Memcg, MemcgTree, NodeId, linked};
+use lowwater_lru_core::{linked, Isolated, Links, ListLru, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::{Count, Reclaim, Registration, Registry, Scan, ShrinkControl, Shrinker, Work};
 
 const NODES: u16 = 2;

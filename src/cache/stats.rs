@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use once_cell::race::OnceBox;
 
 use super::removal::RemovalCause;
-use super::thread::{self, Number};
+use lowwater_base::thread_slot::owned_slot::{self, ThreadSlot};
 
 /// Counts since the cache was made. They are read one after the other, so they need not agree to the last while it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct CacheStats {
 
 /// What is counted often is counted by each thread on a line of its own, as long as there are lines; the others share a few.
 const SHARED: usize = 4;
-const STRIPES: usize = thread::OWN + SHARED;
+const STRIPES: usize = owned_slot::OWNED_MAX + SHARED;
 
 /// A pointer before the first count.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Counters {
     /// Counts a hit, if this thread has a line of its own to do so. Else [`looked_up`](Self::looked_up) has to.
     #[inline]
     pub(super) fn hit(&self) -> bool {
-        let own = self.lines.get().zip(thread::own_number());
+        let own = self.lines.get().zip(owned_slot::owned());
         own.inspect(|(lines, at)| add_alone(&lines.stripes[*at].hits, 1)).is_some()
     }
 
@@ -161,9 +161,9 @@ impl Counters {
     #[inline]
     fn stripe(&self, count: impl Fn(&Stripe, fn(&AtomicU64, u64))) {
         let stripes = &self.lines().stripes;
-        match thread::number() {
-            Number::Own(at) => count(&stripes[at], add_alone),
-            Number::Shared(at) => count(&stripes[thread::OWN + at % SHARED], |counter, more| {
+        match owned_slot::current() {
+            ThreadSlot::Owned(at) => count(&stripes[at], add_alone),
+            ThreadSlot::Shared(at) => count(&stripes[owned_slot::OWNED_MAX + at % SHARED], |counter, more| {
                 counter.fetch_add(more, Ordering::Relaxed);
             }),
         }

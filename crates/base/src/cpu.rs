@@ -69,6 +69,6 @@ fn thread() -> usize {
 pub fn stack() -> usize {
     let here = 0_u8;
     // Stacks lie 16 KiB apart, or many times that; so all bits above shall count.
-    let hash = ((&raw const here).addr() as u64 >> 14).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let hash = ((&raw const here).addr() as u64 >> 14).wrapping_mul(crate::hash::GOLDEN_RATIO);
     (hash >> 32) as usize
 }

@@ -15,7 +15,9 @@
 //! | [`byte_size`], [`node_id`] | an amount of memory, the number of a NUMA node |
 //! | [`earliest_deadline`] | the deadline that a sweeper waits for |
 //! | [`compact_bytes`] | short bytes, or a shared value, in 12 bytes |
-//! | [`cpu`], [`thread_number`] | numbers that spread threads over shards |
+//! | [`cpu`], [`thread_slot`] | numbers of processors and threads, which spread threads over shards |
+//! | [`id_pool`] | ids, the lowest free one first |
+//! | [`hash`] | constants of hashing |
 //! | [`prefetch`](mod@prefetch) | a hint to the processor |
 //! | [`malloc_trim`](mod@malloc_trim) | the C library's call of this name |
 //!
@@ -46,6 +48,8 @@ pub mod earliest_deadline;
 pub mod embedder;
 pub mod fallible;
 mod field;
+pub mod hash;
+pub mod id_pool;
 #[cfg(all(feature = "std", target_os = "linux", target_env = "gnu"))]
 pub mod malloc_trim;
 #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
@@ -55,7 +59,7 @@ pub mod poison;
 pub mod prefetch;
 pub mod slots;
 pub mod sync;
-pub mod thread_number;
+pub mod thread_slot;
 pub mod unwind;
 #[cfg(not(lowwater_loom))]
 pub mod zeroed_atomics;

@@ -14,6 +14,7 @@
 //! keeps a name a little longer, no more. Nothing is locked: a fingerprint that is lost between two
 //! writers is one that was not inserted.
 
+use lowwater_base::hash::GOLDEN_RATIO;
 use lowwater_base::sync::atomic::{AtomicU32, Ordering};
 use lowwater_lru_core::Memcg;
 
@@ -75,11 +76,9 @@ impl GhostTable {
     }
 
     fn set(&self, hash: u64, group: &Memcg, capacity: u64) -> Option<&GhostSet> {
-        /// Spreads windows over the table, wherever the numbers of the groups lie.
-        const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mask = self.sets.len().checked_sub(1)?;
         let window = usize::try_from(capacity / WAYS as u64).ok()?.clamp(1, self.sets.len()).next_power_of_two();
-        let begin = (u64::from(group.id().get()).wrapping_mul(SPREAD) >> 32) as usize;
+        let begin = (u64::from(group.id().get()).wrapping_mul(GOLDEN_RATIO) >> 32) as usize;
         // The bucket is the hash's high bits, so these are others.
         let at = (hash >> 32) as usize & (window - 1);
         self.sets.get(begin.wrapping_add(at) & mask)
@@ -97,7 +96,7 @@ mod tests {
     use lowwater_lru_core::MemcgTree;
 
     fn hash(n: u64) -> u64 {
-        n.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        n.wrapping_mul(GOLDEN_RATIO)
     }
 
     #[test]

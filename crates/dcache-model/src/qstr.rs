@@ -5,6 +5,7 @@
 //! loads. The words are atomics there, so that a lookup may read them while a rename writes, and throw away what it read.
 
 use crate::error::ErrorKind;
+use lowwater_base::hash::GOLDEN_RATIO;
 use std::fmt;
 
 /// Bytes that a name may have.
@@ -105,9 +106,6 @@ impl<'a> QStr<'a> {
         &self.name.0[self.len().min(INLINE_MAX)..]
     }
 }
-
-/// 2^64 divided by the golden ratio, as an odd number.
-const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Multiplies to 128 bits and returns the exclusive or of both halves, so that every bit of the
 /// result depends on every bit of `a` and `b`.

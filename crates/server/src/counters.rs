@@ -4,9 +4,10 @@
 //! when it writes its replies out. So a `get` touches no line that another core writes, and whoever
 //! reads a reply finds its command counted.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
+use lowwater_base::thread_slot;
 
 macro_rules! counters {
     ($($counter:ident $name:literal,)*) => {
@@ -59,14 +60,6 @@ pub struct Counters([CachePadded<Stripe>; STRIPES]);
 
 type Stripe = [AtomicU64; NAMES.len()];
 
-/// Numbers the threads that count.
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    // Relaxed: only that few threads have the same matters.
-    static STRIPE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % STRIPES;
-}
-
 /// Counts of one connection that are not yet added to the [`Counters`].
 #[derive(Debug, Default)]
 pub struct PendingCounts {
@@ -96,7 +89,7 @@ impl Counters {
     }
 
     fn stripe(&self) -> &Stripe {
-        &self.0[STRIPE.with(|stripe| *stripe)]
+        &self.0[thread_slot::spread() % STRIPES]
     }
 
     /// One of them.

@@ -3,6 +3,7 @@
 use core::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher};
 
 use hashbrown::HashMap;
+use lowwater_base::hash::GOLDEN_RATIO;
 
 /// Builds [`IdHash`].
 pub(crate) type IdHasher = BuildHasherDefault<IdHash>;
@@ -15,9 +16,6 @@ pub(crate) struct IdHash(u64);
 pub(crate) fn hash_of(id: impl Hash) -> u64 {
     IdHasher::default().hash_one(id)
 }
-
-/// 2^64 divided by the golden ratio: neighbours land far apart.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for IdHash {
     fn finish(&self) -> u64 {
@@ -40,7 +38,7 @@ impl Hasher for IdHash {
     }
 
     fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(GOLDEN);
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(GOLDEN_RATIO);
     }
 }
 

@@ -5,7 +5,6 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `caller` | which thread calls |
 //! | `scope` | threads that must not reclaim now |
 //! | `caches`, `options`, `config` | choices: what a shrinker is, and how it and the registry work |
 //! | `in_flight` | the threads inside one shrinker's callbacks |
@@ -20,7 +19,6 @@
 
 mod builder;
 mod caches;
-mod caller;
 mod config;
 mod debt_listener;
 mod filter;

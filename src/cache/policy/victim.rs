@@ -30,6 +30,7 @@
 //! Inside a callback, as a listener or a value's `Drop` that inserts, none is made: what is inserted there finds room, or is refused.
 //! Otherwise each entry that goes could have another one go, without end.
 
+use lowwater_base::hash::GOLDEN_RATIO;
 use std::hash::{BuildHasher, Hash};
 
 use lowwater_base::fallible::try_box;
@@ -53,9 +54,6 @@ const OWN_MIN: u64 = 8;
 /// A tenant whose turn it is lets go of one entry in so many, or in a larger cache of one in so many of all there are.
 const VISIT_PARTS: u64 = 32;
 const VISITS_A_ROUND: u64 = 2_048;
-
-/// Spreads a number over all bits.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// An insert for which room is to be made.
 pub(crate) struct RoomRequest<'a> {
@@ -240,7 +238,7 @@ where
         let counts = (0..nodes).map(|node| NodeId::new(node as u16)).map(|node| (self.queues.count(memcg, node), node));
         let entries: u64 = counts.clone().map(|(count, _)| count).sum();
         // A hash that is the key itself has nothing in its upper half.
-        let random = want.random.wrapping_mul(GOLDEN) >> 32;
+        let random = want.random.wrapping_mul(GOLDEN_RATIO) >> 32;
         let mut before = (random * entries) >> 32;
         let chosen = counts.into_iter().find(|(count, _)| {
             let is_it = before < *count;

@@ -35,7 +35,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use crate::fallible::try_shrink;
 use crate::memcg::error::MemcgError;
 use crate::memcg::group_handle::GroupHandle;
-use crate::memcg::id::{IdPool, NoId};
+use lowwater_base::id_pool::{IdPool, NoId};
 
 #[cfg(test)]
 mod tests;

@@ -22,10 +22,10 @@ use lowwater_base::sync::Condvar;
 use lowwater_base::sync::Mutex;
 use lowwater_base::{fallible, mutated};
 
-use super::caller::Caller;
 use crate::callback::CallbackScope;
 use crate::error::UnregisterError;
 use crate::stats::VisitCounts;
+use lowwater_base::thread_slot::ThreadId;
 
 /// The callbacks of one shrinker that are in flight. `E` is what the last of them ends when the registration has been killed.
 #[doc(alias = "percpu_ref")]
@@ -61,18 +61,18 @@ impl<E> Default for InFlight<E> {
 /// no memory for it.
 #[derive(Default)]
 struct CallerSet {
-    one: Option<Caller>,
+    one: Option<ThreadId>,
     #[expect(clippy::box_collection, reason = "one word instead of three in each gate, for what hardly ever happens")]
-    more: Option<Box<Vec<Caller>>>,
+    more: Option<Box<Vec<ThreadId>>>,
 }
 
 impl CallerSet {
-    fn contains(&self, caller: &Caller) -> bool {
+    fn contains(&self, caller: &ThreadId) -> bool {
         self.one.as_ref() == Some(caller) || self.more.as_ref().is_some_and(|more| more.contains(caller))
     }
 
     /// False without memory.
-    fn try_push(&mut self, caller: Caller) -> bool {
+    fn try_push(&mut self, caller: ThreadId) -> bool {
         if self.one.is_none() {
             self.one = Some(caller);
             return true;
@@ -84,7 +84,7 @@ impl CallerSet {
     }
 
     /// Takes a caller off who is inside.
-    fn remove(&mut self, caller: &Caller) {
+    fn remove(&mut self, caller: &ThreadId) {
         if self.one.as_ref() == Some(caller) {
             self.one = None;
             return;
@@ -113,9 +113,9 @@ impl<E> InFlight<E> {
     /// no memory to note one more. A thread that is let in must [`put`](Self::put).
     #[doc(alias = "shrinker_try_get")]
     pub(crate) fn try_get(&self) -> bool {
-        let caller = Caller::current();
+        let caller = ThreadId::current();
         let mut state = self.state.lock();
-        if (state.killed && !mutated!("enter_closed")) || (Caller::KNOWN && state.inside.contains(&caller)) {
+        if (state.killed && !mutated!("enter_closed")) || (ThreadId::KNOWN && state.inside.contains(&caller)) {
             return false;
         }
         state.inside.try_push(caller)
@@ -125,7 +125,7 @@ impl<E> InFlight<E> {
     #[must_use = "the end is dropped without this lock"]
     #[doc(alias = "shrinker_put")]
     pub(crate) fn put(&self, visited: &VisitCounts) -> Option<E> {
-        let caller = Caller::current();
+        let caller = ThreadId::current();
         let mut state = self.state.lock();
         state.counted += *visited;
         state.inside.remove(&caller);

@@ -24,9 +24,9 @@ use super::scope::Scopes;
 use super::shrinker_state::{OccupancyHandle, ShrinkerState};
 use crate::budget::Kick;
 use crate::error::ShrinkerAllocError;
-use crate::id::{IdPool, ShrinkerId};
 use crate::map::{Key, Map};
 use crate::stats::{ShrinkerStats, VisitCounts};
+use lowwater_base::id_pool::{IdPool, NoId};
 
 /// A registered shrinker of a [`RegistryCore`].
 pub(crate) type Registered = RegisteredShrinker<IdClaim>;
@@ -94,7 +94,7 @@ impl RegistryCore {
             scopes,
             debt_listener: RwLock::new(None),
             foreground_calls: AtomicU64::new(0),
-            ids: Mutex::new(IdPool::default()),
+            ids: Mutex::new(IdPool::new(u32::MAX)),
             slots: RwLock::new(Vec::new()),
         };
         TryArc::try_new(core)
@@ -152,7 +152,7 @@ impl RegistryCore {
     /// Ends an id; it is given back clean (S17).
     pub(crate) fn close(&self, key: Key) {
         self.map.close(key);
-        self.ids.lock().put(ShrinkerId::new(key.id));
+        self.ids.lock().put(key.id);
     }
 
     /// Makes a shrinker visible to lookups. False without memory.
@@ -188,8 +188,11 @@ impl RegistryCore {
 
     /// Claims a free id with these options: its bits can be set from here on. The error says which of the two is out: ids or memory.
     pub(crate) fn alloc(this: &TryArc<Self>, options: ShrinkerOptions) -> Result<IdClaim, ShrinkerAllocError> {
-        let id = this.ids.lock().take().ok_or(ShrinkerAllocError::OutOfIds)?;
-        let Some(key) = this.map.open(id.get()) else {
+        let id = this.ids.lock().take().map_err(|no_id| match no_id {
+            NoId::AllUsed => ShrinkerAllocError::OutOfIds,
+            NoId::NoMemory => ShrinkerAllocError::NoMemory,
+        })?;
+        let Some(key) = this.map.open(id) else {
             this.ids.lock().put(id);
             return Err(ShrinkerAllocError::NoMemory);
         };
@@ -234,7 +237,7 @@ impl RegistryCore {
             + size_of::<CoreOfflineHook>()
             + entries
             + slots
-            + self.ids.lock().bytes()
+            + self.ids.lock().allocated()
             + self.scopes.bytes()
     }
 }

@@ -10,14 +10,14 @@ use core::marker::PhantomData;
 use lowwater_base::fallible;
 use lowwater_base::sync::Mutex;
 
-use super::caller::Caller;
 use crate::hash::IdHasher;
+use lowwater_base::thread_slot::ThreadId;
 
 /// Shards, so that threads which enter scopes all the time seldom meet.
 const SHARDS: usize = if cfg!(lowwater_loom) { 2 } else { 16 };
 
 /// The threads inside scopes, each once for each scope.
-pub(crate) struct Scopes(Box<[Mutex<Vec<Caller>>]>);
+pub(crate) struct Scopes(Box<[Mutex<Vec<ThreadId>>]>);
 
 impl Scopes {
     /// Heap bytes, without what the threads inside take.
@@ -34,23 +34,23 @@ impl Scopes {
 
     /// Enters a scope.
     pub(crate) fn enter(&self) -> NoReclaim<'_> {
-        let caller = Caller::current();
+        let caller = ThreadId::current();
         self.shard(caller).lock().push(caller);
         NoReclaim { scopes: self, caller, not_send: PhantomData }
     }
 
     /// Enters a scope, unless the thread is in one.
     pub(crate) fn enter_first(&self) -> Option<NoReclaim<'_>> {
-        let caller = Caller::current();
+        let caller = ThreadId::current();
         let mut inside = self.shard(caller).lock();
-        if Caller::KNOWN && inside.contains(&caller) || fallible::try_push(&mut inside, caller).is_err() {
+        if ThreadId::KNOWN && inside.contains(&caller) || fallible::try_push(&mut inside, caller).is_err() {
             return None;
         }
         Some(NoReclaim { scopes: self, caller, not_send: PhantomData })
     }
 
-    fn shard(&self, caller: Caller) -> &Mutex<Vec<Caller>> {
-        &self.0[caller.shard() % SHARDS]
+    fn shard(&self, caller: ThreadId) -> &Mutex<Vec<ThreadId>> {
+        &self.0[shard_of(caller) % SHARDS]
     }
 }
 
@@ -64,7 +64,7 @@ impl Scopes {
 #[doc(alias = "memalloc_nofs_save")]
 pub struct NoReclaim<'a> {
     scopes: &'a Scopes,
-    caller: Caller,
+    caller: ThreadId,
     /// It speaks of the thread it was made on.
     not_send: PhantomData<*const ()>,
 }
@@ -85,8 +85,6 @@ impl core::fmt::Debug for NoReclaim<'_> {
     }
 }
 
-impl Caller {
-    fn shard(self) -> usize {
-        (IdHasher::default().hash_one(self) >> 32) as usize
-    }
+fn shard_of(thread: ThreadId) -> usize {
+    (IdHasher::default().hash_one(thread) >> 32) as usize
 }

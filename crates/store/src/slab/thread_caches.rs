@@ -7,7 +7,7 @@ use crate::sync::Mutex;
 use alloc::boxed::Box;
 use core::ptr;
 use crossbeam_utils::CachePadded;
-use lowwater_base::{cpu, thread_number};
+use lowwater_base::{cpu, thread_slot};
 
 /// At most so many.
 const MAX: usize = 64;
@@ -35,7 +35,7 @@ impl ThreadCaches {
     pub(super) fn local(&self) -> &Mutex<ThreadCache> {
         match self.more() {
             None => &self.first,
-            Some(thread_caches) => &thread_caches[thread_number::current() & (thread_caches.len() - 1)],
+            Some(thread_caches) => &thread_caches[thread_slot::spread() & (thread_caches.len() - 1)],
         }
     }
 
