@@ -325,7 +325,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// of the handle. None of a handle that is no object's of this index, or of one that was never
     /// in an index.
     pub fn borrow<'g>(&'g self, slot: &Slot<T>, _guard: &'g Guard) -> Option<&'g T> {
-        if !self.slab.has(&slot) || !slot.state().was_seen() {
+        if !self.slab.has(slot) || !slot.state().was_seen() {
             return None;
         }
         // SAFETY: it has a handle now. An object that was seen is not moved out of its slot

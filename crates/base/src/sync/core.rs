@@ -47,6 +47,12 @@ pub mod raw {
     /// A lock without data: one byte, not reentrant.
     pub struct RawLock(super::RawMutex);
 
+    impl Default for RawLock {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
+
     impl RawLock {
         /// Makes an unlocked lock.
         #[inline]

@@ -147,6 +147,12 @@ pub mod raw {
     // SAFETY: as for Send.
     unsafe impl Sync for RawLock {}
 
+    impl Default for RawLock {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
+
     impl RawLock {
         /// Makes an unlocked lock.
         pub fn new() -> Self {

@@ -23,6 +23,12 @@ pub mod raw {
     /// A lock without data: one byte, not reentrant, not poisoned.
     pub struct RawLock(parking_lot::RawMutex);
 
+    impl Default for RawLock {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
+
     impl RawLock {
         /// Makes an unlocked lock.
         #[inline]

@@ -13,6 +13,12 @@ pub struct RawQueue {
     last: LinkRef,
 }
 
+impl Default for RawQueue {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl RawQueue {
     /// An empty queue.
     pub const fn new() -> Self {

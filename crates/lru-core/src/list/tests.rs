@@ -168,7 +168,7 @@ proptest! {
                 }
                 _ => {
                     // SAFETY: nobody else has them.
-                    unsafe { queue.splice_front(LAYOUT, core::mem::replace(&mut other, RawQueue::new())) };
+                    unsafe { queue.splice_front(LAYOUT, core::mem::take(&mut other)) };
                     other_model.append(&mut model);
                     core::mem::swap(&mut model, &mut other_model);
                 }

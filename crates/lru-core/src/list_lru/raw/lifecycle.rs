@@ -69,7 +69,7 @@ impl RawListLru {
         let mut one = Some(try_box(ListLruOne::new(memcg, node, self.as_owner())).ok_or(Unpopulated::NoMemory)?);
         loop {
             {
-                let mut chain = Chain::lock(&memcg);
+                let mut chain = Chain::lock(memcg);
                 if chain.is_closed() && !crate::mutated!("populate_without_dying_check") {
                     return Err(Unpopulated::Closed);
                 }

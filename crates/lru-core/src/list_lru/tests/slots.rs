@@ -165,10 +165,8 @@ fn run(ops: Vec<Op>) {
                 let items: Vec<_> = some.iter().map(|&number| find(&lru, &group, number).unwrap()).collect();
                 let mut to = Isolated::new();
                 // SAFETY: they are on the list, and nobody else is here.
-                assert_eq!(
-                    lru.del_batch(items.iter().map(|item| unsafe { item.as_ref() }), &mut to),
-                    some.len() as u64
-                );
+                let listed = items.iter().map(|item| unsafe { item.as_ref() });
+                assert_eq!(lru.del_batch(listed, &mut to), some.len() as u64);
                 assert!(to.map(|item| item.number).eq(some.iter().copied()));
                 twin.retain(|number| !some.contains(number));
             }
