@@ -14,8 +14,8 @@ use std::thread_local;
 
 /// Marks the calling thread as inside a callback until this is dropped. Scopes nest.
 ///
-/// The registry enters one around each callback of a shrinker, and the threads of [`Reclaimer`](crate::Reclaimer) and
-/// [`Monitor`](crate::pressure::Monitor) are inside one for as long as they run. An embedder enters one where other threads
+/// The registry enters one around each callback of a shrinker, and the threads of [`Reclaimer`](crate::Reclaimer) and of a pressure
+/// monitor (`lowwater::pressure`) are inside one for as long as they run. An embedder enters one where other threads
 /// may wait for its own callbacks. Inside, the drop of a [`Registration`](crate::Registration), a reclaimer or a monitor
 /// does not wait.
 ///

@@ -6,7 +6,7 @@ use crate::budget::Kick;
 
 /// Told of debts which the foreground leaves, if the policy wants it ([`Policy::kick`](crate::budget::Policy::kick)).
 pub trait DebtListener: Send + Sync {
-    /// Objects of `memcg` on `node` are owed; see [`Registry::pay_debts`]. Called by whoever reclaims, so it must not wait.
+    /// Objects of `memcg` on `node` are owed; see [`Registry::pay_debts`](crate::Registry::pay_debts). Called by whoever reclaims, so it must not wait.
     ///
     /// No lock is held: it may use the registry and set another listener, but nothing is reclaimed for it. A panic reaches the
     /// caller of reclaim.

@@ -61,7 +61,7 @@ impl Registry {
     ///
     /// # Panics
     ///
-    /// If `nodes` is 0 or more than a [`NodeId`] can tell apart.
+    /// If `nodes` is 0 or more than a [`NodeId`](lowwater_lru_core::NodeId) can tell apart.
     pub fn new(tree: &MemcgTree, nodes: usize) -> Self {
         Self::with_config(tree, RegistryConfig::new(nodes))
     }

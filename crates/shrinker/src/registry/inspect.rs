@@ -44,7 +44,7 @@ impl Registry {
 
     /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is O(live pairs) (S25), whatever
     /// the number of groups. Exact; without the shrinkers themselves, the handles that
-    /// [`Prepared::occupancy`] gave out, what the configuration brought along, and what threads
+    /// [`Prepared::occupancy`](crate::Prepared::occupancy) gave out, what the configuration brought along, and what threads
     /// inside
     /// callbacks take.
     pub fn footprint(&self) -> ByteSize {

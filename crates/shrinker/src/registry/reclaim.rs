@@ -82,7 +82,7 @@ impl Registry {
     }
 
     /// Reclaims a little on the thread that needs the memory: from `memcg`'s subtree, this node first, round-robin, until
-    /// `done` says so or a bound of [`RegistryConfig`] is reached. Costs no more when others have left debts (S23).
+    /// `done` says so or a bound of [`RegistryConfig`](crate::RegistryConfig) is reached. Costs no more when others have left debts (S23).
     ///
     /// The thread must hold none of its caches' locks, or say so with `flags` or a [`no_reclaim_scope`](Self::no_reclaim_scope).
     #[doc(alias = "try_to_free_mem_cgroup_pages")]
