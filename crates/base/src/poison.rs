@@ -1,7 +1,7 @@
 //! Poison in free memory of slabs and segments, under `--cfg lowwater_poison` (`ci/programs.sh`).
 //!
 //! Slots and segments lie in chunks that live on when one of them is freed, so AddressSanitizer does
-//! not see a use after free there. Under the cfg freed memory is filled with [`PATTERN`], which a
+//! not see a use after free there. Under the cfg freed memory is filled with 0xDB, which a
 //! canary shows. Under `--cfg 'lowwater_poison="address"'` AddressSanitizer is told, too, and
 //! reports the access itself. Without the cfgs both functions are empty.
 

@@ -7,7 +7,7 @@
 //!     Hook <---prev/next---> ... Hook      each inside its object, which its list owns by a Handle turned raw
 //! ```
 //!
-//! Links name each other by address ([`Links`]: 24 bytes), or, where all objects are in slots of a [`Slab`](crate::Slab), by the numbers of
+//! Links name each other by address ([`Links`]: 24 bytes), or, where all objects are in slots of a `Slab` of `lowwater-store`, by the numbers of
 //! their slots ([`CompressedLinks`]: 16 bytes).
 //!
 //! The intrusive-collections crate is the well-kept library for this, and was weighed first. Its lists are owned by one place

@@ -1,6 +1,6 @@
 //! How often `membarrier` was refused.
 
-/// Counts of refused and replaced `membarrier` calls: from [`heavy_fences`].
+/// Counts of refused and replaced `membarrier` calls: from [`heavy_fences`](crate::heavy_fences()).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeavyFences {

@@ -146,7 +146,7 @@ macro_rules! hash_node {
 /// Proof that the thread is inside the read side. Cheap to make; what is removed meanwhile is freed only after it is dropped, so
 /// it is not for keeping. A leaked reader is inside for ever, even when its thread has ended.
 ///
-/// Signals and forks: as for [`pin`](crate::pin()), but no call is allowed in the child of a
+/// Signals and forks: as for [`pin`](lowwater_rcu::pin()), but no call is allowed in the child of a
 /// process with several threads. With `std`, a thread that leaks `usize::MAX` readers panics;
 /// without, the process aborts as `pin` says.
 ///

@@ -153,7 +153,7 @@ impl<T: Slotted> Slab<T> {
 
     /// Drops everything that no reader holds back, and gives chunks that are empty to the system. Says what had to stay.
     ///
-    /// O(what waits). Inside a [`Guard`](crate::Guard) of this thread nothing that was retired under it goes; and inside the `Drop` of an
+    /// O(what waits). Inside a [`Guard`](lowwater_rcu::Guard) of this thread nothing that was retired under it goes; and inside the `Drop` of an
     /// object of this type the others are dropped after that.
     pub fn collect(&self) -> ByteSize {
         let Some(shared) = self.shared() else { return ByteSize::ZERO };
@@ -178,7 +178,7 @@ impl<T: Slotted> Slab<T> {
     /// does it already. O(chunks).
     ///
     /// Objects do not move by themselves: whoever made them makes each again, in another slot, and drops the old one.
-    /// [`Index::visit_leaving`](crate::Index::visit_leaving) shows which. A chunk goes back to the system when its last object has ended.
+    /// [`ExtendibleIndex::visit_evacuating`](crate::ExtendibleIndex::visit_evacuating) shows which. A chunk goes back to the system when its last object has ended.
     #[doc(alias = "isolate_migratepages")]
     pub fn begin_compaction(&self) -> usize {
         self.shared().map_or(0, SharedSlab::begin_compaction)

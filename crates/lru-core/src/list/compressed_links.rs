@@ -4,7 +4,7 @@ use super::hook::Hook;
 use crate::sync::UnsafeCell;
 use core::fmt;
 
-/// The links inside an object that lives in a [`Slab`](crate::Slab): which list it is on, next and previous, these by the numbers of their
+/// The links inside an object that lives in a `Slab` of `lowwater-store`: which list it is on, next and previous, these by the numbers of their
 /// slots. 16 bytes.
 // The hook comes first in all links.
 #[repr(C)]

@@ -7,7 +7,7 @@ use super::link_ref::LinkRef;
 use core::ptr::NonNull;
 
 /// An object with [`Links`](super::Links) or [`CompressedLinks`](super::CompressedLinks) inside. Do not implement it by hand:
-/// [`linked!`](crate::linked) and [`slotted!`](crate::slotted) do, without unsafe code of yours.
+/// [`linked!`](crate::linked) and `slotted!` of `lowwater-store` do, without unsafe code of yours.
 ///
 /// # Safety
 ///

@@ -7,7 +7,7 @@ use core::fmt;
 
 /// The links inside an object: which list it is on, next and previous. 24 bytes.
 ///
-/// Objects in a [`Slab`](crate::Slab) do with less: [`CompressedLinks`](super::CompressedLinks).
+/// Objects in a `Slab` of `lowwater-store` do with less: [`CompressedLinks`](super::CompressedLinks).
 // The hook comes first in all links.
 #[repr(C)]
 pub struct Links {

@@ -5,7 +5,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 use lowwater_lru_core::Linked;
 
-/// An object that can live in a [`Slab`]. Do not implement it by hand: [`slotted!`](crate::slotted) does.
+/// An object that can live in a [`Slab`](super::Slab). Do not implement it by hand: [`slotted!`](crate::slotted) does.
 ///
 /// # Safety
 ///
@@ -15,7 +15,7 @@ pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
     fn state(&self) -> &SlotState;
 
     /// About how many bytes of memory end with the object. Asked once, when its handle is dropped, without a lock. With `std` a panic
-    /// counts as in [`Slab::drop_panics`], and the object as the size of its type; without, the panic goes on to whoever drops the handle,
+    /// counts as in [`Slab::drop_panics`](super::Slab::drop_panics), and the object as the size of its type; without, the panic goes on to whoever drops the handle,
     /// and the object is leaked.
     fn weight(&self) -> u64;
 }
@@ -23,13 +23,13 @@ pub unsafe trait Slotted: Linked<Handle = Slot<Self>> + Send + Sync + 'static {
 /// An object in a [`Slab`](super::Slab), and the right to say when it ends.
 ///
 /// There is one for each object. When it is dropped, the object is dropped and its slot used again as soon as every reader that may have
-/// found it has left. Unless the object is in an [`Index`](crate::Index): then it stays there, lost to everybody else, until it is taken
+/// found it has left. Unless the object is in an [`ExtendibleIndex`](crate::ExtendibleIndex): then it stays there, lost to everybody else, until it is taken
 /// out, or the index ends.
 ///
 /// It can be dropped when its slab is gone, on any thread, and as late as a thread's end. One that is leaked keeps the object, its chunk of
 /// memory, and what the slab's objects share.
 ///
-/// It is a [`Handle`]: a list can own it.
+/// It is a [`Handle`](lowwater_lru_core::Handle): a list can own it.
 pub struct Slot<T: Slotted>(pub(crate) NonNull<T>);
 
 // SAFETY: it owns an object that is Send and Sync (bounds of `Slotted`); the slab it goes back to is behind locks.
@@ -47,7 +47,7 @@ impl<T: Slotted> Deref for Slot<T> {
     }
 }
 
-/// Implements [`Linked`](crate::Linked), with [`Slot`] for a handle, and [`Slotted`] for a type with a field of type
+/// Implements [`Linked`](lowwater_lru_core::Linked), with [`Slot`] for a handle, and [`Slotted`] for a type with a field of type
 /// [`CompressedLinks`](crate::CompressedLinks) and one of type [`SlotState`].
 ///
 /// ```
