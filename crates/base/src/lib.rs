@@ -42,24 +42,32 @@ pub use core as __core;
 
 pub mod byte_size;
 pub mod compact_bytes;
+#[doc(hidden)]
 pub mod cpu;
 pub mod earliest_deadline;
 #[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
 pub mod embedder;
 pub mod fallible;
 mod field;
+#[doc(hidden)]
 pub mod hash;
+#[doc(hidden)]
 pub mod id_pool;
 #[cfg(all(feature = "std", target_os = "linux", target_env = "gnu"))]
 pub mod malloc_trim;
+#[doc(hidden)]
 #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
 pub mod mapped_memory;
 pub mod node_id;
+#[doc(hidden)]
 pub mod poison;
 pub mod prefetch;
+#[doc(hidden)]
 pub mod slots;
 pub mod sync;
+#[doc(hidden)]
 pub mod thread_slot;
+#[doc(hidden)]
 pub mod unwind;
 #[cfg(not(lowwater_loom))]
 pub mod zeroed_atomics;

@@ -20,6 +20,12 @@
 //! No retired object needs its destructor to run early: what must be given back at once (a group's handle, so that its id
 //! returns) is taken out before.
 //!
+//! # Fork
+//!
+//! The child of a `fork` has one thread. A lock that another thread held is never given back there, and what it guards may be in the
+//! middle of a change. [`pin`] says what the
+//! child may do.
+//!
 //! # Features
 //!
 //! | feature | brings |
@@ -82,7 +88,9 @@ pub use guard::{pin, Guard};
 pub use heavy_fences::HeavyFences;
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 pub use membarrier::{flush, start_poll, GracePeriod};
+#[doc(hidden)]
 pub use queue::KINDS_MAX;
+#[doc(hidden)]
 pub use retired::{Retired, RetiredKind};
 
 /// Returns how often `membarrier` was refused since the process began. Both counts are zero where

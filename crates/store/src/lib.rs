@@ -9,6 +9,12 @@
 //! An object in a slab has one owner, the handle [`Slot`]. When the handle is dropped, the object is retired: it is dropped when the
 //! readers that may have found it in the index have left ([`lowwater_rcu`]).
 //!
+//! # Fork
+//!
+//! The child of a `fork` has one thread. A lock that another thread held is never given back there, and what it guards may be in the
+//! middle of a change. So the child of a process with several threads must neither use nor drop anything of this crate: it calls `exec`,
+//! or ends by `_exit`.
+//!
 //! # Features
 //!
 //! | feature | brings |
