@@ -102,6 +102,9 @@ mod tests {
             tenants.footprint()
         };
         let (low, high) = (footprint(&groups[0]), footprint(&groups[49_999]));
+        let first_part = PART_FIRST * size_of::<Page>() + size_of::<[Tenant; PAGE]>();
+        assert_eq!(Tenants::default().footprint(), 0);
+        assert_eq!(low, size_of::<[Part; PARTS]>() + first_part, "the directory, a part and a page");
         assert!(low <= 2_048 && high <= low + 16 * 50_000 / PAGE, "{low} and {high} bytes");
     }
 }
