@@ -203,4 +203,15 @@ mod tests {
         assert!(endless.is_online());
         runtime.housekeeper().remove(id);
     }
+
+    #[test]
+    fn a_dropped_housekeeper_leaves_no_thread() {
+        let retired = Arc::clone(&Runtime::builder().build().unwrap().housekeeper().shared.retired);
+        let housekeeper = Housekeeper::start(1, retired).unwrap();
+        let shared = Arc::clone(&housekeeper.shared);
+        // The test, the housekeeper, the lease holder and the standby.
+        assert_eq!(Arc::strong_count(&shared), 4);
+        drop(housekeeper);
+        assert_eq!(Arc::strong_count(&shared), 1, "both threads were joined");
+    }
 }
