@@ -2,8 +2,9 @@
 
 use super::cache_of;
 use crate::cache::{RejectReason, RemovalCause};
+use crate::runtime::{Maintenance, NextRun};
 use crate::{ByteSize, Cache, Runtime};
-use lowwater_lru_core::MemcgError;
+use lowwater_lru_core::{MemcgError, NodeId};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -71,11 +72,11 @@ fn a_time_that_is_said_later_is_kept_too() {
 #[test]
 fn rounds_come_only_when_a_time_is_over() {
     let cache = cache_of(ByteSize::mib(16));
-    let next = || crate::runtime::Maintenance::reap_expired(&*cache.inner.core);
+    let next = || Maintenance::reap_expired(&*cache.inner.core);
     (0..1_000).for_each(|key| drop(cache.insert(key, vec![])));
-    assert_eq!(next(), crate::runtime::NextRun::WhenNotified, "nothing has a time");
+    assert_eq!(next(), NextRun::WhenNotified, "nothing has a time");
     cache.entry(1).time_to_live(Duration::from_secs(3_600)).insert(vec![]).unwrap();
-    let crate::runtime::NextRun::In(time) = next() else { panic!("an hour off") };
+    let NextRun::In(time) = next() else { panic!("an hour off") };
     assert!(time > Duration::from_secs(3_500));
 }
 
@@ -161,6 +162,20 @@ fn a_dropped_group_is_emptied_in_the_background() {
     until("the id", || runtime.tree().get(id).is_none_or(|group| group.name() != "t" || group.is_online()));
     assert_eq!(on_us.load(Ordering::Relaxed), 0);
     until("memory", || cache.collect() == ByteSize::ZERO);
+}
+
+#[test]
+fn one_step_evicts_a_batch_of_each_list_of_a_dropped_group() {
+    let cache = cache_of(ByteSize::mib(16));
+    let group = cache.runtime().group("g").unwrap();
+    for key in 0..1_000 {
+        cache.entry(key).group(&group).insert(vec![0; 10]).unwrap();
+    }
+    // The group is not dropped, so the housekeeper does not evict from it meanwhile.
+    let core = &*cache.inner.core;
+    let evicted = Maintenance::evict_group(core, &group, NodeId::ZERO);
+    assert!((1..=128).contains(&evicted), "{evicted} evicted at once");
+    assert_eq!(cache.len() as u64, 1_000 - evicted);
 }
 
 #[test]
@@ -329,10 +344,10 @@ fn what_is_left_when_a_listener_is_done_goes_too() {
 #[test]
 fn an_idle_time_is_waited_for() {
     let cache = cache_of(ByteSize::mib(16));
-    let next = || crate::runtime::Maintenance::reap_expired(&*cache.inner.core);
+    let next = || Maintenance::reap_expired(&*cache.inner.core);
     let hour = Duration::from_secs(3_600);
     cache.entry(1).time_to_idle(hour).insert(vec![]).unwrap();
-    let crate::runtime::NextRun::In(time) = next() else { panic!("an hour off") };
+    let NextRun::In(time) = next() else { panic!("an hour off") };
     assert!(time > hour && time < hour * 9 / 8, "{time:?}");
 }
 
