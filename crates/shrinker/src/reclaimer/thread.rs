@@ -22,6 +22,9 @@ use crate::callback::CallbackScope;
 use crate::error::StartError;
 use crate::registry::{DebtListener, Registry};
 
+#[cfg(test)]
+mod tests;
+
 /// Objects scanned in one step, so that jobs take turns and a stop is noticed soon.
 const SCAN_MAX: u64 = 4096;
 /// The rest after nothing could be freed; doubled each time in a row, up to [`REST_MAX`].

@@ -1,0 +1,47 @@
+//! Which requests become a job of their own.
+
+use super::*;
+use lowwater_lru_core::MemcgTree;
+
+const MARKS: Watermarks = Watermarks { low_gap: ByteSize::new(100), high_gap: ByteSize::new(200) };
+
+/// Adds a request for each of these reasons, and tells the targets of the jobs that come of them; no target: debts.
+fn targets(requests: &[(&Memcg, ReclaimReason, u64)]) -> Vec<Option<u64>> {
+    let mut jobs = Vec::new();
+    for &(memcg, reason, target) in requests {
+        add(&mut jobs, WakeRequest { memcg: memcg.clone(), reason, target: ByteSize::new(target) }, &MARKS);
+    }
+    jobs.iter().map(|job| job.target().map(ByteSize::get)).collect()
+}
+
+#[test]
+fn a_group_gets_another_job_only_for_a_lower_target() {
+    let tree = MemcgTree::new(0);
+    let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
+    let asks = ReclaimReason::Pressure(ByteSize::ZERO);
+    assert_eq!(targets(&[(&a, asks, 500), (&a, asks, 500), (&a, asks, 501)]), [Some(500)]);
+    assert_eq!(targets(&[(&a, asks, 500), (&a, asks, 499)]), [Some(500), Some(499)]);
+    assert_eq!(targets(&[(&a, asks, 500), (&b, asks, 500)]), [Some(500), Some(500)]);
+}
+
+#[test]
+fn a_group_gets_one_job_for_its_debts_beside_those_with_targets() {
+    let tree = MemcgTree::new(0);
+    let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
+    let (asks, debt) = (ReclaimReason::Pressure(ByteSize::ZERO), ReclaimReason::Debt);
+    assert_eq!(targets(&[(&a, debt, 0), (&a, debt, 0)]), [None]);
+    assert_eq!(targets(&[(&a, debt, 0), (&b, debt, 0)]), [None, None]);
+    assert_eq!(targets(&[(&a, asks, 0), (&a, debt, 0)]), [Some(0), None]);
+    assert_eq!(targets(&[(&a, debt, 0), (&a, asks, 0)]), [None, Some(0)]);
+}
+
+#[test]
+fn a_limit_is_looked_at_again_and_an_amount_is_not() {
+    let tree = MemcgTree::new(0);
+    let group = tree.root().create("g").unwrap();
+    group.set_high(ByteSize::new(700));
+    let asks = |reason| targets(&[(&group, reason, 5)]);
+    assert_eq!(asks(ReclaimReason::High), [Some(700)]);
+    assert_eq!(asks(ReclaimReason::Pressure(ByteSize::new(9))), [Some(5)]);
+    assert_eq!(asks(ReclaimReason::Manual(ByteSize::new(9))), [Some(5)]);
+}
