@@ -33,6 +33,9 @@ use super::reason::ReclaimReason;
 #[path = "loom.rs"]
 mod loom;
 
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+mod tests;
+
 /// Nothing is queued that another request could equal.
 const NONE: u64 = 0;
 

@@ -1,0 +1,69 @@
+//! Which requests are the same.
+
+use super::*;
+use lowwater_lru_core::MemcgTree;
+
+/// What a queue has of these requests: the group's name is left out, so give one group only, or count.
+fn queued(requests: &[(&Memcg, ReclaimReason, u64)]) -> Vec<u64> {
+    let queue = WakeQueue::default();
+    for &(memcg, reason, target) in requests {
+        queue.request(memcg, reason, ByteSize::new(target));
+    }
+    queue.take_now().iter().map(|request| request.target.get()).collect()
+}
+
+#[test]
+fn a_request_replaces_only_one_of_its_group_and_kind() {
+    let tree = MemcgTree::new(0);
+    let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
+    let (limit, asks) = (ReclaimReason::Limit, ReclaimReason::Pressure(ByteSize::new(1)));
+    assert_eq!(queued(&[(&a, asks, 90), (&a, asks, 80)]), [80], "the newer target");
+    assert_eq!(queued(&[(&a, asks, 90), (&b, asks, 80)]), [90, 80], "another group");
+    assert_eq!(queued(&[(&a, limit, 90), (&a, asks, 80)]), [90, 80], "another kind");
+    assert_eq!(queued(&[(&a, limit, 90), (&b, limit, 80), (&a, limit, 70)]), [70, 80], "not the last");
+}
+
+#[test]
+fn amounts_asked_for_by_hand_add_up() {
+    let tree = MemcgTree::new(0);
+    let by_hand = ReclaimReason::Manual(ByteSize::new(10));
+    assert_eq!(queued(&[(tree.root(), by_hand, 90), (tree.root(), by_hand, 85)]), [80]);
+}
+
+#[test]
+fn the_same_request_is_queued_again_once_it_was_taken() {
+    let tree = MemcgTree::new(0);
+    let queue = WakeQueue::default();
+    for target in [50, 40] {
+        queue.request(tree.root(), ReclaimReason::Limit, ByteSize::new(target));
+        queue.request(tree.root(), ReclaimReason::Limit, ByteSize::new(1));
+        let taken: Vec<_> = queue.take_now().iter().map(|request| request.target.get()).collect();
+        assert_eq!(taken, [target], "the second went no further than the word before the lock");
+    }
+}
+
+#[test]
+fn debts_that_can_wait_are_taken_once_each_and_without_a_target() {
+    let tree = MemcgTree::new(0);
+    let [a, b] = ["a", "b"].map(|name| tree.root().create(name).unwrap());
+    let queue = WakeQueue::default();
+    [&a, &b, &a].into_iter().for_each(|memcg| queue.request_soon(memcg));
+    let taken = queue.take().expect("nothing has stopped it");
+    let groups: Vec<_> = taken.iter().map(|request| request.memcg.clone()).collect();
+    assert_eq!(groups, [a, b]);
+    assert!(taken.iter().all(|request| (request.reason, request.target) == (ReclaimReason::Debt, ByteSize::MAX)));
+    assert!(queue.take_now().is_empty());
+}
+
+#[test]
+fn a_stopped_queue_gives_nothing_and_waits_for_nothing() {
+    let tree = MemcgTree::new(0);
+    let queue = WakeQueue::default();
+    queue.request(tree.root(), ReclaimReason::Limit, ByteSize::ZERO);
+    assert!(!queue.is_stopping());
+    queue.stop();
+    assert!(queue.is_stopping());
+    assert!(queue.take().is_none());
+    assert!(queue.take_within(core::time::Duration::from_secs(1 << 20)).is_none());
+    queue.rest(core::time::Duration::from_secs(1 << 20));
+}
