@@ -166,6 +166,22 @@ fn a_job_raises_pressure_only_while_it_gets_on_too_slowly() {
 }
 
 #[test]
+fn a_step_asks_nobody_where_there_is_nothing_to_do() {
+    let (tree, registry, shelf, _registration) = world(1);
+    fill(&shelf, tree.root(), N0, 1_000);
+    let mut reached = Job::new(tree.root().clone(), tree.root().usage());
+    assert_eq!(reached.step(&registry, N0, u64::MAX), Step::Done);
+
+    let ended = tree.root().create("g").unwrap();
+    fill(&shelf, &ended, N0, 1_000);
+    let mut job = Job::new(ended.clone(), ByteSize::ZERO);
+    ended.offline().unwrap();
+    assert_eq!(job.step(&registry, N0, u64::MAX), Step::Done);
+    assert_eq!((shelf.counts.load(Relaxed), shelf.total()), (0, 2_000));
+    assert_eq!((job.freed(), reached.freed()), (0, 0));
+}
+
+#[test]
 fn a_job_goes_on_until_every_object_has_lost_its_chances() {
     const OBJECTS: u64 = 100_000;
     let (tree, registry, shelf, _registration) = world(1);
