@@ -258,3 +258,41 @@ impl OfflineHook for CoreOfflineHook {
         self.0.offline(dying, parent);
     }
 }
+
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use crate::registry::Registry;
+    use crate::{Count, Scan, ShrinkControl, Shrinker};
+
+    struct Empty;
+
+    impl Shrinker for Empty {
+        fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+            Count::Empty
+        }
+
+        fn scan_objects(&self, _: &mut ShrinkControl<'_>) -> Scan {
+            Scan::Stop
+        }
+    }
+
+    #[test]
+    fn slots_shrink_with_the_highest_id_and_not_at_each_end() {
+        let registry = Registry::new(&MemcgTree::new(0), 1);
+        let slots = || registry.core.slots.read();
+        let register = |_| registry.builder("empty").alloc().unwrap().register(Arc::new(Empty));
+        let mut registrations: Vec<_> = (0..100).map(register).collect();
+        let capacity = slots().capacity();
+        registrations.truncate(capacity / 4);
+        assert_eq!((slots().len(), slots().capacity()), (capacity / 4, capacity), "a quarter is in use");
+        registrations.pop();
+        let len = capacity / 4 - 1;
+        assert_eq!((slots().len(), slots().capacity()), (len, 2 * len), "less is");
+        // One that is not the last leaves a hole.
+        drop(registrations.remove(0));
+        assert_eq!((slots().len(), registry.core.len()), (len, len - 1));
+        registrations.clear();
+        assert_eq!((slots().len(), slots().capacity()), (0, 0));
+    }
+}
