@@ -139,6 +139,21 @@ fn d22_shrinking_a_tree_leaves_no_unused_descendant() {
 }
 
 #[test]
+fn d7_what_shrinking_a_tree_frees_is_dead_and_a_directory_in_use_is_not() {
+    let fixture = Fixture::new(16, Unbounded);
+    for path in [&b"/d/free"[..], b"/d/used"] {
+        fixture.memory.create_path(&[path, b"/f"].concat(), Kind::File).unwrap();
+        drop(fixture.mount.lookup(&[path, b"/f"].concat()).unwrap());
+    }
+    let dentry = |path| Arc::clone(&fixture.mount.lookup(path).unwrap().unwrap().dentry);
+    let (free, file, used) = (dentry(b"/d/free"), dentry(b"/d/free/f"), fixture.mount.lookup(b"/d/used").unwrap());
+    assert_eq!(fixture.mount.shrink_tree(b"/d").unwrap(), 3, "a directory and two files");
+    assert_eq!((free.count.users(), file.count.users()), (None, None), "no user comes in again");
+    assert_eq!(used.unwrap().dentry.count.users(), Some(1));
+    fixture.assert_valid();
+}
+
+#[test]
 fn d25_a_directory_with_more_users_than_can_be_counted_is_never_freed() {
     if std::env::var_os("LOWWATER_SANITIZER").is_some() {
         return println!("skipped: it leaks by intent");
