@@ -45,3 +45,19 @@ fn a_limit_is_looked_at_again_and_an_amount_is_not() {
     assert_eq!(asks(ReclaimReason::Pressure(ByteSize::new(9))), [Some(5)]);
     assert_eq!(asks(ReclaimReason::Manual(ByteSize::new(9))), [Some(5)]);
 }
+
+#[test]
+fn only_a_thread_that_gave_up_and_freed_nothing_is_to_rest() {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::new(&tree, 1);
+    let thread = NodeThread::new(NodeId::ZERO);
+    let serve = |target| {
+        let reason = ReclaimReason::Pressure(ByteSize::new(target));
+        let request = WakeRequest { memcg: tree.root().clone(), reason, target: ByteSize::new(target) };
+        let goes_on = thread.serve(&registry, &MARKS, alloc::vec![request]);
+        (goes_on, thread.stats().exhausted)
+    };
+    let _below_high = tree.root().try_charge(ByteSize::new(10)).unwrap();
+    assert_eq!(serve(10), (true, 0), "nothing was to be done");
+    assert_eq!(serve(9), (false, 1), "nothing can be freed");
+}
