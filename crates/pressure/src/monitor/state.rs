@@ -15,6 +15,9 @@ use crate::source::SourceEvent;
 use crate::trim::TrimSchedule;
 use crate::{BackgroundReclaim, Level, SourceError, Target};
 
+#[cfg(test)]
+mod tests;
+
 /// The first pause between two looks at a usage that is to come down; doubled while it does not.
 const FOLLOW_MIN_NS: u64 = 5_000_000;
 /// The longest one.

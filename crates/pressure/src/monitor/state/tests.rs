@@ -1,0 +1,129 @@
+//! The decisions of a monitor, moment by moment, without its thread.
+
+use super::*;
+use crate::cgroup::{Cgroup, Version};
+use crate::{CgroupLimit, PressureConfig, Trim};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use lowwater_lru_core::MemcgTree;
+use std::fs;
+
+/// Counts what it is asked for, and frees nothing.
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl BackgroundReclaim for Counting {
+    fn reclaim_to(&self, _memcg: &Memcg, _ceiling: ByteSize) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+struct World {
+    tree: MemcgTree,
+    reclaimer: Arc<Counting>,
+    state: MonitorState,
+}
+
+/// A state with a budget of 1,000 bytes, of which so many are used.
+fn world(used: u64, watched: Option<WatchedCgroup>) -> World {
+    let tree = MemcgTree::new(0);
+    let _below_high = tree.root().try_charge(ByteSize::new(used)).unwrap();
+    let reclaimer = Arc::new(Counting::default());
+    let trim = Trim::new(|| {}).threshold(ByteSize::new(1));
+    let pressure = PressureConfig { floor: Some(ByteSize::ZERO), ..PressureConfig::default() };
+    let config = MonitorConfig { trim, pressure, ..MonitorConfig::default() };
+    let (asked, theirs) = (ByteSize::new(1_000), Arc::clone(&reclaimer));
+    let state = MonitorState::new(tree.root().clone(), theirs, asked, watched, Vec::new(), &config);
+    World { tree, reclaimer, state }
+}
+
+fn watched(name: &str) -> WatchedCgroup {
+    let directory = std::env::temp_dir().join(std::format!("lowwater-state-{}-{name}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let file = |name, text| fs::write(directory.join(name), text).unwrap();
+    file("memory.max", "2000");
+    file("memory.current", "0");
+    file("memory.stat", "");
+    let cgroup = Cgroup::at(Version::V2, &directory, &directory);
+    let watched = WatchedCgroup::find(CgroupLimit::of(cgroup).margin(ByteSize::new(100))).unwrap().unwrap();
+    fs::remove_dir_all(&directory).unwrap();
+    watched
+}
+
+fn reading(level: Level, excess: u64) -> Result<CgroupReading, CgroupError> {
+    Ok(CgroupReading { level, usage: ByteSize::new(7), excess: ByteSize::new(excess) })
+}
+
+#[test]
+fn a_usage_that_does_not_fall_is_looked_at_less_and_less() {
+    let World { tree, reclaimer, mut state } = world(800, None);
+    state.raised_by_hand(1, Level::Critical);
+    assert_eq!(reclaimer.0.load(Relaxed), 1);
+    let due = |state: &MonitorState| state.fall.as_ref().unwrap().due;
+    let mut pauses = Vec::new();
+    for _ in 0..10 {
+        let now = due(&state);
+        // Exactly then, and not before.
+        if let Some(before) = now.checked_sub(1) {
+            state.follow(before);
+            assert_eq!(due(&state), now);
+        }
+        state.follow(now);
+        pauses.push((due(&state) - now) / 1_000_000);
+    }
+    assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000, 1_000]);
+    assert_eq!(reclaimer.0.load(Relaxed), 11, "asked at each look");
+    tree.root().uncharge(ByteSize::new(1));
+    let now = due(&state);
+    state.follow(now);
+    assert_eq!(due(&state) - now, FOLLOW_MIN_NS, "it falls again");
+}
+
+#[test]
+fn a_usage_at_the_ceiling_need_not_fall() {
+    let World { tree, reclaimer, mut state } = world(1_000, None);
+    state.apply();
+    assert!(state.fall.is_none());
+    assert_eq!((reclaimer.0.load(Relaxed), tree.root().max()), (0, ByteSize::new(1_000)));
+}
+
+#[test]
+fn a_watched_group_is_taken_when_it_is_due_or_at_once() {
+    let watched = watched("due");
+    let due = watched.due();
+    let mut state = world(0, Some(watched)).state;
+    if let Some(before) = due.checked_sub(1) {
+        assert!(state.take_watched(before, false).is_none());
+    }
+    let taken = state.take_watched(due, false).expect("it is due");
+    assert!(state.take_watched(due, true).is_none(), "it is away");
+    state.seen(due, taken, reading(Level::Calm, 0));
+    assert!(state.take_watched(0, true).is_some());
+}
+
+#[test]
+fn only_a_reading_too_near_the_limit_is_an_event_and_urgent() {
+    let mut state = world(800, Some(watched("events"))).state;
+    for (level, events) in [(Level::Calm, 0), (Level::Medium, 1), (Level::Critical, 2), (Level::Calm, 2)] {
+        let watched = state.take_watched(0, true).unwrap();
+        state.seen(1, watched, reading(level, 0));
+        assert_eq!((state.stats().cgroup.unwrap().events, state.urgent), (events, level > Level::Calm));
+    }
+}
+
+#[test]
+fn an_excess_is_not_asked_for_again_while_memory_is_under_way() {
+    let mut state = world(800, Some(watched("under_way"))).state;
+    let ceiling_after = |state: &mut MonitorState, excess| {
+        let watched = state.take_watched(0, true).unwrap();
+        state.seen(1, watched, reading(Level::Medium, excess));
+        state.stats().ceiling.get()
+    };
+    // Freed, and not given to the system yet.
+    state.freed(ByteSize::new(50));
+    assert_eq!(ceiling_after(&mut state, 100), 1_000);
+    assert!(state.tick(1), "it is time to trim");
+    assert_eq!(ceiling_after(&mut state, 100), 700);
+    // Asked for, and not freed yet.
+    assert!(state.fall.is_some() && state.trim.due(true).is_none());
+    assert_eq!(ceiling_after(&mut state, 300), 700);
+}
