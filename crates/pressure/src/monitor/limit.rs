@@ -277,6 +277,21 @@ mod tests {
     }
 
     #[test]
+    fn levels_begin_at_a_half_and_a_quarter_of_the_margin() {
+        let config = CgroupLimit::own().margin(ByteSize::new(100));
+        let of = |left: u64| {
+            let (usage, limit) = (ByteSize::new(1_000 - left), ByteSize::new(1_000));
+            (config.level(usage, limit), config.excess(usage, limit).get())
+        };
+        assert_eq!(
+            [51, 50, 26, 25].map(|left| of(left).0),
+            [Level::Calm, Level::Medium, Level::Medium, Level::Critical]
+        );
+        assert_eq!([76, 75, 74, 0].map(|left| of(left).1), [0, 0, 1, 75], "the usage is to leave three quarters of it");
+        assert_eq!(config.level(ByteSize::MAX, ByteSize::MAX), Level::Calm, "no limit");
+    }
+
+    #[test]
     fn a_limit_that_is_gone_twice_is_gone() {
         let groups = Groups::new("twice");
         let mut watched = groups.watched();
