@@ -245,6 +245,22 @@ fn an_entry_costs_what_it_is_said_to() {
 }
 
 #[test]
+fn parts_that_come_with_use_are_in_the_footprint_then() {
+    let cache = cache_of(ByteSize::mib(16));
+    let core = &cache.inner.core;
+    assert_eq!((core.counters.footprint(), core.sweeps.footprint()), (0, 0));
+    let empty = cache.footprint().get();
+    let sweeps = || core.sweeps.footprint() as u64;
+    core.sweeps.sweep.get_or_init(Box::default);
+    assert!(sweeps() >= 32, "{} bytes", sweeps());
+    assert_eq!(cache.footprint().get(), empty + sweeps());
+    cache.insert(1, vec![]).unwrap();
+    let counters = core.counters.footprint() as u64;
+    assert!(counters >= 64, "{counters} bytes");
+    assert!(cache.footprint().get() >= empty + counters + sweeps());
+}
+
+#[test]
 fn a_cache_costs_what_is_in_it() {
     let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
     let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
