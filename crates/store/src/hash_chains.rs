@@ -35,136 +35,33 @@
 //! inserted. Held by `tests/loom.rs`: `a_found_object_is_whole_and_alive`, `a_reader_outlives_the_table_that_it_was_taken_along_to`,
 //! and their twins.
 
+mod chain_iter;
+mod hash_link;
 mod read;
+mod reader;
 
 #[cfg(test)]
 mod tests;
 
+pub use chain_iter::{ChainIter, Found};
+pub use hash_link::{HashLink, HashNode};
+pub use reader::Reader;
+
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::raw::RawLock;
 use crate::sync::Arc;
-#[cfg(lowwater_loom)]
-use crate::sync::UnsafeCell;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use chain_iter::follow;
 use core::fmt;
-use core::marker::PhantomData;
-use core::ops::Deref;
-use core::ptr::{self, NonNull};
+use core::ptr;
 use crossbeam_utils::CachePadded;
+use hash_link::untagged;
+use lowwater_base::prefetch::prefetch_at;
 use lowwater_base::ByteSize;
-
-/// Set in an object's `next` while it is on a chain (invariant 1).
-const LINKED: usize = 1;
 
 /// Locks for the buckets of one table, at most: enough that two writers seldom meet, few enough to cost nothing.
 const STRIPES_MAX: usize = 256;
-
-/// What an object carries to be on a chain. 8 bytes.
-pub struct HashLink<T> {
-    next: AtomicPtr<T>,
-    /// Tells a model checker of reads, and of the freeing.
-    #[cfg(lowwater_loom)]
-    seen: UnsafeCell<()>,
-}
-
-// SAFETY: `seen` holds nothing; it is there for the model checker, which says itself when two threads are at it.
-#[cfg(lowwater_loom)]
-unsafe impl<T> Send for HashLink<T> {}
-// SAFETY: as for Send.
-#[cfg(lowwater_loom)]
-unsafe impl<T> Sync for HashLink<T> {}
-
-/// An object with a [`HashLink`] inside. Do not implement it by hand: [`hash_node!`](crate::hash_node)
-/// does.
-///
-/// # Safety
-///
-/// [`link`](Self::link) returns always the same link, which is a part of the object, and of no
-/// other.
-pub unsafe trait HashNode: Sized + Send + Sync + 'static {
-    /// The link.
-    fn link(&self) -> &HashLink<Self>;
-}
-
-/// Implements [`HashNode`] for a type that has a field of type [`HashLink`].
-///
-/// ```
-/// #![forbid(unsafe_code)]
-/// use lowwater_store::hash_chains::{HashChains, HashLink, Reader};
-/// use std::sync::Arc;
-///
-/// struct Name {
-///     link: HashLink<Name>,
-///     name: &'static str,
-/// }
-/// lowwater_store::hash_node!(impl[] for Name { link });
-///
-/// let table = HashChains::<Name>::new(16);
-/// let entry = Arc::new(Name { link: HashLink::new(), name: "etc" });
-/// table.insert(7, entry.clone()).ok().unwrap();
-///
-/// let reader = Reader::enter();
-/// assert_eq!(table.find(7, &reader, |entry| entry.name == "etc").unwrap().name, "etc");
-/// assert!(table.remove(7, &entry));
-/// ```
-///
-/// The link is a part of the object itself, and not of one that it leads to:
-///
-/// ```compile_fail,E0308
-/// # use lowwater_store::{hash_node, hash_chains::HashLink};
-/// struct Boxed {
-///     link: Box<HashLink<Boxed>>,
-/// }
-/// hash_node!(impl[] for Boxed { link }); // error: expected `*const HashLink<Boxed>`
-/// ```
-///
-/// ```compile_fail,E0308
-/// # use lowwater_store::{hash_node, hash_chains::HashLink};
-/// # use std::sync::Arc;
-/// struct Shared {
-///     link: Arc<HashLink<Shared>>,
-/// }
-/// hash_node!(impl[] for Shared { link }); // error: expected `*const HashLink<Shared>`
-/// ```
-#[macro_export]
-macro_rules! hash_node {
-    (impl[$($generics:tt)*] for $type:ty { $field:ident $(,)? }) => {
-        $crate::__base::__generic_parameters!($($generics)*);
-
-        // SAFETY: the link is a field of the object itself, or `@own` does not compile.
-        unsafe impl<$($generics)*> $crate::hash_chains::HashNode for $type {
-            #[inline]
-            fn link(&self) -> &$crate::hash_chains::HashLink<Self> {
-                $crate::__base::__own_field!($field: $crate::hash_chains::HashLink<Self>);
-                &self.$field
-            }
-        }
-    };
-}
-
-/// Proof that the thread is inside the read side. Cheap to make; what is removed meanwhile is freed only after it is dropped, so
-/// it is not for keeping. A leaked reader is inside for ever, even when its thread has ended.
-///
-/// Signals and forks: as for [`pin`](lowwater_rcu::pin()), but no call is allowed in the child of a
-/// process with several threads. With `std`, a thread that leaks `usize::MAX` readers panics;
-/// without, the process aborts as `pin` says.
-///
-/// Memory: with `std`, a thread's first reader allocates what the thread is known by, and what is
-/// removed waits in lists that grow. Where there is no memory for that, the process ends.
-pub struct Reader(read::Guard);
-
-/// An object that a reader found. It may have left the table since.
-pub struct Found<'g, T> {
-    /// As it was inserted: a reference would reach no more than the object, this pointer also the counts before it.
-    raw: NonNull<T>,
-    reader: PhantomData<&'g T>,
-}
-
-// SAFETY: it is a reference for as long as the reader is inside, and a way to a handle of one's own.
-unsafe impl<T: Send + Sync> Send for Found<'_, T> {}
-// SAFETY: as for Send.
-unsafe impl<T: Send + Sync> Sync for Found<'_, T> {}
 
 /// The table. The number of buckets is fixed.
 pub struct HashChains<T: HashNode> {
@@ -300,7 +197,7 @@ impl<T: HashNode> HashChains<T> {
     /// Begins to fetch the head of a chain that will be wanted soon. No more than a hint.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        fetch(ptr::from_ref(&self.heads[self.bucket(hash)]));
+        prefetch_at(ptr::from_ref(&self.heads[self.bucket(hash)]).cast());
     }
 
     /// Begins to fetch the first object of a chain, whose head was [prefetched](Self::prefetch). No more than a hint.
@@ -308,7 +205,7 @@ impl<T: HashNode> HashChains<T> {
     pub fn prefetch_first(&self, hash: u64) {
         // Relaxed: the object is not looked at.
         let first = untagged(self.heads[self.bucket(hash)].load(Ordering::Relaxed));
-        fetch(first.cast_const());
+        prefetch_at(first.cast_const().cast());
     }
 
     /// The chain of a hash: its high bits.
@@ -362,130 +259,6 @@ impl<T: HashNode> fmt::Debug for HashChains<T> {
     }
 }
 
-/// The objects of one chain.
-pub struct ChainIter<'g, T> {
-    next: Option<Found<'g, T>>,
-}
-
-impl<'g, T: HashNode> Iterator for ChainIter<'g, T> {
-    type Item = Found<'g, T>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Found<'g, T>> {
-        let here = self.next.take()?;
-        // SAFETY: the reader arrived at `here` in the read side, so what it names is held (invariant 4).
-        self.next = unsafe { follow(&here.get().link().next) };
-        Some(here)
-    }
-}
-
-impl<T> fmt::Debug for ChainIter<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChainIter").finish_non_exhaustive()
-    }
-}
-
-// === impl HashLink ===
-
-impl<T> HashLink<T> {
-    /// A link that is on no chain.
-    #[inline]
-    pub fn new() -> Self {
-        Self {
-            next: AtomicPtr::new(ptr::null_mut()),
-            #[cfg(lowwater_loom)]
-            seen: UnsafeCell::new(()),
-        }
-    }
-
-    /// Is the object on a chain? True for no longer than it takes to ask.
-    #[inline]
-    pub fn is_linked(&self) -> bool {
-        // Relaxed: an answer that is old when it arrives orders nothing.
-        self.next.load(Ordering::Relaxed).addr() & LINKED != 0
-    }
-
-    /// Takes the object for a chain whose first is `head`, if it is on none (invariant 1).
-    fn claim(&self, head: *mut T) -> bool {
-        // Relaxed: only compared.
-        let old = self.next.load(Ordering::Relaxed);
-        // AcqRel: Acquire meets the Release in `leave` by whoever took it off last. Release: readers that stand on it since then
-        // follow this to `head`. Relaxed on failure: nothing was taken.
-        old.addr() & LINKED == 0
-            && self.next.compare_exchange(old, tagged(head), Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-
-    /// Takes the object off: `before` is the head or the `next` that names it. The bucket's lock is held.
-    fn leave(&self, before: &AtomicPtr<T>, before_is_head: bool) {
-        // Relaxed: the lock is held (invariant 2).
-        let next = untagged(self.next.load(Ordering::Relaxed));
-        // Release: meets the Acquire in `follow`; what comes behind was published to us under this lock.
-        before.store(if before_is_head { next } else { tagged(next) }, Ordering::Release);
-        self.take_off();
-    }
-
-    /// Says that the object is on no chain, to which nothing leads any more; what is behind it. The bucket's lock is held, or the caller
-    /// has the only access to the table.
-    fn take_off(&self) -> *mut T {
-        // Relaxed: nobody else changes it (invariant 2).
-        let next = untagged(self.next.load(Ordering::Relaxed));
-        // Release: meets the Acquire in `claim`, and in `follow` for readers that stand here.
-        self.next.store(next, Ordering::Release);
-        next
-    }
-}
-
-impl<T> Default for HashLink<T> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<T> fmt::Debug for HashLink<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HashLink").field("linked", &self.is_linked()).finish_non_exhaustive()
-    }
-}
-
-/// Begins to bring what is at an address, if anything is, into the processor's cache.
-#[inline]
-fn fetch<T>(ptr: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(miri), not(lowwater_loom)))]
-    {
-        use core::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-        // SAFETY: every x86-64 processor has the instruction, and it faults on no address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(ptr.cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri), not(lowwater_loom))))]
-    let _ = ptr;
-}
-
-fn tagged<T>(ptr: *mut T) -> *mut T {
-    ptr.map_addr(|addr| addr | LINKED)
-}
-
-#[inline]
-fn untagged<T>(ptr: *mut T) -> *mut T {
-    ptr.map_addr(|addr| addr & !LINKED)
-}
-
-/// The object that a head or a `next` names.
-///
-/// # Safety
-///
-/// The thread is in the read side for all of `'g`, and `from` is a head, or the `next` of an object at which the thread arrived
-/// in it.
-#[inline]
-unsafe fn follow<'g, T: HashNode>(from: &AtomicPtr<T>) -> Option<Found<'g, T>> {
-    // Acquire: meets the Release in `insert` and in `leave`.
-    let raw = NonNull::new(untagged(from.load(Ordering::Acquire)))?;
-    // By invariant 4 it is held while the reader is inside.
-    let found = Found { raw, reader: PhantomData };
-    #[cfg(lowwater_loom)]
-    found.get().link().seen.with(|_| ());
-    Some(found)
-}
-
 /// Drops the count that a chain had on an object.
 ///
 /// # Safety
@@ -498,70 +271,6 @@ unsafe fn release<T: HashNode>(raw: *mut ()) {
     object.link().seen.with_mut(|_| ());
     // The thread that entered or left the read side has nothing to do with the object, nor have the others that are freed with it.
     let _panicked = crate::unwind::caught(|| drop(object));
-}
-
-// === impl Reader ===
-
-impl Reader {
-    /// Enters the read side. A few nanoseconds; next to nothing when the thread is inside already. Now and then objects are dropped here
-    /// that left their tables before.
-    ///
-    /// One that is leaked keeps everything that chains retire from then on in memory, for good.
-    #[inline]
-    #[doc(alias = "rcu_read_lock")]
-    pub fn enter() -> Self {
-        Self(read::pin())
-    }
-}
-
-impl fmt::Debug for Reader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").finish_non_exhaustive()
-    }
-}
-
-// === impl Found ===
-
-impl<'g, T> Found<'g, T> {
-    #[inline]
-    fn object(&self) -> &'g T {
-        // SAFETY: the table held it when the reader came by, so it stays while the reader is inside (invariant 4).
-        unsafe { self.raw.as_ref() }
-    }
-}
-
-impl<'g, T: HashNode> Found<'g, T> {
-    /// The object, for as long as the reader is inside.
-    #[inline]
-    pub fn get(&self) -> &'g T {
-        self.object()
-    }
-
-    /// A handle of one's own.
-    #[inline]
-    pub fn to_arc(&self) -> Arc<T> {
-        let raw = self.raw.as_ptr().cast_const();
-        // SAFETY: it came from `Arc::into_raw`, and by invariants 3 and 4 the table's count on it is not given up while the reader is
-        // inside.
-        unsafe { Arc::increment_strong_count(raw) };
-        // SAFETY: this is the count that was just added.
-        unsafe { Arc::from_raw(raw) }
-    }
-}
-
-impl<T> Deref for Found<'_, T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        self.object()
-    }
-}
-
-impl<T> fmt::Debug for Found<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Found").finish_non_exhaustive()
-    }
 }
 
 /// A bucket's lock, held.

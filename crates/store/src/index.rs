@@ -48,13 +48,16 @@ mod directory;
 mod first_probe;
 mod growth;
 mod insert_error;
+mod maintenance;
 mod mix;
 mod pool;
+mod removal;
 mod resize;
 mod segment;
 mod segment_header;
 #[cfg(test)]
 mod tests;
+mod visit;
 
 pub use cursor::Cursor;
 pub(crate) use directory::Directory;
@@ -65,13 +68,12 @@ use crate::slab::{RetiredBytes, SharedSlab, Slab, Slot, Slotted};
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::{Arc, Mutex};
 use core::fmt;
-use core::ptr::{self, NonNull};
+use core::ptr;
 use growth::Growth;
-use lowwater_base::{ByteSize, NodeId};
 use lowwater_lru_core::AllocError;
 use lowwater_rcu::Guard;
 use mix::mix;
-use pool::SegmentPool;
+use removal::{Entered, Out};
 use segment::{Locked, View};
 
 /// See the [module](self).
@@ -108,9 +110,6 @@ pub struct ExtendibleIndex<T: Slotted> {
     growth: Mutex<Growth>,
     slab: Slab<T>,
 }
-
-/// Segments that are moved when there is time: what a long reader held back came too late for those that grew meanwhile.
-const MOVES: usize = 64;
 
 impl<T: Slotted> ExtendibleIndex<T> {
     /// An empty index, and its slab: as large as this itself, and no more.
@@ -349,95 +348,6 @@ impl<T: Slotted> ExtendibleIndex<T> {
         Some(f(self.object(segment.number(place))))
     }
 
-    /// Shows the objects of the next segment, without a lock: at most some 1,200, but for bad hashers.
-    ///
-    /// Over a whole walk, each object that is in the index throughout is shown once; one that comes, goes or is replaced meanwhile
-    /// may be or not. `f` may use the index.
-    pub fn visit<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T)) {
-        self.visit_numbers(cursor, guard, |number| f(self.object(number)));
-    }
-
-    /// As [`visit`](Self::visit), of the objects alone that are in chunks which a [compaction](Slab::begin_compaction) is to empty,
-    /// with the node whose memory that is.
-    pub fn visit_evacuating<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T, NodeId)) {
-        self.visit_numbers(cursor, guard, |number| {
-            // SAFETY: what is in the index is in its slab, and its slot not free while the guard is there.
-            let object = unsafe { SharedSlab::<T>::at(number) };
-            // SAFETY: as above.
-            if let Some(node) = unsafe { SharedSlab::leaves(object) } {
-                f(self.object(number), node);
-            }
-        });
-    }
-
-    fn visit_numbers(&self, cursor: &mut Cursor, guard: &Guard, f: impl FnMut(u32)) {
-        let Some(from) = cursor.0 else { return };
-        let Some(view) = self.view(from, guard) else { return cursor.0 = None };
-        let header = view.header();
-        view.each(f);
-        // Segments are split, and never joined: the next one begins where this one ends.
-        let end = header
-            .prefix
-            .checked_add((1 << 63) >> header.depth)
-            .and_then(|mid| mid.checked_add((1 << 63) >> header.depth));
-        cursor.0 = end;
-    }
-
-    /// Memory that the index has for itself, without its slab: segments, also those that wait for readers in a large index, chunks of them
-    /// that are not full, and what leads to them. O(segments).
-    pub fn footprint(&self) -> ByteSize {
-        let guard = lowwater_rcu::pin();
-        let Some(directory) = self.directory(&guard) else { return ByteSize::new(size_of::<Self>() as u64) };
-        let mut bytes = size_of::<Self>() + directory.bytes();
-        self.each_segment(directory, |view| {
-            if !view.header().pooled {
-                bytes += segment_header::bytes(view.class());
-            }
-        });
-        bytes += self.pool().map_or(0, SegmentPool::footprint);
-        ByteSize::new(bytes as u64)
-    }
-
-    /// Gives back what can be given back at once: [`Slab::collect`] of its slab, and chunks that are kept for the next segments; moves a few
-    /// segments, so that more can go. Says what had to stay of objects.
-    ///
-    /// O(what waits), as there. Not to be called by what is called under an index' lock.
-    pub fn collect(&self) -> ByteSize {
-        // Each has its own read side, so that those before need not wait for the last.
-        (0..MOVES).take_while(|_| self.tidy(&lowwater_rcu::pin())).for_each(drop);
-        if let Some(pool) = self.pool() {
-            pool.give_spare_back();
-        }
-        self.slab.collect()
-    }
-
-    /// Checks the structure; `hasher` says the hash of any object. Locks each segment; for tests.
-    ///
-    /// # Panics
-    ///
-    /// When something is wrong, with a sentence that says what should hold.
-    pub fn assert_valid(&self, hasher: &impl Fn(&T) -> u64) {
-        let guard = lowwater_rcu::pin();
-        let Some(directory) = self.directory(&guard) else { return };
-        let mut segments = 0;
-        self.each_segment(directory, |view| {
-            let locked = view.lock();
-            if !locked.is_dead() {
-                locked.assert_valid(|number| {
-                    let object = self.object(number);
-                    assert!(object.state().is_indexed(), "what is in an index says so");
-                    mix(hasher(object))
-                });
-            }
-            segments += 1;
-        });
-        assert!(segments <= directory.len(), "no more segments than places");
-        if let Some(pool) = self.pool() {
-            pool.assert_valid();
-        }
-        self.slab.assert_valid();
-    }
-
     fn each_segment(&self, directory: &Directory, mut f: impl FnMut(View<'_>)) {
         let mut at = 0;
         while at < directory.len() {
@@ -493,46 +403,6 @@ impl<T: Slotted> ExtendibleIndex<T> {
         let object = unsafe { SharedSlab::<T>::at(number) };
         // SAFETY: as above; objects in an index are only shared.
         unsafe { object.as_ref() }
-    }
-}
-
-/// An object that was taken out, if its handle is gone: its end is this one's.
-struct Out<T: Slotted>(Option<NonNull<T>>);
-
-impl<T: Slotted> Out<T> {
-    /// # Safety
-    ///
-    /// The object is one of the index, from which this thread took it out, or where it did not get; its slot is not free. It was said once that
-    /// it is in.
-    #[inline]
-    unsafe fn take(&mut self, object: NonNull<T>) {
-        // SAFETY: its slot is not free, by the caller's promise.
-        if unsafe { object.as_ref() }.state().leave() {
-            self.0 = Some(object);
-        }
-    }
-}
-
-impl<T: Slotted> Drop for Out<T> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(object) = self.0 {
-            // SAFETY: it has no handle, and no reader finds it any more; of those who might end it this one took it out.
-            unsafe { SharedSlab::retire(object) };
-        }
-    }
-}
-
-/// An object that is said to be in the index, and is not yet.
-struct Entered<T: Slotted>(Option<NonNull<T>>);
-
-impl<T: Slotted> Drop for Entered<T> {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(object) = self.0 {
-            // SAFETY: while it is said to be in, its slot is not free; this thread said so, and did not put it in.
-            unsafe { Out(None).take(object) };
-        }
     }
 }
 
