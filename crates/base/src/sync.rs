@@ -3,11 +3,11 @@
 //! | build | locks | atomics | who |
 //! |---|---|---|---|
 //! | `std` (default) | parking_lot | core | user space |
-//! | without `std` | a spin lock | core | bare metal |
+//! | without `std` | spin | core | bare metal |
 //! | without `std`, with `embedder` | the embedder's | core | kernels |
 //! | `--cfg lowwater_loom` | loom's | loom's | model checks |
 //!
-//! Only this module and its parts name loom, parking_lot or `std::sync`; the crates above use [`sync`](self) as well, so that
+//! Only this module and its parts name loom, parking_lot, spin or `std::sync`; the crates above use [`sync`](self) as well, so that
 //! one model check can cross them. loom is a cfg of our own name, not a feature: a feature could be switched on by accident
 //! for a whole dependency tree, and the plain name `loom` already means something to other crates in that tree.
 //!

@@ -1,4 +1,4 @@
-//! Without std: a spin lock from `core`'s atomics, or with `embedder` the embedder's lock.
+//! Without std: the spin locks of the crate `spin`, or with `embedder` the embedder's lock.
 //!
 //! A holder of the spin lock that is preempted keeps everybody spinning; that is what an embedder whose holders cannot be preempted (a kernel
 //! with preemption off, one core) accepts, and why `std` builds use parking_lot.
@@ -18,8 +18,12 @@ pub mod atomic {
 #[path = "embedded.rs"]
 mod locks;
 #[cfg(not(feature = "embedder"))]
-#[path = "spin.rs"]
-mod locks;
+mod locks {
+    /// A test-and-test-and-set spin lock.
+    pub type RawMutex = spin::mutex::SpinMutex<()>;
+    /// A reader-writer spin lock.
+    pub type RawRwLock = spin::rwlock::RwLock<()>;
+}
 
 pub use locks::{RawMutex, RawRwLock};
 
@@ -42,8 +46,6 @@ pub fn yield_now() {
 
 #[doc(hidden)]
 pub mod raw {
-    use lock_api::RawMutex as _;
-
     /// A lock without data: one byte, not reentrant.
     pub struct RawLock(super::RawMutex);
 
@@ -57,19 +59,19 @@ pub mod raw {
         /// Makes an unlocked lock.
         #[inline]
         pub const fn new() -> Self {
-            Self(super::RawMutex::INIT)
+            Self(<super::RawMutex as lock_api::RawMutex>::INIT)
         }
 
         /// Waits for the lock and takes it.
         #[inline]
         pub fn lock(&self) {
-            self.0.lock();
+            lock_api::RawMutex::lock(&self.0);
         }
 
         /// Takes the lock if it is free.
         #[inline]
         pub fn try_lock(&self) -> bool {
-            self.0.try_lock()
+            lock_api::RawMutex::try_lock(&self.0)
         }
 
         /// Gives the lock back.
@@ -80,7 +82,7 @@ pub mod raw {
         #[inline]
         pub unsafe fn unlock(&self) {
             // SAFETY: the caller holds the lock, which is all that `RawMutex::unlock` asks.
-            unsafe { self.0.unlock() }
+            unsafe { lock_api::RawMutex::unlock(&self.0) }
         }
     }
 }
