@@ -11,7 +11,7 @@
 //! | [`list`] | links inside itself, and an owner while it is on a list |
 //! | [`list_lru`] | the list of its group on its node, made when it is first needed, split when threads contend for it; a place in a walk, oldest first on each part |
 //!
-//! Locks and atomics ([`sync`]), [`ByteSize`] and [`NodeId`] are those of `lowwater-base`; lists are freed after the readers of
+//! Locks, atomics, [`ByteSize`] and [`NodeId`] are those of `lowwater-base`; lists are freed after the readers of
 //! `lowwater-rcu` have left.
 //!
 //! ```
@@ -91,10 +91,10 @@ pub mod topology;
 pub use list::CompressedLinks;
 pub use list::{Handle, Linked, Links};
 pub use list_lru::{AddError, AllocError, Isolate, Isolated, ListLru, LruStatus, Occupancy, Prepared, Unlocked};
-pub use lowwater_base::{sync, ByteSize, NodeId, ParseByteSizeError};
+pub use lowwater_base::{ByteSize, NodeId, ParseByteSizeError};
 pub use lowwater_rcu::{heavy_fences, HeavyFences};
 pub use memcg::*;
 pub use topology::Topology;
 
-use lowwater_base::{fallible, mutated, unwind};
+use lowwater_base::{fallible, mutated, sync, unwind};
 use lowwater_rcu as rcu;

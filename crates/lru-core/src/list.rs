@@ -35,10 +35,12 @@ mod tests;
 pub use compressed_links::CompressedLinks;
 pub(crate) use cursor_link::CursorLink;
 pub use handle::Handle;
+#[doc(hidden)]
 pub use hook::Hook;
 pub(crate) use hook::ListHome;
 #[doc(hidden)]
 pub use in_slots::{in_slots, InSlots};
+#[doc(hidden)]
 pub use link_layout::LinkLayout;
 #[doc(hidden)]
 pub use link_ref::{LinkNode, LinkRef};

@@ -5,6 +5,7 @@
 //! stands, and once inside `with_mutant` under the name of each fault, and the second run must fail.
 
 /// Is the fault `name` switched on for the model check that runs now? Constant `false` outside loom builds.
+#[doc(hidden)]
 #[macro_export]
 macro_rules! mutated {
     ($name:literal) => {
