@@ -44,6 +44,7 @@ pub struct GracePeriod(());
 
 /// The moment that is now: what was made unreachable before, inside the read side, by this thread or under a lock that it took
 /// since, may be freed once this [`poll`](GracePeriod::poll).
+#[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     GracePeriod(())
 }
@@ -55,12 +56,14 @@ impl GracePeriod {
     }
 
     /// Has everybody left who was inside at the stamp?
+    #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         crate::mutated!("stamp_without_waiting") || READERS.is_quiescent()
     }
 }
 
 /// Frees what can be freed: here that is done as soon as it can be.
+#[doc(alias = "rcu_barrier")]
 pub fn flush() {}
 
 impl Guard {

@@ -19,6 +19,7 @@ pub struct GracePeriod(Arc<AtomicBool>);
 
 /// The moment that is now: what was made unreachable before, by this thread or under a lock that it took since, may be freed once
 /// this [`poll`](GracePeriod::poll).
+#[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let past = Arc::new(AtomicBool::new(false));
     let theirs = Arc::clone(&past);
@@ -36,6 +37,7 @@ impl GracePeriod {
     }
 
     /// Has every reader left that was inside then?
+    #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         // The collector moves on when threads come and go.
         crossbeam_epoch::pin().flush();
@@ -45,6 +47,7 @@ impl GracePeriod {
 }
 
 /// Frees what can be freed: gives this thread's part to the collector, which does it in time.
+#[doc(alias = "rcu_barrier")]
 pub fn flush() {
     crossbeam_epoch::pin().flush();
 }

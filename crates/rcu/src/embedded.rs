@@ -58,6 +58,7 @@ pub struct GracePeriod(u64);
 
 /// The moment that is now: what was made unreachable before, by this thread or under a lock that it took since, may be freed once
 /// this [`poll`](GracePeriod::poll).
+#[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let mut waiting = WAITING.lock();
     // A question that is under way may have been asked before; the one after it was not.
@@ -78,12 +79,14 @@ impl GracePeriod {
     }
 
     /// Has every reader left that was inside then?
+    #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         WAITING.lock().answers >= self.0
     }
 }
 
 /// Frees what can be freed: the embedder's grace periods do that.
+#[doc(alias = "rcu_barrier")]
 pub fn flush() {}
 
 /// Frees what waited for the readers that the embedder was asked about. To be called by the embedder, once for each

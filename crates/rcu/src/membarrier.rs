@@ -134,6 +134,7 @@ pub struct GracePeriod(u64);
 
 /// The moment that is now: what was made unreachable before, by this thread or under a lock that it took since, may be freed once
 /// this [`poll`](GracePeriod::poll).
+#[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let _garbage = DOMAIN.garbage.lock();
     let stamp = DOMAIN.global.stamp();
@@ -149,12 +150,14 @@ impl GracePeriod {
 
     /// Has every reader left that was inside then? Never true for a thread that is inside itself since then. A heavy fence the
     /// first time, then O(threads).
+    #[doc(alias = "poll_state_synchronize_rcu")]
     pub fn poll(&self) -> bool {
         DOMAIN.is_reached(self.0)
     }
 }
 
 /// Frees what can be freed, without waiting for a batch.
+#[doc(alias = "rcu_barrier")]
 pub fn flush() {
     DOMAIN.collect();
 }

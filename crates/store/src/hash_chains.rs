@@ -64,6 +64,7 @@ use lowwater_base::ByteSize;
 const STRIPES_MAX: usize = 256;
 
 /// The table. The number of buckets is fixed.
+#[doc(alias = "hlist_bl_head")]
 pub struct HashChains<T: HashNode> {
     heads: Box<[AtomicPtr<T>]>,
     locks: Box<[CachePadded<RawLock>]>,

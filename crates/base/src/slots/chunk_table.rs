@@ -24,6 +24,7 @@ use leaf::{Leaf, LEAF_BITS, LEAVES};
 const LEAF: usize = 1 << LEAF_BITS;
 
 /// See the module.
+#[doc(alias = "PageMap")]
 pub struct ChunkTable {
     root: [AtomicPtr<Leaf>; LEAVES],
     free: Mutex<Free>,

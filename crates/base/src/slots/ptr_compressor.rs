@@ -10,6 +10,7 @@ use core::ptr::NonNull;
 /// A number is that of the chunk, and behind it that of the slot in its chunk: 32 bits in all, for about four thousand million objects in
 /// a process.
 #[derive(Clone, Copy, Debug)]
+#[doc(alias = "CompressedPtr")]
 pub struct PtrCompressor {
     /// Of the slots; but `first` is from the chunk to the place in its first slot.
     layout: ChunkLayout,

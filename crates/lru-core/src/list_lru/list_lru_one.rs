@@ -39,6 +39,7 @@ use crate::{Memcg, NodeId};
 use core::ptr;
 
 /// See the module.
+#[doc(alias = "list_lru_one")]
 pub(crate) struct ListLruOne {
     pub(super) lock: RawLock,
     pub(super) state: UnsafeCell<ListState>,

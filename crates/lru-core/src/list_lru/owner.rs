@@ -7,6 +7,7 @@ use core::ptr;
 
 impl<T: Linked> ListLru<T> {
     /// On whose list an item is; none if on none of these. True for no longer than it takes to ask.
+    #[doc(alias = "mem_cgroup_from_obj")]
     pub fn memcg_of(&self, item: &T) -> Option<Memcg> {
         self.at_home(item, |list, _| list.memcg().clone())
     }

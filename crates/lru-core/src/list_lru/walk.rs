@@ -61,6 +61,7 @@ pub struct Isolate<'a, T: Linked> {
 
 /// What became of an item and of the lock; made by [`Isolate`] and [`Unlocked`].
 #[must_use = "the walk needs a verdict"]
+#[doc(alias = "lru_status")]
 pub struct LruStatus<'a> {
     removed: bool,
     then: Then<'a>,

@@ -31,6 +31,7 @@ unsafe impl<T> Sync for HashLink<T> {}
 ///
 /// [`link`](Self::link) returns always the same link, which is a part of the object, and of no
 /// other.
+#[doc(alias = "hlist_bl_node")]
 pub unsafe trait HashNode: Sized + Send + Sync + 'static {
     /// The link.
     fn link(&self) -> &HashLink<Self>;

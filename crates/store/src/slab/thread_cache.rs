@@ -20,6 +20,7 @@ pub(super) struct Sealed {
 }
 
 /// See the module.
+#[doc(alias = "magazine")]
 pub(super) struct ThreadCache {
     pub(super) free: FreeList,
     /// Of which node the free slots are.
