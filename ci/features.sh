@@ -5,6 +5,7 @@
 # |---|---|---|
 # | all | the default ones | ci/test.sh |
 # | lowwater-base, -rcu, -lru-core, -store, -shrinker | none | the tests that need no thread identity, on the spin lock and the counted read side |
+# | two of them | `std` for the lower one alone | builds |
 # | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
 # | lowwater | hwloc | builds |
 # | lowwater | async, metrics | their tests, and the programs of docs/GUIDE.md that use them |
@@ -19,6 +20,32 @@ for package in base rcu lru-core store; do
 done
 # Without `std` one thread cannot be told from another, so tests/invariants.rs, which re-enters on purpose, is left out.
 cargo test -p lowwater-shrinker --no-default-features --lib --test baseline
+
+# `std` on for a lower package and off for an upper one: a program may have both in its graph.
+mixed="$(mktemp -d)"
+trap 'rm -rf "$mixed"' EXIT
+mkdir "$mixed/src"
+touch "$mixed/src/lib.rs"
+# mix UPPER LOWER [FEATURE]: UPPER without its default features.
+mix() {
+    cat >"$mixed/Cargo.toml" <<-END
+	[package]
+	name = "mixed"
+	edition = "2021"
+	[dependencies]
+	lowwater-$1 = { path = "$PWD/crates/$1", default-features = false, features = [${3:+"\"$3\""}] }
+	lowwater-$2 = { path = "$PWD/crates/$2" }
+	[workspace]
+	END
+    cp Cargo.lock "$mixed/Cargo.lock"
+    cargo check --manifest-path "$mixed/Cargo.toml" --target-dir "${CARGO_TARGET_DIR:-target}/mixed"
+}
+mix rcu base embedder
+mix lru-core base
+mix lru-core rcu embedder
+mix store rcu
+mix store lru-core embedder
+mix shrinker base
 
 packages pkg-config libhwloc-dev libudev-dev
 cargo test -p lowwater-lru-core --features hwloc topology

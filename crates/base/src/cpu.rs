@@ -64,7 +64,6 @@ fn thread() -> usize {
 }
 
 /// A number that stays with a thread mostly, where nobody can be asked who runs: made of where its stack lies.
-#[cfg(not(any(feature = "std", test)))]
 #[inline]
 pub fn stack() -> usize {
     let here = 0_u8;

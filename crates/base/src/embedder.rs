@@ -1,6 +1,6 @@
 //! What a kernel brings of its own: the lock, the read side, and which processor this is.
 //!
-//! Without `std` this crate makes do with a spin lock and a count of readers. A kernel has better: a lock that switches
+//! Without `std` lowwater makes do with a spin lock and a count of readers. A kernel has better: a lock that switches
 //! preemption off and queues those who wait, and RCU. With the feature `embedder` (and without `std`) both come from outside, named
 //! once in the program, as a global allocator is:
 //!
@@ -38,12 +38,17 @@ impl LockSpace {
         Self(UnsafeCell::new([0; 4]))
     }
 
-    /// The embedder's view of it.
+    /// Returns the lock in this space.
+    ///
+    /// # Safety
+    ///
+    /// A space is viewed as one type only: another type's lock would read the bytes of the first.
     #[inline]
-    pub fn view<L: Lock>(&self) -> &L {
+    pub unsafe fn view<L: Lock>(&self) -> &L {
         const { assert!(size_of::<L>() <= size_of::<Self>(), "an embedder's lock has four bytes") };
         const { assert!(align_of::<L>() <= align_of::<Self>(), "an embedder's lock is aligned to four bytes") };
-        // SAFETY: it fits, by the assertions above, and zero bytes are a free `L`, which is what a `Lock` promises.
+        // SAFETY: it fits, by the assertions above; zero bytes are a free `L` (clause of `Lock`), and no other type changed them (this
+        // function's clause).
         unsafe { &*self.0.get().cast::<L>() }
     }
 }
@@ -60,7 +65,7 @@ pub unsafe trait Lock: lock_api::RawMutex + Sync {}
 /// # Safety
 ///
 /// What a reader does between [`enter`](Self::enter) and the matching [`leave`](Self::leave) happens before
-/// [`readers_left`] is called for any [`after_readers`](Self::after_readers) that was called while it was inside; and what
+/// `readers_left` is called for any [`after_readers`](Self::after_readers) that was called while it was inside; and what
 /// came before `after_readers` happens before what readers do that enter after it has been answered.
 ///
 /// Safe code can leak a guard. Then an [`enter`](Self::enter) has no matching
@@ -80,11 +85,15 @@ pub unsafe trait ReadSide {
     /// The thread entered, and has not left yet.
     unsafe fn leave();
 
-    /// Has [`readers_left`] called once, when everybody who is inside now has left, from where memory may be freed and locks may
-    /// be taken. Called under locks of this crate, so it must not sleep, and must not call `readers_left` itself. Not called
+    /// Has `readers_left` called once, when everybody who is inside now has left, from where memory may be freed and locks may
+    /// be taken. Called under locks of `lowwater-rcu`, so it must not sleep, and must not call `readers_left` itself. Not called
     /// again before that has been answered.
+    ///
+    /// # Safety
+    ///
+    /// For `lowwater-rcu` alone, which asks one question at a time: the question before was answered by `readers_left`.
     #[doc(alias = "call_rcu")]
-    fn after_readers();
+    unsafe fn after_readers();
 }
 
 /// Which processor runs this.
@@ -103,16 +112,20 @@ macro_rules! embedder {
 
             #[unsafe(no_mangle)]
             extern "Rust" fn __lowwater_lock(space: &LockSpace) {
-                $crate::embedder::__lock_api::RawMutex::lock(space.view::<$lock>());
+                // SAFETY: each space is viewed as this one type.
+                $crate::embedder::__lock_api::RawMutex::lock(unsafe { space.view::<$lock>() });
             }
             #[unsafe(no_mangle)]
             extern "Rust" fn __lowwater_try_lock(space: &LockSpace) -> bool {
-                $crate::embedder::__lock_api::RawMutex::try_lock(space.view::<$lock>())
+                // SAFETY: each space is viewed as this one type.
+                $crate::embedder::__lock_api::RawMutex::try_lock(unsafe { space.view::<$lock>() })
             }
             #[unsafe(no_mangle)]
             unsafe extern "Rust" fn __lowwater_unlock(space: &LockSpace) {
+                // SAFETY: each space is viewed as this one type.
+                let lock = unsafe { space.view::<$lock>() };
                 // SAFETY: the caller holds the lock.
-                unsafe { $crate::embedder::__lock_api::RawMutex::unlock(space.view::<$lock>()) }
+                unsafe { $crate::embedder::__lock_api::RawMutex::unlock(lock) }
             }
             #[unsafe(no_mangle)]
             extern "Rust" fn __lowwater_enter() {
@@ -124,8 +137,9 @@ macro_rules! embedder {
                 unsafe { <$read as ReadSide>::leave() }
             }
             #[unsafe(no_mangle)]
-            extern "Rust" fn __lowwater_after_readers() {
-                <$read as ReadSide>::after_readers();
+            unsafe extern "Rust" fn __lowwater_after_readers() {
+                // SAFETY: no question is open: the clause of the caller.
+                unsafe { <$read as ReadSide>::after_readers() };
             }
             #[unsafe(no_mangle)]
             extern "Rust" fn __lowwater_processor() -> usize {
@@ -152,7 +166,8 @@ pub mod hooks {
         pub safe fn __lowwater_enter();
         /// The caller has entered, and has not left yet.
         pub unsafe fn __lowwater_leave();
-        pub safe fn __lowwater_after_readers();
+        /// The question before was answered.
+        pub unsafe fn __lowwater_after_readers();
         pub safe fn __lowwater_processor() -> usize;
     }
 }

@@ -45,7 +45,7 @@ pub mod compact_bytes;
 #[doc(hidden)]
 pub mod cpu;
 pub mod earliest_deadline;
-#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+#[cfg(all(not(lowwater_loom), feature = "embedder"))]
 pub mod embedder;
 pub mod fallible;
 mod field;

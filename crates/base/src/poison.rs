@@ -36,8 +36,12 @@ pub unsafe fn poison(begin: *mut u8, bytes: usize, linked: usize) {
 }
 
 /// Lets memory be accessed again, before it is given out or goes back to the system.
+///
+/// # Safety
+///
+/// The memory is one allocation of ours.
 #[inline(always)]
-pub fn unpoison(begin: *mut u8, bytes: usize) {
+pub unsafe fn unpoison(begin: *mut u8, bytes: usize) {
     #[cfg(lowwater_poison = "address")]
     // SAFETY: changes what the sanitizer reports, and nothing in the memory.
     unsafe {

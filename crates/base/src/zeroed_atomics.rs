@@ -15,7 +15,7 @@ mod tests;
 /// A line of the processor's cache, where the first word begins.
 const LINE: usize = 64;
 
-/// ZeroedAtomics that are zero at first.
+/// An array of atomic words that are zero at first.
 ///
 /// On Linux with `std`, from 128 KiB on, they are mapped from the system: nothing is cleared when they are made, a page is taken when it is
 /// first touched, and from 2 MiB on huge pages are asked for. Elsewhere they are the allocator's.

@@ -80,7 +80,7 @@ pub use core as __core;
 #[doc(hidden)]
 pub use lowwater_base as __base;
 
-#[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
+#[cfg(all(not(lowwater_loom), feature = "embedder"))]
 pub mod embedder;
 pub mod list;
 pub mod list_lru;

@@ -1,4 +1,4 @@
-//! ReaderCount are [counted](super::reader_count); what is retired is [queued](super::queue) through itself.
+//! Readers are [counted](super::reader_count); what is retired is [queued](super::queue) through itself.
 
 use crate::queue::Queues;
 use crate::reader_count::{Garbage, ReaderCount};
@@ -42,8 +42,8 @@ pub(crate) fn pin() -> Guard {
 #[derive(Clone, Debug)]
 pub struct GracePeriod(());
 
-/// The moment that is now: what was made unreachable before, inside the read side, by this thread or under a lock that it took
-/// since, may be freed once this [`poll`](GracePeriod::poll).
+/// Starts a grace period. What was made unreachable before this call, inside the read side, by this thread or under a lock that it
+/// took since, may be freed once [`poll`](GracePeriod::poll) returns true. O(1), a lock.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     GracePeriod(())
@@ -78,8 +78,12 @@ impl Guard {
             // SAFETY: it is live. It is not really freed, so that whoever still reads it can be found out.
             return unsafe { T::assert_unread(ptr) };
         }
-        // SAFETY: it is retired, by the caller's promise.
-        READERS.put(|garbage| unsafe { garbage.push(ptr) });
+        let push = |garbage: &mut Queues| {
+            // SAFETY: the object is retired (this function's clause).
+            unsafe { garbage.push(ptr) };
+        };
+        // SAFETY: the guard is inside, and the object was unlinked (this function's clause).
+        unsafe { READERS.put(push) };
     }
 }
 
@@ -89,6 +93,7 @@ impl Drop for Guard {
         if crate::sync::unwinding() {
             return;
         }
-        READERS.leave();
+        // SAFETY: the guard entered, and is dropped once.
+        unsafe { READERS.leave() };
     }
 }

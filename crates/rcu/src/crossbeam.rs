@@ -17,8 +17,8 @@ pub(crate) fn pin() -> Guard {
 #[derive(Clone, Debug)]
 pub struct GracePeriod(Arc<AtomicBool>);
 
-/// The moment that is now: what was made unreachable before, by this thread or under a lock that it took since, may be freed once
-/// this [`poll`](GracePeriod::poll).
+/// Starts a grace period. What was made unreachable before this call, inside the read side, by this thread or under a lock that it
+/// took since, may be freed once [`poll`](GracePeriod::poll) returns true. O(1), a lock.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let past = Arc::new(AtomicBool::new(false));

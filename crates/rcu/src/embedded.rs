@@ -56,8 +56,8 @@ pub(crate) fn pin() -> Guard {
 #[derive(Clone, Debug)]
 pub struct GracePeriod(u64);
 
-/// The moment that is now: what was made unreachable before, by this thread or under a lock that it took since, may be freed once
-/// this [`poll`](GracePeriod::poll).
+/// Starts a grace period. What was made unreachable before this call, inside the read side, by this thread or under a lock that it
+/// took since, may be freed once [`poll`](GracePeriod::poll) returns true. O(1), a lock.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GracePeriod {
     let mut waiting = WAITING.lock();
@@ -67,7 +67,8 @@ pub fn start_poll() -> GracePeriod {
     let ask = !waiting.is_asked && waiting.turn();
     drop(waiting);
     if ask {
-        hooks::__lowwater_after_readers();
+        // SAFETY: `turn` returned true, which it does for one caller while no question is open.
+        unsafe { hooks::__lowwater_after_readers() };
     }
     GracePeriod(stamp)
 }
@@ -102,7 +103,8 @@ pub unsafe fn readers_left() {
     let again = waiting.turn();
     drop(waiting);
     if again {
-        hooks::__lowwater_after_readers();
+        // SAFETY: `turn` returned true, which it does for one caller while no question is open.
+        unsafe { hooks::__lowwater_after_readers() };
     }
     // SAFETY: it was unreachable when the embedder was asked, and all readers from before have left, says the caller.
     unsafe { gone.free() };
@@ -129,7 +131,8 @@ impl Guard {
         let ask = !waiting.is_asked && waiting.turn();
         drop(waiting);
         if ask {
-            hooks::__lowwater_after_readers();
+            // SAFETY: `turn` returned true, which it does for one caller while no question is open.
+            unsafe { hooks::__lowwater_after_readers() };
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct Guard(backend::Guard);
 /// The child of a `fork` has only the thread that forked.
 ///
 /// - That thread's guards, and the references that they protect, stay valid in the child.
-/// - Pins, loads and lookups in an `lowwater_store::Index` work if the thread had pinned before the
+/// - Pins, loads and lookups in an `lowwater_store::ExtendibleIndex` work if the thread had pinned before the
 ///   fork: they take no lock.
 /// - Everything else may wait for ever for a lock that another thread held at the fork. It is
 ///   allowed if no other thread was in a call of this library then.
@@ -63,12 +63,17 @@ pub fn pin() -> Guard {
 }
 
 impl Guard {
-    /// Retires an object: it is freed when every reader that may have seen it has left. Needs no memory.
+    /// Retires an object: it is freed when every reader that may have seen it has left. Needs no memory, but on crossbeam-epoch.
     ///
     /// # Safety
     ///
     /// `object` is what [`Retired::free`] frees: a box, unless the type says otherwise. It was unlinked, so that readers that pin from
     /// now on do not find it, and it is retired once.
+    ///
+    /// # Panics
+    ///
+    /// If a process retires objects of more than eight types; lowwater has seven.
+    #[doc(hidden)]
     #[doc(alias = "call_rcu")]
     #[inline]
     pub unsafe fn retire<T: Retired>(&self, object: *mut T) {

@@ -2,7 +2,6 @@
 
 /// Aborts, as `Arc` does, if there were more than `isize::MAX` guards before this one: guards were
 /// leaked, and a count that wraps would free memory under readers.
-#[cfg(any(lowwater_loom, not(feature = "std"), all(target_os = "linux", not(lowwater_epoch))))]
 #[inline]
 pub(crate) fn check_guards(guards: usize) {
     if guards > isize::MAX as usize {
@@ -10,7 +9,6 @@ pub(crate) fn check_guards(guards: usize) {
     }
 }
 
-#[cfg(any(lowwater_loom, not(feature = "std"), all(target_os = "linux", not(lowwater_epoch))))]
 #[cold]
 extern "C" fn too_many_guards() -> ! {
     // A panic that would leave an `extern "C"` function aborts, also without `std`.

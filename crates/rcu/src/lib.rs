@@ -52,10 +52,11 @@ mod counted;
 mod crossbeam;
 #[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
 mod embedded;
+#[cfg(all(not(lowwater_loom), feature = "std", feature = "embedder"))]
+mod embedder_unused;
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 mod garbage;
 mod guard;
-#[cfg(any(lowwater_loom, not(feature = "std"), all(target_os = "linux", not(lowwater_epoch))))]
 mod guard_overflow;
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]
 mod heavy_fence;
@@ -73,7 +74,6 @@ mod membarrier;
 )]
 mod queue;
 #[doc(hidden)]
-#[cfg(any(lowwater_loom, not(feature = "std")))]
 pub mod reader_count;
 mod retired;
 
@@ -84,6 +84,8 @@ pub use counted::{flush, start_poll, GracePeriod};
 pub use crossbeam::{flush, start_poll, GracePeriod};
 #[cfg(all(not(lowwater_loom), not(feature = "std"), feature = "embedder"))]
 pub use embedded::{flush, readers_left, start_poll, waiting, GracePeriod};
+#[cfg(all(not(lowwater_loom), feature = "std", feature = "embedder"))]
+pub use embedder_unused::{readers_left, waiting};
 pub use guard::{pin, Guard};
 pub use heavy_fences::HeavyFences;
 #[cfg(all(not(lowwater_loom), feature = "std", target_os = "linux", not(lowwater_epoch)))]

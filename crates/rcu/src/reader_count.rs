@@ -1,4 +1,4 @@
-//! ReaderCount are counted; whoever finds nobody inside frees.
+//! Readers are counted; whoever finds nobody inside frees.
 //!
 //! # Orderings
 //!
@@ -70,7 +70,11 @@ impl<G: Garbage> ReaderCount<G> {
     }
 
     /// Goes out; the last one frees.
-    pub fn leave(&self) {
+    ///
+    /// # Safety
+    ///
+    /// The caller [entered](Self::enter), and leaves once for each time.
+    pub unsafe fn leave(&self) {
         // Release: meets the Acquire in `enter` and in `is_quiescent`.
         let ordering = if crate::mutated!("unpin_relaxed") { Ordering::Relaxed } else { Ordering::Release };
         if self.active.fetch_sub(1, ordering) == 1 {
@@ -81,8 +85,12 @@ impl<G: Garbage> ReaderCount<G> {
         }
     }
 
-    /// Puts what is unreachable where it waits, by somebody who is inside.
-    pub fn put(&self, put: impl FnOnce(&mut G)) {
+    /// Puts garbage where it waits.
+    ///
+    /// # Safety
+    ///
+    /// The caller is inside, and what it adds is unreachable for readers that enter from now on.
+    pub unsafe fn put(&self, put: impl FnOnce(&mut G)) {
         put(&mut self.waiting.lock().garbage);
     }
 

@@ -33,7 +33,7 @@ impl RetiredKind {
 /// # Safety
 ///
 /// `kind` returns [`RetiredKind::of::<Self>()`](RetiredKind::of), always the same `static`. `link`
-/// returns a part of the object that no other code reads or writes once the object is retired.
+/// returns always the same part of the object, which no other code reads or writes once the object is retired.
 #[doc(alias = "rcu_head")]
 pub unsafe trait Retired: Send + Sized + 'static {
     /// Is one object by itself worth a heavy fence?

@@ -131,7 +131,7 @@ impl<T: HashNode> HashChains<T> {
 
     /// Takes an object off its chain; `false` if it is not on this one. O(length of the chain).
     ///
-    /// ReaderCount that stand on it may still look at it; the table's `Arc` on it is dropped after them.
+    /// Readers that stand on it may still look at it; the table's `Arc` on it is dropped after them.
     #[doc(alias = "__d_drop")]
     pub fn remove(&self, hash: u64, object: &T) -> bool {
         let at = self.bucket(hash);

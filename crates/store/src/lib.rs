@@ -20,7 +20,7 @@
 //! | feature | brings |
 //! |---|---|
 //! | `std` (default) | chunks mapped from the system, panics of destructors caught and counted |
-//! | `embedder` | without `std`: locks and the read side from outside, as in a kernel |
+//! | `embedder` | without `std`: locks and the index's read side from outside, as in a kernel; readers of hash chains are counted |
 
 #![no_std]
 #![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]

@@ -1,4 +1,4 @@
-//! ZeroedAtomics that are mapped from the system.
+//! Words that are mapped from the system.
 
 use crate::mapped_memory::{map_aligned, HUGE};
 use core::ptr::NonNull;

@@ -14,9 +14,9 @@ pub unsafe trait Handle {
     /// What is pointed to.
     type Target;
 
-    /// Is who has a handle the only one who can reach the object? Then adding needs no atomic exchange to settle who adds it.
+    /// Is there one handle for each object? Then no other thread can add the object meanwhile, and adding needs no atomic exchange.
     ///
-    /// May only be true if it is.
+    /// True only if there is.
     const UNIQUE: bool = false;
 
     /// Turns the handle into a pointer.

@@ -29,6 +29,8 @@ impl RawQueue {
     ///
     /// # Safety
     ///
+    /// Every call is given the same `shape`, and what is on the queue is live.
+    ///
     /// What is on the queue is live.
     #[inline]
     pub unsafe fn first(&self, shape: &LinkLayout) -> Option<LinkNode> {
@@ -41,6 +43,8 @@ impl RawQueue {
     /// Puts `node` behind the last.
     ///
     /// # Safety
+    ///
+    /// Every call is given the same `shape`, and what is on the queue is live.
     ///
     /// `node` points to live links that are on no list, and stays live until taken off. The caller has the only access to this queue and to the
     /// links of everything on it.
@@ -61,6 +65,8 @@ impl RawQueue {
     ///
     /// # Safety
     ///
+    /// Every call is given the same `shape`, and what is on the queue is live.
+    ///
     /// The caller has the only access to this queue and to the links of everything on it.
     #[inline]
     pub unsafe fn pop_front(&mut self, shape: &LinkLayout) -> Option<LinkNode> {
@@ -77,6 +83,8 @@ impl RawQueue {
     /// Puts everything on `other` before our first, in order. O(1).
     ///
     /// # Safety
+    ///
+    /// Every call is given the same `shape`, and what is on the queue is live.
     ///
     /// The caller has the only access to both queues and to the links of everything on them.
     pub unsafe fn splice_front(&mut self, shape: &LinkLayout, other: Self) {

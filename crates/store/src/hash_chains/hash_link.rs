@@ -82,7 +82,7 @@ macro_rules! hash_node {
     (impl[$($generics:tt)*] for $type:ty { $field:ident $(,)? }) => {
         $crate::__base::__generic_parameters!($($generics)*);
 
-        // SAFETY: the link is a field of the object itself, or `@own` does not compile.
+        // SAFETY: the link is a field of the object itself, or `__own_field` does not compile.
         unsafe impl<$($generics)*> $crate::hash_chains::HashNode for $type {
             #[inline]
             fn link(&self) -> &$crate::hash_chains::HashLink<Self> {

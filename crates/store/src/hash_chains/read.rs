@@ -1,4 +1,4 @@
-//! The read side of chains: as the crate's own `rcu`, but for things that are counted (`Arc`) and of any type, so that what is retired
+//! The read side of chains: as `lowwater-rcu`, but for things that are counted (`Arc`) and of any type, so that what is retired
 //! cannot be queued through itself.
 //!
 //! Under `std` it is crossbeam-epoch's default collector; without, and under loom, readers are counted.

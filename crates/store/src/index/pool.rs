@@ -89,7 +89,8 @@ impl SegmentPool {
     pub(super) fn take(&self, header: Segment, room: Room) -> Option<NonNull<Segment>> {
         let mut state = self.0.lock();
         let slot = state.take(header.class, room)?;
-        unpoison(slot.as_ptr().cast(), bytes(header.class));
+        // SAFETY: it is a slot of the pool, of so many bytes.
+        unsafe { unpoison(slot.as_ptr().cast(), bytes(header.class)) };
         // SAFETY: it is a slot that nobody has, as large as the header and aligned for it.
         unsafe { slot.write(header) };
         Some(slot)

@@ -79,7 +79,8 @@ impl Spans {
     ///
     /// It came from [`get`](Self::get) of this, with the same geometry, and nobody uses it any more.
     pub(crate) unsafe fn put(&mut self, memory: Memory, geometry: &ChunkLayout) {
-        unpoison(memory.base.as_ptr(), memory.bytes);
+        // SAFETY: the memory came from here.
+        unsafe { unpoison(memory.base.as_ptr(), memory.bytes) };
         #[cfg(all(target_os = "linux", feature = "std", not(lowwater_loom), not(miri)))]
         if let Some(block) = memory.block {
             // SAFETY: it came from that block, and nobody uses it, says the caller.

@@ -111,7 +111,7 @@ unsafe impl embedder::ReadSide for Rcu {
         unsafe { __rcu_read_unlock() }
     }
 
-    fn after_readers() {
+    unsafe fn after_readers() {
         lowwater_shim_after_readers();
     }
 }

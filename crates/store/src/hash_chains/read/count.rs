@@ -71,11 +71,13 @@ impl Guard {
     ///
     /// What `ptr` names is unreachable for readers that pin from now on; `free` may be called with it once, on any thread.
     pub(in crate::hash_chains) unsafe fn retire_by(&self, ptr: *mut (), free: unsafe fn(*mut ())) {
-        READERS.put(|Calls(garbage)| {
+        let push = |Calls(garbage): &mut Calls| {
             if garbage.try_reserve(1).is_ok() {
                 garbage.push(Call { ptr, free });
             }
-        });
+        };
+        // SAFETY: the guard is inside, and what `ptr` names is unreachable (this function's clause).
+        unsafe { READERS.put(push) };
     }
 }
 
@@ -90,6 +92,7 @@ impl Drop for Guard {
         if crate::sync::unwinding() {
             return;
         }
-        READERS.leave();
+        // SAFETY: the guard entered, and is dropped once.
+        unsafe { READERS.leave() };
     }
 }

@@ -29,7 +29,8 @@ impl<T: Slotted> SharedSlab<T> {
         // SAFETY: it is live, says the caller.
         let Some(slot) = unsafe { this.as_ref() }.slot(node, this) else { return Err(value) };
         let object = slot.cast::<T>();
-        unpoison(object.as_ptr().cast(), size_of::<T>());
+        // SAFETY: the slot is ours.
+        unsafe { unpoison(object.as_ptr().cast(), size_of::<T>()) };
         // SAFETY: the slot is ours, large enough, and aligned.
         unsafe { object.write(value) };
         Ok(object)
