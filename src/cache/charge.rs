@@ -79,7 +79,7 @@ where
 
     /// The nearest group whose memory is nearly used up; none also for a record that never fits. For a tenant that
     /// `is_scanning`, memory is used up sooner where other tenants want it, too.
-    fn short<'a>(&self, group: &'a Memcg, bytes: ByteSize, is_scanning: bool) -> Option<&'a Memcg> {
+    pub(super) fn short<'a>(&self, group: &'a Memcg, bytes: ByteSize, is_scanning: bool) -> Option<&'a Memcg> {
         let marks = self.inner.runtime.reclaimer().watermarks();
         let is_short = |memcg: &Memcg, usage: ByteSize| {
             let left = if is_scanning && memcg != group { memcg.max().get() / LEFT_PARTS } else { 0 };

@@ -405,3 +405,18 @@ fn what_expired_is_paid_whoever_finds_it() {
     assert_eq!((evicted.freed, evicted.credited, cache.stats().expired), (10, evicted.bytes, 10));
     assert!(!known.deficit.is_positive());
 }
+
+/// Of two groups whose memory is nearly used up, one above the other, the nearer one pays.
+#[test]
+fn the_nearest_group_without_room_is_the_one_to_pay() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(1)).build().unwrap();
+    let cache = crate::Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let group = runtime.group("tenant").unwrap();
+    group.set_max(ByteSize::mib(1));
+    assert_eq!(cache.short(&group, ByteSize::kib(1), false), None, "there is room");
+    let _charged = group.try_charge_exactly(ByteSize::kib(1020)).unwrap();
+    assert_eq!(cache.short(&group, ByteSize::kib(1), false), Some(&group));
+    group.set_max(ByteSize::MAX);
+    assert_eq!(cache.short(&group, ByteSize::kib(1), false), Some(runtime.root()));
+    group.uncharge(ByteSize::kib(1020));
+}
