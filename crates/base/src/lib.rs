@@ -18,6 +18,7 @@
 //! | [`cpu`], [`thread_slot`] | numbers of processors and threads, which spread threads over shards |
 //! | [`id_pool`] | ids, the lowest free one first |
 //! | [`hash`] | constants of hashing |
+//! | [`striped_counters`] | counters of which each thread writes a line of its own |
 //! | [`prefetch`](mod@prefetch) | a hint to the processor |
 //! | [`malloc_trim`](mod@malloc_trim) | the C library's call of this name |
 //!
@@ -64,6 +65,8 @@ pub mod poison;
 pub mod prefetch;
 #[doc(hidden)]
 pub mod slots;
+#[doc(hidden)]
+pub mod striped_counters;
 pub mod sync;
 #[doc(hidden)]
 pub mod thread_slot;

@@ -1,26 +1,24 @@
-//! Exact counters in shards, so that threads seldom write the same cache line.
+//! The counters of a dentry cache.
 
 use crate::flag;
-use crossbeam_utils::CachePadded;
-use lowwater_base::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use lowwater_base::striped_counters::StripedCounters;
 use std::fmt;
 
-const SHARDS: usize = if cfg!(lowwater_loom) { 1 } else { 16 };
-
-#[derive(Default)]
-struct CounterShard {
-    dentries: AtomicI64,
-    unused: AtomicI64,
-    negatives: AtomicI64,
-    trimmed: AtomicU64,
-    promoted: AtomicU64,
-    ghost_hits: AtomicU64,
-    backend: AtomicU64,
-    refused: AtomicU64,
+/// Which of the counters.
+#[derive(Clone, Copy)]
+enum Counter {
+    Dentries,
+    Unused,
+    Negatives,
+    Trimmed,
+    Promoted,
+    GhostHits,
+    Backend,
+    Refused,
 }
 
 /// The counters of a cache.
-pub(crate) struct Counters(Box<[CachePadded<CounterShard>]>);
+pub(crate) struct Counters(StripedCounters<{ Counter::Refused as usize + 1 }>);
 
 /// What `/proc/sys/fs/dentry-state` tells, and what the bound on negatives did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,76 +52,67 @@ impl fmt::Display for Statistics {
 
 impl Counters {
     pub(crate) fn new() -> Self {
-        Self((0..SHARDS).map(|_| CachePadded::default()).collect())
+        Self(StripedCounters::new())
     }
 
-    /// Adds the changes by one dentry, or by many. `addr` chooses the shard.
+    /// Adds the changes by one dentry, or by many. `addr` chooses the stripe.
     #[inline]
     pub(crate) fn add(&self, addr: usize, delta: CounterDelta) {
-        let shard = self.shard(addr);
-        let parts =
-            [(&shard.dentries, delta.dentries), (&shard.unused, delta.unused), (&shard.negatives, delta.negatives)];
-        for (part, change) in parts {
+        let parts = [
+            (Counter::Dentries, delta.dentries),
+            (Counter::Unused, delta.unused),
+            (Counter::Negatives, delta.negatives),
+        ];
+        for (counter, change) in parts {
             if change != 0 {
-                // Relaxed: sums are read when they are asked for, and order nothing.
-                part.fetch_add(change, Ordering::Relaxed);
+                self.count(addr, counter, change);
             }
         }
     }
 
     pub(crate) fn dentry_allocated(&self, addr: usize) {
-        // Relaxed: as in `add`.
-        self.shard(addr).dentries.fetch_add(1, Ordering::Relaxed);
+        self.count(addr, Counter::Dentries, 1);
     }
 
     pub(crate) fn trimmed(&self, negatives: u64) {
-        // Relaxed: as in `add`.
-        self.0[0].trimmed.fetch_add(negatives, Ordering::Relaxed);
+        self.count(0, Counter::Trimmed, negatives as i64);
     }
 
     pub(crate) fn promoted(&self, addr: usize) {
-        // Relaxed: as in `add`.
-        self.shard(addr).promoted.fetch_add(1, Ordering::Relaxed);
+        self.count(addr, Counter::Promoted, 1);
     }
 
     pub(crate) fn ghost_hit(&self, addr: usize) {
-        // Relaxed: as in `add`.
-        self.shard(addr).ghost_hits.fetch_add(1, Ordering::Relaxed);
+        self.count(addr, Counter::GhostHits, 1);
     }
 
     pub(crate) fn refused(&self, addr: usize) {
-        // Relaxed: as in `add`.
-        self.shard(addr).refused.fetch_add(1, Ordering::Relaxed);
+        self.count(addr, Counter::Refused, 1);
     }
 
     pub(crate) fn backend_lookup(&self, addr: usize) {
-        // Relaxed: as in `add`.
-        self.shard(addr).backend.fetch_add(1, Ordering::Relaxed);
+        self.count(addr, Counter::Backend, 1);
     }
 
     pub(crate) fn read(&self) -> Statistics {
-        // Relaxed: as in `add`. A sum read while parts move may be below 0 for an instant, as in the kernel.
-        let sum = |part: fn(&CounterShard) -> &AtomicI64| {
-            self.0.iter().map(|shard| part(shard).load(Ordering::Relaxed)).sum::<i64>().max(0) as u64
-        };
-        let total = |part: fn(&CounterShard) -> &AtomicU64| {
-            self.0.iter().map(|shard| part(shard).load(Ordering::Relaxed)).sum()
-        };
+        // A sum read while parts move may be below 0 for an instant, as in the kernel.
+        let sum = |counter: Counter| self.0.sum(counter as usize).max(0) as u64;
         Statistics {
-            nr_dentry: sum(|shard| &shard.dentries),
-            nr_unused: sum(|shard| &shard.unused),
-            nr_negative: sum(|shard| &shard.negatives),
-            trimmed: total(|shard| &shard.trimmed),
-            promoted: total(|shard| &shard.promoted),
-            ghost_hits: total(|shard| &shard.ghost_hits),
-            backend_lookups: total(|shard| &shard.backend),
-            refused: total(|shard| &shard.refused),
+            nr_dentry: sum(Counter::Dentries),
+            nr_unused: sum(Counter::Unused),
+            nr_negative: sum(Counter::Negatives),
+            trimmed: sum(Counter::Trimmed),
+            promoted: sum(Counter::Promoted),
+            ghost_hits: sum(Counter::GhostHits),
+            backend_lookups: sum(Counter::Backend),
+            refused: sum(Counter::Refused),
         }
     }
 
-    fn shard(&self, addr: usize) -> &CounterShard {
+    #[inline]
+    fn count(&self, addr: usize, counter: Counter, change: i64) {
         // Dentries are some 192 bytes apart: the bits above choose.
-        &self.0[(addr >> 8) % self.0.len()]
+        self.0.add(addr >> 8, counter as usize, change);
     }
 }
 

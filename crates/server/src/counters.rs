@@ -4,9 +4,7 @@
 //! when it writes its replies out. So a `get` touches no line that another core writes, and whoever
 //! reads a reply finds its command counted.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use crossbeam_utils::CachePadded;
+use lowwater_base::striped_counters::StripedCounters;
 use lowwater_base::thread_slot;
 
 macro_rules! counters {
@@ -50,15 +48,10 @@ counters! {
     RejectedConnections "rejected_connections",
 }
 
-/// Threads that count without a line that another writes; more of them share.
-const STRIPES: usize = 16;
-
 /// The server's counters, a part of them for each thread.
 #[doc(alias = "thread_stats")]
 #[derive(Debug, Default)]
-pub struct Counters([CachePadded<Stripe>; STRIPES]);
-
-type Stripe = [AtomicU64; NAMES.len()];
+pub struct Counters(StripedCounters<{ NAMES.len() }>);
 
 /// Counts of one connection that are not yet added to the [`Counters`].
 #[derive(Debug, Default)]
@@ -73,23 +66,17 @@ const _: () = assert!(NAMES.len() <= u32::BITS as usize);
 impl Counters {
     /// Adds one.
     pub fn count(&self, counter: Counter) {
-        // Relaxed: a statistic; nothing is read by its light.
-        self.stripe()[counter as usize].fetch_add(1, Ordering::Relaxed);
+        self.0.add(thread_slot::spread(), counter as usize, 1);
     }
 
     /// Adds a connection's pending counts, which are 0 afterwards.
     pub fn add(&self, counts: &mut PendingCounts) {
-        let stripe = self.stripe();
+        let thread = thread_slot::spread();
         while counts.counted != 0 {
             let counter = counts.counted.trailing_zeros() as usize;
             counts.counted &= counts.counted - 1;
-            // Relaxed: as in `count`.
-            stripe[counter].fetch_add(std::mem::take(&mut counts.counts[counter]), Ordering::Relaxed);
+            self.0.add(thread, counter, std::mem::take(&mut counts.counts[counter]) as i64);
         }
-    }
-
-    fn stripe(&self) -> &Stripe {
-        &self.0[thread_slot::spread() % STRIPES]
     }
 
     /// One of them.
@@ -98,16 +85,12 @@ impl Counters {
     }
 
     fn sum(&self, counter: usize) -> u64 {
-        // Relaxed: as in `count`.
-        self.0.iter().map(|stripe| stripe[counter].load(Ordering::Relaxed)).sum()
+        self.0.sum(counter) as u64
     }
 
     /// Sets all of them to 0.
     pub fn reset(&self) {
-        for counter in self.0.iter().flat_map(|stripe| stripe.iter()) {
-            // Relaxed: as in `count`.
-            counter.store(0, Ordering::Relaxed);
-        }
+        self.0.reset();
     }
 
     pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
@@ -135,7 +118,7 @@ mod tests {
     fn what_threads_count_adds_up_once() {
         let counters = Counters::default();
         std::thread::scope(|scope| {
-            for _ in 0..STRIPES + 3 {
+            for _ in 0..19 {
                 scope.spawn(|| {
                     let mut counts = PendingCounts::default();
                     counts.count(Counter::CmdGet);
@@ -148,7 +131,7 @@ mod tests {
                 });
             }
         });
-        let threads = STRIPES as u64 + 3;
+        let threads = 19_u64;
         let counted: Vec<_> = counters.all().filter(|(_, count)| *count > 0).collect();
         let expected = [("cmd_get", 2 * threads), ("cmd_set", threads), ("rejected_connections", 5 * threads)];
         assert_eq!(counted, expected);

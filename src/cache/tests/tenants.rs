@@ -417,6 +417,13 @@ fn the_nearest_group_without_room_is_the_one_to_pay() {
     let _charged = group.try_charge_exactly(ByteSize::kib(1020)).unwrap();
     assert_eq!(cache.short(&group, ByteSize::kib(1), false), Some(&group));
     group.set_max(ByteSize::MAX);
+    // `high` itself may be reached.
+    runtime.set_budget(ByteSize::mib(64));
+    group.set_high(ByteSize::kib(1021));
+    assert_eq!(cache.short(&group, ByteSize::kib(1), false), None);
+    assert_eq!(cache.short(&group, ByteSize::new(1025), false), Some(&group));
+    group.set_high(ByteSize::MAX);
+    runtime.set_budget(ByteSize::mib(1));
     assert_eq!(cache.short(&group, ByteSize::kib(1), false), Some(runtime.root()));
     group.uncharge(ByteSize::kib(1020));
 }
