@@ -97,6 +97,13 @@ impl IdPool {
         }
     }
 
+    /// Gives all memory back if no id is in use. O(highest id / 64).
+    pub fn shrink_if_empty(&mut self) {
+        if self.levels.first().is_some_and(|words| words.iter().all(|word| *word == 0)) {
+            self.levels = Vec::new();
+        }
+    }
+
     /// Is this id in use?
     pub fn is_used(&self, id: u32) -> bool {
         let at = id as usize;
@@ -159,6 +166,21 @@ mod tests {
         assert_eq!([pool.take(), pool.take(), pool.take(), pool.take()], [Ok(0), Ok(1), Ok(2), none]);
         pool.put(1);
         assert_eq!([pool.take(), pool.take()], [Ok(1), none]);
+    }
+
+    #[test]
+    fn an_empty_pool_has_no_memory_and_begins_anew() {
+        let mut pool = IdPool::new(u32::MAX);
+        for id in 0..200 {
+            assert_eq!(pool.take(), Ok(id));
+        }
+        for id in 0..200 {
+            assert!(pool.allocated() > 0);
+            pool.put(id);
+            pool.shrink_if_empty();
+        }
+        assert_eq!((pool.allocated(), pool.take()), (0, Ok(0)));
+        pool.assert_valid();
     }
 
     #[test]

@@ -152,7 +152,9 @@ impl RegistryCore {
     /// Ends an id; it is given back clean (S17).
     pub(crate) fn close(&self, key: Key) {
         self.map.close(key);
-        self.ids.lock().put(key.id);
+        let mut ids = self.ids.lock();
+        ids.put(key.id);
+        ids.shrink_if_empty();
     }
 
     /// Makes a shrinker visible to lookups. False without memory.
