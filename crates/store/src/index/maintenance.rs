@@ -25,7 +25,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         ByteSize::new(bytes as u64)
     }
 
-    /// Gives back what can be given back at once: [`Slab::collect`] of its slab, and chunks that are kept for the next segments; moves a few
+    /// Gives back what can be given back at once: [`Slab::collect`](crate::Slab::collect) of its slab, and chunks that are kept for the next segments; moves a few
     /// segments, so that more can go. Says what had to stay of objects.
     ///
     /// O(what waits), as there. Not to be called by what is called under an index' lock.

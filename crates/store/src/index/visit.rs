@@ -15,7 +15,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
         self.visit_numbers(cursor, guard, |number| f(self.object(number)));
     }
 
-    /// As [`visit`](Self::visit), of the objects alone that are in chunks which a [compaction](Slab::begin_compaction) is to empty,
+    /// As [`visit`](Self::visit), of the objects alone that are in chunks which a [compaction](crate::Slab::begin_compaction) is to empty,
     /// with the node whose memory that is.
     pub fn visit_evacuating<'g>(&'g self, cursor: &mut Cursor, guard: &'g Guard, mut f: impl FnMut(&'g T, NodeId)) {
         self.visit_numbers(cursor, guard, |number| {
