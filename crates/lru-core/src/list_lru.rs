@@ -82,7 +82,7 @@ use alloc::boxed::Box;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ptr::NonNull;
-use locked::Locked;
+use locked::LockedList;
 use raw::{RawListLru, Refused};
 use refusable::try_box;
 
@@ -292,7 +292,7 @@ impl<T: Linked> ListLru<T> {
     }
 
     /// Does something with an item's links and the list on which it is, locked; `None` if that is none of these.
-    fn at_home<R>(&self, item: &T, f: impl FnOnce(Locked<'_>, NonNull<Hook>) -> R) -> Option<R> {
+    fn at_home<R>(&self, item: &T, f: impl FnOnce(LockedList<'_>, NonNull<Hook>) -> R) -> Option<R> {
         // SAFETY: it is a reference to an object.
         let links = unsafe { T::links(NonNull::from(item)) };
         let guard = pin();

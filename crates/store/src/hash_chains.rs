@@ -216,10 +216,10 @@ impl<T: HashNode> HashChains<T> {
         hash.checked_shr(self.shift).unwrap_or(0) as usize
     }
 
-    fn lock(&self, bucket: usize) -> Locked<'_> {
+    fn lock(&self, bucket: usize) -> LockedBucket<'_> {
         let lock = &self.locks[bucket & (self.locks.len() - 1)];
         lock.lock();
-        Locked(lock)
+        LockedBucket(lock)
     }
 }
 
@@ -275,9 +275,9 @@ unsafe fn release<T: HashNode>(raw: *mut ()) {
 }
 
 /// A bucket's lock, held.
-struct Locked<'a>(&'a RawLock);
+struct LockedBucket<'a>(&'a RawLock);
 
-impl Drop for Locked<'_> {
+impl Drop for LockedBucket<'_> {
     fn drop(&mut self) {
         // SAFETY: `HashChains::lock` took it, and this alone gives it back.
         unsafe { self.0.unlock() };

@@ -74,7 +74,7 @@ use lowwater_lru_core::AllocError;
 use lowwater_rcu::Guard;
 use mix::mix;
 use removal::{Entered, Out};
-use segment::{Locked, View};
+use segment::{LockedSegment, View};
 
 /// See the [module](self).
 ///
@@ -375,7 +375,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
 
     /// The segment of a hash, locked; none if there is none at all.
     #[inline]
-    fn lock_there<'g>(&self, hash: u64, guard: &'g Guard) -> Option<Locked<'g>> {
+    fn lock_there<'g>(&self, hash: u64, guard: &'g Guard) -> Option<LockedSegment<'g>> {
         loop {
             let segment = self.view(hash, guard)?.lock();
             if !segment.is_dead() {
@@ -387,7 +387,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
 
     /// The segment of a hash, locked; made if it is the first.
     #[inline]
-    fn lock<'g>(&self, hash: u64, guard: &'g Guard) -> Result<Locked<'g>, AllocError> {
+    fn lock<'g>(&self, hash: u64, guard: &'g Guard) -> Result<LockedSegment<'g>, AllocError> {
         loop {
             match self.lock_there(hash, guard) {
                 Some(segment) => return Ok(segment),

@@ -1,7 +1,7 @@
 //! Many items at once: one lock for a batch of them, and nothing allocated, since they are handed over as an [`Isolated`].
 
 use super::isolate::Isolated;
-use super::locked::Locked;
+use super::locked::LockedList;
 use super::raw::Refused;
 use super::{AllocError, ListLru};
 use crate::list::{Hook, LinkNode, Linked};
@@ -84,7 +84,7 @@ impl<T: Linked> ListLru<T> {
     /// The links are those of objects that are live.
     unsafe fn del_links(&self, batch: impl Iterator<Item = NonNull<Hook>>, to: &mut Isolated<T>) -> u64 {
         let guard = pin();
-        let mut held: Option<Locked<'_>> = None;
+        let mut held: Option<LockedList<'_>> = None;
         let mut removed = 0;
         for links in batch {
             // SAFETY: live, says the caller.

@@ -12,7 +12,7 @@
 //! 2. The mark is taken off before the walk's frame ends, also when the callback panics: its drop does.
 
 use super::list_lru_one::ListLruOne;
-use super::locked::Locked;
+use super::locked::LockedList;
 use super::raw::RawListLru;
 use crate::list::{CursorLink, Hook, LinkLayout, LinkNode, LinkRef};
 use crate::rcu::{pin, Guard};
@@ -51,7 +51,7 @@ impl Cursor {
     /// # Safety
     ///
     /// `item` is on `list`, and the cursor neither moves nor ends without its drop until it is taken back.
-    pub(super) unsafe fn leave_before(&self, item: NonNull<Hook>, list: &mut Locked<'_>) {
+    pub(super) unsafe fn leave_before(&self, item: NonNull<Hook>, list: &mut LockedList<'_>) {
         debug_assert!(self.on.get().is_null(), "a walk has one mark");
         let Some(mark) = self.node() else { return };
         // SAFETY: the mark is on no list (invariant 1) and stays where it is, says the caller; the list's lock is held.
@@ -63,7 +63,7 @@ impl Cursor {
 
     /// Takes the mark back. The list it was left on, locked, and what comes after the mark; `None` if there was no mark, or if the
     /// group has died since: the rest is reached by its parent (R7).
-    pub(super) fn take_back<'a>(&self, guard: &'a Guard) -> Option<(Locked<'a>, LinkRef)> {
+    pub(super) fn take_back<'a>(&self, guard: &'a Guard) -> Option<(LockedList<'a>, LinkRef)> {
         let on = self.on.replace(ptr::null());
         if on.is_null() {
             return None;

@@ -16,31 +16,31 @@ pub(super) const ITEMS_MAX: u32 = u32::MAX / 2;
 impl ListLruOne {
     /// Waits for the lock.
     #[inline]
-    pub(super) fn lock<'a>(&'a self, guard: &'a Guard) -> Locked<'a> {
+    pub(super) fn lock<'a>(&'a self, guard: &'a Guard) -> LockedList<'a> {
         #[cfg(lowwater_loom)]
         self.owner(); // So that a model checker knows that it is read from here on.
         self.lock.lock();
-        Locked { one: self, released: ptr::null(), guard }
+        LockedList { one: self, released: ptr::null(), guard }
     }
 
     /// Takes the lock if it is free.
     #[inline]
-    pub(super) fn try_lock<'a>(&'a self, guard: &'a Guard) -> Option<Locked<'a>> {
+    pub(super) fn try_lock<'a>(&'a self, guard: &'a Guard) -> Option<LockedList<'a>> {
         #[cfg(lowwater_loom)]
         self.owner(); // As in `lock`.
-        self.lock.try_lock().then(|| Locked { one: self, released: ptr::null(), guard })
+        self.lock.try_lock().then(|| LockedList { one: self, released: ptr::null(), guard })
     }
 }
 
 /// A list whose lock is held; given back on drop. What the last item of a dead list released is retired after that.
-pub(crate) struct Locked<'a> {
+pub(crate) struct LockedList<'a> {
     one: &'a ListLruOne,
     /// Dead lists whose `refs` came to 0, joined by `chain.prev`.
     released: *const ListLruOne,
     guard: &'a Guard,
 }
 
-impl<'a> Locked<'a> {
+impl<'a> LockedList<'a> {
     #[inline]
     pub(super) fn one(&self) -> &'a ListLruOne {
         self.one
@@ -320,7 +320,7 @@ impl<'a> Locked<'a> {
     ///
     /// The child's group must be dying, or its part be out of the table; it is on no chain any more, and counts as one of our
     /// `refs` since it was published.
-    pub(super) fn take_over(&mut self, child: &mut Locked<'_>) -> FirstItem {
+    pub(super) fn take_over(&mut self, child: &mut LockedList<'_>) -> FirstItem {
         let moved = child.one.nr_items();
         let had = self.one.nr_items();
         let is_part = child.state() == ListState::PART;
@@ -398,7 +398,7 @@ pub(super) enum Idleness {
 #[must_use]
 pub(super) struct FirstItem(pub(super) bool);
 
-impl Drop for Locked<'_> {
+impl Drop for LockedList<'_> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the lock is held.
@@ -409,7 +409,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-impl Locked<'_> {
+impl LockedList<'_> {
     #[cold]
     #[inline(never)]
     fn retire_released(mut released: *const ListLruOne, guard: &Guard) {

@@ -1,7 +1,7 @@
 //! The machine behind [`ListLru`](super::ListLru): everything that does not know the type of the items.
 //!
 //! ```text
-//!     Table: (group, node) -> ListLruOne      read without a lock; published and unpublished under `writer`
+//!     ListTable: (group, node) -> ListLruOne      read without a lock; published and unpublished under `writer`
 //!     Memcg::pairs: group -> its Ones  the same Ones, for the group's end
 //! ```
 //!
@@ -46,15 +46,15 @@ mod splitting;
 mod tests;
 
 pub(super) use refused::Refused;
-pub(super) use splitting::Round;
+pub(super) use splitting::WalkRound;
 
 use super::key::Key;
 use super::list_lru_one::ListLruOne;
 use super::lists_head::ListsHead;
-use super::locked::{FirstItem, Locked};
+use super::locked::{FirstItem, LockedList};
 use super::occupancy::Occupancy;
 use super::shards::ShardSet;
-use super::table::{Pair, Table, TableRef};
+use super::table::{ListTable, Pair, TableRef};
 use crate::list::Hook;
 use crate::rcu::{pin, Guard};
 use crate::sync::atomic::{AtomicPtr, Ordering};
@@ -68,7 +68,7 @@ use core::ptr::{self, NonNull};
 pub(crate) struct RawListLru {
     // First: a pointer to it, which its lists have, is one to the whole.
     head: ListsHead,
-    table: AtomicPtr<Table>,
+    table: AtomicPtr<ListTable>,
     writer: Mutex<Writer>,
     /// The split whose parts are emptied now, when the slot leads to its list already; or null.
     /// Changes under the writer lock.
@@ -89,11 +89,11 @@ struct Writer {
 impl Writer {
     /// The capacity of a table with room for one more; `None` when there are more lists than can be counted.
     fn capacity_needed(&self) -> Option<usize> {
-        (self.live < PAIRS_MAX).then(|| Table::capacity_for(self.live as usize + 1))
+        (self.live < PAIRS_MAX).then(|| ListTable::capacity_for(self.live as usize + 1))
     }
 
     fn has_room(&self, table: TableRef<'_>) -> bool {
-        (self.used as usize) < Table::used_max(table.capacity())
+        (self.used as usize) < ListTable::used_max(table.capacity())
     }
 }
 
@@ -204,7 +204,7 @@ impl RawListLru {
         node: NodeId,
         mut missed: bool,
         guard: &'a Guard,
-    ) -> Result<Locked<'a>, Refused> {
+    ) -> Result<LockedList<'a>, Refused> {
         let mut group = memcg;
         let mut may_populate = true;
         loop {
@@ -246,13 +246,13 @@ impl RawListLru {
 
     /// The list on which the items are whose home is `one` (One's invariant 2). A dead list without a forward is its own: it
     /// was the root's, and nothing counts on it.
-    pub(super) fn lock_effective_of<'a>(one: &'a ListLruOne, guard: &'a Guard) -> Locked<'a> {
+    pub(super) fn lock_effective_of<'a>(one: &'a ListLruOne, guard: &'a Guard) -> LockedList<'a> {
         Self::lock_effective_slow(one.lock(guard), guard)
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_effective_slow<'a>(mut list: Locked<'a>, guard: &'a Guard) -> Locked<'a> {
+    fn lock_effective_slow<'a>(mut list: LockedList<'a>, guard: &'a Guard) -> LockedList<'a> {
         while list.is_dead() && !list.forward().is_null() {
             // SAFETY: a dead list counts on what it forwards to until it is retired, and we entered the read side before that.
             let next = unsafe { &*list.forward() };
@@ -270,7 +270,7 @@ impl RawListLru {
     }
 
     #[inline]
-    fn announce(&self, first: FirstItem, list: &Locked<'_>) {
+    fn announce(&self, first: FirstItem, list: &LockedList<'_>) {
         if let (FirstItem(true), Some(occupancy)) = (first, &self.occupancy) {
             occupancy.occupied(list.memcg(), list.one().node());
         }

@@ -26,7 +26,7 @@ pub(super) mod shard;
 
 use super::key::Key;
 use super::list_lru_one::ListLruOne;
-use super::locked::Locked;
+use super::locked::LockedList;
 use super::refusable::{try_box, try_vec};
 use crate::rcu::{Retired, RetiredKind};
 use crate::sync::UnsafeCell;
@@ -168,7 +168,7 @@ impl ShardSet {
     }
 
     /// Shall the parts end? They were little used since the last time this was asked, and no walk goes round. `whole` is its list.
-    pub(super) fn is_quiet(&self, whole: &mut Locked<'_>) -> bool {
+    pub(super) fn is_quiet(&self, whole: &mut LockedList<'_>) -> bool {
         let (mut all, mut most) = (0_u64, 0);
         for n in 0..self.parts.len() {
             let adds = self.part(n).take_adds();
@@ -181,7 +181,7 @@ impl ShardSet {
 
     /// Counts a walk in: where it is to begin, which is not where another is that goes round, and how many lists there are. `None`: the
     /// parts have ended. `whole` is its list.
-    pub(super) fn begin_round(&self, whole: &mut Locked<'_>) -> Option<(usize, usize)> {
+    pub(super) fn begin_round(&self, whole: &mut LockedList<'_>) -> Option<(usize, usize)> {
         let lists = 1 + self.parts.len();
         self.with_rounds(whole, |rounds| {
             let begin = usize::from(rounds.next) + rounds.walks as usize;
@@ -191,7 +191,7 @@ impl ShardSet {
     }
 
     /// Counts a walk out, and says where the next one begins. `whole` is its list.
-    pub(super) fn end_round(&self, whole: &mut Locked<'_>, next: usize) {
+    pub(super) fn end_round(&self, whole: &mut LockedList<'_>, next: usize) {
         self.with_rounds(whole, |rounds| {
             rounds.walks -= 1;
             rounds.next = next as u16; // No more than `PARTS_MAX`.
@@ -199,11 +199,11 @@ impl ShardSet {
     }
 
     /// The parts have ended. `whole` is its list.
-    pub(super) fn set_ended(&self, whole: &mut Locked<'_>) {
+    pub(super) fn set_ended(&self, whole: &mut LockedList<'_>) {
         self.with_rounds(whole, |rounds| rounds.ended = true);
     }
 
-    fn with_rounds<R>(&self, whole: &mut Locked<'_>, f: impl FnOnce(&mut Rounds) -> R) -> R {
+    fn with_rounds<R>(&self, whole: &mut LockedList<'_>, f: impl FnOnce(&mut Rounds) -> R) -> R {
         debug_assert!(
             ptr::eq(whole.one(), self.whole),
             "the rounds are guarded by the lock of the list that was split"

@@ -29,7 +29,7 @@ const TAGS: usize = 3;
 
 /// An entry of a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Slot(*mut ListLruOne);
+pub(super) struct TableSlot(*mut ListLruOne);
 
 /// What an entry leads to.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(super) enum Pair<'a> {
     ShardSet(&'a ShardSet),
 }
 
-impl Slot {
+impl TableSlot {
     #[inline]
     pub(super) fn of_one(one: *mut ListLruOne) -> Self {
         Self(one)
@@ -99,29 +99,29 @@ impl<'a> Pair<'a> {
 /// The head of an array of slots, which lie right behind it, so that a reader follows one pointer to both. The capacity is a
 /// power of two.
 #[repr(C)]
-pub(crate) struct Table {
+pub(crate) struct ListTable {
     capacity: usize,
     /// For who frees it.
-    retired: UnsafeCell<*mut Table>,
+    retired: UnsafeCell<*mut ListTable>,
 }
 
 /// A table that is live for `'a`. Not a reference, as that would lead to the head alone.
 #[derive(Clone, Copy)]
-pub(super) struct TableRef<'a>(NonNull<Table>, PhantomData<&'a Table>);
+pub(super) struct TableRef<'a>(NonNull<ListTable>, PhantomData<&'a ListTable>);
 
 // SAFETY: what the slots hold may be used from any thread, and `retired` is used only by who frees the table.
-unsafe impl Send for Table {}
+unsafe impl Send for ListTable {}
 // SAFETY: as for Send.
-unsafe impl Sync for Table {}
+unsafe impl Sync for ListTable {}
 
-// SAFETY: one static; nobody uses the link of a retired Table.
-unsafe impl Retired for Table {
+// SAFETY: one static; nobody uses the link of a retired ListTable.
+unsafe impl Retired for ListTable {
     fn link(&self) -> &UnsafeCell<*mut Self> {
         &self.retired
     }
 
     fn kind() -> &'static RetiredKind {
-        static KIND: RetiredKind = RetiredKind::of::<Table>();
+        static KIND: RetiredKind = RetiredKind::of::<ListTable>();
         &KIND
     }
 
@@ -154,7 +154,7 @@ unsafe impl Retired for Table {
     }
 }
 
-impl Table {
+impl ListTable {
     /// An empty array of `capacity` slots, a power of two; `None` without memory.
     pub(super) fn try_new(capacity: usize) -> Option<NonNull<Self>> {
         debug_assert!(capacity.is_power_of_two(), "probing masks with the capacity");
@@ -189,7 +189,12 @@ impl Table {
 
     #[inline]
     fn first_slot(this: NonNull<Self>) -> NonNull<AtomicPtr<ListLruOne>> {
-        const { assert!(align_of::<AtomicPtr<ListLruOne>>() <= align_of::<Table>(), "the slots begin where the head ends") };
+        const {
+            assert!(
+                align_of::<AtomicPtr<ListLruOne>>() <= align_of::<ListTable>(),
+                "the slots begin where the head ends"
+            )
+        };
         // SAFETY: the allocation goes on behind the head.
         unsafe { this.add(1) }.cast()
     }
@@ -216,9 +221,9 @@ impl Table {
 impl<'a> TableRef<'a> {
     /// # Safety
     ///
-    /// It came from [`Table::try_new`], and is not freed as long as this is used.
+    /// It came from [`ListTable::try_new`], and is not freed as long as this is used.
     #[inline]
-    pub(super) unsafe fn of(table: NonNull<Table>) -> Self {
+    pub(super) unsafe fn of(table: NonNull<ListTable>) -> Self {
         Self(table, PhantomData)
     }
 
@@ -236,7 +241,7 @@ impl<'a> TableRef<'a> {
 
     #[inline]
     fn slots_raw(self) -> NonNull<[AtomicPtr<ListLruOne>]> {
-        NonNull::slice_from_raw_parts(Table::first_slot(self.0), self.capacity())
+        NonNull::slice_from_raw_parts(ListTable::first_slot(self.0), self.capacity())
     }
 
     /// Where probing begins, before the mask.
@@ -254,7 +259,7 @@ impl<'a> TableRef<'a> {
 
     /// The entry of `key`. Lock-free; the caller is in the read side.
     #[inline]
-    pub(super) fn get(self, key: Key) -> Option<Slot> {
+    pub(super) fn get(self, key: Key) -> Option<TableSlot> {
         let (mask, slots) = (self.capacity() - 1, self.slots());
         let start = Self::start(key);
         for i in 0..=mask {
@@ -265,12 +270,12 @@ impl<'a> TableRef<'a> {
             }
             // SAFETY: what a slot holds is live for readers in the read side.
             let is_it = one != TOMB
-                && match unsafe { Slot(one).pair() } {
+                && match unsafe { TableSlot(one).pair() } {
                     Pair::ListLruOne(one) => one.is_of(key),
                     Pair::ShardSet(split) => split.key() == key,
                 };
             if is_it {
-                return Some(Slot(one));
+                return Some(TableSlot(one));
             }
         }
         None
@@ -278,7 +283,7 @@ impl<'a> TableRef<'a> {
 
     /// Puts an entry into the first free slot of its probe. `used` says afterwards how many slots are not null.
     /// The caller holds the writer lock, `key` is not in, and there is room.
-    pub(super) fn insert(self, key: Key, entry: Slot, used: &mut u32) {
+    pub(super) fn insert(self, key: Key, entry: TableSlot, used: &mut u32) {
         for slot in self.probe(key) {
             // Relaxed: only writers store, and we hold their lock.
             let old = slot.load(Ordering::Relaxed);
@@ -294,7 +299,7 @@ impl<'a> TableRef<'a> {
     }
 
     /// Puts an entry in place of another. The caller holds the writer lock.
-    pub(super) fn replace(self, key: Key, old: Slot, new: Slot) {
+    pub(super) fn replace(self, key: Key, old: TableSlot, new: TableSlot) {
         // Relaxed: only writers store, and we hold their lock.
         let slot = self.probe(key).find(|slot| slot.load(Ordering::Relaxed) == old.0);
         // Release: meets the Acquire in `get`.
@@ -303,7 +308,7 @@ impl<'a> TableRef<'a> {
     }
 
     /// Takes an entry out. The caller holds the writer lock.
-    pub(super) fn remove(self, key: Key, entry: Slot) {
+    pub(super) fn remove(self, key: Key, entry: TableSlot) {
         for slot in self.probe(key) {
             // Relaxed: only writers store, and we hold their lock.
             if slot.load(Ordering::Relaxed) == entry.0 {
@@ -316,22 +321,22 @@ impl<'a> TableRef<'a> {
     }
 
     /// Everything in the table, as a writer or a reader in the read side sees it.
-    pub(super) fn iter(self) -> impl Iterator<Item = Slot> + 'a {
+    pub(super) fn iter(self) -> impl Iterator<Item = TableSlot> + 'a {
         // Acquire: as in `get`.
         let slots = self.slots().iter().map(|slot| slot.load(Ordering::Acquire));
-        slots.filter(|&one| !one.is_null() && one != TOMB).map(Slot)
+        slots.filter(|&one| !one.is_null() && one != TOMB).map(TableSlot)
     }
 
     /// The first entry at or after `slot` that `is_wanted`, and its slot. The caller holds the writer lock.
-    pub(super) fn find_from(self, slot: usize, is_wanted: impl Fn(&Slot) -> bool) -> Option<(usize, Slot)> {
+    pub(super) fn find_from(self, slot: usize, is_wanted: impl Fn(&TableSlot) -> bool) -> Option<(usize, TableSlot)> {
         // Relaxed: only writers store, and we hold their lock.
         let slots = self.slots().iter().enumerate().skip(slot).map(|(i, one)| (i, one.load(Ordering::Relaxed)));
-        let mut entries = slots.filter(|(_, one)| !one.is_null() && *one != TOMB).map(|(i, one)| (i, Slot(one)));
+        let mut entries = slots.filter(|(_, one)| !one.is_null() && *one != TOMB).map(|(i, one)| (i, TableSlot(one)));
         entries.find(|(_, entry)| is_wanted(entry))
     }
 
     /// Bytes of an array of `capacity` slots.
     pub(super) fn bytes(self) -> usize {
-        size_of::<Table>() + size_of_val(self.slots())
+        size_of::<ListTable>() + size_of_val(self.slots())
     }
 }

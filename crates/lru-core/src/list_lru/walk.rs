@@ -33,8 +33,8 @@
 
 use super::cursor::Cursor;
 use super::isolate::Isolated;
-use super::locked::Locked;
-use super::raw::{RawListLru, Round};
+use super::locked::LockedList;
+use super::raw::{RawListLru, WalkRound};
 use crate::list::{handle_of, Hook, LinkNode, Linked};
 use crate::rcu::pin;
 use crate::sync::Arc;
@@ -52,7 +52,7 @@ type Call<'a> = PhantomData<fn(&'a ()) -> &'a ()>;
 /// who comes to the list after that waits for ever.
 #[must_use = "the walk needs a verdict"]
 pub struct Isolate<'a, T: Linked> {
-    list: Locked<'a>,
+    list: LockedList<'a>,
     links: NonNull<Hook>,
     cursor: &'a Cursor,
     item: PhantomData<&'a T>,
@@ -70,7 +70,7 @@ pub struct LruStatus<'a> {
 
 enum Then<'a> {
     /// The lock is held; go on with the next item.
-    GoOn(Locked<'a>),
+    GoOn(LockedList<'a>),
     /// The lock was given back: take it again and go on with the same item, or what comes after it.
     Retry,
     /// The lock was given back: end the walk.
@@ -173,7 +173,7 @@ impl RawListLru {
         mut callback: impl for<'a> FnMut(Isolate<'a, T>) -> LruStatus<'a>,
     ) -> u64 {
         let mut removed = 0;
-        let Some(mut round) = Round::begin(self, memcg, node) else {
+        let Some(mut round) = WalkRound::begin(self, memcg, node) else {
             let _end = self.walk_list(memcg, node, 0, nr_to_walk, &mut removed, &mut callback);
             return removed;
         };

@@ -30,7 +30,7 @@ use crate::slab::{Spans, NONE};
 use crate::sync::Mutex;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use chunk::Chunk;
+use chunk::SegmentChunk;
 use chunk_format::{SegmentChunkHeader, CLASSES, GEOMETRY, SIZE_CLASSES};
 use core::ptr::{self, NonNull};
 #[cfg(lowwater_poison)]
@@ -46,7 +46,7 @@ pub(super) struct SegmentPool(Mutex<PoolState>);
 
 struct PoolState {
     blocks: Spans,
-    chunks: Vec<Chunk>,
+    chunks: Vec<SegmentChunk>,
     /// The first number without a chunk; the others are joined to it.
     unused: u32,
     /// Chunks that there are.
@@ -170,7 +170,7 @@ impl SegmentPool {
     /// Bytes of all chunks, and of this.
     pub(super) fn footprint(&self) -> usize {
         let state = self.0.lock();
-        let chunks = state.nr * GEOMETRY.full + state.chunks.capacity() * size_of::<Chunk>();
+        let chunks = state.nr * GEOMETRY.full + state.chunks.capacity() * size_of::<SegmentChunk>();
         size_of::<Self>() + chunks + state.blocks.footprint()
     }
 
@@ -231,7 +231,7 @@ impl PoolState {
         let memory = self.blocks.get(GEOMETRY.full, &GEOMETRY)?;
         // SAFETY: the chunk begins with room for its header, and is nobody else's yet.
         unsafe { memory.base.cast().write(SegmentChunkHeader { pool: self.pool.cast(), number: at }) };
-        let chunk = Chunk::new(memory, class);
+        let chunk = SegmentChunk::new(memory, class);
         if at as usize == self.chunks.len() {
             self.chunks.push(chunk);
         } else {

@@ -4,7 +4,7 @@ use super::class::{class_for, Class, CLASS_MAX, CLASS_MIN, CLASS_SPLIT};
 use super::directory::{tagged, untagged, Directory};
 use super::mix::mix;
 use super::pool::SegmentPool;
-use super::segment::{Locked, New};
+use super::segment::{LockedSegment, New};
 use super::segment_header::{self, Segment};
 use super::ExtendibleIndex;
 use crate::slab::Slotted;
@@ -58,7 +58,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     #[inline(never)]
     pub(super) fn grow(
         &self,
-        segment: &mut Locked<'_>,
+        segment: &mut LockedSegment<'_>,
         guard: &Guard,
         hasher: &impl Fn(&T) -> u64,
     ) -> Result<(), AllocError> {
@@ -94,7 +94,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     #[inline(never)]
     pub(super) fn shrink(
         &self,
-        segment: &mut Locked<'_>,
+        segment: &mut LockedSegment<'_>,
         guard: &Guard,
         hasher: &impl Fn(&T) -> u64,
     ) -> Result<(), AllocError> {
@@ -124,7 +124,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// Replaces a segment by a copy.
     pub(super) fn move_out(
         &self,
-        segment: &mut Locked<'_>,
+        segment: &mut LockedSegment<'_>,
         pool: Option<&SegmentPool>,
         guard: &Guard,
     ) -> Result<(), AllocError> {
@@ -151,7 +151,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     }
 
     /// What is in a segment, with its hashes.
-    fn hashed(&self, segment: &Locked<'_>, hasher: &impl Fn(&T) -> u64) -> Result<Vec<Hashed>, AllocError> {
+    fn hashed(&self, segment: &LockedSegment<'_>, hasher: &impl Fn(&T) -> u64) -> Result<Vec<Hashed>, AllocError> {
         let mut objects = Vec::new();
         objects.try_reserve_exact(segment.len()).map_err(|_| AllocError)?;
         segment.view().each(|number| objects.push((0, number)));
@@ -178,7 +178,7 @@ impl<T: Slotted> ExtendibleIndex<T> {
     /// Publishes what takes a segment's place.
     fn replace(
         &self,
-        segment: &mut Locked<'_>,
+        segment: &mut LockedSegment<'_>,
         by: impl ExactSizeIterator<Item = New>,
         guard: &Guard,
     ) -> Result<(), AllocError> {

@@ -62,7 +62,7 @@ impl New {
     }
 
     /// What is in `of`, in a chunk of the pool that stays, or else in the allocator's memory; none without memory.
-    pub(super) fn copy(of: &Locked<'_>, pool: Option<&SegmentPool>) -> Option<Self> {
+    pub(super) fn copy(of: &LockedSegment<'_>, pool: Option<&SegmentPool>) -> Option<Self> {
         let Segment { class, depth, prefix, .. } = *of.view().header();
         let pool = pool.map(|pool| (pool, Room::Staying));
         let copy = Self::try_with(pool, Segment::new(class, depth, prefix), |at| of.view().bucket(at).copy())?;
@@ -106,7 +106,7 @@ impl New {
     }
 
     /// It, while nobody else sees it.
-    pub(super) fn locked(&self) -> Locked<'_> {
+    pub(super) fn locked(&self) -> LockedSegment<'_> {
         // SAFETY: it is not freed while `self` is there.
         let header = unsafe { self.0.as_ref() };
         // SAFETY: as above.
@@ -203,9 +203,9 @@ impl<'g> View<'g> {
     }
 
     #[inline]
-    pub(super) fn lock(self) -> Locked<'g> {
+    pub(super) fn lock(self) -> LockedSegment<'g> {
         self.header().lock.lock();
-        Locked(self)
+        LockedSegment(self)
     }
 }
 
@@ -229,16 +229,16 @@ impl Iterator for Probe {
 }
 
 /// A segment whose lock is held; given back on drop.
-pub(super) struct Locked<'g>(View<'g>);
+pub(super) struct LockedSegment<'g>(View<'g>);
 
 /// Where in a segment.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct WayIndex {
     bucket: usize,
     way: usize,
 }
 
-impl<'g> Locked<'g> {
+impl<'g> LockedSegment<'g> {
     pub(super) fn view(&self) -> View<'g> {
         self.0
     }
@@ -281,12 +281,12 @@ impl<'g> Locked<'g> {
 
     /// Where the object of `hash` is that `is_wanted`.
     #[inline]
-    pub(super) fn find(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> bool) -> Option<Place> {
+    pub(super) fn find(&self, hash: u64, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
         let tag = tag(hash);
         for at in self.0.probe(hash) {
             let bucket = self.0.bucket(at);
             if let Some(way) = bucket.way_of(tag, &mut is_wanted) {
-                return Some(Place { bucket: at, way });
+                return Some(WayIndex { bucket: at, way });
             }
             if bucket.overflow_count(hash) == 0 {
                 break;
@@ -295,19 +295,19 @@ impl<'g> Locked<'g> {
         None
     }
 
-    pub(super) fn number(&self, at: Place) -> u32 {
+    pub(super) fn number(&self, at: WayIndex) -> u32 {
         self.0.bucket(at.bucket).number(at.way)
     }
 
     /// A free place for `hash`.
     #[inline]
-    pub(super) fn room(&self, hash: u64) -> Option<Place> {
-        self.0.probe(hash).find_map(|bucket| Some(Place { bucket, way: self.0.bucket(bucket).free_way()? }))
+    pub(super) fn room(&self, hash: u64) -> Option<WayIndex> {
+        self.0.probe(hash).find_map(|bucket| Some(WayIndex { bucket, way: self.0.bucket(bucket).free_way()? }))
     }
 
     /// Puts a number into a place that [`room`](Self::room) gave for this hash.
     #[inline]
-    pub(super) fn put(&mut self, hash: u64, at: Place, number: u32) {
+    pub(super) fn put(&mut self, hash: u64, at: WayIndex, number: u32) {
         for passed in self.0.probe(hash).take_while(|&bucket| bucket != at.bucket) {
             self.0.bucket(passed).pass(hash);
         }
@@ -316,13 +316,13 @@ impl<'g> Locked<'g> {
     }
 
     #[inline]
-    pub(super) fn replace(&mut self, at: Place, number: u32) {
+    pub(super) fn replace(&mut self, at: WayIndex, number: u32) {
         self.0.bucket(at.bucket).replace(at.way, number);
     }
 
     /// Empties the place where an object of `hash` is.
     #[inline]
-    pub(super) fn take(&mut self, hash: u64, at: Place) {
+    pub(super) fn take(&mut self, hash: u64, at: WayIndex) {
         self.0.bucket(at.bucket).take(at.way);
         for passed in self.0.probe(hash).take_while(|&bucket| bucket != at.bucket) {
             self.0.bucket(passed).unpass(hash);
@@ -331,16 +331,16 @@ impl<'g> Locked<'g> {
     }
 
     /// Where the object is that `is_wanted`, whatever its hash.
-    pub(super) fn find_anywhere(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<Place> {
+    pub(super) fn find_anywhere(&self, mut is_wanted: impl FnMut(u32) -> bool) -> Option<WayIndex> {
         (0..buckets(self.0.class)).find_map(|bucket| {
             let way = self.0.bucket(bucket).any_way(&mut is_wanted)?;
-            Some(Place { bucket, way })
+            Some(WayIndex { bucket, way })
         })
     }
 
     /// Empties a place. Which buckets counted its object as further on nobody knows: they go on
     /// doing so, which costs a look.
-    pub(super) fn take_anywhere(&mut self, at: Place) {
+    pub(super) fn take_anywhere(&mut self, at: WayIndex) {
         self.0.bucket(at.bucket).take(at.way);
         self.set_len(self.len() - 1);
     }
@@ -373,7 +373,7 @@ impl<'g> Locked<'g> {
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedSegment<'_> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: the lock is held.

@@ -23,10 +23,10 @@ const BLOCKS_SMALL: usize = 4;
 /// See the module. Behind the slab's lock.
 pub(super) struct CentralFreeList {
     geometry: ChunkLayout,
-    chunks: Vec<Chunk>,
+    chunks: Vec<SlabChunk>,
     /// The first number without a chunk; the others are joined to it.
     unused: u32,
-    nodes: Vec<Node>,
+    nodes: Vec<NodeChunks>,
     blocks: Spans,
     /// Bytes of all chunks.
     pub(super) bytes: usize,
@@ -40,12 +40,12 @@ pub(super) struct CentralFreeList {
 
 /// Chunks of a node's memory.
 #[derive(Clone)]
-struct Node {
+struct NodeChunks {
     bins: FullnessGroups<BINS>,
     all: Sum,
 }
 
-struct Chunk {
+struct SlabChunk {
     memory: Option<Memory>,
     /// Slots that were had and came back.
     back: FreeList,
@@ -62,13 +62,13 @@ struct Chunk {
 // SAFETY: what is in here is memory that nobody else uses, from whichever thread.
 unsafe impl Send for CentralFreeList {}
 
-impl HasGroupLink for Chunk {
+impl HasGroupLink for SlabChunk {
     fn group_link(&mut self) -> &mut GroupLink {
         &mut self.group_link
     }
 }
 
-impl Chunk {
+impl SlabChunk {
     fn sum(&self) -> Sum {
         Sum { chunks: 1, slots: self.slots as usize, free: self.free as usize }
     }
@@ -161,7 +161,7 @@ impl CentralFreeList {
 
     /// Bytes of all chunks and of what leads to them, but for this itself.
     pub(super) fn footprint(&self) -> usize {
-        let tables = self.chunks.capacity() * size_of::<Chunk>() + self.nodes.capacity() * size_of::<Node>();
+        let tables = self.chunks.capacity() * size_of::<SlabChunk>() + self.nodes.capacity() * size_of::<NodeChunks>();
         self.bytes + tables + self.blocks.footprint()
     }
 
@@ -178,7 +178,7 @@ impl CentralFreeList {
         if self.nodes.len() <= node.index() {
             // What follows has room, here and for chunks: it allocates nothing.
             self.nodes.try_reserve(node.index() + 1 - self.nodes.len()).ok()?;
-            self.nodes.resize(node.index() + 1, Node { bins: FullnessGroups::new(), all: Sum::default() });
+            self.nodes.resize(node.index() + 1, NodeChunks { bins: FullnessGroups::new(), all: Sum::default() });
         }
         let memory = self.blocks.get(self.geometry.next(self.bytes), &self.geometry)?;
         let Some(frame) = ChunkTable::global().register(memory.base.as_ptr(), self.geometry.numbers_end()) else {
@@ -193,7 +193,7 @@ impl CentralFreeList {
         self.bytes += memory.bytes;
         self.slots += slots as usize;
         self.free += slots as usize;
-        let chunk = Chunk {
+        let chunk = SlabChunk {
             memory: Some(memory),
             back: FreeList::new(),
             fresh: 0,
@@ -237,7 +237,7 @@ impl CentralFreeList {
         for (number, node) in self.nodes.iter().enumerate() {
             let of_node = chunks().filter(|chunk| usize::from(chunk.node) == number);
             assert_eq!(
-                of_node.map(Chunk::sum).fold(Sum::default(), Sum::and),
+                of_node.map(SlabChunk::sum).fold(Sum::default(), Sum::and),
                 node.all,
                 "each node's slots are counted"
             );

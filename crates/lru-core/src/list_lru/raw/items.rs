@@ -2,7 +2,7 @@
 
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;
-use super::super::locked::Locked;
+use super::super::locked::LockedList;
 use super::super::table::Pair;
 use super::refused::Refused;
 use super::RawListLru;
@@ -59,7 +59,7 @@ impl RawListLru {
 
     // Always: handed over in memory, the lock would be read again before it is written, which costs more than all the rest.
     #[inline(always)]
-    fn add_to<const UNIQUE: bool>(&self, mut list: Locked<'_>, object: LinkNode) -> Result<(), Refused> {
+    fn add_to<const UNIQUE: bool>(&self, mut list: LockedList<'_>, object: LinkNode) -> Result<(), Refused> {
         // SAFETY: the caller owns the object.
         let hook = unsafe { object.at.as_ref() };
         if !hook.claim(list.one().as_home(), UNIQUE) {
@@ -77,7 +77,7 @@ impl RawListLru {
 
     /// R3, as Linux had it from 4.19 to 7.1: tells of the group that was named, not of the one whose list it is.
     #[cfg(lowwater_loom)]
-    fn add_and_announce_for(&self, passed: &Memcg, mut list: Locked<'_>, object: LinkNode) -> Result<(), Refused> {
+    fn add_and_announce_for(&self, passed: &Memcg, mut list: LockedList<'_>, object: LinkNode) -> Result<(), Refused> {
         // SAFETY: as in `add_to`.
         assert!(unsafe { object.at.as_ref() }.claim(list.one().as_home(), false));
         let _first = list.count_in();
@@ -90,7 +90,7 @@ impl RawListLru {
     /// Links an object that is private to the caller, and which `take` takes off its private list. `false`: it is full.
     pub(in super::super) fn add_private(
         &self,
-        list: &mut Locked<'_>,
+        list: &mut LockedList<'_>,
         object: LinkNode,
         take: impl FnOnce() -> Option<LinkNode>,
     ) -> bool {
@@ -109,9 +109,9 @@ impl RawListLru {
     pub(in super::super) fn lock_home<'a>(
         &self,
         links: &Hook,
-        mut held: Option<Locked<'a>>,
+        mut held: Option<LockedList<'a>>,
         guard: &'a Guard,
-    ) -> Option<Locked<'a>> {
+    ) -> Option<LockedList<'a>> {
         loop {
             if let Some(list) = held.take() {
                 if list.one().as_home() == links.home() {
@@ -176,7 +176,7 @@ impl RawListLru {
 
     /// Unlinks an object that is on this list.
     #[inline(always)] // As `add_to`.
-    fn take_off(&self, mut list: Locked<'_>, links: NonNull<Hook>, _guard: &Guard) -> LinkRef {
+    fn take_off(&self, mut list: LockedList<'_>, links: NonNull<Hook>, _guard: &Guard) -> LinkRef {
         #[cfg(lowwater_loom)]
         if crate::mutated!("count_of_the_parent") && !list.memcg().is_online() {
             // R6, as Linux had it until 5.16: the id is the parent's already, and so is the count that falls.

@@ -7,7 +7,7 @@ use super::super::lists_head::ListsHead;
 use super::super::locked::{FirstItem, Idleness};
 use super::super::occupancy::Occupancy;
 use super::super::refusable::try_box;
-use super::super::table::{Slot, Table, TableRef};
+use super::super::table::{ListTable, TableRef, TableSlot};
 use super::RawListLru;
 use super::{Unpopulated, Writer};
 use crate::list::{Hook, LinkLayout, LinkNode};
@@ -92,7 +92,7 @@ impl RawListLru {
                     one.expose_provenance();
                     // SAFETY: it is new, on no chain, and stays until unpublished, which takes it off the chain first.
                     unsafe { chain.push(one) };
-                    table.insert(key, Slot::of_one(one), &mut writer.used);
+                    table.insert(key, TableSlot::of_one(one), &mut writer.used);
                     writer.live += 1;
                     return Ok(true);
                 }
@@ -104,12 +104,12 @@ impl RawListLru {
     /// Replaces the table by one that has room for at least one more, and not much more than that.
     fn make_room(&self, guard: &Guard) -> Result<(), Unpopulated> {
         let needed = self.writer.lock().capacity_needed().ok_or(Unpopulated::NoMemory)?;
-        let new = Table::try_new(needed).ok_or(Unpopulated::NoMemory)?;
+        let new = ListTable::try_new(needed).ok_or(Unpopulated::NoMemory)?;
         // SAFETY: it was made just now.
         let table = unsafe { TableRef::of(new) };
         let mut writer = self.writer.lock();
         if writer.capacity_needed().is_none_or(|needed| needed > table.capacity()) {
-            Table::discard(new);
+            ListTable::discard(new);
             return Ok(()); // Others were faster; the caller looks again.
         }
         let mut used = 0;
@@ -125,7 +125,7 @@ impl RawListLru {
     }
 
     /// The caller holds the writer lock.
-    fn replace_table(&self, new: *mut Table, guard: &Guard) {
+    fn replace_table(&self, new: *mut ListTable, guard: &Guard) {
         // Release: meets the Acquire in `table`. Acquire: we free what others published.
         let ordering = if crate::mutated!("table_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
         let old = self.table.swap(new, ordering);
@@ -146,7 +146,7 @@ impl RawListLru {
     fn take_out(&self, one: &ListLruOne, writer: &mut Writer, guard: &Guard) {
         if let Some(table) = self.table(guard) {
             // SAFETY: it is in the table, and who has `writer` has the lock.
-            table.remove(unsafe { one.key_of_published() }, Slot::of_one(ptr::from_ref(one).cast_mut()));
+            table.remove(unsafe { one.key_of_published() }, TableSlot::of_one(ptr::from_ref(one).cast_mut()));
         }
         writer.live -= 1;
         if writer.live == 0 {
@@ -249,7 +249,7 @@ impl RawListLru {
         let guard = pin();
         let (slot, one, memcg) = {
             let _writer = self.writer.lock();
-            let is_turn = |slot: &Slot| {
+            let is_turn = |slot: &TableSlot| {
                 // SAFETY: we are in the read side.
                 let one = unsafe { slot.pair() }.whole();
                 // SAFETY: the writer lock is held, and `one` is in the table.

@@ -3,10 +3,10 @@
 use super::super::chain::Chain;
 use super::super::key::Key;
 use super::super::list_lru_one::ListLruOne;
-use super::super::locked::{FirstItem, Locked};
+use super::super::locked::{FirstItem, LockedList};
 use super::super::shards::parts_wanted;
 use super::super::shards::ShardSet;
-use super::super::table::{Pair, Slot};
+use super::super::table::{Pair, TableSlot};
 use super::RawListLru;
 use super::Writer;
 use crate::rcu::{pin, Guard};
@@ -39,19 +39,19 @@ impl RawListLru {
             return Err(split);
         }
         let Some(mut writer) = self.writer.try_lock() else { return Err(split) };
-        let (old, key) = (Slot::of_one(ptr::from_ref(one).cast_mut()), Key::new(memcg, one.node()));
+        let (old, key) = (TableSlot::of_one(ptr::from_ref(one).cast_mut()), Key::new(memcg, one.node()));
         let table = self.table(guard).filter(|table| table.get(key) == Some(old));
         let Some(table) = table else { return Err(split) };
         // Whoever unmakes a list holds the chain until it is out of the table: so this is not dead.
         let mut list = one.lock(guard);
         list.begin_parts(split.parts().count());
         writer.split += 1;
-        table.replace(key, old, Slot::of_split(Box::into_raw(split)));
+        table.replace(key, old, TableSlot::of_split(Box::into_raw(split)));
         Ok(())
     }
 
     /// Locks a list whose parts, if it has some, end here; nobody is told of it. The lock of its group's chain is held.
-    pub(super) fn lock_without_parts<'a>(&'a self, one: &'a ListLruOne, guard: &'a Guard) -> Locked<'a> {
+    pub(super) fn lock_without_parts<'a>(&'a self, one: &'a ListLruOne, guard: &'a Guard) -> LockedList<'a> {
         let list = one.lock(guard);
         if !list.is_split() {
             return list;
@@ -88,7 +88,7 @@ impl RawListLru {
     }
 
     /// Ends the parts: all they hold goes to the list, which is locked, and they forward there (invariant 2 of the parts).
-    fn end_parts(&self, list: &mut Locked<'_>, writer: &mut Writer, guard: &Guard) -> FirstItem {
+    fn end_parts(&self, list: &mut LockedList<'_>, writer: &mut Writer, guard: &Guard) -> FirstItem {
         let (one, key) = (list.one(), list.key());
         let slot = self.table(guard).and_then(|table| table.get(key));
         // SAFETY: we are in the read side.
@@ -96,7 +96,7 @@ impl RawListLru {
         let (Some(slot), Some(Pair::ShardSet(split))) = (slot, pair) else {
             unreachable!("a list whose state says so has parts in the table");
         };
-        let whole = Slot::of_one(ptr::from_ref(one).cast_mut());
+        let whole = TableSlot::of_one(ptr::from_ref(one).cast_mut());
         let table = self.table(guard).expect("it was found in there");
         let late = crate::mutated!("parts_die_before_they_are_out");
         // Release: meets the Acquire in `sum_of_node`. A reader that finds the list in the slot,
@@ -148,7 +148,7 @@ impl RawListLru {
         node: NodeId,
         index: usize,
         guard: &'a Guard,
-    ) -> Option<Locked<'a>> {
+    ) -> Option<LockedList<'a>> {
         let pair = self.lookup(Key::new(memcg, node), guard)?;
         let one = match pair {
             _ if index == 0 => Some(pair.whole()),
@@ -200,7 +200,7 @@ impl<T: crate::Linked> crate::ListLru<T> {
 }
 
 /// A walk that goes round a list and its parts, which stay while this is there.
-pub(in super::super) struct Round<'a> {
+pub(in super::super) struct WalkRound<'a> {
     lru: &'a RawListLru,
     memcg: &'a Memcg,
     node: NodeId,
@@ -212,7 +212,7 @@ pub(in super::super) struct Round<'a> {
     pub(in super::super) items: u64,
 }
 
-impl<'a> Round<'a> {
+impl<'a> WalkRound<'a> {
     /// `None`: there are no parts.
     pub(in super::super) fn begin(lru: &'a RawListLru, memcg: &'a Memcg, node: NodeId) -> Option<Self> {
         let guard = pin();
@@ -235,7 +235,7 @@ impl<'a> Round<'a> {
     }
 }
 
-impl Drop for Round<'_> {
+impl Drop for WalkRound<'_> {
     fn drop(&mut self) {
         #[cfg(lowwater_loom)]
         if crate::sync::unwinding() {

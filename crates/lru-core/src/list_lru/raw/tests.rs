@@ -2,7 +2,7 @@
 
 use super::super::key::Key;
 use super::super::shards::shard::Shard;
-use super::super::table::{Pair, Table};
+use super::super::table::{ListTable, Pair};
 use super::super::tests::{item, Item};
 use super::{Writer, PAIRS_MAX};
 use crate::list_lru::{sweep, Swept};
@@ -116,7 +116,7 @@ fn splits_and_parts_that_are_retired_wait_through_room_of_their_own() {
 #[test]
 fn more_lists_than_can_be_counted_are_refused() {
     let writer = |live| Writer { live, used: 0, split: 0 };
-    let most = writer(PAIRS_MAX - 1).capacity_needed().map(Table::used_max);
+    let most = writer(PAIRS_MAX - 1).capacity_needed().map(ListTable::used_max);
     assert!(most.is_some_and(|most| most >= PAIRS_MAX as usize));
     assert_eq!(writer(PAIRS_MAX).capacity_needed(), None);
 }

@@ -1,6 +1,6 @@
 //! How large a table is, and where its probing begins.
 
-use super::{Key, Table, TableRef};
+use super::{Key, ListTable, TableRef};
 use crate::{MemcgId, NodeId};
 use alloc::vec;
 
@@ -10,16 +10,16 @@ fn a_table_is_as_large_as_its_lists_need() {
     let needed =
         [(1, 1), (2, 2), (3, 4), (5, 8), (8, 8), (9, 16), (10, 16), (11, 32), (20, 32), (21, 64), (40, 64), (41, 128)];
     for (lists, capacity) in needed {
-        assert_eq!(Table::capacity_for(lists), capacity, "{lists} lists");
+        assert_eq!(ListTable::capacity_for(lists), capacity, "{lists} lists");
     }
-    assert_eq!([1, 8, 16, 64, 1 << 20].map(Table::used_max), [1, 8, 12, 48, 3 << 18]);
+    assert_eq!([1, 8, 16, 64, 1 << 20].map(ListTable::used_max), [1, 8, 12, 48, 3 << 18]);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "arithmetic, and a lot of it")]
 fn lists_begin_at_different_places() {
     let most_at_one_place = |groups: u32, nodes: u16| {
-        let mut lists = vec![0_u32; Table::capacity_for(groups as usize * usize::from(nodes))];
+        let mut lists = vec![0_u32; ListTable::capacity_for(groups as usize * usize::from(nodes))];
         let mask = lists.len() - 1;
         for (id, node) in (0..groups).flat_map(|id| (0..nodes).map(move |node| (MemcgId::new(id), node))) {
             let key = Key { node: NodeId::new(node), spread: id.spread(), id, group: 0 };

@@ -7,7 +7,7 @@ use crate::slab::{GroupLink, HasGroupLink, Memory};
 use core::ptr::NonNull;
 
 /// What is known of a chunk.
-pub(super) struct Chunk {
+pub(super) struct SegmentChunk {
     pub(super) memory: Option<Memory>,
     /// One bit for each slot that is out.
     pub(super) out: u64,
@@ -17,13 +17,13 @@ pub(super) struct Chunk {
     pub(super) group_link: GroupLink,
 }
 
-impl HasGroupLink for Chunk {
+impl HasGroupLink for SegmentChunk {
     fn group_link(&mut self) -> &mut GroupLink {
         &mut self.group_link
     }
 }
 
-impl Chunk {
+impl SegmentChunk {
     pub(super) fn new(memory: Memory, class: Class) -> Self {
         Self { memory: Some(memory), out: 0, class, leaves: false, group_link: GroupLink::new() }
     }

@@ -3,7 +3,7 @@
 //! Slots are taken from the fullest, so that the emptiest can empty. One that is to be emptied comes last of all: then nothing is lost if a
 //! segment stays in it after all, as one may that its maker has not published yet when it is asked for.
 
-use super::chunk::Chunk;
+use super::chunk::SegmentChunk;
 use super::chunk_format::slots;
 use crate::index::class::Class;
 use crate::index::segment_header::Segment;
@@ -47,13 +47,13 @@ impl SizeClass {
     }
 
     /// A new chunk.
-    pub(super) fn add(&mut self, chunks: &mut [Chunk], at: u32) {
+    pub(super) fn add(&mut self, chunks: &mut [SegmentChunk], at: u32) {
         self.free += slots(self.class);
         self.rebin(chunks, at);
     }
 
     /// A slot of a chunk that [`fullest`](Self::fullest) gave, or that is new.
-    pub(super) fn take(&mut self, chunks: &mut [Chunk], at: u32) -> NonNull<Segment> {
+    pub(super) fn take(&mut self, chunks: &mut [SegmentChunk], at: u32) -> NonNull<Segment> {
         let chunk = &mut chunks[at as usize];
         if core::mem::take(&mut chunk.leaves) {
             self.free += chunk.free();
@@ -68,7 +68,7 @@ impl SizeClass {
     }
 
     /// Takes the slot at an address back. A chunk that is empty then is not of this size_class any more.
-    pub(super) fn put(&mut self, chunks: &mut [Chunk], at: u32, address: usize) {
+    pub(super) fn put(&mut self, chunks: &mut [SegmentChunk], at: u32, address: usize) {
         let chunk = &mut chunks[at as usize];
         chunk.put(address);
         self.free += u32::from(!chunk.leaves);
@@ -83,7 +83,7 @@ impl SizeClass {
     }
 
     /// The next segment that is to leave, if those of a chunk fit into the others.
-    pub(super) fn evacuating(&mut self, chunks: &mut [Chunk]) -> Option<NonNull<Segment>> {
+    pub(super) fn evacuating(&mut self, chunks: &mut [SegmentChunk]) -> Option<NonNull<Segment>> {
         if let Some(next) = self.next_leaving(chunks) {
             return Some(next);
         }
@@ -101,7 +101,7 @@ impl SizeClass {
         self.next_leaving(chunks)
     }
 
-    fn next_leaving(&mut self, chunks: &[Chunk]) -> Option<NonNull<Segment>> {
+    fn next_leaving(&mut self, chunks: &[SegmentChunk]) -> Option<NonNull<Segment>> {
         let chunk = chunks.get(self.evacuating as usize)?;
         let next = (chunk.out & !self.asked).trailing_zeros();
         if next == u64::BITS {
@@ -112,7 +112,7 @@ impl SizeClass {
     }
 
     /// Puts a chunk in the bin where it belongs.
-    fn rebin(&mut self, chunks: &mut [Chunk], at: u32) {
+    fn rebin(&mut self, chunks: &mut [SegmentChunk], at: u32) {
         let chunk = &chunks[at as usize];
         let bin = match chunk.free() {
             0 => None,
@@ -123,9 +123,9 @@ impl SizeClass {
     }
 
     /// Panics unless the counts agree.
-    pub(super) fn assert_valid(&self, chunks: &[Chunk]) {
+    pub(super) fn assert_valid(&self, chunks: &[SegmentChunk]) {
         let ours = || chunks.iter().filter(|chunk| chunk.is_there() && chunk.class == self.class);
-        let free = ours().filter(|chunk| !chunk.leaves).map(Chunk::free).sum::<u32>();
+        let free = ours().filter(|chunk| !chunk.leaves).map(SegmentChunk::free).sum::<u32>();
         assert_eq!(free, self.free, "free slots are counted");
         for chunk in ours() {
             let bin = chunk.group_link.bin();
