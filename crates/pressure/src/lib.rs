@@ -1,4 +1,4 @@
-//! Memory pressure from outside the process, and the ceiling that it leaves a group of caches.
+//! Memory pressure from outside the process, and the limit that it leaves a group (`Memcg` of `lowwater-lru-core`).
 //!
 //! Each source raises one [`Level`] for all; the [`Monitor`] polls the sources, and the [`Target`] decides:
 //!

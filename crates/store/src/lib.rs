@@ -1,4 +1,4 @@
-//! Stores of objects that readers look at without a lock: a slab, an index of its objects, and hash chains.
+//! Stores of objects that can be on the lists of `lowwater-lru-core` and are read without a lock: a slab, an index of its objects, hash chains.
 //!
 //! | module | contents |
 //! |---|---|
