@@ -26,6 +26,9 @@ mod cell;
 #[cfg(lowwater_loom)]
 mod loom_model;
 mod mutant;
+#[cfg(not(lowwater_loom))]
+#[doc(hidden)]
+pub mod raw;
 
 #[cfg(all(not(lowwater_loom), not(feature = "std")))]
 pub use self::core::*;
