@@ -15,8 +15,9 @@ static REPARENT: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 /// Installs the function that hands the lists of a dying group, whose chain is closed, to its
 /// parent. To be called before the first list is attached, always with the same function.
 pub(crate) fn install(reparent: fn(&Memcg)) {
-    // Release: pairs with the Acquire in `reparent`.
-    REPARENT.store(reparent as *mut (), Ordering::Release);
+    // Relaxed: the function is code, nothing has to be published with it. That `reparent` sees it is
+    // given by the lock of the group's attached lists, under which a list is attached afterwards.
+    REPARENT.store(reparent as *mut (), Ordering::Relaxed);
 }
 
 /// Closes the chain of a dying group, and hands the lists that are attached to its parent.
@@ -27,9 +28,8 @@ pub(super) fn reparent(dying: &Memcg) {
         attached.is_closed = true;
         attached.first.is_null()
     };
-    // Acquire: pairs with the Release in `install`. A list that is attached was attached after
-    // `install`, under the lock that was held above.
-    let reparent = REPARENT.load(Ordering::Acquire);
+    // Relaxed: a list that was found above was attached under the same lock, after `install`.
+    let reparent = REPARENT.load(Ordering::Relaxed);
     if is_empty || reparent.is_null() {
         return;
     }
