@@ -64,9 +64,10 @@ pub unsafe trait Lock: lock_api::RawMutex + Sync {}
 ///
 /// # Safety
 ///
-/// What a reader does between [`enter`](Self::enter) and the matching [`leave`](Self::leave) happens before
-/// `readers_left` is called for any [`after_readers`](Self::after_readers) that was called while it was inside; and what
-/// came before `after_readers` happens before what readers do that enter after it has been answered.
+/// A reader is inside between [`enter`](Self::enter) and the matching [`leave`](Self::leave). For each
+/// [`after_readers`](Self::after_readers) that is called while a reader is inside, every access of
+/// that reader happens before `readers_left` is called. Every access before `after_readers` happens
+/// before the accesses of each reader that enters after `readers_left` was called.
 ///
 /// Safe code can leak a guard. Then an [`enter`](Self::enter) has no matching
 /// [`leave`](Self::leave), and references that the guard protects may be used for ever, on any

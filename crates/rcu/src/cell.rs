@@ -14,8 +14,10 @@ mod tests;
 
 /// A value that is read without a lock, and replaced as a whole; or none.
 ///
-/// Who reads it holds a [`Guard`], and writes nothing that others write. What was replaced is dropped when those have left who may still read it:
-/// by whoever replaced it, as soon as he has no guard, or if others are inside then, with what is retired next, on whichever thread.
+/// A reader holds a [`Guard`] and writes no shared memory. A replaced value is dropped when every
+/// reader that may still hold a reference has dropped its guard: by the thread that replaced it, as
+/// soon as that thread holds no guard; or, if other readers are inside then, when a thread next
+/// retires something.
 ///
 /// ```
 /// use lowwater_rcu::{pin, RcuCell};

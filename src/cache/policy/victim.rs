@@ -10,10 +10,12 @@
 //! | whose eviction order has no ghosts | the next tenant, in turn, by size |
 //!
 //! A tenant has to pay for all that it puts in but for keys that it let go lately: by those it has shown that it would use more. What it takes out,
-//! replaces, or lets expire it has paid. What it owes, or has paid before, is counted in bytes ([`Deficit`](super::deficit::Deficit)), for room is made for several inserts at once, and which of them finds
-//! none says nothing: what one lets go may stay in a processor's stock for its own next inserts, or be free for everybody's, by whose
-//! stock is there just then, and two who insert in turn may always find it so that the same one pays. Without the count it was chance who lived on
-//! whose.
+//! replaces, or lets expire it has paid.
+//! The difference between the bytes a tenant has put in and the bytes it has paid is its
+//! [`Deficit`](super::deficit::Deficit). It is counted because one eviction makes room for several
+//! inserts: the insert that finds no room says nothing about who used it up. The freed bytes go to
+//! the processor's stock, which serves one tenant at a time, or to everybody. Without the count, two
+//! tenants that insert in turn can meet such that the same one always pays.
 //!
 //! So memory moves one entry for each hit that a little more of it would have brought, from all by their size. Where that comes to rest
 //! every tenant has the same number of such near misses per byte: none would gain more by a byte than another loses. It cannot move faster

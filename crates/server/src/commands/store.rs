@@ -137,7 +137,8 @@ struct New {
     data: Data,
 }
 
-/// What is done with `old`, what is said, and the number of what is there then.
+/// Decides a store command: the edit of `old`, the outcome to report, and the CAS number that the
+/// key has afterwards.
 fn decide(full_key: &[u8], new: &New, old: Option<&Value>, server: &Server) -> (Edit, (StoreOutcome, u64)) {
     let put = || {
         let value = server.store.new_value(full_key, new.flags, new.item_flags, &new.data);
