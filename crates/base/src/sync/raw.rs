@@ -1,7 +1,7 @@
 //! A lock without data, for structures that lay out their own fields.
 
 use super::RawMutex as Inner;
-use lock_api::RawMutex as _;
+use lock_api::RawMutex;
 
 /// A lock without data: one byte with parking_lot and the spin lock. Not reentrant, not poisoned.
 pub struct RawLock(Inner);
@@ -16,19 +16,19 @@ impl RawLock {
     /// Makes an unlocked lock.
     #[inline]
     pub const fn new() -> Self {
-        Self(Inner::INIT)
+        Self(<Inner as RawMutex>::INIT)
     }
 
     /// Waits for the lock and takes it.
     #[inline]
     pub fn lock(&self) {
-        self.0.lock();
+        RawMutex::lock(&self.0);
     }
 
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> bool {
-        self.0.try_lock()
+        RawMutex::try_lock(&self.0)
     }
 
     /// Gives the lock back.
@@ -39,6 +39,6 @@ impl RawLock {
     #[inline]
     pub unsafe fn unlock(&self) {
         // SAFETY: the caller holds the lock, which is all that `RawMutex::unlock` asks.
-        unsafe { self.0.unlock() }
+        unsafe { RawMutex::unlock(&self.0) }
     }
 }
