@@ -28,16 +28,20 @@
 
 mod builder;
 mod charge;
+mod ghosts;
 mod groups;
 mod handle;
 mod housekeeper;
 mod maintenance;
+mod mean_cost;
 mod monitored;
 mod retired;
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
 pub use handle::{Runtime, RuntimeStats};
+pub(crate) use ghosts::{Ghost, Ghosts, Known as KnownGhosts, BYTES_PER_ENTRY as GHOST_BYTES_PER_ENTRY, TIMES as GHOST_TIMES_MAX};
 pub(crate) use housekeeper::Notifier;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
+pub(crate) use mean_cost::MeanCost;
 pub use monitored::MonitoredReclaimer;
 pub(crate) use retired::Retires;

@@ -18,7 +18,7 @@ use super::handle::{Cache, CacheInner, Weigher};
 use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
-use super::policy::{Eviction, VictimPicker};
+use super::policy::Eviction;
 use super::removal::RemovalCause;
 use super::stats::Counters;
 use crate::Runtime;
@@ -241,19 +241,18 @@ where
                 return Err(CacheBuildError::TwoTimes { time_to_live, time_to_idle });
             }
         };
-        let mut builder = choices.runtime.registry().builder(&choices.name);
+        let mut builder = choices.runtime.registry().builder(&choices.name).reports_misses(true);
         if let Some(seeks) = choices.seeks {
             builder = builder.seeks(seeks);
         }
         let prepared = builder.alloc()?;
-        let queues = Queues::new(&prepared.occupancy(), choices.eviction);
+        let queues = Queues::new(&prepared.occupancy(), prepared.miss_reporter(), choices.eviction);
         let retired = choices.runtime.retired();
         let core = Arc::new(Core {
             index: ExtendibleIndex::with_retired(retired.count()),
             is_lru: queues.is_lru(),
-            miss_cost: choices.miss_cost.filter(|_| queues.has_ghosts()).map(Box::new),
+            miss_cost: choices.miss_cost.map(Box::new),
             queues,
-            victim_picker: VictimPicker::default(),
             listener: choices.listener,
             counters: Counters::default(),
             hasher,

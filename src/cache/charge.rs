@@ -1,30 +1,29 @@
-//! Charges a group for an insert: stock first, then eviction, then direct reclaim.
+//! Charges a group for an insert: stock first, then the runtime, which frees memory where it earns least.
 //!
 //! ```text
 //!     much is retired?                drop what no reader holds; wait, or be rejected (`runtime::retired`)
 //!     in this processor's stock?      taken
-//!     nearly used up?                 a victim is evicted from (`policy::victim`), twice at most
+//!     far above the low watermark?    a batch is evicted, of whichever cache or shrinker earns least by its memory, twice at most
 //!     else                            the runtime's charge, with its direct reclaim
 //! ```
 //!
-//! Evicted bytes mostly stay in the processor's stock for the next inserts of that tenant, which then evict nothing: so a
-//! full cache stays full at a steady pace, and the reclaimer sleeps. An insert evicts 16 records at most, unless it comes to
-//! direct reclaim.
+//! The reclaimer is woken at the low watermark and works ahead of need. An insert evicts only where the reclaimer falls behind, and
+//! then 16 records at most, unless it comes to direct reclaim.
 
 use std::hash::{BuildHasher, Hash};
 use std::time::Instant;
 
 use lowwater_lru_core::{ByteSize, Memcg};
+use lowwater_shrinker::{Reclaim, Work};
 
 use super::error::RejectReason;
 use super::handle::Cache;
 use super::policy::tenant::Tenant;
-use super::policy::victim::RoomRequest;
 
-/// Evictions of one insert: more than one, to catch up with inserts that have found no victim.
-const ROOMS_MAX: u32 = 2;
-/// A tenant that scans leaves this part of a shared limit free.
-const LEFT_PARTS: u64 = 64;
+/// Batches that one insert evicts: more than one, to catch up with inserts that have found no victim.
+const BATCHES_MAX: u32 = 2;
+/// Records that it looks at for each of them.
+const SCAN_MAX: u64 = 64;
 /// The stock that a charge may take in addition.
 const STOCK: ByteSize = ByteSize::kib(32);
 
@@ -34,37 +33,25 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Charges `group`, whose tenant is `tenant`, for a record of this hash; frees memory if there is not enough.
-    pub(super) fn charge(
-        &self,
-        group: &Memcg,
-        bytes: ByteSize,
-        tenant: Option<&Tenant>,
-        hash: u64,
-    ) -> Result<(), RejectReason> {
-        let (core, runtime) = (&self.inner.core, &self.inner.runtime);
+    /// Charges `group`, whose tenant is `tenant`, for a record; frees memory if there is not enough.
+    pub(super) fn charge(&self, group: &Memcg, bytes: ByteSize, tenant: Option<&Tenant>) -> Result<(), RejectReason> {
+        let runtime = &self.inner.runtime;
         if runtime.retired().is_much() {
             self.look_at_retired(bytes)?;
         }
-        let is_scanning = tenant.is_some_and(|tenant| {
-            tenant.note_insert();
-            tenant.is_scanning()
-        });
-        // A tenant that scans does not get free memory.
-        if !is_scanning && group.try_charge_from_stock(bytes) {
+        if group.try_charge_from_stock(bytes) {
             return Ok(());
         }
-        for _ in 0..ROOMS_MAX {
-            let Some(limit) = self.short(group, bytes, is_scanning) else { break };
-            core.make_room(&RoomRequest { runtime, memcg: group, limit, bytes, tenant, is_scanning, random: hash });
+        for _ in 0..BATCHES_MAX {
+            let Some(limit) = self.short(group, bytes) else { break };
+            let needy = tenant.map(|tenant| &tenant.pair);
+            runtime.registry().shrink_least_useful(limit, None, needy, Reclaim::FOREGROUND, &mut Work::one_batch(SCAN_MAX));
         }
         if group.try_charge_from_stock(bytes) {
             return Ok(());
         }
         // What is taken for the stock would be used up before anybody made room for it.
-        if self.short(group, bytes.saturating_add(STOCK), is_scanning).is_some()
-            && group.try_charge_exactly(bytes).is_ok()
-        {
+        if self.short(group, bytes.saturating_add(STOCK)).is_some() && group.try_charge_exactly(bytes).is_ok() {
             runtime.reclaimer().charged(group);
             return Ok(());
         }
@@ -77,14 +64,13 @@ where
         })
     }
 
-    /// The nearest group whose memory is nearly used up; none also for a record that never fits. For a tenant that
-    /// `is_scanning`, memory is used up sooner where other tenants want it, too.
-    pub(super) fn short<'a>(&self, group: &'a Memcg, bytes: ByteSize, is_scanning: bool) -> Option<&'a Memcg> {
+    /// The nearest group in which the reclaimer has fallen behind, or that is above its `high`; none also for a record that never
+    /// fits.
+    pub(super) fn short<'a>(&self, group: &'a Memcg, bytes: ByteSize) -> Option<&'a Memcg> {
         let marks = self.inner.runtime.reclaimer().watermarks();
         let is_short = |memcg: &Memcg, usage: ByteSize| {
-            let left = if is_scanning && memcg != group { memcg.max().get() / LEFT_PARTS } else { 0 };
-            let after = usage.saturating_add(bytes).saturating_add(ByteSize::new(left));
-            after > memcg.high() || marks.is_near(after, memcg.max())
+            let after = usage.saturating_add(bytes);
+            after > memcg.high() || marks.is_min(after, memcg.max())
         };
         let mut above = Some(group);
         let mut short = None;

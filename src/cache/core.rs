@@ -17,7 +17,6 @@ use super::expiry::clock::Clock;
 use super::expiry::sweep::SweepSchedule;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
-use super::policy::VictimPicker;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 use super::stats::Counters;
@@ -31,9 +30,8 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     // First: what is in an index is not freed, whatever becomes of its handle.
     pub(super) index: ExtendibleIndex<Record<K, V>>,
     pub(super) queues: Queues<K, V>,
-    pub(super) victim_picker: VictimPicker,
     pub(super) listener: Option<Listener<K, V>>,
-    /// The miss costs, if the builder has a function for them, and the eviction order has ghosts.
+    /// The miss costs, if the builder has a function for them.
     pub(super) miss_cost: Option<Box<MissCost<K, V>>>,
     pub(super) counters: Counters,
     pub(super) hasher: S,
@@ -79,7 +77,6 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for PendingRemo
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
             self.memcg.uncharge(record.charge());
-            self.core.queues.credit(&self.memcg, record.charge());
             self.core.finish_removal(record);
         }
     }
@@ -381,6 +378,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
     /// lists, after the index.
     fn drop(&mut self) {
         self.notifier.retired().remove(self);
+        self.queues.note_len(0, self.notifier.ghosts());
         let mut at = Cursor::new();
         while !at.is_done() {
             self.index.visit(&mut at, &pin(), |record| {

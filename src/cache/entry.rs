@@ -224,9 +224,9 @@ where
                 (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
             };
             let expect = there.map_or(Expect::Vacant, Expect::Same);
-            cache.prefetch(hash);
             let group = online(self.group);
-            let prepared = cache.prepare(self.key, value, hash, &group, expires);
+            cache.prefetch(hash, &group);
+            let prepared = cache.prepare(self.key, value, &group, expires);
             match prepared.and_then(|prepared| cache.insert_prepared(prepared, hash, &group, &guard, &expect)) {
                 Ok((old, removal)) => {
                     drop(guard);

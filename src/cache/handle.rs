@@ -124,7 +124,6 @@ where
             + core.miss_cost.as_deref().map_or(0, size_of_val)
             + core.counters.footprint()
             + core.queues.footprint()
-            + core.victim_picker.footprint()
             + core.sweeps.footprint()
             + core.compaction.footprint();
         let parts = core.index.slab().footprint().saturating_add(core.index.footprint());

@@ -31,7 +31,7 @@ pub(super) enum Expect<'g, K, V> {
 /// A charged record that is in no index and on no list yet.
 pub(super) struct Prepared<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     pub(super) record: Handle<K, V>,
-    /// Scales what a ghost hit earns.
+    /// What a ghost hit counts.
     cost: RelativeCost,
 }
 
@@ -103,10 +103,10 @@ where
         ttl: Ttl,
         expect: &Expect<'_, K, V>,
     ) -> Result<Option<V>, Rejected<K, V>> {
-        self.prefetch(hash);
-        let expires = self.inner.core.clock.deadline_of(ttl);
         let group = online(group);
-        let prepared = self.prepare(key, value, hash, &group, expires)?;
+        self.prefetch(hash, &group);
+        let expires = self.inner.core.clock.deadline_of(ttl);
+        let prepared = self.prepare(key, value, &group, expires)?;
         let guard = pin();
         let (replaced, removal) = self.insert_prepared(prepared, hash, &group, &guard, expect)?;
         drop(guard);
@@ -115,10 +115,10 @@ where
     }
 
     /// Prefetches the ghost and the index bucket of a hash, well before they are read.
-    pub(super) fn prefetch(&self, hash: u64) {
-        let guard = pin();
-        self.inner.core.queues.known(&guard).prefetch(hash);
-        self.inner.core.index.prefetch(hash, &guard);
+    pub(super) fn prefetch(&self, hash: u64, group: &Memcg) {
+        let (guard, core) = (pin(), &self.inner.core);
+        core.queues.prefetch_ghost(hash, group, core.notifier.ghosts().known(&guard));
+        core.index.prefetch(hash, &guard);
     }
 
     /// Weighs and charges a value, and makes a record of it. The record stays charged.
@@ -126,7 +126,6 @@ where
         &self,
         key: K,
         value: V,
-        hash: u64,
         group: &Memcg,
         expires: Deadline,
     ) -> Result<Prepared<K, V>, Rejected<K, V>> {
@@ -139,13 +138,17 @@ where
         let (queues, index) = (&inner.core.queues, &inner.core.index);
         let bytes = (inner.weigher)(&key, &value).saturating_add(ByteSize::new(Record::<K, V>::BYTES));
         let bytes = rounded(bytes);
-        let cost = inner.core.miss_cost.as_ref().map_or_else(RelativeCost::default, |cost| cost.relative(&key, &value));
+        let cost = inner.core.miss_cost.as_ref().map_or_else(RelativeCost::default, |cost| {
+            let relative = cost.relative(&key, &value, inner.core.notifier.mean_cost());
+            queues.note_mean_cost(cost.mean());
+            relative
+        });
         let node = inner.node();
         let record = index.slab().alloc(Record::new(key, value, expires, bytes), node);
         let record =
             record.map_err(|Record { key, value, .. }| Rejected { reason: Some(no_memory(group)), key, value })?;
         let tenant = queues.find_tenant(group);
-        if let Err(reason) = self.charge(group, bytes, tenant, hash) {
+        if let Err(reason) = self.charge(group, bytes, tenant) {
             inner.core.counters.rejected();
             return Err(into_rejected(record, Some(reason)));
         }
@@ -186,26 +189,16 @@ where
             if !expected {
                 return Err(record);
             }
-            let is_ghost_hit = core.queues.ghost_hit(hash, tenant, guard);
-            if is_ghost_hit {
+            let ghosts = core.notifier.ghosts().known(guard);
+            if core.queues.ghost_hit(hash, group, tenant, cost, ghosts) {
                 record.set_queue(Queue::Main);
             }
-            let bytes = record.charge();
-            // What came back before is paid for by others as it grows, too: a placeholder is not what was wanted.
-            let earned = match there {
-                _ if is_ghost_hit => cost.scale(bytes),
-                Some(there) if there.queue() == Queue::Main => bytes.saturating_sub(there.charge()),
-                _ => ByteSize::ZERO,
-            };
             // The list of its queue may have to be made here after all: if it was empty for long, or that one was another group's.
             there.inspect(|there| core.queues.inherit(&record, there));
             core.queues.add(record, group, node).map_err(|error| {
                 refused = Some(no_memory(group));
                 error.into_handle()
             })?;
-            if let Some(tenant) = tenant {
-                core.queues.post_insert(group, tenant, bytes, earned);
-            }
             Ok(there.and_then(|there| {
                 if core.is_expired(there) {
                     cause = RemovalCause::Expired;

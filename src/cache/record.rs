@@ -8,8 +8,8 @@ use lowwater_store::{slotted, CompressedLinks, Slot};
 
 use super::expiry::deadline::Deadline;
 use super::policy::queue::Queue;
-use super::policy::GHOST_BYTES_PER_RECORD;
 use super::removal::RemovalCause;
+use crate::runtime::GHOST_BYTES_PER_ENTRY;
 
 /// A cached item, in a slot of its cache's slab. The record is in the index until it is unlinked; its handle is on a list of the record's group, or
 /// with the thread that took the record off the list.
@@ -75,7 +75,7 @@ const INDEX_BYTES: usize = 8;
 
 impl<K, V> Record<K, V> {
     /// Bytes of a record beyond the memory that its key and value own: the record, its index slot, and its part of the ghost table.
-    pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + GHOST_BYTES_PER_RECORD) as u64;
+    pub(super) const BYTES: u64 = (size_of::<Self>() + INDEX_BYTES + GHOST_BYTES_PER_ENTRY) as u64;
 
     /// For probation, until [`set_queue`](Self::set_queue) says otherwise; `charge` as [`rounded`] made it.
     pub(super) fn new(key: K, value: V, deadline: Deadline, charge: ByteSize) -> Self {

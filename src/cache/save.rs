@@ -165,11 +165,11 @@ where
         }
         let hash = core.hash(&key);
         let expires = core.clock.deadline_after(meta.time_left, meta.time_to_idle);
-        self.prefetch(hash);
-        let prepared = self.prepare(key, value, hash, group, expires).ok()?;
+        self.prefetch(hash, group);
+        let prepared = self.prepare(key, value, group, expires).ok()?;
         // Nobody has seen it yet.
         prepared.record.set_uses(meta.heat % PROVEN);
-        if meta.heat & PROVEN != 0 && core.queues.has_ghosts() {
+        if meta.heat & PROVEN != 0 && core.queues.has_queues() {
             prepared.record.set_queue(Queue::Main);
         }
         let guard = pin();

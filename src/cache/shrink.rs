@@ -30,9 +30,6 @@ pub(super) struct Evicted {
     put_back: u64,
     /// The bytes that the group was charged for the evicted records.
     pub(super) bytes: ByteSize,
-    /// ... and of these, the bytes of records that were not evicted for their memory: removed, replaced and expired records are credited to the tenant,
-    /// whichever insert needs the room.
-    pub(super) credited: ByteSize,
 }
 
 /// The group that records are evicted from.
@@ -41,6 +38,7 @@ pub(super) struct EvictionSource<'a> {
     pub(super) memcg: &'a Memcg,
     /// The number of the group's records before, for the age of ghosts.
     pub(super) entries: u64,
+    /// None: no keys are remembered.
     pub(super) ghost_recorder: Option<&'a GhostRecorder<'a>>,
 }
 
@@ -62,6 +60,13 @@ where
             0 => Count::Empty,
             n => Count::Objects(n),
         }
+    }
+
+    /// As the entries that left lately weighed; not known before one did.
+    fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<ByteSize> {
+        let mean = self.queues.mean_charge();
+        let bytes = self.queues.count(sc.memcg(), sc.node()).saturating_mul(mean);
+        (mean > 0).then(|| ByteSize::new(bytes))
     }
 
     /// Turn by turn, as the queues have it, until as many were looked at as was asked.
@@ -95,8 +100,9 @@ where
             true => RemovalCause::Expired,
             false => RemovalCause::Size,
         };
-        self.queues.note_len(self.counters.len());
-        let ghost_recorder = self.queues.ghost_recorder(memcg);
+        let ghosts = self.notifier.ghosts();
+        self.queues.note_len(self.counters.len(), ghosts);
+        let ghost_recorder = self.queues.ghost_recorder(memcg, ghosts, self.notifier.retired().budget().get());
         let mut all = Evicted::default();
         while all.scanned < nr {
             // Relaxed, here and below: a hint. Records that cannot be evicted are not to be met
@@ -111,7 +117,7 @@ where
             if !moved.is_empty() {
                 self.queues.prepare(to, memcg, node);
             }
-            let source = EvictionSource { memcg, entries, ghost_recorder: ghost_recorder.as_ref() };
+            let source = EvictionSource { memcg, entries, ghost_recorder: Some(&ghost_recorder) };
             let (before, put_back) = (all.bytes, all.put_back);
             for record in moved {
                 let hash = self.hash_again(&record.key);
@@ -125,9 +131,7 @@ where
                 self.is_stuck.store(true, Ordering::Relaxed);
             }
         }
-        if all.credited > ByteSize::ZERO {
-            self.queues.credit(memcg, all.credited);
-        }
+        self.queues.note_evicted(all.freed, all.bytes);
         all
     }
 
@@ -217,9 +221,6 @@ where
                 None => gone.put_back += 1,
             }
             return;
-        }
-        if record.cause().is_some_and(|cause| cause != RemovalCause::Size) {
-            gone.credited = gone.credited.saturating_add(charge);
         }
         self.finish_removal(record);
         gone.one(charge);

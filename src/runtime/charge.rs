@@ -4,13 +4,16 @@ use std::time::Instant;
 
 use lowwater_lru_core::{ByteSize, Memcg, OverLimit};
 
-use lowwater_shrinker::{DirectStop, Reclaim, ReclaimReason};
+use lowwater_shrinker::{DirectStop, Reclaim, ReclaimReason, Work};
 
 use super::handle::Runtime;
 
 /// Rounds of direct reclaim that a charge may make even if its time is over: a thread that was not running for a while has had
 /// the time, but not the use of it.
 const ROUNDS_MIN: u32 = 8;
+
+/// Objects that one round looks at where memory earns least.
+const SCAN_MAX: u64 = 256;
 
 impl Runtime {
     /// Takes `bytes` for `group`, and frees some if they are not there. Give them back with [`Memcg::uncharge`].
@@ -46,6 +49,12 @@ impl Runtime {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.inner.direct_time_max);
             // What is more than can be counted does not fit, also where there is no limit.
             let fits = || memcg.usage().get().checked_add(bytes.get()).is_some_and(|sum| sum <= max.get());
+            let mut work = Work::objects(SCAN_MAX).while_not(&fits);
+            if self.inner.registry.shrink_least_useful(memcg, None, None, Reclaim::FOREGROUND, &mut work).freed > 0
+                && (fits() || Instant::now() < deadline)
+            {
+                continue;
+            }
             let outcome = self.inner.registry.direct_reclaim(memcg, Reclaim::FOREGROUND, &fits);
             // Objects that were looked at, and not freed, were given a second chance: the next round may find them without.
             let hopeless =

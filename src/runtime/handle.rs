@@ -85,6 +85,9 @@ pub struct RuntimeStats {
     /// hold back, if it is much: beside the usage. With it, no more than the budget and a quarter,
     /// or 16 MiB if that is more: see [`Runtime`].
     pub retired: ByteSize,
+    /// Bytes of the table of keys that were evicted, by which the runtime tells who would use more memory. Each entry is charged
+    /// for its part of it.
+    pub ghosts: ByteSize,
     /// How bad the pressure is, and what has led to it; none unless the builder was told to watch.
     pub pressure: Option<PressureStats>,
     /// Groups, the root included.
@@ -207,6 +210,7 @@ impl Runtime {
             usage: self.root().usage(),
             budget: self.root().max(),
             retired: self.retired().bytes(),
+            ghosts: ByteSize::new(self.housekeeper().ghosts().footprint() as u64),
             pressure: self.pressure().map(Monitor::stats),
             groups: self.inner.tree.len(),
             reclaimers: self.inner.reclaimer.stats(),

@@ -31,6 +31,8 @@ use lowwater_shrinker::CallbackScope;
 use parking_lot::{Condvar, Mutex};
 
 use super::maintenance::{Maintenance, MaintenanceId};
+use super::ghosts::Ghosts;
+use super::mean_cost::MeanCost;
 use super::retired::Retired;
 use lease::Lease;
 use shared::{DroppedGroup, HousekeeperShared};
@@ -49,7 +51,16 @@ impl Housekeeper {
     pub(crate) fn start(nodes: usize, retired: Arc<Retired>) -> std::io::Result<Self> {
         let (notified, callback_done, callback_begun) = (Condvar::new(), Condvar::new(), Condvar::new());
         let shared =
-            HousekeeperShared { state: Mutex::default(), notified, callback_done, callback_begun, nodes, retired };
+            HousekeeperShared {
+                state: Mutex::default(),
+                notified,
+                callback_done,
+                callback_begun,
+                nodes,
+                retired,
+                ghosts: Ghosts::default(),
+                mean_cost: MeanCost::default(),
+            };
         let housekeeper = Self { shared: Arc::new(shared) };
         let mut state = housekeeper.shared.state.lock();
         let shared = Arc::clone(&housekeeper.shared);
@@ -132,10 +143,27 @@ impl Drop for Housekeeper {
     }
 }
 
+impl Housekeeper {
+    /// The keys that the runtime's caches have evicted.
+    pub(crate) fn ghosts(&self) -> &Ghosts {
+        &self.shared.ghosts
+    }
+}
+
 impl Notifier {
     /// Notifies the housekeeper.
     pub(crate) fn notify(&self) {
         self.0.notify();
+    }
+
+    /// The keys that the runtime's caches have evicted.
+    pub(crate) fn ghosts(&self) -> &Ghosts {
+        &self.0.ghosts
+    }
+
+    /// What the values of the runtime's caches cost.
+    pub(crate) fn mean_cost(&self) -> &MeanCost {
+        &self.0.mean_cost
     }
 
     /// The retired records of the runtime's caches. Reached through the notifier, so that an empty cache is small.

@@ -100,6 +100,14 @@ impl Retired {
         }
     }
 
+    /// The budget of the runtime; what it uses, if there is none.
+    pub(crate) fn budget(&self) -> ByteSize {
+        match self.root.max() {
+            ByteSize::MAX => self.root.usage(),
+            budget => budget,
+        }
+    }
+
     /// Is it so much that an insert has to look? One load.
     #[inline]
     pub(crate) fn is_much(&self) -> bool {

@@ -32,11 +32,13 @@
 //! | `deferred` | [`Debt`]: objects whose scan was deferred (Linux's `nr_deferred`) |
 //! | [`budget`] | how many objects a visit scans: the policies |
 //! | `stats` | statistics of shrinkers and of live pairs |
+//! | `utility` | how many misses a pair of a shrinker and a group would save per byte of more memory |
 //! | `map` | which shrinker holds objects of which group on which node: bits, deferred objects, and the iterator over groups |
 //! | `registry::registry_core` | which shrinkers are registered, and how a callback is entered |
 //! | `shrink` | one shrinker is asked about one group on one node (Linux's `do_shrink_slab`); `trace`: its two tracepoints |
 //! | `resync` | the full scan that sets bits again which there was no memory to set |
 //! | `pass` | one pass over the live groups of a subtree on one node |
+//! | `least_useful` | reclaim from the pair of the least utility |
 //! | `direct` | direct reclaim: the thread that needs memory frees a little itself |
 //! | `registry` | [`Registry`]: the handle and its calls |
 //! | `reclaimer` | [`Reclaimer`]: a thread per node; [`Job`]: its steps without the thread |
@@ -63,6 +65,7 @@ mod direct;
 mod error;
 mod hash;
 mod id;
+mod least_useful;
 mod map;
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -75,6 +78,7 @@ mod shrinker;
 mod stats;
 mod thin_vec;
 mod trace;
+mod utility;
 mod work;
 
 pub use callback::CallbackScope;
@@ -93,8 +97,8 @@ pub use reclaimer::{Job, ReclaimReason, Step, Watermarks};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
 pub use reclaimer::{NodeStats, Reclaimer};
 #[doc(hidden)]
-pub use registry::{Caches, Select};
-pub use registry::{DebtListener, NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder};
+pub use registry::{Caches, PairHint, Select};
+pub use registry::{DebtListener, Miss, MissReporter, NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder};
 pub use shrinker::{Count, Scan, Shrinker};
 pub use stats::{PairStats, RegistryStats, ShrinkerStats};
 #[cfg(feature = "std")]

@@ -84,9 +84,10 @@ use core::ops::{DerefMut, RangeInclusive};
 use lowwater_base::sync::atomic::{fence, Ordering};
 use lowwater_base::sync::Mutex;
 use lowwater_base::{fallible, mutated};
-use lowwater_lru_core::{Memcg, NodeId};
+use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 
 use crate::bitmap::Bit;
+use crate::utility::Pairs;
 use index::{Index, Noted};
 use node::NodeMap;
 use shrinker_info::ShrinkerInfo;
@@ -97,6 +98,9 @@ pub(crate) struct Map {
     nodes: Box<[NodeMap]>,
     index: Index,
     ends: Ends,
+    /// None where victims are not chosen by utility. Has a pair if the index has it on any node; added and
+    /// removed under the index shard's lock.
+    pairs: Option<Box<Pairs>>,
     /// The root of the tree whose groups these are. None: not said, or the registry is gone.
     root: Mutex<Option<Memcg>>,
 }
@@ -114,13 +118,24 @@ enum SetOutcome {
 impl Map {
     #[cfg(test)]
     pub(crate) fn new(nodes: usize) -> Self {
-        Self::try_new(nodes).unwrap()
+        Self::try_new(nodes, false).unwrap()
     }
 
     /// None without memory.
-    pub(crate) fn try_new(nodes: usize) -> Option<Self> {
+    pub(crate) fn try_new(nodes: usize, by_utility: bool) -> Option<Self> {
         let (nodes, index) = (fallible::try_slice(nodes, |_| NodeMap::new())?, Index::try_new()?);
-        Some(Self { nodes, index, ends: Ends::default(), root: Mutex::new(None) })
+        let pairs = if by_utility { Some(fallible::try_box(Pairs::new())?) } else { None };
+        Some(Self { nodes, index, ends: Ends::default(), pairs, root: Mutex::new(None) })
+    }
+
+    /// The pairs of shrinkers and groups by utility, if victims are chosen by it.
+    pub(crate) fn by_utility(&self) -> Option<&Pairs> {
+        self.pairs.as_deref()
+    }
+
+    /// The group of this id, if it holds something.
+    pub(crate) fn memcg(&self, id: MemcgId) -> Option<Memcg> {
+        self.nodes.iter().find_map(|node| node.shard(id).read().get(id).map(|info| info.memcg.clone()))
     }
 
     /// From here on only groups of this tree are known. In another one the same ids mean other
@@ -143,6 +158,7 @@ impl Map {
     /// Ends an id: its bits and deferred objects are cleared, and none can come any more (S17). O(its own pairs).
     pub(crate) fn close(&self, key: Key) {
         for (node, memcg) in self.index.close(key) {
+            self.remove_pair(key.id, memcg);
             // No bit of this id is set from here on (invariant 5), so what is cleared stays clear.
             let grave = self.node(node).remove_bit(memcg, key.id);
             drop(grave);
@@ -251,6 +267,9 @@ impl Map {
                 // Relaxed: a pass that sees the bit and finds nothing yet clears it, and its second count is ordered by the
                 // fences (see the module's Orderings); other changes of the bit are ordered by the index shard's lock.
                 bit.word.fetch_or(bit.mask, Ordering::Relaxed);
+                if let Some(pairs) = &self.pairs {
+                    pairs.add(key.id, memcg.id());
+                }
                 SetOutcome::Done
             }
             Noted::Foreign => SetOutcome::Done,
@@ -283,6 +302,16 @@ impl Map {
     pub(crate) fn retire_pair(&self, memcg: &Memcg, node: NodeId, id: u32, last: bool) {
         let grave = self.node(node).retire_pair(memcg.id(), id, last);
         drop(grave);
+        let index = self.index.lock(id);
+        if !index.has(id, memcg.id()) {
+            self.remove_pair(id, memcg.id());
+        }
+    }
+
+    fn remove_pair(&self, id: u32, memcg: MemcgId) {
+        if let Some(pairs) = &self.pairs {
+            pairs.remove(id, memcg);
+        }
     }
 
     /// Whether the bit is set.

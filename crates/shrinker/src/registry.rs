@@ -12,6 +12,7 @@
 //! | `registered` | a registered shrinker, and the right to call it |
 //! | `debt_listener` | the trait that hears of deferred objects |
 //! | `registry_core` | which shrinkers are registered, under which id |
+//! | `miss_reporter` | how a shrinker tells that it misses what it let go |
 //! | `filter`, `select` | a part of the shrinkers, groups and nodes |
 //! | `registration`, `builder` | how a shrinker comes and goes |
 //! | `handle` | [`Registry`] |
@@ -25,6 +26,7 @@ mod filter;
 mod handle;
 mod in_flight;
 mod inspect;
+mod miss_reporter;
 mod options;
 mod reclaim;
 mod registered;
@@ -45,6 +47,8 @@ pub use config::RegistryConfig;
 pub use debt_listener::DebtListener;
 pub(crate) use filter::ShrinkerFilter;
 pub use handle::Registry;
+pub(crate) use miss_reporter::budget;
+pub use miss_reporter::{Miss, MissReporter, PairHint};
 pub(crate) use registered::CallbackPanicked;
 pub use registration::Registration;
 pub(crate) use registry_core::{CallGuard, Registered, RegistryCore};

@@ -87,7 +87,8 @@ impl ShrinkSlab<'_> {
                         self.by_policy(&mut guard, freeable, sc.is_deferred(), &mut visited, work);
                     }
                     ScanAmount::Share => self.share(&mut guard, freeable, sc.is_deferred(), &mut visited, work),
-                    ScanAmount::Owed if sc.is_deferred() => {}
+                    ScanAmount::Owed | ScanAmount::Batch(_) if sc.is_deferred() => {}
+                    ScanAmount::Batch(objects) => self.batch(&mut guard, freeable, objects, &mut visited, work),
                     ScanAmount::Owed => self.owed(&mut guard, freeable, &mut visited, work),
                     ScanAmount::Nothing => {}
                 }
@@ -196,6 +197,22 @@ impl ShrinkSlab<'_> {
             );
         }
         trace::end(self, guard, done.freed, (0, sum), left);
+        self.note(guard, done, visited);
+    }
+
+    fn batch(
+        &self,
+        guard: &mut CallGuard,
+        freeable: u64,
+        objects: u64,
+        visited: &mut VisitCounts,
+        work: &mut Work<'_>,
+    ) {
+        let total = objects.min(freeable);
+        let plan = Plan { delta: total, total, scan_min: 1, rest: 0 };
+        trace::start(self, guard, 0, freeable, &plan, PRIORITY_DEFAULT);
+        let done = self.scan(guard, &plan, freeable, work);
+        trace::end(self, guard, done.freed, (0, 0), total.saturating_sub(done.scanned));
         self.note(guard, done, visited);
     }
 

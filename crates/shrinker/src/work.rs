@@ -57,6 +57,7 @@ pub struct Work<'a> {
     until: Option<(&'a dyn Clock, u64)>,
     enough: Option<&'a dyn Fn() -> bool>,
     begun: bool,
+    one_batch: bool,
     /// The clock after the last visit, which is the clock before the next: read once for each, not twice.
     pub(crate) now_ns: u64,
 }
@@ -76,7 +77,15 @@ impl<'a> Work<'a> {
     /// At most `scan_max` objects looked at, but for what the last call looks at beyond what it is
     /// asked for.
     pub const fn objects(scan_max: u64) -> Self {
-        Self { scan_left: scan_max, until: None, enough: None, begun: false, now_ns: 0 }
+        Self { scan_left: scan_max, until: None, enough: None, begun: false, one_batch: false, now_ns: 0 }
+    }
+
+    /// One batch that frees something, for which at most `scan_max` objects are looked at:
+    /// [`shrink_least_useful`](crate::Registry::shrink_least_useful) goes no further then.
+    pub const fn one_batch(scan_max: u64) -> Self {
+        let mut work = Self::objects(scan_max);
+        work.one_batch = true;
+        work
     }
 
     /// And not past `deadline_ns` on `clock`.
@@ -106,6 +115,11 @@ impl<'a> Work<'a> {
         }
         let late = |(clock, deadline): (&dyn Clock, u64)| clock.now_ns() >= deadline;
         (self.begun && self.until.is_some_and(late)).then_some(Bound::Time)
+    }
+
+    /// Whether one batch that frees something is enough.
+    pub(crate) fn is_one_batch(&self) -> bool {
+        self.one_batch
     }
 
     /// A pass begins: whatever the clock was after the last, it is later now.

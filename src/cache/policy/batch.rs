@@ -13,7 +13,7 @@ pub(crate) struct EvictionBatch<K: Send + Sync + 'static, V: Send + Sync + 'stat
     pub(crate) moved: Isolated<Record<K, V>>,
     /// ... which is this one.
     pub(crate) to: Queue,
-    /// How many the group had on the node before, where its order has_ghosts what left.
+    /// How many the group had on the node before.
     pub(crate) entries: u64,
     /// How many were looked at.
     pub(crate) scanned: u64,

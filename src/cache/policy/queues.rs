@@ -28,18 +28,20 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::Arc;
 
-use lowwater_lru_core::{AddError, ByteSize, Isolated, ListLru, Memcg, MemcgId, NodeId, Occupancy};
-use lowwater_rcu::Guard;
+use lowwater_base::hash::GOLDEN_RATIO;
+use lowwater_lru_core::{AddError, ByteSize, Isolated, ListLru, Memcg, NodeId, Occupancy};
+use lowwater_shrinker::{Miss, MissReporter};
 
 use super::batch::EvictionBatch;
+use super::cost::RelativeCost;
 use super::eviction::Eviction;
-use super::ghost::{Ghosts, Known};
 use super::ghost_recorder::GhostRecorder;
 use super::queue::Queue;
 use super::tenant::Tenant;
 use super::tenants::Tenants;
 use crate::cache::expiry::deadline::Now;
 use crate::cache::record::{Handle, Record};
+use crate::runtime::{Ghosts, KnownGhosts};
 
 /// Reads on probation that make an entry worth keeping. In a probation of a handful one is enough: none stays there for long.
 const PROMOTE_USES: u8 = 2;
@@ -55,16 +57,20 @@ const PROBATION_MIN: u64 = 4;
 pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     probation: ListLru<Record<K, V>>,
     main: ListLru<Record<K, V>>,
-    ghosts: Ghosts,
     tenants: Tenants,
+    /// Reports ghost hits to the registry.
+    reporter: MissReporter,
     /// How many entries the cache held, when last somebody counted: every time some are evicted.
     len: AtomicUsize,
-    /// A tenant with a high deficit: one more than its id, or [`NO_TENANT`].
-    high_deficit: AtomicU32,
+    /// The mean charge of the entries that were evicted lately, in bytes; 0 before the first.
+    mean_charge: AtomicU32,
+    /// Ghosts of other generations are not met.
+    generation: AtomicU32,
     eviction: Eviction,
 }
 
-const NO_TENANT: u32 = 0;
+/// An eviction batch moves the mean charge by one in so many of the distance.
+const MEAN_OF: u64 = 16;
 
 /// What a walk does with a record.
 enum Decision {
@@ -76,14 +82,15 @@ enum Decision {
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
-    pub(crate) fn new(occupancy: &Arc<dyn Occupancy>, eviction: Eviction) -> Self {
+    pub(crate) fn new(occupancy: &Arc<dyn Occupancy>, reporter: MissReporter, eviction: Eviction) -> Self {
         Self {
             probation: ListLru::with_occupancy(Arc::clone(occupancy)),
             main: ListLru::with_occupancy(Arc::clone(occupancy)),
-            ghosts: Ghosts::default(),
             tenants: Tenants::default(),
+            reporter,
             len: AtomicUsize::new(0),
-            high_deficit: AtomicU32::new(NO_TENANT),
+            mean_charge: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
             eviction,
         }
     }
@@ -95,14 +102,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         }
     }
 
-    /// Tells whether evicted keys leave ghosts. Without ghosts, it is not known which tenant would use more memory.
-    pub(crate) fn has_ghosts(&self) -> bool {
+    /// Tells whether the order has two queues, and learns from ghosts which of them is too short.
+    pub(crate) fn has_queues(&self) -> bool {
         matches!(self.eviction, Eviction::Adaptive | Eviction::S3Fifo)
-    }
-
-    /// The tenant of `memcg`, made if there is none.
-    pub(crate) fn tenant(&self, memcg: &Memcg) -> &Tenant {
-        self.tenants.of(memcg)
     }
 
     /// The tenant of `memcg`, if one was made.
@@ -115,46 +117,61 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.tenants.forget(memcg);
     }
 
-    /// The ghost table.
-    #[inline]
-    pub(crate) fn known<'g>(&'g self, guard: &'g Guard) -> Known<'g> {
-        self.ghosts.known(guard)
+    /// What the hashes of a tenant's keys are mixed with in the ghost table.
+    fn salt(&self, memcg: &Memcg) -> u64 {
+        let pair = u64::from(self.reporter.id().get()) << 32 | u64::from(memcg.id().get());
+        // Relaxed: as the ghosts themselves.
+        let generation = u64::from(self.generation.load(Ordering::Relaxed));
+        (pair ^ generation << 48).wrapping_add(1).wrapping_mul(GOLDEN_RATIO).rotate_left(32)
     }
 
-    /// Takes the ghost of this hash, if there is one. Returns whether the ghost is so young that a little more memory would have kept the record. A tenant
-    /// that was never made has no ghosts.
+    /// Prefetches the ghost of this hash, if the tenant can have one.
     #[inline]
-    pub(crate) fn ghost_hit(&self, hash: u64, tenant: Option<&Tenant>, guard: &Guard) -> bool {
+    pub(crate) fn prefetch_ghost(&self, hash: u64, memcg: &Memcg, ghosts: KnownGhosts<'_>) {
+        if self.tenants.get(memcg).is_some() {
+            ghosts.prefetch(hash ^ self.salt(memcg));
+        }
+    }
+
+    /// Takes the ghost of this hash, if there is one, and reports it. Returns whether the ghost is so young that a tenant a
+    /// little larger would have kept the record. A tenant that was never made has no ghosts.
+    #[inline]
+    pub(crate) fn ghost_hit(
+        &self,
+        hash: u64,
+        memcg: &Memcg,
+        tenant: Option<&Tenant>,
+        cost: RelativeCost,
+        ghosts: KnownGhosts<'_>,
+    ) -> bool {
         let Some(tenant) = tenant else { return false };
-        let ghost = self.known(guard).take(hash);
-        ghost.is_some_and(|ghost| tenant.ghost_hit(ghost, self.eviction == Eviction::Adaptive))
+        let Some(ghost) = ghosts.take(hash ^ self.salt(memcg)) else { return false };
+        let hit = tenant.ghost_hit(ghost, self.eviction == Eviction::Adaptive);
+        let distance = ByteSize::new(hit.evictions.saturating_mul(self.mean_charge()));
+        self.reporter.miss_at(&tenant.pair, memcg, Miss::at(distance).cost(cost.sixteenths()).weight(hit.weight));
+        // A fixed line learns nothing from what left main.
+        self.has_queues() && hit.is_near && !(self.eviction == Eviction::S3Fifo && ghost.is_main)
     }
 
-    /// Adds an inserted record of `bytes` to the deficit of `tenant`, less what a ghost hit has `earned`; notes a high deficit.
-    #[inline]
-    pub(crate) fn post_insert(&self, memcg: &Memcg, tenant: &Tenant, bytes: ByteSize, earned: ByteSize) {
-        if !self.has_ghosts() {
-            return;
-        }
-        tenant.deficit.insert(bytes, earned);
-        let number = memcg.id().get().wrapping_add(1);
-        // Relaxed, here and in `take_high_deficit`: a hint.
-        if tenant.deficit.is_high(bytes) && self.high_deficit.load(Ordering::Relaxed) != number {
-            self.high_deficit.store(number, Ordering::Relaxed);
-        }
+    /// Reports what a miss costs on average.
+    pub(crate) fn note_mean_cost(&self, cost: RelativeCost) {
+        self.reporter.set_mean_cost(cost.sixteenths());
     }
 
-    /// Credits `bytes` to the tenant of `memcg`: a record was removed, replaced, or had expired.
-    pub(crate) fn credit(&self, memcg: &Memcg, bytes: ByteSize) {
-        if let Some(tenant) = self.tenants.get(memcg).filter(|_| self.has_ghosts()) {
-            tenant.deficit.credit(bytes, bytes);
-        }
+    /// Notes that so many entries of so many bytes were evicted.
+    pub(crate) fn note_evicted(&self, entries: u64, bytes: ByteSize) {
+        // Relaxed, here and below: a tally.
+        let Some(seen) = bytes.get().checked_div(entries) else { return };
+        let mean = match self.mean_charge() {
+            0 => seen,
+            mean => (mean * (MEAN_OF - 1) + seen).div_ceil(MEAN_OF),
+        };
+        self.mean_charge.store(u32::try_from(mean).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
     }
 
-    /// Takes the tenant that was last noted for a high deficit, if there is one since the last call.
-    pub(crate) fn take_high_deficit(&self) -> Option<MemcgId> {
-        let tenant = self.high_deficit.swap(NO_TENANT, Ordering::Relaxed);
-        (tenant != NO_TENANT).then(|| MemcgId::new(tenant - 1))
+    /// The mean charge of an entry; 0 before one was evicted.
+    pub(crate) fn mean_charge(&self) -> u64 {
+        self.mean_charge.load(Ordering::Relaxed).into()
     }
 
     /// The queue of a new record of `memcg`.
@@ -205,19 +222,14 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
 
     /// An entry that is on no list yet takes the place of another: what reads have earned the key goes over to it. A write earns nothing.
     pub(crate) fn inherit(&self, new: &Record<K, V>, old: &Record<K, V>) {
-        let is_main = self.has_ghosts() && old.queue() == Queue::Main;
+        let is_main = self.has_queues() && old.queue() == Queue::Main;
         new.inherit(old, if is_main { Queue::Main } else { new.queue() });
     }
 
     /// Stores the number of records in the cache.
-    pub(crate) fn note_len(&self, len: usize) {
-        // Relaxed: a number that bounds ages and steps.
-        self.len.store(len, Ordering::Relaxed);
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        // Relaxed: as in `note_len`.
-        self.len.load(Ordering::Relaxed)
+    pub(crate) fn note_len(&self, len: usize, ghosts: &Ghosts) {
+        // Relaxed: a number that bounds the ghosts; the swap, so that each change is told once.
+        ghosts.note_entries(self.len.swap(len, Ordering::Relaxed), len);
     }
 
     /// Makes the list to which [`add`](Self::add) will add, so that this allocates nothing. Asks for nothing where it holds something.
@@ -350,26 +362,29 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         taken
     }
 
-    /// The recorder of ghosts for evictions from `memcg`; none where evicted keys leave no ghosts.
-    pub(crate) fn ghost_recorder(&self, memcg: &Memcg) -> Option<GhostRecorder<'_>> {
-        self.has_ghosts().then(|| {
-            self.ghosts.fit(self.len());
-            GhostRecorder { tenant: self.tenants.of(memcg), ghosts: &self.ghosts, eviction: self.eviction }
-        })
+    /// The recorder of ghosts for evictions from `memcg`, under a budget of so many bytes.
+    pub(crate) fn ghost_recorder<'q>(&'q self, memcg: &Memcg, ghosts: &'q Ghosts, budget: u64) -> GhostRecorder<'q> {
+        ghosts.fit();
+        GhostRecorder {
+            tenant: self.tenants.of(memcg),
+            ghosts,
+            salt: self.salt(memcg),
+            has_queues: self.has_queues(),
+            reach: budget / self.mean_charge().max(1),
+        }
     }
 
-    /// Bytes of this, of ghosts, of what is known of tenants, and of the lists.
+    /// Bytes of this, of what is known of tenants, and of the lists.
     pub(crate) fn footprint(&self) -> usize {
         // The lists count themselves.
         let own = size_of::<Self>() - size_of_val(&self.probation) - size_of_val(&self.main);
-        own + self.ghosts.footprint()
-            + self.tenants.footprint()
+        own + self.tenants.footprint()
             + (self.probation.footprint().get() + self.main.footprint().get()) as usize
     }
 
-    /// Forgets all ghosts, and frees the table.
+    /// Forgets all ghosts of this cache.
     pub(crate) fn forget_ghosts(&self) {
-        self.ghosts.forget();
+        self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
     /// For tests: entries on lists of a node.

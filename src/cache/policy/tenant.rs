@@ -1,17 +1,18 @@
-//! One tenant of a cache: eviction and ghost-hit tallies, from which the share of probation and scans are derived.
+//! One tenant of a cache: eviction and ghost-hit tallies, from which the share of probation, scans, and the distance of a miss are
+//! derived.
 //!
-//! 40 bytes for a tenant, in pages of 32 tenants with neighbouring ids. There is nothing until something was let go; then a page stays until
+//! 48 bytes for a tenant, in pages of 8 tenants with neighbouring ids. There is nothing until something was let go; then a page stays until
 //! the cache is dropped. The directory of pages is itself made in parts, each twice as long as the one before, of 16 bytes a page: so what the
 //! first word of a tenant costs hardly depends on its id. All of it are tallies that make a guess better: everything is Relaxed, a lost step is no harm, and nothing is read
 //! through them.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 use lowwater_lru_core::NodeId;
+use lowwater_shrinker::PairHint;
 
-use super::deficit::Deficit;
-use super::ghost::{Ghost, TIMES};
 use super::queue::Queue;
+use crate::runtime::{Ghost, GHOST_TIMES_MAX};
 
 /// 1, in fixed point.
 const ONE: u32 = 1 << 20;
@@ -34,6 +35,17 @@ const GHOST_TIMES: u64 = 3;
 /// The clock's steps that one tick of a ghost's time is made of, at most: 2 to the power of this.
 const SHIFT_MAX: u32 = 24;
 
+/// A ghost that was met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GhostHit {
+    /// A tenant a little larger would have kept the record.
+    pub(crate) is_near: bool,
+    /// The evictions from the tenant since this one: with so many entries more the record would be there.
+    pub(crate) evictions: u64,
+    /// How many ghost hits this one stands for.
+    pub(crate) weight: u32,
+}
+
 /// What a cache has learnt about one tenant. See the module.
 #[derive(Default)]
 pub(crate) struct Tenant {
@@ -41,16 +53,15 @@ pub(crate) struct Tenant {
     evictions: [AtomicU32; 2],
     /// Probation's fraction, less [`FRACTION_FIRST`], so that a zeroed tenant begins there.
     probation_fraction: AtomicU32,
-    /// Recent evictions, and the recent ghost hits.
-    recent_evictions: AtomicU32,
+    /// Recent evictions, by queue, and the recent ghost hits.
+    recent_evictions: [AtomicU32; 2],
     recent_ghost_hits: AtomicU32,
     /// Entries that it had when it last let one go.
     entries: AtomicU32,
-    pub(crate) deficit: Deficit,
+    /// Where the registry has the tallies of this tenant's pair.
+    pub(crate) pair: PairHint,
     /// Steps of the clock in one tick, as a power of two.
     shift: AtomicU8,
-    /// Was anything inserted since somebody last looked whether the tenant is idle?
-    inserted: AtomicBool,
     /// With SIEVE, a bit for each node: the hand's laps there are odd, so main is ahead of the hand, and not probation.
     lap_bits: AtomicU64,
 }
@@ -62,47 +73,55 @@ impl Tenant {
         entries * u64::from(fraction) / u64::from(ONE)
     }
 
-    /// Counts an eviction from `queue`, of a tenant that has `entries` records. Returns the ghost to insert, if there is one.
-    pub(crate) fn on_evict(&self, queue: Queue, entries: u64) -> Option<Ghost> {
+    /// Counts an eviction from `queue`, of a tenant that has `entries` records, whose ghosts count for as long as `reach` more are
+    /// evicted. Returns the ghost to insert, if there is one.
+    pub(crate) fn on_evict(&self, queue: Queue, entries: u64, reach: u64) -> Option<Ghost> {
         let clock = bump(&self.evictions[queue as usize]);
-        if bump(&self.recent_evictions) >= RECENT_MAX {
-            halve(&self.recent_evictions);
-            halve(&self.recent_ghost_hits);
+        bump(&self.recent_evictions[queue as usize]);
+        if self.recent() >= RECENT_MAX {
+            self.recent_evictions.iter().chain([&self.recent_ghost_hits]).for_each(halve);
         }
         self.entries.store(u32::try_from(entries).unwrap_or(u32::MAX), Ordering::Relaxed);
-        self.fit_clock(entries);
-        (!self.is_scanning() || clock.is_multiple_of(SCANNING_ONE_IN)).then(|| Ghost { queue, time: self.ticks(clock) })
+        self.fit_clock(entries, reach);
+        let is_main = queue == Queue::Main;
+        (!self.is_scanning() || clock.is_multiple_of(SCANNING_ONE_IN)).then(|| Ghost { is_main, time: self.ticks(clock) })
     }
 
-    /// Counts an insert whose key has a ghost. Returns whether the ghost is young enough to count, for a tenant of this size; if it counts and
-    /// `learns`, adapts the probation fraction.
+    /// Recent evictions.
+    fn recent(&self) -> u32 {
+        self.recent_evictions.iter().map(|queue| queue.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Counts an insert whose key has a ghost. If the ghost is near and the tenant `learns`, adapts the probation fraction.
     ///
-    /// Probation's ghosts count until three times as many were let go as the tenant has: one that comes back by then would be kept by a
-    /// cache four times as large, and was used twice in that time. Where the line is fixed, half as many again: S3-FIFO has no use for more.
-    /// Main's count for a tenth, or where that is a handful, for a little more: of a hundred entries few are read in the time that it takes
-    /// to go round once. Where the line between the two queues should be is told only by those near it: what came back within a tenth of the
-    /// tenant's size.
-    pub(crate) fn ghost_hit(&self, ghost: Ghost, learns: bool) -> bool {
-        let clock = self.evictions[ghost.queue as usize].load(Ordering::Relaxed);
-        let age = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % TIMES) << self.shift();
+    /// The record is worth keeping if the ghost is young enough for the size of the tenant: probation's ghosts count until three
+    /// times as many were let go as the tenant has: one that comes back by then would be kept by a cache four times as large, and
+    /// was used twice in that time. Where the line is fixed, half as many again: S3-FIFO has no use for more. Main's count for a
+    /// tenth, or where that is a handful, for a little more: of a hundred entries few are read in the time that it takes to go
+    /// round once. Where the line between the two queues should be is told only by those near it: what came back within a tenth
+    /// of the tenant's size.
+    pub(crate) fn ghost_hit(&self, ghost: Ghost, learns: bool) -> GhostHit {
+        let queue = if ghost.is_main { Queue::Main } else { Queue::Probation };
+        let clock = self.evictions[queue as usize].load(Ordering::Relaxed);
+        let age = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % GHOST_TIMES_MAX) << self.shift();
         let entries = u64::from(self.entries.load(Ordering::Relaxed)).max(SIZE_MIN);
         let near = entries / 10;
-        let limit = match ghost.queue {
+        let limit = match queue {
             Queue::Probation if learns => entries * GHOST_TIMES,
             Queue::Probation => entries + entries / 2,
             Queue::Main => near.max(SIZE_MIN),
         };
-        if age > limit {
-            return false;
-        }
         // Of a scan, only a part has left ghosts.
-        let counts = if self.is_scanning() { SCANNING_ONE_IN } else { 1 };
+        let weight = if self.is_scanning() { SCANNING_ONE_IN } else { 1 };
         self.recent_ghost_hits
-            .store(self.recent_ghost_hits.load(Ordering::Relaxed).saturating_add(counts), Ordering::Relaxed);
+            .store(self.recent_ghost_hits.load(Ordering::Relaxed).saturating_add(weight), Ordering::Relaxed);
         if learns && age <= near {
-            self.learn(ghost.queue, entries);
+            self.learn(queue, entries);
         }
-        true
+        // The age is in evictions from one queue; for each of them so many left both.
+        let of_queue = u64::from(self.recent_evictions[queue as usize].load(Ordering::Relaxed)).max(1);
+        let evictions = age.saturating_mul(u64::from(self.recent()).max(of_queue)) / of_queue;
+        GhostHit { is_near: age <= limit, evictions, weight }
     }
 
     /// Moves the probation fraction so that `queue` may be longer by one record.
@@ -118,29 +137,13 @@ impl Tenant {
 
     /// Tells whether the tenant scans: next to no recent eviction was followed by a ghost hit, so more memory would earn the tenant nothing.
     pub(crate) fn is_scanning(&self) -> bool {
-        let evictions = self.recent_evictions.load(Ordering::Relaxed);
+        let evictions = self.recent();
         evictions >= EVICTIONS_MIN && self.recent_ghost_hits.load(Ordering::Relaxed) * HITS_ONE_IN < evictions
     }
 
     /// Tells whether nothing was evicted yet: the tenant's memory is still being filled.
     pub(crate) fn is_filling(&self) -> bool {
         self.evictions.iter().all(|queue| queue.load(Ordering::Relaxed) == 0)
-    }
-
-    /// Notes an insert: the tenant is not idle.
-    #[inline]
-    pub(crate) fn note_insert(&self) {
-        // Mostly the flag is set.
-        if !self.inserted.load(Ordering::Relaxed) {
-            self.inserted.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Begins a new observation for idleness. Returns whether the tenant was idle in the last one: nothing was inserted.
-    pub(crate) fn take_idle(&self) -> bool {
-        let idle = !self.inserted.load(Ordering::Relaxed);
-        self.inserted.store(false, Ordering::Relaxed);
-        idle
     }
 
     /// Tells whether SIEVE's hand is in an odd lap. Nodes beyond 64 share bits, which costs a lap.
@@ -155,9 +158,9 @@ impl Tenant {
 
     /// Makes ticks coarse enough that the oldest ghost that counts is told from one a lap later, and not much coarser. When that
     /// changes, ghosts get another age than they have; it does when a tenant has become twice as large.
-    fn fit_clock(&self, entries: u64) {
-        let span = entries.max(SIZE_MIN) * (GHOST_TIMES + 1) * 2;
-        let wanted = span.ilog2().saturating_sub(TIMES.ilog2()).min(SHIFT_MAX);
+    fn fit_clock(&self, entries: u64, reach: u64) {
+        let span = (entries.max(SIZE_MIN) * (GHOST_TIMES + 1) * 2).max(reach.saturating_mul(2));
+        let wanted = span.ilog2().saturating_sub(GHOST_TIMES_MAX.ilog2()).min(SHIFT_MAX);
         let shift = self.shift();
         if wanted > shift || wanted + 1 < shift {
             self.shift.store(wanted as u8, Ordering::Relaxed);
@@ -169,15 +172,14 @@ impl Tenant {
     }
 
     fn ticks(&self, clock: u32) -> u32 {
-        (clock >> self.shift()) % TIMES
+        (clock >> self.shift()) % GHOST_TIMES_MAX
     }
 
     pub(crate) fn forget(&self) {
-        let all = [&self.probation_fraction, &self.recent_evictions, &self.recent_ghost_hits, &self.entries];
-        all.into_iter().chain(&self.evictions).for_each(|tally| tally.store(0, Ordering::Relaxed));
-        self.deficit.forget();
+        let all = [&self.probation_fraction, &self.recent_ghost_hits, &self.entries];
+        let by_queue = self.evictions.iter().chain(&self.recent_evictions);
+        all.into_iter().chain(by_queue).for_each(|tally| tally.store(0, Ordering::Relaxed));
         self.shift.store(0, Ordering::Relaxed);
-        self.inserted.store(false, Ordering::Relaxed);
         self.lap_bits.store(0, Ordering::Relaxed);
     }
 }
@@ -202,15 +204,15 @@ mod tests {
         let tenant = Tenant::default();
         assert_eq!(tenant.probation_limit(1_000), 99);
         for _ in 0..10_000 {
-            let ghost = tenant.on_evict(Queue::Probation, 1_000);
+            let ghost = tenant.on_evict(Queue::Probation, 1_000, 0);
             if let Some(ghost) = ghost {
-                assert!(tenant.ghost_hit(ghost, true));
+                assert!(tenant.ghost_hit(ghost, true).is_near);
             }
         }
         assert_eq!(tenant.probation_limit(1_000), 899);
         for _ in 0..10_000 {
-            if let Some(ghost) = tenant.on_evict(Queue::Main, 1_000) {
-                assert!(tenant.ghost_hit(ghost, true));
+            if let Some(ghost) = tenant.on_evict(Queue::Main, 1_000, 0) {
+                assert!(tenant.ghost_hit(ghost, true).is_near);
             }
         }
         assert_eq!(tenant.probation_limit(1_000), 9);
@@ -228,24 +230,24 @@ mod tests {
         ];
         for (queue, entries, counts) in cases {
             let tenant = Tenant::default();
-            let ghost = tenant.on_evict(queue, entries).expect("nothing is known against it");
+            let ghost = tenant.on_evict(queue, entries, 0).expect("nothing is known against it");
             for _ in 0..counts - 1 {
-                tenant.on_evict(queue, entries);
+                tenant.on_evict(queue, entries, 0);
             }
-            assert!(tenant.ghost_hit(ghost, true));
-            tenant.on_evict(queue, entries);
-            assert!(!tenant.ghost_hit(ghost, true), "{queue:?} of {entries}");
+            assert!(tenant.ghost_hit(ghost, true).is_near);
+            tenant.on_evict(queue, entries, 0);
+            assert!(!tenant.ghost_hit(ghost, true).is_near, "{queue:?} of {entries}");
         }
     }
 
     #[test]
     fn one_who_only_passes_is_known_and_may_better() {
         let tenant = Tenant::default();
-        let remembered = (0..1_600).filter(|_| tenant.on_evict(Queue::Probation, 1_000).is_some()).count();
+        let remembered = (0..1_600).filter(|_| tenant.on_evict(Queue::Probation, 1_000, 0).is_some()).count();
         assert!(tenant.is_scanning());
         assert!((80..100).contains(&remembered), "first {EVICTIONS_MIN}, then one in {SCANNING_ONE_IN}: {remembered}");
         for _ in 0..SCANNING_ONE_IN {
-            if let Some(ghost) = tenant.on_evict(Queue::Probation, 1_000) {
+            if let Some(ghost) = tenant.on_evict(Queue::Probation, 1_000, 0) {
                 tenant.ghost_hit(ghost, true);
             }
         }
@@ -258,15 +260,15 @@ mod tests {
     fn the_clock_of_a_large_tenant_ticks_slower_and_still_tells() {
         let tenant = Tenant::default();
         let many = 1_000_000;
-        tenant.on_evict(Queue::Probation, many);
-        let ghost = tenant.on_evict(Queue::Probation, many).expect("nothing is known against it");
+        tenant.on_evict(Queue::Probation, many, 0);
+        let ghost = tenant.on_evict(Queue::Probation, many, 0).expect("nothing is known against it");
         for _ in 0..5 * many / 2 {
-            tenant.on_evict(Queue::Probation, many);
+            tenant.on_evict(Queue::Probation, many, 0);
         }
-        assert!(tenant.ghost_hit(ghost, true), "two and a half millions of a million let go since");
+        assert!(tenant.ghost_hit(ghost, true).is_near, "two and a half millions of a million let go since");
         for _ in 0..many {
-            tenant.on_evict(Queue::Probation, many);
+            tenant.on_evict(Queue::Probation, many, 0);
         }
-        assert!(!tenant.ghost_hit(ghost, true), "three and a half");
+        assert!(!tenant.ghost_hit(ghost, true).is_near, "three and a half");
     }
 }

@@ -8,9 +8,9 @@ use once_cell::race::OnceBox;
 use super::tenant::Tenant;
 
 /// Tenants of a page.
-const PAGE: usize = 32;
+const PAGE: usize = 8;
 /// Pages of the directory's first part; each part has twice as many as the one before.
-const PART_FIRST: usize = 4;
+const PART_FIRST: usize = 16;
 /// Enough for every id.
 const PARTS: usize = 26;
 
@@ -96,9 +96,8 @@ mod tests {
         let footprint = |memcg| {
             let tenants = Tenants::default();
             assert!(tenants.get(memcg).is_none());
-            tenants.of(memcg).note_insert();
             assert!(!tenants.of(memcg).is_scanning());
-            assert!(!tenants.get(memcg).unwrap().take_idle());
+            assert!(tenants.get(memcg).unwrap().is_filling());
             tenants.footprint()
         };
         let (low, high) = (footprint(&groups[0]), footprint(&groups[49_999]));

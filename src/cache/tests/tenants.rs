@@ -313,43 +313,6 @@ fn a_tenant_that_scans_costs_the_others_nothing() {
     assert!(held < 1_000, "the scanner has {held} of 20,000");
 }
 
-/// It would keep all other threads' inserts from choosing who pays, for as long as it takes.
-#[test]
-fn no_listener_is_called_while_it_is_chosen_who_pays() {
-    use crate::cache::Eviction;
-    use std::sync::{Arc, Mutex};
-    type CacheCell = Arc<Mutex<Option<crate::Cache<u64, u64>>>>;
-    // One in which others always pay; one in which the idle do.
-    for order in [Eviction::SecondChance, Eviction::Adaptive] {
-        let runtime = Runtime::builder().budget(ByteSize::kib(256)).build().unwrap();
-        let (here, slot) = (std::thread::current().id(), CacheCell::default());
-        let (theirs, told) = (Arc::clone(&slot), Arc::new(Mutex::new((0, 0))));
-        let seen = Arc::clone(&told);
-        let cache = crate::Cache::<u64, u64>::builder(&runtime)
-            .weigher(|_, _| ByteSize::new(100))
-            .eviction(order)
-            .eviction_listener(move |key, _, _| {
-                let cache = theirs.lock().unwrap().clone().expect("it is set");
-                if std::thread::current().id() == here {
-                    let mut told = seen.lock().unwrap();
-                    told.0 += u32::from(*key < 1_000);
-                    told.1 += u32::from(cache.inner.core.victim_picker.is_locked());
-                }
-            })
-            .build()
-            .unwrap();
-        *slot.lock().unwrap() = Some(cache.clone());
-        let [idle, busy] = ["idle", "busy"].map(|name| runtime.group(name).unwrap());
-        for key in 0..20_000 {
-            cache.entry(key).group(if key < 1_000 { &idle } else { &busy }).insert(key).unwrap();
-        }
-        let (of_others, held) = *told.lock().unwrap();
-        assert!(of_others > 300, "others paid: {of_others} with {order:?}");
-        assert_eq!(held, 0, "called under the lock, with {order:?}");
-        *slot.lock().unwrap() = None;
-    }
-}
-
 #[test]
 fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
     let runtime = Runtime::builder()
@@ -382,30 +345,6 @@ fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
     assert!(total > 20_000, "inserts made the room: {total}");
 }
 
-#[test]
-fn what_expired_is_paid_whoever_finds_it() {
-    let cache = super::cache_of(ByteSize::mib(4));
-    let core = &cache.inner.core;
-    let tenant = cache.runtime().group("t").unwrap();
-    let known = core.queues.tenant(&tenant);
-    let hour = std::time::Duration::from_secs(3_600);
-    for key in 0..10 {
-        cache.entry(key).group(&tenant).time_to_live(hour).insert(vec![]).unwrap();
-    }
-    assert!(known.deficit.is_positive());
-    for key in 0..10 {
-        let guard = lowwater_rcu::pin();
-        let entry = core.index.get(core.hash(&key), &guard, |entry| entry.key == key).expect("it was put in");
-        // Set here, so that the housekeeper does not know of it.
-        entry.set_deadline(core.clock.after(std::time::Duration::ZERO));
-    }
-    std::thread::sleep(std::time::Duration::from_millis(9));
-    // As for somebody else's insert.
-    let evicted = core.evict(&tenant, lowwater_lru_core::NodeId::ZERO, 100);
-    assert_eq!((evicted.freed, evicted.credited, cache.stats().expired), (10, evicted.bytes, 10));
-    assert!(!known.deficit.is_positive());
-}
-
 /// Of two groups whose memory is nearly used up, one above the other, the nearer one pays.
 #[test]
 fn the_nearest_group_without_room_is_the_one_to_pay() {
@@ -413,17 +352,17 @@ fn the_nearest_group_without_room_is_the_one_to_pay() {
     let cache = crate::Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
     let group = runtime.group("tenant").unwrap();
     group.set_max(ByteSize::mib(1));
-    assert_eq!(cache.short(&group, ByteSize::kib(1), false), None, "there is room");
+    assert_eq!(cache.short(&group, ByteSize::kib(1)), None, "there is room");
     let _charged = group.try_charge_exactly(ByteSize::kib(1020)).unwrap();
-    assert_eq!(cache.short(&group, ByteSize::kib(1), false), Some(&group));
+    assert_eq!(cache.short(&group, ByteSize::kib(1)), Some(&group));
     group.set_max(ByteSize::MAX);
     // `high` itself may be reached.
     runtime.set_budget(ByteSize::mib(64));
     group.set_high(ByteSize::kib(1021));
-    assert_eq!(cache.short(&group, ByteSize::kib(1), false), None);
-    assert_eq!(cache.short(&group, ByteSize::new(1025), false), Some(&group));
+    assert_eq!(cache.short(&group, ByteSize::kib(1)), None);
+    assert_eq!(cache.short(&group, ByteSize::new(1025)), Some(&group));
     group.set_high(ByteSize::MAX);
     runtime.set_budget(ByteSize::mib(1));
-    assert_eq!(cache.short(&group, ByteSize::kib(1), false), Some(runtime.root()));
+    assert_eq!(cache.short(&group, ByteSize::kib(1)), Some(runtime.root()));
     group.uncharge(ByteSize::kib(1020));
 }

@@ -9,7 +9,9 @@ use lowwater_lru_core::{Memcg, OfflineHook};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::lease::{Lease, LeaseLost};
+use crate::runtime::ghosts::Ghosts;
 use crate::runtime::maintenance::{Maintenance, MaintenanceId};
+use crate::runtime::mean_cost::MeanCost;
 use crate::runtime::retired::Retired;
 
 /// The state under its lock, and the condition variables.
@@ -24,6 +26,10 @@ pub(super) struct HousekeeperShared {
     pub(super) nodes: usize,
     /// The retired records of the caches.
     pub(super) retired: Arc<Retired>,
+    /// The keys that the caches have evicted.
+    pub(super) ghosts: Ghosts,
+    /// What their values cost.
+    pub(super) mean_cost: MeanCost,
 }
 
 /// What the lock protects.

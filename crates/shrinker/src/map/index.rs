@@ -144,6 +144,15 @@ impl Set {
         }
     }
 
+    /// Whether the group is there on any node.
+    fn has(&self, memcg: MemcgId) -> bool {
+        match self {
+            Self::None => false,
+            Self::One((_, one)) => *one == memcg,
+            Self::Many(set) => set.0.iter().any(|(_, groups)| groups.contains(memcg.get())),
+        }
+    }
+
     fn take(self) -> impl Iterator<Item = Pair> {
         let (one, many) = match self {
             Self::None => (None, None),
@@ -270,6 +279,11 @@ impl Shard {
         let pairs = self.open.get_mut(&id)?;
         pairs.set.remove((node, memcg));
         Some(Key { id, serial: pairs.serial })
+    }
+
+    /// Whether the shrinker has the group on any node.
+    pub(super) fn has(&self, id: u32, memcg: MemcgId) -> bool {
+        self.open.get(&id).is_some_and(|pairs| pairs.set.has(memcg))
     }
 
     #[cfg(all(test, not(lowwater_loom)))]

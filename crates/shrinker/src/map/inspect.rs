@@ -8,6 +8,7 @@ use super::node::NodeMap;
 use super::shrinker_info::ShrinkerInfo;
 use super::Map;
 use crate::stats::{PairStats, VisitCounts};
+use crate::utility::Pairs;
 
 impl Map {
     /// Notes a visit, unless the pair was found empty and is gone.
@@ -80,6 +81,7 @@ impl Map {
     /// Bytes allocated. O(live pairs).
     pub(crate) fn footprint(&self) -> ByteSize {
         let nodes: usize = self.nodes.iter().map(NodeMap::bytes).sum();
-        ByteSize::new((nodes + self.index.bytes() + core::mem::size_of::<Self>()) as u64)
+        let pairs = self.by_utility().map_or(0, |pairs| core::mem::size_of::<Pairs>() + pairs.bytes());
+        ByteSize::new((nodes + self.index.bytes() + pairs + core::mem::size_of::<Self>()) as u64)
     }
 }

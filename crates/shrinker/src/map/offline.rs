@@ -1,8 +1,8 @@
 //! The end of a group, and of the map.
 
-use lowwater_lru_core::{Memcg, NodeId};
+use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 
-use super::Map;
+use super::{Key, Map};
 use crate::deferred::Debt;
 
 impl Map {
@@ -16,7 +16,7 @@ impl Map {
             let mut last = None;
             while let Some(id) = info.words.next_after(last) {
                 last = Some(id);
-                let Some(key) = self.index.lock(id).remove(id, node, dying.id()) else { continue };
+                let Some(key) = self.end_pair(id, node, dying.id()) else { continue };
                 // A bit in vain where the list was empty costs one call, and the debt is kept until then.
                 self.set(parent, node, key);
                 let debt = info
@@ -26,6 +26,13 @@ impl Map {
             }
         }
         self.ends.finish();
+    }
+
+    /// Forgets a pair of a group that ends. Says whose id it is now.
+    fn end_pair(&self, id: u32, node: NodeId, dying: MemcgId) -> Option<Key> {
+        let mut index = self.index.lock(id);
+        self.remove_pair(id, dying);
+        index.remove(id, node, dying)
     }
 
     /// Drops every `ShrinkerInfo` and summary node, and closes every id: the registry is gone. Later reports of lists are ignored.

@@ -138,6 +138,14 @@ impl Job {
         let enough = || memcg.usage() <= target;
         let mut work = Work::objects(scan_max).while_not(&enough);
         let mark = registry.mark_ends();
+        if self.filter.is_all() && registry.is_by_utility() {
+            let progress = registry.shrink_least_useful(memcg, Some(node), None, Reclaim::KSWAPD, &mut work);
+            if progress.freed > 0 {
+                self.freed = self.freed.saturating_add(progress.freed);
+                (self.idle, self.idle_scanned, self.recheck) = (0, 0, Recheck::default());
+                return if self.memcg.usage() <= target { Step::Done } else { Step::Again };
+            }
+        }
         let select = Select { filter: self.filter, ..Select::all().memcg(memcg).node(node) };
         let progress = registry.shrink_selected(&select, self.priority, Reclaim::KSWAPD, &mut work);
         self.freed = self.freed.saturating_add(progress.freed);

@@ -25,8 +25,8 @@ use lowwater_lru_core::ByteSize;
 ///     assert!(!marks.is_low(ByteSize::mib(62), ByteSize::mib(64)));
 ///     assert!(marks.is_low(ByteSize::mib(63), ByteSize::mib(64)));
 ///     assert_eq!(marks.target(ByteSize::mib(64)), ByteSize::mib(60));
-///     assert!(marks.is_near(ByteSize::mib(62), ByteSize::mib(64)));
-///     assert!(!marks.is_near(ByteSize::mib(61), ByteSize::mib(64)));
+///     assert!(!marks.is_min(ByteSize::mib(63), ByteSize::mib(64)));
+///     assert!(marks.is_min(ByteSize::kib(63 * 1024 + 513), ByteSize::mib(64)));
 /// }
 /// assert_eq!(Watermarks::RELATIVE.target(ByteSize::mib(32)), ByteSize::mib(30));
 /// ```
@@ -65,11 +65,11 @@ impl Watermarks {
         max < ByteSize::MAX && usage > max.saturating_sub(self.low_gap(max))
     }
 
-    /// Is it nearly time to start? Half way between where reclaim stops and where it starts: who makes room for itself here leaves the
-    /// reclaimer nothing to do.
-    pub fn is_near(&self, usage: ByteSize, max: ByteSize) -> bool {
-        let below = max.saturating_sub(self.low_gap(max)).saturating_sub(self.target(max));
-        max < ByteSize::MAX && usage > self.target(max).saturating_add(ByteSize::new(below.get() / 2))
+    /// Has the reclaimer fallen behind? Half way between where it starts and `max`: from here on those who need memory free some
+    /// for themselves.
+    #[doc(alias = "WMARK_MIN")]
+    pub fn is_min(&self, usage: ByteSize, max: ByteSize) -> bool {
+        max < ByteSize::MAX && usage > max.saturating_sub(ByteSize::new(self.low_gap(max).get() / 2))
     }
 
     /// The usage at which reclaim stops; no bound without a limit.
@@ -126,8 +126,7 @@ mod tests {
             let (max, usage) = (ByteSize::new(max), ByteSize::new(usage));
             prop_assert!(marks.target(max) <= max);
             prop_assert!(!marks.is_low(marks.target(max), max));
-            prop_assert!(!marks.is_near(marks.target(max), max));
-            prop_assert!(!marks.is_low(usage, max) || marks.is_near(usage, max));
+            prop_assert!(!marks.is_min(usage, max) || marks.is_low(usage, max));
         }
     }
 }

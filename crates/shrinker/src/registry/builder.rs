@@ -7,6 +7,7 @@ use lowwater_base::fallible::{try_arc, try_str, TryArc};
 use lowwater_lru_core::{NodeId, Occupancy};
 
 use super::caches::Caches;
+use super::miss_reporter::MissReporter;
 use super::options::ShrinkerOptions;
 use super::registration::Registration;
 use super::registry_core::{IdClaim, Registered, RegisteredOccupancy, RegistryCore};
@@ -80,6 +81,13 @@ impl<'a> ShrinkerBuilder<'a> {
         self
     }
 
+    /// Will ghost hits be reported, by [`Prepared::miss_reporter`]? No by default: then the shrinker is
+    /// judged by how fast its objects turn over.
+    pub fn reports_misses(mut self, yes: bool) -> Self {
+        self.options.reports_misses = yes;
+        self
+    }
+
     /// The kind of its objects, so that some kinds can be dropped and others kept; [`Caches::OBJECTS`] by default.
     #[doc(hidden)]
     pub fn caches(mut self, caches: Caches) -> Self {
@@ -145,6 +153,12 @@ impl Prepared {
     pub fn try_occupancy(&self) -> Result<Arc<dyn Occupancy>, ShrinkerAllocError> {
         let occupancy = try_arc(OccupancyHandle(self.claim.state().clone())).ok_or(ShrinkerAllocError::NoMemory)?;
         Ok(occupancy)
+    }
+
+    /// The handle by which misses on objects that were let go are reported. It reports nothing after
+    /// the registration has ended, and may be kept.
+    pub fn miss_reporter(&self) -> MissReporter {
+        MissReporter::new(self.claim.state().clone())
     }
 
     /// Lets the shrinker be called; from any thread, from now until the registration is dropped.

@@ -13,6 +13,8 @@ pub(crate) struct ShrinkerOptions {
     pub(crate) memcg_aware: bool,
     pub(crate) numa_aware: bool,
     pub(crate) caches: Caches,
+    /// Ghost hits are reported: see [`MissReporter`](crate::MissReporter).
+    pub(crate) reports_misses: bool,
 }
 
 impl Default for ShrinkerOptions {
@@ -23,6 +25,7 @@ impl Default for ShrinkerOptions {
             memcg_aware: true,
             numa_aware: true,
             caches: Caches::OBJECTS,
+            reports_misses: false,
         }
     }
 }

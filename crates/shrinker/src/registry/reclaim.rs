@@ -5,9 +5,11 @@ use lowwater_lru_core::list_lru::Swept;
 use lowwater_lru_core::{Memcg, NodeId};
 
 use super::handle::Registry;
+use super::miss_reporter::PairHint;
 use super::select::Select;
 use crate::control::Reclaim;
 use crate::direct::DirectOutcome;
+use crate::least_useful::LeastUseful;
 use crate::pass::{repeat_while_freeing, Pass, Protect};
 use crate::work::{Progress, Work};
 
@@ -88,6 +90,37 @@ impl Registry {
     #[doc(alias = "try_to_free_mem_cgroup_pages")]
     pub fn direct_reclaim(&self, memcg: &Memcg, flags: Reclaim, done: &dyn Fn() -> bool) -> DirectOutcome {
         crate::direct::reclaim(&self.core, memcg, flags, done)
+    }
+
+    /// Frees objects of those shrinkers and groups of `memcg`'s subtree to which memory brings the fewest
+    /// hits per byte, a few of one at a time, until `work` is used up: for who needs a little memory
+    /// soon, and for the background. Groups below their `low` or `min` are left alone. On `node`, or
+    /// where none is given, on the nodes on which the victim holds most.
+    ///
+    /// Frees nothing unless the registry chooses [by utility](crate::RegistryConfig::by_utility); nor
+    /// where all is protected, inside a callback, or in a
+    /// [`no_reclaim_scope`](Self::no_reclaim_scope). Then other ways of reclaim remain.
+    ///
+    /// O(1) for each batch of 8 objects, however many shrinkers and groups there are.
+    pub fn shrink_least_useful(
+        &self,
+        memcg: &Memcg,
+        node: Option<NodeId>,
+        needy: Option<&PairHint>,
+        flags: Reclaim,
+        work: &mut Work<'_>,
+    ) -> Progress {
+        let Some(_scope) = self.core.scopes.enter_first() else { return Progress::default() };
+        if node.is_some_and(|node| node.index() >= self.nodes()) || !self.core.knows(memcg, NodeId::ZERO) {
+            return Progress::default();
+        }
+        let needy = needy.and_then(PairHint::slot);
+        LeastUseful { core: &self.core, limit: memcg, node, needy, flags }.run(work)
+    }
+
+    /// Whether victims are chosen by utility.
+    pub(crate) fn is_by_utility(&self) -> bool {
+        self.core.map.by_utility().is_some()
     }
 
     /// Scans the objects that were deferred for `memcg` itself on `node`, and no others, as far as `work` goes: for the background,

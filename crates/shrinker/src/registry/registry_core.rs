@@ -81,7 +81,7 @@ impl RegistryCore {
     pub(crate) fn try_new(tree: &MemcgTree, config: RegistryConfig) -> Option<TryArc<Self>> {
         // A topology may lie: at least one node, and no more than ids can tell apart.
         let nodes = config.topology.nodes().clamp(1, usize::from(u16::MAX) + 1);
-        let map = TryArc::try_new(Map::try_new(nodes)?)?;
+        let map = TryArc::try_new(Map::try_new(nodes, config.by_utility)?)?;
         let scopes = Scopes::try_new()?;
         map.belong_to(tree.root());
         let hook = tree.try_add_boxed_hook(try_box(CoreOfflineHook(map.clone()))?).ok()?;

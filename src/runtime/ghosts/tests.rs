@@ -8,8 +8,18 @@ fn hash(n: u64) -> u64 {
     (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB)
 }
 
+fn fit(ghosts: &Ghosts, len: usize) {
+    ghosts.entries.store(len, Ordering::Relaxed);
+    ghosts.fit();
+}
+
+fn forget(ghosts: &Ghosts) {
+    ghosts.entries.store(1, Ordering::Relaxed);
+    ghosts.note_entries(1, 0);
+}
+
 fn remember(ghosts: &Ghosts, len: usize, hash: u64, ghost: Ghost) {
-    ghosts.fit(len);
+    fit(ghosts, len);
     ghosts.known(&pin()).remember(hash, ghost);
 }
 
@@ -18,7 +28,7 @@ fn take(ghosts: &Ghosts, hash: u64) -> Option<Ghost> {
 }
 
 fn left(time: u32) -> Ghost {
-    Ghost { queue: Queue::Probation, time }
+    Ghost { is_main: false, time }
 }
 
 #[test]
@@ -26,8 +36,7 @@ fn a_ghost_is_found_once_with_its_queue_and_time() {
     let ghosts = Ghosts::default();
     assert_eq!(take(&ghosts, hash(1)), None);
     let ghost = |n| {
-        let queue = if n % 3 == 0 { Queue::Main } else { Queue::Probation };
-        Ghost { queue, time: n as u32 % TIMES }
+        Ghost { is_main: n % 3 == 0, time: n as u32 % TIMES }
     };
     (0..5_000).for_each(|n| remember(&ghosts, 5_000, hash(n), ghost(n)));
     let found = (0..5_000).filter_map(|n| Some((n, take(&ghosts, hash(n))?))).collect::<Vec<_>>();
@@ -43,7 +52,7 @@ fn a_ghost_is_found_once_with_its_queue_and_time() {
 fn a_full_bucket_forgets_what_came_first() {
     let ghosts = Ghosts::default();
     // The same low bits, other high ones.
-    let key = |n: u64| n << 46 | 5;
+    let key = |n: u64| n << 48 | 5;
     (1..=10).for_each(|n| remember(&ghosts, 10, key(n), left(n as u32)));
     let known: Vec<_> = (1..=10).filter(|&n| take(&ghosts, key(n)) == Some(left(n as u32))).collect();
     assert_eq!(known, (3..=10).collect::<Vec<_>>());
@@ -51,7 +60,7 @@ fn a_full_bucket_forgets_what_came_first() {
 
 #[test]
 fn room_that_one_leaves_is_filled_before_another_is_forgotten() {
-    let key = |n: u64| n << 46 | 5;
+    let key = |n: u64| n << 48 | 5;
     for gone in 1..=8 {
         let words = Default::default();
         let bucket = Bucket(&words);
@@ -82,7 +91,7 @@ fn a_key_that_was_never_there_is_seldom_found() {
     let ghosts = Ghosts::default();
     (0..50_000).for_each(|n| remember(&ghosts, 10_000, hash(n), left(0)));
     let found = (50_000..150_000).filter(|&n| take(&ghosts, hash(n)).is_some()).count();
-    assert!(found < 20, "{found} of 100,000, where 3 would be chance");
+    assert!(found < 30, "{found} of 100,000, where 12 would be chance");
 }
 
 #[test]
@@ -93,7 +102,7 @@ fn who_remembers_and_who_forgets_may_meet() {
             let ghosts = &ghosts;
             s.spawn(move || (0..5_000).for_each(|n| remember(ghosts, 10, hash(2 * n + t), left(0))));
         }
-        (0..5_000).for_each(|_| ghosts.forget());
+        (0..5_000).for_each(|_| forget(&ghosts));
     });
     remember(&ghosts, 10, hash(1), left(7));
     assert_eq!(take(&ghosts, hash(1)), Some(left(7)));
@@ -110,7 +119,7 @@ fn the_table_follows_the_number_of_entries() {
         assert_eq!(buckets(), expected, "for {len} entries");
         assert!(take(&ghosts, hash(n)).is_some());
     }
-    ghosts.forget();
+    forget(&ghosts);
     assert_eq!((buckets(), ghosts.footprint()), (0, 0));
     assert_eq!(take(&ghosts, hash(n)), None);
 }
@@ -122,7 +131,7 @@ fn a_table_that_was_replaced_is_given_back_a_part_at_a_time() {
     remember(&ghosts, large, hash(0), left(0));
     let full = ghosts.footprint();
     assert!(full >= large * BYTES_PER_ENTRY);
-    ghosts.fit(1_000);
+    fit(&ghosts, 1_000);
     // It comes when its readers have left, and those of other tests come and go.
     let other = RcuCell::new();
     while ghosts.footprint() < full {
@@ -148,7 +157,7 @@ fn each_page_of_a_table_is_touched_by_a_write_first() {
         stat.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap().parse().unwrap()
     }
     let (ghosts, pages) = (Ghosts::default(), 256);
-    ghosts.fit(pages * 4_096 / BYTES_PER_ENTRY);
+    fit(&ghosts, pages * 4_096 / BYTES_PER_ENTRY);
     let (guard, before) = (pin(), faults());
     (0..20_000).for_each(|n| ghosts.known(&guard).remember(hash(n), left(0)));
     let taken = faults() - before;
@@ -159,7 +168,7 @@ fn each_page_of_a_table_is_touched_by_a_write_first() {
 fn who_remembers_beside_one_who_forgets_is_not_harmed() {
     let ghosts = Ghosts::default();
     std::thread::scope(|s| {
-        s.spawn(|| (0..2_000).for_each(|_| ghosts.forget()));
+        s.spawn(|| (0..2_000).for_each(|_| forget(&ghosts)));
         for _ in 0..2 {
             s.spawn(|| (0..20_000).for_each(|n| remember(&ghosts, n as usize % 5_000, hash(n), left(0))));
         }

@@ -1,31 +1,35 @@
-//! Keys that left, remembered for a while: an insert of one of them says which queue was too short, and who needs more memory.
+//! The ghosts of a runtime: keys that were evicted, remembered for a while. An insert of one of them says which queue of its
+//! tenant was too short, and that the tenant would use more memory.
+//!
+//! One table for all caches: so how far a ghost reaches does not depend on how much its cache holds now, and a cache that has next
+//! to nothing can show that it would use more. The hash of a key is mixed with a number of its tenant, so that nobody meets
+//! another's ghosts.
 //!
 //! A table of four-byte slots, two in a word, in buckets of four words:
 //!
 //! ```text
 //!     word    second slot | first        the first slot of the first word came last
-//!     slot    tag 18 | queue 1 | time 13        all zero: none
+//!     slot    tag 16 | queue 1 | time 15        all zero: none
 //! ```
 //!
-//! The tag is a part of the key's hash; the time, when it left, on its [tenant](super::tenant)'s clock, who says how long it counts. A
-//! bucket that is full forgets what came first; of eight slots that happens later than of four, so two for each entry do. One new key in
-//! 30,000 finds its tag in a full bucket though it was never there: a wrong guess. (Three slots of 21 bits were weighed: they remember more, but
-//! with a tag of 12 bits one scanned key in 340 is taken for one that came back.) A bucket is half a line of the processor's cache, so that it
-//! never lies in two.
+//! The tag is a part of the key's hash; the time, when it left, on the clock of its tenant, which says how long it counts: 15 bits,
+//! so that a tenant with a thousandth of the budget can tell times of its own. A bucket that is full forgets what came first; of
+//! eight slots that happens later than of four, so two for each entry do. One new key in 8,000 finds its tag in a full bucket
+//! though it was never there: a wrong guess. (Three slots of 21 bits were weighed: they remember more, but with a tag of 12 bits
+//! one scanned key in 340 is taken for one that came back.) A bucket is half a line of the processor's cache, so that it never
+//! lies in two.
 //!
-//! There is no table until something is evicted. It follows the number of entries, up and down, and every entry is charged for its
+//! There is no table until something is evicted. It follows the number of entries of all caches, up and down, and every entry is charged for its
 //! part of it ([`BYTES_PER_ENTRY`]): when memory is short is when ghosts are made, and no time to ask for more. A large one is the system's:
 //! its memory comes as it is touched, in huge pages, so that no insert has to wait for all of it to be cleared; that of one that was replaced
 //! goes back a part at a time. Readers of the table write nothing that others write.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use lowwater_base::ZeroedAtomics;
 use lowwater_rcu::{pin, Guard, RcuCell};
 use parking_lot::Mutex;
-
-use super::queue::Queue;
 
 /// Slots of a word.
 const SLOTS_OF_WORD: usize = 2;
@@ -43,13 +47,13 @@ const BUCKETS_MIN: usize = 16;
 /// interrupt others.
 const GHOSTS_PER_PART: u32 = 8;
 /// Times on the clock of a ghost, after which they begin again.
-pub(crate) const TIMES: u32 = 1 << 13;
+pub(crate) const TIMES: u32 = 1 << 15;
 
 /// An entry that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ghost {
-    /// Which queue let it go.
-    pub(crate) queue: Queue,
+    /// Whether the main queue let it go, and not probation.
+    pub(crate) is_main: bool,
     /// When, on its tenant's clock; less than [`TIMES`].
     pub(crate) time: u32,
 }
@@ -58,6 +62,8 @@ pub(crate) struct Ghost {
 #[derive(Default)]
 pub(crate) struct Ghosts {
     table: RcuCell<Table>,
+    /// Entries of all caches, when they were last counted.
+    entries: AtomicUsize,
 }
 
 struct Table {
@@ -90,9 +96,23 @@ impl Ghosts {
         Known(self.table.load(guard))
     }
 
-    /// Sees to it that there is a table for keys that leave a cache of `len` entries: large enough, and not too large. Without memory there
+    /// A cache that had `before` entries when it last said so has `now`. When there are none at all, everything is forgotten, and
+    /// the memory given back.
+    pub(crate) fn note_entries(&self, before: usize, now: usize) {
+        if now == before {
+            return;
+        }
+        // Relaxed, here and below: a number that says how large a table is to be. It wraps to the right sum.
+        let change = now.wrapping_sub(before);
+        if self.entries.fetch_add(change, Ordering::Relaxed).wrapping_add(change) == 0 {
+            self.table.clear(&pin());
+        }
+    }
+
+    /// Sees to it that there is a table, large enough for the entries of all caches, and not too large. Without memory there
     /// is none, or the one that was.
-    pub(crate) fn fit(&self, len: usize) {
+    pub(crate) fn fit(&self) {
+        let len = self.entries.load(Ordering::Relaxed);
         let guard = pin();
         let there = self.table.load(&guard);
         if !there.is_some_and(|table| fits(table.buckets().len(), len)) {
@@ -108,11 +128,6 @@ impl Ghosts {
             .map_or(0, |table| size_of::<Table>() + table.words.footprint().get() as usize + table.waste.footprint())
     }
 
-    /// Forgets everything, and gives the memory back.
-    pub(crate) fn forget(&self) {
-        self.table.clear(&pin());
-    }
-
     #[cold]
     fn resize(&self, there: Option<&Table>, len: usize, guard: &Guard) {
         let Some(words) = ZeroedAtomics::try_new(buckets_for(len) * WORDS) else { return };
@@ -125,7 +140,7 @@ impl Ghosts {
 impl Known<'_> {
     /// Remembers the key of this hash.
     pub(crate) fn remember(self, hash: u64, ghost: Ghost) {
-        // None: everything was just forgotten.
+        // None: there was no memory for it.
         if let Some(table) = self.0 {
             table.bucket(hash).remember(hash, ghost);
             table.waste.free_some();
@@ -262,12 +277,11 @@ fn tag(hash: u64) -> u64 {
 }
 
 fn pack(ghost: Ghost) -> u64 {
-    u64::from(ghost.time % TIMES) | if ghost.queue == Queue::Main { QUEUE } else { 0 }
+    u64::from(ghost.time % TIMES) | if ghost.is_main { QUEUE } else { 0 }
 }
 
 fn unpack(slot: u64) -> Ghost {
-    let queue = if slot & QUEUE == 0 { Queue::Probation } else { Queue::Main };
-    Ghost { queue, time: slot as u32 % TIMES }
+    Ghost { is_main: slot & QUEUE != 0, time: slot as u32 % TIMES }
 }
 
 #[cfg(test)]

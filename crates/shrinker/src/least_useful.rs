@@ -1,0 +1,214 @@
+//! Reclaim from where memory earns least: batch by batch, from the pair of a shrinker and a group with
+//! the least utility.
+//!
+//! Who needs memory calls this with a bound; a pass over everything in proportion ([`pass`](crate::pass))
+//! is what remains where nothing can be chosen: where all is protected, or no pair is known.
+
+use lowwater_lru_core::{Memcg, NodeId};
+
+use crate::budget::SEEKS_DEFAULT;
+use crate::control::{Reclaim, ShrinkControl};
+use crate::pass::{shelter, Layer, Protect};
+use crate::registry::{budget, CallGuard, RegistryCore};
+use crate::shrink::{ScanAmount, ShrinkSlab};
+use crate::shrinker::Count;
+use crate::utility::{log2, Pairs, Standing, CANDIDATES_MAX, ONE};
+use crate::work::{Progress, Work};
+
+/// Objects of one batch: of one pair; then it is chosen again.
+const BATCH_MAX: u64 = 8;
+/// .. and no more than this part of what the pair holds, or a small one would lose all at once.
+const BATCH_PARTS: u64 = 64;
+/// Objects that are looked at in one pair until one is freed: the first may only lose a second chance.
+const LOOKS_MAX: u64 = 64;
+/// Pairs that could not give anything, after which one call goes no further.
+const FAILED_MAX: usize = 4;
+
+/// One call.
+pub(crate) struct LeastUseful<'a> {
+    pub(crate) core: &'a RegistryCore,
+    /// Only pairs of this group and those below it pay.
+    pub(crate) limit: &'a Memcg,
+    /// None: all nodes, in proportion to what the victim holds there.
+    pub(crate) node: Option<NodeId>,
+    /// The pair that needs the memory, by slot.
+    pub(crate) needy: Option<u32>,
+    pub(crate) flags: Reclaim,
+}
+
+/// A pair that was chosen.
+struct Victim {
+    slot: u32,
+    id: u32,
+    memcg: Memcg,
+}
+
+impl LeastUseful<'_> {
+    /// Frees batches until `work` is used up, or nothing more can be chosen.
+    pub(crate) fn run(&self, work: &mut Work<'_>) -> Progress {
+        let mut total = Progress::default();
+        let Some(pairs) = self.core.map.by_utility() else { return total };
+        work.forget_now();
+        let (mut failed, mut failures) = ([None; FAILED_MAX], 0);
+        while failures < FAILED_MAX && work.bound().is_none() {
+            let Some(victim) = self.choose(pairs, &failed) else { break };
+            let progress = self.scan(pairs, &victim, work);
+            total += progress;
+            if progress.freed > 0 && work.is_one_batch() {
+                break;
+            }
+            if progress.freed == 0 {
+                failed[failures] = Some(victim.slot);
+                failures += 1;
+            }
+        }
+        total
+    }
+
+    /// The candidate of the least score that is not protected.
+    fn choose(&self, pairs: &Pairs, failed: &[Option<u32>]) -> Option<Victim> {
+        let below = *self.limit != self.core.root;
+        let candidates = pairs.candidates(self.needy, below);
+        let (epoch, budget) = (pairs.clock.epoch(), budget(&self.core.root));
+        let mut ranks = [i32::MAX; CANDIDATES_MAX];
+        // The foreground counts one pair at most; the background all.
+        let mut may_count = true;
+        for (rank, slot) in ranks.iter_mut().zip(candidates.as_slice()) {
+            let Some(pair) = pairs.pair(*slot).filter(|pair| pair.who().is_some()) else { continue };
+            if failed.contains(&Some(*slot)) {
+                continue;
+            }
+            let is_due = match pair.standing() {
+                Standing::Scored(score) => !score.is_counted(epoch),
+                Standing::Unknown | Standing::Empty => true,
+            };
+            if is_due && may_count {
+                self.count(pairs, *slot, budget);
+                may_count = self.flags.contains(Reclaim::BACKGROUND);
+            } else if self.needy == Some(*slot) {
+                self.score(pairs, *slot, None, budget);
+            }
+            if let Standing::Scored(score) = pair.standing() {
+                *rank = score.rank(epoch, budget);
+            }
+        }
+        // Mostly the first is not protected.
+        for _ in 0..candidates.as_slice().len() {
+            let (at, _) = ranks.iter().enumerate().min_by_key(|(_, rank)| **rank).filter(|(_, rank)| **rank < i32::MAX)?;
+            ranks[at] = i32::MAX;
+            let slot = candidates.as_slice()[at];
+            if let Some(victim) = self.victim(pairs, slot) {
+                pairs.note_victim(slot);
+                return Some(victim);
+            }
+        }
+        None
+    }
+
+    /// The pair of this slot, if its group is below the limit, and not protected there.
+    fn victim(&self, pairs: &Pairs, slot: u32) -> Option<Victim> {
+        let (id, memcg) = pairs.pair(slot)?.who()?;
+        let memcg = self.core.map.memcg(memcg)?;
+        let may_pay = memcg.is_descendant_of(self.limit)
+            && shelter(&memcg, self.limit, Protect::Limits) == Some(Layer::AboveLow);
+        may_pay.then_some(Victim { slot, id, memcg })
+    }
+
+    /// Counts the objects of a pair, and computes its score.
+    fn count(&self, pairs: &Pairs, slot: u32, budget: u64) {
+        let Some((id, memcg)) = pairs.pair(slot).and_then(|pair| pair.who()) else { return };
+        let Some(memcg) = self.core.map.memcg(memcg) else { return };
+        let Some(mut guard) = self.core.lookup(id) else { return };
+        let Some((held, bytes)) = self.held(&mut guard, &memcg) else { return };
+        let Some(tallies) = pairs.make_tallies(slot) else { return };
+        let epoch = pairs.clock.epoch();
+        tallies.counted(held, bytes, epoch);
+        match held {
+            0 => pairs.pair(slot).into_iter().for_each(|pair| pair.set_standing(Standing::Empty)),
+            _ => self.score_as(pairs, slot, &guard, Some(epoch), budget),
+        }
+    }
+
+    /// The objects of a pair on all nodes, and their bytes: as the shrinker weighs them, or at most what
+    /// the group uses. None if a callback panicked.
+    fn held(&self, guard: &mut CallGuard, memcg: &Memcg) -> Option<(u64, u64)> {
+        let (mut held, mut bytes) = (0_u64, Some(0_u64));
+        let nodes = if guard.options.numa_aware { self.core.map.nodes() } else { 1 };
+        for node in 0..nodes {
+            let sc = ShrinkControl::count(memcg, NodeId::new(node as u16), self.flags);
+            let Ok((count, weight)) = guard.count(&sc).and_then(|count| Ok((count, guard.weigh(&sc)?))) else {
+                self.core.panicked(guard);
+                return None;
+            };
+            held = held.saturating_add(count.objects());
+            bytes = bytes.zip(weight).map(|(sum, weight)| sum.saturating_add(weight.get()));
+        }
+        Some((held, bytes.unwrap_or_else(|| memcg.usage().get())))
+    }
+
+    fn score(&self, pairs: &Pairs, slot: u32, counted: Option<u32>, budget: u64) {
+        let Some((id, _)) = pairs.pair(slot).and_then(|pair| pair.who()) else { return };
+        if let Some(guard) = self.core.lookup(id) {
+            self.score_as(pairs, slot, &guard, counted, budget);
+        }
+    }
+
+    fn score_as(&self, pairs: &Pairs, slot: u32, guard: &CallGuard, counted: Option<u32>, budget: u64) {
+        let cost = log2(u64::from(guard.options.seeks).max(1)) - log2(u64::from(SEEKS_DEFAULT));
+        debug_assert!(cost.abs() <= 32 * ONE);
+        pairs.score(slot, guard.options.reports_misses, cost, counted, budget);
+    }
+
+    /// Scans a batch of the victim's objects, and goes on while all that were looked at were kept.
+    fn scan(&self, pairs: &Pairs, victim: &Victim, work: &mut Work<'_>) -> Progress {
+        let mut progress = Progress::default();
+        let Some(tallies) = pairs.make_tallies(victim.slot) else { return progress };
+        let nr = (tallies.objects() / BATCH_PARTS).clamp(1, BATCH_MAX);
+        let mean = tallies.mean();
+        let cost = self.core.lookup(victim.id).map_or(0, |guard| guard.cost());
+        while progress.freed == 0 && progress.scanned < LOOKS_MAX {
+            let node = self.node.unwrap_or_else(|| self.node_of(pairs, victim));
+            let (amount, core, memcg, flags) = (ScanAmount::Batch(nr), self.core, &victim.memcg, self.flags);
+            let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false };
+            let looked = request.shrinker(victim.id, work);
+            progress += looked;
+            if looked.scanned == 0 {
+                break;
+            }
+        }
+        let epoch = pairs.clock.epoch();
+        let kept = progress.scanned.saturating_sub(progress.freed);
+        tallies.scanned(progress.freed, kept, cost, epoch);
+        let budget = budget(&self.core.root);
+        pairs.clock.advance(progress.freed.saturating_mul(mean), budget);
+        if progress.scanned > 0 {
+            self.score(pairs, victim.slot, None, budget);
+        }
+        progress
+    }
+
+    /// A node on which the victim holds something, at random in proportion to its objects there.
+    fn node_of(&self, pairs: &Pairs, victim: &Victim) -> NodeId {
+        let nodes = self.core.map.nodes();
+        if nodes == 1 {
+            return NodeId::ZERO;
+        }
+        let Some(guard) = self.core.lookup(victim.id).filter(|guard| guard.options.numa_aware) else {
+            return NodeId::ZERO;
+        };
+        let count = |node: usize| {
+            let sc = ShrinkControl::count(&victim.memcg, NodeId::new(node as u16), self.flags);
+            guard.count(&sc).map_or(0, Count::objects)
+        };
+        let all = (0..nodes).fold(0, |sum: u64, node| sum.saturating_add(count(node)));
+        let mut before = pairs.random(all.max(1));
+        for node in 0..nodes {
+            let here = count(node);
+            if before < here {
+                return NodeId::new(node as u16);
+            }
+            before -= here;
+        }
+        NodeId::ZERO
+    }
+}

@@ -1,0 +1,153 @@
+//! How a shrinker tells that it misses objects which it was made to let go.
+
+use lowwater_base::fallible::TryArc;
+use lowwater_base::sync::atomic::{AtomicU32, Ordering};
+use lowwater_lru_core::{ByteSize, Memcg};
+
+use super::registry_core::RegisteredState;
+use super::shrinker_state::COST_ONE;
+use crate::id::ShrinkerId;
+use crate::utility::{GhostHit, Pairs};
+
+/// A miss on an object that was evicted, and whose key is remembered: a ghost hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Miss {
+    /// The bytes of the same group that were evicted after the object: if the group had had so many
+    /// more, the object would still be there.
+    pub distance: ByteSize,
+    /// What the miss costs, in 16ths of what one costs on average over all shrinkers of the registry.
+    pub cost: u32,
+    /// How many misses it stands for, if only some are reported.
+    pub weight: u32,
+}
+
+impl Miss {
+    /// A miss at this distance, of average cost, which stands for itself.
+    pub const fn at(distance: ByteSize) -> Self {
+        Self { distance, cost: COST_ONE, weight: 1 }
+    }
+
+    /// With another cost, in 16ths.
+    pub const fn cost(self, cost: u32) -> Self {
+        Self { cost, ..self }
+    }
+
+    /// Stands for so many.
+    pub const fn weight(self, weight: u32) -> Self {
+        Self { weight, ..self }
+    }
+}
+
+/// Reports the ghost hits of one shrinker: misses on objects that it let go when it was asked to. From
+/// [`Prepared::miss_reporter`](crate::Prepared::miss_reporter).
+///
+/// By them the registry knows to which shrinker and group more memory would bring the most hits per
+/// byte, and takes it from where it brings the fewest ([`RegistryConfig::by_utility`](crate::RegistryConfig::by_utility)).
+/// A shrinker that reports none is judged by how fast its objects turn over. Reports are for shrinkers that
+/// said they would come, by [`ShrinkerBuilder::reports_misses`](crate::ShrinkerBuilder::reports_misses).
+///
+/// ```
+/// use std::sync::Arc;
+/// use lowwater_lru_core::{ByteSize, MemcgTree};
+/// use lowwater_shrinker::{Miss, Registry, RegistryConfig};
+///
+/// let tree = MemcgTree::default();
+/// let registry = Registry::with_config(&tree, RegistryConfig::new(1).by_utility(true));
+/// let prepared = registry.builder("pages").reports_misses(true).alloc()?;
+/// let reporter = prepared.miss_reporter();
+/// // A key that was evicted came back; 40 kB were evicted since then.
+/// reporter.miss(tree.root(), Miss::at(ByteSize::kib(40)));
+/// # Ok::<(), lowwater_shrinker::ShrinkerAllocError>(())
+/// ```
+pub struct MissReporter(TryArc<RegisteredState>);
+
+/// Where a pair's tallies are, so that they are looked for once only. A hint, which may be out of date.
+#[doc(hidden)]
+#[derive(Default)]
+pub struct PairHint(AtomicU32);
+
+impl MissReporter {
+    pub(super) fn new(state: TryArc<RegisteredState>) -> Self {
+        Self(state)
+    }
+
+    /// The id of the shrinker whose misses it reports.
+    pub fn id(&self) -> ShrinkerId {
+        ShrinkerId::new(self.0.key.id)
+    }
+
+    /// Reports a miss of the group's. Counts nothing where the distance is more than the group may ever
+    /// use, and for a group that holds nothing. Takes a lock for a moment. O(depth).
+    pub fn miss(&self, memcg: &Memcg, miss: Miss) {
+        self.miss_at(&PairHint::default(), memcg, miss);
+    }
+
+    /// As [`miss`](Self::miss), with a hint that belongs to the group. Takes no lock while the hint is
+    /// up to date.
+    #[doc(hidden)]
+    pub fn miss_at(&self, hint: &PairHint, memcg: &Memcg, miss: Miss) {
+        let Some(pairs) = self.0.map.by_utility() else { return };
+        let Some(slot) = self.slot(pairs, hint, memcg) else { return };
+        let budget = budget(memcg);
+        let held = pairs.tallies(slot).map_or(0, |tallies| tallies.bytes());
+        let distance = miss.distance.get();
+        if distance.saturating_add(held) > limit(memcg) {
+            return;
+        }
+        let cost = self.0.times_seeks(miss.cost);
+        pairs.hit(slot, GhostHit { distance, weight: miss.weight, cost }, budget);
+    }
+
+    /// Says what a miss of this shrinker costs on average, in 16ths of the mean of all shrinkers of the
+    /// registry: objects that are kept because they were used count by it. 16 until it is said.
+    pub fn set_mean_cost(&self, cost: u32) {
+        self.0.set_cost(cost);
+    }
+
+    /// Whether the group's pair holds something, as far as the registry knows.
+    #[doc(hidden)]
+    pub fn is_known(&self, hint: &PairHint, memcg: &Memcg) -> bool {
+        self.0.map.by_utility().is_some_and(|pairs| self.slot(pairs, hint, memcg).is_some())
+    }
+
+    fn slot(&self, pairs: &Pairs, hint: &PairHint, memcg: &Memcg) -> Option<u32> {
+        let (id, memcg) = (self.0.key.id, self.0.options.memcg(memcg).id());
+        // Relaxed: one more than a slot, which is looked at again; 0 for none.
+        if let Some(slot) = hint.0.load(Ordering::Relaxed).checked_sub(1).filter(|slot| pairs.holds(*slot, id, memcg)) {
+            return Some(slot);
+        }
+        let slot = pairs.find(id, memcg)?;
+        hint.0.store(slot + 1, Ordering::Relaxed);
+        Some(slot)
+    }
+}
+
+impl PairHint {
+    /// The slot that it names.
+    pub(crate) fn slot(&self) -> Option<u32> {
+        // Relaxed: as in `MissReporter::slot`.
+        self.0.load(Ordering::Relaxed).checked_sub(1)
+    }
+}
+
+impl core::fmt::Debug for MissReporter {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("MissReporter").field("shrinker", &self.0.key.id).finish()
+    }
+}
+
+/// The least limit on the way up from a group.
+fn limit(memcg: &Memcg) -> u64 {
+    let above = core::iter::successors(Some(memcg), |memcg| memcg.parent());
+    above.map(|memcg| memcg.max().get()).min().unwrap_or(u64::MAX)
+}
+
+/// The budget that distances are parts of: the root's limit, or where it has none, its usage.
+pub(crate) fn budget(memcg: &Memcg) -> u64 {
+    let root = core::iter::successors(Some(memcg), |memcg| memcg.parent()).last().unwrap_or(memcg);
+    match root.max() {
+        ByteSize::MAX => root.usage().get(),
+        max => max.get(),
+    }
+}

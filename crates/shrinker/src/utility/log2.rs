@@ -1,0 +1,30 @@
+//! Logarithms in fixed point.
+
+/// 1, in the units of [`log2`].
+pub(crate) const ONE: i32 = 256;
+
+/// The binary logarithm of `x`, which is not 0, in 256ths; within 4 of them.
+pub(crate) fn log2(x: u64) -> i32 {
+    let exponent = x.ilog2();
+    // The fraction behind the leading 1, in 65,536ths.
+    let fraction = i64::try_from((u128::from(x) << 16 >> exponent) & 0xffff).unwrap_or(0);
+    // log2(1 + f) is f and a parabola that is 0 at both ends, within 0.015.
+    let bend = (fraction * (0x1_0000 - fraction) >> 16) * 22_544 >> 16;
+    exponent as i32 * ONE + ((fraction + bend) >> 8) as i32
+}
+
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_logarithm_is_within_its_error_and_never_falls() {
+        let mut last = 0;
+        for x in (1..100_000).chain((17..64).flat_map(|n| [(1 << n) - 1, 1 << n, 3 << (n - 1)])).chain([u64::MAX]) {
+            let exact = (x as f64).log2() * f64::from(ONE);
+            assert!((f64::from(log2(x)) - exact).abs() <= 4.0, "{x}: {} for {exact}", log2(x));
+            assert!(log2(x) >= last, "{x}");
+            last = log2(x);
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The pairs of shrinkers and groups that hold something, each with its score, in one dense table.
+//!
+//! A choice looks at all of them up to [`ALL_MAX`]; of more, at the pair that was least the last time, at
+//! the one that needs the memory, and at a few others in turn: O(1) however many there are. A pair is
+//! 16 bytes here, and about 8 in the index. Its tallies are made when memory is short for the first
+//! time, for a part of the table at once.
+
+use alloc::boxed::Box;
+
+use hashbrown::HashTable;
+use once_cell::race::OnceBox;
+
+use lowwater_base::fallible::{try_box, try_slice};
+use lowwater_base::hash::GOLDEN_RATIO;
+use lowwater_base::id_pool::IdPool;
+use lowwater_base::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use lowwater_base::sync::Mutex;
+use lowwater_lru_core::MemcgId;
+
+use super::clock::EvictionClock;
+use super::log2::log2;
+use super::score::{Score, Standing};
+use super::tallies::{GhostHit, Tallies};
+use crate::hash::hash_of;
+
+/// Pairs of the first part of the table; each part has twice as many as the one before.
+const PART_FIRST: usize = 64;
+/// Enough for every slot.
+const PARTS: usize = 26;
+/// So many pairs are all looked at.
+const ALL_MAX: u32 = 16;
+/// Of more, so many in turn, beside the last victim and the pair that needs the memory.
+const IN_TURN: u32 = 8;
+/// ... or so many where only those below a group count.
+const IN_TURN_BELOW: u32 = 64;
+/// Pairs that one choice looks at, at most.
+pub(crate) const CANDIDATES_MAX: usize = 2 + IN_TURN_BELOW as usize;
+/// No slot.
+const NONE: u32 = u32::MAX;
+/// No pair.
+const VACANT: u64 = u64::MAX;
+/// A measured pair moves the mean of hits per turnover by one in so many of the distance; the mean is
+/// kept in as many parts of a 256th.
+const MEAN_OF: i32 = 64;
+/// No pair was measured yet.
+const NO_MEAN: i32 = i32::MIN;
+
+/// See the module.
+pub(crate) struct Pairs {
+    parts: [OnceBox<Part>; PARTS],
+    index: Mutex<Index>,
+    /// Slots that were ever used.
+    end: AtomicU32,
+    /// The pair that was least in the last choice, and the one that was last looked at in turn.
+    last: AtomicU32,
+    cursor: AtomicU32,
+    /// Steps of [`random`](Self::random).
+    steps: AtomicU64,
+    pub(crate) clock: EvictionClock,
+    /// Of pairs that report ghost hits: the mean of the logarithm of the utility of a turnover of 1.
+    hits_per_turnover: AtomicI32,
+}
+
+struct Index {
+    slots: HashTable<u32>,
+    ids: IdPool,
+}
+
+impl Default for Index {
+    fn default() -> Self {
+        Self { slots: HashTable::new(), ids: IdPool::new(NONE) }
+    }
+}
+
+struct Part {
+    pairs: Box<[Pair]>,
+    tallies: OnceBox<Box<[Tallies]>>,
+}
+
+/// One pair.
+pub(crate) struct Pair {
+    /// The shrinker's id and the group's; or [`VACANT`].
+    who: AtomicU64,
+    /// A [`Standing`].
+    standing: AtomicU64,
+}
+
+/// The pairs that a choice looks at, by slot.
+pub(crate) struct Candidates {
+    slots: [u32; CANDIDATES_MAX],
+    len: usize,
+}
+
+impl Candidates {
+    fn push(&mut self, slot: u32) {
+        if let Some(place) = self.slots.get_mut(self.len) {
+            *place = slot;
+            self.len += 1;
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        &self.slots[..self.len]
+    }
+}
+
+/// A shrinker and a group as one number.
+fn key(shrinker: u32, memcg: MemcgId) -> u64 {
+    u64::from(shrinker) << 32 | u64::from(memcg.get())
+}
+
+/// Where a slot is: the part, and the place in it.
+fn place(slot: u32) -> (usize, usize) {
+    let at = slot as usize + PART_FIRST;
+    let part = (at.ilog2() - PART_FIRST.ilog2()) as usize;
+    (part, at - (PART_FIRST << part))
+}
+
+impl Pair {
+    fn vacant() -> Self {
+        Self { who: AtomicU64::new(VACANT), standing: AtomicU64::new(Standing::Unknown.pack()) }
+    }
+
+    /// The shrinker's id and the group's, if the slot is in use.
+    pub(crate) fn who(&self) -> Option<(u32, MemcgId)> {
+        match self.who.load(Ordering::Relaxed) {
+            VACANT => None,
+            who => Some(((who >> 32) as u32, MemcgId::new(who as u32))),
+        }
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        Standing::unpack(self.standing.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        self.standing.store(standing.pack(), Ordering::Relaxed);
+    }
+}
+
+impl Pairs {
+    pub(crate) fn new() -> Self {
+        Self {
+            parts: [const { OnceBox::new() }; PARTS],
+            index: Mutex::new(Index::default()),
+            end: AtomicU32::new(0),
+            last: AtomicU32::new(NONE),
+            cursor: AtomicU32::new(0),
+            steps: AtomicU64::new(0),
+            clock: EvictionClock::default(),
+            hits_per_turnover: AtomicI32::new(NO_MEAN),
+        }
+    }
+
+    /// Adds a pair that holds something, unless it is there. Without memory it is left out: then its
+    /// objects are found by a pass only.
+    pub(crate) fn add(&self, shrinker: u32, memcg: MemcgId) {
+        let (who, mut index) = (key(shrinker, memcg), self.index.lock());
+        let Index { slots, ids } = &mut *index;
+        if slots.find(hash_of(who), |slot| self.is(*slot, who)).is_some() {
+            return;
+        }
+        let hash = |slot: &u32| self.pair(*slot).map_or(0, |pair| hash_of(pair.who.load(Ordering::Relaxed)));
+        if slots.try_reserve(1, hash).is_err() {
+            return;
+        }
+        let Ok(slot) = ids.take() else { return };
+        let Some(pair) = self.make(slot) else { return ids.put(slot) };
+        if let Some(tallies) = self.tallies(slot) {
+            tallies.reset();
+        }
+        pair.set_standing(Standing::Unknown);
+        pair.who.store(who, Ordering::Relaxed);
+        slots.insert_unique(hash_of(who), slot, hash);
+        self.end.fetch_max(slot + 1, Ordering::Relaxed);
+    }
+
+    /// Removes a pair that holds nothing any more, or whose shrinker or group ends.
+    pub(crate) fn remove(&self, shrinker: u32, memcg: MemcgId) {
+        let (who, mut index) = (key(shrinker, memcg), self.index.lock());
+        let Index { slots, ids } = &mut *index;
+        let Ok(entry) = slots.find_entry(hash_of(who), |slot| self.is(*slot, who)) else { return };
+        let (slot, _) = entry.remove();
+        if let Some(pair) = self.pair(slot) {
+            pair.who.store(VACANT, Ordering::Relaxed);
+        }
+        ids.put(slot);
+        ids.shrink_if_empty();
+        if slots.is_empty() {
+            *slots = HashTable::new();
+        }
+    }
+
+    /// The slot of a pair. Locks the index.
+    pub(crate) fn find(&self, shrinker: u32, memcg: MemcgId) -> Option<u32> {
+        let who = key(shrinker, memcg);
+        self.index.lock().slots.find(hash_of(who), |slot| self.is(*slot, who)).copied()
+    }
+
+    /// Whether the slot is this pair's.
+    pub(crate) fn holds(&self, slot: u32, shrinker: u32, memcg: MemcgId) -> bool {
+        self.is(slot, key(shrinker, memcg))
+    }
+
+    fn is(&self, slot: u32, who: u64) -> bool {
+        self.pair(slot).is_some_and(|pair| pair.who.load(Ordering::Relaxed) == who)
+    }
+
+    pub(crate) fn pair(&self, slot: u32) -> Option<&Pair> {
+        let (part, at) = place(slot);
+        self.parts.get(part)?.get()?.pairs.get(at)
+    }
+
+    /// The pair of a slot, whose part of the table is made if it is not there. None without memory.
+    fn make(&self, slot: u32) -> Option<&Pair> {
+        let (part, at) = place(slot);
+        let pairs = || try_slice(PART_FIRST << part, |_| Pair::vacant()).ok_or(());
+        let made = || try_box(Part { pairs: pairs()?, tallies: OnceBox::new() }).ok_or(());
+        self.parts.get(part)?.get_or_try_init(made).ok()?.pairs.get(at)
+    }
+
+    /// The tallies of a slot, if there are any.
+    pub(crate) fn tallies(&self, slot: u32) -> Option<&Tallies> {
+        let (part, at) = place(slot);
+        self.parts.get(part)?.get()?.tallies.get()?.get(at)
+    }
+
+    /// The tallies of a slot that is in use, made if there are none. None without memory.
+    pub(crate) fn make_tallies(&self, slot: u32) -> Option<&Tallies> {
+        let (part, at) = place(slot);
+        let made = || try_box(try_slice(PART_FIRST << part, |_| Tallies::default()).ok_or(())?).ok_or(());
+        self.parts.get(part)?.get()?.tallies.get_or_try_init(made).ok()?.get(at)
+    }
+
+    /// The pairs that one choice looks at; `needy` is the slot of the pair that needs the memory. With
+    /// `below`, more of them, as only those below some group will count.
+    pub(crate) fn candidates(&self, needy: Option<u32>, below: bool) -> Candidates {
+        let mut candidates = Candidates { slots: [NONE; CANDIDATES_MAX], len: 0 };
+        let end = self.end.load(Ordering::Relaxed);
+        if end <= ALL_MAX {
+            (0..end).for_each(|slot| candidates.push(slot));
+            return candidates;
+        }
+        let last = Some(self.last.load(Ordering::Relaxed)).filter(|last| *last < end);
+        last.into_iter().chain(needy.filter(|slot| Some(*slot) != last)).for_each(|slot| candidates.push(slot));
+        let in_turn = if below { IN_TURN_BELOW } else { IN_TURN }.min(end);
+        let from = self.cursor.fetch_add(in_turn, Ordering::Relaxed);
+        (0..in_turn).for_each(|n| candidates.push(from.wrapping_add(n) % end));
+        candidates
+    }
+
+    /// A number below `end`, which is not 0; spread evenly over many calls.
+    pub(crate) fn random(&self, end: u64) -> u64 {
+        let step = self.steps.fetch_add(1, Ordering::Relaxed);
+        (u128::from(step.wrapping_mul(GOLDEN_RATIO)) * u128::from(end) >> 64) as u64
+    }
+
+    /// Notes the pair that was chosen.
+    pub(crate) fn note_victim(&self, slot: u32) {
+        if self.last.load(Ordering::Relaxed) != slot {
+            self.last.store(slot, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a ghost hit of a pair, if it has tallies.
+    pub(crate) fn hit(&self, slot: u32, hit: GhostHit, budget: u64) {
+        let Some(tallies) = self.make_tallies(slot) else { return };
+        let epoch = self.clock.epoch();
+        if tallies.hit(hit, epoch, budget) {
+            self.score(slot, true, 0, None, budget);
+        }
+    }
+
+    /// Computes the score of a pair again: of one that reports ghost hits by these, of another by its
+    /// turnover, whose objects have this logarithm of a cost. It was `counted` now, or as before.
+    pub(crate) fn score(&self, slot: u32, reports: bool, cost: i32, counted: Option<u32>, budget: u64) {
+        let (Some(pair), Some(tallies)) = (self.pair(slot), self.tallies(slot)) else { return };
+        let epoch = self.clock.epoch();
+        let counted = match (counted, pair.standing()) {
+            (Some(counted), _) => counted,
+            (None, Standing::Scored(score)) => score.counted(),
+            // It has to be counted first.
+            (None, Standing::Unknown | Standing::Empty) => return,
+        };
+        let turnover = tallies.turnover(epoch);
+        let utility = if reports {
+            let utility = tallies.utility(epoch, budget);
+            if let (Some(utility), Some(turnover)) = (utility, turnover) {
+                let seen = (utility - turnover).saturating_mul(MEAN_OF);
+                let mean = match self.hits_per_turnover.load(Ordering::Relaxed) {
+                    NO_MEAN => seen,
+                    mean => mean + (seen - mean) / MEAN_OF,
+                };
+                self.hits_per_turnover.store(mean, Ordering::Relaxed);
+            }
+            utility
+        } else {
+            let mean = match self.hits_per_turnover.load(Ordering::Relaxed) {
+                NO_MEAN => -log2(budget.max(1)),
+                mean => mean / MEAN_OF,
+            };
+            turnover.map(|turnover| turnover + mean + cost)
+        };
+        pair.set_standing(Standing::Scored(Score::new(utility, tallies.bytes(), epoch, counted)));
+    }
+
+    /// Slots that were ever used.
+    #[cfg(all(test, feature = "std", not(lowwater_loom)))]
+    pub(crate) fn end(&self) -> u32 {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Heap bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let parts = self.parts.iter().filter_map(OnceBox::get);
+        let tallies = |part: &Part| part.tallies.get().map_or(0, |tallies| size_of_val(tallies) + size_of_val(&**tallies));
+        let parts: usize = parts.map(|part| size_of::<Part>() + size_of_val(&*part.pairs) + tallies(part)).sum();
+        let index = self.index.lock();
+        parts + index.slots.allocation_size() + index.ids.allocated()
+    }
+}

@@ -1,0 +1,130 @@
+//! A pair's utility and size in one word, comparable with those of other pairs at any time.
+
+use super::clock::HALF_LIFE;
+use super::log2::{log2, ONE};
+
+/// Of the logarithm of a pair's size, the part by which its score is less: of equals the larger pays.
+const PULL_PARTS: i32 = 10;
+/// What an epoch takes from the logarithm of a utility.
+const EPOCH: i32 = ONE / HALF_LIFE as i32;
+/// A utility of so many binary places below one hit in the whole budget is as good as none.
+const NONE_PLACES: i32 = 6;
+
+/// The state of a pair for a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Nothing is known yet: it has to be counted.
+    Unknown,
+    /// It held nothing when it was last counted.
+    Empty,
+    /// It holds something.
+    Scored(Score),
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Score {
+    /// The logarithm of the utility, plus [`EPOCH`] for each epoch until it was computed; wraps.
+    utility: i32,
+    /// The pull to equal sizes, as a logarithm.
+    pull: i16,
+    /// The low bits of the epoch in which the pair was last counted.
+    counted: u16,
+}
+
+impl Score {
+    /// The score of a pair with `held` bytes whose utility has this logarithm in this epoch; none: no
+    /// utility at all. It was last counted in `counted`.
+    pub(crate) fn new(utility: Option<i32>, held: u64, epoch: u32, counted: u32) -> Self {
+        let age = (epoch as i32).wrapping_mul(EPOCH);
+        Self {
+            utility: utility.unwrap_or(i32::MIN / 4).wrapping_add(age),
+            pull: (-log2(held.max(1)) / PULL_PARTS) as i16,
+            counted: counted as u16,
+        }
+    }
+
+    /// A number that is greater for the pair that is to keep its memory, among scores of the same
+    /// epoch and budget.
+    pub(crate) fn rank(self, epoch: u32, budget: u64) -> i32 {
+        let decayed = self.utility.wrapping_sub((epoch as i32).wrapping_mul(EPOCH));
+        let none = -log2(budget.max(1)) - NONE_PLACES * ONE;
+        decayed.max(none) + i32::from(self.pull)
+    }
+
+    /// The low bits of the epoch in which the pair was last counted.
+    pub(crate) fn counted(self) -> u32 {
+        self.counted.into()
+    }
+
+    /// Whether the pair was counted in this epoch.
+    pub(crate) fn is_counted(self, epoch: u32) -> bool {
+        self.counted == epoch as u16
+    }
+}
+
+impl Standing {
+    /// As one word.
+    pub(crate) fn pack(self) -> u64 {
+        match self {
+            Self::Unknown => 0,
+            Self::Empty => 1,
+            // The pull of whatever is held is negative, or 0 for a byte: never 0 in all bits.
+            Self::Scored(Score { utility, pull, counted }) => {
+                (u64::from(utility as u32) << 32 | u64::from(pull as u16) << 16 | u64::from(counted)).max(2)
+            }
+        }
+    }
+
+    /// From [`pack`](Self::pack).
+    pub(crate) fn unpack(word: u64) -> Self {
+        match word {
+            0 => Self::Unknown,
+            1 => Self::Empty,
+            _ => Self::Scored(Score {
+                utility: (word >> 32) as i32,
+                pull: (word >> 16) as i16,
+                counted: word as u16,
+            }),
+        }
+    }
+}
+
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+mod tests {
+    use super::*;
+
+    const BUDGET: u64 = 1 << 20;
+
+    fn rank(utility: Option<i32>, held: u64, epoch: u32, now: u32) -> i32 {
+        Score::new(utility, held, epoch, epoch).rank(now, BUDGET)
+    }
+
+    #[test]
+    fn a_stored_score_decays_by_itself() {
+        for epoch in [0, 5, u32::MAX - 2] {
+            let now = epoch.wrapping_add(HALF_LIFE);
+            assert_eq!(rank(Some(-3 * ONE), 4096, epoch, now), rank(Some(-4 * ONE), 4096, now, now));
+        }
+    }
+
+    #[test]
+    fn more_hits_win_and_of_equals_the_larger_pays() {
+        assert!(rank(Some(-ONE), 1 << 18, 0, 0) > rank(Some(-2 * ONE), 1 << 10, 0, 0));
+        assert!(rank(Some(-ONE), 1 << 10, 0, 0) > rank(Some(-ONE), 1 << 18, 0, 0));
+        assert!(rank(None, 1 << 10, 0, 0) > rank(None, 1 << 18, 0, 0), "also without any");
+        assert_eq!(rank(None, 1 << 10, 0, 0), rank(Some(-1 << 20), 1 << 10, 0, 1_000));
+    }
+
+    #[test]
+    fn a_standing_is_one_word() {
+        for standing in [
+            Standing::Unknown,
+            Standing::Empty,
+            Standing::Scored(Score::new(Some(-777), 12_345, 9, 9)),
+            Standing::Scored(Score::new(None, u64::MAX, u32::MAX, 7)),
+        ] {
+            assert_eq!(Standing::unpack(standing.pack()), standing);
+        }
+    }
+}

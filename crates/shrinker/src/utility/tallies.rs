@@ -1,0 +1,249 @@
+//! What is known of one pair: its ghost hits by distance, what scans kept, and how fast it turns over.
+
+use lowwater_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::clock::HALF_LIFE;
+use super::log2::log2;
+
+/// Distances of ghosts that are told apart: up to a 64th of the budget, a 32nd, .. all of it.
+const DISTANCES: usize = 7;
+/// A hit, in the units of a tally.
+const HIT: u32 = 64;
+/// An object that a scan looked at and kept, in the same units: a twentieth of a hit.
+const KEPT: u32 = 3;
+/// Of what a pair holds, the part that the objects which scans keep stand for.
+const KEPT_PARTS: u64 = 10;
+/// Of the budget, the part below which a distance says nothing: few hits in few bytes are chance.
+const NEAR_PARTS: u64 = 500;
+/// The cost of a miss as others cost, in the units of [`GhostHit::cost`].
+const COST: u64 = 16;
+/// Hits after which a score is computed again.
+const HITS_PER_SCORE: u32 = 8;
+
+/// A miss on an object that was let go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GhostHit {
+    /// Bytes of the pair that were let go after it: with so many more it would still be there.
+    pub(crate) distance: u64,
+    /// How many misses it stands for.
+    pub(crate) weight: u32,
+    /// What it costs, in 16ths of what a miss costs on average.
+    pub(crate) cost: u32,
+}
+
+/// See the module. All accesses are Relaxed.
+#[derive(Default)]
+pub(crate) struct Tallies {
+    /// The epoch to which the decaying ones are up to date.
+    epoch: AtomicU32,
+    kept: AtomicU32,
+    hits: [AtomicU32; DISTANCES],
+    /// Hits since the score was computed.
+    hits_since: AtomicU32,
+    /// Bytes of an object, when it was last counted.
+    mean: AtomicU32,
+    /// Objects when it was last counted, and those freed since then.
+    held: AtomicU64,
+    freed: AtomicU64,
+    /// Decaying: objects inserted.
+    inserted: AtomicU64,
+}
+
+impl Tallies {
+    /// Forgets all: the slot is another pair's.
+    pub(crate) fn reset(&self) {
+        let words = [&self.epoch, &self.kept, &self.hits_since, &self.mean];
+        words.into_iter().chain(&self.hits).for_each(|tally| tally.store(0, Ordering::Relaxed));
+        [&self.held, &self.freed, &self.inserted].into_iter().for_each(|tally| tally.store(0, Ordering::Relaxed));
+    }
+
+    /// Brings the decaying tallies to this epoch.
+    fn settle(&self, epoch: u32) {
+        let since = epoch.wrapping_sub(self.epoch.load(Ordering::Relaxed));
+        if since == 0 {
+            return;
+        }
+        self.epoch.store(epoch, Ordering::Relaxed);
+        for tally in self.hits.iter().chain([&self.kept]) {
+            tally.store(decayed(tally.load(Ordering::Relaxed).into(), since) as u32, Ordering::Relaxed);
+        }
+        self.inserted.store(decayed(self.inserted.load(Ordering::Relaxed), since), Ordering::Relaxed);
+    }
+
+    /// Counts a ghost hit, under a budget of so many bytes. Returns whether it is time for another
+    /// score.
+    pub(crate) fn hit(&self, hit: GhostHit, epoch: u32, budget: u64) -> bool {
+        self.settle(epoch);
+        let parts = budget / hit.distance.max(1);
+        let place = (DISTANCES - 1).saturating_sub(parts.max(1).ilog2() as usize);
+        let worth = u64::from(hit.weight).saturating_mul(hit.cost.into()).saturating_mul(HIT.into()) / COST;
+        add(&self.hits[place], worth);
+        let since = self.hits_since.load(Ordering::Relaxed).wrapping_add(1);
+        self.hits_since.store(since, Ordering::Relaxed);
+        since.is_multiple_of(HITS_PER_SCORE)
+    }
+
+    /// Counts a scan that freed so many objects, and kept some.
+    pub(crate) fn scanned(&self, freed: u64, kept: u64, cost: u32, epoch: u32) {
+        self.settle(epoch);
+        self.freed.store(self.freed.load(Ordering::Relaxed).saturating_add(freed), Ordering::Relaxed);
+        add(&self.kept, kept.saturating_mul(u64::from(KEPT)).saturating_mul(u64::from(cost)) / COST);
+    }
+
+    /// Counts the objects that the pair holds now, and their bytes.
+    pub(crate) fn counted(&self, held: u64, bytes: u64, epoch: u32) {
+        self.settle(epoch);
+        let freed = self.freed.swap(0, Ordering::Relaxed);
+        let grown = held.saturating_add(freed).saturating_sub(self.held.swap(held, Ordering::Relaxed));
+        self.inserted.store(self.inserted.load(Ordering::Relaxed).saturating_add(grown), Ordering::Relaxed);
+        let mean = u32::try_from(bytes / held.max(1)).unwrap_or(u32::MAX).max(1);
+        self.mean.store(mean, Ordering::Relaxed);
+    }
+
+    /// Objects held, as it was last counted, less what was freed since then.
+    pub(crate) fn objects(&self) -> u64 {
+        self.held.load(Ordering::Relaxed).saturating_sub(self.freed.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of one object; 1 before it was counted.
+    pub(crate) fn mean(&self) -> u64 {
+        self.mean.load(Ordering::Relaxed).max(1).into()
+    }
+
+    /// Their bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.objects().saturating_mul(self.mean())
+    }
+
+    /// The logarithm of the utility: the best hits per byte over all distances. None without hits.
+    pub(crate) fn utility(&self, epoch: u32, budget: u64) -> Option<i32> {
+        self.settle(epoch);
+        let mut hits = u64::from(self.kept.load(Ordering::Relaxed));
+        let kept_bytes = if hits > 0 { self.bytes() / KEPT_PARTS } else { 0 };
+        let tail = kept_bytes.saturating_add(budget / NEAR_PARTS).max(1);
+        let mut best = per_byte(hits, tail);
+        for (place, tally) in self.hits.iter().enumerate() {
+            hits += u64::from(tally.load(Ordering::Relaxed));
+            let distance = budget >> (DISTANCES - 1 - place);
+            best = best.max(per_byte(hits, tail.saturating_add(distance)));
+        }
+        best
+    }
+
+    /// The logarithm of the objects inserted lately for each one held. None if none was inserted.
+    pub(crate) fn turnover(&self, epoch: u32) -> Option<i32> {
+        self.settle(epoch);
+        let held = self.held.load(Ordering::Relaxed).max(1);
+        match self.inserted.load(Ordering::Relaxed) {
+            0 => None,
+            inserted => Some(log2(inserted) - log2(held)),
+        }
+    }
+}
+
+/// The logarithm of hits per byte; none without hits.
+fn per_byte(hits: u64, bytes: u64) -> Option<i32> {
+    (hits > 0).then(|| log2(hits) - log2(HIT.into()) - log2(bytes))
+}
+
+fn add(tally: &AtomicU32, n: u64) {
+    let sum = u64::from(tally.load(Ordering::Relaxed)).saturating_add(n);
+    tally.store(u32::try_from(sum).unwrap_or(u32::MAX), Ordering::Relaxed);
+}
+
+/// What is left of a tally after so many epochs.
+fn decayed(tally: u64, epochs: u32) -> u64 {
+    /// 2 to the power of minus n quarters, in 65,536ths.
+    const QUARTERS: [u64; HALF_LIFE as usize] = [65_536, 55_109, 46_341, 38_968];
+    let part = QUARTERS[(epochs % HALF_LIFE) as usize];
+    let left = (u128::from(tally) * u128::from(part)) >> 16;
+    left.checked_shr(epochs / HALF_LIFE).unwrap_or(0) as u64
+}
+
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+mod tests {
+    use super::super::log2::ONE;
+    use super::*;
+
+    const BUDGET: u64 = 1 << 20;
+
+    fn hit(distance: u64) -> GhostHit {
+        GhostHit { distance, weight: 1, cost: COST as u32 }
+    }
+
+    #[test]
+    fn a_tally_halves_in_four_epochs() {
+        for (epochs, left) in [(0, 1_000), (1, 840), (2, 707), (4, 500), (8, 250), (40, 0), (u32::MAX, 0)] {
+            assert_eq!(decayed(1_000, epochs), left, "after {epochs}");
+        }
+        assert_eq!(decayed(u64::MAX, 1), (u128::from(u64::MAX) * 55_109 >> 16) as u64);
+    }
+
+    #[test]
+    fn a_utility_is_the_best_over_all_distances() {
+        let (near, far, both) = (Tallies::default(), Tallies::default(), Tallies::default());
+        for _ in 0..1_000 {
+            near.hit(hit(BUDGET / 100), 0, BUDGET);
+            far.hit(hit(BUDGET), 0, BUDGET);
+            both.hit(hit(BUDGET / 100), 0, BUDGET);
+            both.hit(hit(BUDGET), 0, BUDGET);
+        }
+        let [near, far, both] = [near, far, both].map(|tallies| tallies.utility(0, BUDGET).unwrap());
+        assert!(near > far + 5 * ONE, "as many hits for a 64th of the bytes: {near} and {far}");
+        assert_eq!(near, both, "what comes later takes nothing away");
+        assert_eq!(Tallies::default().utility(0, BUDGET), None);
+    }
+
+    /// A loop has no hits until all of it fits.
+    #[test]
+    fn hits_that_begin_far_off_are_seen() {
+        let (cliff, slope) = (Tallies::default(), Tallies::default());
+        for _ in 0..1_000 {
+            cliff.hit(hit(BUDGET / 5), 0, BUDGET);
+        }
+        for _ in 0..10 {
+            slope.hit(hit(BUDGET / 500), 0, BUDGET);
+        }
+        assert!(cliff.utility(0, BUDGET) > slope.utility(0, BUDGET));
+    }
+
+    #[test]
+    fn costs_and_weights_multiply() {
+        let (dear, weighty, plain) = (Tallies::default(), Tallies::default(), Tallies::default());
+        dear.hit(GhostHit { cost: 8 * COST as u32, ..hit(1) }, 0, BUDGET);
+        weighty.hit(GhostHit { weight: 8, ..hit(1) }, 0, BUDGET);
+        for _ in 0..8 {
+            plain.hit(hit(1), 0, BUDGET);
+        }
+        let all = [dear, weighty, plain].map(|tallies| tallies.utility(0, BUDGET));
+        assert!(all[0].is_some() && all[0] == all[1] && all[1] == all[2], "{all:?}");
+    }
+
+    #[test]
+    fn a_turnover_counts_what_came_and_what_went() {
+        let tallies = Tallies::default();
+        assert_eq!(tallies.turnover(0), None);
+        tallies.counted(1_000, 100_000, 0);
+        tallies.scanned(500, 0, 16, 0);
+        tallies.counted(1_000, 100_000, 0);
+        assert_eq!(tallies.turnover(0), Some(log2(1_500) - log2(1_000)));
+        assert_eq!((tallies.mean(), tallies.bytes()), (100, 100_000));
+        tallies.scanned(400, 0, 16, 0);
+        assert_eq!(tallies.bytes(), 60_000);
+        tallies.reset();
+        assert_eq!((tallies.turnover(0), tallies.bytes(), tallies.mean()), (None, 0, 1));
+    }
+
+    #[test]
+    fn nothing_overflows() {
+        let tallies = Tallies::default();
+        for _ in 0..3 {
+            tallies.hit(GhostHit { distance: u64::MAX, weight: u32::MAX, cost: u32::MAX }, 0, 0);
+            tallies.scanned(u64::MAX, u64::MAX, u32::MAX, 0);
+            tallies.counted(u64::MAX, u64::MAX, u32::MAX);
+        }
+        tallies.hit(hit(u64::MAX), 7, u64::MAX);
+        assert!(tallies.utility(7, u64::MAX).is_some());
+        assert!(tallies.utility(1 << 20, 0).is_none(), "so much later nothing is left");
+    }
+}
