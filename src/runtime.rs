@@ -38,8 +38,10 @@ mod monitored;
 mod retired;
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
+pub(crate) use ghosts::{
+    Ghost, Ghosts, Known as KnownGhosts, BYTES_PER_ENTRY as GHOST_BYTES_PER_ENTRY, TIMES as GHOST_TIMES_MAX,
+};
 pub use handle::{Runtime, RuntimeStats};
-pub(crate) use ghosts::{Ghost, Ghosts, Known as KnownGhosts, BYTES_PER_ENTRY as GHOST_BYTES_PER_ENTRY, TIMES as GHOST_TIMES_MAX};
 pub(crate) use housekeeper::Notifier;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
 pub(crate) use mean_cost::MeanCost;

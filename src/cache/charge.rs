@@ -44,8 +44,8 @@ where
         }
         for _ in 0..BATCHES_MAX {
             let Some(limit) = self.short(group, bytes) else { break };
-            let needy = tenant.map(|tenant| &tenant.pair);
-            runtime.registry().shrink_least_useful(limit, None, needy, Reclaim::FOREGROUND, &mut Work::one_batch(SCAN_MAX));
+            let needy = tenant.and_then(|tenant| self.inner.core.queues.pair(group, tenant));
+            runtime.registry().shrink_least_useful(limit, needy, Reclaim::FOREGROUND, &mut Work::one_batch(SCAN_MAX));
         }
         if group.try_charge_from_stock(bytes) {
             return Ok(());

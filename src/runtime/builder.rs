@@ -201,7 +201,8 @@ impl RuntimeBuilder {
         let tree = MemcgTree::default();
         tree.root().set_max(budget);
         let direct_ns = u64::try_from(direct_time_max.as_nanos()).unwrap_or(u64::MAX);
-        let config = RegistryConfig::with_topology(Arc::clone(&topology)).direct_time_max_ns(direct_ns).by_utility(true);
+        let config =
+            RegistryConfig::with_topology(Arc::clone(&topology)).direct_time_max_ns(direct_ns).by_utility(true);
         let registry = Registry::with_config(&tree, config);
         let reclaimer = Arc::new(Reclaimer::start(&registry, Arc::clone(&topology), watermarks)?);
         let monitored = || Arc::new(MonitoredReclaimer::from(Arc::clone(&reclaimer)));

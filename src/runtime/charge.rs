@@ -50,7 +50,7 @@ impl Runtime {
             // What is more than can be counted does not fit, also where there is no limit.
             let fits = || memcg.usage().get().checked_add(bytes.get()).is_some_and(|sum| sum <= max.get());
             let mut work = Work::objects(SCAN_MAX).while_not(&fits);
-            if self.inner.registry.shrink_least_useful(memcg, None, None, Reclaim::FOREGROUND, &mut work).freed > 0
+            if self.inner.registry.shrink_least_useful(memcg, None, Reclaim::FOREGROUND, &mut work).freed > 0
                 && (fits() || Instant::now() < deadline)
             {
                 continue;

@@ -30,8 +30,8 @@ use lowwater_lru_core::{Memcg, OfflineHook};
 use lowwater_shrinker::CallbackScope;
 use parking_lot::{Condvar, Mutex};
 
-use super::maintenance::{Maintenance, MaintenanceId};
 use super::ghosts::Ghosts;
+use super::maintenance::{Maintenance, MaintenanceId};
 use super::mean_cost::MeanCost;
 use super::retired::Retired;
 use lease::Lease;
@@ -50,17 +50,16 @@ pub(crate) struct Notifier(Arc<HousekeeperShared>);
 impl Housekeeper {
     pub(crate) fn start(nodes: usize, retired: Arc<Retired>) -> std::io::Result<Self> {
         let (notified, callback_done, callback_begun) = (Condvar::new(), Condvar::new(), Condvar::new());
-        let shared =
-            HousekeeperShared {
-                state: Mutex::default(),
-                notified,
-                callback_done,
-                callback_begun,
-                nodes,
-                retired,
-                ghosts: Ghosts::default(),
-                mean_cost: MeanCost::default(),
-            };
+        let shared = HousekeeperShared {
+            state: Mutex::default(),
+            notified,
+            callback_done,
+            callback_begun,
+            nodes,
+            retired,
+            ghosts: Ghosts::default(),
+            mean_cost: MeanCost::default(),
+        };
         let housekeeper = Self { shared: Arc::new(shared) };
         let mut state = housekeeper.shared.state.lock();
         let shared = Arc::clone(&housekeeper.shared);

@@ -29,8 +29,6 @@ pub(crate) struct LeastUseful<'a> {
     pub(crate) core: &'a RegistryCore,
     /// Only pairs of this group and those below it pay.
     pub(crate) limit: &'a Memcg,
-    /// None: all nodes, in proportion to what the victim holds there.
-    pub(crate) node: Option<NodeId>,
     /// The pair that needs the memory, by slot.
     pub(crate) needy: Option<u32>,
     pub(crate) flags: Reclaim,
@@ -67,8 +65,9 @@ impl LeastUseful<'_> {
 
     /// The candidate of the least score that is not protected.
     fn choose(&self, pairs: &Pairs, failed: &[Option<u32>]) -> Option<Victim> {
-        let below = *self.limit != self.core.root;
-        let candidates = pairs.candidates(self.needy, below);
+        // The background has the time; and of those below a group only few may be among them.
+        let many = self.flags.contains(Reclaim::BACKGROUND) || *self.limit != self.core.root;
+        let candidates = pairs.candidates(self.needy, many);
         let (epoch, budget) = (pairs.clock.epoch(), budget(&self.core.root));
         let mut ranks = [i32::MAX; CANDIDATES_MAX];
         // The foreground counts one pair at most; the background all.
@@ -94,7 +93,8 @@ impl LeastUseful<'_> {
         }
         // Mostly the first is not protected.
         for _ in 0..candidates.as_slice().len() {
-            let (at, _) = ranks.iter().enumerate().min_by_key(|(_, rank)| **rank).filter(|(_, rank)| **rank < i32::MAX)?;
+            let (at, _) =
+                ranks.iter().enumerate().min_by_key(|(_, rank)| **rank).filter(|(_, rank)| **rank < i32::MAX)?;
             ranks[at] = i32::MAX;
             let slot = candidates.as_slice()[at];
             if let Some(victim) = self.victim(pairs, slot) {
@@ -109,8 +109,8 @@ impl LeastUseful<'_> {
     fn victim(&self, pairs: &Pairs, slot: u32) -> Option<Victim> {
         let (id, memcg) = pairs.pair(slot)?.who()?;
         let memcg = self.core.map.memcg(memcg)?;
-        let may_pay = memcg.is_descendant_of(self.limit)
-            && shelter(&memcg, self.limit, Protect::Limits) == Some(Layer::AboveLow);
+        let may_pay =
+            memcg.is_descendant_of(self.limit) && shelter(&memcg, self.limit, Protect::Limits) == Some(Layer::AboveLow);
         may_pay.then_some(Victim { slot, id, memcg })
     }
 
@@ -167,7 +167,7 @@ impl LeastUseful<'_> {
         let mean = tallies.mean();
         let cost = self.core.lookup(victim.id).map_or(0, |guard| guard.cost());
         while progress.freed == 0 && progress.scanned < LOOKS_MAX {
-            let node = self.node.unwrap_or_else(|| self.node_of(pairs, victim));
+            let node = self.node_of(pairs, victim);
             let (amount, core, memcg, flags) = (ScanAmount::Batch(nr), self.core, &victim.memcg, self.flags);
             let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false };
             let looked = request.shrinker(victim.id, work);

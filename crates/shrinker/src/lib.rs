@@ -98,7 +98,9 @@ pub use reclaimer::{Job, ReclaimReason, Step, Watermarks};
 pub use reclaimer::{NodeStats, Reclaimer};
 #[doc(hidden)]
 pub use registry::{Caches, PairHint, Select};
-pub use registry::{DebtListener, Miss, MissReporter, NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder};
+pub use registry::{
+    DebtListener, Miss, MissReporter, NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder,
+};
 pub use shrinker::{Count, Scan, Shrinker};
 pub use stats::{PairStats, RegistryStats, ShrinkerStats};
 #[cfg(feature = "std")]

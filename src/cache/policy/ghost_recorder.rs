@@ -28,7 +28,7 @@ impl GhostRecorder<'_> {
     /// Inserts a ghost for the key of this hash, evicted from `queue` when the tenant had `entries` records.
     pub(crate) fn remember(&self, hash: u64, queue: Queue, entries: u64, guard: &Guard) {
         let queue = if self.has_queues { queue } else { Queue::Main };
-        if let Some(ghost) = self.tenant.on_evict(queue, entries, self.reach) {
+        if let Some(ghost) = self.tenant.on_evict(hash, queue, entries, self.reach) {
             self.ghosts.known(guard).remember(hash ^ self.salt, ghost);
         }
     }

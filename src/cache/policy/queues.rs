@@ -30,7 +30,7 @@ use std::sync::Arc;
 
 use lowwater_base::hash::GOLDEN_RATIO;
 use lowwater_lru_core::{AddError, ByteSize, Isolated, ListLru, Memcg, NodeId, Occupancy};
-use lowwater_shrinker::{Miss, MissReporter};
+use lowwater_shrinker::{Miss, MissReporter, PairHint};
 
 use super::batch::EvictionBatch;
 use super::cost::RelativeCost;
@@ -128,7 +128,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     /// Prefetches the ghost of this hash, if the tenant can have one.
     #[inline]
     pub(crate) fn prefetch_ghost(&self, hash: u64, memcg: &Memcg, ghosts: KnownGhosts<'_>) {
-        if self.tenants.get(memcg).is_some() {
+        if self.tenants.get(memcg).is_some_and(|tenant| tenant.ghost_weight(hash).is_some()) {
             ghosts.prefetch(hash ^ self.salt(memcg));
         }
     }
@@ -145,12 +145,18 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         ghosts: KnownGhosts<'_>,
     ) -> bool {
         let Some(tenant) = tenant else { return false };
+        let Some(weight) = tenant.ghost_weight(hash) else { return false };
         let Some(ghost) = ghosts.take(hash ^ self.salt(memcg)) else { return false };
-        let hit = tenant.ghost_hit(ghost, self.eviction == Eviction::Adaptive);
+        let hit = tenant.ghost_hit(ghost, weight, self.eviction == Eviction::Adaptive);
         let distance = ByteSize::new(hit.evictions.saturating_mul(self.mean_charge()));
-        self.reporter.miss_at(&tenant.pair, memcg, Miss::at(distance).cost(cost.sixteenths()).weight(hit.weight));
+        self.reporter.miss_at(&tenant.pair, memcg, Miss::at(distance).cost(cost.sixteenths()).weight(weight));
         // A fixed line learns nothing from what left main.
         self.has_queues() && hit.is_near && !(self.eviction == Eviction::S3Fifo && ghost.is_main)
+    }
+
+    /// Where the registry has the pair of this cache and a group, if the group holds something.
+    pub(crate) fn pair<'t>(&self, memcg: &Memcg, tenant: &'t Tenant) -> Option<&'t PairHint> {
+        self.reporter.is_known(&tenant.pair, memcg).then_some(&tenant.pair)
     }
 
     /// Reports what a miss costs on average.
@@ -378,8 +384,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     pub(crate) fn footprint(&self) -> usize {
         // The lists count themselves.
         let own = size_of::<Self>() - size_of_val(&self.probation) - size_of_val(&self.main);
-        own + self.tenants.footprint()
-            + (self.probation.footprint().get() + self.main.footprint().get()) as usize
+        own + self.tenants.footprint() + (self.probation.footprint().get() + self.main.footprint().get()) as usize
     }
 
     /// Forgets all ghosts of this cache.

@@ -28,7 +28,7 @@ const HITS_ONE_IN: u32 = 64;
 const EVICTIONS_MIN: u32 = 64;
 /// The tallies of recent evictions and ghost hits are halved at so many evictions.
 const RECENT_MAX: u32 = 256;
-/// Of a tenant that scans, one evicted record in so many leaves a ghost, in case the tenant stops scanning.
+/// Of a tenant that scans, the keys of one hash in so many leave ghosts, and are looked for, in case the tenant stops scanning.
 const SCANNING_ONE_IN: u32 = 64;
 /// A ghost of probation counts until so many times the tenant's records have been evicted.
 const GHOST_TIMES: u64 = 3;
@@ -42,8 +42,6 @@ pub(crate) struct GhostHit {
     pub(crate) is_near: bool,
     /// The evictions from the tenant since this one: with so many entries more the record would be there.
     pub(crate) evictions: u64,
-    /// How many ghost hits this one stands for.
-    pub(crate) weight: u32,
 }
 
 /// What a cache has learnt about one tenant. See the module.
@@ -73,9 +71,18 @@ impl Tenant {
         entries * u64::from(fraction) / u64::from(ONE)
     }
 
-    /// Counts an eviction from `queue`, of a tenant that has `entries` records, whose ghosts count for as long as `reach` more are
-    /// evicted. Returns the ghost to insert, if there is one.
-    pub(crate) fn on_evict(&self, queue: Queue, entries: u64, reach: u64) -> Option<Ghost> {
+    /// How many ghost hits one of a key of this hash stands for; none: keys of this hash leave no ghosts, as the tenant scans.
+    pub(crate) fn ghost_weight(&self, hash: u64) -> Option<u32> {
+        if !self.is_scanning() {
+            return Some(1);
+        }
+        // Bits that choose neither the bucket nor the tag.
+        (hash >> 36 & u64::from(SCANNING_ONE_IN - 1) == 0).then_some(SCANNING_ONE_IN)
+    }
+
+    /// Counts an eviction from `queue` of a key of this hash, of a tenant that has `entries` records, whose ghosts count for as long
+    /// as `reach` more are evicted. Returns the ghost to insert, if there is one.
+    pub(crate) fn on_evict(&self, hash: u64, queue: Queue, entries: u64, reach: u64) -> Option<Ghost> {
         let clock = bump(&self.evictions[queue as usize]);
         bump(&self.recent_evictions[queue as usize]);
         if self.recent() >= RECENT_MAX {
@@ -84,7 +91,7 @@ impl Tenant {
         self.entries.store(u32::try_from(entries).unwrap_or(u32::MAX), Ordering::Relaxed);
         self.fit_clock(entries, reach);
         let is_main = queue == Queue::Main;
-        (!self.is_scanning() || clock.is_multiple_of(SCANNING_ONE_IN)).then(|| Ghost { is_main, time: self.ticks(clock) })
+        self.ghost_weight(hash).map(|_| Ghost { is_main, time: self.ticks(clock) })
     }
 
     /// Recent evictions.
@@ -92,7 +99,7 @@ impl Tenant {
         self.recent_evictions.iter().map(|queue| queue.load(Ordering::Relaxed)).sum()
     }
 
-    /// Counts an insert whose key has a ghost. If the ghost is near and the tenant `learns`, adapts the probation fraction.
+    /// Counts an insert whose key has a ghost, which stands for `weight` of them. If the ghost is near and the tenant `learns`, adapts the probation fraction.
     ///
     /// The record is worth keeping if the ghost is young enough for the size of the tenant: probation's ghosts count until three
     /// times as many were let go as the tenant has: one that comes back by then would be kept by a cache four times as large, and
@@ -100,7 +107,7 @@ impl Tenant {
     /// tenth, or where that is a handful, for a little more: of a hundred entries few are read in the time that it takes to go
     /// round once. Where the line between the two queues should be is told only by those near it: what came back within a tenth
     /// of the tenant's size.
-    pub(crate) fn ghost_hit(&self, ghost: Ghost, learns: bool) -> GhostHit {
+    pub(crate) fn ghost_hit(&self, ghost: Ghost, weight: u32, learns: bool) -> GhostHit {
         let queue = if ghost.is_main { Queue::Main } else { Queue::Probation };
         let clock = self.evictions[queue as usize].load(Ordering::Relaxed);
         let age = u64::from(self.ticks(clock).wrapping_sub(ghost.time) % GHOST_TIMES_MAX) << self.shift();
@@ -111,8 +118,6 @@ impl Tenant {
             Queue::Probation => entries + entries / 2,
             Queue::Main => near.max(SIZE_MIN),
         };
-        // Of a scan, only a part has left ghosts.
-        let weight = if self.is_scanning() { SCANNING_ONE_IN } else { 1 };
         self.recent_ghost_hits
             .store(self.recent_ghost_hits.load(Ordering::Relaxed).saturating_add(weight), Ordering::Relaxed);
         if learns && age <= near {
@@ -121,7 +126,7 @@ impl Tenant {
         // The age is in evictions from one queue; for each of them so many left both.
         let of_queue = u64::from(self.recent_evictions[queue as usize].load(Ordering::Relaxed)).max(1);
         let evictions = age.saturating_mul(u64::from(self.recent()).max(of_queue)) / of_queue;
-        GhostHit { is_near: age <= limit, evictions, weight }
+        GhostHit { is_near: age <= limit, evictions }
     }
 
     /// Moves the probation fraction so that `queue` may be longer by one record.
@@ -199,20 +204,23 @@ fn halve(tally: &AtomicU32) {
 mod tests {
     use super::*;
 
+    /// Of which a scan leaves ghosts.
+    const HASH: u64 = 0;
+
     #[test]
     fn a_share_follows_what_comes_back_soon_and_stays_in_its_bounds() {
         let tenant = Tenant::default();
         assert_eq!(tenant.probation_limit(1_000), 99);
         for _ in 0..10_000 {
-            let ghost = tenant.on_evict(Queue::Probation, 1_000, 0);
+            let ghost = tenant.on_evict(HASH, Queue::Probation, 1_000, 0);
             if let Some(ghost) = ghost {
-                assert!(tenant.ghost_hit(ghost, true).is_near);
+                assert!(tenant.ghost_hit(ghost, 1, true).is_near);
             }
         }
         assert_eq!(tenant.probation_limit(1_000), 899);
         for _ in 0..10_000 {
-            if let Some(ghost) = tenant.on_evict(Queue::Main, 1_000, 0) {
-                assert!(tenant.ghost_hit(ghost, true).is_near);
+            if let Some(ghost) = tenant.on_evict(HASH, Queue::Main, 1_000, 0) {
+                assert!(tenant.ghost_hit(ghost, 1, true).is_near);
             }
         }
         assert_eq!(tenant.probation_limit(1_000), 9);
@@ -230,25 +238,28 @@ mod tests {
         ];
         for (queue, entries, counts) in cases {
             let tenant = Tenant::default();
-            let ghost = tenant.on_evict(queue, entries, 0).expect("nothing is known against it");
+            let ghost = tenant.on_evict(HASH, queue, entries, 0).expect("nothing is known against it");
             for _ in 0..counts - 1 {
-                tenant.on_evict(queue, entries, 0);
+                tenant.on_evict(HASH, queue, entries, 0);
             }
-            assert!(tenant.ghost_hit(ghost, true).is_near);
-            tenant.on_evict(queue, entries, 0);
-            assert!(!tenant.ghost_hit(ghost, true).is_near, "{queue:?} of {entries}");
+            assert!(tenant.ghost_hit(ghost, 1, true).is_near);
+            tenant.on_evict(HASH, queue, entries, 0);
+            assert!(!tenant.ghost_hit(ghost, 1, true).is_near, "{queue:?} of {entries}");
         }
     }
 
     #[test]
-    fn one_who_only_passes_is_known_and_may_better() {
+    fn a_scan_is_known_and_may_end() {
         let tenant = Tenant::default();
-        let remembered = (0..1_600).filter(|_| tenant.on_evict(Queue::Probation, 1_000, 0).is_some()).count();
+        let hashes = || (0..1_600_u64).map(|n| n << 36);
+        let remembered = hashes().filter(|&hash| tenant.on_evict(hash, Queue::Probation, 1_000, 0).is_some()).count();
         assert!(tenant.is_scanning());
         assert!((80..100).contains(&remembered), "first {EVICTIONS_MIN}, then one in {SCANNING_ONE_IN}: {remembered}");
-        for _ in 0..SCANNING_ONE_IN {
-            if let Some(ghost) = tenant.on_evict(Queue::Probation, 1_000, 0) {
-                tenant.ghost_hit(ghost, true);
+        let weights = hashes().filter_map(|hash| tenant.ghost_weight(hash));
+        assert_eq!(weights.sum::<u32>(), 1_600, "those that are left stand for all");
+        if let Some(ghost) = tenant.on_evict(0, Queue::Probation, 1_000, 0) {
+            for _ in 0..4 {
+                tenant.ghost_hit(ghost, SCANNING_ONE_IN, true);
             }
         }
         assert!(!tenant.is_scanning());
@@ -260,15 +271,15 @@ mod tests {
     fn the_clock_of_a_large_tenant_ticks_slower_and_still_tells() {
         let tenant = Tenant::default();
         let many = 1_000_000;
-        tenant.on_evict(Queue::Probation, many, 0);
-        let ghost = tenant.on_evict(Queue::Probation, many, 0).expect("nothing is known against it");
+        tenant.on_evict(HASH, Queue::Probation, many, 0);
+        let ghost = tenant.on_evict(HASH, Queue::Probation, many, 0).expect("nothing is known against it");
         for _ in 0..5 * many / 2 {
-            tenant.on_evict(Queue::Probation, many, 0);
+            tenant.on_evict(HASH, Queue::Probation, many, 0);
         }
-        assert!(tenant.ghost_hit(ghost, true).is_near, "two and a half millions of a million let go since");
+        assert!(tenant.ghost_hit(ghost, 1, true).is_near, "two and a half millions of a million let go since");
         for _ in 0..many {
-            tenant.on_evict(Queue::Probation, many, 0);
+            tenant.on_evict(HASH, Queue::Probation, many, 0);
         }
-        assert!(!tenant.ghost_hit(ghost, true).is_near, "three and a half");
+        assert!(!tenant.ghost_hit(ghost, 1, true).is_near, "three and a half");
     }
 }

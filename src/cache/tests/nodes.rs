@@ -72,7 +72,11 @@ fn a_full_cache_takes_from_both_nodes() {
     }
     let [left, second] = of_each(&cache);
     assert!(left > first / 4 && second > first / 4, "{left} and {second}");
-    assert_eq!(left + second, cache.len() as u64);
+    // The reclaimer may still be at it.
+    let start = std::time::Instant::now();
+    while of_each(&cache).iter().sum::<u64>() != cache.len() as u64 {
+        assert!(start.elapsed().as_secs() < 60);
+    }
     let usage = cache.runtime().root().usage();
     assert!(usage <= ByteSize::mib(1), "{usage}");
 }

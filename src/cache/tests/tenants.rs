@@ -30,12 +30,19 @@ fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
     let cache = cache_of(budget);
     let runtime = cache.runtime().clone();
     let (idle, busy) = (runtime.group("idle").unwrap(), runtime.group("busy").unwrap());
-    fill(&cache, &idle, 0..1_500);
+    fill(&cache, &idle, 0..3_000);
     let all = cache.len_of(&idle);
     assert!(all * (400 + entry_bytes()) > budget.get() * 3 / 5, "one tenant alone has nearly all: {all}");
-    fill(&cache, &busy, 1_000_000..1_020_000);
-    assert!(cache.len_of(&busy) > all * 8 / 10, "the busy tenant has what the idle one had");
-    assert!(cache.len_of(&idle) < all / 5);
+    // It asks for the same keys again and again.
+    for _ in 0..20 {
+        for key in 1_000_000..1_000_000 + all * 9 / 10 {
+            if cache.get(&key).is_none() {
+                fill(&cache, &busy, key..key + 1);
+            }
+        }
+    }
+    assert!(cache.len_of(&busy) > all * 8 / 10, "the busy tenant has what the idle one had: {}", cache.len_of(&busy));
+    assert!(cache.len_of(&idle) < all / 4, "{} of {all}", cache.len_of(&idle));
 }
 
 /// The part of all entries, in per cent, that the second of two tenants comes to have beside one that had everything. Both ask for one key in each round,
@@ -89,10 +96,11 @@ fn memory_moves_to_the_tenant_to_whom_an_entry_more_brings_more_hits() {
 fn memory_comes_to_rest_and_does_not_go_to_and_fro() {
     for is_first_to_ask in [false, true] {
         let parts = parts_of_the_second(&cache_of(ByteSize::mib(1)), [3_000, 3_000], is_first_to_ask, 72_000);
-        assert!(parts[0] < 40, "after 1,000 rounds {parts:?}");
         let at_rest = &parts[24..];
         let (least, most) = (at_rest.iter().min().unwrap(), at_rest.iter().max().unwrap());
-        assert!(*least >= 40 && *most <= 60 && most - least <= 12, "{least} to {most}: {parts:?}");
+        let mean = at_rest.iter().sum::<u64>() / at_rest.len() as u64;
+        assert!(*least >= 38 && *most <= 62, "{least} to {most}: {parts:?}");
+        assert!((46..=54).contains(&mean), "{mean}: {parts:?}");
     }
 }
 
@@ -188,28 +196,25 @@ fn a_cost_that_panics_puts_nothing_in() {
     assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 9);
 }
 
-/// Nothing is remembered, so all pay for what a newcomer puts in: the same part of what they have, though a large one lets go of several at once.
+/// Nobody asks again for what it had to let go, so memory earns none of them anything: the largest pays, and the small ones keep what
+/// they have.
 #[test]
-fn large_and_small_tenants_give_the_same_part() {
-    [Eviction::Lru, Eviction::Sieve].into_iter().for_each(give_the_same_part);
-}
-
-fn give_the_same_part(order: Eviction) {
-    let runtime = cache_of(ByteSize::mib(2)).runtime().clone();
-    let weigh = |_: &u64, v: &Vec<u8>| ByteSize::new(v.capacity() as u64);
-    let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime).eviction(order).weigher(weigh).build().unwrap();
-    let groups: Vec<_> = (0..12).map(|n| runtime.group(&format!("t{n}")).unwrap()).collect();
-    let (large, small, newcomer) = (&groups[0], &groups[1..11], &groups[11]);
-    small.iter().zip(0..).for_each(|(group, n)| fill(&cache, group, n * 60..n * 60 + 60));
-    fill(&cache, large, 10_000..13_000);
-    let had = cache.len_of(large);
-    fill(&cache, newcomer, 20_000..22_500);
-    let of_large = cache.len_of(large) as f64 / had as f64;
-    let of_small = small.iter().map(|group| cache.len_of(group)).sum::<u64>() as f64 / 600.0;
-    assert!(
-        (0.2..0.8).contains(&of_large) && (of_large - of_small).abs() < 0.1,
-        "{of_large} and {of_small}, {order:?}"
-    );
+fn of_tenants_to_which_memory_earns_nothing_the_largest_pays() {
+    for order in [Eviction::Adaptive, Eviction::Lru, Eviction::Sieve] {
+        let runtime = cache_of(ByteSize::mib(2)).runtime().clone();
+        let weigh = |_: &u64, v: &Vec<u8>| ByteSize::new(v.capacity() as u64);
+        let cache = crate::Cache::<u64, Vec<u8>>::builder(&runtime).eviction(order).weigher(weigh).build().unwrap();
+        let groups: Vec<_> = (0..12).map(|n| runtime.group(&format!("t{n}")).unwrap()).collect();
+        let (large, small, newcomer) = (&groups[0], &groups[1..11], &groups[11]);
+        small.iter().zip(0..).for_each(|(group, n)| fill(&cache, group, n * 60..n * 60 + 60));
+        fill(&cache, large, 10_000..13_000);
+        let had = cache.len_of(large);
+        fill(&cache, newcomer, 20_000..22_500);
+        let of_small = small.iter().map(|group| cache.len_of(group)).sum::<u64>();
+        let (of_large, of_newcomer) = (cache.len_of(large), cache.len_of(newcomer));
+        assert!(of_small > 550, "{of_small} of 600, {order:?}");
+        assert!(of_large < had * 2 / 3 && of_newcomer > had / 3, "{of_large} of {had}, and {of_newcomer}, {order:?}");
+    }
 }
 
 #[test]
@@ -310,7 +315,8 @@ fn a_tenant_that_scans_costs_the_others_nothing() {
     assert!(hot > 99.5 && hot_beside > 99.5, "the hot ones keep all they have: {hot}, {hot_beside}");
     assert!((20.0..80.0).contains(&quiet), "{quiet}");
     assert!(quiet_beside > quiet - 3.0, "{quiet_beside} beside a scan, {quiet} without");
-    assert!(held < 1_000, "the scanner has {held} of 20,000");
+    // What the background leaves free for it until the next time.
+    assert!(held < 20_000 / 10, "the scanner has {held} of 20,000");
 }
 
 #[test]
@@ -322,13 +328,13 @@ fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
         .unwrap();
     let here = std::thread::current().id();
     let gone = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let theirs = std::sync::Arc::clone(&gone);
+    let by_others = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let (theirs, others) = (std::sync::Arc::clone(&gone), std::sync::Arc::clone(&by_others));
     let cache = crate::Cache::<u64, u64>::builder(&runtime)
         .weigher(|_, _| ByteSize::new(100))
         .eviction_listener(move |_, _, _| {
-            if std::thread::current().id() == here {
-                theirs.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            }
+            let is_here = std::thread::current().id() == here;
+            if is_here { &theirs } else { &others }.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         })
         .build()
         .unwrap();
@@ -342,7 +348,8 @@ fn an_insert_into_a_full_cache_lets_go_of_16_at_most() {
         assert!(now <= 16 + 1, "key {key}: {now}, that which it replaced included");
         total += now;
     }
-    assert!(total > 20_000, "inserts made the room: {total}");
+    total += by_others.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(total > 20_000, "it was full: {total}");
 }
 
 /// Of two groups whose memory is nearly used up, one above the other, the nearer one pays.

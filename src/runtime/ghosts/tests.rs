@@ -35,9 +35,7 @@ fn left(time: u32) -> Ghost {
 fn a_ghost_is_found_once_with_its_queue_and_time() {
     let ghosts = Ghosts::default();
     assert_eq!(take(&ghosts, hash(1)), None);
-    let ghost = |n| {
-        Ghost { is_main: n % 3 == 0, time: n as u32 % TIMES }
-    };
+    let ghost = |n| Ghost { is_main: n % 3 == 0, time: n as u32 % TIMES };
     (0..5_000).for_each(|n| remember(&ghosts, 5_000, hash(n), ghost(n)));
     let found = (0..5_000).filter_map(|n| Some((n, take(&ghosts, hash(n))?))).collect::<Vec<_>>();
     assert!(found.len() > 4_850, "{}", found.len());

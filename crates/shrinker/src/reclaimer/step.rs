@@ -138,16 +138,16 @@ impl Job {
         let enough = || memcg.usage() <= target;
         let mut work = Work::objects(scan_max).while_not(&enough);
         let mark = registry.mark_ends();
+        let mut progress = Progress::default();
         if self.filter.is_all() && registry.is_by_utility() {
-            let progress = registry.shrink_least_useful(memcg, Some(node), None, Reclaim::KSWAPD, &mut work);
-            if progress.freed > 0 {
-                self.freed = self.freed.saturating_add(progress.freed);
-                (self.idle, self.idle_scanned, self.recheck) = (0, 0, Recheck::default());
-                return if self.memcg.usage() <= target { Step::Done } else { Step::Again };
-            }
+            // A limit is for all nodes together, and so is what a pair holds: its share of each goes.
+            progress = registry.shrink_least_useful(memcg, None, Reclaim::KSWAPD, &mut work);
         }
-        let select = Select { filter: self.filter, ..Select::all().memcg(memcg).node(node) };
-        let progress = registry.shrink_selected(&select, self.priority, Reclaim::KSWAPD, &mut work);
+        // Where all is protected, or none is known that could be chosen.
+        if progress.freed == 0 {
+            let select = Select { filter: self.filter, ..Select::all().memcg(memcg).node(node) };
+            progress += registry.shrink_selected(&select, self.priority, Reclaim::KSWAPD, &mut work);
+        }
         self.freed = self.freed.saturating_add(progress.freed);
         let after = self.memcg.usage();
         if after <= target {

@@ -94,8 +94,8 @@ impl Registry {
 
     /// Frees objects of those shrinkers and groups of `memcg`'s subtree to which memory brings the fewest
     /// hits per byte, a few of one at a time, until `work` is used up: for who needs a little memory
-    /// soon, and for the background. Groups below their `low` or `min` are left alone. On `node`, or
-    /// where none is given, on the nodes on which the victim holds most.
+    /// soon, and for the background. Groups below their `low` or `min` are left alone. What goes of a
+    /// group is from all nodes, in proportion to what it holds there.
     ///
     /// Frees nothing unless the registry chooses [by utility](crate::RegistryConfig::by_utility); nor
     /// where all is protected, inside a callback, or in a
@@ -105,17 +105,19 @@ impl Registry {
     pub fn shrink_least_useful(
         &self,
         memcg: &Memcg,
-        node: Option<NodeId>,
         needy: Option<&PairHint>,
         flags: Reclaim,
         work: &mut Work<'_>,
     ) -> Progress {
         let Some(_scope) = self.core.scopes.enter_first() else { return Progress::default() };
-        if node.is_some_and(|node| node.index() >= self.nodes()) || !self.core.knows(memcg, NodeId::ZERO) {
+        if !self.core.knows(memcg, NodeId::ZERO) {
             return Progress::default();
         }
+        if !flags.contains(Reclaim::BACKGROUND) {
+            self.core.note_foreground();
+        }
         let needy = needy.and_then(PairHint::slot);
-        LeastUseful { core: &self.core, limit: memcg, node, needy, flags }.run(work)
+        LeastUseful { core: &self.core, limit: memcg, needy, flags }.run(work)
     }
 
     /// Whether victims are chosen by utility.

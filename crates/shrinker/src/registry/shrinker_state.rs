@@ -30,7 +30,14 @@ pub(crate) struct ShrinkerState<E> {
 
 impl<E> ShrinkerState<E> {
     pub(crate) fn new(map: TryArc<Map>, key: Key, options: ShrinkerOptions) -> Self {
-        Self { map, key, options, in_flight: InFlight::default(), cost: AtomicU32::new(0), quarantined: AtomicBool::new(false) }
+        Self {
+            map,
+            key,
+            options,
+            in_flight: InFlight::default(),
+            cost: AtomicU32::new(0),
+            quarantined: AtomicBool::new(false),
+        }
     }
 
     /// Whether a callback has panicked.

@@ -31,10 +31,10 @@ const PARTS: usize = 26;
 const ALL_MAX: u32 = 16;
 /// Of more, so many in turn, beside the last victim and the pair that needs the memory.
 const IN_TURN: u32 = 8;
-/// ... or so many where only those below a group count.
-const IN_TURN_BELOW: u32 = 64;
+/// ... or so many where there is time, or only those below a group count.
+const IN_TURN_MANY: u32 = 64;
 /// Pairs that one choice looks at, at most.
-pub(crate) const CANDIDATES_MAX: usize = 2 + IN_TURN_BELOW as usize;
+pub(crate) const CANDIDATES_MAX: usize = 2 + IN_TURN_MANY as usize;
 /// No slot.
 const NONE: u32 = u32::MAX;
 /// No pair.
@@ -233,8 +233,8 @@ impl Pairs {
     }
 
     /// The pairs that one choice looks at; `needy` is the slot of the pair that needs the memory. With
-    /// `below`, more of them, as only those below some group will count.
-    pub(crate) fn candidates(&self, needy: Option<u32>, below: bool) -> Candidates {
+    /// `many`, more of them: there is time, or only those below some group will count.
+    pub(crate) fn candidates(&self, needy: Option<u32>, many: bool) -> Candidates {
         let mut candidates = Candidates { slots: [NONE; CANDIDATES_MAX], len: 0 };
         let end = self.end.load(Ordering::Relaxed);
         if end <= ALL_MAX {
@@ -243,7 +243,7 @@ impl Pairs {
         }
         let last = Some(self.last.load(Ordering::Relaxed)).filter(|last| *last < end);
         last.into_iter().chain(needy.filter(|slot| Some(*slot) != last)).for_each(|slot| candidates.push(slot));
-        let in_turn = if below { IN_TURN_BELOW } else { IN_TURN }.min(end);
+        let in_turn = if many { IN_TURN_MANY } else { IN_TURN }.min(end);
         let from = self.cursor.fetch_add(in_turn, Ordering::Relaxed);
         (0..in_turn).for_each(|n| candidates.push(from.wrapping_add(n) % end));
         candidates
@@ -301,6 +301,8 @@ impl Pairs {
             };
             turnover.map(|turnover| turnover + mean + cost)
         };
+        let none = Score::none(turnover, budget);
+        let utility = utility.map_or(none, |utility| utility.max(none));
         pair.set_standing(Standing::Scored(Score::new(utility, tallies.bytes(), epoch, counted)));
     }
 
@@ -313,7 +315,8 @@ impl Pairs {
     /// Heap bytes.
     pub(crate) fn bytes(&self) -> usize {
         let parts = self.parts.iter().filter_map(OnceBox::get);
-        let tallies = |part: &Part| part.tallies.get().map_or(0, |tallies| size_of_val(tallies) + size_of_val(&**tallies));
+        let tallies =
+            |part: &Part| part.tallies.get().map_or(0, |tallies| size_of_val(tallies) + size_of_val(&**tallies));
         let parts: usize = parts.map(|part| size_of::<Part>() + size_of_val(&*part.pairs) + tallies(part)).sum();
         let index = self.index.lock();
         parts + index.slots.allocation_size() + index.ids.allocated()

@@ -9,6 +9,8 @@ const PULL_PARTS: i32 = 10;
 const EPOCH: i32 = ONE / HALF_LIFE as i32;
 /// A utility of so many binary places below one hit in the whole budget is as good as none.
 const NONE_PLACES: i32 = 6;
+/// Of pairs without utility, one that turns over pays before one that is idle: so many binary places at most.
+const TURNOVER_PLACES: i32 = 8;
 
 /// The state of a pair for a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,23 +35,28 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// The score of a pair with `held` bytes whose utility has this logarithm in this epoch; none: no
-    /// utility at all. It was last counted in `counted`.
-    pub(crate) fn new(utility: Option<i32>, held: u64, epoch: u32, counted: u32) -> Self {
+    /// The score of a pair with `held` bytes whose utility has this logarithm in this epoch. It was last
+    /// counted in `counted`.
+    pub(crate) fn new(utility: i32, held: u64, epoch: u32, counted: u32) -> Self {
         let age = (epoch as i32).wrapping_mul(EPOCH);
         Self {
-            utility: utility.unwrap_or(i32::MIN / 4).wrapping_add(age),
+            utility: utility.wrapping_add(age),
             pull: (-log2(held.max(1)) / PULL_PARTS) as i16,
             counted: counted as u16,
         }
+    }
+
+    /// The utility of a pair that has none, and whose turnover has this logarithm, if it has any: a scan
+    /// pays before those that are idle.
+    pub(crate) fn none(turnover: Option<i32>, budget: u64) -> i32 {
+        none(budget) - turnover.unwrap_or(0).clamp(0, TURNOVER_PLACES * ONE)
     }
 
     /// A number that is greater for the pair that is to keep its memory, among scores of the same
     /// epoch and budget.
     pub(crate) fn rank(self, epoch: u32, budget: u64) -> i32 {
         let decayed = self.utility.wrapping_sub((epoch as i32).wrapping_mul(EPOCH));
-        let none = -log2(budget.max(1)) - NONE_PLACES * ONE;
-        decayed.max(none) + i32::from(self.pull)
+        decayed.max(none(budget) - TURNOVER_PLACES * ONE) + i32::from(self.pull)
     }
 
     /// The low bits of the epoch in which the pair was last counted.
@@ -61,6 +68,11 @@ impl Score {
     pub(crate) fn is_counted(self, epoch: u32) -> bool {
         self.counted == epoch as u16
     }
+}
+
+/// The logarithm of a utility that is as good as none.
+fn none(budget: u64) -> i32 {
+    -log2(budget.max(1)) - NONE_PLACES * ONE
 }
 
 impl Standing {
@@ -81,11 +93,7 @@ impl Standing {
         match word {
             0 => Self::Unknown,
             1 => Self::Empty,
-            _ => Self::Scored(Score {
-                utility: (word >> 32) as i32,
-                pull: (word >> 16) as i16,
-                counted: word as u16,
-            }),
+            _ => Self::Scored(Score { utility: (word >> 32) as i32, pull: (word >> 16) as i16, counted: word as u16 }),
         }
     }
 }
@@ -97,7 +105,7 @@ mod tests {
     const BUDGET: u64 = 1 << 20;
 
     fn rank(utility: Option<i32>, held: u64, epoch: u32, now: u32) -> i32 {
-        Score::new(utility, held, epoch, epoch).rank(now, BUDGET)
+        Score::new(utility.unwrap_or(Score::none(None, BUDGET)), held, epoch, epoch).rank(now, BUDGET)
     }
 
     #[test]
@@ -113,7 +121,9 @@ mod tests {
         assert!(rank(Some(-ONE), 1 << 18, 0, 0) > rank(Some(-2 * ONE), 1 << 10, 0, 0));
         assert!(rank(Some(-ONE), 1 << 10, 0, 0) > rank(Some(-ONE), 1 << 18, 0, 0));
         assert!(rank(None, 1 << 10, 0, 0) > rank(None, 1 << 18, 0, 0), "also without any");
-        assert_eq!(rank(None, 1 << 10, 0, 0), rank(Some(-1 << 20), 1 << 10, 0, 1_000));
+        let scan = Score::none(Some(3 * ONE), BUDGET);
+        assert!(rank(Some(scan), 1 << 10, 0, 0) < rank(None, 1 << 18, 0, 0), "a scan pays before the idle");
+        assert_eq!(rank(Some(Score::none(Some(i32::MAX), BUDGET)), 1, 0, 0), rank(Some(-1 << 20), 1, 0, 1_000));
     }
 
     #[test]
@@ -121,8 +131,8 @@ mod tests {
         for standing in [
             Standing::Unknown,
             Standing::Empty,
-            Standing::Scored(Score::new(Some(-777), 12_345, 9, 9)),
-            Standing::Scored(Score::new(None, u64::MAX, u32::MAX, 7)),
+            Standing::Scored(Score::new(-777, 12_345, 9, 9)),
+            Standing::Scored(Score::new(i32::MIN, u64::MAX, u32::MAX, 7)),
         ] {
             assert_eq!(Standing::unpack(standing.pack()), standing);
         }
