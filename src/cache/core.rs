@@ -348,7 +348,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     pub(super) fn finish_removal(&self, record: Handle<K, V>) {
         // None: the thread that removed the record from the index has not stored the cause yet, and left the handle to a walk.
         let cause = record.cause().unwrap_or(RemovalCause::Size);
-        self.counters.removed(cause);
+        self.counters.removed(cause, record.charge());
         if let Some(listener) = &self.listener {
             let _scope = CallbackScope::enter();
             if caught(|| listener(&record.key, &record.value, cause)).is_none() {

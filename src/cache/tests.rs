@@ -1,6 +1,7 @@
 //! What a cache must hold: contents, bytes, causes, tenants, and who is harmed by whom.
 
 mod behave;
+mod bytes;
 mod compaction;
 mod core;
 mod lookups;
