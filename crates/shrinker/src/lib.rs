@@ -32,6 +32,7 @@
 //! | `deferred` | [`Debt`]: objects whose scan was deferred (Linux's `nr_deferred`) |
 //! | [`budget`] | how many objects a visit scans: the policies |
 //! | `stats` | statistics of shrinkers and of live pairs |
+//! | `series`, `metric` (feature `metrics`) | labels that stay and counters that never fall; a metric's name, unit and description |
 //! | `map` | which shrinker holds objects of which group on which node: bits, deferred objects, and the iterator over groups |
 //! | `registry::registry_core` | which shrinkers are registered, and how a callback is entered |
 //! | `shrink` | one shrinker is asked about one group on one node (Linux's `do_shrink_slab`); `trace`: its two tracepoints |
@@ -65,11 +66,15 @@ mod hash;
 mod id;
 mod map;
 #[cfg(feature = "metrics")]
+mod metric;
+#[cfg(feature = "metrics")]
 mod metrics;
 mod pass;
 mod reclaimer;
 mod registry;
 mod resync;
+#[cfg(feature = "metrics")]
+mod series;
 mod shrink;
 mod shrinker;
 mod stats;
@@ -88,6 +93,9 @@ pub use error::StartError;
 pub use error::{ShrinkerAllocError, UnregisterError};
 pub use id::ShrinkerId;
 #[cfg(feature = "metrics")]
+#[doc(hidden)]
+pub use metric::Metric;
+#[cfg(feature = "metrics")]
 pub use metrics::Labels;
 pub use reclaimer::{Job, ReclaimReason, Step, Watermarks};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
@@ -95,6 +103,9 @@ pub use reclaimer::{NodeStats, Reclaimer};
 #[doc(hidden)]
 pub use registry::{Caches, Select};
 pub use registry::{DebtListener, NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder};
+#[cfg(feature = "metrics")]
+#[doc(hidden)]
+pub use series::Totals;
 pub use shrinker::{Count, Scan, Shrinker};
 pub use stats::{PairStats, RegistryStats, ShrinkerStats};
 #[cfg(feature = "std")]
