@@ -32,12 +32,18 @@ mod groups;
 mod handle;
 mod housekeeper;
 mod maintenance;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod monitored;
+#[cfg(feature = "metrics")]
+mod published;
 mod retired;
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
 pub use handle::{Runtime, RuntimeStats};
 pub(crate) use housekeeper::Notifier;
+#[cfg(feature = "metrics")]
+pub(crate) use maintenance::CacheFigures;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
 pub use monitored::MonitoredReclaimer;
 pub(crate) use retired::Retires;

@@ -51,6 +51,9 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) clone_fn: CloneFn<K, V>,
     /// Calls the housekeeper.
     pub(super) notifier: Notifier,
+    /// The cache's id as a shrinker, by which its metrics are labelled.
+    #[cfg(feature = "metrics")]
+    pub(super) shrinker: lowwater_shrinker::ShrinkerId,
 }
 
 /// The result of a lookup.

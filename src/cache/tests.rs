@@ -5,8 +5,6 @@ mod bytes;
 mod compaction;
 mod core;
 mod lookups;
-#[cfg(feature = "metrics")]
-mod metrics;
 mod model;
 mod nodes;
 mod orders;
