@@ -4,6 +4,7 @@ mod behave;
 mod bytes;
 mod compaction;
 mod core;
+mod loads;
 mod lookups;
 mod model;
 mod nodes;
