@@ -11,7 +11,8 @@ use crate::runtime::CacheFigures;
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// See [`Cache::footprint`](crate::Cache::footprint).
     pub(super) fn footprint(&self) -> ByteSize {
-        // Each behind two counters; and the pointer by which the lists tell the registry, behind two more.
+        // Each behind two counters; and the pointer by which the lists tell the registry, behind
+        // two more.
         let shared = 7 * size_of::<usize>() + size_of::<CacheInner<K, V, S>>() + size_of::<Core<K, V, S>>();
         // The index and the queues count themselves.
         let own = shared - size_of_val(&self.index) - size_of_val(&self.queues)

@@ -12,8 +12,10 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Sets the metrics of this cache alone to what they are now, at the recorder of the calling thread: those with the label `cache` in the table of
-    /// [`Runtime::publish_metrics`](crate::Runtime::publish_metrics), which sets them for all caches, and says what the labels are.
+    /// Sets the metrics of this cache alone to what they are now, at the recorder of the calling
+    /// thread: those with the label `cache` in the table of
+    /// [`Runtime::publish_metrics`](crate::Runtime::publish_metrics), which sets them for all
+    /// caches, and says what the labels are.
     ///
     /// O(entries / 500 + caches); with [`Labels::Groups`] O(1,000) more.
     pub fn publish_metrics(&self, labels: Labels) {

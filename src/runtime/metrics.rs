@@ -1,6 +1,7 @@
 //! A runtime, its caches and its groups, for the `metrics` facade.
 //!
-//! All is read first, and then set at the recorder: no lock of the runtime is held while the recorder runs.
+//! All is read first, and then set at the recorder: no lock of the runtime is held while the
+//! recorder runs.
 
 #[cfg(test)]
 mod tests;
@@ -108,7 +109,8 @@ const UNPUBLISHED: Metric = Metric::gauge(
 /// The groups that have series, by path.
 type Groups = BTreeMap<String, Memcg>;
 
-/// One cache as it was read: its number, its figures, and its entries by group, where there are any.
+/// One cache as it was read: its number, its figures, and its entries by group, where there are
+/// any.
 type ReadCache<'a> = (MaintenanceId, CacheFigures, BTreeMap<&'a str, u64>);
 
 /// The values of a cache's series.
@@ -129,8 +131,9 @@ struct CachesToPublish {
 }
 
 impl Runtime {
-    /// Sets the metrics of the runtime, its registry and all its caches to what they are now, at the recorder of the calling thread; with
-    /// [`Labels::Groups`], those of its groups, too. To be called from a timer, or before a scrape: nothing costs anything in between.
+    /// Sets the metrics of the runtime, its registry and all its caches to what they are now, at
+    /// the recorder of the calling thread; with [`Labels::Groups`], those of its groups, too. To be
+    /// called from a timer, or before a scrape: nothing costs anything in between.
     ///
     /// | name | kind, unit | labels |
     /// |---|---|---|
@@ -147,34 +150,41 @@ impl Runtime {
     /// | `lowwater_groups_unpublished` | gauge | only with [`Labels::Groups`] |
     /// | `lowwater_cache_group_entries` | gauge | cache, group; only with [`Labels::Groups`] |
     ///
-    /// And those of [`Registry::publish_metrics`](crate::Registry::publish_metrics) with [`Labels::Shrinkers`]. A limit that is not set is `+Inf`.
+    /// And those of [`Registry::publish_metrics`](crate::Registry::publish_metrics) with
+    /// [`Labels::Shrinkers`]. A limit that is not set is `+Inf`.
     ///
     /// # Labels
     ///
-    /// `cache` is the cache's [name](crate::cache::CacheBuilder::name), and the shrinkers' metrics know the cache by the same label. The second cache of
-    /// a name is `name#2`, and so on: in the order in which they were made, among those that one call sees first. A label stays with its cache
-    /// until that ends, and is given to the next one of the name. `group` is the group's [path](Memcg::path), `node` the node's number. So a
-    /// program that makes the same caches and groups has the same labels in each run.
+    /// `cache` is the cache's [name](crate::cache::CacheBuilder::name), and the shrinkers' metrics
+    /// know the cache by the same label. The second cache of a name is `name#2`, and so on: in the
+    /// order in which they were made, among those that one call sees first. A label stays with its
+    /// cache until that ends, and is given to the next one of the name. `group` is the group's
+    /// [path](Memcg::path), `node` the node's number. So a program that makes the same caches and
+    /// groups has the same labels in each run.
     ///
     /// Two runtimes have the same series: give each a recorder of its own.
     ///
     /// # Ends
     ///
-    /// When a cache has ended, the next call sets its gauges to 0, and its counters stay where they are; the next cache of the name counts on from
-    /// there, so no counter ever falls. (What a cache counted after the last call before its end is lost; 1,024 ended ones are remembered.) A
-    /// group's usage is set to 0 when the group has ended, and so are its entries.
+    /// When a cache has ended, the next call sets its gauges to 0, and its counters stay where they
+    /// are; the next cache of the name counts on from there, so no counter ever falls. (What a
+    /// cache counted after the last call before its end is lost; 1,024 ended ones are remembered.)
+    /// A group's usage is set to 0 when the group has ended, and so are its entries.
     ///
     /// # Many groups
     ///
-    /// Series are those of 1,000 groups at most: the root, and then parents first, the oldest first. A group that has series keeps them until the
-    /// group ends. `lowwater_groups_unpublished` is the number of the others, whose bytes are in the usage of the groups above them. The entries by
-    /// cache and group are those of the same groups, where there are any. Bytes are not counted by cache and group.
+    /// Series are those of 1,000 groups at most: the root, and then parents first, the oldest
+    /// first. A group that has series keeps them until the group ends.
+    /// `lowwater_groups_unpublished` is the number of the others, whose bytes are in the usage of
+    /// the groups above them. The entries by cache and group are those of the same groups, where
+    /// there are any. Bytes are not counted by cache and group.
     ///
     /// # Cost
     ///
-    /// O(caches + entries / 500 + live pairs); with groups, O(1,000 x caches) more. Each call describes each metric, which most recorders keep in a map:
-    /// a recorder that is installed later gets the descriptions, too. No lock is held while the recorder is called, which may come from
-    /// several threads at a time.
+    /// O(caches + entries / 500 + live pairs); with groups, O(1,000 x caches) more. Each call
+    /// describes each metric, which most recorders keep in a map: a recorder that is installed
+    /// later gets the descriptions, too. No lock is held while the recorder is called, which may
+    /// come from several threads at a time.
     ///
     /// ```
     /// use lowwater::{ByteSize, Labels, Runtime};
@@ -265,7 +275,8 @@ impl Runtime {
         groups
     }
 
-    /// Publishes all caches, or one of them; their entries by group, if groups are to be told apart.
+    /// Publishes all caches, or one of them; their entries by group, if groups are to be told
+    /// apart.
     fn publish_caches(&self, only: Option<MaintenanceId>, labels: Labels, groups: &Groups) {
         PLAIN.iter().chain(&CACHE_GAUGES).chain([&REMOVALS]).for_each(Metric::describe);
         if labels == Labels::Groups {

@@ -1,4 +1,5 @@
-//! A ninth type of retired objects. In a process of its own: the others in it would take a part of the eight.
+//! A ninth type of retired objects. In a process of its own: the others in it would take a part of
+//! the eight.
 
 #![cfg(all(not(lowwater_loom), not(lowwater_epoch), not(feature = "embedder"), target_os = "linux"))]
 

@@ -30,7 +30,8 @@ impl Metric {
         }
     }
 
-    /// Sets the series of these labels. A counter must not fall: most recorders keep the largest value.
+    /// Sets the series of these labels. A counter must not fall: most recorders keep the largest
+    /// value.
     pub fn set(&self, labels: &[Label], value: u64) {
         match self.is_counter {
             true => counter!(self.name, labels.iter()).absolute(value),

@@ -1,6 +1,7 @@
 //! The counts of a registry, for the `metrics` facade.
 //!
-//! They are set when [`Registry::publish_metrics`] is called (from a timer, or before a scrape), and not at each visit: a visit costs nothing for them.
+//! They are set when [`Registry::publish_metrics`] is called (from a timer, or before a scrape),
+//! and not at each visit: a visit costs nothing for them.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -15,7 +16,8 @@ use crate::registry::Registry;
 use crate::series::NR_COUNTERS;
 use crate::stats::ShrinkerStats;
 
-/// How much the metrics tell apart. Tenants choose groups, so there may be as many groups as tenants like, each with series of its own.
+/// How much the metrics tell apart. Tenants choose groups, so there may be as many groups as
+/// tenants like, each with series of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Labels {
     /// Shrinkers, and caches.
@@ -54,8 +56,8 @@ fn counts(stats: &ShrinkerStats) -> [u64; NR_COUNTERS] {
 }
 
 impl Registry {
-    /// Sets the metrics to what they are now, at the recorder of the calling thread, and describes them. No lock is held while the recorder is
-    /// called. O(shrinkers + live pairs).
+    /// Sets the metrics to what they are now, at the recorder of the calling thread, and describes
+    /// them. No lock is held while the recorder is called. O(shrinkers + live pairs).
     ///
     /// | name | kind, unit | labels |
     /// |---|---|---|
@@ -65,12 +67,14 @@ impl Registry {
     /// | `lowwater_map_bytes` | gauge, bytes | |
     /// | `lowwater_shrinker_objects`, `lowwater_shrinker_owed` | gauge | shrinker, group, node; only with [`Labels::Groups`] |
     ///
-    /// `shrinker` is the shrinker's name; the second one of a name is `name#2`, and so on, in the order of ids among those that are seen first by one
-    /// call. A label stays with its shrinker. When the shrinker has ended, its counters stay where they are, until the next shrinker of the name goes on
-    /// from there; 1,024 ended ones are remembered.
+    /// `shrinker` is the shrinker's name; the second one of a name is `name#2`, and so on, in the
+    /// order of ids among those that are seen first by one call. A label stays with its shrinker.
+    /// When the shrinker has ended, its counters stay where they are, until the next shrinker of
+    /// the name goes on from there; 1,024 ended ones are remembered.
     ///
-    /// With [`Labels::Groups`] each shrinker is asked how much it holds for each group: a call of `count_objects` a pair, and a series a pair without a
-    /// bound. A series of a pair that is not live any more keeps its last value until the recorder forgets it.
+    /// With [`Labels::Groups`] each shrinker is asked how much it holds for each group: a call of
+    /// `count_objects` a pair, and a series a pair without a bound. A series of a pair that is not
+    /// live any more keeps its last value until the recorder forgets it.
     pub fn publish_metrics(&self, labels: Labels) {
         for metric in COUNTERS.iter().chain(&[LIVE_PAIRS, LIVE_GROUPS, MAP_BYTES]) {
             metric.describe();

@@ -1,7 +1,9 @@
-//! What the metrics of named things need beyond a read of their counts: labels that stay, and counters that never fall.
+//! What the metrics of named things need beyond a read of their counts: labels that stay, and
+//! counters that never fall.
 //!
-//! A recorder knows a series by its labels for as long as the process runs, and takes the largest value that a counter was ever set to. A shrinker's
-//! name may be used twice, and may be used again when its first shrinker has ended.
+//! A recorder knows a series by its labels for as long as the process runs, and takes the largest
+//! value that a counter was ever set to. A shrinker's name may be used twice, and may be used again
+//! when its first shrinker has ended.
 
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -12,12 +14,13 @@ use alloc::vec::Vec;
 /// The number of counters that a shrinker has.
 pub(crate) const NR_COUNTERS: usize = 8;
 
-/// Series of ended owners that are remembered, in one table. Beyond it, the series that ended first is forgotten, and starts at 0 if its label is
-/// used again.
+/// Series of ended owners that are remembered, in one table. Beyond it, the series that ended first
+/// is forgotten, and starts at 0 if its label is used again.
 pub const ENDED_MAX: usize = 1_024;
 
-/// The labels of living things, by their ids: the name, or for the second one of a name `name#2`, and so on. A label stays with its id until
-/// the id or its name is gone, and is given to the next one of that name.
+/// The labels of living things, by their ids: the name, or for the second one of a name `name#2`,
+/// and so on. A label stays with its id until the id or its name is gone, and is given to the next
+/// one of that name.
 #[derive(Debug, Default)]
 pub struct LabelTable {
     by_id: BTreeMap<u32, Labelled>,
@@ -30,7 +33,8 @@ struct Labelled {
 }
 
 impl LabelTable {
-    /// Takes over which ids live `now`, and their names. New ids get their labels in the order of ids.
+    /// Takes over which ids live `now`, and their names. New ids get their labels in the order of
+    /// ids.
     pub fn update<'a>(&mut self, now: impl IntoIterator<Item = (u32, &'a str)>) {
         let now: BTreeMap<u32, &str> = now.into_iter().collect();
         self.by_id.retain(|id, labelled| now.get(id).is_some_and(|name| **name == labelled.name));
@@ -105,10 +109,12 @@ impl<const N: usize> Totals<N> {
         self.round += 1;
     }
 
-    /// Takes over the counts of the label's owner, and returns the label's totals, which never fall.
+    /// Takes over the counts of the label's owner, and returns the label's totals, which never
+    /// fall.
     ///
-    /// `owner` is a number that is used once; counts that were read earlier may then be added later. `None` if there is no such number: then counts
-    /// that fall are those of another owner, and each read must be added before the next.
+    /// `owner` is a number that is used once; counts that were read earlier may then be added
+    /// later. `None` if there is no such number: then counts that fall are those of another owner,
+    /// and each read must be added before the next.
     pub fn add(&mut self, label: &str, owner: Option<u64>, counts: [u64; N]) -> [u64; N] {
         let round = self.round;
         let series = self.series.entry(label.to_owned()).or_insert_with(|| Series {

@@ -73,7 +73,8 @@ fn in_index(cache: &Cache<u64, Vec<u8>>) -> (usize, u64) {
     (entries, bytes)
 }
 
-/// Compares what is counted with what is there. Background threads evict and reap: until they are done, the two differ.
+/// Compares what is counted with what is there. Background threads evict and reap: until they are
+/// done, the two differ.
 fn is_exact(cache: &Cache<u64, Vec<u8>>) -> bool {
     let start = Instant::now();
     loop {

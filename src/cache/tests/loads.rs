@@ -12,8 +12,9 @@ const ELSEWHERE: u64 = 2 << 40;
 /// A load that waits for itself never ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a listener asks for while its thread publishes a load, it loads itself, although others load it: followers of the published load wait for
-/// the listener, and the others may be among them.
+/// What a listener asks for while its thread publishes a load, it loads itself, although others
+/// load it: followers of the published load wait for the listener, and the others may be among
+/// them.
 #[test]
 fn a_listener_of_a_thread_that_publishes_a_load_waits_for_no_load() {
     let runtime = Runtime::builder().budget(ByteSize::kib(64)).build().unwrap();

@@ -14,14 +14,15 @@ impl Housekeeper {
         self.shared.state.lock().caches.len()
     }
 
-    /// Runs `f`, which runs no user code, on each cache that `is_wanted`, oldest first, without the lock. The drop of a cache's last handle waits for
-    /// it.
+    /// Runs `f`, which runs no user code, on each cache that `is_wanted`, oldest first, without the
+    /// lock. The drop of a cache's last handle waits for it.
     pub(crate) fn read_each(
         &self,
         is_wanted: impl Fn(MaintenanceId) -> bool,
         mut f: impl FnMut(MaintenanceId, &dyn Maintenance),
     ) {
-        // For the case below that a cache is dropped here: its code must not wait for other callbacks.
+        // For the case below that a cache is dropped here: its code must not wait for other
+        // callbacks.
         let _scope = CallbackScope::enter();
         let mut after = MaintenanceId(0);
         loop {
@@ -38,7 +39,8 @@ impl Housekeeper {
             state.being_read.push(id);
             drop(state);
             let panicked = caught(|| f(id, &*maintenance)).is_none();
-            // The last handle, if the cache was dropped meanwhile inside a callback, which does not wait.
+            // The last handle, if the cache was dropped meanwhile inside a callback, which does not
+            // wait.
             let _panicked = caught(|| drop(maintenance));
             let mut state = self.shared.state.lock();
             if let Some(at) = state.being_read.iter().position(|other| *other == id) {
