@@ -185,7 +185,8 @@ fn mix_of(traces: &[&Trace], rates: [usize; 2], label: &str, percent: u64, choic
     }
     let mut asked: Vec<u64> = vec![0; traces.len()];
     requests.iter().for_each(|(at, key)| asked[*at] = asked[*at].max(key + 1));
-    let distinct: u64 = asked.iter().zip(traces).zip(&sizes).map(|((asked, trace), size)| asked.min(&trace.distinct) * size).sum();
+    let distinct: u64 =
+        asked.iter().zip(traces).zip(&sizes).map(|((asked, trace), size)| asked.min(&trace.distinct) * size).sum();
     let names: Vec<_> = traces.iter().map(|trace| trace.name.as_str()).collect();
     Mix {
         name: format!("{} {label} {percent} %", names.join("+")),
@@ -245,7 +246,8 @@ fn outcome_of(mix: &Mix, order: Eviction) -> Outcome {
         tally.cost += if hit { 0 } else { mix.costs[at] };
     };
     let one = runtime(mix.budget);
-    let caches: Vec<_> = mix.sizes.iter().zip(&mix.costs).map(|(size, cost)| self::cache(&one, order, *size, *cost)).collect();
+    let caches: Vec<_> =
+        mix.sizes.iter().zip(&mix.costs).map(|(size, cost)| self::cache(&one, order, *size, *cost)).collect();
     for (at, key) in &mix.requests {
         let hit = ask(&caches[*at], *key);
         count(&mut tallies[0], *at, hit);
@@ -273,7 +275,9 @@ fn best_static(mix: &Mix, order: Eviction) -> Tally {
     best[0] = Some(Tally::default());
     for at in 0..mix.sizes.len() {
         let keys: Vec<u64> = mix.requests.iter().filter(|(trace, _)| *trace == at).map(|(_, key)| *key).collect();
-        let curve: Vec<Tally> = (0..=PARTS).map(|part| alone(&keys, mix.budget * part / PARTS, mix.sizes[at], mix.costs[at], order)).collect();
+        let curve: Vec<Tally> = (0..=PARTS)
+            .map(|part| alone(&keys, mix.budget * part / PARTS, mix.sizes[at], mix.costs[at], order))
+            .collect();
         let mut with: Vec<Option<Tally>> = vec![None; PARTS as usize + 1];
         for (sum, place) in with.iter_mut().enumerate() {
             for part in 0..=sum {
@@ -323,17 +327,38 @@ fn print_hits(outcomes: &[Outcome]) {
     let to_shared = |outcome: &Outcome| outcome.percent(outcome.one_budget) - outcome.percent(outcome.shared);
     let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
     let (all, without) = (differences(true, &to_static), differences(false, &to_static));
-    println!("hit ratio, in points, to the best static split: mean {:+.2}, p10 {:+.2}", mean(&all), all[all.len() / 10]);
-    println!("worst {:+.2}; {:+.2} without {LOOP}; {} of {} below -0.5", all[0], without[0], all.iter().filter(|d| **d < -0.5).count(), all.len());
+    println!(
+        "hit ratio, in points, to the best static split: mean {:+.2}, p10 {:+.2}",
+        mean(&all),
+        all[all.len() / 10]
+    );
+    println!(
+        "worst {:+.2}; {:+.2} without {LOOP}; {} of {} below -0.5",
+        all[0],
+        without[0],
+        all.iter().filter(|d| **d < -0.5).count(),
+        all.len()
+    );
     let all = differences(true, &to_shared);
     let not_below = all.iter().filter(|d| **d >= 0.0).count();
-    println!("to one shared cache: mean {:+.2}, worst {:+.2}; not below in {not_below} of {}", mean(&all), all[0], all.len());
+    println!(
+        "to one shared cache: mean {:+.2}, worst {:+.2}; not below in {not_below} of {}",
+        mean(&all),
+        all[0],
+        all.len()
+    );
 }
 
 fn print_costs(outcomes: &[Outcome]) {
-    let mut all: Vec<f64> = outcomes.iter().map(|o| o.one_budget.cost as f64 / o.best_static.cost.max(1) as f64).collect();
+    let mut all: Vec<f64> =
+        outcomes.iter().map(|o| o.one_budget.cost as f64 / o.best_static.cost.max(1) as f64).collect();
     all.sort_by(f64::total_cmp);
     let mean = all.iter().sum::<f64>() / all.len() as f64;
     let above = all.iter().filter(|cost| **cost > 1.02).count();
-    println!("miss cost, of the best static split: mean {mean:.4}, p90 {:.4}, worst {:.4}; {above} of {} above 1.02", all[all.len() * 9 / 10], all[all.len() - 1], all.len());
+    println!(
+        "miss cost, of the best static split: mean {mean:.4}, p90 {:.4}, worst {:.4}; {above} of {} above 1.02",
+        all[all.len() * 9 / 10],
+        all[all.len() - 1],
+        all.len()
+    );
 }

@@ -8,6 +8,7 @@
 # | two of them | `std` for the lower one alone | builds |
 # | lowwater-lru-core | hwloc | tests, against synthetic machines and this one |
 # | lowwater | hwloc | builds |
+# | lowwater-shrinker | metrics | its tests of what is published |
 # | lowwater | async, metrics | their tests, and the programs of docs/GUIDE.md that use them |
 # | lowwater | fuse | without warnings; ci/fuse.sh uses it |
 set -euo pipefail
@@ -52,6 +53,7 @@ cargo test -p lowwater-lru-core --features hwloc topology
 cargo check -p lowwater --features hwloc --all-targets
 cargo test -p lowwater --features async --test async_loads
 cargo test -p lowwater --features metrics --lib metrics
+cargo test -p lowwater-shrinker --features metrics --lib --test see
 cargo test -p lowwater --features async,metrics --doc
 component clippy
 cargo clippy -p lowwater --features fuse --example fuse_mirror -- -D warnings

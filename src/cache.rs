@@ -18,7 +18,7 @@
 //! | `record` | one cached item: key, value, deadline, charge, links |
 //! | `core` | the part that the reclaimer works on, too: find, unlink, finish a removal |
 //! | `shrink`, `trim`, `compaction` | eviction as a shrinker; free memory to the system; moving sparse records together |
-//! | `handle`, `lookup`, `pinned` | the public handle; lookups |
+//! | `handle`, `figures`, `lookup`, `pinned` | the public handle; footprint and counts; lookups |
 //! | `charge`, `insert`, `entry` | charging an insert; inserting; the public entry API |
 //! | `load` | single-flight loads |
 //! | `walk`, `save`, `metrics`, `builder` | iteration; saving and loading; the `metrics` facade; construction |
@@ -50,6 +50,7 @@ mod core;
 mod entry;
 mod error;
 mod expiry;
+mod figures;
 mod handle;
 mod insert;
 mod load;

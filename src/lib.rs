@@ -41,7 +41,7 @@
 //! |---|---|
 //! | `async` | loads that a task waits for ([`Cache::get_or_insert_with`] and its kin, with `_async`); brings no executor |
 //! | `hwloc` | the machine's topology from the C library of that name |
-//! | `metrics` | [`Registry`] and [`Cache`] say their counts to the `metrics` facade |
+//! | `metrics` | a [`Runtime`], a [`Registry`] and a [`Cache`] publish their figures to the `metrics` facade |
 //! | `tracing` | events of reclaim for `tracing` |
 //!
 //! # Fork

@@ -34,7 +34,11 @@ mod handle;
 mod housekeeper;
 mod maintenance;
 mod mean_cost;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod monitored;
+#[cfg(feature = "metrics")]
+mod published;
 mod retired;
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
@@ -43,6 +47,8 @@ pub(crate) use ghosts::{
 };
 pub use handle::{Runtime, RuntimeStats};
 pub(crate) use housekeeper::Notifier;
+#[cfg(feature = "metrics")]
+pub(crate) use maintenance::CacheFigures;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
 pub(crate) use mean_cost::MeanCost;
 pub use monitored::MonitoredReclaimer;

@@ -264,6 +264,8 @@ where
             compaction: Compaction::default(),
             clone_fn: |record| (record.key.clone(), record.value.clone()),
             notifier: choices.runtime.housekeeper().notifier(),
+            #[cfg(feature = "metrics")]
+            shrinker: prepared.id(),
         });
         let retires: Weak<Core<K, V, S>> = Arc::downgrade(&core);
         retired.add(retires);

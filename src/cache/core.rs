@@ -49,6 +49,9 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) clone_fn: CloneFn<K, V>,
     /// Calls the housekeeper.
     pub(super) notifier: Notifier,
+    /// The cache's id as a shrinker, by which its metrics are labelled.
+    #[cfg(feature = "metrics")]
+    pub(super) shrinker: lowwater_shrinker::ShrinkerId,
 }
 
 /// The result of a lookup.
@@ -242,6 +245,12 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Iterator for IndexCurso
 }
 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
+    /// Tells the queues how many records there are, and what they are charged. O(stripes).
+    pub(super) fn note_len(&self) {
+        let (len, bytes) = self.counters.len_and_bytes();
+        self.queues.note_len(len, bytes, self.notifier.ghosts());
+    }
+
     #[inline]
     pub(super) fn is_expired(&self, record: &Record<K, V>) -> bool {
         let expires = record.deadline();
@@ -345,7 +354,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     pub(super) fn finish_removal(&self, record: Handle<K, V>) {
         // None: the thread that removed the record from the index has not stored the cause yet, and left the handle to a walk.
         let cause = record.cause().unwrap_or(RemovalCause::Size);
-        self.counters.removed(cause);
+        self.counters.removed(cause, record.charge());
         if let Some(listener) = &self.listener {
             let _scope = CallbackScope::enter();
             if caught(|| listener(&record.key, &record.value, cause)).is_none() {
@@ -378,7 +387,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
     /// lists, after the index.
     fn drop(&mut self) {
         self.notifier.retired().remove(self);
-        self.queues.note_len(0, self.notifier.ghosts());
+        self.queues.note_len(0, ByteSize::ZERO, self.notifier.ghosts());
         let mut at = Cursor::new();
         while !at.is_done() {
             self.index.visit(&mut at, &pin(), |record| {

@@ -116,18 +116,7 @@ where
     /// Memory that the cache itself has from the system: entries and free room between them, index, ghosts. Not what keys and values own,
     /// nor what its groups, its place in the runtime, and loads under way cost. O(entries / 500).
     pub fn footprint(&self) -> ByteSize {
-        let core = &self.inner.core;
-        // Each behind two counters; and the pointer by which the lists tell the registry, behind two more.
-        let shared = 7 * size_of::<usize>() + size_of::<CacheInner<K, V, S>>() + size_of::<Core<K, V, S>>();
-        // The index and the queues count themselves.
-        let own = shared - size_of_val(&core.index) - size_of_val(&core.queues)
-            + core.miss_cost.as_deref().map_or(0, size_of_val)
-            + core.counters.footprint()
-            + core.queues.footprint()
-            + core.sweeps.footprint()
-            + core.compaction.footprint();
-        let parts = core.index.slab().footprint().saturating_add(core.index.footprint());
-        parts.saturating_add(ByteSize::new(own as u64))
+        self.inner.core.footprint()
     }
 
     /// How many entries there are, expired ones that nobody has met yet included. O(1).
@@ -161,8 +150,7 @@ where
 
     /// What was done so far.
     pub fn stats(&self) -> CacheStats {
-        let core = &self.inner.core;
-        CacheStats { drop_panics: core.index.slab().drop_panics(), ..core.counters.read() }
+        self.inner.core.stats()
     }
 }
 

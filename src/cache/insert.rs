@@ -209,11 +209,12 @@ where
         });
         match put {
             Ok((there, removal)) => {
+                let bytes = refund.bytes;
                 std::mem::forget(refund);
                 // A walk had it, and may have put it back on its list before it was out of the
                 // index: see `Core::put_back`.
                 let removal = removal.or_else(|| there.and_then(|there| core.remove_from_list(there)));
-                core.counters.inserted();
+                core.counters.inserted(bytes);
                 self.inner.register_deadline(expires);
                 let there = there.filter(|_| cause == RemovalCause::Replaced);
                 Ok((there.map(|there| there.value.clone()), removal))

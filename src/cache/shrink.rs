@@ -62,11 +62,11 @@ where
         }
     }
 
-    /// As the entries that left lately weighed; not known before one did.
+    /// As the entries of the cache weigh on average.
     fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<ByteSize> {
-        let mean = self.queues.mean_charge();
-        let bytes = self.queues.count(sc.memcg(), sc.node()).saturating_mul(mean);
-        (mean > 0).then(|| ByteSize::new(bytes))
+        self.note_len();
+        let bytes = self.queues.count(sc.memcg(), sc.node()).saturating_mul(self.queues.mean_charge());
+        Some(ByteSize::new(bytes))
     }
 
     /// Turn by turn, as the queues have it, until as many were looked at as was asked.
@@ -101,7 +101,7 @@ where
             false => RemovalCause::Size,
         };
         let ghosts = self.notifier.ghosts();
-        self.queues.note_len(self.counters.len(), ghosts);
+        self.note_len();
         let ghost_recorder = self.queues.ghost_recorder(memcg, ghosts, self.notifier.retired().budget().get());
         let mut all = Evicted::default();
         while all.scanned < nr {
@@ -131,7 +131,6 @@ where
                 self.is_stuck.store(true, Ordering::Relaxed);
             }
         }
-        self.queues.note_evicted(all.freed, all.bytes);
         all
     }
 

@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use once_cell::race::OnceBox;
 
-use super::removal::RemovalCause;
 use lowwater_base::thread_slot::owned_slot::{self, ThreadSlot};
+use lowwater_base::ByteSize;
+
+use super::removal::RemovalCause;
 
 /// Counts since the cache was made. They are read one after the other, so they need not agree to the last while it is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +35,9 @@ pub struct CacheStats {
     pub listener_panics: u64,
     /// Values whose own `Drop` panicked while they were evicted.
     pub drop_panics: u64,
+    /// Bytes charged for the entries that the cache holds now: the one figure here that also falls. Exact while no thread works on the cache;
+    /// [`Memcg::usage`](crate::Memcg::usage) is that of a group, for all caches.
+    pub bytes: ByteSize,
 }
 
 /// What is counted often is counted by each thread on a line of its own, as long as there are lines; the others share a few.
@@ -63,9 +68,12 @@ struct Stripe {
     expired: AtomicU64,
     removed: AtomicU64,
     replaced: AtomicU64,
-    /// Entries that came here, less those that went here: so that [`len`](Counters::len) need not add up all of these.
-    came: AtomicU64,
+    /// Bytes of the entries that were inserted here, less those of the entries that were removed here. Wraps: only the sum over all stripes
+    /// is a number of bytes.
+    bytes: AtomicU64,
 }
+
+const _: () = assert!(size_of::<Stripe>() == 64, "one cache line a thread");
 
 // Relaxed, all of them: numbers to look at; nothing is decided by them.
 impl Counters {
@@ -81,10 +89,11 @@ impl Counters {
         own.inspect(|(lines, at)| add_alone(&lines.stripes[*at].hits, 1)).is_some()
     }
 
-    pub(super) fn inserted(&self) {
+    /// Counts an insert of an entry that was charged `bytes`.
+    pub(super) fn inserted(&self, bytes: ByteSize) {
         self.stripe(|stripe, add| {
             add(&stripe.inserts, 1);
-            add(&stripe.came, 1);
+            add(&stripe.bytes, bytes.get());
         });
     }
 
@@ -100,7 +109,8 @@ impl Counters {
         add(&self.lines().listener_panics);
     }
 
-    pub(super) fn removed(&self, cause: RemovalCause) {
+    /// Counts the removal of an entry that was charged `bytes`.
+    pub(super) fn removed(&self, cause: RemovalCause, bytes: ByteSize) {
         self.stripe(|stripe, add| {
             let why = match cause {
                 RemovalCause::Expired => &stripe.expired,
@@ -109,8 +119,8 @@ impl Counters {
                 RemovalCause::Size => &stripe.evictions,
             };
             add(why, 1);
-            // One less: it goes round.
-            add(&stripe.came, u64::MAX);
+            // Wraps, as the stripe's bytes do.
+            add(&stripe.bytes, bytes.get().wrapping_neg());
         });
     }
 
@@ -119,13 +129,26 @@ impl Counters {
         self.lines.get().map_or(0, size_of_val)
     }
 
-    /// Entries that came and did not go.
+    /// The number of entries: inserts less removals. Five loads a stripe, all of one cache line.
     pub(super) fn len(&self) -> usize {
         let Some(lines) = self.lines.get() else { return 0 };
-        let came =
-            lines.stripes.iter().fold(0, |sum: u64, stripe| sum.wrapping_add(stripe.came.load(Ordering::Relaxed)));
-        // An entry may be seen to go, and not to have come.
-        usize::try_from(came.cast_signed()).unwrap_or(0)
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let len = lines.stripes.iter().fold(0, |sum: u64, stripe| {
+            let removals = [&stripe.evictions, &stripe.expired, &stripe.removed, &stripe.replaced];
+            let removals = removals.into_iter().map(get).fold(0, u64::wrapping_add);
+            sum.wrapping_add(get(&stripe.inserts)).wrapping_sub(removals)
+        });
+        // A removal may be read whose insert was not.
+        usize::try_from(len.cast_signed()).unwrap_or(0)
+    }
+
+    /// The number of entries, and the bytes that they are charged.
+    pub(super) fn len_and_bytes(&self) -> (usize, ByteSize) {
+        let Some(lines) = self.lines.get() else { return (0, ByteSize::ZERO) };
+        let get = |stripe: &Stripe| stripe.bytes.load(Ordering::Relaxed);
+        let bytes = lines.stripes.iter().map(get).fold(0, u64::wrapping_add);
+        // As in `len`.
+        (self.len(), ByteSize::new(u64::try_from(bytes.cast_signed()).unwrap_or(0)))
     }
 
     pub(super) fn read(&self) -> CacheStats {
@@ -144,11 +167,15 @@ impl Counters {
             all.removed += get(&stripe.removed);
             all.replaced += get(&stripe.replaced);
         }
+        let mut bytes = 0_u64;
         for stripe in &lines.stripes {
             all.inserts += get(&stripe.inserts);
             all.hits += get(&stripe.hits);
             all.misses += get(&stripe.misses);
+            bytes = bytes.wrapping_add(get(&stripe.bytes));
         }
+        // As in `len`.
+        all.bytes = ByteSize::new(u64::try_from(bytes.cast_signed()).unwrap_or(0));
         all
     }
 

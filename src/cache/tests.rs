@@ -1,11 +1,11 @@
 //! What a cache must hold: contents, bytes, causes, tenants, and who is harmed by whom.
 
 mod behave;
+mod bytes;
 mod compaction;
 mod core;
+mod loads;
 mod lookups;
-#[cfg(feature = "metrics")]
-mod metrics;
 mod model;
 mod nodes;
 mod orders;

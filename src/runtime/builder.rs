@@ -222,6 +222,8 @@ impl RuntimeBuilder {
             topology,
             direct_time_max,
             retired,
+            #[cfg(feature = "metrics")]
+            published: parking_lot::Mutex::default(),
             tree,
         };
         Ok(Runtime { inner: Arc::new(inner) })

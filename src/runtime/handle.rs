@@ -70,6 +70,9 @@ pub(super) struct RuntimeInner {
     pub(super) topology: Arc<dyn Topology>,
     pub(super) direct_time_max: Duration,
     pub(super) retired: Arc<Retired>,
+    /// What was published so far.
+    #[cfg(feature = "metrics")]
+    pub(super) published: parking_lot::Mutex<super::published::PublishedSeries>,
     pub(super) tree: MemcgTree,
 }
 

@@ -19,6 +19,8 @@
 
 mod dropped_groups;
 mod lease;
+#[cfg(feature = "metrics")]
+mod read;
 mod shared;
 mod threads;
 mod visit;
@@ -83,7 +85,7 @@ impl Housekeeper {
     pub(crate) fn remove(&self, id: MaintenanceId) {
         let mut state = self.shared.state.lock();
         let removed = state.caches.iter().position(|(other, _)| *other == id).map(|at| state.caches.remove(at));
-        while state.in_callback.contains(&id) && !CallbackScope::is_inside() {
+        while state.is_in_use(id) && !CallbackScope::is_inside() {
             self.shared.callback_done.wait(&mut state);
         }
         drop(state);
@@ -212,6 +214,16 @@ mod tests {
         }
 
         fn release_memory(&self) {}
+
+        #[cfg(feature = "metrics")]
+        fn figures(&self) -> crate::runtime::CacheFigures {
+            unreachable!("its figures are not published")
+        }
+
+        #[cfg(feature = "metrics")]
+        fn count_of(&self, _: &Memcg, _: NodeId) -> u64 {
+            0
+        }
     }
 
     #[test]

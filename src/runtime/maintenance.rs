@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "metrics")]
+use lowwater_lru_core::ByteSize;
 use lowwater_lru_core::{Memcg, NodeId};
+#[cfg(feature = "metrics")]
+use lowwater_shrinker::ShrinkerId;
 
 /// The maintenance of one cache. Called by one thread at a time, unless a method says otherwise.
 pub(crate) trait Maintenance: Send + Sync {
@@ -25,6 +29,37 @@ pub(crate) trait Maintenance: Send + Sync {
 
     /// Returns the memory of removed records to the system; what a reader holds back is returned by a later [`reap_expired`](Self::reap_expired).
     fn release_memory(&self);
+
+    /// Reads the figures for the metrics. Called by any thread, also while another works on the cache: runs no user code.
+    #[cfg(feature = "metrics")]
+    fn figures(&self) -> CacheFigures;
+
+    /// The number of records of a group on a node. Called as [`figures`](Self::figures) is.
+    #[cfg(feature = "metrics")]
+    fn count_of(&self, group: &Memcg, node: NodeId) -> u64;
+}
+
+/// The figures of a cache, for the metrics.
+#[cfg(feature = "metrics")]
+#[derive(Clone, Debug)]
+pub(crate) struct CacheFigures {
+    /// The cache as a shrinker: its label.
+    pub(crate) shrinker: ShrinkerId,
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    pub(crate) inserts: u64,
+    pub(crate) rejected: u64,
+    pub(crate) loads: u64,
+    pub(crate) listener_panics: u64,
+    pub(crate) drop_panics: u64,
+    pub(crate) evictions: u64,
+    pub(crate) expired: u64,
+    pub(crate) removed: u64,
+    pub(crate) replaced: u64,
+    pub(crate) entries: u64,
+    /// Bytes charged for the entries.
+    pub(crate) bytes: ByteSize,
+    pub(crate) footprint: ByteSize,
 }
 
 /// When maintenance is to run next.

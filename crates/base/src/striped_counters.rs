@@ -90,4 +90,16 @@ mod tests {
         counters.reset();
         assert_eq!([0, 1, 2].map(|counter| counters.sum(counter)), [0; 3]);
     }
+
+    #[test]
+    fn a_counter_that_is_not_there_panics_and_changes_no_other() {
+        let counters = StripedCounters::<2>::new();
+        for stripe in [0, STRIPES - 1, usize::MAX] {
+            let add = || counters.add(stripe, 2, 1);
+            assert!(std::panic::catch_unwind(core::panic::AssertUnwindSafe(add)).is_err());
+        }
+        let sum = || counters.sum(2);
+        assert!(std::panic::catch_unwind(core::panic::AssertUnwindSafe(sum)).is_err());
+        assert_eq!([0, 1].map(|counter| counters.sum(counter)), [0; 2]);
+    }
 }

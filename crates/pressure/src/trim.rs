@@ -151,6 +151,17 @@ mod tests {
     }
 
     #[test]
+    fn when_it_is_urgent_the_interval_is_a_twentieth() {
+        let trim = Trim::new(|| {}).threshold(ByteSize::new(1)).interval(Duration::from_nanos(207));
+        let mut schedule = TrimSchedule::new(&trim);
+        schedule.freed(ByteSize::new(1));
+        assert!(schedule.open(1_000, false), "the first one");
+        schedule.freed(ByteSize::new(1));
+        assert_eq!((schedule.due(false), schedule.due(true)), (Some(1_207), Some(1_010)));
+        assert!(!schedule.open(1_009, true) && schedule.open(1_010, true));
+    }
+
+    #[test]
     fn nothing_freed_is_never_a_reason() {
         let mut schedule = TrimSchedule::new(&Trim::new(|| {}).threshold(ByteSize::ZERO));
         assert!(!schedule.open(1, false));

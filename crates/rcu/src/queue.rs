@@ -15,6 +15,11 @@ struct Queue {
     len: usize,
 }
 
+#[cold]
+fn too_many_kinds() -> ! {
+    panic!("a process can retire objects of at most {KINDS_MAX} types (`KINDS_MAX`), and this is one more")
+}
+
 /// Retired objects of all kinds.
 pub(crate) struct Queues([Queue; KINDS_MAX]);
 
@@ -54,7 +59,7 @@ impl Queues {
     /// The queue of a kind.
     fn of(&mut self, kind: &'static RetiredKind) -> &mut Queue {
         let is_it = |queue: &&mut Queue| queue.kind.is_none_or(|other| ptr::eq(other, kind));
-        let queue = self.0.iter_mut().find(is_it).expect("at most `KINDS_MAX` types are retired");
+        let Some(queue) = self.0.iter_mut().find(is_it) else { too_many_kinds() };
         queue.kind = Some(kind);
         queue
     }

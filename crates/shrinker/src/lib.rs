@@ -33,6 +33,7 @@
 //! | [`budget`] | how many objects a visit scans: the policies |
 //! | `stats` | statistics of shrinkers and of live pairs |
 //! | `utility` | how many misses a pair of a shrinker and a group would save per byte of more memory |
+//! | `series`, `metric` (feature `metrics`) | labels that stay and counters that never fall; a metric's name, unit and description |
 //! | `map` | which shrinker holds objects of which group on which node: bits, deferred objects, and the iterator over groups |
 //! | `registry::registry_core` | which shrinkers are registered, and how a callback is entered |
 //! | `shrink` | one shrinker is asked about one group on one node (Linux's `do_shrink_slab`); `trace`: its two tracepoints |
@@ -68,11 +69,15 @@ mod id;
 mod least_useful;
 mod map;
 #[cfg(feature = "metrics")]
+mod metric;
+#[cfg(feature = "metrics")]
 mod metrics;
 mod pass;
 mod reclaimer;
 mod registry;
 mod resync;
+#[cfg(feature = "metrics")]
+mod series;
 mod shrink;
 mod shrinker;
 mod stats;
@@ -92,6 +97,9 @@ pub use error::StartError;
 pub use error::{ShrinkerAllocError, UnregisterError};
 pub use id::ShrinkerId;
 #[cfg(feature = "metrics")]
+#[doc(hidden)]
+pub use metric::Metric;
+#[cfg(feature = "metrics")]
 pub use metrics::Labels;
 pub use reclaimer::{Job, ReclaimReason, Step, Watermarks};
 #[cfg(all(feature = "std", not(lowwater_loom)))]
@@ -101,6 +109,9 @@ pub use registry::{Caches, PairHint, Select};
 pub use registry::{
     DebtListener, Miss, MissReporter, NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder,
 };
+#[cfg(feature = "metrics")]
+#[doc(hidden)]
+pub use series::Totals;
 pub use shrinker::{Count, Scan, Shrinker};
 pub use stats::{PairStats, RegistryStats, ShrinkerStats};
 #[cfg(feature = "std")]

@@ -1,64 +1,139 @@
-//! What the registry did and holds, for the `metrics` facade.
+//! The counts of a registry, for the `metrics` facade.
 //!
-//! Set when somebody asks (from a timer, or before a scrape), not counted up at each visit: a visit costs nothing for it.
-//!
-//! | name | kind | labels |
-//! |---|---|---|
-//! | `lowwater_shrinker_callbacks_total`, `_requested_total`, `_scanned_total`, `_freed_total`, `_deferred_total`, `_panics_total` | counter | shrinker |
-//! | `lowwater_shrinker_microseconds_total` | counter | shrinker |
-//! | `lowwater_live_pairs`, `lowwater_live_groups`, `lowwater_map_bytes` | gauge | |
-//! | `lowwater_shrinker_objects`, `lowwater_shrinker_owed` | gauge | shrinker, group, node; only with [`Labels::Groups`] |
+//! They are set when [`Registry::publish_metrics`] is called (from a timer, or before a scrape),
+//! and not at each visit: a visit costs nothing for them.
 
-use alloc::string::ToString;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
+use metrics::{Label, Unit};
+
+use crate::metric::Metric;
 use crate::registry::Registry;
+use crate::series::NR_COUNTERS;
+use crate::stats::ShrinkerStats;
 
-/// How much is told apart. Groups are chosen by tenants, so there may be as many as tenants like, each with series of its own.
+/// How much the metrics tell apart. Tenants choose groups, so there may be as many groups as
+/// tenants like, each with series of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Labels {
-    /// Shrinkers.
+    /// Shrinkers, and caches.
     #[default]
     Shrinkers,
-    /// Shrinkers, and each group and node for which they hold something. Asks them how much: a call of `count_objects` each.
+    /// Shrinkers and caches, and groups as well.
     Groups,
 }
 
+const COUNTERS: [Metric; NR_COUNTERS] = [
+    Metric::counter("lowwater_shrinker_callbacks_total", Unit::Count, "Calls that asked a shrinker how much it holds"),
+    Metric::counter("lowwater_shrinker_requested_total", Unit::Count, "Objects that a shrinker was asked to scan"),
+    Metric::counter("lowwater_shrinker_scanned_total", Unit::Count, "Objects that a shrinker scanned"),
+    Metric::counter("lowwater_shrinker_freed_total", Unit::Count, "Objects that a shrinker freed"),
+    Metric::counter("lowwater_shrinker_deferred_total", Unit::Count, "Objects whose scan was deferred"),
+    Metric::counter("lowwater_shrinker_back_offs_total", Unit::Count, "Visits that a shrinker asked to be spared"),
+    Metric::counter("lowwater_shrinker_panics_total", Unit::Count, "Callbacks that panicked"),
+    Metric::counter("lowwater_shrinker_microseconds_total", Unit::Microseconds, "Time in a shrinker's callbacks"),
+];
+const LIVE_PAIRS: Metric =
+    Metric::gauge("lowwater_live_pairs", Unit::Count, "Pairs of shrinker and group on a node that may hold objects");
+const LIVE_GROUPS: Metric =
+    Metric::gauge("lowwater_live_groups", Unit::Count, "Groups on a node that may hold objects");
+const MAP_BYTES: Metric = Metric::gauge("lowwater_map_bytes", Unit::Bytes, "Memory of the map of live pairs");
+const OBJECTS: Metric =
+    Metric::gauge("lowwater_shrinker_objects", Unit::Count, "Objects that a shrinker holds for a group on a node");
+const OWED: Metric = Metric::gauge(
+    "lowwater_shrinker_owed",
+    Unit::Count,
+    "Objects that a shrinker has yet to scan for a group on a node",
+);
+
+fn counts(stats: &ShrinkerStats) -> [u64; NR_COUNTERS] {
+    let ShrinkerStats { callbacks, requested, scanned, freed, deferred, back_offs, panics, time_ns, .. } = stats;
+    [*callbacks, *requested, *scanned, *freed, *deferred, *back_offs, *panics, time_ns / 1_000]
+}
+
 impl Registry {
-    /// Sets the metrics to what they are now, at the recorder of the calling thread. O(shrinkers + live pairs).
+    /// Sets the metrics to what they are now, at the recorder of the calling thread, and describes
+    /// them. No lock is held while the recorder is called. O(shrinkers + live pairs).
     ///
-    /// Counters of a shrinker that has gone stay where they were; a series of a pair that is not live any more keeps its last
-    /// value until the recorder forgets it.
+    /// | name | kind, unit | labels |
+    /// |---|---|---|
+    /// | `lowwater_shrinker_callbacks_total`, `_requested_total`, `_scanned_total`, `_freed_total`, `_deferred_total`, `_back_offs_total`, `_panics_total` | counter | shrinker |
+    /// | `lowwater_shrinker_microseconds_total` | counter, microseconds | shrinker |
+    /// | `lowwater_live_pairs`, `lowwater_live_groups` | gauge | |
+    /// | `lowwater_map_bytes` | gauge, bytes | |
+    /// | `lowwater_shrinker_objects`, `lowwater_shrinker_owed` | gauge | shrinker, group, node; only with [`Labels::Groups`] |
+    ///
+    /// `shrinker` is the shrinker's name; the second one of a name is `name#2`, and so on, in the
+    /// order of ids among those that are seen first by one call. A label stays with its shrinker.
+    /// When the shrinker has ended, its counters stay where they are, until the next shrinker of
+    /// the name goes on from there; 1,024 ended ones are remembered.
+    ///
+    /// With [`Labels::Groups`] each shrinker is asked how much it holds for each group: a call of
+    /// `count_objects` a pair, and a series a pair without a bound. A series of a pair that is not
+    /// live any more keeps its last value until the recorder forgets it.
     pub fn publish_metrics(&self, labels: Labels) {
-        let stats = if labels == Labels::Groups { self.survey() } else { self.snapshot() };
-        for shrinker in &stats.shrinkers {
-            let name = shrinker.full_name();
-            for (metric, value) in [
-                ("lowwater_shrinker_callbacks_total", shrinker.callbacks),
-                ("lowwater_shrinker_requested_total", shrinker.requested),
-                ("lowwater_shrinker_scanned_total", shrinker.scanned),
-                ("lowwater_shrinker_freed_total", shrinker.freed),
-                ("lowwater_shrinker_deferred_total", shrinker.deferred),
-                ("lowwater_shrinker_panics_total", shrinker.panics),
-                ("lowwater_shrinker_microseconds_total", shrinker.time_ns / 1000),
-            ] {
-                metrics::counter!(metric, "shrinker" => name.clone()).absolute(value);
+        for metric in COUNTERS.iter().chain(&[LIVE_PAIRS, LIVE_GROUPS, MAP_BYTES]) {
+            metric.describe();
+        }
+        for (label, totals) in self.shrinker_totals() {
+            let labels = [Label::new("shrinker", Arc::<str>::from(label))];
+            for (metric, total) in COUNTERS.iter().zip(totals) {
+                metric.set(&labels, total);
             }
         }
-        metrics::gauge!("lowwater_live_pairs").set(stats.live_pairs as f64);
-        metrics::gauge!("lowwater_live_groups").set(stats.live_groups as f64);
-        metrics::gauge!("lowwater_map_bytes").set(stats.map_bytes.get() as f64);
-        if labels == Labels::Shrinkers {
-            return;
+        let (live_pairs, live_groups) = self.core.map.live();
+        LIVE_PAIRS.set(&[], live_pairs as u64);
+        LIVE_GROUPS.set(&[], live_groups as u64);
+        MAP_BYTES.set(&[], self.core.map.footprint().get());
+        if labels == Labels::Groups {
+            self.publish_pairs();
         }
+    }
+
+    fn publish_pairs(&self) {
+        OBJECTS.describe();
+        OWED.describe();
+        let stats = self.survey();
+        let names = self.metric_labels();
         for pair in &stats.pairs {
-            let Some(shrinker) = stats.shrinker(pair.shrinker) else { continue };
+            let Some(shrinker) = names.get(&pair.shrinker.get()) else { continue };
             let labels = [
-                ("shrinker", shrinker.full_name()),
-                ("group", pair.memcg.path()),
-                ("node", pair.node.index().to_string()),
+                Label::new("shrinker", shrinker.clone()),
+                Label::new("group", pair.memcg.path()),
+                Label::new("node", pair.node.index().to_string()),
             ];
-            metrics::gauge!("lowwater_shrinker_objects", &labels).set(pair.count.unwrap_or(0) as f64);
-            metrics::gauge!("lowwater_shrinker_owed", &labels).set(pair.owed as f64);
+            OBJECTS.set(&labels, pair.count.unwrap_or(0));
+            OWED.set(&labels, pair.owed);
         }
+    }
+
+    /// The label of each shrinker, and its counters.
+    fn shrinker_totals(&self) -> Vec<(String, [u64; NR_COUNTERS])> {
+        let mut published = self.core.published.lock();
+        let published = &mut *published;
+        // Under the lock: counts that fall are those of another shrinker.
+        let shrinkers = self.core.shrinker_stats();
+        published.labels.update(shrinkers.iter().map(|shrinker| (shrinker.id.get(), &*shrinker.name)));
+        published.totals.begin_round();
+        let mut all = Vec::with_capacity(shrinkers.len());
+        for shrinker in &shrinkers {
+            let Some(label) = published.labels.get(shrinker.id.get()) else { continue };
+            all.push((label.to_owned(), published.totals.add(label, None, counts(shrinker))));
+        }
+        published.totals.end_round();
+        all
+    }
+
+    /// The label of each shrinker in the metrics, by its id.
+    #[doc(hidden)]
+    pub fn metric_labels(&self) -> BTreeMap<u32, String> {
+        let mut published = self.core.published.lock();
+        let shrinkers = self.core.shrinker_stats();
+        published.labels.update(shrinkers.iter().map(|shrinker| (shrinker.id.get(), &*shrinker.name)));
+        published.labels.all()
     }
 }

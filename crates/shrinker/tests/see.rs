@@ -381,10 +381,35 @@ mod metrics_published {
             entries
         };
         let shrinkers = published(Labels::Shrinkers);
-        assert_eq!(shrinkers["lowwater_shrinker_freed_total{shrinker=shelf-0}"], 1024);
+        assert_eq!(shrinkers["lowwater_shrinker_freed_total{shrinker=shelf}"], 1024);
         assert_eq!(shrinkers["lowwater_live_pairs{}"], 1);
         assert!(!shrinkers.keys().any(|name| name.contains("tenant")));
         let groups = published(Labels::Groups);
-        assert_eq!(groups["lowwater_shrinker_objects{shrinker=shelf-0,group=/tenant,node=0}"], 7168);
+        assert_eq!(groups["lowwater_shrinker_objects{shrinker=shelf,group=/tenant,node=0}"], 7168);
+    }
+
+    #[test]
+    fn two_shrinkers_of_a_name_have_two_series_and_the_next_one_goes_on_with_the_first() {
+        let (tree, registry, shelf, registration) = one_shelf();
+        shelf.add(tree.root(), N0, 8192);
+        pass(&registry, N0, 4);
+        let second = Arc::new(Shelf::new());
+        let _second = second.register(registry.builder("shelf").alloc().unwrap());
+        let freed = || {
+            let book = Book::default();
+            metrics::with_local_recorder(&book, || registry.publish_metrics(Labels::Shrinkers));
+            let entries = book.0.lock().unwrap().clone();
+            let freed = |label| entries.get(&format!("lowwater_shrinker_freed_total{{shrinker={label}}}")).copied();
+            ["shelf", "shelf#2", "shelf#3"].map(freed)
+        };
+        assert_eq!(freed(), [Some(1024), Some(0), None]);
+        second.add(tree.root(), N0, 8192);
+        drop(registration);
+        pass(&registry, N0, 4);
+        assert_eq!(freed(), [None, Some(1024), None]);
+        let third = Arc::new(Shelf::new());
+        let _third = third.register(registry.builder("shelf").alloc().unwrap());
+        third.add(tree.root(), N0, 100);
+        assert_eq!(freed(), [Some(1024), Some(1024), None], "it goes on where the first one ended");
     }
 }

@@ -170,4 +170,14 @@ where
             self.sweeps.sweep.get_or_init(Box::default).lock().has_retained = true;
         }
     }
+
+    #[cfg(feature = "metrics")]
+    fn figures(&self) -> crate::runtime::CacheFigures {
+        Core::figures(self)
+    }
+
+    #[cfg(feature = "metrics")]
+    fn count_of(&self, group: &Memcg, node: NodeId) -> u64 {
+        self.queues.count(group, node)
+    }
 }

@@ -62,15 +62,12 @@ pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     reporter: MissReporter,
     /// How many entries the cache held, when last somebody counted: every time some are evicted.
     len: AtomicUsize,
-    /// The mean charge of the entries that were evicted lately, in bytes; 0 before the first.
+    /// The mean charge of an entry then, in bytes; 0 before.
     mean_charge: AtomicU32,
     /// Ghosts of other generations are not met.
     generation: AtomicU32,
     eviction: Eviction,
 }
-
-/// An eviction batch moves the mean charge by one in so many of the distance.
-const MEAN_OF: u64 = 16;
 
 /// What a walk does with a record.
 enum Decision {
@@ -164,18 +161,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         self.reporter.set_mean_cost(cost.sixteenths());
     }
 
-    /// Notes that so many entries of so many bytes were evicted.
-    pub(crate) fn note_evicted(&self, entries: u64, bytes: ByteSize) {
-        // Relaxed, here and below: a tally.
-        let Some(seen) = bytes.get().checked_div(entries) else { return };
-        let mean = match self.mean_charge() {
-            0 => seen,
-            mean => (mean * (MEAN_OF - 1) + seen).div_ceil(MEAN_OF),
-        };
-        self.mean_charge.store(u32::try_from(mean).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
-    }
-
-    /// The mean charge of an entry; 0 before one was evicted.
+    /// The mean charge of an entry, when they were last counted; 0 before.
     pub(crate) fn mean_charge(&self) -> u64 {
         self.mean_charge.load(Ordering::Relaxed).into()
     }
@@ -232,8 +218,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         new.inherit(old, if is_main { Queue::Main } else { new.queue() });
     }
 
-    /// Stores the number of records in the cache.
-    pub(crate) fn note_len(&self, len: usize, ghosts: &Ghosts) {
+    /// Notes the number of records in the cache, and what they are charged.
+    pub(crate) fn note_len(&self, len: usize, bytes: ByteSize, ghosts: &Ghosts) {
+        if let Some(mean) = bytes.get().checked_div(len as u64) {
+            self.mean_charge.store(u32::try_from(mean).unwrap_or(u32::MAX), Ordering::Relaxed);
+        }
         // Relaxed: a number that bounds the ghosts; the swap, so that each change is told once.
         ghosts.note_entries(self.len.swap(len, Ordering::Relaxed), len);
     }

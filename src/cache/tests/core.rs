@@ -291,6 +291,48 @@ fn a_cache_costs_what_is_in_it() {
 }
 
 #[test]
+fn the_allocator_is_trimmed_when_half_of_the_most_records_have_left() {
+    const MOST: usize = 1 << 17;
+    let runtime = Runtime::builder().budget(ByteSize::mib(64)).build().unwrap();
+    let cache = Cache::<u64, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let most = || cache.inner.core.most.load(Ordering::Relaxed);
+    (0..MOST as u64 / 2 + 1).for_each(|key| drop(cache.insert(key, key)));
+    cache.inner.core.most.store(MOST, Ordering::Relaxed);
+    cache.inner.core.trim();
+    assert_eq!(most(), MOST, "one more than half of them is there");
+    cache.remove(&0);
+    cache.inner.core.trim();
+    assert_eq!(most(), MOST / 2);
+    // A cache that was never large is not worth a trim.
+    cache.inner.core.most.store(MOST - 1, Ordering::Relaxed);
+    cache.remove(&1);
+    cache.inner.core.trim();
+    assert_eq!(most(), MOST - 1);
+}
+
+#[test]
+fn a_record_that_was_removed_while_a_walk_had_it_is_credited_to_its_tenant() {
+    use crate::cache::policy::queue::Queue;
+    use crate::cache::shrink::{Evicted, EvictionSource};
+    use lowwater_lru_core::NodeId;
+
+    let cache = cache_of(ByteSize::mib(1));
+    let (core, root) = (&cache.inner.core, cache.runtime().root());
+    (0..2).for_each(|key| drop(cache.insert(key, vec![0; 100])));
+    let isolated = [Queue::Probation, Queue::Main].map(|queue| core.queues.take(queue, root, NodeId::ZERO, 10));
+    assert_eq!(cache.remove(&0), Some(vec![0; 100]), "the walk has the handle, and finishes the removal");
+    let source = EvictionSource { memcg: root, entries: 2, ghost_recorder: None };
+    let mut gone = Evicted::default();
+    for old in isolated {
+        core.evict_batch(old, source, |_| RemovalCause::Size, &mut gone);
+    }
+    root.uncharge(gone.bytes);
+    let entry = 100 + entry_bytes();
+    assert_eq!((gone.freed, gone.bytes.get()), (2, 2 * entry));
+    assert_eq!((cache.stats().removed, cache.stats().evictions, cache.len()), (1, 1, 0));
+}
+
+#[test]
 fn readers_beside_a_shrink_and_writers_see_only_what_was_put_there() {
     let cache = cache_of(ByteSize::mib(8));
     let stop = AtomicBool::new(false);

@@ -147,6 +147,16 @@ fn a_table_that_was_replaced_is_given_back_a_part_at_a_time() {
 }
 
 #[test]
+fn replaced_tables_are_in_the_footprint_with_the_list_of_them() {
+    let waste = Waste::default();
+    assert_eq!(waste.footprint(), size_of::<Waste>());
+    waste.take(ZeroedAtomics::try_new(1_000).expect("memory"));
+    let list = waste.tables.lock().capacity() * size_of::<ZeroedAtomics>();
+    assert!(list >= 16, "{list} bytes");
+    assert_eq!(waste.footprint(), size_of::<Waste>() + list + 8_000);
+}
+
+#[test]
 #[cfg(target_os = "linux")]
 fn each_page_of_a_table_is_touched_by_a_write_first() {
     fn faults() -> u64 {

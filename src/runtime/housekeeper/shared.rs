@@ -47,6 +47,9 @@ pub(super) struct HousekeeperState {
     pub(super) last_id: u64,
     /// The caches that threads are in; more than one only where user code has blocked a thread.
     pub(super) in_callback: Vec<MaintenanceId>,
+    /// The caches whose figures are being read, each as often as threads read them.
+    #[cfg(feature = "metrics")]
+    pub(super) being_read: Vec<MaintenanceId>,
     /// Groups to be emptied and ended. Only the lease holder removes some, or changes their order: the last tried is last.
     pub(super) dropped: VecDeque<DroppedGroup>,
     pub(super) is_notified: bool,
@@ -59,6 +62,17 @@ pub(super) struct DroppedGroup {
     pub(super) group: Memcg,
     /// Since when no cache has a record of the group.
     pub(super) empty: Option<Instant>,
+}
+
+impl HousekeeperState {
+    /// Tells whether a thread works on a cache, or reads its figures.
+    pub(super) fn is_in_use(&self, id: MaintenanceId) -> bool {
+        #[cfg(feature = "metrics")]
+        if self.being_read.contains(&id) {
+            return true;
+        }
+        self.in_callback.contains(&id)
+    }
 }
 
 impl HousekeeperShared {

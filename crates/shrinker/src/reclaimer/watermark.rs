@@ -62,7 +62,7 @@ impl Watermarks {
 
     /// Is it time to start, with `usage` of at most `max`? Never without a limit.
     pub fn is_low(&self, usage: ByteSize, max: ByteSize) -> bool {
-        max < ByteSize::MAX && usage > max.saturating_sub(self.low_gap(max))
+        max < ByteSize::MAX && usage > self.low(max)
     }
 
     /// Has the reclaimer fallen behind? Half way between where it starts and `max`: from here on those who need memory free some
@@ -70,6 +70,14 @@ impl Watermarks {
     #[doc(alias = "WMARK_MIN")]
     pub fn is_min(&self, usage: ByteSize, max: ByteSize) -> bool {
         max < ByteSize::MAX && usage > max.saturating_sub(ByteSize::new(self.low_gap(max).get() / 2))
+    }
+
+    /// The usage above which reclaim starts; no bound without a limit.
+    pub fn low(&self, max: ByteSize) -> ByteSize {
+        match max {
+            ByteSize::MAX => max,
+            max => max.saturating_sub(self.low_gap(max)),
+        }
     }
 
     /// The usage at which reclaim stops; no bound without a limit.
@@ -124,7 +132,8 @@ mod tests {
         fn reclaim_that_has_reached_its_target_does_not_start_again(low: u64, high: u64, max: u64, usage: u64) {
             let marks = Watermarks { low_gap: ByteSize::new(low), high_gap: ByteSize::new(high) };
             let (max, usage) = (ByteSize::new(max), ByteSize::new(usage));
-            prop_assert!(marks.target(max) <= max);
+            prop_assert!(marks.target(max) <= marks.low(max) && marks.low(max) <= max);
+            prop_assert_eq!(marks.is_low(usage, max), usage > marks.low(max));
             prop_assert!(!marks.is_low(marks.target(max), max));
             prop_assert!(!marks.is_min(usage, max) || marks.is_low(usage, max));
         }

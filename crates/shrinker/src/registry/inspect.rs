@@ -44,9 +44,8 @@ impl Registry {
 
     /// Bytes allocated for the registry: its shrinkers' entries and names, and the map, which is O(live pairs) (S25), whatever
     /// the number of groups. Exact; without the shrinkers themselves, the handles that
-    /// [`Prepared::occupancy`](crate::Prepared::occupancy) gave out, what the configuration brought along, and what threads
-    /// inside
-    /// callbacks take.
+    /// [`Prepared::occupancy`](crate::Prepared::occupancy) gave out, what the configuration brought along, what threads inside
+    /// callbacks take, and the labels that metrics keep.
     pub fn footprint(&self) -> ByteSize {
         // The map's own size is in its footprint; what counts its handles is not.
         let counted = TryArc::<Map>::BYTES - size_of::<Map>();

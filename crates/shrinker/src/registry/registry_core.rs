@@ -52,6 +52,8 @@ pub(crate) struct RegistryCore {
     /// By id. A lookup enters the shrinker before it lets go of the lock, so that a thread which has killed the shrinker and then
     /// had the write lock knows that no lookup has a handle.
     slots: RwLock<Vec<Option<TryArc<Registered>>>>,
+    #[cfg(feature = "metrics")]
+    pub(crate) published: Mutex<crate::series::PublishedSeries>,
 }
 
 /// An id of a core, its bits and its debts; given back clean when this is dropped (S17).
@@ -96,6 +98,8 @@ impl RegistryCore {
             foreground_calls: AtomicU64::new(0),
             ids: Mutex::new(IdPool::new(u32::MAX)),
             slots: RwLock::new(Vec::new()),
+            #[cfg(feature = "metrics")]
+            published: Mutex::new(crate::series::PublishedSeries::default()),
         };
         TryArc::try_new(core)
     }

@@ -6,6 +6,11 @@ use super::{GroupTable, NIL};
 use crate::memcg::group_handle::GroupHandle;
 
 impl<G: GroupHandle + fmt::Debug> GroupTable<G> {
+    /// The number of slots, and for how many there is memory.
+    pub(in crate::memcg) fn slots(&self) -> (usize, usize) {
+        (self.slots.len(), self.slots.capacity())
+    }
+
     /// Checks slots, links, index and counts against each other, when nothing is in progress.
     pub(in crate::memcg) fn assert_valid(&self) {
         self.ids.assert_valid();

@@ -230,6 +230,28 @@ fn memory_goes_back_when_groups_go() {
 }
 
 #[test]
+fn slots_go_back_when_three_of_four_are_free_and_leave_room_for_as_many_again() {
+    let tree = MemcgTree::new(0);
+    let mut groups: Vec<Memcg> = (1..1_000).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    let slots = || tree.root().tree().table().read().slots();
+    let (len, full) = slots();
+    assert!(len == 1_000 && full >= 1_000);
+    let mut end_last = || {
+        let last = groups.pop().unwrap();
+        last.offline().unwrap();
+    };
+    // More than a fourth of the memory is used: it stays.
+    while (slots().0 - 1) * 4 > full {
+        end_last();
+        assert_eq!(slots().1, full, "{} slots are used", slots().0);
+    }
+    end_last();
+    let (len, less) = slots();
+    assert_eq!((len * 4 <= full, less), (true, 2 * len));
+    tree.assert_valid();
+}
+
+#[test]
 fn errors_say_what_was_wrong() {
     let tree = MemcgTree::new(0);
     let a = tree.root().create("a").unwrap();

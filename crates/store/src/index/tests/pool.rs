@@ -128,6 +128,24 @@ fn a_chunk_is_used_again_whose_segments_stay() {
     segments.into_iter().for_each(put);
 }
 
+/// So that the emptiest chunks can empty.
+#[test]
+fn a_segment_is_put_in_the_fullest_chunk() {
+    let pool = Own::new();
+    let mut segments: Vec<_> = (0..2 * SLOTS as u64).map(|prefix| take(&pool, CLASS, prefix)).collect();
+    let chunk = |segment: *mut Segment| segment.addr() / CHUNK;
+    let (first, second) = (chunk(segments[0]), chunk(segments[SLOTS]));
+    assert_ne!(first, second);
+    // Two of 15 are free in the first one, and 12 in the second one, which had room last.
+    segments.drain(..2).for_each(put);
+    segments.drain(SLOTS - 2..SLOTS + 10).for_each(put);
+    let (a, b) = (take(&pool, CLASS, 0), take(&pool, CLASS, 1));
+    assert_eq!([a, b].map(chunk), [first; 2]);
+    let c = take(&pool, CLASS, 2);
+    assert_eq!(chunk(c), second, "the first one is full");
+    segments.into_iter().chain([a, b, c]).for_each(put);
+}
+
 fn hash(key: u64) -> u64 {
     key.wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(29)
 }

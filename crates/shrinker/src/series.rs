@@ -1,0 +1,236 @@
+//! What the metrics of named things need beyond a read of their counts: labels that stay, and
+//! counters that never fall.
+//!
+//! A recorder knows a series by its labels for as long as the process runs, and takes the largest
+//! value that a counter was ever set to. A shrinker's name may be used twice, and may be used again
+//! when its first shrinker has ended.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The number of counters that a shrinker has.
+pub(crate) const NR_COUNTERS: usize = 8;
+
+/// Series of ended owners that are remembered, in one table. Beyond it, the series that ended first
+/// is forgotten, and starts at 0 if its label is used again.
+pub const ENDED_MAX: usize = 1_024;
+
+/// The labels of living things, by their ids: the name, or for the second one of a name `name#2`,
+/// and so on. A label stays with its id until the id or its name is gone, and is given to the next
+/// one of that name.
+#[derive(Debug, Default)]
+pub struct LabelTable {
+    by_id: BTreeMap<u32, Labelled>,
+}
+
+#[derive(Debug)]
+struct Labelled {
+    name: String,
+    label: String,
+}
+
+impl LabelTable {
+    /// Takes over which ids live `now`, and their names. New ids get their labels in the order of
+    /// ids.
+    pub fn update<'a>(&mut self, now: impl IntoIterator<Item = (u32, &'a str)>) {
+        let now: BTreeMap<u32, &str> = now.into_iter().collect();
+        self.by_id.retain(|id, labelled| now.get(id).is_some_and(|name| **name == labelled.name));
+        if self.by_id.len() == now.len() {
+            return;
+        }
+        let mut taken: BTreeSet<String> = self.by_id.values().map(|labelled| labelled.label.clone()).collect();
+        // Of each name, the first number that may be free.
+        let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
+        for (id, name) in now {
+            if self.by_id.contains_key(&id) {
+                continue;
+            }
+            let number = numbers.entry(name).or_insert(1);
+            let label = loop {
+                let label = if *number == 1 { name.to_owned() } else { format!("{name}#{number}") };
+                *number += 1;
+                if taken.insert(label.clone()) {
+                    break label;
+                }
+            };
+            self.by_id.insert(id, Labelled { name: name.to_owned(), label });
+        }
+    }
+
+    /// The label of an id.
+    pub fn get(&self, id: u32) -> Option<&str> {
+        self.by_id.get(&id).map(|labelled| &*labelled.label)
+    }
+
+    /// All labels, by id.
+    pub fn all(&self) -> BTreeMap<u32, String> {
+        self.by_id.iter().map(|(id, labelled)| (*id, labelled.label.clone())).collect()
+    }
+}
+
+/// What a registry has published.
+#[derive(Debug, Default)]
+pub(crate) struct PublishedSeries {
+    pub(crate) labels: LabelTable,
+    pub(crate) totals: Totals<NR_COUNTERS>,
+}
+
+/// The counters of series: `N` for each label, each the sum over all owners that the label has had.
+#[derive(Debug)]
+pub struct Totals<const N: usize> {
+    series: BTreeMap<String, Series<N>>,
+    round: u64,
+}
+
+#[derive(Debug)]
+struct Series<const N: usize> {
+    owner: Option<u64>,
+    /// The counts of earlier owners, as far as they were seen.
+    before: [u64; N],
+    /// The last counts of the owner.
+    last: [u64; N],
+    /// The round in which the owner was seen last.
+    round: u64,
+    has_ended: bool,
+}
+
+impl<const N: usize> Default for Totals<N> {
+    fn default() -> Self {
+        Self { series: BTreeMap::new(), round: 0 }
+    }
+}
+
+impl<const N: usize> Totals<N> {
+    /// Begins a round, in which each living owner is added.
+    pub fn begin_round(&mut self) {
+        self.round += 1;
+    }
+
+    /// Takes over the counts of the label's owner, and returns the label's totals, which never
+    /// fall.
+    ///
+    /// `owner` is a number that is used once; counts that were read earlier may then be added
+    /// later. `None` if there is no such number: then counts that fall are those of another owner,
+    /// and each read must be added before the next.
+    pub fn add(&mut self, label: &str, owner: Option<u64>, counts: [u64; N]) -> [u64; N] {
+        let round = self.round;
+        let series = self.series.entry(label.to_owned()).or_insert_with(|| Series {
+            owner,
+            before: [0; N],
+            last: [0; N],
+            round,
+            has_ended: false,
+        });
+        let has_fallen = || counts.iter().zip(&series.last).any(|(now, last)| now < last);
+        if series.owner != owner || (owner.is_none() && (series.has_ended || has_fallen())) {
+            series.before = core::array::from_fn(|at| series.before[at].saturating_add(series.last[at]));
+            series.last = [0; N];
+        }
+        series.last = core::array::from_fn(|at| counts[at].max(series.last[at]));
+        (series.owner, series.round, series.has_ended) = (owner, round, false);
+        core::array::from_fn(|at| series.before[at].saturating_add(series.last[at]))
+    }
+
+    /// Ends a round. Returns the labels whose owners have ended since the last round.
+    pub fn end_round(&mut self) -> Vec<String> {
+        let round = self.round;
+        let mut ended = Vec::new();
+        for (label, series) in self.series.iter_mut().filter(|(_, series)| !series.has_ended && series.round < round) {
+            series.has_ended = true;
+            ended.push(label.clone());
+        }
+        let mut rounds: Vec<u64> = self.series.values().filter(|series| series.has_ended).map(|s| s.round).collect();
+        if let Some(excess) = rounds.len().checked_sub(ENDED_MAX).filter(|excess| *excess > 0) {
+            rounds.sort_unstable();
+            let mut excess_left = excess;
+            let last_round = rounds[excess - 1];
+            self.series.retain(|_, series| {
+                let is_excess = series.has_ended && series.round <= last_round && excess_left > 0;
+                excess_left -= usize::from(is_excess);
+                !is_excess
+            });
+        }
+        ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(table: &LabelTable) -> Vec<(u32, String)> {
+        table.all().into_iter().collect()
+    }
+
+    #[test]
+    fn a_label_stays_with_its_id_and_is_given_to_the_next_of_the_name() {
+        let mut table = LabelTable::default();
+        table.update([(0, "a"), (1, "b"), (2, "a"), (3, "a")]);
+        assert_eq!(labels(&table), [(0, "a"), (1, "b"), (2, "a#2"), (3, "a#3")].map(|(id, label)| (id, label.into())));
+        table.update([(2, "a"), (3, "a")]);
+        assert_eq!(labels(&table), [(2, "a#2"), (3, "a#3")].map(|(id, label)| (id, label.into())));
+        table.update([(0, "b"), (2, "a"), (3, "a"), (4, "a"), (5, "a")]);
+        assert_eq!(
+            [0, 2, 3, 4, 5, 6].map(|id| table.get(id)),
+            ["b", "a#2", "a#3", "a", "a#4", ""].map(|l| Some(l).filter(|l| !l.is_empty()))
+        );
+        // The id was given to a shrinker of another name.
+        table.update([(2, "c")]);
+        assert_eq!(labels(&table), [(2, "c".into())]);
+    }
+
+    #[test]
+    fn a_name_that_looks_like_a_label_does_not_share_it() {
+        let mut table = LabelTable::default();
+        table.update([(0, "a#2"), (1, "a"), (2, "a"), (3, "a#2")]);
+        assert_eq!([0, 1, 2, 3].map(|id| table.get(id).unwrap()), ["a#2", "a", "a#3", "a#2#2"]);
+    }
+
+    #[test]
+    fn totals_go_on_from_one_owner_to_the_next() {
+        let mut totals = Totals::<2>::default();
+        totals.begin_round();
+        assert_eq!(totals.add("a", Some(1), [5, 1]), [5, 1]);
+        // A read that comes late.
+        assert_eq!(totals.add("a", Some(1), [4, 2]), [5, 2]);
+        assert!(totals.end_round().is_empty());
+        totals.begin_round();
+        assert_eq!(totals.end_round(), ["a"]);
+        assert!(totals.end_round().is_empty(), "once");
+        // A cache that was not in the list for once.
+        assert_eq!(totals.add("a", Some(1), [6, 2]), [6, 2]);
+        assert_eq!(totals.add("a", Some(2), [1, 0]), [7, 2]);
+        assert_eq!(totals.add("a", Some(2), [3, 0]), [9, 2]);
+    }
+
+    #[test]
+    fn counts_that_fall_are_those_of_another_owner() {
+        let mut totals = Totals::<1>::default();
+        for (count, total) in [(5, 5), (7, 7), (2, 9), (2, 9), (3, 10)] {
+            totals.begin_round();
+            assert_eq!(totals.add("a", None, [count]), [total]);
+            assert!(totals.end_round().is_empty());
+        }
+        totals.begin_round();
+        assert_eq!(totals.end_round(), ["a"]);
+        assert_eq!(totals.add("a", None, [4]), [14]);
+    }
+
+    #[test]
+    fn what_ended_first_is_forgotten() {
+        let mut totals = Totals::<1>::default();
+        for n in 0..ENDED_MAX + 10 {
+            totals.begin_round();
+            assert_eq!(totals.add(&format!("{n}"), Some(n as u64), [1]), [1]);
+            totals.end_round();
+        }
+        totals.begin_round();
+        totals.end_round();
+        assert_eq!(totals.series.len(), ENDED_MAX);
+        assert_eq!(totals.add("0", Some(99), [1]), [1], "forgotten");
+        assert_eq!(totals.add("500", Some(98), [1]), [2], "remembered");
+    }
+}

@@ -1,0 +1,57 @@
+//! The figures of a cache: its memory and its counts.
+
+use lowwater_lru_core::ByteSize;
+
+use super::core::Core;
+use super::handle::CacheInner;
+use super::stats::CacheStats;
+#[cfg(feature = "metrics")]
+use crate::runtime::CacheFigures;
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
+    /// See [`Cache::footprint`](crate::Cache::footprint).
+    pub(super) fn footprint(&self) -> ByteSize {
+        // Each behind two counters; and the pointer by which the lists tell the registry, behind
+        // two more.
+        let shared = 7 * size_of::<usize>() + size_of::<CacheInner<K, V, S>>() + size_of::<Core<K, V, S>>();
+        // The index and the queues count themselves.
+        let own = shared - size_of_val(&self.index) - size_of_val(&self.queues)
+            + self.miss_cost.as_deref().map_or(0, size_of_val)
+            + self.counters.footprint()
+            + self.queues.footprint()
+            + self.sweeps.footprint()
+            + self.compaction.footprint();
+        let parts = self.index.slab().footprint().saturating_add(self.index.footprint());
+        parts.saturating_add(ByteSize::new(own as u64))
+    }
+
+    /// See [`Cache::stats`](crate::Cache::stats).
+    pub(super) fn stats(&self) -> CacheStats {
+        CacheStats { drop_panics: self.index.slab().drop_panics(), ..self.counters.read() }
+    }
+
+    /// The figures for the metrics. O(entries / 500).
+    #[cfg(feature = "metrics")]
+    pub(super) fn figures(&self) -> CacheFigures {
+        let stats = self.stats();
+        let CacheStats { hits, misses, inserts, rejected, loads, listener_panics, drop_panics, .. } = stats;
+        let CacheStats { evictions, expired, removed, replaced, bytes, .. } = stats;
+        CacheFigures {
+            shrinker: self.shrinker,
+            hits,
+            misses,
+            inserts,
+            rejected,
+            loads,
+            listener_panics,
+            drop_panics,
+            evictions,
+            expired,
+            removed,
+            replaced,
+            entries: self.counters.len() as u64,
+            bytes,
+            footprint: self.footprint(),
+        }
+    }
+}

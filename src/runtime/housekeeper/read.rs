@@ -1,0 +1,54 @@
+//! Reading the caches' figures, beside the housekeeper's own threads.
+
+use std::sync::Arc;
+
+use lowwater_base::unwind::caught;
+use lowwater_shrinker::CallbackScope;
+
+use super::Housekeeper;
+use crate::runtime::maintenance::{Maintenance, MaintenanceId};
+
+impl Housekeeper {
+    /// The number of caches.
+    pub(crate) fn caches(&self) -> usize {
+        self.shared.state.lock().caches.len()
+    }
+
+    /// Runs `f`, which runs no user code, on each cache that `is_wanted`, oldest first, without the
+    /// lock. The drop of a cache's last handle waits for it.
+    pub(crate) fn read_each(
+        &self,
+        is_wanted: impl Fn(MaintenanceId) -> bool,
+        mut f: impl FnMut(MaintenanceId, &dyn Maintenance),
+    ) {
+        // For the case below that a cache is dropped here: its code must not wait for other
+        // callbacks.
+        let _scope = CallbackScope::enter();
+        let mut after = MaintenanceId(0);
+        loop {
+            let mut state = self.shared.state.lock();
+            let at = state.caches.partition_point(|(id, _)| *id <= after);
+            let Some((id, maintenance)) = state.caches.get(at) else { return };
+            let (id, maintenance) = (*id, Arc::clone(maintenance));
+            after = id;
+            if !is_wanted(id) {
+                // The list has another handle: the lock is held.
+                drop(maintenance);
+                continue;
+            }
+            state.being_read.push(id);
+            drop(state);
+            let panicked = caught(|| f(id, &*maintenance)).is_none();
+            // The last handle, if the cache was dropped meanwhile inside a callback, which does not
+            // wait.
+            let _panicked = caught(|| drop(maintenance));
+            let mut state = self.shared.state.lock();
+            if let Some(at) = state.being_read.iter().position(|other| *other == id) {
+                state.being_read.swap_remove(at);
+            }
+            self.shared.callback_done.notify_all();
+            drop(state);
+            assert!(!panicked, "reading a cache's figures panicked: this is a bug in lowwater");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! A runtime, its caches and its groups, for the `metrics` facade.
+//!
+//! All is read first, and then set at the recorder: no lock of the runtime is held while the
+//! recorder runs.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::slice::from_ref;
+use std::sync::Arc;
+
+use lowwater_lru_core::{ByteSize, Memcg, NodeId};
+use lowwater_shrinker::{Labels, Metric, NodeStats};
+use metrics::{Label, Unit};
+
+use super::handle::Runtime;
+use super::maintenance::{CacheFigures, MaintenanceId};
+use super::published::NR_COUNTERS;
+
+/// Groups with series of their own, at most.
+const GROUPS_MAX: usize = 1_000;
+
+const BUDGET: Metric =
+    Metric::gauge("lowwater_budget_bytes", Unit::Bytes, "The budget that holds now, less what pressure has taken");
+const USAGE: Metric = Metric::gauge("lowwater_usage_bytes", Unit::Bytes, "Bytes charged by all caches and groups");
+const RETIRED: Metric =
+    Metric::gauge("lowwater_retired_bytes", Unit::Bytes, "Bytes of removed entries that are not dropped yet");
+const START: Metric =
+    Metric::gauge("lowwater_reclaim_start_bytes", Unit::Bytes, "The usage above which reclaim starts");
+const STOP: Metric = Metric::gauge("lowwater_reclaim_stop_bytes", Unit::Bytes, "The usage at which reclaim stops");
+const PRESSURE: Metric = Metric::gauge(
+    "lowwater_pressure_level",
+    Unit::Count,
+    "Memory pressure: 0 is calm, 1 is low, 2 is medium, 3 is critical",
+);
+const GROUPS: Metric = Metric::gauge("lowwater_groups", Unit::Count, "Groups, the root included");
+const CACHES: Metric = Metric::gauge("lowwater_caches", Unit::Count, "Caches");
+const RUNTIME: [Metric; 7] = [BUDGET, USAGE, RETIRED, START, STOP, GROUPS, CACHES];
+
+/// A metric, and the figure of a `T` that it shows.
+type MetricOf<T, R> = (Metric, fn(&T) -> R);
+
+const RECLAIMER: [MetricOf<NodeStats, u64>; 4] = [
+    (
+        Metric::counter("lowwater_reclaimer_wakeups_total", Unit::Count, "Times a node's reclaimer had work to do"),
+        |node| node.wakeups,
+    ),
+    (Metric::counter("lowwater_reclaimer_steps_total", Unit::Count, "Passes of a node's reclaimer"), |node| node.steps),
+    (Metric::counter("lowwater_reclaimer_freed_total", Unit::Count, "Objects that a node's reclaimer freed"), |node| {
+        node.freed
+    }),
+    (
+        Metric::counter(
+            "lowwater_reclaimer_exhausted_total",
+            Unit::Count,
+            "Times a node's reclaimer gave up a group, as nothing more could be freed",
+        ),
+        |node| node.exhausted,
+    ),
+];
+
+/// Counters of a cache: the first ones without a cause, then the removals by cause.
+const PLAIN: [Metric; NR_COUNTERS - CAUSES.len()] = [
+    Metric::counter("lowwater_cache_hits_total", Unit::Count, "Lookups that found an entry"),
+    Metric::counter("lowwater_cache_misses_total", Unit::Count, "Lookups that found no entry"),
+    Metric::counter("lowwater_cache_inserts_total", Unit::Count, "Entries inserted"),
+    Metric::counter(
+        "lowwater_cache_rejected_total",
+        Unit::Count,
+        "Inserts that were refused, for want of memory mostly",
+    ),
+    Metric::counter("lowwater_cache_loads_total", Unit::Count, "Loads of missing values"),
+    Metric::counter("lowwater_cache_panics_total", Unit::Count, "Panics of the listener, and of values' drops"),
+];
+const REMOVALS: Metric = Metric::counter("lowwater_cache_removals_total", Unit::Count, "Entries removed, by cause");
+const CAUSES: [&str; 4] = ["size", "expired", "explicit", "replaced"];
+const CACHE_ENTRIES: Metric = Metric::gauge("lowwater_cache_entries", Unit::Count, "Entries in a cache");
+const CACHE_BYTES: Metric = Metric::gauge("lowwater_cache_bytes", Unit::Bytes, "Bytes charged for a cache's entries");
+const CACHE_FOOTPRINT: Metric = Metric::gauge(
+    "lowwater_cache_footprint_bytes",
+    Unit::Bytes,
+    "Memory that a cache has from the system, without what keys and values own",
+);
+const CACHE_GAUGES: [Metric; 3] = [CACHE_ENTRIES, CACHE_BYTES, CACHE_FOOTPRINT];
+
+const CACHE_GROUP_ENTRIES: Metric =
+    Metric::gauge("lowwater_cache_group_entries", Unit::Count, "Entries of a group in a cache");
+const GROUP_USAGE: Metric = Metric::gauge(
+    "lowwater_group_usage_bytes",
+    Unit::Bytes,
+    "Bytes charged to a group and those below it, by all caches",
+);
+const GROUP_LIMITS: [MetricOf<Memcg, ByteSize>; 4] = [
+    (Metric::gauge("lowwater_group_min_bytes", Unit::Bytes, "The usage below which nothing is reclaimed"), Memcg::min),
+    (Metric::gauge("lowwater_group_low_bytes", Unit::Bytes, "The usage below which a group is spared"), Memcg::low),
+    (
+        Metric::gauge("lowwater_group_high_bytes", Unit::Bytes, "The usage above which a group is reclaimed"),
+        Memcg::high,
+    ),
+    (Metric::gauge("lowwater_group_max_bytes", Unit::Bytes, "The usage above which charges are refused"), Memcg::max),
+];
+const UNPUBLISHED: Metric = Metric::gauge(
+    "lowwater_groups_unpublished",
+    Unit::Count,
+    "Groups without series of their own, as there are too many",
+);
+
+/// The groups that have series, by path.
+type Groups = BTreeMap<String, Memcg>;
+
+/// One cache as it was read: its number, its figures, and its entries by group, where there are
+/// any.
+type ReadCache<'a> = (MaintenanceId, CacheFigures, BTreeMap<&'a str, u64>);
+
+/// The values of a cache's series.
+struct CacheSeries {
+    label: String,
+    totals: [u64; NR_COUNTERS],
+    gauges: [u64; CACHE_GAUGES.len()],
+    /// Entries by group; 0 for one that had entries before.
+    entries: Vec<(String, u64)>,
+}
+
+/// The values that are to be set.
+#[derive(Default)]
+struct CachesToPublish {
+    caches: Vec<CacheSeries>,
+    /// Caches that have ended, and the groups that had entries there.
+    ended: Vec<(String, BTreeSet<String>)>,
+}
+
+impl Runtime {
+    /// Sets the metrics of the runtime, its registry and all its caches to what they are now, at
+    /// the recorder of the calling thread; with [`Labels::Groups`], those of its groups, too. To be
+    /// called from a timer, or before a scrape: nothing costs anything in between.
+    ///
+    /// | name | kind, unit | labels |
+    /// |---|---|---|
+    /// | `lowwater_budget_bytes`: the budget that holds now; `lowwater_usage_bytes`; `lowwater_retired_bytes` | gauge, bytes | |
+    /// | `lowwater_reclaim_start_bytes`, `lowwater_reclaim_stop_bytes`: the [watermarks](crate::Watermarks) of the budget | gauge, bytes | |
+    /// | `lowwater_pressure_level`: 0 (calm) to 3 (critical); only with a watch for pressure | gauge | |
+    /// | `lowwater_groups`, `lowwater_caches` | gauge | |
+    /// | `lowwater_reclaimer_wakeups_total`, `_steps_total`, `_freed_total`, `_exhausted_total` | counter | node |
+    /// | `lowwater_cache_hits_total`, `_misses_total`, `_inserts_total`, `_rejected_total`, `_loads_total`, `_panics_total` | counter | cache |
+    /// | `lowwater_cache_removals_total` | counter | cache, cause: `size`, `expired`, `explicit`, `replaced` |
+    /// | `lowwater_cache_entries` | gauge | cache |
+    /// | `lowwater_cache_bytes`: charged for the entries; `lowwater_cache_footprint_bytes`: [`Cache::footprint`](crate::Cache::footprint) | gauge, bytes | cache |
+    /// | `lowwater_group_usage_bytes`, `lowwater_group_min_bytes`, `_low_bytes`, `_high_bytes`, `_max_bytes` | gauge, bytes | group; only with [`Labels::Groups`] |
+    /// | `lowwater_groups_unpublished` | gauge | only with [`Labels::Groups`] |
+    /// | `lowwater_cache_group_entries` | gauge | cache, group; only with [`Labels::Groups`] |
+    ///
+    /// And those of [`Registry::publish_metrics`](crate::Registry::publish_metrics) with
+    /// [`Labels::Shrinkers`]. A limit that is not set is `+Inf`.
+    ///
+    /// # Labels
+    ///
+    /// `cache` is the cache's [name](crate::cache::CacheBuilder::name), and the shrinkers' metrics
+    /// know the cache by the same label. The second cache of a name is `name#2`, and so on: in the
+    /// order in which they were made, among those that one call sees first. A label stays with its
+    /// cache until that ends, and is given to the next one of the name. `group` is the group's
+    /// [path](Memcg::path), `node` the node's number. So a program that makes the same caches and
+    /// groups has the same labels in each run.
+    ///
+    /// Two runtimes have the same series: give each a recorder of its own.
+    ///
+    /// # Ends
+    ///
+    /// When a cache has ended, the next call sets its gauges to 0, and its counters stay where they
+    /// are; the next cache of the name counts on from there, so no counter ever falls. (What a
+    /// cache counted after the last call before its end is lost; 1,024 ended ones are remembered.)
+    /// A group's usage is set to 0 when the group has ended, and so are its entries.
+    ///
+    /// # Many groups
+    ///
+    /// Series are those of 1,000 groups at most: the root, and then parents first, the oldest
+    /// first. A group that has series keeps them until the group ends.
+    /// `lowwater_groups_unpublished` is the number of the others, whose bytes are in the usage of
+    /// the groups above them. The entries by cache and group are those of the same groups, where
+    /// there are any. Bytes are not counted by cache and group.
+    ///
+    /// # Cost
+    ///
+    /// O(caches + entries / 500 + live pairs); with groups, O(1,000 x caches) more. Each call
+    /// describes each metric, which most recorders keep in a map: a recorder that is installed
+    /// later gets the descriptions, too. No lock is held while the recorder is called, which may
+    /// come from several threads at a time.
+    ///
+    /// ```
+    /// use lowwater::{ByteSize, Labels, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(64)).build()?;
+    /// // Every 10 seconds:
+    /// runtime.publish_metrics(Labels::Groups);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn publish_metrics(&self, labels: Labels) {
+        self.publish_own();
+        self.registry().publish_metrics(Labels::Shrinkers);
+        let groups = match labels {
+            Labels::Groups => self.publish_groups(),
+            Labels::Shrinkers => Groups::new(),
+        };
+        self.publish_caches(None, labels, &groups);
+    }
+
+    /// Publishes the metrics of one cache.
+    pub(crate) fn publish_cache(&self, cache: MaintenanceId, labels: Labels) {
+        let groups = match labels {
+            Labels::Groups => self.update_groups(),
+            Labels::Shrinkers => Groups::new(),
+        };
+        self.publish_caches(Some(cache), labels, &groups);
+    }
+
+    fn publish_own(&self) {
+        RUNTIME.iter().for_each(Metric::describe);
+        let (root, marks) = (self.root(), self.reclaimer().watermarks());
+        let budget = root.max();
+        set_limit(&BUDGET, &[], budget);
+        set_limit(&START, &[], marks.low(budget));
+        set_limit(&STOP, &[], marks.target(budget));
+        USAGE.set(&[], root.usage().get());
+        RETIRED.set(&[], self.retired().bytes().get());
+        GROUPS.set(&[], self.tree().len() as u64);
+        CACHES.set(&[], self.housekeeper().caches() as u64);
+        if let Some(pressure) = self.pressure() {
+            PRESSURE.describe();
+            PRESSURE.set(&[], pressure.stats().level as u64);
+        }
+        let nodes = self.reclaimer().stats();
+        for (metric, count) in &RECLAIMER {
+            metric.describe();
+            for node in &nodes {
+                metric.set(&[Label::new("node", node.node.index().to_string())], count(node));
+            }
+        }
+    }
+
+    /// The groups that have series. Sets the usage of those that have ended since the last call.
+    fn update_groups(&self) -> Groups {
+        GROUP_USAGE.describe();
+        let known = self.inner.published.lock().groups.clone();
+        let mut groups = Groups::new();
+        for path in &known {
+            groups.extend(self.find_group(path).map(|group| (path.clone(), group)));
+        }
+        if groups.len() < GROUPS_MAX.min(self.tree().len()) {
+            for group in self.root().descendants() {
+                if groups.len() == GROUPS_MAX {
+                    break;
+                }
+                groups.entry(group.path()).or_insert(group);
+            }
+        }
+        self.inner.published.lock().groups = groups.keys().cloned().collect();
+        for ended in known.iter().filter(|path| !groups.contains_key(*path)) {
+            GROUP_USAGE.set(&[label("group", ended)], 0);
+        }
+        groups
+    }
+
+    fn publish_groups(&self) -> Groups {
+        UNPUBLISHED.describe();
+        GROUP_LIMITS.iter().for_each(|(metric, _)| metric.describe());
+        let groups = self.update_groups();
+        UNPUBLISHED.set(&[], self.tree().len().saturating_sub(groups.len()) as u64);
+        for (path, group) in &groups {
+            let labels = [label("group", path)];
+            GROUP_USAGE.set(&labels, group.usage().get());
+            for (metric, limit) in &GROUP_LIMITS {
+                set_limit(metric, &labels, limit(group));
+            }
+        }
+        groups
+    }
+
+    /// Publishes all caches, or one of them; their entries by group, if groups are to be told
+    /// apart.
+    fn publish_caches(&self, only: Option<MaintenanceId>, labels: Labels, groups: &Groups) {
+        PLAIN.iter().chain(&CACHE_GAUGES).chain([&REMOVALS]).for_each(Metric::describe);
+        if labels == Labels::Groups {
+            CACHE_GROUP_ENTRIES.describe();
+        }
+        let CachesToPublish { caches, ended } = self.read_caches(only, labels, groups);
+        for CacheSeries { label: cache, totals, gauges, entries } in caches {
+            let cache = label("cache", &cache);
+            let (plain, removals) = totals.split_at(PLAIN.len());
+            for (metric, total) in PLAIN.iter().zip(plain) {
+                metric.set(from_ref(&cache), *total);
+            }
+            for (cause, total) in CAUSES.iter().zip(removals) {
+                REMOVALS.set(&[cache.clone(), Label::from_static_parts("cause", cause)], *total);
+            }
+            for (metric, value) in CACHE_GAUGES.iter().zip(gauges) {
+                metric.set(from_ref(&cache), value);
+            }
+            for (group, entries) in entries {
+                CACHE_GROUP_ENTRIES.set(&[cache.clone(), label("group", &group)], entries);
+            }
+        }
+        for (cache, groups) in ended {
+            let cache = label("cache", &cache);
+            CACHE_GAUGES.iter().for_each(|metric| metric.set(from_ref(&cache), 0));
+            for group in groups {
+                CACHE_GROUP_ENTRIES.set(&[cache.clone(), label("group", &group)], 0);
+            }
+        }
+    }
+
+    /// Reads the caches' figures, and brings what was published up to date with them.
+    fn read_caches(&self, only: Option<MaintenanceId>, labels: Labels, groups: &Groups) -> CachesToPublish {
+        let labels_before = self.registry().metric_labels();
+        let mut read: Vec<ReadCache<'_>> = Vec::new();
+        let nodes = || (0..self.registry().nodes()).map(|node| NodeId::new(node as u16));
+        let is_wanted = |id| only.is_none_or(|only| only == id);
+        self.housekeeper().read_each(is_wanted, |id, cache| {
+            let entries = |group| nodes().map(|node| cache.count_of(group, node)).sum();
+            let by_group = groups.iter().map(|(path, group)| (&**path, entries(group)));
+            read.push((id, cache.figures(), by_group.filter(|(_, entries)| *entries > 0).collect()));
+        });
+        // A shrinker's id may be given to another one meanwhile.
+        let names = self.registry().metric_labels();
+        let mut published = self.inner.published.lock();
+        let published = &mut *published;
+        let mut all = CachesToPublish::default();
+        if only.is_none() {
+            published.caches.begin_round();
+        }
+        for (id, figures, by_group) in read {
+            let Some(label) = names.get(&figures.shrinker.get()) else { continue };
+            if labels_before.get(&figures.shrinker.get()) != Some(label) {
+                continue;
+            }
+            let totals = published.caches.add(label, Some(id.0), counters(&figures));
+            let CacheFigures { entries, bytes, footprint, .. } = figures;
+            let gauges = [entries, bytes.get(), footprint.get()];
+            let mut series = CacheSeries { label: label.clone(), totals, gauges, entries: Vec::new() };
+            if labels == Labels::Groups {
+                let now = by_group.keys().map(|path| (*path).to_owned()).collect();
+                let before = published.pairs.insert(label.clone(), now).unwrap_or_default();
+                let emptied = before.into_iter().filter(|path| !by_group.contains_key(&**path));
+                series.entries = emptied.map(|path| (path, 0)).collect();
+                series.entries.extend(by_group.iter().map(|(path, entries)| ((*path).to_owned(), *entries)));
+            }
+            all.caches.push(series);
+        }
+        if only.is_none() {
+            for label in published.caches.end_round() {
+                let groups = published.pairs.remove(&label).unwrap_or_default();
+                all.ended.push((label, groups));
+            }
+        }
+        all
+    }
+}
+
+/// In the order of [`PLAIN`] and [`CAUSES`].
+fn counters(figures: &CacheFigures) -> [u64; NR_COUNTERS] {
+    let CacheFigures { hits, misses, inserts, rejected, loads, listener_panics, drop_panics, .. } = *figures;
+    let CacheFigures { evictions, expired, removed, replaced, .. } = *figures;
+    let panics = listener_panics + drop_panics;
+    [hits, misses, inserts, rejected, loads, panics, evictions, expired, removed, replaced]
+}
+
+/// Sets a limit, which may be none.
+fn set_limit(metric: &Metric, labels: &[Label], limit: ByteSize) {
+    match limit {
+        ByteSize::MAX => metric.set_float(labels, f64::INFINITY),
+        bytes => metric.set(labels, bytes.get()),
+    }
+}
+
+/// A label whose clones share its value.
+fn label(key: &'static str, value: &str) -> Label {
+    Label::new(key, Arc::<str>::from(value))
+}

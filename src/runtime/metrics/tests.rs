@@ -1,0 +1,362 @@
+//! What a recorder sees of a runtime.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+
+use super::GROUPS_MAX;
+use crate::pressure::{Level, PressureConfig};
+use crate::topology::Fixed;
+use crate::{ByteSize, Cache, Labels, Runtime};
+
+/// A recorder that keeps everything, and checks that no counter falls.
+#[derive(Clone, Default)]
+struct Book(Arc<Mutex<Pages>>);
+
+#[derive(Default)]
+struct Pages {
+    series: BTreeMap<String, f64>,
+    /// Of each name: whether it is a counter, its unit, its text.
+    described: BTreeMap<String, (bool, Option<Unit>, String)>,
+    /// Of each name: whether it is a counter.
+    registered: BTreeMap<String, bool>,
+    /// Called whenever a value is set, without the lock.
+    on_set: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+struct Row(Book, String);
+
+impl Row {
+    fn set(&self, value: f64, is_counter: bool) {
+        let on_set = {
+            let mut pages = self.0 .0.lock().unwrap();
+            let before = pages.series.insert(self.1.clone(), value);
+            assert!(!is_counter || before.is_none_or(|before| before <= value), "{} fell: {before:?} {value}", self.1);
+            pages.on_set.clone()
+        };
+        if let Some(on_set) = on_set {
+            on_set();
+        }
+    }
+}
+
+impl CounterFn for Row {
+    fn increment(&self, _: u64) {
+        panic!("counters are absolute");
+    }
+    fn absolute(&self, value: u64) {
+        self.set(value as f64, true);
+    }
+}
+
+impl GaugeFn for Row {
+    fn increment(&self, _: f64) {
+        panic!("gauges are set");
+    }
+    fn decrement(&self, _: f64) {
+        panic!("gauges are set");
+    }
+    fn set(&self, value: f64) {
+        self.set(value, false);
+    }
+}
+
+impl Book {
+    fn describe(&self, name: &KeyName, is_counter: bool, unit: Option<Unit>, text: &SharedString) {
+        let described = (is_counter, unit, text.to_string());
+        let before = self.0.lock().unwrap().described.insert(name.as_str().to_owned(), described.clone());
+        assert!(before.is_none_or(|before| before == described), "{} has two descriptions", name.as_str());
+    }
+
+    fn row(&self, key: &Key, is_counter: bool) -> Arc<Row> {
+        let mut labels: Vec<_> = key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
+        labels.sort();
+        self.0.lock().unwrap().registered.insert(key.name().to_owned(), is_counter);
+        Arc::new(Row(self.clone(), format!("{}{{{}}}", key.name(), labels.join(","))))
+    }
+
+    fn publish(&self, runtime: &Runtime, labels: Labels) {
+        metrics::with_local_recorder(self, || runtime.publish_metrics(labels));
+    }
+
+    fn get(&self, series: &str) -> Option<f64> {
+        self.0.lock().unwrap().series.get(series).copied()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.lock().unwrap().series.keys().cloned().collect()
+    }
+}
+
+impl Recorder for Book {
+    fn describe_counter(&self, name: KeyName, unit: Option<Unit>, text: SharedString) {
+        self.describe(&name, true, unit, &text);
+    }
+    fn describe_gauge(&self, name: KeyName, unit: Option<Unit>, text: SharedString) {
+        self.describe(&name, false, unit, &text);
+    }
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::from_arc(self.row(key, true))
+    }
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(self.row(key, false))
+    }
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}
+
+fn runtime() -> Runtime {
+    let builder = Runtime::builder().budget(ByteSize::mib(1)).topology(Arc::new(Fixed::new(1)));
+    builder.pressure(PressureConfig::default()).build().unwrap()
+}
+
+fn cache_of(runtime: &Runtime, name: &str) -> Cache<u64, Vec<u8>> {
+    let builder = Cache::builder(runtime).name(name).weigher(|_, v: &Vec<u8>| ByteSize::new(v.capacity() as u64));
+    builder.build().unwrap()
+}
+
+#[test]
+fn each_metric_has_a_unit_a_description_and_a_row_in_the_guide() {
+    let (runtime, book) = (runtime(), Book::default());
+    let cache = cache_of(&runtime, "pages");
+    cache.insert(1, vec![0; 10]).unwrap();
+    book.publish(&runtime, Labels::Groups);
+    metrics::with_local_recorder(&book, || runtime.registry().publish_metrics(Labels::Groups));
+    let pages = book.0.lock().unwrap();
+    assert!(pages.registered.len() > 35, "{}", pages.registered.len());
+    let described: Vec<_> = pages.described.keys().collect();
+    assert_eq!(
+        described,
+        pages.registered.keys().collect::<Vec<_>>(),
+        "what is described is set, and the other way round"
+    );
+    let guide = include_str!("../../../docs/GUIDE.md");
+    for (name, is_counter) in &pages.registered {
+        let (described_counter, unit, text) = &pages.described[name];
+        assert_eq!(described_counter, is_counter, "{name}");
+        assert_eq!(name.ends_with("_total"), *is_counter, "{name}");
+        let expected = match name {
+            name if name.ends_with("_bytes") => Unit::Bytes,
+            name if name.contains("_microseconds_") => Unit::Microseconds,
+            _ => Unit::Count,
+        };
+        assert_eq!(*unit, Some(expected), "{name}");
+        assert!(text.len() > 5 && !text.ends_with('.'), "{name}: {text}");
+        assert!(guide.contains(&format!("`{name}`")), "{name} is not in docs/GUIDE.md");
+    }
+}
+
+#[test]
+fn figures_are_those_of_the_runtime() {
+    let (runtime, book) = (runtime(), Book::default());
+    let cache = cache_of(&runtime, "pages");
+    for key in 0..10 {
+        cache.insert(key, vec![0; 100]).unwrap();
+    }
+    assert!(cache.get(&1).is_some() && cache.get(&100).is_none());
+    cache.remove(&3);
+    cache.insert(1, vec![]).unwrap();
+    cache.get_or_insert_with(50, Vec::new);
+    assert!(cache.insert(4, vec![0; 4 << 20]).is_err());
+    runtime.tree().drain_stock();
+    book.publish(&runtime, Labels::Shrinkers);
+    let entries = 8 * (100 + Cache::<u64, Vec<u8>>::ENTRY_BYTES.get()) + 2 * Cache::<u64, Vec<u8>>::ENTRY_BYTES.get();
+    for (series, value) in [
+        ("lowwater_budget_bytes{}", (1 << 20) as f64),
+        ("lowwater_usage_bytes{}", entries as f64),
+        ("lowwater_reclaim_start_bytes{}", ((1 << 20) / 32 * 31) as f64),
+        ("lowwater_reclaim_stop_bytes{}", ((1 << 20) / 16 * 15) as f64),
+        ("lowwater_pressure_level{}", 0.0),
+        ("lowwater_groups{}", 1.0),
+        ("lowwater_caches{}", 1.0),
+        ("lowwater_cache_hits_total{cache=pages}", 1.0),
+        ("lowwater_cache_misses_total{cache=pages}", 2.0),
+        ("lowwater_cache_inserts_total{cache=pages}", 12.0),
+        ("lowwater_cache_rejected_total{cache=pages}", 1.0),
+        ("lowwater_cache_loads_total{cache=pages}", 1.0),
+        ("lowwater_cache_panics_total{cache=pages}", 0.0),
+        ("lowwater_cache_removals_total{cache=pages,cause=explicit}", 1.0),
+        ("lowwater_cache_removals_total{cache=pages,cause=replaced}", 1.0),
+        ("lowwater_cache_removals_total{cache=pages,cause=size}", 0.0),
+        ("lowwater_cache_removals_total{cache=pages,cause=expired}", 0.0),
+        ("lowwater_cache_entries{cache=pages}", 10.0),
+        ("lowwater_cache_bytes{cache=pages}", entries as f64),
+        ("lowwater_live_pairs{}", 1.0),
+    ] {
+        assert_eq!(book.get(series), Some(value), "{series}");
+    }
+    assert!(book.get("lowwater_cache_footprint_bytes{cache=pages}").unwrap() > 1_000.0);
+    assert!(book.get("lowwater_reclaimer_wakeups_total{node=0}").is_some());
+    assert!(book.get("lowwater_shrinker_freed_total{shrinker=pages}").is_some());
+    assert!(!book.names().iter().any(|name| name.contains("group=")));
+    runtime.pressure().unwrap().raise(Level::Critical);
+    runtime.root().set_max(ByteSize::MAX);
+    book.publish(&runtime, Labels::Shrinkers);
+    assert_eq!(book.get("lowwater_pressure_level{}"), Some(3.0));
+}
+
+#[test]
+fn a_runtime_without_a_limit_has_infinite_ones() {
+    let (runtime, book) = (Runtime::builder().build().unwrap(), Book::default());
+    runtime.group("tenant").unwrap().set_low(ByteSize::new(7));
+    book.publish(&runtime, Labels::Groups);
+    for series in
+        ["lowwater_budget_bytes{}", "lowwater_reclaim_start_bytes{}", "lowwater_group_max_bytes{group=/tenant}"]
+    {
+        assert_eq!(book.get(series), Some(f64::INFINITY), "{series}");
+    }
+    assert_eq!(book.get("lowwater_group_low_bytes{group=/tenant}"), Some(7.0));
+    assert_eq!(book.get("lowwater_pressure_level{}"), None, "nothing watches");
+}
+
+#[test]
+fn groups_are_named_only_if_that_is_asked_for_and_end() {
+    let (runtime, book) = (runtime(), Book::default());
+    let cache = cache_of(&runtime, "pages");
+    let tenant = runtime.group("shop/tenant").unwrap();
+    tenant.set_max(ByteSize::kib(64));
+    for key in 0..10 {
+        cache.entry(key).group(&tenant).insert(vec![0; 10]).unwrap();
+    }
+    runtime.tree().drain_stock();
+    metrics::with_local_recorder(&book, || cache.publish_metrics(Labels::Shrinkers));
+    assert_eq!(book.get("lowwater_cache_entries{cache=pages}"), Some(10.0));
+    assert!(!book.names().iter().any(|name| name.contains("tenant")));
+    book.publish(&runtime, Labels::Groups);
+    let entries = "lowwater_cache_group_entries{cache=pages,group=/shop/tenant}";
+    let usage = "lowwater_group_usage_bytes{group=/shop/tenant}";
+    assert_eq!(book.get(entries), Some(10.0));
+    assert_eq!(book.get(usage), Some(tenant.usage().get() as f64));
+    assert_eq!(book.get("lowwater_group_usage_bytes{group=/}"), book.get("lowwater_usage_bytes{}"));
+    assert_eq!(book.get("lowwater_group_max_bytes{group=/shop/tenant}"), Some(65_536.0));
+    assert_eq!(book.get("lowwater_cache_group_entries{cache=pages,group=/}"), None, "there are none");
+    cache.remove(&0);
+    metrics::with_local_recorder(&book, || cache.publish_metrics(Labels::Groups));
+    assert_eq!(book.get(entries), Some(9.0));
+    runtime.end_group(&tenant).unwrap();
+    book.publish(&runtime, Labels::Groups);
+    assert_eq!((book.get(entries), book.get(usage)), (Some(0.0), Some(0.0)));
+    assert_eq!(book.get("lowwater_cache_group_entries{cache=pages,group=/shop}"), Some(9.0), "they are the parent's");
+}
+
+#[test]
+fn labels_are_the_same_in_each_run_and_go_on_after_an_end() {
+    let caches = |book: &Book, what: &str| -> Vec<f64> {
+        let labels = ["pages", "pages#2", "pages#3", "thumbs"];
+        labels.iter().map_while(|label| book.get(&format!("lowwater_cache_{what}{{cache={label}}}"))).collect()
+    };
+    let runs: Vec<_> = (0..2)
+        .map(|_| {
+            let (runtime, book) = (runtime(), Book::default());
+            let [first, second, third] = ["pages", "thumbs", "pages"].map(|name| cache_of(&runtime, name));
+            (0..5).for_each(|key| drop(first.insert(key, vec![])));
+            (0..3).for_each(|key| drop(third.insert(key, vec![])));
+            second.insert(0, vec![]).unwrap();
+            // The label does not depend on which one is published first.
+            metrics::with_local_recorder(&book, || third.publish_metrics(Labels::Shrinkers));
+            assert_eq!(book.get("lowwater_cache_entries{cache=pages#2}"), Some(3.0));
+            assert_eq!(book.get("lowwater_cache_entries{cache=pages}"), None);
+            book.publish(&runtime, Labels::Groups);
+            assert_eq!(book.get("lowwater_cache_inserts_total{cache=thumbs}"), Some(1.0));
+            assert_eq!(caches(&book, "inserts_total"), [5.0, 3.0]);
+            let names = book.names();
+
+            drop(first);
+            third.insert(7, vec![]).unwrap();
+            book.publish(&runtime, Labels::Groups);
+            assert_eq!(caches(&book, "inserts_total"), [5.0, 4.0], "one stays where it was");
+            assert_eq!(caches(&book, "entries"), [0.0, 4.0]);
+            assert_eq!(caches(&book, "bytes")[0], 0.0);
+            assert_eq!(book.get("lowwater_cache_group_entries{cache=pages,group=/}"), Some(0.0));
+
+            let fourth = cache_of(&runtime, "pages");
+            (0..2).for_each(|key| drop(fourth.insert(key, vec![])));
+            book.publish(&runtime, Labels::Groups);
+            assert_eq!(caches(&book, "inserts_total"), [7.0, 4.0], "and goes on from there");
+            assert_eq!(caches(&book, "entries"), [2.0, 4.0]);
+            assert!(book.get("lowwater_shrinker_callbacks_total{shrinker=pages#2}").is_some());
+            assert_eq!(book.names(), names, "no new series");
+            names
+        })
+        .collect();
+    assert_eq!(runs[0], runs[1]);
+}
+
+#[test]
+fn more_groups_than_the_bound_are_counted_and_not_named() {
+    let (runtime, book) = (runtime(), Book::default());
+    let groups: Vec<_> = (0..GROUPS_MAX + 20).map(|n| runtime.group(&format!("g{n}")).unwrap()).collect();
+    let published = || book.names().iter().filter(|name| name.starts_with("lowwater_group_usage_bytes{")).count();
+    book.publish(&runtime, Labels::Groups);
+    assert_eq!((published(), book.get("lowwater_groups_unpublished{}")), (GROUPS_MAX, Some(21.0)), "the root is one");
+    assert!(book.get("lowwater_group_usage_bytes{group=/g0}").is_some(), "the oldest");
+    let start = Instant::now();
+    book.publish(&runtime, Labels::Groups);
+    println!("{:?} for {GROUPS_MAX} groups", start.elapsed());
+    assert_eq!(published(), GROUPS_MAX, "the same");
+    groups[..30].iter().for_each(|group| runtime.end_group(group).unwrap());
+    book.publish(&runtime, Labels::Groups);
+    assert_eq!((published(), book.get("lowwater_groups_unpublished{}")), (GROUPS_MAX + 21, Some(0.0)));
+}
+
+#[test]
+fn a_recorder_may_use_the_runtime() {
+    let (runtime, book) = (runtime(), Book::default());
+    let pages = cache_of(&runtime, "pages");
+    let (theirs, cache) = (runtime.clone(), pages.clone());
+    let tenant = runtime.group("tenant").unwrap();
+    cache.entry(1).group(&tenant).insert(vec![]).unwrap();
+    // Each of these takes the locks that a publish takes while it reads.
+    book.0.lock().unwrap().on_set = Some(Arc::new(move || {
+        cache.entry(2).group(&tenant).time_to_live(Duration::from_secs(1)).insert(vec![]).unwrap();
+        let other = cache_of(&theirs, "other");
+        other.insert(1, vec![]).unwrap();
+        drop(other);
+        theirs.end_group(&theirs.group("other").unwrap()).unwrap();
+        let none = metrics::NoopRecorder;
+        metrics::with_local_recorder(&none, || theirs.publish_metrics(Labels::Groups));
+    }));
+    book.publish(&runtime, Labels::Groups);
+    metrics::with_local_recorder(&book, || pages.publish_metrics(Labels::Groups));
+    book.0.lock().unwrap().on_set = None;
+}
+
+#[test]
+fn caches_and_groups_that_come_and_go_disturb_nothing() {
+    let (runtime, book, stop) = (runtime(), Book::default(), AtomicBool::new(false));
+    std::thread::scope(|s| {
+        for thread in 0..2_u64 {
+            let (runtime, stop) = (&runtime, &stop);
+            s.spawn(move || {
+                let mut n = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    n += 1;
+                    let cache = cache_of(runtime, ["a", "b"][(n % 2) as usize]);
+                    let group = runtime.group(&format!("t{thread}/g{}", n % 3)).unwrap();
+                    (0..20).for_each(|key| drop(cache.entry(key).group(&group).insert(vec![0; 100])));
+                    runtime.end_group(&group).unwrap();
+                }
+            });
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(500) {
+            // The book checks that no counter falls.
+            book.publish(&runtime, Labels::Groups);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    book.publish(&runtime, Labels::Groups);
+    for name in book.names().iter().filter(|name| {
+        ["lowwater_cache_entries{", "lowwater_cache_bytes{", "lowwater_cache_group_entries{"]
+            .iter()
+            .any(|gauge| name.starts_with(gauge))
+    }) {
+        assert_eq!(book.get(name), Some(0.0), "{name}");
+    }
+    assert!(runtime.housekeeper().caches() == 0);
+}

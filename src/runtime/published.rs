@@ -1,0 +1,18 @@
+//! What a runtime has published as metrics so far.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lowwater_shrinker::Totals;
+
+/// The number of counters that a cache has.
+pub(super) const NR_COUNTERS: usize = 10;
+
+/// The series of a runtime.
+#[derive(Default)]
+pub(super) struct PublishedSeries {
+    pub(super) caches: Totals<NR_COUNTERS>,
+    /// The paths of the groups that have series.
+    pub(super) groups: BTreeSet<String>,
+    /// For each cache by its label, the paths of the groups whose entries were not 0.
+    pub(super) pairs: BTreeMap<String, BTreeSet<String>>,
+}
