@@ -92,7 +92,10 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// The group to which entries belong that name no other; the root by default.
+    /// The group of new entries for which [`Entry::group`](super::Entry::group) names no other; the root by default.
+    ///
+    /// The group is charged, and is no part of the key: one key is one entry of the cache, whichever group is named. For keys of a tenant's own
+    /// see [`Cache::tenant`].
     pub fn group(mut self, group: &Memcg) -> Self {
         self.choices.group = Some(group.clone());
         self
@@ -276,6 +279,7 @@ where
             maintenance,
             inflight: InflightLoads::default(),
             group,
+            has_tenants: AtomicBool::new(false),
             ttl,
             last_node: NodeId::new(choices.runtime.registry().nodes() as u16 - 1),
             weigher,
