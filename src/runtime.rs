@@ -19,6 +19,8 @@
 //! caller a few loads. At a limit the caller frees a little itself, bounded in objects and in time; if that is not enough it is told so,
 //! and nothing is lost.
 //!
+//! [`Runtime::charge_guard`] does the same for a [`Charge`], which gives the bytes back when it is dropped.
+//!
 //! # Pressure from outside
 //!
 //! A budget by hand is a guess about what the machine has left. With [`RuntimeBuilder::cgroup_limit`],
@@ -28,6 +30,7 @@
 
 mod builder;
 mod charge;
+mod charge_guard;
 mod groups;
 mod handle;
 mod housekeeper;
@@ -36,6 +39,7 @@ mod monitored;
 mod retired;
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
+pub use charge_guard::{Charge, ChargeError};
 pub use handle::{Runtime, RuntimeStats};
 pub(crate) use housekeeper::Notifier;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
