@@ -57,7 +57,7 @@ pub mod pressure;
 pub mod runtime;
 
 pub use cache::{Cache, InsertError, RemovalCause};
-pub use runtime::{Charge, Runtime};
+pub use runtime::{Charge, Charged, Runtime};
 
 pub use lowwater_lru_core::{
     linked, topology, ByteSize, Isolate, Isolated, Links, ListLru, LruStatus, Memcg, MemcgTree, NodeId, Occupancy,

@@ -19,7 +19,8 @@
 //! caller a few loads. At a limit the caller frees a little itself, bounded in objects and in time; if that is not enough it is told so,
 //! and nothing is lost.
 //!
-//! [`Runtime::charge_guard`] does the same for a [`Charge`], which gives the bytes back when it is dropped.
+//! [`Runtime::charge_guard`] does the same for a [`Charge`], which gives the bytes back when it is dropped. A [`Charged`] value keeps its charge until
+//! its last clone is dropped.
 //!
 //! # Pressure from outside
 //!
@@ -31,6 +32,7 @@
 mod builder;
 mod charge;
 mod charge_guard;
+mod charged;
 mod groups;
 mod handle;
 mod housekeeper;
@@ -40,8 +42,9 @@ mod retired;
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
 pub use charge_guard::{Charge, ChargeError};
+pub use charged::Charged;
 pub use handle::{Runtime, RuntimeStats};
 pub(crate) use housekeeper::Notifier;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
 pub use monitored::MonitoredReclaimer;
-pub(crate) use retired::Retires;
+pub(crate) use retired::{Retired, Retires};
