@@ -52,9 +52,9 @@ const ONE: u64 = 8;
 ///
 /// 1. [`Charged::new`] takes one, from [`Runtime::charge_guard`](super::Runtime::charge_guard).
 /// 2. In a cache with [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values), the
-/// entry is charged as any entry is, and leaves its charge to the value if readers hold clones
-/// of the value when the entry is removed. A value for such a cache is made without a charge, by
-/// [`Charged::from`].
+///    entry is charged as any entry is, and leaves its charge to the value if readers hold clones
+///    of the value when the entry is removed. A value for such a cache is made without a charge, by
+///    [`Charged::from`].
 ///
 /// A clone increments two counters. The drop of the last clone drops the value first, then gives
 /// the bytes back; where an entry has left the bytes, the drop of the last clone outside of the
