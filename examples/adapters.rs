@@ -3,7 +3,7 @@
 //! A quick_cache, a foyer and an lru keep their policies, their keys and their speed. What they lack is a size that follows the
 //! others'. Two things give it to them:
 //!
-//! 1. the value carries its charge ([`Blob`]): taken from the budget before it is inserted, given back when its last owner drops it;
+//! 1. the value carries its charge ([`Charged`]): taken from the budget before it is inserted, given back when its last owner drops it;
 //! 2. an [`Adapter`] is registered as a shrinker: it says how much its cache weighs, in pages, and has it evict when asked.
 //!
 //! No cache has a capacity of its own. Each is filled with more than a third of the budget; then half of the budget is wanted back
@@ -15,7 +15,7 @@ use std::error::Error;
 use std::sync::{Arc, Mutex};
 
 use lowwater::{
-    ByteSize, Cache, Count, Memcg, NodeId, Occupancy, Registration, Runtime, Scan, ShrinkControl, Shrinker,
+    ByteSize, Cache, Charged, Count, Memcg, NodeId, Occupancy, Registration, Runtime, Scan, ShrinkControl, Shrinker,
 };
 
 const BUDGET: ByteSize = ByteSize::mib(64);
@@ -28,22 +28,11 @@ const PAGE: u64 = 4096;
 const UNBOUNDED: u64 = 1 << 40;
 
 /// A value and its charge.
-struct Blob {
-    data: Vec<u8>,
-    group: Memcg,
-}
+type Blob = Charged<Vec<u8>>;
 
-impl Blob {
-    fn new(runtime: &Runtime, group: &Memcg) -> Result<Arc<Self>, Box<dyn Error>> {
-        runtime.charge(group, ByteSize::new(BLOB_BYTES as u64))?;
-        Ok(Arc::new(Self { data: vec![0; BLOB_BYTES], group: group.clone() }))
-    }
-}
-
-impl Drop for Blob {
-    fn drop(&mut self) {
-        self.group.uncharge(ByteSize::new(self.data.len() as u64));
-    }
+fn new_blob(runtime: &Runtime, group: &Memcg) -> Result<Blob, Box<dyn Error>> {
+    let charge = runtime.charge_guard(group, ByteSize::new(BLOB_BYTES as u64))?;
+    Ok(Charged::new(vec![0; BLOB_BYTES], charge))
 }
 
 /// What a cache must be able to do to be adapted.
@@ -52,19 +41,19 @@ trait Foreign: Send + Sync {
     fn weight(&self) -> u64;
     /// Evicts, by its own policy, until it weighs no more than that.
     fn shrink_to(&self, weight: u64);
-    fn insert(&self, key: u64, value: Arc<Blob>);
+    fn insert(&self, key: u64, value: Blob);
 }
 
 #[derive(Clone)]
 struct Weigh;
 
-impl quick_cache::Weighter<u64, Arc<Blob>> for Weigh {
-    fn weight(&self, _: &u64, blob: &Arc<Blob>) -> u64 {
-        blob.data.len() as u64
+impl quick_cache::Weighter<u64, Blob> for Weigh {
+    fn weight(&self, _: &u64, blob: &Blob) -> u64 {
+        blob.len() as u64
     }
 }
 
-impl Foreign for quick_cache::sync::Cache<u64, Arc<Blob>, Weigh> {
+impl Foreign for quick_cache::sync::Cache<u64, Blob, Weigh> {
     fn weight(&self) -> u64 {
         self.weight()
     }
@@ -74,12 +63,12 @@ impl Foreign for quick_cache::sync::Cache<u64, Arc<Blob>, Weigh> {
         self.set_capacity(UNBOUNDED);
     }
 
-    fn insert(&self, key: u64, value: Arc<Blob>) {
+    fn insert(&self, key: u64, value: Blob) {
         self.insert(key, value);
     }
 }
 
-impl Foreign for foyer_memory::Cache<u64, Arc<Blob>> {
+impl Foreign for foyer_memory::Cache<u64, Blob> {
     fn weight(&self) -> u64 {
         self.usage() as u64
     }
@@ -90,13 +79,13 @@ impl Foreign for foyer_memory::Cache<u64, Arc<Blob>> {
         let _ = self.resize(UNBOUNDED as usize);
     }
 
-    fn insert(&self, key: u64, value: Arc<Blob>) {
+    fn insert(&self, key: u64, value: Blob) {
         self.insert(key, value);
     }
 }
 
 /// An `lru::LruCache` counts entries; these all weigh the same.
-struct Lru(Mutex<lru::LruCache<u64, Arc<Blob>>>);
+struct Lru(Mutex<lru::LruCache<u64, Blob>>);
 
 impl Foreign for Lru {
     fn weight(&self) -> u64 {
@@ -113,7 +102,7 @@ impl Foreign for Lru {
         drop(cache);
     }
 
-    fn insert(&self, key: u64, value: Arc<Blob>) {
+    fn insert(&self, key: u64, value: Blob) {
         let old = self.0.lock().unwrap().push(key, value);
         drop(old);
     }
@@ -137,7 +126,7 @@ impl<C: Foreign + 'static> Adapter<C> {
 
     fn fill(&self, runtime: &Runtime) -> Result<(), Box<dyn Error>> {
         for key in 0..BLOBS {
-            self.cache.insert(key, Blob::new(runtime, &self.group)?);
+            self.cache.insert(key, new_blob(runtime, &self.group)?);
             self.occupancy.occupied(&self.group, NodeId::ZERO);
         }
         Ok(())
@@ -168,7 +157,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let quick = quick_cache::sync::Cache::with_weighter(BLOBS as usize, UNBOUNDED, Weigh);
     let foyer = foyer_memory::Cache::builder(UNBOUNDED as usize)
         .with_shards(4)
-        .with_weighter(|_: &u64, blob: &Arc<Blob>| blob.data.len())
+        .with_weighter(|_: &u64, blob: &Blob| blob.len())
         .build();
     let (quick, _a) = Adapter::register(&runtime, "quick_cache", quick)?;
     let (foyer, _b) = Adapter::register(&runtime, "foyer", foyer)?;

@@ -21,6 +21,7 @@
 //! | `handle`, `figures`, `lookup`, `pinned` | the public handle; footprint and counts; lookups |
 //! | `charge`, `insert`, `entry` | charging an insert; inserting; the public entry API |
 //! | `load` | single-flight loads |
+//! | `tenant_view` | keys of a tenant's own: name spaces |
 //! | `walk`, `save`, `metrics`, `builder` | iteration; saving and loading; the `metrics` facade; construction |
 //!
 //! # Which thread finishes a removal
@@ -64,6 +65,7 @@ mod removal;
 mod save;
 mod shrink;
 mod stats;
+mod tenant_view;
 mod trim;
 mod walk;
 
@@ -79,4 +81,5 @@ pub use policy::Eviction;
 pub use removal::RemovalCause;
 pub use save::{Loaded, Meta};
 pub use stats::CacheStats;
+pub use tenant_view::{TenantKey, TenantKeyRef, TenantView};
 pub use walk::{Iter, Visit};

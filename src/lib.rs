@@ -15,7 +15,8 @@
 //!     .weigher(|url, body| ByteSize::new((url.capacity() + body.capacity()) as u64))
 //!     .build()?;
 //!
-//! // A tenant is a group; it costs nothing here until its first entry.
+//! // A tenant is a group; it costs nothing here until its first entry. The group is charged; the
+//! // keys are shared by all groups (`Cache::tenant` makes them a tenant's own).
 //! let tenant = runtime.group("shop")?;
 //! tenant.set_low(ByteSize::mib(8)); // keeps this much, whoever floods
 //!
@@ -30,7 +31,9 @@
 //! |---|---|
 //! | [`Runtime`] | groups, topology, registry and reclaimer under one roof, and what a budget promises; nothing global |
 //! | [`Cache`] | a keyed cache in a runtime |
-//! | [`Memcg`] | a tenant: a group with `min`, `low`, `high`, `max` |
+//! | [`Memcg`] | a tenant: a group with `min`, `low`, `high`, `max`; it is charged, and no part of a key |
+//! | [`TenantView`](cache::TenantView) | a name space: the entries of one tenant, whose keys are its own |
+//! | [`Charge`], [`Charged`] | bytes, and values, that are charged until they are dropped |
 //! | [`ListLru`], [`linked!`] | lists for objects of your own (`lowwater-lru-core`) |
 //! | [`Registry`], [`Shrinker`] | for a cache of your own that shall give way, too (`lowwater-shrinker`) |
 //! | [`pressure`] | memory pressure from outside: PSI, the control group, systemd (`lowwater-pressure`) |
@@ -57,7 +60,7 @@ pub mod pressure;
 pub mod runtime;
 
 pub use cache::{Cache, InsertError, RemovalCause};
-pub use runtime::Runtime;
+pub use runtime::{Charge, Charged, Runtime};
 
 pub use lowwater_lru_core::{
     linked, topology, ByteSize, Isolate, Isolated, Links, ListLru, LruStatus, Memcg, MemcgTree, NodeId, Occupancy,

@@ -19,6 +19,9 @@
 //! caller a few loads. At a limit the caller frees a little itself, bounded in objects and in time; if that is not enough it is told so,
 //! and nothing is lost.
 //!
+//! [`Runtime::charge_guard`] does the same for a [`Charge`], which gives the bytes back when it is dropped. A [`Charged`] value keeps its charge until
+//! its last clone is dropped.
+//!
 //! # Pressure from outside
 //!
 //! A budget by hand is a guess about what the machine has left. With [`RuntimeBuilder::cgroup_limit`],
@@ -28,6 +31,8 @@
 
 mod builder;
 mod charge;
+mod charge_guard;
+mod charged;
 mod ghosts;
 mod groups;
 mod handle;
@@ -42,6 +47,8 @@ mod published;
 mod retired;
 
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
+pub use charge_guard::{Charge, ChargeError};
+pub use charged::Charged;
 pub(crate) use ghosts::{
     Ghost, Ghosts, Known as KnownGhosts, BYTES_PER_ENTRY as GHOST_BYTES_PER_ENTRY, TIMES as GHOST_TIMES_MAX,
 };
@@ -52,4 +59,4 @@ pub(crate) use maintenance::CacheFigures;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
 pub(crate) use mean_cost::MeanCost;
 pub use monitored::MonitoredReclaimer;
-pub(crate) use retired::Retires;
+pub(crate) use retired::{Retired, Retires};

@@ -1,7 +1,7 @@
 //! How a cache is made.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_store::ExtendibleIndex;
 
 use super::compaction::state::Compaction;
-use super::core::{Core, Listener};
+use super::core::{Core, LeaveCharge, Listener};
 use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::sweep::SweepSchedule;
@@ -21,7 +21,7 @@ use super::policy::queues::Queues;
 use super::policy::Eviction;
 use super::removal::RemovalCause;
 use super::stats::Counters;
-use crate::Runtime;
+use crate::{Charged, Runtime};
 
 /// The state of a builder that has no weigher yet, and so no `build`.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +46,7 @@ struct Choices<K, V> {
     eviction: Eviction,
     listener: Option<Listener<K, V>>,
     miss_cost: Option<MissCost<K, V>>,
+    leave_charge: Option<LeaveCharge<V>>,
 }
 
 impl<K, V> Cache<K, V>
@@ -80,6 +81,7 @@ impl<K, V> CacheBuilder<K, V> {
             eviction: Eviction::default(),
             listener: None,
             miss_cost: None,
+            leave_charge: None,
         };
         Self { choices, weigher: NoWeigher, hasher: DefaultHashBuilder::default() }
     }
@@ -92,7 +94,11 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// The group to which entries belong that name no other; the root by default.
+    /// The group of new entries for which [`Entry::group`](super::Entry::group) names no other; the
+    /// root by default.
+    ///
+    /// The group is charged, and is no part of the key: one key is one entry of the cache,
+    /// whichever group is named. For keys of a tenant's own see [`Cache::tenant`].
     pub fn group(mut self, group: &Memcg) -> Self {
         self.choices.group = Some(group.clone());
         self
@@ -214,6 +220,56 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     }
 }
 
+impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
+    /// Keeps values charged while readers hold clones of them, after their entries have left the
+    /// cache.
+    ///
+    /// By default a value is charged while it is in the cache. Values that are handles, such as
+    /// `Arc<[u8]>`, can be held by any number of readers after their entries were evicted, beside
+    /// the budget. With this, an entry that leaves, for whatever reason, leaves the bytes that the
+    /// weigher told to the value, if a clone of the value exists outside of the cache: the bytes
+    /// are uncharged when the last clone is dropped. Until then they are used up, so inserts evict
+    /// others, and are refused where there are none
+    /// ([`RejectReason::NoRoom`](super::RejectReason::NoRoom)). An entry without such readers is
+    /// uncharged at once, as by default.
+    ///
+    /// The weigher tells the bytes, with [`Charged::BYTES`] for the value itself. The bytes stay
+    /// charged to the group that was charged for the entry. A value that is in two entries counts
+    /// for each of them. A value that was made with a charge of its own, by [`Charged::new`], keeps
+    /// that, and takes over none.
+    ///
+    /// Not counted: a value that a load returns and the cache has no room for, as it was in no
+    /// entry. Where that may be much, give such a value a charge in the load, with
+    /// [`Cache::try_get_or_insert_with`]. A clone that is made after the entry has left, by a
+    /// reader that has found it before ([`Pinned`](super::Pinned)), is charged if there is room,
+    /// and else counted as [retired](crate::runtime::RuntimeStats::retired) until it is dropped.
+    ///
+    /// ```
+    /// use lowwater::{ByteSize, Cache, Charged, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(1)).build()?;
+    /// let blobs = Cache::<u64, Charged<Vec<u8>>>::builder(&runtime)
+    ///     .weigher(|_, blob| Charged::<Vec<u8>>::BYTES.saturating_add(ByteSize::new(blob.capacity() as u64)))
+    ///     .charge_held_values()
+    ///     .build()?;
+    ///
+    /// let mut held = Vec::new();
+    /// for key in 0..100 {
+    ///     if blobs.insert(key, vec![0; 64 << 10].into()).is_ok() {
+    ///         held.extend(blobs.get(&key));
+    ///     }
+    /// }
+    /// assert!(held.len() < 16, "16 times 64 KiB are the budget");
+    /// drop(held);
+    /// assert!(blobs.insert(100, vec![0; 64 << 10].into()).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn charge_held_values(mut self) -> Self {
+        self.choices.leave_charge = Some(Charged::leave);
+        self
+    }
+}
+
 impl<K, V, S> CacheBuilder<K, V, Weigher<K, V>, S>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
@@ -259,9 +315,10 @@ where
             clock: Clock::start(),
             most: AtomicUsize::new(0),
             is_stuck: AtomicBool::new(false),
-            freed_since: AtomicU64::new(0),
+            freed_since: AtomicU32::new(0),
             sweeps: SweepSchedule::default(),
             compaction: Compaction::default(),
+            leave_charge: choices.leave_charge,
             clone_fn: |record| (record.key.clone(), record.value.clone()),
             notifier: choices.runtime.housekeeper().notifier(),
             #[cfg(feature = "metrics")]
@@ -277,6 +334,7 @@ where
             maintenance,
             inflight: InflightLoads::default(),
             group,
+            has_tenants: AtomicBool::new(false),
             ttl,
             last_node: NodeId::new(choices.runtime.registry().nodes() as u16 - 1),
             weigher,

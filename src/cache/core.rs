@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasher, Hash};
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
 use equivalent::Equivalent;
 use lowwater_base::unwind::caught;
@@ -20,10 +20,14 @@ use super::policy::queues::Queues;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 use super::stats::Counters;
-use crate::runtime::{Notifier, Retires};
+use crate::runtime::{Notifier, Retired, Retires};
 
 /// The callback for removed records.
 pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
+
+/// Takes the charge of a removed record over for its value: group, bytes, and where values of which
+/// a reader makes a clone later are counted. Returns the bytes that are to be uncharged.
+pub(super) type LeaveCharge<V> = fn(&V, &Memcg, ByteSize, &Retired) -> ByteSize;
 
 /// The part that the reclaimer works on.
 pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -43,10 +47,13 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     /// All records of the last batch were put back: the next batch is of the other queue.
     pub(super) is_stuck: AtomicBool,
     /// Background evictions since the last collection.
-    pub(super) freed_since: AtomicU64,
+    pub(super) freed_since: AtomicU32,
     pub(super) sweeps: SweepSchedule,
     pub(super) compaction: Compaction,
     pub(super) clone_fn: CloneFn<K, V>,
+    /// Leaves the charge of a removed record to its value, while readers hold clones of the value.
+    /// None: the charge ends with the removal.
+    pub(super) leave_charge: Option<LeaveCharge<V>>,
     /// Calls the housekeeper.
     pub(super) notifier: Notifier,
     /// The cache's id as a shrinker, by which its metrics are labelled.
@@ -79,7 +86,8 @@ pub(super) type Unlinked<'c, 'g, K, V, S> = (&'g Record<K, V>, MaybeRemoval<'c, 
 impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for PendingRemoval<'_, K, V, S> {
     fn drop(&mut self) {
         if let Some(record) = self.record.take() {
-            self.memcg.uncharge(record.charge());
+            let freed = self.core.end_charge(&record, &self.memcg);
+            self.memcg.uncharge(freed);
             self.core.finish_removal(record);
         }
     }
@@ -323,7 +331,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// it was ended instead, because somebody has taken it out of the index meanwhile, or there is
     /// no memory for the list.
     pub(super) fn put_back(&self, handle: Handle<K, V>, memcg: &Memcg) -> Option<ByteSize> {
-        let (charge, node, guard) = (handle.charge(), handle.node(), pin());
+        let (node, guard) = (handle.node(), pin());
         let record = self.index.borrow(&handle, &guard);
         let is_indexed = record.is_some_and(Record::is_indexed);
         let handle = match (record, is_indexed) {
@@ -345,8 +353,23 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
         };
         drop(guard);
         let handle = handle?;
+        let freed = self.end_charge(&handle, memcg);
         self.finish_removal(handle);
-        Some(charge)
+        Some(freed)
+    }
+
+    /// Ends the charge of a record that was removed, once for each. Returns the bytes that the
+    /// caller uncharges from `memcg`; the rest stays charged while readers hold the value.
+    pub(super) fn end_charge(&self, record: &Record<K, V>, memcg: &Memcg) -> ByteSize {
+        let charge = record.charge();
+        let Some(leave) = self.leave_charge else { return charge };
+        let own = record.own_bytes();
+        let left = charge.saturating_sub(own);
+        let freed = leave(&record.value, memcg, left, self.notifier.retired());
+        if freed < left {
+            record.set_left_charge();
+        }
+        own.saturating_add(freed)
     }
 
     /// Counts the removal of a record that is in no index and on no list, calls the listener, and retires the record. The caller uncharges the group.
@@ -392,7 +415,7 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for Core<K, V, 
         while !at.is_done() {
             self.index.visit(&mut at, &pin(), |record| {
                 if let Some(memcg) = self.queues.owner(record) {
-                    memcg.uncharge(record.charge());
+                    memcg.uncharge(self.end_charge(record, &memcg));
                 }
             });
         }

@@ -14,7 +14,7 @@ use super::error::RejectReason;
 use super::expiry::clock::Ttl;
 use super::expiry::deadline::Now;
 use super::handle::Cache;
-use super::insert::{online, Expect, Rejected};
+use super::insert::{Expect, Payer, Rejected};
 use super::policy::queues::Queues;
 use super::record::Record;
 use super::removal::RemovalCause;
@@ -47,7 +47,7 @@ where
 {
     pub(super) cache: &'a Cache<K, V, S>,
     pub(super) key: K,
-    pub(super) group: &'a Memcg,
+    pub(super) payer: Payer<'a>,
     pub(super) ttl: Ttl,
 }
 
@@ -63,10 +63,11 @@ pub struct Current<'a, K: Send + Sync + 'static, V: Send + Sync + 'static> {
 /// What is to be done with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<V> {
-    /// Put this value there, for the entry's group and time.
+    /// Put this value there, with the entry's time. The group that is charged: see
+    /// [`Entry::group`].
     Put(V),
-    /// Put this value there, with the time that is left to the one that is there; charged to the entry's group, whichever group the old value
-    /// belonged to. To keep the old group, name it: [`Entry::group`].
+    /// Put this value there, with the time that is left to the one that is there. The group that is
+    /// charged: see [`Entry::group`].
     Update(V),
     /// Take out what is there.
     Remove,
@@ -110,9 +111,11 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// Puts a value under `key`, for the cache's own group and its own time. Returns the value that was there.
+    /// Puts a value under `key`, with the cache's own time. Returns the value that was there.
     ///
-    /// For another group or time, see [`entry`](Self::entry).
+    /// A new entry is charged to the cache's own group. An entry that is there keeps its group: the
+    /// group that was charged for the old value is charged for the new one ([`Entry::group`]). For
+    /// another group or time, see [`entry`](Self::entry).
     ///
     /// # Errors
     ///
@@ -134,14 +137,31 @@ where
     S: BuildHasher,
 {
     pub(super) fn new(cache: &'a Cache<K, V, S>, key: K) -> Self {
-        let inner = &cache.inner;
-        Self { cache, key, group: &inner.group, ttl: inner.ttl }
+        Self::with_default_group(cache, key, &cache.inner.group)
     }
 
-    /// The group that is charged for what is inserted; the cache's own by default. With one of another runtime, every insert is refused
-    /// ([`RejectReason::ForeignGroup`]).
+    /// As [`new`](Self::new), for a new entry of this group.
+    pub(super) fn with_default_group(cache: &'a Cache<K, V, S>, key: K, group: &'a Memcg) -> Self {
+        Self { cache, key, payer: Payer::new(group), ttl: cache.inner.ttl }
+    }
+
+    /// Charges `group` for what is inserted, and moves an entry that is there to `group`.
+    ///
+    /// **The key is shared by all groups.** A group says which tenant is charged; it is no part of
+    /// the key. `entry(7).group(&a)` and `entry(7).group(&b)` are the same entry, so the second
+    /// caller gets the value of the first. Tenants whose keys are not to meet need a name space
+    /// each: [`Cache::tenant`].
+    ///
+    /// Without this call, a new value is charged to the group of the value that it replaces; to the
+    /// nearest online ancestor of that group, if the group has ended meanwhile. Where there is
+    /// nothing to replace, the cache's own group is charged. An entry that has expired, or that the
+    /// reclaimer isolates at that moment, to evict or to move it, counts as nothing here. If
+    /// another thread replaces the same entry for another group while an [`insert`](Self::insert)
+    /// runs, either group may be charged; [`and_compute`](Self::and_compute) looks again.
+    ///
+    /// With a group of another runtime, every insert is refused ([`RejectReason::ForeignGroup`]).
     pub fn group(mut self, group: &'a Memcg) -> Self {
-        self.group = group;
+        self.payer = Payer::named(group);
         self
     }
 
@@ -172,13 +192,14 @@ where
     /// [`InsertError`] says why, and gives the value back. What was there still is.
     pub fn insert(self, value: V) -> Result<Option<V>, InsertError<V>> {
         let hash = self.cache.inner.core.hash(&self.key);
-        self.cache.insert_record(self.key, value, hash, self.group, self.ttl, &Expect::Any).map_err(|into_rejected| {
+        self.cache.insert_record(self.key, value, hash, self.payer, self.ttl, &Expect::Any).map_err(|into_rejected| {
             let reason = into_rejected.reason.expect("anything was expected");
             InsertError { reason, value: into_rejected.value }
         })
     }
 
-    /// Asks `f` what to do with what is there, and does it, as one step for everybody else.
+    /// Asks `f` what to do with what is there, and does it, as one step for everybody else. The
+    /// group that is charged: see [`group`](Self::group).
     ///
     /// If another thread changes the key in between, `f` is asked again with what is there then; so it must have no effect but its
     /// answer. This thread is pinned while `f` answers, and while a value of it is weighed: what others let go of meanwhile is freed after that, so
@@ -224,7 +245,7 @@ where
                 (Op::Remove | Op::Keep, _) => return Ok(Computed::Kept),
             };
             let expect = there.map_or(Expect::Vacant, Expect::Same);
-            let group = online(self.group);
+            let group = cache.payer_of(self.payer, there);
             cache.prefetch(hash, &group);
             let prepared = cache.prepare(self.key, value, &group, expires);
             match prepared.and_then(|prepared| cache.insert_prepared(prepared, hash, &group, &guard, &expect)) {

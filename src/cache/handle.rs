@@ -1,6 +1,7 @@
 //! The public handle of a cache, and what its clones share.
 
 use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use hashbrown::DefaultHashBuilder;
@@ -85,6 +86,8 @@ pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static,
     pub(super) maintenance: MaintenanceId,
     pub(super) inflight: InflightLoads<K, V>,
     pub(super) group: Memcg,
+    /// An entry was inserted for another group than the cache's own.
+    pub(super) has_tenants: AtomicBool,
     /// The time to live of records that name no other.
     pub(super) ttl: Ttl,
     /// The last of the registry's nodes. With one node, the topology is not asked.
@@ -138,7 +141,8 @@ where
         (0..self.inner.runtime.registry().nodes()).map(|node| queues.count(group, NodeId::new(node as u16))).sum()
     }
 
-    /// The group to which entries belong that name no other. Its [`usage`](Memcg::usage) tells the bytes.
+    /// The group of new entries for which no other is named. Its [`usage`](Memcg::usage) tells the
+    /// bytes.
     pub fn group(&self) -> &Memcg {
         &self.inner.group
     }

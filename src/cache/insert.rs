@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::Ordering;
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_rcu::{pin, Guard};
@@ -26,6 +27,27 @@ pub(super) enum Expect<'g, K, V> {
     Vacant,
     /// This entry, and no other.
     Same(&'g Record<K, V>),
+}
+
+/// The group that is charged for a new value.
+#[derive(Clone, Copy)]
+pub(super) struct Payer<'a> {
+    group: &'a Memcg,
+    /// The caller has named the group: an entry that is there moves to it. Else the entry keeps its
+    /// own.
+    is_named: bool,
+}
+
+impl<'a> Payer<'a> {
+    /// The group of the value that is replaced; `group` where there is none.
+    pub(super) fn new(group: &'a Memcg) -> Self {
+        Self { group, is_named: false }
+    }
+
+    /// This group.
+    pub(super) fn named(group: &'a Memcg) -> Self {
+        Self { group, is_named: true }
+    }
 }
 
 /// A charged record that is in no index and on no list yet.
@@ -66,7 +88,7 @@ impl Drop for Refund<'_> {
 pub(super) type Inserted<'c, K, V, S> = (Option<V>, MaybeRemoval<'c, K, V, S>);
 
 /// The group itself, or if it is dying, the one above it that is not.
-pub(super) fn online(group: &Memcg) -> Cow<'_, Memcg> {
+fn online(group: &Memcg) -> Cow<'_, Memcg> {
     if group.is_online() {
         Cow::Borrowed(group)
     } else {
@@ -99,19 +121,45 @@ where
         key: K,
         value: V,
         hash: u64,
-        group: &Memcg,
+        payer: Payer<'_>,
         ttl: Ttl,
         expect: &Expect<'_, K, V>,
     ) -> Result<Option<V>, Rejected<K, V>> {
-        let group = online(group);
-        self.prefetch(hash, &group);
+        self.prefetch(hash, payer.group);
         let expires = self.inner.core.clock.deadline_of(ttl);
+        let group = match expect {
+            Expect::Any if self.may_have_another_payer(payer) => {
+                let (core, guard) = (&self.inner.core, pin());
+                let current = core.index.get(hash, &guard, |record| record.key == key);
+                self.payer_of(payer, current.filter(|record| !core.is_expired(record)))
+            }
+            _ => online(payer.group),
+        };
         let prepared = self.prepare(key, value, &group, expires)?;
         let guard = pin();
         let (replaced, removal) = self.insert_prepared(prepared, hash, &group, &guard, expect)?;
         drop(guard);
         drop(removal);
         Ok(replaced)
+    }
+
+    /// Returns the group to charge for a value that replaces `current`; an online one.
+    pub(super) fn payer_of<'a>(&self, payer: Payer<'a>, current: Option<&Record<K, V>>) -> Cow<'a, Memcg> {
+        let current = current.filter(|_| self.may_have_another_payer(payer));
+        match current.and_then(|current| self.inner.core.queues.owner(current)) {
+            Some(group) if group.is_online() => Cow::Owned(group),
+            Some(group) => Cow::Owned(group.nearest_online()),
+            None => online(payer.group),
+        }
+    }
+
+    /// Returns whether a replaced entry may keep a group other than `payer`'s: false in a cache of
+    /// one group, where nothing need be looked up.
+    fn may_have_another_payer(&self, payer: Payer<'_>) -> bool {
+        // Relaxed: a thread that inserts the first entry of another group at this moment is
+        // concurrent with the caller.
+        let is_of_one_group = *payer.group == self.inner.group && !self.inner.has_tenants.load(Ordering::Relaxed);
+        !payer.is_named && !is_of_one_group
     }
 
     /// Prefetches the ghost and the index bucket of a hash, well before they are read.
@@ -134,6 +182,10 @@ where
             inner.core.counters.rejected();
             let reason = RejectReason::ForeignGroup { group: group.path() };
             return Err(Rejected { reason: Some(reason), key, value });
+        }
+        // Relaxed: see `may_have_another_payer`. Stored once, as all inserts read it.
+        if *group != inner.group && !inner.has_tenants.load(Ordering::Relaxed) {
+            inner.has_tenants.store(true, Ordering::Relaxed);
         }
         let (queues, index) = (&inner.core.queues, &inner.core.index);
         let bytes = (inner.weigher)(&key, &value).saturating_add(ByteSize::new(Record::<K, V>::BYTES));

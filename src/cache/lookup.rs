@@ -86,6 +86,19 @@ where
         value
     }
 
+    /// [`get`](Self::get), that counts a hit and no miss: for a caller that goes on to [`get`](Self::get).
+    pub(super) fn get_hit<Q>(&self, key: &Q) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        let core = &self.inner.core;
+        let value = self.find(key, |record, hash, guard| {
+            core.note_use(record, hash, guard);
+            record.value.clone()
+        });
+        value.inspect(|_| core.counters.looked_up(true))
+    }
+
     /// The value of `key`, without counting it as used, or as a hit or a miss.
     pub fn peek<Q>(&self, key: &Q) -> Option<V>
     where

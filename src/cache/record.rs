@@ -26,7 +26,7 @@ pub(super) struct Record<K, V> {
     links: CompressedLinks,
 }
 
-slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Record<K, V> { links, state, weight: |e| e.charge().get() });
+slotted!(impl[K: Send + Sync + 'static, V: Send + Sync + 'static] for Record<K, V> { links, state, weight: |e| e.retired_bytes().get() });
 
 /// The owning handle of a record.
 pub(super) type Handle<K, V> = Slot<Record<K, V>>;
@@ -55,6 +55,8 @@ const CAUSE_MAX: u8 = 7;
 const CAUSE: u8 = CAUSE_MAX << CAUSE_SHIFT;
 /// A copy of the record has taken the record's place.
 const MOVED: u8 = 1 << 4;
+/// The record's charge went over to the value, for the readers that hold it.
+const LEFT_CHARGE: u8 = 1 << 5;
 /// Removal causes by number: one more than the cause's own, so that 0 is none.
 const CAUSES: [Option<RemovalCause>; CAUSE_MAX as usize + 1] = [
     None,
@@ -67,7 +69,8 @@ const CAUSES: [Option<RemovalCause>; CAUSE_MAX as usize + 1] = [
     None,
 ];
 
-const _: () = assert!((IN_MAIN | CAUSE | MOVED) & SlotState::OWN == IN_MAIN | CAUSE | MOVED, "bits of the owner");
+const STATE_BITS: u8 = IN_MAIN | CAUSE | MOVED | LEFT_CHARGE;
+const _: () = assert!(STATE_BITS & SlotState::OWN == STATE_BITS, "bits of the owner");
 
 /// Bytes of a record in the index, where a bucket of 64 bytes for twelve is between 5/12 and 5/6 full, and mostly above 3/5; and its
 /// part of what slabs keep at hand.
@@ -160,6 +163,25 @@ impl<K, V> Record<K, V> {
     /// See [`was_moved`](Self::was_moved).
     pub(super) fn set_moved(&self) {
         self.state.update(|bits| Some(bits | MOVED));
+    }
+
+    /// Stores that the charge of the removed record went over to its value.
+    pub(super) fn set_left_charge(&self) {
+        self.state.update(|bits| Some(bits | LEFT_CHARGE));
+    }
+
+    /// The bytes of the record that count as retired until it is dropped: those of a value that
+    /// readers hold are charged.
+    fn retired_bytes(&self) -> ByteSize {
+        match self.state.bits() & LEFT_CHARGE {
+            0 => self.charge(),
+            _ => self.own_bytes(),
+        }
+    }
+
+    /// The part of the charge that is for the record itself.
+    pub(super) fn own_bytes(&self) -> ByteSize {
+        self.charge().min(ByteSize::new(Self::BYTES))
     }
 
     /// When the record expires. Changed only under its segment's lock.

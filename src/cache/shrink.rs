@@ -15,7 +15,7 @@ use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 
 /// Background evictions after which a fence on every processor is worth its cost: the fence interrupts readers.
-const COLLECT_EVERY: u64 = 16_384;
+const COLLECT_EVERY: u32 = 16_384;
 /// Records whose cache lines are prefetched together.
 const AHEAD: usize = 8;
 
@@ -74,7 +74,8 @@ where
         let Evicted { scanned, freed, .. } = self.evict(sc.memcg(), sc.node(), sc.nr_to_scan());
         if sc.flags().contains(Reclaim::BACKGROUND) {
             // Relaxed, both: a number that says when; two who collect at once do no harm.
-            let since = self.freed_since.fetch_add(freed, Ordering::Relaxed) + freed;
+            let more = u32::try_from(freed).unwrap_or(u32::MAX);
+            let since = self.freed_since.fetch_add(more, Ordering::Relaxed).saturating_add(more);
             if since >= COLLECT_EVERY {
                 self.freed_since.store(0, Ordering::Relaxed);
                 self.index.slab().collect_some(usize::MAX);
@@ -203,7 +204,6 @@ where
         why: impl Fn(&Record<K, V>) -> RemovalCause,
         gone: &mut Evicted,
     ) {
-        let charge = record.charge();
         let cause = why(&record);
         let address: *const _ = &*record;
         let guard = pin();
@@ -221,6 +221,7 @@ where
             }
             return;
         }
+        let charge = self.end_charge(&record, source.memcg);
         self.finish_removal(record);
         gone.one(charge);
     }

@@ -11,6 +11,7 @@ mod nodes;
 mod orders;
 mod reaper;
 mod save;
+mod tenant_keys;
 mod tenants;
 mod threads;
 mod times;

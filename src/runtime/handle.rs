@@ -35,7 +35,9 @@ use super::retired::Retired;
 /// 3. A runtime without a budget promises nothing of the kind; its groups' `max` hold as under 1.
 ///
 /// Both speak of bytes as the weighers tell them. A value that a caller keeps, as a clone or an
-/// `Arc`, stays in memory and is no part of either count once its entry has been dropped. When a
+/// `Arc`, stays in memory and is no part of either count once its entry has been dropped, unless it
+/// is a [`Charged`](super::Charged) one of a cache with
+/// [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values). When a
 /// cache ends, what it has retired is dropped, since no reader can have it.
 ///
 /// # Threads

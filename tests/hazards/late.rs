@@ -2,8 +2,8 @@
 
 use crate::common::at_the_end_of_a_thread;
 use crate::{assert_whole, cache, filled, runtime};
-use lowwater::cache::{Op, Visit};
-use lowwater::{ByteSize, Cache};
+use lowwater::cache::{Op, TenantKey, Visit};
+use lowwater::{ByteSize, Cache, Charged};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +47,25 @@ fn caches_and_runtimes_end_late_in_a_threads_life() {
             listens.insert(1, vec![]).unwrap();
             assert_eq!(heard.load(Relaxed), 1);
             drop((listens, builders, refused, runtime));
+        })
+    });
+    at_the_end_of_a_thread("name spaces, charges and held values", || {
+        let runtime = runtime(ByteSize::mib(4));
+        let tenant = runtime.group("tenant").unwrap();
+        let cache = Cache::<TenantKey<u64>, Charged<u64>>::builder(&runtime).weigher(|_, _| ByteSize::kib(1));
+        let cache = cache.charge_held_values().build().unwrap();
+        cache.tenant(&tenant).unwrap().insert(1, 1.into()).unwrap();
+        let charge = runtime.charge_guard(&tenant, ByteSize::kib(3)).unwrap();
+        let key = cache.tenant(&tenant).unwrap().key(1);
+        let held = cache.get(&key).unwrap();
+        Box::new(move || {
+            let view = cache.tenant(&tenant).unwrap();
+            assert_eq!(*view.get_or_insert_with(2, || 2.into()), 2);
+            assert!(Charged::ptr_eq(&held, &view.remove(&1).unwrap()));
+            assert_eq!(Charged::held_bytes(&held), ByteSize::kib(1));
+            let own = Charged::new(5, runtime.charge_guard(&tenant, ByteSize::kib(3)).unwrap());
+            drop((cache, runtime));
+            drop((own.clone(), held, charge, key, own, tenant));
         })
     });
     at_the_end_of_a_thread("everything made anew", || {

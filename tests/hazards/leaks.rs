@@ -2,8 +2,8 @@
 
 use crate::common::{in_a_process, within};
 use crate::{assert_whole, cache, filled, runtime, Numbers};
-use lowwater::cache::Op;
-use lowwater::{ByteSize, Cache, Runtime};
+use lowwater::cache::{Op, TenantKey};
+use lowwater::{ByteSize, Cache, Charged, Runtime};
 use std::mem::forget;
 
 #[test]
@@ -14,6 +14,8 @@ fn what_is_leaked_of_a_cache_stops_nobody_else() {
             let tenant = runtime.group("tenant").unwrap();
             let named = Cache::<String, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
             let ours = cache(&runtime);
+            let tenants = Cache::<TenantKey<u64>, Charged<u64>>::builder(&runtime).weigher(|_, _| ByteSize::kib(1));
+            let tenants = tenants.charge_held_values().build().unwrap();
             for n in 0..10 {
                 forget(Runtime::builder().budget(ByteSize::mib(1)));
                 forget(Cache::<u64, u64>::builder(&runtime));
@@ -34,8 +36,16 @@ fn what_is_leaked_of_a_cache_stops_nobody_else() {
                     Op::Remove
                 });
                 forget(computed);
+                let view = tenants.tenant(&tenant).unwrap();
+                forget((view, view.key(n), view.key_ref(&n), view.entry(n)));
+                view.insert(n, n.into()).unwrap();
+                forget(view.get(&n));
+                forget(view.remove(&n));
+                forget(runtime.charge_guard(&tenant, ByteSize::kib(1)));
             }
-            assert!(ours.is_empty());
+            assert!(ours.is_empty() && tenants.is_empty());
+            // Two for each, of a kibibyte, and what a clone has kept.
+            assert!(tenant.usage() >= ByteSize::kib(20) && tenant.usage() <= ByteSize::kib(20 + 64));
             // A cache that nobody can drop any more still gives way to others,
             forget(filled(&runtime, 10_000));
             for n in 0..30_000 {

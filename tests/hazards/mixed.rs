@@ -26,6 +26,7 @@ fn groups_of_another_runtime_are_strangers() {
         assert_eq!(ours.drop_group(&stranger), Err(MemcgError::Foreign));
         assert_eq!(ours.reclaim(&stranger, ByteSize::MAX), ByteSize::ZERO);
         assert!(catch_unwind(AssertUnwindSafe(|| ours.charge(&stranger, ByteSize::new(1)))).is_err());
+        assert!(ours.charge_guard(&stranger, ByteSize::new(1)).is_err());
         assert!(stranger.is_online() && stranger.usage() == ByteSize::ZERO);
         ours.reclaimer().charged(&stranger);
         ours.reclaimer().wake(&stranger, lowwater::pressure::ReclaimReason::Limit);

@@ -54,7 +54,7 @@ where
             if let Some(value) = self.cache.get(&self.key) {
                 return Ok(value);
             }
-            let Self { cache, key, group, ttl } = self;
+            let Self { cache, key, payer, ttl } = self;
             match cache.fill_step(hash, cache.inner.inflight.join(hash, key)) {
                 FillStep::Done(value) => return Ok(value),
                 FillStep::Load(ticket) => {
@@ -63,10 +63,10 @@ where
                     drop(running);
                     cache.inner.core.counters.loaded();
                     return Ok(ticket.finish(value, |key, value| {
-                        let _kept = cache.insert_record(key, value, hash, group, ttl, &Expect::Vacant);
+                        let _kept = cache.insert_record(key, value, hash, payer, ttl, &Expect::Vacant);
                     }));
                 }
-                FillStep::Retry(key) => self = Self { cache, key, group, ttl },
+                FillStep::Retry(key) => self = Self { cache, key, payer, ttl },
             }
         }
     }
@@ -99,17 +99,17 @@ where
             if let Some(value) = self.cache.get(&self.key) {
                 return Ok(value);
             }
-            let Self { cache, key, group, ttl } = self;
+            let Self { cache, key, payer, ttl } = self;
             match cache.fill_step(hash, cache.inner.inflight.join_async(hash, key).await) {
                 FillStep::Done(value) => return Ok(value),
                 FillStep::Load(ticket) => {
                     let value = super::single_flight::run_task(|| ticket.run(), load).await?;
                     cache.inner.core.counters.loaded();
                     return Ok(ticket.finish(value, |key, value| {
-                        let _kept = cache.insert_record(key, value, hash, group, ttl, &Expect::Vacant);
+                        let _kept = cache.insert_record(key, value, hash, payer, ttl, &Expect::Vacant);
                     }));
                 }
-                FillStep::Retry(key) => self = Self { cache, key, group, ttl },
+                FillStep::Retry(key) => self = Self { cache, key, payer, ttl },
             }
         }
     }

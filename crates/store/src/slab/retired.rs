@@ -28,8 +28,9 @@ impl RetiredBytes {
         ByteSize::new(u64::try_from(bytes).unwrap_or(0))
     }
 
-    /// So many more; less, if it is negative.
-    pub(super) fn add(&self, more: i64) {
+    /// Counts so many more bytes, or less, if `more` is negative: also for an owner of objects that are kept from being freed outside of a slab,
+    /// who takes back what it has added.
+    pub fn add(&self, more: i64) {
         // Relaxed: as in `get`.
         self.0.fetch_add(more as u64, Ordering::Relaxed);
     }

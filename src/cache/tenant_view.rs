@@ -1,0 +1,283 @@
+//! Name spaces: a key of a tenant's own, and a view of a cache that has only these.
+//!
+//! A group of [`Entry::group`](super::Entry::group) is charged and is no part of the key. Here the
+//! group is a part of the key, by type: a cache of [`TenantKey`]s has a view for each tenant, and a
+//! cache of other keys pays nothing for it.
+//!
+//! A key holds a handle on its group, not the group's id: an id belongs to its group until the last
+//! handle is gone, so no new group meets the entries of one that has ended.
+
+#[cfg(feature = "async")]
+use std::future::Future;
+use std::hash::{BuildHasher, Hash};
+use std::time::Duration;
+
+use equivalent::Equivalent;
+use hashbrown::DefaultHashBuilder;
+use lowwater_lru_core::{Memcg, MemcgError};
+
+use super::entry::Entry;
+use super::error::InsertError;
+use super::handle::Cache;
+
+/// A key in the name space of one tenant; from [`TenantView::key`].
+///
+/// Two are equal if their groups are the same group, and their keys are equal. A `TenantKey` is a
+/// pointer and the key. The group's memory and its id are kept while one exists, also after the
+/// group has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TenantKey<K> {
+    group: Memcg,
+    key: K,
+}
+
+/// A borrowed [`TenantKey`], for lookups; from [`TenantView::key_ref`].
+#[derive(Debug, Hash)]
+pub struct TenantKeyRef<'a, Q: ?Sized> {
+    group: &'a Memcg,
+    key: &'a Q,
+}
+
+/// The entries of one tenant in a cache of [`TenantKey`]s: a name space; from [`Cache::tenant`].
+///
+/// Keys are the tenant's own: the same key of two tenants is two entries. New entries are charged
+/// to the tenant. A view is two references and is made without an allocation. Lookups clone no key.
+///
+/// ```
+/// use lowwater::cache::TenantKey;
+/// use lowwater::{ByteSize, Cache, Runtime};
+///
+/// let runtime = Runtime::builder().budget(ByteSize::mib(16)).build()?;
+/// let pages = Cache::<TenantKey<String>, String>::builder(&runtime)
+///     .weigher(|key, page| ByteSize::new((key.key().capacity() + page.capacity()) as u64))
+///     .build()?;
+/// let (shop, blog) = (runtime.group("shop")?, runtime.group("blog")?);
+///
+/// pages.tenant(&shop)?.insert("/".into(), "<shop>".into())?;
+/// assert_eq!(pages.tenant(&blog)?.get("/"), None);
+/// pages.tenant(&blog)?.insert("/".into(), "<blog>".into())?;
+/// assert_eq!(pages.tenant(&shop)?.get("/").as_deref(), Some("<shop>"));
+/// assert_eq!((pages.len_of(&shop), pages.len_of(&blog)), (1, 1));
+///
+/// // Without a clone of the value:
+/// let (pinned, tenant) = (pages.pin(), pages.tenant(&blog)?);
+/// assert_eq!(pinned.get(&tenant.key_ref("/")).map(String::len), Some(6));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # When the group ends
+///
+/// After [`Runtime::end_group`](crate::Runtime::end_group) the entries are charged to the parent,
+/// and stay in the name space of the group that has ended: a caller that still has a handle on the
+/// group finds them; nobody else does, and unused they are evicted. Inserts by such a handle are
+/// charged to the nearest online ancestor. A new group is another name space, also one of the same
+/// path. After [`Runtime::drop_group`](crate::Runtime::drop_group) the entries leave.
+///
+/// A tenant's name space is emptied at once by `cache.retain(|key, _| key.group() != &group)`.
+/// O(entries of the cache).
+pub struct TenantView<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S = DefaultHashBuilder> {
+    cache: &'a Cache<TenantKey<K>, V, S>,
+    group: &'a Memcg,
+}
+
+impl<K> TenantKey<K> {
+    /// The tenant whose key it is. An entry of this key is charged to this group, unless
+    /// [`Entry::group`] has named another, or the group has ended.
+    pub fn group(&self) -> &Memcg {
+        &self.group
+    }
+
+    /// The key in the tenant's name space.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Drops the group's handle and returns the key.
+    pub fn into_key(self) -> K {
+        self.key
+    }
+}
+
+impl<K, Q> Equivalent<TenantKey<K>> for TenantKeyRef<'_, Q>
+where
+    Q: Equivalent<K> + ?Sized,
+{
+    #[inline]
+    fn equivalent(&self, key: &TenantKey<K>) -> bool {
+        *self.group == key.group && self.key.equivalent(&key.key)
+    }
+}
+
+impl<K, V, S> Cache<TenantKey<K>, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// Returns the view of one tenant, whose keys are the tenant's own. O(1), without an allocation
+    /// or a lock.
+    ///
+    /// The keys that all tenants share, if there are any, are those of a group that stands for all,
+    /// such as the [root](crate::Runtime::root).
+    ///
+    /// # Errors
+    ///
+    /// [`MemcgError::Foreign`] for a group of another runtime.
+    #[inline]
+    pub fn tenant<'a>(&'a self, group: &'a Memcg) -> Result<TenantView<'a, K, V, S>, MemcgError> {
+        match group.is_in_tree_of(&self.inner.group) {
+            true => Ok(TenantView { cache: self, group }),
+            false => Err(MemcgError::Foreign),
+        }
+    }
+}
+
+impl<'a, K, V, S> TenantView<'a, K, V, S>
+where
+    K: Hash + Eq + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    S: BuildHasher,
+{
+    /// The group of the tenant.
+    pub fn group(&self) -> &'a Memcg {
+        self.group
+    }
+
+    /// The cache, with the keys of all tenants.
+    pub fn cache(&self) -> &'a Cache<TenantKey<K>, V, S> {
+        self.cache
+    }
+
+    /// Returns `key` in the tenant's name space, for [`Cache::load`] and other calls of the cache
+    /// that take a key.
+    pub fn key(&self, key: K) -> TenantKey<K> {
+        TenantKey { group: self.group.clone(), key }
+    }
+
+    /// Returns `key` in the tenant's name space, for [`Pinned::get`](super::Pinned::get) and other
+    /// lookups of the cache.
+    #[inline]
+    pub fn key_ref<'q, Q: ?Sized>(&self, key: &'q Q) -> TenantKeyRef<'q, Q>
+    where
+        'a: 'q,
+    {
+        TenantKeyRef { group: self.group, key }
+    }
+
+    /// As [`Cache::get`].
+    #[inline]
+    pub fn get<Q>(&self, key: &Q) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.cache.get(&self.key_ref(key))
+    }
+
+    /// As [`Cache::peek`].
+    pub fn peek<Q>(&self, key: &Q) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.cache.peek(&self.key_ref(key))
+    }
+
+    /// As [`Cache::contains_key`].
+    pub fn contains_key<Q>(&self, key: &Q) -> bool
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.cache.contains_key(&self.key_ref(key))
+    }
+
+    /// As [`Cache::remove`].
+    pub fn remove<Q>(&self, key: &Q) -> Option<V>
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.cache.remove(&self.key_ref(key))
+    }
+
+    /// As [`Cache::touch`].
+    pub fn touch<Q>(&self, key: &Q, time_to_live: Option<Duration>) -> bool
+    where
+        Q: Hash + Equivalent<K> + ?Sized,
+    {
+        self.cache.touch(&self.key_ref(key), time_to_live)
+    }
+
+    /// As [`Cache::insert`]. A new entry is charged to the tenant; one that is there keeps its
+    /// group.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Cache::insert`].
+    pub fn insert(&self, key: K, value: V) -> Result<Option<V>, InsertError<V>> {
+        self.entry(key).insert(value)
+    }
+
+    /// As [`Cache::entry`]. A new entry is charged to the tenant; one that is there keeps its
+    /// group, unless [`Entry::group`] names another.
+    pub fn entry(&self, key: K) -> Entry<'a, TenantKey<K>, V, S> {
+        Entry::with_default_group(self.cache, self.key(key), self.group)
+    }
+
+    /// As [`Cache::get_or_insert_with`].
+    pub fn get_or_insert_with(&self, key: K, load: impl FnOnce() -> V) -> V {
+        self.hit(&key).unwrap_or_else(|| self.entry(key).or_insert_with(load))
+    }
+
+    /// As [`Cache::try_get_or_insert_with`].
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then nothing is kept, and a follower calls its own `load`.
+    pub fn try_get_or_insert_with<E>(&self, key: K, load: impl FnOnce() -> Result<V, E>) -> Result<V, E> {
+        self.hit(&key).map_or_else(|| self.entry(key).or_try_insert_with(load), Ok)
+    }
+
+    /// As [`Cache::get_or_insert_with_async`].
+    #[cfg(feature = "async")]
+    pub async fn get_or_insert_with_async(&self, key: K, load: impl Future<Output = V>) -> V {
+        match self.hit(&key) {
+            Some(value) => value,
+            None => self.entry(key).or_insert_with_async(load).await,
+        }
+    }
+
+    /// As [`Cache::try_get_or_insert_with_async`].
+    ///
+    /// # Errors
+    ///
+    /// The error of `load`. Then nothing is kept, and a follower loads.
+    #[cfg(feature = "async")]
+    pub async fn try_get_or_insert_with_async<E>(
+        &self,
+        key: K,
+        load: impl Future<Output = Result<V, E>>,
+    ) -> Result<V, E> {
+        match self.hit(&key) {
+            Some(value) => Ok(value),
+            None => self.entry(key).or_try_insert_with_async(load).await,
+        }
+    }
+
+    /// The value of `key`, before a handle on the group is cloned for a load: threads of one tenant
+    /// that hit would all write its count.
+    fn hit(&self, key: &K) -> Option<V> {
+        self.cache.get_hit(&self.key_ref(key))
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Clone for TenantView<'_, K, V, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Copy for TenantView<'_, K, V, S> {}
+
+impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> std::fmt::Debug for TenantView<'_, K, V, S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TenantView").field("cache", self.cache).field("group", self.group).finish()
+    }
+}

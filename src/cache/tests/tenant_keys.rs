@@ -1,0 +1,270 @@
+//! Groups and keys: which group is charged for a replaced entry, and keys of a tenant's own.
+
+use std::time::Duration;
+
+use super::cache_of;
+use crate::cache::{Computed, Meta, Op, RejectReason, TenantKey, TenantView};
+use crate::{ByteSize, Cache, Memcg, Runtime};
+use lowwater_lru_core::MemcgError;
+
+type Tenants = Cache<TenantKey<u64>, u64>;
+
+fn tenants() -> (Runtime, Tenants, [Memcg; 2]) {
+    let runtime = Runtime::builder().budget(ByteSize::mib(8)).build().unwrap();
+    let cache = Tenants::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let groups = ["a", "b"].map(|name| runtime.group(name).unwrap());
+    (runtime, cache, groups)
+}
+
+/// The entries of the cache's own group, and of these groups.
+fn counts(cache: &Cache<u64, Vec<u8>>, groups: &[&Memcg]) -> Vec<u64> {
+    std::iter::once(cache.group()).chain(groups.iter().copied()).map(|group| cache.len_of(group)).collect()
+}
+
+#[test]
+fn a_replaced_entry_keeps_its_group_unless_another_is_named() {
+    let cache = cache_of(ByteSize::mib(4));
+    let runtime = cache.runtime().clone();
+    let (a, b) = (runtime.group("a").unwrap(), runtime.group("b").unwrap());
+    let all = || counts(&cache, &[&a, &b]);
+    // The keys are shared: this is one entry.
+    cache.entry(7).group(&a).insert(vec![1]).unwrap();
+    assert_eq!(cache.entry(7).group(&b).or_insert_with(|| vec![2]), [1]);
+    assert_eq!(all(), [0, 1, 0]);
+
+    assert_eq!(cache.insert(7, vec![2]).unwrap(), Some(vec![1]));
+    assert_eq!(all(), [0, 1, 0], "an insert keeps the group");
+    for op in [Op::Put, Op::Update] {
+        let computed = cache.entry(7).and_compute(|current| {
+            assert_eq!(current.expect("it is there").group(), &a);
+            op(vec![2])
+        });
+        assert_eq!(computed, Ok(Computed::Replaced(vec![2])));
+        assert_eq!(all(), [0, 1, 0], "so does a computation");
+    }
+    cache.entry(7).group(&b).insert(vec![3]).unwrap();
+    assert_eq!(all(), [0, 0, 1], "a group that is named moves the entry");
+    cache.entry(7).group(&a).and_compute(|_| Op::Update(vec![4])).unwrap();
+    assert_eq!(all(), [0, 1, 0]);
+    cache.entry(7).group(cache.group()).insert(vec![5]).unwrap();
+    assert_eq!(all(), [1, 0, 0], "also the cache's own");
+    cache.insert(8, vec![0]).unwrap();
+    assert_eq!(all(), [2, 0, 0], "a new entry is the cache's own group's");
+    cache.clear();
+    cache.collect();
+    assert_eq!((a.usage(), b.usage()), (ByteSize::ZERO, ByteSize::ZERO));
+}
+
+#[test]
+fn a_replaced_entry_whose_group_has_ended_goes_to_the_nearest_online_ancestor() {
+    let cache = cache_of(ByteSize::mib(4));
+    let runtime = cache.runtime().clone();
+    let (parent, group) = (runtime.group("p").unwrap(), runtime.group("p/a").unwrap());
+    for key in 0..2 {
+        cache.entry(key).group(&group).insert(vec![1]).unwrap();
+    }
+    runtime.end_group(&group).unwrap();
+    cache.insert(0, vec![2]).unwrap();
+    assert_eq!(counts(&cache, &[&parent, &group]), [0, 2, 0]);
+    runtime.end_group(&parent).unwrap();
+    cache.entry(1).and_compute(|_| Op::Update(vec![3])).unwrap();
+    cache.insert(0, vec![2]).unwrap();
+    assert_eq!(counts(&cache, &[&parent, &group]), [2, 0, 0], "the root is always online");
+    // A group that is named and has ended.
+    cache.entry(0).group(&group).insert(vec![4]).unwrap();
+    assert_eq!(cache.len_of(runtime.root()), 2);
+}
+
+#[test]
+fn what_has_expired_has_no_group_to_keep() {
+    let cache = cache_of(ByteSize::mib(4));
+    let a = cache.runtime().group("a").unwrap();
+    cache.entry(1).group(&a).time_to_live(Duration::ZERO).insert(vec![1]).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    cache.insert(1, vec![2]).unwrap();
+    assert_eq!(counts(&cache, &[&a]), [1, 0]);
+}
+
+#[test]
+fn a_group_of_the_caches_own_that_has_ended_is_its_parents() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(4)).build().unwrap();
+    let own = runtime.group("p/own").unwrap();
+    let builder = Cache::<u64, u64>::builder(&runtime).group(&own);
+    let cache = builder.weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    cache.insert(1, 1).unwrap();
+    runtime.end_group(&own).unwrap();
+    cache.insert(1, 2).unwrap();
+    cache.insert(2, 2).unwrap();
+    cache.insert(1, 3).unwrap();
+    assert_eq!(cache.len_of(&runtime.group("p").unwrap()), 2);
+}
+
+#[test]
+fn one_key_of_two_tenants_is_two_entries() {
+    let (runtime, cache, [a, b]) = tenants();
+    let (of_a, of_b) = (cache.tenant(&a).unwrap(), cache.tenant(&b).unwrap());
+    assert_eq!(of_a.insert(7, 1).unwrap(), None);
+    assert_eq!((of_b.get(&7), of_b.peek(&7), of_b.contains_key(&7), of_b.remove(&7)), (None, None, false, None));
+    assert!(!of_b.touch(&7, None));
+    assert_eq!(of_b.get_or_insert_with(7, || 2), 2);
+    assert_eq!(of_b.try_get_or_insert_with(7, || Err(())), Ok(2));
+    assert_eq!(of_b.try_get_or_insert_with(8, || Err(3)), Err(3));
+    assert_eq!((of_a.get(&7), of_b.get(&7)), (Some(1), Some(2)));
+    assert_eq!((cache.len_of(&a), cache.len_of(&b), cache.len_of(runtime.root())), (1, 1, 0));
+    of_a.entry(7).and_compute(|current| Op::Update(current.unwrap().value() + 10)).unwrap();
+    assert_eq!((of_a.peek(&7), of_b.peek(&7)), (Some(11), Some(2)));
+    assert_eq!((of_a.remove(&7), of_b.peek(&7)), (Some(11), Some(2)));
+    // Another group may be charged; the key stays the tenant's, and the group stays charged.
+    of_b.entry(9).group(&a).insert(3).unwrap();
+    of_b.insert(9, 4).unwrap();
+    assert_eq!((of_a.get(&9), of_b.get(&9), cache.len_of(&a)), (None, Some(4), 1));
+    let mut keys: Vec<_> = cache.pin().iter().map(|(key, _)| (key.group().path(), *key.key())).collect();
+    keys.sort();
+    assert_eq!(keys, [("/b".into(), 7), ("/b".into(), 9)]);
+    assert_eq!(cache.pin().get(&of_b.key_ref(&9)), Some(&4));
+    cache.retain(|key, _| key.group() != &b);
+    assert!(cache.is_empty());
+}
+
+#[test]
+fn a_view_is_two_references_and_a_key_is_a_pointer_more() {
+    assert_eq!(size_of::<TenantView<'_, String, String>>(), 2 * size_of::<usize>());
+    assert_eq!(size_of::<TenantKey<u64>>(), size_of::<usize>() + size_of::<u64>());
+    let (_runtime, cache, [a, _]) = tenants();
+    cache.tenant(&a).unwrap().insert(1, 1).unwrap();
+    let allocated = allocation_counter::measure(|| {
+        assert_eq!(cache.tenant(&a).unwrap().get(&1), Some(1));
+        assert_eq!(cache.tenant(&a).unwrap().get(&2), None);
+    });
+    assert_eq!(allocated.count_total, 0);
+}
+
+#[test]
+fn keys_of_text_are_looked_up_without_a_clone() {
+    let runtime = Runtime::builder().budget(ByteSize::mib(8)).build().unwrap();
+    let cache = Cache::<TenantKey<String>, u64>::builder(&runtime).weigher(|_, _| ByteSize::ZERO).build().unwrap();
+    let a = runtime.group("a").unwrap();
+    let view = cache.tenant(&a).unwrap();
+    view.insert("x".into(), 1).unwrap();
+    assert_eq!((view.get("x"), view.get(&String::from("x")), view.remove("x")), (Some(1), Some(1), Some(1)));
+    assert_eq!(view.key("x".into()).into_key(), "x");
+}
+
+#[test]
+fn a_load_of_one_tenant_is_not_anothers() {
+    let (_runtime, cache, [a, b]) = tenants();
+    let (of_a, of_b) = (cache.tenant(&a).unwrap(), cache.tenant(&b).unwrap());
+    // The inner load neither waits for the outer one nor takes its value.
+    let both = of_a.get_or_insert_with(1, || of_b.get_or_insert_with(1, || 2) * 10);
+    assert_eq!((both, of_a.get(&1), of_b.get(&1)), (20, Some(20), Some(2)));
+    let before = cache.stats();
+    of_a.get_or_insert_with(1, || unreachable!());
+    of_a.get_or_insert_with(2, || 5);
+    let after = cache.stats();
+    assert_eq!((after.hits - before.hits, after.misses - before.misses), (1, 1));
+}
+
+#[test]
+fn a_new_group_does_not_meet_the_entries_of_one_that_has_ended() {
+    let (runtime, cache, [a, _]) = tenants();
+    cache.tenant(&a).unwrap().insert(7, 1).unwrap();
+    runtime.end_group(&a).unwrap();
+    let again = runtime.group("a").unwrap();
+    assert_ne!(again.id(), a.id(), "an entry names it");
+    let id = a.id();
+    assert_eq!(cache.tenant(&again).unwrap().get(&7), None);
+    assert_eq!(cache.len_of(runtime.root()), 1, "the entry is the parent's");
+    // A handle on the group still leads to its name space; the parent is charged.
+    let of_dead = cache.tenant(&a).unwrap();
+    assert_eq!(of_dead.get(&7), Some(1));
+    of_dead.insert(8, 2).unwrap();
+    of_dead.insert(7, 3).unwrap();
+    assert_eq!((cache.len_of(&a), cache.len_of(runtime.root()), cache.len_of(&again)), (0, 2, 0));
+    drop(a);
+    // The keys alone keep the id, so no number of new groups gets it.
+    let groups: Vec<_> = (0..32).map(|n| runtime.group(&format!("g{n}")).unwrap()).collect();
+    assert!(groups.iter().all(|group| group.id() != id && cache.tenant(group).unwrap().get(&7).is_none()));
+    cache.clear();
+    // It comes back with the last of them, which readers of other tests may hold back.
+    let mut later = Vec::new();
+    while later.last().is_none_or(|group: &Memcg| group.id() != id) {
+        assert!(later.len() < 30_000);
+        cache.collect();
+        std::thread::sleep(Duration::from_millis(1));
+        later.push(runtime.group(&format!("later{}", later.len())).unwrap());
+    }
+}
+
+#[test]
+fn a_name_space_leaves_with_its_group() {
+    let (runtime, cache, [a, b]) = tenants();
+    for key in 0..1_000 {
+        cache.tenant(&a).unwrap().insert(key, key).unwrap();
+        cache.tenant(&b).unwrap().insert(key, key).unwrap();
+    }
+    runtime.drop_group(&a).unwrap();
+    let refused = cache.tenant(&a).unwrap().insert(5_000, 1);
+    assert!(matches!(refused.unwrap_err().reason, RejectReason::TooLarge { .. }));
+    while runtime.find_group("a").is_some() {
+        std::thread::yield_now();
+    }
+    assert_eq!((cache.len(), cache.len_of(&b)), (1_000, 1_000));
+    assert!((0..1_000).all(|key| cache.tenant(&a).unwrap().get(&key).is_none()));
+    assert!((0..1_000).all(|key| cache.tenant(&b).unwrap().get(&key) == Some(key)));
+}
+
+#[test]
+fn a_strangers_group_has_no_view() {
+    let (_runtime, cache, [a, _]) = tenants();
+    let (theirs, other, [stranger, _]) = tenants();
+    assert_eq!(a.id(), stranger.id());
+    cache.tenant(&a).unwrap().insert(1, 1).unwrap();
+    assert_eq!(cache.tenant(&stranger).err(), Some(MemcgError::Foreign));
+    // A key of another cache's tenant is nobody's here, though the group has the same id and path.
+    let key = other.tenant(&stranger).unwrap().key(1);
+    assert_eq!((cache.get(&key), cache.remove(&key)), (None, None));
+    assert!(matches!(
+        cache.entry(key).group(&stranger).insert(1).unwrap_err().reason,
+        RejectReason::ForeignGroup { .. }
+    ));
+    drop((theirs, other));
+    assert_eq!(cache.tenant(&stranger).err(), Some(MemcgError::Foreign));
+}
+
+#[test]
+fn name_spaces_are_saved_by_the_paths_of_their_groups() {
+    let (_runtime, cache, [a, b]) = tenants();
+    cache.tenant(&a).unwrap().insert(7, 1).unwrap();
+    cache.tenant(&b).unwrap().insert(7, 2).unwrap();
+    let mut saved = Vec::new();
+    let shown = cache.save(|key, value, meta| {
+        saved.push((key.group().path(), *key.key(), *value, meta.clone()));
+        Ok::<(), ()>(())
+    });
+    assert_eq!(shown, Ok(2));
+    let (runtime, cache, _) = tenants();
+    let entries = saved.into_iter().map(|(path, key, value, meta): (_, _, _, Meta)| {
+        let group = runtime.group(&path).unwrap();
+        let key = cache.tenant(&group).unwrap().key(key);
+        (key, value, meta)
+    });
+    assert_eq!(cache.load(entries).put, 2);
+    for (path, value) in [("a", 1), ("b", 2)] {
+        let group = runtime.group(path).unwrap();
+        assert_eq!((cache.tenant(&group).unwrap().get(&7), cache.len_of(&group)), (Some(value), 1));
+    }
+}
+
+#[cfg(feature = "async")]
+#[test]
+fn tasks_load_for_the_name_space_of_their_tenant() {
+    let (_runtime, cache, [a, b]) = tenants();
+    let (of_a, of_b) = (cache.tenant(&a).unwrap(), cache.tenant(&b).unwrap());
+    let executor = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    executor.block_on(async {
+        assert_eq!(of_a.get_or_insert_with_async(1, async { 1 }).await, 1);
+        assert_eq!(of_b.try_get_or_insert_with_async(1, async { Err(7) }).await, Err(7));
+        assert_eq!(of_b.try_get_or_insert_with_async(1, async { Ok::<_, ()>(2) }).await, Ok(2));
+        assert_eq!(of_a.get_or_insert_with_async(1, async { 9 }).await, 1);
+    });
+}

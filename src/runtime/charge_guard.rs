@@ -1,0 +1,135 @@
+//! Charges that are given back when they are dropped.
+
+use lowwater_lru_core::{ByteSize, Memcg, OverLimit};
+
+use super::handle::Runtime;
+
+/// Bytes that are charged to a group until this is dropped; from [`Runtime::charge_guard`].
+///
+/// For memory outside of the caches that the budget is to count: a request's buffers, a connection,
+/// the values that readers hold. A `Charge` is a handle on the group and a number. It holds no
+/// handle on the runtime: it may be dropped on any thread, inside any callback, and after the
+/// runtime's last handle. After the end of the group the bytes stay counted in the group's
+/// ancestors until the drop. [`mem::forget`](std::mem::forget) leaves the bytes charged for ever.
+///
+/// ```
+/// use lowwater::{ByteSize, Runtime};
+///
+/// let runtime = Runtime::builder().budget(ByteSize::mib(1)).build()?;
+/// let group = runtime.group("requests")?;
+///
+/// let mut charge = runtime.charge_guard(&group, ByteSize::kib(64))?;
+/// let buffer = vec![0_u8; 64 << 10];
+/// charge.resize(&runtime, ByteSize::kib(96))?;
+/// let body = charge.split(ByteSize::kib(32)).expect("96 KiB are more");
+/// assert_eq!((charge.bytes(), body.bytes()), (ByteSize::kib(64), ByteSize::kib(32)));
+///
+/// drop((buffer, charge));
+/// assert!(runtime.charge_guard(&group, ByteSize::mib(1)).is_err(), "32 KiB are still charged");
+/// drop(body);
+/// assert!(runtime.charge_guard(&group, ByteSize::mib(1)).is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "the bytes are uncharged when this is dropped"]
+#[doc(alias = "MemoryReservation")]
+pub struct Charge {
+    group: Memcg,
+    bytes: ByteSize,
+}
+
+/// Why bytes could not be charged; nothing is changed then.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChargeError {
+    /// The group's `max` or an ancestor's refused. If `requested` is more than that `max` the
+    /// charge never fits; else the reclaimer is at work, and another try in a while may succeed.
+    #[error(transparent)]
+    OverLimit(#[from] OverLimit),
+    /// The group is one of another runtime.
+    #[error("the group {group} is not of this runtime: take one from there, with Runtime::group")]
+    ForeignGroup {
+        /// The path of the group.
+        group: String,
+    },
+}
+
+impl Runtime {
+    /// Charges `bytes` to `group` until the returned [`Charge`] is dropped. Frees memory as
+    /// [`charge`](Self::charge) does, within the same bounds and under the same conditions.
+    /// O(depth) where there is room.
+    ///
+    /// # Errors
+    ///
+    /// [`ChargeError`]; nothing is charged then.
+    pub fn charge_guard(&self, group: &Memcg, bytes: ByteSize) -> Result<Charge, ChargeError> {
+        let mut charge = Charge { group: group.clone(), bytes: ByteSize::ZERO };
+        charge.grow(self, bytes)?;
+        Ok(charge)
+    }
+}
+
+impl Charge {
+    /// The group that is charged.
+    pub fn group(&self) -> &Memcg {
+        &self.group
+    }
+
+    /// The bytes that are charged.
+    pub fn bytes(&self) -> ByteSize {
+        self.bytes
+    }
+
+    /// Charges `more` bytes, as [`Runtime::charge_guard`] does.
+    ///
+    /// # Errors
+    ///
+    /// [`ChargeError`]; the charge is as it was then. A sum of more than [`ByteSize::MAX`] is over
+    /// the limit, also where there is none.
+    pub fn grow(&mut self, runtime: &Runtime, more: ByteSize) -> Result<(), ChargeError> {
+        if !runtime.owns(&self.group) {
+            return Err(ChargeError::ForeignGroup { group: self.group.path() });
+        }
+        runtime.charge(&self.group, more)?;
+        // The group's usage has counted the sum, so the sum does not overflow.
+        self.bytes = self.bytes.saturating_add(more);
+        Ok(())
+    }
+
+    /// Gives `less` bytes back, or all that are charged if that is less. Returns how many.
+    pub fn shrink(&mut self, less: ByteSize) -> ByteSize {
+        let less = less.min(self.bytes);
+        self.bytes = self.bytes.saturating_sub(less);
+        self.group.uncharge(less);
+        less
+    }
+
+    /// Grows or shrinks the charge to `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`grow`](Self::grow).
+    pub fn resize(&mut self, runtime: &Runtime, bytes: ByteSize) -> Result<(), ChargeError> {
+        if bytes > self.bytes {
+            return self.grow(runtime, bytes.saturating_sub(self.bytes));
+        }
+        self.shrink(self.bytes.saturating_sub(bytes));
+        Ok(())
+    }
+
+    /// Splits `bytes` off, as a charge of their own; none if fewer are charged. Nothing is charged
+    /// or uncharged.
+    pub fn split(&mut self, bytes: ByteSize) -> Option<Self> {
+        if bytes > self.bytes {
+            return None;
+        }
+        self.bytes = self.bytes.saturating_sub(bytes);
+        Some(Self { group: self.group.clone(), bytes })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.shrink(ByteSize::MAX);
+    }
+}

@@ -1,0 +1,465 @@
+//! Bytes that readers hold: charges that are given back when they are dropped, and values that stay charged until their last clone is dropped.
+#![forbid(unsafe_code)]
+
+#[path = "common/wait.rs"]
+mod wait;
+
+use lowwater::cache::{RejectReason, RemovalCause};
+use lowwater::runtime::ChargeError;
+use lowwater::topology::Fixed;
+use lowwater::{ByteSize, Cache, Charge, Charged, Memcg, Runtime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use wait::until;
+
+type Blob = Charged<Vec<u8>>;
+
+const BUDGET: ByteSize = ByteSize::mib(16);
+const BLOB: usize = 64 << 10;
+const BLOB_SIZE: ByteSize = ByteSize::new(BLOB as u64);
+
+fn runtime() -> Runtime {
+    Runtime::builder().budget(BUDGET).topology(Arc::new(Fixed::new(1))).build().unwrap()
+}
+
+fn weight(_: &u64, blob: &Blob) -> ByteSize {
+    Blob::BYTES.saturating_add(ByteSize::new(blob.capacity() as u64))
+}
+
+fn blobs(runtime: &Runtime) -> Cache<u64, Blob> {
+    Cache::builder(runtime).weigher(weight).charge_held_values().build().unwrap()
+}
+
+fn blob() -> Blob {
+    vec![7; BLOB].into()
+}
+
+/// Waits until nothing is charged or retired: the reclaimer gives back itself what it isolates just
+/// then, and readers of other tests hold back what has left.
+fn assert_empty(runtime: &Runtime, collect: impl Fn()) {
+    until("all bytes came back", || {
+        collect();
+        usage(runtime, runtime.root()) == ByteSize::ZERO && is_retired(runtime, ByteSize::ZERO)
+    });
+}
+
+/// Returns whether so many bytes are retired, but for what the caches have yet to report.
+fn is_retired(runtime: &Runtime, bytes: ByteSize) -> bool {
+    runtime.stats().retired.get().abs_diff(bytes.get()) <= 32 << 10
+}
+
+/// The usage without what is in stock.
+fn usage(runtime: &Runtime, group: &Memcg) -> ByteSize {
+    runtime.tree().drain_stock();
+    group.usage()
+}
+
+/// Inserts until the cache has been refused `refusals` times, and keeps a clone of each value that was inserted.
+fn hold(cache: &Cache<u64, Blob>, keys: std::ops::Range<u64>) -> (Vec<Blob>, usize) {
+    let (mut held, mut refused) = (Vec::new(), 0);
+    for key in keys {
+        match cache.insert(key, blob()) {
+            Ok(_) => held.extend(cache.get(&key)),
+            Err(error) => {
+                assert!(matches!(error.reason, RejectReason::NoRoom { .. }), "{error}");
+                refused += 1;
+            }
+        }
+        assert!(cache.runtime().root().usage() <= BUDGET);
+    }
+    (held, refused)
+}
+
+#[test]
+fn two_thousand_held_values_stay_within_the_budget() {
+    let runtime = runtime();
+    let cache = blobs(&runtime);
+    let (held, refused) = hold(&cache, 0..2_000);
+    let bytes = ByteSize::new(held.len() as u64 * BLOB_SIZE.get());
+    assert!(bytes <= BUDGET && bytes >= ByteSize::mib(12), "{bytes} are held");
+    assert_eq!(held.len() + refused, 2_000);
+    assert!(runtime.root().usage() >= bytes, "all that is held is charged");
+    assert!(held.iter().all(|blob| blob.iter().all(|byte| *byte == 7)));
+    // The cache serves again when the readers leave.
+    drop(held);
+    let (held, _) = hold(&cache, 5_000..5_020);
+    assert_eq!(held.len(), 20);
+    drop(held);
+    assert_empty(&runtime, || cache.clear());
+}
+
+#[test]
+fn threads_that_hold_and_drop_leave_the_bytes_exact() {
+    let runtime = runtime();
+    let cache = blobs(&runtime);
+    let groups = ["a", "b"].map(|name| runtime.group(name).unwrap());
+    let is_over = AtomicBool::new(false);
+    let mut held: Vec<Blob> = Vec::new();
+    std::thread::scope(|scope| {
+        let spawn = |thread: u64| {
+            let (cache, group, is_over) = (&cache, &groups[thread as usize % 2], &is_over);
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                for turn in 0..3_000_u64 {
+                    let key = (turn * 7 + thread) % 300;
+                    let _refused = cache.entry(key).group(group).insert(blob());
+                    held.extend(cache.get(&((key * 31) % 300)));
+                    let pinned = cache.pin();
+                    let found = pinned.get(&((key * 17) % 300));
+                    cache.remove(&((key * 17) % 300));
+                    held.extend(found.cloned());
+                    drop(pinned);
+                    if held.len() > 40 {
+                        held.drain(..30);
+                    }
+                    is_over.fetch_or(cache.runtime().root().usage() > BUDGET, Ordering::Relaxed);
+                }
+                held
+            })
+        };
+        let threads = [0, 1, 2, 3].map(spawn);
+        held.extend(threads.into_iter().flat_map(|thread| thread.join().unwrap()));
+    });
+    assert!(!is_over.load(Ordering::Relaxed));
+    // Each value that is held is counted, and once.
+    let is_first = |at: &usize| !held[..*at].iter().any(|other| Charged::ptr_eq(other, &held[*at]));
+    let values = (0..held.len()).filter(is_first).count() as u64;
+    until("what is held is all that is counted", || {
+        cache.clear();
+        let counted = usage(&runtime, runtime.root()).saturating_add(runtime.stats().retired);
+        counted.get().abs_diff(values * weight(&1, &blob()).get()) <= 32 << 10
+    });
+    assert!(values > 0);
+    drop(held);
+    assert_empty(&runtime, || cache.clear());
+}
+
+#[test]
+fn a_charge_ends_with_the_last_clone_whichever_way_the_entry_left() {
+    type Leave = fn(&Cache<u64, Blob>);
+    let ways: [Leave; 5] = [
+        |cache| drop(cache.remove(&1)),
+        |cache| drop(cache.insert(1, Vec::new().into()).unwrap()),
+        |cache| cache.retain(|_, _| false),
+        |cache| assert!(cache.runtime().drop_caches() > 0),
+        |cache| drop((cache.touch(&1, Some(std::time::Duration::ZERO)), cache.get(&1), cache.remove(&1))),
+    ];
+    for (way, leave) in ways.into_iter().enumerate() {
+        let runtime = runtime();
+        let cache = blobs(&runtime);
+        let group = runtime.group("a").unwrap();
+        cache.entry(1).group(&group).insert(blob()).unwrap();
+        let (held, other) = (cache.get(&1).unwrap(), cache.peek(&1).unwrap());
+        assert_eq!(Charged::held_bytes(&held), ByteSize::ZERO, "the entry is charged");
+        assert!(Charged::ptr_eq(&held, &other));
+        leave(&cache);
+        assert!(cache.peek(&1).is_none_or(|there| there.is_empty()));
+        let expected = weight(&1, &held);
+        assert!(Charged::held_bytes(&held) == expected, "{way}: {}", Charged::held_bytes(&held));
+        drop(cache);
+        assert_eq!(usage(&runtime, &group), expected, "{way}");
+        drop(held);
+        assert_eq!(usage(&runtime, &group), expected, "{way}");
+        drop(other);
+        assert_eq!(usage(&runtime, &group), ByteSize::ZERO, "{way}");
+    }
+}
+
+#[test]
+fn an_entry_that_nobody_holds_is_uncharged_at_once() {
+    let runtime = runtime();
+    let cache = blobs(&runtime);
+    for key in 0..1_000 {
+        cache.insert(key, blob()).expect("others are evicted");
+    }
+    drop(cache.get(&999));
+    // No reader holds back anything, but this one: what has left is retired, and not charged.
+    let pinned = cache.pin();
+    let there = cache.len();
+    assert_eq!(runtime.reclaim(runtime.root(), ByteSize::mib(4)) >= ByteSize::mib(4), there > 64);
+    drop(pinned);
+    drop(cache);
+    assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO);
+}
+
+#[test]
+fn a_clone_that_comes_late_is_charged_or_counted_as_retired() {
+    let runtime = runtime();
+    let cache = blobs(&runtime);
+    for has_room in [true, false] {
+        cache.insert(1, blob()).unwrap();
+        let expected = weight(&1, &blob());
+        let pinned = cache.pin();
+        let found = pinned.get(&1).unwrap();
+        cache.retain(|_, _| false);
+        assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO, "nobody had a clone");
+        let rest = if has_room { ByteSize::kib(1) } else { BUDGET };
+        let charge = runtime.charge_guard(runtime.root(), rest).unwrap();
+        let late = found.clone();
+        let again = found.clone();
+        drop(pinned);
+        let (held, retired) = if has_room { (expected, ByteSize::ZERO) } else { (ByteSize::ZERO, expected) };
+        assert_eq!(Charged::held_bytes(&late), held);
+        until("the record is dropped", || {
+            cache.collect();
+            is_retired(&runtime, retired)
+        });
+        drop(late);
+        assert!(Charged::held_bytes(&again) == held && is_retired(&runtime, retired));
+        drop((again, charge));
+        assert_empty(&runtime, || ());
+    }
+}
+
+#[test]
+fn what_readers_hold_is_charged_and_then_retired_and_counted_once() {
+    let runtime = runtime();
+    let cache = blobs(&runtime);
+    cache.insert(1, blob()).unwrap();
+    let expected = weight(&1, &blob());
+    let (held, pinned) = (cache.get(&1).unwrap(), cache.pin());
+    cache.remove(&1);
+    assert!(usage(&runtime, runtime.root()) == expected && is_retired(&runtime, ByteSize::ZERO));
+    // The record is in memory until the pinned reader leaves.
+    drop(held);
+    assert!(usage(&runtime, runtime.root()) == ByteSize::ZERO && is_retired(&runtime, expected));
+    drop(pinned);
+    assert_empty(&runtime, || _ = cache.collect());
+}
+
+#[test]
+fn a_leaked_clone_stays_charged() {
+    let runtime = runtime();
+    let cache = blobs(&runtime);
+    cache.insert(1, blob()).unwrap();
+    std::mem::forget(cache.get(&1));
+    std::mem::forget(runtime.charge_guard(runtime.root(), ByteSize::kib(3)).unwrap());
+    cache.clear();
+    drop(cache);
+    let expected = weight(&1, &blob()).saturating_add(ByteSize::kib(3));
+    assert_eq!(usage(&runtime, runtime.root()), expected);
+    // The rest is of use.
+    drop(runtime.charge_guard(runtime.root(), BUDGET.saturating_sub(expected)).unwrap());
+    assert!(runtime.charge_guard(runtime.root(), BUDGET).is_err());
+}
+
+#[test]
+fn what_is_held_may_be_dropped_after_the_runtime() {
+    let runtime = runtime();
+    let cache = blobs(&runtime);
+    let group = runtime.group("a").unwrap();
+    cache.entry(1).group(&group).insert(blob()).unwrap();
+    let held = cache.get(&1).unwrap();
+    let charge = runtime.charge_guard(&group, ByteSize::kib(3)).unwrap();
+    let own = Charged::new(5_u64, runtime.charge_guard(&group, ByteSize::kib(3)).unwrap());
+    drop((cache, runtime));
+    assert_eq!(held.len(), BLOB);
+    let other = held.clone();
+    std::thread::spawn(move || drop((held, charge, own))).join().unwrap();
+    drop(other);
+    // Some may lie in a processor's stock.
+    assert!(group.usage() <= ByteSize::kib(64));
+}
+
+#[test]
+fn what_is_held_belongs_to_its_group_after_the_groups_end() {
+    let runtime = runtime();
+    let cache = blobs(&runtime);
+    let parent = runtime.group("p").unwrap();
+    for is_dropped in [false, true] {
+        let group = runtime.group("p/a").unwrap();
+        cache.entry(1).group(&group).insert(blob()).unwrap();
+        let held = cache.get(&1).unwrap();
+        let mut charge = runtime.charge_guard(&group, ByteSize::kib(3)).unwrap();
+        if is_dropped {
+            runtime.drop_group(&group).unwrap();
+            while runtime.find_group("p/a").is_some() {
+                std::thread::yield_now();
+            }
+        } else {
+            runtime.end_group(&group).unwrap();
+            assert_eq!(charge.grow(&runtime, ByteSize::kib(1)), Ok(()));
+            assert_eq!(charge.shrink(ByteSize::kib(1)), ByteSize::kib(1));
+            cache.remove(&1);
+        }
+        let expected = weight(&1, &held).saturating_add(ByteSize::kib(3));
+        assert_eq!((usage(&runtime, &parent), cache.len()), (expected, 0));
+        drop((held, charge));
+        assert_eq!(usage(&runtime, &parent), ByteSize::ZERO);
+    }
+}
+
+#[test]
+fn a_charge_of_another_runtimes_group_is_refused() {
+    let (ours, theirs) = (runtime(), runtime());
+    let stranger = theirs.group("a").unwrap();
+    let refused = ours.charge_guard(&stranger, ByteSize::new(1)).unwrap_err();
+    assert_eq!(refused, ChargeError::ForeignGroup { group: "/a".into() });
+    assert!(refused.to_string().contains("not of this runtime"));
+    let mut charge = theirs.charge_guard(&stranger, ByteSize::kib(1)).unwrap();
+    assert!(matches!(charge.grow(&ours, ByteSize::new(1)), Err(ChargeError::ForeignGroup { .. })));
+    assert!(matches!(charge.resize(&ours, ByteSize::mib(1)), Err(ChargeError::ForeignGroup { .. })));
+    assert_eq!((charge.bytes(), charge.group()), (ByteSize::kib(1), &stranger));
+    // Nothing is asked of the runtime for less.
+    charge.resize(&ours, ByteSize::ZERO).unwrap();
+    drop(charge);
+    assert_eq!(usage(&theirs, &stranger), ByteSize::ZERO);
+}
+
+#[test]
+fn charges_at_the_ends_of_their_range_neither_wrap_nor_panic() {
+    let unbounded = Runtime::builder().build().unwrap();
+    for runtime in [runtime(), unbounded] {
+        let root = runtime.root();
+        let mut charge = runtime.charge_guard(root, ByteSize::ZERO).unwrap();
+        assert!(charge.split(ByteSize::new(1)).is_none());
+        charge.grow(&runtime, ByteSize::kib(8)).unwrap();
+        for more in [ByteSize::MAX, ByteSize::MAX.saturating_sub(ByteSize::kib(4))] {
+            assert!(matches!(charge.grow(&runtime, more), Err(ChargeError::OverLimit(over)) if over.requested == more));
+        }
+        assert_eq!(charge.bytes(), ByteSize::kib(8));
+        let part = charge.split(ByteSize::kib(8)).unwrap();
+        assert_eq!((charge.bytes(), charge.shrink(ByteSize::MAX)), (ByteSize::ZERO, ByteSize::ZERO));
+        drop(charge);
+        assert_eq!(usage(&runtime, root), ByteSize::kib(8));
+        let mut part = part;
+        assert_eq!(part.shrink(ByteSize::MAX), ByteSize::kib(8));
+        drop(part);
+        assert_eq!(usage(&runtime, root), ByteSize::ZERO);
+    }
+}
+
+#[test]
+fn a_weigher_that_says_anything_leaves_the_bytes_of_held_values_exact() {
+    for bytes in [0, 1, 255, (1 << 18) + 1, 5_000_001] {
+        let runtime = runtime();
+        let builder = Cache::<u64, Charged<u64>>::builder(&runtime).weigher(move |_, _| ByteSize::new(bytes));
+        let cache = builder.charge_held_values().build().unwrap();
+        cache.insert(1, 1.into()).unwrap();
+        let held = cache.get(&1).unwrap();
+        cache.remove(&1);
+        assert!(Charged::held_bytes(&held).get() >= bytes);
+        drop((held, cache));
+        assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO, "{bytes}");
+    }
+}
+
+#[test]
+fn a_charged_value_brings_its_charge_along() {
+    let runtime = runtime();
+    let cache = Cache::<u64, Blob>::builder(&runtime)
+        // What the value has paid for itself is not charged again.
+        .weigher(|key, blob| weight(key, blob).saturating_sub(Charged::held_bytes(blob)))
+        .charge_held_values()
+        .build()
+        .unwrap();
+    let size = weight(&1, &blob());
+    let own = || Charged::new(vec![7; BLOB], runtime.charge_guard(runtime.root(), size).unwrap());
+    cache.insert(1, own()).unwrap();
+    let entry = Cache::<u64, Blob>::ENTRY_BYTES;
+    assert_eq!(usage(&runtime, runtime.root()), size.saturating_add(entry));
+    let held = cache.get(&1).unwrap();
+    cache.remove(&1);
+    cache.collect();
+    assert_eq!(usage(&runtime, runtime.root()), size);
+    drop(held);
+    assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO);
+}
+
+/// A value whose drop calls a closure.
+struct Calls(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        if let Some(f) = self.0.take() {
+            f();
+        }
+    }
+}
+
+#[test]
+fn charges_and_values_may_be_dropped_in_any_callback() {
+    let runtime = runtime();
+    let group = runtime.group("a").unwrap();
+    let kept: Arc<Mutex<Vec<(Blob, Charge)>>> = Arc::default();
+    let take = |kept: &Mutex<Vec<(Blob, Charge)>>| drop(kept.lock().unwrap().pop());
+    let (in_listener, in_weigher) = (Arc::clone(&kept), Arc::clone(&kept));
+    let cloned: Arc<Mutex<Vec<Blob>>> = Arc::default();
+    let clones = Arc::clone(&cloned);
+    let cache = Cache::<u64, Blob>::builder(&runtime)
+        .eviction_listener(move |_, blob: &Blob, cause| {
+            take(&in_listener);
+            // The last clone, made after the entry has left.
+            if cause == RemovalCause::Explicit {
+                clones.lock().unwrap().push(blob.clone());
+            }
+        })
+        .weigher(move |key, blob| {
+            take(&in_weigher);
+            weight(key, blob)
+        })
+        .charge_held_values()
+        .build()
+        .unwrap();
+    for key in 0..600 {
+        let charge = runtime.charge_guard(&group, ByteSize::kib(1)).unwrap();
+        let _refused = cache.entry(key).group(&group).insert(blob());
+        kept.lock().unwrap().extend(cache.get(&key).map(|blob| (blob, charge)));
+        cache.entry(key + 1_000).group(&group).or_insert_with(|| {
+            take(&kept);
+            blob()
+        });
+        if key % 3 == 0 {
+            cache.remove(&key);
+            let last = cloned.lock().unwrap().pop();
+            assert!(last.is_none_or(|last| last.len() == BLOB));
+        }
+        assert!(runtime.root().usage() <= BUDGET);
+    }
+    kept.lock().unwrap().clear();
+    cache.clear();
+    cloned.lock().unwrap().clear();
+    assert_empty(&runtime, || {
+        cache.clear();
+        cloned.lock().unwrap().clear();
+    });
+
+    // The drop of the value inside of the drop of the last clone.
+    let cache = Cache::<u64, Charged<Calls>>::builder(&runtime).weigher(|_, _| ByteSize::kib(1));
+    let cache = cache.charge_held_values().build().unwrap();
+    let again = cache.clone();
+    let inserts = move || drop(again.insert(77, Calls(None).into()));
+    cache.insert(1, Calls(Some(Box::new(inserts))).into()).unwrap();
+    let held = cache.remove(&1).unwrap();
+    cache.collect();
+    drop(held);
+    until("the value is dropped, and inserts", || {
+        cache.collect();
+        cache.contains_key(&77)
+    });
+}
+
+#[test]
+fn a_value_that_panics_when_it_is_dropped_gives_its_bytes_back() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("on purpose");
+        }
+    }
+    let runtime = runtime();
+    let value = Charged::new(Panics, runtime.charge_guard(runtime.root(), ByteSize::kib(64)).unwrap());
+    let clone = value.clone();
+    drop(value);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || drop(clone)));
+    assert!(panicked.is_err());
+    assert_eq!(usage(&runtime, runtime.root()), ByteSize::ZERO);
+}
+
+#[test]
+fn charges_are_sent_and_shared() {
+    fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<Charge>();
+    is_send_and_sync::<Blob>();
+    is_send_and_sync::<ChargeError>();
+}
