@@ -1,9 +1,12 @@
 //! Several caches under one budget: memory goes to where it earns most.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lowwater::cache::Eviction;
-use lowwater::{topology, ByteSize, Cache, Runtime};
+use lowwater::{
+    topology, ByteSize, Cache, Count, Memcg, NodeId, Occupancy, Registration, Runtime, Scan, ShrinkControl, Shrinker,
+};
 
 const BUDGET: ByteSize = ByteSize::mib(32);
 const VALUE: u64 = 1_000;
@@ -127,4 +130,198 @@ fn a_scan_costs_the_others_a_point_at_most() {
     let (without, beside) = (of_three_that_work(false), of_three_that_work(true));
     println!("{without} without, {beside} beside a scan");
     assert!(beside >= without - 1.0, "{beside} beside a scan, {without} without");
+}
+
+/// An LRU cache that somebody else wrote: it tells how many entries it holds, and nothing of what it misses.
+struct Foreign {
+    cache: Mutex<lru::LruCache<u64, ()>>,
+    group: Memcg,
+    occupancy: Arc<dyn Occupancy>,
+}
+
+impl Foreign {
+    fn register(runtime: &Runtime, name: &str) -> (Arc<Self>, Registration) {
+        let prepared = runtime.registry().builder(name).numa_aware(false).alloc().unwrap();
+        let (cache, group) = (Mutex::new(lru::LruCache::unbounded()), runtime.group(name).unwrap());
+        let foreign = Arc::new(Self { cache, group, occupancy: prepared.occupancy() });
+        let registration = prepared.register(Arc::clone(&foreign) as Arc<dyn Shrinker>);
+        (foreign, registration)
+    }
+
+    fn ask(&self, runtime: &Runtime, key: u64) {
+        if self.cache.lock().unwrap().get(&key).is_some() {
+            return;
+        }
+        runtime.charge(&self.group, ByteSize::new(VALUE)).unwrap();
+        self.cache.lock().unwrap().put(key, ());
+        self.occupancy.occupied(&self.group, NodeId::ZERO);
+    }
+
+    fn len(&self) -> usize {
+        self.cache.lock().unwrap().len()
+    }
+}
+
+impl Shrinker for Foreign {
+    fn count_objects(&self, sc: &ShrinkControl<'_>) -> Count {
+        Count::Objects(if *sc.memcg() == self.group { self.len() as u64 } else { 0 })
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        let mut freed = 0;
+        while freed < sc.nr_to_scan() && self.cache.lock().unwrap().pop_lru().is_some() {
+            self.group.uncharge(ByteSize::new(VALUE));
+            freed += 1;
+        }
+        sc.set_nr_scanned(freed);
+        Scan::Freed(freed)
+    }
+}
+
+/// The share of a foreign cache beside one of ours, or another foreign one, in equal use.
+fn share_of_a_foreign_one(beside_ours: bool, is_first: bool, zipf: bool) -> f64 {
+    let runtime = runtime();
+    let ours = cache(&runtime, "ours", true, Eviction::default());
+    let ((foreign, _first), (other, _second)) = (Foreign::register(&runtime, "a"), Foreign::register(&runtime, "b"));
+    let ask_other = |key| {
+        if beside_ours {
+            ask(&ours, key);
+        } else {
+            other.ask(&runtime, key);
+        }
+    };
+    for key in 0..40_000 {
+        match is_first {
+            true => foreign.ask(&runtime, key),
+            false => ask_other(key),
+        }
+    }
+    let mut random = Random(3);
+    let mut held = [0; 2];
+    for n in 0..600_000 {
+        let mut next = || if zipf { random.zipf(100_000) } else { random.below(40_000) };
+        foreign.ask(&runtime, next());
+        ask_other(next());
+        if n >= 300_000 && n % 100 == 0 {
+            held[0] += foreign.len();
+            held[1] += if beside_ours { ours.len() } else { other.len() };
+        }
+    }
+    held[0] as f64 / (held[0] + held[1]) as f64
+}
+
+#[test]
+fn a_foreign_shrinker_shares_with_a_cache() {
+    for beside_ours in [true, false] {
+        for is_first in [true, false] {
+            for zipf in [true, false] {
+                let share = share_of_a_foreign_one(beside_ours, is_first, zipf);
+                println!("beside ours: {beside_ours}, first: {is_first}, zipf {zipf}: {share}");
+                assert!((0.4..=0.6).contains(&share), "{share}, {beside_ours} {is_first} {zipf}");
+            }
+        }
+    }
+}
+
+/// The share of a cache whose misses cost 20 times as much as those of the other, which asks alike.
+#[test]
+fn dear_entries_yield_after_cheap_ones_of_another_cache() {
+    for dear in [0, 1] {
+        let runtime = runtime();
+        let caches = [0, 1].map(|n| {
+            let builder = Cache::<u64, ()>::builder(&runtime).weigher(|_, ()| ByteSize::new(VALUE));
+            builder.recreation_cost(move |_, ()| if n == dear { 2_000 } else { 100 }).build().unwrap()
+        });
+        let (mut random, mut held) = (Random(11), [0; 2]);
+        for n in 0..600_000 {
+            for (cache, held) in caches.iter().zip(&mut held) {
+                ask(cache, random.zipf(100_000));
+                *held += if n >= 300_000 && n % 100 == 0 { cache.len() } else { 0 };
+            }
+        }
+        let share = held[dear] as f64 / (held[0] + held[1]) as f64;
+        println!("dear {dear}: {share}");
+        assert!(share >= 0.8, "the dear one, {dear}, has {share}");
+    }
+}
+
+/// The hot cache changes in each phase; how many budgets are inserted until its hits are nine tenths of those at the phase's end.
+#[test]
+fn memory_moves_when_another_cache_becomes_hot() {
+    const PHASES: u64 = 6;
+    const STEPS: usize = 60;
+    let runtime = runtime();
+    let caches = ["a", "b"].map(|name| cache(&runtime, name, false, Eviction::default()));
+    let entries = BUDGET.get() / (VALUE + Cache::<u64, ()>::ENTRY_BYTES.get());
+    let (mut random, mut times) = (Random(3), Vec::new());
+    for phase in 0..PHASES {
+        let (hot, cold) = (&caches[phase as usize % 2], &caches[1 - phase as usize % 2]);
+        let inserts = || caches.iter().map(|cache| cache.stats().inserts).sum::<u64>();
+        let before = inserts();
+        let mut steps = Vec::new();
+        for _ in 0..STEPS {
+            let mut hits = 0;
+            for n in 0..10_000 {
+                hits += u64::from(ask(hot, phase / 2 * 30_000 + random.below(25_000)));
+                if n % 10 == 0 {
+                    ask(cold, random.zipf(3_000));
+                }
+            }
+            steps.push((inserts() - before, hits));
+        }
+        let end = steps[STEPS - 10..].iter().map(|step| step.1).sum::<u64>() / 10;
+        let there = steps.iter().find(|step| step.1 * 10 >= end * 9).unwrap();
+        println!("phase {phase}: {:.2} budgets, {end} hits in 10,000", there.0 as f64 / entries as f64);
+        if phase > 1 {
+            times.push(there.0 as f64 / entries as f64);
+            assert!(end > 8_000, "{end} hits");
+        }
+    }
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    assert!(mean <= 2.5, "{mean} budgets: {times:?}");
+}
+
+/// A cache in a group with a `low` that covers its working set, beside floods of each kind.
+#[test]
+fn low_keeps_a_working_set_whoever_floods() {
+    let runtime = runtime();
+    let kept = cache(&runtime, "kept", true, Eviction::default());
+    let floods =
+        [true, false].map(|own| cache(&runtime, if own { "flood" } else { "other" }, own, Eviction::default()));
+    let (foreign, _registration) = Foreign::register(&runtime, "foreign");
+    runtime.find_group("kept").unwrap().set_low(ByteSize::mib(8));
+    for key in 0..6_000 {
+        ask(&kept, key);
+    }
+    for n in 0..100_000 {
+        ask(&floods[0], n);
+        ask(&floods[1], n % 40_000);
+        foreign.ask(&runtime, n % 50_000);
+    }
+    assert_eq!(kept.len(), 6_000);
+}
+
+/// Three caches in steady use, with pauses as a service has them: who evicts?
+#[test]
+fn in_steady_use_the_background_evicts() {
+    let runtime = runtime();
+    let caches = ["a", "b", "c"].map(|name| cache(&runtime, name, false, Eviction::default()));
+    let mut random = Random(9);
+    for round in 0..8_000 {
+        for cache in &caches {
+            for _ in 0..20 {
+                ask(cache, random.zipf(100_000));
+            }
+        }
+        if round % 4 == 0 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+    let stats = runtime.registry().snapshot().shrinkers;
+    let freed: u64 = stats.iter().map(|stats| stats.freed).sum();
+    let background: u64 = stats.iter().map(|stats| stats.freed_in_background).sum();
+    let evicted: u64 = caches.iter().map(|cache| cache.stats().evictions).sum();
+    println!("{freed} freed, {background} in the background");
+    assert_eq!(evicted, freed, "evictions are those of the shrinkers");
+    assert!(freed > 50_000 && (freed - background) * 5 <= freed, "{background} of {freed} in the background");
 }

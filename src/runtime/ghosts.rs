@@ -109,10 +109,15 @@ impl Ghosts {
         }
     }
 
+    /// Entries of all caches. What one thread has noted and another has not yet may make the sum less than nothing for a moment.
+    fn len(&self) -> usize {
+        usize::try_from(self.entries.load(Ordering::Relaxed).cast_signed()).unwrap_or(0)
+    }
+
     /// Sees to it that there is a table, large enough for the entries of all caches, and not too large. Without memory there
     /// is none, or the one that was.
     pub(crate) fn fit(&self) {
-        let len = self.entries.load(Ordering::Relaxed);
+        let len = self.len();
         let guard = pin();
         let there = self.table.load(&guard);
         if !there.is_some_and(|table| fits(table.buckets().len(), len)) {

@@ -32,6 +32,11 @@ const COUNTERS: [Metric; NR_COUNTERS] = [
     Metric::counter("lowwater_shrinker_requested_total", Unit::Count, "Objects that a shrinker was asked to scan"),
     Metric::counter("lowwater_shrinker_scanned_total", Unit::Count, "Objects that a shrinker scanned"),
     Metric::counter("lowwater_shrinker_freed_total", Unit::Count, "Objects that a shrinker freed"),
+    Metric::counter(
+        "lowwater_shrinker_freed_in_background_total",
+        Unit::Count,
+        "Objects that a shrinker freed for a background thread",
+    ),
     Metric::counter("lowwater_shrinker_deferred_total", Unit::Count, "Objects whose scan was deferred"),
     Metric::counter("lowwater_shrinker_back_offs_total", Unit::Count, "Visits that a shrinker asked to be spared"),
     Metric::counter("lowwater_shrinker_panics_total", Unit::Count, "Callbacks that panicked"),
@@ -51,8 +56,19 @@ const OWED: Metric = Metric::gauge(
 );
 
 fn counts(stats: &ShrinkerStats) -> [u64; NR_COUNTERS] {
-    let ShrinkerStats { callbacks, requested, scanned, freed, deferred, back_offs, panics, time_ns, .. } = stats;
-    [*callbacks, *requested, *scanned, *freed, *deferred, *back_offs, *panics, time_ns / 1_000]
+    let ShrinkerStats {
+        callbacks,
+        requested,
+        scanned,
+        freed,
+        freed_in_background,
+        deferred,
+        back_offs,
+        panics,
+        time_ns,
+        ..
+    } = stats;
+    [*callbacks, *requested, *scanned, *freed, *freed_in_background, *deferred, *back_offs, *panics, time_ns / 1_000]
 }
 
 impl Registry {
@@ -61,7 +77,7 @@ impl Registry {
     ///
     /// | name | kind, unit | labels |
     /// |---|---|---|
-    /// | `lowwater_shrinker_callbacks_total`, `_requested_total`, `_scanned_total`, `_freed_total`, `_deferred_total`, `_back_offs_total`, `_panics_total` | counter | shrinker |
+    /// | `lowwater_shrinker_callbacks_total`, `_requested_total`, `_scanned_total`, `_freed_total`, `_freed_in_background_total`, `_deferred_total`, `_back_offs_total`, `_panics_total` | counter | shrinker |
     /// | `lowwater_shrinker_microseconds_total` | counter, microseconds | shrinker |
     /// | `lowwater_live_pairs`, `lowwater_live_groups` | gauge | |
     /// | `lowwater_map_bytes` | gauge, bytes | |

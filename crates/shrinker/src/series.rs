@@ -12,7 +12,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// The number of counters that a shrinker has.
-pub(crate) const NR_COUNTERS: usize = 8;
+pub(crate) const NR_COUNTERS: usize = 9;
 
 /// Series of ended owners that are remembered, in one table. Beyond it, the series that ended first
 /// is forgotten, and starts at 0 if its label is used again.

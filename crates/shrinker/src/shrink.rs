@@ -99,6 +99,9 @@ impl ShrinkSlab<'_> {
             Err(CallbackPanicked) => self.core.panicked(&mut guard),
         }
         visited.back_offs |= u64::from(sc.asks_back_off());
+        if self.flags.contains(Reclaim::BACKGROUND) {
+            visited.freed_in_background = visited.freed;
+        }
         if let Some(clock) = clock {
             let now_ns = clock.now_ns();
             visited.time_ns = now_ns.saturating_sub(work.now_ns);

@@ -31,6 +31,8 @@ pub struct ShrinkerStats {
     pub scanned: u64,
     /// Freed.
     pub freed: u64,
+    /// ... and of these, by a background thread: the others by threads that needed memory themselves.
+    pub freed_in_background: u64,
     /// Left as a debt, because it could not be done where it was asked.
     pub deferred: u64,
     /// Callbacks that panicked.

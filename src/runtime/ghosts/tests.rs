@@ -184,3 +184,14 @@ fn who_remembers_beside_one_who_forgets_is_not_harmed() {
     remember(&ghosts, 10, hash(1), left(7));
     assert_eq!(take(&ghosts, hash(1)), Some(left(7)));
 }
+
+#[test]
+fn entries_that_left_before_they_were_noted_do_no_harm() {
+    let ghosts = Ghosts::default();
+    ghosts.note_entries(100, 95);
+    ghosts.fit();
+    ghosts.known(&pin()).remember(hash(1), left(7));
+    assert_eq!(take(&ghosts, hash(1)), Some(left(7)));
+    ghosts.note_entries(0, 105);
+    assert_eq!(ghosts.len(), 100);
+}

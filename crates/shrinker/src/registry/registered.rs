@@ -70,6 +70,7 @@ impl<E> RegisteredShrinker<E> {
             requested: sum.requested,
             scanned: sum.scanned,
             freed: sum.freed,
+            freed_in_background: sum.freed_in_background,
             deferred: sum.deferred,
             panics: sum.panics,
             back_offs: sum.back_offs,

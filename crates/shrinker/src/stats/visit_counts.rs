@@ -9,6 +9,8 @@ pub(crate) struct VisitCounts {
     pub(crate) requested: u64,
     pub(crate) scanned: u64,
     pub(crate) freed: u64,
+    /// ... of these, by a background thread.
+    pub(crate) freed_in_background: u64,
     pub(crate) deferred: u64,
     pub(crate) panics: u64,
     pub(crate) back_offs: u64,
@@ -24,6 +26,7 @@ impl AddAssign for VisitCounts {
         add(&mut self.requested, other.requested);
         add(&mut self.scanned, other.scanned);
         add(&mut self.freed, other.freed);
+        add(&mut self.freed_in_background, other.freed_in_background);
         add(&mut self.deferred, other.deferred);
         add(&mut self.panics, other.panics);
         add(&mut self.back_offs, other.back_offs);
