@@ -1,7 +1,7 @@
 //! Several caches under one budget, each with a recorded trace of its own: how far is what they hit together from the best split
 //! that could have been chosen in advance, and from one cache for all?
 //!
-//! `cargo bench --bench several_caches -- FOLDER [pairs|quadruples] [sizes] [costs] [order=NAME] [every=N] [verbose]`, or with the
+//! `cargo bench --bench several_caches -- FOLDER [pairs|quadruples] [sizes] [costs] [order=NAME] [every=N] [only=TEXT] [verbose]`, or with the
 //! folder in `LOWWATER_TRACES`: files of little-endian `u64` keys, `*.u64`, of which the first 300,000 requests of each count. Each mix
 //! runs with equal rates and with one ten times as fast as the other, in a budget of 1, 5 and 10 % of the distinct bytes.
 //!
@@ -104,7 +104,10 @@ fn main() {
         Ok(_) => return println!("no traces: {} has fewer than four files *.u64", folder.display()),
         Err(why) => return println!("no traces: {}: {why}", folder.display()),
     };
-    let mixes = mixes_of(&traces, choices);
+    let mut mixes = mixes_of(&traces, choices);
+    if let Some(only) = value("only=") {
+        mixes.retain(|mix| mix.name.contains(only));
+    }
     println!("{} mixes of {} traces, {order:?}", mixes.len(), traces.len());
     let outcomes = run_all(&mixes, choices);
     if choices.costs {

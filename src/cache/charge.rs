@@ -11,7 +11,7 @@
 //! then 16 records at most, unless it comes to direct reclaim.
 
 use std::hash::{BuildHasher, Hash};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_shrinker::{Reclaim, Work};
@@ -24,6 +24,8 @@ use super::policy::tenant::Tenant;
 const BATCHES_MAX: u32 = 2;
 /// Records that it looks at for each of them.
 const SCAN_MAX: u64 = 64;
+/// How long readers are waited for at a time.
+const READERS_WAIT: Duration = Duration::from_micros(100);
 /// The stock that a charge may take in addition.
 const STOCK: ByteSize = ByteSize::kib(32);
 
@@ -114,7 +116,8 @@ where
                 return Err(RejectReason::HeldByReaders { bytes, retired, allowed });
             }
             if swept == Some(0) {
-                std::thread::yield_now();
+                // The reader may be a thread that waits for this processor.
+                std::thread::sleep(READERS_WAIT);
             }
         }
     }

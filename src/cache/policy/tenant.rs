@@ -1,7 +1,7 @@
 //! One tenant of a cache: eviction and ghost-hit tallies, from which the share of probation, scans, and the distance of a miss are
 //! derived.
 //!
-//! 48 bytes for a tenant, in pages of 8 tenants with neighbouring ids. There is nothing until something was let go; then a page stays until
+//! 56 bytes for a tenant, in pages of 8 tenants with neighbouring ids. There is nothing until something was let go; then a page stays until
 //! the cache is dropped. The directory of pages is itself made in parts, each twice as long as the one before, of 16 bytes a page: so what the
 //! first word of a tenant costs hardly depends on its id. All of it are tallies that make a guess better: everything is Relaxed, a lost step is no harm, and nothing is read
 //! through them.
@@ -24,10 +24,11 @@ const FRACTION_MAX: u32 = ONE / 10 * 9;
 const SIZE_MIN: u64 = 64;
 /// One recent eviction in so many must be followed by a ghost hit, or the tenant scans.
 const HITS_ONE_IN: u32 = 64;
-/// Recent evictions from which on a tenant may be taken for scanning.
+/// Recent evictions from which on a tenant may be taken for scanning: so many, or as many as would replace half of the budget, if
+/// that is more. What comes back later than that would not be kept anyway.
 const EVICTIONS_MIN: u32 = 64;
-/// The tallies of recent evictions and ghost hits are halved at so many evictions.
-const RECENT_MAX: u32 = 256;
+/// The tallies of recent evictions and ghost hits are halved at so many times as many.
+const RECENT_TIMES: u32 = 4;
 /// Of a tenant that scans, the keys of one hash in so many leave ghosts, and are looked for, in case the tenant stops scanning.
 const SCANNING_ONE_IN: u32 = 64;
 /// A ghost of probation counts until so many times the tenant's records have been evicted.
@@ -56,6 +57,8 @@ pub(crate) struct Tenant {
     recent_ghost_hits: AtomicU32,
     /// Entries that it had when it last let one go.
     entries: AtomicU32,
+    /// Recent evictions from which on the tenant may be taken for scanning.
+    scan_min: AtomicU32,
     /// Where the registry has the tallies of this tenant's pair.
     pub(crate) pair: PairHint,
     /// Steps of the clock in one tick, as a power of two.
@@ -85,7 +88,9 @@ impl Tenant {
     pub(crate) fn on_evict(&self, hash: u64, queue: Queue, entries: u64, reach: u64) -> Option<Ghost> {
         let clock = bump(&self.evictions[queue as usize]);
         bump(&self.recent_evictions[queue as usize]);
-        if self.recent() >= RECENT_MAX {
+        let scan_min = u32::try_from(reach / 2).unwrap_or(u32::MAX).clamp(EVICTIONS_MIN, u32::MAX / 2 / RECENT_TIMES);
+        self.scan_min.store(scan_min, Ordering::Relaxed);
+        if self.recent() >= scan_min * RECENT_TIMES {
             self.recent_evictions.iter().chain([&self.recent_ghost_hits]).for_each(halve);
         }
         self.entries.store(u32::try_from(entries).unwrap_or(u32::MAX), Ordering::Relaxed);
@@ -143,7 +148,8 @@ impl Tenant {
     /// Tells whether the tenant scans: next to no recent eviction was followed by a ghost hit, so more memory would earn the tenant nothing.
     pub(crate) fn is_scanning(&self) -> bool {
         let evictions = self.recent();
-        evictions >= EVICTIONS_MIN && self.recent_ghost_hits.load(Ordering::Relaxed) * HITS_ONE_IN < evictions
+        evictions >= self.scan_min.load(Ordering::Relaxed).max(EVICTIONS_MIN)
+            && self.recent_ghost_hits.load(Ordering::Relaxed).saturating_mul(HITS_ONE_IN) < evictions
     }
 
     /// Tells whether nothing was evicted yet: the tenant's memory is still being filled.
@@ -181,7 +187,7 @@ impl Tenant {
     }
 
     pub(crate) fn forget(&self) {
-        let all = [&self.probation_fraction, &self.recent_ghost_hits, &self.entries];
+        let all = [&self.probation_fraction, &self.recent_ghost_hits, &self.entries, &self.scan_min];
         let by_queue = self.evictions.iter().chain(&self.recent_evictions);
         all.into_iter().chain(by_queue).for_each(|tally| tally.store(0, Ordering::Relaxed));
         self.shift.store(0, Ordering::Relaxed);
