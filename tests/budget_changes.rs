@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How far apart two fill levels may be: room is made for a few entries at once.
-const TOLERANCE: f64 = 0.015;
+/// How far a full cache fills its budget: the reclaimer keeps it between a 16th and a 32nd below, and inserts where it falls behind
+/// begin at a 64th. Marks that belong to another budget would leave more, or nothing.
+const FILLED: std::ops::RangeInclusive<f64> = 0.93..=0.99;
 
 type Values = Cache<u64, Vec<u8>>;
 
@@ -55,7 +56,7 @@ fn a_changed_budget_is_filled_as_far_as_one_that_was_built_so() {
     let half = ByteSize::new(BUDGET.get() / 2);
     let mut keys = 0_u64..;
     let built = fill(&cache_in(&runtime(Runtime::builder().budget(half))), &mut keys);
-    assert!(built > 0.93, "{built}");
+    assert!(FILLED.contains(&built), "{built}");
     let changed = runtime(Runtime::builder().budget(BUDGET));
     let cache = cache_in(&changed);
     for parts in [1, 2, 4, 2, 16, 1, 2] {
@@ -63,7 +64,7 @@ fn a_changed_budget_is_filled_as_far_as_one_that_was_built_so() {
         changed.set_budget(budget);
         assert_eq!(changed.stats().budget, budget);
         let used = fill(&cache, &mut keys);
-        assert!((used - built).abs() < TOLERANCE, "{used} of a {parts}th of the budget, {built} where it was built so");
+        assert!(FILLED.contains(&used), "{used} of a {parts}th of the budget, {built} where it was built so");
     }
 }
 
@@ -73,7 +74,7 @@ fn a_runtime_without_a_budget_that_gets_one_fills_it_as_far() {
     let later = runtime(Runtime::builder());
     later.set_budget(ByteSize::mib(8));
     let used = fill(&cache_in(&later), &mut (0..));
-    assert!((used - built).abs() < TOLERANCE, "{used}, and {built} where it was built so");
+    assert!(FILLED.contains(&used), "{used}, and {built} where it was built so");
 }
 
 #[test]
@@ -93,7 +94,7 @@ fn what_pressure_leaves_is_filled_as_far() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let used = fill(&cache, &mut (1 << 32..));
-    assert!((used - built).abs() < TOLERANCE, "{used}, and {built} where it was built so");
+    assert!(FILLED.contains(&used), "{used}, and {built} where it was built so");
 }
 
 #[test]

@@ -39,7 +39,6 @@ pub enum ReclaimReason {
     Pressure(ByteSize),
 }
 
-#[cfg(all(feature = "std", not(lowwater_loom)))]
 impl ReclaimReason {
     /// Usage that `memcg` is to come down to.
     pub(crate) fn target(self, memcg: &Memcg, watermarks: &Watermarks) -> ByteSize {

@@ -2,6 +2,8 @@
 
 use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 
+use super::reason::ReclaimReason;
+use super::watermark::Watermarks;
 use crate::budget::PRIORITY_DEFAULT;
 use crate::control::Reclaim;
 use crate::map::Recheck;
@@ -54,6 +56,8 @@ pub struct Job {
     memcg: Memcg,
     /// None: it is there for the debts.
     target: Option<ByteSize>,
+    /// Why, and how far below a limit, if the target follows from one.
+    limit: Option<(ReclaimReason, Watermarks)>,
     priority: u8,
     idle: u8,
     /// Objects scanned in idle steps, and how many are to be.
@@ -73,6 +77,7 @@ impl Job {
         Self {
             memcg,
             target: Some(target),
+            limit: None,
             priority: PRIORITY_DEFAULT,
             idle: 0,
             idle_scanned: 0,
@@ -88,6 +93,14 @@ impl Job {
     /// The same, for some shrinkers only.
     pub(crate) fn filter(self, filter: ShrinkerFilter) -> Self {
         Self { filter, ..self }
+    }
+
+    /// A job whose target is so far below a limit of `memcg`, whatever that is at each step: one that was
+    /// raised meanwhile is not worked for any more.
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(super) fn below_limit(memcg: Memcg, reason: ReclaimReason, watermarks: Watermarks) -> Self {
+        let target = reason.target(&memcg, &watermarks);
+        Self { limit: Some((reason, watermarks)), ..Self::new(memcg, target) }
     }
 
     /// A job that is done when nothing is owed for `memcg`.
@@ -129,7 +142,11 @@ impl Job {
     /// reached. Pressure rises when it got on too slowly, so a job ends after a bounded number of steps that bring nothing.
     #[doc(alias = "balance_pgdat")]
     pub fn step(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
-        let Some(target) = self.target else { return self.pay(registry, node, scan_max) };
+        let Some(mut target) = self.target else { return self.pay(registry, node, scan_max) };
+        if let Some((reason, watermarks)) = &self.limit {
+            target = reason.target(&self.memcg, watermarks);
+            self.target = Some(target);
+        }
         let before = self.memcg.usage();
         if before <= target || !self.memcg.is_online() {
             return Step::Done;

@@ -327,13 +327,16 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
         }
         return;
     }
-    let target = match request.reason {
-        ReclaimReason::Manual(_) | ReclaimReason::Pressure(_) => request.target,
-        // Limits may have changed since it was asked for.
-        reason => reason.target(&request.memcg, watermarks),
+    let memcg = request.memcg.clone();
+    let job = match request.reason {
+        ReclaimReason::Manual(_) | ReclaimReason::Pressure(_) => Job::new(memcg, request.target),
+        // Limits may have changed since it was asked for, and may change again.
+        reason => Job::below_limit(memcg, reason, *watermarks),
     };
-    if !jobs.iter().any(|job| *job.memcg() == request.memcg && job.target().is_some_and(|other| other <= target)) {
-        let _ = try_push(jobs, Job::new(request.memcg, target));
+    let goes_as_far =
+        |other: &Job| *other.memcg() == request.memcg && other.target() <= job.target() && !other.pays_debts();
+    if !jobs.iter().any(goes_as_far) {
+        let _ = try_push(jobs, job);
     }
 }
 

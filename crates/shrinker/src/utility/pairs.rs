@@ -306,12 +306,6 @@ impl Pairs {
         pair.set_standing(Standing::Scored(Score::new(utility, tallies.bytes(), epoch, counted)));
     }
 
-    /// Slots that were ever used.
-    #[cfg(all(test, feature = "std", not(lowwater_loom)))]
-    pub(crate) fn end(&self) -> u32 {
-        self.end.load(Ordering::Relaxed)
-    }
-
     /// Heap bytes.
     pub(crate) fn bytes(&self) -> usize {
         let parts = self.parts.iter().filter_map(OnceBox::get);

@@ -47,6 +47,19 @@ fn a_limit_is_looked_at_again_and_an_amount_is_not() {
 }
 
 #[test]
+fn a_limit_that_is_raised_ends_the_job() {
+    let tree = MemcgTree::new(0);
+    let (registry, root) = (Registry::new(&tree, 1), tree.root());
+    root.set_max(ByteSize::new(1_000));
+    let _charged = root.try_charge(ByteSize::new(1_000)).unwrap();
+    let mut job = Job::below_limit(root.clone(), ReclaimReason::Watermark, Watermarks::RELATIVE);
+    assert_ne!(job.step(&registry, NodeId::ZERO, 10), Step::Done);
+    root.set_max(ByteSize::new(2_000));
+    assert_eq!(job.step(&registry, NodeId::ZERO, 10), Step::Done);
+    assert_eq!(job.target(), Some(Watermarks::RELATIVE.target(ByteSize::new(2_000))));
+}
+
+#[test]
 fn only_a_thread_that_gave_up_and_freed_nothing_is_to_rest() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
