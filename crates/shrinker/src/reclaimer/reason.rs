@@ -10,10 +10,8 @@
 //! | [`Pressure`](ReclaimReason::Pressure) | pressure has lowered the ceiling | what pressure leaves |
 
 use lowwater_lru_core::ByteSize;
-#[cfg(all(feature = "std", not(lowwater_loom)))]
 use lowwater_lru_core::Memcg;
 
-#[cfg(all(feature = "std", not(lowwater_loom)))]
 use super::watermark::Watermarks;
 
 /// Why a group should use less.
