@@ -275,7 +275,7 @@ fn wrong_limits_are_refused_and_leave_no_group() {
     assert!(builder(&runtime, "plain").group(&shop).build().is_ok(), "as before");
     assert_eq!(groups(&runtime), 0);
 
-    let deep = runtime.group(&"d/".repeat(Memcg::DEPTH_MAX - 1).trim_end_matches('/')).unwrap();
+    let deep = runtime.group("d/".repeat(Memcg::DEPTH_MAX - 1).trim_end_matches('/')).unwrap();
     assert!(new().group(&deep).low(mib(1)).build().is_ok());
     let deeper = deep.create("d").unwrap();
     assert!(matches!(refused(new().group(&deeper).low(mib(1))), CacheBuildError::OwnGroup { .. }));
