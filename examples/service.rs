@@ -1,13 +1,13 @@
 //! A small HTTP service with three caches under one budget: how lowwater is used in a service.
 //!
-//! | cache | key | what it shows |
+//! | cache | key | shows |
 //! |---|---|---|
-//! | sessions | user | `low`: it keeps 8 MiB whatever the others do; an idle time; inserts that are refused |
+//! | sessions | user | `low`: 8 MiB that no other cache takes; an idle time; inserts that are refused |
 //! | pages | tenant and path | name spaces: the same path of two tenants is two pages; a time to live |
-//! | rows | number | loads that may fail, by one of those who ask at the same time; `recreation_cost` |
+//! | rows | number | single-flight loads that may fail; `recreation_cost` |
 //!
-//! `cargo run --release --example service` answers a generated load for 12 s and prints, each second, what each cache holds and how
-//! often it hits, while the pages that are asked for become many and few again. With `-- --listen 127.0.0.1:8080` it serves:
+//! `cargo run --release --example service` answers a generated load for 12 s and prints each cache's bytes and hit
+//! ratio each second, while the number of requested pages grows and shrinks again. With `-- --listen 127.0.0.1:8080` it serves:
 //! `/login/USER`, `/session/USER`, `/row/NUMBER`, `/page/PATH` (of the tenant that the header `Host` names: `shop`, `blog` or `docs`),
 //! `/stats`, and with `--features metrics` also `/metrics`.
 
@@ -73,7 +73,7 @@ struct Service {
 /// A runtime that hears of memory pressure in every way that this machine offers.
 fn runtime(budget: ByteSize) -> Result<Runtime, RuntimeBuildError> {
     let plain = Runtime::builder().budget(budget);
-    // Limits of the container and what the service manager says. Where neither is there, nothing is watched.
+    // The container's limits, and the service manager's file. Where neither exists, neither is watched.
     let watched = plain.clone().cgroup_limit(true).systemd(true);
     let trigger = Trigger::some(Duration::from_millis(150), Duration::from_secs(2)).expect("150 ms are less than 2 s");
     let with_psi = watched.clone().watch_psi(Psi::system(trigger)).build();
@@ -96,7 +96,7 @@ fn heap(text: &Arc<str>) -> u64 {
 impl Service {
     fn new(budget: ByteSize) -> Result<Self, Box<dyn Error>> {
         let runtime = runtime(budget)?;
-        // A lost session is a user who has to log in again, so no other cache takes this memory.
+        // Each lost session makes a user log in again, so no other cache takes this memory.
         let sessions = Cache::builder(&runtime)
             .name("sessions")
             .weigher(|_, session| ByteSize::new(heap(session)))
@@ -117,7 +117,7 @@ impl Service {
         let mut tenants = BTreeMap::new();
         for name in TENANTS {
             let tenant = runtime.group(&format!("tenants/{name}"))?;
-            // No tenant takes more than half of what there is.
+            // No tenant uses more than half of the budget.
             tenant.set_max(ByteSize::new(budget.get() / 2));
             tenants.insert(name, tenant);
         }
@@ -143,7 +143,7 @@ impl Service {
 
     fn login(&self, user: u64) -> Answer {
         let session: Arc<str> = format!("user {user}\n{}", "basket ".repeat(150)).into();
-        // Refused where no memory can be freed in time. A cached copy can be missing, a session cannot: so the client is told.
+        // Refused where no memory can be freed in time. The session exists nowhere else, so the client gets an error.
         match self.sessions.insert(user, Arc::clone(&session)) {
             Ok(_) => Ok(session),
             Err(error) => Err((503, error.to_string())),
@@ -154,9 +154,9 @@ impl Service {
         self.sessions.get(&user).ok_or_else(|| (401, format!("user {user} is not logged in")))
     }
 
-    /// The row of a number. Of those who ask for a missing one at the same time, one queries the database.
+    /// The row of a number. Of several threads that ask for a missing row, one queries the database, and the others wait for it.
     fn row(&self, number: u64) -> Result<Row, (u16, String)> {
-        // An error is not cached: the next one who asks queries again. A row that finds no room is returned all the same.
+        // An error is not cached: the next request queries again. A row that the cache has no room for is returned all the same.
         self.rows.try_get_or_insert_with(number, || query(number))
     }
 
@@ -178,7 +178,7 @@ impl Service {
         [("sessions", self.sessions.stats()), ("pages", self.pages.stats()), ("rows", self.rows.stats())]
     }
 
-    /// What an operator looks at first.
+    /// The figures that an operator looks at first.
     fn stats(&self) -> String {
         let now = self.runtime.stats();
         let mut text = format!("using {} of {} bytes\n", now.usage, now.budget);

@@ -1,4 +1,4 @@
-//! Limits of one cache, and the group that they make: what they protect and bound, and that the group ends with the cache.
+//! Limits of one cache: they protect and bound the cache, and their group ends with it.
 
 #![forbid(unsafe_code)]
 
@@ -170,7 +170,7 @@ fn the_reclaimer_keeps_a_cache_at_its_high() {
     fill(&cache, 0..20_000);
     assert_eq!(cache.stats().rejected, 0);
     until("it comes down", || {
-        // What is in stock is charged, and used by no entry.
+        // Bytes in stock are charged, and used by no entry.
         runtime.tree().drain_stock();
         cache.group().usage() <= ByteSize::mib(2)
     });
@@ -349,7 +349,7 @@ fn the_group_ends_when_the_last_handle_is_dropped_inside_a_callback() {
         |runtime, _| assert!(runtime.reclaim(runtime.root(), BUDGET) > ByteSize::ZERO),
         |runtime, _| {
             let other = builder(runtime, "other").build().unwrap();
-            // It asks again for what it had to evict, and so gets the memory of the idle one.
+            // Its misses of evicted keys move the idle cache's memory to it.
             for key in (0..20).flat_map(|_| 0..entries_in(BUDGET)) {
                 other.get_or_insert_with(key, || ());
             }

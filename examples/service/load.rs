@@ -1,4 +1,4 @@
-//! A load that changes: the pages that are asked for become many, and few again.
+//! A load that changes: the number of requested pages grows, and shrinks again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use super::{Service, ROWS, TENANTS};
 
-/// Users, whose sessions take some 7 MiB.
+/// Users. Their sessions take some 7 MiB.
 const USERS: u64 = 6_000;
-/// For how many seconds so many pages of each tenant are asked for, of some 8 KiB each.
+/// Seconds, name, and requested pages of each tenant, of some 8 KiB each.
 const PHASES: [(u64, &str, u64); 3] = [(3, "steady", 100), (4, "many pages", 2_000), (5, "steady", 100)];
 /// Requests of a thread between two rests.
 const BATCH: u64 = 10;
 
-/// Answers requests for 12 s on so many threads, and prints what each cache holds.
+/// Answers requests for 12 s on this many threads, and prints each cache's bytes and hit ratio.
 pub fn run(service: &Service, threads: u64) {
     for user in 0..USERS {
         service.login(user).expect("the budget has room for all");
     }
-    // The pages of each tenant; 0 ends the threads.
+    // The requested pages of each tenant; 0 ends the threads.
     let pages = AtomicU64::new(PHASES[0].2);
     thread::scope(|scope| {
         for thread in 0..threads {

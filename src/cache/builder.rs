@@ -119,7 +119,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     }
 
     /// Protects the cache's entries from reclaim while they use no more than this, unless nothing
-    /// else can be freed: the cache keeps as much whatever other caches, tenants and shrinkers do.
+    /// else can be freed: other caches, tenants and shrinkers do not take this memory.
     /// In bytes as the weigher tells them, with [`Cache::ENTRY_BYTES`] for each entry. Nothing by
     /// default.
     ///
@@ -134,7 +134,7 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///   protect nor bound the entry; those of the tenant do.
     /// * Under a `group` a guarantee is worth no more than that group's own `min` and `low`:
     ///   without these it holds only against other children of the group.
-    /// * Nothing is set aside: what the cache does not use, others do.
+    /// * The bytes are not reserved: other caches use them until this cache does.
     /// * The group above cannot be ended while the cache exists
     ///   ([`MemcgError::HasChildren`](lowwater_lru_core::MemcgError::HasChildren)). A group that is
     ///   made below the cache's own keeps that one, limits included, until it has been ended itself.

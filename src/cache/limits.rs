@@ -66,8 +66,8 @@ impl CacheLimits {
     }
 }
 
-/// Makes a group for a cache of this name, whatever groups there are. O(log n) for n groups of the
-/// name.
+/// Makes a group for a cache of this name, under the first of its names that is free. O(log n) for n
+/// groups of the name.
 fn create_unique(parent: &Memcg, cache: &str) -> Result<Memcg, MemcgError> {
     let is_taken = |number| parent.child(&group_name(cache, number)).is_some();
     loop {
