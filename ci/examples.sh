@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The examples build as a user builds them; the README's first command compiles few crates, and starts a server that answers.
+# The examples build as a user builds them; the README's first command compiles few crates, and starts a server that answers. The example `service`
+# answers its own load, and clients; with the feature `metrics` also a scrape.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . ci/clients/server.bash
@@ -22,3 +23,37 @@ for expected in STORED 'VALUE shop:cart 0 5' hello END; do
 done
 exec 3>&-
 stop_server "$pid"
+
+# Its load: a line for each second, and sessions, which are protected, that are always found.
+"$binaries/service" | tee "$scratch/load.out"
+seconds="$(grep -cE '^ +[0-9]+ +[a-z ]+[0-9.]+ MiB +100 %.* of [0-9]+ MiB$' "$scratch/load.out")" || true
+[ "$seconds" = 12 ] || fail "the service did not find all sessions in each of 12 seconds, but in $seconds"
+
+# get PATH EXPECTED: asks for a page of the tenant `shop`.
+get() {
+    local answer
+    exec 3<>"/dev/tcp/127.0.0.1/$port"
+    printf 'GET %s HTTP/1.1\r\nHost: shop\r\n\r\n' "$1" >&3
+    answer="$(cat <&3)"
+    exec 3>&-
+    grep -q "$2" <<<"$answer" || fail "$1 gave no $2, but $answer"
+}
+cargo build --release --quiet --example service --features metrics
+"$binaries/service" --listen 127.0.0.1:0 >"$scratch/service.out" &
+pid=$!
+children+=("$pid")
+for _ in $(seq 100); do
+    port="$(sed -n 's/^listening on .*:\([0-9]*\)$/\1/p' "$scratch/service.out")"
+    [ -z "$port" ] || break
+    sleep 0.05
+done
+[ -n "$port" ] || fail "the service did not say where it listens"
+get /session/7 "HTTP/1.1 401"
+get /login/7 "HTTP/1.1 200"
+get /session/7 "user 7"
+get /page/12 "<h1>shop 12</h1>"
+get /row/4000 "HTTP/1.1 404"
+get /stats "^sessions: .* 1 hits, 1 misses"
+get /metrics '^lowwater_group_low_bytes{group="/cache:sessions"} 8388608$'
+get /nothing "HTTP/1.1 404"
+kill "$pid"

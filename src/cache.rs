@@ -18,6 +18,7 @@
 //! | `record` | one cached item: key, value, deadline, charge, links |
 //! | `core` | the part that the reclaimer works on, too: find, unlink, finish a removal |
 //! | `shrink`, `trim`, `compaction` | eviction as a shrinker; free memory to the system; moving sparse records together |
+//! | `limits` | limits of a cache: the group of its own, which ends with the cache |
 //! | `handle`, `figures`, `lookup`, `pinned` | the public handle; footprint and counts; lookups |
 //! | `charge`, `insert`, `entry` | charging an insert; inserting; the public entry API |
 //! | `load` | single-flight loads |
@@ -54,6 +55,7 @@ mod expiry;
 mod figures;
 mod handle;
 mod insert;
+mod limits;
 mod load;
 mod lookup;
 #[cfg(feature = "metrics")]

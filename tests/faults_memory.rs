@@ -176,7 +176,7 @@ fn failing(nth: usize, f: impl FnOnce() -> bool) -> bool {
 /// What is tried: each sets up, does its one thing with the N-th allocation failing, and checks what is there. True: it was told.
 type Operation = (&'static str, fn(usize) -> bool);
 
-const OPERATIONS: [Operation; 18] = [
+const OPERATIONS: [Operation; 19] = [
     ("list add", |nth| {
         let (tree, lru, it) = (MemcgTree::new(2), ListLru::<Item>::new(), item());
         let group = group(&tree);
@@ -346,6 +346,19 @@ const OPERATIONS: [Operation; 18] = [
         (0..100).for_each(|key| drop(cache.insert(key, Vec::new()).unwrap()));
         let told = failing(nth, || (0..200).filter(|key| cache.get(key).is_some()).count() != 100);
         cache_is_exact(&cache);
+        told
+    }),
+    ("cache with limits", |nth| {
+        let (runtime, _cache) = cache();
+        let builder = Pages::builder(&runtime).weigher(|_, _| ByteSize::ZERO).low(ByteSize::kib(1));
+        let mut built = None;
+        let told = failing(nth, || {
+            built = builder.build().ok();
+            built.is_none()
+        });
+        assert_eq!(runtime.tree().len(), 2 - usize::from(told), "a build that fails leaves no group");
+        drop(built);
+        assert_eq!(runtime.tree().len(), 1);
         told
     }),
     ("dentry lookup", |nth| {

@@ -15,6 +15,7 @@ use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::sweep::SweepSchedule;
 use super::handle::{Cache, CacheInner, Weigher};
+use super::limits::CacheLimits;
 use super::load::single_flight::InflightLoads;
 use super::policy::cost::MissCost;
 use super::policy::queues::Queues;
@@ -40,6 +41,7 @@ struct Choices<K, V> {
     runtime: Runtime,
     name: String,
     group: Option<Memcg>,
+    limits: CacheLimits,
     time_to_live: Option<Duration>,
     time_to_idle: Option<Duration>,
     seeks: Option<u32>,
@@ -75,6 +77,7 @@ impl<K, V> CacheBuilder<K, V> {
             runtime: runtime.clone(),
             name: "cache".into(),
             group: None,
+            limits: CacheLimits::default(),
             time_to_live: None,
             time_to_idle: None,
             seeks: None,
@@ -99,8 +102,90 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     ///
     /// The group is charged, and is no part of the key: one key is one entry of the cache,
     /// whichever group is named. For keys of a tenant's own see [`Cache::tenant`].
+    ///
+    /// With a limit of the cache's own ([`low`](Self::low)), the parent of the cache's own group.
     pub fn group(mut self, group: &Memcg) -> Self {
         self.choices.group = Some(group.clone());
+        self
+    }
+
+    /// Protects the cache's entries from reclaim while they use no more than this, in bytes as the
+    /// weigher tells them; even if inserts elsewhere are refused for it. Nothing by default. See
+    /// [`low`](Self::low), the milder form, for the group that is made and for errors.
+    #[doc(alias = "memory.min")]
+    pub fn min(mut self, min: ByteSize) -> Self {
+        self.choices.limits.min = Some(min);
+        self
+    }
+
+    /// Protects the cache's entries from reclaim while they use no more than this, unless nothing
+    /// else can be freed: other caches, tenants and shrinkers do not take this memory.
+    /// In bytes as the weigher tells them, with [`Cache::ENTRY_BYTES`] for each entry. Nothing by
+    /// default.
+    ///
+    /// Any limit ([`min`](Self::min), `low`, [`high`](Self::high), [`max`](Self::max)) makes a
+    /// group of the cache's own below the builder's [`group`](Self::group), or below the root. The
+    /// group is charged for entries that name no other, and is [`Cache::group`]: the limits can be
+    /// changed there at any time. It has the path `/cache:NAME`, or `/cache:NAME#2` and so on where
+    /// another group has that, and ends when the cache does. A `/` in the cache's name is `_` there.
+    ///
+    /// * An entry that is inserted with [`Entry::group`](super::Entry::group), or by a
+    ///   [`TenantView`](super::TenantView), is charged to the tenant. The cache's limits neither
+    ///   protect nor bound the entry; those of the tenant do.
+    /// * Under a `group` a guarantee is worth no more than that group's own `min` and `low`:
+    ///   without these it holds only against other children of the group.
+    /// * The bytes are not reserved: other caches use them until this cache does.
+    /// * The group above cannot be ended while the cache exists
+    ///   ([`MemcgError::HasChildren`](lowwater_lru_core::MemcgError::HasChildren)). A group that is
+    ///   made below the cache's own keeps that one, limits included, until it has been ended itself.
+    ///
+    /// ```
+    /// use lowwater::{ByteSize, Cache, Runtime};
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(64)).build()?;
+    /// let sessions = Cache::<u64, String>::builder(&runtime)
+    ///     .name("sessions")
+    ///     .weigher(|_, basket| ByteSize::new(basket.capacity() as u64))
+    ///     .low(ByteSize::mib(8))
+    ///     .max(ByteSize::mib(32))
+    ///     .build()?;
+    /// sessions.insert(7, "basket".into())?;
+    /// assert_eq!(sessions.group().path(), "/cache:sessions");
+    /// sessions.group().set_low(ByteSize::mib(4));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`build`](CacheBuilder::build) refuses a limit of 0 ([`ZeroLimit`](CacheBuildError::ZeroLimit)),
+    /// a lower limit above a higher one ([`LimitsOutOfOrder`](CacheBuildError::LimitsOutOfOrder)), a
+    /// limit above the budget that the runtime was given, or above the `max` of a group above
+    /// ([`LimitTooLarge`](CacheBuildError::LimitTooLarge)), and a group that cannot be made, in too
+    /// deep a tree for example ([`OwnGroup`](CacheBuildError::OwnGroup)). A budget that is less for
+    /// a while, because of a container's limit or of pressure, is no error.
+    #[doc(alias = "memory.low")]
+    pub fn low(mut self, low: ByteSize) -> Self {
+        self.choices.limits.low = Some(low);
+        self
+    }
+
+    /// The bytes above which the reclaimer evicts the cache's own entries in the background;
+    /// inserts still succeed. None by default. See [`low`](Self::low) for the group that is made
+    /// and for errors.
+    #[doc(alias = "memory.high")]
+    pub fn high(mut self, high: ByteSize) -> Self {
+        self.choices.limits.high = Some(high);
+        self
+    }
+
+    /// The most that the cache's entries may use, in bytes as the weigher tells them. None by
+    /// default. An insert at the limit evicts entries of the cache itself, and of no other cache;
+    /// it is refused if that is not enough. See [`low`](Self::low) for the group that is made, for
+    /// entries of tenants, which do not count, and for errors.
+    #[doc(alias = "memory.max")]
+    #[doc(alias = "capacity")]
+    pub fn max(mut self, max: ByteSize) -> Self {
+        self.choices.limits.max = Some(max);
         self
     }
 
@@ -302,6 +387,10 @@ where
             builder = builder.seeks(seeks);
         }
         let prepared = builder.alloc()?;
+        // The last step that may fail: from here on the cache ends the group.
+        let own_group = choices.limits.make_group(&choices.runtime, &group, &choices.name)?;
+        let owns_group = own_group.is_some();
+        let group = own_group.unwrap_or(group);
         let queues = Queues::new(&prepared.occupancy(), prepared.miss_reporter(), choices.eviction);
         let retired = choices.runtime.retired();
         let core = Arc::new(Core {
@@ -334,6 +423,7 @@ where
             maintenance,
             inflight: InflightLoads::default(),
             group,
+            owns_group,
             has_tenants: AtomicBool::new(false),
             ttl,
             last_node: NodeId::new(choices.runtime.registry().nodes() as u16 - 1),
@@ -349,6 +439,7 @@ impl<K, V, W, S> std::fmt::Debug for CacheBuilder<K, V, W, S> {
         f.debug_struct("CacheBuilder")
             .field("name", &self.choices.name)
             .field("group", &self.choices.group)
+            .field("limits", &self.choices.limits)
             .field("time_to_live", &self.choices.time_to_live)
             .field("time_to_idle", &self.choices.time_to_idle)
             .finish_non_exhaustive()

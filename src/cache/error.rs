@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lowwater_lru_core::ByteSize;
+use lowwater_lru_core::{ByteSize, MemcgError};
 
 /// The error of a [`CacheBuilder`](super::CacheBuilder): the cache cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +24,48 @@ pub enum CacheBuildError {
         time_to_live: Duration,
         /// The idle time that was asked for.
         time_to_idle: Duration,
+    },
+    /// A limit of the cache's own is 0.
+    #[error("the cache's {limit} is 0 bytes; leave it out where there is to be no such limit")]
+    ZeroLimit {
+        /// Which: `min`, `low`, `high` or `max`.
+        limit: &'static str,
+    },
+    /// A limit of the cache's own is above one that should not be less.
+    #[error(
+        "the cache's {lower} of {lower_bytes} bytes is more than its {upper} of {upper_bytes} bytes; min, low, high and \
+         max are to be in this order"
+    )]
+    LimitsOutOfOrder {
+        /// Which limit is too large, or the other too small: `min`, `low` or `high`.
+        lower: &'static str,
+        /// That limit.
+        lower_bytes: ByteSize,
+        /// The limit that it should not exceed: `low`, `high` or `max`.
+        upper: &'static str,
+        /// That limit.
+        upper_bytes: ByteSize,
+    },
+    /// A limit of the cache's own is above the budget, or above the `max` of a group above it.
+    #[error("the cache's {limit} of {bytes} bytes is more than the {max} bytes that group {group} may use")]
+    LimitTooLarge {
+        /// Which: `min`, `low`, `high` or `max`.
+        limit: &'static str,
+        /// That limit.
+        bytes: ByteSize,
+        /// The group whose `max` is less; `/` for the budget.
+        group: String,
+        /// That `max`.
+        max: ByteSize,
+    },
+    /// The group of a cache with limits of its own cannot be made.
+    #[error("the cache's own group cannot be made below group {parent}: {error}")]
+    OwnGroup {
+        /// The group below which it should be.
+        parent: String,
+        /// Why.
+        #[source]
+        error: MemcgError,
     },
 }
 

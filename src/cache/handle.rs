@@ -86,6 +86,8 @@ pub(super) struct CacheInner<K: Send + Sync + 'static, V: Send + Sync + 'static,
     pub(super) maintenance: MaintenanceId,
     pub(super) inflight: InflightLoads<K, V>,
     pub(super) group: Memcg,
+    /// The cache's limits have made the group, which ends with the cache.
+    pub(super) owns_group: bool,
     /// An entry was inserted for another group than the cache's own.
     pub(super) has_tenants: AtomicBool,
     /// The time to live of records that name no other.
@@ -143,6 +145,11 @@ where
 
     /// The group of new entries for which no other is named. Its [`usage`](Memcg::usage) tells the
     /// bytes.
+    ///
+    /// The cache's own group if the builder has set a limit
+    /// ([`CacheBuilder::low`](super::CacheBuilder::low)): its limits are the cache's, and may be
+    /// changed. Otherwise the group that the builder was given, or the root, whose limits are those
+    /// of all caches and tenants there.
     pub fn group(&self) -> &Memcg {
         &self.inner.group
     }
@@ -170,6 +177,10 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Drop for CacheInner<
         // core drops it.
         self.runtime.housekeeper().remove(self.maintenance);
         drop(self.registration.take());
+        if self.owns_group {
+            // The core, and the entries with it, may be dropped by another thread: they are charged to the parent until then.
+            self.runtime.end_own_group(&self.group);
+        }
     }
 }
 

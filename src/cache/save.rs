@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-use lowwater_lru_core::Memcg;
+use lowwater_lru_core::{Memcg, MemcgError};
 use lowwater_rcu::pin;
 use lowwater_store::index::Cursor;
 
@@ -15,7 +15,8 @@ use super::policy::queue::Queue;
 /// What belongs to a saved entry besides its key and value.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Meta {
-    /// The path of its group; `/` for the root.
+    /// The path of its group; `/` for the root. Empty for the own group of a cache with limits
+    /// ([`CacheBuilder::low`](super::CacheBuilder::low)), and for that of the cache that loads it.
     pub group: String,
     /// The time it has left; none if it does not expire.
     pub time_left: Option<Duration>,
@@ -97,7 +98,7 @@ where
         let core = &self.inner.core;
         let (mut at, mut saved) = (Cursor::new(), 0);
         let (mut group, mut meta) = (self.inner.group.clone(), Meta::default());
-        meta.group = group.path();
+        meta.group = self.saved_path(&group);
         while !at.is_done() {
             let (guard, mut part) = (pin(), Vec::new());
             core.index.visit(&mut at, &guard, |record| part.push(record));
@@ -110,7 +111,7 @@ where
                 // One that a walk has is on its way out, or between two lists.
                 let owner = core.queues.owner(record).unwrap_or_else(|| self.inner.group.clone());
                 if owner != group {
-                    meta.group = owner.path();
+                    meta.group = self.saved_path(&owner);
                     group = owner;
                 }
                 // It is not over: what is told so may be a little too little.
@@ -140,7 +141,7 @@ where
                 continue;
             }
             if last.as_ref().is_none_or(|(path, group)| *path != meta.group || !group.is_online()) {
-                let Ok(group) = self.inner.runtime.group(&meta.group) else {
+                let Ok(group) = self.loaded_group(&meta.group) else {
                     loaded.refused += 1;
                     continue;
                 };
@@ -155,6 +156,23 @@ where
         }
         loaded.evicted = core.counters.read().evictions.saturating_sub(evictions);
         loaded
+    }
+
+    /// The path by which a group is saved.
+    fn saved_path(&self, group: &Memcg) -> String {
+        if self.inner.owns_group && *group == self.inner.group {
+            String::new()
+        } else {
+            group.path()
+        }
+    }
+
+    /// The group that was saved by this path.
+    fn loaded_group(&self, path: &str) -> Result<Memcg, MemcgError> {
+        if path.is_empty() {
+            return Ok(self.inner.group.nearest_online());
+        }
+        self.inner.runtime.group(path)
     }
 
     /// Was it put in, or is the key there? None: there was no room.

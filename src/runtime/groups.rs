@@ -1,5 +1,6 @@
 //! Groups by path: created on first use, ended, dropped.
 
+use lowwater_base::unwind::caught;
 use lowwater_lru_core::{ByteSize, Memcg, MemcgError};
 
 use super::handle::Runtime;
@@ -123,6 +124,16 @@ impl Runtime {
         }
         self.forget_group(group);
         Ok(())
+    }
+
+    /// Ends the group that a cache has made for its limits. A group that was given children ends in
+    /// the background, after the last of them.
+    pub(crate) fn end_own_group(&self, group: &Memcg) {
+        // A hook of the tree may panic, and the caller may be unwinding.
+        if caught(|| group.offline()) == Some(Err(MemcgError::HasChildren)) {
+            let _is_first = self.inner.housekeeper.drop_group(group);
+        }
+        self.forget_group(group);
     }
 
     /// The name does not lead to the group any more.

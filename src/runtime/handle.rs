@@ -146,6 +146,11 @@ impl Runtime {
         }
     }
 
+    /// The budget that was asked for, whatever a control group or pressure leaves now.
+    pub(crate) fn asked_budget(&self) -> ByteSize {
+        self.pressure().map_or_else(|| self.root().max(), Monitor::asked_budget)
+    }
+
     /// The tree of groups.
     pub fn tree(&self) -> &MemcgTree {
         &self.inner.tree

@@ -159,7 +159,8 @@ impl Runtime {
     /// know the cache by the same label. The second cache of a name is `name#2`, and so on: in the
     /// order in which they were made, among those that one call sees first. A label stays with its
     /// cache until that ends, and is given to the next one of the name. `group` is the group's
-    /// [path](Memcg::path), `node` the node's number. So a program that makes the same caches and
+    /// [path](Memcg::path), `node` the node's number. The own group of a cache with limits is
+    /// `/cache:NAME` ([`CacheBuilder::low`](crate::cache::CacheBuilder::low)). So a program that makes the same caches and
     /// groups has the same labels in each run.
     ///
     /// Two runtimes have the same series: give each a recorder of its own.

@@ -157,6 +157,11 @@ impl Monitor {
         self.shared.state.lock().budget()
     }
 
+    /// The budget that was asked for, whatever the control group leaves.
+    pub fn asked_budget(&self) -> ByteSize {
+        self.shared.state.lock().asked()
+    }
+
     /// Counts `bytes` that the program itself has freed towards the next trim.
     pub fn freed(&self, bytes: ByteSize) {
         if bytes > ByteSize::ZERO {

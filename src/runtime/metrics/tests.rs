@@ -245,6 +245,36 @@ fn groups_are_named_only_if_that_is_asked_for_and_end() {
 }
 
 #[test]
+fn the_own_group_of_a_cache_has_series_while_the_cache_exists() {
+    let (runtime, book) = (runtime(), Book::default());
+    let limited = || {
+        let builder = Cache::<u64, Vec<u8>>::builder(&runtime).name("pages").weigher(|_, _| ByteSize::ZERO);
+        builder.low(ByteSize::kib(64)).max(ByteSize::kib(128)).build().unwrap()
+    };
+    let caches = [limited(), limited()];
+    for (cache, entries) in caches.iter().zip([3, 5]) {
+        (0..entries).for_each(|key| drop(cache.insert(key, vec![])));
+    }
+    runtime.tree().drain_stock();
+    book.publish(&runtime, Labels::Groups);
+    for (label, entries) in [("pages", 3.0), ("pages#2", 5.0)] {
+        let of_group = |what: &str| book.get(&format!("lowwater_group_{what}_bytes{{group=/cache:{label}}}"));
+        assert_eq!((of_group("low"), of_group("max")), (Some(65_536.0), Some(131_072.0)));
+        assert_eq!(of_group("usage"), book.get(&format!("lowwater_cache_bytes{{cache={label}}}")));
+        let series = format!("lowwater_cache_group_entries{{cache={label},group=/cache:{label}}}");
+        assert_eq!(book.get(&series), Some(entries));
+    }
+    drop(caches);
+    book.publish(&runtime, Labels::Groups);
+    assert_eq!(book.get("lowwater_group_usage_bytes{group=/cache:pages}"), Some(0.0));
+    assert_eq!(book.get("lowwater_cache_group_entries{cache=pages#2,group=/cache:pages#2}"), Some(0.0));
+    let names = book.names();
+    let _again = limited();
+    book.publish(&runtime, Labels::Groups);
+    assert_eq!(book.names(), names, "the next cache of the name has the same series");
+}
+
+#[test]
 fn labels_are_the_same_in_each_run_and_go_on_after_an_end() {
     let caches = |book: &Book, what: &str| -> Vec<f64> {
         let labels = ["pages", "pages#2", "pages#3", "thumbs"];

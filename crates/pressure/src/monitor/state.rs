@@ -184,6 +184,10 @@ impl MonitorState {
         self.target.budget()
     }
 
+    pub(super) fn asked(&self) -> ByteSize {
+        self.asked
+    }
+
     pub(super) fn freed(&mut self, bytes: ByteSize) {
         self.trim.freed(bytes);
     }

@@ -1,0 +1,102 @@
+//! Limits of one cache: a group of the cache's own, which ends with the cache.
+//!
+//! The group is a child of the group that the builder was given, or of the root. Its name is
+//! `cache:` and the cache's name; `cache:NAME#2`, and so on, where another group has that name.
+
+use lowwater_lru_core::{ByteSize, Memcg, MemcgError};
+
+use super::error::CacheBuildError;
+use crate::Runtime;
+
+/// The limits that a builder was given for the cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct CacheLimits {
+    pub(super) min: Option<ByteSize>,
+    pub(super) low: Option<ByteSize>,
+    pub(super) high: Option<ByteSize>,
+    pub(super) max: Option<ByteSize>,
+}
+
+impl CacheLimits {
+    /// The limits that are set, with their names, from the lowest to the highest.
+    fn set(&self) -> impl Iterator<Item = (&'static str, ByteSize)> {
+        let all = [("min", self.min), ("low", self.low), ("high", self.high), ("max", self.max)];
+        all.into_iter().filter_map(|(name, limit)| Some((name, limit?)))
+    }
+
+    /// Makes the group of a cache of this name below `parent`, with these limits, for
+    /// [`Runtime::end_own_group`]. None without limits.
+    pub(super) fn make_group(
+        &self,
+        runtime: &Runtime,
+        parent: &Memcg,
+        cache: &str,
+    ) -> Result<Option<Memcg>, CacheBuildError> {
+        if self.set().next().is_none() {
+            return Ok(None);
+        }
+        self.check(runtime, parent)?;
+        let group =
+            create_unique(parent, cache).map_err(|error| CacheBuildError::OwnGroup { parent: parent.path(), error })?;
+        group.set_min(self.min.unwrap_or_default());
+        group.set_low(self.low.unwrap_or_default());
+        group.set_high(self.high.unwrap_or(ByteSize::MAX));
+        group.set_max(self.max.unwrap_or(ByteSize::MAX));
+        Ok(Some(group))
+    }
+
+    /// Refuses limits that cannot hold.
+    fn check(&self, runtime: &Runtime, parent: &Memcg) -> Result<(), CacheBuildError> {
+        if let Some((limit, _)) = self.set().find(|(_, bytes)| *bytes == ByteSize::ZERO) {
+            return Err(CacheBuildError::ZeroLimit { limit });
+        }
+        let mut pairs = self.set().zip(self.set().skip(1));
+        if let Some(((lower, lower_bytes), (upper, upper_bytes))) = pairs.find(|(lower, upper)| lower.1 > upper.1) {
+            return Err(CacheBuildError::LimitsOutOfOrder { lower, lower_bytes, upper, upper_bytes });
+        }
+        let mut above = Some(parent);
+        while let Some(group) = above {
+            let max = if group.parent().is_none() { runtime.asked_budget() } else { group.max() };
+            if let Some((limit, bytes)) = self.set().find(|(_, bytes)| *bytes > max) {
+                return Err(CacheBuildError::LimitTooLarge { limit, bytes, group: group.path(), max });
+            }
+            above = group.parent();
+        }
+        Ok(())
+    }
+}
+
+/// Makes a group for a cache of this name, under the first of its names that is free. O(log n) for n
+/// groups of the name.
+fn create_unique(parent: &Memcg, cache: &str) -> Result<Memcg, MemcgError> {
+    let is_taken = |number| parent.child(&group_name(cache, number)).is_some();
+    loop {
+        // The number 1 is left out of the name.
+        let (mut taken, mut free) = (0, 1);
+        while is_taken(free) {
+            (taken, free) = (free, free.saturating_mul(2));
+        }
+        while free - taken > 1 {
+            let middle = taken + (free - taken) / 2;
+            if is_taken(middle) {
+                taken = middle;
+            } else {
+                free = middle;
+            }
+        }
+        match parent.create(&group_name(cache, free)) {
+            // Another thread made it after the search.
+            Err(MemcgError::NameTaken) => {}
+            result => return result,
+        }
+    }
+}
+
+/// The name of the group of the cache of this name and number: the start of a long cache's name,
+/// with `_` for `/`.
+fn group_name(cache: &str, number: u64) -> String {
+    let suffix = if number == 1 { String::new() } else { format!("#{number}") };
+    let mut name = format!("cache:{}", &cache[..cache.floor_char_boundary(Memcg::NAME_MAX)]);
+    name.truncate(name.floor_char_boundary(Memcg::NAME_MAX - suffix.len()));
+    name.replace('/', "_") + &suffix
+}
