@@ -9,7 +9,7 @@ pub(crate) fn log2(x: u64) -> i32 {
     // The fraction behind the leading 1, in 65,536ths.
     let fraction = i64::try_from((u128::from(x) << 16 >> exponent) & 0xffff).unwrap_or(0);
     // log2(1 + f) is f and a parabola that is 0 at both ends, within 0.015.
-    let bend = (fraction * (0x1_0000 - fraction) >> 16) * 22_544 >> 16;
+    let bend = (((fraction * (0x1_0000 - fraction)) >> 16) * 22_544) >> 16;
     exponent as i32 * ONE + ((fraction + bend) >> 8) as i32
 }
 

@@ -252,7 +252,7 @@ impl Pairs {
     /// A number below `end`, which is not 0; spread evenly over many calls.
     pub(crate) fn random(&self, end: u64) -> u64 {
         let step = self.steps.fetch_add(1, Ordering::Relaxed);
-        (u128::from(step.wrapping_mul(GOLDEN_RATIO)) * u128::from(end) >> 64) as u64
+        ((u128::from(step.wrapping_mul(GOLDEN_RATIO)) * u128::from(end)) >> 64) as u64
     }
 
     /// Notes the pair that was chosen.

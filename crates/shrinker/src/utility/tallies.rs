@@ -176,7 +176,7 @@ mod tests {
         for (epochs, left) in [(0, 1_000), (1, 840), (2, 707), (4, 500), (8, 250), (40, 0), (u32::MAX, 0)] {
             assert_eq!(decayed(1_000, epochs), left, "after {epochs}");
         }
-        assert_eq!(decayed(u64::MAX, 1), (u128::from(u64::MAX) * 55_109 >> 16) as u64);
+        assert_eq!(decayed(u64::MAX, 1), ((u128::from(u64::MAX) * 55_109) >> 16) as u64);
     }
 
     #[test]
