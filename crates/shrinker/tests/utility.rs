@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 mod common;
+#[path = "../../base/tests/hazard/mod.rs"]
+mod hazard;
 
 use allocation_counter::measure;
 use common::Shelf;
@@ -596,6 +598,82 @@ fn nothing_is_chosen_inside_a_callback_or_a_scope() {
     drop(scope);
     assert_eq!((caller.callbacks() + other.callbacks(), other.shelf.total()), before);
     assert!(batch(&registry, tree.root(), Reclaim::FOREGROUND).freed > 0);
+}
+
+#[test]
+fn a_reporter_may_be_used_and_dropped_in_each_callback() {
+    use std::sync::Mutex;
+    let (tree, registry) = world(1);
+    let other = Pool::new(&tree, &registry, "other");
+    other.shelf.add(tree.root(), N0, 1_000);
+    // Of a shrinker that ended, and of one that goes on.
+    let ended = Pool::new(&tree, &registry, "ended");
+    let reporters = Arc::new(Mutex::new(vec![ended.reporter, other.reporter]));
+    drop(ended.registration);
+    let used = Arc::new(AtomicU64::new(0));
+    let (root, in_callback, seen) = (tree.root().clone(), Arc::clone(&reporters), Arc::clone(&used));
+    let call = Arc::new(move || {
+        let mut reporters = in_callback.lock().unwrap();
+        if let Some(reporter) = reporters.last() {
+            reporter.miss(&root, Miss::at(ByteSize::ZERO));
+            reporter.set_mean_cost(3);
+            if seen.fetch_add(1, Relaxed) % 20 == 19 {
+                reporters.pop();
+            }
+        }
+    });
+    let [in_count, in_scan, in_weigh] = [Arc::clone(&call), Arc::clone(&call), call];
+    let caller = shelf(
+        Some(Box::new(move |_| {
+            in_count();
+            None
+        })),
+        Some(Box::new(move |_| {
+            in_scan();
+            None
+        })),
+        move |_| {
+            in_weigh();
+            None
+        },
+    );
+    let caller = Pool::with(&tree, &registry, "caller", caller);
+    caller.shelf.add(tree.root(), N0, 10_000);
+    batches(100, &registry, tree.root(), Reclaim::KSWAPD);
+    assert!(reporters.lock().unwrap().is_empty() && used.load(Relaxed) == 40);
+    assert_eq!(caller.registration.stats().panics, 0);
+}
+
+#[test]
+fn a_reporter_ends_late_in_a_threads_life() {
+    hazard::at_the_end_of_a_thread("a reporter that is used and dropped", || {
+        let (tree, registry) = world(1);
+        let [first, second] = two_pools(&tree, &registry, tree.root());
+        Box::new(move || {
+            first.misses(tree.root(), 10);
+            assert!(batch(&registry, tree.root(), Reclaim::FOREGROUND).freed > 0);
+            drop((second.registration, registry));
+            second.reporter.miss(tree.root(), Miss::at(ByteSize::ZERO));
+            drop(first);
+            drop((second.reporter, tree));
+        })
+    });
+}
+
+#[test]
+fn a_reporter_that_is_leaked_stops_nobody() {
+    hazard::in_a_process("a_reporter_that_is_leaked_stops_nobody", || {
+        let (tree, registry) = world(1);
+        let [first, second] = two_pools(&tree, &registry, tree.root());
+        let (id, left) = (first.registration.id(), first.shelf.total());
+        std::mem::forget(first.reporter);
+        first.registration.unregister().unwrap();
+        batches(10, &registry, tree.root(), Reclaim::FOREGROUND);
+        assert!(first.shelf.total() == left && second.shelf.total() < 1_000);
+        assert_eq!(Pool::new(&tree, &registry, "next").registration.id(), id, "its number is free");
+        std::mem::forget(second.reporter);
+        drop((second.registration, registry));
+    });
 }
 
 #[test]
