@@ -1,0 +1,155 @@
+//! The rule by which caches share one budget: the caches beside a plain oracle of the rule, on the same requests.
+
+mod agreement;
+mod invariants;
+mod oracle;
+mod real;
+mod stream;
+
+use agreement::compare;
+use stream::Pattern::{Idle, Loop, Scan, Uniform, Zipf};
+use stream::{PairSpec, Stream, BUDGET, ENTRY, ROOT};
+
+/// Seeds that each stream is run with.
+const SEEDS: [u64; 3] = [1, 77, 4_242];
+
+/// Asserts that mean shares of the budget differ by at most `share` points, and hits of all requests, by cost, by `hits` points.
+///
+/// Each bound is about one and a half times what ten seeds showed at most. Shares of streams with a flat optimum (Zipf, equals)
+/// drift to and fro in both, for which hits differ little.
+fn agree(name: &str, share: f64, hits: f64, stream: impl Fn(u64) -> Stream) {
+    for seed in SEEDS {
+        let difference = compare(&stream(seed));
+        let (shares, apart) = (difference.share(), difference.apart());
+        println!("{name} {seed}: share {shares:.2}, apart {apart:.2}, hits {:+.2}", difference.hits);
+        assert!(shares <= share && difference.hits.abs() <= hits, "{name}, seed {seed}: {difference:.2?}");
+    }
+}
+
+#[test]
+fn uniform_requests() {
+    agree("equal", 8.0, 0.5, |seed| Stream::new(2).ask(seed, 30_000, &[(Uniform(3_000), 1), (Uniform(3_000), 1)]));
+    // A pair's inserts since it was counted are not taken for held: 2 points more for the smallest, and 0.7 points of hits.
+    agree("rates", 4.0, 1.3, |seed| {
+        Stream::new(3).ask(seed, 10_000, &[(Uniform(2_500), 4), (Uniform(2_500), 2), (Uniform(2_500), 1)])
+    });
+}
+
+#[test]
+fn zipf_requests() {
+    agree("zipf", 10.0, 0.6, |seed| {
+        Stream::new(3).ask(seed, 12_000, &[(Zipf(20_000), 3), (Zipf(20_000), 2), (Zipf(5_000), 1)])
+    });
+}
+
+#[test]
+fn a_scan() {
+    agree("scan", 9.0, 0.5, |seed| {
+        Stream::new(3).ask(seed, 25_000, &[(Zipf(10_000), 1), (Zipf(10_000), 1), (Scan, 1)])
+    });
+}
+
+#[test]
+fn a_loop() {
+    agree("loop", 1.0, 0.3, |seed| Stream::new(2).ask(seed, 40_000, &[(Zipf(20_000), 1), (Loop(1_500), 1)]));
+}
+
+#[test]
+#[ignore = "a bug: a tenant that others evict from in a hurry is taken for a scan, and leaves few ghosts"]
+fn a_loop_that_is_too_long() {
+    agree("too long", 4.0, 0.3, |seed| Stream::new(2).ask(seed, 40_000, &[(Zipf(20_000), 1), (Loop(5_000), 1)]));
+}
+
+#[test]
+fn phases() {
+    agree("phases", 5.0, 0.6, |seed| {
+        let stream = Stream::new(2).ask(seed, 8_000, &[(Uniform(3_500), 3), (Uniform(3_500), 1)]);
+        let stream = stream.ask(seed + 1, 8_000, &[(Uniform(3_500), 1), (Uniform(3_500), 3)]);
+        stream.ask(seed + 2, 8_000, &[(Zipf(20_000), 2), (Scan, 2)])
+    });
+}
+
+#[test]
+fn an_idle_cache() {
+    agree("idle", 1.0, 0.4, |seed| {
+        let stream = Stream::new(2).ask(seed, 8_000, &[(Uniform(5_000), 1), (Idle, 1)]);
+        stream.ask(seed, 50_000, &[(Idle, 1), (Uniform(3_000), 1)])
+    });
+}
+
+#[test]
+#[ignore = "a bug: a tenant that others evict from in a hurry is taken for a scan, and leaves few ghosts"]
+fn sizes() {
+    agree("sizes of caches", 9.0, 0.8, |seed| {
+        let mut stream = Stream::new(3);
+        stream.groups[ROOT].max = 4 * BUDGET;
+        (stream.pairs[1].size, stream.pairs[2].size) = (4 * ENTRY, 10 * ENTRY);
+        stream.ask(seed, 30_000, &[(Zipf(20_000), 1), (Zipf(20_000), 1), (Zipf(20_000), 1)])
+    });
+    agree("sizes of entries", 3.0, 1.0, |seed| {
+        let mut stream = Stream::new(2);
+        stream.groups[ROOT].max = 4 * BUDGET;
+        (stream.pairs[0].sizes, stream.pairs[1].sizes) = (8, 3);
+        stream.ask(seed, 40_000, &[(Zipf(20_000), 1), (Uniform(6_000), 1)])
+    });
+}
+
+#[test]
+#[ignore = "a bug: a tenant that others evict from in a hurry is taken for a scan, and leaves few ghosts"]
+fn costs() {
+    agree("costs", 9.0, 1.3, |seed| {
+        let mut stream = Stream::new(3);
+        stream.pairs[1].cost = 20;
+        stream.ask(seed, 30_000, &[(Zipf(20_000), 1), (Zipf(20_000), 1), (Zipf(20_000), 1)])
+    });
+}
+
+#[test]
+fn tenants() {
+    agree("tenants", 5.0, 1.0, |seed| {
+        let mut stream = Stream::new(2);
+        for _ in 0..3 {
+            let group = stream.group(BUDGET, 0);
+            stream.pairs.push(PairSpec { group, ..PairSpec::of_cache(1) });
+        }
+        let patterns = [(Zipf(10_000), 2), (Uniform(1_000), 1), (Zipf(10_000), 1), (Zipf(5_000), 1), (Uniform(500), 1)];
+        stream.ask(seed, 15_000, &patterns)
+    });
+}
+
+#[test]
+fn twenty_pairs() {
+    agree("twenty", 4.0, 0.9, |seed| {
+        let mut patterns = Vec::new();
+        for n in 0..20 {
+            patterns.push(match n % 4 {
+                0 => (Zipf(2_000 + 200 * n), 1 + n % 3),
+                1 => (Uniform(100 + 20 * n), 1),
+                2 => (Scan, 1),
+                _ => (Zipf(500), 1),
+            });
+        }
+        Stream::new(20).ask(seed, 4_000, &patterns)
+    });
+}
+
+#[test]
+fn limits_below_the_root() {
+    agree("limits", 3.0, 0.5, |seed| {
+        let mut stream = Stream::new(4);
+        let (small, other) = (stream.group(BUDGET * 3 / 10, 0), stream.group(BUDGET, 0));
+        (stream.pairs[0].group, stream.pairs[1].group, stream.pairs[2].group) = (small, small, other);
+        stream.ask(seed, 25_000, &[(Zipf(5_000), 1), (Uniform(1_000), 1), (Zipf(20_000), 1), (Uniform(3_000), 1)])
+    });
+}
+
+#[test]
+fn protection() {
+    agree("low", 4.0, 0.5, |seed| {
+        let mut stream = Stream::new(3);
+        stream.pairs[0].group = stream.group(BUDGET, BUDGET / 4);
+        stream.pairs[1].group = stream.group(BUDGET, BUDGET / 10);
+        let stream = stream.ask(seed, 6_000, &[(Uniform(3_000), 1), (Idle, 1), (Idle, 1)]);
+        stream.ask(seed, 30_000, &[(Idle, 1), (Zipf(10_000), 1), (Uniform(4_000), 1)])
+    });
+}
