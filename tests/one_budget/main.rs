@@ -2,6 +2,7 @@
 
 mod agreement;
 mod invariants;
+mod liars;
 mod oracle;
 mod real;
 mod stream;

@@ -26,9 +26,15 @@ pub struct Real {
 
 impl Real {
     pub fn new(stream: &Stream) -> Self {
+        Self::with(stream, |_| ())
+    }
+
+    /// With what is made in the runtime before the caches.
+    pub fn with(stream: &Stream, first: impl FnOnce(&Runtime)) -> Self {
         let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
         let builder = Runtime::builder().budget(ByteSize::new(stream.groups[ROOT].max)).watermarks(at_the_limit);
         let runtime = builder.topology(Arc::new(topology::Fixed::new(1))).build().unwrap();
+        first(&runtime);
         let groups: Vec<Memcg> = (0..stream.groups.len())
             .map(|n| if n == ROOT { runtime.root().clone() } else { runtime.group(&n.to_string()).unwrap() })
             .collect();
