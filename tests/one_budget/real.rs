@@ -1,7 +1,7 @@
 //! The caches and groups of a stream, in a runtime.
 
 use std::collections::hash_map::DefaultHasher;
-use std::hash::BuildHasherDefault;
+use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::Arc;
 
 use lowwater::cache::Eviction;
@@ -55,6 +55,11 @@ impl Real {
             cache.entry(key).group(self.group(at)).insert(()).unwrap();
         }
         is_hit
+    }
+
+    /// The hash of a key of a pair.
+    pub fn hash(at: usize, key: u64) -> u64 {
+        Hasher::default().hash_one((at as u64) << PAIR_SHIFT | key)
     }
 
     pub fn len(&self, at: usize) -> u64 {
