@@ -1,4 +1,4 @@
-//! How far the oracle and the real caches are apart on one stream.
+//! The difference between the oracle and the real caches on one stream.
 
 use super::oracle::Oracle;
 use super::real::Real;
@@ -13,7 +13,7 @@ const SAMPLES: usize = 200;
 #[derive(Clone, Debug, Default)]
 pub struct Difference {
     pub pairs: Vec<PairDifference>,
-    /// What the real caches hit more than the oracle, of all requests, each of which counts by its cost.
+    /// Hits of the real caches less those of the oracle, of all requests, weighted by cost.
     pub hits: f64,
 }
 
@@ -24,7 +24,7 @@ pub struct PairDifference {
     pub shares: [f64; 2],
     /// The mean of the absolute difference of its shares at the same time.
     pub apart: f64,
-    /// What it hit, of its own requests: the oracle's, and the real one.
+    /// Its hits, of its own requests: the oracle's, and the real ones.
     pub hits: [f64; 2],
     requests: f64,
 }

@@ -1,4 +1,4 @@
-//! Random caches and groups, asked at random: what holds whatever they are.
+//! Invariants of random caches, groups and requests.
 
 use proptest::prelude::*;
 
@@ -7,9 +7,9 @@ use super::stream::{Pattern, Stream, ENTRY, ROOT};
 
 /// The budget of the random caches.
 const BUDGET: u64 = 600 * ENTRY;
-/// Entries that one choice evicts, at most: so far a protected group may fall below its `low`.
+/// Entries that one choice evicts, at most. A protected group may fall below its `low` by as many.
 const BATCH_MAX: u64 = 8;
-/// Bytes that are charged in advance, of all processors: they count as usage.
+/// Bytes in the stocks of all processors: they count as usage.
 const STOCK: u64 = 64 << 10;
 /// Hits in the last of many rounds of a pair beside others that are idle.
 const BUSY_HITS_MIN: f64 = 0.95;
@@ -48,7 +48,7 @@ fn streams() -> impl Strategy<Value = Stream> {
     })
 }
 
-/// Bytes of the entries of a group and those below it.
+/// Returns the bytes of the entries of a group and its descendants.
 fn held(real: &Real, stream: &Stream, group: usize) -> u64 {
     let pairs = stream.pairs.iter().enumerate().filter(|(_, pair)| group == ROOT || pair.group == group);
     pairs.map(|(at, pair)| real.len(at) * pair.size).sum()
@@ -64,7 +64,7 @@ fn run(stream: &Stream, real: &mut Real) {
         for (at, spec) in stream.groups.iter().enumerate() {
             let usage = real.groups()[at].usage().get();
             assert!(usage <= spec.max, "{usage} bytes in {spec:?}, at request {n}");
-            // What others ask for may be taken from any; to look at all each time would take long.
+            // An eviction for another group is checked a few requests later: a check of all groups is slow.
             if spec.low == 0 || (group != at && n % 8 != 0) {
                 continue;
             }
@@ -80,7 +80,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn budget_and_protection_hold_and_who_is_idle_gives_way(stream in streams()) {
+    fn budget_and_protection_hold_and_idle_pairs_give_way(stream in streams()) {
         // One more cache, which is busy when all others have become idle.
         let busy = stream.pairs.len();
         let mut stream = stream;

@@ -10,7 +10,7 @@ use lowwater_shrinker::{Count, Scan, ShrinkControl, Shrinker};
 use super::real::Real;
 use super::stream::{Stream, BUDGET, ENTRY};
 
-/// Longer than so many inserts take on any machine, were each to wait for direct reclaim's time.
+/// More than 1,000 inserts take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Liar {
@@ -30,7 +30,7 @@ impl Shrinker for Liar {
     }
 }
 
-/// Registers as many that lie in the same way.
+/// Registers so many shrinkers with these answers.
 fn register(runtime: &Runtime, liars: usize, count: Count, scan: Scan) -> Vec<(Arc<Liar>, Registration)> {
     let one = |_| {
         let prepared = runtime.registry().builder("liar").memcg_aware(false).alloc().unwrap();
@@ -41,7 +41,7 @@ fn register(runtime: &Runtime, liars: usize, count: Count, scan: Scan) -> Vec<(A
     (0..liars).map(one).collect()
 }
 
-/// Time for 1,000 inserts into a full cache, with so many liars that were registered before it and after it.
+/// Returns the time for 1,000 inserts into a full cache; so many liars were registered before the cache, and after it.
 fn inserts_beside(before: usize, after: usize, count: Count, scan: Scan) -> Duration {
     let mut liars = Vec::new();
     let mut real = Real::with(&Stream::new(1), |runtime| liars = register(runtime, before, count, scan));

@@ -1,11 +1,11 @@
 //! The rule by which caches share one budget, written as plainly as it can be: in floating point, with exact ghosts, and with a look at
 //! every pair for every choice.
 //!
-//! The order inside a pair is that of least recent use. The clock of decay is what was evicted: while memory is full, as much as was
-//! inserted. A choice is for a batch of a few entries.
+//! The order inside a pair is LRU. Tallies decay by evicted bytes, which are the inserted bytes while memory is full. Each choice of a
+//! victim is for a batch of a few entries.
 //!
 //! The utility of a pair is the greatest number of hits per byte that more memory would earn, over all distances up to the budget.
-//! Memory is taken from the pair with the least utility.
+//! The pair with the least utility is the next victim.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,15 +15,15 @@ use super::stream::{Stream, ROOT};
 const GHOSTS_PER_ENTRY: usize = 2;
 /// Distances that are told apart: a 64th of the budget, a 32nd, .. all of it.
 const DISTANCES: usize = 7;
-/// A hit counts half when this part of the budget was evicted since.
+/// Tallies halve when this part of the budget was evicted.
 const HALF_LIFE: f64 = 0.25;
-/// Nearer than this part of the budget no distance says anything.
+/// Added to each distance, in parts of the budget: few hits in few bytes are chance.
 const NEAR: f64 = 1.0 / 500.0;
 /// A pair with fewer hits in the whole budget than this has no utility.
 const HITS_MIN: f64 = 1.0 / 64.0;
-/// Of pairs without utility, those that turn over pay first: as if their hits were fewer by their turnover, up to so many times.
+/// Of pairs without utility, those that turn over are evicted first: the least utility is divided by the turnover, at most by this.
 const TURNOVER_MAX: f64 = 256.0;
-/// Of equals the larger pays: a pair's utility is divided by its size to the power of this.
+/// The utility of a pair is divided by its bytes to the power of this: of equals the larger is the victim.
 const PULL: f64 = 0.1;
 /// Entries that are evicted of one pair before it is chosen again, and the part of its entries that they are, at most.
 const BATCH_MAX: usize = 8;
@@ -33,7 +33,7 @@ const BATCH_PARTS: usize = 64;
 pub struct Oracle<'s> {
     stream: &'s Stream,
     pairs: Vec<Pair>,
-    /// The ghosts of all pairs, by when they came.
+    /// The ghosts of all pairs, by step: the oldest first.
     ghosts: BTreeMap<u64, (usize, u64)>,
     /// Steps so far: each use, and each ghost.
     steps: u64,
@@ -44,13 +44,13 @@ pub struct Oracle<'s> {
 /// One cache's entries of one group.
 #[derive(Default)]
 struct Pair {
-    /// When each key was used last, and the keys by that.
+    /// The step of the last use of each key, and the keys by that step.
     used: HashMap<u64, u64>,
     by_use: BTreeMap<u64, u64>,
     held: u64,
     /// Bytes evicted so far, of this pair.
     evicted: u64,
-    /// Of each ghost: when it came, and what was evicted of this pair until then.
+    /// Of each ghost: its step, and the bytes evicted of this pair until then.
     ghosts: HashMap<u64, (u64, u64)>,
     /// Decayed until `decayed_at`: the cost of ghost hits by distance, and the bytes inserted.
     hits: [f64; DISTANCES],
@@ -64,7 +64,7 @@ impl<'s> Oracle<'s> {
         Self { stream, pairs, ghosts: BTreeMap::new(), steps: 0, evicted: 0 }
     }
 
-    /// Looks a key up, and inserts it if it is not there. Returns whether it was.
+    /// Looks a key up, and inserts it on a miss. Returns whether it was a hit.
     pub fn ask(&mut self, at: usize, key: u64) -> bool {
         self.steps += 1;
         let is_hit = self.pairs[at].used.contains_key(&key);
@@ -91,7 +91,7 @@ impl<'s> Oracle<'s> {
         self.stream.groups[ROOT].max as f64
     }
 
-    /// A miss counts if the key has a ghost, and its entry would be there with an attainable number of bytes more.
+    /// Counts a miss if the key has a ghost, and an attainable number of bytes more would have kept its entry.
     fn note_miss(&mut self, at: usize, key: u64) {
         self.decay(at);
         let budget = self.budget();
@@ -135,20 +135,20 @@ impl<'s> Oracle<'s> {
     fn make_room(&mut self, at: usize, size: u64) {
         for limit in [self.stream.pairs[at].group, ROOT] {
             while self.usage(limit) + size > self.stream.groups[limit].max {
-                let victim = self.least(limit).expect("somebody may be evicted from");
+                let victim = self.least(limit).expect("a pair is not protected");
                 let batch = (self.pairs[victim].used.len() / BATCH_PARTS).clamp(1, BATCH_MAX);
                 (0..batch).for_each(|_| self.evict_one(victim));
             }
         }
     }
 
-    /// What the pairs of a group and those below it hold.
+    /// Returns the bytes that the pairs of a group and its descendants hold.
     fn usage(&self, group: usize) -> u64 {
         let pairs = self.stream.pairs.iter().zip(&self.pairs);
         pairs.filter(|(spec, _)| group == ROOT || spec.group == group).map(|(_, pair)| pair.held).sum()
     }
 
-    /// The pair of least utility below a limit, of those that hold something and are not protected.
+    /// Returns the pair of least utility below a limit, of the pairs that are not empty and not protected.
     fn least(&mut self, limit: usize) -> Option<usize> {
         let is_candidate = |at: &usize| {
             let group = self.stream.pairs[*at].group;

@@ -9,7 +9,7 @@ use lowwater::{topology, ByteSize, Cache, Memcg, Runtime, Watermarks};
 
 use super::stream::{PairSpec, Stream, ROOT};
 
-/// The same in each run, so that the same ghosts meet.
+/// Without a random seed, so that each run has the same hashes.
 type Hasher = BuildHasherDefault<DefaultHasher>;
 type Keyed = Cache<u64, (), Hasher>;
 
@@ -29,7 +29,7 @@ impl Real {
         Self::with(stream, |_| ())
     }
 
-    /// With what is made in the runtime before the caches.
+    /// As [`new`](Self::new); `first` runs before the caches are made.
     pub fn with(stream: &Stream, first: impl FnOnce(&Runtime)) -> Self {
         let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
         let builder = Runtime::builder().budget(ByteSize::new(stream.groups[ROOT].max)).watermarks(at_the_limit);
@@ -57,7 +57,7 @@ impl Real {
         is_hit
     }
 
-    /// The hash of a key of a pair.
+    /// Returns the hash of a key of a pair.
     pub fn hash(at: usize, key: u64) -> u64 {
         Hasher::default().hash_one((at as u64) << PAIR_SHIFT | key)
     }

@@ -15,7 +15,7 @@ pub struct Stream {
     pub requests: Vec<(usize, u64)>,
 }
 
-/// A group: its limit and what is protected of it, in bytes.
+/// A group: its limit and its protection, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct GroupSpec {
     pub max: u64,
@@ -31,22 +31,22 @@ pub struct PairSpec {
     pub size: u64,
     /// Entries are one to so many times as large.
     pub sizes: u64,
-    /// What a miss costs, in the cache.
+    /// The recreation cost of an entry.
     pub cost: u64,
 }
 
-/// What one pair is asked for.
+/// The keys that one pair is asked for.
 #[derive(Clone, Copy, Debug)]
 pub enum Pattern {
-    /// Each of so many keys as often as the others.
+    /// So many keys, each with the same probability.
     Uniform(u64),
-    /// The lower keys of so many oftener: nearly Zipf with exponent 1.
+    /// So many keys, the lower ones more often: nearly Zipf with exponent 1.
     Zipf(u64),
-    /// So many keys again and again, in order.
+    /// So many keys, in order, repeatedly.
     Loop(u64),
-    /// Keys that never come again.
+    /// New keys, each of them once.
     Scan,
-    /// Nothing.
+    /// No keys.
     Idle,
 }
 
@@ -56,19 +56,19 @@ impl PairSpec {
         Self { cache, group: ROOT, size: ENTRY, sizes: 1, cost: 1 }
     }
 
-    /// Bytes of the entry of a key.
+    /// Returns the bytes of the entry of a key.
     pub fn size(&self, key: u64) -> u64 {
         self.size * (1 + key % self.sizes)
     }
 
-    /// Their mean.
+    /// Returns the mean bytes of an entry.
     pub fn mean_size(&self) -> u64 {
         self.size * (1 + self.sizes) / 2
     }
 }
 
 impl Stream {
-    /// So many caches in the root, which nobody has asked for anything yet.
+    /// Makes so many caches in the root, and no requests yet.
     pub fn new(caches: usize) -> Self {
         let root = GroupSpec { max: BUDGET, low: 0 };
         Self { groups: vec![root], pairs: (0..caches).map(PairSpec::of_cache).collect(), requests: Vec::new() }
@@ -80,7 +80,7 @@ impl Stream {
         self.groups.len() - 1
     }
 
-    /// Adds requests: in each round as many for each pair as its rate says.
+    /// Adds requests: in each round, for each pair, as many as its rate.
     pub fn ask(mut self, seed: u64, rounds: u64, patterns: &[(Pattern, u64)]) -> Self {
         let mut random = Random(seed);
         let begin = self.requests.len() as u64;

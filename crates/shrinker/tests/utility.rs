@@ -275,7 +275,7 @@ fn two_pools(tree: &MemcgTree, registry: &Registry, memcg: &Memcg) -> [Pool; 2] 
 }
 
 #[test]
-fn who_misses_keeps_its_memory() {
+fn a_pair_that_misses_keeps_its_memory() {
     let (tree, registry) = world(1);
     let pools = two_pools(&tree, &registry, tree.root());
     pools[0].misses(tree.root(), 100);
@@ -697,7 +697,7 @@ fn nothing_is_chosen_for_a_group_of_another_tree_or_below_its_low() {
         pool.shelf.add(&group, N0, 100);
         protect(&group, ByteSize::ZERO);
     }
-    assert!(pool.shelf.len(&sibling, N0) < 1_000, "who is not protected pays, although it misses");
+    assert!(pool.shelf.len(&sibling, N0) < 1_000, "a pair that is not protected is evicted from, although it misses");
 }
 
 #[test]
@@ -747,14 +747,14 @@ fn the_footprint_of_pairs_is_what_is_allocated() {
     let groups: Vec<_> = (0..300).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
     let footprint = |registry: &Registry| (registry.footprint().get() + tree.footprint().get()) as i64;
     let (mut made, in_tree) = (None, tree.footprint().get() as i64);
-    // What it is told to use is its caller's.
+    // The configuration is the caller's memory.
     let config = RegistryConfig::new(1).by_utility(true);
     let mut allocated = grown(|| made = Some(Registry::with_config(&tree, config)));
     let registry = made.unwrap();
     let begin = footprint(&registry) - in_tree;
     assert_eq!(begin, allocated, "an empty registry");
     let pools: Vec<_> = (0..3).map(|n| Pool::new(&tree, &registry, &n.to_string())).collect();
-    // What the shelves keep is not the registry's: they have all of it before.
+    // The shelves allocate their own memory before the measurement.
     for pool in &pools {
         groups.iter().for_each(|group| pool.shelf.add(group, N0, 1));
     }
