@@ -1,0 +1,102 @@
+//! Invariants of random caches, groups and requests.
+
+use proptest::prelude::*;
+
+use super::real::Real;
+use super::stream::{Pattern, Stream, ENTRY, ROOT};
+
+/// The budget of the random caches.
+const BUDGET: u64 = 600 * ENTRY;
+/// Entries that one choice evicts, at most. A protected group may fall below its `low` by as many.
+const BATCH_MAX: u64 = 8;
+/// Bytes in the stocks of all processors: they count as usage.
+const STOCK: u64 = 64 << 10;
+/// Hits in the last of many rounds of a pair beside others that are idle.
+const BUSY_HITS_MIN: f64 = 0.95;
+
+fn patterns() -> impl Strategy<Value = Pattern> {
+    prop_oneof![
+        (1_u64..2_000).prop_map(Pattern::Uniform),
+        (1_u64..5_000).prop_map(Pattern::Zipf),
+        (1_u64..1_000).prop_map(Pattern::Loop),
+        Just(Pattern::Scan),
+        Just(Pattern::Idle),
+    ]
+}
+
+/// Limits and protection of groups, in hundredths of the budget. Together a half may be protected at most.
+fn groups() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    prop::collection::vec((20_u64..=120, 0_u64..=16), 0..=3)
+}
+
+/// A pair for each cache in each group, and in the root. Few requests for each pair, a few times.
+fn streams() -> impl Strategy<Value = Stream> {
+    let pair = (1_u64..=8, prop_oneof![Just(1_u64), Just(20), Just(1 << 40)]);
+    let phases = prop::collection::vec(prop::collection::vec((patterns(), 0_u64..4), 12), 1..6);
+    (groups(), prop::collection::vec(pair, 1..=3), phases, any::<u64>()).prop_map(|(groups, caches, phases, seed)| {
+        let mut stream = Stream::new(0);
+        stream.groups[ROOT].max = BUDGET;
+        for (max, low) in groups {
+            stream.group(BUDGET * max / 100, BUDGET * low / 100);
+        }
+        for (cache, (size, cost)) in caches.into_iter().enumerate() {
+            let of_cache = |group| super::stream::PairSpec { cache, group, size: size * ENTRY, sizes: 1, cost };
+            stream.pairs.extend((0..stream.groups.len()).map(of_cache));
+        }
+        let pairs = stream.pairs.len();
+        phases.iter().fold(stream, |stream, phase| stream.ask(seed, 150, &phase[..pairs]))
+    })
+}
+
+/// Returns the bytes of the entries of a group and its descendants.
+fn held(real: &Real, stream: &Stream, group: usize) -> u64 {
+    let pairs = stream.pairs.iter().enumerate().filter(|(_, pair)| group == ROOT || pair.group == group);
+    pairs.map(|(at, pair)| real.len(at) * pair.size).sum()
+}
+
+/// After each request: limits are held, and a group that has reached its `low` stays there, but for a batch.
+fn run(stream: &Stream, real: &mut Real) {
+    let mut peaks = vec![0; stream.groups.len()];
+    let size_max = stream.pairs.iter().map(|pair| pair.size).max().unwrap_or(0);
+    for (n, (at, key)) in stream.requests.iter().enumerate() {
+        real.ask(*at, *key);
+        let group = stream.pairs[*at].group;
+        for (at, spec) in stream.groups.iter().enumerate() {
+            let usage = real.groups()[at].usage().get();
+            assert!(usage <= spec.max, "{usage} bytes in {spec:?}, at request {n}");
+            // An eviction for another group is checked a few requests later: a check of all groups is slow.
+            if spec.low == 0 || (group != at && n % 8 != 0) {
+                continue;
+            }
+            let held = held(real, stream, at);
+            peaks[at] = held.max(peaks[at]);
+            let floor = spec.low.min(peaks[at]).saturating_sub(BATCH_MAX * size_max + STOCK);
+            assert!(held >= floor, "{held} bytes of {} in {spec:?}, at request {n}", peaks[at]);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn budget_and_protection_hold_and_idle_pairs_give_way(stream in streams()) {
+        // One more cache, which is busy when all others have become idle.
+        let busy = stream.pairs.len();
+        let mut stream = stream;
+        stream.pairs.push(super::stream::PairSpec::of_cache(busy));
+        let mut real = Real::new(&stream);
+        run(&stream, &mut real);
+        let protected: u64 = stream.groups.iter().map(|group| group.low).sum();
+        let keys = (BUDGET - protected) * 7 / 10 / ENTRY;
+        let mut hits = 0;
+        for _ in 0..12 {
+            hits = (0..keys).filter(|key| real.ask(busy, *key)).count();
+        }
+        let ratio = hits as f64 / keys as f64;
+        prop_assert!(ratio >= BUSY_HITS_MIN, "{ratio} of {keys} keys");
+        for (group, spec) in real.groups().iter().zip(&stream.groups) {
+            prop_assert!(group.usage().get() <= spec.max);
+        }
+    }
+}

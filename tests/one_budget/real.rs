@@ -1,0 +1,92 @@
+//! The caches and groups of a stream, in a runtime.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{BuildHasher, BuildHasherDefault};
+use std::sync::Arc;
+
+use lowwater::cache::Eviction;
+use lowwater::{topology, ByteSize, Cache, Memcg, Runtime, Watermarks};
+
+use super::stream::{PairSpec, Stream, ROOT};
+
+/// Without a random seed, so that each run has the same hashes.
+type Hasher = BuildHasherDefault<DefaultHasher>;
+type Keyed = Cache<u64, (), Hasher>;
+
+/// The pair of a key is in its upper bits.
+const PAIR_SHIFT: u32 = 48;
+
+/// See the module.
+pub struct Real {
+    runtime: Runtime,
+    groups: Vec<Memcg>,
+    caches: Vec<Keyed>,
+    pairs: Vec<PairSpec>,
+}
+
+impl Real {
+    pub fn new(stream: &Stream) -> Self {
+        Self::with(stream, |_| ())
+    }
+
+    /// As [`new`](Self::new); `first` runs before the caches are made.
+    pub fn with(stream: &Stream, first: impl FnOnce(&Runtime)) -> Self {
+        let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
+        let builder = Runtime::builder().budget(ByteSize::new(stream.groups[ROOT].max)).watermarks(at_the_limit);
+        let runtime = builder.topology(Arc::new(topology::Fixed::new(1))).build().unwrap();
+        first(&runtime);
+        let groups: Vec<Memcg> = (0..stream.groups.len())
+            .map(|n| if n == ROOT { runtime.root().clone() } else { runtime.group(&n.to_string()).unwrap() })
+            .collect();
+        for (group, spec) in groups.iter().zip(&stream.groups) {
+            group.set_max(ByteSize::new(spec.max));
+            group.set_low(ByteSize::new(spec.low));
+        }
+        let caches = stream.pairs.iter().map(|pair| pair.cache + 1).max().unwrap_or(0);
+        let caches = (0..caches).map(|n| cache(&runtime, n, &stream.pairs)).collect();
+        Self { runtime, groups, caches, pairs: stream.pairs.clone() }
+    }
+
+    /// As [`Oracle::ask`](super::oracle::Oracle::ask).
+    pub fn ask(&mut self, at: usize, key: u64) -> bool {
+        let (cache, key) = (&self.caches[self.pairs[at].cache], (at as u64) << PAIR_SHIFT | key);
+        let is_hit = cache.get(&key).is_some();
+        if !is_hit {
+            cache.entry(key).group(self.group(at)).insert(()).unwrap();
+        }
+        is_hit
+    }
+
+    /// Returns the hash of a key of a pair.
+    pub fn hash(at: usize, key: u64) -> u64 {
+        Hasher::default().hash_one((at as u64) << PAIR_SHIFT | key)
+    }
+
+    pub fn len(&self, at: usize) -> u64 {
+        self.caches[self.pairs[at].cache].len_of(self.group(at))
+    }
+
+    pub fn group(&self, at: usize) -> &Memcg {
+        &self.groups[self.pairs[at].group]
+    }
+
+    pub fn groups(&self) -> &[Memcg] {
+        &self.groups
+    }
+
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+}
+
+/// The cache of this number, in which the order of entries is exact.
+fn cache(runtime: &Runtime, n: usize, pairs: &[PairSpec]) -> Keyed {
+    let cost = pairs.iter().find(|pair| pair.cache == n).map_or(1, |pair| pair.cost);
+    let pairs = pairs.to_vec();
+    let weight = move |key: &u64, _: &()| {
+        let size = pairs[(*key >> PAIR_SHIFT) as usize].size(key & ((1 << PAIR_SHIFT) - 1));
+        ByteSize::new(size).saturating_sub(Cache::<u64, ()>::ENTRY_BYTES)
+    };
+    let builder = Cache::builder(runtime).name(n.to_string()).eviction(Eviction::Lru).weigher(weight);
+    builder.recreation_cost(move |_, _| cost).hasher(Hasher::default()).build().unwrap()
+}

@@ -1,0 +1,125 @@
+//! Streams of requests, and the caches and groups that they are for.
+
+/// The group of which all others are children; its limit is the budget.
+pub const ROOT: usize = 0;
+/// Bytes of an ordinary entry.
+pub const ENTRY: u64 = 1 << 10;
+/// The budget of all streams but those that say otherwise.
+pub const BUDGET: u64 = 4_000 * ENTRY;
+
+/// See the module.
+pub struct Stream {
+    pub groups: Vec<GroupSpec>,
+    pub pairs: Vec<PairSpec>,
+    /// A pair, and a key that is its own.
+    pub requests: Vec<(usize, u64)>,
+}
+
+/// A group: its limit and its protection, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupSpec {
+    pub max: u64,
+    pub low: u64,
+}
+
+/// A cache and a group.
+#[derive(Clone, Copy, Debug)]
+pub struct PairSpec {
+    pub cache: usize,
+    pub group: usize,
+    /// Bytes of the smallest entry.
+    pub size: u64,
+    /// Entries are one to so many times as large.
+    pub sizes: u64,
+    /// The recreation cost of an entry.
+    pub cost: u64,
+}
+
+/// The keys that one pair is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Pattern {
+    /// So many keys, each with the same probability.
+    Uniform(u64),
+    /// So many keys, the lower ones more often: nearly Zipf with exponent 1.
+    Zipf(u64),
+    /// So many keys, in order, repeatedly.
+    Loop(u64),
+    /// New keys, each of them once.
+    Scan,
+    /// No keys.
+    Idle,
+}
+
+impl PairSpec {
+    /// A cache of its own, in the root.
+    pub fn of_cache(cache: usize) -> Self {
+        Self { cache, group: ROOT, size: ENTRY, sizes: 1, cost: 1 }
+    }
+
+    /// Returns the bytes of the entry of a key.
+    pub fn size(&self, key: u64) -> u64 {
+        self.size * (1 + key % self.sizes)
+    }
+
+    /// Returns the mean bytes of an entry.
+    pub fn mean_size(&self) -> u64 {
+        self.size * (1 + self.sizes) / 2
+    }
+}
+
+impl Stream {
+    /// Makes so many caches in the root, and no requests yet.
+    pub fn new(caches: usize) -> Self {
+        let root = GroupSpec { max: BUDGET, low: 0 };
+        Self { groups: vec![root], pairs: (0..caches).map(PairSpec::of_cache).collect(), requests: Vec::new() }
+    }
+
+    /// Adds a group below the root.
+    pub fn group(&mut self, max: u64, low: u64) -> usize {
+        self.groups.push(GroupSpec { max, low });
+        self.groups.len() - 1
+    }
+
+    /// Adds requests: in each round, for each pair, as many as its rate.
+    pub fn ask(mut self, seed: u64, rounds: u64, patterns: &[(Pattern, u64)]) -> Self {
+        let mut random = Random(seed);
+        let begin = self.requests.len() as u64;
+        for round in 0..rounds {
+            for (pair, (pattern, rate)) in patterns.iter().enumerate() {
+                for n in round * rate..(round + 1) * rate {
+                    let key = match *pattern {
+                        Pattern::Uniform(keys) => random.below(keys),
+                        Pattern::Zipf(keys) => random.zipf(keys),
+                        Pattern::Loop(keys) => n % keys,
+                        Pattern::Scan => 1 << 32 | (begin + n),
+                        Pattern::Idle => continue,
+                    };
+                    self.requests.push((pair, key));
+                }
+            }
+        }
+        self
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let requests = format_args!("{} requests", self.requests.len());
+        f.debug_tuple("Stream").field(&self.groups).field(&self.pairs).field(&requests).finish()
+    }
+}
+
+/// A linear congruential generator: the same numbers in each run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn zipf(&mut self, end: u64) -> u64 {
+        let fraction = (self.below(1 << 30) as f64 + 1.0) / (1_u64 << 30) as f64;
+        ((end as f64).powf(fraction) as u64 - 1).min(end - 1)
+    }
+}
