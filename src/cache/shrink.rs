@@ -62,11 +62,10 @@ where
         }
     }
 
-    /// As the entries of the cache weigh on average.
+    /// As the entries that the group let go lately weighed, or as those of the cache weigh on average.
     fn weigh_objects(&self, sc: &ShrinkControl<'_>) -> Option<ByteSize> {
         self.note_len();
-        let bytes = self.queues.count(sc.memcg(), sc.node()).saturating_mul(self.queues.mean_charge());
-        Some(ByteSize::new(bytes))
+        Some(self.queues.weigh(sc.memcg(), self.queues.count(sc.memcg(), sc.node())))
     }
 
     /// Turn by turn, as the queues have it, until as many were looked at as was asked.
@@ -132,6 +131,7 @@ where
                 self.is_stuck.store(true, Ordering::Relaxed);
             }
         }
+        ghost_recorder.tenant.note_evicted(all.freed, all.bytes.get());
         all
     }
 

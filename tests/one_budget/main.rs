@@ -17,8 +17,7 @@ const SEEDS: [u64; 2] = [1, 77];
 
 /// Asserts that mean shares of the budget differ by at most `share` points, and hits of all requests, by cost, by `hits` points.
 ///
-/// Each bound is about one and a half times what ten seeds showed at most; for tests that are ignored, once the scan detector was
-/// switched off for a trial. Shares of streams with a flat optimum (Zipf, equals) drift to and fro in both, and cost no hits.
+/// Each bound is about one and a half times what ten seeds showed at most. Shares of streams with a flat optimum (Zipf, equals) drift to and fro in both, and cost no hits.
 fn agree(name: &str, share: f64, hits: f64, stream: impl Fn(u64) -> Stream) {
     for seed in SEEDS {
         let difference = compare(&stream(seed));
@@ -57,7 +56,6 @@ fn a_loop() {
 }
 
 #[test]
-#[ignore = "a bug: a tenant that others evict from in a hurry is taken for a scan, and leaves few ghosts"]
 fn a_loop_that_is_too_long() {
     agree("too long", 4.0, 0.3, |seed| Stream::new(2).ask(seed, 40_000, &[(Zipf(20_000), 1), (Loop(5_000), 1)]));
 }
@@ -80,7 +78,6 @@ fn an_idle_cache() {
 }
 
 #[test]
-#[ignore = "a bug: a tenant that others evict from in a hurry is taken for a scan, and leaves few ghosts"]
 fn sizes() {
     agree("sizes of caches", 9.0, 0.8, |seed| {
         let mut stream = Stream::new(3);
@@ -97,7 +94,6 @@ fn sizes() {
 }
 
 #[test]
-#[ignore = "a bug: a tenant that others evict from in a hurry is taken for a scan, and leaves few ghosts"]
 fn costs() {
     agree("costs", 7.0, 1.0, |seed| {
         let mut stream = Stream::new(3);
@@ -120,9 +116,8 @@ fn tenants() {
 }
 
 #[test]
-#[ignore = "a bug: distances and held bytes of a tenant are in entries of the cache's mean size"]
 fn tenants_of_different_sizes() {
-    agree("sizes of tenants", 9.0, 0.8, |seed| {
+    agree("sizes of tenants", 9.0, 1.5, |seed| {
         let mut stream = Stream::new(0);
         stream.groups[ROOT].max = 4 * BUDGET;
         for size in [ENTRY, 12 * ENTRY] {
@@ -143,7 +138,6 @@ fn a_small_budget() {
 }
 
 #[test]
-#[ignore = "a bug: a tenant that others evict from in a hurry is taken for a scan, and leaves few ghosts"]
 fn rates_far_apart() {
     agree("far apart", 4.0, 0.6, |seed| {
         Stream::new(3).ask(seed, 4_000, &[(Zipf(20_000), 20), (Uniform(300), 1), (Zipf(3_000), 3)])
@@ -152,7 +146,6 @@ fn rates_far_apart() {
 
 /// A small cache asks for keys none of which leaves a ghost while the cache is taken for a scan.
 #[test]
-#[ignore = "a bug: a tenant that others evict from in a hurry is taken for a scan, and leaves few ghosts"]
 fn a_small_cache_is_not_taken_for_a_scan() {
     const KEYS: usize = 300;
     let leaves_ghosts = |key: &u64| Real::hash(1, *key) >> 36 & 63 == 0;
@@ -177,7 +170,6 @@ fn two_loops() {
 }
 
 #[test]
-#[ignore = "a bug: a tenant that others evict from in a hurry is taken for a scan, and leaves few ghosts"]
 fn small_tenants_of_one_cache() {
     agree("many tenants", 8.0, 0.6, |seed| {
         let mut stream = Stream::new(0);
@@ -192,7 +184,6 @@ fn small_tenants_of_one_cache() {
 }
 
 #[test]
-#[ignore = "a bug: a tenant that others evict from in a hurry is taken for a scan, and leaves few ghosts"]
 fn twenty_pairs() {
     agree("twenty", 4.0, 0.9, |seed| {
         let mut patterns = Vec::new();

@@ -22,7 +22,12 @@ const BATCH_PARTS: u64 = 64;
 /// Objects that are looked at in one pair until one is freed: the first may only lose a second chance.
 const LOOKS_MAX: u64 = 64;
 /// Pairs that could not give anything, after which one call goes no further.
-const FAILED_MAX: usize = 4;
+const FAILED_MAX: u32 = 8;
+/// Batches in a row in each of which the usage of the victim's group has not fallen: then it frees nothing
+/// of what it says. One batch proves nothing, as charges may come as fast.
+const VAIN_MAX: u32 = 64;
+/// After fewer it is no longer believed for the clock.
+const VAIN_FEW: u32 = 8;
 
 /// One call.
 pub(crate) struct LeastUseful<'a> {
@@ -34,6 +39,13 @@ pub(crate) struct LeastUseful<'a> {
     pub(crate) flags: Reclaim,
 }
 
+/// What came of a scan.
+struct Scanned {
+    progress: Progress,
+    /// Something was freed, as far as can be told.
+    gives: bool,
+}
+
 /// A pair that was chosen.
 struct Victim {
     slot: u32,
@@ -42,48 +54,54 @@ struct Victim {
 }
 
 impl LeastUseful<'_> {
-    /// Frees batches until `work` is used up, or nothing more can be chosen.
+    /// Frees batches until `work` is used up, or nothing more can be chosen. Ends also where shrinkers say
+    /// that they free something, and do not.
     pub(crate) fn run(&self, work: &mut Work<'_>) -> Progress {
         let mut total = Progress::default();
         let Some(pairs) = self.core.map.by_utility() else { return total };
         work.forget_now();
-        let (mut failed, mut failures) = ([None; FAILED_MAX], 0);
+        let mut failures = 0;
         while failures < FAILED_MAX && work.bound().is_none() {
-            let Some(victim) = self.choose(pairs, &failed) else { break };
-            let progress = self.scan(pairs, &victim, work);
+            let Some(victim) = self.choose(pairs) else { break };
+            let Scanned { progress, gives } = self.scan(pairs, &victim, work);
             total += progress;
-            if progress.freed > 0 && work.is_one_batch() {
-                break;
-            }
-            if progress.freed == 0 {
-                failed[failures] = Some(victim.slot);
+            if !gives {
+                // It is asked again in the next epoch, or when there is nobody else.
                 failures += 1;
+                let empty = Standing::Empty(pairs.clock.epoch() as u16);
+                pairs.pair(victim.slot).into_iter().for_each(|pair| pair.set_standing(empty));
+            } else if work.is_one_batch() {
+                break;
             }
         }
         total
     }
 
-    /// The candidate of the least score that is not protected.
-    fn choose(&self, pairs: &Pairs, failed: &[Option<u32>]) -> Option<Victim> {
+    /// The candidate of the least score that is not protected. Where none is known that holds something,
+    /// all are counted again.
+    fn choose(&self, pairs: &Pairs) -> Option<Victim> {
         // The background has the time; and of those below a group only few may be among them.
         let many = self.flags.contains(Reclaim::BACKGROUND) || *self.limit != self.core.root;
         let candidates = pairs.candidates(self.needy, many);
+        self.least(pairs, candidates.as_slice(), false).or_else(|| self.least(pairs, candidates.as_slice(), true))
+    }
+
+    /// The least of these candidates; with `again`, those that seemed empty are counted first.
+    fn least(&self, pairs: &Pairs, candidates: &[u32], again: bool) -> Option<Victim> {
         let (epoch, budget) = (pairs.clock.epoch(), budget(&self.core.root));
         let mut ranks = [i32::MAX; CANDIDATES_MAX];
-        // The foreground counts one pair at most; the background all.
+        // The foreground counts one pair at most, unless it finds nothing; the background all.
         let mut may_count = true;
-        for (rank, slot) in ranks.iter_mut().zip(candidates.as_slice()) {
+        for (rank, slot) in ranks.iter_mut().zip(candidates) {
             let Some(pair) = pairs.pair(*slot).filter(|pair| pair.who().is_some()) else { continue };
-            if failed.contains(&Some(*slot)) {
-                continue;
-            }
-            let is_due = match pair.standing() {
-                Standing::Scored(score) => !score.is_counted(epoch),
-                Standing::Unknown | Standing::Empty => true,
+            let standing = pair.standing();
+            let is_due = match again {
+                true => !matches!(standing, Standing::Scored(_)),
+                false => standing.is_due(epoch),
             };
             if is_due && may_count {
                 self.count(pairs, *slot, budget);
-                may_count = self.flags.contains(Reclaim::BACKGROUND);
+                may_count = again || self.flags.contains(Reclaim::BACKGROUND);
             } else if self.needy == Some(*slot) {
                 self.score(pairs, *slot, None, budget);
             }
@@ -92,13 +110,12 @@ impl LeastUseful<'_> {
             }
         }
         // Mostly the first is not protected.
-        for _ in 0..candidates.as_slice().len() {
+        for _ in candidates {
             let (at, _) =
                 ranks.iter().enumerate().min_by_key(|(_, rank)| **rank).filter(|(_, rank)| **rank < i32::MAX)?;
             ranks[at] = i32::MAX;
-            let slot = candidates.as_slice()[at];
-            if let Some(victim) = self.victim(pairs, slot) {
-                pairs.note_victim(slot);
+            if let Some(victim) = self.victim(pairs, candidates[at]) {
+                pairs.note_victim(victim.slot);
                 return Some(victim);
             }
         }
@@ -119,12 +136,12 @@ impl LeastUseful<'_> {
         let Some((id, memcg)) = pairs.pair(slot).and_then(|pair| pair.who()) else { return };
         let Some(memcg) = self.core.map.memcg(memcg) else { return };
         let Some(mut guard) = self.core.lookup(id) else { return };
-        let Some((held, bytes)) = self.held(&mut guard, &memcg) else { return };
-        let Some(tallies) = pairs.make_tallies(slot) else { return };
         let epoch = pairs.clock.epoch();
+        let (held, bytes) = self.held(&mut guard, &memcg).unwrap_or_default();
+        let Some(tallies) = pairs.make_tallies(slot) else { return };
         tallies.counted(held, bytes, epoch);
         match held {
-            0 => pairs.pair(slot).into_iter().for_each(|pair| pair.set_standing(Standing::Empty)),
+            0 => pairs.pair(slot).into_iter().for_each(|pair| pair.set_standing(Standing::Empty(epoch as u16))),
             _ => self.score_as(pairs, slot, &guard, Some(epoch), budget),
         }
     }
@@ -160,12 +177,12 @@ impl LeastUseful<'_> {
     }
 
     /// Scans a batch of the victim's objects, and goes on while all that were looked at were kept.
-    fn scan(&self, pairs: &Pairs, victim: &Victim, work: &mut Work<'_>) -> Progress {
+    fn scan(&self, pairs: &Pairs, victim: &Victim, work: &mut Work<'_>) -> Scanned {
         let mut progress = Progress::default();
-        let Some(tallies) = pairs.make_tallies(victim.slot) else { return progress };
+        let Some(tallies) = pairs.make_tallies(victim.slot) else { return Scanned { progress, gives: false } };
         let nr = (tallies.objects() / BATCH_PARTS).clamp(1, BATCH_MAX);
-        let mean = tallies.mean();
         let cost = self.core.lookup(victim.id).map_or(0, |guard| guard.cost());
+        let before = victim.memcg.usage();
         while progress.freed == 0 && progress.scanned < LOOKS_MAX {
             let node = self.node_of(pairs, victim);
             let (amount, core, memcg, flags) = (ScanAmount::Batch(nr), self.core, &victim.memcg, self.flags);
@@ -176,15 +193,20 @@ impl LeastUseful<'_> {
                 break;
             }
         }
-        let epoch = pairs.clock.epoch();
-        let kept = progress.scanned.saturating_sub(progress.freed);
-        tallies.scanned(progress.freed, kept, cost, epoch);
+        let vain = tallies.note_fall(victim.memcg.usage() < before);
+        // A shrinker may say what it likes.
+        let freed = progress.freed.min(tallies.objects()).min(LOOKS_MAX);
+        let kept = progress.scanned.saturating_sub(progress.freed).min(LOOKS_MAX);
+        tallies.scanned(freed, kept, cost, pairs.clock.epoch());
         let budget = budget(&self.core.root);
-        pairs.clock.advance(progress.freed.saturating_mul(mean), budget);
+        if vain < VAIN_FEW {
+            pairs.clock.advance(freed.saturating_mul(tallies.mean()).min(budget), budget);
+        }
         if progress.scanned > 0 {
             self.score(pairs, victim.slot, None, budget);
         }
-        progress
+        let gives = progress.freed > 0 && vain % VAIN_MAX != VAIN_MAX - 1;
+        Scanned { progress, gives }
     }
 
     /// A node on which the victim holds something, at random in proportion to its objects there.

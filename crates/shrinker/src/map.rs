@@ -133,6 +133,12 @@ impl Map {
         self.pairs.as_deref()
     }
 
+    /// Whether the id is still this owner's, and the group one of this tree.
+    pub(crate) fn is_own(&self, key: Key, memcg: &Memcg) -> bool {
+        let is_in_tree = self.root.lock().as_ref().is_some_and(|root| memcg.is_in_tree_of(root));
+        is_in_tree && self.index.lock(key.id).is_open(key)
+    }
+
     /// The group of this id, if it holds something.
     pub(crate) fn memcg(&self, id: MemcgId) -> Option<Memcg> {
         self.nodes.iter().find_map(|node| node.shard(id).read().get(id).map(|info| info.memcg.clone()))

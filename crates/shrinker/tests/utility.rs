@@ -147,7 +147,6 @@ fn beside_one_that_claims_to_hold_everything() {
 }
 
 #[test]
-#[ignore = "a bug: four that give nothing end each call, and are the least again in the next"]
 fn beside_six_that_claim_to_hold_everything() {
     honest_beside(6, || liar_in_count(|| Count::Objects(u64::MAX)));
 }
@@ -164,7 +163,6 @@ fn beside_one_whose_count_changes_each_time() {
 }
 
 #[test]
-#[ignore = "a bug: the one pair that a foreground call counts is always the empty one"]
 fn beside_one_that_never_knows_its_count() {
     for liars in [1, 6] {
         honest_beside(liars, || liar_in_count(|| Count::Unknown));
@@ -179,7 +177,6 @@ fn beside_one_whose_count_panics() {
 }
 
 #[test]
-#[ignore = "a bug: objects that were not freed count as freed, though usage does not fall"]
 fn beside_one_that_says_that_it_freed_more_than_it_holds() {
     for liars in [1, 6] {
         honest_beside(liars, || liar_in_scan(|sc| Scan::Freed(sc.nr_to_scan() + 100)));
@@ -208,7 +205,6 @@ fn beside_one_that_always_stops() {
 }
 
 #[test]
-#[ignore = "a bug: four that give nothing end each call, and are the least again in the next"]
 fn beside_six_that_always_stop() {
     honest_beside(6, || liar_in_scan(|_| Scan::Stop));
 }
@@ -238,7 +234,6 @@ fn beside_one_whose_weight_panics() {
 
 /// A call without any bound ends too, whatever the only shrinker says.
 #[test]
-#[ignore = "a bug, or to be said of `Work::unlimited`: a shrinker that always frees something keeps the caller for ever"]
 fn a_call_without_bound_ends() {
     const CALLS_MAX: u64 = 1_000_000;
     let answers: [fn(&mut ShrinkControl<'_>) -> Scan; 4] =
@@ -319,7 +314,6 @@ fn reports_at_their_ends_neither_panic_nor_count_for_much() {
 }
 
 #[test]
-#[ignore = "a bug: a report for another tree's group counts for ours of the same id"]
 fn a_miss_of_another_trees_group_counts_for_none_of_ours() {
     let (tree, registry) = world(1);
     let (theirs, _their_registry) = world(1);
@@ -374,7 +368,6 @@ fn a_reporter_outlives_its_registration_registry_and_tree() {
 }
 
 #[test]
-#[ignore = "a bug: a late report counts for the next shrinker with the same id"]
 fn what_an_ended_registration_reports_does_not_count_for_the_next() {
     let (tree, registry) = world(1);
     let [first, second] = two_pools(&tree, &registry, tree.root());
@@ -496,7 +489,6 @@ fn of_two_thousand_pairs_those_without_use_pay() {
 
 /// The table of pairs has had 2,000 at once, and now has one, in the middle: it is found.
 #[test]
-#[ignore = "a bug: slots that were once used are looked at for ever"]
 fn a_pair_is_found_after_many_have_gone() {
     for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
         let (tree, registry) = world(1);

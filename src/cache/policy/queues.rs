@@ -142,10 +142,11 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
         ghosts: KnownGhosts<'_>,
     ) -> bool {
         let Some(tenant) = tenant else { return false };
+        tenant.note_insert();
         let Some(weight) = tenant.ghost_weight(hash) else { return false };
         let Some(ghost) = ghosts.take(hash ^ self.salt(memcg)) else { return false };
         let hit = tenant.ghost_hit(ghost, weight, self.eviction == Eviction::Adaptive);
-        let distance = ByteSize::new(hit.evictions.saturating_mul(self.mean_charge()));
+        let distance = ByteSize::new(hit.evictions.saturating_mul(self.mean_charge_of(tenant)));
         self.reporter.miss_at(&tenant.pair, memcg, Miss::at(distance).cost(cost.sixteenths()).weight(weight));
         // A fixed line learns nothing from what left main.
         self.has_queues() && hit.is_near && !(self.eviction == Eviction::S3Fifo && ghost.is_main)
@@ -159,6 +160,17 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     /// Reports what a miss costs on average.
     pub(crate) fn note_mean_cost(&self, cost: RelativeCost) {
         self.reporter.set_mean_cost(cost.sixteenths());
+    }
+
+    /// The mean charge of an entry of a tenant; of the cache's, before the tenant let one go.
+    fn mean_charge_of(&self, tenant: &Tenant) -> u64 {
+        tenant.mean_charge().unwrap_or_else(|| self.mean_charge())
+    }
+
+    /// The bytes of so many entries of a group, at the mean of what it let go lately.
+    pub(crate) fn weigh(&self, memcg: &Memcg, entries: u64) -> ByteSize {
+        let mean = self.tenants.get(memcg).map_or_else(|| self.mean_charge(), |tenant| self.mean_charge_of(tenant));
+        ByteSize::new(entries.saturating_mul(mean))
     }
 
     /// The mean charge of an entry, when they were last counted; 0 before.
@@ -360,12 +372,13 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
     /// The recorder of ghosts for evictions from `memcg`, under a budget of so many bytes.
     pub(crate) fn ghost_recorder<'q>(&'q self, memcg: &Memcg, ghosts: &'q Ghosts, budget: u64) -> GhostRecorder<'q> {
         ghosts.fit();
+        let tenant = self.tenants.of(memcg);
         GhostRecorder {
-            tenant: self.tenants.of(memcg),
+            tenant,
             ghosts,
             salt: self.salt(memcg),
             has_queues: self.has_queues(),
-            reach: budget / self.mean_charge().max(1),
+            reach: budget / self.mean_charge_of(tenant).max(1),
         }
     }
 

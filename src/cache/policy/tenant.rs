@@ -1,7 +1,7 @@
 //! One tenant of a cache: eviction and ghost-hit tallies, from which the share of probation, scans, and the distance of a miss are
 //! derived.
 //!
-//! 56 bytes for a tenant, in pages of 8 tenants with neighbouring ids. There is nothing until something was let go; then a page stays until
+//! 64 bytes for a tenant, in pages of 8 tenants with neighbouring ids. There is nothing until something was let go; then a page stays until
 //! the cache is dropped. The directory of pages is itself made in parts, each twice as long as the one before, of 16 bytes a page: so what the
 //! first word of a tenant costs hardly depends on its id. All of it are tallies that make a guess better: everything is Relaxed, a lost step is no harm, and nothing is read
 //! through them.
@@ -22,13 +22,16 @@ const FRACTION_MIN: u32 = ONE / 100;
 const FRACTION_MAX: u32 = ONE / 10 * 9;
 /// A tenant with fewer entries is judged as if it had so many: a handful says nothing.
 const SIZE_MIN: u64 = 64;
-/// One recent eviction in so many must be followed by a ghost hit, or the tenant scans.
+/// One recent insert in so many must be a ghost hit, or the tenant scans.
 const HITS_ONE_IN: u32 = 64;
-/// Recent evictions from which on a tenant may be taken for scanning: so many, or as many as would replace half of the budget, if
-/// that is more. What comes back later than that would not be kept anyway.
-const EVICTIONS_MIN: u32 = 64;
-/// The tallies of recent evictions and ghost hits are halved at so many times as many.
+/// Recent inserts from which on a tenant may be taken for scanning: so many, or as many as would replace half of the budget, if that
+/// is more. What comes back later than that would not be kept anyway.
+const INSERTS_MIN: u32 = 64;
+/// The tallies of recent inserts and ghost hits are halved at so many times as many; those of evictions at so many.
 const RECENT_TIMES: u32 = 4;
+const RECENT_EVICTIONS_MAX: u32 = 256;
+/// An eviction batch moves the mean charge by one in so many of the distance.
+const MEAN_OF: u32 = 8;
 /// Of a tenant that scans, the keys of one hash in so many leave ghosts, and are looked for, in case the tenant stops scanning.
 const SCANNING_ONE_IN: u32 = 64;
 /// A ghost of probation counts until so many times the tenant's records have been evicted.
@@ -52,13 +55,16 @@ pub(crate) struct Tenant {
     evictions: [AtomicU32; 2],
     /// Probation's fraction, less [`FRACTION_FIRST`], so that a zeroed tenant begins there.
     probation_fraction: AtomicU32,
-    /// Recent evictions, by queue, and the recent ghost hits.
+    /// Recent evictions, by queue; recent inserts, and those of them that were ghost hits.
     recent_evictions: [AtomicU32; 2],
+    recent_inserts: AtomicU32,
     recent_ghost_hits: AtomicU32,
     /// Entries that it had when it last let one go.
     entries: AtomicU32,
-    /// Recent evictions from which on the tenant may be taken for scanning.
+    /// Recent inserts from which on the tenant may be taken for scanning.
     scan_min: AtomicU32,
+    /// The mean charge of the entries that were evicted lately, in bytes; 0 before the first.
+    mean_charge: AtomicU32,
     /// Where the registry has the tallies of this tenant's pair.
     pub(crate) pair: PairHint,
     /// Steps of the clock in one tick, as a power of two.
@@ -88,11 +94,11 @@ impl Tenant {
     pub(crate) fn on_evict(&self, hash: u64, queue: Queue, entries: u64, reach: u64) -> Option<Ghost> {
         let clock = bump(&self.evictions[queue as usize]);
         bump(&self.recent_evictions[queue as usize]);
-        let scan_min = u32::try_from(reach / 2).unwrap_or(u32::MAX).clamp(EVICTIONS_MIN, u32::MAX / 2 / RECENT_TIMES);
-        self.scan_min.store(scan_min, Ordering::Relaxed);
-        if self.recent() >= scan_min * RECENT_TIMES {
-            self.recent_evictions.iter().chain([&self.recent_ghost_hits]).for_each(halve);
+        if self.recent() >= RECENT_EVICTIONS_MAX {
+            self.recent_evictions.iter().for_each(halve);
         }
+        let scan_min = u32::try_from(reach / 2).unwrap_or(u32::MAX).clamp(INSERTS_MIN, u32::MAX / 2 / RECENT_TIMES);
+        self.scan_min.store(scan_min, Ordering::Relaxed);
         self.entries.store(u32::try_from(entries).unwrap_or(u32::MAX), Ordering::Relaxed);
         self.fit_clock(entries, reach);
         let is_main = queue == Queue::Main;
@@ -145,11 +151,36 @@ impl Tenant {
         self.probation_fraction.store(fraction.wrapping_sub(FRACTION_FIRST), Ordering::Relaxed);
     }
 
-    /// Tells whether the tenant scans: next to no recent eviction was followed by a ghost hit, so more memory would earn the tenant nothing.
+    /// Counts an insert.
+    #[inline]
+    pub(crate) fn note_insert(&self) {
+        if bump(&self.recent_inserts) >= self.scan_min.load(Ordering::Relaxed).max(INSERTS_MIN) * RECENT_TIMES {
+            [&self.recent_inserts, &self.recent_ghost_hits].into_iter().for_each(halve);
+        }
+    }
+
+    /// Counts evicted entries and what they were charged.
+    pub(crate) fn note_evicted(&self, entries: u64, bytes: u64) {
+        let Some(seen) = bytes.checked_div(entries) else { return };
+        let seen = u32::try_from(seen).unwrap_or(u32::MAX).max(1);
+        let mean = match self.mean_charge.load(Ordering::Relaxed) {
+            0 => seen,
+            mean => mean - mean / MEAN_OF + seen / MEAN_OF,
+        };
+        self.mean_charge.store(mean.max(1), Ordering::Relaxed);
+    }
+
+    /// The mean charge of the entries that were evicted lately, in bytes; none before the first.
+    pub(crate) fn mean_charge(&self) -> Option<u64> {
+        Some(u64::from(self.mean_charge.load(Ordering::Relaxed))).filter(|mean| *mean > 0)
+    }
+
+    /// Tells whether the tenant scans: next to none of what it inserts was there before, so more memory would earn it nothing. Its own
+    /// inserts count, and not its evictions, for which others may be the reason.
     pub(crate) fn is_scanning(&self) -> bool {
-        let evictions = self.recent();
-        evictions >= self.scan_min.load(Ordering::Relaxed).max(EVICTIONS_MIN)
-            && self.recent_ghost_hits.load(Ordering::Relaxed).saturating_mul(HITS_ONE_IN) < evictions
+        let inserts = self.recent_inserts.load(Ordering::Relaxed);
+        let hits = self.recent_ghost_hits.load(Ordering::Relaxed).saturating_mul(HITS_ONE_IN);
+        inserts >= self.scan_min.load(Ordering::Relaxed).max(INSERTS_MIN) && hits < inserts
     }
 
     /// Tells whether nothing was evicted yet: the tenant's memory is still being filled.
@@ -188,8 +219,9 @@ impl Tenant {
 
     pub(crate) fn forget(&self) {
         let all = [&self.probation_fraction, &self.recent_ghost_hits, &self.entries, &self.scan_min];
+        let all = all.into_iter().chain([&self.recent_inserts, &self.mean_charge]);
         let by_queue = self.evictions.iter().chain(&self.recent_evictions);
-        all.into_iter().chain(by_queue).for_each(|tally| tally.store(0, Ordering::Relaxed));
+        all.chain(by_queue).for_each(|tally| tally.store(0, Ordering::Relaxed));
         self.shift.store(0, Ordering::Relaxed);
         self.lap_bits.store(0, Ordering::Relaxed);
     }
@@ -255,12 +287,18 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_is_known_and_may_end() {
+    fn a_scan_is_known_by_its_inserts_and_may_end() {
         let tenant = Tenant::default();
         let hashes = || (0..1_600_u64).map(|n| n << 36);
-        let remembered = hashes().filter(|&hash| tenant.on_evict(hash, Queue::Probation, 1_000, 0).is_some()).count();
+        assert!(
+            hashes().all(|hash| tenant.on_evict(hash, Queue::Probation, 1_000, 0).is_some()),
+            "others may be the reason"
+        );
+        assert!(!tenant.is_scanning());
+        (0..INSERTS_MIN).for_each(|_| tenant.note_insert());
         assert!(tenant.is_scanning());
-        assert!((80..100).contains(&remembered), "first {EVICTIONS_MIN}, then one in {SCANNING_ONE_IN}: {remembered}");
+        let left = hashes().filter(|&hash| tenant.on_evict(hash, Queue::Probation, 1_000, 0).is_some()).count();
+        assert_eq!(left, 1_600 / SCANNING_ONE_IN as usize);
         let weights = hashes().filter_map(|hash| tenant.ghost_weight(hash));
         assert_eq!(weights.sum::<u32>(), 1_600, "those that are left stand for all");
         if let Some(ghost) = tenant.on_evict(0, Queue::Probation, 1_000, 0) {
@@ -271,6 +309,28 @@ mod tests {
         assert!(!tenant.is_scanning());
         tenant.forget();
         assert!(!tenant.is_scanning() && tenant.is_filling());
+    }
+
+    #[test]
+    fn a_scan_of_a_large_budget_is_known_when_half_of_it_was_inserted() {
+        let tenant = Tenant::default();
+        tenant.on_evict(HASH, Queue::Probation, 1_000, 20_000);
+        (0..9_999).for_each(|_| tenant.note_insert());
+        assert!(!tenant.is_scanning());
+        tenant.note_insert();
+        assert!(tenant.is_scanning());
+    }
+
+    #[test]
+    fn the_mean_charge_follows_what_is_evicted() {
+        let tenant = Tenant::default();
+        assert_eq!(tenant.mean_charge(), None);
+        tenant.note_evicted(0, 0);
+        tenant.note_evicted(8, 800);
+        assert_eq!(tenant.mean_charge(), Some(100));
+        (0..100).for_each(|_| tenant.note_evicted(8, 80_000));
+        assert!(tenant.mean_charge() > Some(9_900));
+        tenant.note_evicted(1, u64::MAX);
     }
 
     #[test]

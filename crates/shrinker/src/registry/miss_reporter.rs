@@ -112,12 +112,14 @@ impl MissReporter {
     }
 
     fn slot(&self, pairs: &Pairs, hint: &PairHint, memcg: &Memcg) -> Option<u32> {
-        let (id, memcg) = (self.0.key.id, self.0.options.memcg(memcg).id());
+        let group = self.0.options.memcg(memcg);
+        let (id, memcg) = (self.0.key.id, group.id());
         // Relaxed: one more than a slot, which is looked at again; 0 for none.
         if let Some(slot) = hint.0.load(Ordering::Relaxed).checked_sub(1).filter(|slot| pairs.holds(*slot, id, memcg)) {
             return Some(slot);
         }
-        let slot = pairs.find(id, memcg)?;
+        // Not of the next shrinker of the same id, nor of a group of another tree.
+        let slot = self.0.map.is_own(self.0.key, group).then(|| pairs.find(id, memcg)).flatten()?;
         hint.0.store(slot + 1, Ordering::Relaxed);
         Some(slot)
     }

@@ -35,6 +35,8 @@ const IN_TURN: u32 = 8;
 const IN_TURN_MANY: u32 = 64;
 /// Pairs that one choice looks at, at most.
 pub(crate) const CANDIDATES_MAX: usize = 2 + IN_TURN_MANY as usize;
+/// Slots, in use or not, that are looked at for them.
+const LOOKS_MAX: u32 = 256;
 /// No slot.
 const NONE: u32 = u32::MAX;
 /// No pair.
@@ -49,7 +51,7 @@ const NO_MEAN: i32 = i32::MIN;
 pub(crate) struct Pairs {
     parts: [OnceBox<Part>; PARTS],
     index: Mutex<Index>,
-    /// Slots that were ever used.
+    /// One more than the last slot that is in use. Changed under the index's lock.
     end: AtomicU32,
     /// The pair that was least in the last choice, and the one that was last looked at in turn.
     last: AtomicU32,
@@ -186,6 +188,13 @@ impl Pairs {
         }
         ids.put(slot);
         ids.shrink_if_empty();
+        // The lowest free slot is taken first, so the end comes down again.
+        let is_vacant = |slot: u32| self.pair(slot).is_none_or(|pair| pair.who().is_none());
+        let mut end = self.end.load(Ordering::Relaxed);
+        while end > 0 && is_vacant(end - 1) {
+            end -= 1;
+        }
+        self.end.store(end, Ordering::Relaxed);
         if slots.is_empty() {
             *slots = HashTable::new();
         }
@@ -243,9 +252,17 @@ impl Pairs {
         }
         let last = Some(self.last.load(Ordering::Relaxed)).filter(|last| *last < end);
         last.into_iter().chain(needy.filter(|slot| Some(*slot) != last)).for_each(|slot| candidates.push(slot));
-        let in_turn = if many { IN_TURN_MANY } else { IN_TURN }.min(end);
-        let from = self.cursor.fetch_add(in_turn, Ordering::Relaxed);
-        (0..in_turn).for_each(|n| candidates.push(from.wrapping_add(n) % end));
+        let in_turn = if many { IN_TURN_MANY } else { IN_TURN };
+        let (from, before) = (self.cursor.load(Ordering::Relaxed), candidates.len);
+        let mut looked = 0;
+        while looked < end.min(LOOKS_MAX) && candidates.len - before < in_turn as usize {
+            let slot = from.wrapping_add(looked) % end;
+            looked += 1;
+            if self.pair(slot).is_some_and(|pair| pair.who().is_some()) {
+                candidates.push(slot);
+            }
+        }
+        self.cursor.store(from.wrapping_add(looked), Ordering::Relaxed);
         candidates
     }
 
@@ -280,7 +297,7 @@ impl Pairs {
             (Some(counted), _) => counted,
             (None, Standing::Scored(score)) => score.counted(),
             // It has to be counted first.
-            (None, Standing::Unknown | Standing::Empty) => return,
+            (None, Standing::Unknown | Standing::Empty(_)) => return,
         };
         let turnover = tallies.turnover(epoch);
         let utility = if reports {

@@ -9,6 +9,8 @@ const PULL_PARTS: i32 = 10;
 const EPOCH: i32 = ONE / HALF_LIFE as i32;
 /// A utility of so many binary places below one hit in the whole budget is as good as none.
 const NONE_PLACES: i32 = 6;
+/// Stands in the place of a pull.
+const EMPTY_PULL: u64 = 1;
 /// Of pairs without utility, one that turns over pays before one that is idle: so many binary places at most.
 const TURNOVER_PLACES: i32 = 8;
 
@@ -17,8 +19,8 @@ const TURNOVER_PLACES: i32 = 8;
 pub(crate) enum Standing {
     /// Nothing is known yet: it has to be counted.
     Unknown,
-    /// It held nothing when it was last counted.
-    Empty,
+    /// It held nothing, or nothing that it gave, when it was last asked: in the epoch of these low bits.
+    Empty(u16),
     /// It holds something.
     Scored(Score),
 }
@@ -63,11 +65,6 @@ impl Score {
     pub(crate) fn counted(self) -> u32 {
         self.counted.into()
     }
-
-    /// Whether the pair was counted in this epoch.
-    pub(crate) fn is_counted(self, epoch: u32) -> bool {
-        self.counted == epoch as u16
-    }
 }
 
 /// The logarithm of a utility that is as good as none.
@@ -76,14 +73,22 @@ fn none(budget: u64) -> i32 {
 }
 
 impl Standing {
+    /// Whether the pair is to be counted in this epoch.
+    pub(crate) fn is_due(self, epoch: u32) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Empty(counted) | Self::Scored(Score { counted, .. }) => counted != epoch as u16,
+        }
+    }
+
     /// As one word.
     pub(crate) fn pack(self) -> u64 {
         match self {
             Self::Unknown => 0,
-            Self::Empty => 1,
-            // The pull of whatever is held is negative, or 0 for a byte: never 0 in all bits.
+            // The pull of whatever is held is negative, or 0 for a byte.
+            Self::Empty(counted) => EMPTY_PULL << 16 | u64::from(counted),
             Self::Scored(Score { utility, pull, counted }) => {
-                (u64::from(utility as u32) << 32 | u64::from(pull as u16) << 16 | u64::from(counted)).max(2)
+                u64::from(utility as u32) << 32 | u64::from(pull as u16) << 16 | u64::from(counted)
             }
         }
     }
@@ -92,7 +97,7 @@ impl Standing {
     pub(crate) fn unpack(word: u64) -> Self {
         match word {
             0 => Self::Unknown,
-            1 => Self::Empty,
+            _ if word >> 16 & 0xffff == EMPTY_PULL => Self::Empty(word as u16),
             _ => Self::Scored(Score { utility: (word >> 32) as i32, pull: (word >> 16) as i16, counted: word as u16 }),
         }
     }
@@ -130,7 +135,8 @@ mod tests {
     fn a_standing_is_one_word() {
         for standing in [
             Standing::Unknown,
-            Standing::Empty,
+            Standing::Empty(0),
+            Standing::Empty(u16::MAX),
             Standing::Scored(Score::new(-777, 12_345, 9, 9)),
             Standing::Scored(Score::new(i32::MIN, u64::MAX, u32::MAX, 7)),
         ] {

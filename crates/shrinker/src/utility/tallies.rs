@@ -42,6 +42,8 @@ pub(crate) struct Tallies {
     hits_since: AtomicU32,
     /// Bytes of an object, when it was last counted.
     mean: AtomicU32,
+    /// Scans in a row in which the group's usage did not fall.
+    vain: AtomicU32,
     /// Objects when it was last counted, and those freed since then.
     held: AtomicU64,
     freed: AtomicU64,
@@ -52,7 +54,7 @@ pub(crate) struct Tallies {
 impl Tallies {
     /// Forgets all: the slot is another pair's.
     pub(crate) fn reset(&self) {
-        let words = [&self.epoch, &self.kept, &self.hits_since, &self.mean];
+        let words = [&self.epoch, &self.kept, &self.hits_since, &self.mean, &self.vain];
         words.into_iter().chain(&self.hits).for_each(|tally| tally.store(0, Ordering::Relaxed));
         [&self.held, &self.freed, &self.inserted].into_iter().for_each(|tally| tally.store(0, Ordering::Relaxed));
     }
@@ -90,6 +92,13 @@ impl Tallies {
         add(&self.kept, kept.saturating_mul(u64::from(KEPT)).saturating_mul(u64::from(cost)) / COST);
     }
 
+    /// Notes whether the group's usage fell in a scan. Returns in how many in a row it did not.
+    pub(crate) fn note_fall(&self, fell: bool) -> u32 {
+        let vain = if fell { 0 } else { self.vain.load(Ordering::Relaxed).saturating_add(1) };
+        self.vain.store(vain, Ordering::Relaxed);
+        vain
+    }
+
     /// Counts the objects that the pair holds now, and their bytes.
     pub(crate) fn counted(&self, held: u64, bytes: u64, epoch: u32) {
         self.settle(epoch);
@@ -100,9 +109,9 @@ impl Tallies {
         self.mean.store(mean, Ordering::Relaxed);
     }
 
-    /// Objects held, as it was last counted, less what was freed since then.
+    /// Objects held, as it was last counted.
     pub(crate) fn objects(&self) -> u64 {
-        self.held.load(Ordering::Relaxed).saturating_sub(self.freed.load(Ordering::Relaxed))
+        self.held.load(Ordering::Relaxed)
     }
 
     /// Bytes of one object; 1 before it was counted.
@@ -228,8 +237,6 @@ mod tests {
         tallies.counted(1_000, 100_000, 0);
         assert_eq!(tallies.turnover(0), Some(log2(1_500) - log2(1_000)));
         assert_eq!((tallies.mean(), tallies.bytes()), (100, 100_000));
-        tallies.scanned(400, 0, 16, 0);
-        assert_eq!(tallies.bytes(), 60_000);
         tallies.reset();
         assert_eq!((tallies.turnover(0), tallies.bytes(), tallies.mean()), (None, 0, 1));
     }
