@@ -23,7 +23,7 @@ use super::policy::tenant::Tenant;
 /// Batches that one insert evicts: more than one, to catch up with inserts that have found no victim.
 const BATCHES_MAX: u32 = 2;
 /// Records that it looks at for each of them.
-const SCAN_MAX: u64 = 64;
+const SCAN_MAX: u64 = 256;
 /// How long readers are waited for at a time.
 const READERS_WAIT: Duration = Duration::from_micros(100);
 /// The stock that a charge may take in addition.

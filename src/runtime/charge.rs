@@ -13,7 +13,7 @@ use super::handle::Runtime;
 const ROUNDS_MIN: u32 = 8;
 
 /// Objects that one round looks at where memory earns least.
-const SCAN_MAX: u64 = 256;
+const SCAN_MAX: u64 = 1_024;
 
 impl Runtime {
     /// Takes `bytes` for `group`, and frees some if they are not there. Give them back with [`Memcg::uncharge`].

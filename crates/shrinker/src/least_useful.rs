@@ -20,14 +20,17 @@ const BATCH_MAX: u64 = 8;
 /// .. and no more than this part of what the pair holds, or a small one would lose all at once.
 const BATCH_PARTS: u64 = 64;
 /// Objects that are looked at in one pair until one is freed: the first may only lose a second chance.
-const LOOKS_MAX: u64 = 64;
+const LOOKS_MAX: u64 = 256;
 /// Pairs that could not give anything, after which one call goes no further.
-const FAILED_MAX: u32 = 8;
+const FAILED_MAX: usize = 8;
 /// Batches in a row in each of which the usage of the victim's group has not fallen: then it frees nothing
 /// of what it says. One batch proves nothing, as charges may come as fast.
 const VAIN_MAX: u32 = 64;
 /// After fewer it is no longer believed for the clock.
 const VAIN_FEW: u32 = 8;
+
+/// No slot.
+const NO_SLOT: u32 = u32::MAX;
 
 /// One call.
 pub(crate) struct LeastUseful<'a> {
@@ -42,8 +45,16 @@ pub(crate) struct LeastUseful<'a> {
 /// What came of a scan.
 struct Scanned {
     progress: Progress,
-    /// Something was freed, as far as can be told.
-    gives: bool,
+    outcome: Outcome,
+}
+
+/// Whether a pair gave something, as far as can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Gave,
+    /// All that was looked at was used, and is kept.
+    Kept,
+    Nothing,
 }
 
 /// A pair that was chosen.
@@ -60,18 +71,24 @@ impl LeastUseful<'_> {
         let mut total = Progress::default();
         let Some(pairs) = self.core.map.by_utility() else { return total };
         work.forget_now();
-        let mut failures = 0;
+        // Those of which nothing can go just now.
+        let (mut failed, mut failures) = ([NO_SLOT; FAILED_MAX], 0);
         while failures < FAILED_MAX && work.bound().is_none() {
-            let Some(victim) = self.choose(pairs) else { break };
-            let Scanned { progress, gives } = self.scan(pairs, &victim, work);
+            let Some(victim) = self.choose(pairs, &failed) else { break };
+            let Scanned { progress, outcome } = self.scan(pairs, &victim, work);
             total += progress;
-            if !gives {
+            if outcome == Outcome::Gave {
+                if work.is_one_batch() {
+                    break;
+                }
+                continue;
+            }
+            failed[failures] = victim.slot;
+            failures += 1;
+            if outcome == Outcome::Nothing {
                 // It is asked again in the next epoch, or when there is nobody else.
-                failures += 1;
                 let empty = Standing::Empty(pairs.clock.epoch() as u16);
                 pairs.pair(victim.slot).into_iter().for_each(|pair| pair.set_standing(empty));
-            } else if work.is_one_batch() {
-                break;
             }
         }
         total
@@ -79,10 +96,11 @@ impl LeastUseful<'_> {
 
     /// The candidate of the least score that is not protected. Where none is known that holds something,
     /// all are counted again.
-    fn choose(&self, pairs: &Pairs) -> Option<Victim> {
+    fn choose(&self, pairs: &Pairs, failed: &[u32]) -> Option<Victim> {
         // The background has the time; and of those below a group only few may be among them.
         let many = self.flags.contains(Reclaim::BACKGROUND) || *self.limit != self.core.root;
-        let candidates = pairs.candidates(self.needy, many);
+        let mut candidates = pairs.candidates(self.needy, many);
+        candidates.remove(failed);
         self.least(pairs, candidates.as_slice(), false).or_else(|| self.least(pairs, candidates.as_slice(), true))
     }
 
@@ -179,10 +197,12 @@ impl LeastUseful<'_> {
     /// Scans a batch of the victim's objects, and goes on while all that were looked at were kept.
     fn scan(&self, pairs: &Pairs, victim: &Victim, work: &mut Work<'_>) -> Scanned {
         let mut progress = Progress::default();
-        let Some(tallies) = pairs.make_tallies(victim.slot) else { return Scanned { progress, gives: false } };
+        let Some(tallies) = pairs.make_tallies(victim.slot) else {
+            return Scanned { progress, outcome: Outcome::Nothing };
+        };
         let nr = (tallies.objects() / BATCH_PARTS).clamp(1, BATCH_MAX);
         let cost = self.core.lookup(victim.id).map_or(0, |guard| guard.cost());
-        let before = victim.memcg.usage();
+        let before = used(&victim.memcg);
         while progress.freed == 0 && progress.scanned < LOOKS_MAX {
             let node = self.node_of(pairs, victim);
             let (amount, core, memcg, flags) = (ScanAmount::Batch(nr), self.core, &victim.memcg, self.flags);
@@ -193,7 +213,7 @@ impl LeastUseful<'_> {
                 break;
             }
         }
-        let vain = tallies.note_fall(victim.memcg.usage() < before);
+        let vain = tallies.note_fall(used(&victim.memcg) < before);
         // A shrinker may say what it likes.
         let freed = progress.freed.min(tallies.objects()).min(LOOKS_MAX);
         let kept = progress.scanned.saturating_sub(progress.freed).min(LOOKS_MAX);
@@ -205,8 +225,13 @@ impl LeastUseful<'_> {
         if progress.scanned > 0 {
             self.score(pairs, victim.slot, None, budget);
         }
-        let gives = progress.freed > 0 && vain % VAIN_MAX != VAIN_MAX - 1;
-        Scanned { progress, gives }
+        let outcome = match progress {
+            _ if vain % VAIN_MAX == VAIN_MAX - 1 => Outcome::Nothing,
+            Progress { freed: 0, scanned: 0, .. } => Outcome::Nothing,
+            Progress { freed: 0, .. } => Outcome::Kept,
+            _ => Outcome::Gave,
+        };
+        Scanned { progress, outcome }
     }
 
     /// A node on which the victim holds something, at random in proportion to its objects there.
@@ -233,4 +258,9 @@ impl LeastUseful<'_> {
         }
         NodeId::ZERO
     }
+}
+
+/// What a group uses, without what this processor has in stock: there, what is given back may stay.
+fn used(memcg: &Memcg) -> u64 {
+    memcg.usage().saturating_sub(memcg.in_stock()).get()
 }

@@ -101,6 +101,18 @@ impl Candidates {
         }
     }
 
+    /// Leaves these out.
+    pub(crate) fn remove(&mut self, failed: &[u32]) {
+        let mut kept = 0;
+        for at in 0..self.len {
+            if !failed.contains(&self.slots[at]) {
+                self.slots[kept] = self.slots[at];
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
+
     pub(crate) fn as_slice(&self) -> &[u32] {
         &self.slots[..self.len]
     }
