@@ -213,7 +213,8 @@ impl LeastUseful<'_> {
                 break;
             }
         }
-        let vain = tallies.note_fall(used(&victim.memcg) < before);
+        // Where nothing is charged, nothing can be seen.
+        let vain = tallies.note_fall(before == 0 || used(&victim.memcg) < before);
         // A shrinker may say what it likes.
         let freed = progress.freed.min(tallies.objects()).min(LOOKS_MAX);
         let kept = progress.scanned.saturating_sub(progress.freed).min(LOOKS_MAX);

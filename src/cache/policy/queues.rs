@@ -25,7 +25,7 @@
 //! queues stays; with [`SecondChance`](Eviction::SecondChance) and [`Lru`](Eviction::Lru) everything is in main; with
 //! [`Sieve`](Eviction::Sieve) the two are what its hand has yet to pass, and what it has passed.
 
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::Arc;
 
 use lowwater_base::hash::GOLDEN_RATIO;
@@ -61,11 +61,11 @@ pub(crate) struct Queues<K: Send + Sync + 'static, V: Send + Sync + 'static> {
     /// Reports ghost hits to the registry.
     reporter: MissReporter,
     /// How many entries the cache held, when last somebody counted: every time some are evicted.
-    len: AtomicUsize,
+    len: AtomicU32,
     /// The mean charge of an entry then, in bytes; 0 before.
     mean_charge: AtomicU32,
     /// Ghosts of other generations are not met.
-    generation: AtomicU32,
+    generation: AtomicU16,
     eviction: Eviction,
 }
 
@@ -85,9 +85,9 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             main: ListLru::with_occupancy(Arc::clone(occupancy)),
             tenants: Tenants::default(),
             reporter,
-            len: AtomicUsize::new(0),
+            len: AtomicU32::new(0),
             mean_charge: AtomicU32::new(0),
-            generation: AtomicU32::new(0),
+            generation: AtomicU16::new(0),
             eviction,
         }
     }
@@ -236,7 +236,8 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static> Queues<K, V> {
             self.mean_charge.store(u32::try_from(mean).unwrap_or(u32::MAX), Ordering::Relaxed);
         }
         // Relaxed: a number that bounds the ghosts; the swap, so that each change is told once.
-        ghosts.note_entries(self.len.swap(len, Ordering::Relaxed), len);
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        ghosts.note_entries(self.len.swap(len, Ordering::Relaxed) as usize, len as usize);
     }
 
     /// Makes the list to which [`add`](Self::add) will add, so that this allocates nothing. Asks for nothing where it holds something.
