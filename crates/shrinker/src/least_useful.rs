@@ -24,7 +24,7 @@ const LOOKS_MAX: u64 = 256;
 /// Pairs that could not give anything, after which one call goes no further.
 const FAILED_MAX: usize = 8;
 /// Batches in a row in each of which the usage of the victim's group has not fallen: then it frees nothing
-/// of what it says. One batch proves nothing, as charges may come as fast.
+/// of what it says, unless it counts fewer objects. One batch proves nothing, as charges may come as fast.
 const VAIN_MAX: u32 = 64;
 /// After fewer it is no longer believed for the clock.
 const VAIN_FEW: u32 = 8;
@@ -213,8 +213,7 @@ impl LeastUseful<'_> {
                 break;
             }
         }
-        // Where nothing is charged, nothing can be seen.
-        let vain = tallies.note_fall(before == 0 || used(&victim.memcg) < before);
+        let vain = tallies.note_fall(used(&victim.memcg) < before);
         // A shrinker may say what it likes.
         let freed = progress.freed.min(tallies.objects()).min(LOOKS_MAX);
         let kept = progress.scanned.saturating_sub(progress.freed).min(LOOKS_MAX);
@@ -227,12 +226,20 @@ impl LeastUseful<'_> {
             self.score(pairs, victim.slot, None, budget);
         }
         let outcome = match progress {
-            _ if vain % VAIN_MAX == VAIN_MAX - 1 => Outcome::Nothing,
+            _ if vain % VAIN_MAX == VAIN_MAX - 1 && !self.is_less(pairs, victim.slot, budget) => Outcome::Nothing,
             Progress { freed: 0, scanned: 0, .. } => Outcome::Nothing,
             Progress { freed: 0, .. } => Outcome::Kept,
             _ => Outcome::Gave,
         };
         Scanned { progress, outcome }
+    }
+
+    /// Counts a pair again: whether it holds less than when it was last counted.
+    fn is_less(&self, pairs: &Pairs, slot: u32, budget: u64) -> bool {
+        let held = |pairs: &Pairs| pairs.tallies(slot).map_or(0, |tallies| tallies.objects());
+        let before = held(pairs);
+        self.count(pairs, slot, budget);
+        held(pairs) < before
     }
 
     /// A node on which the victim holds something, at random in proportion to its objects there.
