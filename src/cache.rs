@@ -14,7 +14,7 @@
 //! |---|---|
 //! | `error`, `removal`, `thread`, `stats` | errors; removal causes; thread numbers; counters |
 //! | `expiry` | deadlines in four bytes, the clock; above `core`: the reaper, a background sweep for expired records |
-//! | `policy` | eviction orders: queues, ghosts, tenants and their deficits, miss costs; above `core`: victim selection |
+//! | `policy` | eviction orders: queues, tenants, miss costs; which ghosts a record leaves |
 //! | `record` | one cached item: key, value, deadline, charge, links |
 //! | `core` | the part that the reclaimer works on, too: find, unlink, finish a removal |
 //! | `shrink`, `trim`, `compaction` | eviction as a shrinker; free memory to the system; moving sparse records together |

@@ -222,8 +222,8 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// What an entry costs to make again, against other caches' 2: one of 4 gives half as much under the same pressure. For one tenant's values
-    /// against another's, see [`recreation_cost`](Self::recreation_cost).
+    /// What an entry costs to make again, against other caches' 2: with 4 each miss counts twice, and under pressure from outside the
+    /// cache gives half as much. For values that cost differently, see [`recreation_cost`](Self::recreation_cost).
     pub fn seeks(mut self, seeks: u32) -> Self {
         self.choices.seeks = Some(seeks);
         self
@@ -251,13 +251,13 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// What it costs to make a value again, in any unit that is the same for the whole cache: the microseconds that it took, say. Without it all
-    /// cost the same.
+    /// What it costs to make a value again, in any unit that is the same for all caches of the runtime: the microseconds that it took,
+    /// say. Without it all values cost the mean.
     ///
-    /// Of tenants that share memory, one that asks again for what it had to let go gets more, and how much more is then by what that costs: for a value
-    /// that costs three times the (geometric) mean of what was lately put in, as much as for three of the mean; for 16 at most, and for a
-    /// sixteenth at least. So memory saves work, and not only requests. It moves memory between tenants; in what order one tenant's own entries are let go does not
-    /// depend on it. Orders that remember nothing of what left ([`Eviction`]) do not ask.
+    /// Memory goes to the caches and tenants that ask again for what was evicted from them. With costs each such miss counts by its
+    /// cost: one that costs three times the (geometric) mean of what was lately inserted into all caches as much as three of the mean; 256
+    /// at most, and a sixteenth at least. So memory saves work, and not only requests. It moves memory between caches and tenants; in
+    /// what order one tenant's own entries are evicted does not depend on it.
     ///
     /// Called where the weigher is, right after it; the value is not put in if it panics. Nothing counts as one.
     ///

@@ -47,8 +47,10 @@ pub trait Shrinker: Send + Sync {
     /// with [`ShrinkControl::set_nr_scanned`] if that differs from what was asked.
     fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan;
 
-    /// What the objects that [`count_objects`](Self::count_objects) counts weigh together, for people who look
-    /// ([`Registry::survey`](crate::Registry::survey)); none if it is not known. Nothing is decided by it.
+    /// What the objects that [`count_objects`](Self::count_objects) counts weigh together; none if it is not known.
+    /// For people who look ([`Registry::survey`](crate::Registry::survey)); and where victims are chosen
+    /// [by utility](crate::RegistryConfig::by_utility), of shrinkers to which memory earns the same the heavier pays. Where it is not
+    /// known, what the group uses is taken for it.
     fn weigh_objects(&self, _sc: &ShrinkControl<'_>) -> Option<ByteSize> {
         None
     }

@@ -11,7 +11,7 @@ pub enum Eviction {
     /// The same queues, where the short one has always a tenth (S3-FIFO).
     S3Fifo,
     /// One queue, and a hand that goes round from the oldest to the youngest: what was used since it came by stays where it is (SIEVE).
-    /// Remembers nothing of what left, as all that follow.
+    /// Learns nothing from what left, as all that follow; the runtime does, in whichever order.
     Sieve,
     /// One queue; what was used since it was last looked at goes round once more (CLOCK).
     #[doc(alias = "Clock")]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
-use crate::{ByteSize, Cache, RemovalCause, Runtime};
+use crate::{ByteSize, Cache, RemovalCause, Runtime, Watermarks};
 
 /// The key of the load whose publishing evicts entries, and that of a load on another thread.
 const PUBLISHED: u64 = 1 << 40;
@@ -17,7 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// them.
 #[test]
 fn a_listener_of_a_thread_that_publishes_a_load_waits_for_no_load() {
-    let runtime = Runtime::builder().budget(ByteSize::kib(64)).build().unwrap();
+    // The reclaimer does not start before the limit: this thread evicts.
+    let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
+    let runtime = Runtime::builder().budget(ByteSize::kib(64)).watermarks(at_the_limit).build().unwrap();
     let (slot, asked) = (Arc::new(Mutex::new(None::<Cache<u64, Vec<u8>>>)), Arc::new(AtomicUsize::new(0)));
     let (theirs, count) = (Arc::clone(&slot), Arc::clone(&asked));
     let cache = Cache::<u64, Vec<u8>>::builder(&runtime)
