@@ -6,8 +6,8 @@
 //! 1. the value carries its charge ([`Charged`]): taken from the budget before it is inserted, given back when its last owner drops it;
 //! 2. an [`Adapter`] is registered as a shrinker: it says how much its cache weighs, in pages, and has it evict when asked.
 //!
-//! No cache has a capacity of its own. Each is filled with more than a third of the budget; then half of the budget is wanted back
-//! at once, and all four give the same share.
+//! No cache has a capacity of its own. Each is filled with more than a third of the budget, one after the other. Then all four are asked
+//! alike, and memory moves until each has about a quarter, whoever came first; then half of the budget is wanted back at once.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,9 @@ const BUDGET: ByteSize = ByteSize::mib(64);
 const BLOB_BYTES: usize = 10_000;
 /// Put into each cache; four times that is more than the budget.
 const BLOBS: u64 = 2400;
+/// Keys of each cache, and how often it is asked.
+const KEYS: u64 = 20_000;
+const ROUNDS: u64 = 1 << 18;
 /// What the shrinker counts in: a scan of one page evicts a page's worth of blobs, as far as they can be cut.
 const PAGE: u64 = 4096;
 /// For caches that want to know their capacity: never the reason that something goes.
@@ -41,6 +44,8 @@ trait Foreign: Send + Sync {
     fn weight(&self) -> u64;
     /// Evicts, by its own policy, until it weighs no more than that.
     fn shrink_to(&self, weight: u64);
+    /// Looks a key up, which counts as a use.
+    fn is_hit(&self, key: u64) -> bool;
     fn insert(&self, key: u64, value: Blob);
 }
 
@@ -63,6 +68,10 @@ impl Foreign for quick_cache::sync::Cache<u64, Blob, Weigh> {
         self.set_capacity(UNBOUNDED);
     }
 
+    fn is_hit(&self, key: u64) -> bool {
+        self.get(&key).is_some()
+    }
+
     fn insert(&self, key: u64, value: Blob) {
         self.insert(key, value);
     }
@@ -77,6 +86,10 @@ impl Foreign for foyer_memory::Cache<u64, Blob> {
         // It refuses only what would not change it.
         let _ = self.resize(weight as usize);
         let _ = self.resize(UNBOUNDED as usize);
+    }
+
+    fn is_hit(&self, key: u64) -> bool {
+        self.get(&key).is_some()
     }
 
     fn insert(&self, key: u64, value: Blob) {
@@ -102,6 +115,10 @@ impl Foreign for Lru {
         drop(cache);
     }
 
+    fn is_hit(&self, key: u64) -> bool {
+        self.0.lock().unwrap().get(&key).is_some()
+    }
+
     fn insert(&self, key: u64, value: Blob) {
         let old = self.0.lock().unwrap().push(key, value);
         drop(old);
@@ -124,12 +141,17 @@ impl<C: Foreign + 'static> Adapter<C> {
         Ok((adapter, registration))
     }
 
-    fn fill(&self, runtime: &Runtime) -> Result<(), Box<dyn Error>> {
-        for key in 0..BLOBS {
+    /// Looks a key up, and inserts a value where it is missed.
+    fn ask(&self, runtime: &Runtime, key: u64) -> Result<(), Box<dyn Error>> {
+        if !self.cache.is_hit(key) {
             self.cache.insert(key, new_blob(runtime, &self.group)?);
             self.occupancy.occupied(&self.group, NodeId::ZERO);
         }
         Ok(())
+    }
+
+    fn fill(&self, runtime: &Runtime) -> Result<(), Box<dyn Error>> {
+        (0..BLOBS).try_for_each(|key| self.ask(runtime, key))
     }
 }
 
@@ -150,6 +172,13 @@ impl<C: Foreign> Shrinker for Adapter<C> {
     fn weigh_objects(&self, _: &ShrinkControl<'_>) -> Option<ByteSize> {
         Some(ByteSize::new(self.cache.weight()))
     }
+}
+
+/// The next key: the lower the oftener, nearly by Zipf's law.
+fn next(random: &mut u64) -> u64 {
+    *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    let fraction = (*random >> 33) as f64 / (1_u64 << 31) as f64;
+    (KEYS as f64).powf(fraction) as u64
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -191,6 +220,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         ours.insert(key, vec![0; BLOB_BYTES])?;
     }
     row("lowwater was filled");
+    let mut random = 1;
+    for round in 1..=ROUNDS {
+        quick.ask(&runtime, next(&mut random))?;
+        foyer.ask(&runtime, next(&mut random))?;
+        lru.ask(&runtime, next(&mut random))?;
+        let key = next(&mut random);
+        if ours.pin().get(&key).is_none() {
+            ours.insert(key, vec![0; BLOB_BYTES])?;
+        }
+        if round.is_power_of_two() && round >= ROUNDS / 16 {
+            row(&format!("each was asked {round} times"));
+        }
+    }
     runtime.reclaim(runtime.root(), ByteSize::new(BUDGET.get() / 2));
     row("half of it wanted back");
     Ok(())
