@@ -1,7 +1,7 @@
 //! Several caches under one budget: memory goes to where it earns most.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lowwater::cache::{Eviction, RejectReason};
 use lowwater::{
@@ -51,9 +51,9 @@ fn ask(cache: &Cache<u64, ()>, key: u64) -> bool {
     hit
 }
 
-/// The hit ratio of a cache with so many hot entries, in the last quarter of 400,000 requests, beside one that has filled the budget
+/// The hit ratio of a cache with so many hot entries, in the last quarter of so many requests, beside one that has filled the budget
 /// and is idle.
-fn beside_an_idle_one(hot: u64, own_groups: bool, order: Eviction) -> f64 {
+fn beside_an_idle_one(hot: u64, own_groups: bool, order: Eviction, requests: u64) -> f64 {
     let runtime = runtime();
     let idle = cache(&runtime, "idle", own_groups, order);
     let busy = cache(&runtime, "busy", own_groups, order);
@@ -61,10 +61,10 @@ fn beside_an_idle_one(hot: u64, own_groups: bool, order: Eviction) -> f64 {
         ask(&idle, key);
     }
     let (mut random, mut hits) = (Random(1), 0);
-    for n in 0..400_000 {
-        hits += u32::from(ask(&busy, random.below(hot)) && n >= 300_000);
+    for n in 0..requests {
+        hits += u32::from(ask(&busy, random.below(hot)) && n >= requests / 4 * 3);
     }
-    f64::from(hits) / 100_000.0
+    f64::from(hits) / (requests / 4) as f64
 }
 
 #[test]
@@ -72,7 +72,8 @@ fn an_idle_cache_gives_way_to_a_busy_one() {
     for order in ORDERS {
         for own_groups in [false, true] {
             for hot in [100, 1_000, 5_000, 20_000] {
-                let ratio = beside_an_idle_one(hot, own_groups, order);
+                let requests = if order == Eviction::default() { 400_000 } else { 120_000 };
+                let ratio = beside_an_idle_one(hot, own_groups, order, requests);
                 println!("{order:?} {hot} own={own_groups}: {ratio}");
                 assert!(ratio >= 0.95, "{ratio} of {hot} hot entries, {order:?}, own groups: {own_groups}");
             }
@@ -319,11 +320,16 @@ fn in_steady_use_the_background_evicts() {
             std::thread::sleep(Duration::from_micros(100));
         }
     }
+    // The reclaimer may still be at it.
+    let evicted = || caches.iter().map(|cache| cache.stats().evictions).sum::<u64>();
+    let freed = || runtime.registry().snapshot().shrinkers.iter().map(|stats| stats.freed).sum::<u64>();
+    let start = Instant::now();
+    while evicted() != freed() {
+        assert!(start.elapsed() < Duration::from_secs(60), "evictions are those of the shrinkers");
+    }
     let stats = runtime.registry().snapshot().shrinkers;
     let freed: u64 = stats.iter().map(|stats| stats.freed).sum();
     let background: u64 = stats.iter().map(|stats| stats.freed_in_background).sum();
-    let evicted: u64 = caches.iter().map(|cache| cache.stats().evictions).sum();
     println!("{freed} freed, {background} in the background");
-    assert_eq!(evicted, freed, "evictions are those of the shrinkers");
     assert!(freed > 50_000 && (freed - background) * 5 <= freed, "{background} of {freed} in the background");
 }
