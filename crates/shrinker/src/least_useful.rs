@@ -12,7 +12,7 @@ use crate::pass::{shelter, Layer, Protect};
 use crate::registry::{budget, CallGuard, RegistryCore};
 use crate::shrink::{ScanAmount, ShrinkSlab};
 use crate::shrinker::Count;
-use crate::utility::{log2, Pairs, Standing, CANDIDATES_MAX, ONE};
+use crate::utility::{log2, Candidates, Pairs, Standing, CANDIDATES_MAX, ONE};
 use crate::work::{Progress, Work};
 
 /// Objects of one batch: of one pair; then it is chosen again.
@@ -57,6 +57,15 @@ enum Outcome {
     Nothing,
 }
 
+/// The candidates of one choice, and their ranks.
+struct Round {
+    candidates: Candidates,
+    /// Of those that were not chosen yet; the greatest for all others.
+    ranks: [i32; CANDIDATES_MAX],
+    /// Only those below are chosen.
+    most: i32,
+}
+
 /// A pair that was chosen.
 struct Victim {
     slot: u32,
@@ -74,21 +83,30 @@ impl LeastUseful<'_> {
         // Those of which nothing can go just now.
         let (mut failed, mut failures) = ([NO_SLOT; FAILED_MAX], 0);
         while failures < FAILED_MAX && work.bound().is_none() {
-            let Some(victim) = self.choose(pairs, &failed) else { break };
-            let Scanned { progress, outcome } = self.scan(pairs, &victim, work);
-            total += progress;
-            if outcome == Outcome::Gave {
-                if work.is_one_batch() {
+            let Some((mut round, mut victim)) = self.choose(pairs, &failed) else { break };
+            let mut freed = 0;
+            loop {
+                let Scanned { progress, outcome } = self.scan(pairs, &victim, work);
+                total += progress;
+                freed += progress.freed;
+                if outcome != Outcome::Gave {
+                    failed[failures] = victim.slot;
+                    failures += 1;
+                }
+                if outcome == Outcome::Nothing {
+                    // It is asked again in the next epoch, or when there is nobody else.
+                    let empty = Standing::Empty(pairs.clock.epoch() as u16);
+                    pairs.pair(victim.slot).into_iter().for_each(|pair| pair.set_standing(empty));
+                }
+                if freed >= BATCH_MAX || failures == FAILED_MAX || work.bound().is_some() {
                     break;
                 }
-                continue;
+                // A small pair gives an entry or two: the others come from those that are next to it.
+                let Some(next) = self.next_victim(pairs, &mut round) else { break };
+                victim = next;
             }
-            failed[failures] = victim.slot;
-            failures += 1;
-            if outcome == Outcome::Nothing {
-                // It is asked again in the next epoch, or when there is nobody else.
-                let empty = Standing::Empty(pairs.clock.epoch() as u16);
-                pairs.pair(victim.slot).into_iter().for_each(|pair| pair.set_standing(empty));
+            if freed > 0 && work.is_one_batch() {
+                break;
             }
         }
         total
@@ -96,21 +114,28 @@ impl LeastUseful<'_> {
 
     /// The candidate of the least score that is not protected. Where none is known that holds something,
     /// all are counted again.
-    fn choose(&self, pairs: &Pairs, failed: &[u32]) -> Option<Victim> {
+    fn choose(&self, pairs: &Pairs, failed: &[u32]) -> Option<(Round, Victim)> {
         // The background has the time; and of those below a group only few may be among them.
         let many = self.flags.contains(Reclaim::BACKGROUND) || *self.limit != self.core.root;
         let mut candidates = pairs.candidates(self.needy, many);
         candidates.remove(failed);
-        self.least(pairs, candidates.as_slice(), false).or_else(|| self.least(pairs, candidates.as_slice(), true))
+        for again in [false, true] {
+            let mut round = self.round(pairs, candidates, again);
+            if let Some(victim) = self.next_victim(pairs, &mut round) {
+                pairs.note_victim(victim.slot);
+                return Some((round, victim));
+            }
+        }
+        None
     }
 
-    /// The least of these candidates; with `again`, those that seemed empty are counted first.
-    fn least(&self, pairs: &Pairs, candidates: &[u32], again: bool) -> Option<Victim> {
+    /// The ranks of these candidates; with `again`, those that seemed empty are counted first.
+    fn round(&self, pairs: &Pairs, candidates: Candidates, again: bool) -> Round {
         let (epoch, budget) = (pairs.clock.epoch(), budget(&self.core.root));
         let mut ranks = [i32::MAX; CANDIDATES_MAX];
         // The foreground counts one pair at most, unless it finds nothing; the background all.
         let mut may_count = true;
-        for (rank, slot) in ranks.iter_mut().zip(candidates) {
+        for (rank, slot) in ranks.iter_mut().zip(candidates.as_slice()) {
             let Some(pair) = pairs.pair(*slot).filter(|pair| pair.who().is_some()) else { continue };
             let standing = pair.standing();
             let is_due = match again {
@@ -127,13 +152,21 @@ impl LeastUseful<'_> {
                 *rank = score.rank(epoch, budget);
             }
         }
+        Round { candidates, ranks, most: i32::MAX }
+    }
+
+    /// The next victim of a round: the least that is not protected, and after it those of nearly its rank.
+    fn next_victim(&self, pairs: &Pairs, round: &mut Round) -> Option<Victim> {
+        let candidates = round.candidates.as_slice();
         // Mostly the first is not protected.
         for _ in candidates {
-            let (at, _) =
-                ranks.iter().enumerate().min_by_key(|(_, rank)| **rank).filter(|(_, rank)| **rank < i32::MAX)?;
-            ranks[at] = i32::MAX;
-            if let Some(victim) = self.victim(pairs, candidates[at]) {
-                pairs.note_victim(victim.slot);
+            let least = round.ranks.iter_mut().take(candidates.len()).enumerate().min_by_key(|(_, rank)| **rank);
+            let (at, place) = least.filter(|(_, rank)| **rank < round.most)?;
+            let rank = core::mem::replace(place, i32::MAX);
+            if let Some(victim) = self.victim(pairs, *candidates.get(at)?) {
+                if round.most == i32::MAX {
+                    round.most = rank.saturating_add(ONE / 2);
+                }
                 return Some(victim);
             }
         }

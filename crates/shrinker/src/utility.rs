@@ -31,6 +31,6 @@ mod score;
 mod tallies;
 
 pub(crate) use log2::{log2, ONE};
-pub(crate) use pairs::{Pairs, CANDIDATES_MAX};
+pub(crate) use pairs::{Candidates, Pairs, CANDIDATES_MAX};
 pub(crate) use score::Standing;
 pub(crate) use tallies::GhostHit;

@@ -88,6 +88,7 @@ pub(crate) struct Pair {
 }
 
 /// The pairs that a choice looks at, by slot.
+#[derive(Clone, Copy)]
 pub(crate) struct Candidates {
     slots: [u32; CANDIDATES_MAX],
     len: usize,
