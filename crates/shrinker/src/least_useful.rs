@@ -66,6 +66,13 @@ struct Round {
     most: i32,
 }
 
+impl Round {
+    /// Whether all pairs are among the candidates.
+    fn is_all(&self) -> bool {
+        self.candidates.is_all()
+    }
+}
+
 /// A pair that was chosen.
 struct Victim {
     slot: u32,
@@ -98,10 +105,10 @@ impl LeastUseful<'_> {
                     let empty = Standing::Empty(pairs.clock.epoch() as u16);
                     pairs.pair(victim.slot).into_iter().for_each(|pair| pair.set_standing(empty));
                 }
-                if freed >= BATCH_MAX || failures == FAILED_MAX || work.bound().is_some() {
+                if round.is_all() || freed >= BATCH_MAX || failures == FAILED_MAX || work.bound().is_some() {
                     break;
                 }
-                // A small pair gives an entry or two: the others come from those that are next to it.
+                // Of many pairs each is small, and gives an entry or two: the others come from those that are next to it.
                 let Some(next) = self.next_victim(pairs, &mut round) else { break };
                 victim = next;
             }

@@ -48,7 +48,9 @@ fn without_limits_idle_memory_is_borrowed_and_shared_by_use() {
 /// The part of all entries, in per cent, that the second of two tenants comes to have beside one that had everything. Both ask for one key in each round,
 /// of so many, each as often as any other.
 fn part_of_the_second(cache: &crate::Cache<u64, Vec<u8>>, keys: [u64; 2], is_first_to_ask: bool) -> u64 {
-    parts_of_the_second(cache, keys, is_first_to_ask, 24_000)[23]
+    // The mean of the last third: there are 2,100 entries, and some of them move to and fro.
+    let parts = parts_of_the_second(cache, keys, is_first_to_ask, 24_000);
+    parts[16..].iter().sum::<u64>() / 8
 }
 
 /// The same, after each 1,000 rounds of so many.

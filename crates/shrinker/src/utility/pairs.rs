@@ -92,6 +92,8 @@ pub(crate) struct Pair {
 pub(crate) struct Candidates {
     slots: [u32; CANDIDATES_MAX],
     len: usize,
+    /// All pairs are among them.
+    is_all: bool,
 }
 
 impl Candidates {
@@ -100,6 +102,11 @@ impl Candidates {
             *place = slot;
             self.len += 1;
         }
+    }
+
+    /// Whether all pairs are among them.
+    pub(crate) fn is_all(&self) -> bool {
+        self.is_all
     }
 
     /// Leaves these out.
@@ -257,10 +264,11 @@ impl Pairs {
     /// The pairs that one choice looks at; `needy` is the slot of the pair that needs the memory. With
     /// `many`, more of them: there is time, or only those below some group will count.
     pub(crate) fn candidates(&self, needy: Option<u32>, many: bool) -> Candidates {
-        let mut candidates = Candidates { slots: [NONE; CANDIDATES_MAX], len: 0 };
+        let mut candidates = Candidates { slots: [NONE; CANDIDATES_MAX], len: 0, is_all: false };
         let end = self.end.load(Ordering::Relaxed);
         if end <= ALL_MAX {
             (0..end).for_each(|slot| candidates.push(slot));
+            candidates.is_all = true;
             return candidates;
         }
         let last = Some(self.last.load(Ordering::Relaxed)).filter(|last| *last < end);
