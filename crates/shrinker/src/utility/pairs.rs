@@ -339,7 +339,8 @@ impl Pairs {
             };
             turnover.map(|turnover| turnover + mean + cost)
         };
-        let none = Score::none(turnover, budget);
+        // By what it inserts, and not for each object held: one that holds little would hold less and less.
+        let none = Score::none(tallies.insert_rate(epoch, budget), budget);
         let utility = utility.map_or(none, |utility| utility.max(none));
         pair.set_standing(Standing::Scored(Score::new(utility, tallies.bytes(), epoch, counted)));
     }

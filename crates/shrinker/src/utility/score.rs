@@ -11,8 +11,8 @@ const EPOCH: i32 = ONE / HALF_LIFE as i32;
 const NONE_PLACES: i32 = 6;
 /// Stands in the place of a pull.
 const EMPTY_PULL: u64 = 1;
-/// Of pairs without utility, one that turns over pays before one that is idle: so many binary places at most.
-const TURNOVER_PLACES: i32 = 8;
+/// Of pairs without utility, one that inserts pays before one that is idle: by so many binary places at most.
+const RATE_PLACES: i32 = 8;
 
 /// The state of a pair for a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +48,17 @@ impl Score {
         }
     }
 
-    /// The utility of a pair that has none, and whose turnover has this logarithm, if it has any: a scan
-    /// pays before those that are idle.
-    pub(crate) fn none(turnover: Option<i32>, budget: u64) -> i32 {
-        none(budget) - turnover.unwrap_or(0).clamp(0, TURNOVER_PLACES * ONE)
+    /// The utility of a pair that has none, and whose rate of inserts has this logarithm, if it has any: a
+    /// scan pays before those that are idle.
+    pub(crate) fn none(rate: Option<i32>, budget: u64) -> i32 {
+        none(budget) - rate.unwrap_or(0).clamp(0, RATE_PLACES * ONE)
     }
 
     /// A number that is greater for the pair that is to keep its memory, among scores of the same
     /// epoch and budget.
     pub(crate) fn rank(self, epoch: u32, budget: u64) -> i32 {
         let decayed = self.utility.wrapping_sub((epoch as i32).wrapping_mul(EPOCH));
-        decayed.max(none(budget) - TURNOVER_PLACES * ONE) + i32::from(self.pull)
+        decayed.max(none(budget) - RATE_PLACES * ONE) + i32::from(self.pull)
     }
 
     /// The low bits of the epoch in which the pair was last counted.

@@ -139,6 +139,15 @@ impl Tallies {
         best
     }
 
+    /// The logarithm of the bytes inserted lately, in 64ths of the budget. None if nothing was inserted.
+    pub(crate) fn insert_rate(&self, epoch: u32, budget: u64) -> Option<i32> {
+        self.settle(epoch);
+        match self.inserted.load(Ordering::Relaxed).saturating_mul(self.mean()) {
+            0 => None,
+            bytes => Some(log2(bytes) - log2((budget / 64).max(1))),
+        }
+    }
+
     /// The logarithm of the objects inserted lately for each one held. None if none was inserted.
     pub(crate) fn turnover(&self, epoch: u32) -> Option<i32> {
         self.settle(epoch);
