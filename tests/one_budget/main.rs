@@ -15,10 +15,14 @@ use stream::{PairSpec, Stream, BUDGET, ENTRY, ROOT};
 /// Seeds that each stream is run with.
 const SEEDS: [u64; 2] = [1, 77];
 
+/// Points of share and of hits that are allowed beyond each bound.
+const MORE: (f64, f64) = (3.0, 0.5);
+
 /// Asserts that mean shares of the budget differ by at most `share` points, and hits of all requests, by cost, by `hits` points.
 ///
-/// Each bound is about one and a half times what ten seeds showed at most. Shares of streams with a flat optimum (Zipf, equals) drift to and fro in both, and cost no hits.
+/// Each bound is about one and a half times what ten seeds showed at most, and [`MORE`] for hashes, which differ in each run. Shares of streams with a flat optimum (Zipf, equals) drift to and fro in both, and cost no hits.
 fn agree(name: &str, share: f64, hits: f64, stream: impl Fn(u64) -> Stream) {
+    let (share, hits) = (share + MORE.0, hits + MORE.1);
     for seed in SEEDS {
         let difference = compare(&stream(seed));
         let (shares, apart) = (difference.share(), difference.apart());
