@@ -262,7 +262,9 @@ impl LeastUseful<'_> {
         if vain < VAIN_FEW {
             pairs.clock.advance(freed.saturating_mul(tallies.mean()).min(budget), budget);
         }
-        if progress.scanned > 0 {
+        if tallies.is_stale() {
+            self.count(pairs, victim.slot, budget);
+        } else if progress.scanned > 0 {
             self.score(pairs, victim.slot, None, budget);
         }
         let outcome = match progress {

@@ -19,6 +19,8 @@ const NEAR_PARTS: u64 = 500;
 const COST: u64 = 16;
 /// Hits after which a score is computed again.
 const HITS_PER_SCORE: u32 = 8;
+/// Of what a pair held when it was last counted, the part that may be freed until it is counted again.
+const STALE_PARTS: u64 = 16;
 
 /// A miss on an object that was let go.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +114,12 @@ impl Tallies {
     /// Objects held, as it was last counted.
     pub(crate) fn objects(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether so much was freed since the pair was counted that its size is no longer known. What came
+    /// meanwhile is not known either.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.freed.load(Ordering::Relaxed).saturating_mul(STALE_PARTS) >= self.objects()
     }
 
     /// Bytes of one object; 1 before it was counted.
@@ -248,6 +256,18 @@ mod tests {
         assert_eq!((tallies.mean(), tallies.bytes()), (100, 100_000));
         tallies.reset();
         assert_eq!((tallies.turnover(0), tallies.bytes(), tallies.mean()), (None, 0, 1));
+    }
+
+    #[test]
+    fn a_count_is_stale_when_a_sixteenth_was_freed() {
+        let tallies = Tallies::default();
+        tallies.counted(1_600, 1_600, 0);
+        tallies.scanned(99, 0, 16, 0);
+        assert!(!tallies.is_stale());
+        tallies.scanned(1, 0, 16, 0);
+        assert!(tallies.is_stale());
+        tallies.counted(1_500, 1_500, 0);
+        assert!(!tallies.is_stale());
     }
 
     #[test]
