@@ -240,11 +240,11 @@ impl LeastUseful<'_> {
         let Some(tallies) = pairs.make_tallies(victim.slot) else {
             return Scanned { progress, outcome: Outcome::Nothing };
         };
-        let nr = (tallies.objects() / BATCH_PARTS).clamp(1, BATCH_MAX);
         let cost = self.core.lookup(victim.id).map_or(0, |guard| guard.cost());
         let before = used(&victim.memcg);
         while progress.freed == 0 && progress.scanned < LOOKS_MAX {
-            let node = self.node_of(pairs, victim);
+            let (node, held) = self.node_of(pairs, victim).unwrap_or((NodeId::ZERO, tallies.objects()));
+            let nr = (held / BATCH_PARTS).clamp(1, BATCH_MAX);
             let (amount, core, memcg, flags) = (ScanAmount::Batch(nr), self.core, &victim.memcg, self.flags);
             let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false };
             let looked = request.shrinker(victim.id, work);
@@ -284,29 +284,33 @@ impl LeastUseful<'_> {
         held(pairs) < before
     }
 
-    /// A node on which the victim holds something, at random in proportion to its objects there.
-    fn node_of(&self, pairs: &Pairs, victim: &Victim) -> NodeId {
+    /// A node on which the victim holds something, at random in proportion to its objects there, and their
+    /// number. The last object of a node stays while there are others: it may have come just now. None
+    /// where there is one node only.
+    fn node_of(&self, pairs: &Pairs, victim: &Victim) -> Option<(NodeId, u64)> {
         let nodes = self.core.map.nodes();
         if nodes == 1 {
-            return NodeId::ZERO;
+            return None;
         }
-        let Some(guard) = self.core.lookup(victim.id).filter(|guard| guard.options.numa_aware) else {
-            return NodeId::ZERO;
-        };
-        let count = |node: usize| {
-            let sc = ShrinkControl::count(&victim.memcg, NodeId::new(node as u16), self.flags);
+        let guard = self.core.lookup(victim.id).filter(|guard| guard.options.numa_aware)?;
+        let count = |node: NodeId| {
+            let sc = ShrinkControl::count(&victim.memcg, node, self.flags);
             guard.count(&sc).map_or(0, Count::objects)
         };
-        let all = (0..nodes).fold(0, |sum: u64, node| sum.saturating_add(count(node)));
-        let mut before = pairs.random(all.max(1));
-        for node in 0..nodes {
-            let here = count(node);
-            if before < here {
-                return NodeId::new(node as u16);
-            }
-            before -= here;
+        let nodes = || (0..nodes).map(|node| NodeId::new(node as u16));
+        let all = nodes().fold(0, |sum: u64, node| sum.saturating_add(count(node).saturating_sub(1)));
+        if all == 0 {
+            return nodes().map(|node| (node, count(node))).find(|(_, held)| *held > 0);
         }
-        NodeId::ZERO
+        let mut before = pairs.random(all);
+        for node in nodes() {
+            let held = count(node);
+            match before.checked_sub(held.saturating_sub(1)) {
+                Some(left) => before = left,
+                None => return Some((node, held)),
+            }
+        }
+        None
     }
 }
 

@@ -467,6 +467,23 @@ fn shrinkers_that_know_no_groups_or_nodes_are_chosen_too() {
     }
 }
 
+/// It may have come just now: who inserts on a node where nothing was would find nothing there.
+#[test]
+fn the_last_object_of_a_node_stays_while_there_are_others() {
+    let (tree, registry) = world(2);
+    let pool = Pool::new(&tree, &registry, "pool");
+    pool.shelf.add(tree.root(), NodeId::ZERO, 2_000);
+    pool.shelf.add(tree.root(), NodeId::new(1), 30);
+    let on = |node| pool.shelf.len(tree.root(), NodeId::new(node));
+    while on(0) > 100 {
+        batches(1, &registry, tree.root(), Reclaim::FOREGROUND);
+        assert!(on(1) >= 1, "{} are left on the other", on(0));
+    }
+    while on(0) + on(1) > 0 {
+        batches(1, &registry, tree.root(), Reclaim::FOREGROUND);
+    }
+}
+
 #[test]
 fn of_two_thousand_pairs_those_without_use_pay() {
     let (tree, registry) = world(1);

@@ -54,7 +54,7 @@ fn a_full_cache_takes_from_both_nodes() {
     let tenants = [0, 1].map(|n| cache.runtime().group(&format!("t{n}")).unwrap());
     let put = |key: u64| {
         cache.entry(key).group(&tenants[key as usize % 2]).insert(vec![0; 100]).unwrap();
-        assert!(cache.contains_key(&key));
+        assert!(cache.contains_key(&key), "{key}, {:?}", of_each(&cache));
     };
     topology.set_current(NODES[0]);
     (0..20_000).for_each(put);
