@@ -279,7 +279,8 @@ impl Pairs {
         while looked < end.min(LOOKS_MAX) && candidates.len - before < in_turn as usize {
             let slot = from.wrapping_add(looked) % end;
             looked += 1;
-            if self.pair(slot).is_some_and(|pair| pair.who().is_some()) {
+            let is_new = Some(slot) != last && Some(slot) != needy;
+            if is_new && self.pair(slot).is_some_and(|pair| pair.who().is_some()) {
                 candidates.push(slot);
             }
         }
@@ -300,7 +301,7 @@ impl Pairs {
         }
     }
 
-    /// Counts a ghost hit of a pair, if it has tallies.
+    /// Counts a ghost hit of a pair. Without memory for its tallies it does not count.
     pub(crate) fn hit(&self, slot: u32, hit: GhostHit, budget: u64) {
         let Some(tallies) = self.make_tallies(slot) else { return };
         let epoch = self.clock.epoch();
