@@ -15,7 +15,8 @@
 //! - a pass over a subtree goes down the summary's nodes, so it visits the groups that hold something and those above them;
 //! - an `add` on a list that was empty reads one shard and one word, and stops there if the bit is still set;
 //! - dropping a registration asks the index for its own pairs, so nothing is left for the next owner of the id (S17);
-//! - bytes are O(live pairs) (S25).
+//! - bytes are O(live pairs) (S25); where victims are chosen by utility, the table of pairs stays as long
+//!   as it was at its longest.
 //!
 //! # Invariants
 //!
@@ -31,8 +32,8 @@
 //!
 //! # Lock order
 //!
-//! Shard, then index shard, then summary; `nr_deferred` is a leaf under the shard; the root is a
-//! leaf, under none. Nobody's code runs under any of them,
+//! Shard, then index shard, then summary; `nr_deferred` is a leaf under the shard, the index of the
+//! pairs by utility one under the index shard; the root is a leaf, under none. Nobody's code runs under any of them,
 //! and no group handle is dropped there: the last one locks the tree.
 //!
 //! # Orderings

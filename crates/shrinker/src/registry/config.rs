@@ -131,8 +131,8 @@ impl RegistryConfig {
     /// [`shrink_least_useful`](crate::Registry::shrink_least_useful). Off by default: then a reclaimer
     /// takes from all in proportion to what they hold, as Linux does.
     ///
-    /// Costs about 24 bytes for each pair of a shrinker and a group that holds something, and 88 more
-    /// when memory is short.
+    /// Costs about 24 bytes for each pair of a shrinker and a group that holds something, and 72 more once
+    /// memory is short: for the most pairs that there were at a time.
     #[must_use]
     pub fn by_utility(mut self, yes: bool) -> Self {
         self.by_utility = yes;
