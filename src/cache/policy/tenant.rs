@@ -59,6 +59,8 @@ pub(crate) struct Tenant {
     recent_evictions: [AtomicU32; 2],
     recent_inserts: AtomicU32,
     recent_ghost_hits: AtomicU32,
+    /// Of the evictions so far, those that an insert was counted for.
+    matched_evictions: AtomicU32,
     /// Entries that it had when it last let one go.
     entries: AtomicU32,
     /// Recent inserts from which on the tenant may be taken for scanning.
@@ -151,10 +153,21 @@ impl Tenant {
         self.probation_fraction.store(fraction.wrapping_sub(FRACTION_FIRST), Ordering::Relaxed);
     }
 
-    /// Counts an insert.
+    /// Counts an insert, if an eviction from the tenant came before it for which none was counted: a tenant that loses nothing has
+    /// no ghosts, so that its misses meet none tells nothing.
     #[inline]
     pub(crate) fn note_insert(&self) {
-        if bump(&self.recent_inserts) >= self.scan_min.load(Ordering::Relaxed).max(INSERTS_MIN) * RECENT_TIMES {
+        let evictions = self.evictions.iter().fold(0, |sum: u32, queue| sum.wrapping_add(queue.load(Ordering::Relaxed)));
+        let unmatched = evictions.wrapping_sub(self.matched_evictions.load(Ordering::Relaxed));
+        // Negative: a step was lost.
+        if unmatched as i32 <= 0 {
+            return;
+        }
+        let scan_min = self.scan_min.load(Ordering::Relaxed).max(INSERTS_MIN);
+        // Those of long ago have left no ghosts either.
+        let left = unmatched.min(2 * scan_min) - 1;
+        self.matched_evictions.store(evictions.wrapping_sub(left), Ordering::Relaxed);
+        if bump(&self.recent_inserts) >= scan_min * RECENT_TIMES {
             [&self.recent_inserts, &self.recent_ghost_hits].into_iter().for_each(halve);
         }
     }
@@ -176,7 +189,7 @@ impl Tenant {
     }
 
     /// Tells whether the tenant scans: next to none of what it inserts was there before, so more memory would earn it nothing. Its own
-    /// inserts count, and not its evictions, for which others may be the reason.
+    /// inserts count, one for each eviction at most; an eviction alone does not: others may be the reason for it.
     pub(crate) fn is_scanning(&self) -> bool {
         let inserts = self.recent_inserts.load(Ordering::Relaxed);
         let hits = self.recent_ghost_hits.load(Ordering::Relaxed).saturating_mul(HITS_ONE_IN);
@@ -219,7 +232,7 @@ impl Tenant {
 
     pub(crate) fn forget(&self) {
         let all = [&self.probation_fraction, &self.recent_ghost_hits, &self.entries, &self.scan_min];
-        let all = all.into_iter().chain([&self.recent_inserts, &self.mean_charge]);
+        let all = all.into_iter().chain([&self.recent_inserts, &self.mean_charge, &self.matched_evictions]);
         let by_queue = self.evictions.iter().chain(&self.recent_evictions);
         all.chain(by_queue).for_each(|tally| tally.store(0, Ordering::Relaxed));
         self.shift.store(0, Ordering::Relaxed);
@@ -314,11 +327,34 @@ mod tests {
     #[test]
     fn a_scan_of_a_large_budget_is_known_when_half_of_it_was_inserted() {
         let tenant = Tenant::default();
-        tenant.on_evict(HASH, Queue::Probation, 1_000, 20_000);
-        (0..9_999).for_each(|_| tenant.note_insert());
+        let replace_one = || {
+            tenant.on_evict(HASH, Queue::Probation, 1_000, 20_000);
+            tenant.note_insert();
+        };
+        (0..9_999).for_each(|_| replace_one());
         assert!(!tenant.is_scanning());
-        tenant.note_insert();
+        replace_one();
         assert!(tenant.is_scanning());
+    }
+
+    #[test]
+    fn a_tenant_that_loses_nothing_does_not_scan() {
+        let tenant = Tenant::default();
+        (0..100).for_each(|_| _ = tenant.on_evict(HASH, Queue::Main, 1_000, 20_000));
+        (0..1_000_000).for_each(|_| tenant.note_insert());
+        assert!(!tenant.is_scanning(), "what it inserts cannot have ghosts");
+        // Evictions of long ago do not count: as many as the budget has entries, at most.
+        (0..1_000_000).for_each(|_| _ = tenant.on_evict(HASH, Queue::Main, 1_000, 20_000));
+        (0..30_000).for_each(|_| tenant.note_insert());
+        assert_eq!(tenant.recent_inserts.load(Ordering::Relaxed), 20_100);
+    }
+
+    #[test]
+    fn a_lost_step_of_the_clock_makes_no_scan() {
+        let tenant = Tenant::default();
+        tenant.matched_evictions.store(1, Ordering::Relaxed);
+        (0..1_000).for_each(|_| tenant.note_insert());
+        assert!(!tenant.is_scanning());
     }
 
     #[test]
