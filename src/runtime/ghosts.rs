@@ -42,7 +42,7 @@ pub(crate) const BYTES_PER_ENTRY: usize = WORDS * size_of::<u64>() / ENTRIES_PER
 /// A table that is so many times too large is made smaller, and one that is as much too small, larger. Then it begins empty.
 const SLACK_MAX: usize = 2;
 /// Buckets of the smallest table.
-const BUCKETS_MIN: usize = 16;
+const BUCKETS_MIN: usize = 32;
 /// A part of a table that was replaced goes back for so many ghosts: one in an insert, which lets go of as many, as it may take 50 us, and
 /// interrupt others.
 const GHOSTS_PER_PART: u32 = 8;
