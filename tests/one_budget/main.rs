@@ -15,14 +15,10 @@ use stream::{PairSpec, Stream, BUDGET, ENTRY, ROOT};
 /// Seeds that each stream is run with.
 const SEEDS: [u64; 2] = [1, 77];
 
-/// Points of share and of hits that are allowed beyond each bound.
-const MORE: (f64, f64) = (3.0, 0.5);
-
 /// Asserts that mean shares of the budget differ by at most `share` points, and hits of all requests, by cost, by `hits` points.
 ///
-/// Each bound is about one and a half times what ten seeds showed at most, and [`MORE`] for hashes, which differ in each run. Shares of streams with a flat optimum (Zipf, equals) drift to and fro in both, and cost no hits.
+/// Each bound is about one and a half times what ten seeds showed at most. Shares of streams with a flat optimum (Zipf, equals) drift to and fro in both, and cost no hits.
 fn agree(name: &str, share: f64, hits: f64, stream: impl Fn(u64) -> Stream) {
-    let (share, hits) = (share + MORE.0, hits + MORE.1);
     for seed in SEEDS {
         let difference = compare(&stream(seed));
         let (shares, apart) = (difference.share(), difference.apart());
@@ -33,23 +29,22 @@ fn agree(name: &str, share: f64, hits: f64, stream: impl Fn(u64) -> Stream) {
 
 #[test]
 fn uniform_requests() {
-    agree("equal", 8.0, 0.5, |seed| Stream::new(2).ask(seed, 30_000, &[(Uniform(3_000), 1), (Uniform(3_000), 1)]));
-    // A pair's inserts since it was counted are not taken for held: 2 points more for the smallest, and 0.7 points of hits.
-    agree("rates", 4.0, 1.3, |seed| {
+    agree("equal", 8.0, 0.4, |seed| Stream::new(2).ask(seed, 30_000, &[(Uniform(3_000), 1), (Uniform(3_000), 1)]));
+    agree("rates", 1.0, 0.4, |seed| {
         Stream::new(3).ask(seed, 10_000, &[(Uniform(2_500), 4), (Uniform(2_500), 2), (Uniform(2_500), 1)])
     });
 }
 
 #[test]
 fn zipf_requests() {
-    agree("zipf", 10.0, 0.6, |seed| {
+    agree("zipf", 8.0, 0.4, |seed| {
         Stream::new(3).ask(seed, 12_000, &[(Zipf(20_000), 3), (Zipf(20_000), 2), (Zipf(5_000), 1)])
     });
 }
 
 #[test]
 fn a_scan() {
-    agree("scan", 9.0, 0.5, |seed| {
+    agree("scan", 6.0, 0.3, |seed| {
         Stream::new(3).ask(seed, 25_000, &[(Zipf(10_000), 1), (Zipf(10_000), 1), (Scan, 1)])
     });
 }
@@ -61,7 +56,7 @@ fn a_loop() {
 
 #[test]
 fn a_loop_that_is_too_long() {
-    agree("too long", 4.0, 0.3, |seed| Stream::new(2).ask(seed, 40_000, &[(Zipf(20_000), 1), (Loop(5_000), 1)]));
+    agree("too long", 3.0, 0.3, |seed| Stream::new(2).ask(seed, 40_000, &[(Zipf(20_000), 1), (Loop(5_000), 1)]));
 }
 
 #[test]
@@ -99,7 +94,7 @@ fn sizes() {
 
 #[test]
 fn costs() {
-    agree("costs", 7.0, 1.0, |seed| {
+    agree("costs", 4.0, 0.4, |seed| {
         let mut stream = Stream::new(3);
         stream.pairs[1].cost = 20;
         stream.ask(seed, 30_000, &[(Zipf(20_000), 1), (Zipf(20_000), 1), (Zipf(20_000), 1)])
@@ -108,7 +103,7 @@ fn costs() {
 
 #[test]
 fn tenants() {
-    agree("tenants", 5.0, 1.0, |seed| {
+    agree("tenants", 4.0, 0.4, |seed| {
         let mut stream = Stream::new(2);
         for _ in 0..3 {
             let group = stream.group(BUDGET, 0);
@@ -121,7 +116,7 @@ fn tenants() {
 
 #[test]
 fn tenants_of_different_sizes() {
-    agree("sizes of tenants", 9.0, 1.5, |seed| {
+    agree("sizes of tenants", 5.0, 0.7, |seed| {
         let mut stream = Stream::new(0);
         stream.groups[ROOT].max = 4 * BUDGET;
         for size in [ENTRY, 12 * ENTRY] {
@@ -175,7 +170,7 @@ fn two_loops() {
 
 #[test]
 fn small_tenants_of_one_cache() {
-    agree("many tenants", 8.0, 0.6, |seed| {
+    agree("many tenants", 4.0, 0.4, |seed| {
         let mut stream = Stream::new(0);
         let mut patterns = Vec::new();
         for n in 0..12 {
@@ -205,7 +200,7 @@ fn twenty_pairs() {
 
 #[test]
 fn limits_below_the_root() {
-    agree("limits", 3.0, 0.5, |seed| {
+    agree("limits", 2.0, 0.4, |seed| {
         let mut stream = Stream::new(4);
         let (small, other) = (stream.group(BUDGET * 3 / 10, 0), stream.group(BUDGET, 0));
         (stream.pairs[0].group, stream.pairs[1].group, stream.pairs[2].group) = (small, small, other);
@@ -215,7 +210,7 @@ fn limits_below_the_root() {
 
 #[test]
 fn protection() {
-    agree("low", 4.0, 0.5, |seed| {
+    agree("low", 3.0, 0.4, |seed| {
         let mut stream = Stream::new(3);
         stream.pairs[0].group = stream.group(BUDGET, BUDGET / 4);
         stream.pairs[1].group = stream.group(BUDGET, BUDGET / 10);
