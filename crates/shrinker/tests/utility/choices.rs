@@ -1,0 +1,239 @@
+//! Which pairs pay, on which nodes and below which groups; and the memory of pairs, counted to the byte.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+
+use allocation_counter::measure;
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
+use lowwater_shrinker::{Bound, Miss, Progress, Reclaim, Registry, RegistryConfig, Watermarks, Work};
+
+use super::common::Shelf;
+use super::{batch, batches, world, Pool, BUDGET, N0, OBJECT};
+
+#[test]
+fn shrinkers_that_know_no_groups_or_nodes_are_chosen_too() {
+    for (memcg_aware, numa_aware) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (tree, registry) = world(3);
+        let group = tree.root().create("group").unwrap();
+        let builder = registry.builder("simple").memcg_aware(memcg_aware).numa_aware(numa_aware);
+        let prepared = builder.reports_misses(true).alloc().unwrap();
+        let reporter = prepared.miss_reporter();
+        let shelf = Arc::new(Shelf::new());
+        let registration = shelf.register(prepared);
+        // The shelf is asked as it says that it can be.
+        let memcg = if memcg_aware { &group } else { tree.root() };
+        let nodes = if numa_aware { 0..3 } else { 0..1 };
+        nodes.clone().for_each(|node| shelf.add(memcg, NodeId::new(node), 300));
+        reporter.miss(&group, Miss::at(ByteSize::ZERO));
+        for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
+            let before = shelf.total();
+            batches(20, &registry, tree.root(), flags);
+            assert!(shelf.total() < before, "{memcg_aware} {numa_aware}: {before} are left");
+        }
+        for node in nodes {
+            assert!(shelf.len(memcg, NodeId::new(node)) < 300, "nothing was taken from node {node}");
+        }
+        // Below a limit only what is the group's is taken.
+        let before = shelf.total();
+        batches(20, &registry, &group, Reclaim::FOREGROUND);
+        assert_eq!(shelf.total() < before, memcg_aware);
+        assert_eq!(registration.stats().panics, 0);
+    }
+}
+
+/// It may have come just now: who inserts on a node where nothing was would find nothing there.
+#[test]
+fn the_last_object_of_a_node_stays_while_there_are_others() {
+    let (tree, registry) = world(2);
+    let pool = Pool::new(&tree, &registry, "pool");
+    pool.shelf.add(tree.root(), NodeId::ZERO, 2_000);
+    pool.shelf.add(tree.root(), NodeId::new(1), 30);
+    let on = |node| pool.shelf.len(tree.root(), NodeId::new(node));
+    while on(0) > 100 {
+        batches(1, &registry, tree.root(), Reclaim::FOREGROUND);
+        assert!(on(1) >= 1, "{} are left on the other", on(0));
+    }
+    while on(0) + on(1) > 0 {
+        batches(1, &registry, tree.root(), Reclaim::FOREGROUND);
+    }
+}
+
+#[test]
+fn of_two_thousand_pairs_those_without_use_pay() {
+    let (tree, registry) = world(1);
+    let pool = Pool::new(&tree, &registry, "pool");
+    let groups: Vec<_> = (0..2_000).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    groups.iter().for_each(|group| pool.shelf.add(group, N0, 100));
+    // All are counted.
+    for _ in 0..200 {
+        batch(&registry, tree.root(), Reclaim::KSWAPD);
+    }
+    groups.iter().step_by(2).for_each(|group| pool.misses(group, 20));
+    let held = |odd: usize| groups[odd..].iter().step_by(2).map(|group| pool.shelf.len(group, N0)).sum::<u64>();
+    let before = [held(0), held(1)];
+    for _ in 0..20_000 {
+        batch(&registry, tree.root(), Reclaim::FOREGROUND);
+    }
+    let paid = [before[0] - held(0), before[1] - held(1)];
+    assert!(paid[1] > 10_000 && paid[1] > 20 * paid[0], "those with misses and those without paid {paid:?}");
+}
+
+/// The table of pairs has had 2,000 at once, and now has one, in the middle: it is found.
+#[test]
+fn a_pair_is_found_after_many_have_gone() {
+    for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
+        let (tree, registry) = world(1);
+        let [many, one] = ["many", "one"].map(|name| Pool::new(&tree, &registry, name));
+        let groups: Vec<_> = (0..2_000).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+        groups[..1_000].iter().for_each(|group| many.shelf.add(group, N0, 1));
+        one.shelf.add(&groups[0], N0, 10_000);
+        groups[1_000..].iter().for_each(|group| many.shelf.add(group, N0, 1));
+        drop(many);
+        assert_eq!(registry.snapshot().live_pairs, 1);
+        let found = (0..100).filter(|_| batch(&registry, tree.root(), flags).freed > 0).count();
+        assert!(found >= 90, "{flags:?}: in {found} of 100 calls");
+    }
+}
+
+#[test]
+fn pairs_come_and_go_while_others_choose() {
+    let (tree, registry) = world(2);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for at in 0..2 {
+            let (tree, registry, is_done) = (&tree, &registry, &is_done);
+            scope.spawn(move || {
+                for round in 0..100 {
+                    let pool = Pool::new(tree, registry, &format!("{at} {round}"));
+                    let groups: Vec<_> =
+                        (0..20).map(|n| tree.root().create(&format!("{at} {round} {n}")).unwrap()).collect();
+                    for (n, group) in groups.iter().enumerate() {
+                        pool.shelf.add(group, NodeId::new(n as u16 % 2), 10);
+                        pool.misses(group, n as u32);
+                    }
+                    // Some groups end before the shrinker does, some after it.
+                    groups.iter().step_by(2).for_each(|group| group.offline().unwrap());
+                    pool.misses(&groups[0], 10);
+                    assert_eq!(pool.registration.stats().panics, 0);
+                    drop(pool);
+                    groups.iter().skip(1).step_by(2).for_each(|group| group.offline().unwrap());
+                }
+                is_done.store(true, Relaxed);
+            });
+        }
+        for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
+            let (root, registry, is_done) = (tree.root(), &registry, &is_done);
+            scope.spawn(move || {
+                while !is_done.load(Relaxed) {
+                    batch(registry, root, flags);
+                }
+            });
+        }
+    });
+    assert_eq!(registry.snapshot().live_pairs, 0);
+}
+
+#[test]
+fn nothing_is_chosen_for_a_group_of_another_tree_or_below_its_low() {
+    let (tree, registry) = world(1);
+    let (theirs, _) = world(1);
+    let (group, sibling) = (tree.root().create("group").unwrap(), tree.root().create("sibling").unwrap());
+    let pool = Pool::with(&tree, &registry, "pool", Shelf::of_bytes(OBJECT));
+    for group in [&group, &sibling] {
+        let _charged = group.try_charge(ByteSize::new(1_000 * OBJECT)).unwrap();
+        pool.shelf.add(group, N0, 1_000);
+    }
+    pool.misses(&sibling, 100);
+    assert_eq!(batch(&registry, theirs.root(), Reclaim::FOREGROUND), Progress::default());
+    for protect in [Memcg::set_low, Memcg::set_min] {
+        protect(&group, ByteSize::new(900 * OBJECT));
+        batches(50, &registry, tree.root(), Reclaim::FOREGROUND);
+        let left = pool.shelf.len(&group, N0);
+        assert!((892..=900).contains(&left), "{left} of 900 that are protected, but for a batch");
+        let _charged = group.try_charge(ByteSize::new(100 * OBJECT)).unwrap();
+        pool.shelf.add(&group, N0, 100);
+        protect(&group, ByteSize::ZERO);
+    }
+    assert!(pool.shelf.len(&sibling, N0) < 1_000, "a pair that is not protected is evicted from, although it misses");
+}
+
+#[test]
+fn a_batch_is_bounded_by_its_work() {
+    let (tree, registry) = world(1);
+    let pool = Pool::new(&tree, &registry, "pool");
+    pool.shelf.add(tree.root(), N0, 10_000);
+    let run = |mut work: Work<'_>| {
+        let progress = registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work);
+        (progress.freed, work.bound())
+    };
+    assert_eq!(run(Work::one_batch(0)), (0, Some(Bound::Scan)));
+    assert_eq!(run(Work::one_batch(3)), (3, Some(Bound::Scan)));
+    assert_eq!(run(Work::one_batch(u64::MAX)), (8, None));
+    assert_eq!(run(Work::one_batch(1_000)), (8, None));
+    assert_eq!(run(Work::objects(1_001)), (1_001, Some(Bound::Scan)));
+    let enough = || true;
+    assert_eq!(run(Work::one_batch(64).while_not(&enough)), (0, Some(Bound::Enough)));
+}
+
+#[test]
+fn min_is_half_way_from_low_to_the_limit_at_all_ends() {
+    let ends = [0, 1, 2, 1 << 20, u64::MAX - 1, u64::MAX].map(ByteSize::new);
+    for low_gap in ends {
+        for max in ends {
+            let marks = Watermarks { low_gap, high_gap: ByteSize::ZERO };
+            for usage in ends {
+                assert!(!marks.is_min(usage, max) || marks.is_low(usage, max), "{usage} of {max}, {low_gap}");
+            }
+            assert_eq!(marks.is_min(ByteSize::MAX, max), max < ByteSize::MAX);
+            assert!(!marks.is_min(ByteSize::ZERO, max));
+        }
+    }
+    let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
+    assert!(!at_the_limit.is_min(BUDGET, BUDGET) && at_the_limit.is_min(ByteSize::new(BUDGET.get() + 1), BUDGET));
+}
+
+/// Bytes that are allocated after `run` and were not before.
+fn grown(run: impl FnOnce()) -> i64 {
+    measure(run).bytes_current
+}
+
+#[test]
+fn the_footprint_of_pairs_is_what_is_allocated() {
+    let tree = MemcgTree::new(0);
+    tree.root().set_max(BUDGET);
+    let groups: Vec<_> = (0..300).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    let footprint = |registry: &Registry| (registry.footprint().get() + tree.footprint().get()) as i64;
+    let (mut made, in_tree) = (None, tree.footprint().get() as i64);
+    // The configuration is the caller's memory.
+    let config = RegistryConfig::new(1).by_utility(true);
+    let mut allocated = grown(|| made = Some(Registry::with_config(&tree, config)));
+    let registry = made.unwrap();
+    let begin = footprint(&registry) - in_tree;
+    assert_eq!(begin, allocated, "an empty registry");
+    let pools: Vec<_> = (0..3).map(|n| Pool::new(&tree, &registry, &n.to_string())).collect();
+    // The shelves allocate their own memory before the measurement.
+    for pool in &pools {
+        groups.iter().for_each(|group| pool.shelf.add(group, N0, 1));
+    }
+    registry.drop_caches();
+    let before = footprint(&registry);
+    allocated = 0;
+    let mut same = |what: &str, run: &dyn Fn()| {
+        allocated += grown(run);
+        assert_eq!(footprint(&registry) - before, allocated, "{what}");
+    };
+    for (n, pool) in pools.iter().enumerate() {
+        same("pairs", &|| groups[..n * 100 + 50].iter().for_each(|group| pool.shelf.add(group, N0, 50)));
+        same("misses", &|| groups[..n * 50 + 1].iter().for_each(|group| pool.misses(group, 3)));
+    }
+    same("choices", &|| {
+        for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
+            batches(500, &registry, tree.root(), flags);
+        }
+    });
+    same("no pairs", &|| assert!(registry.drop_caches() > 0));
+    assert_eq!(registry.snapshot().live_pairs, 0);
+    same("pairs again", &|| groups.iter().for_each(|group| pools[0].shelf.add(group, N0, 50)));
+    same("misses again", &|| groups.iter().for_each(|group| pools[0].misses(group, 1)));
+    same("no pairs again", &|| assert!(registry.drop_caches() > 0));
+}

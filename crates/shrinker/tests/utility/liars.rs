@@ -1,0 +1,167 @@
+//! Beside shrinkers that lie, stop or panic every call ends after a bounded number of callbacks, and an honest one is still
+//! reclaimed from.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use lowwater_lru_core::ByteSize;
+use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Work};
+
+use super::common::Shelf;
+use super::{honest_weight, shelf, world, Pool, N0, OBJECT};
+
+/// Callbacks of one shrinker in one call that looks at 1,000 objects, at most: one for each object, and two counts with it.
+const CALLBACKS_MAX: u64 = 3_000;
+
+fn liar_in_count(count: impl Fn() -> Count + Send + Sync + 'static) -> Shelf {
+    shelf(Some(Box::new(move |_| Some(count()))), None, honest_weight)
+}
+
+fn liar_in_scan(scan: impl Fn(&mut ShrinkControl<'_>) -> Scan + Send + Sync + 'static) -> Shelf {
+    shelf(None, Some(Box::new(move |sc| Some(scan(sc)))), honest_weight)
+}
+
+fn liar_in_weight(weigh: impl Fn() -> Option<ByteSize> + Send + Sync + 'static) -> Shelf {
+    shelf(None, None, move |_| weigh())
+}
+
+/// Calls with and without a bound to one batch, from foreground and background: each ends, and some objects of an honest
+/// shrinker beside `liars` of these are freed.
+fn honest_beside(liars: usize, liar: impl Fn() -> Shelf) {
+    for flags in [Reclaim::FOREGROUND, Reclaim::KSWAPD] {
+        let (tree, registry) = world(1);
+        let liars: Vec<_> = (0..liars).map(|n| Pool::with(&tree, &registry, &format!("liar {n}"), liar())).collect();
+        let honest = Pool::with(&tree, &registry, "honest", shelf(None, None, honest_weight));
+        liars.iter().for_each(|liar| liar.shelf.add(tree.root(), N0, 1_000));
+        honest.shelf.add(tree.root(), N0, 1_000);
+        for one_batch in [true, false] {
+            // Enough for all that is there, were it freed in batches of a 64th.
+            for _ in 0..if one_batch { 4_000 } else { 100 } {
+                let callbacks: Vec<_> = liars.iter().map(Pool::callbacks).collect();
+                let mut work = if one_batch { Work::one_batch(1_000) } else { Work::objects(1_000) };
+                registry.shrink_least_useful(tree.root(), None, flags, &mut work);
+                for (liar, before) in liars.iter().zip(callbacks) {
+                    assert!(liar.callbacks() - before <= CALLBACKS_MAX, "{} callbacks", liar.callbacks() - before);
+                }
+            }
+        }
+        let left = honest.shelf.total();
+        assert!(left < 1_000, "{} liars, {flags:?}: {left} are left", liars.len());
+    }
+}
+
+#[test]
+fn an_honest_shrinker_beside_honest_ones_is_reclaimed_from() {
+    honest_beside(1, || liar_in_weight(|| Some(ByteSize::new(1_000 * OBJECT))));
+    honest_beside(6, || liar_in_weight(|| Some(ByteSize::new(1_000 * OBJECT))));
+    honest_beside(6, Shelf::new);
+}
+
+#[test]
+fn beside_one_that_claims_to_hold_everything() {
+    honest_beside(1, || liar_in_count(|| Count::Objects(u64::MAX)));
+}
+
+#[test]
+fn beside_six_that_claim_to_hold_everything() {
+    honest_beside(6, || liar_in_count(|| Count::Objects(u64::MAX)));
+}
+
+#[test]
+fn beside_one_whose_count_changes_each_time() {
+    for liars in [1, 6] {
+        honest_beside(liars, || {
+            let calls = AtomicU64::new(0);
+            let counts = [0, u64::MAX, 1, 1 << 40, 7];
+            liar_in_count(move || Count::Objects(counts[calls.fetch_add(1, Relaxed) as usize % counts.len()]))
+        });
+    }
+}
+
+#[test]
+fn beside_one_that_never_knows_its_count() {
+    for liars in [1, 6] {
+        honest_beside(liars, || liar_in_count(|| Count::Unknown));
+    }
+}
+
+#[test]
+fn beside_one_whose_count_panics() {
+    for liars in [1, 6] {
+        honest_beside(liars, || liar_in_count(|| panic!("a count that panics")));
+    }
+}
+
+#[test]
+fn beside_one_that_says_that_it_freed_more_than_it_holds() {
+    for liars in [1, 6] {
+        honest_beside(liars, || liar_in_scan(|sc| Scan::Freed(sc.nr_to_scan() + 100)));
+        honest_beside(liars, || liar_in_scan(|_| Scan::Freed(u64::MAX)));
+    }
+}
+
+#[test]
+fn beside_one_that_frees_nothing() {
+    for liars in [1, 6] {
+        honest_beside(liars, || liar_in_scan(|_| Scan::Freed(0)));
+        for scanned in [1, u64::MAX] {
+            honest_beside(liars, move || {
+                liar_in_scan(move |sc| {
+                    sc.set_nr_scanned(scanned);
+                    Scan::Freed(0)
+                })
+            });
+        }
+    }
+}
+
+#[test]
+fn beside_one_that_always_stops() {
+    honest_beside(1, || liar_in_scan(|_| Scan::Stop));
+}
+
+#[test]
+fn beside_six_that_always_stop() {
+    honest_beside(6, || liar_in_scan(|_| Scan::Stop));
+}
+
+#[test]
+fn beside_one_whose_scan_panics() {
+    for liars in [1, 6] {
+        honest_beside(liars, || liar_in_scan(|_| panic!("a scan that panics")));
+    }
+}
+
+#[test]
+fn beside_one_that_lies_about_its_weight() {
+    for liars in [1, 6] {
+        for weight in [None, Some(ByteSize::ZERO), Some(ByteSize::MAX)] {
+            honest_beside(liars, move || liar_in_weight(move || weight));
+        }
+    }
+}
+
+#[test]
+fn beside_one_whose_weight_panics() {
+    for liars in [1, 6] {
+        honest_beside(liars, || liar_in_weight(|| panic!("a weight that panics")));
+    }
+}
+
+/// A call without any bound ends too, whatever the only shrinker says.
+#[test]
+fn a_call_without_bound_ends() {
+    const CALLS_MAX: u64 = 1_000_000;
+    let answers: [fn(&mut ShrinkControl<'_>) -> Scan; 4] =
+        [|_| Scan::Freed(0), |_| Scan::Freed(1), |_| Scan::Freed(u64::MAX), |_| Scan::Stop];
+    for answer in answers {
+        let (tree, registry) = world(1);
+        let liar = Pool::with(&tree, &registry, "liar", liar_in_scan(answer));
+        liar.shelf.add(tree.root(), N0, 1_000);
+        // Only so that the test ends, if the call does not.
+        let calls = AtomicU64::new(0);
+        let is_enough = || calls.fetch_add(1, Relaxed) > CALLS_MAX;
+        let mut work = Work::unlimited().while_not(&is_enough);
+        registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work);
+        assert!(calls.load(Relaxed) <= CALLS_MAX, "the call does not end by itself");
+    }
+}

@@ -1,0 +1,173 @@
+//! A report of misses is for a pair of the registry's own tree that holds something, or for none.
+
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree};
+use lowwater_shrinker::{Miss, MissReporter, PairHint, Progress, Reclaim, Registry, RegistryConfig};
+
+use super::{assert_second_pays, batch, honest_weight, shelf, two_pools, world, Pool, BUDGET, N0};
+
+#[test]
+fn a_pair_that_misses_keeps_its_memory() {
+    let (tree, registry) = world(1);
+    let pools = two_pools(&tree, &registry, tree.root());
+    pools[0].misses(tree.root(), 100);
+    assert_second_pays(&registry, tree.root(), [&pools[0], &pools[1]], "misses");
+}
+
+#[test]
+fn reports_at_their_ends_neither_panic_nor_count_for_much() {
+    let (tree, registry) = world(1);
+    let group = tree.root().create("group").unwrap();
+    let pools = two_pools(&tree, &registry, &group);
+    pools[0].misses(&group, 10_000);
+    // None of these is worth a thing: too far, free of cost, or for none.
+    for miss in [
+        Miss::at(ByteSize::MAX),
+        Miss::at(BUDGET),
+        Miss::at(ByteSize::ZERO).cost(0),
+        Miss::at(ByteSize::ZERO).weight(0),
+        Miss::at(ByteSize::ZERO).cost(0).weight(u32::MAX),
+    ] {
+        (0..1_000).for_each(|_| pools[1].reporter.miss(&group, miss));
+    }
+    assert_second_pays(&registry, tree.root(), [&pools[0], &pools[1]], "no miss counts");
+    for miss in [
+        Miss::at(ByteSize::ZERO).cost(u32::MAX).weight(u32::MAX),
+        Miss::at(ByteSize::new(1)).cost(u32::MAX),
+        Miss::at(ByteSize::MAX).cost(u32::MAX).weight(u32::MAX),
+    ] {
+        (0..100).for_each(|_| pools[1].reporter.miss(&group, miss));
+    }
+    pools[1].reporter.set_mean_cost(u32::MAX);
+    assert_second_pays(&registry, tree.root(), [&pools[1], &pools[0]], "dear misses");
+    pools[1].reporter.set_mean_cost(0);
+    // A root without limit, and one without memory.
+    for max in [ByteSize::MAX, ByteSize::ZERO] {
+        tree.root().set_max(max);
+        (0..100).for_each(|_| pools[0].reporter.miss(&group, Miss::at(ByteSize::MAX)));
+        batch(&registry, tree.root(), Reclaim::FOREGROUND);
+        batch(&registry, tree.root(), Reclaim::KSWAPD);
+    }
+}
+
+#[test]
+fn a_miss_of_another_trees_group_counts_for_none_of_ours() {
+    let (tree, registry) = world(1);
+    let (theirs, _their_registry) = world(1);
+    let (our, their) = (tree.root().create("our").unwrap(), theirs.root().create("their").unwrap());
+    assert_eq!(our.id(), their.id());
+    let pools = two_pools(&tree, &registry, &our);
+    pools[0].misses(&our, 100);
+    pools[1].misses(&their, 10_000);
+    assert!(!pools[1].reporter.is_known(&PairHint::default(), &their), "known by another group's id");
+    assert_second_pays(&registry, tree.root(), [&pools[0], &pools[1]], "misses of another tree");
+}
+
+#[test]
+fn a_miss_of_a_group_that_ended_counts_for_none() {
+    let (tree, registry) = world(1);
+    let group = tree.root().create("group").unwrap();
+    let ended = tree.root().create("ended").unwrap();
+    let pools = two_pools(&tree, &registry, &group);
+    for pool in &pools {
+        pool.shelf.add(&ended, N0, 10);
+        pool.misses(&ended, 10);
+    }
+    ended.offline().unwrap();
+    let hint = PairHint::default();
+    assert!(!pools[1].reporter.is_known(&hint, &ended));
+    pools[1].misses(&ended, 10_000);
+    // Another group may have the number next.
+    drop(ended);
+    let next = tree.root().create("next").unwrap();
+    pools[1].misses(&next, 10_000);
+    pools[0].misses(&group, 100);
+    assert!(!pools[1].reporter.is_known(&hint, &next), "it holds nothing");
+    assert_second_pays(&registry, tree.root(), [&pools[0], &pools[1]], "misses of no group");
+}
+
+#[test]
+fn a_reporter_outlives_its_registration_registry_and_tree() {
+    let (tree, registry) = world(1);
+    let [first, second] = two_pools(&tree, &registry, tree.root());
+    let Pool { reporter, registration, .. } = first;
+    registration.unregister().unwrap();
+    let report = |reporter: &MissReporter, root: &Memcg| {
+        (0..100).for_each(|_| reporter.miss(root, Miss::at(ByteSize::ZERO)));
+        assert!(!reporter.is_known(&PairHint::default(), root));
+    };
+    report(&reporter, tree.root());
+    let root = tree.root().clone();
+    drop((second, registry));
+    report(&reporter, &root);
+    drop((tree, root));
+    println!("{reporter:?}");
+}
+
+#[test]
+fn what_an_ended_registration_reports_does_not_count_for_the_next() {
+    let (tree, registry) = world(1);
+    let [first, second] = two_pools(&tree, &registry, tree.root());
+    let Pool { reporter, registration, .. } = first;
+    registration.unregister().unwrap();
+    let next = Pool::with(&tree, &registry, "next", shelf(None, None, honest_weight));
+    assert_eq!(next.registration.id(), reporter.id());
+    next.shelf.add(tree.root(), N0, 1_000);
+    (0..10_000).for_each(|_| reporter.miss(tree.root(), Miss::at(ByteSize::ZERO)));
+    assert!(!reporter.is_known(&PairHint::default(), tree.root()), "the next one's pair is taken for its own");
+    second.misses(tree.root(), 100);
+    assert_second_pays(&registry, tree.root(), [&second, &next], "misses after the end");
+}
+
+#[test]
+fn a_prepared_shrinker_that_is_never_registered_may_report() {
+    let (tree, registry) = world(1);
+    let prepared = registry.builder("prepared").reports_misses(true).alloc().unwrap();
+    let reporter = prepared.miss_reporter();
+    prepared.occupancy().occupied(tree.root(), N0);
+    reporter.miss(tree.root(), Miss::at(ByteSize::ZERO));
+    assert_eq!(batch(&registry, tree.root(), Reclaim::FOREGROUND), Progress::default());
+    drop(prepared);
+    reporter.miss(tree.root(), Miss::at(ByteSize::ZERO));
+    assert_eq!(batch(&registry, tree.root(), Reclaim::FOREGROUND), Progress::default());
+}
+
+#[test]
+fn nothing_is_reported_to_a_registry_that_does_not_choose_by_utility() {
+    let tree = MemcgTree::new(0);
+    let registry = Registry::with_config(&tree, RegistryConfig::new(1));
+    let pool = Pool::new(&tree, &registry, "pool");
+    pool.shelf.add(tree.root(), N0, 100);
+    let before = registry.footprint();
+    pool.misses(tree.root(), 100);
+    assert_eq!(batch(&registry, tree.root(), Reclaim::FOREGROUND), Progress::default());
+    assert_eq!((registry.footprint(), pool.callbacks()), (before, 0));
+}
+
+#[test]
+fn reports_from_many_threads_while_others_choose() {
+    let (tree, registry) = world(1);
+    let groups: Vec<_> = (0..8).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    let pools: Vec<_> = (0..3).map(|n| Pool::new(&tree, &registry, &n.to_string())).collect();
+    std::thread::scope(|scope| {
+        for (at, pool) in pools.iter().enumerate() {
+            let (groups, registry, root) = (&groups, &registry, tree.root());
+            scope.spawn(move || {
+                let hints: Vec<_> = groups.iter().map(|_| PairHint::default()).collect();
+                for n in 0..20_000_u64 {
+                    let group = &groups[(n as usize + at) % groups.len()];
+                    if n % 64 == 0 {
+                        pool.shelf.add(group, N0, 10);
+                    }
+                    let miss = Miss::at(ByteSize::new(n * 997)).cost(n as u32).weight(at as u32);
+                    pool.reporter.miss_at(&hints[(n % 5) as usize], group, miss);
+                    pool.reporter.set_mean_cost(n as u32);
+                    if n % 16 == 0 {
+                        batch(registry, root, Reclaim::FOREGROUND);
+                    }
+                }
+            });
+        }
+    });
+    registry.drop_caches();
+    assert!(pools.iter().all(|pool| pool.shelf.total() == 0 && pool.registration.stats().panics == 0));
+}
