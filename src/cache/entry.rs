@@ -153,7 +153,7 @@ where
     /// each: [`Cache::tenant`].
     ///
     /// Without this call, a new value is charged to the group of the value that it replaces; to the
-    /// nearest online ancestor of that group, if the group has ended meanwhile. Where there is
+    /// nearest online ancestor of that group, if the group has ended meanwhile or is being dropped. Where there is
     /// nothing to replace, the cache's own group is charged. An entry that has expired, or that the
     /// reclaimer isolates at that moment, to evict or to move it, counts as nothing here. If
     /// another thread replaces the same entry for another group while an [`insert`](Self::insert)

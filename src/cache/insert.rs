@@ -147,10 +147,24 @@ where
     pub(super) fn payer_of<'a>(&self, payer: Payer<'a>, current: Option<&Record<K, V>>) -> Cow<'a, Memcg> {
         let current = current.filter(|_| self.may_have_another_payer(payer));
         match current.and_then(|current| self.inner.core.queues.owner(current)) {
-            Some(group) if group.is_online() => Cow::Owned(group),
-            Some(group) => Cow::Owned(group.nearest_online()),
+            Some(group) => Cow::Owned(self.nearest_that_takes(&group)),
             None => online(payer.group),
         }
+    }
+
+    /// Returns the nearest online group from `group` upwards that is not being emptied.
+    fn nearest_that_takes(&self, group: &Memcg) -> Memcg {
+        let online = group.nearest_online();
+        match online.parent() {
+            Some(parent) if self.is_being_emptied(&online) => parent.nearest_online(),
+            _ => online,
+        }
+    }
+
+    /// Tells whether a group is being emptied to end, and takes nothing any more.
+    fn is_being_emptied(&self, group: &Memcg) -> bool {
+        // Mostly the limit answers, without a lock.
+        group.max() == ByteSize::ZERO && self.runtime().housekeeper().is_dropping(group)
     }
 
     /// Returns whether a replaced entry may keep a group other than `payer`'s: false in a cache of

@@ -75,6 +75,21 @@ fn a_replaced_entry_whose_group_has_ended_goes_to_the_nearest_online_ancestor() 
     assert_eq!(cache.len_of(runtime.root()), 2);
 }
 
+/// While its group is emptied, an entry that is replaced is the parent's: the caller has named no group that takes nothing.
+#[test]
+fn a_replaced_entry_whose_group_is_being_dropped_goes_to_the_parent() {
+    let cache = cache_of(ByteSize::mib(16));
+    let runtime = cache.runtime().clone();
+    let (parent, group) = (runtime.group("p").unwrap(), runtime.group("p/a").unwrap());
+    (0..20_000).for_each(|key| drop(cache.entry(key).group(&group).insert(vec![1]).unwrap()));
+    runtime.drop_group(&group).unwrap();
+    assert!(cache.entry(20_000).group(&group).insert(vec![1]).is_err(), "it is named, and takes nothing");
+    // From the end that is evicted last.
+    let replaced = (0..20_000).rev().filter(|key| cache.insert(*key, vec![2]).unwrap().is_some()).count() as u64;
+    assert!(replaced > 0, "all were gone");
+    assert_eq!(counts(&cache, &[&parent, &group]), [20_000 - replaced, replaced, 0]);
+}
+
 #[test]
 fn what_has_expired_has_no_group_to_keep() {
     let cache = cache_of(ByteSize::mib(4));
