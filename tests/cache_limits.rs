@@ -432,12 +432,22 @@ fn a_group_that_was_ended_before_or_has_children_disturbs_nothing() {
     let child = runtime.group("cache:cache/child").unwrap();
     let other = builder(&runtime, "other").build().unwrap();
     other.entry(1).group(&child).insert(()).unwrap();
+    let group = parent.group().clone();
+    other.entry(2).group(&group).insert(()).unwrap();
     drop(parent);
     assert_eq!(groups(&runtime), 2, "a group has no online child that it does not outlive");
-    assert!(other.contains_key(&1));
-    other.entry(2).group(&child).insert(()).unwrap();
+    other.entry(3).group(&child).insert(()).unwrap();
+    other.entry(4).group(&group).insert(()).unwrap();
+    // The housekeeper tries to end it meanwhile.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!((1..=4).all(|key| other.contains_key(&key)) && group.is_online(), "what others have there stays");
+    let second = runtime.group("cache:cache/second").unwrap();
+    other.entry(5).group(&second).insert(()).unwrap();
+    runtime.drop_group(&second).unwrap();
+    until("a child can be dropped", || !second.is_online());
     runtime.end_group(&child).unwrap();
-    until("it ends after its child", || groups(&runtime) == 0);
+    until("it ends after its children", || groups(&runtime) == 0);
+    assert_eq!((other.len(), other.len_of(runtime.root())), (4, 4), "they are the parent's");
     assert_eq!(runtime.find_group("cache:cache"), None);
 }
 

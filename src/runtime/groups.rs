@@ -127,11 +127,11 @@ impl Runtime {
     }
 
     /// Ends the group that a cache has made for its limits. A group that was given children ends in
-    /// the background, after the last of them.
+    /// the background, after the last of them; until then it keeps what other caches have there.
     pub(crate) fn end_own_group(&self, group: &Memcg) {
         // A hook of the tree may panic, and the caller may be unwinding.
         if caught(|| group.offline()) == Some(Err(MemcgError::HasChildren)) {
-            let _is_first = self.inner.housekeeper.drop_group(group);
+            self.inner.housekeeper.end_after_children(group);
         }
         self.forget_group(group);
     }

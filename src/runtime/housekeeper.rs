@@ -110,19 +110,29 @@ impl Housekeeper {
 
     /// Has a group emptied and ended, in the background. Returns false if the group is being dropped already.
     pub(crate) fn drop_group(&self, group: &Memcg) -> bool {
+        self.end_in_background(group, true)
+    }
+
+    /// Has a group ended in the background, after the last of its children. Its records become the parent's.
+    pub(crate) fn end_after_children(&self, group: &Memcg) {
+        let _is_first = self.end_in_background(group, false);
+    }
+
+    fn end_in_background(&self, group: &Memcg, evicts: bool) -> bool {
         let mut state = self.shared.state.lock();
-        if state.dropped.iter().any(|dropped| dropped.group == *group) {
-            return false;
+        match state.dropped.iter_mut().find(|dropped| dropped.group == *group) {
+            Some(there) if there.evicts || !evicts => return false,
+            Some(there) => there.evicts = true,
+            None => state.dropped.push_back(DroppedGroup { group: group.clone(), evicts, empty: None }),
         }
-        state.dropped.push_back(DroppedGroup { group: group.clone(), empty: None });
         self.shared.notify_locked(state);
         true
     }
 
-    /// Tells whether the group, or one above it, is being dropped.
+    /// Tells whether the group, or one above it, is being emptied to end.
     pub(crate) fn is_dropping(&self, group: &Memcg) -> bool {
         let state = self.shared.state.lock();
-        state.dropped.iter().any(|dropped| group.is_descendant_of(&dropped.group))
+        state.dropped.iter().any(|dropped| dropped.evicts && group.is_descendant_of(&dropped.group))
     }
 }
 

@@ -35,8 +35,8 @@ impl HousekeeperShared {
             if start.elapsed() >= WORK {
                 return Ok(Some(WORK));
             }
-            let Some(DroppedGroup { group, empty }) = self.state.lock().dropped.front().cloned() else { break };
-            let emptied = self.empty(lease, &group, start)?;
+            let Some(DroppedGroup { group, evicts, empty }) = self.state.lock().dropped.front().cloned() else { break };
+            let emptied = if evicts { self.empty(lease, &group, start)? } else { Emptied::All };
             if emptied == Emptied::More {
                 self.rotate(None);
                 return Ok(Some(WORK));
@@ -46,7 +46,7 @@ impl HousekeeperShared {
             let next = if emptied == Emptied::HeldUp {
                 self.rotate(None);
                 RETRY
-            } else if group.usage().get() > 0 && since.elapsed() < CHARGES_WAIT_MAX {
+            } else if evicts && group.usage().get() > 0 && since.elapsed() < CHARGES_WAIT_MAX {
                 self.rotate(Some(since));
                 CHARGES_POLL
             } else if self.end_group(lease, &group)? == Some(Err(MemcgError::HasChildren)) {

@@ -50,16 +50,18 @@ pub(super) struct HousekeeperState {
     /// The caches whose figures are being read, each as often as threads read them.
     #[cfg(feature = "metrics")]
     pub(super) being_read: Vec<MaintenanceId>,
-    /// Groups to be emptied and ended. Only the lease holder removes some, or changes their order: the last tried is last.
+    /// Groups to be ended. Only the lease holder removes some, or changes their order: the last tried is last.
     pub(super) dropped: VecDeque<DroppedGroup>,
     pub(super) is_notified: bool,
     pub(super) stop: bool,
 }
 
-/// A group to be emptied and ended.
+/// A group to be ended.
 #[derive(Clone)]
 pub(super) struct DroppedGroup {
     pub(super) group: Memcg,
+    /// Its records are evicted first. Otherwise they become the parent's.
+    pub(super) evicts: bool,
     /// Since when no cache has a record of the group.
     pub(super) empty: Option<Instant>,
 }
