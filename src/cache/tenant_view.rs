@@ -81,8 +81,8 @@ pub struct TenantView<'a, K: Send + Sync + 'static, V: Send + Sync + 'static, S 
 }
 
 impl<K> TenantKey<K> {
-    /// The tenant whose key it is. An entry of this key is charged to this group, unless
-    /// [`Entry::group`] has named another, or the group has ended.
+    /// The tenant whose key it is. What a [`TenantView`] inserts is charged to this group. What is
+    /// inserted by [`Cache::insert`] and other calls of the cache is not: see [`TenantView::key`].
     pub fn group(&self) -> &Memcg {
         &self.group
     }
@@ -148,8 +148,12 @@ where
         self.cache
     }
 
-    /// Returns `key` in the tenant's name space, for [`Cache::load`] and other calls of the cache
-    /// that take a key.
+    /// Returns `key` in the tenant's name space, for calls of the cache that take a key.
+    ///
+    /// **Those charge a new entry to the cache's own group**, and [`Cache::load`] to the one that
+    /// [`Meta::group`](super::Meta::group) names, whoever's key it is: then the tenant's limits do
+    /// not hold for it. To charge the tenant, insert through the view, or name the group:
+    /// `cache.entry(view.key(7)).group(view.group())`.
     pub fn key(&self, key: K) -> TenantKey<K> {
         TenantKey { group: self.group.clone(), key }
     }
