@@ -103,6 +103,12 @@ impl Job {
         Self { limit: Some((reason, watermarks)), ..Self::new(memcg, target) }
     }
 
+    /// Which limit its target follows from, if it follows from one.
+    #[cfg(all(feature = "std", not(lowwater_loom)))]
+    pub(super) fn limit_reason(&self) -> Option<ReclaimReason> {
+        self.limit.map(|(reason, _)| reason)
+    }
+
     /// A job that is done when nothing is owed for `memcg`.
     pub fn debts(memcg: Memcg) -> Self {
         Self { target: None, ..Self::new(memcg, ByteSize::ZERO) }

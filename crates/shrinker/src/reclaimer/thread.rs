@@ -333,8 +333,11 @@ fn add(jobs: &mut Vec<Job>, request: WakeRequest, watermarks: &Watermarks) {
         // Limits may have changed since it was asked for, and may change again.
         reason => Job::below_limit(memcg, reason, *watermarks),
     };
-    let goes_as_far =
-        |other: &Job| *other.memcg() == request.memcg && other.target() <= job.target() && !other.pays_debts();
+    // One that follows a limit ends where that is raised, and goes as far only for others of the same reason.
+    let goes_as_far = |other: &Job| {
+        let is_like = other.limit_reason().is_none() || other.limit_reason() == job.limit_reason();
+        *other.memcg() == request.memcg && is_like && other.target() <= job.target() && !other.pays_debts()
+    };
     if !jobs.iter().any(goes_as_far) {
         let _ = try_push(jobs, job);
     }

@@ -60,6 +60,27 @@ fn a_limit_that_is_raised_ends_the_job() {
 }
 
 #[test]
+fn what_was_asked_for_is_done_though_a_limit_was_raised() {
+    let tree = MemcgTree::new(0);
+    let (registry, root) = (Registry::new(&tree, 1), tree.root());
+    root.set_max(ByteSize::new(1_000));
+    let _charged = root.try_charge(ByteSize::new(1_000)).unwrap();
+    let mut jobs = Vec::new();
+    let mut ask = |reason| {
+        add(&mut jobs, WakeRequest { memcg: root.clone(), reason, target: ByteSize::new(900) }, &MARKS);
+        jobs.len()
+    };
+    // The first goes further than the second, as long as the limit is what it is.
+    assert_eq!(ask(ReclaimReason::Watermark), 1);
+    assert_eq!(ask(ReclaimReason::Watermark), 1);
+    assert_eq!(ask(ReclaimReason::Manual(ByteSize::new(100))), 2);
+    assert_eq!(ask(ReclaimReason::Pressure(ByteSize::new(900))), 2, "the second goes as far");
+    root.set_max(ByteSize::new(4_000));
+    jobs.retain_mut(|job| job.step(&registry, NodeId::ZERO, 10) != Step::Done);
+    assert_eq!(jobs.iter().map(Job::target).collect::<Vec<_>>(), [Some(ByteSize::new(900))]);
+}
+
+#[test]
 fn only_a_thread_that_gave_up_and_freed_nothing_is_to_rest() {
     let tree = MemcgTree::new(0);
     let registry = Registry::new(&tree, 1);
