@@ -90,7 +90,9 @@ impl<'a> FullScan<'a> {
             return Progress::default();
         }
         let (core, clears_bits) = (self.core, false);
-        ShrinkSlab { core, memcg, node, flags, amount, clears_bits, has_deferred: true }.do_shrink_slab(guard, work)
+        ShrinkSlab { core, memcg, node, flags, amount, clears_bits, has_deferred: true }
+            .do_shrink_slab(guard, work)
+            .progress
     }
 }
 

@@ -107,13 +107,14 @@ pub use reclaimer::{NodeStats, Reclaimer};
 #[doc(hidden)]
 pub use registry::{Caches, PairHint, Select};
 pub use registry::{
-    DebtListener, Miss, MissReporter, NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder,
+    DebtListener, MissReporter, NoReclaim, Prepared, Registration, Registry, RegistryConfig, ShrinkerBuilder,
 };
 #[cfg(feature = "metrics")]
 #[doc(hidden)]
 pub use series::Totals;
 pub use shrinker::{Count, Scan, Shrinker};
 pub use stats::{PairStats, RegistryStats, ShrinkerStats};
+pub use utility::Miss;
 #[cfg(feature = "std")]
 pub use work::SystemClock;
 pub use work::{Bound, Clock, Progress, Work};

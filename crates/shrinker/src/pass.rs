@@ -78,7 +78,7 @@ pub(crate) fn scan_owed(core: &RegistryCore, memcg: &Memcg, node: NodeId, work: 
             if work.bound().is_some() {
                 break;
             }
-            progress += request.shrinker(id, work);
+            progress += request.shrinker(id, work).progress;
         }
     }
     (progress, core.map.owed_by_all(memcg, node))
@@ -172,7 +172,7 @@ impl LayerPass<'_> {
                     });
                     return skipped;
                 }
-                *progress += request.shrinker(*id, work);
+                *progress += request.shrinker(*id, work).progress;
                 visited = Some(*id);
             }
             note_end(map, memcg);

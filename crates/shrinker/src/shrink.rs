@@ -36,6 +36,14 @@ const SHARE_PARTS: u64 = 16;
 /// The dearest objects of which one pass at the highest priority takes all.
 const SEEKS_ALL_MAX: u32 = 4;
 
+/// What came of asking a shrinker.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) progress: Progress,
+    /// It did not want to scan now ([`ShrinkControl::will_defer`]), or a bound was reached before it did.
+    pub(crate) put_off: bool,
+}
+
 /// The outcome of scanning.
 struct ScanOutcome {
     freed: u64,
@@ -54,20 +62,20 @@ impl ScanOutcome {
 
 impl ShrinkSlab<'_> {
     /// Asks the shrinker `id`, if it can be called.
-    pub(crate) fn shrinker(&self, id: u32, work: &mut Work<'_>) -> Progress {
+    pub(crate) fn shrinker(&self, id: u32, work: &mut Work<'_>) -> Asked {
         match self.core.lookup(id) {
             Some(guard) => self.do_shrink_slab(guard, work),
             None => {
                 if mutated!("clear_unregistered") {
                     self.core.map.clear(self.memcg, self.node, id);
                 }
-                Progress::default()
+                Asked::default()
             }
         }
     }
 
     /// Asks the shrinker behind `guard`: counts, scans its part in batches, and clears its bit if nothing is left.
-    pub(crate) fn do_shrink_slab(&self, mut guard: CallGuard, work: &mut Work<'_>) -> Progress {
+    pub(crate) fn do_shrink_slab(&self, mut guard: CallGuard, work: &mut Work<'_>) -> Asked {
         let clock = self.core.config.clock.as_deref();
         if let (Some(clock), 0) = (clock, work.now_ns) {
             work.now_ns = clock.now_ns();
@@ -75,7 +83,7 @@ impl ShrinkSlab<'_> {
         let mut visited = VisitCounts { callbacks: 1, ..VisitCounts::default() };
         let sc = ShrinkControl::count(self.memcg, self.node, self.flags);
         let count = guard.count(&sc);
-        let mut live = true;
+        let (mut live, mut put_off) = (true, sc.is_deferred());
         match count {
             Ok(count) if count.is_empty(guard.options.memcg_aware) => {
                 live = self.clear_if_empty(&mut guard, &mut visited)
@@ -86,9 +94,16 @@ impl ShrinkSlab<'_> {
                     ScanAmount::Priority(_) | ScanAmount::Drop => {
                         self.by_policy(&mut guard, freeable, sc.is_deferred(), &mut visited, work);
                     }
-                    ScanAmount::Share => self.share(&mut guard, freeable, sc.is_deferred(), &mut visited, work),
-                    ScanAmount::Owed | ScanAmount::Batch(_) if sc.is_deferred() => {}
-                    ScanAmount::Batch(objects) => self.batch(&mut guard, freeable, objects, &mut visited, work),
+                    ScanAmount::Share => {
+                        let total = (freeable / SHARE_PARTS).clamp(1, guard.options.batch);
+                        self.some(&mut guard, freeable, total, sc.is_deferred(), &mut visited, work);
+                    }
+                    ScanAmount::Batch(objects) => {
+                        let total = objects.min(freeable);
+                        let ended = self.some(&mut guard, freeable, total, sc.is_deferred(), &mut visited, work);
+                        put_off |= ended == Ended::Cut;
+                    }
+                    ScanAmount::Owed if sc.is_deferred() => {}
                     ScanAmount::Owed => self.owed(&mut guard, freeable, &mut visited, work),
                     ScanAmount::Nothing => {}
                 }
@@ -113,7 +128,7 @@ impl ShrinkSlab<'_> {
         }
         guard.visited(visited);
         let VisitCounts { freed, scanned, callbacks, back_offs, .. } = visited;
-        Progress { freed, scanned, callbacks, back_offs }
+        Asked { progress: Progress { freed, scanned, callbacks, back_offs }, put_off }
     }
 
     /// Clears the bit of a shrinker that seems empty, unless the second count finds an object. Returns whether the bit is set.
@@ -173,20 +188,21 @@ impl ShrinkSlab<'_> {
         self.note(guard, done, visited);
     }
 
-    fn share(
+    /// Scans `total` objects, whatever is owed. What the shrinker does not want to scan now is owed.
+    fn some(
         &self,
         guard: &mut CallGuard,
         freeable: u64,
+        total: u64,
         deferred: bool,
         visited: &mut VisitCounts,
         work: &mut Work<'_>,
-    ) {
-        let share = (freeable / SHARE_PARTS).clamp(1, guard.options.batch);
-        let plan = Plan { delta: share, total: share, scan_min: 1, rest: 0 };
+    ) -> Ended {
+        let plan = Plan { delta: total, total, scan_min: 1, rest: 0 };
         trace::start(self, guard, 0, freeable, &plan, PRIORITY_DEFAULT);
         let done =
             if deferred { ScanOutcome::nothing(Ended::Deferred) } else { self.scan(guard, &plan, freeable, work) };
-        let left = share.saturating_sub(done.scanned);
+        let left = total.saturating_sub(done.scanned);
         let mut sum = 0;
         if matches!(done.ended, Ended::Deferred | Ended::Stopped) {
             let owed_max = self.core.config.used_policy().owed_max(freeable);
@@ -200,23 +216,9 @@ impl ShrinkSlab<'_> {
             );
         }
         trace::end(self, guard, done.freed, (0, sum), left);
+        let ended = done.ended;
         self.note(guard, done, visited);
-    }
-
-    fn batch(
-        &self,
-        guard: &mut CallGuard,
-        freeable: u64,
-        objects: u64,
-        visited: &mut VisitCounts,
-        work: &mut Work<'_>,
-    ) {
-        let total = objects.min(freeable);
-        let plan = Plan { delta: total, total, scan_min: 1, rest: 0 };
-        trace::start(self, guard, 0, freeable, &plan, PRIORITY_DEFAULT);
-        let done = self.scan(guard, &plan, freeable, work);
-        trace::end(self, guard, done.freed, (0, 0), total.saturating_sub(done.scanned));
-        self.note(guard, done, visited);
+        ended
     }
 
     /// Scans the deferred objects, as far as they exist. The carried fraction stays.

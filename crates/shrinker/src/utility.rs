@@ -12,7 +12,7 @@
 //! utility of a pair is the greatest mean of hits per byte from its present size to any distance, so
 //! that a pair whose hits begin far off (a loop, a second queue) is seen. Three things are added:
 //!
-//! * Tallies decay: they halve when a quarter of the budget was evicted, by whomever. All pairs decay
+//! * Tallies decay: they halve when victims have given a quarter of the budget. All pairs decay
 //!   at the same rate, so the logarithm of a decayed utility differs from the stored one by a number
 //!   that is the same for all: scores are compared without being brought up to date.
 //! * Only attainable hits count: one that needs more than the whole limit counts nothing.
@@ -26,11 +26,13 @@
 
 mod clock;
 mod log2;
+mod miss;
 mod pairs;
 mod score;
 mod tallies;
 
 pub(crate) use log2::{log2, ONE};
+pub use miss::Miss;
+pub(crate) use miss::COST_ONE;
 pub(crate) use pairs::{Candidates, Pairs, CANDIDATES_MAX};
 pub(crate) use score::Standing;
-pub(crate) use tallies::GhostHit;

@@ -131,6 +131,11 @@ impl RegistryConfig {
     /// [`shrink_least_useful`](crate::Registry::shrink_least_useful). Off by default: then a reclaimer
     /// takes from all in proportion to what they hold, as Linux does.
     ///
+    /// An object is to be uncharged in the scan that frees it: a shrinker whose scans make nobody use less
+    /// is not believed, unless it counts fewer objects afterwards. One that does not
+    /// [weigh](crate::Shrinker::weigh_objects) its objects is taken to hold all that its group uses, until
+    /// scans have shown what an object weighs.
+    ///
     /// Costs about 24 bytes for each pair of a shrinker and a group that holds something, and 72 more once
     /// memory is short: for the most pairs that there were at a time.
     #[must_use]

@@ -1,43 +1,12 @@
 //! How a shrinker tells that it misses objects which it was made to let go.
 
 use lowwater_base::fallible::TryArc;
-use lowwater_base::sync::atomic::{AtomicU32, Ordering};
 use lowwater_lru_core::{ByteSize, Memcg};
 
+use super::pair_hint::PairHint;
 use super::registry_core::RegisteredState;
-use super::shrinker_state::COST_ONE;
 use crate::id::ShrinkerId;
-use crate::utility::{GhostHit, Pairs};
-
-/// A miss on an object that was evicted, and whose key is remembered: a ghost hit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Miss {
-    /// The bytes of the same group that were evicted after the object: if the group had had so many
-    /// more, the object would still be there.
-    pub distance: ByteSize,
-    /// What the miss costs, in 16ths of what one costs on average over all shrinkers of the registry.
-    pub cost: u32,
-    /// How many misses it stands for, if only some are reported.
-    pub weight: u32,
-}
-
-impl Miss {
-    /// A miss at this distance, of average cost, which stands for itself.
-    pub const fn at(distance: ByteSize) -> Self {
-        Self { distance, cost: COST_ONE, weight: 1 }
-    }
-
-    /// With another cost, in 16ths.
-    pub const fn cost(self, cost: u32) -> Self {
-        Self { cost, ..self }
-    }
-
-    /// Stands for so many.
-    pub const fn weight(self, weight: u32) -> Self {
-        Self { weight, ..self }
-    }
-}
+use crate::utility::{Miss, Pairs};
 
 /// Reports the ghost hits of one shrinker: misses on objects that it let go when it was asked to. From
 /// [`Prepared::miss_reporter`](crate::Prepared::miss_reporter).
@@ -62,11 +31,6 @@ impl Miss {
 /// ```
 pub struct MissReporter(TryArc<RegisteredState>);
 
-/// Where a pair's tallies are, so that they are looked for once only. A hint, which may be out of date.
-#[doc(hidden)]
-#[derive(Default)]
-pub struct PairHint(AtomicU32);
-
 impl MissReporter {
     pub(super) fn new(state: TryArc<RegisteredState>) -> Self {
         Self(state)
@@ -77,8 +41,9 @@ impl MissReporter {
         ShrinkerId::new(self.0.key.id)
     }
 
-    /// Reports a miss of the group's. Counts nothing where the distance is more than the group may ever
-    /// use, and for a group that holds nothing. Takes a lock for a moment. O(depth).
+    /// Reports a miss of the group's. Counts nothing where the distance and what the group holds are more
+    /// than it may ever use, for a group that holds nothing, and for a shrinker that did not say that it
+    /// reports misses. Takes a lock for a moment. O(depth).
     pub fn miss(&self, memcg: &Memcg, miss: Miss) {
         self.miss_at(&PairHint::default(), memcg, miss);
     }
@@ -87,7 +52,7 @@ impl MissReporter {
     /// up to date.
     #[doc(hidden)]
     pub fn miss_at(&self, hint: &PairHint, memcg: &Memcg, miss: Miss) {
-        let Some(pairs) = self.0.map.by_utility() else { return };
+        let Some(pairs) = self.0.map.by_utility().filter(|_| self.0.options.reports_misses) else { return };
         let Some(slot) = self.slot(pairs, hint, memcg) else { return };
         let budget = budget(memcg);
         let held = pairs.tallies(slot).map_or(0, |tallies| tallies.bytes());
@@ -95,8 +60,8 @@ impl MissReporter {
         if distance.saturating_add(held) > limit(memcg) {
             return;
         }
-        let cost = self.0.times_seeks(miss.cost);
-        pairs.hit(slot, GhostHit { distance, weight: miss.weight, cost }, budget);
+        let miss = miss.cost(self.0.times_seeks(miss.cost));
+        pairs.hit(slot, miss, budget);
     }
 
     /// Says what a miss of this shrinker costs on average, in 16ths of the mean of all shrinkers of the
@@ -114,22 +79,13 @@ impl MissReporter {
     fn slot(&self, pairs: &Pairs, hint: &PairHint, memcg: &Memcg) -> Option<u32> {
         let group = self.0.options.memcg(memcg);
         let (id, memcg) = (self.0.key.id, group.id());
-        // Relaxed: one more than a slot, which is looked at again; 0 for none.
-        if let Some(slot) = hint.0.load(Ordering::Relaxed).checked_sub(1).filter(|slot| pairs.holds(*slot, id, memcg)) {
+        if let Some(slot) = hint.slot().filter(|slot| pairs.holds(*slot, id, memcg)) {
             return Some(slot);
         }
         // Not of the next shrinker of the same id, nor of a group of another tree.
         let slot = self.0.map.is_own(self.0.key, group).then(|| pairs.find(id, memcg)).flatten()?;
-        hint.0.store(slot + 1, Ordering::Relaxed);
+        hint.set(slot);
         Some(slot)
-    }
-}
-
-impl PairHint {
-    /// The slot that it names.
-    pub(crate) fn slot(&self) -> Option<u32> {
-        // Relaxed: as in `MissReporter::slot`.
-        self.0.load(Ordering::Relaxed).checked_sub(1)
     }
 }
 

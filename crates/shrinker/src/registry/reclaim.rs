@@ -5,7 +5,7 @@ use lowwater_lru_core::list_lru::Swept;
 use lowwater_lru_core::{Memcg, NodeId};
 
 use super::handle::Registry;
-use super::miss_reporter::PairHint;
+use super::pair_hint::PairHint;
 use super::select::Select;
 use crate::control::Reclaim;
 use crate::direct::DirectOutcome;
@@ -97,11 +97,17 @@ impl Registry {
     /// soon, and for the background. Groups below their `low` or `min` are left alone. What goes of a
     /// group is from all nodes, in proportion to what it holds there.
     ///
-    /// Frees nothing unless the registry chooses [by utility](crate::RegistryConfig::by_utility); nor
-    /// where all is protected, inside a callback, or in a
-    /// [`no_reclaim_scope`](Self::no_reclaim_scope). Then other ways of reclaim remain.
+    /// `needy` is the pair that the memory is for, which is always looked at; most callers have none to
+    /// name.
     ///
-    /// O(1) for each batch of 8 objects, however many shrinkers and groups there are.
+    /// Frees nothing unless the registry chooses [by utility](crate::RegistryConfig::by_utility); nor
+    /// where all that is looked at is protected, inside a callback, or in a
+    /// [`no_reclaim_scope`](Self::no_reclaim_scope). Below a group to which few of many pairs belong, a
+    /// call may find none of them. Then other ways of reclaim remain. A call without a bound frees two
+    /// million objects at most.
+    ///
+    /// O(1) for each batch of at most 8 objects and at most a 64th of what the pair holds, however many
+    /// shrinkers and groups there are.
     pub fn shrink_least_useful(
         &self,
         memcg: &Memcg,

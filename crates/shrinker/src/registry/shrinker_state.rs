@@ -8,9 +8,7 @@ use super::in_flight::InFlight;
 use super::options::ShrinkerOptions;
 use crate::budget::SEEKS_DEFAULT;
 use crate::map::{Key, Map};
-
-/// A relative cost of 1.
-pub(crate) const COST_ONE: u32 = 16;
+use crate::utility::COST_ONE;
 
 /// One allocation for what begins together. Lists may keep it beyond the end of the registration, and then nothing is reported.
 ///

@@ -14,7 +14,7 @@ pub(crate) enum ScanAmount {
     Drop,
     /// A small share; deferred objects do not count.
     Share,
-    /// So many, as far as they are there; deferred objects do not count, and none are deferred.
+    /// So many, as far as they are there; deferred objects do not count.
     Batch(u64),
     /// The deferred objects, and no others.
     Owed,

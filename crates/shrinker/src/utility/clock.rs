@@ -27,6 +27,11 @@ impl EvictionClock {
     pub(crate) fn advance(&self, bytes: u64, budget: u64) {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX / 4);
         let (bytes, epoch) = (signed(bytes), signed(budget / EPOCHS_PER_BUDGET).max(1));
+        let before = self.left.load(Ordering::Relaxed);
+        if before > epoch {
+            // The budget was larger. If another thread was faster, the next one looks again.
+            let _ = self.left.compare_exchange(before, epoch, Ordering::Relaxed, Ordering::Relaxed);
+        }
         let left = self.left.fetch_sub(bytes, Ordering::Relaxed).saturating_sub(bytes);
         if left <= 0 {
             let epochs = left.unsigned_abs() / epoch.unsigned_abs() + 1;
@@ -50,6 +55,15 @@ mod tests {
             let expected = 160_000 / step * step / 1_000;
             assert!(clock.epoch().abs_diff(expected as u32) <= 1, "{} epochs in steps of {step}", clock.epoch());
         }
+    }
+
+    #[test]
+    fn epochs_become_shorter_with_the_budget() {
+        let clock = EvictionClock::default();
+        (0..3).for_each(|_| clock.advance(1, 1 << 40));
+        let before = clock.epoch();
+        (0..160).for_each(|_| clock.advance(100, 16_000));
+        assert!((15..=17).contains(&(clock.epoch() - before)), "{} epochs", clock.epoch() - before);
     }
 
     #[test]

@@ -19,8 +19,9 @@ use lowwater_lru_core::MemcgId;
 
 use super::clock::EvictionClock;
 use super::log2::log2;
+use super::miss::Miss;
 use super::score::{Score, Standing};
-use super::tallies::{GhostHit, Tallies};
+use super::tallies::Tallies;
 use crate::hash::hash_of;
 
 /// Pairs of the first part of the table; each part has twice as many as the one before.
@@ -189,7 +190,7 @@ impl Pairs {
         let Ok(slot) = ids.take() else { return };
         let Some(pair) = self.make(slot) else { return ids.put(slot) };
         if let Some(tallies) = self.tallies(slot) {
-            tallies.reset();
+            tallies.reset(self.clock.epoch());
         }
         pair.set_standing(Standing::Unknown);
         pair.who.store(who, Ordering::Relaxed);
@@ -302,10 +303,10 @@ impl Pairs {
     }
 
     /// Counts a ghost hit of a pair. Without memory for its tallies it does not count.
-    pub(crate) fn hit(&self, slot: u32, hit: GhostHit, budget: u64) {
+    pub(crate) fn hit(&self, slot: u32, miss: Miss, budget: u64) {
         let Some(tallies) = self.make_tallies(slot) else { return };
         let epoch = self.clock.epoch();
-        if tallies.hit(hit, epoch, budget) {
+        if tallies.hit(miss, epoch, budget) {
             self.score(slot, true, 0, None, budget);
         }
     }

@@ -75,9 +75,14 @@ fn none(budget: u64) -> i32 {
 impl Standing {
     /// Whether the pair is to be counted in this epoch.
     pub(crate) fn is_due(self, epoch: u32) -> bool {
+        self.age(epoch) > 0
+    }
+
+    /// Epochs since the pair was counted, as far as they are told apart; the most if it was not.
+    pub(crate) fn age(self, epoch: u32) -> u32 {
         match self {
-            Self::Unknown => true,
-            Self::Empty(counted) | Self::Scored(Score { counted, .. }) => counted != epoch as u16,
+            Self::Unknown => u32::MAX,
+            Self::Empty(counted) | Self::Scored(Score { counted, .. }) => (epoch as u16).wrapping_sub(counted).into(),
         }
     }
 

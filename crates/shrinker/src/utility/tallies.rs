@@ -1,9 +1,10 @@
 //! What is known of one pair: its ghost hits by distance, what scans kept, and how fast it turns over.
 
-use lowwater_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use lowwater_base::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering};
 
 use super::clock::HALF_LIFE;
 use super::log2::log2;
+use super::miss::{Miss, COST_ONE};
 
 /// Distances of ghosts that are told apart: up to a 64th of the budget, a 32nd, .. all of it.
 const DISTANCES: usize = 7;
@@ -15,23 +16,14 @@ const KEPT: u32 = 3;
 const KEPT_PARTS: u64 = 10;
 /// Of the budget, the part below which a distance says nothing: few hits in few bytes are chance.
 const NEAR_PARTS: u64 = 500;
-/// The cost of a miss as others cost, in the units of [`GhostHit::cost`].
-const COST: u64 = 16;
 /// Hits after which a score is computed again.
-const HITS_PER_SCORE: u32 = 8;
+const HITS_PER_SCORE: u8 = 8;
+/// A thread may be late by so many epochs at most, and change tallies that are up to date to a later one.
+const LATE_MAX: u32 = 1 << 16;
+/// Where a shrinker does not weigh its objects, a scan moves their mean by one in so many of the distance.
+const MEAN_OF: u64 = 8;
 /// Of what a pair held when it was last counted, the part that may be freed until it is counted again.
 const STALE_PARTS: u64 = 16;
-
-/// A miss on an object that was let go.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct GhostHit {
-    /// Bytes of the pair that were let go after it: with so many more it would still be there.
-    pub(crate) distance: u64,
-    /// How many misses it stands for.
-    pub(crate) weight: u32,
-    /// What it costs, in 16ths of what a miss costs on average.
-    pub(crate) cost: u32,
-}
 
 /// See the module. All accesses are Relaxed.
 #[derive(Default)]
@@ -40,12 +32,14 @@ pub(crate) struct Tallies {
     epoch: AtomicU32,
     kept: AtomicU32,
     hits: [AtomicU32; DISTANCES],
-    /// Hits since the score was computed.
-    hits_since: AtomicU32,
     /// Bytes of an object, when it was last counted.
     mean: AtomicU32,
     /// Scans in a row in which the group's usage did not fall.
-    vain: AtomicU32,
+    vain: AtomicU16,
+    /// Hits since the score was computed.
+    hits_since: AtomicU8,
+    /// The shrinker weighs its objects; otherwise the mean is a guess.
+    is_weighed: AtomicBool,
     /// Objects when it was last counted, and those freed since then.
     held: AtomicU64,
     freed: AtomicU64,
@@ -54,17 +48,20 @@ pub(crate) struct Tallies {
 }
 
 impl Tallies {
-    /// Forgets all: the slot is another pair's.
-    pub(crate) fn reset(&self) {
-        let words = [&self.epoch, &self.kept, &self.hits_since, &self.mean, &self.vain];
-        words.into_iter().chain(&self.hits).for_each(|tally| tally.store(0, Ordering::Relaxed));
+    /// Forgets all: the slot is another pair's, from this epoch on.
+    pub(crate) fn reset(&self, epoch: u32) {
+        self.epoch.store(epoch, Ordering::Relaxed);
+        [&self.kept, &self.mean].into_iter().chain(&self.hits).for_each(|tally| tally.store(0, Ordering::Relaxed));
+        self.vain.store(0, Ordering::Relaxed);
+        self.hits_since.store(0, Ordering::Relaxed);
+        self.is_weighed.store(false, Ordering::Relaxed);
         [&self.held, &self.freed, &self.inserted].into_iter().for_each(|tally| tally.store(0, Ordering::Relaxed));
     }
 
     /// Brings the decaying tallies to this epoch.
     fn settle(&self, epoch: u32) {
         let since = epoch.wrapping_sub(self.epoch.load(Ordering::Relaxed));
-        if since == 0 {
+        if since == 0 || since > u32::MAX - LATE_MAX {
             return;
         }
         self.epoch.store(epoch, Ordering::Relaxed);
@@ -76,11 +73,12 @@ impl Tallies {
 
     /// Counts a ghost hit, under a budget of so many bytes. Returns whether it is time for another
     /// score.
-    pub(crate) fn hit(&self, hit: GhostHit, epoch: u32, budget: u64) -> bool {
+    pub(crate) fn hit(&self, miss: Miss, epoch: u32, budget: u64) -> bool {
         self.settle(epoch);
-        let parts = budget / hit.distance.max(1);
+        let parts = budget / miss.distance.get().max(1);
         let place = (DISTANCES - 1).saturating_sub(parts.max(1).ilog2() as usize);
-        let worth = u64::from(hit.weight).saturating_mul(hit.cost.into()).saturating_mul(HIT.into()) / COST;
+        let worth =
+            u64::from(miss.weight).saturating_mul(miss.cost.into()).saturating_mul(HIT.into()) / u64::from(COST_ONE);
         add(&self.hits[place], worth);
         let since = self.hits_since.load(Ordering::Relaxed).wrapping_add(1);
         self.hits_since.store(since, Ordering::Relaxed);
@@ -91,24 +89,52 @@ impl Tallies {
     pub(crate) fn scanned(&self, freed: u64, kept: u64, cost: u32, epoch: u32) {
         self.settle(epoch);
         self.freed.store(self.freed.load(Ordering::Relaxed).saturating_add(freed), Ordering::Relaxed);
-        add(&self.kept, kept.saturating_mul(u64::from(KEPT)).saturating_mul(u64::from(cost)) / COST);
+        add(&self.kept, kept.saturating_mul(u64::from(KEPT)).saturating_mul(u64::from(cost)) / u64::from(COST_ONE));
     }
 
-    /// Notes whether the group's usage fell in a scan. Returns in how many in a row it did not.
-    pub(crate) fn note_fall(&self, fell: bool) -> u32 {
-        let vain = if fell { 0 } else { self.vain.load(Ordering::Relaxed).saturating_add(1) };
+    /// Notes by how much the group's usage fell in a scan that freed so many objects. Returns their bytes,
+    /// as far as they are known.
+    pub(crate) fn note_fall(&self, freed: u64, fall: u64) -> u64 {
+        let vain = if fall > 0 { 0 } else { self.vain.load(Ordering::Relaxed).saturating_add(1) };
         self.vain.store(vain, Ordering::Relaxed);
-        vain
+        if self.is_weighed.load(Ordering::Relaxed) {
+            return freed.saturating_mul(self.mean());
+        }
+        if let Some(seen) = fall.checked_div(freed).filter(|seen| *seen > 0) {
+            let mean = self.mean();
+            self.set_mean(mean - mean / MEAN_OF + seen / MEAN_OF);
+        }
+        freed.saturating_mul(self.mean()).min(fall)
     }
 
-    /// Counts the objects that the pair holds now, and their bytes.
-    pub(crate) fn counted(&self, held: u64, bytes: u64, epoch: u32) {
+    /// Scans in a row in which the group's usage did not fall.
+    pub(crate) fn vain(&self) -> u16 {
+        self.vain.load(Ordering::Relaxed)
+    }
+
+    /// Such scans free something all the same: there are fewer objects now.
+    pub(crate) fn not_in_vain(&self) {
+        self.vain.store(0, Ordering::Relaxed);
+    }
+
+    /// Notes the objects that the pair holds now, their weight, if the shrinker knows it, and what the whole
+    /// group uses.
+    pub(crate) fn counted(&self, held: u64, weight: Option<u64>, usage: u64, epoch: u32) {
         self.settle(epoch);
         let freed = self.freed.swap(0, Ordering::Relaxed);
         let grown = held.saturating_add(freed).saturating_sub(self.held.swap(held, Ordering::Relaxed));
         self.inserted.store(self.inserted.load(Ordering::Relaxed).saturating_add(grown), Ordering::Relaxed);
-        let mean = u32::try_from(bytes / held.max(1)).unwrap_or(u32::MAX).max(1);
-        self.mean.store(mean, Ordering::Relaxed);
+        self.is_weighed.store(weight.is_some(), Ordering::Relaxed);
+        let most = usage / held.max(1);
+        self.set_mean(match (weight, self.mean.load(Ordering::Relaxed)) {
+            (Some(weight), _) => weight / held.max(1),
+            (None, 0) => most,
+            (None, mean) => most.min(mean.into()),
+        });
+    }
+
+    fn set_mean(&self, mean: u64) {
+        self.mean.store(u32::try_from(mean).unwrap_or(u32::MAX).max(1), Ordering::Relaxed);
     }
 
     /// Objects held, as it was last counted.
@@ -190,11 +216,12 @@ fn decayed(tally: u64, epochs: u32) -> u64 {
 mod tests {
     use super::super::log2::ONE;
     use super::*;
+    use lowwater_lru_core::ByteSize;
 
     const BUDGET: u64 = 1 << 20;
 
-    fn hit(distance: u64) -> GhostHit {
-        GhostHit { distance, weight: 1, cost: COST as u32 }
+    fn hit(distance: u64) -> Miss {
+        Miss::at(ByteSize::new(distance))
     }
 
     #[test]
@@ -236,8 +263,8 @@ mod tests {
     #[test]
     fn costs_and_weights_multiply() {
         let (dear, weighty, plain) = (Tallies::default(), Tallies::default(), Tallies::default());
-        dear.hit(GhostHit { cost: 8 * COST as u32, ..hit(1) }, 0, BUDGET);
-        weighty.hit(GhostHit { weight: 8, ..hit(1) }, 0, BUDGET);
+        dear.hit(hit(1).cost(8 * COST_ONE), 0, BUDGET);
+        weighty.hit(hit(1).weight(8), 0, BUDGET);
         for _ in 0..8 {
             plain.hit(hit(1), 0, BUDGET);
         }
@@ -249,34 +276,65 @@ mod tests {
     fn a_turnover_counts_what_came_and_what_went() {
         let tallies = Tallies::default();
         assert_eq!(tallies.turnover(0), None);
-        tallies.counted(1_000, 100_000, 0);
+        tallies.counted(1_000, Some(100_000), 0, 0);
         tallies.scanned(500, 0, 16, 0);
-        tallies.counted(1_000, 100_000, 0);
+        tallies.counted(1_000, Some(100_000), 0, 0);
         assert_eq!(tallies.turnover(0), Some(log2(1_500) - log2(1_000)));
         assert_eq!((tallies.mean(), tallies.bytes()), (100, 100_000));
-        tallies.reset();
+        tallies.reset(0);
         assert_eq!((tallies.turnover(0), tallies.bytes(), tallies.mean()), (None, 0, 1));
     }
 
     #[test]
     fn a_count_is_stale_when_a_sixteenth_was_freed() {
         let tallies = Tallies::default();
-        tallies.counted(1_600, 1_600, 0);
+        tallies.counted(1_600, Some(1_600), 0, 0);
         tallies.scanned(99, 0, 16, 0);
         assert!(!tallies.is_stale());
         tallies.scanned(1, 0, 16, 0);
         assert!(tallies.is_stale());
-        tallies.counted(1_500, 1_500, 0);
+        tallies.counted(1_500, Some(1_500), 0, 0);
         assert!(!tallies.is_stale());
+    }
+
+    #[test]
+    fn a_thread_that_is_late_takes_nothing_away() {
+        let tallies = Tallies::default();
+        tallies.hit(hit(1), 10, BUDGET);
+        let before = tallies.utility(10, BUDGET);
+        tallies.scanned(0, 0, 0, 9);
+        assert_eq!(tallies.utility(10, BUDGET), before);
+        // But for one whose tallies are so old that it is the other way round.
+        assert_eq!(tallies.utility(10_u32.wrapping_sub(LATE_MAX + 1), BUDGET), None);
+    }
+
+    #[test]
+    fn a_weight_that_is_not_known_is_learnt_from_what_scans_free() {
+        let tallies = Tallies::default();
+        // The group holds other things, too.
+        tallies.counted(100, None, 1_000_000, 0);
+        assert_eq!(tallies.mean(), 10_000);
+        for _ in 0..100 {
+            assert!(tallies.note_fall(8, 800) <= 800, "no more than what has gone");
+        }
+        assert!((100..=110).contains(&tallies.mean()), "{}", tallies.mean());
+        tallies.counted(100, None, 1_000_000, 0);
+        assert!(tallies.mean() <= 110, "a count tells nothing new");
+        tallies.counted(100, None, 5_000, 0);
+        assert_eq!(tallies.mean(), 50, "but that it is no more than all");
+        tallies.counted(100, Some(700), 5_000, 0);
+        assert_eq!((tallies.mean(), tallies.note_fall(8, 1)), (7, 56), "until it is known");
     }
 
     #[test]
     fn nothing_overflows() {
         let tallies = Tallies::default();
         for _ in 0..3 {
-            tallies.hit(GhostHit { distance: u64::MAX, weight: u32::MAX, cost: u32::MAX }, 0, 0);
+            tallies.hit(hit(u64::MAX).weight(u32::MAX).cost(u32::MAX), 0, 0);
             tallies.scanned(u64::MAX, u64::MAX, u32::MAX, 0);
-            tallies.counted(u64::MAX, u64::MAX, u32::MAX);
+            tallies.counted(u64::MAX, Some(u64::MAX), u64::MAX, u32::MAX);
+            tallies.counted(u64::MAX, None, u64::MAX, u32::MAX);
+            tallies.note_fall(u64::MAX, u64::MAX);
         }
         tallies.hit(hit(u64::MAX), 7, u64::MAX);
         assert!(tallies.utility(7, u64::MAX).is_some());

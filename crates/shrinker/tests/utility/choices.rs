@@ -1,14 +1,14 @@
 //! Which pairs pay, on which nodes and below which groups; and the memory of pairs, counted to the byte.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
 use allocation_counter::measure;
 use lowwater_lru_core::{ByteSize, Memcg, MemcgTree, NodeId};
 use lowwater_shrinker::{Bound, Miss, Progress, Reclaim, Registry, RegistryConfig, Watermarks, Work};
 
-use super::common::Shelf;
-use super::{batch, batches, world, Pool, BUDGET, N0, OBJECT};
+use super::common::{CountFn, Shelf};
+use super::{batch, batches, fill, weighed, world, Pool, BUDGET, N0, OBJECT};
 
 #[test]
 fn shrinkers_that_know_no_groups_or_nodes_are_chosen_too() {
@@ -236,4 +236,104 @@ fn the_footprint_of_pairs_is_what_is_allocated() {
     same("pairs again", &|| groups.iter().for_each(|group| pools[0].shelf.add(group, N0, 50)));
     same("misses again", &|| groups.iter().for_each(|group| pools[0].misses(group, 1)));
     same("no pairs again", &|| assert!(registry.drop_caches() > 0));
+}
+
+/// Where an epoch is a batch or two, as with few or large objects, those with hits are not drained while they wait to be counted.
+#[test]
+fn each_pair_is_counted_where_a_budget_is_a_few_objects() {
+    for weighs in [true, false] {
+        for (useful, objects) in [(2, 16), (7, 100), (14, 400), (14, 10_000)] {
+            let (tree, registry) = world(1);
+            tree.root().set_max(ByteSize::new(objects * OBJECT));
+            let pool = |name: &str| match weighs {
+                true => weighed(&tree, &registry, name),
+                false => Pool::with(&tree, &registry, name, Shelf::of_bytes(OBJECT)),
+            };
+            let useful: Vec<_> = (0..useful).map(|n| pool(&n.to_string())).collect();
+            useful.iter().for_each(|pool| fill(&pool.shelf, &tree, objects / (useful.len() as u64 + 2)));
+            batches(1, &registry, tree.root(), Reclaim::KSWAPD);
+            let scan = pool("scan");
+            let fill_up = || match (tree.root().max().get() - tree.root().usage().get()) / OBJECT {
+                0 => {}
+                room => fill(&scan.shelf, &tree, room),
+            };
+            fill_up();
+            let held = || useful.iter().map(|pool| pool.shelf.total()).sum::<u64>();
+            let before = held();
+            for n in 0..objects * 4 {
+                let reporter = &useful[n as usize % useful.len()].reporter;
+                reporter.miss(tree.root(), Miss::at(ByteSize::new(objects * OBJECT / 8)));
+                batch(&registry, tree.root(), Reclaim::FOREGROUND);
+                fill_up();
+            }
+            assert!(held() * 10 >= before * 9, "{weighs}: of {before} they have {}", held());
+        }
+    }
+}
+
+/// A budget that becomes less makes the clock faster at once: what was useful long ago is not for ever.
+#[test]
+fn hits_are_forgotten_after_the_budget_fell() {
+    let (tree, registry) = world(1);
+    let [idle, used] = ["idle", "used"].map(|name| weighed(&tree, &registry, name));
+    [&idle, &used].into_iter().for_each(|pool| fill(&pool.shelf, &tree, 3_000));
+    tree.root().set_max(ByteSize::new(1 << 40));
+    batches(3, &registry, tree.root(), Reclaim::KSWAPD);
+    tree.root().set_max(BUDGET);
+    idle.misses(tree.root(), 2_000);
+    let before = idle.shelf.total();
+    for n in 0..12_500 {
+        used.misses(tree.root(), u32::from(n % 20 == 0));
+        batch(&registry, tree.root(), Reclaim::FOREGROUND);
+        match 3_000_u64.saturating_sub(used.shelf.total()) {
+            0 => {}
+            gone => fill(&used.shelf, &tree, gone),
+        }
+    }
+    assert!(idle.shelf.total() < before / 10, "after ten budgets it has {} of {before}", idle.shelf.total());
+}
+
+/// What it does not want to scan in the foreground is owed, and it goes on being chosen in the background.
+#[test]
+fn one_that_defers_in_the_foreground_pays_in_the_background() {
+    let (tree, registry) = world(1);
+    let [useful, lazy] = ["useful", "lazy"].map(|name| weighed(&tree, &registry, name));
+    let defer: CountFn = Box::new(|sc| {
+        if !sc.flags().contains(Reclaim::BACKGROUND) {
+            sc.will_defer();
+        }
+        None
+    });
+    assert!(lazy.shelf.count.set(defer).is_ok());
+    [&useful, &lazy].into_iter().for_each(|pool| fill(&pool.shelf, &tree, 4_000));
+    batches(3, &registry, tree.root(), Reclaim::KSWAPD);
+    useful.misses(tree.root(), 10_000);
+    let (mut paid, held) = ([0, 0], || [useful.shelf.total(), lazy.shelf.total()]);
+    for _ in 0..200 {
+        batch(&registry, tree.root(), Reclaim::FOREGROUND);
+        let before = held();
+        batch(&registry, tree.root(), Reclaim::KSWAPD);
+        let after = held();
+        paid = [0, 1].map(|n| paid[n] + before[n] - after[n]);
+    }
+    assert!(paid[0] < 100 && paid[1] > 1_000, "in the background they paid {paid:?}");
+    assert!(lazy.registration.stats().deferred > 0, "nothing is owed");
+}
+
+/// As where another thread has freed enough meanwhile.
+#[test]
+fn a_bound_that_is_reached_in_a_count_says_nothing_of_the_pair() {
+    let (tree, registry) = world(1);
+    let [useful, scan] = ["useful", "scan"].map(|name| weighed(&tree, &registry, name));
+    [&useful, &scan].into_iter().for_each(|pool| fill(&pool.shelf, &tree, 4_000));
+    batches(3, &registry, tree.root(), Reclaim::KSWAPD);
+    useful.misses(tree.root(), 3_000);
+    let before = [&useful, &scan].map(|pool| pool.shelf.total());
+    let looks = AtomicU64::new(0);
+    let is_enough = || looks.fetch_add(1, Relaxed) >= 1;
+    let mut work = Work::one_batch(64).while_not(&is_enough);
+    registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work);
+    batches(20, &registry, tree.root(), Reclaim::KSWAPD);
+    let paid = [before[0] - useful.shelf.total(), before[1] - scan.shelf.total()];
+    assert!(paid[0] == 0 && paid[1] >= 100, "{paid:?}");
 }

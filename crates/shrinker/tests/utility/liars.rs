@@ -1,13 +1,14 @@
 //! Beside shrinkers that lie, stop or panic every call ends after a bounded number of callbacks, and an honest one is still
 //! reclaimed from.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
 
-use lowwater_lru_core::ByteSize;
+use lowwater_lru_core::{ByteSize, NodeId};
 use lowwater_shrinker::{Count, Reclaim, Scan, ShrinkControl, Work};
 
-use super::common::Shelf;
-use super::{honest_weight, shelf, world, Pool, N0, OBJECT};
+use super::common::{CountFn, ScanFn, Shelf};
+use super::{batches, fill, honest_weight, shelf, weighed, world, Pool, N0, OBJECT};
 
 /// Callbacks of one shrinker in one call that looks at 1,000 objects, at most: one for each object, and two counts with it.
 const CALLBACKS_MAX: u64 = 3_000;
@@ -164,4 +165,71 @@ fn a_call_without_bound_ends() {
         registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work);
         assert!(calls.load(Relaxed) <= CALLS_MAX, "the call does not end by itself");
     }
+}
+
+/// Nor where usage falls in each scan and rises in each count.
+#[test]
+fn a_call_without_bound_ends_while_usage_goes_up_and_down() {
+    const LOOKS_MAX: u64 = 2_000_000;
+    let (tree, registry) = world(1);
+    tree.root().set_max(ByteSize::new(1 << 50));
+    std::mem::forget(tree.root().try_charge(ByteSize::mib(1 << 12)).unwrap());
+    let (falls, rises) = (tree.root().clone(), tree.root().clone());
+    let count: CountFn = Box::new(|_| Some(Count::Objects(1_000)));
+    let scan: ScanFn = Box::new(move |_| {
+        falls.uncharge(ByteSize::mib(1));
+        Some(Scan::Freed(1))
+    });
+    let liar = shelf(Some(count), Some(scan), move |_| {
+        std::mem::forget(rises.try_charge(ByteSize::mib(63)).unwrap());
+        Some(ByteSize::new(1_000 * OBJECT))
+    });
+    let liar = Pool::with(&tree, &registry, "liar", liar);
+    liar.shelf.add(tree.root(), N0, 1);
+    let looks = AtomicU64::new(0);
+    let is_enough = || looks.fetch_add(1, Relaxed) > LOOKS_MAX;
+    let mut work = Work::unlimited().while_not(&is_enough);
+    registry.shrink_least_useful(tree.root(), None, Reclaim::FOREGROUND, &mut work);
+    assert!(looks.load(Relaxed) <= LOOKS_MAX, "the call does not end by itself");
+}
+
+/// It holds something, and nobody can ask it.
+#[test]
+fn beside_one_that_is_not_registered_each_is_counted() {
+    let (tree, registry) = world(1);
+    let prepared = registry.builder("prepared").alloc().unwrap();
+    prepared.occupancy().occupied(tree.root(), N0);
+    let useful = weighed(&tree, &registry, "useful");
+    fill(&useful.shelf, &tree, 4_000);
+    batches(3, &registry, tree.root(), Reclaim::KSWAPD);
+    useful.misses(tree.root(), 10_000);
+    let scan = weighed(&tree, &registry, "scan");
+    fill(&scan.shelf, &tree, 4_000);
+    let before = [&useful, &scan].map(|pool| pool.shelf.total());
+    batches(300, &registry, tree.root(), Reclaim::FOREGROUND);
+    let paid = [before[0] - useful.shelf.total(), before[1] - scan.shelf.total()];
+    assert!(paid[0] < 100 && paid[1] > 2_000, "{paid:?}");
+}
+
+/// Which it does where a node is drawn, too.
+#[test]
+fn each_panic_of_a_count_is_noted() {
+    let (tree, registry) = world(2);
+    let panics = Arc::new(AtomicU64::new(0));
+    let (is_armed, seen) = (Arc::new(AtomicBool::new(false)), Arc::clone(&panics));
+    let armed = Arc::clone(&is_armed);
+    let count: CountFn = Box::new(move |sc| {
+        if armed.load(Relaxed) && sc.node() == NodeId::new(1) {
+            seen.fetch_add(1, Relaxed);
+            panic!("a count that panics");
+        }
+        None
+    });
+    let pool = Pool::with(&tree, &registry, "pool", shelf(Some(count), None, honest_weight));
+    [0, 1].into_iter().for_each(|node| pool.shelf.add(tree.root(), NodeId::new(node), 10_000));
+    batches(3, &registry, tree.root(), Reclaim::KSWAPD);
+    is_armed.store(true, Relaxed);
+    batches(30, &registry, tree.root(), Reclaim::FOREGROUND);
+    let stats = pool.registration.stats();
+    assert_eq!((panics.load(Relaxed), stats.panics, stats.quarantined), (1, 1, true));
 }

@@ -69,6 +69,29 @@ impl Pool {
     }
 }
 
+/// A pool whose objects are charged and weighed: they are uncharged when they go.
+fn weighed(tree: &MemcgTree, registry: &Registry, name: &str) -> Pool {
+    let pool = Pool::with(tree, registry, name, Shelf::of_bytes(OBJECT));
+    weigh_all(&pool.shelf);
+    pool
+}
+
+/// Has a shelf weigh its objects.
+fn weigh_all(shelf: &Arc<Shelf>) {
+    let this = Arc::downgrade(shelf);
+    let weigh = move |sc: &ShrinkControl<'_>| {
+        let shelf = this.upgrade()?;
+        Some(ByteSize::new(shelf.len(sc.memcg(), sc.node()) * OBJECT))
+    };
+    assert!(shelf.weigh.set(Box::new(weigh)).is_ok());
+}
+
+/// Charges so many objects to the root, and puts them on the shelf.
+fn fill(shelf: &Shelf, tree: &MemcgTree, n: u64) {
+    std::mem::forget(tree.root().try_charge(ByteSize::new(n * OBJECT)).unwrap());
+    shelf.add(tree.root(), N0, n);
+}
+
 /// A shelf that counts, weighs or scans as it is told.
 fn shelf(
     count: Option<CountFn>,

@@ -1,9 +1,16 @@
 //! A report of misses is for a pair of the registry's own tree that holds something, or for none.
 
-use lowwater_lru_core::{ByteSize, Memcg, MemcgTree};
-use lowwater_shrinker::{Miss, MissReporter, PairHint, Progress, Reclaim, Registry, RegistryConfig};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
-use super::{assert_second_pays, batch, honest_weight, shelf, two_pools, world, Pool, BUDGET, N0};
+use lowwater_lru_core::{ByteSize, Memcg, MemcgTree};
+use lowwater_shrinker::{Miss, MissReporter, PairHint, Progress, Reclaim, Registry, RegistryConfig, ShrinkControl};
+
+use super::common::Shelf;
+use super::{
+    assert_second_pays, batch, batches, fill, honest_weight, shelf, two_pools, weigh_all, weighed, world, Pool, BUDGET,
+    N0, OBJECT,
+};
 
 #[test]
 fn a_pair_that_misses_keeps_its_memory() {
@@ -170,4 +177,71 @@ fn reports_from_many_threads_while_others_choose() {
     });
     registry.drop_caches();
     assert!(pools.iter().all(|pool| pool.shelf.total() == 0 && pool.registration.stats().panics == 0));
+}
+
+#[test]
+fn a_shrinker_that_did_not_say_that_it_reports_is_judged_by_its_turnover() {
+    let (tree, registry) = world(1);
+    let useful = weighed(&tree, &registry, "useful");
+    let silent = Arc::new(Shelf::of_bytes(OBJECT));
+    weigh_all(&silent);
+    let prepared = registry.builder("silent").alloc().unwrap();
+    let reporter = prepared.miss_reporter();
+    let _registration = silent.register(prepared);
+    [&useful.shelf, &silent].into_iter().for_each(|shelf| fill(shelf, &tree, 4_000));
+    batches(3, &registry, tree.root(), Reclaim::KSWAPD);
+    useful.misses(tree.root(), 3_000);
+    let before = useful.shelf.total();
+    for _ in 0..50 {
+        (0..800).for_each(|_| reporter.miss(tree.root(), Miss::at(ByteSize::new(OBJECT))));
+        batch(&registry, tree.root(), Reclaim::FOREGROUND);
+    }
+    assert_eq!(useful.shelf.total(), before);
+}
+
+/// A count may take long: another thread moves the clock on and reports, and the hits from before it are still there.
+#[test]
+fn a_slow_count_forgets_no_hits() {
+    let (tree, registry) = world(1);
+    let registry = Arc::new(registry);
+    let other = weighed(&tree, &registry, "other");
+    let (is_armed, late) = (Arc::new(AtomicBool::new(false)), Arc::new(OnceLock::<MissReporter>::new()));
+    let mine = {
+        let (armed, late) = (Arc::clone(&is_armed), Arc::clone(&late));
+        let (weak, root) = (Arc::downgrade(&registry), tree.root().clone());
+        let slow = move || {
+            let registry = weak.upgrade().unwrap();
+            batches(200, &registry, &root, Reclaim::FOREGROUND);
+            late.get().unwrap().miss(&root, Miss::at(ByteSize::new(10 * OBJECT)));
+        };
+        let mine = Shelf::of_bytes(OBJECT);
+        let slow = Arc::new(slow);
+        let weigh = move |_: &ShrinkControl<'_>| {
+            if armed.swap(false, Relaxed) {
+                let slow = Arc::clone(&slow);
+                std::thread::spawn(move || slow()).join().unwrap();
+            }
+            Some(ByteSize::new(1_000 * OBJECT))
+        };
+        assert!(mine.weigh.set(Box::new(weigh)).is_ok());
+        Pool::with(&tree, &registry, "mine", mine)
+    };
+    let Pool { shelf: mine, registration: _registration, reporter } = mine;
+    assert!(late.set(reporter).is_ok());
+    fill(&mine, &tree, 1_000);
+    fill(&other.shelf, &tree, 8_000);
+    batch(&registry, tree.root(), Reclaim::KSWAPD);
+    let misses = |n| (0..n).for_each(|_| late.get().unwrap().miss(tree.root(), Miss::at(ByteSize::new(10 * OBJECT))));
+    misses(10_000);
+    other.misses(tree.root(), 100);
+    batches(100, &registry, tree.root(), Reclaim::FOREGROUND);
+    is_armed.store(true, Relaxed);
+    for _ in 0..3 {
+        batch(&registry, tree.root(), Reclaim::KSWAPD);
+        batches(70, &registry, tree.root(), Reclaim::FOREGROUND);
+    }
+    assert!(!is_armed.load(Relaxed), "it was not counted");
+    let before = mine.total();
+    batches(50, &registry, tree.root(), Reclaim::FOREGROUND);
+    assert_eq!(mine.total(), before, "the one with 10,000 hits pays");
 }
