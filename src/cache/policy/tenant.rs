@@ -157,7 +157,8 @@ impl Tenant {
     /// no ghosts, so that its misses meet none tells nothing.
     #[inline]
     pub(crate) fn note_insert(&self) {
-        let evictions = self.evictions.iter().fold(0, |sum: u32, queue| sum.wrapping_add(queue.load(Ordering::Relaxed)));
+        let evictions =
+            self.evictions.iter().fold(0, |sum: u32, queue| sum.wrapping_add(queue.load(Ordering::Relaxed)));
         let unmatched = evictions.wrapping_sub(self.matched_evictions.load(Ordering::Relaxed));
         // Negative: a step was lost.
         if unmatched as i32 <= 0 {
