@@ -311,7 +311,6 @@ impl Runtime {
 
     /// Reads the caches' figures, and brings what was published up to date with them.
     fn read_caches(&self, only: Option<MaintenanceId>, labels: Labels, groups: &Groups) -> CachesToPublish {
-        let labels_before = self.registry().metric_labels();
         let mut read: Vec<ReadCache<'_>> = Vec::new();
         let nodes = || (0..self.registry().nodes()).map(|node| NodeId::new(node as u16));
         let is_wanted = |id| only.is_none_or(|only| only == id);
@@ -320,19 +319,23 @@ impl Runtime {
             let by_group = groups.iter().map(|(path, group)| (&**path, entries(group)));
             read.push((id, cache.figures(), by_group.filter(|(_, entries)| *entries > 0).collect()));
         });
-        // A shrinker's id may be given to another one meanwhile.
         let names = self.registry().metric_labels();
         let mut published = self.inner.published.lock();
         let published = &mut *published;
+        // A cache leaves this list before its shrinker's id and its label can be given to another
+        // cache: a cache that is still in the list has kept both since it was read. Under the lock
+        // of `published`, no publisher adds the next cache of a label meanwhile.
+        let living = self.housekeeper().living();
+        let is_living = |id| living.binary_search(&MaintenanceId(id)).is_ok();
         let mut all = CachesToPublish::default();
         if only.is_none() {
             published.caches.begin_round();
         }
         for (id, figures, by_group) in read {
-            let Some(label) = names.get(&figures.shrinker.get()) else { continue };
-            if labels_before.get(&figures.shrinker.get()) != Some(label) {
+            if !is_living(id.0) {
                 continue;
             }
+            let Some(label) = names.get(&figures.shrinker.get()) else { continue };
             let totals = published.caches.add(label, Some(id.0), counters(&figures));
             let CacheFigures { entries, bytes, footprint, .. } = figures;
             let gauges = [entries, bytes.get(), footprint.get()];

@@ -113,8 +113,9 @@ impl<const N: usize> Totals<N> {
     /// fall.
     ///
     /// `owner` is a number that is used once; counts that were read earlier may then be added
-    /// later. `None` if there is no such number: then counts that fall are those of another owner,
-    /// and each read must be added before the next.
+    /// later, but never after those of the label's next owner: they would be counted again. `None`
+    /// if there is no such number: then counts that fall are those of another owner, and each read
+    /// must be added before the next.
     pub fn add(&mut self, label: &str, owner: Option<u64>, counts: [u64; N]) -> [u64; N] {
         let round = self.round;
         let series = self.series.entry(label.to_owned()).or_insert_with(|| Series {

@@ -14,6 +14,11 @@ impl Housekeeper {
         self.shared.state.lock().caches.len()
     }
 
+    /// The caches that have not ended, oldest first.
+    pub(crate) fn living(&self) -> Vec<MaintenanceId> {
+        self.shared.state.lock().caches.iter().map(|(id, _)| *id).collect()
+    }
+
     /// Runs `f`, which runs no user code, on each cache that `is_wanted`, oldest first, without the
     /// lock. The drop of a cache's last handle waits for it.
     pub(crate) fn read_each(

@@ -9,8 +9,9 @@ use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metad
 
 use super::GROUPS_MAX;
 use crate::pressure::{Level, PressureConfig};
+use crate::runtime::maintenance::{CacheFigures, Maintenance, NextRun};
 use crate::topology::Fixed;
-use crate::{ByteSize, Cache, Labels, Runtime};
+use crate::{ByteSize, Cache, Labels, Memcg, NodeId, Runtime};
 
 /// A recorder that keeps everything, and checks that no counter falls.
 #[derive(Clone, Default)]
@@ -389,4 +390,79 @@ fn caches_and_groups_that_come_and_go_disturb_nothing() {
         assert_eq!(book.get(name), Some(0.0), "{name}");
     }
     assert!(runtime.housekeeper().caches() == 0);
+}
+
+/// What the housekeeper takes for a cache. `on_read` runs when the figures are read.
+struct ReadHook<F> {
+    figures: CacheFigures,
+    on_read: F,
+}
+
+impl<F: Fn() + Send + Sync> Maintenance for ReadHook<F> {
+    fn reap_expired(&self) -> NextRun {
+        NextRun::WhenNotified
+    }
+    fn evict_group(&self, _: &Memcg, _: NodeId) -> u64 {
+        0
+    }
+    fn has_any(&self, _: &Memcg, _: NodeId) -> bool {
+        false
+    }
+    fn forget_group(&self, _: &Memcg) {}
+    fn compact(&self) -> NextRun {
+        NextRun::WhenNotified
+    }
+    fn release_memory(&self) {}
+    fn figures(&self) -> CacheFigures {
+        (self.on_read)();
+        self.figures.clone()
+    }
+    fn count_of(&self, _: &Memcg, _: NodeId) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_cache_that_ends_while_the_figures_are_read_is_counted_once() {
+    let (runtime, book) = (runtime(), Book::default());
+    let first = cache_of(&runtime, "pages");
+    (0..5).for_each(|key| drop(first.insert(key, vec![])));
+    book.publish(&runtime, Labels::Shrinkers);
+
+    // After the figures of the first cache were read, another publisher passes its label on.
+    let (first, second) = (Mutex::new(Some(first)), Mutex::new(None));
+    let (theirs, their_book) = (runtime.clone(), book.clone());
+    let on_read = move || {
+        let Some(first) = first.lock().unwrap().take() else { return };
+        drop(first);
+        let next = cache_of(&theirs, "pages");
+        (0..3).for_each(|key| drop(next.insert(key, vec![])));
+        *second.lock().unwrap() = Some(next);
+        their_book.publish(&theirs, Labels::Shrinkers);
+    };
+    let unregistered = runtime.registry().builder("hook").alloc().unwrap();
+    let figures = CacheFigures {
+        shrinker: unregistered.id(),
+        hits: 0,
+        misses: 0,
+        inserts: 0,
+        rejected: 0,
+        loads: 0,
+        listener_panics: 0,
+        drop_panics: 0,
+        evictions: 0,
+        expired: 0,
+        removed: 0,
+        replaced: 0,
+        entries: 0,
+        bytes: ByteSize::ZERO,
+        footprint: ByteSize::ZERO,
+    };
+    let hook = runtime.housekeeper().add(Arc::new(ReadHook { figures, on_read }));
+    for _ in 0..3 {
+        book.publish(&runtime, Labels::Shrinkers);
+        assert_eq!(book.get("lowwater_cache_inserts_total{cache=pages}"), Some(8.0));
+        assert_eq!(book.get("lowwater_cache_entries{cache=pages}"), Some(3.0), "those of the next cache");
+    }
+    runtime.housekeeper().remove(hook);
 }
