@@ -15,7 +15,8 @@ where
     /// Sets the metrics of this cache alone to what they are now, at the recorder of the calling
     /// thread: those with the label `cache` in the table of
     /// [`Runtime::publish_metrics`](crate::Runtime::publish_metrics), which sets them for all
-    /// caches, and says what the labels are.
+    /// caches, and says what the labels are. The gauges of caches that have ended are set to 0, as
+    /// they are there.
     ///
     /// O(entries / 500 + caches); with [`Labels::Groups`] O(1,000) more.
     pub fn publish_metrics(&self, labels: Labels) {

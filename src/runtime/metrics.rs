@@ -167,10 +167,12 @@ impl Runtime {
     ///
     /// # Ends
     ///
-    /// When a cache has ended, the next call sets its gauges to 0, and its counters stay where they
-    /// are; the next cache of the name counts on from there, so no counter ever falls. (What a
-    /// cache counted after the last call before its end is lost; 1,024 ended ones are remembered.)
-    /// A group's usage is set to 0 when the group has ended, and so are its entries.
+    /// When a cache has ended, the next call, also one of
+    /// [`Cache::publish_metrics`](crate::Cache::publish_metrics), sets its gauges to 0, and its
+    /// counters stay where they are; the next cache of the name counts on from there, so no counter
+    /// ever falls. (What a cache counted after the last call before its end is lost; 1,024 ended
+    /// ones are remembered.) A group's usage is set to 0 when the group has ended, and so are its
+    /// entries.
     ///
     /// # Many groups
     ///
@@ -277,7 +279,7 @@ impl Runtime {
     }
 
     /// Publishes all caches, or one of them; their entries by group, if groups are to be told
-    /// apart.
+    /// apart. Sets the gauges of all caches that have ended since the last call.
     fn publish_caches(&self, only: Option<MaintenanceId>, labels: Labels, groups: &Groups) {
         PLAIN.iter().chain(&CACHE_GAUGES).chain([&REMOVALS]).for_each(Metric::describe);
         if labels == Labels::Groups {
@@ -328,9 +330,7 @@ impl Runtime {
         let living = self.housekeeper().living();
         let is_living = |id| living.binary_search(&MaintenanceId(id)).is_ok();
         let mut all = CachesToPublish::default();
-        if only.is_none() {
-            published.caches.begin_round();
-        }
+        published.caches.begin_round();
         for (id, figures, by_group) in read {
             if !is_living(id.0) {
                 continue;
@@ -349,11 +349,9 @@ impl Runtime {
             }
             all.caches.push(series);
         }
-        if only.is_none() {
-            for label in published.caches.end_round() {
-                let groups = published.pairs.remove(&label).unwrap_or_default();
-                all.ended.push((label, groups));
-            }
+        for label in published.caches.end_round(is_living) {
+            let groups = published.pairs.remove(&label).unwrap_or_default();
+            all.ended.push((label, groups));
         }
         all
     }

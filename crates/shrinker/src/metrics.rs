@@ -140,7 +140,8 @@ impl Registry {
             let Some(label) = published.labels.get(shrinker.id.get()) else { continue };
             all.push((label.to_owned(), published.totals.add(label, None, counts(shrinker))));
         }
-        published.totals.end_round();
+        // All that live were added.
+        published.totals.end_round(|_| false);
         all
     }
 

@@ -92,7 +92,7 @@ struct Series<const N: usize> {
     before: [u64; N],
     /// The last counts of the owner.
     last: [u64; N],
-    /// The round in which the owner was seen last.
+    /// The last round in which the owner lived.
     round: u64,
     has_ended: bool,
 }
@@ -104,7 +104,7 @@ impl<const N: usize> Default for Totals<N> {
 }
 
 impl<const N: usize> Totals<N> {
-    /// Begins a round, in which each living owner is added.
+    /// Begins a round, in which living owners are added.
     pub fn begin_round(&mut self) {
         self.round += 1;
     }
@@ -135,13 +135,18 @@ impl<const N: usize> Totals<N> {
         core::array::from_fn(|at| series.before[at].saturating_add(series.last[at]))
     }
 
-    /// Ends a round. Returns the labels whose owners have ended since the last round.
-    pub fn end_round(&mut self) -> Vec<String> {
+    /// Ends a round. Returns the labels whose owners have ended since the last round: those that
+    /// were not added, unless `is_living` tells of the owner's number that it lives.
+    pub fn end_round(&mut self, is_living: impl Fn(u64) -> bool) -> Vec<String> {
         let round = self.round;
         let mut ended = Vec::new();
         for (label, series) in self.series.iter_mut().filter(|(_, series)| !series.has_ended && series.round < round) {
-            series.has_ended = true;
-            ended.push(label.clone());
+            if series.owner.is_some_and(&is_living) {
+                series.round = round;
+            } else {
+                series.has_ended = true;
+                ended.push(label.clone());
+            }
         }
         let mut rounds: Vec<u64> = self.series.values().filter(|series| series.has_ended).map(|s| s.round).collect();
         if let Some(excess) = rounds.len().checked_sub(ENDED_MAX).filter(|excess| *excess > 0) {
@@ -197,14 +202,32 @@ mod tests {
         assert_eq!(totals.add("a", Some(1), [5, 1]), [5, 1]);
         // A read that comes late.
         assert_eq!(totals.add("a", Some(1), [4, 2]), [5, 2]);
-        assert!(totals.end_round().is_empty());
+        assert!(totals.end_round(|_| false).is_empty());
         totals.begin_round();
-        assert_eq!(totals.end_round(), ["a"]);
-        assert!(totals.end_round().is_empty(), "once");
+        assert_eq!(totals.end_round(|_| false), ["a"]);
+        assert!(totals.end_round(|_| false).is_empty(), "once");
         // A cache that was not in the list for once.
         assert_eq!(totals.add("a", Some(1), [6, 2]), [6, 2]);
         assert_eq!(totals.add("a", Some(2), [1, 0]), [7, 2]);
         assert_eq!(totals.add("a", Some(2), [3, 0]), [9, 2]);
+    }
+
+    #[test]
+    fn an_owner_that_lives_need_not_be_added_in_each_round() {
+        let mut totals = Totals::<1>::default();
+        totals.begin_round();
+        totals.add("a", Some(1), [5]);
+        totals.add("b", Some(2), [7]);
+        totals.end_round(|_| false);
+        for _ in 0..2 {
+            totals.begin_round();
+            assert!(totals.end_round(|_| true).is_empty());
+        }
+        totals.begin_round();
+        assert_eq!(totals.end_round(|owner| owner == 2), ["a"]);
+        totals.begin_round();
+        assert_eq!(totals.add("b", Some(2), [8]), [8]);
+        assert!(totals.end_round(|_| false).is_empty());
     }
 
     #[test]
@@ -213,10 +236,10 @@ mod tests {
         for (count, total) in [(5, 5), (7, 7), (2, 9), (2, 9), (3, 10)] {
             totals.begin_round();
             assert_eq!(totals.add("a", None, [count]), [total]);
-            assert!(totals.end_round().is_empty());
+            assert!(totals.end_round(|_| false).is_empty());
         }
         totals.begin_round();
-        assert_eq!(totals.end_round(), ["a"]);
+        assert_eq!(totals.end_round(|_| false), ["a"]);
         assert_eq!(totals.add("a", None, [4]), [14]);
     }
 
@@ -226,10 +249,10 @@ mod tests {
         for n in 0..ENDED_MAX + 10 {
             totals.begin_round();
             assert_eq!(totals.add(&format!("{n}"), Some(n as u64), [1]), [1]);
-            totals.end_round();
+            totals.end_round(|_| false);
         }
         totals.begin_round();
-        totals.end_round();
+        totals.end_round(|_| false);
         assert_eq!(totals.series.len(), ENDED_MAX);
         assert_eq!(totals.add("0", Some(99), [1]), [1], "forgotten");
         assert_eq!(totals.add("500", Some(98), [1]), [2], "remembered");

@@ -466,3 +466,32 @@ fn a_cache_that_ends_while_the_figures_are_read_is_counted_once() {
     }
     runtime.housekeeper().remove(hook);
 }
+
+#[test]
+fn a_program_that_publishes_single_caches_keeps_nothing_of_ended_ones() {
+    let (runtime, book) = (runtime(), Book::default());
+    let publish = |cache: &Cache<u64, Vec<u8>>| {
+        metrics::with_local_recorder(&book, || cache.publish_metrics(Labels::Groups));
+    };
+    let stays = cache_of(&runtime, "stays");
+    stays.insert(1, vec![]).unwrap();
+    publish(&stays);
+    for n in 0..5 {
+        let cache = cache_of(&runtime, &format!("c{n}"));
+        cache.insert(1, vec![]).unwrap();
+        publish(&cache);
+    }
+    let last = cache_of(&runtime, "last");
+    publish(&last);
+    for n in 0..5 {
+        for gauge in ["entries{cache=c", "bytes{cache=c", "footprint_bytes{cache=c"] {
+            assert_eq!(book.get(&format!("lowwater_cache_{gauge}{n}}}")), Some(0.0), "{gauge}{n}");
+        }
+        let entries = book.get(&format!("lowwater_cache_group_entries{{cache=c{n},group=/}}"));
+        assert_eq!(entries, Some(0.0));
+        assert_eq!(book.get(&format!("lowwater_cache_inserts_total{{cache=c{n}}}")), Some(1.0));
+    }
+    assert_eq!(book.get("lowwater_cache_entries{cache=stays}"), Some(1.0), "it is not published, and has not ended");
+    let published = runtime.inner.published.lock();
+    assert_eq!(published.pairs.keys().collect::<Vec<_>>(), ["last", "stays"]);
+}
