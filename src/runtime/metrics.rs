@@ -243,9 +243,11 @@ impl Runtime {
     /// The groups that have series. Sets the usage of those that have ended since the last call.
     fn update_groups(&self) -> Groups {
         GROUP_USAGE.describe();
-        let known = self.inner.published.lock().groups.clone();
+        // Locked throughout: a group that another publisher adds must not be lost. The tree's locks
+        // are leaves, and no code of the user runs under this one.
+        let mut published = self.inner.published.lock();
         let mut groups = Groups::new();
-        for path in &known {
+        for path in &published.groups {
             groups.extend(self.find_group(path).map(|group| (path.clone(), group)));
         }
         if groups.len() < GROUPS_MAX.min(self.tree().len()) {
@@ -256,7 +258,8 @@ impl Runtime {
                 groups.entry(group.path()).or_insert(group);
             }
         }
-        self.inner.published.lock().groups = groups.keys().cloned().collect();
+        let known = std::mem::replace(&mut published.groups, groups.keys().cloned().collect());
+        drop(published);
         for ended in known.iter().filter(|path| !groups.contains_key(*path)) {
             GROUP_USAGE.set(&[label("group", ended)], 0);
         }

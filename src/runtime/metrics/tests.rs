@@ -495,3 +495,32 @@ fn a_program_that_publishes_single_caches_keeps_nothing_of_ended_ones() {
     let published = runtime.inner.published.lock();
     assert_eq!(published.pairs.keys().collect::<Vec<_>>(), ["last", "stays"]);
 }
+
+#[test]
+fn concurrent_publishers_lose_no_group() {
+    let (runtime, stop) = (runtime(), AtomicBool::new(false));
+    // Many, so that the other thread is behind the first group's children most of the time.
+    (0..200).for_each(|n| drop(runtime.group(&format!("g{n}")).unwrap()));
+    std::thread::scope(|s| {
+        let (theirs, stop) = (&runtime, &stop);
+        s.spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                theirs.update_groups();
+            }
+        });
+        let lost = (0..60).find(|n| {
+            let group = runtime.group(&format!("g0/new{n}")).unwrap();
+            let path = group.path();
+            let is_known = || runtime.inner.published.lock().groups.contains(&path);
+            let mut is_lost = !runtime.update_groups().contains_key(&path);
+            for _ in 0..4 {
+                is_lost |= !is_known();
+                std::thread::sleep(Duration::from_micros(500));
+            }
+            runtime.end_group(&group).unwrap();
+            is_lost
+        });
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(lost, None, "a group that has series was forgotten before its end");
+    });
+}
