@@ -169,7 +169,7 @@ impl Runtime {
     ///
     /// When a cache has ended, the next call, also one of
     /// [`Cache::publish_metrics`](crate::Cache::publish_metrics), sets its gauges to 0, and its
-    /// counters stay where they are; the next cache of the name counts on from there, so no counter
+    /// counters stay where they are; the next cache of the name counts on from there, so no total
     /// ever falls. (What a cache counted after the last call before its end is lost; 1,024 ended
     /// ones are remembered.) A group's usage is set to 0 when the group has ended, and so are its
     /// entries.
@@ -186,8 +186,15 @@ impl Runtime {
     ///
     /// O(caches + entries / 500 + live pairs); with groups, O(1,000 x caches) more. Each call
     /// describes each metric, which most recorders keep in a map: a recorder that is installed
-    /// later gets the descriptions, too. No lock is held while the recorder is called, which may
-    /// come from several threads at a time.
+    /// later gets the descriptions, too.
+    ///
+    /// # Concurrent calls
+    ///
+    /// No lock is held while the recorder is called. So of calls on several threads, the one that
+    /// has read the older values may set them last. A recorder must keep the largest value of a
+    /// counter, as [`CounterFn::absolute`](metrics::CounterFn::absolute) demands. A gauge may stay
+    /// at the older value until it is set again, and for good if its cache or group has ended: let
+    /// one thread publish at a time where that matters.
     ///
     /// ```
     /// use lowwater::{ByteSize, Labels, Runtime};

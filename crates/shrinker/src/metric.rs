@@ -30,8 +30,8 @@ impl Metric {
         }
     }
 
-    /// Sets the series of these labels. A counter must not fall: most recorders keep the largest
-    /// value.
+    /// Sets the series of these labels. Of concurrent calls, the one with the older value of a
+    /// counter may come last: recorders keep the largest value, as `CounterFn::absolute` demands.
     pub fn set(&self, labels: &[Label], value: u64) {
         match self.is_counter {
             true => counter!(self.name, labels.iter()).absolute(value),
