@@ -53,6 +53,7 @@ cargo test -p lowwater-lru-core --features hwloc topology
 cargo check -p lowwater --features hwloc --all-targets
 cargo test -p lowwater --features async --test async_loads
 cargo test -p lowwater --features metrics --lib metrics
+cargo test -p lowwater --features metrics --example service
 cargo test -p lowwater-shrinker --features metrics --lib --test see
 cargo test -p lowwater --features async,metrics --doc
 component clippy

@@ -24,6 +24,11 @@ pub fn text(runtime: &Runtime) -> String {
     series.iter().map(|(name, series)| format!("{name} {}\n", series.get())).collect()
 }
 
+/// A label's value as the text format has it, which knows no other escapes.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
+}
+
 impl Series {
     fn get(&self) -> f64 {
         f64::from_bits(self.0.load(Ordering::Relaxed))
@@ -40,7 +45,8 @@ impl CounterFn for Series {
     }
 
     fn absolute(&self, value: u64) {
-        self.store(value as f64);
+        // The largest value stays, as the trait demands. Floats that are not negative are ordered as their bits.
+        self.0.fetch_max((value as f64).to_bits(), Ordering::Relaxed);
     }
 }
 
@@ -60,7 +66,8 @@ impl GaugeFn for Series {
 
 impl Scrape {
     fn series(&self, key: &Key) -> Arc<Series> {
-        let labels: Vec<_> = key.labels().map(|label| format!("{}={:?}", label.key(), label.value())).collect();
+        let labels: Vec<_> =
+            key.labels().map(|label| format!("{}=\"{}\"", label.key(), escaped(label.value()))).collect();
         let name = format!("{}{{{}}}", key.name(), labels.join(","));
         Arc::clone(self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(name).or_default())
     }
@@ -81,5 +88,24 @@ impl Recorder for Scrape {
 
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
         Histogram::noop()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn label_values_have_the_escapes_of_the_text_format() {
+        assert_eq!(escaped("a \\ \"b\"\n\r\t\u{7f} é"), "a \\\\ \\\"b\\\"\\n\r\t\u{7f} é");
+    }
+
+    #[test]
+    fn a_counter_keeps_its_largest_value() {
+        let series = Series::default();
+        for (value, expected) in [(5, 5.0), (3, 5.0), (1 << 40, (1_u64 << 40) as f64), (0, (1_u64 << 40) as f64)] {
+            series.absolute(value);
+            assert_eq!(series.get(), expected);
+        }
     }
 }
