@@ -3,13 +3,48 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Service;
 
-/// The most that a client may send, and the longest that it may take.
+/// The most that a client may send, and the longest that a connection may take.
 const REQUEST_MAX: u64 = 8 << 10;
 const TIME_MAX: Duration = Duration::from_secs(5);
+
+/// A connection that fails after its deadline. A timeout alone is for each read: a client that sends a byte now and then would keep a thread.
+struct Connection<'a> {
+    stream: &'a TcpStream,
+    deadline: Instant,
+}
+
+impl Connection<'_> {
+    /// The time that is left.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(Some(left))
+    }
+}
+
+impl Read for Connection<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Connection<'_> {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(buffer)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
 
 /// Serves until the process ends.
 pub fn serve(service: &Service, address: SocketAddr, threads: u64) -> io::Result<()> {
@@ -29,9 +64,8 @@ pub fn serve(service: &Service, address: SocketAddr, threads: u64) -> io::Result
 }
 
 fn answer(service: &Service, stream: &TcpStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(TIME_MAX))?;
-    stream.set_write_timeout(Some(TIME_MAX))?;
-    let mut lines = BufReader::new(stream.take(REQUEST_MAX)).lines();
+    let mut connection = Connection { stream, deadline: Instant::now() + TIME_MAX };
+    let mut lines = BufReader::new((&mut connection).take(REQUEST_MAX)).lines();
     let first = lines.next().transpose()?.unwrap_or_default();
     let path = first.strip_prefix("GET ").and_then(|rest| rest.split(' ').next());
     let mut host = String::new();
@@ -51,6 +85,32 @@ fn answer(service: &Service, stream: &TcpStream) -> io::Result<()> {
         Ok(body) => (200, body),
         Err((status, why)) => (status, (why + "\n").into()),
     };
-    let mut stream = stream;
-    write!(stream, "HTTP/1.1 {status} \r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+    write!(connection, "HTTP/1.1 {status} \r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_sends_a_byte_now_and_then_is_cut_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        thread::scope(|scope| {
+            let start = Instant::now();
+            scope.spawn(move || {
+                // Ends when the connection is closed.
+                while start.elapsed() < Duration::from_secs(30) && client.write_all(b"a").is_ok() {
+                    thread::sleep(Duration::from_millis(10));
+                }
+            });
+            let mut connection = Connection { stream: &stream, deadline: start + Duration::from_millis(100) };
+            let error = connection.read_to_end(&mut Vec::new()).unwrap_err();
+            assert!([io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock].contains(&error.kind()), "{error}");
+            assert!(start.elapsed() < Duration::from_secs(20));
+            assert!(connection.write(b"b").is_err(), "the deadline is for the answer, too");
+            drop(stream);
+        });
+    }
 }
