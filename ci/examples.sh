@@ -55,5 +55,6 @@ get /page/12 "<h1>shop 12</h1>"
 get /row/4000 "HTTP/1.1 404"
 get /stats "^sessions: .* 1 hits, 1 misses"
 get /metrics '^lowwater_group_low_bytes{group="/cache:sessions"} 8388608$'
+get /metrics '^Content-Type: text/plain; version=0.0.4; charset=utf-8'
 get /nothing "HTTP/1.1 404"
 kill "$pid"

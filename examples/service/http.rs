@@ -85,7 +85,18 @@ fn answer(service: &Service, stream: &TcpStream) -> io::Result<()> {
         Ok(body) => (200, body),
         Err((status, why)) => (status, (why + "\n").into()),
     };
-    write!(connection, "HTTP/1.1 {status} \r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len())
+    let (content_type, length) = (content_type(path.unwrap_or_default(), status), body.len());
+    let head = format!("HTTP/1.1 {status} \r\nContent-Type: {content_type}\r\nContent-Length: {length}");
+    write!(connection, "{head}\r\nConnection: close\r\n\r\n{body}")
+}
+
+fn content_type(path: &str, status: u16) -> &'static str {
+    match path {
+        // Without it, Prometheus 3 refuses the scrape.
+        "/metrics" => "text/plain; version=0.0.4; charset=utf-8",
+        path if path.starts_with("/page/") && status == 200 => "text/html; charset=utf-8",
+        _ => "text/plain; charset=utf-8",
+    }
 }
 
 #[cfg(test)]
