@@ -111,7 +111,7 @@ fn the_table_follows_the_number_of_entries() {
     let ghosts = Ghosts::default();
     let buckets = || ghosts.table.load(&pin()).map_or(0, |table| table.buckets().len());
     let mut n = 0;
-    for (len, expected) in [(0, 16), (10, 16), (1_000, 250), (2_000, 250), (3_000, 750), (100, 25), (50, 25), (0, 25)] {
+    for (len, expected) in [(0, 32), (10, 32), (1_000, 250), (2_000, 250), (3_000, 750), (100, 32), (50, 32), (0, 32)] {
         n += 1;
         remember(&ghosts, len, hash(n), left(0));
         assert_eq!(buckets(), expected, "for {len} entries");
