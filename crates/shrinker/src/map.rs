@@ -15,8 +15,8 @@
 //! - a pass over a subtree goes down the summary's nodes, so it visits the groups that hold something and those above them;
 //! - an `add` on a list that was empty reads one shard and one word, and stops there if the bit is still set;
 //! - dropping a registration asks the index for its own pairs, so nothing is left for the next owner of the id (S17);
-//! - bytes are O(live pairs) (S25); where victims are chosen by utility, the table of pairs stays as long
-//!   as it was at its longest.
+//! - bytes are O(live pairs) (S25); where victims are chosen by utility, the table of pairs keeps the
+//!   memory of the most pairs that it ever had.
 //!
 //! # Invariants
 //!

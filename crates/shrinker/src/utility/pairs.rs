@@ -4,6 +4,13 @@
 //! the one that needs the memory, and at a few others in turn: O(1) however many there are. A pair is
 //! 16 bytes here, and about 8 in the index. Its tallies are made when memory is short for the first
 //! time, for a part of the table at once.
+//!
+//! The slots in use are the first ones: when a pair is removed, the last pair moves into its slot, so a
+//! choice never looks at slots in vain. All changes of slots are made under the index's lock. Readers take
+//! no lock: a slot that they keep is a hint, and [`Pairs::holds`] tells whether it is still the pair's. A
+//! thread that is late writes one step of a pair's tallies, or its standing, to the pair that has the slot
+//! now, or to none. The standing is right again when the pair is next counted, which is in the next epoch;
+//! the step decays like any other.
 
 use alloc::boxed::Box;
 
@@ -12,7 +19,6 @@ use once_cell::race::OnceBox;
 
 use lowwater_base::fallible::{try_box, try_slice};
 use lowwater_base::hash::GOLDEN_RATIO;
-use lowwater_base::id_pool::IdPool;
 use lowwater_base::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use lowwater_base::sync::Mutex;
 use lowwater_lru_core::MemcgId;
@@ -36,8 +42,6 @@ const IN_TURN: u32 = 8;
 const IN_TURN_MANY: u32 = 64;
 /// Pairs that one choice looks at, at most.
 pub(crate) const CANDIDATES_MAX: usize = 2 + IN_TURN_MANY as usize;
-/// Slots, in use or not, that are looked at for them.
-const LOOKS_MAX: u32 = 256;
 /// No slot.
 const NONE: u32 = u32::MAX;
 /// No pair.
@@ -51,10 +55,11 @@ const NO_MEAN: i32 = i32::MIN;
 /// See the module.
 pub(crate) struct Pairs {
     parts: [OnceBox<Part>; PARTS],
-    index: Mutex<Index>,
-    /// One more than the last slot that is in use. Changed under the index's lock.
+    /// The slot of each pair.
+    index: Mutex<HashTable<u32>>,
+    /// The number of pairs, which have the slots below. Changed under the index's lock.
     end: AtomicU32,
-    /// The pair that was least in the last choice, and the one that was last looked at in turn.
+    /// The slot of the pair that was least in the last choice, and the next slot to look at in turn.
     last: AtomicU32,
     cursor: AtomicU32,
     /// Steps of [`random`](Self::random).
@@ -62,17 +67,6 @@ pub(crate) struct Pairs {
     pub(crate) clock: EvictionClock,
     /// Of pairs that report ghost hits: the mean of the logarithm of the utility of a turnover of 1.
     hits_per_turnover: AtomicI32,
-}
-
-struct Index {
-    slots: HashTable<u32>,
-    ids: IdPool,
-}
-
-impl Default for Index {
-    fn default() -> Self {
-        Self { slots: HashTable::new(), ids: IdPool::new(NONE) }
-    }
 }
 
 struct Part {
@@ -165,7 +159,7 @@ impl Pairs {
     pub(crate) fn new() -> Self {
         Self {
             parts: [const { OnceBox::new() }; PARTS],
-            index: Mutex::new(Index::default()),
+            index: Mutex::new(HashTable::new()),
             end: AtomicU32::new(0),
             last: AtomicU32::new(NONE),
             cursor: AtomicU32::new(0),
@@ -178,8 +172,7 @@ impl Pairs {
     /// Adds a pair that holds something, unless it is there. Without memory it is left out: then its
     /// objects are found by a pass only.
     pub(crate) fn add(&self, shrinker: u32, memcg: MemcgId) {
-        let (who, mut index) = (key(shrinker, memcg), self.index.lock());
-        let Index { slots, ids } = &mut *index;
+        let (who, mut slots) = (key(shrinker, memcg), self.index.lock());
         if slots.find(hash_of(who), |slot| self.is(*slot, who)).is_some() {
             return;
         }
@@ -187,44 +180,62 @@ impl Pairs {
         if slots.try_reserve(1, hash).is_err() {
             return;
         }
-        let Ok(slot) = ids.take() else { return };
-        let Some(pair) = self.make(slot) else { return ids.put(slot) };
+        let slot = slots.len() as u32;
+        let Some(pair) = self.make(slot) else { return };
+        self.reset(slot);
+        pair.who.store(who, Ordering::Relaxed);
+        slots.insert_unique(hash_of(who), slot, hash);
+        self.end.store(slot + 1, Ordering::Relaxed);
+    }
+
+    /// Removes a pair that holds nothing any more, or whose shrinker or group ends. The last pair moves into
+    /// its slot.
+    pub(crate) fn remove(&self, shrinker: u32, memcg: MemcgId) {
+        let (who, mut slots) = (key(shrinker, memcg), self.index.lock());
+        let Ok(entry) = slots.find_entry(hash_of(who), |slot| self.is(*slot, who)) else { return };
+        let (slot, _) = entry.remove();
+        let last = slots.len() as u32;
+        let Some(moved) = self.pair(last) else { return };
+        if slot != last {
+            let hash = hash_of(moved.who.load(Ordering::Relaxed));
+            slots.find_mut(hash, |slot| *slot == last).into_iter().for_each(|place| *place = slot);
+            self.copy(last, slot);
+        }
+        moved.who.store(VACANT, Ordering::Relaxed);
+        self.end.store(last, Ordering::Relaxed);
+        if slots.is_empty() {
+            *slots = HashTable::new();
+        }
+    }
+
+    /// Copies a pair, and what is known of it, to a slot that is free.
+    fn copy(&self, from: u32, to: u32) {
+        let (Some(source), Some(target)) = (self.pair(from), self.pair(to)) else { return };
+        match self.tallies(from).and_then(|tallies| Some((tallies, self.make_tallies(to)?))) {
+            Some((tallies, copy)) => {
+                copy.copy_from(tallies);
+                target.set_standing(source.standing());
+            }
+            // There are no tallies, or there is no memory for them: the pair is counted anew.
+            None => self.reset(to),
+        }
+        target.who.store(source.who.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Forgets what is known of a slot's pair: the slot is for another.
+    fn reset(&self, slot: u32) {
         if let Some(tallies) = self.tallies(slot) {
             tallies.reset(self.clock.epoch());
         }
-        pair.set_standing(Standing::Unknown);
-        pair.who.store(who, Ordering::Relaxed);
-        slots.insert_unique(hash_of(who), slot, hash);
-        self.end.fetch_max(slot + 1, Ordering::Relaxed);
-    }
-
-    /// Removes a pair that holds nothing any more, or whose shrinker or group ends.
-    pub(crate) fn remove(&self, shrinker: u32, memcg: MemcgId) {
-        let (who, mut index) = (key(shrinker, memcg), self.index.lock());
-        let Index { slots, ids } = &mut *index;
-        let Ok(entry) = slots.find_entry(hash_of(who), |slot| self.is(*slot, who)) else { return };
-        let (slot, _) = entry.remove();
         if let Some(pair) = self.pair(slot) {
-            pair.who.store(VACANT, Ordering::Relaxed);
-        }
-        ids.put(slot);
-        ids.shrink_if_empty();
-        // The lowest free slot is taken first, so the end comes down again.
-        let is_vacant = |slot: u32| self.pair(slot).is_none_or(|pair| pair.who().is_none());
-        let mut end = self.end.load(Ordering::Relaxed);
-        while end > 0 && is_vacant(end - 1) {
-            end -= 1;
-        }
-        self.end.store(end, Ordering::Relaxed);
-        if slots.is_empty() {
-            *slots = HashTable::new();
+            pair.set_standing(Standing::Unknown);
         }
     }
 
     /// The slot of a pair. Locks the index.
     pub(crate) fn find(&self, shrinker: u32, memcg: MemcgId) -> Option<u32> {
         let who = key(shrinker, memcg);
-        self.index.lock().slots.find(hash_of(who), |slot| self.is(*slot, who)).copied()
+        self.index.lock().find(hash_of(who), |slot| self.is(*slot, who)).copied()
     }
 
     /// Whether the slot is this pair's.
@@ -274,18 +285,12 @@ impl Pairs {
         }
         let last = Some(self.last.load(Ordering::Relaxed)).filter(|last| *last < end);
         last.into_iter().chain(needy.filter(|slot| Some(*slot) != last)).for_each(|slot| candidates.push(slot));
-        let in_turn = if many { IN_TURN_MANY } else { IN_TURN };
-        let (from, before) = (self.cursor.load(Ordering::Relaxed), candidates.len);
-        let mut looked = 0;
-        while looked < end.min(LOOKS_MAX) && candidates.len - before < in_turn as usize {
-            let slot = from.wrapping_add(looked) % end;
-            looked += 1;
-            let is_new = Some(slot) != last && Some(slot) != needy;
-            if is_new && self.pair(slot).is_some_and(|pair| pair.who().is_some()) {
-                candidates.push(slot);
-            }
-        }
-        self.cursor.store(from.wrapping_add(looked), Ordering::Relaxed);
+        let in_turn = if many { IN_TURN_MANY } else { IN_TURN }.min(end);
+        let from = self.cursor.load(Ordering::Relaxed) % end;
+        let slots = (from..from + in_turn).map(|slot| slot % end);
+        let is_new = |slot: &u32| Some(*slot) != last && Some(*slot) != needy;
+        slots.filter(is_new).for_each(|slot| candidates.push(slot));
+        self.cursor.store((from + in_turn) % end, Ordering::Relaxed);
         candidates
     }
 
@@ -353,7 +358,76 @@ impl Pairs {
         let tallies =
             |part: &Part| part.tallies.get().map_or(0, |tallies| size_of_val(tallies) + size_of_val(&**tallies));
         let parts: usize = parts.map(|part| size_of::<Part>() + size_of_val(&*part.pairs) + tallies(part)).sum();
-        let index = self.index.lock();
-        parts + index.slots.allocation_size() + index.ids.allocated()
+        parts + self.index.lock().allocation_size()
+    }
+}
+
+#[cfg(all(test, feature = "std", not(lowwater_loom)))]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    const BUDGET: u64 = 1 << 20;
+
+    /// What a pair is known by: its standing, and its tallies, if it has any.
+    fn known(pairs: &Pairs, slot: u32) -> (Standing, Option<i32>) {
+        let tallies = pairs.tallies(slot);
+        (pairs.pair(slot).unwrap().standing(), tallies.and_then(|tallies| tallies.utility(0, BUDGET)))
+    }
+
+    proptest! {
+        /// The plain twin: a list of pairs, and of what each is known by.
+        #[test]
+        fn slots_are_dense_and_pairs_keep_what_is_known_of_them(
+            steps in prop::collection::vec((0..300_u32, any::<bool>(), 0..4_u8), 1..600),
+        ) {
+            let (pairs, mut twin) = (Pairs::new(), Vec::new());
+            for (n, (memcg, adds, tally)) in steps.into_iter().enumerate() {
+                let memcg = MemcgId::new(memcg);
+                let at = twin.iter().position(|(there, _)| *there == memcg);
+                match (adds, at) {
+                    (true, None) => {
+                        pairs.add(1, memcg);
+                        let slot = pairs.find(1, memcg).unwrap();
+                        prop_assert_eq!(known(&pairs, slot), (Standing::Unknown, None));
+                        if tally == 0 {
+                            pairs.make_tallies(slot).unwrap().scanned(0, n as u64 + 1, 16, 0);
+                            let score = Score::new(n as i32, n as u64, 0, 0);
+                            pairs.pair(slot).unwrap().set_standing(Standing::Scored(score));
+                        }
+                        twin.push((memcg, known(&pairs, slot)));
+                    }
+                    (true, Some(_)) => pairs.add(1, memcg),
+                    (false, at) => {
+                        pairs.remove(1, memcg);
+                        at.map(|at| twin.swap_remove(at));
+                    }
+                }
+                prop_assert_eq!(pairs.end.load(Ordering::Relaxed) as usize, twin.len());
+                // Not each time: all of them are looked up.
+                for (memcg, known_before) in twin.iter().filter(|_| n % 16 == 0) {
+                    let slot = pairs.find(1, *memcg).unwrap();
+                    prop_assert!((slot as usize) < twin.len() && pairs.holds(slot, 1, *memcg));
+                    prop_assert_eq!(known(&pairs, slot), *known_before);
+                }
+                let end = twin.len() as u32;
+                prop_assert!(pairs.pair(end).is_none_or(|pair| pair.who().is_none()), "a slot that is free");
+            }
+        }
+    }
+
+    #[test]
+    fn choices_in_turn_come_by_all_pairs_alike() {
+        let pairs = Pairs::new();
+        (0..50).for_each(|memcg| pairs.add(1, MemcgId::new(memcg)));
+        let mut seen = [0; 50];
+        for _ in 0..50 {
+            let candidates = pairs.candidates(Some(7), false);
+            candidates.as_slice().iter().for_each(|slot| seen[*slot as usize] += 1);
+        }
+        assert_eq!(seen.iter().filter(|seen| **seen == 8).count(), 49, "{seen:?}");
+        assert_eq!(seen[7], 50, "the needy is always among them");
+        assert_eq!(pairs.candidates(None, true).as_slice().len(), 50);
     }
 }

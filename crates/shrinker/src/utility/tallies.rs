@@ -58,6 +58,18 @@ impl Tallies {
         [&self.held, &self.freed, &self.inserted].into_iter().for_each(|tally| tally.store(0, Ordering::Relaxed));
     }
 
+    /// Becomes a copy of others: their pair moves to this slot.
+    pub(crate) fn copy_from(&self, from: &Self) {
+        macro_rules! copy {
+            ($($tally:ident),*) => { $(self.$tally.store($tally.load(Ordering::Relaxed), Ordering::Relaxed);)* };
+        }
+        let Self { epoch, kept, hits, mean, vain, hits_since, is_weighed, held, freed, inserted } = from;
+        copy!(epoch, kept, mean, vain, hits_since, is_weighed, held, freed, inserted);
+        for (to, from) in self.hits.iter().zip(hits) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
     /// Brings the decaying tallies to this epoch.
     fn settle(&self, epoch: u32) {
         let since = epoch.wrapping_sub(self.epoch.load(Ordering::Relaxed));

@@ -11,6 +11,7 @@ mod common;
 mod hazard;
 mod liars;
 mod reports;
+mod table;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
