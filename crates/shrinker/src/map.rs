@@ -99,8 +99,8 @@ pub(crate) struct Map {
     nodes: Box<[NodeMap]>,
     index: Index,
     ends: Ends,
-    /// None where victims are not chosen by utility. Has a pair if the index has it on any node; added and
-    /// removed under the index shard's lock.
+    /// None where victims are not chosen by utility. Has a pair if the index has it on any node, unless
+    /// there was no memory for it. Pairs are added and removed under the index shard's lock.
     pairs: Option<Box<Pairs>>,
     /// The root of the tree whose groups these are. None: not said, or the registry is gone.
     root: Mutex<Option<Memcg>>,
@@ -165,7 +165,7 @@ impl Map {
     /// Ends an id: its bits and deferred objects are cleared, and none can come any more (S17). O(its own pairs).
     pub(crate) fn close(&self, key: Key) {
         for (node, memcg) in self.index.close(key) {
-            self.remove_pair(key.id, memcg);
+            self.remove_unset(key.id, memcg);
             // No bit of this id is set from here on (invariant 5), so what is cleared stays clear.
             let grave = self.node(node).remove_bit(memcg, key.id);
             drop(grave);
@@ -286,7 +286,8 @@ impl Map {
 
     /// Clears a bit on a node that exists. The caller counts again after it, and
     /// [`set`](Self::set)s it again if that does not say "empty", or
-    /// else calls [`retire_pair`](Self::retire_pair). Returns whether that was the last bit in its word.
+    /// else calls [`retire_pair`](Self::retire_pair). Whatever the second count says, the caller calls
+    /// [`remove_unset`](Self::remove_unset) at the end. Returns whether that was the last bit in its word.
     pub(crate) fn clear(&self, memcg: &Memcg, node: NodeId, id: u32) -> bool {
         let mut last = false;
         let infos = self.node(node).shard(memcg.id()).read();
@@ -309,14 +310,13 @@ impl Map {
     pub(crate) fn retire_pair(&self, memcg: &Memcg, node: NodeId, id: u32, last: bool) {
         let grave = self.node(node).retire_pair(memcg.id(), id, last);
         drop(grave);
-        let index = self.index.lock(id);
-        if !index.has(id, memcg.id()) {
-            self.remove_pair(id, memcg.id());
-        }
     }
 
-    fn remove_pair(&self, id: u32, memcg: MemcgId) {
-        if let Some(pairs) = &self.pairs {
+    /// Removes a pair from the pairs by utility, unless the index has it on any node.
+    pub(crate) fn remove_unset(&self, id: u32, memcg: MemcgId) {
+        let Some(pairs) = &self.pairs else { return };
+        let index = self.index.lock(id);
+        if !index.has(id, memcg) {
             pairs.remove(id, memcg);
         }
     }

@@ -143,15 +143,18 @@ impl ShrinkSlab<'_> {
             return false;
         }
         visited.callbacks += 1;
+        let mut live = true;
         match guard.count(&ShrinkControl::count(self.memcg, self.node, self.flags)) {
             Ok(count) if count.is_empty(guard.options.memcg_aware) => {
                 self.core.map.retire_pair(self.memcg, self.node, guard.key.id, last);
-                return false;
+                live = false;
             }
             Ok(_) => self.core.map.set(self.memcg, self.node, guard.key),
             Err(CallbackPanicked) => self.core.panicked(guard),
         }
-        true
+        // Also where the id is closed: its end did not see a pair whose bit was clear.
+        self.core.map.remove_unset(guard.key.id, self.memcg.id());
+        live
     }
 
     fn by_policy(

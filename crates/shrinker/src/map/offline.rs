@@ -30,9 +30,9 @@ impl Map {
 
     /// Forgets a pair of a group that ends. Says whose id it is now.
     fn end_pair(&self, id: u32, node: NodeId, dying: MemcgId) -> Option<Key> {
-        let mut index = self.index.lock(id);
-        self.remove_pair(id, dying);
-        index.remove(id, node, dying)
+        let key = self.index.lock(id).remove(id, node, dying);
+        self.remove_unset(id, dying);
+        key
     }
 
     /// Drops every `ShrinkerInfo` and summary node, and closes every id: the registry is gone. Later reports of lists are ignored.

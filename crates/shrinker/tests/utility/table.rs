@@ -1,10 +1,14 @@
-//! The table of pairs: choices after most pairs have gone.
+//! The table of pairs: choices after most pairs have gone, and pairs of shrinkers that end in the middle of a visit.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::channel;
+use std::sync::Mutex;
 
 use lowwater_lru_core::{ByteSize, Memcg};
-use lowwater_shrinker::Reclaim;
+use lowwater_shrinker::{Count, PairHint, Reclaim, ShrinkControl, Work};
 
 use super::common::Shelf;
-use super::{batches, world, Pool, N0, OBJECT};
+use super::{batch, batches, shelf, world, Pool, N0, OBJECT};
 
 #[test]
 fn the_pair_without_hits_pays_after_most_pairs_have_gone() {
@@ -37,4 +41,66 @@ fn the_pair_without_hits_pays_after_most_pairs_have_gone() {
             "of {most}, those with misses and that without paid {paid:?}"
         );
     }
+}
+
+/// The pair's bit is clear at the second count, so the end of the shrinker does not see it.
+#[test]
+fn a_pair_goes_when_the_second_count_panics() {
+    let (tree, registry) = world(1);
+    let group = tree.root().create("group").unwrap();
+    let one = || {
+        let calls = AtomicU64::new(0);
+        let count = move |_: &ShrinkControl<'_>| match calls.fetch_add(1, Relaxed) {
+            0 => Some(Count::Empty),
+            _ => panic!("a second count that panics"),
+        };
+        let pool = Pool::with(&tree, &registry, "panics", shelf(Some(Box::new(count)), None, |_| None));
+        assert!(!pool.reporter.is_known(&PairHint::default(), &group), "the pair of the last owner of the id");
+        pool.shelf.add(&group, N0, 10);
+        assert!(pool.reporter.is_known(&PairHint::default(), &group));
+        registry.drop_caches();
+        assert_eq!(pool.registration.stats().panics, 1);
+    };
+    one();
+    let before = registry.footprint();
+    (0..100).for_each(|_| one());
+    assert_eq!((registry.footprint(), registry.snapshot().live_pairs), (before, 0));
+}
+
+/// The same by another thread, whose callback panics while the second count runs.
+#[test]
+fn a_pair_goes_when_the_shrinker_is_quarantined_in_the_second_count() {
+    let (tree, registry) = world(1);
+    let [group, bad] = ["group", "bad"].map(|name| tree.root().create(name).unwrap());
+    let ((begin, begun), (end, ended)) = (channel(), channel());
+    let (calls, bad_id, ended) = (AtomicU64::new(0), bad.id(), Mutex::new(ended));
+    let count = move |sc: &ShrinkControl<'_>| {
+        if sc.memcg().id() == bad_id {
+            panic!("a count that panics");
+        }
+        if calls.fetch_add(1, Relaxed) == 0 {
+            return Some(Count::Empty);
+        }
+        begin.send(()).unwrap();
+        ended.lock().unwrap().recv().unwrap();
+        Some(Count::Objects(10))
+    };
+    let pool = Pool::with(&tree, &registry, "panics", shelf(Some(Box::new(count)), None, |_| None));
+    pool.shelf.add(&group, N0, 10);
+    pool.shelf.add(&bad, N0, 10);
+    let (group, bad) = (&group, &bad);
+    let pass = |memcg: &Memcg| registry.shrink(memcg, N0, 12, Reclaim::KSWAPD, &mut Work::unlimited());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            begun.recv().unwrap();
+            pass(bad);
+            end.send(()).unwrap();
+        });
+        pass(group);
+    });
+    assert_eq!(pool.registration.stats().panics, 1);
+    drop(pool);
+    let heir = Pool::new(&tree, &registry, "heir");
+    assert!(!heir.reporter.is_known(&PairHint::default(), group), "the pair of the last owner of the id");
+    assert_eq!(batch(&registry, tree.root(), Reclaim::FOREGROUND).callbacks, 0);
 }
