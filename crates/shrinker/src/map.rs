@@ -100,7 +100,8 @@ pub(crate) struct Map {
     index: Index,
     ends: Ends,
     /// None where victims are not chosen by utility. Has a pair if the index has it on any node, unless
-    /// there was no memory for it. Pairs are added and removed under the index shard's lock.
+    /// there was no memory for it: then a node is dirty. Pairs are added and removed under the index shard's
+    /// lock.
     pairs: Option<Box<Pairs>>,
     /// The root of the tree whose groups these are. None: not said, or the registry is gone.
     root: Mutex<Option<Memcg>>,
@@ -274,9 +275,7 @@ impl Map {
                 // Relaxed: a pass that sees the bit and finds nothing yet clears it, and its second count is ordered by the
                 // fences (see the module's Orderings); other changes of the bit are ordered by the index shard's lock.
                 bit.word.fetch_or(bit.mask, Ordering::Relaxed);
-                if let Some(pairs) = &self.pairs {
-                    pairs.add(key.id, memcg.id());
-                }
+                self.add_by_utility(memcg, node, key);
                 SetOutcome::Done
             }
             Noted::Foreign => SetOutcome::Done,
@@ -310,6 +309,25 @@ impl Map {
     pub(crate) fn retire_pair(&self, memcg: &Memcg, node: NodeId, id: u32, last: bool) {
         let grave = self.node(node).retire_pair(memcg.id(), id, last);
         drop(grave);
+    }
+
+    /// Adds a pair that the index has to the pairs by utility. Without memory the node is marked dirty. The
+    /// caller holds the lock of the index shard.
+    fn add_by_utility(&self, memcg: &Memcg, node: NodeId, key: Key) {
+        if self.by_utility().is_some_and(|pairs| !pairs.add(key.id, memcg.id())) {
+            self.mark_dirty(node);
+        }
+    }
+
+    /// Adds a pair whose bit is set to the pairs by utility, if there was no memory for it before.
+    pub(crate) fn add_missing(&self, memcg: &Memcg, node: NodeId, key: Key) {
+        if self.pairs.is_none() {
+            return;
+        }
+        let index = self.index.lock(key.id);
+        if index.is_open(key) && index.has(key.id, memcg.id()) {
+            self.add_by_utility(memcg, node, key);
+        }
     }
 
     /// Removes a pair from the pairs by utility, unless the index has it on any node.

@@ -1,8 +1,11 @@
-//! Resync: the full scan that sets bits again which there was no memory to set.
+//! Resync: the full scan that sets bits, and adds pairs, for which there was no memory.
 //!
-//! A bit that cannot be set for want of memory would hide a list from reclaim. So the node is marked dirty, which takes
-//! no memory, and the next pass on it asks every shrinker for every group, as the baseline does, and sets the bits of those that hold
-//! something. The full scan costs O(groups x shrinkers) once for each failed allocation, at most once a round.
+//! A bit that cannot be set for want of memory would hide a list from reclaim, and a pair that is not in
+//! [`Pairs`](crate::utility::Pairs) is never chosen by utility. So the node is marked dirty, which takes no
+//! memory. The next pass on the node, or the next reclaim by utility in the background, asks every shrinker
+//! for every group, as the baseline does, sets the bits of those that hold something, and adds the pairs
+//! that are missing. The full scan costs O(groups x shrinkers) once for each failed allocation, at most once
+//! a round.
 
 use lowwater_lru_core::NodeId;
 
@@ -20,6 +23,7 @@ pub(crate) fn resync(core: &RegistryCore, node: NodeId) {
             if guard.options.memcg(&memcg) != &memcg || guard.options.node(node) != node {
                 continue;
             }
+            core.map.add_missing(&memcg, node, guard.key);
             let count = guard.count(&ShrinkControl::count(&memcg, node, Reclaim::BACKGROUND));
             match count {
                 Ok(count) if count.is_empty(guard.options.memcg_aware) => {}

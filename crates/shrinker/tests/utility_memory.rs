@@ -13,7 +13,7 @@ use std::sync::Arc;
 use lowwater_lru_core::topology::{Fixed, Topology};
 use lowwater_lru_core::{ByteSize, MemcgTree, NodeId};
 use lowwater_shrinker::{
-    Count, Miss, Reclaim, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker, ShrinkerAllocError, Work,
+    Count, Miss, PairHint, Reclaim, Registry, RegistryConfig, Scan, ShrinkControl, Shrinker, ShrinkerAllocError, Work,
 };
 
 const N0: NodeId = NodeId::ZERO;
@@ -87,5 +87,38 @@ fn each_allocation_of_a_pair_and_its_tallies_may_fail() {
                 break;
             }
         }
+    }
+}
+
+/// A pair that was left out is added by the next pass, or by the next reclaim in the background.
+#[test]
+fn a_pair_for_which_there_was_no_memory_is_chosen_later() {
+    let tree = MemcgTree::new(0);
+    tree.root().set_max(ByteSize::mib(1));
+    let groups: Vec<_> = (0..70).map(|n| tree.root().create(&n.to_string()).unwrap()).collect();
+    for (pairs, by_pass) in [(1, true), (1, false), (65, false), (65, true)] {
+        let mut left_out = 0;
+        for nth in 0..1_000 {
+            let registry = Registry::with_config(&tree, RegistryConfig::new(1).by_utility(true));
+            let prepared = registry.builder("pool").reports_misses(true).alloc().unwrap();
+            let (reporter, occupancy) = (prepared.miss_reporter(), prepared.occupancy());
+            let registration = prepared.register(Arc::new(Pool(AtomicU64::new(1_000_000))));
+            let last = &groups[pairs - 1];
+            groups[..pairs - 1].iter().for_each(|group| occupancy.occupied(group, N0));
+            let is_known = || reporter.is_known(&PairHint::default(), last);
+            let ((), refused) = refused_after(nth, || occupancy.occupied(last, N0));
+            left_out += usize::from(!is_known() && registry.snapshot().live_pairs == pairs);
+            if by_pass {
+                registry.shrink(tree.root(), N0, 12, Reclaim::KSWAPD, &mut Work::unlimited());
+            } else {
+                registry.shrink_least_useful(tree.root(), None, Reclaim::KSWAPD, &mut Work::one_batch(64));
+            }
+            assert!(is_known(), "{pairs} pairs, allocation {nth}");
+            drop((registration, registry));
+            if !refused {
+                break;
+            }
+        }
+        assert!(left_out >= 1, "{pairs} pairs: the table of pairs allocates nothing");
     }
 }

@@ -11,6 +11,7 @@ use crate::control::Reclaim;
 use crate::direct::DirectOutcome;
 use crate::least_useful::LeastUseful;
 use crate::pass::{repeat_while_freeing, Pass, Protect};
+use crate::resync::resync;
 use crate::work::{Progress, Work};
 
 impl Registry {
@@ -119,7 +120,9 @@ impl Registry {
         if !self.core.knows(memcg, NodeId::ZERO) {
             return Progress::default();
         }
-        if !flags.contains(Reclaim::BACKGROUND) {
+        if flags.contains(Reclaim::BACKGROUND) {
+            (0..self.nodes()).for_each(|node| resync(&self.core, NodeId::new(node as u16)));
+        } else {
             self.core.note_foreground();
         }
         let needy = needy.and_then(PairHint::slot);

@@ -169,23 +169,25 @@ impl Pairs {
         }
     }
 
-    /// Adds a pair that holds something, unless it is there. Without memory it is left out: then its
-    /// objects are found by a pass only.
-    pub(crate) fn add(&self, shrinker: u32, memcg: MemcgId) {
+    /// Adds a pair that holds something, unless it is there. False without memory: then it is left out, and
+    /// its objects are found by a pass only.
+    #[must_use]
+    pub(crate) fn add(&self, shrinker: u32, memcg: MemcgId) -> bool {
         let (who, mut slots) = (key(shrinker, memcg), self.index.lock());
         if slots.find(hash_of(who), |slot| self.is(*slot, who)).is_some() {
-            return;
+            return true;
         }
         let hash = |slot: &u32| self.pair(*slot).map_or(0, |pair| hash_of(pair.who.load(Ordering::Relaxed)));
         if slots.try_reserve(1, hash).is_err() {
-            return;
+            return false;
         }
         let slot = slots.len() as u32;
-        let Some(pair) = self.make(slot) else { return };
+        let Some(pair) = self.make(slot) else { return false };
         self.reset(slot);
         pair.who.store(who, Ordering::Relaxed);
         slots.insert_unique(hash_of(who), slot, hash);
         self.end.store(slot + 1, Ordering::Relaxed);
+        true
     }
 
     /// Removes a pair that holds nothing any more, or whose shrinker or group ends. The last pair moves into
@@ -388,7 +390,7 @@ mod tests {
                 let at = twin.iter().position(|(there, _)| *there == memcg);
                 match (adds, at) {
                     (true, None) => {
-                        pairs.add(1, memcg);
+                        prop_assert!(pairs.add(1, memcg));
                         let slot = pairs.find(1, memcg).unwrap();
                         prop_assert_eq!(known(&pairs, slot), (Standing::Unknown, None));
                         if tally == 0 {
@@ -398,7 +400,7 @@ mod tests {
                         }
                         twin.push((memcg, known(&pairs, slot)));
                     }
-                    (true, Some(_)) => pairs.add(1, memcg),
+                    (true, Some(_)) => prop_assert!(pairs.add(1, memcg)),
                     (false, at) => {
                         pairs.remove(1, memcg);
                         at.map(|at| twin.swap_remove(at));
@@ -420,7 +422,7 @@ mod tests {
     #[test]
     fn choices_in_turn_come_by_all_pairs_alike() {
         let pairs = Pairs::new();
-        (0..50).for_each(|memcg| pairs.add(1, MemcgId::new(memcg)));
+        (0..50).for_each(|memcg| assert!(pairs.add(1, MemcgId::new(memcg))));
         let mut seen = [0; 50];
         for _ in 0..50 {
             let candidates = pairs.candidates(Some(7), false);
