@@ -4,6 +4,7 @@ use lowwater_lru_core::{Memcg, MemcgId, NodeId};
 
 use super::{Key, Map};
 use crate::deferred::Debt;
+use crate::utility::Pairs;
 
 impl Map {
     /// The group has died, and its lists have joined `parent`'s: so do its bits and its deferred objects (S18).
@@ -38,6 +39,7 @@ impl Map {
     /// Drops every `ShrinkerInfo` and summary node, and closes every id: the registry is gone. Later reports of lists are ignored.
     pub(crate) fn shut(&self) {
         self.index.shut();
+        self.by_utility().into_iter().for_each(Pairs::shut);
         let root = self.root.lock().take();
         drop(root);
         for node in &self.nodes {

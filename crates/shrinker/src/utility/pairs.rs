@@ -234,6 +234,14 @@ impl Pairs {
         }
     }
 
+    /// Forgets all pairs, and frees the index: none is added from here on. The table stays, as readers take
+    /// no lock.
+    pub(crate) fn shut(&self) {
+        let mut slots = self.index.lock();
+        self.end.store(0, Ordering::Relaxed);
+        *slots = HashTable::new();
+    }
+
     /// The slot of a pair. Locks the index.
     pub(crate) fn find(&self, shrinker: u32, memcg: MemcgId) -> Option<u32> {
         let who = key(shrinker, memcg);
