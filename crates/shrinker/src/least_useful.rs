@@ -68,7 +68,7 @@ impl LeastUseful<'_> {
                 total += progress;
                 freed += progress.freed;
                 if outcome != Outcome::Gave {
-                    failed[failures] = victim.slot;
+                    failed[failures] = if outcome == Outcome::Gone { NO_SLOT } else { victim.slot };
                     failures += 1;
                 }
                 if outcome == Outcome::Nothing {
@@ -171,8 +171,8 @@ impl LeastUseful<'_> {
     /// Counts the objects of a pair, and computes its score. One that cannot be called holds nothing that it
     /// would give.
     fn count(&self, pairs: &Pairs, slot: u32, budget: u64) {
-        let Some((pair, (id, memcg))) = pairs.pair(slot).and_then(|pair| Some((pair, pair.who()?))) else { return };
-        let memcg = self.core.map.memcg(memcg);
+        let Some((pair, (id, group))) = pairs.pair(slot).and_then(|pair| Some((pair, pair.who()?))) else { return };
+        let memcg = self.core.map.memcg(group);
         let called = memcg.as_ref().and_then(|memcg| {
             let mut guard = self.core.lookup(id)?;
             let (held, weight) = self.held(&mut guard, memcg).unwrap_or_default();
@@ -180,6 +180,10 @@ impl LeastUseful<'_> {
         });
         // After the callbacks, which may take long.
         let epoch = pairs.clock.epoch();
+        if !pairs.holds(slot, id, group) {
+            // The pair is gone, and the slot may be another's.
+            return;
+        }
         let empty = Standing::Empty(epoch as u16);
         let Some((guard, memcg, held, weight)) = called else { return pair.set_standing(empty) };
         let Some(tallies) = pairs.make_tallies(slot) else { return };

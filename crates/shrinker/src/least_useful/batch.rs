@@ -40,6 +40,8 @@ pub(super) enum Outcome {
     Gave,
     /// All that was looked at was used, and is kept; or nothing is to be scanned just now.
     Kept,
+    /// The pair is gone, and its slot may be another's.
+    Gone,
     Nothing,
 }
 
@@ -56,9 +58,9 @@ impl LeastUseful<'_> {
         // A shrinker may say what it likes.
         let freed = progress.freed.min(held).min(SCAN_MAX);
         if !pairs.holds(victim.slot, victim.id, victim.memcg.id()) {
-            // It holds nothing any more, and the slot may be another pair's.
+            // It holds nothing any more.
             pairs.clock.advance(freed.saturating_mul(mean).min(fall).min(budget), budget);
-            let outcome = if freed > 0 { Outcome::Gave } else { Outcome::Kept };
+            let outcome = if freed > 0 { Outcome::Gave } else { Outcome::Gone };
             return Scanned { progress, outcome };
         }
         let kept = progress.scanned.saturating_sub(progress.freed).min(SCAN_MAX);

@@ -1,8 +1,8 @@
 //! The table of pairs: choices after most pairs have gone, and pairs of shrinkers that end in the middle of a visit.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use lowwater_lru_core::{ByteSize, Memcg};
 use lowwater_shrinker::{Count, PairHint, Reclaim, ShrinkControl, Work};
@@ -41,6 +41,26 @@ fn the_pair_without_hits_pays_after_most_pairs_have_gone() {
             "of {most}, those with misses and that without paid {paid:?}"
         );
     }
+}
+
+/// The other pair gets the slot of the one that is gone, and not what came of the scan.
+#[test]
+fn a_call_takes_from_the_next_pair_when_the_first_is_gone() {
+    let (tree, registry) = world(1);
+    let is_empty = Arc::new(AtomicBool::new(false));
+    let says = Arc::clone(&is_empty);
+    let count = move |_: &ShrinkControl<'_>| says.load(Relaxed).then_some(Count::Empty);
+    let first = Pool::with(&tree, &registry, "first", shelf(Some(Box::new(count)), None, |_| None));
+    let second = Pool::new(&tree, &registry, "second");
+    for pool in [&first, &second] {
+        pool.shelf.add(tree.root(), N0, 1_000);
+    }
+    second.misses(tree.root(), 100);
+    // Both are counted, the second time in the epoch in which the first seems to be the least.
+    batches(2, &registry, tree.root(), Reclaim::KSWAPD);
+    is_empty.store(true, Relaxed);
+    assert!(batch(&registry, tree.root(), Reclaim::FOREGROUND).freed > 0);
+    assert_eq!(registry.snapshot().live_pairs, 1);
 }
 
 /// The pair's bit is clear at the second count, so the end of the shrinker does not see it.
