@@ -179,7 +179,7 @@ fn a_panic_in_any_code_of_a_load_leaves_the_key_to_those_who_wait() {
                 .build()
                 .unwrap();
             let (begun, waiting) = (Barrier::new(5), AtomicUsize::new(0));
-            std::thread::scope(|s| {
+            let loaded = std::thread::scope(|s| {
                 let first = s.spawn(|| {
                     cache.get_or_insert_with(Key(1, trap.clone()), || {
                         begun.wait();
@@ -204,9 +204,11 @@ fn a_panic_in_any_code_of_a_load_leaves_the_key_to_those_who_wait() {
                         assert!(asked.is_err() || asked.is_ok_and(|value| value == 1));
                     });
                 }
-                let _panicked = first.join();
+                first.join()
             });
             trap.is_armed.store(false, SeqCst);
+            // Not before: the trap is for the others.
+            drop(loaded);
             let again = cache.get_or_insert_with(Key(1, trap.clone()), || Value(1, trap.clone()));
             assert_eq!(again.0, 1, "{at:?}");
             let other = cache.get_or_insert_with(Key(2, trap.clone()), || Value(2, trap.clone()));

@@ -1,5 +1,8 @@
 //! Several caches under one budget: memory goes to where it earns most.
 
+#[path = "common/random.rs"]
+mod random;
+
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -7,6 +10,7 @@ use lowwater::cache::{Eviction, RejectReason};
 use lowwater::{
     topology, ByteSize, Cache, Count, Memcg, NodeId, Occupancy, Registration, Runtime, Scan, ShrinkControl, Shrinker,
 };
+use random::Random;
 
 const BUDGET: ByteSize = ByteSize::mib(32);
 const VALUE: u64 = 1_000;
@@ -22,22 +26,6 @@ fn cache(runtime: &Runtime, name: &str, own_group: bool, order: Eviction) -> Cac
     match own_group {
         true => builder.group(&runtime.group(name).unwrap()).build().unwrap(),
         false => builder.build().unwrap(),
-    }
-}
-
-/// A linear congruential generator: the same numbers in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    /// The lower the oftener: nearly Zipf with exponent 1.
-    fn zipf(&mut self, end: u64) -> u64 {
-        let fraction = (self.below(1 << 30) as f64 + 1.0) / (1_u64 << 30) as f64;
-        ((end as f64).powf(fraction) as u64 - 1).min(end - 1)
     }
 }
 

@@ -4,6 +4,8 @@ mod agreement;
 mod invariants;
 mod liars;
 mod oracle;
+#[path = "../common/random.rs"]
+mod random;
 mod real;
 mod stream;
 

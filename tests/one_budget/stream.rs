@@ -1,5 +1,7 @@
 //! Streams of requests, and the caches and groups that they are for.
 
+use super::random::Random;
+
 /// The group of which all others are children; its limit is the budget.
 pub const ROOT: usize = 0;
 /// Bytes of an ordinary entry.
@@ -106,20 +108,5 @@ impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let requests = format_args!("{} requests", self.requests.len());
         f.debug_tuple("Stream").field(&self.groups).field(&self.pairs).field(&requests).finish()
-    }
-}
-
-/// A linear congruential generator: the same numbers in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    fn zipf(&mut self, end: u64) -> u64 {
-        let fraction = (self.below(1 << 30) as f64 + 1.0) / (1_u64 << 30) as f64;
-        ((end as f64).powf(fraction) as u64 - 1).min(end - 1)
     }
 }

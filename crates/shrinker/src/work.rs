@@ -37,13 +37,10 @@ pub enum Bound {
     Time,
 }
 
-/// A bound on work, used up as it is done. It is looked at before every call of a shrinker, and no
-/// call is asked for more objects
-/// than are left: objects pass it only where a shrinker looks at more than it is asked for, in the
-/// last call, and time by one
-/// callback. Time counts from the first call on: a thread that was kept waiting before it still
-/// gets one
-/// shrinker asked.
+/// A bound on work, used up as it is done. It is looked at before every call of a shrinker, and no call is
+/// asked for more objects than are left: objects pass it only where a shrinker looks at more than it is
+/// asked for, in the last call, and time by one callback. Time counts from the first call on: a thread that
+/// was kept waiting before it still gets one shrinker asked.
 ///
 /// ```
 /// use lowwater_shrinker::Work;
