@@ -49,6 +49,7 @@ mod retired;
 pub use builder::{RuntimeBuildError, RuntimeBuilder};
 pub use charge_guard::{Charge, ChargeError};
 pub use charged::Charged;
+pub(crate) use charged::{HeldCharge, HeldValues};
 pub(crate) use ghosts::{
     Ghost, Ghosts, Known as KnownGhosts, BYTES_PER_ENTRY as GHOST_BYTES_PER_ENTRY, TIMES as GHOST_TIMES_MAX,
 };
@@ -59,4 +60,4 @@ pub(crate) use maintenance::CacheFigures;
 pub(crate) use maintenance::{Maintenance, MaintenanceId, NextRun};
 pub(crate) use mean_cost::MeanCost;
 pub use monitored::MonitoredReclaimer;
-pub(crate) use retired::{Retired, Retires};
+pub(crate) use retired::Retires;

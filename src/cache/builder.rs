@@ -10,7 +10,7 @@ use lowwater_lru_core::{ByteSize, Memcg, NodeId};
 use lowwater_store::ExtendibleIndex;
 
 use super::compaction::state::Compaction;
-use super::core::{Core, LeaveCharge, Listener};
+use super::core::{Core, Listener};
 use super::error::CacheBuildError;
 use super::expiry::clock::{Clock, Ttl};
 use super::expiry::sweep::SweepSchedule;
@@ -22,6 +22,7 @@ use super::policy::queues::Queues;
 use super::policy::Eviction;
 use super::removal::RemovalCause;
 use super::stats::Counters;
+use crate::runtime::HeldValues;
 use crate::{Charged, Runtime};
 
 /// The state of a builder that has no weigher yet, and so no `build`.
@@ -48,7 +49,7 @@ struct Choices<K, V> {
     eviction: Eviction,
     listener: Option<Listener<K, V>>,
     miss_cost: Option<MissCost<K, V>>,
-    leave_charge: Option<LeaveCharge<V>>,
+    held_values: Option<fn() -> HeldValues<V>>,
 }
 
 impl<K, V> Cache<K, V>
@@ -84,7 +85,7 @@ impl<K, V> CacheBuilder<K, V> {
             eviction: Eviction::default(),
             listener: None,
             miss_cost: None,
-            leave_charge: None,
+            held_values: None,
         };
         Self { choices, weigher: NoWeigher, hasher: DefaultHashBuilder::default() }
     }
@@ -110,8 +111,10 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
     }
 
     /// Protects the cache's entries from reclaim while they use no more than this, in bytes as the
-    /// weigher tells them; even if inserts elsewhere are refused for it. Nothing by default. See
-    /// [`low`](Self::low), the milder form, for the group that is made and for errors.
+    /// weigher tells them, with [`Cache::ENTRY_BYTES`] for each entry; even if inserts are refused
+    /// for it, elsewhere or into this cache: one whose `min` is the whole budget evicts nothing when
+    /// the budget is used up, and refuses. Nothing by default. See [`low`](Self::low), the milder
+    /// form, which refuses none of these, for the group that is made and for errors.
     #[doc(alias = "memory.min")]
     pub fn min(mut self, min: ByteSize) -> Self {
         self.choices.limits.min = Some(min);
@@ -169,19 +172,20 @@ impl<K, V, W, S> CacheBuilder<K, V, W, S> {
         self
     }
 
-    /// The bytes above which the reclaimer evicts the cache's own entries in the background;
-    /// inserts still succeed. None by default. See [`low`](Self::low) for the group that is made
-    /// and for errors.
+    /// The bytes above which the reclaimer evicts the cache's own entries in the background, as the
+    /// weigher tells them, with [`Cache::ENTRY_BYTES`] for each entry; inserts still succeed. None
+    /// by default. See [`low`](Self::low) for the group that is made and for errors.
     #[doc(alias = "memory.high")]
     pub fn high(mut self, high: ByteSize) -> Self {
         self.choices.limits.high = Some(high);
         self
     }
 
-    /// The most that the cache's entries may use, in bytes as the weigher tells them. None by
-    /// default. An insert at the limit evicts entries of the cache itself, and of no other cache;
-    /// it is refused if that is not enough. See [`low`](Self::low) for the group that is made, for
-    /// entries of tenants, which do not count, and for errors.
+    /// The most that the cache's entries may use, in bytes as the weigher tells them, with
+    /// [`Cache::ENTRY_BYTES`] for each entry. None by default. An insert at the limit evicts entries
+    /// of the cache itself, and of no other cache; it is refused if that is not enough. See
+    /// [`low`](Self::low) for the group that is made, for entries of tenants, which do not count, and
+    /// for errors.
     #[doc(alias = "memory.max")]
     #[doc(alias = "capacity")]
     pub fn max(mut self, max: ByteSize) -> Self {
@@ -312,22 +316,27 @@ impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
     /// By default a value is charged while it is in the cache. Values that are handles, such as
     /// `Arc<[u8]>`, can be held by any number of readers after their entries were evicted, beside
     /// the budget. With this, an entry that leaves, for whatever reason, leaves the bytes that the
-    /// weigher told to the value, if a clone of the value exists outside of the cache: the bytes
-    /// are uncharged when the last clone is dropped. Until then they are used up, so inserts evict
-    /// others, and are refused where there are none
+    /// weigher told to the value, if a clone of the value exists outside of such caches: the bytes
+    /// are uncharged when the last clone is dropped, or when the value is inserted again, into
+    /// this cache or another one with this option, as the new entry is charged. Until then they are
+    /// used up, so inserts evict others, and are refused where there are none
     /// ([`RejectReason::NoRoom`](super::RejectReason::NoRoom)). An entry without such readers is
     /// uncharged at once, as by default.
     ///
     /// The weigher tells the bytes, with [`Charged::BYTES`] for the value itself. The bytes stay
     /// charged to the group that was charged for the entry. A value that is in two entries counts
-    /// for each of them. A value that was made with a charge of its own, by [`Charged::new`], keeps
-    /// that, and takes over none.
+    /// for each of them, and for readers only when it is in none. An insert needs room for the new
+    /// entry before what the value is charged itself, or an entry that it replaces, is uncharged. A
+    /// value that was made with a charge of its own, by [`Charged::new`], keeps that, and takes over
+    /// none.
     ///
     /// Not counted: a value that a load returns and the cache has no room for, as it was in no
     /// entry. Where that may be much, give such a value a charge in the load, with
-    /// [`Cache::try_get_or_insert_with`]. A clone that is made after the entry has left, by a
-    /// reader that has found it before ([`Pinned`](super::Pinned)), is charged if there is room,
-    /// and else counted as [retired](crate::runtime::RuntimeStats::retired) until it is dropped.
+    /// [`Cache::try_get_or_insert_with`], and have the weigher leave out
+    /// [`Charged::held_bytes`]: otherwise the value is charged twice while it is in the cache, once
+    /// by its own charge and once by the entry (second example). A clone that is made after the
+    /// entry has left, by a reader that has found it before ([`Pinned`](super::Pinned)), is charged
+    /// if there is room, and else counted as [retired](crate::runtime::RuntimeStats::retired) until it is dropped.
     ///
     /// ```
     /// use lowwater::{ByteSize, Cache, Charged, Runtime};
@@ -349,8 +358,32 @@ impl<K, T, W, S> CacheBuilder<K, Charged<T>, W, S> {
     /// assert!(blobs.insert(100, vec![0; 64 << 10].into()).is_ok());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// With a charge that is taken in the load, and that stays with the value:
+    ///
+    /// ```
+    /// use lowwater::{ByteSize, Cache, Charged, Runtime};
+    ///
+    /// type Blob = Charged<Vec<u8>>;
+    /// let size = |bytes: usize| Blob::BYTES.saturating_add(ByteSize::new(bytes as u64));
+    ///
+    /// let runtime = Runtime::builder().budget(ByteSize::mib(1)).build()?;
+    /// let blobs = Cache::<u64, Blob>::builder(&runtime)
+    ///     .weigher(move |_, blob| size(blob.capacity()).saturating_sub(Charged::held_bytes(blob)))
+    ///     .charge_held_values()
+    ///     .build()?;
+    ///
+    /// let blob = blobs.try_get_or_insert_with(7, || {
+    ///     let charge = runtime.charge_guard(runtime.root(), size(64 << 10))?;
+    ///     Ok::<_, lowwater::runtime::ChargeError>(Charged::new(vec![0; 64 << 10], charge))
+    /// })?;
+    /// runtime.tree().drain_stock();
+    /// assert!(runtime.root().usage() < ByteSize::kib(128), "charged once");
+    /// # drop(blob);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn charge_held_values(mut self) -> Self {
-        self.choices.leave_charge = Some(Charged::leave);
+        self.choices.held_values = Some(Charged::held_values);
         self
     }
 }
@@ -407,7 +440,7 @@ where
             freed_since: AtomicU32::new(0),
             sweeps: SweepSchedule::default(),
             compaction: Compaction::default(),
-            leave_charge: choices.leave_charge,
+            held_values: choices.held_values,
             clone_fn: |record| (record.key.clone(), record.value.clone()),
             notifier: choices.runtime.housekeeper().notifier(),
             #[cfg(feature = "metrics")]

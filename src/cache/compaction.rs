@@ -164,7 +164,10 @@ where
         let is_it = |there: &Record<K, V>, _: &Record<K, V>| std::ptr::eq(there, record);
         let hasher = |record: &Record<K, V>| self.hash(&record.key);
         let put = self.index.insert(new, hash, guard, is_it, &hasher, |new, there| match there {
-            Some(there) => self.queues.replace(there, new),
+            Some(there) => {
+                self.set_is_records(&new, true);
+                self.queues.replace(there, new).inspect_err(|new| self.set_is_records(new, false))
+            }
             None => Err(new),
         });
         match put {

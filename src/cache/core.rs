@@ -20,14 +20,10 @@ use super::policy::queues::Queues;
 use super::record::{Handle, Record};
 use super::removal::RemovalCause;
 use super::stats::Counters;
-use crate::runtime::{Notifier, Retired, Retires};
+use crate::runtime::{HeldCharge, HeldValues, Notifier, Retires};
 
 /// The callback for removed records.
 pub(super) type Listener<K, V> = Box<dyn Fn(&K, &V, RemovalCause) + Send + Sync>;
-
-/// Takes the charge of a removed record over for its value: group, bytes, and where values of which
-/// a reader makes a clone later are counted. Returns the bytes that are to be uncharged.
-pub(super) type LeaveCharge<V> = fn(&V, &Memcg, ByteSize, &Retired) -> ByteSize;
 
 /// The part that the reclaimer works on.
 pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
@@ -53,7 +49,7 @@ pub(super) struct Core<K: Send + Sync + 'static, V: Send + Sync + 'static, S> {
     pub(super) clone_fn: CloneFn<K, V>,
     /// Leaves the charge of a removed record to its value, while readers hold clones of the value.
     /// None: the charge ends with the removal.
-    pub(super) leave_charge: Option<LeaveCharge<V>>,
+    pub(super) held_values: Option<fn() -> HeldValues<V>>,
     /// Calls the housekeeper.
     pub(super) notifier: Notifier,
     /// The cache's id as a shrinker, by which its metrics are labelled.
@@ -362,14 +358,35 @@ impl<K: Send + Sync + 'static, V: Send + Sync + 'static, S> Core<K, V, S> {
     /// caller uncharges from `memcg`; the rest stays charged while readers hold the value.
     pub(super) fn end_charge(&self, record: &Record<K, V>, memcg: &Memcg) -> ByteSize {
         let charge = record.charge();
-        let Some(leave) = self.leave_charge else { return charge };
-        let own = record.own_bytes();
-        let left = charge.saturating_sub(own);
-        let freed = leave(&record.value, memcg, left, self.notifier.retired());
-        if freed < left {
+        let Some(held_values) = self.held_values else { return charge };
+        let left = (held_values().leave)(&record.value, memcg, record.value_bytes(), self.notifier.retired());
+        left.map_or(charge, |freed| {
             record.set_left_charge();
+            record.own_bytes().saturating_add(freed)
+        })
+    }
+
+    /// Tells the value of a charged record that the record is about to be inserted. Returns what
+    /// the value was charged for itself, and is not any more: to be dropped without a lock.
+    pub(super) fn enter_value(&self, record: &Record<K, V>) -> Option<HeldCharge> {
+        let held_values = self.held_values?;
+        (held_values().enter)(&record.value, record.value_bytes())
+    }
+
+    /// Takes [`enter_value`](Self::enter_value) back for a record that was not inserted. Returns
+    /// the bytes that the caller uncharges from `memcg`.
+    pub(super) fn withdraw_value(&self, record: &Record<K, V>, memcg: &Memcg) -> ByteSize {
+        let Some(held_values) = self.held_values else { return record.charge() };
+        let freed = (held_values().withdraw)(&record.value, memcg, record.value_bytes(), self.notifier.retired());
+        freed.map_or(record.charge(), |freed| record.own_bytes().saturating_add(freed))
+    }
+
+    /// Tells the value of a copy whether the copy takes the place of its record: then the clone in
+    /// it is no reader's.
+    pub(super) fn set_is_records(&self, copy: &Record<K, V>, is_records: bool) {
+        if let Some(held_values) = self.held_values {
+            (held_values().set_is_records)(&copy.value, is_records);
         }
-        own.saturating_add(freed)
     }
 
     /// Counts the removal of a record that is in no index and on no list, calls the listener, and retires the record. The caller uncharges the group.

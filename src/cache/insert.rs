@@ -244,7 +244,8 @@ where
         let is = |there: &Record<K, V>, new: &Record<K, V>| there.key == new.key;
         let hasher = |record: &Record<K, V>| core.hash(&record.key);
         // Unless a key's own code panics, in which case the entry is gone.
-        let refund = Refund { group, bytes: record.charge() };
+        let mut refund = Refund { group, bytes: record.charge() };
+        let (charged, mut released) = (refund.bytes, None);
         let put = core.index.insert(record, hash, guard, is, &hasher, |record, there| {
             let expected = match (expect, there) {
                 (Expect::Any, _) | (Expect::Vacant, None) => true,
@@ -261,9 +262,13 @@ where
             }
             // The list of its queue may have to be made here after all: if it was empty for long, or that one was another group's.
             there.inspect(|there| core.queues.inherit(&record, there));
+            // Before another thread may remove the record.
+            released = core.enter_value(&record);
             core.queues.add(record, group, node).map_err(|error| {
                 refused = Some(no_memory(group));
-                error.into_handle()
+                let record = error.into_handle();
+                refund.bytes = core.withdraw_value(&record, group);
+                record
             })?;
             Ok(there.and_then(|there| {
                 if core.is_expired(there) {
@@ -273,14 +278,15 @@ where
                 core.remove_from_list(there)
             }))
         });
+        // What the value held itself: the record is charged for it now.
+        drop(released);
         match put {
             Ok((there, removal)) => {
-                let bytes = refund.bytes;
                 std::mem::forget(refund);
                 // A walk had it, and may have put it back on its list before it was out of the
                 // index: see `Core::put_back`.
                 let removal = removal.or_else(|| there.and_then(|there| core.remove_from_list(there)));
-                core.counters.inserted(bytes);
+                core.counters.inserted(charged);
                 self.inner.register_deadline(expires);
                 let there = there.filter(|_| cause == RemovalCause::Replaced);
                 Ok((there.map(|there| there.value.clone()), removal))

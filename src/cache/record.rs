@@ -55,7 +55,7 @@ const CAUSE_MAX: u8 = 7;
 const CAUSE: u8 = CAUSE_MAX << CAUSE_SHIFT;
 /// A copy of the record has taken the record's place.
 const MOVED: u8 = 1 << 4;
-/// The record's charge went over to the value, for the readers that hold it.
+/// The value outlives the record, for readers or in other entries, and is counted there.
 const LEFT_CHARGE: u8 = 1 << 5;
 /// Removal causes by number: one more than the cause's own, so that 0 is none.
 const CAUSES: [Option<RemovalCause>; CAUSE_MAX as usize + 1] = [
@@ -165,13 +165,13 @@ impl<K, V> Record<K, V> {
         self.state.update(|bits| Some(bits | MOVED));
     }
 
-    /// Stores that the charge of the removed record went over to its value.
+    /// Stores that the value of the removed record is counted elsewhere.
     pub(super) fn set_left_charge(&self) {
         self.state.update(|bits| Some(bits | LEFT_CHARGE));
     }
 
     /// The bytes of the record that count as retired until it is dropped: those of a value that
-    /// readers hold are charged.
+    /// outlives it are charged.
     fn retired_bytes(&self) -> ByteSize {
         match self.state.bits() & LEFT_CHARGE {
             0 => self.charge(),
@@ -182,6 +182,11 @@ impl<K, V> Record<K, V> {
     /// The part of the charge that is for the record itself.
     pub(super) fn own_bytes(&self) -> ByteSize {
         self.charge().min(ByteSize::new(Self::BYTES))
+    }
+
+    /// The part of the charge that is for the value, and for what the key owns.
+    pub(super) fn value_bytes(&self) -> ByteSize {
+        self.charge().saturating_sub(self.own_bytes())
     }
 
     /// When the record expires. Changed only under its segment's lock.

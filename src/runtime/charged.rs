@@ -4,14 +4,28 @@
 //! is charged as any entry is. Its removal decides what becomes of the bytes:
 //!
 //! ```text
-//!     removed, no reader has a clone ----> uncharged: retired with the record <---------+
-//!                                              |                                        |
-//!                                              +-- late clone --> charged, or retired --+
-//!     removed, readers have clones ------> charged: the value's -- last reader drops ---+
+//!     removed, other entries have it --> uncharged: those are charged
+//!     removed, no reader has a clone --> uncharged: retired with the record <---------+
+//!                                            |                                        |
+//!                                            +-- late clone --> charged, or retired --+
+//!     removed, readers have clones ----> charged: the value's -- last reader drops ---+
+//!                                            |
+//!                                            +-- inserted again --> uncharged: the entry's
 //! ```
 //!
 //! So the bytes are counted once, as charged or as retired, for as long as the value is in memory;
-//! twice for a late clone until its record is dropped.
+//! once for each entry where several have the value, and twice for a late clone until its record is
+//! dropped.
+//!
+//! # How much is counted
+//!
+//! Weighers may differ, and one may leave out what [`Charged::held_bytes`] tells. So the size of a
+//! value is the most that an entry of it was charged when it left, and what is counted for the
+//! value itself is what its entries are charged less than that:
+//!
+//! ```text
+//!     HeldCharge = size - charge of the entries, and not below 0      with an entry or a reader
+//! ```
 //!
 //! # The removal and the readers
 //!
@@ -20,9 +34,11 @@
 //! time: a late clone. A clone cannot fail, so its bytes are counted as retired where there is no
 //! room, as those of the record are.
 //!
-//! The number of handles and the flags are in one word (`ChargedInner::word`), so that a clone and
-//! a removal see each other: the removal counts the clone, or the clone sees `LEFT`. Flags change
-//! under the lock of `holding`; `GONE` alone is set without it.
+//! The number of readers, the handles that are no record's, and the flags are in one word
+//! (`ChargedInner::word`), so that a clone and a removal see each other: the removal counts the
+//! clone, or the clone sees `LEFT`. Flags change under the lock of `holding`, and none is set while
+//! an entry has the value. A handle becomes a record's in [`Charged::enter`], and stays one: what a
+//! cache returns are clones.
 
 use std::fmt;
 use std::ops::Deref;
@@ -36,14 +52,12 @@ use parking_lot::Mutex;
 use super::charge_guard::Charge;
 use super::retired::Retired;
 
-/// The record was removed, and no handle exists but the record's: a clone that is made now is late.
+/// The last entry was removed, and there was no reader: a clone that is made now is late.
 const LEFT: u64 = 1;
-/// The record was removed, and readers have handles.
+/// The last entry was removed, and there are readers.
 const HELD: u64 = 2;
-/// The removed record's handle was dropped, or that of one removed before.
-const GONE: u64 = 4;
-/// The count of handles is above the flags.
-const ONE: u64 = 8;
+/// The number of readers is above the flags.
+const ONE: u64 = 4;
 
 /// A shared value whose bytes stay charged until its last clone is dropped: an [`Arc`] with a
 /// [`Charge`].
@@ -53,8 +67,9 @@ const ONE: u64 = 8;
 /// 1. [`Charged::new`] takes one, from [`Runtime::charge_guard`](super::Runtime::charge_guard).
 /// 2. In a cache with [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values), the
 ///    entry is charged as any entry is, and leaves its charge to the value if readers hold clones
-///    of the value when the entry is removed. A value for such a cache is made without a charge, by
-///    [`Charged::from`].
+///    of the value when the last entry of the value is removed. The value gives the bytes back when
+///    it is inserted again, as the new entry is charged. A value for such a cache is made without a
+///    charge, by [`Charged::from`].
 ///
 /// A clone increments two counters. The drop of the last clone drops the value first, then gives
 /// the bytes back; where an entry has left the bytes, the drop of the last clone outside of the
@@ -80,82 +95,114 @@ const ONE: u64 = 8;
 /// ```
 pub struct Charged<T> {
     inner: Arc<ChargedInner<T>>,
-    /// This is the handle of a record that was removed.
+    /// This is the handle of a record that is, or was, in a cache: no reader's.
     is_records: AtomicBool,
+}
+
+/// The calls that a cache makes for its entries: those of [`Charged`], in a cache of such values.
+pub(crate) struct HeldValues<V> {
+    pub(crate) enter: fn(&V, ByteSize) -> Option<HeldCharge>,
+    pub(crate) leave: fn(&V, &Memcg, ByteSize, &Retired) -> Option<ByteSize>,
+    pub(crate) withdraw: fn(&V, &Memcg, ByteSize, &Retired) -> Option<ByteSize>,
+    pub(crate) set_is_records: fn(&V, bool),
 }
 
 /// What the clones share. The value is dropped before its bytes are given back.
 struct ChargedInner<T> {
     value: T,
-    /// The number of handles, times [`ONE`], and flags.
+    /// The number of readers, times [`ONE`], and flags.
     word: AtomicU64,
     holding: Mutex<Holding>,
 }
 
-/// What is counted for a value, beside the charge of an entry.
+/// What is charged for a value.
 enum Holding {
-    /// Nothing: the value is new, or in a cache.
-    Nothing,
-    /// The charge that the value was made with.
+    /// The charge that the value was made with. Its entries neither add to it nor take it over.
     Own(Charge),
-    /// The charge of an entry that was removed.
-    Records(RecordsCharge),
+    /// The charges of its entries, and what they have left.
+    Entries(Entries),
 }
 
-/// The bytes of a removed record, and where they are counted. Dropped, they are counted nowhere.
-struct RecordsCharge {
+/// The entries of a value.
+#[derive(Default)]
+struct Entries {
+    count: usize,
+    /// What they are charged for the value, together.
+    charged: ByteSize,
+    /// The most that one which has left was charged.
+    size: ByteSize,
+    /// What is counted beside the entries; none where that is nothing.
+    held: Option<HeldCharge>,
+}
+
+impl Entries {
+    /// What is to be counted beside the entries.
+    fn missing(&self) -> ByteSize {
+        self.size.saturating_sub(self.charged)
+    }
+}
+
+/// Bytes that are counted for a value itself. Dropped, they are counted nowhere.
+pub(crate) struct HeldCharge {
     group: Memcg,
-    bytes: ByteSize,
-    retired: Arc<RetiredBytes>,
-    counted: Counted,
+    charged: ByteSize,
+    /// These are counted as retired.
+    retired: ByteSize,
+    retired_bytes: Arc<RetiredBytes>,
 }
 
-/// Where the bytes of a removed record are counted.
-enum Counted {
-    /// With the record, which is retired.
-    Nowhere,
-    Charged,
-    Retired,
-}
+impl HeldCharge {
+    /// Takes over `charged` bytes that the group is charged.
+    fn new(group: &Memcg, charged: ByteSize, retired: &Retired) -> Self {
+        Self { group: group.clone(), charged, retired: ByteSize::ZERO, retired_bytes: retired.count() }
+    }
 
-impl RecordsCharge {
-    /// Charges the bytes of a late clone, or counts them as retired where there is no room.
-    fn count_late(&mut self) {
-        match self.group.try_charge(self.bytes) {
-            Ok(_) => self.recount(Counted::Charged),
-            Err(_) => self.retire(),
+    fn bytes(&self) -> ByteSize {
+        self.charged.saturating_add(self.retired)
+    }
+
+    /// Charges what `bytes` are more than those that are charged; counts that as retired where
+    /// there is no room.
+    fn grow_to(&mut self, bytes: ByteSize) {
+        let more = bytes.saturating_sub(self.charged);
+        if more == ByteSize::ZERO || self.group.try_charge(more).is_ok() {
+            self.charged = self.charged.saturating_add(more);
+            self.set_retired(ByteSize::ZERO);
+        } else {
+            self.set_retired(more);
         }
     }
 
-    /// Counts the bytes as retired.
-    fn retire(&mut self) {
-        if !matches!(self.counted, Counted::Retired) {
-            self.retired.add(self.signed_bytes());
-            self.recount(Counted::Retired);
+    /// Counts `bytes` as retired, and charges none.
+    fn retire(&mut self, bytes: ByteSize) {
+        self.set_retired(bytes);
+        if self.charged > ByteSize::ZERO {
+            self.group.uncharge(std::mem::take(&mut self.charged));
         }
     }
 
-    fn uncount(&mut self) {
-        self.recount(Counted::Nowhere);
+    /// Splits off what is more than `bytes`.
+    fn split_to(&mut self, bytes: ByteSize) -> Self {
+        let more = self.bytes().saturating_sub(bytes);
+        let retired = more.min(self.retired);
+        let charged = more.saturating_sub(retired);
+        self.retired = self.retired.saturating_sub(retired);
+        self.charged = self.charged.saturating_sub(charged);
+        Self { group: self.group.clone(), charged, retired, retired_bytes: Arc::clone(&self.retired_bytes) }
     }
 
-    /// Stores where the bytes are counted now, and ends the count before.
-    fn recount(&mut self, counted: Counted) {
-        match std::mem::replace(&mut self.counted, counted) {
-            Counted::Nowhere => {}
-            Counted::Charged => self.group.uncharge(self.bytes),
-            Counted::Retired => self.retired.add(-self.signed_bytes()),
+    fn set_retired(&mut self, bytes: ByteSize) {
+        let signed = |bytes: ByteSize| i64::try_from(bytes.get()).unwrap_or(i64::MAX);
+        let before = std::mem::replace(&mut self.retired, bytes);
+        if before != bytes {
+            self.retired_bytes.add(signed(bytes) - signed(before));
         }
-    }
-
-    fn signed_bytes(&self) -> i64 {
-        i64::try_from(self.bytes.get()).unwrap_or(i64::MAX)
     }
 }
 
-impl Drop for RecordsCharge {
+impl Drop for HeldCharge {
     fn drop(&mut self) {
-        self.uncount();
+        self.retire(ByteSize::ZERO);
     }
 }
 
@@ -185,8 +232,7 @@ impl<T> Charged<T> {
     pub fn held_bytes(this: &Self) -> ByteSize {
         match &*this.inner.holding.lock() {
             Holding::Own(charge) => charge.bytes(),
-            Holding::Records(RecordsCharge { counted: Counted::Charged, bytes, .. }) => *bytes,
-            Holding::Records(_) | Holding::Nothing => ByteSize::ZERO,
+            Holding::Entries(entries) => entries.held.as_ref().map_or(ByteSize::ZERO, |held| held.charged),
         }
     }
 
@@ -195,34 +241,104 @@ impl<T> Charged<T> {
         Arc::ptr_eq(&this.inner, &other.inner)
     }
 
-    /// Takes over the charge of a removed record, whose handle this is, for the value: `bytes` of
-    /// `group`, if other handles exist. Returns the bytes that the caller is to uncharge: all or
-    /// none.
-    pub(crate) fn leave(&self, group: &Memcg, bytes: ByteSize, retired: &Retired) -> ByteSize {
+    /// The calls that a cache of such values makes.
+    pub(crate) fn held_values() -> HeldValues<Self> {
+        HeldValues {
+            enter: Self::enter,
+            leave: Self::leave,
+            withdraw: Self::withdraw,
+            set_is_records: Self::set_is_records,
+        }
+    }
+
+    /// Counts an entry that is charged `bytes` for the value, and whose record this handle is in
+    /// from now on. Before the record is seen by another thread. Returns what need not be counted
+    /// for the value any more, to be dropped without a lock.
+    fn enter(&self, bytes: ByteSize) -> Option<HeldCharge> {
         let mut holding = self.inner.holding.lock();
-        if matches!(*holding, Holding::Own(_)) {
-            return bytes;
-        }
-        // What another record has left before is counted once.
-        *holding = Holding::Nothing;
-        // Relaxed: read by the thread that drops this handle.
-        self.is_records.store(true, Ordering::Relaxed);
-        let decide = |word| if word / ONE == 1 { ONE | LEFT } else { (word / ONE * ONE) | HELD };
+        let Holding::Entries(entries) = &mut *holding else { return None };
+        self.set_is_records(true);
         // Acquire and Release: with the other changes of the word, none of which is lost.
-        let before = self.inner.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| Some(decide(word)));
-        let is_held = before.is_ok_and(|word| word / ONE > 1);
-        let counted = if is_held { Counted::Charged } else { Counted::Nowhere };
-        let (group, retired) = (group.clone(), retired.count());
-        *holding = Holding::Records(RecordsCharge { group, bytes, retired, counted });
-        if is_held {
-            ByteSize::ZERO
-        } else {
-            bytes
+        self.inner.word.fetch_and(!(LEFT | HELD), Ordering::AcqRel);
+        entries.count += 1;
+        entries.charged = entries.charged.saturating_add(bytes);
+        let missing = entries.missing();
+        let held = entries.held.as_mut()?;
+        let more = held.split_to(missing);
+        if missing == ByteSize::ZERO {
+            entries.held = None;
         }
+        Some(more)
+    }
+
+    /// Ends an entry that has [entered](Self::enter), and whose record was removed. Returns the
+    /// bytes that the caller is to uncharge from `group`: the value takes over the rest of `bytes`,
+    /// and outlives the record. None: the caller is to uncharge all, and they are retired with the
+    /// record.
+    fn leave(&self, group: &Memcg, bytes: ByteSize, retired: &Retired) -> Option<ByteSize> {
+        let mut holding = self.inner.holding.lock();
+        let Holding::Entries(entries) = &mut *holding else { return None };
+        entries.size = entries.size.max(bytes);
+        self.inner.end_entry(entries, group, bytes, retired)
+    }
+
+    /// As [`leave`](Self::leave), for a record that has come into no cache after all, and that no
+    /// other thread has seen: this handle is a reader's again.
+    fn withdraw(&self, group: &Memcg, bytes: ByteSize, retired: &Retired) -> Option<ByteSize> {
+        let mut holding = self.inner.holding.lock();
+        let Holding::Entries(entries) = &mut *holding else { return None };
+        self.set_is_records(false);
+        self.inner.end_entry(entries, group, bytes, retired)
+    }
+
+    /// Stores whether this is a record's handle, and no reader's. While an entry has the value.
+    fn set_is_records(&self, is_records: bool) {
+        // Relaxed: read by the thread that drops this handle.
+        self.is_records.store(is_records, Ordering::Relaxed);
+        let change = if is_records { ONE.wrapping_neg() } else { ONE };
+        self.inner.word.fetch_add(change, Ordering::AcqRel);
     }
 }
 
 impl<T> ChargedInner<T> {
+    /// See [`Charged::leave`].
+    fn end_entry(&self, entries: &mut Entries, group: &Memcg, bytes: ByteSize, retired: &Retired) -> Option<ByteSize> {
+        debug_assert!(entries.count > 0, "an entry leaves that has not entered");
+        entries.count = entries.count.saturating_sub(1);
+        entries.charged = entries.charged.saturating_sub(bytes);
+        let missing = entries.missing();
+        if entries.count == 0 && !self.set_left() {
+            // For a late clone, and for what other entries have left.
+            let held = entries.held.get_or_insert_with(|| HeldCharge::new(group, ByteSize::ZERO, retired));
+            held.retire(missing.saturating_sub(bytes));
+            return None;
+        }
+        if missing == ByteSize::ZERO {
+            return Some(bytes);
+        }
+        let kept = bytes.min(missing);
+        match &mut entries.held {
+            // The value has one charge, of one group: the larger.
+            Some(held) if held.bytes() > kept => {
+                held.grow_to(missing);
+                return Some(bytes);
+            }
+            held => {
+                let held = held.insert(HeldCharge::new(group, kept, retired));
+                held.grow_to(missing);
+            }
+        }
+        Some(bytes.saturating_sub(kept))
+    }
+
+    /// Sets the flag of a value without entries. Returns whether there are readers.
+    fn set_left(&self) -> bool {
+        let flag = |word| if word / ONE == 0 { LEFT } else { (word / ONE * ONE) | HELD };
+        // Acquire and Release: as in `enter`.
+        let before = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| Some(flag(word)));
+        before.is_ok_and(|word| word / ONE > 0)
+    }
+
     /// Counts a late clone, which saw [`LEFT`].
     #[cold]
     fn count_late(&self) {
@@ -232,21 +348,20 @@ impl<T> ChargedInner<T> {
         if self.word.load(Ordering::Acquire) & LEFT == 0 {
             return;
         }
-        if let Holding::Records(charge) = &mut *holding {
-            charge.count_late();
+        if let Holding::Entries(Entries { size, held: Some(held), .. }) = &mut *holding {
+            held.grow_to(*size);
         }
         self.word.fetch_xor(LEFT | HELD, Ordering::AcqRel);
     }
 
-    /// Uncharges the bytes, if the removed record's handle is still the only one. Until the record
-    /// is dropped they are retired.
+    /// Counts the bytes as retired until the removed record is dropped, if there is still no
+    /// reader and no entry.
     #[cold]
     fn retire_last(&self) {
         let mut holding = self.holding.lock();
-        let (held, left) = (ONE | HELD, ONE | LEFT);
-        if self.word.compare_exchange(held, left, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            if let Holding::Records(charge) = &mut *holding {
-                charge.retire();
+        if self.word.compare_exchange(HELD, LEFT, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if let Holding::Entries(Entries { size, held: Some(held), .. }) = &mut *holding {
+                held.retire(*size);
             }
         }
     }
@@ -256,14 +371,14 @@ impl<T> From<T> for Charged<T> {
     /// Makes a value without a charge, for a cache with
     /// [`charge_held_values`](crate::cache::CacheBuilder::charge_held_values).
     fn from(value: T) -> Self {
-        Self::with(value, Holding::Nothing)
+        Self::with(value, Holding::Entries(Entries::default()))
     }
 }
 
 impl<T> Clone for Charged<T> {
     #[inline]
     fn clone(&self) -> Self {
-        // Acquire and Release: as in `leave`.
+        // Acquire and Release: as in `enter`.
         if self.inner.word.fetch_add(ONE, Ordering::AcqRel) & LEFT != 0 {
             self.inner.count_late();
         }
@@ -274,16 +389,13 @@ impl<T> Clone for Charged<T> {
 impl<T> Drop for Charged<T> {
     #[inline]
     fn drop(&mut self) {
-        let word = &self.inner.word;
         if *self.is_records.get_mut() {
-            // From here on the last handle is a reader's, and the charge ends with the value.
-            word.fetch_or(GONE, Ordering::AcqRel);
-            word.fetch_sub(ONE, Ordering::AcqRel);
             return;
         }
-        // Acquire and Release: as in `leave`.
-        let before = word.fetch_sub(ONE, Ordering::AcqRel);
-        if before / ONE == 2 && before & (HELD | GONE) == HELD {
+        // Acquire and Release: as in `enter`.
+        let before = self.inner.word.fetch_sub(ONE, Ordering::AcqRel);
+        // Where this is the last handle the charge ends with the value.
+        if before == ONE | HELD && Arc::strong_count(&self.inner) > 1 {
             self.inner.retire_last();
         }
     }
@@ -315,5 +427,87 @@ impl<T: Eq> Eq for Charged<T> {}
 impl<T: fmt::Debug> fmt::Debug for Charged<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lowwater_lru_core::MemcgTree;
+
+    #[test]
+    fn a_value_whose_insert_has_no_memory_is_charged_as_before() {
+        let tree = MemcgTree::new(1);
+        let root = tree.root();
+        let retired = Retired::new(root.clone());
+        let bytes = ByteSize::kib(64);
+        let usage = || {
+            tree.drain_stock();
+            (root.usage(), retired.bytes())
+        };
+        // Charges an entry, and ends it: as removed, or as not inserted.
+        let end = |value: &Charged<u64>, is_removed: bool| {
+            let _within = root.try_charge(bytes).unwrap();
+            drop(value.enter(bytes));
+            let end = if is_removed { Charged::leave } else { Charged::withdraw };
+            root.uncharge(end(value, root, bytes, &retired).unwrap_or(bytes));
+        };
+        let value = Charged::from(7);
+        end(&value, false);
+        assert_eq!(usage(), (ByteSize::ZERO, ByteSize::ZERO), "no entry had it");
+        let record = value.clone();
+        end(&record, true);
+        assert_eq!(usage(), (bytes, ByteSize::ZERO));
+        end(&value, false);
+        assert_eq!(usage(), (bytes, ByteSize::ZERO));
+        drop(value);
+        assert_eq!(usage(), (ByteSize::ZERO, bytes), "the record is in memory");
+        drop(record);
+        assert_eq!(usage(), (ByteSize::ZERO, ByteSize::ZERO));
+    }
+
+    #[test]
+    fn entries_of_several_groups_and_weights_leave_the_most_that_one_was_charged() {
+        let tree = MemcgTree::new(1);
+        let retired = Retired::new(tree.root().clone());
+        let groups = ["a", "b"].map(|name| tree.root().create(name).unwrap());
+        let [large, small] = [ByteSize::kib(64), ByteSize::kib(40)];
+        let usage = || {
+            tree.drain_stock();
+            (groups[0].usage(), groups[1].usage(), retired.bytes())
+        };
+        let enter = |group: &Memcg, value: &Charged<u64>, bytes| {
+            let _within = group.try_charge(bytes).unwrap();
+            let record = value.clone();
+            drop(record.enter(bytes));
+            record
+        };
+        let leave = |group: &Memcg, record: &Charged<u64>, bytes| {
+            group.uncharge(record.leave(group, bytes, &retired).unwrap_or(bytes));
+        };
+        let value = Charged::from(7);
+        let first = enter(&groups[0], &value, large);
+        leave(&groups[0], &first, large);
+        assert_eq!(usage(), (large, ByteSize::ZERO, ByteSize::ZERO));
+        let second = enter(&groups[1], &value, small);
+        assert_eq!(usage(), (large.saturating_sub(small), small, ByteSize::ZERO), "the size in all");
+        leave(&groups[1], &second, small);
+        assert_eq!(usage(), (ByteSize::ZERO, large, ByteSize::ZERO), "the larger part's group");
+        let third = enter(&groups[0], &value, ByteSize::kib(1));
+        // A late clone without room.
+        leave(&groups[0], &third, ByteSize::kib(1));
+        drop(value);
+        assert_eq!(usage(), (ByteSize::ZERO, ByteSize::ZERO, large));
+        groups[1].set_max(small);
+        let late = third.clone();
+        assert_eq!(usage(), (ByteSize::ZERO, ByteSize::ZERO, large));
+        let fourth = enter(&groups[0], &late, small);
+        assert_eq!(usage(), (small, ByteSize::ZERO, large.saturating_sub(small)));
+        leave(&groups[0], &fourth, small);
+        assert_eq!(usage(), (large, ByteSize::ZERO, ByteSize::ZERO));
+        drop((first, second, third, fourth));
+        assert_eq!(usage(), (large, ByteSize::ZERO, ByteSize::ZERO));
+        drop(late);
+        assert_eq!(usage(), (ByteSize::ZERO, ByteSize::ZERO, ByteSize::ZERO));
     }
 }

@@ -14,7 +14,7 @@ use super::super::compaction::state::Compacted;
 use super::super::policy::queue::Queue;
 use crate::cache::Eviction;
 use crate::runtime::NextRun;
-use crate::{ByteSize, Cache, Runtime};
+use crate::{ByteSize, Cache, Charged, Runtime};
 
 const ENTRIES: u64 = 60_000;
 /// Of so many one stays.
@@ -142,6 +142,36 @@ fn each_is_as_old_as_it_was_with_its_reads_its_queue_and_its_time() {
         order.push(entry.key);
     }
     assert!(order.into_iter().eq(left()), "in the order in which they came");
+}
+
+#[test]
+fn a_copy_of_an_entry_is_no_reader_of_its_value() {
+    let runtime = runtime();
+    let cache = Cache::<u64, Charged<u64>>::builder(&runtime).weigher(|_, _| ByteSize::new(100));
+    let cache = cache.charge_held_values().build().unwrap();
+    scattered(&cache, |n| n, Charged::from);
+    let usage = || {
+        runtime.tree().drain_stock();
+        runtime.root().usage()
+    };
+    let before = usage();
+    let held = [cache.get(&0).unwrap(), cache.get(&PARTS).unwrap()];
+    // So that the records that are copied stay.
+    let pinned = cache.pin();
+    compact_all(&cache);
+    assert_eq!(usage(), before);
+    cache.clear();
+    assert_eq!(usage(), ByteSize::new(2 * 100));
+    cache.insert(0, held[0].clone()).unwrap();
+    assert_eq!(usage().get(), 2 * 100 + Cache::<u64, Charged<u64>>::ENTRY_BYTES.get());
+    cache.clear();
+    drop(held);
+    assert_eq!(usage(), ByteSize::ZERO);
+    drop(pinned);
+    eventually("what was removed waits", || {
+        cache.collect();
+        runtime.stats().retired == ByteSize::ZERO
+    });
 }
 
 thread_local! {
