@@ -118,8 +118,9 @@ where
         stays
     }
 
-    /// Memory that the cache itself has from the system: entries and free room between them, index, ghosts. Not what keys and values own,
-    /// nor what its groups, its place in the runtime, and loads under way cost. O(entries / 500).
+    /// Memory that the cache itself has from the system: entries and free room between them, and the index. Not what keys and values own,
+    /// nor what its groups, its place in the runtime, and loads under way cost; nor the ghosts of all caches, which are the runtime's
+    /// ([`RuntimeStats::ghosts`](crate::runtime::RuntimeStats::ghosts)). O(entries / 500).
     pub fn footprint(&self) -> ByteSize {
         self.inner.core.footprint()
     }

@@ -10,7 +10,8 @@ use super::handle::Runtime;
 /// the values that readers hold. A `Charge` is a handle on the group and a number. It holds no
 /// handle on the runtime: it may be dropped on any thread, inside any callback, and after the
 /// runtime's last handle. After the end of the group the bytes stay counted in the group's
-/// ancestors until the drop. [`mem::forget`](std::mem::forget) leaves the bytes charged for ever.
+/// ancestors until the drop. A group that has ended can still be charged: the bytes are counted in
+/// the group and in its ancestors, within the limits of all. [`mem::forget`](std::mem::forget) leaves the bytes charged for ever.
 ///
 /// ```
 /// use lowwater::{ByteSize, Runtime};
@@ -56,8 +57,8 @@ pub enum ChargeError {
 
 impl Runtime {
     /// Charges `bytes` to `group` until the returned [`Charge`] is dropped. Frees memory as
-    /// [`charge`](Self::charge) does, within the same bounds and under the same conditions.
-    /// O(depth) where there is room.
+    /// [`charge`](Self::charge) does, within the same bounds and under the same conditions. The
+    /// group may have ended: see [`Charge`]. O(depth) where there is room.
     ///
     /// # Errors
     ///
