@@ -146,7 +146,8 @@ fn a_weigher_that_lies_is_believed_once_and_the_bytes_stay_exact() {
     }
     assert_eq!((kept, refused), (2_000, 2_000));
     cache.clear();
-    assert_eq!(used(&runtime), 0, "what was charged is given back, whatever a second call would say");
+    // The reclaimer may have one in its hands.
+    until("what was charged is given back, whatever a second call would say", || used(&runtime) == 0);
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn a_listener_that_blocks_holds_up_nobody_who_has_room() {
         stuck.join().unwrap();
     });
     cache.clear();
-    assert_eq!(used(&runtime), 0);
+    until("nothing is charged for nothing", || used(&runtime) == 0);
 }
 
 #[test]
