@@ -4,16 +4,17 @@
 //! Who needs memory calls this with a bound; a pass over everything in proportion ([`pass`](crate::pass))
 //! is what remains where nothing can be chosen: where all is protected, or no pair is known.
 
-mod batch;
+mod scorer;
+mod victim;
 
-use batch::{Outcome, Scanned, Victim, BATCH_MAX};
-use lowwater_lru_core::{Memcg, NodeId};
+use lowwater_lru_core::Memcg;
+use scorer::Scorer;
+use victim::{Outcome, Scanned, Victim, BATCH_MAX};
 
-use crate::budget::SEEKS_DEFAULT;
-use crate::control::{Reclaim, ShrinkControl};
+use crate::control::Reclaim;
 use crate::pass::{shelter, Layer, Protect};
-use crate::registry::{budget, CallGuard, RegistryCore};
-use crate::utility::{log2, Candidates, Pairs, Standing, CANDIDATES_MAX, ONE};
+use crate::registry::RegistryCore;
+use crate::utility::{Candidates, Pairs, Standing, CANDIDATES_MAX, ONE};
 use crate::work::{Progress, Work};
 
 /// Pairs that could not give anything, after which one call goes no further.
@@ -56,14 +57,15 @@ impl LeastUseful<'_> {
         let mut total = Progress::default();
         let Some(pairs) = self.core.map.by_utility() else { return total };
         work.forget_now();
+        let scorer = Scorer { core: self.core, pairs, flags: self.flags };
         // Those of which nothing can go just now.
         let (mut failed, mut failures) = ([NO_SLOT; FAILED_MAX], 0);
         let mut batches = 0;
         while failures < FAILED_MAX && batches < BATCHES_MAX && work.bound().is_none() {
-            let Some((mut round, mut victim)) = self.choose(pairs, &failed) else { break };
+            let Some((mut round, mut victim)) = self.choose(&scorer, &failed) else { break };
             let mut freed = 0;
             loop {
-                let Scanned { progress, outcome } = self.scan(pairs, &victim, work);
+                let Scanned { progress, outcome } = victim.scan(&scorer, work);
                 batches += 1;
                 total += progress;
                 freed += progress.freed;
@@ -97,13 +99,14 @@ impl LeastUseful<'_> {
 
     /// The candidate of the least score that is not protected. Where none is known that holds something,
     /// all are counted again.
-    fn choose(&self, pairs: &Pairs, failed: &[u32]) -> Option<(Round, Victim)> {
+    fn choose(&self, scorer: &Scorer<'_>, failed: &[u32]) -> Option<(Round, Victim)> {
+        let pairs = scorer.pairs;
         // The background has the time; and of those below a group only few may be among them.
         let many = self.flags.contains(Reclaim::BACKGROUND) || *self.limit != self.core.root;
         let mut candidates = pairs.candidates(self.needy, many);
         candidates.remove(failed);
         for again in [false, true] {
-            let mut round = self.round(pairs, candidates, again);
+            let mut round = self.round(scorer, candidates, again);
             if let Some(victim) = self.next_victim(pairs, &mut round) {
                 pairs.note_victim(victim.slot);
                 return Some((round, victim));
@@ -113,8 +116,9 @@ impl LeastUseful<'_> {
     }
 
     /// The ranks of these candidates; with `again`, those that seemed empty are counted first.
-    fn round(&self, pairs: &Pairs, candidates: Candidates, again: bool) -> Round {
-        let (epoch, budget) = (pairs.clock.epoch(), budget(&self.core.root));
+    fn round(&self, scorer: &Scorer<'_>, candidates: Candidates, again: bool) -> Round {
+        let pairs = scorer.pairs;
+        let (epoch, budget) = (pairs.clock.epoch(), scorer.budget());
         let mut ranks = [i32::MAX; CANDIDATES_MAX];
         // The foreground counts one pair, unless it finds nothing: the one that was counted longest ago.
         let counts_all = again || self.flags.contains(Reclaim::BACKGROUND);
@@ -130,9 +134,9 @@ impl LeastUseful<'_> {
                 false => standing.is_due(epoch),
             };
             if is_due && (counts_all || oldest == Some(*slot)) {
-                self.count(pairs, *slot, budget);
+                scorer.count(*slot);
             } else if self.needy == Some(*slot) {
-                self.score(pairs, *slot, None, budget);
+                scorer.score(*slot);
             }
             if let Standing::Scored(score) = pair.standing() {
                 *rank = score.rank(epoch, budget);
@@ -166,61 +170,5 @@ impl LeastUseful<'_> {
         let may_pay =
             memcg.is_descendant_of(self.limit) && shelter(&memcg, self.limit, Protect::Limits) == Some(Layer::AboveLow);
         may_pay.then_some(Victim { slot, id, memcg })
-    }
-
-    /// Counts the objects of a pair, and computes its score. One that cannot be called holds nothing that it
-    /// would give.
-    fn count(&self, pairs: &Pairs, slot: u32, budget: u64) {
-        let Some((pair, (id, group))) = pairs.pair(slot).and_then(|pair| Some((pair, pair.who()?))) else { return };
-        let memcg = self.core.map.memcg(group);
-        let called = memcg.as_ref().and_then(|memcg| {
-            let mut guard = self.core.lookup(id)?;
-            let (held, weight) = self.held(&mut guard, memcg).unwrap_or_default();
-            Some((guard, memcg, held, weight))
-        });
-        // After the callbacks, which may take long.
-        let epoch = pairs.clock.epoch();
-        if !pairs.holds(slot, id, group) {
-            // The pair is gone, and the slot may be another's.
-            return;
-        }
-        let empty = Standing::Empty(epoch as u16);
-        let Some((guard, memcg, held, weight)) = called else { return pair.set_standing(empty) };
-        let Some(tallies) = pairs.make_tallies(slot) else { return };
-        tallies.counted(held, weight, memcg.usage().get(), epoch);
-        match held {
-            0 => pair.set_standing(empty),
-            _ => self.score_as(pairs, slot, &guard, Some(epoch), budget),
-        }
-    }
-
-    /// The objects of a pair on all nodes, and their bytes, if the shrinker knows them. None if a callback
-    /// panicked.
-    fn held(&self, guard: &mut CallGuard, memcg: &Memcg) -> Option<(u64, Option<u64>)> {
-        let (mut held, mut bytes) = (0_u64, Some(0_u64));
-        let nodes = if guard.options.numa_aware { self.core.map.nodes() } else { 1 };
-        for node in 0..nodes {
-            let sc = ShrinkControl::count(memcg, NodeId::new(node as u16), self.flags);
-            let Ok((count, weight)) = guard.count(&sc).and_then(|count| Ok((count, guard.weigh(&sc)?))) else {
-                self.core.panicked(guard);
-                return None;
-            };
-            held = held.saturating_add(count.objects());
-            bytes = bytes.zip(weight).map(|(sum, weight)| sum.saturating_add(weight.get()));
-        }
-        Some((held, bytes))
-    }
-
-    fn score(&self, pairs: &Pairs, slot: u32, counted: Option<u32>, budget: u64) {
-        let Some((id, _)) = pairs.pair(slot).and_then(|pair| pair.who()) else { return };
-        if let Some(guard) = self.core.lookup(id) {
-            self.score_as(pairs, slot, &guard, counted, budget);
-        }
-    }
-
-    fn score_as(&self, pairs: &Pairs, slot: u32, guard: &CallGuard, counted: Option<u32>, budget: u64) {
-        let cost = log2(u64::from(guard.options.seeks).max(1)) - log2(u64::from(SEEKS_DEFAULT));
-        debug_assert!(cost.abs() <= 32 * ONE);
-        pairs.score(slot, guard.options.reports_misses, cost, counted, budget);
     }
 }

@@ -1,12 +1,10 @@
-//! One batch of a victim's objects.
+//! The pair that was chosen, and a batch of its objects.
 
 use lowwater_lru_core::{Memcg, NodeId};
 
-use super::LeastUseful;
+use super::scorer::Scorer;
 use crate::control::ShrinkControl;
-use crate::registry::budget;
 use crate::shrink::{Asked, ScanAmount, ShrinkSlab};
-use crate::utility::Pairs;
 use crate::work::{Progress, Work};
 
 /// Objects of one batch: of one pair; then it is chosen again.
@@ -45,19 +43,20 @@ pub(super) enum Outcome {
     Nothing,
 }
 
-impl LeastUseful<'_> {
-    /// Scans a batch of the victim's objects, and goes on while all that were looked at were kept.
-    pub(super) fn scan(&self, pairs: &Pairs, victim: &Victim, work: &mut Work<'_>) -> Scanned {
-        let Some(tallies) = pairs.make_tallies(victim.slot) else {
+impl Victim {
+    /// Scans a batch of its objects, and goes on while all that were looked at were kept.
+    pub(super) fn scan(&self, scorer: &Scorer<'_>, work: &mut Work<'_>) -> Scanned {
+        let pairs = scorer.pairs;
+        let Some(tallies) = pairs.make_tallies(self.slot) else {
             return Scanned { progress: Progress::default(), outcome: Outcome::Nothing };
         };
-        let (cost, before) = (self.core.lookup(victim.id).map_or(0, |guard| guard.cost()), used(&victim.memcg));
+        let (cost, before) = (scorer.core.lookup(self.id).map_or(0, |guard| guard.cost()), used(&self.memcg));
         let (held, mean) = (tallies.objects(), tallies.mean());
-        let (progress, put_off) = self.look(pairs, victim, held, work);
-        let (fall, budget) = (before.saturating_sub(used(&victim.memcg)), budget(&self.core.root));
+        let (progress, put_off) = self.look(scorer, held, work);
+        let (fall, budget) = (before.saturating_sub(used(&self.memcg)), scorer.budget());
         // A shrinker may say what it likes.
         let freed = progress.freed.min(held).min(SCAN_MAX);
-        if !pairs.holds(victim.slot, victim.id, victim.memcg.id()) {
+        if !pairs.holds(self.slot, self.id, self.memcg.id()) {
             // It holds nothing any more.
             pairs.clock.advance(freed.saturating_mul(mean).min(fall).min(budget), budget);
             let outcome = if freed > 0 { Outcome::Gave } else { Outcome::Gone };
@@ -71,9 +70,9 @@ impl LeastUseful<'_> {
         }
         let is_suspect = tallies.vain() % VAIN_MAX == VAIN_MAX - 1;
         if tallies.is_stale() || is_suspect {
-            self.count(pairs, victim.slot, budget);
+            scorer.count(self.slot);
         } else if progress.scanned > 0 {
-            self.score(pairs, victim.slot, None, budget);
+            scorer.score(self.slot);
         }
         let is_less = tallies.objects() < held;
         if is_less {
@@ -89,16 +88,16 @@ impl LeastUseful<'_> {
         Scanned { progress, outcome }
     }
 
-    /// Asks the victim, which was last counted to hold so many objects, until it frees something. Returns
+    /// Asks the shrinker, which was last counted to hold so many objects, until it frees something. Returns
     /// also whether it was put off: see [`Asked`].
-    fn look(&self, pairs: &Pairs, victim: &Victim, held: u64, work: &mut Work<'_>) -> (Progress, bool) {
+    fn look(&self, scorer: &Scorer<'_>, held: u64, work: &mut Work<'_>) -> (Progress, bool) {
         let mut progress = Progress::default();
         while progress.freed == 0 && progress.scanned < SCAN_MAX {
-            let (node, held) = self.node_of(pairs, victim).unwrap_or((NodeId::ZERO, held));
+            let (node, held) = self.node(scorer).unwrap_or((NodeId::ZERO, held));
             let amount = ScanAmount::Batch((held / BATCH_PARTS).clamp(1, BATCH_MAX));
-            let (core, memcg, flags) = (self.core, &victim.memcg, self.flags);
+            let (core, memcg, flags) = (scorer.core, &self.memcg, scorer.flags);
             let request = ShrinkSlab { core, memcg, node, flags, amount, clears_bits: true, has_deferred: false };
-            let Asked { progress: looked, put_off } = request.shrinker(victim.id, work);
+            let Asked { progress: looked, put_off } = request.shrinker(self.id, work);
             progress += looked;
             if looked.scanned == 0 {
                 return (progress, put_off);
@@ -107,19 +106,19 @@ impl LeastUseful<'_> {
         (progress, false)
     }
 
-    /// A node on which the victim holds something, at random in proportion to its objects there, and their
+    /// A node on which the pair holds something, at random in proportion to its objects there, and their
     /// number. The last object of a node stays while there are others: it may have come just now. None
     /// where there is one node only, or a callback panicked.
-    fn node_of(&self, pairs: &Pairs, victim: &Victim) -> Option<(NodeId, u64)> {
-        let nodes = self.core.map.nodes();
+    fn node(&self, scorer: &Scorer<'_>) -> Option<(NodeId, u64)> {
+        let nodes = scorer.core.map.nodes();
         if nodes == 1 {
             return None;
         }
-        let mut guard = self.core.lookup(victim.id).filter(|guard| guard.options.numa_aware)?;
-        let mut count = |node: NodeId| match guard.count(&ShrinkControl::count(&victim.memcg, node, self.flags)) {
+        let mut guard = scorer.core.lookup(self.id).filter(|guard| guard.options.numa_aware)?;
+        let mut count = |node: NodeId| match guard.count(&ShrinkControl::count(&self.memcg, node, scorer.flags)) {
             Ok(count) => Some(count.objects()),
             Err(_panicked) => {
-                self.core.panicked(&mut guard);
+                scorer.core.panicked(&mut guard);
                 None
             }
         };
@@ -128,7 +127,7 @@ impl LeastUseful<'_> {
         for node in nodes() {
             all = all.saturating_add(count(node)?.saturating_sub(1));
         }
-        let mut before = if all > 0 { pairs.random(all) } else { 0 };
+        let mut before = if all > 0 { scorer.pairs.random(all) } else { 0 };
         for node in nodes() {
             let held = count(node)?;
             let weight = if all > 0 { held.saturating_sub(1) } else { held };
