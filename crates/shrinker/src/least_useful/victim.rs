@@ -140,7 +140,7 @@ impl Victim {
     }
 }
 
-/// What a group uses, without what this processor has in stock: there, what is given back may stay.
+/// The usage of a group without this processor's stock, where an uncharge may stay.
 fn used(memcg: &Memcg) -> u64 {
     memcg.usage().saturating_sub(memcg.in_stock()).get()
 }
