@@ -87,7 +87,10 @@ fn a_replaced_entry_whose_group_is_being_dropped_goes_to_the_parent() {
     // From the end that is evicted last.
     let replaced = (0..20_000).rev().filter(|key| cache.insert(*key, vec![2]).unwrap().is_some()).count() as u64;
     assert!(replaced > 0, "all were gone");
-    assert_eq!(counts(&cache, &[&parent, &group]), [20_000 - replaced, replaced, 0]);
+    let counts = counts(&cache, &[&parent, &group]);
+    assert_eq!((counts.iter().sum::<u64>(), counts[2]), (20_000, 0));
+    // An entry that the housekeeper has isolated counts as nothing for an insert.
+    assert!((replaced * 9 / 10..=replaced).contains(&counts[1]), "{counts:?} of {replaced}");
 }
 
 #[test]
