@@ -1,6 +1,6 @@
 //! The clock by which tallies decay: bytes that were evicted, in parts of the budget.
 
-use lowwater_base::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use lowwater_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Epochs in which as much is evicted as the budget is.
 const EPOCHS_PER_BUDGET: u64 = 16;
@@ -12,8 +12,9 @@ pub(crate) const HALF_LIFE: u32 = 4;
 #[derive(Default)]
 pub(crate) struct EvictionClock {
     epoch: AtomicU32,
-    /// Bytes until the next epoch.
-    left: AtomicI64,
+    /// Bytes until the next epoch: an `i64` in two's complement, as targets without 64-bit atomics have
+    /// no other.
+    left: AtomicU64,
 }
 
 impl EvictionClock {
@@ -28,14 +29,14 @@ impl EvictionClock {
         let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX / 4);
         let (bytes, epoch) = (signed(bytes), signed(budget / EPOCHS_PER_BUDGET).max(1));
         let before = self.left.load(Ordering::Relaxed);
-        if before > epoch {
+        if before as i64 > epoch {
             // The budget was larger. If another thread was faster, the next one looks again.
-            let _ = self.left.compare_exchange(before, epoch, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.left.compare_exchange(before, epoch as u64, Ordering::Relaxed, Ordering::Relaxed);
         }
-        let left = self.left.fetch_sub(bytes, Ordering::Relaxed).saturating_sub(bytes);
+        let left = (self.left.fetch_sub(bytes as u64, Ordering::Relaxed) as i64).saturating_sub(bytes);
         if left <= 0 {
             let epochs = left.unsigned_abs() / epoch.unsigned_abs() + 1;
-            self.left.fetch_add(epoch.saturating_mul(signed(epochs)), Ordering::Relaxed);
+            self.left.fetch_add(epoch.saturating_mul(signed(epochs)) as u64, Ordering::Relaxed);
             self.epoch.fetch_add(epochs as u32, Ordering::Relaxed);
         }
     }
