@@ -148,17 +148,17 @@ impl Job {
     /// reached. Pressure rises when it got on too slowly, so a job ends after a bounded number of steps that bring nothing.
     #[doc(alias = "balance_pgdat")]
     pub fn step(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
-        let Some(mut target) = self.target else { return self.pay(registry, node, scan_max) };
-        if let Some((reason, watermarks)) = &self.limit {
-            target = reason.target(&self.memcg, watermarks);
-            self.target = Some(target);
+        if self.pays_debts() {
+            return self.pay(registry, node, scan_max);
         }
+        let target = self.follow_limit();
         let before = self.memcg.usage();
         if before <= target || !self.memcg.is_online() {
             return Step::Done;
         }
-        let memcg = &self.memcg;
-        let enough = || memcg.usage() <= target;
+        let (memcg, limit) = (&self.memcg, self.limit);
+        // A limit that is raised meanwhile is not worked for to the end of the step.
+        let enough = || memcg.usage() <= target_now(memcg, limit, target);
         let mut work = Work::objects(scan_max).while_not(&enough);
         let mark = registry.mark_ends();
         let mut progress = Progress::default();
@@ -172,11 +172,11 @@ impl Job {
             progress += registry.shrink_selected(&select, self.priority, Reclaim::KSWAPD, &mut work);
         }
         self.freed = self.freed.saturating_add(progress.freed);
-        let after = self.memcg.usage();
+        let (after, cut) = (self.memcg.usage(), work.bound().is_some());
+        let target = self.follow_limit();
         if after <= target {
             return Step::Done;
         }
-        let cut = work.bound().is_some();
         if self.backs_off(progress) {
             return Step::BackOff;
         }
@@ -204,6 +204,14 @@ impl Job {
         Step::Again
     }
 
+    /// Brings the target up to date with the limit that it follows from. Returns it.
+    fn follow_limit(&mut self) -> ByteSize {
+        let before = self.target.unwrap_or(ByteSize::MAX);
+        let target = target_now(&self.memcg, self.limit, before);
+        self.target = Some(target);
+        target
+    }
+
     /// Debts are paid whole, whatever the pressure: they are what was asked for already.
     fn pay(&mut self, registry: &Registry, node: NodeId, scan_max: u64) -> Step {
         let (progress, owed) = registry.pay_debts(&self.memcg, node, &mut Work::objects(scan_max));
@@ -223,4 +231,9 @@ impl Job {
         self.back_offs = if asked { self.back_offs.saturating_add(1) } else { 0 };
         asked && self.back_offs <= BACK_OFFS_MAX
     }
+}
+
+/// The usage to come down to: so far below a limit, or else the target.
+fn target_now(memcg: &Memcg, limit: Option<(ReclaimReason, Watermarks)>, target: ByteSize) -> ByteSize {
+    limit.map_or(target, |(reason, watermarks)| reason.target(memcg, &watermarks))
 }

@@ -1,6 +1,8 @@
 //! Which requests become a job of their own.
 
 use super::*;
+use crate::control::ShrinkControl;
+use crate::shrinker::{Count, Scan, Shrinker};
 use lowwater_lru_core::MemcgTree;
 
 const MARKS: Watermarks = Watermarks { low_gap: ByteSize::new(100), high_gap: ByteSize::new(200) };
@@ -57,6 +59,36 @@ fn a_limit_that_is_raised_ends_the_job() {
     root.set_max(ByteSize::new(2_000));
     assert_eq!(job.step(&registry, NodeId::ZERO, 10), Step::Done);
     assert_eq!(job.target(), Some(Watermarks::RELATIVE.target(ByteSize::new(2_000))));
+}
+
+/// Holds 1,000 objects, and raises the limit when it is scanned.
+struct Raises(Memcg);
+
+impl Shrinker for Raises {
+    fn count_objects(&self, _: &ShrinkControl<'_>) -> Count {
+        Count::Objects(1_000)
+    }
+
+    fn scan_objects(&self, sc: &mut ShrinkControl<'_>) -> Scan {
+        self.0.set_max(ByteSize::new(4_000));
+        self.0.uncharge(ByteSize::new(1));
+        sc.set_nr_scanned(1);
+        Scan::Freed(1)
+    }
+}
+
+#[test]
+fn a_limit_that_is_raised_in_a_step_ends_the_step() {
+    let tree = MemcgTree::new(0);
+    let (registry, root) = (Registry::new(&tree, 1), tree.root());
+    root.set_max(ByteSize::new(1_000));
+    core::mem::forget(root.try_charge(ByteSize::new(1_000)).unwrap());
+    let prepared = registry.builder("raises").batch(1).alloc().unwrap();
+    prepared.occupancy().occupied(root, NodeId::ZERO);
+    let _registration = prepared.register(Arc::new(Raises(root.clone())));
+    let mut job = Job::below_limit(root.clone(), ReclaimReason::Watermark, Watermarks::RELATIVE);
+    let steps = (0..20).take_while(|_| job.step(&registry, NodeId::ZERO, 100) != Step::Done).count();
+    assert!(steps < 20 && job.freed() == 1, "{} were freed in {steps} steps", job.freed());
 }
 
 #[test]
