@@ -49,9 +49,16 @@ impl Drop for Value {
 
 type Values = Cache<u64, Value>;
 
+/// Longer than a reader may be kept from running.
+const LONG: Duration = Duration::from_secs(5);
+
 fn runtime(budget: ByteSize) -> Runtime {
-    let builder = Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1)));
-    builder.direct_time_max(Duration::from_millis(1)).build().unwrap()
+    runtime_that_waits(budget, Duration::from_millis(1))
+}
+
+/// Whose inserts wait for readers for so long.
+fn runtime_that_waits(budget: ByteSize, time: Duration) -> Runtime {
+    Runtime::builder().budget(budget).topology(Arc::new(Fixed::new(1))).direct_time_max(time).build().unwrap()
 }
 
 fn caches(runtime: &Runtime, nr: usize) -> Vec<Values> {
@@ -130,7 +137,7 @@ fn one_pin_and_sixteen_caches() {
 
 /// Each has a few retired entries at hand, and none would ever drop them.
 fn many_small_caches_and_no_reader() {
-    let (runtime, count) = (runtime(ByteSize::mib(16)), Arc::new(Count::default()));
+    let (runtime, count) = (runtime_that_waits(ByteSize::mib(16), LONG), Arc::new(Count::default()));
     let caches = caches(&runtime, 1_000);
     for n in 0..60_000_u64 {
         caches[(n * 7 % 1_000) as usize].insert(n, Value::new(SIZE, &count)).unwrap();
@@ -145,7 +152,7 @@ fn many_small_caches_and_no_reader() {
 
 /// Readers that come and go, as lookups do, hold up no insert.
 fn short_readers_beside_inserts() {
-    let (runtime, count) = (runtime(BUDGET), Arc::new(Count::default()));
+    let (runtime, count) = (runtime_that_waits(BUDGET, LONG), Arc::new(Count::default()));
     let caches = caches(&runtime, 4);
     let stop = Instant::now() + Duration::from_millis(1_500);
     std::thread::scope(|s| {
