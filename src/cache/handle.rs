@@ -104,7 +104,8 @@ where
     V: Clone + Send + Sync + 'static,
     S: BuildHasher,
 {
-    /// What every entry costs beyond what the weigher says: itself, its place in the index, its part of what remembers those that left.
+    /// Bytes that every entry is charged beyond its weight: for the record, its index slot and its share
+    /// of the ghost table.
     pub const ENTRY_BYTES: ByteSize = ByteSize::new(Record::<K, V>::BYTES);
 
     /// Drops the keys and values of entries that have left, as far as no reader holds them back, and gives memory that is not used to

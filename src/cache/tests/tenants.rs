@@ -81,7 +81,7 @@ fn parts_of_the_second(
 /// Keys of the second tenant begin here.
 const SECONDS: u64 = 1_000_000;
 
-/// Who had what before, who asks first, and whose stock the processor has, makes no difference. There are 2,100 entries.
+/// The memory before, the order of requests and the owner of the processor's stock make no difference. The budget has room for 2,100 entries.
 #[test]
 fn memory_moves_to_the_tenant_to_whom_an_entry_more_brings_more_hits() {
     for (keys, expected) in [([20_000, 3_000], 70..=100), ([3_000, 20_000], 0..=30), ([3_000, 3_000], 40..=60)] {
