@@ -62,7 +62,8 @@ impl LeastUseful<'_> {
         let (mut failed, mut failures) = ([NO_SLOT; FAILED_MAX], 0);
         let mut batches = 0;
         while failures < FAILED_MAX && batches < BATCHES_MAX && work.bound().is_none() {
-            let Some((mut round, mut victim)) = self.choose(&scorer, &failed) else { break };
+            let left_out = failed.get(..failures).unwrap_or(&[]);
+            let Some((mut round, mut victim)) = self.choose(&scorer, left_out) else { break };
             let mut freed = 0;
             loop {
                 let Scanned { progress, outcome } = victim.scan(&scorer, work);

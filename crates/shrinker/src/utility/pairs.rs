@@ -106,6 +106,9 @@ impl Candidates {
 
     /// Leaves these out.
     pub(crate) fn remove(&mut self, failed: &[u32]) {
+        if failed.is_empty() {
+            return;
+        }
         let mut kept = 0;
         for at in 0..self.len {
             if !failed.contains(&self.slots[at]) {
