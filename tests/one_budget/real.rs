@@ -3,6 +3,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lowwater::cache::Eviction;
 use lowwater::{topology, ByteSize, Cache, Memcg, Runtime, Watermarks};
@@ -33,7 +34,9 @@ impl Real {
     pub fn with(stream: &Stream, first: impl FnOnce(&Runtime)) -> Self {
         let at_the_limit = Watermarks { low_gap: ByteSize::ZERO, high_gap: ByteSize::ZERO };
         let builder = Runtime::builder().budget(ByteSize::new(stream.groups[ROOT].max)).watermarks(at_the_limit);
-        let runtime = builder.topology(Arc::new(topology::Fixed::new(1))).build().unwrap();
+        let builder = builder.topology(Arc::new(topology::Fixed::new(1)));
+        // The readers of other tests may be kept from running, and hold back what has left.
+        let runtime = builder.direct_time_max(Duration::from_secs(10)).build().unwrap();
         first(&runtime);
         let groups: Vec<Memcg> = (0..stream.groups.len())
             .map(|n| if n == ROOT { runtime.root().clone() } else { runtime.group(&n.to_string()).unwrap() })
