@@ -163,8 +163,8 @@ where
 
     /// Tells whether a group is being emptied to end, and takes nothing any more.
     fn is_being_emptied(&self, group: &Memcg) -> bool {
-        // Mostly the limit answers, without a lock.
-        group.max() == ByteSize::ZERO && self.runtime().housekeeper().is_dropping(group)
+        // Mostly the limit answers, without a lock. A group that ended meanwhile is not being dropped any more.
+        group.max() == ByteSize::ZERO && (self.runtime().housekeeper().is_dropping(group) || !group.is_online())
     }
 
     /// Returns whether a replaced entry may keep a group other than `payer`'s: false in a cache of
