@@ -128,8 +128,15 @@ fn a_smaller_budget_keeps_what_was_used() {
     let loaded = again.load(all);
     assert!(small.root().usage() <= ByteSize::kib(200));
     assert_eq!(loaded.put + loaded.refused, 4_000);
-    assert_eq!(loaded.put - loaded.evicted, again.len() as u64);
-    assert_eq!(loaded.did_not_fit(), 4_000 - again.len() as u64);
+    assert_eq!(loaded.did_not_fit(), 4_000 - (loaded.put - loaded.evicted));
+    // The reclaimer may evict a few after the load.
+    let start = std::time::Instant::now();
+    while again.stats().evictions + again.len() as u64 != loaded.put {
+        assert!(start.elapsed() < Duration::from_secs(30), "{loaded:?}, {:?}", again.stats());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let later = again.stats().evictions - loaded.evicted;
+    assert!(later <= 200, "{later} were evicted after the load");
     let kept = (0..4_000).filter(|key| hot(*key) && again.contains_key(key)).count();
     assert!(kept >= 400, "of 500 hot ones in room for a thousand: {kept} of {}", again.len());
 }
